@@ -1,0 +1,254 @@
+//! What a group of tables is made of: precision, rounding, policy, optimiser, placement.
+//!
+//! [`GroupConfig`] is plain data. [`GroupConfig::check`] turns it into a [`Layout`](crate::Layout) or a named error;
+//! nothing touches a device before that.
+
+use crate::Error;
+
+/// How the table stores a weight (P1 section 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// IEEE binary32, stored as it is.
+    Fp32,
+    /// IEEE binary16, saturating at +-65504.
+    Fp16,
+    /// 8-bit codes with one FP32 scale and bias a row.
+    Int8,
+    /// 4-bit codes with one FP32 scale and bias a row.
+    Int4,
+    /// 2-bit codes with one FP32 scale and bias a row.
+    Int2,
+}
+
+impl Precision {
+    /// Every precision, widest first.
+    pub const ALL: [Self; 5] = [Self::Fp32, Self::Fp16, Self::Int8, Self::Int4, Self::Int2];
+
+    /// Bits a stored weight takes: 32, 16, 8, 4 or 2.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        match self {
+            Self::Fp32 => 32,
+            Self::Fp16 => 16,
+            Self::Int8 => 8,
+            Self::Int4 => 4,
+            Self::Int2 => 2,
+        }
+    }
+
+    /// True for the precisions that keep a scale and a bias beside each row.
+    #[must_use]
+    pub const fn is_integer(self) -> bool {
+        self.bits() <= 8
+    }
+}
+
+/// How a value between two representable neighbours is stored (P1 section 3, P2 section 2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rounding {
+    /// To the nearer neighbour, ties to even.
+    Nearest,
+    /// To the upper neighbour with probability equal to the fraction: the expected value is the value itself.
+    Stochastic,
+}
+
+/// Which row leaves a full set (P1 section 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// The row untouched for longest leaves. Rows of the running batch are protected.
+    Lru,
+    /// The row used least since the start leaves, and only for a row used strictly more often.
+    Lfu,
+}
+
+/// What becomes of the rows of a bag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pooling {
+    /// One output row per bag: the (weighted) sum.
+    Sum,
+    /// One output row per bag: the (weighted) sum divided by the number of valid indices.
+    Mean,
+    /// One output row per index.
+    None,
+}
+
+/// What an index outside its table does (SPEC 7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OutOfRange {
+    /// The whole step and its backward become a no-op and the first offender is named.
+    Error,
+    /// The index is read as the table's last row.
+    Clamp,
+    /// The index is left out: weight 0, no access, not counted by mean.
+    Skip,
+}
+
+/// Where the low-precision table lives (SPEC 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Placement {
+    /// In GPU memory.
+    Device,
+    /// In host memory that the shaders read and write over the bus. Needs `MAPPABLE_PRIMARY_BUFFERS`.
+    Mapped,
+}
+
+/// The rule that turns a merged gradient into an update, with its hyperparameters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Optimizer {
+    /// The update rule; it decides how much state a row carries.
+    pub kind: OptimizerKind,
+    /// Learning rate.
+    pub lr: f32,
+    /// Added to the root of the state, outside it.
+    pub eps: f32,
+    /// Times the weight, added to the gradient before the rule.
+    pub weight_decay: f32,
+}
+
+/// The update rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OptimizerKind {
+    /// `w -= lr * g`.
+    Sgd,
+    /// `G += g*g; w -= lr * g / (sqrt(G) + eps)`, one G an element.
+    AdaGrad,
+    /// As AdaGrad with one G a row: `G += mean(g*g)`.
+    RowWiseAdaGrad,
+}
+
+impl Optimizer {
+    /// SGD with the given learning rate.
+    #[must_use]
+    pub const fn sgd(lr: f32) -> Self {
+        Self { kind: OptimizerKind::Sgd, lr, eps: 1e-8, weight_decay: 0.0 }
+    }
+
+    /// Element-wise AdaGrad with eps 1e-8 outside the root, as FBGEMM's TBE has it.
+    #[must_use]
+    pub const fn adagrad(lr: f32) -> Self {
+        Self { kind: OptimizerKind::AdaGrad, lr, eps: 1e-8, weight_decay: 0.0 }
+    }
+
+    /// Row-wise AdaGrad with eps 1e-8.
+    #[must_use]
+    pub const fn row_wise_adagrad(lr: f32) -> Self {
+        Self { kind: OptimizerKind::RowWiseAdaGrad, lr, eps: 1e-8, weight_decay: 0.0 }
+    }
+}
+
+/// What every row of a new table holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Init {
+    /// The same value everywhere.
+    Constant(f32),
+    /// Uniform in `[low, high)`, from the group's seed: the same values on every machine.
+    Uniform {
+        /// Lowest value.
+        low: f32,
+        /// Upper end, not reached.
+        high: f32,
+    },
+}
+
+/// A group: tables of one dim and precision that share a cache. Rows are numbered on:
+/// `linear row = table base + index`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupConfig {
+    /// Rows of each table.
+    pub tables: Vec<u32>,
+    /// The table each feature reads; bags come feature by feature, the same number for each. Empty: feature i reads table i.
+    pub features: Vec<u32>,
+    /// Floats in a row, 1 to 2^24.
+    pub dim: u32,
+    /// How the table stores a weight.
+    pub precision: Precision,
+    /// How a cached or updated row is brought down to it.
+    pub rounding: Rounding,
+    /// Rows the FP32 cache shall hold, rounded up to whole sets of 32; 0 means no cache.
+    pub cache_rows: u32,
+    /// Which row leaves a full set.
+    pub policy: Policy,
+    /// What becomes of the rows of a bag.
+    pub pooling: Pooling,
+    /// The update rule.
+    pub optimizer: Optimizer,
+    /// What an index outside its table does.
+    pub out_of_range: OutOfRange,
+    /// Where the table lives.
+    pub placement: Placement,
+    /// What a new table holds.
+    pub init: Init,
+    /// Seed of every random bit: rounding and initial values.
+    pub seed: u32,
+    /// Most bytes of one shard of the table; `None` takes what the device binds. Small values are for tests.
+    pub shard_bytes: Option<u64>,
+}
+
+impl GroupConfig {
+    /// One or more tables of `rows` x `dim`, INT8 with stochastic rounding, no cache, LRU, sum pooling, SGD at 0.01.
+    #[must_use]
+    pub fn new(tables: &[u32], dim: u32) -> Self {
+        Self {
+            tables: tables.to_vec(),
+            features: Vec::new(),
+            dim,
+            precision: Precision::Int8,
+            rounding: Rounding::Stochastic,
+            cache_rows: 0,
+            policy: Policy::Lru,
+            pooling: Pooling::Sum,
+            optimizer: Optimizer::sgd(0.01),
+            out_of_range: OutOfRange::Error,
+            placement: Placement::Device,
+            init: Init::Constant(0.0),
+            seed: 0,
+            shard_bytes: None,
+        }
+    }
+
+    /// Rows of all tables together.
+    #[must_use]
+    pub fn total_rows(&self) -> u64 {
+        self.tables.iter().map(|&rows| u64::from(rows)).sum()
+    }
+
+    /// Everything that can be wrong before a device is asked.
+    ///
+    /// # Errors
+    /// [`Error::Config`] names the field, what was wanted and what was found.
+    pub fn check(&self) -> Result<(), Error> {
+        let fail = |field, wanted: String, found: String| Err(Error::Config { field, wanted, found });
+        if self.dim == 0 || self.dim > 1 << 24 {
+            return fail("dim", "1 to 16777216".into(), self.dim.to_string());
+        }
+        if self.tables.is_empty() || self.tables.len() > 1 << 16 {
+            return fail("tables", "1 to 65536 tables".into(), self.tables.len().to_string());
+        }
+        if let Some(at) = self.tables.iter().position(|&rows| rows == 0) {
+            return fail("tables", "at least one row a table".into(), format!("table {at} with 0 rows"));
+        }
+        let rows = self.total_rows();
+        if rows > u64::from(u32::MAX) - 1 {
+            return fail("tables", "at most 2^32 - 2 rows in a group".into(), rows.to_string());
+        }
+        if u64::from(self.cache_rows) > rows {
+            return fail("cache_rows", format!("at most the group's {rows} rows"), self.cache_rows.to_string());
+        }
+        if let Some(&table) = self.features.iter().find(|&&table| table as usize >= self.tables.len()) {
+            return fail("features", format!("tables 0 to {}", self.tables.len() - 1), table.to_string());
+        }
+        let hyper =
+            [("lr", self.optimizer.lr), ("eps", self.optimizer.eps), ("weight_decay", self.optimizer.weight_decay)];
+        if let Some((field, value)) = hyper.into_iter().find(|(_, value)| !value.is_finite()) {
+            return fail(field, "a finite number".into(), value.to_string());
+        }
+        let finite = match self.init {
+            Init::Constant(value) => value.is_finite(),
+            Init::Uniform { low, high } => (high - low).is_finite() && low <= high,
+        };
+        if !finite {
+            return fail("init", "finite values, low <= high".into(), format!("{:?}", self.init));
+        }
+        Ok(())
+    }
+}

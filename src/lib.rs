@@ -1,0 +1,5 @@
+//! hotrow.
+mod config;
+mod error;
+pub use config::*;
+pub use error::Error;
