@@ -1,7 +1,7 @@
 //! The one error type. Each message says what was wanted, what was found and what to do.
 
 /// Why a call did not do its job. After any of these the tables still hold their last good values.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A field of [`GroupConfig`](crate::GroupConfig) cannot be.
@@ -13,5 +13,111 @@ pub enum Error {
         wanted: String,
         /// What was given.
         found: String,
+    },
+    /// An index lies outside its table. The step did not take place.
+    #[error(
+        "table {table}: wanted an index below {rows}, found {value} at position {position} of the batch; \
+             the step was left out: correct the batch, or configure out_of_range as clamp or skip"
+    )]
+    IndexOutOfRange {
+        /// The table the index was meant for.
+        table: u32,
+        /// Rows of that table.
+        rows: u32,
+        /// Where in the batch's indices.
+        position: u32,
+        /// The index.
+        value: u32,
+    },
+    /// The offsets of a batch do not ascend from 0 to the number of indices. The step did not take place.
+    #[error(
+        "offsets: wanted them to ascend from 0 to {indices}, found {value} at position {position}; \
+             the step was left out: correct the batch"
+    )]
+    BadOffsets {
+        /// Indices in the batch.
+        indices: u32,
+        /// The first offset that is wrong, or is followed by a smaller one.
+        position: u32,
+        /// Its value.
+        value: u32,
+    },
+    /// A part of a batch has the wrong length.
+    #[error("{what}: wanted {wanted} entries, found {found}; pass one for each")]
+    Length {
+        /// Which part.
+        what: &'static str,
+        /// How many were wanted.
+        wanted: u64,
+        /// How many were found.
+        found: u64,
+    },
+    /// The number of bags is no multiple of the number of features.
+    #[error(
+        "bags: wanted a multiple of the {features} features, found {bags}; pass the same number of bags for each feature"
+    )]
+    Bags {
+        /// Features of the group.
+        features: u32,
+        /// Bags of the batch.
+        bags: u32,
+    },
+    /// A buffer of the caller's cannot be bound.
+    #[error("{what} buffer: wanted {wanted}, found {found}; create it so")]
+    Buffer {
+        /// Its role.
+        what: &'static str,
+        /// What it needs.
+        wanted: String,
+        /// What it has.
+        found: String,
+    },
+    /// Something is larger than the device binds.
+    #[error("{what}: wanted {wanted} bytes in one binding, the device binds {limit}; {remedy}")]
+    TooLarge {
+        /// What it is.
+        what: &'static str,
+        /// Bytes it takes.
+        wanted: u64,
+        /// Bytes the device binds.
+        limit: u64,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The device lacks a feature or limit.
+    #[error("{what}: wanted {wanted}, the device has {found}; {remedy}")]
+    Unsupported {
+        /// What needs it.
+        what: &'static str,
+        /// The feature or limit.
+        wanted: String,
+        /// What the device has.
+        found: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The device has no memory left for this.
+    #[error("{what}: wanted {bytes} bytes, the device has no memory left; make tables, cache or batch smaller")]
+    OutOfMemory {
+        /// What it was for.
+        what: &'static str,
+        /// Bytes asked for.
+        bytes: u64,
+    },
+    /// Calls came in an order that would lose an update.
+    #[error("{call}: wanted {wanted}, found {found}; call them in that order")]
+    Order {
+        /// The call.
+        call: &'static str,
+        /// What must come first.
+        wanted: &'static str,
+        /// What came.
+        found: &'static str,
+    },
+    /// The device was lost or a read-back failed.
+    #[error("device: wanted an answer, found {reason}; create the device and the group anew")]
+    Device {
+        /// What wgpu said.
+        reason: String,
     },
 }

@@ -1,5 +1,26 @@
 //! hotrow.
+pub use wgpu;
+
+mod batch;
+mod caps;
+pub mod codec;
 mod config;
+mod counters;
+mod embedding;
 mod error;
+pub mod gpu;
+pub mod hash;
+mod init;
+pub mod layout;
+mod params;
+pub mod rng;
+#[doc(hidden)]
+pub mod shader;
+
+pub use caps::{Caps, ProbeBody, requirements};
 pub use config::*;
+pub use counters::Counters;
+pub use embedding::{Embedding, Snapshot};
 pub use error::Error;
+pub use gpu::{Batch, Context, Group};
+pub use layout::Layout;

@@ -1,0 +1,92 @@
+// Names and structs every stage knows. The host's twins are in src/layout.rs; tests/shaders.rs holds them together.
+
+const NONE: u32 = 0xffffffffu; // no row, no slot, no key: sorts after every real one
+const TABLE_WORDS: u32 = 28u;  // words of one table in `tables`: base, rows, then 13 counters of two words
+const CLOCK_WORDS: u32 = 4u;   // words before the first table: the step number t, then padding
+
+// Counters of SPEC 6, in the order of `Counters` on the host.
+const ACCESSES: u32 = 0u;
+const HITS: u32 = 1u;
+const UNIQUE: u32 = 2u;
+const UNIQUE_MISSES: u32 = 3u;
+const ADMITTED: u32 = 4u;
+const EVICTIONS: u32 = 5u;
+const WRITE_BACKS: u32 = 6u;
+const BYPASS_READS: u32 = 7u;
+const BYPASS_WRITES: u32 = 8u;
+const SKIPPED_ROWS: u32 = 9u;
+const OUT_OF_RANGE: u32 = 10u;
+
+// Counts that stay on the device, by their place in `Step.counts`.
+const COUNT_INDICES: u32 = 0u; // indices of an active step, else 0
+const COUNT_UNIQUE: u32 = 1u;  // distinct rows
+const COUNT_VALID: u32 = 2u;   // accesses: indices that are not left out
+const COUNT_SETS: u32 = 3u;    // sets with a missing row
+const COUNT_MISSES: u32 = 4u;  // distinct missing rows
+const COUNT_SLOTS: u32 = 5u;   // slots, while flushing
+
+const MODE_TRAIN: u32 = 0u;
+const MODE_FROZEN: u32 = 1u;
+const MODE_ROWS: u32 = 2u; // frozen, and the indices are linear rows already
+
+const LFU: u32 = 1u;
+const CLAMP: u32 = 1u;
+const SKIP: u32 = 2u;
+const MEAN: u32 = 1u;
+const POOL_NONE: u32 = 2u;
+
+struct Params {
+    indices: u32,          // indices in the batch
+    bags: u32,             // bags in the batch
+    bags_per_feature: u32,
+    tables: u32,
+    mode: u32,             // MODE_*
+    out_of_range: u32,     // 0 error, CLAMP, SKIP
+    pooling: u32,          // 0 sum, MEAN, POOL_NONE
+    weighted: u32,         // 1: a weight an index
+    sets: u32,
+    slots: u32,            // 32 * sets
+    policy: u32,           // 0 LRU, LFU
+    seed: u32,
+    dim: u32,
+    bits: u32,             // 32, 16, 8, 4, 2
+    stochastic: u32,
+    state: u32,            // floats of optimiser state a row: 0, 1 or dim
+    state_half: u32,       // 1: state is FP16 in the record
+    state_word: u32,       // first word of the state in a record
+    payload_half: u32,     // first 16-bit half of the payload in a record
+    record_words: u32,     // stride of a record
+    row_words: u32,        // stride of a slot: dim + state
+    optimizer: u32,        // 0 SGD, 1 AdaGrad, 2 row-wise AdaGrad
+    purpose: u32,          // first of the two purposes of this call's random numbers: weight, then state
+    total_rows: u32,
+    lr: f32,
+    eps: f32,
+    weight_decay: f32,
+    max_groups: u32,       // most workgroups a dispatch may have in x
+}
+
+// What one call finds out on the device; zero before it.
+struct Step {
+    t: u32,                       // step number
+    error: u32,                   // 0 none, 1 index out of range, 2 bad offsets
+    error_position: u32,
+    error_value: u32,
+    error_table: u32,
+    bad_index: atomic<u32>,       // NONE - position of the first offender, 0 without one
+    bad_offset: atomic<u32>,      // likewise
+    accesses: atomic<u32>,
+    counts: array<u32, 8>,        // COUNT_*
+}
+
+// One distinct row of the batch.
+struct Unique {
+    row: u32,   // linear row
+    count: u32, // its occurrences
+    key: u32,   // what admission orders by: count (LRU) or freq (LFU)
+    slot: u32,  // after probe: slot or NONE; after resolve: slot, or slots + u for a bypass row in scratch
+}
+
+fn flat_group(group: vec3<u32>, groups: vec3<u32>) -> u32 {
+    return group.x + group.y * groups.x;
+}

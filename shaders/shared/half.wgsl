@@ -1,0 +1,47 @@
+// binary16 by bit manipulation: what a driver's own cast does with ties and subnormals differs.
+
+fn f32_from_half(h: u32) -> f32 {
+    let sign = (h & 0x8000u) << 16u;
+    let exponent = (h >> 10u) & 31u;
+    let mantissa = h & 0x3ffu;
+    if (exponent == 0u) {
+        // Subnormal: mantissa * 2^-24 is exact, and normal as binary32.
+        return bitcast<f32>(bitcast<u32>(f32(mantissa) * 5.9604644775390625e-8) | sign);
+    }
+    return bitcast<f32>(sign | ((exponent + 112u) << 23u) | (mantissa << 13u));
+}
+
+// `bits` is a finite binary32. Magnitudes beyond 65504 saturate.
+fn half_from_bits(bits: u32, stochastic: bool, noise: u32) -> u32 {
+    let sign = (bits >> 16u) & 0x8000u;
+    let exponent = (bits >> 23u) & 255u;
+    var below: u32;     // lower neighbour of the magnitude
+    var threshold: u32; // the fraction between the neighbours, in 2^-32
+    if (exponent >= 143u) { return sign | 0x7bffu; }
+    if (exponent >= 113u) {
+        let magnitude = bits & 0x7fffffffu;
+        below = (magnitude - (112u << 23u)) >> 13u;
+        threshold = magnitude << 19u;
+    } else if (exponent >= 94u) {
+        let mantissa = (bits & 0x7fffffu) | 0x800000u;
+        let shift = 126u - exponent; // 14 to 32
+        if (shift == 32u) {
+            below = 0u;
+            threshold = mantissa;
+        } else {
+            below = mantissa >> shift;
+            threshold = mantissa << (32u - shift);
+        }
+    } else {
+        let shift = 94u - exponent;
+        below = 0u;
+        threshold = select(0u, ((bits & 0x7fffffu) | 0x800000u) >> min(shift, 31u), exponent > 0u);
+    }
+    var up: bool;
+    if (stochastic) {
+        up = noise < threshold;
+    } else {
+        up = threshold > 0x80000000u || (threshold == 0x80000000u && (below & 1u) == 1u);
+    }
+    return sign | min(below + select(0u, 1u, up), 0x7bffu);
+}

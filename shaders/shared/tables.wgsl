@@ -1,0 +1,22 @@
+// Needs `tables: array<atomic<u32>>` and `params`. A table's counters are 64 bits wide: low word, high word.
+
+fn table_base(table: u32) -> u32 {
+    return atomicLoad(&tables[CLOCK_WORDS + table * TABLE_WORDS]);
+}
+
+fn table_of(row: u32) -> u32 {
+    var low = 0u;
+    var high = params.tables;
+    while (high - low > 1u) {
+        let middle = (low + high) / 2u;
+        if (table_base(middle) <= row) { low = middle; } else { high = middle; }
+    }
+    return low;
+}
+
+fn count(table: u32, counter: u32, amount: u32) {
+    if (amount == 0u) { return; }
+    let at = CLOCK_WORDS + table * TABLE_WORDS + 2u + 2u * counter;
+    let before = atomicAdd(&tables[at], amount);
+    if (before + amount < before) { atomicAdd(&tables[at + 1u], 1u); }
+}

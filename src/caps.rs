@@ -1,0 +1,114 @@
+//! What a device can do, as plain data, and what the crate chooses from it.
+//!
+//! A [`Caps`] holds facts; the `choose_*` functions hold decisions. No decision looks at a vendor.
+
+/// A snapshot of a device's features, limits and adapter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// Adapter name, for messages.
+    pub name: String,
+    /// wgpu backend.
+    pub backend: wgpu::Backend,
+    /// What kind of device it is.
+    pub device_type: wgpu::DeviceType,
+    /// Smallest and largest subgroup, if subgroup operations are enabled.
+    pub subgroup: Option<(u32, u32)>,
+    /// Shaders may read and write host memory that the host maps.
+    pub mappable: bool,
+    /// Passes can be timed on the device.
+    pub timestamps: bool,
+    /// Most bytes one storage binding may have.
+    pub binding_bytes: u64,
+    /// Most bytes one buffer may have.
+    pub buffer_bytes: u64,
+    /// Storage buffers a stage may bind.
+    pub storage_buffers: u32,
+    /// Workgroups a dispatch may have in one dimension.
+    pub max_groups: u32,
+    /// Alignment of a storage binding's offset, in bytes.
+    pub offset_alignment: u32,
+}
+
+/// How probe finds the matching way among 32 lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ProbeBody {
+    /// By ballot, where every subgroup has exactly 32 lanes.
+    Subgroup32,
+    /// Through shared memory, anywhere.
+    Portable,
+}
+
+impl ProbeBody {
+    /// The variant's name, as in `shaders/shared/find_way_<name>.wgsl`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Subgroup32 => "subgroup32",
+            Self::Portable => "portable",
+        }
+    }
+}
+
+impl Caps {
+    /// What `device` was created with.
+    #[must_use]
+    pub fn of(device: &wgpu::Device) -> Self {
+        Self::from_parts(&device.adapter_info(), device.features(), &device.limits())
+    }
+
+    /// The same from its parts, so that a choice can be tested without the device.
+    #[must_use]
+    pub fn from_parts(info: &wgpu::AdapterInfo, features: wgpu::Features, limits: &wgpu::Limits) -> Self {
+        Self {
+            name: info.name.clone(),
+            backend: info.backend,
+            device_type: info.device_type,
+            subgroup: features
+                .contains(wgpu::Features::SUBGROUP)
+                .then_some((info.subgroup_min_size, info.subgroup_max_size)),
+            mappable: features.contains(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS),
+            timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
+            binding_bytes: limits.max_storage_buffer_binding_size & !255,
+            buffer_bytes: limits.max_buffer_size & !255,
+            storage_buffers: limits.max_storage_buffers_per_shader_stage,
+            max_groups: limits.max_compute_workgroups_per_dimension,
+            offset_alignment: limits.min_storage_buffer_offset_alignment,
+        }
+    }
+
+    /// Ballot needs subgroups of exactly 32 lanes: wgpu cannot pin the size, so smallest and largest must both be 32.
+    #[must_use]
+    pub fn choose_probe(&self) -> ProbeBody {
+        if self.subgroup == Some((32, 32)) { ProbeBody::Subgroup32 } else { ProbeBody::Portable }
+    }
+
+    /// Most bytes a shard of a table may have.
+    #[must_use]
+    pub fn choose_shard_bytes(&self) -> u64 {
+        self.binding_bytes.min(self.buffer_bytes)
+    }
+
+    /// True for a GPU; false for a software driver or an unknown device.
+    #[must_use]
+    pub fn is_hardware(&self) -> bool {
+        matches!(
+            self.device_type,
+            wgpu::DeviceType::DiscreteGpu | wgpu::DeviceType::IntegratedGpu | wgpu::DeviceType::VirtualGpu
+        )
+    }
+}
+
+/// The features and limits hotrow makes use of on `adapter`: merge them into your own `request_device`. None of the
+/// features is needed; the limits are the adapter's for buffers, the defaults otherwise.
+#[must_use]
+pub fn requirements(adapter: &wgpu::Adapter) -> (wgpu::Features, wgpu::Limits) {
+    let wished = wgpu::Features::SUBGROUP | wgpu::Features::MAPPABLE_PRIMARY_BUFFERS | wgpu::Features::TIMESTAMP_QUERY;
+    let has = adapter.limits();
+    let limits = wgpu::Limits {
+        max_buffer_size: has.max_buffer_size,
+        max_storage_buffer_binding_size: has.max_storage_buffer_binding_size,
+        min_storage_buffer_offset_alignment: has.min_storage_buffer_offset_alignment,
+        ..wgpu::Limits::default().using_resolution(has.clone())
+    };
+    (adapter.features() & wished, limits)
+}

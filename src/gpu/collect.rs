@@ -1,0 +1,34 @@
+//! Host side of `shaders/collect.wgsl`: the dirty slots.
+
+use super::{
+    call::{Call, Groups},
+    space::FlushSpace,
+    tables::Tables,
+};
+use crate::shader::{
+    Access::{ReadWrite, Uniform},
+    Kernel,
+};
+
+pub(crate) const KERNEL: Kernel = Kernel {
+    name: "collect",
+    workgroup: 256,
+    bindings: &[
+        (Uniform, "params"),
+        (ReadWrite, "step"),
+        (ReadWrite, "ways"),
+        (ReadWrite, "rows"),
+        (ReadWrite, "sources"),
+    ],
+};
+
+pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &FlushSpace) {
+    let bindings = [
+        uniform.as_entire_binding(),
+        space.step.as_entire_binding(),
+        tables.ways.as_entire_binding(),
+        space.rows.as_entire_binding(),
+        space.sources.as_entire_binding(),
+    ];
+    call.dispatch(&KERNEL, &bindings, &Groups::of(tables.layout.slots(), 256));
+}

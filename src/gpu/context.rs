@@ -1,0 +1,204 @@
+//! A device made ready: every pipeline, once. Groups on the same device share it.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::{
+    Caps, Error, ProbeBody, gpu,
+    shader::{self, Access},
+};
+
+pub(crate) struct Pipeline {
+    pub(crate) layout: wgpu::BindGroupLayout,
+    pub(crate) pipeline: wgpu::ComputePipeline,
+}
+
+struct Inner {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    caps: Caps,
+    pipelines: HashMap<&'static str, Pipeline>,
+    max_groups: u32,
+}
+
+/// Your device and queue, with every pipeline of the crate. Cheap to clone; groups on one device share it.
+#[derive(Clone)]
+pub struct Context {
+    inner: Arc<Inner>,
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("caps", &self.inner.caps).finish_non_exhaustive()
+    }
+}
+
+/// Storage buffers the widest stage binds; WebGPU's default limit.
+const STORAGE_BUFFERS: u32 = 8;
+
+impl Context {
+    /// Compiles the crate's shaders on `device`. Nothing global is installed on it.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the device was created with less than WebGPU's default limits, or a shader is refused.
+    pub fn new(device: &wgpu::Device, queue: &wgpu::Queue) -> Result<Self, Error> {
+        let caps = Caps::of(device);
+        let probe = caps.choose_probe();
+        Self::with_choices(device, queue, probe, caps.max_groups)
+    }
+
+    /// As [`Context::new`] with the choices made by the caller: which probe body, and the most workgroups a dispatch may
+    /// have in x (small values make small tests cross what large batches cross).
+    ///
+    /// # Errors
+    /// As [`Context::new`].
+    pub fn with_choices(
+        device: &wgpu::Device,
+        queue: &wgpu::Queue,
+        probe: ProbeBody,
+        max_groups: u32,
+    ) -> Result<Self, Error> {
+        let caps = Caps::of(device);
+        let limits = device.limits();
+        let wanted = [
+            ("storage buffers a stage", limits.max_storage_buffers_per_shader_stage, STORAGE_BUFFERS),
+            ("invocations a workgroup", limits.max_compute_invocations_per_workgroup, 256),
+            ("workgroup memory", limits.max_compute_workgroup_storage_size, 16384),
+        ];
+        for (what, found, least) in wanted {
+            if found < least {
+                return Err(Error::Unsupported {
+                    what,
+                    wanted: format!("at least {least}"),
+                    found: found.to_string(),
+                    remedy: "request the device with wgpu::Limits::default() or hotrow::requirements()",
+                });
+            }
+        }
+        let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let pipelines = gpu::KERNELS.iter().map(|kernel| (kernel.name, pipeline(device, kernel, probe))).collect();
+        if let Some(error) = pollster::block_on(scope.pop()) {
+            return Err(Error::Unsupported {
+                what: "shaders",
+                wanted: "a device that compiles them".into(),
+                found: error.to_string(),
+                remedy: "report the message with `hotrow info`",
+            });
+        }
+        let max_groups = max_groups.clamp(1, caps.max_groups);
+        let (device, queue) = (device.clone(), queue.clone());
+        Ok(Self { inner: Arc::new(Inner { device, queue, caps, pipelines, max_groups }) })
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &wgpu::Device {
+        &self.inner.device
+    }
+
+    /// Its queue.
+    #[must_use]
+    pub fn queue(&self) -> &wgpu::Queue {
+        &self.inner.queue
+    }
+
+    /// What the device can do.
+    #[must_use]
+    pub fn caps(&self) -> &Caps {
+        &self.inner.caps
+    }
+
+    pub(crate) fn max_groups(&self) -> u32 {
+        self.inner.max_groups
+    }
+
+    pub(crate) fn pipeline(&self, name: &str) -> &Pipeline {
+        &self.inner.pipelines[name]
+    }
+
+    /// A storage buffer of `bytes`, rounded up to 16.
+    pub(crate) fn buffer(
+        &self,
+        what: &'static str,
+        bytes: u64,
+        usage: wgpu::BufferUsages,
+    ) -> Result<wgpu::Buffer, Error> {
+        let size = bytes.max(16).next_multiple_of(16);
+        let limit = self.inner.caps.choose_shard_bytes();
+        if size > limit {
+            let remedy = "make the batch, or the cache, smaller";
+            return Err(Error::TooLarge { what, wanted: bytes, limit, remedy });
+        }
+        let device = &self.inner.device;
+        let validation = device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let memory = device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let label = format!("hotrow.{what}");
+        let usage = usage | wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
+        let buffer = device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some(&label),
+            size,
+            usage,
+            mapped_at_creation: false,
+        });
+        let failed = [pollster::block_on(memory.pop()), pollster::block_on(validation.pop())];
+        match failed.into_iter().flatten().next() {
+            None => Ok(buffer),
+            Some(wgpu::Error::OutOfMemory { .. }) => Err(Error::OutOfMemory { what, bytes: size }),
+            Some(error) => Err(Error::Device { reason: error.to_string() }),
+        }
+    }
+
+    /// A small uniform buffer holding `value`, new for each call: a caller may record several before submitting.
+    pub(crate) fn uniform<T: bytemuck::Pod>(&self, value: &T) -> wgpu::Buffer {
+        use wgpu::util::DeviceExt as _;
+        self.inner.device.create_buffer_init(&wgpu::util::BufferInitDescriptor {
+            label: Some("hotrow.uniform"),
+            contents: bytemuck::bytes_of(value),
+            usage: wgpu::BufferUsages::UNIFORM,
+        })
+    }
+}
+
+fn pipeline(device: &wgpu::Device, kernel: &shader::Kernel, probe: ProbeBody) -> Pipeline {
+    let label = format!("hotrow.{}", kernel.name);
+    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+        label: Some(&label),
+        source: wgpu::ShaderSource::Wgsl(shader::compose(kernel, probe).into()),
+    });
+    let entries: Vec<_> = (0u32..)
+        .zip(kernel.bindings)
+        .map(|(binding, (access, _))| wgpu::BindGroupLayoutEntry {
+            binding,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty: wgpu::BindingType::Buffer {
+                ty: match access {
+                    Access::Uniform => wgpu::BufferBindingType::Uniform,
+                    Access::Read => wgpu::BufferBindingType::Storage { read_only: true },
+                    Access::ReadWrite => wgpu::BufferBindingType::Storage { read_only: false },
+                },
+                has_dynamic_offset: false,
+                min_binding_size: None,
+            },
+            count: None,
+        })
+        .collect();
+    let layout =
+        device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: Some(&label), entries: &entries });
+    let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+        label: Some(&label),
+        bind_group_layouts: &[Some(&layout)],
+        immediate_size: 0,
+    });
+    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: Some(&label),
+        layout: Some(&pipeline_layout),
+        module: &module,
+        entry_point: Some("main"),
+        compilation_options: wgpu::PipelineCompilationOptions {
+            // Every stage writes its workgroup memory before it reads it.
+            zero_initialize_workgroup_memory: false,
+            ..Default::default()
+        },
+        cache: None,
+    });
+    Pipeline { layout, pipeline }
+}

@@ -1,0 +1,65 @@
+//! The GPU side. `group.rs` tells the story in order; every stage's host side is in the file of its name.
+
+mod admit;
+mod assign;
+mod begin;
+mod bounds;
+mod call;
+mod collect;
+mod combine;
+mod context;
+mod dedup;
+mod fetch;
+mod gather;
+mod group;
+mod heads;
+mod histogram;
+mod linearize;
+mod locate;
+mod merge;
+mod probe;
+mod readback;
+mod reset;
+mod resolve;
+mod scan;
+mod scan_add;
+mod scatter;
+mod segments;
+mod sort;
+mod space;
+mod tables;
+mod touch;
+mod update;
+mod write_back;
+
+pub use context::Context;
+pub use group::{Batch, Group};
+
+use crate::shader::Kernel;
+
+/// Every stage, in the order a step runs them.
+pub(crate) const KERNELS: &[&Kernel] = &[
+    &linearize::KERNEL,
+    &begin::KERNEL,
+    &histogram::KERNEL,
+    &scan::KERNEL,
+    &scan_add::KERNEL,
+    &scatter::KERNEL,
+    &heads::KERNEL,
+    &segments::KERNEL,
+    &probe::KERNEL,
+    &touch::KERNEL,
+    &admit::KERNEL,
+    &bounds::KERNEL,
+    &write_back::KERNEL,
+    &resolve::KERNEL,
+    &fetch::KERNEL,
+    &locate::KERNEL,
+    &gather::KERNEL,
+    &merge::KERNEL,
+    &combine::KERNEL,
+    &update::KERNEL,
+    &collect::KERNEL,
+    &reset::KERNEL,
+    &assign::KERNEL,
+];

@@ -1,0 +1,119 @@
+//! Bringing results back: downloads that wait because the caller asked, and step reports that never do.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_intrusive::channel::shared::oneshot_channel;
+
+use super::Context;
+use crate::{Error, layout::Step};
+
+/// How long a call that waits gives the device.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(600);
+
+impl Context {
+    /// Submits `encoder` and waits for the words of `sources`.
+    pub(crate) fn download(
+        &self,
+        mut encoder: wgpu::CommandEncoder,
+        sources: &[(&wgpu::Buffer, u64)],
+    ) -> Result<Vec<Vec<u32>>, Error> {
+        let mut targets = Vec::new();
+        for &(source, bytes) in sources {
+            let target = self.device().create_buffer(&wgpu::BufferDescriptor {
+                label: Some("hotrow.download"),
+                size: bytes.max(4),
+                usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            });
+            encoder.copy_buffer_to_buffer(source, 0, &target, 0, bytes);
+            targets.push((target, bytes));
+        }
+        let index = self.queue().submit([encoder.finish()]);
+        let mut receivers = Vec::new();
+        for (target, _) in &targets {
+            let (sender, receiver) = oneshot_channel();
+            target.map_async(wgpu::MapMode::Read, .., move |result| {
+                // The receiver may be gone if the wait below failed.
+                let _unheard = sender.send(result);
+            });
+            receivers.push(receiver);
+        }
+        self.device()
+            .poll(wgpu::PollType::Wait { submission_index: Some(index), timeout: Some(PATIENCE) })
+            .map_err(|error| Error::Device { reason: error.to_string() })?;
+        let lost = |reason: String| Error::Device { reason };
+        let mut all = Vec::new();
+        for ((target, bytes), receiver) in targets.iter().zip(receivers) {
+            match pollster::block_on(receiver.receive()) {
+                Some(Ok(())) => {}
+                Some(Err(error)) => return Err(lost(error.to_string())),
+                None => return Err(lost("no answer to a mapping".into())),
+            }
+            let range = target.get_mapped_range(..*bytes).map_err(|error| lost(error.to_string()))?;
+            all.push(
+                range.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect(),
+            );
+        }
+        Ok(all)
+    }
+
+    /// Submits `encoder` and waits until the device has done it.
+    pub(crate) fn finish(&self, encoder: wgpu::CommandEncoder) -> Result<(), Error> {
+        self.download(encoder, &[]).map(|_| ())
+    }
+}
+
+/// What steps found wrong, heard of whenever the device is polled.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reports {
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    free: Vec<wgpu::Buffer>,
+    faults: Vec<(Step, u32)>,
+}
+
+impl Reports {
+    /// Records the copy of a step's outcome; it is read when the caller's submission is done.
+    pub(crate) fn record(&self, context: &Context, encoder: &wgpu::CommandEncoder, indices: u32) -> wgpu::Buffer {
+        let size = size_of::<Step>() as u64;
+        let free = self.lock().free.pop();
+        let target = free.unwrap_or_else(|| {
+            context.device().create_buffer(&wgpu::BufferDescriptor {
+                label: Some("hotrow.report"),
+                size,
+                usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            })
+        });
+        let shared = self.shared.clone();
+        let mapped = target.clone();
+        encoder.map_buffer_on_submit(&target, wgpu::MapMode::Read, .., move |result| {
+            if result.is_err() {
+                return; // the device is gone, and the next call will say so
+            }
+            let step = mapped.get_mapped_range(..).ok().map(|range| *bytemuck::from_bytes::<Step>(&range));
+            mapped.unmap();
+            let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            shared.free.push(mapped);
+            if let Some(step) = step
+                && step.error != 0
+            {
+                shared.faults.push((step, indices));
+            }
+        });
+        target
+    }
+
+    /// The first fault not yet told, with its batch's number of indices.
+    pub(crate) fn take(&self) -> Option<(Step, u32)> {
+        let faults = &mut self.lock().faults;
+        (!faults.is_empty()).then(|| faults.remove(0))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

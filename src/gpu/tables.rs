@@ -1,0 +1,109 @@
+//! What a group keeps on the device between steps: records and frequencies by shard, the cache, the counters.
+
+use rayon::prelude::*;
+
+use super::Context;
+use crate::{
+    Error, GroupConfig, Placement,
+    init::Filler,
+    layout::{CLOCK_WORDS, Layout, NONE, Shard, TABLE_WORDS},
+};
+
+#[derive(Debug)]
+pub(crate) struct Tables {
+    pub(crate) layout: Layout,
+    /// Step number, then for each table its base, its rows and its counters.
+    pub(crate) tables: wgpu::Buffer,
+    /// The table of each feature.
+    pub(crate) features: wgpu::Buffer,
+    /// Tags, stamps, freqs and dirty flags, set by set.
+    pub(crate) ways: wgpu::Buffer,
+    /// Slots: dim weights and the state, FP32.
+    pub(crate) cache: wgpu::Buffer,
+    /// The packed table, a buffer a shard.
+    pub(crate) records: Vec<wgpu::Buffer>,
+    /// One counter for every row, a buffer a shard; empty under LRU.
+    pub(crate) freqs: Vec<wgpu::Buffer>,
+    /// A uniform for each shard.
+    pub(crate) shards: Vec<wgpu::Buffer>,
+}
+
+/// Bytes packed on the host before they are handed to the queue.
+const CHUNK: u64 = 8 << 20;
+
+impl Tables {
+    pub(crate) fn new(context: &Context, config: &GroupConfig, layout: Layout) -> Result<Self, Error> {
+        let slots = u64::from(layout.slots());
+        let none = wgpu::BufferUsages::empty();
+        let ways = context.buffer("ways", (slots * 16).max(512), none)?;
+        let cache = context.buffer("cache", slots * u64::from(layout.row_words) * 4, none)?;
+        let tables = context.buffer("tables", 4 * (CLOCK_WORDS + config.tables.len() * TABLE_WORDS) as u64, none)?;
+        let features = feature_map(config);
+        let feature_buffer = context.buffer("features", 4 * features.len() as u64, none)?;
+        let queue = context.queue();
+        queue.write_buffer(&feature_buffer, 0, bytemuck::cast_slice(&features));
+        queue.write_buffer(&tables, 0, bytemuck::cast_slice(&table_words(config)));
+        let empty: Vec<u32> = (0..128).map(|word| if word < 32 { NONE } else { 0 }).collect();
+        let sets = layout.sets as usize;
+        for first in (0..sets).step_by(4096) {
+            let words = empty.repeat((sets - first).min(4096));
+            queue.write_buffer(&ways, first as u64 * 512, bytemuck::cast_slice(&words));
+        }
+
+        let usage = match config.placement {
+            Placement::Device => none,
+            // MAP_READ without MAP_WRITE: host-cached memory, not the window into video memory.
+            Placement::Mapped => wgpu::BufferUsages::MAP_READ,
+        };
+        let mut records = Vec::new();
+        let mut freqs = Vec::new();
+        let mut shards = Vec::new();
+        let filler = Filler::new(config, &layout);
+        for index in 0..layout.shards {
+            let first_row = index * layout.rows_per_shard;
+            let rows = layout.shard_rows(index);
+            let buffer = context.buffer("records", u64::from(rows) * layout.stride(), usage)?;
+            fill(context, &filler, &layout, &buffer, first_row, rows);
+            records.push(buffer);
+            if config.policy == crate::Policy::Lfu {
+                freqs.push(context.buffer("freqs", u64::from(rows) * 4, none)?);
+            }
+            shards.push(context.uniform(&Shard { index, first_row, ..Shard::default() }));
+        }
+        Ok(Self { layout, tables, features: feature_buffer, ways, cache, records, freqs, shards })
+    }
+}
+
+fn fill(context: &Context, filler: &Filler<'_>, layout: &Layout, buffer: &wgpu::Buffer, first_row: u32, rows: u32) {
+    let chunk = (CHUNK / layout.stride()).max(1) as u32;
+    let mut words = Vec::new();
+    for start in (0..rows).step_by(chunk as usize) {
+        let count = chunk.min(rows - start);
+        words.resize(count as usize * layout.record_words as usize, 0);
+        (first_row + start..first_row + start + count)
+            .into_par_iter()
+            .zip(words.par_chunks_mut(layout.record_words as usize))
+            .for_each(|(row, record)| filler.fill(row, record));
+        context.queue().write_buffer(buffer, u64::from(start) * layout.stride(), bytemuck::cast_slice(&words));
+        // Hands the staged bytes over, so that a large table does not gather them all on the host first.
+        context.queue().submit([]);
+    }
+}
+
+/// The table each feature reads.
+pub(crate) fn feature_map(config: &GroupConfig) -> Vec<u32> {
+    if config.features.is_empty() { (0..config.tables.len() as u32).collect() } else { config.features.clone() }
+}
+
+/// The `tables` buffer of a new group: t = 0, bases and rows, counters at zero.
+pub(crate) fn table_words(config: &GroupConfig) -> Vec<u32> {
+    let mut words = vec![0; CLOCK_WORDS + config.tables.len() * TABLE_WORDS];
+    let mut base = 0;
+    for (table, &rows) in config.tables.iter().enumerate() {
+        words[CLOCK_WORDS + table * TABLE_WORDS] = base;
+        words[CLOCK_WORDS + table * TABLE_WORDS + 1] = rows;
+        // The sum fits: `GroupConfig::check` has seen to it.
+        base = base.wrapping_add(rows);
+    }
+    words
+}

@@ -1,0 +1,76 @@
+//! The uniform of a call, made from configuration and layout: the same on both backends.
+
+use crate::{GroupConfig, Layout, OptimizerKind, OutOfRange, Policy, Pooling, Rounding, layout::Params, rng::Purpose};
+
+/// Which kind of forward a call is; `MODE_*` in `shaders/shared/common.wgsl`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Mode {
+    Train = 0,
+    Frozen = 1,
+    Rows = 2,
+}
+
+impl Params {
+    pub(crate) fn new(config: &GroupConfig, layout: &Layout, mode: Mode, purpose: Purpose) -> Self {
+        let features = if config.features.is_empty() { config.tables.len() } else { config.features.len() };
+        let optimizer = &config.optimizer;
+        Self {
+            indices: 0,
+            bags: 0,
+            // Until a batch is known, the number of features: see `batch`.
+            bags_per_feature: features as u32,
+            tables: config.tables.len() as u32,
+            mode: mode as u32,
+            out_of_range: match config.out_of_range {
+                OutOfRange::Error => 0,
+                OutOfRange::Clamp => 1,
+                OutOfRange::Skip => 2,
+            },
+            pooling: match config.pooling {
+                Pooling::Sum => 0,
+                Pooling::Mean => 1,
+                Pooling::None => 2,
+            },
+            weighted: 0,
+            sets: layout.sets,
+            slots: layout.slots(),
+            policy: u32::from(config.policy == Policy::Lfu),
+            seed: config.seed,
+            dim: layout.dim,
+            bits: layout.precision.bits(),
+            stochastic: u32::from(config.rounding == Rounding::Stochastic),
+            state: layout.state,
+            state_half: u32::from(layout.state_half),
+            state_word: layout.state_word,
+            payload_half: layout.payload_half,
+            record_words: layout.record_words,
+            row_words: layout.row_words,
+            optimizer: match optimizer.kind {
+                OptimizerKind::Sgd => 0,
+                OptimizerKind::AdaGrad => 1,
+                OptimizerKind::RowWiseAdaGrad => 2,
+            },
+            purpose: purpose as u32,
+            total_rows: layout.total_rows,
+            lr: optimizer.lr,
+            eps: optimizer.eps,
+            weight_decay: optimizer.weight_decay,
+            max_groups: 0,
+        }
+    }
+
+    pub(crate) fn batch(self, indices: u32, bags: u32, weighted: bool) -> Self {
+        let bags_per_feature = (bags / self.bags_per_feature).max(1);
+        Self { indices, bags, bags_per_feature, weighted: u32::from(weighted), ..self }
+    }
+
+    /// One row an index and an output, as reading and writing rows want it.
+    pub(crate) fn rows(self, indices: u32) -> Self {
+        Self { indices, bags: indices, bags_per_feature: indices.max(1), pooling: 2, weighted: 0, ..self }
+    }
+
+    pub(crate) fn purpose(self, purpose: Purpose) -> Self {
+        Self { purpose: purpose as u32, ..self }
+    }
+}
