@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hotrow::shader::Access;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Module, ShaderStage, StorageAccess, TypeInner};
 
@@ -266,25 +267,17 @@ fn check_struct(module: &Module, name: &str, span: u32, members: &[(&str, u32)])
     Ok(())
 }
 
-/// What a bind group layout entry says about a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Uniform,
-    StorageRead,
-    StorageReadWrite,
-}
-
 /// All bindings lie in group 0; the host's list and the shader's declarations must be equal, unused ones included.
 /// Takes the module before [`specialise`], which drops what the entry point does not use.
-fn check_bindings(module: &Module, expected: &[(u32, &str, Kind)]) -> Result<(), String> {
+fn check_bindings(module: &Module, expected: &[(u32, &str, Access)]) -> Result<(), String> {
     let mut found = BTreeMap::new();
     for (_, variable) in module.global_variables.iter() {
         let Some(binding) = &variable.binding else { continue };
         let name = variable.name.as_deref().unwrap_or_default();
         let kind = match variable.space {
-            AddressSpace::Uniform => Kind::Uniform,
-            AddressSpace::Storage { access } if access.contains(StorageAccess::STORE) => Kind::StorageReadWrite,
-            AddressSpace::Storage { .. } => Kind::StorageRead,
+            AddressSpace::Uniform => Access::Uniform,
+            AddressSpace::Storage { access } if access.contains(StorageAccess::STORE) => Access::ReadWrite,
+            AddressSpace::Storage { .. } => Access::Read,
             space => return Err(format!("{name}: bound in address space {space:?}")),
         };
         if binding.group != 0 {
@@ -304,6 +297,23 @@ fn check_bindings(module: &Module, expected: &[(u32, &str, Kind)]) -> Result<(),
         let (shader, host) = (found.get(binding), wanted.get(binding));
         if shader != host {
             return Err(format!("binding {binding}: shader {shader:?}, host {host:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// No struct in a buffer may be missing from the host's list: it would be unchecked.
+fn check_known_structs(module: &Module, known: &[&str]) -> Result<(), String> {
+    for (_, variable) in module.global_variables.iter().filter(|(_, variable)| variable.binding.is_some()) {
+        let mut ty = variable.ty;
+        while let TypeInner::Array { base, .. } = module.types[ty].inner {
+            ty = base;
+        }
+        if let TypeInner::Struct { .. } = module.types[ty].inner {
+            let name = module.types[ty].name.as_deref().unwrap_or_default();
+            if !known.contains(&name) {
+                return Err(format!("struct {name} of {:?} is not in the host's list", variable.name));
+            }
         }
     }
     Ok(())
@@ -347,6 +357,69 @@ fn every_shader_file_is_listed() {
     let sources = hotrow::shader::sources();
     let listed: Vec<_> = sources.iter().map(|source| (source.name, source.variant, source.subgroups)).collect();
     check_complete(&files, &listed).unwrap();
+}
+
+#[test]
+fn structs_agree_with_the_host() {
+    let structs = hotrow::shader::structs();
+    let names: Vec<_> = structs.iter().map(|(name, ..)| *name).collect();
+    let mut unseen: BTreeSet<_> = names.iter().copied().collect();
+    let mut failures = Vec::new();
+    for source in hotrow::shader::sources() {
+        let module = match parse(&source.wgsl) {
+            Ok(module) => module,
+            Err(error) => {
+                failures.push(format!("{}/{}: {error}", source.name, source.variant));
+                continue;
+            }
+        };
+        if let Err(error) = check_known_structs(&module, &names) {
+            failures.push(format!("{}/{}: {error}", source.name, source.variant));
+        }
+        for (name, size, members) in &structs {
+            if !module.types.iter().any(|(_, ty)| ty.name.as_deref() == Some(name)) {
+                continue;
+            }
+            unseen.remove(name);
+            let members: Vec<_> = members.iter().map(|&(member, offset)| (member, as_u32(offset))).collect();
+            if let Err(error) = check_struct(&module, name, as_u32(*size), &members) {
+                failures.push(format!("{}/{}: {error}", source.name, source.variant));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(unseen.is_empty(), "in no shader: {unseen:?}");
+}
+
+#[test]
+fn bindings_and_workgroups_agree_with_the_host() {
+    let kernels = hotrow::shader::kernels();
+    let mut failures = Vec::new();
+    for source in hotrow::shader::sources() {
+        let Some(kernel) = kernels.iter().find(|kernel| kernel.name == source.name) else {
+            failures.push(format!("{}: not in the host's table", source.name));
+            continue;
+        };
+        let bindings: Vec<_> = (0..).zip(kernel.bindings).map(|(i, &(access, name))| (i, name, access)).collect();
+        let check = parse(&source.wgsl).and_then(|module| {
+            check_bindings(&module, &bindings)?;
+            let info = validate(&module, &source.wgsl, source.subgroups)?;
+            let (module, _) = specialise(&module, &info, &source.constants)?;
+            check_workgroup_size(&module, [kernel.workgroup, 1, 1])
+        });
+        if let Err(error) = check {
+            failures.push(format!("{}/{}: {error}", source.name, source.variant));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    for kernel in kernels {
+        let compiled = hotrow::shader::sources().iter().any(|source| source.name == kernel.name);
+        assert!(compiled, "{}: in the host's table only", kernel.name);
+    }
+}
+
+fn as_u32(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("a struct of less than 4 GiB")
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -544,18 +617,29 @@ fn disagreeing_structs_are_rejected() {
 }
 
 #[test]
+fn unknown_structs_are_rejected() {
+    let module = parse(GOOD).unwrap();
+    check_known_structs(&module, &["Params", "Step"]).unwrap();
+    rejected(check_known_structs(&module, &["Step"]), "struct Params");
+    let listed = parse("struct Row { a: u32 } @group(0) @binding(0) var<storage> rows: array<Row>;").unwrap();
+    rejected(check_known_structs(&listed, &[]), "struct Row");
+    // One that no buffer holds is the shader's own business.
+    check_known_structs(&parse("struct Lane { a: u32 } fn f(lane: Lane) {}").unwrap(), &[]).unwrap();
+}
+
+#[test]
 fn disagreeing_bindings_are_rejected() {
     let module = parse(GOOD).unwrap();
-    let right = [(0, "params", Kind::Uniform), (1, "source", Kind::StorageRead), (2, "sink", Kind::StorageReadWrite)];
+    let right = [(0, "params", Access::Uniform), (1, "source", Access::Read), (2, "sink", Access::ReadWrite)];
     check_bindings(&module, &right).unwrap();
     check_bindings(&module, &[right[2], right[0], right[1]]).unwrap();
     rejected(check_bindings(&module, &right[..2]), "binding 2");
-    rejected(check_bindings(&module, &[right[0], right[1], right[2], (3, "more", Kind::Uniform)]), "binding 3");
+    rejected(check_bindings(&module, &[right[0], right[1], right[2], (3, "more", Access::Uniform)]), "binding 3");
     rejected(check_bindings(&module, &[right[0], right[1], right[2], right[2]]), "twice");
-    rejected(check_bindings(&module, &[right[0], (1, "source", Kind::StorageReadWrite), right[2]]), "binding 1");
-    rejected(check_bindings(&module, &[right[0], (1, "sink", Kind::StorageRead), right[2]]), "binding 1");
+    rejected(check_bindings(&module, &[right[0], (1, "source", Access::ReadWrite), right[2]]), "binding 1");
+    rejected(check_bindings(&module, &[right[0], (1, "sink", Access::Read), right[2]]), "binding 1");
     let far = parse("@group(1) @binding(0) var<uniform> far: u32;").unwrap();
-    rejected(check_bindings(&far, &[(0, "far", Kind::Uniform)]), "bind group 1");
+    rejected(check_bindings(&far, &[(0, "far", Access::Uniform)]), "bind group 1");
 }
 
 #[test]
