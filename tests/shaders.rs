@@ -1,0 +1,650 @@
+//! What every shader must pass, without a GPU: naga's validation with the capabilities of its variant, WebGPU's
+//! default limits, translation for DX12, Metal and Vulkan, a pipeline on wgpu's `noop` device, and agreement with the
+//! host's tables. `scripts/portability` adds a second compiler.
+//!
+//! Each check is a function of a shader's text or module, and has a companion test that shows it rejecting a wrong one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hotrow::shader::Access;
+use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+use naga::{AddressSpace, Module, ShaderStage, StorageAccess, TypeInner};
+
+// WebGPU's defaults (SPEC section 10), numbers and not `wgpu::Limits::default()`: the promise is ours.
+const MAX_STORAGE_BUFFERS: usize = 8;
+const MAX_UNIFORM_BUFFERS: usize = 12;
+const MAX_BIND_GROUPS: u32 = 4;
+const MAX_INVOCATIONS: u64 = 256;
+const MAX_WORKGROUP_Z: u32 = 64;
+const MAX_WORKGROUP_BYTES: u64 = 16 << 10;
+
+const ENTRY: &str = "main";
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Checks
+
+fn parse(wgsl: &str) -> Result<Module, String> {
+    naga::front::wgsl::parse_str(wgsl).map_err(|error| error.emit_to_string(wgsl))
+}
+
+/// A portable shader may use no optional capability at all (`pack2x16float` is core WGSL, though naga counts it as one);
+/// a subgroup variant subgroup operations and nothing else.
+fn validate(module: &Module, wgsl: &str, subgroups: bool) -> Result<ModuleInfo, String> {
+    let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+    capabilities.set(Capabilities::SUBGROUP, subgroups);
+    Validator::new(ValidationFlags::all(), capabilities).validate(module).map_err(|error| error.emit_to_string(wgsl))
+}
+
+/// The text is handed to several compilers, which differ in the `enable` lines they want: the loader adds them.
+fn check_directives(wgsl: &str) -> Result<(), String> {
+    for line in wgsl.lines().map(str::trim_start) {
+        if ["enable ", "requires ", "#"].iter().any(|directive| line.starts_with(directive)) {
+            return Err(format!("directive left in the text: {line}"));
+        }
+    }
+    Ok(())
+}
+
+/// The module as a pipeline sees it: overrides replaced by the pipeline's constants, validated again.
+fn specialise(module: &Module, info: &ModuleInfo, constants: &[(&str, f64)]) -> Result<(Module, ModuleInfo), String> {
+    let constants = constants.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+    let entry = Some((ShaderStage::Compute, ENTRY));
+    let (module, info) = naga::back::pipeline_constants::process_overrides(module, info, entry, &constants)
+        .map_err(|error| format!("overrides: {error}"))?;
+    Ok((module.into_owned(), info.into_owned()))
+}
+
+fn check_entry(module: &Module) -> Result<(), String> {
+    match module.entry_points.as_slice() {
+        [entry] if entry.name == ENTRY && entry.stage == ShaderStage::Compute => Ok(()),
+        entries => Err(format!(
+            "wanted one compute entry point `{ENTRY}`, found {:?}",
+            entries.iter().map(|entry| &entry.name).collect::<Vec<_>>()
+        )),
+    }
+}
+
+/// Every declared buffer counts, used or not: the host's bind group layout lists it either way.
+fn check_buffers(module: &Module) -> Result<(), String> {
+    let (mut storage, mut uniform) = (0, 0);
+    for (_, variable) in module.global_variables.iter() {
+        match variable.space {
+            AddressSpace::Storage { .. } => storage += 1,
+            AddressSpace::Uniform => uniform += 1,
+            _ => {}
+        }
+        if let Some(binding) = &variable.binding
+            && binding.group >= MAX_BIND_GROUPS
+        {
+            return Err(format!("bind group {}, at most {MAX_BIND_GROUPS} groups", binding.group));
+        }
+    }
+    if storage > MAX_STORAGE_BUFFERS {
+        return Err(format!("{storage} storage buffers, at most {MAX_STORAGE_BUFFERS}"));
+    }
+    if uniform > MAX_UNIFORM_BUFFERS {
+        return Err(format!("{uniform} uniform buffers, at most {MAX_UNIFORM_BUFFERS}"));
+    }
+    Ok(())
+}
+
+/// Takes the module after [`specialise`]: sizes may depend on overrides. (wgpu 30 itself checks the workgroup's size,
+/// but not its memory.)
+fn check_workgroup(module: &Module) -> Result<(), String> {
+    for entry in &module.entry_points {
+        let size = entry.workgroup_size;
+        let invocations: u64 = size.iter().map(|&n| u64::from(n)).product();
+        if invocations == 0 || invocations > MAX_INVOCATIONS || size[2] > MAX_WORKGROUP_Z {
+            return Err(format!("workgroup of {size:?} invocations, at most {MAX_INVOCATIONS}, z {MAX_WORKGROUP_Z}"));
+        }
+    }
+    // WebGPU adds up the variables, each rounded up to 16 bytes.
+    let bytes: u64 = module
+        .global_variables
+        .iter()
+        .filter(|(_, variable)| variable.space == AddressSpace::WorkGroup)
+        .map(|(_, variable)| u64::from(module.types[variable.ty].inner.size(module.to_ctx())).next_multiple_of(16))
+        .sum();
+    if bytes > MAX_WORKGROUP_BYTES {
+        return Err(format!("{bytes} bytes of workgroup memory, at most {MAX_WORKGROUP_BYTES}"));
+    }
+    Ok(())
+}
+
+/// Both text back ends report an entry point that they could not write inside a successful result.
+fn entry_written<E: std::fmt::Display>(names: &[Result<String, E>]) -> Result<(), String> {
+    match names {
+        [Ok(_)] => Ok(()),
+        [Err(error)] => Err(error.to_string()),
+        _ => Err(format!("{} entry points written, not one", names.len())),
+    }
+}
+
+/// For DX12. Shader model 5.1 is the oldest that wgpu uses; wave operations came with 6.0.
+fn to_hlsl(module: &Module, info: &ModuleInfo, subgroups: bool) -> Result<String, String> {
+    use naga::back::hlsl::{Options, PipelineOptions, ShaderModel, Writer};
+    let shader_model = if subgroups { ShaderModel::V6_0 } else { ShaderModel::V5_1 };
+    let options = Options { shader_model, ..Options::default() };
+    let pipeline = PipelineOptions { entry_point: Some((ShaderStage::Compute, ENTRY.to_owned())) };
+    let mut text = String::new();
+    let written = Writer::new(&mut text, &options, &pipeline)
+        .write(module, info, None)
+        .map_err(|error| format!("HLSL: {error}"))?;
+    entry_written(&written.entry_point_names).map_err(|error| format!("HLSL: {error}"))?;
+    Ok(text)
+}
+
+/// For Metal. 2.0 is older than any device that wgpu 30 takes; SIMD-group functions need 2.1.
+fn to_msl(module: &Module, info: &ModuleInfo, subgroups: bool) -> Result<String, String> {
+    use naga::back::msl::{Options, PipelineOptions, write_string};
+    let lang_version = if subgroups { (2, 1) } else { (2, 0) };
+    let options = Options { lang_version, bounds_check_policies: restrict(), ..Options::default() };
+    let pipeline =
+        PipelineOptions { entry_point: Some((ShaderStage::Compute, ENTRY.to_owned())), ..PipelineOptions::default() };
+    let (text, written) = write_string(module, info, &options, &pipeline).map_err(|error| format!("MSL: {error}"))?;
+    entry_written(&written.entry_point_names).map_err(|error| format!("MSL: {error}"))?;
+    Ok(text)
+}
+
+/// For Vulkan. SPIR-V 1.0 is that of Vulkan 1.0; subgroup operations need 1.3.
+fn to_spirv(module: &Module, info: &ModuleInfo, subgroups: bool) -> Result<Vec<u32>, String> {
+    use naga::back::spv::{Capability, Options, PipelineOptions, write_vec};
+    let mut capabilities = vec![Capability::Shader];
+    if subgroups {
+        capabilities.extend([
+            Capability::GroupNonUniform,
+            Capability::GroupNonUniformVote,
+            Capability::GroupNonUniformArithmetic,
+            Capability::GroupNonUniformBallot,
+            Capability::GroupNonUniformShuffle,
+            Capability::GroupNonUniformShuffleRelative,
+            Capability::GroupNonUniformQuad,
+        ]);
+    }
+    let options = Options {
+        lang_version: if subgroups { (1, 3) } else { (1, 0) },
+        capabilities: Some(capabilities.into_iter().collect()),
+        bounds_check_policies: restrict(),
+        ..Options::default()
+    };
+    let pipeline = PipelineOptions { shader_stage: ShaderStage::Compute, entry_point: ENTRY.to_owned() };
+    write_vec(module, info, &options, Some(&pipeline)).map_err(|error| format!("SPIR-V: {error}"))
+}
+
+/// As wgpu's back ends set them for checked shaders.
+fn restrict() -> naga::proc::BoundsCheckPolicies {
+    use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy::Restrict};
+    BoundsCheckPolicies { index: Restrict, buffer: Restrict, ..BoundsCheckPolicies::default() }
+}
+
+fn check_translations(module: &Module, info: &ModuleInfo, subgroups: bool) -> Result<(), String> {
+    let empty = [
+        ("HLSL", to_hlsl(module, info, subgroups)?.is_empty()),
+        ("MSL", to_msl(module, info, subgroups)?.is_empty()),
+        ("SPIR-V", to_spirv(module, info, subgroups)?.is_empty()),
+    ];
+    match empty.iter().find(|(_, empty)| *empty) {
+        Some((language, _)) => Err(format!("{language}: nothing written")),
+        None => Ok(()),
+    }
+}
+
+/// wgpu's own validation, against default limits, on a device that does nothing. (It takes any constants: those are
+/// looked at by the real back ends, and by [`specialise`].)
+fn check_pipeline(wgsl: &str, subgroups: bool, constants: &[(&str, f64)]) -> Result<(), String> {
+    let (device, _queue) = wgpu::Device::noop(&wgpu::DeviceDescriptor {
+        required_features: if subgroups { wgpu::Features::SUBGROUP } else { wgpu::Features::empty() },
+        required_limits: wgpu::Limits::default(),
+        ..Default::default()
+    });
+    let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
+    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+        label: None,
+        source: wgpu::ShaderSource::Wgsl(wgsl.into()),
+    });
+    let _pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: None,
+        layout: None,
+        module: &module,
+        entry_point: Some(ENTRY),
+        compilation_options: wgpu::PipelineCompilationOptions { constants, ..Default::default() },
+        cache: None,
+    });
+    match pollster::block_on(scope.pop()) {
+        Some(error) => Err(format!("wgpu: {error}")),
+        None => Ok(()),
+    }
+}
+
+/// Everything above, in the order in which the messages are most telling.
+fn check_all(wgsl: &str, subgroups: bool, constants: &[(&str, f64)]) -> Result<(), String> {
+    check_directives(wgsl)?;
+    let module = parse(wgsl)?;
+    let info = validate(&module, wgsl, subgroups)?;
+    check_entry(&module)?;
+    check_buffers(&module)?;
+    let (module, info) = specialise(&module, &info, constants)?;
+    check_workgroup(&module)?;
+    check_translations(&module, &info, subgroups)?;
+    check_pipeline(wgsl, subgroups, constants)
+}
+
+/// Every file of `shaders/` (parts in `shaders/shared/` aside) is in the list, and every variant has a portable sibling.
+fn check_complete(files: &BTreeSet<String>, sources: &[(&str, &str, bool)]) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    for &(name, variant, _) in sources {
+        if !seen.insert((name, variant)) {
+            return Err(format!("{name}/{variant} is listed twice"));
+        }
+        if !files.contains(name) {
+            return Err(format!("{name}: no file of that name in shaders/"));
+        }
+        if !sources.iter().any(|&(other, _, subgroups)| other == name && !subgroups) {
+            return Err(format!("{name}/{variant}: no portable variant"));
+        }
+    }
+    match files.iter().find(|file| !sources.iter().any(|(name, ..)| name == file)) {
+        Some(file) => Err(format!("shaders/{file}.wgsl is never checked")),
+        None => Ok(()),
+    }
+}
+
+/// A struct that host and shader share: the same members in the same order at the same offsets, and the same size.
+fn check_struct(module: &Module, name: &str, span: u32, members: &[(&str, u32)]) -> Result<(), String> {
+    let Some((_, found)) = module.types.iter().find(|(_, ty)| ty.name.as_deref() == Some(name)) else {
+        return Err(format!("struct {name} is not in the shader"));
+    };
+    let TypeInner::Struct { members: found, span: found_span } = &found.inner else {
+        return Err(format!("{name} is no struct in the shader"));
+    };
+    let found: Vec<_> = found.iter().map(|m| (m.name.as_deref().unwrap_or_default(), m.offset)).collect();
+    if found != members {
+        return Err(format!("struct {name}: members (name, offset)\n  shader {found:?}\n  host   {members:?}"));
+    }
+    if *found_span != span {
+        return Err(format!("struct {name}: {found_span} bytes in the shader, {span} on the host"));
+    }
+    Ok(())
+}
+
+/// All bindings lie in group 0; the host's list and the shader's declarations must be equal, unused ones included.
+/// Takes the module before [`specialise`], which drops what the entry point does not use.
+fn check_bindings(module: &Module, expected: &[(u32, &str, Access)]) -> Result<(), String> {
+    let mut found = BTreeMap::new();
+    for (_, variable) in module.global_variables.iter() {
+        let Some(binding) = &variable.binding else { continue };
+        let name = variable.name.as_deref().unwrap_or_default();
+        let kind = match variable.space {
+            AddressSpace::Uniform => Access::Uniform,
+            AddressSpace::Storage { access } if access.contains(StorageAccess::STORE) => Access::ReadWrite,
+            AddressSpace::Storage { .. } => Access::Read,
+            space => return Err(format!("{name}: bound in address space {space:?}")),
+        };
+        if binding.group != 0 {
+            return Err(format!("{name}: in bind group {}, not 0", binding.group));
+        }
+        if let Some((other, _)) = found.insert(binding.binding, (name, kind)) {
+            return Err(format!("binding {}: both {other} and {name}", binding.binding));
+        }
+    }
+    let mut wanted = BTreeMap::new();
+    for &(binding, name, kind) in expected {
+        if wanted.insert(binding, (name, kind)).is_some() {
+            return Err(format!("binding {binding}: twice in the host's list"));
+        }
+    }
+    for binding in found.keys().chain(wanted.keys()) {
+        let (shader, host) = (found.get(binding), wanted.get(binding));
+        if shader != host {
+            return Err(format!("binding {binding}: shader {shader:?}, host {host:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// No struct in a buffer may be missing from the host's list: it would be unchecked.
+fn check_known_structs(module: &Module, known: &[&str]) -> Result<(), String> {
+    for (_, variable) in module.global_variables.iter().filter(|(_, variable)| variable.binding.is_some()) {
+        let mut ty = variable.ty;
+        while let TypeInner::Array { base, .. } = module.types[ty].inner {
+            ty = base;
+        }
+        if let TypeInner::Struct { .. } = module.types[ty].inner {
+            let name = module.types[ty].name.as_deref().unwrap_or_default();
+            if !known.contains(&name) {
+                return Err(format!("struct {name} of {:?} is not in the host's list", variable.name));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes the module after [`specialise`].
+fn check_workgroup_size(module: &Module, expected: [u32; 3]) -> Result<(), String> {
+    match module.entry_points.as_slice() {
+        [entry] if entry.workgroup_size == expected => Ok(()),
+        [entry] => Err(format!("workgroup size {:?} in the shader, {expected:?} on the host", entry.workgroup_size)),
+        entries => Err(format!("{} entry points", entries.len())),
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The crate's shaders
+
+#[test]
+fn every_shader_passes_every_check() {
+    let sources = hotrow::shader::sources();
+    let mut failures = Vec::new();
+    for source in &sources {
+        if let Err(error) = check_all(&source.wgsl, source.subgroups, &source.constants) {
+            failures.push(format!("{}/{}: {error}", source.name, source.variant));
+        }
+    }
+    assert!(failures.is_empty(), "{} of {} shaders:\n{}", failures.len(), sources.len(), failures.join("\n"));
+    println!("{} shaders passed", sources.len());
+}
+
+#[test]
+fn every_shader_file_is_listed() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/shaders");
+    let files: BTreeSet<String> = std::fs::read_dir(folder)
+        .expect("the folder shaders/")
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "wgsl"))
+        .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+        .collect();
+    assert!(!files.is_empty(), "no shaders in {folder}");
+    let sources = hotrow::shader::sources();
+    let listed: Vec<_> = sources.iter().map(|source| (source.name, source.variant, source.subgroups)).collect();
+    check_complete(&files, &listed).unwrap();
+}
+
+#[test]
+fn structs_agree_with_the_host() {
+    let structs = hotrow::shader::structs();
+    let names: Vec<_> = structs.iter().map(|(name, ..)| *name).collect();
+    let mut unseen: BTreeSet<_> = names.iter().copied().collect();
+    let mut failures = Vec::new();
+    for source in hotrow::shader::sources() {
+        let module = match parse(&source.wgsl) {
+            Ok(module) => module,
+            Err(error) => {
+                failures.push(format!("{}/{}: {error}", source.name, source.variant));
+                continue;
+            }
+        };
+        if let Err(error) = check_known_structs(&module, &names) {
+            failures.push(format!("{}/{}: {error}", source.name, source.variant));
+        }
+        for (name, size, members) in &structs {
+            if !module.types.iter().any(|(_, ty)| ty.name.as_deref() == Some(name)) {
+                continue;
+            }
+            unseen.remove(name);
+            let members: Vec<_> = members.iter().map(|&(member, offset)| (member, as_u32(offset))).collect();
+            if let Err(error) = check_struct(&module, name, as_u32(*size), &members) {
+                failures.push(format!("{}/{}: {error}", source.name, source.variant));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(unseen.is_empty(), "in no shader: {unseen:?}");
+}
+
+#[test]
+fn bindings_and_workgroups_agree_with_the_host() {
+    let kernels = hotrow::shader::kernels();
+    let mut failures = Vec::new();
+    for source in hotrow::shader::sources() {
+        let Some(kernel) = kernels.iter().find(|kernel| kernel.name == source.name) else {
+            failures.push(format!("{}: not in the host's table", source.name));
+            continue;
+        };
+        let bindings: Vec<_> = (0..).zip(kernel.bindings).map(|(i, &(access, name))| (i, name, access)).collect();
+        let check = parse(&source.wgsl).and_then(|module| {
+            check_bindings(&module, &bindings)?;
+            let info = validate(&module, &source.wgsl, source.subgroups)?;
+            let (module, _) = specialise(&module, &info, &source.constants)?;
+            check_workgroup_size(&module, [kernel.workgroup, 1, 1])
+        });
+        if let Err(error) = check {
+            failures.push(format!("{}/{}: {error}", source.name, source.variant));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    for kernel in kernels {
+        let compiled = hotrow::shader::sources().iter().any(|source| source.name == kernel.name);
+        assert!(compiled, "{}: in the host's table only", kernel.name);
+    }
+}
+
+fn as_u32(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("a struct of less than 4 GiB")
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Companions: the checks reject what is wrong, and accept its right neighbour
+
+/// A right shader: overrides for the workgroup's size and memory, a uniform struct, both kinds of storage.
+const GOOD: &str = "
+override WIDTH: u32 = 64u;
+override TILE: u32 = 64u;
+struct Params { count: u32, scale: f32, @align(16) origin: vec3<f32>, last: u32 }
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> source: array<u32>;
+@group(0) @binding(2) var<storage, read_write> sink: array<u32>;
+var<workgroup> tile: array<u32, TILE>;
+@compute @workgroup_size(WIDTH)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    tile[lane] = source[id.x];
+    workgroupBarrier();
+    if (id.x < params.count) { sink[id.x] = tile[WIDTH - 1u - lane]; }
+}";
+
+const VOTE: &str = "
+@group(0) @binding(0) var<storage, read_write> sink: array<u32>;
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let word = subgroupBallot(sink[id.x] > 3u);
+    sink[id.x] = word.x;
+}";
+
+/// A shader with `count` storage buffers, all of them used.
+fn with_buffers(count: u32) -> String {
+    let declarations: String =
+        (0..count).map(|i| format!("@group(0) @binding({i}) var<storage, read_write> b{i}: array<u32>;\n")).collect();
+    let uses: String = (0..count).map(|i| format!("b{i}[0] = 1u; ")).collect();
+    format!("{declarations}@compute @workgroup_size(1) fn main() {{ {uses} }}")
+}
+
+#[track_caller]
+fn rejected<T>(result: Result<T, String>, because: &str) {
+    match result {
+        Ok(_) => panic!("accepted, though: {because}"),
+        Err(error) => assert!(error.contains(because), "rejected for another reason than '{because}': {error}"),
+    }
+}
+
+fn specialised(wgsl: &str, constants: &[(&str, f64)]) -> (Module, ModuleInfo) {
+    let module = parse(wgsl).unwrap_or_else(|error| panic!("{error}"));
+    let info = validate(&module, wgsl, true).unwrap_or_else(|error| panic!("{error}"));
+    specialise(&module, &info, constants).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn right_shaders_are_accepted() {
+    check_all(GOOD, false, &[]).unwrap();
+    check_all(GOOD, false, &[("WIDTH", 256.0), ("TILE", 4096.0)]).unwrap();
+    check_all(VOTE, true, &[]).unwrap();
+    check_all(&with_buffers(8), false, &[]).unwrap();
+}
+
+#[test]
+fn syntax_and_type_errors_are_rejected() {
+    rejected(parse("@compute fn main( {"), "expected");
+    rejected(parse("@compute @workgroup_size(1) fn main() { let x: u32 = 1.5; }"), "type");
+    rejected(parse(&format!("enable subgroups;{VOTE}")), "subgroups");
+}
+
+#[test]
+fn optional_capabilities_are_rejected_in_portable_shaders() {
+    let module = parse(VOTE).unwrap();
+    rejected(validate(&module, VOTE, false), "subgroup");
+    validate(&module, VOTE, true).unwrap();
+    rejected(check_all(VOTE, false, &[]), "subgroup");
+
+    for (wgsl, because) in [
+        ("fn f() -> u64 { return 1lu; }", "SHADER_INT64"),
+        ("enable f16; fn f() -> f16 { return 1.0h; }", "FLOAT16"),
+        ("var<workgroup> x: atomic<f32>; fn f() { atomicAdd(&x, 1.0); }", "SHADER_FLOAT32_ATOMIC"),
+        ("fn f() { subgroupBarrier(); }", "SUBGROUP_BARRIER"),
+    ] {
+        let module = parse(wgsl).unwrap_or_else(|error| panic!("{error}"));
+        rejected(validate(&module, wgsl, true), because);
+    }
+}
+
+#[test]
+fn directives_are_rejected() {
+    check_directives("// enable f16;\nfn f() {}").unwrap();
+    rejected(check_directives("enable f16;\nfn f() {}"), "enable f16");
+    rejected(check_directives("  requires unrestricted_pointer_parameters;"), "requires");
+    rejected(check_directives("#include \"shared/hash.wgsl\""), "#include");
+}
+
+#[test]
+fn other_entry_points_are_rejected() {
+    check_entry(&parse(GOOD).unwrap()).unwrap();
+    rejected(check_entry(&parse("fn f() {}").unwrap()), "found []");
+    rejected(check_entry(&parse("@compute @workgroup_size(1) fn probe() {}").unwrap()), "probe");
+    rejected(check_entry(&parse("@fragment fn main() {}").unwrap()), "compute");
+    let two = "@compute @workgroup_size(1) fn main() {} @compute @workgroup_size(1) fn other() {}";
+    rejected(check_entry(&parse(two).unwrap()), "other");
+}
+
+#[test]
+fn too_many_buffers_are_rejected() {
+    check_buffers(&parse(&with_buffers(8)).unwrap()).unwrap();
+    rejected(check_buffers(&parse(&with_buffers(9)).unwrap()), "9 storage buffers");
+    rejected(check_pipeline(&with_buffers(9), false, &[]), "max_storage_buffers_per_shader_stage");
+    let uniforms: String = (0..13).map(|i| format!("@group(0) @binding({i}) var<uniform> u{i}: u32;\n")).collect();
+    rejected(check_buffers(&parse(&uniforms).unwrap()), "13 uniform buffers");
+    rejected(check_buffers(&parse("@group(4) @binding(0) var<uniform> u: u32;").unwrap()), "bind group 4");
+}
+
+#[test]
+fn too_large_workgroups_are_rejected() {
+    let sized = |size: &str| specialised(&format!("@compute @workgroup_size({size}) fn main() {{}}"), &[]).0;
+    check_workgroup(&sized("256")).unwrap();
+    check_workgroup(&sized("16, 16")).unwrap();
+    rejected(check_workgroup(&sized("512")), "512");
+    rejected(check_workgroup(&sized("16, 16, 2")), "[16, 16, 2]");
+    rejected(check_workgroup(&sized("1, 1, 128")), "z 64");
+    rejected(check_pipeline("@compute @workgroup_size(512) fn main() {}", false, &[]), "512");
+    // By an override as well: the text alone is right.
+    check_workgroup(&specialised(GOOD, &[("WIDTH", 256.0)]).0).unwrap();
+    rejected(check_workgroup(&specialised(GOOD, &[("WIDTH", 512.0)]).0), "512");
+}
+
+#[test]
+fn too_much_workgroup_memory_is_rejected() {
+    check_workgroup(&specialised(GOOD, &[("TILE", 4096.0)]).0).unwrap();
+    rejected(check_workgroup(&specialised(GOOD, &[("TILE", 4097.0)]).0), "16400 bytes");
+    let two = GOOD
+        .replace("var<workgroup> tile", "var<workgroup> flag: u32;\nvar<workgroup> tile")
+        .replace("workgroupBarrier", "flag = 1u; workgroupBarrier");
+    rejected(check_workgroup(&specialised(&two, &[("TILE", 4096.0)]).0), "16400 bytes");
+}
+
+#[test]
+fn wrong_constants_are_rejected() {
+    let module = parse(GOOD).unwrap();
+    let info = validate(&module, GOOD, false).unwrap();
+    rejected(specialise(&module, &info, &[("NOPE", 1.0)]), "NOPE");
+    rejected(specialise(&module, &info, &[("WIDTH", -1.0)]), "doesn't fit");
+    // A constant without a default must be given.
+    let bare = GOOD.replace("WIDTH: u32 = 64u", "WIDTH: u32");
+    let module = parse(&bare).unwrap();
+    let info = validate(&module, &bare, false).unwrap();
+    rejected(specialise(&module, &info, &[]), "WIDTH");
+    specialise(&module, &info, &[("WIDTH", 64.0)]).unwrap();
+}
+
+#[test]
+fn untranslatable_shaders_are_rejected() {
+    let (module, info) = specialised(VOTE, &[]);
+    check_translations(&module, &info, true).unwrap();
+    rejected(to_spirv(&module, &info, false), "GroupNonUniform");
+    rejected(to_hlsl(&specialised("fn main() {}", &[]).0, &specialised("fn main() {}", &[]).1, false), "HLSL");
+    rejected(entry_written::<String>(&[Err("missing binding".to_owned())]), "missing binding");
+    rejected(entry_written::<String>(&[]), "0 entry points");
+    // Overrides must be gone by then.
+    let module = parse(GOOD).unwrap();
+    let info = validate(&module, GOOD, false).unwrap();
+    rejected(check_translations(&module, &info, false), "verride");
+}
+
+#[test]
+fn what_wgpu_refuses_is_rejected() {
+    check_pipeline(GOOD, false, &[]).unwrap();
+    rejected(check_pipeline("@compute @workgroup_size(1) fn other() {}", false, &[]), "main");
+    rejected(check_pipeline("fn main( {", false, &[]), "wgpu");
+    rejected(check_pipeline(VOTE, false, &[]), "ubgroup");
+}
+
+#[test]
+fn forgotten_shaders_are_rejected() {
+    let files: BTreeSet<String> = ["probe", "gather"].map(String::from).into();
+    let right = [("probe", "", false), ("gather", "", false), ("gather", "subgroup32", true)];
+    check_complete(&files, &right).unwrap();
+    rejected(check_complete(&files, &right[..1]), "gather.wgsl is never checked");
+    rejected(check_complete(&files, &[right[0], right[2]]), "no portable variant");
+    rejected(check_complete(&files, &[right[0], right[1], right[1]]), "listed twice");
+    rejected(check_complete(&files, &[right[0], right[1], ("sort", "", false)]), "no file");
+}
+
+#[test]
+fn disagreeing_structs_are_rejected() {
+    let module = parse(GOOD).unwrap();
+    let right = [("count", 0), ("scale", 4), ("origin", 16), ("last", 28)];
+    check_struct(&module, "Params", 32, &right).unwrap();
+    rejected(check_struct(&module, "Param", 32, &right), "not in the shader");
+    rejected(check_struct(&module, "Params", 28, &right), "32 bytes in the shader, 28 on the host");
+    rejected(check_struct(&module, "Params", 32, &right[..3]), "members");
+    rejected(check_struct(&module, "Params", 32, &[right[1], right[0], right[2], right[3]]), "members");
+    rejected(check_struct(&module, "Params", 32, &[("size", 0), right[1], right[2], right[3]]), "members");
+    rejected(check_struct(&module, "Params", 32, &[right[0], right[1], ("origin", 8), right[3]]), "members");
+}
+
+#[test]
+fn unknown_structs_are_rejected() {
+    let module = parse(GOOD).unwrap();
+    check_known_structs(&module, &["Params", "Step"]).unwrap();
+    rejected(check_known_structs(&module, &["Step"]), "struct Params");
+    let listed = parse("struct Row { a: u32 } @group(0) @binding(0) var<storage> rows: array<Row>;").unwrap();
+    rejected(check_known_structs(&listed, &[]), "struct Row");
+    // One that no buffer holds is the shader's own business.
+    check_known_structs(&parse("struct Lane { a: u32 } fn f(lane: Lane) {}").unwrap(), &[]).unwrap();
+}
+
+#[test]
+fn disagreeing_bindings_are_rejected() {
+    let module = parse(GOOD).unwrap();
+    let right = [(0, "params", Access::Uniform), (1, "source", Access::Read), (2, "sink", Access::ReadWrite)];
+    check_bindings(&module, &right).unwrap();
+    check_bindings(&module, &[right[2], right[0], right[1]]).unwrap();
+    rejected(check_bindings(&module, &right[..2]), "binding 2");
+    rejected(check_bindings(&module, &[right[0], right[1], right[2], (3, "more", Access::Uniform)]), "binding 3");
+    rejected(check_bindings(&module, &[right[0], right[1], right[2], right[2]]), "twice");
+    rejected(check_bindings(&module, &[right[0], (1, "source", Access::ReadWrite), right[2]]), "binding 1");
+    rejected(check_bindings(&module, &[right[0], (1, "sink", Access::Read), right[2]]), "binding 1");
+    let far = parse("@group(1) @binding(0) var<uniform> far: u32;").unwrap();
+    rejected(check_bindings(&far, &[(0, "far", Access::Uniform)]), "bind group 1");
+}
+
+#[test]
+fn disagreeing_workgroup_sizes_are_rejected() {
+    let module = specialised(GOOD, &[("WIDTH", 128.0)]).0;
+    check_workgroup_size(&module, [128, 1, 1]).unwrap();
+    rejected(check_workgroup_size(&module, [64, 1, 1]), "[128, 1, 1]");
+}
