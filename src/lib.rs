@@ -1,6 +1,7 @@
 //! hotrow.
 pub use wgpu;
 
+pub mod adapter;
 mod batch;
 mod caps;
 pub mod codec;

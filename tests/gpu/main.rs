@@ -1,0 +1,5 @@
+//! Tests of the kernels on every Vulkan driver at hand. `HOTROW_TEST_GPU=require|allow|off` says what a missing adapter
+//! means: a failure, a skip that is printed with its reason, or not even looking.
+
+mod device;
+mod smoke;
