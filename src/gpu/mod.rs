@@ -12,6 +12,7 @@ mod dedup;
 mod fetch;
 mod gather;
 mod group;
+mod harness;
 mod heads;
 mod histogram;
 mod linearize;
@@ -34,6 +35,7 @@ mod write_back;
 
 pub use context::Context;
 pub use group::{Batch, Group};
+pub use harness::Deduped;
 
 use crate::shader::Kernel;
 

@@ -1,0 +1,112 @@
+//! Single stages on host data: what the tests compare with the CPU mirrors. Not part of the interface.
+
+use super::{
+    Context,
+    call::{Call, Groups},
+    dedup,
+    dedup::DedupTo,
+    sort::{SortJob, SortScratch, SortSpace},
+};
+use crate::{
+    Error,
+    layout::{Step, count},
+    shader::{Access, Kernel},
+};
+
+/// A sorted batch of keys and its segments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deduped {
+    /// The keys, ascending.
+    pub keys: Vec<u32>,
+    /// The position each came from.
+    pub order: Vec<u32>,
+    /// The number of each key's distinct key.
+    pub segment: Vec<u32>,
+    /// Where each distinct key begins.
+    pub starts: Vec<u32>,
+}
+
+impl Context {
+    fn words(&self, words: &[u32]) -> Result<wgpu::Buffer, Error> {
+        let buffer = self.buffer("words", words.len() as u64 * 4, wgpu::BufferUsages::empty())?;
+        self.queue().write_buffer(&buffer, 0, bytemuck::cast_slice(words));
+        Ok(buffer)
+    }
+
+    fn new_encoder(&self) -> wgpu::CommandEncoder {
+        self.device().create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("hotrow.harness") })
+    }
+
+    /// Runs `kernel` once over `bindings` (in order, as words) and returns them as it left them.
+    ///
+    /// # Errors
+    /// As any allocation and download.
+    #[doc(hidden)]
+    pub fn run_stage(&self, kernel: &Kernel, bindings: &[Vec<u32>], groups: u32) -> Result<Vec<Vec<u32>>, Error> {
+        use wgpu::util::DeviceExt as _;
+        let mut buffers = Vec::new();
+        for (words, (access, _)) in bindings.iter().zip(kernel.bindings) {
+            buffers.push(if *access == Access::Uniform {
+                self.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
+                    label: Some("hotrow.harness"),
+                    contents: bytemuck::cast_slice(words),
+                    usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_SRC,
+                })
+            } else {
+                self.words(words)?
+            });
+        }
+        let resources: Vec<_> = buffers.iter().map(wgpu::Buffer::as_entire_binding).collect();
+        let mut encoder = self.new_encoder();
+        Call::begin(self, &mut encoder, "hotrow.harness").dispatch(
+            kernel,
+            &resources,
+            &Groups::Direct(u64::from(groups)),
+        );
+        let sources: Vec<_> =
+            buffers.iter().zip(bindings).map(|(buffer, words)| (buffer, words.len() as u64 * 4)).collect();
+        self.download(encoder, &sources)
+    }
+
+    /// Sorts and dedups `keys`, of which only the first `live` count, by their low `key_bits`.
+    ///
+    /// # Errors
+    /// As any allocation and download.
+    #[doc(hidden)]
+    pub fn run_dedup(&self, keys: &[u32], live: u32, key_bits: u32) -> Result<Deduped, Error> {
+        let n = keys.len() as u32;
+        let mut step = Step::default();
+        step.counts[count::INDICES] = live;
+        let step = self.words(bytemuck::cast_slice(&[step]))?;
+        let space = SortSpace::new(self, n)?;
+        let scratch = SortScratch::new(self, n)?;
+        let (source, segment, starts) =
+            (self.words(keys)?, self.words(&vec![0; n as usize])?, self.words(&vec![0; n as usize])?);
+        let job = SortJob { keys: &source, values: None, capacity: n, count: count::INDICES, key_bits };
+        let to = DedupTo { segment: &segment, starts: &starts, segments: count::UNIQUE, valid: count::VALID };
+        let mut encoder = self.new_encoder();
+        let sorted =
+            dedup::record(&mut Call::begin(self, &mut encoder, "hotrow.dedup"), &step, &job, &space, &scratch, &to);
+        let bytes = u64::from(n) * 4;
+        let sources = [
+            (sorted.keys, bytes),
+            (sorted.values, bytes),
+            (&segment, bytes),
+            (&starts, bytes),
+            (&step, size_of::<Step>() as u64),
+        ];
+        let words = self.download(encoder, &sources)?;
+        let [keys, order, segment, starts, step] = words.try_into().unwrap_or_else(|_| [const { Vec::new() }; 5]);
+        let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&step));
+        let cut = |mut words: Vec<u32>, n: u32| {
+            words.truncate(n as usize);
+            words
+        };
+        Ok(Deduped {
+            keys: cut(keys, live),
+            order: cut(order, live),
+            segment: cut(segment, step.counts[count::VALID]),
+            starts: cut(starts, step.counts[count::UNIQUE]),
+        })
+    }
+}
