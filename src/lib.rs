@@ -3,3 +3,6 @@ mod config;
 mod error;
 pub use config::*;
 pub use error::Error;
+
+pub mod hash;
+pub mod simulate;
