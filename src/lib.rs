@@ -6,3 +6,5 @@ pub use error::Error;
 
 pub mod hash;
 pub mod simulate;
+#[cfg(feature = "cli")]
+pub mod trace;
