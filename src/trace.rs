@@ -15,6 +15,7 @@
 mod distinct;
 mod error;
 mod find;
+mod list;
 mod meta2021;
 mod npy;
 mod offsets;
@@ -25,6 +26,7 @@ mod words;
 mod zipf;
 
 pub use error::TraceError;
+pub use list::split_list;
 pub use offsets::read as read_offsets;
 
 use spec::Spec;
