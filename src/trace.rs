@@ -5,7 +5,7 @@
 //! | text | meaning |
 //! |---|---|
 //! | `dir/x.u32`, `dir/x.u32.zst` | little-endian u32 ids; bags from `dir/x.offsets.u32[.zst]` if that is there |
-//! | `dir/x.npy` | a one-dimensional NumPy array of u32, i32, u64 or i64 |
+//! | `dir/x.npy` | a one-dimensional numpy array of u32, i32, u64 or i64 |
 //! | any other file | text: one bag a line, ids separated by blanks or commas |
 //! | `wikitext2_words` | a file of the data folder, with or without its ending |
 //! | `zipf:rows=1000000,s=1.05,n=100000` | ids 0, 1, .. drawn with probability ~ (id + 1)^-s |
@@ -63,10 +63,12 @@ pub struct Source<'a> {
 /// [`TraceError`] says what was wanted, what was found and what to do.
 pub fn load(text: &str, source: &Source<'_>) -> Result<Trace, TraceError> {
     let (ids, offsets, name) = match text.split(':').next() {
-        Some("zipf") => (zipf::generate(Spec::parse(text, &["rows", "s", "n"])?, source.seed)?, None, text.to_owned()),
-        Some("uniform") => (uniform::generate(Spec::parse(text, &["rows", "n"])?, source.seed)?, None, text.to_owned()),
+        Some("zipf") => (zipf::generate(&Spec::parse(text, &["rows", "s", "n"])?, source.seed)?, None, text.to_owned()),
+        Some("uniform") => {
+            (uniform::generate(&Spec::parse(text, &["rows", "n"])?, source.seed)?, None, text.to_owned())
+        }
         Some("meta2021") => {
-            (meta2021::generate(Spec::parse(text, &["rows", "n"])?, source.seed)?, None, text.to_owned())
+            (meta2021::generate(&Spec::parse(text, &["rows", "n"])?, source.seed)?, None, text.to_owned())
         }
         _ => {
             let path = find::find(text, source.data)?;

@@ -1,5 +1,6 @@
 //! The exact hit counts of the data folder's README, found there by independent programs.
 #![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use hotrow::Policy::{self, Lfu, Lru};
 use hotrow::simulate::{Geometry, Simulator};
@@ -17,8 +18,9 @@ fn data() -> Option<PathBuf> {
 /// A trace of the data folder; without the folder the test says loudly that it did not run.
 fn trace(name: &str) -> Option<Trace> {
     let Some(folder) = data() else {
-        // Not eprintln, which the test harness keeps to itself while the test passes.
-        writeln!(std::io::stderr(), "SKIPPED: no data folder for {name}; set HOTROW_DATA").unwrap();
+        // Not eprintln, whose output the test harness keeps to itself while the test passes.
+        let line = format!("SKIPPED: no data folder for {name}; set HOTROW_DATA\n");
+        std::io::stderr().write_all(line.as_bytes()).unwrap();
         return None;
     };
     Some(load(name, &Source { data: Some(&folder), seed: 0 }).unwrap())

@@ -1,5 +1,6 @@
 //! Every trace format there and back, and everything that can be wrong with a file.
 #![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use hotrow::trace::{MAX_ID, Source, Trace, TraceError, load};
 use npyz::WriterBuilder;

@@ -70,7 +70,7 @@ fn use_counts(rows: usize) -> Vec<u32> {
     counts
 }
 
-pub(super) fn generate(spec: Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceError> {
+pub(super) fn generate(spec: &Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceError> {
     let wanted = spec.accesses()?;
     let rows = match (spec.rows()?, wanted) {
         (Some(rows), _) => rows,
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn numbers_are_as_asked() {
-        let make = |text| generate(Spec::parse(text, &["rows", "n"]).unwrap(), 1).unwrap();
+        let make = |text| generate(&Spec::parse(text, &["rows", "n"]).unwrap(), 1).unwrap();
         assert_eq!(make("meta2021:rows=1000,n=50").len(), 50);
         let long = make("meta2021:rows=100,n=5000");
         assert_eq!(long.len(), 5000);

@@ -1,4 +1,4 @@
-//! `.npy`: a one-dimensional NumPy array of integers.
+//! `.npy`: a one-dimensional array of numpy's of integers.
 
 use super::{MAX_ID, TraceError};
 use npyz::{DType, Deserialize, NpyFile, TypeChar};
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
 
-/// NumPy's headers of plain arrays are 128 bytes; this is where the shape is looked for.
+/// Headers of plain arrays are 128 bytes; this is where the shape is looked for.
 const HEADER: u64 = 4096;
 
 /// The shape in a header, unless it has one dimension. Looked at before `npyz` does, as that multiplies the

@@ -5,7 +5,7 @@ use super::{TraceError, room};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-pub(super) fn generate(spec: Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceError> {
+pub(super) fn generate(spec: &Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceError> {
     let rows = spec.required("rows", spec.rows()?)? as u32;
     let n = spec.accesses()?.unwrap_or(DEFAULT_ACCESSES);
     let mut random = Pcg64::seed_from_u64(seed);

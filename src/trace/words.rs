@@ -22,7 +22,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<u32>, TraceError> {
     if length > MAX_BYTES {
         return Err(TraceError::TooLong { path: path.into() });
     }
-    if length % 4 != 0 {
+    if !length.is_multiple_of(4) {
         return Err(TraceError::Truncated { path: path.into(), bytes: length });
     }
     Ok(bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect())

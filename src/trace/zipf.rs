@@ -6,7 +6,7 @@ use rand::SeedableRng;
 use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64;
 
-pub(super) fn generate(spec: Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceError> {
+pub(super) fn generate(spec: &Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceError> {
     let rows = spec.required("rows", spec.rows()?)?;
     let s = spec.required("s", spec.exponent()?)?;
     let n = spec.accesses()?.unwrap_or(DEFAULT_ACCESSES);

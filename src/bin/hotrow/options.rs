@@ -1,8 +1,9 @@
 //! Options that every subcommand takes.
 
+use crate::failure::Failure;
 use clap::{Args, ValueEnum};
-use hotrow::trace::Source;
-use std::path::{Path, PathBuf};
+use hotrow::trace::{self, Source, Trace, TraceError};
+use std::path::PathBuf;
 
 /// Options that every subcommand takes, before or after its name.
 #[derive(Debug, Args)]
@@ -11,12 +12,12 @@ pub(crate) struct Options {
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// Seed of everything random
-    #[arg(long, global = true, value_name = "N", default_value_t = 0)]
+    #[arg(long, global = true, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) seed: u64,
     /// What computes
     #[arg(long, global = true, value_enum, default_value_t = Backend::Auto)]
     pub(crate) backend: Backend,
-    /// Folder in which traces are looked up by name [default: the variable HOTROW_DATA]
+    /// Folder in which traces are looked up by name [default: the environment's `HOTROW_DATA`]
     #[arg(long, global = true, value_name = "DIR")]
     data: Option<PathBuf>,
 }
@@ -34,13 +35,17 @@ pub(crate) enum Backend {
 
 impl Options {
     /// The data folder, by option or environment.
-    pub(crate) fn data(&self) -> Option<PathBuf> {
+    fn data(&self) -> Option<PathBuf> {
         let by_environment = || std::env::var_os("HOTROW_DATA").filter(|folder| !folder.is_empty()).map(PathBuf::from);
         self.data.clone().or_else(by_environment)
     }
 
-    /// Where traces may come from, given [`Options::data`].
-    pub(crate) fn source<'a>(&self, data: Option<&'a Path>) -> Source<'a> {
-        Source { data, seed: self.seed }
+    /// The trace that `text` asks for. A generated one that cannot be is bad usage, a bad file is not.
+    pub(crate) fn trace(&self, text: &str) -> Result<Trace, Failure> {
+        let data = self.data();
+        trace::load(text, &Source { data: data.as_deref(), seed: self.seed }).map_err(|error| match error {
+            TraceError::Spec { .. } => Failure::Usage(error.to_string()),
+            _ => error.into(),
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! Where results go. Nothing here panics when the reader has gone away, as `println!` would.
 
 use anyhow::Context;
+use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -19,6 +20,18 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 /// Tells the user something beside the results. If nobody listens, nothing is lost.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// A table in Markdown, so that it can be pasted; the first `words` columns hold words, the others
+/// numbers.
+pub(crate) fn table<const N: usize>(header: [&str; N], words: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header(header);
+    for column in table.column_iter_mut().skip(words) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
 }
 
 /// Writes `value` to a file as indented JSON.

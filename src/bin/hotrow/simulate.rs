@@ -7,7 +7,7 @@ use crate::plot::{Chart, Series};
 use crate::progress::Progress;
 use crate::simulate_gpu::gpu;
 use clap::ValueEnum;
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::Table;
 use hotrow::Policy;
 use hotrow::simulate::{Counters, Geometry, Simulator};
 use hotrow::trace::{self, Trace};
@@ -136,10 +136,9 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             "--ways: wanted 32 with --backend gpu, found {ways}; its kernels know no other, use --backend cpu"
         )));
     }
-    let data = options.data();
     let mut outcomes = Vec::new();
     for text in &traces {
-        let trace = trace::load(text, &options.source(data.as_deref()))?;
+        let trace = options.trace(text)?;
         outcomes.extend(play_all(options.backend, args, &trace)?);
     }
     if let Some(path) = &options.json {
@@ -231,9 +230,7 @@ fn ways_name(ways: u32) -> String {
 }
 
 fn table(outcomes: &[Outcome]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header([
+    let header = [
         "trace",
         "policy",
         "ways",
@@ -246,7 +243,8 @@ fn table(outcomes: &[Outcome]) -> Table {
         "admitted",
         "conflicts",
         "evictions",
-    ]);
+    ];
+    let mut table = output::table(header, 2);
     for outcome in outcomes {
         table.add_row([
             outcome.trace.clone(),
@@ -263,22 +261,29 @@ fn table(outcomes: &[Outcome]) -> Table {
             outcome.evictions.to_string(),
         ]);
     }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
     table
 }
 
 /// One line for each trace x ways x policy: colour tells trace and ways, LFU is dashed.
 fn chart(outcomes: &[Outcome], several_traces: bool, batch: u32) -> Chart {
     let mut chart = Chart::new("Cache size (% of rows)", "Hit rate (%)");
-    let what = if several_traces { "all traces" } else { outcomes.first().map_or("", |outcome| &outcome.trace) };
+    let what = match outcomes.first() {
+        Some(outcome) if !several_traces => format!(": {}", outcome.trace),
+        _ => String::new(),
+    };
     let each = if batch == 1 { "one access at a time".to_owned() } else { format!("batches of {batch} accesses") };
-    chart.title = format!("Hit rate by cache size: {what}, {each}");
-    chart.y_range = Some((0.0, 100.0));
+    chart.title = format!("Hit rate by cache size{what}, {each}");
+    // Whole tens around the data: the differences between ways are small.
+    let rates = outcomes.iter().map(|outcome| 100.0 * outcome.hit_rate);
+    let (low, high) = rates.fold((100.0_f64, 0.0_f64), |(low, high), rate| (low.min(rate), high.max(rate)));
+    let low = ((low / 10.0).floor() * 10.0).min(90.0);
+    chart.y_range = Some((low, ((high / 10.0).ceil() * 10.0).max(low + 10.0)));
     let sizes = outcomes.iter().map(|outcome| outcome.cache_percent);
     let (least, most) = sizes.fold((f64::INFINITY, 0.0_f64), |(least, most), size| (least.min(size), most.max(size)));
-    chart.log_x = most > 20.0 * least;
+    if most > 20.0 * least {
+        chart.log_x = true;
+        chart.x_range = Some((0.8 * least, 1.25 * most));
+    }
     let mut colours: Vec<(&str, u32)> = Vec::new();
     let mut drawn: Vec<(&str, u32, PolicyName)> = Vec::new();
     for first in outcomes {
