@@ -17,6 +17,9 @@ mod params;
 pub mod rng;
 #[doc(hidden)]
 pub mod shader;
+pub mod simulate;
+#[cfg(feature = "cli")]
+pub mod trace;
 
 pub use caps::{Caps, ProbeBody, requirements};
 pub use config::*;

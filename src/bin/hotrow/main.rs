@@ -1,1 +1,44 @@
-fn main() {}
+//! The `hotrow` command: traces, caches and bandwidth from the shell.
+
+mod failure;
+mod options;
+mod output;
+mod plot;
+mod progress;
+mod simulate;
+mod simulate_gpu;
+
+use clap::{Parser, Subcommand};
+use options::Options;
+use std::process::ExitCode;
+
+/// Embedding tables in low precision with a cache of hot rows: simulate and measure.
+#[derive(Debug, Parser)]
+#[command(name = "hotrow", version, propagate_version = true)]
+struct Cli {
+    #[command(flatten)]
+    options: Options,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Simulate(simulate::Args),
+}
+
+fn main() -> ExitCode {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("error")).init();
+    // Exits by itself: 0 for help and version, 2 for bad usage.
+    let cli = Cli::parse();
+    let done = match &cli.command {
+        Command::Simulate(args) => simulate::run(&cli.options, args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::note(&format!("error: {failure}"));
+            failure.exit_code()
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Why the command ends without having done its job, and with which exit code.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Bad usage, or a job that could not be done.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// What was asked for cannot be: exit code 2.
+    Usage(String),
+    /// It could be, but went wrong: exit code 1.
+    Job(anyhow::Error),
+}
+
+impl Failure {
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Usage(_) => ExitCode::from(2),
+            Self::Job(_) => ExitCode::from(1),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(sentence) => f.write_str(sentence),
+            // The alternate form puts the causes on the same line.
+            Self::Job(error) => write!(f, "{error:#}"),
+        }
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Job(error.into())
+    }
+}

@@ -1,0 +1,233 @@
+//! Line charts as SVG and PNG, large enough to read in a README.
+
+mod dashes;
+mod legend;
+
+use crate::output;
+use anyhow::{anyhow, ensure};
+use kuva::backend::svg::SvgBackend;
+use kuva::plot::scatter::MarkerShape;
+use kuva::plot::{LinePlot, LineStyle, ScatterPlot};
+use kuva::render::color::Color;
+use kuva::render::layout::{Layout, TickFormat};
+use kuva::render::plots::Plot;
+use kuva::render::render::{Primitive, Scene, render_multiple};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Width of the drawing; READMEs are shown about as wide.
+const WIDTH: f64 = 900.0;
+
+/// Height of the drawing without its legend.
+const HEIGHT: f64 = 480.0;
+
+/// Pixels of the PNG per unit of the drawing.
+const SCALE: f32 = 2.0;
+
+/// Letters of a title that fit on a line.
+const TITLE_LETTERS: usize = 80;
+
+const LINE_WIDTH: f64 = 2.5;
+
+/// Drawn and left out, in units of the drawing.
+const DASHES: &str = "9 5";
+
+/// Radius of a marker.
+const MARKER: f64 = 4.5;
+
+/// Okabe and Ito's colours, which stay apart for colour-blind eyes, without the yellow that vanishes on white.
+const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#888888"];
+
+/// One line of a chart.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    /// What the legend says.
+    pub(crate) label: String,
+    /// (x, y), in drawing order. Points that are not finite, or not above 0 on a logarithmic axis, are left out.
+    pub(crate) points: Vec<(f64, f64)>,
+    /// Index of the colour; beyond the eighth they repeat.
+    pub(crate) colour: usize,
+    /// Dashed instead of solid, and with squares for dots.
+    pub(crate) dashed: bool,
+    /// A dot or square on each point.
+    pub(crate) markers: bool,
+}
+
+/// A chart of lines over common axes.
+#[derive(Clone, Debug)]
+pub(crate) struct Chart {
+    /// Stands above the chart.
+    pub(crate) title: String,
+    /// What runs to the right, with its unit.
+    pub(crate) x_label: String,
+    /// What runs up, with its unit.
+    pub(crate) y_label: String,
+    /// Powers of ten to the right.
+    pub(crate) log_x: bool,
+    /// Powers of ten upwards.
+    pub(crate) log_y: bool,
+    /// Ends of the x axis; `None` fits the points.
+    pub(crate) x_range: Option<(f64, f64)>,
+    /// Ends of the y axis; `None` fits the points.
+    pub(crate) y_range: Option<(f64, f64)>,
+    /// The lines.
+    pub(crate) series: Vec<Series>,
+}
+
+impl Chart {
+    /// An empty chart with linear axes fitted to the points.
+    pub(crate) fn new(x_label: &str, y_label: &str) -> Self {
+        Self {
+            title: String::new(),
+            x_label: x_label.to_owned(),
+            y_label: y_label.to_owned(),
+            log_x: false,
+            log_y: false,
+            x_range: None,
+            y_range: None,
+            series: Vec::new(),
+        }
+    }
+
+    /// Writes `stem.svg` and `stem.png` and returns their names.
+    pub(crate) fn write(&self, stem: &Path) -> anyhow::Result<[PathBuf; 2]> {
+        let mut scene = self.scene()?;
+        let [svg, png] = ["svg", "png"].map(|ending| with_ending(stem, ending));
+        output::write_file(&svg, SvgBackend::new().render_scene(&scene).as_bytes())?;
+        dashes::cut(&mut scene);
+        let pixels = kuva::RasterBackend::new().with_scale(SCALE).render_scene(&scene);
+        output::write_file(&png, &pixels.map_err(|reason| anyhow!("{}: {reason}", png.display()))?)?;
+        Ok([svg, png])
+    }
+
+    fn scene(&self) -> anyhow::Result<Scene> {
+        let mut plots = Vec::new();
+        let mut drawn = Vec::new();
+        for series in &self.series {
+            let points: Vec<(f64, f64)> = series.points.iter().copied().filter(|&point| self.can_draw(point)).collect();
+            if points.is_empty() {
+                continue;
+            }
+            drawn.push(series);
+            let style = if series.dashed { LineStyle::Custom(DASHES.to_owned()) } else { LineStyle::Solid };
+            let line = LinePlot::new().with_data(points.iter().copied()).with_color(colour(series));
+            plots.push(Plot::Line(line.with_stroke_width(LINE_WIDTH).with_line_style(style)));
+            if series.markers {
+                let shape = if series.dashed { MarkerShape::Square } else { MarkerShape::Circle };
+                let dots = ScatterPlot::new().with_data(points).with_color(colour(series));
+                plots.push(Plot::Scatter(dots.with_size(MARKER).with_marker(shape)));
+            }
+        }
+        ensure!(!plots.is_empty(), "plot: wanted at least one point to draw, found none");
+        let layout = self.layout(&plots);
+        let mut scene = render_multiple(plots, layout);
+        legend::add(&mut scene, &drawn);
+        Ok(scene)
+    }
+
+    fn can_draw(&self, (x, y): (f64, f64)) -> bool {
+        x.is_finite() && y.is_finite() && (!self.log_x || x > 0.0) && (!self.log_y || y > 0.0)
+    }
+
+    fn layout(&self, plots: &[Plot]) -> Layout {
+        let mut layout = Layout::auto_from_plots(plots)
+            .with_width(WIDTH)
+            .with_height(HEIGHT)
+            .with_title(plain(&self.title))
+            .with_x_label(plain(&self.x_label))
+            .with_y_label(plain(&self.y_label))
+            .with_title_size(18)
+            .with_label_size(16)
+            .with_tick_size(14)
+            .with_title_wrap(TITLE_LETTERS)
+            .with_tick_format(TickFormat::Custom(Arc::new(tick)));
+        if let Some((from, to)) = self.x_range {
+            layout = layout.with_x_axis_min(from).with_x_axis_max(to);
+        }
+        if let Some((from, to)) = self.y_range {
+            layout = layout.with_y_axis_min(from).with_y_axis_max(to);
+        }
+        if self.log_x {
+            layout = layout.with_log_x();
+        }
+        if self.log_y {
+            layout = layout.with_log_y();
+        }
+        layout
+    }
+}
+
+fn colour(series: &Series) -> &'static str {
+    COLOURS[series.colour % COLOURS.len()]
+}
+
+/// What stands on each point of a series, as kuva draws it.
+fn marker(series: &Series, x: f64, y: f64, radius: f64) -> Primitive {
+    let fill = Color::from(colour(series));
+    if series.dashed {
+        let (x, y, width, height) = (x - radius, y - radius, 2.0 * radius, 2.0 * radius);
+        Primitive::Rect { x, y, width, height, fill, stroke: None, stroke_width: None, opacity: None }
+    } else {
+        let (cx, cy, r) = (x, y, radius);
+        Primitive::Circle { cx, cy, r, fill, fill_opacity: None, stroke: None, stroke_width: None }
+    }
+}
+
+/// A number on an axis: 0.1 and 20000, not 1e-1 and 2e4.
+fn tick(value: f64) -> String {
+    if value != 0.0 && !(1e-4..1e7).contains(&value.abs()) {
+        return format!("{value:e}");
+    }
+    // Six decimals hide what computing the tick left behind.
+    let text = format!("{value:.6}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Text that kuva shows as it is: a dollar sign would start a formula.
+fn plain(text: &str) -> String {
+    text.replace('$', "\\$")
+}
+
+/// Adds an ending; unlike `with_extension` it keeps the rest of a stem such as `run.1`.
+fn with_ending(stem: &Path, ending: &str) -> PathBuf {
+    let mut name = OsString::from(stem);
+    name.push(".");
+    name.push(ending);
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_plain_numbers() {
+        for (value, wanted) in
+            [(0.0, "0"), (0.1, "0.1"), (0.30000000000000004, "0.3"), (20_000.0, "20000"), (1e9, "1e9"), (-5.0, "-5")]
+        {
+            assert_eq!(tick(value), wanted);
+        }
+    }
+
+    #[test]
+    fn endings_are_added() {
+        assert_eq!(with_ending(Path::new("a/run.1"), "svg"), Path::new("a/run.1.svg"));
+    }
+
+    #[test]
+    fn both_files_are_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut chart = Chart::new("x $", "y");
+        assert!(chart.write(&folder.path().join("none")).is_err(), "nothing to draw");
+        for log in [false, true] {
+            (chart.log_x, chart.log_y) = (log, log);
+            let points = vec![(0.0, 1.0), (1.0, 10.0), (f64::NAN, 2.0), (5.0, 100.0), (7.0, f64::INFINITY)];
+            let dashed = log;
+            chart.series.push(Series { label: "$line".into(), points, colour: 9, dashed, markers: true });
+            let [svg, png] = chart.write(&folder.path().join("some")).unwrap();
+            assert!(std::fs::read_to_string(svg).unwrap().contains("$line"));
+            assert!(std::fs::read(png).unwrap().starts_with(b"\x89PNG"));
+        }
+    }
+}

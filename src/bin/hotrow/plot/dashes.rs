@@ -1,0 +1,90 @@
+//! Dashes for the PNG.
+//!
+//! kuva's rasteriser takes dash lengths as pixels whatever the scale, starts the pattern anew at each point and rounds
+//! the ends of thick dashes until the gaps are gone. So dashed lines are cut into solid pieces before it sees them.
+
+use kuva::render::render::{Primitive, Scene};
+
+type Point = (f64, f64);
+
+/// Replaces every dashed line of the scene by its dashes.
+pub(super) fn cut(scene: &mut Scene) {
+    let whole = std::mem::take(&mut scene.elements);
+    for element in whole {
+        match element {
+            Primitive::PolyLine { points, stroke, stroke_width, stroke_dasharray: Some(pattern) } => {
+                let lengths: Vec<f64> = pattern.split(' ').filter_map(|length| length.parse().ok()).collect();
+                let &[on, off] = lengths.as_slice() else {
+                    scene.elements.push(Primitive::PolyLine { points, stroke, stroke_width, stroke_dasharray: None });
+                    continue;
+                };
+                // The round ends reach half a width beyond each dash.
+                let overhang = stroke_width.min(on / 2.0);
+                for points in pieces(&points, on - overhang, off + overhang) {
+                    let stroke = stroke.clone();
+                    scene.elements.push(Primitive::PolyLine { points, stroke, stroke_width, stroke_dasharray: None });
+                }
+            }
+            other => scene.elements.push(other),
+        }
+    }
+}
+
+/// The parts of a line through `points` that a pattern of `on` drawn and `off` left out leaves, along its whole
+/// length.
+fn pieces(points: &[Point], on: f64, off: f64) -> Vec<Vec<Point>> {
+    let mut pieces: Vec<Vec<Point>> = Vec::new();
+    if on <= 0.0 || off <= 0.0 {
+        return vec![points.to_vec()];
+    }
+    let (mut drawing, mut left) = (true, on);
+    let mut piece: Vec<Point> = points.first().copied().into_iter().collect();
+    for pair in points.windows(2) {
+        let (from, to) = (pair[0], pair[1]);
+        let length = (to.0 - from.0).hypot(to.1 - from.1);
+        let mut at = 0.0;
+        while length - at > left {
+            at += left;
+            let cut = (from.0 + (to.0 - from.0) * at / length, from.1 + (to.1 - from.1) * at / length);
+            if drawing {
+                piece.push(cut);
+                pieces.push(std::mem::take(&mut piece));
+            } else {
+                piece = vec![cut];
+            }
+            drawing = !drawing;
+            left = if drawing { on } else { off };
+        }
+        left -= length - at;
+        if drawing {
+            piece.push(to);
+        }
+    }
+    if piece.len() > 1 {
+        pieces.push(piece);
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pieces;
+
+    #[test]
+    fn the_pattern_runs_on_across_points() {
+        let found = pieces(&[(0.0, 0.0), (5.0, 0.0), (12.0, 0.0)], 4.0, 2.0);
+        let wanted = [vec![(0.0, 0.0), (4.0, 0.0)], vec![(6.0, 0.0), (10.0, 0.0)]];
+        assert_eq!(found, wanted);
+        let bent = pieces(&[(0.0, 0.0), (3.0, 0.0), (3.0, 9.0)], 4.0, 2.0);
+        assert_eq!(bent[0], [(0.0, 0.0), (3.0, 0.0), (3.0, 1.0)]);
+        assert_eq!(bent.len(), 2);
+    }
+
+    #[test]
+    fn odd_lines_are_no_trouble() {
+        assert!(pieces(&[], 4.0, 2.0).is_empty());
+        assert!(pieces(&[(1.0, 1.0)], 4.0, 2.0).is_empty());
+        assert_eq!(pieces(&[(0.0, 0.0), (1.0, 0.0)], 0.0, 2.0).len(), 1);
+        assert!(!pieces(&[(0.0, 0.0), (0.0, 0.0), (1.0, 0.0)], 4.0, 2.0).is_empty());
+    }
+}

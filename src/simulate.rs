@@ -1,0 +1,186 @@
+//! The cache without the rows: which accesses of a trace hit, for any shape of cache (SPEC 3, steps 1 to 5).
+//!
+//! [`Simulator`] keeps tags, stamps and use counts only, so a trace of millions of accesses takes a second. Its
+//! decisions are those of the 32-way cache on the device when it is given 32 ways; it also takes any other number of
+//! ways, 1 (direct-mapped) and all slots in one set (fully associative).
+
+mod geometry;
+mod rows;
+mod set;
+
+pub use geometry::{Geometry, GeometryError};
+
+use crate::Policy;
+use crate::hash::fmix32;
+use rows::{Home, Rows};
+use set::Set;
+use std::cmp::Reverse;
+
+/// A row's use count stops here (SPEC 3.3).
+pub const FREQ_CAP: u32 = 1 << 31;
+
+/// What happened so far. Sums over all steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Indices looked up, duplicates too.
+    pub accesses: u64,
+    /// Accesses whose row was resident when the step began.
+    pub hits: u64,
+    /// Distinct rows of each batch.
+    pub unique: u64,
+    /// Distinct rows of each batch that were not resident when the step began.
+    pub unique_misses: u64,
+    /// Missed rows that got a slot.
+    pub admitted: u64,
+    /// Missed rows that found no way and were bypassed.
+    pub conflicts: u64,
+    /// Rows that lost their slot to an admitted one.
+    pub evictions: u64,
+}
+
+impl Counters {
+    /// Hits of all accesses, 0 to 1; 0 before the first access.
+    #[must_use]
+    pub fn hit_rate(&self) -> f64 {
+        if self.accesses == 0 { 0.0 } else { self.hits as f64 / self.accesses as f64 }
+    }
+}
+
+/// A set-associative cache that holds row numbers only.
+#[derive(Clone, Debug)]
+pub struct Simulator {
+    policy: Policy,
+    ways: u32,
+    /// Number of the running step; the first is 1, so that an empty way can rank as 0.
+    step: u64,
+    sets: Vec<Set>,
+    rows: Rows,
+    counters: Counters,
+    /// Distinct rows of the running batch, by their number in `rows`. Kept to save the allocation.
+    touched: Vec<u32>,
+    /// Those of them that missed.
+    missing: Vec<u32>,
+}
+
+impl Simulator {
+    /// An empty cache of `sets` x `ways` slots. Fully associative is one set.
+    ///
+    /// # Errors
+    /// [`GeometryError`] if either number is 0 or the sets do not fit in memory.
+    pub fn new(sets: u32, ways: u32, policy: Policy) -> Result<Self, GeometryError> {
+        Ok(Self {
+            policy,
+            ways,
+            step: 0,
+            sets: geometry::empty_sets(sets, ways)?,
+            rows: Rows::new(),
+            counters: Counters::default(),
+            touched: Vec::new(),
+            missing: Vec::new(),
+        })
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The row in a way of a set; none if it is empty or there is no such way.
+    #[must_use]
+    pub fn resident(&self, set: u32, way: u32) -> Option<u32> {
+        self.sets.get(set as usize)?.row(way).map(|number| self.rows[number].id)
+    }
+
+    /// One batch: every index is probed against the state that the last step left, then the missing rows are
+    /// admitted. An empty batch changes nothing.
+    pub fn step(&mut self, batch: &[u32]) {
+        if batch.is_empty() {
+            return;
+        }
+        self.step += 1;
+        self.count(batch);
+        self.touch();
+        self.admit();
+        for &number in &self.touched {
+            self.rows[number].count = 0;
+        }
+    }
+
+    /// Occurrences of each row in the batch, and the list of its distinct rows.
+    fn count(&mut self, batch: &[u32]) {
+        let sets = self.sets.len() as u32;
+        self.touched.clear();
+        for &id in batch {
+            let number = self.rows.number(id, |id| fmix32(id) % sets);
+            let row = &mut self.rows[number];
+            if row.count == 0 {
+                self.touched.push(number);
+            }
+            row.count = row.count.saturating_add(1);
+        }
+        self.counters.accesses += batch.len() as u64;
+        self.counters.unique += self.touched.len() as u64;
+    }
+
+    /// Probe and touch: hits, stamps, use counts, and the list of missing rows.
+    fn touch(&mut self) {
+        self.missing.clear();
+        for &number in &self.touched {
+            let row = &mut self.rows[number];
+            if self.policy == Policy::Lfu {
+                row.freq = row.freq.saturating_add(row.count).min(FREQ_CAP);
+            }
+            match row.home {
+                Home::Way(way) => {
+                    self.counters.hits += u64::from(row.count);
+                    self.sets[row.set as usize].stamp(way, self.step);
+                }
+                Home::Table => self.missing.push(number),
+            }
+        }
+        self.counters.unique_misses += self.missing.len() as u64;
+    }
+
+    /// Set by set, the l-th candidate takes the l-th victim until the policy says stop.
+    fn admit(&mut self) {
+        let Self { policy, ways, step, sets, rows, counters, touched: _, missing } = self;
+        let key = |rows: &Rows, number| match policy {
+            Policy::Lru => rows[number].count,
+            Policy::Lfu => rows[number].freq,
+        };
+        missing.sort_unstable_by_key(|&number| {
+            let row = &rows[number];
+            (row.set, Reverse(key(rows, number)), row.id)
+        });
+        let mut rest = missing.as_slice();
+        while let Some(&first) = rest.first() {
+            let home = rows[first].set;
+            let (candidates, others) = rest.split_at(rest.partition_point(|&number| rows[number].set == home));
+            rest = others;
+            let set = &mut sets[home as usize];
+            let mut seated = 0;
+            for &number in candidates {
+                let victim = match policy {
+                    Policy::Lru => set.take_oldest(*ways, *step),
+                    Policy::Lfu => set.take_least_used(*ways, rows[number].freq, rows),
+                };
+                let Some((way, evicted)) = victim else { break };
+                if let Some(evicted) = evicted {
+                    rows[evicted].home = Home::Table;
+                    counters.evictions += 1;
+                }
+                rows[number].home = Home::Way(way);
+                set.seat(way, number, *step);
+                seated += 1;
+            }
+            // Only now do the newcomers become victims: the order is the one before the set's first admission.
+            set.settle(*policy, rows);
+            counters.admitted += seated as u64;
+            counters.conflicts += (candidates.len() - seated) as u64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

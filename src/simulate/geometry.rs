@@ -1,0 +1,141 @@
+//! How many sets a cache of a given size has (SPEC 9).
+
+use super::set::Set;
+use std::fmt;
+
+/// The shape of a cache that holds a share of the rows of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// `32 * ceil(distinct * percent / 3200)`, whatever the ways, so that shapes can be compared.
+    pub slots: u32,
+    /// `ceil(slots / ways)`, 1 when fully associative.
+    pub sets: u32,
+    /// Ways of a set; all slots when fully associative.
+    pub ways: u32,
+}
+
+impl Geometry {
+    /// The cache that holds `percent` of `distinct` rows. `ways = 0` asks for a fully associative one.
+    ///
+    /// # Errors
+    /// [`GeometryError::Percent`] unless `0 < percent <= 100`, [`GeometryError::Rows`] unless there are rows and at
+    /// most 2^32 - 2 of them.
+    pub fn of_percent(distinct: u64, percent: f64, ways: u32) -> Result<Self, GeometryError> {
+        if !(percent > 0.0 && percent <= 100.0) {
+            return Err(GeometryError::Percent(percent));
+        }
+        if distinct == 0 || distinct > u64::from(u32::MAX) - 1 {
+            return Err(GeometryError::Rows(distinct));
+        }
+        // Whole percents are exact in f64 (distinct * percent < 2^39), so the quotient is rounded once and a whole
+        // number stays one: `ceil` equals the integer formula of data/README.
+        let groups = (distinct as f64 * percent / 3200.0).ceil().max(1.0) as u64;
+        // 100 % of 2^32 - 2 rows is 2^32 slots; the last group would not fit a u32.
+        let slots = (groups * 32).min(u64::from(u32::MAX)) as u32;
+        if ways == 0 {
+            return Ok(Self { slots, sets: 1, ways: slots });
+        }
+        Ok(Self { slots, sets: slots.div_ceil(ways), ways })
+    }
+}
+
+/// Why there is no such cache.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum GeometryError {
+    /// The share of rows is no percentage above 0.
+    Percent(f64),
+    /// The table has no rows or more than a group can number.
+    Rows(u64),
+    /// No sets or no ways.
+    Empty {
+        /// Sets asked for.
+        sets: u32,
+        /// Ways asked for.
+        ways: u32,
+    },
+    /// Not enough memory for this many sets.
+    Memory {
+        /// Sets asked for.
+        sets: u32,
+    },
+}
+
+impl fmt::Display for GeometryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Percent(found) => {
+                write!(f, "cache size: wanted more than 0 and at most 100 percent of the rows, found {found}")
+            }
+            Self::Rows(found) => {
+                write!(f, "rows: wanted 1 to 4294967294, found {found}; give a trace that has rows")
+            }
+            Self::Empty { sets, ways } => {
+                write!(f, "cache: wanted at least one set and one way, found {sets} sets of {ways} ways")
+            }
+            Self::Memory { sets } => {
+                write!(f, "cache: no memory for {sets} sets; ask for a smaller cache or for more ways in a set")
+            }
+        }
+    }
+}
+
+impl std::error::Error for GeometryError {}
+
+/// `sets` empty sets, or why not.
+pub(super) fn empty_sets(sets: u32, ways: u32) -> Result<Vec<Set>, GeometryError> {
+    if sets == 0 || ways == 0 {
+        return Err(GeometryError::Empty { sets, ways });
+    }
+    let mut all = Vec::new();
+    all.try_reserve_exact(sets as usize).map_err(|_| GeometryError::Memory { sets })?;
+    all.resize_with(sets as usize, Set::default);
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_the_data_folder() {
+        // (rows, percent, sets of 32) from data/README section 6.
+        for (rows, percent, sets) in
+            [(3958, 1.0, 2), (3958, 5.0, 7), (3958, 10.0, 13), (33278, 1.0, 11), (33278, 5.0, 52), (33278, 10.0, 104)]
+        {
+            let found = Geometry::of_percent(rows, percent, 32).unwrap();
+            assert_eq!(found, Geometry { slots: 32 * sets, sets, ways: 32 });
+        }
+    }
+
+    #[test]
+    fn float_and_integer_formula_agree() {
+        for rows in (1..200_000).step_by(37).chain([4_294_967_200]) {
+            for percent in 1..=100_u64 {
+                let found = Geometry::of_percent(rows, percent as f64, 32).unwrap();
+                assert_eq!(u64::from(found.sets), (rows * percent).div_ceil(3200), "{percent} % of {rows} rows");
+            }
+        }
+    }
+
+    #[test]
+    fn shapes() {
+        assert_eq!(Geometry::of_percent(3958, 1.0, 0).unwrap(), Geometry { slots: 64, sets: 1, ways: 64 });
+        assert_eq!(Geometry::of_percent(3958, 1.0, 1).unwrap(), Geometry { slots: 64, sets: 64, ways: 1 });
+        assert_eq!(Geometry::of_percent(3958, 0.01, 24).unwrap(), Geometry { slots: 32, sets: 2, ways: 24 });
+        let largest = Geometry::of_percent(u64::from(u32::MAX) - 1, 100.0, 0).unwrap();
+        assert_eq!(largest.slots, u32::MAX);
+    }
+
+    #[test]
+    fn refusals_are_named() {
+        for percent in [0.0, -1.0, 100.1, f64::NAN, f64::INFINITY] {
+            assert!(matches!(Geometry::of_percent(10, percent, 1), Err(GeometryError::Percent(_))), "{percent}");
+        }
+        for rows in [0, u64::from(u32::MAX)] {
+            assert_eq!(Geometry::of_percent(rows, 1.0, 1), Err(GeometryError::Rows(rows)));
+        }
+        assert!(empty_sets(0, 4).is_err());
+        assert!(empty_sets(4, 0).is_err());
+    }
+}

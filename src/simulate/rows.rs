@@ -1,0 +1,84 @@
+//! What the simulator knows of each row it has seen.
+
+use std::collections::HashMap;
+use std::ops::{Index, IndexMut};
+
+/// Ids below this are looked up in a plain vector (at most 64 MiB), others in a hash map: a trace may use a few ids
+/// anywhere below 2^32.
+const DIRECT: u32 = 1 << 24;
+
+/// No row yet has this id.
+const UNSEEN: u32 = u32::MAX;
+
+/// Where a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Home {
+    /// Only in the table.
+    Table,
+    /// In this way of its set.
+    Way(u32),
+}
+
+/// One row that the trace has named.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    /// The id as given.
+    pub(super) id: u32,
+    /// The set its id hashes to.
+    pub(super) set: u32,
+    /// Occurrences in the running batch; 0 between steps.
+    pub(super) count: u32,
+    /// Uses since the start, kept across evictions. LFU only.
+    pub(super) freq: u32,
+    /// Where it is now.
+    pub(super) home: Home,
+}
+
+/// All rows seen, numbered by first appearance.
+#[derive(Clone, Debug)]
+pub(super) struct Rows {
+    rows: Vec<Row>,
+    direct: Vec<u32>,
+    sparse: HashMap<u32, u32>,
+}
+
+impl Rows {
+    pub(super) fn new() -> Self {
+        Self { rows: Vec::new(), direct: Vec::new(), sparse: HashMap::new() }
+    }
+
+    /// The number of a row; a new one is placed in the set that `set` names.
+    #[inline]
+    pub(super) fn number(&mut self, id: u32, set: impl Fn(u32) -> u32) -> u32 {
+        let entry = if id < DIRECT {
+            let at = id as usize;
+            if at >= self.direct.len() {
+                self.direct.resize((at + 1).next_power_of_two(), UNSEEN);
+            }
+            &mut self.direct[at]
+        } else {
+            self.sparse.entry(id).or_insert(UNSEEN)
+        };
+        if *entry == UNSEEN {
+            *entry = self.rows.len() as u32;
+            self.rows.push(Row { id, set: set(id), count: 0, freq: 0, home: Home::Table });
+        }
+        *entry
+    }
+}
+
+impl Index<u32> for Rows {
+    type Output = Row;
+
+    #[inline]
+    fn index(&self, number: u32) -> &Row {
+        &self.rows[number as usize]
+    }
+}
+
+impl IndexMut<u32> for Rows {
+    #[inline]
+    fn index_mut(&mut self, number: u32) -> &mut Row {
+        &mut self.rows[number as usize]
+    }
+}

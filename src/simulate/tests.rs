@@ -1,0 +1,199 @@
+//! The rules of SPEC 3 by hand, and against a naive model on random batches.
+
+mod model;
+
+use super::{Counters, Simulator};
+use crate::Policy::{self, Lfu, Lru};
+use model::{Fault, Model};
+use proptest::prelude::*;
+
+/// One set, so that the hash plays no part.
+fn one_set(ways: u32, policy: Policy) -> Simulator {
+    Simulator::new(1, ways, policy).unwrap()
+}
+
+fn residents(cache: &Simulator, ways: u32) -> Vec<Option<u32>> {
+    (0..ways).map(|way| cache.resident(0, way)).collect()
+}
+
+fn play(cache: &mut Simulator, batches: &[&[u32]]) -> Counters {
+    for batch in batches {
+        cache.step(batch);
+    }
+    cache.counters()
+}
+
+#[test]
+fn lru_one_at_a_time() {
+    let mut cache = one_set(2, Lru);
+    // 7 and 8 fill ways 0 and 1; 7 is touched again, so 9 takes the way of 8.
+    let seen = play(&mut cache, &[&[7], &[8], &[7], &[9]]);
+    assert_eq!(residents(&cache, 2), [Some(7), Some(9)]);
+    let counters =
+        Counters { accesses: 4, hits: 1, unique: 4, unique_misses: 3, admitted: 3, conflicts: 0, evictions: 1 };
+    assert_eq!(seen, counters);
+}
+
+#[test]
+fn lru_protects_its_own_batch() {
+    let mut cache = one_set(2, Lru);
+    let seen = play(&mut cache, &[&[1, 2], &[2, 3, 4]]);
+    // 3 takes the way of 1; 2 is of this batch, so 4 is a conflict.
+    assert_eq!(residents(&cache, 2), [Some(3), Some(2)]);
+    assert_eq!((seen.hits, seen.conflicts, seen.evictions), (1, 1, 1));
+}
+
+#[test]
+fn lru_candidates_come_by_count_then_row() {
+    let mut cache = one_set(2, Lru);
+    play(&mut cache, &[&[5, 9, 3, 9]]);
+    // 9 occurs twice; of 5 and 3 the smaller row comes first.
+    assert_eq!(residents(&cache, 2), [Some(9), Some(3)]);
+}
+
+#[test]
+fn probes_see_the_state_before_the_batch() {
+    let mut cache = one_set(4, Lru);
+    assert_eq!(play(&mut cache, &[&[1, 1, 1]]).hits, 0, "a row's first batch is all misses");
+    assert_eq!(play(&mut cache, &[&[1, 1, 1]]).hits, 3, "then every duplicate counts");
+}
+
+#[test]
+fn lfu_replaces_only_a_row_used_strictly_less() {
+    let mut cache = one_set(1, Lfu);
+    play(&mut cache, &[&[1], &[2]]);
+    assert_eq!(residents(&cache, 1), [Some(1)], "a tie bypasses");
+    let seen = play(&mut cache, &[&[2]]);
+    assert_eq!(residents(&cache, 1), [Some(2)]);
+    assert_eq!((seen.hits, seen.admitted, seen.conflicts, seen.evictions), (0, 2, 1, 1));
+}
+
+#[test]
+fn lfu_counts_survive_eviction() {
+    let mut cache = one_set(1, Lfu);
+    play(&mut cache, &[&[1], &[2, 2], &[1]]);
+    assert_eq!(residents(&cache, 1), [Some(2)], "2 has 2 uses, 1 has 2 as well");
+    play(&mut cache, &[&[1]]);
+    assert_eq!(residents(&cache, 1), [Some(1)], "1 has 3, as its first use still counts");
+}
+
+#[test]
+fn lfu_may_evict_a_row_hit_in_the_same_batch() {
+    let mut cache = one_set(1, Lfu);
+    let seen = play(&mut cache, &[&[1], &[1, 2, 2, 2]]);
+    assert_eq!(residents(&cache, 1), [Some(2)]);
+    assert_eq!((seen.hits, seen.evictions), (1, 1));
+}
+
+#[test]
+fn lfu_ties_of_victims_go_to_the_lowest_way() {
+    let mut cache = one_set(3, Lfu);
+    play(&mut cache, &[&[1, 2, 3], &[4, 4]]);
+    assert_eq!(residents(&cache, 3), [Some(4), Some(2), Some(3)]);
+}
+
+#[test]
+fn an_admitted_row_is_no_victim_of_its_own_batch() {
+    let mut cache = one_set(2, Lfu);
+    play(&mut cache, &[&[1, 2], &[3, 3, 4, 4, 4, 5, 5, 5, 5]]);
+    // 5 and 4 replace 1 and 2; 3 would beat nobody but them and finds no further victim.
+    assert_eq!(residents(&cache, 2), [Some(5), Some(4)]);
+    assert_eq!(cache.counters().conflicts, 1);
+}
+
+#[test]
+fn use_counts_stop_at_the_cap() {
+    let mut cache = one_set(1, Lfu);
+    play(&mut cache, &[&[1]]);
+    cache.rows[0].freq = super::FREQ_CAP - 1;
+    play(&mut cache, &[&[1, 1, 1]]);
+    assert_eq!(cache.rows[0].freq, super::FREQ_CAP);
+}
+
+#[test]
+fn an_empty_batch_changes_nothing() {
+    let mut cache = one_set(2, Lru);
+    play(&mut cache, &[&[1]]);
+    let before = cache.counters();
+    assert_eq!(play(&mut cache, &[&[]]), before);
+    assert_eq!(Simulator::new(1, 1, Lru).unwrap().counters().hit_rate(), 0.0);
+}
+
+#[test]
+fn sparse_ids_are_rows_like_others() {
+    let last = u32::MAX - 2;
+    let mut cache = Simulator::new(3, 2, Lru).unwrap();
+    let seen = play(&mut cache, &[&[last], &[1 << 24], &[last], &[(1 << 24) - 1]]);
+    assert_eq!((seen.hits, seen.unique_misses), (1, 3));
+    let set = crate::hash::fmix32(last) % 3;
+    assert!((0..2).any(|way| cache.resident(set, way) == Some(last)));
+}
+
+/// A cache, and batches that make its few sets fight: small ids are frequent, some are huge.
+fn games() -> impl Strategy<Value = (u32, u32, Policy, Vec<Vec<u32>>)> {
+    let id = prop_oneof![4 => 0..8_u32, 4 => 0..60_u32, 1 => u32::MAX - 12..u32::MAX - 2];
+    let batches = prop_oneof![
+        prop::collection::vec(prop::collection::vec(id.clone(), 1), 1..200),
+        prop::collection::vec(prop::collection::vec(id, 0..40), 1..25),
+    ];
+    (1..6_u32, prop_oneof![1..5_u32, Just(32)], prop_oneof![Just(Lru), Just(Lfu)], batches)
+}
+
+/// Step and set of the first difference between simulator and model, if any.
+fn first_difference(
+    sets: u32,
+    ways: u32,
+    policy: Policy,
+    batches: &[Vec<u32>],
+    fault: Fault,
+) -> Option<(usize, String)> {
+    let mut cache = Simulator::new(sets, ways, policy).unwrap();
+    let mut model = Model::new(sets, ways, policy, fault);
+    for (step, batch) in batches.iter().enumerate() {
+        cache.step(batch);
+        model.step(batch);
+        if cache.counters() != model.counters {
+            return Some((step, format!("{:?} against {:?}", cache.counters(), model.counters)));
+        }
+        for set in 0..sets {
+            for way in 0..ways {
+                let (mine, theirs) = (cache.resident(set, way), model.resident(set, way));
+                if mine != theirs {
+                    return Some((step, format!("set {set} way {way}: {mine:?} against {theirs:?}")));
+                }
+            }
+        }
+    }
+    None
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn simulator_is_the_model((sets, ways, policy, batches) in games()) {
+        prop_assert_eq!(first_difference(sets, ways, policy, &batches, Fault::None), None);
+    }
+}
+
+/// The comparison above has teeth: each wrong reading of the rules is found by the same random games.
+#[test]
+fn wrong_models_are_detected() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+
+    for (fault, policy) in [
+        (Fault::TiesReplaced, Lfu),
+        (Fault::Unprotected, Lru),
+        (Fault::FreqForgotten, Lfu),
+        (Fault::ProbeAfterAdmission, Lru),
+        (Fault::VictimsByHighestWay, Lru),
+    ] {
+        let mut runner = TestRunner::deterministic();
+        let found = (0..300).any(|_| {
+            let (sets, ways, _, batches) = games().new_tree(&mut runner).unwrap().current();
+            first_difference(sets, ways, policy, &batches, fault).is_some()
+        });
+        assert!(found, "{fault:?} went unnoticed");
+    }
+}

@@ -1,0 +1,118 @@
+//! Streams of row ids: read from files, looked up in the data folder, or generated.
+//!
+//! [`load`] takes what a user writes after `--trace`:
+//!
+//! | text | meaning |
+//! |---|---|
+//! | `dir/x.u32`, `dir/x.u32.zst` | little-endian u32 ids; bags from `dir/x.offsets.u32[.zst]` if that is there |
+//! | `dir/x.npy` | a one-dimensional numpy array of u32, i32, u64 or i64 |
+//! | any other file | text: one bag a line, ids separated by blanks or commas |
+//! | `wikitext2_words` | a file of the data folder, with or without its ending |
+//! | `zipf:rows=1000000,s=1.05,n=100000` | ids 0, 1, .. drawn with probability ~ (id + 1)^-s |
+//! | `uniform:rows=1000000,n=100000` | all ids equally likely |
+//! | `meta2021:rows=100000` | the reuse histogram of Meta's published 2021 embedding accesses |
+
+mod distinct;
+mod error;
+mod find;
+mod list;
+mod meta2021;
+mod npy;
+mod offsets;
+mod spec;
+mod text;
+mod uniform;
+mod words;
+mod zipf;
+
+pub use error::TraceError;
+pub use list::split_list;
+pub use offsets::read as read_offsets;
+
+use spec::Spec;
+use std::path::Path;
+
+/// The largest id a trace may hold: rows are numbered below 2^32 - 2.
+pub const MAX_ID: u32 = u32::MAX - 2;
+
+/// Row ids in access order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// The file's name without folder and ending, or the text that asked for a generated trace.
+    pub name: String,
+    /// One id per access. Never empty.
+    pub ids: Vec<u32>,
+    /// Where each bag starts in `ids`, and the end of the last. Ascending, from 0 to `ids.len()`.
+    pub offsets: Option<Vec<u32>>,
+    /// Number of distinct ids.
+    pub distinct: u32,
+}
+
+/// Where a trace may come from.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Source<'a> {
+    /// The data folder in which bare names are looked up.
+    pub data: Option<&'a Path>,
+    /// Seed of generated traces: the same seed gives the same trace on every machine.
+    pub seed: u64,
+}
+
+/// Loads or generates the trace that `text` asks for; see the module's table.
+///
+/// # Errors
+/// [`TraceError`] says what was wanted, what was found and what to do.
+pub fn load(text: &str, source: &Source<'_>) -> Result<Trace, TraceError> {
+    let (ids, offsets, name) = match text.split(':').next() {
+        Some("zipf") => (zipf::generate(&Spec::parse(text, &["rows", "s", "n"])?, source.seed)?, None, text.to_owned()),
+        Some("uniform") => {
+            (uniform::generate(&Spec::parse(text, &["rows", "n"])?, source.seed)?, None, text.to_owned())
+        }
+        Some("meta2021") => {
+            (meta2021::generate(&Spec::parse(text, &["rows", "n"])?, source.seed)?, None, text.to_owned())
+        }
+        _ => {
+            let path = find::find(text, source.data)?;
+            let (ids, offsets) = read(&path)?;
+            if ids.is_empty() {
+                return Err(TraceError::Empty { path });
+            }
+            (ids, offsets, find::stem(&path))
+        }
+    };
+    let distinct = distinct::count(&ids);
+    Ok(Trace { name, ids, offsets, distinct })
+}
+
+/// Ids and bags of a file, by its ending.
+fn read(path: &Path) -> Result<(Vec<u32>, Option<Vec<u32>>), TraceError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if name.ends_with(".u32") || name.ends_with(".u32.zst") {
+        let ids = words::read(path)?;
+        check_ids(path, &ids)?;
+        let offsets = offsets::beside(path, ids.len())?;
+        Ok((ids, offsets))
+    } else if name.ends_with(".npy") {
+        Ok((npy::read(path)?, None))
+    } else if [".zst", ".gz", ".npz", ".parquet"].iter().any(|ending| name.ends_with(ending)) {
+        Err(TraceError::Format { path: path.into() })
+    } else {
+        let (ids, offsets) = text::read(path)?;
+        Ok((ids, Some(offsets)))
+    }
+}
+
+fn check_ids(path: &Path, ids: &[u32]) -> Result<(), TraceError> {
+    match ids.iter().position(|&id| id > MAX_ID) {
+        Some(at) => Err(TraceError::Id { path: path.into(), position: at as u64, found: ids[at].to_string() }),
+        None => Ok(()),
+    }
+}
+
+/// An empty vector with room for `n` ids, or an error instead of an abort.
+fn room(text: &str, n: u64) -> Result<Vec<u32>, TraceError> {
+    let mut ids = Vec::new();
+    match usize::try_from(n).map(|n| ids.try_reserve_exact(n)) {
+        Ok(Ok(())) => Ok(ids),
+        _ => Err(TraceError::Memory { trace: text.to_owned(), accesses: n }),
+    }
+}

@@ -1,0 +1,136 @@
+//! Why there is no trace.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a trace could not be read or generated. Each message says what was wanted, what was found and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// Neither a file nor a name in the data folder.
+    #[error(
+        "trace {trace}: wanted a file or a name in the data folder, found neither ({looked}); give a path, --data DIR \
+         or a generated trace such as zipf:rows=100000,s=1.05"
+    )]
+    NotFound {
+        /// What was asked for.
+        trace: String,
+        /// Where it was looked for.
+        looked: String,
+    },
+    /// The system would not let the file be read.
+    #[error("{}: wanted a readable file, found: {source}; check the path and its permissions", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// An ending that no loader knows.
+    #[error(
+        "{}: wanted .u32, .u32.zst, .npy or text, found another packed format; convert or unpack it first",
+        path.display()
+    )]
+    Format {
+        /// The file.
+        path: PathBuf,
+    },
+    /// No access in the file.
+    #[error("{}: wanted at least one id, found none; the file is empty, get or write it again", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A `.u32` file that ends within an id.
+    #[error(
+        "{}: wanted whole ids of 4 bytes, found {bytes} bytes; the file is cut off or no .u32 file, get it again",
+        path.display()
+    )]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Its length, decompressed.
+        bytes: u64,
+    },
+    /// A `.zst` file that does not decompress to its end.
+    #[error(
+        "{}: wanted a complete zstd file, found: {reason}; the file is cut off or damaged, get it again",
+        path.display()
+    )]
+    Zstd {
+        /// The file.
+        path: PathBuf,
+        /// What the decompressor said.
+        reason: String,
+    },
+    /// A number that cannot be a row id.
+    #[error(
+        "{}: wanted ids from 0 to 4294967293, found {found} at access {position}; renumber the ids of the trace",
+        path.display()
+    )]
+    Id {
+        /// The file.
+        path: PathBuf,
+        /// The access, from 0.
+        position: u64,
+        /// The number.
+        found: String,
+    },
+    /// Something in a text trace that is no id.
+    #[error(
+        "{}: wanted ids separated by blanks or commas, found {found:?} in line {line}; remove it from the file",
+        path.display()
+    )]
+    Text {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is no id.
+        found: String,
+    },
+    /// An `.npy` file of another type or shape, or a damaged one.
+    #[error("{}: wanted a 1-D .npy array of u32, i32, u64 or i64, found {found}; save it anew", path.display())]
+    Npy {
+        /// The file.
+        path: PathBuf,
+        /// Its type or shape, or what is wrong with it.
+        found: String,
+    },
+    /// More accesses than offsets can count.
+    #[error("{}: wanted at most 4294967295 accesses, found more; split the trace", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+    },
+    /// An offsets file that does not cut its ids into bags.
+    #[error("{}: wanted {wanted}, found {found}; get the file again or remove it to go without bags", path.display())]
+    Offsets {
+        /// The offsets file.
+        path: PathBuf,
+        /// What must hold.
+        wanted: String,
+        /// What does.
+        found: String,
+    },
+    /// A generated trace that cannot be.
+    #[error("trace {trace}: wanted {wanted}, found {found}; write it as {example}")]
+    Spec {
+        /// What was asked for.
+        trace: String,
+        /// What would be accepted.
+        wanted: String,
+        /// What was given.
+        found: String,
+        /// One that works.
+        example: &'static str,
+    },
+    /// A generated trace larger than memory.
+    #[error("trace {trace}: wanted memory for {accesses} accesses, found too little; ask for fewer with n=")]
+    Memory {
+        /// What was asked for.
+        trace: String,
+        /// Its accesses.
+        accesses: u64,
+    },
+}

@@ -1,0 +1,147 @@
+//! `meta2021[:rows=..,n=..]`: rows are reused as often as in Meta's published 2021 embedding accesses.
+//!
+//! The file `locality_stats.txt` of the `dlrm_datasets` repository (MIT) gives, for 887,017,990 accesses to 128,435,723
+//! rows, the share of accesses that go to rows used once, twice, 3-4 times, 5-8 times and so on. The generator deals each
+//! row a use count from that histogram and shuffles all uses: the counts are Meta's, the order is random, so
+//! there is no locality in time beyond skew. Fewer rows than Meta's leave no room for the heaviest bins; such a
+//! bin's accesses then go to a single row. `n` beyond one such deal starts another over the same rows, freshly
+//! shuffled; `n` below it cuts the deal off.
+
+use super::spec::Spec;
+use super::{TraceError, room};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64;
+
+/// Rows of a trace that names neither rows nor accesses.
+const DEFAULT_ROWS: u64 = 100_000;
+
+/// Share of accesses by uses of their row: 1, 2, 3-4, 5-8, .. 16385-32768, more. Printed to three digits; sums to 1.001.
+const ACCESS_SHARE: [f64; 17] = [
+    0.069, 0.044, 0.068, 0.101, 0.121, 0.104, 0.073, 0.058, 0.052, 0.050, 0.049, 0.048, 0.048, 0.043, 0.031, 0.023,
+    0.019,
+];
+
+/// Fewest and most uses in a bin. The open last bin is taken as wide as the others.
+const fn uses(bin: usize) -> (u32, u32) {
+    match bin {
+        0 => (1, 1),
+        _ => ((1 << (bin - 1)) + 1, 1 << bin),
+    }
+}
+
+/// The i-th of k use counts in a bin, evenly spaced in the logarithm: this reproduces the published shares of rows
+/// (0.139 for 3-4, 0.112 for 5-8, ..) from those of accesses.
+fn spaced(bin: usize, i: u64, k: u64) -> u32 {
+    let (low, high) = uses(bin);
+    let (from, to) = (f64::from(low) - 0.5, f64::from(high) + 0.5);
+    let at = (i as f64 + 0.5) / k as f64;
+    ((from * (to / from).powf(at)).round() as u32).clamp(low, high)
+}
+
+/// Mean uses of a bin's rows.
+fn mean_uses(bin: usize) -> f64 {
+    const POINTS: u64 = 64;
+    (0..POINTS).map(|i| f64::from(spaced(bin, i, POINTS))).sum::<f64>() / POINTS as f64
+}
+
+/// Accesses per row: 6.9 in the original.
+fn mean_reuse() -> f64 {
+    let total: f64 = ACCESS_SHARE.iter().sum();
+    total / ACCESS_SHARE.iter().enumerate().map(|(bin, share)| share / mean_uses(bin)).sum::<f64>()
+}
+
+/// How often each of `rows` rows is used in one deal, the most used first.
+fn use_counts(rows: usize) -> Vec<u32> {
+    let accesses = rows as f64 * mean_reuse() / ACCESS_SHARE.iter().sum::<f64>();
+    let mut counts = Vec::new();
+    for bin in (1..ACCESS_SHARE.len()).rev() {
+        let share = ACCESS_SHARE[bin] * accesses;
+        let k = (share / mean_uses(bin)).round() as u64;
+        if k > 0 {
+            counts.extend((0..k).rev().map(|i| spaced(bin, i, k)));
+        } else if share >= 1.0 {
+            counts.push(share as u32);
+        }
+    }
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    // What is left is used once.
+    counts.resize(rows, 1);
+    counts
+}
+
+pub(super) fn generate(spec: &Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceError> {
+    let wanted = spec.accesses()?;
+    let rows = match (spec.rows()?, wanted) {
+        (Some(rows), _) => rows,
+        (None, Some(n)) => ((n as f64 / mean_reuse()).round() as u64).max(1),
+        (None, None) => DEFAULT_ROWS,
+    };
+    if rows as f64 * mean_reuse() > f64::from(u32::MAX) {
+        return Err(spec.fail("rows whose uses number at most 4294967295 (6.9 a row)", &format!("{rows} rows")));
+    }
+    let mut random = Pcg64::seed_from_u64(seed);
+    let mut counts = use_counts(rows as usize);
+    // The id shall tell nothing about how often a row is used.
+    counts.shuffle(&mut random);
+    let deal: u64 = counts.iter().map(|&count| u64::from(count)).sum();
+    let n = wanted.unwrap_or(deal);
+    let mut ids = room(spec.text(), n.max(deal))?;
+    let mut round = room(spec.text(), deal)?;
+    for (id, &count) in counts.iter().enumerate() {
+        round.extend(std::iter::repeat_n(id as u32, count as usize));
+    }
+    while (ids.len() as u64) < n {
+        round.shuffle(&mut random);
+        let missing = usize::try_from(n).unwrap_or(usize::MAX) - ids.len();
+        ids.extend_from_slice(&round[..missing.min(round.len())]);
+    }
+    Ok(ids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Share of rows per bin as published, an independent column of the same file.
+    #[test]
+    fn rows_by_reuse_are_as_published() {
+        let counts = use_counts(1_000_000);
+        let accesses: f64 = counts.iter().map(|&count| f64::from(count)).sum();
+        let published = [0.473, 0.152, 0.139, 0.112, 0.072, 0.032, 0.011, 0.005];
+        for (bin, share) in published.into_iter().enumerate() {
+            let (low, high) = uses(bin);
+            let rows = counts.iter().filter(|&&count| (low..=high).contains(&count)).count();
+            assert!((rows as f64 / 1e6 - share).abs() < 0.007, "bin {bin}: {rows} rows, published {share}");
+        }
+        for (bin, share) in ACCESS_SHARE.into_iter().enumerate() {
+            let (low, high) = uses(bin);
+            let here: f64 =
+                counts.iter().filter(|&&count| (low..=high).contains(&count)).map(|&count| f64::from(count)).sum();
+            assert!((here / accesses - share).abs() < 0.004, "bin {bin}: {} against {share}", here / accesses);
+        }
+        assert!((accesses / 1e6 - 6.9).abs() < 0.2, "mean reuse {}", accesses / 1e6);
+    }
+
+    #[test]
+    fn few_rows_are_still_dealt() {
+        for rows in [1, 2, 10, 1000] {
+            let counts = use_counts(rows);
+            assert_eq!(counts.len(), rows);
+            assert!(counts.iter().all(|&count| count > 0));
+        }
+    }
+
+    #[test]
+    fn numbers_are_as_asked() {
+        let make = |text| generate(&Spec::parse(text, &["rows", "n"]).unwrap(), 1).unwrap();
+        assert_eq!(make("meta2021:rows=1000,n=50").len(), 50);
+        let long = make("meta2021:rows=100,n=5000");
+        assert_eq!(long.len(), 5000);
+        assert!(long.iter().all(|&id| id < 100));
+        let whole = make("meta2021:rows=5000");
+        let mut seen = vec![false; 5000];
+        whole.iter().for_each(|&id| seen[id as usize] = true);
+        assert!(seen.into_iter().all(|seen| seen), "a whole deal names every row");
+    }
+}

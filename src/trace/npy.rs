@@ -1,0 +1,66 @@
+//! `.npy`: a one-dimensional array of numpy's of integers.
+
+use super::{MAX_ID, TraceError};
+use npyz::{DType, Deserialize, NpyFile, TypeChar};
+use std::fs::File;
+use std::io::{BufReader, Cursor, Read};
+use std::path::Path;
+
+/// Headers of plain arrays are 128 bytes; this is where the shape is looked for.
+const HEADER: u64 = 4096;
+
+/// The shape in a header, unless it has one dimension. Looked at before `npyz` does, as that multiplies the
+/// dimensions unchecked.
+fn foreign_shape(start: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(start);
+    let (_, rest) = text.split_once("'shape'")?;
+    let (_, rest) = rest.split_once('(')?;
+    let (inside, _) = rest.split_once(')')?;
+    let dimensions = inside.split(',').filter(|piece| !piece.trim().is_empty()).count();
+    (dimensions != 1).then(|| format!("({inside})"))
+}
+
+/// All ids of the array.
+pub(super) fn read(path: &Path) -> Result<Vec<u32>, TraceError> {
+    let fail = |found: String| TraceError::Npy { path: path.into(), found };
+    let io_error = |source| TraceError::Io { path: path.into(), source };
+    let mut file = BufReader::new(File::open(path).map_err(io_error)?);
+    let mut start = Vec::new();
+    file.by_ref().take(HEADER).read_to_end(&mut start).map_err(io_error)?;
+    if let Some(shape) = foreign_shape(&start) {
+        return Err(fail(format!("shape {shape}")));
+    }
+    let npy = NpyFile::new(Cursor::new(start).chain(file)).map_err(|error| fail(error.to_string()))?;
+    if npy.shape().len() != 1 {
+        return Err(fail(format!("shape {:?}", npy.shape())));
+    }
+    if npy.len() > u64::from(u32::MAX) {
+        return Err(TraceError::TooLong { path: path.into() });
+    }
+    let DType::Plain(kind) = npy.dtype() else {
+        return Err(fail(format!("type {}", npy.dtype().descr())));
+    };
+    match (kind.type_char(), kind.size_field()) {
+        (TypeChar::Uint, 4) => convert::<u32>(path, npy),
+        (TypeChar::Int, 4) => convert::<i32>(path, npy),
+        (TypeChar::Uint, 8) => convert::<u64>(path, npy),
+        (TypeChar::Int, 8) => convert::<i64>(path, npy),
+        _ => Err(fail(format!("type {}", npy.dtype().descr()))),
+    }
+}
+
+fn convert<T: Deserialize + Copy + Into<i128>>(path: &Path, npy: NpyFile<impl Read>) -> Result<Vec<u32>, TraceError> {
+    let fail = |found: String| TraceError::Npy { path: path.into(), found };
+    let wanted = npy.len();
+    let numbers = npy.data::<T>().map_err(|error| fail(error.to_string()))?;
+    let mut ids = Vec::new();
+    for number in numbers {
+        let position = ids.len() as u64;
+        let number: i128 = number.map_err(|error| fail(format!("{position} of {wanted} elements ({error})")))?.into();
+        match u32::try_from(number) {
+            Ok(id) if id <= MAX_ID => ids.push(id),
+            _ => return Err(TraceError::Id { path: path.into(), position, found: number.to_string() }),
+        }
+    }
+    Ok(ids)
+}

@@ -1,0 +1,36 @@
+//! `.offsets.u32[.zst]`: where each bag starts, and the end of the last.
+
+use super::{TraceError, words};
+use std::path::Path;
+
+/// Reads the starts of the bags over `accesses` ids.
+///
+/// # Errors
+/// [`TraceError::Offsets`] unless they ascend from 0 to `accesses`; [`TraceError`] for an unreadable file.
+pub fn read(path: &Path, accesses: usize) -> Result<Vec<u32>, TraceError> {
+    let offsets = words::read(path)?;
+    let fail = |wanted: String, found: String| Err(TraceError::Offsets { path: path.into(), wanted, found });
+    match offsets.first() {
+        Some(0) => {}
+        Some(first) => return fail("a first offset of 0".into(), first.to_string()),
+        None => return fail("at least one offset".into(), "an empty file".into()),
+    }
+    if let Some(at) = offsets.windows(2).position(|pair| pair[1] < pair[0]) {
+        let found = format!("{} after {} at entry {}", offsets[at + 1], offsets[at], at + 1);
+        return fail("ascending offsets".into(), found);
+    }
+    match offsets.last() {
+        Some(&last) if last as usize == accesses => Ok(offsets),
+        last => fail(format!("a last offset of {accesses} (the number of ids)"), last.map_or(0, |&l| l).to_string()),
+    }
+}
+
+/// The bags of an id file, if an offsets file lies beside it.
+pub(super) fn beside(ids: &Path, accesses: usize) -> Result<Option<Vec<u32>>, TraceError> {
+    let stem = super::find::stem(ids);
+    let found = [".offsets.u32", ".offsets.u32.zst"]
+        .iter()
+        .map(|ending| ids.with_file_name(format!("{stem}{ending}")))
+        .find(|path| path.is_file());
+    found.map(|path| read(&path, accesses)).transpose()
+}

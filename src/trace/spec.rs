@@ -1,0 +1,83 @@
+//! `kind:key=value,key=value`: what a generated trace shall be.
+
+use super::TraceError;
+use std::str::FromStr;
+
+/// Accesses of a generated trace that names no number.
+pub(super) const DEFAULT_ACCESSES: u64 = 1_000_000;
+
+/// Most rows a table can have.
+const MAX_ROWS: u64 = u32::MAX as u64 - 1;
+
+/// Most accesses that offsets can count.
+const MAX_ACCESSES: u64 = u32::MAX as u64;
+
+/// A generated trace's text, cut into keys and values.
+#[derive(Debug)]
+pub(super) struct Spec<'a> {
+    text: &'a str,
+    values: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Spec<'a> {
+    /// Cuts up `text`; a key that is not in `keys` or comes twice is an error.
+    pub(super) fn parse(text: &'a str, keys: &[&str]) -> Result<Self, TraceError> {
+        let mut spec = Self { text, values: Vec::new() };
+        let values = text.split_once(':').map_or("", |(_, values)| values);
+        for piece in values.split(',').filter(|piece| !piece.trim().is_empty()) {
+            let (key, value) = piece.split_once('=').unwrap_or((piece, ""));
+            let key = key.trim();
+            if !keys.contains(&key) {
+                return Err(spec.fail(&format!("the keys {}", keys.join(", ")), key));
+            }
+            if spec.values.iter().any(|&(other, _)| other == key) {
+                return Err(spec.fail(&format!("{key} once"), "it twice"));
+            }
+            spec.values.push((key, value.trim()));
+        }
+        Ok(spec)
+    }
+
+    /// What the user wrote.
+    pub(super) const fn text(&self) -> &'a str {
+        self.text
+    }
+
+    /// The table's rows, if given.
+    pub(super) fn rows(&self) -> Result<Option<u64>, TraceError> {
+        self.number("rows", &format!("rows of 1 to {MAX_ROWS}"), |&rows: &u64| (1..=MAX_ROWS).contains(&rows))
+    }
+
+    /// The number of accesses, if given.
+    pub(super) fn accesses(&self) -> Result<Option<u64>, TraceError> {
+        self.number("n", &format!("n of 1 to {MAX_ACCESSES}"), |&n: &u64| (1..=MAX_ACCESSES).contains(&n))
+    }
+
+    /// The Zipf exponent, if given.
+    pub(super) fn exponent(&self) -> Result<Option<f64>, TraceError> {
+        self.number("s", "a finite s of 0 or more", |&s: &f64| s.is_finite() && s >= 0.0)
+    }
+
+    /// Insists on a value.
+    pub(super) fn required<T>(&self, key: &str, value: Option<T>) -> Result<T, TraceError> {
+        value.ok_or_else(|| self.fail(&format!("a value for {key}"), "none"))
+    }
+
+    fn number<T: FromStr>(&self, key: &str, wanted: &str, legal: impl Fn(&T) -> bool) -> Result<Option<T>, TraceError> {
+        let Some(&(_, value)) = self.values.iter().find(|&&(other, _)| other == key) else { return Ok(None) };
+        match value.parse() {
+            Ok(number) if legal(&number) => Ok(Some(number)),
+            _ => Err(self.fail(wanted, &format!("{key}={value}"))),
+        }
+    }
+
+    /// The error for this trace.
+    pub(super) fn fail(&self, wanted: &str, found: &str) -> TraceError {
+        let example = match self.text.split(':').next() {
+            Some("zipf") => "zipf:rows=100000,s=1.05,n=1000000",
+            Some("uniform") => "uniform:rows=100000,n=1000000",
+            _ => "meta2021:rows=100000",
+        };
+        TraceError::Spec { trace: self.text.to_owned(), wanted: wanted.to_owned(), found: found.to_owned(), example }
+    }
+}

@@ -1,0 +1,44 @@
+//! Text: one bag a line, ids separated by blanks or commas. An empty line is an empty bag.
+
+use super::{MAX_ID, TraceError};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+/// Longest piece of a bad line that a message quotes.
+const QUOTED: usize = 40;
+
+/// All ids and the starts of the bags.
+pub(super) fn read(path: &Path) -> Result<(Vec<u32>, Vec<u32>), TraceError> {
+    let io_error = |source| TraceError::Io { path: path.into(), source };
+    let mut file = BufReader::new(File::open(path).map_err(io_error)?);
+    let (mut ids, mut offsets) = (Vec::new(), vec![0]);
+    let mut bytes = Vec::new();
+    let mut number = 0;
+    while file.read_until(b'\n', &mut bytes).map_err(io_error)? > 0 {
+        number += 1;
+        // A file that is no text at all ends here too: its bytes turn into signs that are no digits.
+        let line = String::from_utf8_lossy(&bytes);
+        for piece in line.split(|c: char| c.is_whitespace() || c == ',').filter(|piece| !piece.is_empty()) {
+            ids.push(id(path, number, ids.len(), piece)?);
+        }
+        offsets.push(u32::try_from(ids.len()).map_err(|_| TraceError::TooLong { path: path.into() })?);
+        bytes.clear();
+    }
+    Ok((ids, offsets))
+}
+
+fn id(path: &Path, line: u64, position: usize, piece: &str) -> Result<u32, TraceError> {
+    match piece.parse() {
+        Ok(id) if id <= MAX_ID => Ok(id),
+        // A number, but none that can be an id: negative or too large.
+        _ if piece.strip_prefix('-').unwrap_or(piece).bytes().all(|byte| byte.is_ascii_digit()) && piece != "-" => {
+            Err(TraceError::Id { path: path.into(), position: position as u64, found: quote(piece) })
+        }
+        _ => Err(TraceError::Text { path: path.into(), line, found: quote(piece) }),
+    }
+}
+
+fn quote(piece: &str) -> String {
+    piece.chars().take(QUOTED).collect()
+}

@@ -1,0 +1,19 @@
+//! `zipf:rows=..,s=..[,n=..]`: id i with probability ~ (i + 1)^-s, independently each time.
+
+use super::spec::{DEFAULT_ACCESSES, Spec};
+use super::{TraceError, room};
+use rand::SeedableRng;
+use rand_distr::{Distribution, Zipf};
+use rand_pcg::Pcg64;
+
+pub(super) fn generate(spec: &Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceError> {
+    let rows = spec.required("rows", spec.rows()?)?;
+    let s = spec.required("s", spec.exponent()?)?;
+    let n = spec.accesses()?.unwrap_or(DEFAULT_ACCESSES);
+    let ranks = Zipf::new(rows as f64, s).map_err(|error| spec.fail("a Zipf distribution", &error.to_string()))?;
+    let mut ids = room(spec.text(), n)?;
+    let last = (rows - 1) as u32;
+    // Ranks run from 1 to rows; the minimum guards the last one against rounding.
+    ids.extend(ranks.sample_iter(Pcg64::seed_from_u64(seed)).take(n as usize).map(|rank| (rank as u32 - 1).min(last)));
+    Ok(ids)
+}
