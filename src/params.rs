@@ -69,8 +69,4 @@ impl Params {
     pub(crate) fn rows(self, indices: u32) -> Self {
         Self { indices, bags: indices, bags_per_feature: indices.max(1), pooling: 2, weighted: 0, ..self }
     }
-
-    pub(crate) fn purpose(self, purpose: Purpose) -> Self {
-        Self { purpose: purpose as u32, ..self }
-    }
 }

@@ -8,9 +8,9 @@ use crate::progress::Progress;
 use crate::simulate_gpu::gpu;
 use clap::ValueEnum;
 use comfy_table::Table;
-use hotrow::Policy;
 use hotrow::simulate::{Counters, Geometry, Simulator};
 use hotrow::trace::{self, Trace};
+use hotrow::{Context, Policy, adapter};
 use rayon::prelude::*;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -136,10 +136,15 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             "--ways: wanted 32 with --backend gpu, found {ways}; its kernels know no other, use --backend cpu"
         )));
     }
+    // `auto` is the CPU here: it knows any number of ways.
+    let context = match options.backend {
+        Backend::Gpu => Some(adapter::open_best(adapter::Wanted::Any)?),
+        Backend::Auto | Backend::Cpu => None,
+    };
     let mut outcomes = Vec::new();
     for text in &traces {
         let trace = options.trace(text)?;
-        outcomes.extend(play_all(options.backend, args, &trace)?);
+        outcomes.extend(play_all(context.as_ref(), args, &trace)?);
     }
     if let Some(path) = &options.json {
         output::write_json(path, &outcomes)?;
@@ -155,7 +160,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
 }
 
 /// Every configuration over one trace, in the order the options name them.
-fn play_all(backend: Backend, args: &Args, trace: &Trace) -> Result<Vec<Outcome>, Failure> {
+fn play_all(context: Option<&Context>, args: &Args, trace: &Trace) -> Result<Vec<Outcome>, Failure> {
     let mut choices = Vec::new();
     for &policy in &args.policy {
         for &ways in &args.ways {
@@ -165,21 +170,27 @@ fn play_all(backend: Backend, args: &Args, trace: &Trace) -> Result<Vec<Outcome>
         }
     }
     let progress = Progress::new(&trace.name, (choices.len() * trace.ids.len()) as u64);
-    let play_one = |choice: &Choice| play(backend, args.batch, trace, *choice, &progress);
+    let play_one = |choice: &Choice| play(context, args.batch, trace, *choice, &progress);
     // A device is one; the CPU plays as many configurations at a time as it has cores.
-    let outcomes = match backend {
-        Backend::Gpu => choices.iter().map(play_one).collect::<anyhow::Result<_>>()?,
-        Backend::Auto | Backend::Cpu => choices.par_iter().map(play_one).collect::<anyhow::Result<_>>()?,
+    let outcomes = match context {
+        Some(_) => choices.iter().map(play_one).collect::<anyhow::Result<_>>()?,
+        None => choices.par_iter().map(play_one).collect::<anyhow::Result<_>>()?,
     };
     Ok(outcomes)
 }
 
-fn play(backend: Backend, batch: u32, trace: &Trace, choice: Choice, progress: &Progress) -> anyhow::Result<Outcome> {
+fn play(
+    context: Option<&Context>,
+    batch: u32,
+    trace: &Trace,
+    choice: Choice,
+    progress: &Progress,
+) -> anyhow::Result<Outcome> {
     let shape = Geometry::of_percent(trace.distinct.into(), choice.percent, choice.ways)?;
     let policy = choice.policy.policy();
-    let seen = match backend {
-        Backend::Gpu => gpu(trace, policy, shape, batch as usize, progress)?,
-        Backend::Auto | Backend::Cpu => cpu(trace, policy, shape, batch as usize, progress)?,
+    let seen = match context {
+        Some(context) => gpu(context, trace, policy, shape, batch as usize, progress)?,
+        None => cpu(trace, policy, shape, batch as usize, progress)?,
     };
     let room = u64::from(shape.sets) * u64::from(shape.ways);
     if room != u64::from(shape.slots) {
