@@ -6,12 +6,14 @@
 //! |---|---|
 //! | `dir/x.u32`, `dir/x.u32.zst` | little-endian u32 ids; bags from `dir/x.offsets.u32[.zst]` if that is there |
 //! | `dir/x.npy` | a one-dimensional numpy array of u32, i32, u64 or i64 |
+//! | `dir/x.tsv` | Criteo's click logs: the 26 categories of a line are a bag |
 //! | any other file | text: one bag a line, ids separated by blanks or commas |
 //! | `wikitext2_words` | a file of the data folder, with or without its ending |
 //! | `zipf:rows=1000000,s=1.05,n=100000` | ids 0, 1, .. drawn with probability ~ (id + 1)^-s |
 //! | `uniform:rows=1000000,n=100000` | all ids equally likely |
 //! | `meta2021:rows=100000` | the reuse histogram of Meta's published 2021 embedding accesses |
 
+mod criteo;
 mod distinct;
 mod error;
 mod find;
@@ -93,6 +95,9 @@ fn read(path: &Path) -> Result<(Vec<u32>, Option<Vec<u32>>), TraceError> {
         Ok((ids, offsets))
     } else if name.ends_with(".npy") {
         Ok((npy::read(path)?, None))
+    } else if name.ends_with(".tsv") {
+        let (ids, offsets) = criteo::read(path)?;
+        Ok((ids, Some(offsets)))
     } else if [".zst", ".gz", ".npz", ".parquet"].iter().any(|ending| name.ends_with(ending)) {
         Err(TraceError::Format { path: path.into() })
     } else {

@@ -156,6 +156,37 @@ fn text_refusals() {
     }
 }
 
+/// A line of Criteo's: label, 13 counts, then the first two categories as given and 24 of zeros.
+fn criteo(label: &str, first: &str, second: &str) -> String {
+    format!("{label}{}{first}\t{second}{}\n", "7\t".repeat(13), "\t0".repeat(24))
+}
+
+#[test]
+fn criteo_lines_are_bags_of_26() {
+    let dir = TempDir::new().unwrap();
+    let lines = [criteo("1\t", "ab", ""), criteo("", "ab", "ab"), criteo("0\t", "", "ffffffff")].concat();
+    let trace = read(&write(&dir, "day.tsv", lines.as_bytes())).unwrap();
+    assert_eq!(trace.offsets.unwrap(), [0, 26, 52, 78]);
+    assert_eq!(&trace.ids[..4], [0, 1, 2, 3], "by first appearance");
+    assert_eq!(&trace.ids[26..29], [0, 26, 2], "equal digits in another field are another row");
+    assert_eq!(&trace.ids[52..55], [27, 28, 2], "an empty category is a value");
+    assert_eq!(trace.distinct, 29);
+}
+
+#[test]
+fn criteo_refusals() {
+    let dir = TempDir::new().unwrap();
+    for (content, found) in [
+        ("1\t2\t3\n".to_owned(), "\"3 fields\" in line 1"),
+        (criteo("1\t", "a", "b") + &criteo("1\t", "xyz", ""), "\"xyz\" in line 2"),
+        (criteo("1\t", "123456789", "b"), "123456789"),
+        (criteo("1\t", "+1", "1"), "+1"),
+    ] {
+        let error = read(&write(&dir, "day.tsv", content.as_bytes())).unwrap_err();
+        assert!(matches!(error, TraceError::Criteo { .. }) && message(&error).contains(found), "{error}");
+    }
+}
+
 #[test]
 fn cut_off_empty_missing_and_foreign_files() {
     let dir = TempDir::new().unwrap();
@@ -168,7 +199,7 @@ fn cut_off_empty_missing_and_foreign_files() {
     assert!(matches!(foreign, TraceError::Zstd { .. }), "{foreign:?}");
     let large = read(&write(&dir, "large.u32", &bytes(&[1, u32::MAX]))).unwrap_err();
     assert!(matches!(large, TraceError::Id { position: 1, .. }), "{large:?}");
-    for name in ["empty.u32", "empty.txt"] {
+    for name in ["empty.u32", "empty.txt", "empty.tsv"] {
         let empty = read(&write(&dir, name, b"")).unwrap_err();
         assert!(matches!(empty, TraceError::Empty { .. }), "{empty:?}");
         message(&empty);

@@ -28,7 +28,7 @@ pub enum TraceError {
     },
     /// An ending that no loader knows.
     #[error(
-        "{}: wanted .u32, .u32.zst, .npy or text, found another packed format; convert or unpack it first",
+        "{}: wanted .u32, .u32.zst, .npy, .tsv or text, found another packed format; convert or unpack it first",
         path.display()
     )]
     Format {
@@ -87,6 +87,20 @@ pub enum TraceError {
         /// The line, from 1.
         line: u64,
         /// What is no id.
+        found: String,
+    },
+    /// A line of a `.tsv` file that Criteo did not write.
+    #[error(
+        "{}: wanted Criteo's 39 or 40 fields of a line, the last 26 of up to 8 hexadecimal digits, found {found:?} in \
+         line {line}; rename other lists of ids to .txt",
+        path.display()
+    )]
+    Criteo {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
         found: String,
     },
     /// An `.npy` file of another type or shape, or a damaged one.

@@ -39,6 +39,7 @@ fn id(path: &Path, line: u64, position: usize, piece: &str) -> Result<u32, Trace
     }
 }
 
-fn quote(piece: &str) -> String {
+/// The start of a bad piece, for a message.
+pub(super) fn quote(piece: &str) -> String {
     piece.chars().take(QUOTED).collect()
 }
