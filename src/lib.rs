@@ -1,4 +1,5 @@
-//! hotrow.
+#![doc = include_str!("../README.md")]
+
 pub use wgpu;
 
 pub mod adapter;
@@ -21,6 +22,7 @@ pub mod shader;
 pub mod simulate;
 #[cfg(feature = "cli")]
 pub mod trace;
+pub mod uvm;
 
 pub use caps::{Caps, ProbeBody, requirements};
 pub use config::*;

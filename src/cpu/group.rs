@@ -400,6 +400,28 @@ impl Embedding for Group {
         })
     }
 
+    fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        let tables = &mut self.tables;
+        snapshot.check(&tables.layout, self.config.tables.len(), !tables.freqs.is_empty())?;
+        tables.tables[0] = snapshot.t;
+        Counters::to_words(&snapshot.counters, &mut tables.tables);
+        tables.ways.copy_from_slice(&snapshot.ways);
+        tables.cache.copy_from_slice(&snapshot.cache);
+        let mut records = snapshot.records.as_slice();
+        for shard in &mut tables.records {
+            let (mine, rest) = records.split_at(shard.len());
+            shard.copy_from_slice(mine);
+            records = rest;
+        }
+        let mut freqs = snapshot.freqs.as_slice();
+        for shard in &mut tables.freqs {
+            let (mine, rest) = freqs.split_at(shard.len());
+            shard.copy_from_slice(mine);
+            freqs = rest;
+        }
+        Ok(())
+    }
+
     fn set_learning_rate(&mut self, lr: f32) {
         self.config.optimizer.lr = lr;
     }

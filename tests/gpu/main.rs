@@ -3,4 +3,4 @@
 
 mod dedup;
 mod device;
-mod smoke;
+mod lockstep;

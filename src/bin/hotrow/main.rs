@@ -1,5 +1,6 @@
 //! The `hotrow` command: traces, caches and bandwidth from the shell.
 
+mod bench;
 mod failure;
 mod options;
 mod output;
@@ -24,6 +25,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Bench(bench::Args),
     Simulate(simulate::Args),
 }
 
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
     // Exits by itself: 0 for help and version, 2 for bad usage.
     let cli = Cli::parse();
     let done = match &cli.command {
+        Command::Bench(args) => bench::run(&cli.options, args),
         Command::Simulate(args) => simulate::run(&cli.options, args),
     };
     match done {
