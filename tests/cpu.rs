@@ -1,5 +1,5 @@
 //! The CPU group by itself: steps, policies, reading, flushing, bad input.
-#![allow(missing_docs, reason = "a test")]
+#![allow(missing_docs, clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeMap;
 
