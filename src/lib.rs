@@ -6,6 +6,7 @@ mod caps;
 pub mod codec;
 mod config;
 mod counters;
+pub mod cpu;
 mod embedding;
 mod error;
 pub mod gpu;
