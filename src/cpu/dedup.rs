@@ -23,7 +23,7 @@ pub(super) fn dedup<'s>(
     job: &SortJob<'_>,
     space: &'s mut SortSpace,
     scratch: &mut SortScratch,
-X
+    to: &mut DedupTo<'_>,
 ) -> Sorted<'s> {
     let sorted = space.sort(step, job, scratch);
     let n = step.counts[job.count];

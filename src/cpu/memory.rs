@@ -24,3 +24,10 @@ pub(super) fn joined(what: &'static str, parts: &[Vec<u32>]) -> Result<Vec<u32>,
     parts.iter().for_each(|part| all.extend_from_slice(part));
     Ok(all)
 }
+
+/// Whether the system would give `bytes` in one piece. Asked before many smaller pieces are: a system that promises more than it has
+/// refuses only what is too large by itself, and kills later.
+pub(super) fn check(what: &'static str, bytes: u64) -> Result<(), Error> {
+    let bytes = usize::try_from(bytes).map_err(|_| Error::OutOfMemory { what, bytes })?;
+    reserved::<u8>(what, bytes).map(|_| ())
+}

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::memory::zeroed;
+use super::memory::{check, zeroed};
 use crate::{
     Error, GroupConfig, Policy,
     gpu::tables::{feature_map, table_words},
@@ -78,6 +78,7 @@ impl Tables {
                 found: config.cache_rows.to_string(),
             });
         }
+        check("records", layout.table_bytes())?;
         let slots = layout.slots() as usize;
         let mut ways = zeroed("ways", slots * 4)?;
         ways.chunks_exact_mut(128).for_each(|set| set[..32].fill(NONE));
