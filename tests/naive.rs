@@ -408,6 +408,10 @@ impl Embedding for Plain {
         })
     }
 
+    fn restore(&mut self, _: &Snapshot) -> Result<(), Error> {
+        panic!("check_run takes snapshots and never puts one back");
+    }
+
     fn set_learning_rate(&mut self, lr: f32) {
         self.model.config.optimizer.lr = lr;
     }
@@ -596,6 +600,10 @@ impl Embedding for Bent {
         }
         self.before = Some(snapshot.clone());
         Ok(snapshot)
+    }
+
+    fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        self.inner.restore(snapshot)
     }
 
     fn set_learning_rate(&mut self, lr: f32) {

@@ -98,7 +98,12 @@ impl Group {
         let params = self.params(mode, Purpose::WriteBack).batch(n, bags, weights.is_some());
         let rows = batch::output_rows(&self.config, n, bags) as usize;
         let mut outputs = zeroed("outputs", rows * self.tables.layout.dim as usize)?;
-        let space = if mode == Mode::Train { &mut self.train } else { &mut self.frozen };
+        let space = if mode == Mode::Train {
+            self.pending = None; // the scratch that its backward would need is used anew
+            &mut self.train
+        } else {
+            &mut self.frozen
+        };
         let space = grown(space, &self.tables.layout, n, mode == Mode::Train)?;
         let batch = Batch { indices, offsets, weights: weights.unwrap_or_default() };
         forward(&mut self.tables, space, &params, &batch, Some(&mut outputs));

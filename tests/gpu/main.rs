@@ -6,4 +6,7 @@ mod dedup;
 mod device;
 mod exact;
 mod lockstep;
+#[path = "../common/naive.rs"]
+mod naive;
+mod naive_runs;
 mod placement;
