@@ -233,7 +233,8 @@ fn shapes_and_buffers() {
 #[test]
 fn configurations_that_cannot_be() {
     with_gpu(|context| {
-        let cases: [(&str, fn(&mut GroupConfig)); 8] = [
+        type Spoil = fn(&mut GroupConfig);
+        let cases: [(&str, Spoil); 8] = [
             ("dim", |c| c.dim = 0),
             ("tables", |c| c.tables = vec![]),
             ("tables", |c| c.tables = vec![5, 0]),
