@@ -3,4 +3,5 @@
 
 mod dedup;
 mod device;
+mod memory;
 mod smoke;
