@@ -1,10 +1,12 @@
 //! The `hotrow` command: traces, caches and bandwidth from the shell.
 
 mod failure;
+mod info;
 mod options;
 mod output;
 mod plot;
 mod progress;
+mod self_test;
 mod simulate;
 mod simulate_gpu;
 
@@ -24,14 +26,16 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Info(info::Args),
     Simulate(simulate::Args),
 }
 
 fn main() -> ExitCode {
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("error")).init();
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("error,wgpu_hal::vulkan::instance=off")).init();
     // Exits by itself: 0 for help and version, 2 for bad usage.
     let cli = Cli::parse();
     let done = match &cli.command {
+        Command::Info(args) => info::run(&cli.options, args),
         Command::Simulate(args) => simulate::run(&cli.options, args),
     };
     match done {
