@@ -177,3 +177,365 @@ pub fn unpack(layout: &Layout, record: &[u32], row: &mut [f32]) {
         *x = state(layout, record, e);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use half::f16;
+    use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+    use super::*;
+    use crate::{GroupConfig, Optimizer, OptimizerKind};
+
+    const INTEGERS: [u32; 3] = [8, 4, 2];
+
+    fn nearest(x: f32) -> u32 {
+        half_from_f32(x, Rounding::Nearest, || unreachable!("nearest rounding asks for no noise"))
+    }
+
+    fn stochastic(x: f32, noise: u32) -> u32 {
+        half_from_f32(x, Rounding::Stochastic, || noise)
+    }
+
+    fn layout_of(precision: Precision, kind: OptimizerKind, dim: u32) -> Layout {
+        let optimizer = Optimizer { kind, ..Optimizer::sgd(0.1) };
+        Layout::new(&GroupConfig { precision, optimizer, ..GroupConfig::new(&[10], dim) }, 1 << 30).unwrap()
+    }
+
+    fn noise_of(rounding: Rounding, step: u32) -> Noise {
+        Noise { rounding, seed: 11, step, purpose: rng::Purpose::Update as u32 }
+    }
+
+    fn packed(layout: &Layout, noise: &Noise, weights: &[f32]) -> Vec<u32> {
+        let mut record = vec![0; layout.record_words as usize];
+        assert!(pack(layout, noise, 3, weights, &vec![0.0; layout.state as usize], &mut record));
+        record
+    }
+
+    fn unpacked(layout: &Layout, record: &[u32]) -> Vec<f32> {
+        let mut row = vec![f32::NAN; layout.row_words as usize];
+        unpack(layout, record, &mut row);
+        row
+    }
+
+    #[test]
+    fn every_half_is_what_the_half_crate_says() {
+        for h in 0..=u16::MAX {
+            let exact = f16::from_bits(h).to_f32();
+            let ours = f32_from_half(u32::from(h));
+            if !exact.is_finite() {
+                // Never stored (`half_from_f32` saturates), and read as finite all the same.
+                assert!(ours.is_finite(), "{h:#06x}");
+                continue;
+            }
+            assert_eq!(ours.to_bits(), exact.to_bits(), "{h:#06x}");
+            assert_eq!(nearest(exact), u32::from(h), "{h:#06x}");
+            for noise in [0, 1, 1 << 31, u32::MAX] {
+                assert_eq!(stochastic(exact, noise), u32::from(h), "{h:#06x} {noise:#x}");
+            }
+        }
+    }
+
+    /// What the half crate rounds to, saturating as we do.
+    fn reference(x: f32) -> u32 {
+        let h = u32::from(f16::from_f32(x).to_bits());
+        if h & 0x7fff >= 0x7c00 { (h & 0x8000) | 0x7bff } else { h }
+    }
+
+    #[test]
+    fn nearest_half_of_any_float() {
+        let mut random = StdRng::seed_from_u64(1);
+        for _ in 0..2_000_000 {
+            let x = f32::from_bits(random.random());
+            if x.is_finite() {
+                assert_eq!(nearest(x), reference(x), "{x:e}");
+            }
+        }
+        // Half's range, where a random exponent seldom falls: normals, subnormals, and what rounds to zero.
+        for _ in 0..2_000_000 {
+            let exponent: u32 = random.random_range(85..145);
+            let bits: u32 = random.random();
+            let x = f32::from_bits(bits & 0x807f_ffff | exponent << 23);
+            assert_eq!(nearest(x), reference(x), "{x:e}");
+        }
+    }
+
+    #[test]
+    fn nearest_half_at_ties() {
+        for h in 0..0x7bffu16 {
+            // Exact: a half has 11 bits, the middle of two 12.
+            let middle = (f16::from_bits(h).to_f32() + f16::from_bits(h + 1).to_f32()) / 2.0;
+            for x in [middle, middle.next_up(), middle.next_down(), -middle, -middle.next_up(), -middle.next_down()] {
+                assert_eq!(nearest(x), reference(x), "{x:e}");
+            }
+            assert_eq!(nearest(middle) & 1, 0);
+        }
+    }
+
+    #[test]
+    fn halves_saturate() {
+        for x in [65504.0, 65519.0, 65520.0, 65535.9, 65536.0, 1e30, f32::MAX] {
+            for noise in [0, u32::MAX] {
+                assert_eq!(stochastic(x, noise), 0x7bff, "{x}");
+                assert_eq!(stochastic(-x, noise), 0xfbff, "{x}");
+            }
+            assert_eq!((nearest(x), nearest(-x)), (0x7bff, 0xfbff), "{x}");
+        }
+    }
+
+    #[test]
+    fn stochastic_half_turns_at_its_threshold() {
+        // (value, lower neighbour, fraction of the way up in 2^-32)
+        let quarter = 1 << 30;
+        let cases = [
+            (1.0 + 0.25 / 1024.0, 0x3c00, quarter),
+            (1.0 + 0.75 / 1024.0, 0x3c00, 3 * quarter),
+            (2048.0 + 0.5, 0x6800, quarter),
+            (2f32.powi(-24) * 0.25, 0x0000, quarter),
+            (2f32.powi(-24) * 1.5, 0x0001, 2 * quarter),
+            (2f32.powi(-24) * 1023.75, 0x03ff, 3 * quarter),
+            (2f32.powi(-25), 0x0000, 1 << 31),
+            (2f32.powi(-32), 0x0000, 1 << 24),
+            (2f32.powi(-33), 0x0000, 1 << 23),
+            (2f32.powi(-56), 0x0000, 1),
+        ];
+        for (x, below, threshold) in cases {
+            for sign in [0, 0x8000] {
+                let x = if sign == 0 { x } else { -x };
+                assert_eq!(stochastic(x, threshold - 1), sign | (below + 1), "{x:e}");
+                assert_eq!(stochastic(x, threshold), sign | below, "{x:e}");
+                assert_eq!(stochastic(x, 0), sign | (below + 1), "{x:e}");
+                assert_eq!(stochastic(x, u32::MAX), sign | below, "{x:e}");
+            }
+        }
+        // Below 2^-56 the fraction is less than one step of the noise.
+        for x in [2f32.powi(-57), f32::from_bits(1), 0.0] {
+            assert_eq!(stochastic(x, 0), 0, "{x:e}");
+        }
+    }
+
+    #[test]
+    fn steps_are_the_shader_s_constants() {
+        let shader = include_str!("../shaders/write_back.wgsl");
+        let constant = |prefix: &str| {
+            let at = shader.find(prefix).unwrap() + prefix.len();
+            shader[at..].split(';').next().unwrap().parse::<f32>().unwrap()
+        };
+        let found = [
+            (8, constant("var inverse = ")),
+            (4, constant("if (params.bits == 4u) { inverse = ")),
+            (2, constant("if (params.bits == 2u) { inverse = ")),
+        ];
+        for (bits, value) in found {
+            assert_eq!(value.to_bits(), inverse_steps(bits).to_bits(), "{bits}");
+        }
+    }
+
+    #[test]
+    fn constant_rows_and_single_elements() {
+        for precision in [Precision::Int8, Precision::Int4, Precision::Int2] {
+            for rounding in [Rounding::Nearest, Rounding::Stochastic] {
+                for value in [0.0, -0.0, 1.5, -3e38, f32::MIN_POSITIVE, f32::from_bits(1)] {
+                    for dim in [1, 7] {
+                        let layout = layout_of(precision, OptimizerKind::Sgd, dim);
+                        let record = packed(&layout, &noise_of(rounding, 1), &vec![value; dim as usize]);
+                        assert_eq!(record[0], 0);
+                        assert_eq!(record[1], (value + 0.0).to_bits());
+                        assert!(record[2..].iter().all(|&word| word == 0));
+                        assert_eq!(unpacked(&layout, &record), vec![value; dim as usize]);
+                    }
+                }
+            }
+            // A range whose scale would be subnormal counts as constant.
+            let layout = layout_of(precision, OptimizerKind::Sgd, 2);
+            let record = packed(&layout, &noise_of(Rounding::Nearest, 1), &[1e-38, 1.1e-38]);
+            assert_eq!(unpacked(&layout, &record), [1e-38, 1e-38]);
+        }
+    }
+
+    #[test]
+    fn the_top_code_never_wraps() {
+        let mut random = StdRng::seed_from_u64(2);
+        for bits in INTEGERS {
+            let top = (1 << bits) - 1;
+            for _ in 0..100_000 {
+                let low: f32 = random.random_range(-1.0..1.0) * 10f32.powi(random.random_range(-30..30));
+                let high = low + random.random::<f32>() * 10f32.powi(random.random_range(-30..30));
+                let (scale, bias) = scale_and_bias(&[low, high], bits).unwrap();
+                for noise in [0, u32::MAX] {
+                    let code = |x| code(x, scale, bias, bits, Rounding::Stochastic, || noise);
+                    assert_eq!(code(low), 0, "{low} {high} {bits}");
+                    assert_eq!(code(high), if scale == 0.0 { 0 } else { top }, "{low} {high} {bits}");
+                    assert!(code(high.next_down().max(low)) <= top);
+                }
+            }
+            // Beyond the row's own range, as no row is: still no wrap.
+            assert_eq!(code(1e9, 1.0, 0.0, bits, Rounding::Stochastic, || 0), top);
+            assert_eq!(code(-1e9, 1.0, 0.0, bits, Rounding::Stochastic, || 0), 0);
+        }
+    }
+
+    #[test]
+    fn representable_rows_stay_where_they_are() {
+        let mut random = StdRng::seed_from_u64(3);
+        let mut ratios = [0; 3];
+        for precision in Precision::ALL {
+            let layout = layout_of(precision, OptimizerKind::Sgd, 9);
+            for round in 0..20_000 {
+                let size = 10f32.powi(random.random_range(-6..6));
+                // The bias up to a million times the range, or none.
+                let far = 10f32.powi(random.random_range(-2..7)) * size;
+                let bias = if round % 5 == 0 { 0.0 } else { random.random_range(-1.0..1.0) * far };
+                let weights: Vec<f32> = (0..9).map(|_| bias + size * random.random::<f32>()).collect();
+                let first = packed(&layout, &noise_of(Rounding::Stochastic, round), &weights);
+                let values = unpacked(&layout, &first);
+                let scale = f32::from_bits(first[0]);
+                if precision.is_integer() && scale > 0.0 {
+                    let ratio = bias.abs() / scale;
+                    ratios[usize::from(ratio > 1e2) + usize::from(ratio > 1e5)] += 1;
+                }
+                for rounding in [Rounding::Nearest, Rounding::Stochastic] {
+                    for step in 0..2 {
+                        let again = packed(&layout, &noise_of(rounding, 1_000_000 + 2 * round + step), &values);
+                        let payload = layout.payload_half as usize / 2;
+                        assert_eq!(again[payload..], first[payload..], "{precision:?} {rounding:?} {weights:?}");
+                    }
+                }
+            }
+        }
+        assert!(ratios.iter().all(|&n| n > 1000), "{ratios:?}");
+    }
+
+    /// Mean of `value(k)` over many k, held to `expected` within 6 sigma of a two-point distribution `step` wide.
+    fn is_unbiased(expected: f64, step: f64, value: impl Fn(u32) -> f64) -> bool {
+        const N: u32 = 40_000;
+        let mean = (0..N).map(value).sum::<f64>() / f64::from(N);
+        // The fraction's sigma is at most a half; a grain of 2^-24 for the noise that is cut off.
+        let sigma = 0.5 * step / f64::from(N).sqrt();
+        (mean - expected).abs() < 6.0 * sigma + step * 2f64.powi(-24)
+    }
+
+    #[test]
+    fn stochastic_half_is_unbiased_and_nearest_is_not() {
+        let mut random = StdRng::seed_from_u64(4);
+        for round in 0..60 {
+            // Fractions a third, two thirds or so of the way: nearest rounding is off by a third of a step.
+            let h = match round % 3 {
+                0 => random.random_range(0x400..0x7bff),
+                1 => random.random_range(0..0x400),
+                _ => 0x7bfe,
+            };
+            let (low, high) = (f32_from_half(h), f32_from_half(h + 1));
+            let step = high - low;
+            let sign = if round % 2 == 0 { 1.0 } else { -1.0 };
+            let x = sign * (low + step * if random.random() { 0.34 } else { 0.66 });
+            let with = |rounding| {
+                is_unbiased(f64::from(x), f64::from(step), |k| {
+                    let noise = noise_of(rounding, k / 64);
+                    f64::from(f32_from_half(half_from_f32(x, rounding, || noise.bits(5, k % 64, false))))
+                })
+            };
+            assert!(with(Rounding::Stochastic), "{x:e}");
+            assert!(!with(Rounding::Nearest), "{x:e}");
+        }
+    }
+
+    #[test]
+    fn stochastic_codes_are_unbiased_and_nearest_ones_are_not() {
+        for bits in INTEGERS {
+            let top = (1u32 << bits) - 1;
+            for (low, high) in [(0.0, 1.0), (-3.0, 5.0), (100.0, 101.0)] {
+                let (scale, bias) = scale_and_bias(&[low, high], bits).unwrap();
+                // Between the lowest two codes, two in the middle, and the topmost two.
+                for below in [0, top / 2, top - 1] {
+                    for fraction in [0.3, 0.7] {
+                        let x = bias + (below as f32 + fraction) * scale;
+                        let v = (f64::from(x) - f64::from(bias)) / f64::from(scale);
+                        let with = |rounding| {
+                            is_unbiased(v, 1.0, |k| {
+                                let noise = noise_of(rounding, k / 64);
+                                f64::from(code(x, scale, bias, bits, rounding, || noise.bits(5, k % 64, false)))
+                            })
+                        };
+                        assert!(with(Rounding::Stochastic), "{bits} {x}");
+                        assert!(!with(Rounding::Nearest), "{bits} {x}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_finite_is_refused() {
+        for precision in Precision::ALL {
+            let layout = layout_of(precision, OptimizerKind::AdaGrad, 3);
+            for rounding in [Rounding::Nearest, Rounding::Stochastic] {
+                let refused = |weights: &[f32], state: &[f32]| {
+                    let mut record = vec![0xdead_beef; layout.record_words as usize];
+                    let taken = pack(&layout, &noise_of(rounding, 1), 3, weights, state, &mut record);
+                    assert!(taken || record.iter().all(|&word| word == 0xdead_beef), "{precision:?}");
+                    !taken
+                };
+                for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                    for at in 0..3 {
+                        let mut values = [1.0; 3];
+                        values[at] = bad;
+                        assert!(refused(&values, &[0.0; 3]), "{precision:?} {bad}");
+                        assert!(refused(&[0.0; 3], &values), "{precision:?} {bad}");
+                    }
+                }
+                assert_eq!(refused(&[-3e38, 0.0, 3e38], &[0.0; 3]), precision.is_integer(), "{precision:?}");
+                assert!(!refused(&[-1e38, 0.0, 1e38], &[0.0; 3]), "{precision:?}");
+                // The range of the state is nobody's business.
+                assert!(!refused(&[0.0; 3], &[-3e38, 0.0, 3e38]), "{precision:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_layout_keeps_weights_and_state() {
+        let kinds = [OptimizerKind::Sgd, OptimizerKind::AdaGrad, OptimizerKind::RowWiseAdaGrad];
+        for precision in Precision::ALL {
+            for kind in kinds {
+                for dim in [1, 2, 3, 5, 7, 8, 31, 33, 128] {
+                    let layout = layout_of(precision, kind, dim);
+                    let bits = precision.bits();
+                    let state_bytes = match (kind, precision) {
+                        (OptimizerKind::Sgd, _) => 0,
+                        (OptimizerKind::RowWiseAdaGrad, _) => 4,
+                        (OptimizerKind::AdaGrad, Precision::Fp32) => 4 * dim,
+                        (OptimizerKind::AdaGrad, _) => 2 * dim,
+                    };
+                    let head = if precision.is_integer() { 8 } else { 0 };
+                    let bytes = (dim * bits).div_ceil(8) + head + state_bytes;
+                    assert_eq!(layout.stride(), u64::from(bytes.next_multiple_of(4)), "{precision:?} {kind:?} {dim}");
+
+                    // Values every precision represents: for integers 1 + code/4, both ends used.
+                    let top = if precision.is_integer() { (1 << bits) - 1 } else { 255 };
+                    let weights: Vec<f32> = (0..dim)
+                        .map(|e| match e {
+                            0 if dim > 1 => top,
+                            1 => 0,
+                            _ => (e * 7 + 3) % (top + 1),
+                        })
+                        .map(|code| 1.0 + code as f32 / 4.0)
+                        .collect();
+                    let state: Vec<f32> = (0..layout.state).map(|e| (e + 1) as f32 / 8.0).collect();
+                    for rounding in [Rounding::Nearest, Rounding::Stochastic] {
+                        // Stale bits must not shine through.
+                        let mut record = vec![u32::MAX; layout.record_words as usize];
+                        assert!(pack(&layout, &noise_of(rounding, 9), 3, &weights, &state, &mut record));
+                        let row = unpacked(&layout, &record);
+                        assert_eq!(row[dim as usize..], state, "{precision:?} {kind:?} {dim}");
+                        for (found, wanted) in row.iter().zip(&weights) {
+                            // The scale is a rounded product: an ULP or two of the value.
+                            assert!(
+                                (found - wanted).abs() <= 2e-7 * wanted,
+                                "{precision:?} {kind:?} {dim}: {found} {wanted}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

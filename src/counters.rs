@@ -53,6 +53,29 @@ impl Counters {
         words[CLOCK_WORDS..].chunks_exact(TABLE_WORDS).map(|table| Self::from_table(table, stride)).collect()
     }
 
+    /// Puts the counters back into the `tables` buffer.
+    pub(crate) fn to_words(counters: &[Self], words: &mut [u32]) {
+        for (table, c) in words[CLOCK_WORDS..].chunks_exact_mut(TABLE_WORDS).zip(counters) {
+            let values = [
+                c.accesses,
+                c.hits,
+                c.unique,
+                c.unique_misses,
+                c.admitted,
+                c.evictions,
+                c.write_backs,
+                c.bypass_reads,
+                c.bypass_writes,
+                c.skipped_rows,
+                c.out_of_range,
+            ];
+            for (pair, value) in table[2..].chunks_exact_mut(2).zip(values) {
+                pair[0] = value as u32;
+                pair[1] = (value >> 32) as u32;
+            }
+        }
+    }
+
     fn from_table(words: &[u32], stride: u64) -> Self {
         let get = |counter: usize| u64::from(words[2 + 2 * counter]) | u64::from(words[3 + 2 * counter]) << 32;
         let (unique_misses, admitted, bypass_reads) = (get(3), get(4), get(7));

@@ -19,6 +19,25 @@ pub struct Snapshot {
     pub counters: Vec<Counters>,
 }
 
+impl Snapshot {
+    /// Each part has the size that `layout` gives it.
+    pub(crate) fn check(&self, layout: &Layout, tables: usize, lfu: bool) -> Result<(), Error> {
+        let slots = layout.slots() as usize;
+        let rows = layout.total_rows as usize;
+        let parts = [
+            ("snapshot's ways", 4 * slots, self.ways.len()),
+            ("snapshot's cache", slots * layout.row_words as usize, self.cache.len()),
+            ("snapshot's records", rows * layout.record_words as usize, self.records.len()),
+            ("snapshot's freqs", if lfu { rows } else { 0 }, self.freqs.len()),
+            ("snapshot's counters", tables, self.counters.len()),
+        ];
+        match parts.into_iter().find(|(_, wanted, found)| wanted != found) {
+            None => Ok(()),
+            Some((what, wanted, found)) => Err(Error::Length { what, wanted: wanted as u64, found: found as u64 }),
+        }
+    }
+}
+
 /// A group of tables on some backend, driven by host slices. Each call waits for its result.
 ///
 /// Indices count within their table. `offsets` has one entry per bag and one more; the bags come feature by feature, the same
@@ -87,6 +106,13 @@ pub trait Embedding {
     /// # Errors
     /// [`Error::Device`] if the device is lost.
     fn snapshot(&mut self) -> Result<Snapshot, Error>;
+
+    /// Takes over a snapshot of a group of the same configuration, on whatever backend it was taken. A forward that waits for its
+    /// backward goes on waiting.
+    ///
+    /// # Errors
+    /// [`Error::Length`] names the first part of another size; nothing has changed then.
+    fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error>;
 
     /// Sets the learning rate from the next backward on.
     fn set_learning_rate(&mut self, lr: f32);

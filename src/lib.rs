@@ -1,4 +1,5 @@
-//! hotrow.
+#![doc = include_str!("../README.md")]
+
 pub use wgpu;
 
 pub mod adapter;
@@ -7,6 +8,7 @@ mod caps;
 pub mod codec;
 mod config;
 mod counters;
+pub mod cpu;
 mod embedding;
 mod error;
 pub mod gpu;
@@ -21,6 +23,7 @@ pub mod shader;
 pub mod simulate;
 #[cfg(feature = "cli")]
 pub mod trace;
+pub mod uvm;
 
 pub use caps::{Caps, ProbeBody, requirements};
 pub use config::*;

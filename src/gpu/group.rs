@@ -631,6 +631,26 @@ impl Embedding for Group {
         })
     }
 
+    fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        let Tables { layout, records, freqs, .. } = &self.tables;
+        snapshot.check(layout, self.config.tables.len(), !freqs.is_empty())?;
+        let queue = self.context.queue();
+        let mut words = tables::table_words(&self.config);
+        words[0] = snapshot.t;
+        Counters::to_words(&snapshot.counters, &mut words);
+        queue.write_buffer(&self.tables.tables, 0, bytemuck::cast_slice(&words));
+        queue.write_buffer(&self.tables.ways, 0, bytemuck::cast_slice(&snapshot.ways));
+        queue.write_buffer(&self.tables.cache, 0, bytemuck::cast_slice(&snapshot.cache));
+        let shard_words = (layout.rows_per_shard * layout.record_words) as usize;
+        for (buffer, words) in records.iter().zip(snapshot.records.chunks(shard_words)) {
+            queue.write_buffer(buffer, 0, bytemuck::cast_slice(words));
+        }
+        for (buffer, words) in freqs.iter().zip(snapshot.freqs.chunks(layout.rows_per_shard as usize)) {
+            queue.write_buffer(buffer, 0, bytemuck::cast_slice(words));
+        }
+        Ok(())
+    }
+
     fn set_learning_rate(&mut self, lr: f32) {
         self.config.optimizer.lr = lr;
     }

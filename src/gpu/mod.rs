@@ -29,7 +29,7 @@ mod scatter;
 mod segments;
 mod sort;
 mod space;
-mod tables;
+pub(crate) mod tables;
 mod touch;
 mod update;
 mod write_back;

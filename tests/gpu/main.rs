@@ -3,5 +3,5 @@
 
 mod dedup;
 mod device;
+mod lockstep;
 mod memory;
-mod smoke;

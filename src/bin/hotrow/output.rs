@@ -24,7 +24,7 @@ pub(crate) fn note(text: &str) {
 
 /// A table in Markdown, so that it can be pasted; the first `words` columns hold words, the others
 /// numbers.
-pub(crate) fn table<const N: usize>(header: [&str; N], words: usize) -> Table {
+pub(crate) fn table<H: Into<comfy_table::Row>>(header: H, words: usize) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_header(header);

@@ -1,0 +1,207 @@
+//! `hotrow bench`: bandwidth against hit rate, forward and backward (P1 Figure 9).
+
+mod cpu;
+mod gpu;
+mod report;
+mod shape;
+mod sweep;
+
+use crate::failure::Failure;
+use crate::options::{Backend, Options};
+use crate::output;
+use crate::plot::Chart;
+use clap::ValueEnum;
+use hotrow::{Optimizer, Placement, Policy, Precision, adapter};
+use shape::Shape;
+use std::path::PathBuf;
+use std::time::Duration;
+use sweep::{Sweep, Target};
+
+/// Bandwidth against hit rate, forward and backward, for precisions x policies, with its bounds
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Folder for bench.json, bench.csv and the plots
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    out: PathBuf,
+    /// Precisions of the table
+    #[arg(long, value_enum, value_delimiter = ',',
+          default_values_t = [PrecisionName::Fp32, PrecisionName::Fp16, PrecisionName::Int8, PrecisionName::Int4, PrecisionName::Int2])]
+    precision: Vec<PrecisionName>,
+    /// Replacement policies
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [PolicyName::Lru, PolicyName::Lfu])]
+    policy: Vec<PolicyName>,
+    /// Hit rates to aim at, in percent of the accesses
+    #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_values_t = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 100.0],
+          allow_negative_numbers = true, value_parser = percent)]
+    hit_rate: Vec<f64>,
+    /// Where the table lives [default: device, and mapped too on a GPU]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    placement: Vec<PlacementName>,
+    /// Update rule
+    #[arg(long, value_enum, default_value_t = OptimizerName::Sgd)]
+    optimizer: OptimizerName,
+    /// Rows of the table [default: what suits the backend]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..))]
+    rows: Option<u32>,
+    /// Floats in a row
+    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    dim: Option<u32>,
+    /// Accesses in a batch
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    batch: Option<u32>,
+    /// Seconds each backend may take, about
+    #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PrecisionName {
+    Fp32,
+    Fp16,
+    Int8,
+    Int4,
+    Int2,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PolicyName {
+    Lru,
+    Lfu,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PlacementName {
+    /// In GPU memory
+    Device,
+    /// In host memory that the shaders address
+    Mapped,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OptimizerName {
+    Sgd,
+    Adagrad,
+    RowWiseAdagrad,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim().parse() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("wanted a number from 0 to 100".to_owned()),
+    }
+}
+
+impl Args {
+    fn sweep(&self, shape: Shape, seed: u64, placements: Vec<Placement>) -> Sweep {
+        let lr = 1e-3;
+        let mut shape = shape;
+        shape.rows = self.rows.unwrap_or(shape.rows);
+        shape.dim = self.dim.unwrap_or(shape.dim);
+        shape.batch = self.batch.unwrap_or(shape.batch);
+        Sweep {
+            shape,
+            precisions: self.precision.iter().map(|name| name.precision()).collect(),
+            policies: self.policy.iter().map(|name| name.policy()).collect(),
+            placements,
+            hit_rates: self.hit_rate.iter().map(|percent| percent / 100.0).collect(),
+            optimizer: match self.optimizer {
+                OptimizerName::Sgd => Optimizer::sgd(lr),
+                OptimizerName::Adagrad => Optimizer::adagrad(lr),
+                OptimizerName::RowWiseAdagrad => Optimizer::row_wise_adagrad(lr),
+            },
+            seed: (seed ^ (seed >> 32)) as u32,
+            budget: Duration::from_secs(self.seconds),
+        }
+    }
+
+    fn placements(&self, by_default: &[Placement]) -> Vec<Placement> {
+        if self.placement.is_empty() {
+            return by_default.to_vec();
+        }
+        self.placement
+            .iter()
+            .map(|name| match name {
+                PlacementName::Device => Placement::Device,
+                PlacementName::Mapped => Placement::Mapped,
+            })
+            .collect()
+    }
+}
+
+impl PrecisionName {
+    const fn precision(self) -> Precision {
+        match self {
+            Self::Fp32 => Precision::Fp32,
+            Self::Fp16 => Precision::Fp16,
+            Self::Int8 => Precision::Int8,
+            Self::Int4 => Precision::Int4,
+            Self::Int2 => Precision::Int2,
+        }
+    }
+}
+
+impl PolicyName {
+    const fn policy(self) -> Policy {
+        match self {
+            Self::Lru => Policy::Lru,
+            Self::Lfu => Policy::Lfu,
+        }
+    }
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    let mut runs = Vec::new();
+    let gpu = match options.backend {
+        Backend::Cpu => None,
+        Backend::Gpu => Some(adapter::open_best(adapter::Wanted::Any)?),
+        Backend::Auto => match adapter::open_best(adapter::Wanted::Hardware) {
+            Ok(context) => Some(context),
+            Err(reason) => {
+                output::note(&format!("running on the CPU backend: {reason}"));
+                None
+            }
+        },
+    };
+    match gpu {
+        Some(context) => {
+            let hardware = context.caps().is_hardware();
+            let shape = if hardware { Shape::GPU } else { Shape::SOFTWARE };
+            let both = [Placement::Device, Placement::Mapped];
+            let by_default = if hardware && context.caps().mappable { &both[..] } else { &both[..1] };
+            let sweep = args.sweep(shape, options.seed, args.placements(by_default));
+            runs.push(sweep.run(&Target::Gpu(&context))?);
+        }
+        None => {
+            runs.push(args.sweep(Shape::CPU, options.seed, vec![Placement::Device]).run(&Target::Cpu)?);
+            // Without a GPU the kernels are shown to work, not to be fast.
+            if options.backend == Backend::Auto {
+                match adapter::open_best(adapter::Wanted::Any) {
+                    Ok(context) => {
+                        let sweep = args.sweep(Shape::SOFTWARE, options.seed, args.placements(&[Placement::Device]));
+                        runs.push(sweep.run(&Target::Gpu(&context))?);
+                    }
+                    Err(reason) => output::note(&format!("the WGSL kernels were left out: {reason}")),
+                }
+            }
+        }
+    }
+    std::fs::create_dir_all(&args.out)
+        .map_err(|error| anyhow::anyhow!("{}: wanted a folder for the results: {error}", args.out.display()))?;
+    let mut written = Vec::new();
+    for run in &runs {
+        output::print(&run.table())?;
+        for (stem, chart) in run.charts() {
+            let chart: Chart = chart;
+            written.extend(chart.write(&args.out.join(stem))?);
+        }
+    }
+    let json = options.json.clone().unwrap_or_else(|| args.out.join("bench.json"));
+    output::write_json(&json, &report::Report::new(&runs, options.seed))?;
+    let csv = args.out.join("bench.csv");
+    output::write_csv(&csv, &report::lines(&runs))?;
+    for path in written.iter().chain([&json, &csv]) {
+        output::print(&format!("wrote {}", path.display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! The CPU backend's runner: wall clock around forward and backward.
+
+use super::sweep::Runner;
+use hotrow::{Counters, Embedding, GroupConfig, cpu};
+use std::time::Instant;
+
+pub(crate) struct CpuRunner {
+    group: cpu::Group,
+    offsets: Vec<u32>,
+    grads: Vec<f32>,
+}
+
+impl CpuRunner {
+    pub(crate) fn new(config: GroupConfig, offsets: &[u32]) -> anyhow::Result<Self> {
+        let outputs = (offsets.len() - 1) * config.dim as usize;
+        Ok(Self { group: cpu::Group::new(config)?, offsets: offsets.to_vec(), grads: vec![1e-3; outputs] })
+    }
+}
+
+impl Runner for CpuRunner {
+    fn step(&mut self, indices: &[u32]) -> anyhow::Result<[f64; 2]> {
+        let start = Instant::now();
+        let outputs = self.group.forward(indices, &self.offsets, None)?;
+        let forward = start.elapsed();
+        std::hint::black_box(outputs);
+        let start = Instant::now();
+        self.group.backward(&self.grads)?;
+        Ok([forward.as_secs_f64(), start.elapsed().as_secs_f64()])
+    }
+
+    fn counters(&mut self) -> anyhow::Result<Counters> {
+        Ok(self.group.counters()?.into_iter().sum())
+    }
+}

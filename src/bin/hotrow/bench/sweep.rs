@@ -1,0 +1,168 @@
+//! One backend's measurements: every precision x policy x placement over the hit rates, and the bounds.
+
+use super::cpu::CpuRunner;
+use super::gpu::GpuRunner;
+use super::report::{Point, Run};
+use super::shape::{Shape, Stream};
+use crate::progress::Progress;
+use hotrow::uvm::{UvmModel, UvmTable};
+use hotrow::{Context, Counters, GroupConfig, Init, Layout, Optimizer, Placement, Policy, Precision};
+use std::time::{Duration, Instant};
+
+/// Something that takes training steps and tells how long forward and backward took, in seconds.
+pub(crate) trait Runner {
+    fn step(&mut self, indices: &[u32]) -> anyhow::Result<[f64; 2]>;
+    fn counters(&mut self) -> anyhow::Result<Counters>;
+}
+
+/// What computes.
+pub(crate) enum Target<'a> {
+    Cpu,
+    Gpu(&'a Context),
+}
+
+/// What to measure.
+pub(crate) struct Sweep {
+    pub(crate) shape: Shape,
+    pub(crate) precisions: Vec<Precision>,
+    pub(crate) policies: Vec<Policy>,
+    pub(crate) placements: Vec<Placement>,
+    pub(crate) hit_rates: Vec<f64>,
+    pub(crate) optimizer: Optimizer,
+    pub(crate) seed: u32,
+    pub(crate) budget: Duration,
+}
+
+/// Steps that bring the hot rows in before a point is measured. LFU wants the hot rows ahead by more than one use.
+const WARM: usize = 3;
+/// Steps whose median is the figure, as many of them as the budget allows.
+const MEASURED: usize = 15;
+/// And at least so many.
+const LEAST: usize = 3;
+
+impl Sweep {
+    fn config(&self, precision: Precision, policy: Policy, placement: Placement, cache_rows: u32) -> GroupConfig {
+        let mut config = GroupConfig::new(&[self.shape.rows], self.shape.dim);
+        config.precision = precision;
+        config.policy = policy;
+        config.placement = placement;
+        config.cache_rows = cache_rows;
+        config.optimizer = self.optimizer;
+        config.init = Init::Uniform { low: -0.1, high: 0.1 };
+        config.seed = self.seed;
+        config
+    }
+
+    fn runner(&self, target: &Target<'_>, config: GroupConfig) -> anyhow::Result<Box<dyn Runner>> {
+        let offsets = self.shape.offsets();
+        Ok(match target {
+            Target::Cpu => Box::new(CpuRunner::new(config, &offsets)?),
+            Target::Gpu(context) => Box::new(GpuRunner::new(context, config, &offsets)?),
+        })
+    }
+
+    /// Takes the whole sweep.
+    pub(crate) fn run(&self, target: &Target<'_>) -> anyhow::Result<Run> {
+        let curves = self.precisions.len() * (self.policies.len() + 1) * self.placements.len();
+        let points = curves * self.hit_rates.len();
+        let progress = Progress::new(Run::backend(target), points as u64);
+        let slice = self.budget.div_f64(points.max(1) as f64);
+        let mut run = Run::new(target, self.shape, self.optimizer);
+        for &placement in &self.placements {
+            for &precision in &self.precisions {
+                for &policy in &self.policies {
+                    let config = self.config(precision, policy, placement, self.shape.cache_rows());
+                    let mut runner = self.runner(target, config)?;
+                    let mut stream = Stream::new(self.shape, self.seed);
+                    for &hit_rate in &self.hit_rates {
+                        let point = self.point(runner.as_mut(), &mut stream, hit_rate, slice)?;
+                        run.points.push(Point { kind: "cached", precision, policy: Some(policy), placement, ..point });
+                        progress.advance(1);
+                    }
+                }
+                // Without a cache the hit rate is 0, whatever the share of hot rows.
+                let mut runner = self.runner(target, self.config(precision, Policy::Lru, placement, 0))?;
+                let mut stream = Stream::new(self.shape, self.seed);
+                let point = self.point(runner.as_mut(), &mut stream, 0.5, slice)?;
+                run.points.push(Point { kind: "uncached", precision, policy: None, placement, ..point });
+                progress.advance(self.hit_rates.len() as u64);
+            }
+        }
+        self.predict_uvm(&mut run)?;
+        Ok(run)
+    }
+
+    fn point(
+        &self,
+        runner: &mut dyn Runner,
+        stream: &mut Stream,
+        hit_rate: f64,
+        slice: Duration,
+    ) -> anyhow::Result<Point> {
+        for _ in 0..WARM {
+            runner.step(&stream.batch(1.0))?;
+        }
+        runner.step(&stream.batch(hit_rate))?;
+        let before = runner.counters()?;
+        let mut seconds: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
+        let start = Instant::now();
+        while seconds[0].len() < LEAST || (seconds[0].len() < MEASURED && start.elapsed() < slice) {
+            let [forward, backward] = runner.step(&stream.batch(hit_rate))?;
+            seconds[0].push(forward);
+            seconds[1].push(backward);
+        }
+        let steps = seconds[0].len() as u64;
+        let seen = runner.counters()? - before;
+        let [forward, backward] = seconds.map(median);
+        Ok(Point {
+            kind: "",
+            precision: Precision::Fp32,
+            policy: None,
+            placement: Placement::Device,
+            target_hit_rate: hit_rate,
+            hit_rate: seen.hit_rate(),
+            forward_seconds: forward,
+            backward_seconds: backward,
+            logical_bytes: self.shape.logical_bytes(),
+            bus_bytes_read: seen.bytes_read / steps,
+            bus_bytes_written: seen.bytes_written / steps,
+            steps,
+        })
+    }
+
+    /// The UVM model's curve: an FP32 table in unified memory, the same device bytes as the cache has. The time is what a step
+    /// takes with every row on the device, measured here, and the bus's beside it.
+    fn predict_uvm(&self, run: &mut Run) -> anyhow::Result<()> {
+        let all_hit = |point: &&Point| point.kind == "cached" && point.precision == Precision::Fp32;
+        let fastest = run.points.iter().filter(all_hit).max_by(|a, b| a.hit_rate.total_cmp(&b.hit_rate)).cloned();
+        let Some(resident) = fastest else { return Ok(()) };
+        let layout = Layout::new(&self.config(Precision::Fp32, Policy::Lru, Placement::Device, 0), u64::MAX)?;
+        let device_bytes = u64::from(self.shape.cache_rows()) * layout.stride();
+        let Ok(mut table) = UvmTable::new(UvmModel::default(), layout.stride(), device_bytes) else { return Ok(()) };
+        let mut stream = Stream::new(self.shape, self.seed);
+        for &hit_rate in &self.hit_rates {
+            for _ in 0..WARM {
+                table.step(&stream.batch(1.0));
+            }
+            table.step(&stream.batch(hit_rate));
+            let moved = table.step(&stream.batch(hit_rate));
+            run.points.push(Point {
+                kind: "uvm model",
+                target_hit_rate: hit_rate,
+                hit_rate,
+                forward_seconds: resident.forward_seconds + moved.forward_seconds,
+                backward_seconds: resident.backward_seconds + moved.backward_seconds,
+                bus_bytes_read: moved.bytes_in,
+                bus_bytes_written: moved.bytes_out,
+                steps: 1,
+                ..resident.clone()
+            });
+        }
+        Ok(())
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

@@ -1,0 +1,63 @@
+//! The CPU side: a plain function for each shader, over the same arrays, with the same integers bit for bit and the same
+//! float operations in the same order. [`Group`] tells the story in order; every stage is in the file of its name.
+//!
+//! It is the oracle of the tests, and what runs without a GPU, on all cores. Results do not depend on their number.
+#![allow(clippy::too_many_arguments, reason = "a stage takes the bindings of its shader, in their order")]
+
+mod admit;
+mod assign;
+mod begin;
+mod bounds;
+mod collect;
+mod combine;
+mod dedup;
+mod disjoint;
+mod fetch;
+mod gather;
+mod group;
+mod heads;
+mod histogram;
+mod linearize;
+mod locate;
+mod memory;
+mod merge;
+mod probe;
+mod record;
+mod reset;
+mod resolve;
+mod scan;
+mod scan_add;
+mod scatter;
+mod segments;
+mod sort;
+mod space;
+mod spread;
+mod tables;
+mod touch;
+mod update;
+mod write_back;
+
+pub use admit::admit;
+pub use assign::assign;
+pub use begin::begin;
+pub use bounds::bounds;
+pub use collect::collect;
+pub use combine::combine;
+pub use fetch::fetch;
+pub use gather::gather;
+pub use group::Group;
+pub use heads::heads;
+pub use histogram::histogram;
+pub use linearize::linearize;
+pub use locate::locate;
+pub use merge::merge;
+pub use probe::probe;
+pub use reset::reset;
+pub use resolve::resolve;
+pub use scan::scan;
+pub use scan_add::scan_add;
+pub use scatter::scatter;
+pub use segments::segments;
+pub use touch::touch;
+pub use update::update;
+pub use write_back::write_back;

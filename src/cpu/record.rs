@@ -1,0 +1,39 @@
+//! What `shaders/shared/record.wgsl` reads out of `params`, as the codec wants it.
+
+use crate::{Layout, Precision, Rounding, codec::Noise, layout::Params};
+
+pub(super) const MODE_TRAIN: u32 = 0;
+pub(super) const MODE_ROWS: u32 = 2;
+pub(super) const LFU: u32 = 1;
+pub(super) const MEAN: u32 = 1;
+pub(super) const POOL_NONE: u32 = 2;
+
+/// A layout that describes rows and records as `params` does. It knows of no shards.
+pub(super) fn layout(params: &Params) -> Layout {
+    Layout {
+        dim: params.dim,
+        precision: match params.bits {
+            32 => Precision::Fp32,
+            16 => Precision::Fp16,
+            8 => Precision::Int8,
+            4 => Precision::Int4,
+            _ => Precision::Int2,
+        },
+        state: params.state,
+        state_half: params.state_half == 1,
+        state_word: params.state_word,
+        payload_half: params.payload_half,
+        record_words: params.record_words,
+        row_words: params.row_words,
+        sets: params.sets,
+        total_rows: params.total_rows,
+        rows_per_shard: 0,
+        shards: 0,
+    }
+}
+
+/// The rounding noise of a call; `step` is the clock.
+pub(super) fn noise(params: &Params, step: u32) -> Noise {
+    let rounding = if params.stochastic == 1 { Rounding::Stochastic } else { Rounding::Nearest };
+    Noise { rounding, seed: params.seed, step, purpose: params.purpose }
+}

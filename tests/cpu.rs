@@ -1,0 +1,403 @@
+//! The CPU group by itself: steps, policies, reading, flushing, bad input.
+#![allow(missing_docs, reason = "a test")]
+
+use std::collections::BTreeMap;
+
+use hotrow::{
+    Counters, Embedding, Error, GroupConfig, Init, Optimizer, OutOfRange, Policy, Pooling, Precision, Rounding,
+    Snapshot, cpu::Group, hash::fmix32,
+};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+const ROWS: u32 = 700;
+const DIM: u32 = 5;
+
+fn config() -> GroupConfig {
+    GroupConfig {
+        precision: Precision::Fp32,
+        init: Init::Uniform { low: -1.0, high: 1.0 },
+        seed: 3,
+        ..GroupConfig::new(&[ROWS], DIM)
+    }
+}
+
+/// Skewed indices in bags of 0 to 6.
+fn batch(rng: &mut StdRng, bags: usize) -> (Vec<u32>, Vec<u32>) {
+    let mut indices = Vec::new();
+    let mut offsets = vec![0];
+    for _ in 0..bags {
+        for _ in 0..rng.random_range(0..7) {
+            let x: f32 = rng.random();
+            indices.push((x * x * x * ROWS as f32) as u32);
+        }
+        offsets.push(indices.len() as u32);
+    }
+    (indices, offsets)
+}
+
+fn grads(rng: &mut StdRng, n: usize) -> Vec<f32> {
+    (0..n).map(|_| rng.random_range(-1.0..1.0)).collect()
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|x| x.to_bits()).collect()
+}
+
+fn total(group: &mut Group) -> Counters {
+    group.counters().unwrap().into_iter().sum()
+}
+
+/// Steps; the outputs of each and every row after it.
+fn play(group: &mut Group, steps: usize, bags: usize) -> Vec<Vec<u32>> {
+    let mut rng = StdRng::seed_from_u64(5);
+    let every: Vec<u32> = (0..ROWS).collect();
+    let mut seen = Vec::new();
+    for _ in 0..steps {
+        let (indices, offsets) = batch(&mut rng, bags);
+        let frozen = group.forward_frozen(&indices, &offsets, None).unwrap();
+        let outputs = group.forward(&indices, &offsets, None).unwrap();
+        assert_eq!(bits(&frozen), bits(&outputs));
+        seen.push(bits(&outputs));
+        group.backward(&grads(&mut rng, outputs.len())).unwrap();
+        seen.push(bits(&group.read_rows(&every).unwrap()));
+    }
+    seen
+}
+
+#[test]
+fn fp32_cache_changes_no_bit() {
+    for optimizer in [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)] {
+        for pooling in [Pooling::Sum, Pooling::Mean, Pooling::None] {
+            let optimizer = Optimizer { weight_decay: 0.01, ..optimizer };
+            let plain = GroupConfig { optimizer, pooling, ..config() };
+            let expected = play(&mut Group::new(plain.clone()).unwrap(), 12, 40);
+            for (cache_rows, policy) in
+                [(1, Policy::Lru), (1, Policy::Lfu), (64, Policy::Lru), (100, Policy::Lfu), (ROWS, Policy::Lru)]
+            {
+                // Shards of 37 records or so: rows cross them.
+                let cached = GroupConfig { cache_rows, policy, shard_bytes: Some(2048), ..plain.clone() };
+                assert_eq!(
+                    play(&mut Group::new(cached).unwrap(), 12, 40),
+                    expected,
+                    "{pooling:?} {optimizer:?} {cache_rows} {policy:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn shards_change_nothing() {
+    for precision in Precision::ALL {
+        let whole = GroupConfig { precision, cache_rows: 64, optimizer: Optimizer::adagrad(0.1), ..config() };
+        let sharded = GroupConfig { shard_bytes: Some(500), ..whole.clone() };
+        let (mut a, mut b) = (Group::new(whole).unwrap(), Group::new(sharded).unwrap());
+        assert!(b.layout().shards > 20);
+        play(&mut a, 10, 40);
+        play(&mut b, 10, 40);
+        a.flush().unwrap();
+        b.flush().unwrap();
+        assert_eq!(a.snapshot().unwrap(), b.snapshot().unwrap(), "{precision:?}");
+    }
+}
+
+/// Tags and counters against SPEC 3 written down once more, plainly.
+struct Model {
+    policy: Policy,
+    sets: u32,
+    t: u32,
+    /// Slot to (row, stamp).
+    slots: Vec<Option<(u32, u32)>>,
+    freq: BTreeMap<u32, u32>,
+    counters: Counters,
+}
+
+impl Model {
+    fn step(&mut self, indices: &[u32]) {
+        self.t += 1;
+        let mut counts = BTreeMap::new();
+        indices.iter().for_each(|&row| *counts.entry(row).or_insert(0u32) += 1);
+        let mut missing: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (&row, &count) in &counts {
+            *self.freq.entry(row).or_insert(0) += count;
+            self.counters.accesses += u64::from(count);
+            self.counters.unique += 1;
+            match self.slots.iter_mut().flatten().find(|slot| slot.0 == row) {
+                Some(slot) => {
+                    slot.1 = self.t;
+                    self.counters.hits += u64::from(count);
+                }
+                None => {
+                    self.counters.unique_misses += 1;
+                    missing.entry(fmix32(row) % self.sets).or_default().push(row);
+                }
+            }
+        }
+        for (set, mut rows) in missing {
+            let key = |row: &u32| if self.policy == Policy::Lfu { self.freq[row] } else { counts[row] };
+            rows.sort_by_key(|row| (std::cmp::Reverse(key(row)), *row));
+            let value = |slot: Option<(u32, u32)>| {
+                slot.map(|(row, stamp)| if self.policy == Policy::Lfu { self.freq[&row] } else { stamp })
+            };
+            let first = set as usize * 32;
+            let mut ways: Vec<usize> = (first..first + 32).collect();
+            ways.sort_by_key(|&way| (value(self.slots[way]), way));
+            let mut left = rows.len() as u64;
+            for (row, way) in rows.iter().zip(ways) {
+                if let Some(value) = value(self.slots[way]) {
+                    let stops = if self.policy == Policy::Lfu { value >= key(row) } else { value == self.t };
+                    if stops {
+                        break;
+                    }
+                    self.counters.evictions += 1;
+                }
+                self.slots[way] = Some((*row, self.t));
+                self.counters.admitted += 1;
+                left -= 1;
+            }
+            self.counters.conflicts += left;
+        }
+    }
+}
+
+#[test]
+fn tags_and_counters_are_those_of_the_specification() {
+    for (policy, cache_rows) in [
+        (Policy::Lru, 32),
+        (Policy::Lfu, 32),
+        (Policy::Lru, 96),
+        (Policy::Lfu, 96),
+        (Policy::Lru, 400),
+        (Policy::Lfu, 400),
+    ] {
+        let mut group = Group::new(GroupConfig { cache_rows, policy, ..config() }).unwrap();
+        let sets = cache_rows.div_ceil(32);
+        let mut model = Model {
+            policy,
+            sets,
+            t: 0,
+            slots: vec![None; sets as usize * 32],
+            freq: BTreeMap::new(),
+            counters: Counters::default(),
+        };
+        let mut rng = StdRng::seed_from_u64(9);
+        for step in 0..60 {
+            let (indices, offsets) = batch(&mut rng, if step % 7 == 0 { 150 } else { 20 });
+            group.forward(&indices, &offsets, None).unwrap();
+            model.step(&indices);
+            let Snapshot { t, ways, counters, freqs, .. } = group.snapshot().unwrap();
+            assert_eq!(t, model.t);
+            for (slot, expected) in model.slots.iter().enumerate() {
+                let at = slot / 32 * 128 + slot % 32;
+                assert_eq!((ways[at], ways[at + 32]), expected.unwrap_or((u32::MAX, 0)), "{policy:?} {step} {slot}");
+            }
+            if policy == Policy::Lfu {
+                for (row, &freq) in (0..).zip(&freqs) {
+                    assert_eq!(freq, model.freq.get(&row).copied().unwrap_or(0));
+                }
+            }
+            let found = Counters {
+                write_backs: 0,
+                bypass_reads: 0,
+                bypass_writes: 0,
+                bytes_read: 0,
+                bytes_written: 0,
+                ..counters[0]
+            };
+            assert_eq!(found, model.counters, "{policy:?} {cache_rows} {step}");
+        }
+        assert!(
+            model.counters.evictions > 0 && (cache_rows == 400 || model.counters.conflicts > 0),
+            "{policy:?} {cache_rows}"
+        );
+    }
+}
+
+#[test]
+fn sgd_without_cache_against_plain_sums() {
+    let mut group = Group::new(GroupConfig { optimizer: Optimizer::sgd(0.5), ..config() }).unwrap();
+    let before = group.read_rows(&[3, 8]).unwrap();
+    let outputs = group.forward(&[3, 8, 3], &[0, 3], Some(&[1.0, 2.0, 4.0])).unwrap();
+    let dim = DIM as usize;
+    for e in 0..dim {
+        assert_eq!(outputs[e], before[e] + 2.0 * before[dim + e] + 4.0 * before[e]);
+    }
+    group.backward(&[1.0; DIM as usize]).unwrap();
+    let after = group.read_rows(&[3, 8]).unwrap();
+    for e in 0..dim {
+        assert_eq!(after[e], before[e] - 0.5 * 5.0);
+        assert_eq!(after[dim + e], before[dim + e] - 0.5 * 2.0);
+    }
+}
+
+#[test]
+fn reading_gives_the_newest_value_and_flush_writes_once() {
+    for precision in Precision::ALL {
+        let cached = GroupConfig { precision, cache_rows: 64, rounding: Rounding::Nearest, ..config() };
+        let mut group = Group::new(cached).unwrap();
+        group.forward(&[1, 2, 3], &[0, 3], None).unwrap();
+        group.backward(&[0.25; DIM as usize]).unwrap();
+        let newest = group.read_rows(&[1, 2, 3]).unwrap();
+        let stale = group.snapshot().unwrap();
+        assert_eq!(total(&mut group).write_backs, 0);
+        group.flush().unwrap();
+        assert_eq!(total(&mut group).write_backs, 3);
+        assert_ne!(group.snapshot().unwrap().records, stale.records);
+        let flushed = group.snapshot().unwrap();
+        group.flush().unwrap();
+        assert_eq!(group.snapshot().unwrap(), flushed);
+        assert_eq!(bits(&group.read_rows(&[1, 2, 3]).unwrap()), bits(&newest));
+        group.reset().unwrap();
+        let rounded = group.read_rows(&[1, 2, 3]).unwrap();
+        if precision == Precision::Fp32 {
+            assert_eq!(rounded, newest);
+        }
+        let snapshot = group.snapshot().unwrap();
+        assert_eq!(snapshot.t, 1);
+        assert!(snapshot.ways.chunks_exact(128).all(|set| set[..32] == [u32::MAX; 32]));
+    }
+}
+
+#[test]
+fn written_rows_are_read_back() {
+    for cache_rows in [0, 32] {
+        let mut group = Group::new(GroupConfig { cache_rows, shard_bytes: Some(300), ..config() }).unwrap();
+        group.forward(&[4, 9], &[0, 2], None).unwrap();
+        assert!(matches!(group.write_rows(&[4], &[0.0; 5]), Err(Error::Order { call: "write_rows", .. })));
+        assert!(matches!(group.reset(), Err(Error::Order { call: "reset", .. })));
+        group.abandon_backward();
+        assert!(matches!(group.backward(&[0.0; 5]), Err(Error::Order { call: "backward", .. })));
+        let old = group.read_rows(&[600]).unwrap();
+        let values: Vec<f32> = (0..20).map(|x| x as f32).collect();
+        group.write_rows(&[9, 650, 9, 3], &values).unwrap();
+        let mut bad = [1.0; DIM as usize];
+        bad[2] = f32::NAN;
+        group.write_rows(&[600], &bad).unwrap();
+        assert_eq!(total(&mut group).skipped_rows, 1);
+        group.reset().unwrap();
+        assert_eq!(group.read_rows(&[3, 9, 650]).unwrap(), [&values[15..], &values[10..15], &values[5..10]].concat());
+        assert_eq!(group.read_rows(&[600]).unwrap(), old);
+        assert!(matches!(group.read_rows(&[5, ROWS]), Err(Error::IndexOutOfRange { position: 1, value: ROWS, .. })));
+    }
+}
+
+#[test]
+fn a_gradient_that_is_not_finite_skips_its_row() {
+    for (cache_rows, optimizer) in [(0, Optimizer::sgd(1.0)), (32, Optimizer::row_wise_adagrad(1.0))] {
+        let mut group = Group::new(GroupConfig { cache_rows, optimizer, pooling: Pooling::None, ..config() }).unwrap();
+        let before = group.read_rows(&[6, 7]).unwrap();
+        group.forward(&[6, 7], &[0, 2], None).unwrap();
+        let mut grads = [1.0; 2 * DIM as usize];
+        grads[1] = f32::INFINITY;
+        group.backward(&grads).unwrap();
+        let after = group.read_rows(&[6, 7]).unwrap();
+        assert_eq!(bits(&after[..5]), bits(&before[..5]));
+        assert_ne!(after[5..], before[5..]);
+        assert_eq!(total(&mut group).skipped_rows, 1);
+        group.flush().unwrap();
+        assert_eq!(total(&mut group).write_backs, u64::from(cache_rows > 0));
+    }
+}
+
+#[test]
+fn error_mode_leaves_everything_but_the_counter() {
+    for cache_rows in [0, 64] {
+        let two = GroupConfig { tables: vec![ROWS, 9], cache_rows, policy: Policy::Lfu, ..config() };
+        let mut group = Group::new(two).unwrap();
+        group.forward(&[1, 2, 3, 4], &[0, 2, 4], None).unwrap();
+        group.backward(&[0.5; 10]).unwrap();
+        let before = group.snapshot().unwrap();
+        let bad = group.forward(&[ROWS - 1, 8, 9, 11], &[0, 1, 4], None);
+        assert_eq!(bad, Err(Error::IndexOutOfRange { table: 1, rows: 9, position: 2, value: 9 }));
+        assert!(matches!(group.backward(&[0.5; 10]), Err(Error::Order { .. })));
+        let mut after = group.snapshot().unwrap();
+        assert_eq!((after.counters[0].out_of_range, after.counters[1].out_of_range), (0, 2));
+        after.counters[1].out_of_range = 0;
+        assert_eq!(after, before);
+        assert!(group.forward_frozen(&[0, 9], &[0, 1, 2], None).is_err());
+        assert_eq!(group.snapshot().unwrap().counters[1].out_of_range, 2);
+        group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+    }
+}
+
+#[test]
+fn clamp_and_skip() {
+    let rows = GroupConfig { pooling: Pooling::Mean, ..config() };
+    let mut clamp = Group::new(GroupConfig { out_of_range: OutOfRange::Clamp, ..rows.clone() }).unwrap();
+    let last = clamp.read_rows(&[ROWS - 1]).unwrap();
+    assert_eq!(clamp.forward(&[u32::MAX], &[0, 1], None).unwrap(), last);
+    assert_eq!((total(&mut clamp).accesses, total(&mut clamp).out_of_range), (1, 1));
+    let mut skip = Group::new(GroupConfig { out_of_range: OutOfRange::Skip, ..rows }).unwrap();
+    assert_eq!(skip.forward(&[ROWS, ROWS - 1, ROWS], &[0, 3], None).unwrap(), last);
+    skip.backward(&[1.0; DIM as usize]).unwrap();
+    assert_eq!((total(&mut skip).accesses, total(&mut skip).out_of_range), (1, 2));
+    assert_ne!(skip.read_rows(&[ROWS - 1]).unwrap(), last);
+    // Nothing but left-out indices: zeros, and no step.
+    let before = skip.snapshot().unwrap();
+    assert_eq!(skip.forward(&[ROWS], &[0, 1, 1], None).unwrap(), [0.0; 2 * DIM as usize]);
+    skip.backward(&[1.0; 2 * DIM as usize]).unwrap();
+    let mut after = skip.snapshot().unwrap();
+    after.counters[0].out_of_range -= 1;
+    assert_eq!(after, before);
+}
+
+#[test]
+fn empty_batches_and_shapes() {
+    let mut group = Group::new(GroupConfig { cache_rows: 32, ..config() }).unwrap();
+    let before = group.snapshot().unwrap();
+    assert_eq!(group.forward(&[], &[0], None).unwrap(), []);
+    group.backward(&[]).unwrap();
+    assert_eq!(group.forward(&[], &[0, 0, 0], None).unwrap(), [0.0; 10]);
+    assert!(matches!(group.backward(&[0.0; 9]), Err(Error::Length { wanted: 10, found: 9, .. })));
+    group.backward(&[0.0; 10]).unwrap();
+    assert_eq!(group.snapshot().unwrap(), before);
+    assert!(matches!(group.forward(&[1], &[], None), Err(Error::Length { what: "offsets", .. })));
+    assert!(matches!(group.forward(&[1], &[0, 0], None), Err(Error::BadOffsets { position: 1, .. })));
+    assert!(matches!(group.forward(&[1], &[0, 1], Some(&[])), Err(Error::Length { what: "weights", .. })));
+    group.write_rows(&[], &[]).unwrap();
+    assert_eq!(group.snapshot().unwrap(), before);
+}
+
+#[test]
+fn a_table_beyond_memory_is_a_named_error() {
+    let rows = u32::MAX - 1;
+    let huge = GroupConfig { precision: Precision::Fp32, ..GroupConfig::new(&[rows], 1 << 24) };
+    assert!(matches!(Group::new(huge.clone()), Err(Error::OutOfMemory { what: "records", .. })));
+    assert!(matches!(
+        Group::new(GroupConfig { cache_rows: rows, ..huge }),
+        Err(Error::Config { field: "cache_rows", .. })
+    ));
+}
+
+#[test]
+fn large_steps_do_not_depend_on_the_number_of_threads() {
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let cached = GroupConfig {
+                tables: vec![9000, 9000],
+                dim: 48,
+                precision: Precision::Int8,
+                cache_rows: 4096,
+                optimizer: Optimizer::row_wise_adagrad(0.1),
+                shard_bytes: Some(600_000),
+                ..config()
+            };
+            let mut group = Group::new(cached).unwrap();
+            let mut rng = StdRng::seed_from_u64(1);
+            let mut outputs = Vec::new();
+            for _ in 0..3 {
+                let indices: Vec<u32> =
+                    (0..12_000).map(|i| if i % 3 == 0 { 17 } else { rng.random_range(0..9000) }).collect();
+                let offsets: Vec<u32> = (0..=2000).map(|bag| bag * 6).collect();
+                outputs = group.forward(&indices, &offsets, None).unwrap();
+                group.backward(&outputs).unwrap();
+            }
+            group.flush().unwrap();
+            (bits(&outputs), group.snapshot().unwrap())
+        })
+    };
+    let one = run(1);
+    assert_eq!(run(2), one);
+    assert_eq!(run(5), one);
+}
