@@ -127,9 +127,9 @@ fn compare(gpu: &mut dyn Embedding, cpu: &mut dyn Embedding, config: &GroupConfi
         cpu.restore(&gpu.snapshot()?)?;
         let ours = forward_backward(gpu, step, seed).with_context(|| format!("step {step}"))?;
         let theirs = forward_backward(cpu, step, seed).with_context(|| format!("step {step} on the CPU"))?;
+        integers(&format!("step {step}"), gpu, cpu)?;
         floats(&format!("outputs of step {step}"), &ours, &theirs, config.precision)?;
         floats(&format!("rows after step {step}"), &all_rows(gpu)?, &all_rows(cpu)?, config.precision)?;
-        integers(&format!("step {step}"), gpu, cpu)?;
     }
     gpu.flush()?;
     cpu.flush()?;
