@@ -141,7 +141,7 @@ struct Run {
 fn train(table: &mut impl Embedding, data: &Data, steps: usize) -> Result<Run, AnyError> {
     // Held out: a fifth, by the number of the bag. The books come one after another, so the rest is shuffled.
     let (test, mut bags): (Vec<usize>, Vec<usize>) =
-        (0..data.labels.len()).partition(|&bag| fmix32(bag as u32) % 5 == 0);
+        (0..data.labels.len()).partition(|&bag| fmix32(bag as u32).is_multiple_of(5));
     bags.sort_by_key(|&bag| fmix32(!bag as u32));
     let test: Vec<usize> = (0..TESTED.min(test.len())).map(|i| test[i * test.len() / TESTED.min(test.len())]).collect();
     let mut dense = Dense::new();
@@ -228,7 +228,7 @@ fn load_or_plant() -> Result<Data, AnyError> {
             let random = fmix32(bag * 80 + word + 0x5eed);
             // Roughly Zipf: an exponent drawn evenly.
             let mut id = (50_000f32.powf((random >> 8) as f32 / (1 << 24) as f32) as u32 - 1).min(49_992);
-            if random % 8 == 0 {
+            if random.is_multiple_of(8) {
                 id = id / 8 * 8 + author;
             }
             ids.push(id);

@@ -8,21 +8,22 @@ pub(crate) const MAX_INDICES: u64 = 1 << 30;
 /// Checks the shape of a batch: bags against features, weights against indices, size.
 pub(crate) fn check_shape(config: &GroupConfig, indices: u64, bags: u64, weights: Option<u64>) -> Result<(), Error> {
     let features = if config.features.is_empty() { config.tables.len() } else { config.features.len() } as u32;
-    if indices > MAX_INDICES {
-        return Err(Error::TooLarge {
-            what: "batch",
-            wanted: indices * 4,
-            limit: MAX_INDICES * 4,
-            remedy: "split the batch",
-        });
-    }
-    if bags >= 1 << 32 || bags % u64::from(features) != 0 {
+    check_length(indices)?;
+    if bags >= 1 << 32 || !bags.is_multiple_of(u64::from(features)) {
         return Err(Error::Bags { features, bags: bags.min(u64::from(u32::MAX)) as u32 });
     }
     if let Some(found) = weights
         && found != indices
     {
         return Err(Error::Length { what: "weights", wanted: indices, found });
+    }
+    Ok(())
+}
+
+fn check_length(indices: u64) -> Result<(), Error> {
+    if indices > MAX_INDICES {
+        let (wanted, limit) = (indices * 4, MAX_INDICES * 4);
+        return Err(Error::TooLarge { what: "batch", wanted, limit, remedy: "split the batch" });
     }
     Ok(())
 }
@@ -47,6 +48,7 @@ pub(crate) fn check_offsets(indices: u64, offsets: &[u32]) -> Result<(), Error> 
 
 /// Linear rows given by the caller exist.
 pub(crate) fn check_rows(layout: &Layout, rows: &[u32]) -> Result<(), Error> {
+    check_length(rows.len() as u64)?;
     match rows.iter().position(|&row| row >= layout.total_rows) {
         None => Ok(()),
         Some(position) => Err(Error::IndexOutOfRange {

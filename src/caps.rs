@@ -108,7 +108,7 @@ pub fn requirements(adapter: &wgpu::Adapter) -> (wgpu::Features, wgpu::Limits) {
         max_buffer_size: has.max_buffer_size,
         max_storage_buffer_binding_size: has.max_storage_buffer_binding_size,
         min_storage_buffer_offset_alignment: has.min_storage_buffer_offset_alignment,
-        ..wgpu::Limits::default().using_resolution(has.clone())
+        ..wgpu::Limits::default().using_resolution(has)
     };
     (adapter.features() & wished, limits)
 }

@@ -234,6 +234,10 @@ impl GroupConfig {
         if u64::from(self.cache_rows) > rows {
             return fail("cache_rows", format!("at most the group's {rows} rows"), self.cache_rows.to_string());
         }
+        // `slots + place in the batch` must stay below the word that means no slot.
+        if self.cache_rows > 1 << 31 {
+            return fail("cache_rows", "at most 2^31 rows".into(), self.cache_rows.to_string());
+        }
         if let Some(&table) = self.features.iter().find(|&&table| table as usize >= self.tables.len()) {
             return fail("features", format!("tables 0 to {}", self.tables.len() - 1), table.to_string());
         }

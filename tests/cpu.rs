@@ -1,5 +1,5 @@
 //! The CPU group by itself: steps, policies, reading, flushing, bad input.
-#![allow(missing_docs, reason = "a test")]
+#![allow(missing_docs, clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeMap;
 
@@ -228,6 +228,62 @@ fn sgd_without_cache_against_plain_sums() {
         assert_eq!(after[e], before[e] - 0.5 * 5.0);
         assert_eq!(after[dim + e], before[dim + e] - 0.5 * 2.0);
     }
+}
+
+/// Small whole numbers add up exactly in any order: the merge, tile by tile, against plain sums.
+#[test]
+fn a_row_in_many_tiles_gets_every_gradient() {
+    let dim = DIM as usize;
+    for (cache_rows, policy) in [(0, Policy::Lru), (32, Policy::Lru), (32, Policy::Lfu)] {
+        let zero = GroupConfig {
+            init: Init::Constant(0.0),
+            optimizer: Optimizer::sgd(1.0),
+            pooling: Pooling::None,
+            ..config()
+        };
+        let mut group = Group::new(GroupConfig { cache_rows, policy, ..zero }).unwrap();
+        let mut expected = vec![0.0; ROWS as usize * dim];
+        let mut rng = StdRng::seed_from_u64(21);
+        for step in 0..20 {
+            // A hot row, a warm one, and runs that begin and end anywhere.
+            let hot = rng.random_range(0..ROWS);
+            let indices: Vec<u32> = (0..rng.random_range(1..1500))
+                .map(|i| if i % 3 == 0 { hot } else { rng.random_range(0..if step % 2 == 0 { ROWS } else { 12 }) })
+                .collect();
+            let n = indices.len();
+            let offsets = [0, n as u32];
+            assert_eq!(group.forward(&indices, &offsets, None).unwrap().len(), n * dim);
+            let grads: Vec<f32> = (0..n * dim).map(|_| rng.random_range(-8..8) as f32).collect();
+            group.backward(&grads).unwrap();
+            for (i, &row) in indices.iter().enumerate() {
+                for e in 0..dim {
+                    expected[row as usize * dim + e] -= grads[i * dim + e];
+                }
+            }
+            assert_eq!(group.read_rows(&(0..ROWS).collect::<Vec<_>>()).unwrap(), expected, "{policy:?} {step}");
+        }
+    }
+}
+
+#[test]
+fn a_hit_row_evicted_by_its_own_batch_is_read_again() {
+    let one_set = GroupConfig { cache_rows: 32, policy: Policy::Lfu, pooling: Pooling::None, ..config() };
+    let mut group = Group::new(one_set).unwrap();
+    let first: Vec<u32> = (0..32).collect();
+    group.forward(&first, &[0, 32], None).unwrap();
+    group.backward(&[1.0; 32 * DIM as usize]).unwrap();
+    let newest = group.read_rows(&[0, 500]).unwrap();
+    // Row 0 is hit (frequency 2, as every other), and all 32 leave for rows used three times.
+    let mut indices = first;
+    indices.extend((500..532).flat_map(|row| [row; 3]));
+    let outputs = group.forward(&indices, &[0, 128], None).unwrap();
+    assert_eq!(bits(&outputs[..5]), bits(&newest[..5]));
+    assert_eq!(bits(&outputs[32 * 5..33 * 5]), bits(&newest[5..]));
+    let counters = total(&mut group);
+    assert_eq!((counters.hits, counters.evictions, counters.write_backs, counters.bypass_reads), (32, 32, 32, 32));
+    group.backward(&[0.5; 128 * DIM as usize]).unwrap();
+    assert_eq!(total(&mut group).bypass_writes, 32);
+    assert_eq!(group.read_rows(&[0]).unwrap()[0], newest[0] - 0.01 * 0.5);
 }
 
 #[test]

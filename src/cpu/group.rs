@@ -4,7 +4,7 @@ use super::{
     admit, assign, begin, collect, combine,
     dedup::{DedupTo, dedup},
     fetch, gather, linearize, locate,
-    memory::{joined, zeroed},
+    memory::{joined, reserved, zeroed},
     merge, probe, reset, resolve,
     sort::SortJob,
     space::{FlushSpace, Ranges, Space},
@@ -98,7 +98,12 @@ impl Group {
         let params = self.params(mode, Purpose::WriteBack).batch(n, bags, weights.is_some());
         let rows = batch::output_rows(&self.config, n, bags) as usize;
         let mut outputs = zeroed("outputs", rows * self.tables.layout.dim as usize)?;
-        let space = if mode == Mode::Train { &mut self.train } else { &mut self.frozen };
+        let space = if mode == Mode::Train {
+            self.pending = None; // the scratch that its backward would need is used anew
+            &mut self.train
+        } else {
+            &mut self.frozen
+        };
         let space = grown(space, &self.tables.layout, n, mode == Mode::Train)?;
         let batch = Batch { indices, offsets, weights: weights.unwrap_or_default() };
         forward(&mut self.tables, space, &params, &batch, Some(&mut outputs));
@@ -112,9 +117,11 @@ impl Group {
 
     /// Looks linear rows up, one output row each, in the frozen space.
     fn look_up(&mut self, rows: &[u32], outputs: Option<&mut [f32]>) -> Result<Params, Error> {
+        batch::check_shape(&self.config, rows.len() as u64, 0, None)?;
         let n = rows.len() as u32;
         let params = self.params(Mode::Rows, Purpose::Write).rows(n);
-        let offsets: Vec<u32> = (0..=n).collect();
+        let mut offsets = reserved("offsets", rows.len() + 1)?;
+        offsets.extend(0..=n);
         let space = grown(&mut self.frozen, &self.tables.layout, n, false)?;
         let batch = Batch { indices: rows, offsets: &offsets, weights: &[] };
         forward(&mut self.tables, space, &params, &batch, outputs);

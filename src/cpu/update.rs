@@ -101,3 +101,24 @@ fn sum_of_squares(values: impl Iterator<Item = f32>) -> f32 {
     }
     sums[0]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::sum_of_squares;
+
+    #[test]
+    fn squares_are_added_in_the_order_of_the_lanes() {
+        let sum = |ones: &[usize]| {
+            let row: Vec<f32> =
+                (0..200).map(|e| if e == 0 { 4096.0 } else { f32::from(u8::from(ones.contains(&e))) }).collect();
+            sum_of_squares(row.into_iter())
+        };
+        let large = 4096.0 * 4096.0;
+        // Two ones reach the large square together only if a lane or the tree has added them up before.
+        assert_eq!(sum(&[32, 96]), large + 2.0); // one lane, 64 apart
+        assert_eq!(sum(&[64, 128]), large); // the large one's own lane
+        assert_eq!(sum(&[16, 48]), large + 2.0); // lanes 32 apart, before lane 16 joins lane 0
+        assert_eq!(sum(&[32, 16]), large); // each joins lane 0 by itself
+        assert_eq!(sum(&[1, 3]), large + 2.0);
+    }
+}

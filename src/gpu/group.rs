@@ -129,7 +129,9 @@ impl Group {
         outputs: wgpu::BufferSlice<'_>,
     ) -> Result<(), Error> {
         self.check()?;
-        self.record(encoder, batch, outputs, Mode::Train)
+        let indices = self.record(encoder, batch, outputs, Mode::Train)?;
+        self.report(encoder, Mode::Train, indices);
+        Ok(())
     }
 
     /// Records a forward that changes nothing (evaluation, inference). A forward waiting for its backward goes on waiting.
@@ -143,16 +145,28 @@ impl Group {
         outputs: wgpu::BufferSlice<'_>,
     ) -> Result<(), Error> {
         self.check()?;
-        self.record(encoder, batch, outputs, Mode::Frozen)
+        let indices = self.record(encoder, batch, outputs, Mode::Frozen)?;
+        self.report(encoder, Mode::Frozen, indices);
+        Ok(())
     }
 
+    /// Has the outcome of the step just recorded heard of when the caller's submission is done.
+    fn report(&self, encoder: &mut wgpu::CommandEncoder, mode: Mode, indices: u32) {
+        let space = if mode == Mode::Train { &self.train } else { &self.frozen };
+        if let Some(space) = space {
+            let report = self.reports.record(&self.context, encoder, indices);
+            encoder.copy_buffer_to_buffer(&space.step, 0, &report, 0, size_of::<Step>() as u64);
+        }
+    }
+
+    /// Records the stages and returns the number of indices.
     fn record(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
         outputs: wgpu::BufferSlice<'_>,
         mode: Mode,
-    ) -> Result<(), Error> {
+    ) -> Result<u32, Error> {
         let indices = batch.indices.map_or(0, |slice| slice.size() / 4);
         let offsets = batch.offsets.size() / 4;
         if offsets == 0 {
@@ -177,17 +191,18 @@ impl Group {
             weights: self.bind_or("weights", batch.weights, u64::from(indices) * 4, &nothing)?,
         };
         let space = match mode {
-            Mode::Train => &mut self.train,
+            Mode::Train => {
+                self.pending = None; // the scratch that its backward would need is used anew
+                &mut self.train
+            }
             Mode::Frozen | Mode::Rows => &mut self.frozen,
         };
         let space = grown(space, &self.context, &self.tables.layout, indices, mode == Mode::Train)?;
         record_step(&self.context, encoder, &self.tables, space, &params, &bound, Some((&output_binding, output_rows)));
-        let report = self.reports.record(&self.context, encoder, indices);
-        encoder.copy_buffer_to_buffer(&space.step, 0, &report, 0, size_of::<Step>() as u64);
         if mode == Mode::Train {
             self.pending = Some((indices, bags));
         }
-        Ok(())
+        Ok(indices)
     }
 
     /// Records the backward of the last recorded forward: merges `grad_outputs` (shaped as its outputs) per distinct row and
@@ -365,12 +380,14 @@ impl Group {
         };
         let mut encoder = self.encoder();
         self.record(&mut encoder, &uploaded, outputs.slice(..), mode)?;
-        let words = self.context.download(encoder, &[(&outputs, bytes)])?;
-        if let Err(error) = self.check() {
+        let Some(space) = (if mode == Mode::Train { &self.train } else { &self.frozen }) else { return Ok(Vec::new()) };
+        let words = self.context.download(encoder, &[(&outputs, bytes), (&space.step, size_of::<Step>() as u64)])?;
+        let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[1]));
+        if step.error != 0 {
             if mode == Mode::Train {
                 self.pending = None;
             }
-            return Err(error);
+            return Err(self.fault(&step, indices.len() as u32));
         }
         Ok(words[0].iter().map(|&word| f32::from_bits(word)).collect())
     }

@@ -96,7 +96,7 @@ impl Context {
             (&step, size_of::<Step>() as u64),
         ];
         let words = self.download(encoder, &sources)?;
-        let [keys, order, segment, starts, step] = words.try_into().unwrap_or_else(|_| [const { Vec::new() }; 5]);
+        let [keys, order, segment, starts, step] = words.try_into().unwrap_or([const { Vec::new() }; 5]);
         let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&step));
         let cut = |mut words: Vec<u32>, n: u32| {
             words.truncate(n as usize);

@@ -1,0 +1,289 @@
+//! SPEC 7 on the GPU: nothing panics, nothing is lost, nothing is silently wrong; and the legal edges are legal.
+
+use hotrow::wgpu::util::DeviceExt as _;
+use hotrow::{Batch, Context, Embedding as _, Error, Group, GroupConfig, Init, OutOfRange, Placement, Pooling, wgpu};
+
+use crate::device::with_gpu;
+
+fn config() -> GroupConfig {
+    let mut config = GroupConfig::new(&[10, 20], 4);
+    config.cache_rows = 30;
+    config.init = Init::Uniform { low: 1.0, high: 2.0 };
+    config
+}
+
+fn storage<T: bytemuck::Pod>(context: &Context, values: &[T]) -> wgpu::Buffer {
+    context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
+        label: None,
+        contents: bytemuck::cast_slice(values),
+        usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
+    })
+}
+
+#[test]
+fn an_error_names_the_first_offender_and_nothing_moves() {
+    with_gpu(|context| {
+        let mut group = Group::new(context, config()).unwrap();
+        group.forward(&[1, 2, 3, 4], &[0, 2, 4], None).unwrap();
+        group.backward(&[1.0; 8]).unwrap();
+        let before = group.snapshot().unwrap();
+        // Bag 1 belongs to table 1, which has 20 rows: 25 is the first that is too large, 99 the second.
+        let error = group.forward(&[9, 0, 25, 99], &[0, 2, 4], None).unwrap_err();
+        assert_eq!(error, Error::IndexOutOfRange { table: 1, rows: 20, position: 2, value: 25 });
+        let text = error.to_string();
+        assert!(text.contains("table 1") && text.contains("25") && text.contains("position 2"), "{text}");
+        let mut after = group.snapshot().unwrap();
+        assert_eq!(after.counters[1].out_of_range, 2);
+        after.counters[1].out_of_range = 0;
+        assert_eq!(after, before);
+        // Its backward is left out too; the next step is an ordinary one.
+        assert!(matches!(group.backward(&[1.0; 8]), Err(Error::Order { .. })));
+        group.forward(&[9, 0, 19], &[0, 2, 3], None).unwrap();
+        group.backward(&[1.0; 8]).unwrap();
+    });
+}
+
+#[test]
+fn a_recorded_step_with_a_bad_index_is_told_at_the_next_call() {
+    with_gpu(|context| {
+        let mut group = Group::new(context, config()).unwrap();
+        let indices = storage(context, &[1u32, 10, 3]);
+        let offsets = storage(context, &[0u32, 2, 3]);
+        let outputs = storage(context, &[7f32; 8]);
+        let grads = storage(context, &[1f32; 8]);
+        let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+        let before = group.snapshot().unwrap();
+        let mut encoder = context.device().create_command_encoder(&Default::default());
+        group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+        group.record_backward(&mut encoder, grads.slice(..)).unwrap();
+        let read = context.device().create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: 32,
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        encoder.copy_buffer_to_buffer(&outputs, 0, &read, 0, 32);
+        context.queue().submit([encoder.finish()]);
+        read.map_async(wgpu::MapMode::Read, .., |_| {});
+        context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+        assert!(read.get_mapped_range(..).unwrap().iter().all(|&byte| byte == 0), "outputs are zero");
+
+        let mut encoder = context.device().create_command_encoder(&Default::default());
+        let told = group.record_forward(&mut encoder, &batch, outputs.slice(..));
+        assert_eq!(told, Err(Error::IndexOutOfRange { table: 0, rows: 10, position: 1, value: 10 }));
+        assert_eq!(group.check(), Ok(()), "each fault is told once");
+        let mut after = group.snapshot().unwrap();
+        after.counters[0].out_of_range = 0;
+        assert_eq!(after, before);
+    });
+}
+
+#[test]
+fn clamp_and_skip() {
+    with_gpu(|context| {
+        for pooling in [Pooling::Sum, Pooling::Mean, Pooling::None] {
+            let make = |mode| {
+                let mut config = config();
+                config.pooling = pooling;
+                config.out_of_range = mode;
+                Group::new(context, config).unwrap()
+            };
+            let (mut clamp, mut skip) = (make(OutOfRange::Clamp), make(OutOfRange::Skip));
+            let offsets = [0, 3, 3];
+            let clamped = clamp.forward(&[1, 10, 4_000_000_000], &offsets, None).unwrap();
+            assert_eq!(clamped, make(OutOfRange::Error).forward(&[1, 9, 9], &offsets, None).unwrap());
+            assert_eq!(clamp.counters().unwrap()[0].accesses, 3);
+            let skipped = skip.forward(&[10, 1, 4_000_000_000], &offsets, None).unwrap();
+            let one = make(OutOfRange::Error).forward(&[1], &[0, 1, 1], None).unwrap();
+            match pooling {
+                Pooling::None => {
+                    assert_eq!(skipped[4..8], one[..4]);
+                    assert!(skipped[..4].iter().chain(&skipped[8..]).all(|&x| x == 0.0));
+                }
+                // Mean divides by the one index that counts.
+                _ => assert_eq!(skipped, one),
+            }
+            let counters = skip.counters().unwrap()[0];
+            assert_eq!((counters.accesses, counters.unique, counters.out_of_range), (1, 1, 2));
+            for group in [&mut clamp, &mut skip] {
+                group.backward(&vec![1.0; skipped.len()]).unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn bad_offsets() {
+    with_gpu(|context| {
+        let mut group = Group::new(context, config()).unwrap();
+        let before = group.snapshot().unwrap();
+        for (offsets, position) in [([1, 2, 3], 0), ([0, 2, 4], 2), ([0, 2, 2], 2), ([0, 9, 3], 1)] {
+            let host = group.forward(&[1, 2, 3], &offsets, None).unwrap_err();
+            assert_eq!(host, Error::BadOffsets { indices: 3, position, value: offsets[position as usize] });
+            // The same from the caller's buffers, where only the device can see it.
+            let (indices, buffer) = (storage(context, &[1u32, 2, 3]), storage(context, &offsets));
+            let outputs = storage(context, &[0f32; 8]);
+            let batch = Batch { indices: Some(indices.slice(..)), offsets: buffer.slice(..), weights: None };
+            let mut encoder = context.device().create_command_encoder(&Default::default());
+            group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+            context.queue().submit([encoder.finish()]);
+            context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+            assert_eq!(group.check(), Err(host));
+        }
+        let descending = group.forward(&[1, 2, 3], &[0, 2, 1, 3, 3], None).unwrap_err();
+        assert_eq!(descending, Error::BadOffsets { indices: 3, position: 1, value: 2 });
+        assert_eq!(group.forward(&[], &[], None), Err(Error::Length { what: "offsets", wanted: 1, found: 0 }));
+        assert_eq!(group.snapshot().unwrap(), before);
+    });
+}
+
+#[test]
+fn empty_bags_and_batches_are_legal() {
+    with_gpu(|context| {
+        for cache_rows in [0, 30] {
+            let mut config = config();
+            config.cache_rows = cache_rows;
+            let mut group = Group::new(context, config).unwrap();
+            let before = group.snapshot().unwrap();
+            assert_eq!(group.forward(&[], &[0], None).unwrap(), []);
+            assert_eq!(group.forward(&[], &[0, 0, 0], None).unwrap(), [0.0; 8]);
+            group.backward(&[1.0; 8]).unwrap();
+            assert_eq!(group.forward_frozen(&[], &[0, 0, 0], None).unwrap(), [0.0; 8]);
+            assert_eq!(group.snapshot().unwrap(), before);
+            let outputs = group.forward(&[3], &[0, 0, 0, 1, 1], None).unwrap();
+            assert!(outputs[..8].iter().chain(&outputs[12..]).all(|&x| x == 0.0));
+            assert!(outputs[8..12].iter().all(|&x| (1.0..=2.0).contains(&x)));
+        }
+    });
+}
+
+#[test]
+fn non_finite_gradients_and_values_leave_the_row() {
+    with_gpu(|context| {
+        for cache_rows in [0, 30] {
+            let mut config = config();
+            config.cache_rows = cache_rows;
+            let mut group = Group::new(context, config).unwrap();
+            let before = group.read_rows(&[1, 2]).unwrap();
+            group.forward(&[1, 2], &[0, 1, 2, 2, 2], None).unwrap();
+            let mut grads = [1.0; 16];
+            grads[2] = f32::NAN;
+            group.backward(&grads).unwrap();
+            let after = group.read_rows(&[1, 2]).unwrap();
+            assert_eq!(after[..4], before[..4]);
+            assert_ne!(after[4..], before[4..]);
+            assert_eq!(group.counters().unwrap()[0].skipped_rows, 1);
+            let values = [f32::INFINITY, 0.0, 0.0, 0.0, 5.0, 5.0, 5.0, 5.0];
+            group.write_rows(&[1, 2], &values).unwrap();
+            let written = group.read_rows(&[1, 2]).unwrap();
+            assert_eq!(written[..4], before[..4]);
+            assert_eq!(written[4..], values[4..]);
+            assert_eq!(group.counters().unwrap()[0].skipped_rows, 2);
+        }
+    });
+}
+
+#[test]
+fn calls_out_of_order() {
+    with_gpu(|context| {
+        let mut group = Group::new(context, config()).unwrap();
+        let order = |result: Result<(), Error>| assert!(matches!(result, Err(Error::Order { .. })), "{result:?}");
+        order(group.backward(&[]));
+        group.forward(&[1], &[0, 1, 1], None).unwrap();
+        order(group.reset());
+        order(group.write_rows(&[1], &[0.0; 4]));
+        assert!(matches!(group.backward(&[1.0; 7]), Err(Error::Length { wanted: 8, found: 7, .. })));
+        // A frozen forward in between does not disturb the step.
+        group.forward_frozen(&[5, 6, 7, 8], &[0, 4, 4], None).unwrap();
+        group.backward(&[1.0; 8]).unwrap();
+        order(group.backward(&[1.0; 8]));
+        group.forward(&[1], &[0, 1, 1], None).unwrap();
+        group.abandon_backward();
+        group.reset().unwrap();
+    });
+}
+
+#[test]
+fn shapes_and_buffers() {
+    with_gpu(|context| {
+        let mut group = Group::new(context, config()).unwrap();
+        assert_eq!(group.forward(&[1], &[0, 1], None), Err(Error::Bags { features: 2, bags: 1 }));
+        let weights = group.forward(&[1], &[0, 1, 1], Some(&[1.0, 2.0]));
+        assert_eq!(weights, Err(Error::Length { what: "weights", wanted: 1, found: 2 }));
+        assert!(matches!(group.read_rows(&[30]), Err(Error::IndexOutOfRange { value: 30, .. })));
+        assert!(matches!(group.write_rows(&[1], &[0.0; 3]), Err(Error::Length { .. })));
+
+        let (indices, offsets) = (storage(context, &[1u32]), storage(context, &[0u32, 1, 1]));
+        let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+        let mut encoder = context.device().create_command_encoder(&Default::default());
+        let small = storage(context, &[0f32; 4]);
+        let result = group.record_forward(&mut encoder, &batch, small.slice(..));
+        assert!(matches!(&result, Err(Error::Buffer { what: "outputs", .. })), "{result:?}");
+        let plain = context.device().create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: 64,
+            usage: wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        let result = group.record_forward(&mut encoder, &batch, plain.slice(..));
+        assert!(matches!(&result, Err(Error::Buffer { what: "outputs", .. })), "{result:?}");
+    });
+}
+
+#[test]
+fn configurations_that_cannot_be() {
+    with_gpu(|context| {
+        type Spoil = fn(&mut GroupConfig);
+        let cases: [(&str, Spoil); 8] = [
+            ("dim", |c| c.dim = 0),
+            ("tables", |c| c.tables = vec![]),
+            ("tables", |c| c.tables = vec![5, 0]),
+            ("tables", |c| c.tables = vec![u32::MAX, 5]),
+            ("cache_rows", |c| c.cache_rows = 31),
+            ("features", |c| c.features = vec![2]),
+            ("lr", |c| c.optimizer.lr = f32::NAN),
+            ("shard_bytes", |c| c.shard_bytes = Some(8)),
+        ];
+        for (wanted, spoil) in cases {
+            let mut config = config();
+            spoil(&mut config);
+            match Group::new(context, config) {
+                Err(Error::Config { field, .. }) => assert_eq!(field, wanted),
+                other => panic!("{wanted}: {other:?}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn missing_features_and_limits() {
+    with_gpu(|context| {
+        let adapter = &hotrow::adapter::adapters()[0];
+        let bare = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
+            required_limits: wgpu::Limits::default(),
+            ..Default::default()
+        }));
+        let (device, queue) = bare.unwrap();
+        let bare = Context::new(&device, &queue).unwrap();
+        let mut mapped = config();
+        mapped.placement = Placement::Mapped;
+        let result = Group::new(&bare, mapped);
+        assert!(matches!(&result, Err(Error::Unsupported { what: "mapped placement", .. })), "{result:?}");
+        // WebGPU's default limits are enough for everything else.
+        let mut group = Group::new(&bare, config()).unwrap();
+        group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+        group.backward(&[1.0; 8]).unwrap();
+        // A cache beyond the binding, and a batch whose scratch is.
+        let mut wide = GroupConfig::new(&[1 << 20], 64);
+        wide.cache_rows = 1 << 20;
+        let result = Group::new(&bare, wide);
+        assert!(matches!(&result, Err(Error::TooLarge { what: "cache", .. })), "{result:?}");
+        let fewer = wgpu::Limits { max_storage_buffers_per_shader_stage: 7, ..wgpu::Limits::default() };
+        let small = pollster::block_on(
+            adapter.request_device(&wgpu::DeviceDescriptor { required_limits: fewer, ..Default::default() }),
+        );
+        let (device, queue) = small.unwrap();
+        assert!(matches!(Context::new(&device, &queue), Err(Error::Unsupported { .. })));
+        drop(context.clone());
+    });
+}

@@ -1,0 +1,107 @@
+//! What must be equal bit for bit (SPEC 3, "Must hold").
+
+use hotrow::{Context, Embedding as _, Group, GroupConfig, Init, Optimizer, Policy, Precision};
+use rand::{RngExt, SeedableRng};
+
+use crate::device::with_gpu;
+
+fn config(precision: Precision, cache_rows: u32) -> GroupConfig {
+    let mut config = GroupConfig::new(&[400, 200], 33);
+    config.precision = precision;
+    config.cache_rows = cache_rows;
+    config.optimizer = Optimizer::adagrad(0.1);
+    config.init = Init::Uniform { low: -1.0, high: 1.0 };
+    config.shard_bytes = Some(20_000);
+    config
+}
+
+/// Ten skewed steps; every output, and every row at the end.
+fn run(context: &Context, config: GroupConfig) -> Vec<u32> {
+    let mut source = rand_pcg::Pcg64::seed_from_u64(3);
+    let mut group = Group::new(context, config).unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..10 {
+        let indices: Vec<u32> = (0..600).map(|_| source.random_range(0..200u32) * source.random_range(0..2)).collect();
+        let offsets: Vec<u32> = (0..=60).map(|bag| bag * 10).collect();
+        let outputs = group.forward(&indices, &offsets, None).unwrap();
+        let grads: Vec<f32> = outputs.iter().map(|x| x * 0.1 + 0.01).collect();
+        group.backward(&grads).unwrap();
+        seen.extend(outputs.iter().map(|x| x.to_bits()));
+    }
+    let rows: Vec<u32> = (0..600).collect();
+    seen.extend(group.read_rows(&rows).unwrap().iter().map(|x| x.to_bits()));
+    group.flush().unwrap();
+    seen.extend(group.read_rows(&rows).unwrap().iter().map(|x| x.to_bits()));
+    seen
+}
+
+#[test]
+fn an_fp32_table_is_the_same_with_and_without_a_cache() {
+    with_gpu(|context| {
+        let without = run(context, config(Precision::Fp32, 0));
+        for cache_rows in [1, 32, 64, 200, 600] {
+            for policy in [Policy::Lru, Policy::Lfu] {
+                let mut with = config(Precision::Fp32, cache_rows);
+                with.policy = policy;
+                assert!(run(context, with) == without, "{cache_rows} rows, {policy:?}");
+            }
+        }
+        // The comparison can fail: a narrower table does differ.
+        assert!(run(context, config(Precision::Fp16, 64)) != without);
+    });
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bits_and_another_does_not() {
+    with_gpu(|context| {
+        for precision in [Precision::Fp16, Precision::Int4] {
+            let once = run(context, config(precision, 64));
+            assert!(run(context, config(precision, 64)) == once);
+            let mut other = config(precision, 64);
+            other.seed = 1;
+            other.init = Init::Constant(0.3);
+            let mut same_start = config(precision, 64);
+            same_start.init = Init::Constant(0.3);
+            assert!(run(context, other) != run(context, same_start));
+        }
+    });
+}
+
+#[test]
+fn a_second_flush_writes_nothing() {
+    with_gpu(|context| {
+        let mut group = Group::new(context, config(Precision::Int8, 600)).unwrap();
+        group.forward(&(0..100).collect::<Vec<_>>(), &[0, 50, 100], None).unwrap();
+        group.backward(&[0.1; 66]).unwrap();
+        let writes = |group: &mut Group| group.counters().unwrap().iter().map(|c| c.write_backs).sum::<u64>();
+        assert_eq!(writes(&mut group), 0);
+        group.flush().unwrap();
+        assert_eq!(writes(&mut group), 100);
+        let once = group.snapshot().unwrap();
+        group.flush().unwrap();
+        assert_eq!(group.snapshot().unwrap(), once);
+        group.reset().unwrap();
+        let empty = group.snapshot().unwrap();
+        assert_eq!((empty.t, &empty.records), (once.t, &once.records));
+        assert!(empty.ways.iter().enumerate().all(|(i, &word)| word == if i % 128 < 32 { u32::MAX } else { 0 }));
+    });
+}
+
+#[test]
+fn one_row_a_hundred_thousand_times() {
+    with_gpu(|context| {
+        let n = 100_000u32;
+        let mut config = GroupConfig::new(&[8], 2);
+        config.precision = Precision::Fp32;
+        config.optimizer = Optimizer::sgd(1.0);
+        let mut group = Group::new(context, config).unwrap();
+        let mut indices = vec![5u32; n as usize];
+        indices[77] = 6;
+        group.forward(&indices, &(0..=n).collect::<Vec<_>>(), None).unwrap();
+        // Small integers sum exactly in any order.
+        group.backward(&vec![1.0; 2 * n as usize]).unwrap();
+        assert_eq!(group.read_rows(&[5, 6, 7]).unwrap(), [-99_999.0, -99_999.0, -1.0, -1.0, 0.0, 0.0]);
+        let counters = group.counters().unwrap()[0];
+        assert_eq!((counters.accesses, counters.unique, counters.bypass_writes), (u64::from(n), 2, 2));
+    });
+}

@@ -1,0 +1,36 @@
+//! The GPU against the naive FP64 model of `tests/common/naive.rs`, which shares no code with either backend.
+
+use hotrow::{Context, Embedding, Group, GroupConfig};
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+
+use crate::{device::with_gpu, naive};
+
+fn group(context: &Context, config: GroupConfig) -> Box<dyn Embedding> {
+    Box::new(Group::new(context, config).expect("every configuration of the strategies is legal"))
+}
+
+#[test]
+fn edge_cases() {
+    with_gpu(|context| {
+        for (name, config, run) in naive::edge_cases() {
+            if let Err(difference) = naive::check_run(&mut |config| group(context, config), &config, &run) {
+                panic!("{name}: {difference}");
+            }
+        }
+    });
+}
+
+#[test]
+fn random_runs() {
+    with_gpu(|context| {
+        // PROPTEST_CASES asks for more.
+        let cases = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(48);
+        let config = Config { cases, failure_persistence: None, ..Config::default() };
+        let outcome = TestRunner::new(config).run(&naive::runs(), |(config, run)| {
+            naive::check_run(&mut |config| group(context, config), &config, &run).map_err(TestCaseError::fail)
+        });
+        if let Err(failed) = outcome {
+            panic!("{failed}");
+        }
+    });
+}

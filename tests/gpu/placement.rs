@@ -1,0 +1,107 @@
+//! Where a table lives, and in how many shards, changes nothing but the bus.
+
+use hotrow::{
+    Context, Embedding as _, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, ProbeBody, Snapshot,
+};
+
+use crate::device::with_gpu;
+
+fn run(context: &Context, config: &GroupConfig) -> (Vec<f32>, Snapshot) {
+    let mut group = Group::new(context, config.clone()).unwrap();
+    let mut outputs = Vec::new();
+    for step in 0..4u32 {
+        let indices: Vec<u32> = (0..500).map(|i| (i * i * 31 + step * 977) % 3000).collect();
+        outputs = group.forward(&indices, &(0..=100).map(|bag| bag * 5).collect::<Vec<_>>(), None).unwrap();
+        group.backward(&outputs).unwrap();
+    }
+    group.flush().unwrap();
+    (outputs, group.snapshot().unwrap())
+}
+
+fn config() -> GroupConfig {
+    let mut config = GroupConfig::new(&[3000], 20);
+    config.precision = Precision::Int4;
+    config.cache_rows = 300;
+    config.policy = Policy::Lfu;
+    config.optimizer = Optimizer::adagrad(0.05);
+    config.init = Init::Uniform { low: -1.0, high: 1.0 };
+    config
+}
+
+#[test]
+fn mapped_gives_the_same_bits() {
+    with_gpu(|context| {
+        if !context.caps().mappable {
+            eprintln!("SKIPPED: {} has no MAPPABLE_PRIMARY_BUFFERS", context.caps().name);
+            return;
+        }
+        let mut mapped = config();
+        mapped.placement = Placement::Mapped;
+        assert_eq!(run(context, &mapped), run(context, &config()));
+    });
+}
+
+#[test]
+fn any_number_of_shards_gives_the_same_bits() {
+    with_gpu(|context| {
+        let one = run(context, &config());
+        // From two shards to more than the 64 that one workgroup of bounds cuts.
+        for shard_bytes in [64 << 10, 10_000, 2_000] {
+            let mut several = config();
+            several.shard_bytes = Some(shard_bytes);
+            let shards = hotrow::Layout::new(&several, u64::MAX).unwrap().shards;
+            assert!(shards > 1);
+            assert_eq!(run(context, &several), one, "{shards} shards");
+        }
+        let mut other = config();
+        other.seed += 1;
+        assert_ne!(run(context, &other), one, "the comparison can fail");
+    });
+}
+
+#[test]
+fn a_dispatch_too_wide_for_one_dimension_gives_the_same_bits() {
+    with_gpu(|context| {
+        let narrow = Context::with_choices(context.device(), context.queue(), ProbeBody::Portable, 7).unwrap();
+        assert_eq!(run(&narrow, &config()), run(context, &config()));
+    });
+}
+
+#[test]
+fn a_table_larger_than_a_binding() {
+    with_gpu(|context| {
+        // 205 MB of FP32 records: two shards on llvmpipe, which binds 128 MiB.
+        let mut config = GroupConfig::new(&[400_000], 128);
+        config.precision = Precision::Fp32;
+        config.optimizer = Optimizer::sgd(1.0);
+        config.init = Init::Constant(0.5);
+        config.cache_rows = 64;
+        if context.caps().choose_shard_bytes() > 200 << 20 {
+            config.shard_bytes = Some(128 << 20); // where one binding would hold it all
+        }
+        let mut group = Group::new(context, config).unwrap();
+        assert_eq!(group.layout().shards, 2);
+        let rows = [0, 262_143, 262_144, 262_145, 399_999];
+        assert_eq!(group.forward(&rows, &[0, 5], None).unwrap(), [2.5; 128]);
+        group.backward(&[0.25; 128]).unwrap();
+        group.reset().unwrap();
+        assert_eq!(group.read_rows(&rows).unwrap(), [0.25; 5 * 128]);
+        assert_eq!(group.read_rows(&[1, 262_142, 300_000]).unwrap(), [0.5; 3 * 128]);
+    });
+}
+
+#[test]
+fn more_rows_than_a_dimension_has_groups() {
+    with_gpu(|context| {
+        // One workgroup a distinct row in update and write-back: one below, at and above 65,535.
+        for n in [65_534u32, 65_535, 65_536] {
+            let mut config = GroupConfig::new(&[70_000], 1);
+            config.precision = Precision::Fp32;
+            config.optimizer = Optimizer::sgd(1.0);
+            let mut group = Group::new(context, config).unwrap();
+            group.forward(&(0..n).collect::<Vec<_>>(), &[0, n], None).unwrap();
+            group.backward(&[1.0]).unwrap();
+            assert_eq!(group.read_rows(&[0, n - 1, n]).unwrap(), [-1.0, -1.0, 0.0], "{n} rows");
+        }
+    });
+}

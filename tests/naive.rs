@@ -1,0 +1,896 @@
+//! The naive model of `common/naive.rs`: against numbers worked out by hand, against the crate, and against groups that
+//! are bent in one place each, which it must reject.
+
+#[path = "common/naive.rs"]
+mod naive;
+
+use hotrow::{
+    Counters, Embedding, Error, GroupConfig, Init, Layout, Optimizer, OutOfRange, Policy, Pooling, Precision, Rounding,
+    Snapshot,
+};
+use naive::{Approx, BatchData, Call, Format, Naive, check_run, fmix32, half_above, half_below, half_nearest};
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// By hand
+
+fn fp32(tables: &[u32], dim: u32, cache_rows: u32) -> GroupConfig {
+    let mut config = GroupConfig::new(tables, dim);
+    config.precision = Precision::Fp32;
+    config.cache_rows = cache_rows;
+    config
+}
+
+fn values(row: &[Approx]) -> Vec<f64> {
+    row.iter().map(|x| x.value).collect()
+}
+
+fn near(found: &[Approx], wanted: &[f64]) {
+    assert_eq!(found.len(), wanted.len());
+    for (found, wanted) in found.iter().zip(wanted) {
+        assert!((found.value - wanted).abs() < 1e-6, "wanted {wanted}, found {found:?}");
+        assert!(found.radius < 1e-4, "the bound says nothing: {found:?}");
+    }
+}
+
+fn words(row: &[f32]) -> Vec<u32> {
+    row.iter().map(|x| x.to_bits()).collect()
+}
+
+#[test]
+fn two_rows_by_hand() {
+    let mut config = fp32(&[2], 2, 2);
+    config.optimizer = Optimizer::sgd(0.5);
+    let mut model = Naive::new(&config);
+    model.records = words(&[1.0, 2.0, 3.0, 4.0]);
+    let (bags, _) = model.forward(&[0, 1, 0], &[0, 2, 3], None).expect("the indices are fine");
+    assert_eq!(values(&model.gather(&bags)), [4.0, 6.0, 1.0, 2.0]);
+    assert_eq!(values(&model.merge(&bags, &[1.0, 10.0, 100.0, 1000.0])[&0]), [101.0, 1010.0]);
+    let effect = model.backward(&bags, &[1.0, 10.0, 100.0, 1000.0]);
+    assert_eq!(values(&effect.slots[&0]), [-49.5, -503.0]);
+    assert_eq!(values(&effect.slots[&1]), [2.5, -1.0]);
+    assert!(effect.records.is_empty());
+    assert_eq!(model.flush().records.len(), 2);
+    assert!(model.flush().records.is_empty());
+    let counters = Counters {
+        accesses: 3,
+        unique: 2,
+        unique_misses: 2,
+        admitted: 2,
+        write_backs: 2,
+        bytes_read: 16,
+        bytes_written: 16,
+        ..Counters::default()
+    };
+    assert_eq!((model.t, model.counters[0]), (1, counters));
+}
+
+#[test]
+fn without_cache_by_hand() {
+    // INT2, scale 0.5, bias -1, codes 0, 3, 1: the row -1, 0.5, -0.5.
+    let mut config = GroupConfig::new(&[1, 1], 3);
+    config.precision = Precision::Int2;
+    config.pooling = Pooling::Mean;
+    config.out_of_range = OutOfRange::Skip;
+    let mut model = Naive::new(&config);
+    assert_eq!(model.format.words(), 3);
+    model.records = vec![0.5f32.to_bits(), (-1.0f32).to_bits(), 0b01_11_00, 0, 0, 0];
+    // (1/2) (2x + 4x); the bad index counts in nothing but its counter, an empty bag gives zeros.
+    let (bags, _) = model.forward(&[0, 7, 0], &[0, 3, 3], Some(&[2.0, 9.0, 4.0])).expect("bad indices are skipped");
+    near(&model.gather(&bags), &[-3.0, 1.5, -1.5, 0.0, 0.0, 0.0]);
+    near(&model.merge(&bags, &[1.0, 2.0, 3.0, 9.0, 9.0, 9.0])[&0], &[3.0, 6.0, 9.0]);
+    let effect = model.backward(&bags, &[0.0; 6]);
+    near(&effect.records[&0], &[-1.0, 0.5, -0.5]);
+    assert!(effect.slots.is_empty());
+    let counters = Counters {
+        accesses: 2,
+        unique: 1,
+        unique_misses: 1,
+        conflicts: 1,
+        bypass_reads: 1,
+        bypass_writes: 1,
+        bytes_read: 12,
+        bytes_written: 12,
+        out_of_range: 1,
+        ..Counters::default()
+    };
+    assert_eq!(model.counters, [counters, Counters::default()]);
+}
+
+#[test]
+fn rules_by_hand() {
+    let mut config = fp32(&[1], 2, 1);
+    config.optimizer = Optimizer { eps: 0.5, ..Optimizer::adagrad(0.1) };
+    let mut model = Naive::new(&config);
+    model.records = words(&[16.0, 0.0, 1.0, 2.0]); // the state comes first
+    let (bags, _) = model.forward(&[0], &[0, 1], None).expect("the index is fine");
+    // 16 + 9 = 25, 1 - 0.3 / 5.5; 0 + 1 = 1, 2 - 0.1 / 1.5
+    let effect = model.backward(&bags, &[3.0, 1.0]);
+    near(&effect.slots[&0], &[1.0 - 0.3 / 5.5, 2.0 - 0.1 / 1.5, 25.0, 1.0]);
+
+    config.optimizer = Optimizer { weight_decay: 0.25, ..Optimizer::row_wise_adagrad(0.1) };
+    let mut model = Naive::new(&config);
+    model.records = words(&[0.0, 4.0, 8.0]);
+    let (bags, _) = model.forward(&[0], &[0, 1], None).expect("the index is fine");
+    // With decay 1 + 0.25*4 = 2 and 12 + 0.25*8 = 14: the state is (4 + 196) / 2, its root 10.
+    let effect = model.backward(&bags, &[1.0, 12.0]);
+    near(&effect.slots[&0], &[4.0 - 0.02, 8.0 - 0.14, 100.0]);
+    // A value that is not finite leaves the whole row as it was, and clean.
+    let effect = model.backward(&bags, &[f32::NAN, 0.0]);
+    assert!(effect.slots.is_empty() && model.counters[0].skipped_rows == 1);
+}
+
+#[test]
+fn policies_by_hand() {
+    let all: Vec<u32> = (0..32).collect();
+    let way = |model: &Naive, way: u32| model.ways[&(0, way)].row;
+    let config = fp32(&[40], 1, 32);
+    let mut model = Naive::new(&config);
+    model.forward(&all, &[0, 32], None).expect("the indices are fine");
+    // Row 0 is touched, so the oldest way is 1; of the two that come the more frequent one gets it.
+    model.forward(&[32, 33, 0, 33], &[0, 4], None).expect("the indices are fine");
+    assert_eq!([way(&model, 0), way(&model, 1), way(&model, 2)], [0, 33, 32]);
+    // Rows of the running batch are protected: 31 more than the 32 ways leaves 31 conflicts.
+    let mut config = GroupConfig { tables: vec![63], ..config };
+    let mut model = Naive::new(&config);
+    model.forward(&(0..63).collect::<Vec<u32>>(), &[0, 63], None).expect("the indices are fine");
+    assert_eq!((model.counters[0].conflicts, model.counters[0].bypass_reads, way(&model, 31)), (31, 31, 31));
+
+    config.policy = Policy::Lfu;
+    let mut model = Naive::new(&config);
+    model.forward(&all, &[0, 32], None).expect("the indices are fine");
+    model.forward(&[32], &[0, 1], None).expect("the index is fine");
+    assert_eq!((way(&model, 0), model.counters[0].conflicts), (0, 1), "1 is not more than 1");
+    model.forward(&[32; 3], &[0, 3], None).expect("the index is fine");
+    assert_eq!((way(&model, 0), model.counters[0].evictions), (32, 1), "4 is");
+    // Row 33, three times, beats rows 1 to 31 with 2 by now: row 1 leaves, though hit in this very batch.
+    let mut batch: Vec<u32> = (1..32).collect();
+    batch.extend([33, 33, 33]);
+    let (bags, _) = model.forward(&batch, &[0, 34], None).expect("the indices are fine");
+    assert_eq!(way(&model, 1), 33);
+    assert_eq!((model.counters[0].hits, model.counters[0].bypass_reads, model.counters[0].evictions), (31, 2, 2));
+    model.backward(&bags, &[0.0]);
+    assert_eq!(model.counters[0].bypass_writes, 1);
+}
+
+#[test]
+fn numbers_by_hand() {
+    assert_eq!((fmix32(0), fmix32(32)), (0, 0xaa4a_a778));
+    assert_eq!(half_nearest(0.1), 0.099_975_585_937_5);
+    assert_eq!((half_below(0.1), half_above(0.1)), (0.099_975_585_937_5, 0.100_036_621_093_75));
+    assert_eq!((half_below(-0.1), half_above(-0.1)), (-0.100_036_621_093_75, -0.099_975_585_937_5));
+    assert_eq!(half_nearest(2f64.powi(-25)), 0.0, "a tie goes to even");
+    assert_eq!(half_nearest(3.0 * 2f64.powi(-25)), 2f64.powi(-23), "and so does the next");
+    assert_eq!((half_nearest(65520.0), half_above(1e9), half_below(1e9)), (65504.0, 65504.0, 65504.0));
+    assert_eq!((half_below(1.0), half_above(1.0), half_nearest(1.0)), (1.0, 1.0, 1.0));
+    // Every binary16 against the crate everybody uses.
+    for bits in 0..=0x7bffu16 {
+        assert_eq!(naive::half_value(bits), half::f16::from_bits(bits).to_f64());
+    }
+}
+
+#[test]
+fn records_by_hand() {
+    let row: Vec<Approx> = [10.0, 10.5, 265.0, 11.0].map(Approx::exact).to_vec();
+    let format = Format::new(&GroupConfig::new(&[1], 4));
+    // 10 + q with q 0, a half, 255, 1; the scale 255 * fl(1/255) is 1 to within an ULP.
+    let record = |codes: [u32; 4]| {
+        let word = codes.iter().rev().fold(0, |word, code| word << 8 | code);
+        vec![1.0f32.to_bits(), 10.0f32.to_bits(), word]
+    };
+    for rounding in [Rounding::Nearest, Rounding::Stochastic] {
+        let check = |codes| format.check(rounding, &record(codes), &row);
+        check([0, 0, 255, 1]).expect("the lower neighbour");
+        check([0, 1, 255, 1]).expect("the upper neighbour");
+        for wrong in [[1, 0, 255, 1], [0, 2, 255, 1], [0, 0, 254, 1], [0, 0, 255, 0], [0, 0, 255, 2]] {
+            assert!(check(wrong).is_err(), "{wrong:?} has a code that is no neighbour, {rounding:?}");
+        }
+    }
+    let mut moved = record([0, 0, 255, 1]);
+    moved[1] += 1;
+    format.check(Rounding::Nearest, &moved, &row).expect_err("the bias is the least element, exactly");
+    moved = record([0, 0, 255, 1]);
+    moved[0] += 8;
+    format.check(Rounding::Nearest, &moved, &row).expect_err("the scale is right within an ULP or two");
+    let constant = vec![Approx::exact(3.0); 4];
+    format.check(Rounding::Nearest, &[0, 3.0f32.to_bits(), 0], &constant).expect("a constant row");
+    format.check(Rounding::Nearest, &[0, 3.0f32.to_bits(), 1], &constant).expect_err("has codes 0");
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The model as a group
+
+/// The model made an implementation of its own: floats in FP32, records by one straightforward encoder.
+struct Plain {
+    model: Naive,
+    layout: Layout,
+    config: GroupConfig,
+    pending: Option<naive::Bags>,
+    coin: u32,
+}
+
+impl Plain {
+    fn new(config: GroupConfig) -> Self {
+        let layout = Layout::new(&config, u64::MAX).expect("the configuration is fine");
+        let model = Naive::new(&config);
+        let mut plain = Self { model, layout, pending: None, coin: config.seed, config };
+        for row in 0..plain.model.rows {
+            let mut values = vec![Approx::exact(0.0); plain.model.format.dim + plain.model.format.state];
+            for x in &mut values[..plain.model.format.dim] {
+                let u = f64::from(plain.toss());
+                *x = Approx::exact(match plain.config.init {
+                    Init::Constant(value) => value,
+                    Init::Uniform { low, high } => (f64::from(low) + u * f64::from(high - low)) as f32,
+                });
+            }
+            plain.write(row, &values);
+        }
+        plain
+    }
+
+    /// In `[0, 1)`.
+    fn toss(&mut self) -> f32 {
+        self.coin = self.coin.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (self.coin >> 8) as f32 / (1 << 24) as f32
+    }
+
+    fn half(&mut self, x: f64) -> u32 {
+        let (low, high) = (half_below(x), half_above(x));
+        let up = f64::from(self.toss()) * (high - low) < x - low;
+        let chosen = match self.config.rounding {
+            Rounding::Nearest => half_nearest(x),
+            Rounding::Stochastic if up => high,
+            Rounding::Stochastic => low,
+        };
+        u32::from(half::f16::from_f64(chosen).to_bits())
+    }
+
+    fn write(&mut self, row: u32, values: &[Approx]) {
+        let format = self.model.format;
+        let x: Vec<f32> = values.iter().map(|x| x.value as f32).collect();
+        let (weights, states) = x.split_at(format.dim);
+        let mut record = vec![0u32; format.words()];
+        let put = |record: &mut Vec<u32>, at: usize, field: u32| {
+            record[at / 32] |= field << (at % 32);
+        };
+        for (i, &state) in states.iter().enumerate() {
+            if format.state_half {
+                let half = self.half(f64::from(state));
+                put(&mut record, format.head + 16 * i, half);
+            } else {
+                put(&mut record, format.head + 32 * i, state.to_bits());
+            }
+        }
+        let bits = format.precision.bits() as usize;
+        let (low, high) = weights.iter().fold((f32::MAX, f32::MIN), |(low, high), &x| (low.min(x), high.max(x)));
+        let top = 2f32.powi(bits as i32) - 1.0;
+        let scale = Some((high - low) * (1.0 / top)).filter(|&scale| scale >= f32::MIN_POSITIVE).unwrap_or(0.0);
+        if format.precision.is_integer() {
+            record[0] = scale.to_bits();
+            record[1] = low.to_bits();
+        }
+        for (i, &x) in weights.iter().enumerate() {
+            let field = match format.precision {
+                Precision::Fp32 => x.to_bits(),
+                Precision::Fp16 => self.half(f64::from(x)),
+                _ if scale == 0.0 => 0,
+                _ => {
+                    let v = (x - low) / scale;
+                    let snap = (top + 1.0 + low.abs() / scale) * 2f32.powi(-22);
+                    let nearest = v.round_ties_even();
+                    let up = self.config.rounding == Rounding::Stochastic && (v - nearest).abs() > snap;
+                    let q = if up { (v + self.toss()).floor() } else { nearest };
+                    q.clamp(0.0, top) as u32
+                }
+            };
+            put(&mut record, format.payload() + i * bits, field);
+        }
+        let at = row as usize * format.words();
+        self.model.records[at..at + format.words()].copy_from_slice(&record);
+    }
+
+    fn apply(&mut self, effect: &naive::Effect) {
+        for (&row, values) in &effect.slots {
+            self.model.slots.insert(row, values.iter().map(|x| x.value as f32).collect());
+        }
+        for (&row, values) in &effect.records {
+            self.write(row, values);
+        }
+    }
+
+    fn closed(&self, call: &'static str) -> Result<(), Error> {
+        match self.pending {
+            None => Ok(()),
+            Some(_) => Err(Error::Order { call, wanted: "backward", found: "forward" }),
+        }
+    }
+}
+
+fn refusal(offender: &naive::Offender) -> Error {
+    let naive::Offender { table, rows, position, value } = *offender;
+    Error::IndexOutOfRange { table, rows, position, value }
+}
+
+fn floats(outputs: &[Approx]) -> Vec<f32> {
+    outputs.iter().map(|x| x.value as f32).collect()
+}
+
+impl Embedding for Plain {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
+        let (bags, effect) = self.model.forward(indices, offsets, weights).map_err(|offender| refusal(&offender))?;
+        self.apply(&effect);
+        let outputs = floats(&self.model.gather(&bags));
+        self.pending = Some(bags);
+        Ok(outputs)
+    }
+
+    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
+        let bags = self.model.resolve(indices, offsets, weights).0.map_err(|offender| refusal(&offender))?;
+        Ok(floats(&self.model.gather(&bags)))
+    }
+
+    fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
+        let bags = self.pending.take().ok_or(Error::Order { call: "backward", wanted: "a forward", found: "none" })?;
+        let effect = self.model.backward(&bags, grad_outputs);
+        self.apply(&effect);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        let effect = self.model.flush();
+        self.apply(&effect);
+        Ok(())
+    }
+
+    fn reset(&mut self) -> Result<(), Error> {
+        self.closed("reset")?;
+        let effect = self.model.reset(false);
+        self.apply(&effect);
+        Ok(())
+    }
+
+    fn reset_discarding(&mut self) -> Result<(), Error> {
+        self.closed("reset_discarding")?;
+        self.model.reset(true);
+        Ok(())
+    }
+
+    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
+        let dim = self.model.format.dim;
+        Ok(rows.iter().flat_map(|&row| floats(&self.model.newest(row)[..dim])).collect())
+    }
+
+    fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
+        self.closed("write_rows")?;
+        let effect = self.model.write_rows(rows, values);
+        self.apply(&effect);
+        Ok(())
+    }
+
+    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
+        Ok(self.model.counters.clone())
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot, Error> {
+        let model = &self.model;
+        let width = model.format.dim + model.format.state;
+        let mut ways = vec![0; model.sets as usize * 128];
+        let mut cache = vec![0.0; model.sets as usize * 32 * width];
+        for set in 0..model.sets as usize {
+            ways[set * 128..set * 128 + 32].fill(u32::MAX);
+        }
+        let lfu = self.config.policy == Policy::Lfu;
+        for (&(set, way), held) in &model.ways {
+            let (at, slot) = ((set * 128 + way) as usize, (set * 32 + way) as usize);
+            let freq = if lfu { model.freqs[&held.row] } else { 0 };
+            for (field, value) in [held.row, held.stamp, freq, u32::from(held.dirty)].into_iter().enumerate() {
+                ways[at + 32 * field] = value;
+            }
+            cache[slot * width..(slot + 1) * width].copy_from_slice(&model.slots[&held.row]);
+        }
+        let freqs = if lfu {
+            (0..model.rows).map(|row| model.freqs.get(&row).copied().unwrap_or(0)).collect()
+        } else {
+            Vec::new()
+        };
+        Ok(Snapshot {
+            t: model.t,
+            ways,
+            cache,
+            records: model.records.clone(),
+            freqs,
+            counters: model.counters.clone(),
+        })
+    }
+
+    fn restore(&mut self, _: &Snapshot) -> Result<(), Error> {
+        panic!("check_run takes snapshots and never puts one back");
+    }
+
+    fn set_learning_rate(&mut self, lr: f32) {
+        self.model.config.optimizer.lr = lr;
+    }
+}
+
+fn plain(config: GroupConfig) -> Box<dyn Embedding> {
+    Box::new(Plain::new(config))
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Bent groups
+
+/// Changes a snapshot, given the one before; true once it did.
+type Change = fn(&mut Snapshot, &Snapshot, &Layout) -> bool;
+
+/// What a bent group does otherwise than the SPEC wants.
+#[derive(Clone, Copy)]
+enum Bend {
+    /// Nothing: shows that the run itself is accepted.
+    None,
+    /// One snapshot is changed.
+    Snapshot(Change),
+    /// `counters()` differs from the snapshot.
+    Counters,
+    Output,
+    FrozenOutput,
+    ReadRow,
+    /// One of two equal indices' gradients is lost (pooling none).
+    LostDuplicate,
+    /// A gradient that is not finite is taken for 0.
+    ZeroForNan,
+    NoFlush,
+    NoBackward,
+    /// LRU under the name of LFU, frequencies kept by the wrapper.
+    LruForLfu,
+    /// The inner group gets another configuration.
+    Config(fn(&mut GroupConfig)),
+    /// A bad index is reported one place off.
+    ErrorElsewhere,
+    /// A refused batch makes a step all the same.
+    RefusedSteps,
+    /// Calls that would lose an update pass in silence.
+    NoOrder,
+    /// A second write of a row loses against the first.
+    FirstWriteWins,
+    /// A frozen forward counts.
+    FrozenSteps,
+    /// The last row's batch weight is dropped.
+    NoWeights,
+}
+
+struct Bent {
+    inner: Box<dyn Embedding>,
+    bend: Bend,
+    config: GroupConfig,
+    before: Option<Snapshot>,
+    /// Done once is enough.
+    done: bool,
+    indices: Vec<u32>,
+    freqs: Vec<u32>,
+}
+
+impl Bent {
+    fn new(make: fn(GroupConfig) -> Box<dyn Embedding>, config: GroupConfig, bend: Bend) -> Self {
+        let mut inner = config.clone();
+        match bend {
+            Bend::Config(bend) => bend(&mut inner),
+            Bend::LruForLfu => inner.policy = Policy::Lru,
+            _ => {}
+        }
+        let freqs = vec![0; config.total_rows() as usize];
+        Self { inner: make(inner), bend, config, before: None, done: false, indices: Vec::new(), freqs }
+    }
+}
+
+impl Embedding for Bent {
+    fn layout(&self) -> &Layout {
+        self.inner.layout()
+    }
+
+    fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
+        self.indices = indices.to_vec();
+        if let Bend::LruForLfu = self.bend {
+            // Every scenario of this bend has one table.
+            indices.iter().for_each(|&row| self.freqs[row as usize] += 1);
+        }
+        let weights = if let Bend::NoWeights = self.bend { None } else { weights };
+        let mut outputs = self.inner.forward(indices, offsets, weights);
+        match (&mut outputs, self.bend) {
+            (Ok(outputs), Bend::Output) => {
+                if let Some(x) = outputs.last_mut() {
+                    *x *= 1.001;
+                }
+            }
+            (Err(Error::IndexOutOfRange { position, .. }), Bend::ErrorElsewhere) => *position += 1,
+            (Err(_), Bend::RefusedSteps) => {
+                let zeros = vec![0; indices.len()];
+                self.inner.forward(&zeros, offsets, weights)?;
+            }
+            _ => {}
+        }
+        outputs
+    }
+
+    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
+        if let Bend::FrozenSteps = self.bend {
+            return self.inner.forward(indices, offsets, weights);
+        }
+        let mut outputs = self.inner.forward_frozen(indices, offsets, weights)?;
+        if let Bend::FrozenOutput = self.bend {
+            outputs[0] *= 1.001;
+        }
+        Ok(outputs)
+    }
+
+    fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
+        let mut gradient = grad_outputs.to_vec();
+        match self.bend {
+            Bend::LostDuplicate => {
+                let twice = (0..self.indices.len()).rev().find(|&i| self.indices[..i].contains(&self.indices[i]));
+                if let Some(i) = twice {
+                    let dim = self.config.dim as usize;
+                    gradient[i * dim..(i + 1) * dim].fill(0.0);
+                }
+            }
+            Bend::ZeroForNan => gradient.iter_mut().filter(|x| !x.is_finite()).for_each(|x| *x = 0.0),
+            Bend::NoBackward => gradient.fill(0.0),
+            _ => {}
+        }
+        self.inner.backward(&gradient)
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        if let Bend::NoFlush = self.bend { Ok(()) } else { self.inner.flush() }
+    }
+
+    fn reset(&mut self) -> Result<(), Error> {
+        let result = self.inner.reset();
+        if let Bend::NoOrder = self.bend { Ok(()) } else { result }
+    }
+
+    fn reset_discarding(&mut self) -> Result<(), Error> {
+        self.inner.reset_discarding()
+    }
+
+    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
+        let mut values = self.inner.read_rows(rows)?;
+        if let Bend::ReadRow = self.bend {
+            values[0] *= 1.001;
+        }
+        Ok(values)
+    }
+
+    fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
+        if let Bend::FirstWriteWins = self.bend {
+            let dim = self.config.dim as usize;
+            let rows: Vec<u32> = rows.iter().rev().copied().collect();
+            let values: Vec<f32> = values.chunks(dim).rev().flatten().copied().collect();
+            return self.inner.write_rows(&rows, &values);
+        }
+        self.inner.write_rows(rows, values)
+    }
+
+    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
+        let mut counters = self.inner.counters()?;
+        if let Bend::Counters = self.bend {
+            counters[0].accesses += 1;
+        }
+        Ok(counters)
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot, Error> {
+        let mut snapshot = self.inner.snapshot()?;
+        if let (Bend::Snapshot(bend), false, Some(before)) = (self.bend, self.done, &self.before) {
+            self.done = bend(&mut snapshot, before, self.inner.layout());
+        }
+        if let Bend::LruForLfu = self.bend {
+            snapshot.freqs.clone_from(&self.freqs);
+            for set in snapshot.ways.chunks_mut(128) {
+                for way in 0..32 {
+                    if set[way] != u32::MAX {
+                        set[64 + way] = self.freqs[set[way] as usize];
+                    }
+                }
+            }
+        }
+        self.before = Some(snapshot.clone());
+        Ok(snapshot)
+    }
+
+    fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        self.inner.restore(snapshot)
+    }
+
+    fn set_learning_rate(&mut self, lr: f32) {
+        self.inner.set_learning_rate(lr);
+    }
+}
+
+/// Changes a field (0 tag, 1 stamp, 2 freq, 3 dirty) of the first occupied way.
+fn bend_way(snapshot: &mut Snapshot, field: usize) -> bool {
+    let Some(at) = (0..snapshot.ways.len()).find(|&at| at % 128 < 32 && snapshot.ways[at] != u32::MAX) else {
+        return false;
+    };
+    snapshot.ways[at + 32 * field] ^= 1;
+    true
+}
+
+/// The first index at which two equally long slices differ (or do not, where `same`).
+fn first<T: PartialEq>(a: &[T], b: &[T], same: bool) -> Option<usize> {
+    a.iter().zip(b).position(|(a, b)| (a == b) == same)
+}
+
+const SNAPSHOTS: &[(&str, Change)] = &[
+    ("t:", |snapshot, _, _| {
+        snapshot.t += 1;
+        true
+    }),
+    ("tag of", |snapshot, _, _| bend_way(snapshot, 0)),
+    ("stamp of", |snapshot, _, _| bend_way(snapshot, 1)),
+    ("freq of set", |snapshot, _, _| bend_way(snapshot, 2)),
+    ("dirty of", |snapshot, _, _| bend_way(snapshot, 3)),
+    ("freq of row", |snapshot, _, _| {
+        snapshot.freqs[3] += 1;
+        true
+    }),
+    // A written record's code by two.
+    ("record of row", |snapshot, before, layout| {
+        let Some(at) = first(&snapshot.records, &before.records, false) else { return false };
+        let words = layout.record_words as usize;
+        let byte = &mut snapshot.records[at / words * words + layout.payload_half as usize / 2];
+        *byte = if *byte & 0xff > 128 { *byte - 2 } else { *byte + 2 };
+        true
+    }),
+    // A written record's scale by a few ULP.
+    ("scale: ", |snapshot, before, layout| {
+        let Some(at) = first(&snapshot.records, &before.records, false) else { return false };
+        let words = layout.record_words as usize;
+        snapshot.records[at / words * words] += 8;
+        true
+    }),
+    // A record that nobody wrote, by one bit.
+    ("moved: was", |snapshot, _, _| {
+        *snapshot.records.last_mut().expect("a table has records") ^= 1;
+        true
+    }),
+    // A slot's weight that changed, by 1e-3.
+    ("slot of row", |snapshot, before, _| {
+        let Some(at) = first(&snapshot.cache, &before.cache, false) else { return false };
+        snapshot.cache[at] *= 1.001;
+        true
+    }),
+    // A slot that nobody touched, by one bit.
+    ("slot of row", |snapshot, before, _| {
+        let Some(at) = (0..32).find(|&at| snapshot.ways[at] != u32::MAX && snapshot.ways[at] == before.ways[at]) else {
+            return false;
+        };
+        let width = snapshot.cache.len() / 32;
+        let x = &mut snapshot.cache[at * width];
+        *x = f32::from_bits(x.to_bits() ^ 1);
+        true
+    }),
+];
+
+const COUNTERS: &[fn(&mut Counters)] = &[
+    |counters| counters.accesses += 1,
+    |counters| counters.hits += 1,
+    |counters| counters.unique += 1,
+    |counters| counters.unique_misses += 1,
+    |counters| counters.admitted += 1,
+    |counters| counters.conflicts += 1,
+    |counters| counters.evictions += 1,
+    |counters| counters.write_backs += 1,
+    |counters| counters.bypass_reads += 1,
+    |counters| counters.bypass_writes += 1,
+    |counters| counters.bytes_read += 1,
+    |counters| counters.bytes_written += 1,
+    |counters| counters.skipped_rows += 1,
+    |counters| counters.out_of_range += 1,
+];
+
+/// One table, one set, LFU, INT8, two rows in three missing, each batch with duplicates, every call once.
+fn scenario() -> (GroupConfig, Vec<BatchData>) {
+    let mut config = GroupConfig::new(&[80], 4);
+    config.rounding = Rounding::Nearest;
+    config.policy = Policy::Lfu;
+    config.pooling = Pooling::None;
+    config.cache_rows = 32;
+    config.optimizer = Optimizer { weight_decay: 0.01, ..Optimizer::row_wise_adagrad(0.1) };
+    config.init = Init::Uniform { low: -1.0, high: 1.0 };
+    let mut state = 1u32;
+    let mut next = move |below: u32| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) % below
+    };
+    let mut run: Vec<BatchData> = (0..6)
+        .map(|_| {
+            let mut indices: Vec<u32> = (0..50).map(|_| next(79)).collect();
+            indices.push(indices[0]);
+            let count = indices.len();
+            BatchData {
+                offsets: vec![0, 1, 1, count as u32],
+                weights: Some((0..count).map(|_| 0.5 + next(100) as f32 / 100.0).collect()),
+                gradient: Some((0..count * 4).map(|_| next(2000) as f32 / 1000.0 - 1.0).collect()),
+                indices,
+                ..BatchData::default()
+            }
+        })
+        .collect();
+    run[1].between = vec![Call::Frozen, Call::Reset];
+    run[2].after = vec![Call::Frozen, Call::ReadRows(vec![5, 79, 5]), Call::Flush];
+    let writes = [[1.0, 2.0, 3.0, 4.5f32], [-1.0, 0.25, 0.0, 7.0]].concat();
+    run[3].after = vec![Call::WriteRows(vec![7, 7], writes), Call::Reset];
+    if let Some(gradient) = &mut run[4].gradient {
+        gradient[9] = f32::NAN;
+    }
+    let mut bad = run[0].clone();
+    bad.indices[3] = 80;
+    run.insert(5, bad);
+    (config, run)
+}
+
+fn rejected(bend: Bend, change: fn(&mut GroupConfig), reason: &str) {
+    let (mut config, run) = scenario();
+    change(&mut config);
+    check_run(&mut |config| plain(config), &config, &run).expect("the model agrees with itself");
+    let bent = &mut |config| -> Box<dyn Embedding> { Box::new(Bent::new(plain, config, bend)) };
+    match check_run(bent, &config, &run) {
+        Ok(()) => panic!("accepted, wanted: {reason}"),
+        Err(difference) => assert!(difference.contains(reason), "wanted {reason:?}, found {difference:?}"),
+    }
+}
+
+#[test]
+fn accepts_the_scenario() {
+    let (config, run) = scenario();
+    let bent = &mut |config| -> Box<dyn Embedding> { Box::new(Bent::new(plain, config, Bend::None)) };
+    check_run(bent, &config, &run).expect("nothing is bent");
+}
+
+#[test]
+fn rejects_a_changed_snapshot() {
+    for &(reason, bend) in SNAPSHOTS {
+        rejected(Bend::Snapshot(bend), |_| {}, reason);
+    }
+}
+
+#[test]
+fn rejects_each_wrong_counter() {
+    // A constant function for each counter: the wrapper takes plain functions.
+    fn bend<const AT: usize>(snapshot: &mut Snapshot, _: &Snapshot, _: &Layout) -> bool {
+        COUNTERS[AT](&mut snapshot.counters[0]);
+        true
+    }
+    let bends: [Change; 14] = [
+        bend::<0>, bend::<1>, bend::<2>, bend::<3>, bend::<4>, bend::<5>, bend::<6>, bend::<7>, bend::<8>, bend::<9>,
+        bend::<10>, bend::<11>, bend::<12>, bend::<13>,
+    ];
+    assert_eq!(bends.len(), COUNTERS.len());
+    for bend in bends {
+        rejected(Bend::Snapshot(bend), |_| {}, "counters of table 0");
+    }
+    rejected(Bend::Counters, |_| {}, "counters()");
+}
+
+#[test]
+fn rejects_wrong_outputs() {
+    rejected(Bend::Output, |_| {}, "forward: output");
+    rejected(Bend::NoWeights, |_| {}, "forward: output");
+    rejected(Bend::FrozenOutput, |_| {}, "frozen: output");
+    rejected(Bend::ReadRow, |_| {}, "ReadRows");
+    rejected(Bend::Config(|config| config.pooling = Pooling::Sum), mean, "forward: output");
+}
+
+/// Gradients of the scenario cover more outputs than pooled ones have: only forwards are compared then.
+fn mean(config: &mut GroupConfig) {
+    config.pooling = Pooling::Mean;
+}
+
+#[test]
+fn rejects_wrong_updates() {
+    rejected(Bend::LostDuplicate, |_| {}, "backward");
+    rejected(Bend::NoBackward, |_| {}, "backward");
+    rejected(Bend::ZeroForNan, |_| {}, "backward");
+    rejected(Bend::Config(|config| config.optimizer.weight_decay = 0.0), |_| {}, "backward");
+    rejected(Bend::Config(|config| config.optimizer.eps = 1e-3), |_| {}, "backward");
+    rejected(Bend::Config(|config| config.rounding = Rounding::Stochastic), |_| {}, "record of row");
+    rejected(Bend::FirstWriteWins, |_| {}, "WriteRows");
+}
+
+#[test]
+fn rejects_wrong_order_of_things() {
+    rejected(Bend::LruForLfu, |_| {}, "forward");
+    rejected(Bend::NoFlush, |_| {}, "Flush");
+    rejected(Bend::NoOrder, |_| {}, "Reset");
+    rejected(Bend::FrozenSteps, |_| {}, "Frozen");
+    rejected(Bend::ErrorElsewhere, |_| {}, "first index out of range");
+    rejected(Bend::RefusedSteps, |_| {}, "refused forward");
+    rejected(Bend::Config(|config| config.out_of_range = OutOfRange::Skip), |_| {}, "wanted an error");
+    rejected(
+        Bend::Config(|config| config.out_of_range = OutOfRange::Skip),
+        |config| config.out_of_range = OutOfRange::Clamp,
+        "forward",
+    );
+    let other = |config: &mut GroupConfig| config.init = Init::Constant(2.0);
+    rejected(Bend::Config(other), |_| {}, "new row");
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Random runs
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+
+    /// The bounds and the checker hold together: the model passes for a group.
+    #[test]
+    fn model_agrees_with_itself((config, run) in naive::runs()) {
+        if let Err(difference) = check_run(&mut |config| plain(config), &config, &run) {
+            proptest::prop_assert!(false, "{difference}");
+        }
+    }
+}
+
+/// Random runs that met nothing would pass too.
+#[test]
+fn random_runs_meet_everything() {
+    let mut runner = TestRunner::deterministic();
+    let (mut total, mut runs_evicting, mut shards) = (Counters::default(), 0, 0);
+    for _ in 0..128 {
+        let (config, run) = naive::runs().new_tree(&mut runner).expect("nothing is filtered out").current();
+        let mut group = Plain::new(config);
+        shards = shards.max(group.layout.shards);
+        for batch in &run {
+            let accepted = group.forward(&batch.indices, &batch.offsets, batch.weights.as_deref()).is_ok();
+            if let (true, Some(gradient)) = (accepted, &batch.gradient) {
+                group.backward(gradient).expect("a forward came before");
+            }
+        }
+        let sum: Counters = group.model.counters.iter().copied().sum();
+        runs_evicting += u32::from(sum.evictions > 0 && sum.write_backs > 0);
+        total = [total, sum].into_iter().sum();
+    }
+    let fewest = [total.hits, total.conflicts, total.bypass_writes, total.skipped_rows, total.out_of_range];
+    assert!(fewest.iter().all(|&count| count >= 50), "{total:?}");
+    assert!(runs_evicting >= 16 && shards >= 15, "{runs_evicting} runs evicted, {shards} shards at most");
+}
+
+fn cpu(config: GroupConfig) -> Box<dyn Embedding> {
+    Box::new(hotrow::cpu::Group::new(config).expect("the configuration is fine"))
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 256, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn cpu_agrees((config, run) in naive::runs()) {
+        if let Err(difference) = check_run(&mut |config| cpu(config), &config, &run) {
+            proptest::prop_assert!(false, "{difference}");
+        }
+    }
+}
+
+#[test]
+fn cpu_agrees_on_edge_cases() {
+    let failed: Vec<String> = naive::edge_cases()
+        .into_iter()
+        .filter_map(|(name, config, run)| {
+            let difference = check_run(&mut |config| cpu(config), &config, &run).err()?;
+            Some(format!("{name}: {difference}"))
+        })
+        .collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn model_agrees_with_itself_on_edge_cases() {
+    for (name, config, run) in naive::edge_cases() {
+        if let Err(difference) = check_run(&mut |config| plain(config), &config, &run) {
+            panic!("{name}: {difference}");
+        }
+    }
+}
