@@ -15,6 +15,7 @@ pub mod gpu;
 pub mod hash;
 mod init;
 pub mod layout;
+mod memory;
 mod params;
 pub mod rng;
 #[doc(hidden)]
@@ -31,3 +32,4 @@ pub use embedding::{Embedding, Snapshot};
 pub use error::Error;
 pub use gpu::{Batch, Context, Group};
 pub use layout::Layout;
+pub use memory::{MemoryReport, memory_factor};

@@ -37,16 +37,16 @@ pub struct Batch<'a> {
 #[derive(Debug)]
 pub struct Group {
     context: Context,
-    config: GroupConfig,
-    tables: Tables,
-    train: Option<Space>,
-    frozen: Option<Space>,
-    flush: Option<FlushSpace>,
+    pub(super) config: GroupConfig,
+    pub(super) tables: Tables,
+    pub(super) train: Option<Space>,
+    pub(super) frozen: Option<Space>,
+    pub(super) flush: Option<FlushSpace>,
     /// Stands where a batch has no weights or no indices.
-    nothing: wgpu::Buffer,
+    pub(super) nothing: wgpu::Buffer,
     /// Indices and bags of a forward whose backward has not come.
     pending: Option<(u32, u32)>,
-    reports: Reports,
+    pub(super) reports: Reports,
 }
 
 impl Group {

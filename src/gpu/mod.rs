@@ -17,6 +17,7 @@ mod heads;
 mod histogram;
 mod linearize;
 mod locate;
+mod memory;
 mod merge;
 mod probe;
 mod readback;

@@ -72,6 +72,7 @@ pub(crate) struct Reports {
 #[derive(Debug, Default)]
 struct Shared {
     free: Vec<wgpu::Buffer>,
+    made: u64,
     faults: Vec<(Step, u32)>,
 }
 
@@ -81,6 +82,7 @@ impl Reports {
         let size = size_of::<Step>() as u64;
         let free = self.lock().free.pop();
         let target = free.unwrap_or_else(|| {
+            self.lock().made += 1;
             context.device().create_buffer(&wgpu::BufferDescriptor {
                 label: Some("hotrow.report"),
                 size,
@@ -111,6 +113,11 @@ impl Reports {
     pub(crate) fn take(&self) -> Option<(Step, u32)> {
         let faults = &mut self.lock().faults;
         (!faults.is_empty()).then(|| faults.remove(0))
+    }
+
+    /// Bytes of every report buffer, those under way too.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.lock().made * size_of::<Step>() as u64
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Shared> {

@@ -16,13 +16,13 @@ pub(crate) type Sorted<'a> = Pairs<'a>;
 /// Where sorted pairs go: two sets of arrays, used in turn.
 #[derive(Debug)]
 pub(crate) struct SortSpace {
-    arrays: [[wgpu::Buffer; 2]; 2],
+    pub(crate) arrays: [[wgpu::Buffer; 2]; 2],
 }
 
 /// What every sort and scan of up to `capacity` keys needs in passing; several sorts share it.
 #[derive(Debug)]
 pub(crate) struct SortScratch {
-    digits: wgpu::Buffer,
+    pub(crate) digits: wgpu::Buffer,
     pub(crate) sums: Vec<wgpu::Buffer>,
 }
 

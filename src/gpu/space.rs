@@ -61,8 +61,6 @@ pub(crate) struct Space {
     pub(crate) scratch: wgpu::Buffer,
     pub(crate) grads: wgpu::Buffer,
     pub(crate) partials: wgpu::Buffer,
-    /// Bytes of all of it.
-    pub(crate) bytes: u64,
 }
 
 impl Space {
@@ -74,12 +72,8 @@ impl Space {
         let trained = if train { r } else { 0 };
         let tiles = if train { n.div_ceil(u64::from(merge::TILE)) } else { 0 };
         let dim = u64::from(layout.dim);
-        let mut bytes = 0;
-        let mut buffer = |what, size: u64| {
-            bytes += size;
-            context.buffer(what, size, wgpu::BufferUsages::empty())
-        };
-        let mut space = Self {
+        let buffer = |what, size: u64| context.buffer(what, size, wgpu::BufferUsages::empty());
+        Ok(Self {
             capacity,
             rows_capacity: rows,
             step: buffer("step", 64)?,
@@ -107,12 +101,7 @@ impl Space {
             row_ranges: Ranges::new(context, layout.shards)?,
             touch_ranges: Ranges::new(context, layout.shards)?,
             victim_ranges: Ranges::new(context, layout.shards)?,
-            bytes: 0,
-        };
-        let shards = u64::from(layout.shards);
-        let victims = if layout.shards > 1 { trained } else { 0 };
-        space.bytes = bytes + 16 * (n + trained + victims) + 60 * shards + n / 2;
-        Ok(space)
+        })
     }
 }
 

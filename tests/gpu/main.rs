@@ -8,6 +8,7 @@ mod dedup;
 mod device;
 mod exact;
 mod lockstep;
+mod memory;
 #[path = "../common/naive.rs"]
 mod naive;
 mod naive_runs;

@@ -2,10 +2,12 @@
 
 mod bench;
 mod failure;
+mod info;
 mod options;
 mod output;
 mod plot;
 mod progress;
+mod self_test;
 mod simulate;
 mod simulate_gpu;
 
@@ -26,15 +28,18 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Bench(bench::Args),
+    Info(info::Args),
     Simulate(simulate::Args),
 }
 
 fn main() -> ExitCode {
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("error")).init();
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("error,wgpu_hal::vulkan::instance=off"))
+        .init();
     // Exits by itself: 0 for help and version, 2 for bad usage.
     let cli = Cli::parse();
     let done = match &cli.command {
         Command::Bench(args) => bench::run(&cli.options, args),
+        Command::Info(args) => info::run(&cli.options, args),
         Command::Simulate(args) => simulate::run(&cli.options, args),
     };
     match done {

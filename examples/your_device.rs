@@ -1,0 +1,44 @@
+//! Embedding rows in a wgpu program of your own: your device, your encoder, nothing waited for.
+#![allow(clippy::print_stdout, reason = "an example shows its result")]
+
+use hotrow::wgpu::{self, util::DeviceExt as _};
+use hotrow::{Batch, Context, Embedding as _, Group, GroupConfig, Optimizer, Precision};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // What your program has already: an adapter, and a device that asks for what hotrow makes use of.
+    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());
+    let adapter = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions::default()))?;
+    let (required_features, required_limits) = hotrow::requirements(&adapter);
+    let descriptor = wgpu::DeviceDescriptor { required_features, required_limits, ..Default::default() };
+    let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))?;
+
+    // 100,000 rows of 64 in INT4; the 5,000 hottest in FP32.
+    let context = Context::new(&device, &queue)?;
+    let config = GroupConfig {
+        precision: Precision::Int4,
+        cache_rows: 5_000,
+        optimizer: Optimizer::row_wise_adagrad(0.05),
+        ..GroupConfig::new(&[100_000], 64)
+    };
+    let mut table = Group::new(&context, config)?;
+
+    // Two bags, {3, 14, 15} and {92, 65}, and room for their pooled rows; here the gradient is all ones.
+    let upload = |contents: &[u8]| {
+        let usage = wgpu::BufferUsages::STORAGE;
+        device.create_buffer_init(&wgpu::util::BufferInitDescriptor { label: None, contents, usage })
+    };
+    let indices = upload(bytemuck::cast_slice(&[3u32, 14, 15, 92, 65]));
+    let offsets = upload(bytemuck::cast_slice(&[0u32, 3, 5]));
+    let pooled = upload(&[0; 2 * 64 * 4]);
+    let grads = upload(bytemuck::cast_slice(&[1f32; 2 * 64]));
+
+    let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+    let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+    table.record_forward(&mut encoder, &batch, pooled.slice(..))?;
+    // Your own passes that turn `pooled` into `grads` go here, into the same encoder.
+    table.record_backward(&mut encoder, grads.slice(..))?;
+    queue.submit([encoder.finish()]);
+
+    println!("on {}: row 3 begins with {}", context.caps().name, table.read_rows(&[3])?[0]);
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! A short run of everything, GPU against CPU: integers exactly, floats within a bound.
+
+use anyhow::{Context as _, bail, ensure};
+use hotrow::hash::fmix32;
+use hotrow::{
+    Context, Embedding, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Pooling, Precision, cpu, wgpu,
+};
+use serde::Serialize;
+use std::sync::{Arc, Mutex, PoisonError};
+
+const DIM: u32 = 12;
+const TABLES: [u32; 2] = [700, 300];
+const BAGS: u32 = 64;
+const STEPS: u32 = 4;
+
+/// Largest difference, relative to the larger of the value and 1, of floats that count as equal.
+const BOUND: f32 = 1e-5;
+
+/// One in so many values may lie a code away: the float before rounding differed in its last bits.
+const ROUNDED: usize = 1000;
+
+/// One configuration and how it went.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Case {
+    pub(crate) precision: &'static str,
+    pub(crate) policy: &'static str,
+    pub(crate) placement: &'static str,
+    pub(crate) passed: bool,
+    /// What differed; null if nothing did.
+    pub(crate) difference: Option<String>,
+}
+
+/// Every precision under both policies, and a mapped table where the device has them.
+pub(crate) fn gpu(context: &Context, seed: u64) -> Vec<Case> {
+    // The device is this command's own. Without a handler of its own wgpu panics.
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let sink = heard.clone();
+    context.device().on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+        sink.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_string());
+    }));
+    let mut cases = Vec::new();
+    for placement in [Placement::Device, Placement::Mapped] {
+        if placement == Placement::Mapped && !context.caps().mappable {
+            continue;
+        }
+        for precision in Precision::ALL {
+            for policy in [Policy::Lru, Policy::Lfu] {
+                let config = config(precision, policy, placement, seed);
+                let mut difference = Group::new(context, config.clone())
+                    .map_err(anyhow::Error::from)
+                    .and_then(|mut group| compare(&mut group, &mut cpu::Group::new(config.clone())?, &config, seed))
+                    .err()
+                    .map(|error| format!("{error:#}"));
+                if let Some(error) = heard.lock().unwrap_or_else(PoisonError::into_inner).drain(..).next() {
+                    difference = Some(error);
+                }
+                cases.push(case(precision, policy, placement, difference));
+            }
+        }
+    }
+    cases
+}
+
+/// The CPU backend against itself: an FP32 table gives the same bits with a cache and without.
+pub(crate) fn cpu(seed: u64) -> Vec<Case> {
+    let run = |policy| -> anyhow::Result<()> {
+        let cached = config(Precision::Fp32, policy, Placement::Device, seed);
+        let uncached = GroupConfig { cache_rows: 0, ..cached.clone() };
+        let (mut cached, mut uncached) = (cpu::Group::new(cached)?, cpu::Group::new(uncached)?);
+        for step in 0..STEPS {
+            let ours = forward_backward(&mut cached, step, seed)?;
+            let theirs = forward_backward(&mut uncached, step, seed)?;
+            ensure!(ours == theirs, "step {step}: outputs with a cache differ from those without");
+        }
+        ensure!(all_rows(&mut cached)? == all_rows(&mut uncached)?, "rows with a cache differ from those without");
+        Ok(())
+    };
+    [Policy::Lru, Policy::Lfu]
+        .map(|policy| {
+            let difference = run(policy).err().map(|error| format!("{error:#}"));
+            case(Precision::Fp32, policy, Placement::Device, difference)
+        })
+        .into()
+}
+
+fn case(precision: Precision, policy: Policy, placement: Placement, difference: Option<String>) -> Case {
+    Case {
+        precision: match precision {
+            Precision::Fp32 => "fp32",
+            Precision::Fp16 => "fp16",
+            Precision::Int8 => "int8",
+            Precision::Int4 => "int4",
+            Precision::Int2 => "int2",
+        },
+        policy: match policy {
+            Policy::Lru => "lru",
+            Policy::Lfu => "lfu",
+        },
+        placement: match placement {
+            Placement::Device => "device",
+            Placement::Mapped => "mapped",
+        },
+        passed: difference.is_none(),
+        difference,
+    }
+}
+
+/// Small, and still: two tables, several shards, two sets that overflow.
+fn config(precision: Precision, policy: Policy, placement: Placement, seed: u64) -> GroupConfig {
+    GroupConfig {
+        precision,
+        policy,
+        placement,
+        cache_rows: 64,
+        pooling: Pooling::Mean,
+        optimizer: Optimizer::adagrad(0.05),
+        init: Init::Uniform { low: -1.0, high: 1.0 },
+        seed: seed as u32,
+        shard_bytes: Some(16 << 10),
+        ..GroupConfig::new(&TABLES, DIM)
+    }
+}
+
+/// The same batches on both, each step from the GPU's state; outputs and what they keep, compared.
+fn compare(gpu: &mut dyn Embedding, cpu: &mut dyn Embedding, config: &GroupConfig, seed: u64) -> anyhow::Result<()> {
+    for step in 0..STEPS {
+        cpu.restore(&gpu.snapshot()?)?;
+        let ours = forward_backward(gpu, step, seed).with_context(|| format!("step {step}"))?;
+        let theirs = forward_backward(cpu, step, seed).with_context(|| format!("step {step} on the CPU"))?;
+        integers(&format!("step {step}"), gpu, cpu)?;
+        floats(&format!("outputs of step {step}"), &ours, &theirs, config.precision)?;
+        floats(&format!("rows after step {step}"), &all_rows(gpu)?, &all_rows(cpu)?, config.precision)?;
+    }
+    gpu.flush()?;
+    cpu.flush()?;
+    integers("flush", gpu, cpu)?;
+    floats("rows after flush", &all_rows(gpu)?, &all_rows(cpu)?, config.precision)
+}
+
+/// Tags, stamps, frequencies, dirty flags and counters, bit for bit.
+fn integers(when: &str, gpu: &mut dyn Embedding, cpu: &mut dyn Embedding) -> anyhow::Result<()> {
+    let (ours, theirs) = (gpu.snapshot()?, cpu.snapshot()?);
+    ensure!(ours.t == theirs.t, "{when}: wanted step number {}, found {}", theirs.t, ours.t);
+    for (what, ours, theirs) in
+        [("cache metadata", &ours.ways, &theirs.ways), ("frequencies", &ours.freqs, &theirs.freqs)]
+    {
+        ensure!(ours.len() == theirs.len(), "{when}: wanted {} words of {what}, found {}", theirs.len(), ours.len());
+        if let Some(at) = (0..ours.len()).find(|&at| ours[at] != theirs[at]) {
+            bail!("{when}: {what}, word {at}: wanted {}, found {}", theirs[at], ours[at]);
+        }
+    }
+    ensure!(
+        ours.counters == theirs.counters,
+        "{when}: wanted counters {:?}, found {:?}",
+        theirs.counters,
+        ours.counters
+    );
+    Ok(())
+}
+
+fn floats(what: &str, ours: &[f32], theirs: &[f32], precision: Precision) -> anyhow::Result<()> {
+    ensure!(ours.len() == theirs.len(), "{what}: wanted {} floats, found {}", theirs.len(), ours.len());
+    // One code of a row that spans 3: they start in [-1, 1) and move by at most 0.05 a step.
+    let code = match precision {
+        Precision::Fp32 => 0.0,
+        Precision::Fp16 => 1.0 / 512.0,
+        _ => 3.0 / ((1 << precision.bits()) - 1) as f32,
+    };
+    let mut rounded = 0;
+    for (at, (&found, &wanted)) in ours.iter().zip(theirs).enumerate() {
+        let difference = (found - wanted).abs();
+        if difference <= BOUND * wanted.abs().max(1.0) {
+            continue;
+        }
+        // A NaN ends here too.
+        ensure!(difference <= code, "{what}, float {at}: wanted {wanted}, found {found}");
+        rounded += 1;
+    }
+    ensure!(ROUNDED * rounded <= ours.len(), "{what}: {rounded} of {} floats rounded otherwise", ours.len());
+    Ok(())
+}
+
+fn all_rows(group: &mut dyn Embedding) -> Result<Vec<f32>, Error> {
+    group.read_rows(&(0..TABLES.iter().sum()).collect::<Vec<_>>())
+}
+
+/// One step over a skewed batch with duplicates and empty bags; returns the outputs.
+fn forward_backward(group: &mut dyn Embedding, step: u32, seed: u64) -> Result<Vec<f32>, Error> {
+    let random = |n: u32| fmix32(n ^ fmix32(step ^ fmix32(seed as u32)));
+    let (mut indices, mut offsets) = (Vec::new(), vec![0]);
+    for bag in 0..BAGS {
+        // Bags come feature by feature, a feature for each table.
+        let rows = TABLES[(bag / (BAGS / 2)) as usize];
+        for _ in 0..random(bag) % 12 {
+            let x = (random(BAGS + indices.len() as u32) >> 8) as f32 / (1 << 24) as f32;
+            indices.push((x * x * x * rows as f32) as u32 % rows);
+        }
+        offsets.push(indices.len() as u32);
+    }
+    let outputs = group.forward(&indices, &offsets, None)?;
+    let grads: Vec<f32> = (0..outputs.len() as u32).map(|n| (random(n << 12) % 2001) as f32 / 1000.0 - 1.0).collect();
+    group.backward(&grads)?;
+    Ok(outputs)
+}
