@@ -20,7 +20,10 @@ pub fn adapters() -> Vec<wgpu::Adapter> {
     if wgpu::Instance::enabled_backend_features().is_empty() {
         return Vec::new();
     }
-    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
+    // Refuses an allocation before the driver over-commits: an error here, not a dead process later.
+    descriptor.memory_budget_thresholds.for_resource_creation = Some(95);
+    let instance = wgpu::Instance::new(descriptor);
     let backends = wgpu::Backends::from_env().unwrap_or(wgpu::Backends::PRIMARY);
     let mut found = pollster::block_on(instance.enumerate_adapters(backends));
     if let Ok(name) = std::env::var("WGPU_ADAPTER_NAME") {

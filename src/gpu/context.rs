@@ -115,6 +115,16 @@ impl Context {
         &self.inner.pipelines[name]
     }
 
+    /// Does `work` and turns what wgpu objects to, a lost device above all, into an error: the caller's handler need not see it.
+    pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        let scope = self.inner.device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let done = work();
+        match pollster::block_on(scope.pop()) {
+            Some(error) if done.is_ok() => Err(Error::Device { reason: error.to_string() }),
+            _ => done,
+        }
+    }
+
     /// A storage buffer of `bytes`, rounded up to 16.
     pub(crate) fn buffer(
         &self,
@@ -149,12 +159,19 @@ impl Context {
 
     /// A small uniform buffer holding `value`, new for each call: a caller may record several before submitting.
     pub(crate) fn uniform<T: bytemuck::Pod>(&self, value: &T) -> wgpu::Buffer {
-        use wgpu::util::DeviceExt as _;
-        self.inner.device.create_buffer_init(&wgpu::util::BufferInitDescriptor {
+        let bytes = bytemuck::bytes_of(value);
+        let buffer = self.inner.device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("hotrow.uniform"),
-            contents: bytemuck::bytes_of(value),
+            size: bytes.len() as u64,
             usage: wgpu::BufferUsages::UNIFORM,
-        })
+            mapped_at_creation: true,
+        });
+        // On a lost device there is nothing to write to; the first use of the buffer says so.
+        if let Ok(mut view) = buffer.get_mapped_range_mut(..) {
+            view.slice(..).copy_from_slice(bytes);
+        }
+        buffer.unmap();
+        buffer
     }
 }
 

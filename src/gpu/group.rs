@@ -65,7 +65,7 @@ impl Group {
                 remedy: "request it (hotrow::requirements() does), or take placement device",
             });
         }
-        let tables = Tables::new(context, &config, layout)?;
+        let tables = context.guarded(|| Tables::new(context, &config, layout))?;
         let nothing = context.buffer("nothing", 16, wgpu::BufferUsages::empty())?;
         Ok(Self {
             context: context.clone(),
@@ -128,10 +128,13 @@ impl Group {
         batch: &Batch<'_>,
         outputs: wgpu::BufferSlice<'_>,
     ) -> Result<(), Error> {
-        self.check()?;
-        let indices = self.record(encoder, batch, outputs, Mode::Train)?;
-        self.report(encoder, Mode::Train, indices);
-        Ok(())
+        let context = self.context.clone();
+        context.guarded(|| {
+            self.check()?;
+            let indices = self.record(encoder, batch, outputs, Mode::Train)?;
+            self.report(encoder, Mode::Train, indices);
+            Ok(())
+        })
     }
 
     /// Records a forward that changes nothing (evaluation, inference). A forward waiting for its backward goes on waiting.
@@ -144,10 +147,13 @@ impl Group {
         batch: &Batch<'_>,
         outputs: wgpu::BufferSlice<'_>,
     ) -> Result<(), Error> {
-        self.check()?;
-        let indices = self.record(encoder, batch, outputs, Mode::Frozen)?;
-        self.report(encoder, Mode::Frozen, indices);
-        Ok(())
+        let context = self.context.clone();
+        context.guarded(|| {
+            self.check()?;
+            let indices = self.record(encoder, batch, outputs, Mode::Frozen)?;
+            self.report(encoder, Mode::Frozen, indices);
+            Ok(())
+        })
     }
 
     /// Has the outcome of the step just recorded heard of when the caller's submission is done.
@@ -215,25 +221,28 @@ impl Group {
         encoder: &mut wgpu::CommandEncoder,
         grad_outputs: wgpu::BufferSlice<'_>,
     ) -> Result<(), Error> {
-        let (Some((indices, bags)), Some(space)) = (self.pending, &self.train) else {
-            return Err(no_forward());
-        };
-        let rows = batch::output_rows(&self.config, indices, bags);
-        if indices > 0 {
-            let wanted = u64::from(rows) * u64::from(self.tables.layout.dim) * 4;
-            let grads = self.bind("grad_outputs", grad_outputs, wanted)?;
-            let params = Params::new(&self.config, &self.tables.layout, Mode::Train, Purpose::Update)
-                .batch(indices, bags, false);
-            let uniform = self.context.uniform(&params);
-            let call = &mut Call::begin(&self.context, encoder, "hotrow.backward");
-            let sorted = space.by_row.sorted(self.tables.layout.row_bits());
-            merge::record(call, &uniform, space, &sorted, indices, &grads);
-            combine::record(call, &uniform, space);
-            update::record(call, &uniform, &self.tables, space);
-            write_back::record(call, &uniform, &self.tables, &bypass_work(space));
-        }
-        self.pending = None;
-        Ok(())
+        let context = self.context.clone();
+        context.guarded(|| {
+            let (Some((indices, bags)), Some(space)) = (self.pending, &self.train) else {
+                return Err(no_forward());
+            };
+            let rows = batch::output_rows(&self.config, indices, bags);
+            if indices > 0 {
+                let wanted = u64::from(rows) * u64::from(self.tables.layout.dim) * 4;
+                let grads = self.bind("grad_outputs", grad_outputs, wanted)?;
+                let params = Params::new(&self.config, &self.tables.layout, Mode::Train, Purpose::Update)
+                    .batch(indices, bags, false);
+                let uniform = self.context.uniform(&params);
+                let call = &mut Call::begin(&self.context, encoder, "hotrow.backward");
+                let sorted = space.by_row.sorted(self.tables.layout.row_bits());
+                merge::record(call, &uniform, space, &sorted, indices, &grads);
+                combine::record(call, &uniform, space);
+                update::record(call, &uniform, &self.tables, space);
+                write_back::record(call, &uniform, &self.tables, &bypass_work(space));
+            }
+            self.pending = None;
+            Ok(())
+        })
     }
 
     /// Records the write-back of every dirty row. A second flush writes nothing.
@@ -241,35 +250,38 @@ impl Group {
     /// # Errors
     /// [`Error::OutOfMemory`] if the list of dirty rows cannot be allocated.
     pub fn record_flush(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
-        let layout = &self.tables.layout;
-        if layout.sets == 0 {
-            return Ok(());
-        }
-        let space = match &mut self.flush {
-            Some(space) => space,
-            none => none.insert(FlushSpace::new(&self.context, layout)?),
-        };
-        encoder.clear_buffer(&space.step, 0, None);
-        let uniform = self.context.uniform(&Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack));
-        let call = &mut Call::begin(&self.context, encoder, "hotrow.flush");
-        collect::record(call, &uniform, &self.tables, space);
-        let (mut rows, mut sources) = (&space.rows, &space.sources);
-        if layout.shards > 1 {
-            let job = SortJob {
-                keys: &space.rows,
-                values: None, // a slot is its position
-                capacity: layout.slots(),
-                count: count::SLOTS,
-                key_bits: layout.row_bits(),
+        let context = self.context.clone();
+        context.guarded(|| {
+            let layout = &self.tables.layout;
+            if layout.sets == 0 {
+                return Ok(());
+            }
+            let space = match &mut self.flush {
+                Some(space) => space,
+                none => none.insert(FlushSpace::new(&self.context, layout)?),
             };
-            let sorted = space.by_row.record(call, &space.step, &job, &space.sort);
-            (rows, sources) = (sorted.keys, sorted.values);
-        }
-        let list = bounds::List { rows, count: count::SLOTS, sorted: layout.shards > 1, per_group: 1 };
-        bounds::record(call, &space.step, &self.tables, &list, &space.ranges);
-        let work = write_back::Work { rows, sources, scratch: &space.no_scratch, ranges: &space.ranges };
-        write_back::record(call, &uniform, &self.tables, &work);
-        Ok(())
+            encoder.clear_buffer(&space.step, 0, None);
+            let uniform = self.context.uniform(&Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack));
+            let call = &mut Call::begin(&self.context, encoder, "hotrow.flush");
+            collect::record(call, &uniform, &self.tables, space);
+            let (mut rows, mut sources) = (&space.rows, &space.sources);
+            if layout.shards > 1 {
+                let job = SortJob {
+                    keys: &space.rows,
+                    values: None, // a slot is its position
+                    capacity: layout.slots(),
+                    count: count::SLOTS,
+                    key_bits: layout.row_bits(),
+                };
+                let sorted = space.by_row.record(call, &space.step, &job, &space.sort);
+                (rows, sources) = (sorted.keys, sorted.values);
+            }
+            let list = bounds::List { rows, count: count::SLOTS, sorted: layout.shards > 1, per_group: 1 };
+            bounds::record(call, &space.step, &self.tables, &list, &space.ranges);
+            let work = write_back::Work { rows, sources, scratch: &space.no_scratch, ranges: &space.ranges };
+            write_back::record(call, &uniform, &self.tables, &work);
+            Ok(())
+        })
     }
 
     /// Records the emptying of the cache without a flush: what was not written back is discarded.
@@ -277,11 +289,14 @@ impl Group {
     /// # Errors
     /// [`Error::Order`] between forward and backward.
     pub fn record_reset_discarding(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
-        self.not_pending("reset")?;
-        let layout = &self.tables.layout;
-        let uniform = self.context.uniform(&Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack));
-        reset::record(&mut Call::begin(&self.context, encoder, "hotrow.reset"), &uniform, &self.tables);
-        Ok(())
+        let context = self.context.clone();
+        context.guarded(|| {
+            self.not_pending("reset")?;
+            let layout = &self.tables.layout;
+            let uniform = self.context.uniform(&Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack));
+            reset::record(&mut Call::begin(&self.context, encoder, "hotrow.reset"), &uniform, &self.tables);
+            Ok(())
+        })
     }
 
     /// Gives up the backward of the last forward, so that rows may be written or the cache reset.
@@ -357,39 +372,46 @@ impl Group {
         weights: Option<&[f32]>,
         mode: Mode,
     ) -> Result<Vec<f32>, Error> {
-        self.check()?;
-        batch::check_shape(
-            &self.config,
-            indices.len() as u64,
-            offsets.len().max(1) as u64 - 1,
-            weights.map(|w| w.len() as u64),
-        )?;
-        batch::check_offsets(indices.len() as u64, offsets)?;
-        let bytes = u64::from(batch::output_rows(&self.config, indices.len() as u32, offsets.len() as u32 - 1))
-            * u64::from(self.tables.layout.dim)
-            * 4;
-        let outputs = self.context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
-        let index_buffer = self.upload("indices", bytemuck::cast_slice(indices))?;
-        let offset_buffer = self.upload("offsets", bytemuck::cast_slice(offsets))?;
-        let weight_buffer = weights.map(|weights| self.upload("weights", bytemuck::cast_slice(weights))).transpose()?;
-        let n = indices.len() as u64 * 4;
-        let uploaded = Batch {
-            indices: (n > 0).then(|| index_buffer.slice(..n)),
-            offsets: offset_buffer.slice(..offsets.len() as u64 * 4),
-            weights: weight_buffer.as_ref().map(|buffer| buffer.slice(..n)),
-        };
-        let mut encoder = self.encoder();
-        self.record(&mut encoder, &uploaded, outputs.slice(..), mode)?;
-        let Some(space) = (if mode == Mode::Train { &self.train } else { &self.frozen }) else { return Ok(Vec::new()) };
-        let words = self.context.download(encoder, &[(&outputs, bytes), (&space.step, size_of::<Step>() as u64)])?;
-        let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[1]));
-        if step.error != 0 {
-            if mode == Mode::Train {
-                self.pending = None;
+        let context = self.context.clone();
+        context.guarded(|| {
+            self.check()?;
+            batch::check_shape(
+                &self.config,
+                indices.len() as u64,
+                offsets.len().max(1) as u64 - 1,
+                weights.map(|w| w.len() as u64),
+            )?;
+            batch::check_offsets(indices.len() as u64, offsets)?;
+            let bytes = u64::from(batch::output_rows(&self.config, indices.len() as u32, offsets.len() as u32 - 1))
+                * u64::from(self.tables.layout.dim)
+                * 4;
+            let outputs = self.context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
+            let index_buffer = self.upload("indices", bytemuck::cast_slice(indices))?;
+            let offset_buffer = self.upload("offsets", bytemuck::cast_slice(offsets))?;
+            let weight_buffer =
+                weights.map(|weights| self.upload("weights", bytemuck::cast_slice(weights))).transpose()?;
+            let n = indices.len() as u64 * 4;
+            let uploaded = Batch {
+                indices: (n > 0).then(|| index_buffer.slice(..n)),
+                offsets: offset_buffer.slice(..offsets.len() as u64 * 4),
+                weights: weight_buffer.as_ref().map(|buffer| buffer.slice(..n)),
+            };
+            let mut encoder = self.encoder();
+            self.record(&mut encoder, &uploaded, outputs.slice(..), mode)?;
+            let Some(space) = (if mode == Mode::Train { &self.train } else { &self.frozen }) else {
+                return Ok(Vec::new());
+            };
+            let words =
+                self.context.download(encoder, &[(&outputs, bytes), (&space.step, size_of::<Step>() as u64)])?;
+            let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[1]));
+            if step.error != 0 {
+                if mode == Mode::Train {
+                    self.pending = None;
+                }
+                return Err(self.fault(&step, indices.len() as u32));
             }
-            return Err(self.fault(&step, indices.len() as u32));
-        }
-        Ok(words[0].iter().map(|&word| f32::from_bits(word)).collect())
+            Ok(words[0].iter().map(|&word| f32::from_bits(word)).collect())
+        })
     }
 
     /// Records the look-up of linear rows, one output row each, into the frozen space.
@@ -544,128 +566,157 @@ impl Embedding for Group {
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
-        let (indices, bags) = self.pending.ok_or_else(no_forward)?;
-        let rows = batch::output_rows(&self.config, indices, bags);
-        let wanted = u64::from(rows) * u64::from(self.tables.layout.dim);
-        if grad_outputs.len() as u64 != wanted {
-            return Err(Error::Length { what: "grad_outputs", wanted, found: grad_outputs.len() as u64 });
-        }
-        let grads = self.upload("grad_outputs", bytemuck::cast_slice(grad_outputs))?;
-        let mut encoder = self.encoder();
-        self.record_backward(&mut encoder, grads.slice(..))?;
-        self.context.finish(encoder)
+        let context = self.context.clone();
+        context.guarded(|| {
+            let (indices, bags) = self.pending.ok_or_else(no_forward)?;
+            let rows = batch::output_rows(&self.config, indices, bags);
+            let wanted = u64::from(rows) * u64::from(self.tables.layout.dim);
+            if grad_outputs.len() as u64 != wanted {
+                return Err(Error::Length { what: "grad_outputs", wanted, found: grad_outputs.len() as u64 });
+            }
+            let grads = self.upload("grad_outputs", bytemuck::cast_slice(grad_outputs))?;
+            let mut encoder = self.encoder();
+            self.record_backward(&mut encoder, grads.slice(..))?;
+            self.context.finish(encoder)
+        })
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        let mut encoder = self.encoder();
-        self.record_flush(&mut encoder)?;
-        self.context.finish(encoder)
+        let context = self.context.clone();
+        context.guarded(|| {
+            let mut encoder = self.encoder();
+            self.record_flush(&mut encoder)?;
+            self.context.finish(encoder)
+        })
     }
 
     fn reset(&mut self) -> Result<(), Error> {
-        self.not_pending("reset")?;
-        let mut encoder = self.encoder();
-        self.record_flush(&mut encoder)?;
-        self.record_reset_discarding(&mut encoder)?;
-        self.context.finish(encoder)
+        let context = self.context.clone();
+        context.guarded(|| {
+            self.not_pending("reset")?;
+            let mut encoder = self.encoder();
+            self.record_flush(&mut encoder)?;
+            self.record_reset_discarding(&mut encoder)?;
+            self.context.finish(encoder)
+        })
     }
 
     fn reset_discarding(&mut self) -> Result<(), Error> {
-        let mut encoder = self.encoder();
-        self.record_reset_discarding(&mut encoder)?;
-        self.context.finish(encoder)
+        let context = self.context.clone();
+        context.guarded(|| {
+            let mut encoder = self.encoder();
+            self.record_reset_discarding(&mut encoder)?;
+            self.context.finish(encoder)
+        })
     }
 
     fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
-        batch::check_rows(&self.tables.layout, rows)?;
-        if rows.is_empty() {
-            return Ok(Vec::new());
-        }
-        let bytes = rows.len() as u64 * u64::from(self.tables.layout.dim) * 4;
-        let outputs = self.context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
-        let mut encoder = self.encoder();
-        self.record_rows(&mut encoder, rows, Some(&outputs))?;
-        let words = self.context.download(encoder, &[(&outputs, bytes)])?;
-        Ok(words[0].iter().map(|&word| f32::from_bits(word)).collect())
+        let context = self.context.clone();
+        context.guarded(|| {
+            batch::check_rows(&self.tables.layout, rows)?;
+            if rows.is_empty() {
+                return Ok(Vec::new());
+            }
+            let bytes = rows.len() as u64 * u64::from(self.tables.layout.dim) * 4;
+            let outputs = self.context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
+            let mut encoder = self.encoder();
+            self.record_rows(&mut encoder, rows, Some(&outputs))?;
+            let words = self.context.download(encoder, &[(&outputs, bytes)])?;
+            Ok(words[0].iter().map(|&word| f32::from_bits(word)).collect())
+        })
     }
 
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
-        self.not_pending("write_rows")?;
-        batch::check_rows(&self.tables.layout, rows)?;
-        let dim = self.tables.layout.dim as usize;
-        let wanted = rows.len() as u64 * dim as u64;
-        if values.len() as u64 != wanted {
-            return Err(Error::Length { what: "values", wanted, found: values.len() as u64 });
-        }
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let last = batch::last_of_each(rows);
-        let ascending: Vec<u32> = last.iter().map(|&(row, _)| row).collect();
-        let values: Vec<f32> = last.iter().flat_map(|&(_, at)| &values[at * dim..(at + 1) * dim]).copied().collect();
-        let values = self.upload("values", bytemuck::cast_slice(&values))?;
-        let mut encoder = self.encoder();
-        let params = self.record_rows(&mut encoder, &ascending, None)?;
-        if let Some(space) = &self.frozen {
-            let uniform = self.context.uniform(&params);
-            let call = &mut Call::begin(&self.context, &mut encoder, "hotrow.write_rows");
-            assign::record(call, &uniform, &self.tables, space, &values);
-            write_back::record(call, &uniform, &self.tables, &bypass_work(space));
-        }
-        self.context.finish(encoder)
+        let context = self.context.clone();
+        context.guarded(|| {
+            self.not_pending("write_rows")?;
+            batch::check_rows(&self.tables.layout, rows)?;
+            let dim = self.tables.layout.dim as usize;
+            let wanted = rows.len() as u64 * dim as u64;
+            if values.len() as u64 != wanted {
+                return Err(Error::Length { what: "values", wanted, found: values.len() as u64 });
+            }
+            if rows.is_empty() {
+                return Ok(());
+            }
+            let last = batch::last_of_each(rows);
+            let ascending: Vec<u32> = last.iter().map(|&(row, _)| row).collect();
+            let values: Vec<f32> =
+                last.iter().flat_map(|&(_, at)| &values[at * dim..(at + 1) * dim]).copied().collect();
+            let values = self.upload("values", bytemuck::cast_slice(&values))?;
+            let mut encoder = self.encoder();
+            let params = self.record_rows(&mut encoder, &ascending, None)?;
+            if let Some(space) = &self.frozen {
+                let uniform = self.context.uniform(&params);
+                let call = &mut Call::begin(&self.context, &mut encoder, "hotrow.write_rows");
+                assign::record(call, &uniform, &self.tables, space, &values);
+                write_back::record(call, &uniform, &self.tables, &bypass_work(space));
+            }
+            self.context.finish(encoder)
+        })
     }
 
     fn counters(&mut self) -> Result<Vec<Counters>, Error> {
-        let words = self.context.download(self.encoder(), &[(&self.tables.tables, self.tables.tables.size())])?;
-        let stride = self.tables.layout.stride();
-        let mut counters = Counters::from_words(&words[0], stride);
-        counters.truncate(self.config.tables.len());
-        Ok(counters)
+        let context = self.context.clone();
+        context.guarded(|| {
+            let words = self.context.download(self.encoder(), &[(&self.tables.tables, self.tables.tables.size())])?;
+            let stride = self.tables.layout.stride();
+            let mut counters = Counters::from_words(&words[0], stride);
+            counters.truncate(self.config.tables.len());
+            Ok(counters)
+        })
     }
 
     fn snapshot(&mut self) -> Result<Snapshot, Error> {
-        let layout = &self.tables.layout;
-        let slots = u64::from(layout.slots());
-        let mut sources = vec![
-            (&self.tables.tables, 4 * tables::table_words(&self.config).len() as u64),
-            (&self.tables.ways, slots * 16),
-            (&self.tables.cache, slots * u64::from(layout.row_words) * 4),
-        ];
-        let rows = |shard: usize| u64::from(layout.shard_rows(shard as u32));
-        sources.extend(self.tables.records.iter().enumerate().map(|(i, buffer)| (buffer, rows(i) * layout.stride())));
-        sources.extend(self.tables.freqs.iter().enumerate().map(|(i, buffer)| (buffer, rows(i) * 4)));
-        let mut words = self.context.download(self.encoder(), &sources)?;
-        let freqs = words.split_off(3 + self.tables.records.len()).concat();
-        let records = words.split_off(3).concat();
-        let counters = Counters::from_words(&words[0], layout.stride());
-        Ok(Snapshot {
-            t: words[0][0],
-            ways: std::mem::take(&mut words[1]),
-            cache: words[2].iter().map(|&word| f32::from_bits(word)).collect(),
-            records,
-            freqs,
-            counters,
+        let context = self.context.clone();
+        context.guarded(|| {
+            let layout = &self.tables.layout;
+            let slots = u64::from(layout.slots());
+            let mut sources = vec![
+                (&self.tables.tables, 4 * tables::table_words(&self.config).len() as u64),
+                (&self.tables.ways, slots * 16),
+                (&self.tables.cache, slots * u64::from(layout.row_words) * 4),
+            ];
+            let rows = |shard: usize| u64::from(layout.shard_rows(shard as u32));
+            sources
+                .extend(self.tables.records.iter().enumerate().map(|(i, buffer)| (buffer, rows(i) * layout.stride())));
+            sources.extend(self.tables.freqs.iter().enumerate().map(|(i, buffer)| (buffer, rows(i) * 4)));
+            let mut words = self.context.download(self.encoder(), &sources)?;
+            let freqs = words.split_off(3 + self.tables.records.len()).concat();
+            let records = words.split_off(3).concat();
+            let counters = Counters::from_words(&words[0], layout.stride());
+            Ok(Snapshot {
+                t: words[0][0],
+                ways: std::mem::take(&mut words[1]),
+                cache: words[2].iter().map(|&word| f32::from_bits(word)).collect(),
+                records,
+                freqs,
+                counters,
+            })
         })
     }
 
     fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
-        let Tables { layout, records, freqs, .. } = &self.tables;
-        snapshot.check(layout, self.config.tables.len(), !freqs.is_empty())?;
-        let queue = self.context.queue();
-        let mut words = tables::table_words(&self.config);
-        words[0] = snapshot.t;
-        Counters::to_words(&snapshot.counters, &mut words);
-        queue.write_buffer(&self.tables.tables, 0, bytemuck::cast_slice(&words));
-        queue.write_buffer(&self.tables.ways, 0, bytemuck::cast_slice(&snapshot.ways));
-        queue.write_buffer(&self.tables.cache, 0, bytemuck::cast_slice(&snapshot.cache));
-        let shard_words = (layout.rows_per_shard * layout.record_words) as usize;
-        for (buffer, words) in records.iter().zip(snapshot.records.chunks(shard_words)) {
-            queue.write_buffer(buffer, 0, bytemuck::cast_slice(words));
-        }
-        for (buffer, words) in freqs.iter().zip(snapshot.freqs.chunks(layout.rows_per_shard as usize)) {
-            queue.write_buffer(buffer, 0, bytemuck::cast_slice(words));
-        }
-        Ok(())
+        let context = self.context.clone();
+        context.guarded(|| {
+            let Tables { layout, records, freqs, .. } = &self.tables;
+            snapshot.check(layout, self.config.tables.len(), !freqs.is_empty())?;
+            let queue = self.context.queue();
+            let mut words = tables::table_words(&self.config);
+            words[0] = snapshot.t;
+            Counters::to_words(&snapshot.counters, &mut words);
+            queue.write_buffer(&self.tables.tables, 0, bytemuck::cast_slice(&words));
+            queue.write_buffer(&self.tables.ways, 0, bytemuck::cast_slice(&snapshot.ways));
+            queue.write_buffer(&self.tables.cache, 0, bytemuck::cast_slice(&snapshot.cache));
+            let shard_words = (layout.rows_per_shard * layout.record_words) as usize;
+            for (buffer, words) in records.iter().zip(snapshot.records.chunks(shard_words)) {
+                queue.write_buffer(buffer, 0, bytemuck::cast_slice(words));
+            }
+            for (buffer, words) in freqs.iter().zip(snapshot.freqs.chunks(layout.rows_per_shard as usize)) {
+                queue.write_buffer(buffer, 0, bytemuck::cast_slice(words));
+            }
+            Ok(())
+        })
     }
 
     fn set_learning_rate(&mut self, lr: f32) {

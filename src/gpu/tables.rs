@@ -55,6 +55,9 @@ impl Tables {
             // MAP_READ without MAP_WRITE: host-cached memory, not the window into video memory.
             Placement::Mapped => wgpu::BufferUsages::MAP_READ,
         };
+        if config.placement == Placement::Mapped || context.caps().device_type == wgpu::DeviceType::Cpu {
+            host_can_hold(layout.table_bytes())?;
+        }
         let mut records = Vec::new();
         let mut freqs = Vec::new();
         let mut shards = Vec::new();
@@ -62,16 +65,25 @@ impl Tables {
         for index in 0..layout.shards {
             let first_row = index * layout.rows_per_shard;
             let rows = layout.shard_rows(index);
-            let buffer = context.buffer("records", u64::from(rows) * layout.stride(), usage)?;
-            fill(context, &filler, &layout, &buffer, first_row, rows);
-            records.push(buffer);
+            records.push(context.buffer("records", u64::from(rows) * layout.stride(), usage)?);
             if config.policy == crate::Policy::Lfu {
                 freqs.push(context.buffer("freqs", u64::from(rows) * 4, none)?);
             }
             shards.push(context.uniform(&Shard { index, first_row, ..Shard::default() }));
         }
+        // Only now: a table that does not fit is refused before a byte of it is made.
+        for (index, buffer) in (0..layout.shards).zip(&records) {
+            fill(context, &filler, &layout, buffer, index * layout.rows_per_shard, layout.shard_rows(index));
+        }
         Ok(Self { layout, tables, features: feature_buffer, ways, cache, records, freqs, shards })
     }
+}
+
+/// Drivers hand out host memory page by page, and a process that fills more than there is dies: ask for it in one piece first.
+fn host_can_hold(bytes: u64) -> Result<(), Error> {
+    let mut whole = Vec::<u8>::new();
+    let reserved = usize::try_from(bytes).is_ok_and(|bytes| whole.try_reserve_exact(bytes).is_ok());
+    if reserved { Ok(()) } else { Err(Error::OutOfMemory { what: "records", bytes }) }
 }
 
 fn fill(context: &Context, filler: &Filler<'_>, layout: &Layout, buffer: &wgpu::Buffer, first_row: u32, rows: u32) {

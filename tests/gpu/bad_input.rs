@@ -300,3 +300,34 @@ fn missing_features_and_limits() {
         drop(context.clone());
     });
 }
+
+#[test]
+fn a_lost_device_is_a_named_error() {
+    with_gpu(|_| {
+        // A device of its own: losing the shared one would end the other tests.
+        let context = hotrow::adapter::open_best(hotrow::adapter::Wanted::Any).unwrap();
+        let mut group = Group::new(&context, config()).unwrap();
+        group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+        context.device().destroy();
+        let lost = |result: Result<(), Error>| assert!(matches!(result, Err(Error::Device { .. })), "{result:?}");
+        lost(group.backward(&[1.0; 8]));
+        lost(group.forward(&[1, 2], &[0, 1, 2], None).map(drop));
+        lost(group.read_rows(&[1]).map(drop));
+        lost(group.flush());
+        lost(group.snapshot().map(drop));
+        lost(Group::new(&context, config()).map(drop));
+    });
+}
+
+#[test]
+fn a_table_that_does_not_fit_is_a_named_error() {
+    with_gpu(|context| {
+        // 2 TB.
+        let mut huge = GroupConfig::new(&[4_000_000_000], 128);
+        huge.precision = hotrow::Precision::Fp32;
+        let result = Group::new(context, huge);
+        assert!(matches!(&result, Err(Error::OutOfMemory { what: "records", .. })), "{:?}", result.err());
+        // And the device goes on.
+        Group::new(context, config()).unwrap().forward(&[1, 2], &[0, 1, 2], None).unwrap();
+    });
+}
