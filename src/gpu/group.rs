@@ -1,20 +1,20 @@
-//! A group of tables on the GPU: the story of a step, in order.
+//! A group of tables on the GPU, recorded into the caller's encoder. `forward.rs` has the stages of forward.
 
 use super::{
-    Context, admit, assign, begin, bounds,
+    Context, bounds,
     call::Call,
-    collect, combine, dedup,
-    dedup::DedupTo,
-    fetch, gather, linearize, locate, merge, probe,
+    collect, combine,
+    forward::{bypass_work, record_step},
+    merge,
     readback::Reports,
-    reset, resolve,
-    sort::{SortJob, Sorted},
+    reset,
+    sort::SortJob,
     space::{Bound, FlushSpace, Space},
-    tables::{self, Tables},
-    touch, update, write_back,
+    tables::Tables,
+    update, write_back,
 };
 use crate::{
-    Counters, Embedding, Error, GroupConfig, Layout, Placement, Snapshot, batch,
+    Error, GroupConfig, Layout, Placement, batch,
     layout::{Params, Step, count},
     params::Mode,
     rng::Purpose,
@@ -33,10 +33,10 @@ pub struct Batch<'a> {
 
 /// A group of tables whose cache, and whose table unless mapped, live on the GPU.
 ///
-/// `record_*` put a step into the caller's encoder and never wait. The [`Embedding`] methods upload, submit and wait.
+/// `record_*` put a step into the caller's encoder and never wait. The [`Embedding`](crate::Embedding) methods upload, submit and wait.
 #[derive(Debug)]
 pub struct Group {
-    context: Context,
+    pub(super) context: Context,
     pub(super) config: GroupConfig,
     pub(super) tables: Tables,
     pub(super) train: Option<Space>,
@@ -45,7 +45,7 @@ pub struct Group {
     /// Stands where a batch has no weights or no indices.
     pub(super) nothing: wgpu::Buffer,
     /// Indices and bags of a forward whose backward has not come.
-    pending: Option<(u32, u32)>,
+    pub(super) pending: Option<(u32, u32)>,
     pub(super) reports: Reports,
 }
 
@@ -108,7 +108,7 @@ impl Group {
         }
     }
 
-    fn fault(&self, step: &Step, indices: u32) -> Error {
+    pub(super) fn fault(&self, step: &Step, indices: u32) -> Error {
         let (position, value) = (step.error_position, step.error_value);
         if step.error == 2 {
             return Error::BadOffsets { indices, position, value };
@@ -166,7 +166,7 @@ impl Group {
     }
 
     /// Records the stages and returns the number of indices.
-    fn record(
+    pub(super) fn record(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
@@ -304,7 +304,7 @@ impl Group {
         self.pending = None;
     }
 
-    fn not_pending(&self, call: &'static str) -> Result<(), Error> {
+    pub(super) fn not_pending(&self, call: &'static str) -> Result<(), Error> {
         if self.pending.is_none() {
             return Ok(());
         }
@@ -353,185 +353,9 @@ impl Group {
             _ => Ok(nothing.clone()),
         }
     }
-
-    fn encoder(&self) -> wgpu::CommandEncoder {
-        self.context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("hotrow") })
-    }
-
-    fn upload(&self, what: &'static str, words: &[u8]) -> Result<wgpu::Buffer, Error> {
-        let buffer = self.context.buffer(what, words.len() as u64, wgpu::BufferUsages::empty())?;
-        self.context.queue().write_buffer(&buffer, 0, words);
-        Ok(buffer)
-    }
-
-    /// Uploads a batch, records it in `mode`, waits for its outputs.
-    fn run(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-        mode: Mode,
-    ) -> Result<Vec<f32>, Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            self.check()?;
-            batch::check_shape(
-                &self.config,
-                indices.len() as u64,
-                offsets.len().max(1) as u64 - 1,
-                weights.map(|w| w.len() as u64),
-            )?;
-            batch::check_offsets(indices.len() as u64, offsets)?;
-            let bytes = u64::from(batch::output_rows(&self.config, indices.len() as u32, offsets.len() as u32 - 1))
-                * u64::from(self.tables.layout.dim)
-                * 4;
-            let outputs = self.context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
-            let index_buffer = self.upload("indices", bytemuck::cast_slice(indices))?;
-            let offset_buffer = self.upload("offsets", bytemuck::cast_slice(offsets))?;
-            let weight_buffer =
-                weights.map(|weights| self.upload("weights", bytemuck::cast_slice(weights))).transpose()?;
-            let n = indices.len() as u64 * 4;
-            let uploaded = Batch {
-                indices: (n > 0).then(|| index_buffer.slice(..n)),
-                offsets: offset_buffer.slice(..offsets.len() as u64 * 4),
-                weights: weight_buffer.as_ref().map(|buffer| buffer.slice(..n)),
-            };
-            let mut encoder = self.encoder();
-            self.record(&mut encoder, &uploaded, outputs.slice(..), mode)?;
-            let Some(space) = (if mode == Mode::Train { &self.train } else { &self.frozen }) else {
-                return Ok(Vec::new());
-            };
-            let words =
-                self.context.download(encoder, &[(&outputs, bytes), (&space.step, size_of::<Step>() as u64)])?;
-            let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[1]));
-            if step.error != 0 {
-                if mode == Mode::Train {
-                    self.pending = None;
-                }
-                return Err(self.fault(&step, indices.len() as u32));
-            }
-            Ok(words[0].iter().map(|&word| f32::from_bits(word)).collect())
-        })
-    }
-
-    /// Records the look-up of linear rows, one output row each, into the frozen space.
-    fn record_rows(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        rows: &[u32],
-        outputs: Option<&wgpu::Buffer>,
-    ) -> Result<Params, Error> {
-        let n = rows.len() as u32;
-        let params = Params::new(&self.config, &self.tables.layout, Mode::Rows, Purpose::Write).rows(n);
-        let indices = self.upload("rows", bytemuck::cast_slice(rows))?;
-        let offsets: Vec<u32> = (0..=n).collect();
-        let offsets = self.upload("offsets", bytemuck::cast_slice(&offsets))?;
-        let bound = Bound {
-            indices: indices.as_entire_binding(),
-            offsets: offsets.as_entire_binding(),
-            weights: self.nothing.as_entire_binding(),
-        };
-        let space = grown(&mut self.frozen, &self.context, &self.tables.layout, n, false)?;
-        let binding = outputs.map(wgpu::Buffer::as_entire_binding);
-        record_step(
-            &self.context,
-            encoder,
-            &self.tables,
-            space,
-            &params,
-            &bound,
-            binding.as_ref().map(|binding| (binding, n)),
-        );
-        Ok(params)
-    }
 }
 
-/// The stages of forward, in order (SPEC 3).
-fn record_step(
-    context: &Context,
-    encoder: &mut wgpu::CommandEncoder,
-    tables: &Tables,
-    space: &Space,
-    params: &Params,
-    batch: &Bound<'_>,
-    outputs: Option<(&wgpu::BindingResource<'_>, u32)>,
-) {
-    let layout = &tables.layout;
-    let uniform = context.uniform(params);
-    encoder.clear_buffer(&space.step, 0, None);
-    let call = &mut Call::begin(context, encoder, "hotrow.forward");
-    linearize::record(call, params, &uniform, batch, tables, space);
-    begin::record(call, &uniform, batch, tables, space);
-    if params.indices > 0 {
-        let rows = SortJob {
-            keys: &space.keys,
-            values: None,
-            capacity: params.indices,
-            count: count::INDICES,
-            key_bits: layout.row_bits(),
-        };
-        let to =
-            DedupTo { segment: &space.segment, starts: &space.starts, segments: count::UNIQUE, valid: count::VALID };
-        let sorted = dedup::record(call, &space.step, &rows, &space.by_row, &space.sort, &to);
-        probe::record(call, &uniform, tables, space, &sorted);
-        let list = |per_group| bounds::List { rows: &space.rows, count: count::UNIQUE, sorted: true, per_group };
-        bounds::record(call, &space.step, tables, &list(1), &space.row_ranges);
-        if params.mode == Mode::Train as u32 {
-            if !tables.freqs.is_empty() {
-                bounds::record(call, &space.step, tables, &list(touch::PER_GROUP), &space.touch_ranges);
-                touch::record(call, tables, space, &space.touch_ranges);
-            }
-            if layout.sets > 0 {
-                record_admission(call, &uniform, tables, space);
-            }
-        }
-        resolve::record(call, &uniform, tables, space);
-        fetch::record(call, &uniform, tables, space);
-        locate::record(call, &uniform, space, &sorted, params.indices);
-    }
-    if let Some((outputs, rows)) = outputs {
-        gather::record(call, &uniform, batch, tables, space, outputs, rows);
-    }
-}
-
-/// Missing rows set by set; admission; write-back of the dirty victims, before their slots are filled anew.
-fn record_admission(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &Space) {
-    let layout = &tables.layout;
-    let missing = SortJob {
-        keys: &space.set_keys,
-        values: None,
-        capacity: space.rows_capacity,
-        count: count::UNIQUE,
-        key_bits: layout.set_bits(),
-    };
-    let to =
-        DedupTo { segment: &space.set_segment, starts: &space.set_starts, segments: count::SETS, valid: count::MISSES };
-    let sets = dedup::record(call, &space.step, &missing, &space.by_set, &space.sort, &to);
-    admit::record(call, uniform, tables, space, &sets);
-    let (mut rows, mut sources) = (&space.victim_rows, &space.victim_slots);
-    if layout.shards > 1 {
-        let victims = SortJob {
-            keys: rows,
-            values: Some(sources),
-            capacity: space.rows_capacity,
-            count: count::MISSES,
-            key_bits: layout.row_bits(),
-        };
-        let sorted: Sorted<'_> = space.by_victim.record(call, &space.step, &victims, &space.sort);
-        (rows, sources) = (sorted.keys, sorted.values);
-    }
-    let list = bounds::List { rows, count: count::MISSES, sorted: layout.shards > 1, per_group: 1 };
-    bounds::record(call, &space.step, tables, &list, &space.victim_ranges);
-    let work = write_back::Work { rows, sources, scratch: &space.scratch, ranges: &space.victim_ranges };
-    write_back::record(call, uniform, tables, &work);
-}
-
-/// The rows that update or assign left in scratch.
-fn bypass_work(space: &Space) -> write_back::Work<'_> {
-    write_back::Work { rows: &space.rows, sources: &space.sources, scratch: &space.scratch, ranges: &space.row_ranges }
-}
-
-fn grown<'s>(
+pub(super) fn grown<'s>(
     space: &'s mut Option<Space>,
     context: &Context,
     layout: &Layout,
@@ -548,178 +372,6 @@ fn grown<'s>(
     }
 }
 
-fn no_forward() -> Error {
+pub(super) fn no_forward() -> Error {
     Error::Order { call: "backward", wanted: "a forward before each backward", found: "none since the last backward" }
-}
-
-impl Embedding for Group {
-    fn layout(&self) -> &Layout {
-        &self.tables.layout
-    }
-
-    fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        self.run(indices, offsets, weights, Mode::Train)
-    }
-
-    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        self.run(indices, offsets, weights, Mode::Frozen)
-    }
-
-    fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            let (indices, bags) = self.pending.ok_or_else(no_forward)?;
-            let rows = batch::output_rows(&self.config, indices, bags);
-            let wanted = u64::from(rows) * u64::from(self.tables.layout.dim);
-            if grad_outputs.len() as u64 != wanted {
-                return Err(Error::Length { what: "grad_outputs", wanted, found: grad_outputs.len() as u64 });
-            }
-            let grads = self.upload("grad_outputs", bytemuck::cast_slice(grad_outputs))?;
-            let mut encoder = self.encoder();
-            self.record_backward(&mut encoder, grads.slice(..))?;
-            self.context.finish(encoder)
-        })
-    }
-
-    fn flush(&mut self) -> Result<(), Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            let mut encoder = self.encoder();
-            self.record_flush(&mut encoder)?;
-            self.context.finish(encoder)
-        })
-    }
-
-    fn reset(&mut self) -> Result<(), Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            self.not_pending("reset")?;
-            let mut encoder = self.encoder();
-            self.record_flush(&mut encoder)?;
-            self.record_reset_discarding(&mut encoder)?;
-            self.context.finish(encoder)
-        })
-    }
-
-    fn reset_discarding(&mut self) -> Result<(), Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            let mut encoder = self.encoder();
-            self.record_reset_discarding(&mut encoder)?;
-            self.context.finish(encoder)
-        })
-    }
-
-    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            batch::check_rows(&self.tables.layout, rows)?;
-            if rows.is_empty() {
-                return Ok(Vec::new());
-            }
-            let bytes = rows.len() as u64 * u64::from(self.tables.layout.dim) * 4;
-            let outputs = self.context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
-            let mut encoder = self.encoder();
-            self.record_rows(&mut encoder, rows, Some(&outputs))?;
-            let words = self.context.download(encoder, &[(&outputs, bytes)])?;
-            Ok(words[0].iter().map(|&word| f32::from_bits(word)).collect())
-        })
-    }
-
-    fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            self.not_pending("write_rows")?;
-            batch::check_rows(&self.tables.layout, rows)?;
-            let dim = self.tables.layout.dim as usize;
-            let wanted = rows.len() as u64 * dim as u64;
-            if values.len() as u64 != wanted {
-                return Err(Error::Length { what: "values", wanted, found: values.len() as u64 });
-            }
-            if rows.is_empty() {
-                return Ok(());
-            }
-            let last = batch::last_of_each(rows);
-            let ascending: Vec<u32> = last.iter().map(|&(row, _)| row).collect();
-            let values: Vec<f32> =
-                last.iter().flat_map(|&(_, at)| &values[at * dim..(at + 1) * dim]).copied().collect();
-            let values = self.upload("values", bytemuck::cast_slice(&values))?;
-            let mut encoder = self.encoder();
-            let params = self.record_rows(&mut encoder, &ascending, None)?;
-            if let Some(space) = &self.frozen {
-                let uniform = self.context.uniform(&params);
-                let call = &mut Call::begin(&self.context, &mut encoder, "hotrow.write_rows");
-                assign::record(call, &uniform, &self.tables, space, &values);
-                write_back::record(call, &uniform, &self.tables, &bypass_work(space));
-            }
-            self.context.finish(encoder)
-        })
-    }
-
-    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            let words = self.context.download(self.encoder(), &[(&self.tables.tables, self.tables.tables.size())])?;
-            let stride = self.tables.layout.stride();
-            let mut counters = Counters::from_words(&words[0], stride);
-            counters.truncate(self.config.tables.len());
-            Ok(counters)
-        })
-    }
-
-    fn snapshot(&mut self) -> Result<Snapshot, Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            let layout = &self.tables.layout;
-            let slots = u64::from(layout.slots());
-            let mut sources = vec![
-                (&self.tables.tables, 4 * tables::table_words(&self.config).len() as u64),
-                (&self.tables.ways, slots * 16),
-                (&self.tables.cache, slots * u64::from(layout.row_words) * 4),
-            ];
-            let rows = |shard: usize| u64::from(layout.shard_rows(shard as u32));
-            sources
-                .extend(self.tables.records.iter().enumerate().map(|(i, buffer)| (buffer, rows(i) * layout.stride())));
-            sources.extend(self.tables.freqs.iter().enumerate().map(|(i, buffer)| (buffer, rows(i) * 4)));
-            let mut words = self.context.download(self.encoder(), &sources)?;
-            let freqs = words.split_off(3 + self.tables.records.len()).concat();
-            let records = words.split_off(3).concat();
-            let counters = Counters::from_words(&words[0], layout.stride());
-            Ok(Snapshot {
-                t: words[0][0],
-                ways: std::mem::take(&mut words[1]),
-                cache: words[2].iter().map(|&word| f32::from_bits(word)).collect(),
-                records,
-                freqs,
-                counters,
-            })
-        })
-    }
-
-    fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            let Tables { layout, records, freqs, .. } = &self.tables;
-            snapshot.check(layout, self.config.tables.len(), !freqs.is_empty())?;
-            let queue = self.context.queue();
-            let mut words = tables::table_words(&self.config);
-            words[0] = snapshot.t;
-            Counters::to_words(&snapshot.counters, &mut words);
-            queue.write_buffer(&self.tables.tables, 0, bytemuck::cast_slice(&words));
-            queue.write_buffer(&self.tables.ways, 0, bytemuck::cast_slice(&snapshot.ways));
-            queue.write_buffer(&self.tables.cache, 0, bytemuck::cast_slice(&snapshot.cache));
-            let shard_words = (layout.rows_per_shard * layout.record_words) as usize;
-            for (buffer, words) in records.iter().zip(snapshot.records.chunks(shard_words)) {
-                queue.write_buffer(buffer, 0, bytemuck::cast_slice(words));
-            }
-            for (buffer, words) in freqs.iter().zip(snapshot.freqs.chunks(layout.rows_per_shard as usize)) {
-                queue.write_buffer(buffer, 0, bytemuck::cast_slice(words));
-            }
-            Ok(())
-        })
-    }
-
-    fn set_learning_rate(&mut self, lr: f32) {
-        self.config.optimizer.lr = lr;
-    }
 }

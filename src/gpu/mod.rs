@@ -1,8 +1,9 @@
-//! The GPU side. `group.rs` tells the story in order; every stage's host side is in the file of its name.
+//! The GPU side. `forward.rs` tells the order of the stages; every stage's host side is in the file of its name.
 
 mod admit;
 mod assign;
 mod begin;
+mod blocking;
 mod bounds;
 mod call;
 mod collect;
@@ -10,6 +11,7 @@ mod combine;
 mod context;
 mod dedup;
 mod fetch;
+mod forward;
 mod gather;
 mod group;
 mod harness;
