@@ -167,6 +167,7 @@ impl Run {
                 points,
                 colour: match first.kind {
                     "uvm model" => 6,
+                    "uncached" if first.placement == Placement::Mapped => 5,
                     "uncached" => 7,
                     _ => colour(first.precision),
                 },

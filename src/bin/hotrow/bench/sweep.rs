@@ -80,16 +80,30 @@ impl Sweep {
                         progress.advance(1);
                     }
                 }
-                // Without a cache the hit rate is 0, whatever the share of hot rows.
-                let mut runner = self.runner(target, self.config(precision, Policy::Lru, placement, 0))?;
-                let mut stream = Stream::new(self.shape, self.seed);
-                let point = self.point(runner.as_mut(), &mut stream, 0.5, slice)?;
-                run.points.push(Point { kind: "uncached", precision, policy: None, placement, ..point });
+                run.points.push(self.uncached(target, precision, placement, slice)?);
                 progress.advance(self.hit_rates.len() as u64);
             }
         }
+        // The bound of P1 Figure 9: an FP32 table in host memory, read by the shaders over the bus.
+        let mappable = matches!(target, Target::Gpu(context) if context.caps().mappable);
+        if mappable && !self.placements.contains(&Placement::Mapped) {
+            run.points.push(self.uncached(target, Precision::Fp32, Placement::Mapped, slice)?);
+        }
         self.predict_uvm(&mut run)?;
         Ok(run)
+    }
+
+    /// Without a cache the hit rate is 0, whatever the share of hot rows.
+    fn uncached(
+        &self,
+        target: &Target<'_>,
+        precision: Precision,
+        placement: Placement,
+        slice: Duration,
+    ) -> anyhow::Result<Point> {
+        let mut runner = self.runner(target, self.config(precision, Policy::Lru, placement, 0))?;
+        let point = self.point(runner.as_mut(), &mut Stream::new(self.shape, self.seed), 0.5, slice)?;
+        Ok(Point { kind: "uncached", precision, placement, ..point })
     }
 
     fn point(
