@@ -60,13 +60,51 @@ pub(crate) fn check_rows(layout: &Layout, rows: &[u32]) -> Result<(), Error> {
     }
 }
 
+/// A backward needs a forward.
+pub(crate) fn no_forward() -> Error {
+    Error::Order { call: "backward", wanted: "a forward before each backward", found: "none since the last backward" }
+}
+
+/// Refuses `call` while a forward waits for its backward: it would spoil what that backward builds on.
+pub(crate) fn not_pending(pending: Option<(u32, u32)>, call: &'static str) -> Result<(), Error> {
+    if pending.is_none() {
+        return Ok(());
+    }
+    Err(Error::Order {
+        call,
+        wanted: "the backward of the last forward, or abandon_backward",
+        found: "a forward whose backward has not come",
+    })
+}
+
+/// One gradient for each output of the forward of `indices` and `bags`.
+pub(crate) fn check_grads(config: &GroupConfig, (indices, bags): (u32, u32), found: usize) -> Result<(), Error> {
+    let wanted = u64::from(output_rows(config, indices, bags)) * u64::from(config.dim);
+    let found = found as u64;
+    if found == wanted { Ok(()) } else { Err(Error::Length { what: "grad_outputs", wanted, found }) }
+}
+
+/// Checks rows and values to write, and returns the rows ascending and distinct, with the last value of each.
+pub(crate) fn rows_to_write(layout: &Layout, rows: &[u32], values: &[f32]) -> Result<(Vec<u32>, Vec<f32>), Error> {
+    check_rows(layout, rows)?;
+    let dim = layout.dim as usize;
+    let (wanted, found) = (rows.len() as u64 * dim as u64, values.len() as u64);
+    if found != wanted {
+        return Err(Error::Length { what: "values", wanted, found });
+    }
+    let last = last_of_each(rows);
+    let ascending = last.iter().map(|&(row, _)| row).collect();
+    let values = last.iter().flat_map(|&(_, at)| &values[at * dim..(at + 1) * dim]).copied().collect();
+    Ok((ascending, values))
+}
+
 /// Output rows of a batch.
 pub(crate) fn output_rows(config: &GroupConfig, indices: u32, bags: u32) -> u32 {
     if config.pooling == Pooling::None { indices } else { bags }
 }
 
 /// Ascending distinct rows with, for each, the place of its last value.
-pub(crate) fn last_of_each(rows: &[u32]) -> Vec<(u32, usize)> {
+fn last_of_each(rows: &[u32]) -> Vec<(u32, usize)> {
     let mut places: Vec<(u32, usize)> = rows.iter().copied().zip(0..).collect();
     places.sort_unstable();
     let mut last: Vec<(u32, usize)> = Vec::with_capacity(places.len());

@@ -69,17 +69,6 @@ impl Group {
         Params::new(&self.config, &self.tables.layout, mode, purpose)
     }
 
-    fn not_pending(&self, call: &'static str) -> Result<(), Error> {
-        if self.pending.is_none() {
-            return Ok(());
-        }
-        Err(Error::Order {
-            call,
-            wanted: "the backward of the last forward, or abandon_backward",
-            found: "a forward whose backward has not come",
-        })
-    }
-
     fn run(
         &mut self,
         indices: &[u32],
@@ -258,10 +247,6 @@ fn grown<'s>(space: &'s mut Option<Space>, layout: &Layout, indices: u32, train:
     }
 }
 
-fn no_forward() -> Error {
-    Error::Order { call: "backward", wanted: "a forward before each backward", found: "none since the last backward" }
-}
-
 impl Embedding for Group {
     fn layout(&self) -> &Layout {
         &self.tables.layout
@@ -276,14 +261,10 @@ impl Embedding for Group {
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
-        let (indices, bags) = self.pending.ok_or_else(no_forward)?;
-        let rows = batch::output_rows(&self.config, indices, bags);
-        let wanted = u64::from(rows) * u64::from(self.tables.layout.dim);
-        if grad_outputs.len() as u64 != wanted {
-            return Err(Error::Length { what: "grad_outputs", wanted, found: grad_outputs.len() as u64 });
-        }
+        let (indices, bags) = self.pending.ok_or_else(batch::no_forward)?;
+        batch::check_grads(&self.config, (indices, bags), grad_outputs.len())?;
         let params = self.params(Mode::Train, Purpose::Update).batch(indices, bags, false);
-        let (tables, Some(space)) = (&mut self.tables, &mut self.train) else { return Err(no_forward()) };
+        let (tables, Some(space)) = (&mut self.tables, &mut self.train) else { return Err(batch::no_forward()) };
         if indices > 0 {
             let (_, order) = space.by_row.sorted(tables.layout.row_bits());
             merge(
@@ -338,13 +319,13 @@ impl Embedding for Group {
     }
 
     fn reset(&mut self) -> Result<(), Error> {
-        self.not_pending("reset")?;
+        batch::not_pending(self.pending, "reset")?;
         self.flush()?;
         self.reset_discarding()
     }
 
     fn reset_discarding(&mut self) -> Result<(), Error> {
-        self.not_pending("reset")?;
+        batch::not_pending(self.pending, "reset")?;
         reset(&self.params(Mode::Train, Purpose::WriteBack), &mut self.tables.ways);
         Ok(())
     }
@@ -359,19 +340,11 @@ impl Embedding for Group {
     }
 
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
-        self.not_pending("write_rows")?;
-        batch::check_rows(&self.tables.layout, rows)?;
-        let dim = self.tables.layout.dim as usize;
-        let wanted = rows.len() as u64 * dim as u64;
-        if values.len() as u64 != wanted {
-            return Err(Error::Length { what: "values", wanted, found: values.len() as u64 });
-        }
+        batch::not_pending(self.pending, "write_rows")?;
+        let (ascending, values) = batch::rows_to_write(&self.tables.layout, rows, values)?;
         if rows.is_empty() {
             return Ok(());
         }
-        let last = batch::last_of_each(rows);
-        let ascending: Vec<u32> = last.iter().map(|&(row, _)| row).collect();
-        let values: Vec<f32> = last.iter().flat_map(|&(_, at)| &values[at * dim..(at + 1) * dim]).copied().collect();
         let params = self.look_up(&ascending, None)?;
         let (tables, Some(space)) = (&mut self.tables, &mut self.frozen) else { return Ok(()) };
         assign(

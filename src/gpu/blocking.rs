@@ -4,7 +4,7 @@ use super::{
     Batch, Group, assign,
     call::Call,
     forward::{bypass_work, record_step},
-    group::{grown, no_forward},
+    group::grown,
     space::Bound,
     tables::{self, Tables},
     write_back,
@@ -125,12 +125,8 @@ impl Embedding for Group {
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {
-            let (indices, bags) = self.pending.ok_or_else(no_forward)?;
-            let rows = batch::output_rows(&self.config, indices, bags);
-            let wanted = u64::from(rows) * u64::from(self.tables.layout.dim);
-            if grad_outputs.len() as u64 != wanted {
-                return Err(Error::Length { what: "grad_outputs", wanted, found: grad_outputs.len() as u64 });
-            }
+            let pending = self.pending.ok_or_else(batch::no_forward)?;
+            batch::check_grads(&self.config, pending, grad_outputs.len())?;
             let grads = self.upload("grad_outputs", bytemuck::cast_slice(grad_outputs))?;
             let mut encoder = self.encoder();
             self.record_backward(&mut encoder, grads.slice(..))?;
@@ -150,7 +146,7 @@ impl Embedding for Group {
     fn reset(&mut self) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {
-            self.not_pending("reset")?;
+            batch::not_pending(self.pending, "reset")?;
             let mut encoder = self.encoder();
             self.record_flush(&mut encoder)?;
             self.record_reset_discarding(&mut encoder)?;
@@ -186,20 +182,11 @@ impl Embedding for Group {
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {
-            self.not_pending("write_rows")?;
-            batch::check_rows(&self.tables.layout, rows)?;
-            let dim = self.tables.layout.dim as usize;
-            let wanted = rows.len() as u64 * dim as u64;
-            if values.len() as u64 != wanted {
-                return Err(Error::Length { what: "values", wanted, found: values.len() as u64 });
-            }
+            batch::not_pending(self.pending, "write_rows")?;
+            let (ascending, values) = batch::rows_to_write(&self.tables.layout, rows, values)?;
             if rows.is_empty() {
                 return Ok(());
             }
-            let last = batch::last_of_each(rows);
-            let ascending: Vec<u32> = last.iter().map(|&(row, _)| row).collect();
-            let values: Vec<f32> =
-                last.iter().flat_map(|&(_, at)| &values[at * dim..(at + 1) * dim]).copied().collect();
             let values = self.upload("values", bytemuck::cast_slice(&values))?;
             let mut encoder = self.encoder();
             let params = self.record_rows(&mut encoder, &ascending, None)?;

@@ -128,13 +128,7 @@ impl Group {
         batch: &Batch<'_>,
         outputs: wgpu::BufferSlice<'_>,
     ) -> Result<(), Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            self.check()?;
-            let indices = self.record(encoder, batch, outputs, Mode::Train)?;
-            self.report(encoder, Mode::Train, indices);
-            Ok(())
-        })
+        self.record_and_report(encoder, batch, outputs, Mode::Train)
     }
 
     /// Records a forward that changes nothing (evaluation, inference). A forward waiting for its backward goes on waiting.
@@ -147,22 +141,28 @@ impl Group {
         batch: &Batch<'_>,
         outputs: wgpu::BufferSlice<'_>,
     ) -> Result<(), Error> {
+        self.record_and_report(encoder, batch, outputs, Mode::Frozen)
+    }
+
+    /// Records a step, and has its outcome heard of when the caller's submission is done.
+    fn record_and_report(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch<'_>,
+        outputs: wgpu::BufferSlice<'_>,
+        mode: Mode,
+    ) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {
             self.check()?;
-            let indices = self.record(encoder, batch, outputs, Mode::Frozen)?;
-            self.report(encoder, Mode::Frozen, indices);
+            let indices = self.record(encoder, batch, outputs, mode)?;
+            let space = if mode == Mode::Train { &self.train } else { &self.frozen };
+            if let Some(space) = space {
+                let report = self.reports.record(&self.context, encoder, indices);
+                encoder.copy_buffer_to_buffer(&space.step, 0, &report, 0, size_of::<Step>() as u64);
+            }
             Ok(())
         })
-    }
-
-    /// Has the outcome of the step just recorded heard of when the caller's submission is done.
-    fn report(&self, encoder: &mut wgpu::CommandEncoder, mode: Mode, indices: u32) {
-        let space = if mode == Mode::Train { &self.train } else { &self.frozen };
-        if let Some(space) = space {
-            let report = self.reports.record(&self.context, encoder, indices);
-            encoder.copy_buffer_to_buffer(&space.step, 0, &report, 0, size_of::<Step>() as u64);
-        }
     }
 
     /// Records the stages and returns the number of indices.
@@ -224,7 +224,7 @@ impl Group {
         let context = self.context.clone();
         context.guarded(|| {
             let (Some((indices, bags)), Some(space)) = (self.pending, &self.train) else {
-                return Err(no_forward());
+                return Err(batch::no_forward());
             };
             let rows = batch::output_rows(&self.config, indices, bags);
             if indices > 0 {
@@ -291,7 +291,7 @@ impl Group {
     pub fn record_reset_discarding(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {
-            self.not_pending("reset")?;
+            batch::not_pending(self.pending, "reset")?;
             let layout = &self.tables.layout;
             let uniform = self.context.uniform(&Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack));
             reset::record(&mut Call::begin(&self.context, encoder, "hotrow.reset"), &uniform, &self.tables);
@@ -302,17 +302,6 @@ impl Group {
     /// Gives up the backward of the last forward, so that rows may be written or the cache reset.
     pub fn abandon_backward(&mut self) {
         self.pending = None;
-    }
-
-    pub(super) fn not_pending(&self, call: &'static str) -> Result<(), Error> {
-        if self.pending.is_none() {
-            return Ok(());
-        }
-        Err(Error::Order {
-            call,
-            wanted: "the backward of the last forward, or abandon_backward",
-            found: "a forward whose backward has not come",
-        })
     }
 
     fn bind<'b>(
@@ -370,8 +359,4 @@ pub(super) fn grown<'s>(
             Ok(space.insert(Space::new(context, layout, indices, train)?))
         }
     }
-}
-
-pub(super) fn no_forward() -> Error {
-    Error::Order { call: "backward", wanted: "a forward before each backward", found: "none since the last backward" }
 }
