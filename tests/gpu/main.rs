@@ -7,3 +7,5 @@ mod device;
 mod exact;
 mod lockstep;
 mod placement;
+mod rounding;
+mod stages;
