@@ -29,8 +29,9 @@ fn lower_bound(row: u32, n: u32) -> u32 {
 }
 
 @compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    let shard = id.x;
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let shard = flat_group(group, groups) * 64u + lane;
     if (shard >= info.shards) { return; }
     let n = step.counts[info.count];
     var low = 0u;
@@ -45,9 +46,9 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         }
     }
     range[shard] = vec2<u32>(low, high);
-    let groups = (high - low + info.per_group - 1u) / info.per_group;
-    let x = min(groups, info.max_groups);
+    let wanted = (high - low + info.per_group - 1u) / info.per_group;
+    let x = min(wanted, info.max_groups);
     groups_of[shard * 3u] = x;
-    groups_of[shard * 3u + 1u] = select(0u, (groups + x - 1u) / max(x, 1u), x > 0u);
+    groups_of[shard * 3u + 1u] = select(0u, (wanted + x - 1u) / max(x, 1u), x > 0u);
     groups_of[shard * 3u + 2u] = 1u;
 }

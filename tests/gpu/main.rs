@@ -13,3 +13,5 @@ mod memory;
 mod naive;
 mod naive_runs;
 mod placement;
+mod rounding;
+mod stages;

@@ -1,0 +1,59 @@
+use hotrow::{
+    GroupConfig, cpu,
+    layout::{NONE, Params, Step},
+};
+use rand::RngExt as _;
+
+use super::{
+    FROZEN, ROWS, TRAIN, check, guarded, junk, layout_of, linearize::offsets, of, on_each, params, read, rng, tables,
+    words,
+};
+
+#[test]
+fn matches_the_mirror() {
+    on_each(|context| {
+        let mut changed = 0;
+        for seed in 0..8 {
+            for case in 0..8 {
+                for mode in [TRAIN, FROZEN, ROWS] {
+                    let mut source = rng(seed);
+                    let features: Vec<u32> =
+                        (0..source.random_range(1..6)).map(|_| source.random_range(0..3)).collect();
+                    let per_feature = source.random_range(1..20);
+                    let (bags, indices) = (per_feature * features.len() as u32, source.random_range(1..400));
+                    let config = GroupConfig::new(&[7, 8, 9], 4);
+                    let params = Params {
+                        indices,
+                        bags,
+                        bags_per_feature: per_feature,
+                        ..params(&config, &layout_of(&config), mode, 0)
+                    };
+                    // Every mixture of bad offsets, bad indices and good ones, at random places.
+                    let at = |bit: u32, place: u32| if case >> bit & 1 == 1 { NONE - place } else { 0 };
+                    let step = Step {
+                        bad_offset: at(0, source.random_range(0..=bags)),
+                        bad_index: at(1, source.random_range(0..indices)),
+                        accesses: at(2, NONE - source.random_range(1..=indices)),
+                        ..Step::default()
+                    };
+                    let t = [0, 77, u32::MAX][source.random_range(0..3)];
+                    let bindings = [
+                        words(&params),
+                        guarded(&junk(&mut source, indices as usize)),
+                        guarded(&offsets(&mut source, bags, indices)),
+                        guarded(&features),
+                        guarded(&tables(&mut source, &[7, 8, 9], t)),
+                        words(&step),
+                    ];
+                    let what = format!("seed {seed}, {step:?}, mode {mode}");
+                    changed += check(context, "begin", &what, &bindings, 1, &[], |b| {
+                        let [params, indices, offsets, features, tables, step] = b else { unreachable!() };
+                        cpu::begin(&read(params), indices, offsets, features, tables, of(step));
+                    })
+                    .changed;
+                }
+            }
+        }
+        assert!(changed > 0);
+    });
+}

@@ -1,0 +1,49 @@
+use hotrow::{
+    cpu,
+    layout::{DedupInfo, NONE, count},
+};
+use rand::RngExt as _;
+use rand_pcg::Pcg64;
+
+use super::{check, guarded, junk, of, on_each, read, rng, step, words};
+
+/// `n` ascending keys from `0..reach`, the last `left_out` of them NONE.
+pub(super) fn sorted_keys(source: &mut Pcg64, n: usize, reach: u32, left_out: usize) -> Vec<u32> {
+    let mut keys: Vec<u32> = (0..n).map(|_| source.random_range(0..reach)).collect();
+    keys.sort_unstable();
+    keys[n - left_out..].fill(NONE);
+    keys
+}
+
+#[test]
+fn matches_the_mirror() {
+    on_each(|context| {
+        let mut changed = 0;
+        for (seed, capacity) in [1usize, 2, 255, 256, 257, 512, 2000].into_iter().enumerate() {
+            for live in [0, capacity / 2, capacity] {
+                for (reach, left_out) in [(1, 0), (300, 0), (300, live / 3), (u32::MAX, live)] {
+                    let mut source = rng(seed as u64);
+                    let which = [count::INDICES, count::UNIQUE][seed % 2];
+                    let mut keys = sorted_keys(&mut source, live, reach, left_out);
+                    // What lies behind the live ones must not count, not even where it goes on with the last key.
+                    keys.resize(capacity, keys.last().copied().unwrap_or(5));
+                    let info = DedupInfo { capacity: capacity as u32, count: which as u32, segments: 1, valid: 2 };
+                    let bindings = [
+                        words(&info),
+                        words(&step(&mut source, 1, &[(which, live as u32)])),
+                        guarded(&keys),
+                        guarded(&junk(&mut source, capacity)),
+                    ];
+                    let case = format!("{live} of {capacity} below {reach}, {left_out} left out");
+                    let groups = capacity.div_ceil(256) as u32;
+                    changed += check(context, "heads", &case, &bindings, groups, &[], |b| {
+                        let [info, step, keys, heads] = b else { unreachable!() };
+                        cpu::heads(&read(info), of(step), keys, heads);
+                    })
+                    .changed;
+                }
+            }
+        }
+        assert!(changed > 0);
+    });
+}

@@ -1,0 +1,367 @@
+//! Each stage alone, on random valid inputs, against the plain function of its name in `src/cpu/`.
+//!
+//! A test lays out the bindings of one dispatch as words, [`check`] runs the kernel over one copy and the mirror over another
+//! and compares every binding, those that a stage only reads included. Arrays end in guard words that neither side may touch.
+
+mod admit;
+mod assign;
+mod begin;
+mod bounds;
+mod collect;
+mod combine;
+mod fetch;
+mod gather;
+mod heads;
+mod histogram;
+mod linearize;
+mod locate;
+mod merge;
+mod probe;
+mod reset;
+mod resolve;
+mod scan;
+mod scan_add;
+mod scatter;
+mod segments;
+mod touch;
+mod update;
+pub(crate) mod write_back;
+
+use std::sync::OnceLock;
+
+use bytemuck::{Pod, cast_slice, cast_slice_mut};
+use hotrow::{
+    Context, GroupConfig, Layout, OptimizerKind, OutOfRange, Policy, Pooling, ProbeBody, Rounding,
+    hash::fmix32,
+    layout::{CLOCK_WORDS, Field, NONE, Params, Step, TABLE_WORDS, Unique, way_at},
+    shader::{self, Access, Kernel},
+};
+use rand::{RngExt, SeedableRng, seq::SliceRandom as _};
+use rand_pcg::Pcg64;
+
+use crate::device::with_gpu;
+
+/// Stands behind every array. As an index it is far out of range, as a float it is next to nothing.
+const GUARD: u32 = 0xa5a5_a5a5;
+
+pub(crate) const TRAIN: u32 = 0;
+pub(crate) const FROZEN: u32 = 1;
+pub(crate) const ROWS: u32 = 2;
+
+/// How the words of a binding are compared.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Like {
+    /// Bit for bit; what holds where nothing else is said.
+    Bits,
+    /// Floats: apart by at most this share of the larger of 1 and the values, or equal bit for bit.
+    Within(f32),
+    /// Pairs of an integer (as `Bits`) and a float (as `Within`).
+    Pairs(f32),
+    /// The test compares it itself.
+    Elsewhere,
+}
+
+fn close(a: u32, b: u32, bound: f32) -> bool {
+    let (x, y) = (f64::from(f32::from_bits(a)), f64::from(f32::from_bits(b)));
+    // Infinities would be close to anything; NaN is close to nothing by itself.
+    let finite = x.is_finite() && y.is_finite();
+    a == b || finite && (x - y).abs() <= f64::from(bound) * x.abs().max(y.abs()).max(1.0)
+}
+
+/// The first difference, or none.
+pub(crate) fn same(what: &str, found: &[u32], wanted: &[u32], like: Like) -> Result<(), String> {
+    if found.len() != wanted.len() {
+        return Err(format!("{what}: {} words on the GPU, {} in the mirror", found.len(), wanted.len()));
+    }
+    let differ = |i: usize| {
+        let (a, b) = (found[i], wanted[i]);
+        match like {
+            Like::Bits => a != b,
+            Like::Within(bound) => !close(a, b, bound),
+            Like::Pairs(bound) => {
+                if i % 2 == 0 {
+                    a != b
+                } else {
+                    !close(a, b, bound)
+                }
+            }
+            Like::Elsewhere => false,
+        }
+    };
+    match (0..found.len()).find(|&i| differ(i)) {
+        None => Ok(()),
+        Some(i) => {
+            let (a, b) = (found[i], wanted[i]);
+            let floats = (f32::from_bits(a), f32::from_bits(b));
+            Err(format!("{what}[{i}]: {a} on the GPU, {b} in the mirror (as floats {:e} and {:e})", floats.0, floats.1))
+        }
+    }
+}
+
+pub(crate) fn kernel(name: &str) -> &'static Kernel {
+    shader::kernels().iter().find(|kernel| kernel.name == name).unwrap_or_else(|| panic!("no stage {name}"))
+}
+
+/// What kernel and mirror made of the same bindings.
+pub(crate) struct Run {
+    pub(crate) found: Vec<Vec<u32>>,
+    pub(crate) wanted: Vec<Vec<u32>>,
+    /// Words that the kernel changed: a test sees to it that there were some.
+    pub(crate) changed: usize,
+}
+
+/// Runs `name` on the device and `mirror` here, and compares; `rules` tells of bindings that are not compared bit for bit.
+pub(crate) fn check(
+    context: &Context,
+    name: &str,
+    case: &str,
+    bindings: &[Vec<u32>],
+    groups: u32,
+    rules: &[(&str, Like)],
+    mirror: impl FnOnce(&mut [Vec<u32>]),
+) -> Run {
+    let kernel = kernel(name);
+    assert_eq!(bindings.len(), kernel.bindings.len(), "{name}");
+    assert!(rules.iter().all(|(rule, _)| kernel.bindings.iter().any(|(_, binding)| binding == rule)), "{name}");
+    let found = match context.run_stage(kernel, bindings, groups) {
+        Ok(found) => found,
+        Err(error) => panic!("{name}, {case}: {error}"),
+    };
+    let mut wanted = bindings.to_vec();
+    mirror(&mut wanted);
+    for (i, (access, binding)) in kernel.bindings.iter().enumerate() {
+        let like = rules.iter().find(|(rule, _)| rule == binding).map_or(Like::Bits, |&(_, like)| like);
+        if let Err(difference) = same(binding, &found[i], &wanted[i], like) {
+            panic!("{name}, {case}: {difference}");
+        }
+        if *access == Access::ReadWrite && !matches!(like, Like::Elsewhere) {
+            spoiled(&found[i], &wanted[i], like);
+        }
+    }
+    let words = |arrays: &[Vec<u32>]| arrays.concat();
+    let changed = words(&found).iter().zip(words(bindings)).filter(|&(&a, b)| a != b).count();
+    Run { found, wanted, changed }
+}
+
+/// Had the mirror said anything else, the comparison would have failed: first, middle and last word in turn.
+fn spoiled(found: &[u32], wanted: &[u32], like: Like) {
+    for at in [0, wanted.len() / 2, wanted.len() - 1] {
+        let float = matches!(like, Like::Within(_)) || (matches!(like, Like::Pairs(_)) && at % 2 == 1);
+        let mut wrong = wanted.to_vec();
+        wrong[at] ^= if float { 1 << 30 } else { 1 };
+        assert!(same("", found, &wrong, like).is_err(), "word {at}: {:#x} for {:#x}", wrong[at], wanted[at]);
+    }
+}
+
+/// Runs `test` on the device, and once more with at most three workgroups in x, so that small inputs fill a second dimension.
+pub(crate) fn on_each(test: impl Fn(&Context)) {
+    static NARROW: OnceLock<Context> = OnceLock::new();
+    with_gpu(|context| {
+        test(context);
+        test(NARROW.get_or_init(|| {
+            Context::with_choices(context.device(), context.queue(), ProbeBody::Portable, 3)
+                .unwrap_or_else(|error| panic!("{error}"))
+        }));
+    });
+}
+
+pub(crate) fn rng(seed: u64) -> Pcg64 {
+    Pcg64::seed_from_u64(seed)
+}
+
+/// The array and its guard.
+pub(crate) fn guarded<T: Pod>(values: &[T]) -> Vec<u32> {
+    let mut words = cast_slice(values).to_vec();
+    words.extend([GUARD; 4]);
+    words
+}
+
+/// A struct as words.
+pub(crate) fn words<T: Pod>(value: &T) -> Vec<u32> {
+    cast_slice(std::slice::from_ref(value)).to_vec()
+}
+
+/// A struct out of its words.
+pub(crate) fn read<T: Pod>(words: &[u32]) -> T {
+    cast_slice::<u32, T>(words)[0]
+}
+
+/// The same, to be changed.
+pub(crate) fn of<T: Pod>(words: &mut [u32]) -> &mut T {
+    &mut cast_slice_mut::<u32, T>(words)[0]
+}
+
+/// Words that no stage leaves behind by chance.
+pub(crate) fn junk(source: &mut Pcg64, n: usize) -> Vec<u32> {
+    (0..n).map(|_| source.random()).collect()
+}
+
+/// Floats in `[-size, size)`.
+pub(crate) fn floats(source: &mut Pcg64, n: usize, size: f32) -> Vec<f32> {
+    (0..n).map(|_| source.random_range(-size..size)).collect()
+}
+
+/// A step whose counts are `counts`, the others junk that nothing may read or change.
+pub(crate) fn step(source: &mut Pcg64, t: u32, counts: &[(usize, u32)]) -> Step {
+    let mut step = Step { t, ..Step::default() };
+    step.counts = std::array::from_fn(|_| source.random());
+    for &(which, n) in counts {
+        step.counts[which] = n;
+    }
+    step
+}
+
+/// One shard that holds it all: stages that see shards are given theirs by the test.
+pub(crate) fn layout_of(config: &GroupConfig) -> Layout {
+    Layout::new(config, u64::MAX).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The uniform that a call of such a group gets.
+pub(crate) fn params(config: &GroupConfig, layout: &Layout, mode: u32, purpose: u32) -> Params {
+    Params {
+        tables: config.tables.len() as u32,
+        mode,
+        out_of_range: match config.out_of_range {
+            OutOfRange::Error => 0,
+            OutOfRange::Clamp => 1,
+            OutOfRange::Skip => 2,
+        },
+        pooling: match config.pooling {
+            Pooling::Sum => 0,
+            Pooling::Mean => 1,
+            Pooling::None => 2,
+        },
+        sets: layout.sets,
+        slots: layout.slots(),
+        policy: u32::from(config.policy == Policy::Lfu),
+        seed: config.seed,
+        dim: layout.dim,
+        bits: layout.precision.bits(),
+        stochastic: u32::from(config.rounding == Rounding::Stochastic),
+        state: layout.state,
+        state_half: u32::from(layout.state_half),
+        state_word: layout.state_word,
+        payload_half: layout.payload_half,
+        record_words: layout.record_words,
+        row_words: layout.row_words,
+        optimizer: match config.optimizer.kind {
+            OptimizerKind::Sgd => 0,
+            OptimizerKind::AdaGrad => 1,
+            OptimizerKind::RowWiseAdaGrad => 2,
+        },
+        purpose,
+        total_rows: layout.total_rows,
+        lr: config.optimizer.lr,
+        eps: config.optimizer.eps,
+        weight_decay: config.optimizer.weight_decay,
+        ..Params::default()
+    }
+}
+
+/// Clock, bases and rows of tables, and counters some of which are about to carry into their high word.
+pub(crate) fn tables(source: &mut Pcg64, rows: &[u32], t: u32) -> Vec<u32> {
+    let mut words = vec![t, 0, 0, 0];
+    let mut base = 0;
+    for &rows in rows {
+        words.extend([base, rows]);
+        base += rows;
+        for counter in 0..TABLE_WORDS - 2 {
+            let low = counter % 2 == 0;
+            words.push(if low && source.random_bool(0.5) {
+                u32::MAX - source.random_range(0..3)
+            } else {
+                source.random()
+            });
+        }
+    }
+    assert_eq!(words.len(), CLOCK_WORDS + rows.len() * TABLE_WORDS);
+    words
+}
+
+/// `n` distinct rows below `total`, in any order.
+pub(crate) fn distinct_rows(source: &mut Pcg64, n: usize, total: u32) -> Vec<u32> {
+    let mut rows: Vec<u32> = (0..total).collect();
+    rows.shuffle(source);
+    rows.truncate(n);
+    rows
+}
+
+/// Metadata of a cache in which each of `total` rows may sit in its home set; about `fill` of the ways are taken.
+pub(crate) fn ways(source: &mut Pcg64, sets: u32, total: u32, t: u32, fill: f64) -> Vec<u32> {
+    let mut ways = vec![0; sets as usize * 128];
+    ways.chunks_exact_mut(128).for_each(|set| set[..32].fill(NONE));
+    if sets == 0 {
+        return ways;
+    }
+    for row in distinct_rows(source, total as usize, total) {
+        let slot = fmix32(row) % sets * 32 + source.random_range(0..32);
+        if ways[way_at(slot, Field::Tag)] == NONE && source.random_bool(fill) {
+            ways[way_at(slot, Field::Tag)] = row;
+            ways[way_at(slot, Field::Stamp)] = source.random_range(1..=t);
+            ways[way_at(slot, Field::Freq)] = source.random_range(1..7);
+            ways[way_at(slot, Field::Dirty)] = source.random_range(0..2);
+        }
+    }
+    ways
+}
+
+/// The slot of a row, or NONE.
+pub(crate) fn slot_of(ways: &[u32], sets: u32, row: u32) -> u32 {
+    if sets == 0 {
+        return NONE;
+    }
+    let home = fmix32(row) % sets;
+    (home * 32..home * 32 + 32).find(|&slot| ways[way_at(slot, Field::Tag)] == row).unwrap_or(NONE)
+}
+
+/// Distinct rows spread over a slot and a scratch row each: some resident, some bypassed, no two in one place.
+pub(crate) fn placed(source: &mut Pcg64, rows: &[u32], slots: u32) -> Vec<Unique> {
+    let mut free = distinct_rows(source, rows.len(), slots.max(1));
+    (0..)
+        .zip(rows)
+        .map(|(u, &row)| {
+            let slot = if slots > 0 && source.random_bool(0.5) { free.pop() } else { None };
+            let count = source.random_range(1..9);
+            Unique { row, count, key: count, slot: slot.unwrap_or(slots + u) }
+        })
+        .collect()
+}
+
+/// Sorted accesses of `n` indices: the segment of each, and where each segment begins. Long runs and single ones.
+pub(crate) fn runs(source: &mut Pcg64, n: u32) -> (Vec<u32>, Vec<u32>) {
+    let (mut segment, mut starts) = (Vec::new(), Vec::new());
+    while (segment.len() as u32) < n {
+        let longest = [1, 4, 33, 200][source.random_range(0..4)];
+        let length = source.random_range(1..=longest).min(n - segment.len() as u32);
+        starts.push(segment.len() as u32);
+        segment.extend(vec![starts.len() as u32 - 1; length as usize]);
+    }
+    (segment, starts)
+}
+
+#[test]
+fn every_stage_has_a_file() {
+    let stages: Vec<&str> = shader::kernels().iter().map(|kernel| kernel.name).collect();
+    let text = include_str!("mod.rs");
+    let missing: Vec<_> = stages.iter().filter(|stage| !text.contains(&format!("mod {stage};"))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn differences_are_noticed() {
+    let right = [1, 2, 3, 4.0f32.to_bits()];
+    assert_eq!(same("", &right, &right, Like::Bits), Ok(()));
+    assert!(same("", &right[1..], &right, Like::Bits).is_err(), "a word too few");
+    for at in 0..4 {
+        let mut wrong = right;
+        wrong[at] ^= 1;
+        assert!(same("", &wrong, &right, Like::Bits).is_err(), "word {at}");
+    }
+    let float = |a: f32, b: f32| same("", &[a.to_bits()], &[b.to_bits()], Like::Within(1e-6)).is_ok();
+    assert!(float(1.0, 1.000_000_5) && float(f32::NAN, f32::NAN) && float(f32::INFINITY, f32::INFINITY));
+    assert!(!float(1.0, 1.000_01) && !float(0.0, 1e-5) && !float(f32::NAN, 1.0) && !float(1.0, f32::NAN));
+    assert!(!float(f32::INFINITY, f32::NEG_INFINITY) && !float(f32::INFINITY, f32::MAX));
+    let pair = |a: [u32; 2], b: [u32; 2]| same("", &a, &b, Like::Pairs(1e-6)).is_ok();
+    let one = 1.0f32.to_bits();
+    assert!(pair([7, one], [7, one + 1]) && !pair([7, one], [8, one]) && !pair([7, one], [7, one + 100]));
+}
