@@ -158,7 +158,7 @@ fn empty_bags_and_batches_are_legal() {
             config.cache_rows = cache_rows;
             let mut group = Group::new(context, config).unwrap();
             let before = group.snapshot().unwrap();
-            assert_eq!(group.forward(&[], &[0], None).unwrap(), []);
+            assert_eq!(group.forward(&[], &[0], None).unwrap(), Vec::<f32>::new());
             assert_eq!(group.forward(&[], &[0, 0, 0], None).unwrap(), [0.0; 8]);
             group.backward(&[1.0; 8]).unwrap();
             assert_eq!(group.forward_frozen(&[], &[0, 0, 0], None).unwrap(), [0.0; 8]);

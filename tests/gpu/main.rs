@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper of a test fails as the test does")]
 
 mod bad_input;
+mod command;
 mod dedup;
 mod device;
 mod exact;
