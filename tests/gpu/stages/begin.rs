@@ -13,7 +13,7 @@ use super::{
 fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
-        for seed in 0..8 {
+        for seed in 0..30 {
             for case in 0..8 {
                 for mode in [TRAIN, FROZEN, ROWS] {
                     let mut source = rng(seed);
@@ -30,9 +30,14 @@ fn matches_the_mirror() {
                     };
                     // Every mixture of bad offsets, bad indices and good ones, at random places.
                     let at = |bit: u32, place: u32| if case >> bit & 1 == 1 { NONE - place } else { 0 };
+                    let offsets = offsets(&mut source, bags, indices);
+                    let bad_index = match source.random_bool(0.5) {
+                        true => offsets[source.random_range(0..bags) as usize].min(indices - 1), // the first of its bag
+                        false => source.random_range(0..indices),
+                    };
                     let step = Step {
                         bad_offset: at(0, source.random_range(0..=bags)),
-                        bad_index: at(1, source.random_range(0..indices)),
+                        bad_index: at(1, bad_index),
                         accesses: at(2, NONE - source.random_range(1..=indices)),
                         ..Step::default()
                     };
@@ -40,7 +45,7 @@ fn matches_the_mirror() {
                     let bindings = [
                         words(&params),
                         guarded(&junk(&mut source, indices as usize)),
-                        guarded(&offsets(&mut source, bags, indices)),
+                        guarded(&offsets),
                         guarded(&features),
                         guarded(&tables(&mut source, &[7, 8, 9], t)),
                         words(&step),

@@ -17,7 +17,18 @@ pub(super) fn offsets(source: &mut Pcg64, bags: u32, indices: u32) -> Vec<u32> {
     offsets
 }
 
-fn case(context: &Context, seed: u64, indices: u32, per_feature: u32, broken: bool) -> usize {
+/// What is wrong with a batch's offsets.
+#[derive(Clone, Copy, Debug)]
+enum Broken {
+    No,
+    Start,
+    Short,
+    Long,
+    Descending,
+    Beyond,
+}
+
+fn case(context: &Context, seed: u64, indices: u32, per_feature: u32, broken: Broken) -> usize {
     let mut source = rng(seed);
     let rows: Vec<u32> = (0..source.random_range(1..5)).map(|_| source.random_range(1..300)).collect();
     let features: Vec<u32> =
@@ -28,10 +39,16 @@ fn case(context: &Context, seed: u64, indices: u32, per_feature: u32, broken: bo
     let mode = [TRAIN, FROZEN, ROWS][source.random_range(0..3)];
     let bags = per_feature * features.len() as u32;
     let mut offsets = offsets(&mut source, bags, indices);
-    if broken {
-        // Beyond the end, not ascending, or an end that is none: whichever it comes out as.
-        let at = [0, bags as usize, source.random_range(0..=bags) as usize][source.random_range(0..3)];
-        offsets[at] = [indices + 1, indices / 2, u32::MAX, 0][source.random_range(0..4)];
+    // Each rule by itself as far as it goes: what else is wrong then would hide that one of them is gone.
+    let (end, before, middle) =
+        (bags as usize, bags.saturating_sub(1) as usize, source.random_range(0..=bags) as usize);
+    match broken {
+        Broken::No => {}
+        Broken::Start => offsets[0] = offsets[1.min(end)].max(1),
+        Broken::Short => offsets[end] = offsets[before],
+        Broken::Long => offsets[end] += 1,
+        Broken::Descending => offsets[middle] = 0,
+        Broken::Beyond => offsets[middle] = u32::MAX,
     }
     let wild = source.random_range(0.0..0.1);
     let mut list: Vec<u32> = Vec::new();
@@ -54,7 +71,7 @@ fn case(context: &Context, seed: u64, indices: u32, per_feature: u32, broken: bo
         guarded(&junk(&mut source, 2 * n)),
     ];
     let groups = indices.max(bags + 1).div_ceil(256);
-    let what = format!("seed {seed}, {indices} indices, {bags} bags, broken {broken}, {config:?}");
+    let what = format!("seed {seed}, {indices} indices, {bags} bags, {broken:?}, {config:?}");
     check(context, "linearize", &what, &bindings, groups, &[], |b| {
         let [params, indices, offsets, features, tables, step, keys, access] = b else { unreachable!() };
         cpu::linearize(&read(params), indices, offsets, features, tables, of(step), keys, cast_slice_mut(access));
@@ -69,13 +86,15 @@ fn matches_the_mirror() {
         for seed in 0..6 {
             for indices in [0, 1, 255, 256, 257, 1100] {
                 for per_feature in [1, 2, 90] {
-                    changed += case(context, seed, indices, per_feature, false);
-                    changed += case(context, seed, indices, per_feature, true);
+                    let kinds =
+                        [Broken::No, Broken::Start, Broken::Short, Broken::Long, Broken::Descending, Broken::Beyond];
+                    changed +=
+                        kinds.map(|broken| case(context, seed, indices, per_feature, broken)).iter().sum::<usize>();
                 }
             }
-            changed += case(context, seed, 0, 0, false);
-            changed += case(context, seed, 3, 0, true);
-            changed += case(context, seed, 10, 256, false);
+            changed += case(context, seed, 0, 0, Broken::No);
+            changed += case(context, seed, 3, 0, Broken::Long);
+            changed += case(context, seed, 10, 256, Broken::No);
         }
         assert!(changed > 0);
     });

@@ -74,6 +74,14 @@ fn row_of(source: &mut Pcg64, layout: &Layout) -> Vec<f32> {
         7 => row[..dim].iter_mut().for_each(|x| *x *= 1e-6),  // its subnormals
         8 => row[..dim].iter_mut().for_each(|x| *x = x.round()),
         9 => row[..dim].iter_mut().for_each(|x| *x += 100.0), // a bias far above the scale
+        // Codes of a step that is no binary fraction: representable but for the last bits, and so never rounded at random.
+        10 | 11 => {
+            let top = if layout.precision.is_integer() { (1 << layout.precision.bits()) - 1 } else { 255 };
+            row[..dim].iter_mut().for_each(|x| *x = 0.3 + 0.0123 * source.random_range(0..=top) as f32);
+            (row[0], row[dim - 1]) = (0.3, 0.3 + 0.0123 * top as f32);
+        }
+        // Every size that binary16 tells apart, and well below.
+        12 | 13 => row.iter_mut().for_each(|x| *x *= 2f32.powi(source.random_range(-45..17))),
         _ => {}
     }
     row
