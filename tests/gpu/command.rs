@@ -51,7 +51,7 @@ fn bench_labels_a_software_adapter() {
             "--backend",
             "gpu",
             "--rows",
-            "2000",
+            "40000",
             "--dim",
             "8",
             "--batch",
