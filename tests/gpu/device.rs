@@ -1,6 +1,6 @@
 //! One device for all tests, or the reason why there is none.
 
-use std::sync::OnceLock;
+use std::{io::Write as _, sync::OnceLock};
 
 use hotrow::{Context, adapter};
 
@@ -18,7 +18,7 @@ fn context() -> Result<&'static Context, &'static str> {
         }
         let context = opened.map_err(|error| error.to_string())?;
         let caps = context.caps();
-        eprintln!("GPU tests on {} ({:?}), subgroup {:?}", caps.name, caps.backend, caps.subgroup);
+        tell(&format!("GPU tests on {} ({:?}), subgroup {:?}", caps.name, caps.backend, caps.subgroup));
         Ok(context)
     });
     made.as_ref().map_err(String::as_str)
@@ -28,6 +28,16 @@ fn context() -> Result<&'static Context, &'static str> {
 pub(crate) fn with_gpu(test: impl FnOnce(&Context)) {
     match context() {
         Ok(context) => test(context),
-        Err(reason) => eprintln!("SKIPPED: no GPU test ran here: {reason}"),
+        Err(reason) => skipped(&format!("a GPU test: {reason}")),
     }
+}
+
+/// Past libtest, which keeps what a passing test prints to itself.
+fn tell(text: &str) {
+    writeln!(std::io::stderr().lock(), "{text}").unwrap();
+}
+
+/// Says loudly that something was not tested.
+pub(crate) fn skipped(what: &str) {
+    tell(&format!("SKIPPED: {what}"));
 }

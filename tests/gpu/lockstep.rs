@@ -6,7 +6,7 @@ use hotrow::{Layout, Optimizer, Policy, Pooling, Precision, Rounding, trace};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-use crate::device::with_gpu;
+use crate::device::{skipped, with_gpu};
 
 /// Floats of one expression, rounded differently: 16 ULP of the largest term, which sums of a few hundred terms stay well below.
 const RELATIVE: f32 = 16.0 * f32::EPSILON;
@@ -261,7 +261,7 @@ fn trace_steps(context: &Context, name: &str, config: &GroupConfig, bags_a_step:
         let beside = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
         beside.is_dir().then_some(beside)
     }) else {
-        eprintln!("SKIPPED: {name}: no data folder; set HOTROW_DATA");
+        skipped(&format!("{name}: no data folder; set HOTROW_DATA"));
         return;
     };
     let trace = trace::load(name, &trace::Source { data: Some(&folder), seed: 0 }).unwrap();

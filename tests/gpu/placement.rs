@@ -4,7 +4,7 @@ use hotrow::{
     Context, Embedding as _, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, ProbeBody, Snapshot,
 };
 
-use crate::device::with_gpu;
+use crate::device::{skipped, with_gpu};
 
 fn run(context: &Context, config: &GroupConfig) -> (Vec<f32>, Snapshot) {
     let mut group = Group::new(context, config.clone()).unwrap();
@@ -32,7 +32,7 @@ fn config() -> GroupConfig {
 fn mapped_gives_the_same_bits() {
     with_gpu(|context| {
         if !context.caps().mappable {
-            eprintln!("SKIPPED: {} has no MAPPABLE_PRIMARY_BUFFERS", context.caps().name);
+            skipped(&format!("mapped placement: {} has no MAPPABLE_PRIMARY_BUFFERS", context.caps().name));
             return;
         }
         let mut mapped = config();
