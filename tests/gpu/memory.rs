@@ -5,7 +5,7 @@ use hotrow::{
     wgpu::{self, util::DeviceExt as _},
 };
 
-use crate::device::with_gpu;
+use crate::device::{skipped, with_gpu};
 
 /// Sizes and number of the allocations made for hotrow's buffers on `device`.
 fn allocated(device: &wgpu::Device) -> Option<(u64, u64)> {
@@ -59,7 +59,7 @@ fn every_byte_of_every_buffer() {
 fn compare(context: &hotrow::Context, group: &Group) {
     let total = group.memory().total();
     let Some((bytes, allocations)) = allocated(context.device()) else {
-        eprintln!("SKIPPED: this backend reports no allocations");
+        skipped("memory against the driver: this backend reports no allocations");
         return;
     };
     eprintln!("{total} bytes reported, {bytes} allocated in {allocations}");

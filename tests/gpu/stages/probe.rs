@@ -9,7 +9,7 @@ use super::{
     FROZEN, TRAIN, check, distinct_rows, guarded, junk, layout_of, of, on_each, params, read, rng, step, tables, ways,
     words,
 };
-use crate::device::with_gpu;
+use crate::device::{skipped, with_gpu};
 
 fn all(context: &Context) {
     let (mut changed, mut hits, mut misses) = (0, 0, 0);
@@ -76,7 +76,7 @@ fn each_body_that_runs_here() {
         eprintln!("probe on {}, subgroup {:?}: {:?}", caps.name, caps.subgroup, caps.choose_probe());
         for body in [ProbeBody::Portable, ProbeBody::Subgroup32] {
             if body == ProbeBody::Subgroup32 && caps.choose_probe() != body {
-                eprintln!("SKIPPED: {body:?}: the portable body is what runs on {}", caps.name);
+                skipped(&format!("probe {body:?}: the portable body is what runs on {}", caps.name));
                 assert_ne!(caps.subgroup, Some((32, 32)));
                 continue;
             }
