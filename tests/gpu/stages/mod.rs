@@ -79,7 +79,7 @@ pub(crate) fn same(what: &str, found: &[u32], wanted: &[u32], like: Like) -> Res
             Like::Bits => a != b,
             Like::Within(bound) => !close(a, b, bound),
             Like::Pairs(bound) => {
-                if i % 2 == 0 {
+                if i.is_multiple_of(2) {
                     a != b
                 } else {
                     !close(a, b, bound)
