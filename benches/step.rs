@@ -1,0 +1,197 @@
+//! A whole training step, forward and backward: on the CPU backend, and on the GPU where there is an adapter. The GPU's time is
+//! taken by device timestamps, or by the wall clock where the device has none (which it then says).
+#![allow(missing_docs, reason = "criterion's macros make public functions")]
+#![allow(clippy::print_stdout, reason = "a figure is worth nothing without the adapter it comes from")]
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on may stop")]
+
+use std::time::{Duration, Instant};
+
+use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
+use hotrow::{
+    Batch, Context, Embedding as _, Group, GroupConfig, Init, Optimizer, Precision, adapter, cpu,
+    wgpu::{self, util::DeviceExt as _},
+};
+use rand::SeedableRng as _;
+use rand_distr::Distribution as _;
+
+/// 51 MB at FP32: beyond most caches of CPUs and GPUs, and made in a moment.
+const ROWS: u32 = 200_000;
+/// A usual width of a recommender's tables; a multiple of a workgroup's 64 lanes.
+const DIM: u32 = 64;
+/// 5 % of the rows train in FP32, one of the shares P1 plots; with this skew there are hits, misses and evictions in every step.
+const CACHE: u32 = ROWS / 20;
+/// Small enough that a software driver ends within a minute; on a card launches weigh heavily at this size.
+const BAGS: u32 = 1024;
+/// Indices of a bag: pooling has something to add up, and a batch has repeats to merge.
+const POOLED: u32 = 8;
+/// Different batches in turn, so that rows do leave the cache.
+const BATCHES: usize = 8;
+
+fn config(precision: Precision) -> GroupConfig {
+    let mut config = GroupConfig::new(&[ROWS], DIM);
+    config.precision = precision;
+    config.cache_rows = CACHE;
+    config.optimizer = Optimizer::row_wise_adagrad(0.05);
+    config.init = Init::Uniform { low: -0.1, high: 0.1 };
+    config
+}
+
+fn batches() -> Vec<Vec<u32>> {
+    let zipf = rand_distr::Zipf::new(f64::from(ROWS), 1.05).unwrap();
+    let mut source = rand_pcg::Pcg64::seed_from_u64(1);
+    let mut batch = || (0..BAGS * POOLED).map(|_| zipf.sample(&mut source) as u32 - 1).collect();
+    (0..BATCHES).map(|_| batch()).collect()
+}
+
+fn offsets() -> Vec<u32> {
+    (0..=BAGS).map(|bag| bag * POOLED).collect()
+}
+
+/// FP32 as the baseline; 8 bits, a byte a code; 4, where codes are packed within a byte.
+const PRECISIONS: [Precision; 3] = [Precision::Fp32, Precision::Int8, Precision::Int4];
+
+fn on_cpu(criterion: &mut Criterion) {
+    let (batches, offsets) = (batches(), offsets());
+    let grads = vec![1e-3; (BAGS * DIM) as usize];
+    let mut group = criterion.benchmark_group("step/cpu");
+    group.throughput(Throughput::Elements(u64::from(BAGS * POOLED))).sample_size(20);
+    for precision in PRECISIONS {
+        group.bench_function(format!("{precision:?}").to_lowercase(), |bencher| {
+            let mut table = cpu::Group::new(config(precision)).unwrap();
+            let mut turn = batches.iter().cycle();
+            bencher.iter(|| {
+                table.forward(turn.next().unwrap(), &offsets, None).unwrap();
+                table.backward(&grads).unwrap();
+            });
+        });
+    }
+    group.finish();
+}
+
+fn on_gpu(criterion: &mut Criterion) {
+    let context = match adapter::open_best(adapter::Wanted::Any) {
+        Ok(context) => context,
+        Err(reason) => return println!("step/gpu left out: {reason}"),
+    };
+    let info = context.device().adapter_info();
+    let clock = if context.caps().timestamps { "device timestamps" } else { "wall clock" };
+    println!("step/gpu on {} ({:?}), driver {} {}, {clock}", info.name, info.backend, info.driver, info.driver_info);
+    let mut group = criterion.benchmark_group("step/gpu");
+    // Flat: a software driver takes some 100 ms a step, and ever longer samples would take minutes.
+    group.throughput(Throughput::Elements(u64::from(BAGS * POOLED))).sample_size(10).sampling_mode(SamplingMode::Flat);
+    for precision in PRECISIONS {
+        group.bench_function(format!("{precision:?}").to_lowercase(), |bencher| {
+            let mut steps = Steps::new(&context, precision);
+            bencher.iter_custom(|n| (0..n).map(|_| steps.next()).sum());
+        });
+    }
+    group.finish();
+}
+
+/// Steps on the device, everything they need uploaded beforehand.
+struct Steps {
+    context: Context,
+    group: Group,
+    batches: Vec<wgpu::Buffer>,
+    offsets: wgpu::Buffer,
+    outputs: wgpu::Buffer,
+    grads: wgpu::Buffer,
+    done: usize,
+    stamps: Option<Stamps>,
+}
+
+/// Before and after a step.
+struct Stamps {
+    queries: wgpu::QuerySet,
+    resolved: wgpu::Buffer,
+    mapped: wgpu::Buffer,
+}
+
+impl Steps {
+    fn new(context: &Context, precision: Precision) -> Self {
+        let device = context.device();
+        let storage = |words: &[u32]| {
+            device.create_buffer_init(&wgpu::util::BufferInitDescriptor {
+                label: Some("step"),
+                contents: bytemuck::cast_slice(words),
+                usage: wgpu::BufferUsages::STORAGE,
+            })
+        };
+        let buffer = |usage| {
+            device.create_buffer(&wgpu::BufferDescriptor { label: None, size: 16, usage, mapped_at_creation: false })
+        };
+        let stamps = context.caps().timestamps.then(|| Stamps {
+            queries: device.create_query_set(&wgpu::QuerySetDescriptor {
+                label: Some("stamps"),
+                ty: wgpu::QueryType::Timestamp,
+                count: 2,
+            }),
+            resolved: buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC),
+            mapped: buffer(wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ),
+        });
+        let n = (BAGS * DIM) as usize;
+        Self {
+            group: Group::new(context, config(precision)).unwrap(),
+            batches: batches().iter().map(|batch| storage(batch)).collect(),
+            offsets: storage(&offsets()),
+            outputs: storage(&vec![0; n]),
+            grads: storage(&vec![1e-3f32.to_bits(); n]),
+            done: 0,
+            stamps,
+            context: context.clone(),
+        }
+    }
+
+    /// One step, submitted and waited for.
+    fn next(&mut self) -> Duration {
+        let indices = &self.batches[self.done % BATCHES];
+        self.done += 1;
+        let device = self.context.device();
+        let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let batch = Batch { indices: Some(indices.slice(..)), offsets: self.offsets.slice(..), weights: None };
+        if let Some(stamps) = &self.stamps {
+            stamps.stamp(&mut encoder, 0);
+        }
+        self.group.record_forward(&mut encoder, &batch, self.outputs.slice(..)).unwrap();
+        self.group.record_backward(&mut encoder, self.grads.slice(..)).unwrap();
+        if let Some(stamps) = &self.stamps {
+            stamps.stamp(&mut encoder, 1);
+            encoder.resolve_query_set(&stamps.queries, 0..2, &stamps.resolved, 0);
+            encoder.copy_buffer_to_buffer(&stamps.resolved, 0, &stamps.mapped, 0, 16);
+        }
+        let start = Instant::now();
+        self.context.queue().submit([encoder.finish()]);
+        device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
+        let waited = start.elapsed();
+        self.stamps.as_ref().map_or(waited, |stamps| stamps.read(&self.context))
+    }
+}
+
+impl Stamps {
+    /// An empty pass: its stamp is written when all that was recorded before is done.
+    fn stamp(&self, encoder: &mut wgpu::CommandEncoder, index: u32) {
+        encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+            label: Some("stamp"),
+            timestamp_writes: Some(wgpu::ComputePassTimestampWrites {
+                query_set: &self.queries,
+                beginning_of_pass_write_index: None,
+                end_of_pass_write_index: Some(index),
+            }),
+        });
+    }
+
+    fn read(&self, context: &Context) -> Duration {
+        self.mapped.map_async(wgpu::MapMode::Read, .., |_| {});
+        context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+        let stamps: Vec<u64> = {
+            let view = self.mapped.get_mapped_range(..).unwrap();
+            view.chunks_exact(8).map(|bytes| u64::from_le_bytes(std::array::from_fn(|i| bytes[i]))).collect()
+        };
+        self.mapped.unmap();
+        let ticks = stamps[1].saturating_sub(stamps[0]) as f64;
+        Duration::from_secs_f64(ticks * f64::from(context.queue().get_timestamp_period()) * 1e-9)
+    }
+}
+
+criterion_group!(benches, on_cpu, on_gpu);
+criterion_main!(benches);
