@@ -16,8 +16,8 @@
 #include "shared/half.wgsl"
 #include "shared/rng.wgsl"
 
-var<workgroup> lows: array<f32, 64>;
-var<workgroup> highs: array<f32, 64>;
+var<workgroup> lows: array<u32, 64>; // as `ordered`
+var<workgroup> highs: array<u32, 64>;
 var<workgroup> bad: array<u32, 64>;
 
 struct Source {
@@ -33,6 +33,15 @@ fn source_bits(src: Source, element: u32) -> u32 {
 
 fn is_finite(bits: u32) -> bool {
     return (bits & 0x7f800000u) != 0x7f800000u;
+}
+
+// Finite floats as integers of the same order: a device may flush a subnormal in `min`, but not here.
+fn ordered(bits: u32) -> u32 {
+    return bits ^ select(0x80000000u, 0xffffffffu, (bits & 0x80000000u) != 0u);
+}
+
+fn unordered(key: u32) -> u32 {
+    return key ^ select(0xffffffffu, 0x80000000u, (key & 0x80000000u) != 0u);
 }
 
 fn noise(src: Source, element: u32, purpose: u32) -> u32 {
@@ -82,16 +91,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let bypass = sources[i] >= params.slots;
     let src = Source(rows[i], select(sources[i], sources[i] - params.slots, bypass) * params.row_words, bypass);
 
-    var low = 3.4028234663852886e38;
-    var high = -3.4028234663852886e38;
+    var low = NONE;
+    var high = 0u;
     var wrong = 0u;
     for (var e = lane; e < params.row_words; e += 64u) {
         let bits = source_bits(src, e);
         if (!is_finite(bits)) {
             wrong = 1u;
         } else if (e < params.dim) {
-            low = min(low, bitcast<f32>(bits));
-            high = max(high, bitcast<f32>(bits));
+            low = min(low, ordered(bits));
+            high = max(high, ordered(bits));
         }
     }
     lows[lane] = low;
@@ -107,19 +116,19 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
     workgroupBarrier();
     var scale = 0.0;
-    var bias = 0.0;
+    var bias = 0u; // its bits
     var refused = bad[0] != 0u;
     if (params.bits <= 8u) {
         // fl(1 / (2^k - 1)), rounded here once for both sides.
         var inverse = 0.0039215688593685627;
         if (params.bits == 4u) { inverse = 0.06666667014360428; }
         if (params.bits == 2u) { inverse = 0.3333333432674408; }
-        let span = highs[0] - lows[0];
+        bias = unordered(lows[0]);
+        if (bias == 0x80000000u) { bias = 0u; } // -0 and +0 are equal; one of them is stored
+        let span = bitcast<f32>(unordered(highs[0])) - bitcast<f32>(bias);
         refused = refused || !is_finite(bitcast<u32>(span));
         scale = span * inverse;
         if (scale < 1.1754943508222875e-38) { scale = 0.0; }
-        bias = lows[0];
-        if (bias == 0.0) { bias = bitcast<f32>(0u); } // -0 and +0 compare equal; store one of them
     }
     let table = table_of(src.row);
     if (refused) {
@@ -131,13 +140,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     for (var w = lane; w < params.record_words; w += 64u) {
         var word: u32;
         if (w < params.state_word) {
-            word = bitcast<u32>(select(bias, scale, w == 0u));
+            word = select(bias, bitcast<u32>(scale), w == 0u);
         } else if (params.state_half == 0u && w < params.state_word + params.state) {
             word = source_bits(src, params.dim + w - params.state_word);
         } else if (params.bits == 32u) {
             word = source_bits(src, w - params.payload_half / 2u);
         } else {
-            word = record_half_of(src, 2u * w, scale, bias) | (record_half_of(src, 2u * w + 1u, scale, bias) << 16u);
+            word = record_half_of(src, 2u * w, scale, bitcast<f32>(bias)) |
+                (record_half_of(src, 2u * w + 1u, scale, bitcast<f32>(bias)) << 16u);
         }
         records[base + w] = word;
     }
