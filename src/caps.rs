@@ -29,6 +29,9 @@ pub struct Caps {
     pub offset_alignment: u32,
 }
 
+/// Bytes that shaders reach: they count 4-byte words in 32 bits.
+const ADDRESSABLE: u64 = (1 << 34) - 256;
+
 /// How probe finds the matching way among 32 lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProbeBody {
@@ -68,8 +71,8 @@ impl Caps {
                 .then_some((info.subgroup_min_size, info.subgroup_max_size)),
             mappable: features.contains(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS),
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
-            binding_bytes: limits.max_storage_buffer_binding_size & !255,
-            buffer_bytes: limits.max_buffer_size & !255,
+            binding_bytes: limits.max_storage_buffer_binding_size.min(ADDRESSABLE) & !255,
+            buffer_bytes: limits.max_buffer_size.min(ADDRESSABLE) & !255,
             storage_buffers: limits.max_storage_buffers_per_shader_stage,
             max_groups: limits.max_compute_workgroups_per_dimension,
             offset_alignment: limits.min_storage_buffer_offset_alignment,

@@ -206,6 +206,15 @@ impl GroupConfig {
         }
     }
 
+    /// Takes another learning rate, if it is finite.
+    pub(crate) fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
+        if !lr.is_finite() {
+            return Err(Error::Config { field: "lr", wanted: "a finite number".into(), found: lr.to_string() });
+        }
+        self.optimizer.lr = lr;
+        Ok(())
+    }
+
     /// Rows of all tables together.
     #[must_use]
     pub fn total_rows(&self) -> u64 {
@@ -245,6 +254,10 @@ impl GroupConfig {
             [("lr", self.optimizer.lr), ("eps", self.optimizer.eps), ("weight_decay", self.optimizer.weight_decay)];
         if let Some((field, value)) = hyper.into_iter().find(|(_, value)| !value.is_finite()) {
             return fail(field, "a finite number".into(), value.to_string());
+        }
+        // 0 / (sqrt(0) + 0) at a row's first zero gradient would skip the whole row, step after step.
+        if self.optimizer.kind != OptimizerKind::Sgd && self.optimizer.eps <= 0.0 {
+            return fail("eps", "a number above 0".into(), self.optimizer.eps.to_string());
         }
         let finite = match self.init {
             Init::Constant(value) => value.is_finite(),

@@ -1,6 +1,10 @@
 //! The face both backends share: what a trainer, a test or the command holds.
 
-use crate::{Counters, Error, Layout};
+use crate::{
+    Counters, Error, Layout,
+    hash::fmix32,
+    layout::{Field, NONE, WAYS, way_at},
+};
 
 /// Everything a group keeps between steps, bit by bit.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,14 +35,39 @@ impl Snapshot {
             ("snapshot's freqs", if lfu { rows } else { 0 }, self.freqs.len()),
             ("snapshot's counters", tables, self.counters.len()),
         ];
-        match parts.into_iter().find(|(_, wanted, found)| wanted != found) {
-            None => Ok(()),
-            Some((what, wanted, found)) => Err(Error::Length { what, wanted: wanted as u64, found: found as u64 }),
+        if let Some((what, wanted, found)) = parts.into_iter().find(|(_, wanted, found)| wanted != found) {
+            return Err(Error::Length { what, wanted: wanted as u64, found: found as u64 });
         }
+        (0..layout.slots()).try_for_each(|slot| self.check_slot(layout, slot))
+    }
+
+    /// A slot is empty, or holds a row of its set that no other way of the set holds.
+    fn check_slot(&self, layout: &Layout, slot: u32) -> Result<(), Error> {
+        let word = |slot, field| self.ways[way_at(slot, field)];
+        let tag = word(slot, Field::Tag);
+        let fail = |what, wanted: String, found: u32| Err(Error::Snapshot { what, wanted, found, slot });
+        if word(slot, Field::Dirty) > u32::from(tag != NONE) {
+            return fail("dirty flag", "0, or 1 for an occupied slot".into(), word(slot, Field::Dirty));
+        }
+        if tag == NONE {
+            return Ok(());
+        }
+        let set = slot / WAYS;
+        if tag >= layout.total_rows || fmix32(tag) % layout.sets != set {
+            return fail("tag", format!("one of the {} rows that belongs to set {set}", layout.total_rows), tag);
+        }
+        if (set * WAYS..slot).any(|other| word(other, Field::Tag) == tag) {
+            return fail("tag", "each row in one way".into(), tag);
+        }
+        if word(slot, Field::Stamp) > self.t {
+            return fail("stamp", format!("at most the step number {}", self.t), word(slot, Field::Stamp));
+        }
+        Ok(())
     }
 }
 
-/// A group of tables on some backend, driven by host slices. Each call waits for its result.
+/// A group of tables on some backend, driven by host slices. Each call waits for its result. On a GPU it first tells of a step
+/// recorded earlier that was left out because of a bad index or offset: nothing else is done then, and the call may be made again.
 ///
 /// Indices count within their table. `offsets` has one entry per bag and one more; the bags come feature by feature, the same
 /// number for each. Outputs and gradients are row-major: `[bags, dim]`, or `[indices, dim]` with pooling none.
@@ -107,13 +136,17 @@ pub trait Embedding {
     /// [`Error::Device`] if the device is lost.
     fn snapshot(&mut self) -> Result<Snapshot, Error>;
 
-    /// Takes over a snapshot of a group of the same configuration, on whatever backend it was taken. A forward that waits for its
-    /// backward goes on waiting.
+    /// Takes over a snapshot of a group of the same configuration, on whatever backend it was taken. A forward goes on waiting for
+    /// its backward only if step number and cache metadata are those it left.
     ///
     /// # Errors
-    /// [`Error::Length`] names the first part of another size; nothing has changed then.
+    /// [`Error::Length`] names the first part of another size, [`Error::Snapshot`] what no group can have left; nothing has
+    /// changed then.
     fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error>;
 
     /// Sets the learning rate from the next backward on.
-    fn set_learning_rate(&mut self, lr: f32);
+    ///
+    /// # Errors
+    /// [`Error::Config`] for one that is not finite; the old one stays.
+    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error>;
 }

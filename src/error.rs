@@ -104,6 +104,20 @@ pub enum Error {
         /// Bytes asked for.
         bytes: u64,
     },
+    /// A snapshot that no group of this configuration can have left.
+    #[error(
+        "snapshot, slot {slot}, {what}: wanted {wanted}, found {found}; restore one of a group of the same configuration"
+    )]
+    Snapshot {
+        /// What is wrong.
+        what: &'static str,
+        /// What would be accepted.
+        wanted: String,
+        /// What was found.
+        found: u32,
+        /// Where in the cache.
+        slot: u32,
+    },
     /// Calls came in an order that would lose an update.
     #[error("{call}: wanted {wanted}, found {found}; call them in that order")]
     Order {

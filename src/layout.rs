@@ -278,3 +278,37 @@ impl Layout {
         32 - self.sets.leading_zeros()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keys of `bits` low bits order `n` things, and NONE, cut to them, still sorts behind the last.
+    fn right(bits: u32, n: u32) -> bool {
+        let top = ((1u64 << bits) - 1) as u32;
+        n - 1 < top && (bits == 1 || n > top >> 1)
+    }
+
+    #[test]
+    fn none_sorts_behind_every_row_and_set() {
+        let edges = (1..32).flat_map(|k| [(1u32 << k) - 1, 1 << k, (1 << k) + 1]);
+        for rows in edges.chain([1, 3_000_000_000, u32::MAX - 1]) {
+            let mut config = GroupConfig::new(&[rows], 1);
+            config.cache_rows = rows.min(1 << 31);
+            let layout = Layout::new(&config, 1 << 31).unwrap();
+            assert!(right(layout.row_bits(), rows), "{rows} rows: {} bits", layout.row_bits());
+            assert!(right(layout.set_bits(), layout.sets), "{} sets: {} bits", layout.sets, layout.set_bits());
+        }
+        assert!(!right(8, 256) && right(9, 256) && right(8, 255) && !right(9, 255), "the check can fail");
+    }
+
+    #[test]
+    fn shards_cover_the_rows() {
+        for (rows, bytes) in [(1, 100), (7, 100), (1000, 2000), (1 << 20, 1 << 16)] {
+            let layout = Layout::new(&GroupConfig::new(&[rows], 5), bytes).unwrap();
+            assert!(u64::from(layout.rows_per_shard) * layout.stride() <= bytes);
+            assert_eq!((0..layout.shards).map(|shard| layout.shard_rows(shard)).sum::<u32>(), rows);
+            assert!((0..layout.shards).all(|shard| layout.shard_rows(shard) > 0));
+        }
+    }
+}

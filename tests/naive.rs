@@ -412,8 +412,9 @@ impl Embedding for Plain {
         panic!("check_run takes snapshots and never puts one back");
     }
 
-    fn set_learning_rate(&mut self, lr: f32) {
+    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
         self.model.config.optimizer.lr = lr;
+        Ok(())
     }
 }
 
@@ -606,8 +607,8 @@ impl Embedding for Bent {
         self.inner.restore(snapshot)
     }
 
-    fn set_learning_rate(&mut self, lr: f32) {
-        self.inner.set_learning_rate(lr);
+    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
+        self.inner.set_learning_rate(lr)
     }
 }
 

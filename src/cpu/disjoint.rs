@@ -1,5 +1,7 @@
 //! Scattered rows of one slice, handed to several threads at once. The only unsafe code of the CPU side.
 
+#![allow(unsafe_code, reason = "the one file that needs it: rows of a slice for several threads")]
+
 use std::marker::PhantomData;
 
 use rayon::prelude::*;

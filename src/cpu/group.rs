@@ -383,6 +383,9 @@ impl Embedding for Group {
     fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
         let tables = &mut self.tables;
         snapshot.check(&tables.layout, self.config.tables.len(), !tables.freqs.is_empty())?;
+        if tables.tables[0] != snapshot.t || tables.ways != snapshot.ways {
+            self.pending = None; // its rows are elsewhere now
+        }
         tables.tables[0] = snapshot.t;
         Counters::to_words(&snapshot.counters, &mut tables.tables);
         tables.ways.copy_from_slice(&snapshot.ways);
@@ -402,7 +405,7 @@ impl Embedding for Group {
         Ok(())
     }
 
-    fn set_learning_rate(&mut self, lr: f32) {
-        self.config.optimizer.lr = lr;
+    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
+        self.config.set_learning_rate(lr)
     }
 }

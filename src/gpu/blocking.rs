@@ -17,6 +17,17 @@ use crate::{
 };
 
 impl Group {
+    /// Waits until the device has done what was submitted, tells of a recorded step that was left out if there is one, and only
+    /// then does `work`.
+    fn waiting<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+        let context = self.context.clone();
+        context.guarded(|| {
+            context.wait(None)?;
+            self.check()?;
+            work(self)
+        })
+    }
+
     fn encoder(&self) -> wgpu::CommandEncoder {
         self.context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("hotrow") })
     }
@@ -35,43 +46,41 @@ impl Group {
         weights: Option<&[f32]>,
         mode: Mode,
     ) -> Result<Vec<f32>, Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            self.check()?;
+        self.waiting(|this| {
             batch::check_shape(
-                &self.config,
+                &this.config,
                 indices.len() as u64,
                 offsets.len().max(1) as u64 - 1,
                 weights.map(|w| w.len() as u64),
             )?;
             batch::check_offsets(indices.len() as u64, offsets)?;
-            let bytes = u64::from(batch::output_rows(&self.config, indices.len() as u32, offsets.len() as u32 - 1))
-                * u64::from(self.tables.layout.dim)
+            let bytes = u64::from(batch::output_rows(&this.config, indices.len() as u32, offsets.len() as u32 - 1))
+                * u64::from(this.tables.layout.dim)
                 * 4;
-            let outputs = self.context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
-            let index_buffer = self.upload("indices", bytemuck::cast_slice(indices))?;
-            let offset_buffer = self.upload("offsets", bytemuck::cast_slice(offsets))?;
+            let outputs = this.context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
+            let index_buffer = this.upload("indices", bytemuck::cast_slice(indices))?;
+            let offset_buffer = this.upload("offsets", bytemuck::cast_slice(offsets))?;
             let weight_buffer =
-                weights.map(|weights| self.upload("weights", bytemuck::cast_slice(weights))).transpose()?;
+                weights.map(|weights| this.upload("weights", bytemuck::cast_slice(weights))).transpose()?;
             let n = indices.len() as u64 * 4;
             let uploaded = Batch {
                 indices: (n > 0).then(|| index_buffer.slice(..n)),
                 offsets: offset_buffer.slice(..offsets.len() as u64 * 4),
                 weights: weight_buffer.as_ref().map(|buffer| buffer.slice(..n)),
             };
-            let mut encoder = self.encoder();
-            self.record(&mut encoder, &uploaded, outputs.slice(..), mode)?;
-            let Some(space) = (if mode == Mode::Train { &self.train } else { &self.frozen }) else {
+            let mut encoder = this.encoder();
+            this.record(&mut encoder, &uploaded, outputs.slice(..), mode)?;
+            let Some(space) = (if mode == Mode::Train { &this.train } else { &this.frozen }) else {
                 return Ok(Vec::new());
             };
             let words =
-                self.context.download(encoder, &[(&outputs, bytes), (&space.step, size_of::<Step>() as u64)])?;
+                this.context.download(encoder, &[(&outputs, bytes), (&space.step, size_of::<Step>() as u64)])?;
             let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[1]));
             if step.error != 0 {
                 if mode == Mode::Train {
-                    self.pending = None;
+                    this.pending = None;
                 }
-                return Err(self.fault(&step, indices.len() as u32));
+                return Err(this.fault(&step, indices.len() as u32));
             }
             Ok(words[0].iter().map(|&word| f32::from_bits(word)).collect())
         })
@@ -123,110 +132,102 @@ impl Embedding for Group {
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            let pending = self.pending.ok_or_else(batch::no_forward)?;
-            batch::check_grads(&self.config, pending, grad_outputs.len())?;
-            let grads = self.upload("grad_outputs", bytemuck::cast_slice(grad_outputs))?;
-            let mut encoder = self.encoder();
-            self.record_backward(&mut encoder, grads.slice(..))?;
-            self.context.finish(encoder)
+        self.waiting(|this| {
+            let pending = this.pending.ok_or_else(batch::no_forward)?;
+            batch::check_grads(&this.config, pending, grad_outputs.len())?;
+            let grads = this.upload("grad_outputs", bytemuck::cast_slice(grad_outputs))?;
+            let mut encoder = this.encoder();
+            this.record_backward(&mut encoder, grads.slice(..))?;
+            this.context.finish(encoder)
         })
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            let mut encoder = self.encoder();
-            self.record_flush(&mut encoder)?;
-            self.context.finish(encoder)
+        self.waiting(|this| {
+            let mut encoder = this.encoder();
+            this.record_flush(&mut encoder)?;
+            this.context.finish(encoder)
         })
     }
 
     fn reset(&mut self) -> Result<(), Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            batch::not_pending(self.pending, "reset")?;
-            let mut encoder = self.encoder();
-            self.record_flush(&mut encoder)?;
-            self.record_reset_discarding(&mut encoder)?;
-            self.context.finish(encoder)
+        self.waiting(|this| {
+            batch::not_pending(this.pending, "reset")?;
+            let mut encoder = this.encoder();
+            this.record_flush(&mut encoder)?;
+            this.record_reset_discarding(&mut encoder)?;
+            this.context.finish(encoder)
         })
     }
 
     fn reset_discarding(&mut self) -> Result<(), Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            let mut encoder = self.encoder();
-            self.record_reset_discarding(&mut encoder)?;
-            self.context.finish(encoder)
+        self.waiting(|this| {
+            let mut encoder = this.encoder();
+            this.record_reset_discarding(&mut encoder)?;
+            this.context.finish(encoder)
         })
     }
 
     fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            batch::check_rows(&self.tables.layout, rows)?;
+        self.waiting(|this| {
+            batch::check_rows(&this.tables.layout, rows)?;
             if rows.is_empty() {
                 return Ok(Vec::new());
             }
-            let bytes = rows.len() as u64 * u64::from(self.tables.layout.dim) * 4;
-            let outputs = self.context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
-            let mut encoder = self.encoder();
-            self.record_rows(&mut encoder, rows, Some(&outputs))?;
-            let words = self.context.download(encoder, &[(&outputs, bytes)])?;
+            let bytes = rows.len() as u64 * u64::from(this.tables.layout.dim) * 4;
+            let outputs = this.context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
+            let mut encoder = this.encoder();
+            this.record_rows(&mut encoder, rows, Some(&outputs))?;
+            let words = this.context.download(encoder, &[(&outputs, bytes)])?;
             Ok(words[0].iter().map(|&word| f32::from_bits(word)).collect())
         })
     }
 
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            batch::not_pending(self.pending, "write_rows")?;
-            let (ascending, values) = batch::rows_to_write(&self.tables.layout, rows, values)?;
+        self.waiting(|this| {
+            batch::not_pending(this.pending, "write_rows")?;
+            let (ascending, values) = batch::rows_to_write(&this.tables.layout, rows, values)?;
             if rows.is_empty() {
                 return Ok(());
             }
-            let values = self.upload("values", bytemuck::cast_slice(&values))?;
-            let mut encoder = self.encoder();
-            let params = self.record_rows(&mut encoder, &ascending, None)?;
-            if let Some(space) = &self.frozen {
-                let uniform = self.context.uniform(&params);
-                let call = &mut Call::begin(&self.context, &mut encoder, "hotrow.write_rows");
-                assign::record(call, &uniform, &self.tables, space, &values);
-                write_back::record(call, &uniform, &self.tables, &bypass_work(space));
+            let values = this.upload("values", bytemuck::cast_slice(&values))?;
+            let mut encoder = this.encoder();
+            let params = this.record_rows(&mut encoder, &ascending, None)?;
+            if let Some(space) = &this.frozen {
+                let uniform = this.context.uniform(&params);
+                let call = &mut Call::begin(&this.context, &mut encoder, "hotrow.write_rows");
+                assign::record(call, &uniform, &this.tables, space, &values);
+                write_back::record(call, &uniform, &this.tables, &bypass_work(space));
             }
-            self.context.finish(encoder)
+            this.context.finish(encoder)
         })
     }
 
     fn counters(&mut self) -> Result<Vec<Counters>, Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            let words = self.context.download(self.encoder(), &[(&self.tables.tables, self.tables.tables.size())])?;
-            let stride = self.tables.layout.stride();
+        self.waiting(|this| {
+            let words = this.context.download(this.encoder(), &[(&this.tables.tables, this.tables.tables.size())])?;
+            let stride = this.tables.layout.stride();
             let mut counters = Counters::from_words(&words[0], stride);
-            counters.truncate(self.config.tables.len());
+            counters.truncate(this.config.tables.len());
             Ok(counters)
         })
     }
 
     fn snapshot(&mut self) -> Result<Snapshot, Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            let layout = &self.tables.layout;
+        self.waiting(|this| {
+            let layout = &this.tables.layout;
             let slots = u64::from(layout.slots());
             let mut sources = vec![
-                (&self.tables.tables, 4 * tables::table_words(&self.config).len() as u64),
-                (&self.tables.ways, slots * 16),
-                (&self.tables.cache, slots * u64::from(layout.row_words) * 4),
+                (&this.tables.tables, 4 * tables::table_words(&this.config).len() as u64),
+                (&this.tables.ways, slots * 16),
+                (&this.tables.cache, slots * u64::from(layout.row_words) * 4),
             ];
             let rows = |shard: usize| u64::from(layout.shard_rows(shard as u32));
             sources
-                .extend(self.tables.records.iter().enumerate().map(|(i, buffer)| (buffer, rows(i) * layout.stride())));
-            sources.extend(self.tables.freqs.iter().enumerate().map(|(i, buffer)| (buffer, rows(i) * 4)));
-            let mut words = self.context.download(self.encoder(), &sources)?;
-            let freqs = words.split_off(3 + self.tables.records.len()).concat();
+                .extend(this.tables.records.iter().enumerate().map(|(i, buffer)| (buffer, rows(i) * layout.stride())));
+            sources.extend(this.tables.freqs.iter().enumerate().map(|(i, buffer)| (buffer, rows(i) * 4)));
+            let mut words = this.context.download(this.encoder(), &sources)?;
+            let freqs = words.split_off(3 + this.tables.records.len()).concat();
             let records = words.split_off(3).concat();
             let counters = Counters::from_words(&words[0], layout.stride());
             Ok(Snapshot {
@@ -241,18 +242,24 @@ impl Embedding for Group {
     }
 
     fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            let Tables { layout, records, freqs, .. } = &self.tables;
-            snapshot.check(layout, self.config.tables.len(), !freqs.is_empty())?;
-            let queue = self.context.queue();
-            let mut words = tables::table_words(&self.config);
+        self.waiting(|this| {
+            let Tables { layout, records, freqs, .. } = &this.tables;
+            snapshot.check(layout, this.config.tables.len(), !freqs.is_empty())?;
+            let queue = this.context.queue();
+            let mut words = tables::table_words(&this.config);
             words[0] = snapshot.t;
+            let now = this.context.download(
+                this.encoder(),
+                &[(&this.tables.tables, 4), (&this.tables.ways, u64::from(this.tables.layout.slots()) * 16)],
+            )?;
+            if now[0][0] != snapshot.t || now[1] != snapshot.ways {
+                this.pending = None; // its rows are elsewhere now
+            }
             Counters::to_words(&snapshot.counters, &mut words);
-            queue.write_buffer(&self.tables.tables, 0, bytemuck::cast_slice(&words));
-            queue.write_buffer(&self.tables.ways, 0, bytemuck::cast_slice(&snapshot.ways));
-            queue.write_buffer(&self.tables.cache, 0, bytemuck::cast_slice(&snapshot.cache));
-            let shard_words = (layout.rows_per_shard * layout.record_words) as usize;
+            queue.write_buffer(&this.tables.tables, 0, bytemuck::cast_slice(&words));
+            queue.write_buffer(&this.tables.ways, 0, bytemuck::cast_slice(&snapshot.ways));
+            queue.write_buffer(&this.tables.cache, 0, bytemuck::cast_slice(&snapshot.cache));
+            let shard_words = layout.rows_per_shard as usize * layout.record_words as usize;
             for (buffer, words) in records.iter().zip(snapshot.records.chunks(shard_words)) {
                 queue.write_buffer(buffer, 0, bytemuck::cast_slice(words));
             }
@@ -263,7 +270,7 @@ impl Embedding for Group {
         })
     }
 
-    fn set_learning_rate(&mut self, lr: f32) {
-        self.config.optimizer.lr = lr;
+    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
+        self.config.set_learning_rate(lr)
     }
 }

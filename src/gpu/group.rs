@@ -117,7 +117,10 @@ impl Group {
         Error::IndexOutOfRange { table, rows: self.config.tables[table as usize], position, value }
     }
 
-    /// Records one step forward. `outputs` gets `[bags, dim]` floats, or `[indices, dim]` with pooling none.
+    /// Records one step forward. `outputs` gets `[bags, dim]` floats, or `[indices, dim]` with pooling none; it lies in a buffer of
+    /// its own.
+    ///
+    /// What is recorded must be submitted, in the order of the calls: a backward builds on what its forward leaves on the device.
     ///
     /// # Errors
     /// Shapes, buffers and sizes that cannot be; and a fault of an earlier step ([`Group::check`]), in which case nothing is
@@ -153,7 +156,7 @@ impl Group {
         mode: Mode,
     ) -> Result<(), Error> {
         let context = self.context.clone();
-        context.guarded(|| {
+        let recorded = context.guarded(|| {
             self.check()?;
             let indices = self.record(encoder, batch, outputs, mode)?;
             let space = if mode == Mode::Train { &self.train } else { &self.frozen };
@@ -162,7 +165,11 @@ impl Group {
                 encoder.copy_buffer_to_buffer(&space.step, 0, &report, 0, size_of::<Step>() as u64);
             }
             Ok(())
-        })
+        });
+        if recorded.is_err() && mode == Mode::Train {
+            self.pending = None;
+        }
+        recorded
     }
 
     /// Records the stages and returns the number of indices.
@@ -185,6 +192,13 @@ impl Group {
             bags,
             batch.weights.is_some(),
         );
+        let inputs = [("indices", batch.indices), ("offsets", Some(batch.offsets)), ("weights", batch.weights)];
+        for (what, slice) in inputs {
+            if slice.is_some_and(|slice| slice.buffer() == outputs.buffer()) {
+                let found = format!("that of the {what}");
+                return Err(Error::Buffer { what: "outputs", wanted: "a buffer of its own".into(), found });
+            }
+        }
         let output_rows = batch::output_rows(&self.config, indices, bags);
         let wanted = u64::from(output_rows) * u64::from(self.tables.layout.dim) * 4;
         // Binding an empty buffer is impossible, and an output nobody wants need not exist.
@@ -319,6 +333,9 @@ impl Group {
         let alignment = u64::from(self.context.caps().offset_alignment);
         if offset % alignment != 0 {
             return fail(format!("an offset that is a multiple of {alignment}"), offset.to_string());
+        }
+        if size % 4 != 0 {
+            return fail("a whole number of 4-byte entries".into(), format!("{size} bytes"));
         }
         if size < wanted {
             return fail(format!("{wanted} bytes"), format!("{size} bytes"));

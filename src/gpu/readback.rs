@@ -38,9 +38,7 @@ impl Context {
             });
             receivers.push(receiver);
         }
-        self.device()
-            .poll(wgpu::PollType::Wait { submission_index: Some(index), timeout: Some(PATIENCE) })
-            .map_err(|error| Error::Device { reason: error.to_string() })?;
+        self.wait(Some(index))?;
         let lost = |reason: String| Error::Device { reason };
         let mut all = Vec::new();
         for ((target, bytes), receiver) in targets.iter().zip(receivers) {
@@ -55,6 +53,12 @@ impl Context {
             );
         }
         Ok(all)
+    }
+
+    /// Waits for a submission, or for all of them.
+    pub(crate) fn wait(&self, submission_index: Option<wgpu::SubmissionIndex>) -> Result<(), Error> {
+        let wait = wgpu::PollType::Wait { submission_index, timeout: Some(PATIENCE) };
+        self.device().poll(wait).map(drop).map_err(|error| Error::Device { reason: error.to_string() })
     }
 
     /// Submits `encoder` and waits until the device has done it.

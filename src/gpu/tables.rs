@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::Context;
 use crate::{
-    Error, GroupConfig, Placement,
+    Error, GroupConfig, Placement, Policy,
     init::Filler,
     layout::{CLOCK_WORDS, Layout, NONE, Shard, TABLE_WORDS},
 };
@@ -56,7 +56,8 @@ impl Tables {
             Placement::Mapped => wgpu::BufferUsages::MAP_READ,
         };
         if config.placement == Placement::Mapped || context.caps().device_type == wgpu::DeviceType::Cpu {
-            host_can_hold(layout.table_bytes())?;
+            let freqs = if config.policy == Policy::Lfu { 4 * u64::from(layout.total_rows) } else { 0 };
+            host_can_hold(layout.table_bytes() + freqs)?;
         }
         let mut records = Vec::new();
         let mut freqs = Vec::new();
@@ -66,7 +67,7 @@ impl Tables {
             let first_row = index * layout.rows_per_shard;
             let rows = layout.shard_rows(index);
             records.push(context.buffer("records", u64::from(rows) * layout.stride(), usage)?);
-            if config.policy == crate::Policy::Lfu {
+            if config.policy == Policy::Lfu {
                 freqs.push(context.buffer("freqs", u64::from(rows) * 4, none)?);
             }
             shards.push(context.uniform(&Shard { index, first_row, ..Shard::default() }));

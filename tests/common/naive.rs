@@ -968,7 +968,7 @@ impl Checker {
             Call::ResetDiscarding => self.subject.reset_discarding(),
             Call::WriteRows(rows, values) => self.subject.write_rows(rows, values),
             Call::LearningRate(lr) => {
-                self.subject.set_learning_rate(*lr);
+                self.subject.set_learning_rate(*lr)?;
                 Ok(())
             }
             Call::Frozen | Call::ReadRows(_) | Call::BackwardAgain => unreachable!("these have their own functions"),
@@ -1309,6 +1309,17 @@ pub fn edge_cases() -> Vec<(String, GroupConfig, Vec<BatchData>)> {
             let all: Vec<u32> = (0..100).collect();
             let lru = base(&[100], 2, 32);
             add(&name("100 misses in one set"), &lru, vec![step(&all, &[0, 100], 2), step(&all, &[0, 50, 100], 2)]);
+
+            // Numbers of rows and sets around a power of two, where the key of what is left out meets the key of the last one.
+            for rows in [255, 256, 257] {
+                let mut edge = base(&[rows], 1, 32);
+                edge.out_of_range = OutOfRange::Skip;
+                let batch = [rows - 1, rows, rows - 1, 0, rows + 5, rows - 2];
+                add(&name(&format!("{rows} rows, some left out")), &edge, vec![step(&batch, &[0, 3, 6], 1); 3]);
+                let sets = base(&[rows * 32], 1, rows * 32);
+                let batch = |i: u32| (0..600).map(|k| (k * 11 + i * 301) % (rows * 32)).collect::<Vec<_>>();
+                add(&name(&format!("{rows} sets")), &sets, (0..3).map(|i| step(&batch(i), &[0, 600], 1)).collect());
+            }
 
             // Rows 0 to 31 fill the set; then each is hit once more, and rows that come ten times drive some of them out.
             let lfu = GroupConfig { policy: Policy::Lfu, ..lru };

@@ -331,3 +331,123 @@ fn a_table_that_does_not_fit_is_a_named_error() {
         Group::new(context, config()).unwrap().forward(&[1, 2], &[0, 1, 2], None).unwrap();
     });
 }
+
+#[test]
+fn a_waiting_call_tells_of_a_recorded_step() {
+    with_gpu(|context| {
+        let (indices, offsets) = (storage(context, &[1u32, 99]), storage(context, &[0u32, 2, 2]));
+        let outputs = storage(context, &[0f32; 8]);
+        let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+        type Call = fn(&mut Group) -> Result<(), Error>;
+        let calls: [Call; 6] = [
+            |group| group.flush(),
+            |group| group.read_rows(&[1]).map(drop),
+            |group| group.counters().map(drop),
+            |group| group.snapshot().map(drop),
+            |group| group.forward(&[1], &[0, 1, 1], None).map(drop),
+            |group| group.forward_frozen(&[1], &[0, 1, 1], None).map(drop),
+        ];
+        for (which, call) in calls.into_iter().enumerate() {
+            let mut group = Group::new(context, config()).unwrap();
+            let mut encoder = context.device().create_command_encoder(&Default::default());
+            group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+            context.queue().submit([encoder.finish()]);
+            let wanted = Error::IndexOutOfRange { table: 0, rows: 10, position: 1, value: 99 };
+            assert_eq!(told(|| call(&mut group)), Some(wanted), "call {which}");
+            call(&mut group).unwrap();
+        }
+    });
+}
+
+#[test]
+fn outputs_need_a_buffer_of_their_own() {
+    with_gpu(|context| {
+        let mut group = Group::new(context, config()).unwrap();
+        let arena = context.device().create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: 4096,
+            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        let (indices, offsets) = (storage(context, &[1u32]), storage(context, &[0u32, 1, 1]));
+        let (shared, outputs) = (arena.slice(1024..1028), arena.slice(2048..2080));
+        let batches = [
+            Batch { indices: Some(shared), offsets: offsets.slice(..), weights: None },
+            Batch { indices: Some(indices.slice(..)), offsets: arena.slice(1024..1036), weights: None },
+            Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: Some(shared) },
+        ];
+        for batch in batches {
+            let mut encoder = context.device().create_command_encoder(&Default::default());
+            let result = group.record_forward(&mut encoder, &batch, outputs);
+            assert!(matches!(&result, Err(Error::Buffer { what: "outputs", .. })), "{result:?}");
+            assert!(matches!(group.backward(&[0.0; 8]), Err(Error::Order { .. })), "nothing waits for a backward");
+        }
+        let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+        let mut encoder = context.device().create_command_encoder(&Default::default());
+        let result = group.record_forward(&mut encoder, &batch, arena.slice(2048..2079));
+        assert!(matches!(&result, Err(Error::Buffer { what: "outputs", .. })), "{result:?}");
+        group.record_forward(&mut encoder, &batch, outputs).unwrap();
+        context.queue().submit([encoder.finish()]);
+    });
+}
+
+/// Both backends, so that one test covers them.
+fn both(context: &Context, config: &GroupConfig) -> [Box<dyn hotrow::Embedding>; 2] {
+    [Box::new(Group::new(context, config.clone()).unwrap()), Box::new(hotrow::cpu::Group::new(config.clone()).unwrap())]
+}
+
+#[test]
+fn foreign_snapshots_are_refused() {
+    with_gpu(|context| {
+        for mut group in both(context, &config()) {
+            group.forward(&[1, 2], &[0, 2, 2], None).unwrap();
+            group.backward(&[1.0; 8]).unwrap();
+            let right = group.snapshot().unwrap();
+            let occupied = right.ways.iter().position(|&word| word == 1).unwrap();
+            type Spoil = fn(&mut hotrow::Snapshot, usize);
+            let spoils: [Spoil; 6] = [
+                |s, at| s.ways[at] = 4_000_000,
+                |s, at| s.ways[at] = 2,            // row 2 is in another way
+                |s, at| s.ways[at + 32] = s.t + 1, // a stamp from the future
+                |s, at| s.ways[at + 96] = 2,
+                |s, _| s.records.truncate(3),
+                |s, _| s.ways[31 + 96] = 1, // a dirty empty way
+            ];
+            for (which, spoil) in spoils.into_iter().enumerate() {
+                let mut wrong = right.clone();
+                spoil(&mut wrong, occupied);
+                let result = group.restore(&wrong);
+                assert!(matches!(result, Err(Error::Snapshot { .. } | Error::Length { .. })), "{which}: {result:?}");
+                assert_eq!(group.snapshot().unwrap(), right);
+            }
+            // A backward is not applied to a cache that has changed under it.
+            group.forward(&[3], &[0, 1, 1], None).unwrap();
+            group.restore(&right).unwrap();
+            assert!(matches!(group.backward(&[100.0; 8]), Err(Error::Order { .. })));
+            assert_eq!(group.snapshot().unwrap(), right);
+        }
+    });
+}
+
+#[test]
+fn hyperparameters_that_train_nothing_are_refused() {
+    with_gpu(|context| {
+        for eps in [0.0, -1.0] {
+            let mut wrong = config();
+            wrong.optimizer = hotrow::Optimizer { eps, ..hotrow::Optimizer::adagrad(0.1) };
+            let result = Group::new(context, wrong);
+            assert!(matches!(&result, Err(Error::Config { field: "eps", .. })), "{:?}", result.err());
+        }
+        for mut group in both(context, &config()) {
+            for lr in [f32::NAN, f32::INFINITY] {
+                assert!(matches!(group.set_learning_rate(lr), Err(Error::Config { field: "lr", .. })));
+            }
+            group.set_learning_rate(0.5).unwrap();
+            let before = group.read_rows(&[1]).unwrap();
+            group.forward(&[1], &[0, 1, 1], None).unwrap();
+            group.backward(&[1.0; 8]).unwrap();
+            let moved = before[0] - group.read_rows(&[1]).unwrap()[0];
+            assert!((moved - 0.5).abs() < 1e-6, "{moved}");
+        }
+    });
+}

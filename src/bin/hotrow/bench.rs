@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = OptimizerName::Sgd)]
     optimizer: OptimizerName,
     /// Rows of the table [default: what suits the backend]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..=4_294_967_294))]
     rows: Option<u32>,
     /// Floats in a row
     #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=65536))]
@@ -151,6 +151,14 @@ impl PolicyName {
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    if options.backend == Backend::Cpu && args.placement.iter().any(|&name| name != PlacementName::Device) {
+        return Err(Failure::Usage(
+            "--placement: wanted device with --backend cpu, found mapped; a CPU has one memory".into(),
+        ));
+    }
+    // Before minutes of measuring: results that cannot be written are lost.
+    std::fs::create_dir_all(&args.out)
+        .map_err(|error| anyhow::anyhow!("{}: wanted a folder for the results: {error}", args.out.display()))?;
     let mut runs = Vec::new();
     let gpu = match options.backend {
         Backend::Cpu => None,
@@ -186,8 +194,6 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             }
         }
     }
-    std::fs::create_dir_all(&args.out)
-        .map_err(|error| anyhow::anyhow!("{}: wanted a folder for the results: {error}", args.out.display()))?;
     let mut written = Vec::new();
     for run in &runs {
         output::print(&run.table())?;

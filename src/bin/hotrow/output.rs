@@ -14,7 +14,7 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
         .write_all(text.as_bytes())
         .and_then(|()| stdout.write_all(b"\n"))
         .and_then(|()| stdout.flush())
-        .context("standard output: wanted to write the results, but its reader is gone")
+        .context("standard output: wanted to write the results there; is its reader gone, or the disk full?")
 }
 
 /// Tells the user something beside the results. If nobody listens, nothing is lost.

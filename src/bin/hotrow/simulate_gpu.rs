@@ -10,6 +10,9 @@ use hotrow::{Batch, Context, Embedding as _, Group, GroupConfig, Policy, Pooling
 /// Steps handed to the device at a time, so that it neither waits for the host nor falls far behind.
 const STEPS: usize = 32;
 
+/// Rows of the largest table that is made for a simulation: with its frequencies 2 GiB.
+const MOST_ROWS: u64 = 1 << 28;
+
 /// Plays `trace` in batches of `batch` accesses through the device's cache of `shape` (32 ways).
 pub(crate) fn gpu(
     context: &Context,
@@ -21,8 +24,9 @@ pub(crate) fn gpu(
 ) -> anyhow::Result<Counters> {
     let rows = trace.ids.iter().max().map_or(1, |&id| u64::from(id) + 1);
     ensure!(
-        rows < u64::from(u32::MAX),
-        "--backend gpu: wanted ids below 4294967294, found {}; renumber them",
+        rows <= MOST_ROWS,
+        "--backend gpu: wanted ids below {MOST_ROWS}, found {}, and the real table has a row for each; renumber them, or use \
+         --backend cpu",
         rows - 1
     );
     let mut config = GroupConfig::new(&[rows as u32], 1);
