@@ -7,7 +7,7 @@ pub(crate) const MAX_INDICES: u64 = 1 << 30;
 
 /// Checks the shape of a batch: bags against features, weights against indices, size.
 pub(crate) fn check_shape(config: &GroupConfig, indices: u64, bags: u64, weights: Option<u64>) -> Result<(), Error> {
-    let features = if config.features.is_empty() { config.tables.len() } else { config.features.len() } as u32;
+    let features = config.feature_count();
     check_length(indices)?;
     if bags >= 1 << 32 || !bags.is_multiple_of(u64::from(features)) {
         return Err(Error::Bags { features, bags: bags.min(u64::from(u32::MAX)) as u32 });

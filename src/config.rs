@@ -215,6 +215,18 @@ impl GroupConfig {
         Ok(())
     }
 
+    /// The table each feature reads.
+    #[must_use]
+    pub fn feature_tables(&self) -> Vec<u32> {
+        if self.features.is_empty() { (0..self.tables.len() as u32).collect() } else { self.features.clone() }
+    }
+
+    /// Features: bags come feature by feature, the same number for each.
+    #[must_use]
+    pub fn feature_count(&self) -> u32 {
+        if self.features.is_empty() { self.tables.len() as u32 } else { self.features.len() as u32 }
+    }
+
     /// Rows of all tables together.
     #[must_use]
     pub fn total_rows(&self) -> u64 {

@@ -259,6 +259,12 @@ impl Layout {
         self.stride() * self.total_rows as u64
     }
 
+    /// Most distinct rows that a batch of `indices` can have.
+    #[must_use]
+    pub const fn most_distinct(&self, indices: u32) -> u32 {
+        if indices < self.total_rows { indices } else { self.total_rows }
+    }
+
     /// Rows of shard `shard`.
     #[must_use]
     pub fn shard_rows(&self, shard: u32) -> u32 {
@@ -277,6 +283,19 @@ impl Layout {
     pub const fn set_bits(&self) -> u32 {
         32 - self.sets.leading_zeros()
     }
+}
+
+/// The `tables` buffer of a new group: t = 0, bases and rows, counters at zero.
+pub(crate) fn table_words(config: &GroupConfig) -> Vec<u32> {
+    let mut words = vec![0; CLOCK_WORDS + config.tables.len() * TABLE_WORDS];
+    let mut base = 0;
+    for (table, &rows) in config.tables.iter().enumerate() {
+        words[CLOCK_WORDS + table * TABLE_WORDS] = base;
+        words[CLOCK_WORDS + table * TABLE_WORDS + 1] = rows;
+        // The sum fits: `GroupConfig::check` has seen to it.
+        base = base.wrapping_add(rows);
+    }
+    words
 }
 
 #[cfg(test)]

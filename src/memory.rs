@@ -2,10 +2,7 @@
 
 use std::fmt;
 
-use crate::{
-    GroupConfig, Layout, Policy, Precision,
-    layout::{CLOCK_WORDS, TABLE_WORDS},
-};
+use crate::{GroupConfig, Layout, Policy, Precision, layout::table_words};
 
 /// Memory of a table against FP32 by the formula of P1's appendix A: `k/32`, integers `+ 64/(32 d)` (scale and bias); with a
 /// cache of `cache_fraction` of the rows `+ c + c/d` (its tags) and under LFU `+ 1/d` (a counter for every row).
@@ -67,8 +64,8 @@ impl MemoryReport {
         let (rows, slots) = (u64::from(layout.total_rows), u64::from(layout.slots()));
         let (dim, state) = (u64::from(layout.dim), u64::from(layout.state));
         let lfu = config.policy == Policy::Lfu;
-        let features = if config.features.is_empty() { config.tables.len() } else { config.features.len() };
-        let words = (CLOCK_WORDS + config.tables.len() * TABLE_WORDS) as u64;
+        let features = u64::from(config.feature_count());
+        let words = table_words(config).len() as u64;
         let mut report = Self {
             rows,
             dim: layout.dim,
@@ -81,7 +78,7 @@ impl MemoryReport {
             cache_state: slots * state * 4,
             cache_metadata: slots * 16,
             frequencies: if lfu { rows * 4 } else { 0 },
-            tables: 4 * (words + features as u64) + 16 * u64::from(layout.shards),
+            tables: 4 * (words + features) + 16 * u64::from(layout.shards),
             scratch: 0,
         };
         let shards = (0..layout.shards).map(|shard| {
@@ -92,7 +89,7 @@ impl MemoryReport {
             + buffer_bytes((slots * 16).max(512))
             + buffer_bytes(report.cache_weights + report.cache_state)
             + buffer_bytes(4 * words)
-            + buffer_bytes(4 * features as u64)
+            + buffer_bytes(4 * features)
             + 16 * u64::from(layout.shards)
             + 16; // stands where a batch has no weights
         report.padding = allocated - report.total();

@@ -13,13 +13,12 @@ pub(crate) enum Mode {
 
 impl Params {
     pub(crate) fn new(config: &GroupConfig, layout: &Layout, mode: Mode, purpose: Purpose) -> Self {
-        let features = if config.features.is_empty() { config.tables.len() } else { config.features.len() };
         let optimizer = &config.optimizer;
         Self {
             indices: 0,
             bags: 0,
             // Until a batch is known, the number of features: see `batch`.
-            bags_per_feature: features as u32,
+            bags_per_feature: config.feature_count(),
             tables: config.tables.len() as u32,
             mode: mode as u32,
             out_of_range: match config.out_of_range {

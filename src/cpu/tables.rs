@@ -5,9 +5,8 @@ use rayon::prelude::*;
 use super::memory::{check, zeroed};
 use crate::{
     Error, GroupConfig, Policy,
-    gpu::tables::{feature_map, table_words},
     init::Filler,
-    layout::{CLOCK_WORDS, Layout, NONE, Params, Shard, TABLE_WORDS},
+    layout::{CLOCK_WORDS, Layout, NONE, Params, Shard, TABLE_WORDS, table_words},
 };
 
 /// Places of the counters, as in `shaders/shared/common.wgsl`.
@@ -66,19 +65,10 @@ pub(super) struct Tables {
     pub(super) shards: Vec<Shard>,
 }
 
-/// Slots are told from scratch rows by their number (slots + u), so both together must fit below `NONE`.
-const MAX_SETS: u32 = 1 << 26;
-
 impl Tables {
     pub(super) fn new(config: &GroupConfig, layout: Layout) -> Result<Self, Error> {
-        if layout.sets > MAX_SETS {
-            return Err(Error::Config {
-                field: "cache_rows",
-                wanted: format!("at most {} rows", u64::from(MAX_SETS) * 32),
-                found: config.cache_rows.to_string(),
-            });
-        }
-        check("records", layout.table_bytes())?;
+        let freqs = if config.policy == Policy::Lfu { 4 * u64::from(layout.total_rows) } else { 0 };
+        check("records", layout.table_bytes() + freqs)?;
         let slots = layout.slots() as usize;
         let mut ways = zeroed("ways", slots * 4)?;
         ways.chunks_exact_mut(128).for_each(|set| set[..32].fill(NONE));
@@ -102,7 +92,7 @@ impl Tables {
             }
             shards.push(Shard { index, first_row, ..Shard::default() });
         }
-        let (tables, features) = (table_words(config), feature_map(config));
+        let (tables, features) = (table_words(config), config.feature_tables());
         Ok(Self { layout, tables, features, ways, cache, records, freqs, shards })
     }
 }

@@ -27,7 +27,14 @@ pub(crate) const KERNEL: Kernel = Kernel {
     ],
 };
 
-pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &Space, sets: &Sorted<'_>) {
+pub(crate) fn record(
+    call: &mut Call<'_>,
+    uniform: &wgpu::Buffer,
+    tables: &Tables,
+    space: &Space,
+    sets: &Sorted<'_>,
+    rows: u32,
+) {
     let bindings = [
         uniform.as_entire_binding(),
         space.step.as_entire_binding(),
@@ -39,5 +46,5 @@ pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Table
         space.victim_slots.as_entire_binding(),
         tables.tables.as_entire_binding(),
     ];
-    call.dispatch(&KERNEL, &bindings, &Groups::Direct(u64::from(space.rows_capacity.min(tables.layout.sets))));
+    call.dispatch(&KERNEL, &bindings, &Groups::Direct(u64::from(rows.min(tables.layout.sets))));
 }

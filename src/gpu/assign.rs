@@ -32,6 +32,7 @@ pub(crate) fn record(
     tables: &Tables,
     space: &Space,
     values: &wgpu::Buffer,
+    rows: u32,
 ) {
     let bindings = [
         uniform.as_entire_binding(),
@@ -44,5 +45,5 @@ pub(crate) fn record(
         space.sources.as_entire_binding(),
         tables.tables.as_entire_binding(),
     ];
-    call.dispatch(&KERNEL, &bindings, &Groups::Direct(u64::from(space.rows_capacity)));
+    call.dispatch(&KERNEL, &bindings, &Groups::Direct(u64::from(rows)));
 }

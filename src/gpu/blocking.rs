@@ -6,12 +6,12 @@ use super::{
     forward::{bypass_work, record_step},
     group::grown,
     space::Bound,
-    tables::{self, Tables},
+    tables::Tables,
     write_back,
 };
 use crate::{
     Counters, Embedding, Error, Layout, Snapshot, batch,
-    layout::{Params, Step},
+    layout::{Params, Step, table_words},
     params::Mode,
     rng::Purpose,
 };
@@ -196,7 +196,7 @@ impl Embedding for Group {
             if let Some(space) = &this.frozen {
                 let uniform = this.context.uniform(&params);
                 let call = &mut Call::begin(&this.context, &mut encoder, "hotrow.write_rows");
-                assign::record(call, &uniform, &this.tables, space, &values);
+                assign::record(call, &uniform, &this.tables, space, &values, params.indices);
                 write_back::record(call, &uniform, &this.tables, &bypass_work(space));
             }
             this.context.finish(encoder)
@@ -218,7 +218,7 @@ impl Embedding for Group {
             let layout = &this.tables.layout;
             let slots = u64::from(layout.slots());
             let mut sources = vec![
-                (&this.tables.tables, 4 * tables::table_words(&this.config).len() as u64),
+                (&this.tables.tables, 4 * table_words(&this.config).len() as u64),
                 (&this.tables.ways, slots * 16),
                 (&this.tables.cache, slots * u64::from(layout.row_words) * 4),
             ];
@@ -246,7 +246,7 @@ impl Embedding for Group {
             let Tables { layout, records, freqs, .. } = &this.tables;
             snapshot.check(layout, this.config.tables.len(), !freqs.is_empty())?;
             let queue = this.context.queue();
-            let mut words = tables::table_words(&this.config);
+            let mut words = table_words(&this.config);
             words[0] = snapshot.t;
             let now = this.context.download(
                 this.encoder(),

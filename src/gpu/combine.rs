@@ -15,7 +15,7 @@ pub(crate) const KERNEL: Kernel = Kernel {
     bindings: &[(Uniform, "params"), (ReadWrite, "step"), (Read, "starts"), (Read, "partials"), (ReadWrite, "grads")],
 };
 
-pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, space: &Space) {
+pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, space: &Space, rows: u32) {
     let bindings = [
         uniform.as_entire_binding(),
         space.step.as_entire_binding(),
@@ -23,5 +23,5 @@ pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, space: &Space)
         space.partials.as_entire_binding(),
         space.grads.as_entire_binding(),
     ];
-    call.dispatch(&KERNEL, &bindings, &Groups::Direct(u64::from(space.rows_capacity)));
+    call.dispatch(&KERNEL, &bindings, &Groups::Direct(u64::from(rows)));
 }

@@ -33,6 +33,8 @@ pub(crate) fn record_step(
     linearize::record(call, params, &uniform, batch, tables, space);
     begin::record(call, &uniform, batch, tables, space);
     if params.indices > 0 {
+        // The most distinct rows there can be; how many there are only the device knows.
+        let distinct = layout.most_distinct(params.indices);
         let rows = SortJob {
             keys: &space.keys,
             values: None,
@@ -43,7 +45,7 @@ pub(crate) fn record_step(
         let to =
             DedupTo { segment: &space.segment, starts: &space.starts, segments: count::UNIQUE, valid: count::VALID };
         let sorted = dedup::record(call, &space.step, &rows, &space.by_row, &space.sort, &to);
-        probe::record(call, &uniform, tables, space, &sorted);
+        probe::record(call, &uniform, tables, space, &sorted, distinct);
         let list = |per_group| bounds::List { rows: &space.rows, count: count::UNIQUE, sorted: true, per_group };
         bounds::record(call, &space.step, tables, &list(1), &space.row_ranges);
         if params.mode == Mode::Train as u32 {
@@ -52,10 +54,10 @@ pub(crate) fn record_step(
                 touch::record(call, tables, space, &space.touch_ranges);
             }
             if layout.sets > 0 {
-                record_admission(call, &uniform, tables, space);
+                record_admission(call, &uniform, tables, space, distinct);
             }
         }
-        resolve::record(call, &uniform, tables, space);
+        resolve::record(call, &uniform, tables, space, distinct);
         fetch::record(call, &uniform, tables, space);
         locate::record(call, &uniform, space, &sorted, params.indices);
     }
@@ -65,25 +67,25 @@ pub(crate) fn record_step(
 }
 
 /// Missing rows set by set; admission; write-back of the dirty victims, before their slots are filled anew.
-fn record_admission(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &Space) {
+fn record_admission(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &Space, distinct: u32) {
     let layout = &tables.layout;
     let missing = SortJob {
         keys: &space.set_keys,
         values: None,
-        capacity: space.rows_capacity,
+        capacity: distinct,
         count: count::UNIQUE,
         key_bits: layout.set_bits(),
     };
     let to =
         DedupTo { segment: &space.set_segment, starts: &space.set_starts, segments: count::SETS, valid: count::MISSES };
     let sets = dedup::record(call, &space.step, &missing, &space.by_set, &space.sort, &to);
-    admit::record(call, uniform, tables, space, &sets);
+    admit::record(call, uniform, tables, space, &sets, distinct);
     let (mut rows, mut sources) = (&space.victim_rows, &space.victim_slots);
     if layout.shards > 1 {
         let victims = SortJob {
             keys: rows,
             values: Some(sources),
-            capacity: space.rows_capacity,
+            capacity: distinct,
             count: count::MISSES,
             key_bits: layout.row_bits(),
         };

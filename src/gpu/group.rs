@@ -248,10 +248,11 @@ impl Group {
                     .batch(indices, bags, false);
                 let uniform = self.context.uniform(&params);
                 let call = &mut Call::begin(&self.context, encoder, "hotrow.backward");
+                let distinct = self.tables.layout.most_distinct(indices);
                 let sorted = space.by_row.sorted(self.tables.layout.row_bits());
                 merge::record(call, &uniform, space, &sorted, indices, &grads);
-                combine::record(call, &uniform, space);
-                update::record(call, &uniform, &self.tables, space);
+                combine::record(call, &uniform, space, distinct);
+                update::record(call, &uniform, &self.tables, space, distinct);
                 write_back::record(call, &uniform, &self.tables, &bypass_work(space));
             }
             self.pending = None;

@@ -38,7 +38,6 @@ fn tables(tables: &Tables) -> u64 {
 fn space(space: &Space) -> u64 {
     let Space {
         capacity: _,
-        rows_capacity: _,
         step,
         keys,
         access,

@@ -31,7 +31,7 @@ mod scatter;
 mod segments;
 mod sort;
 mod space;
-pub(crate) mod tables;
+mod tables;
 mod touch;
 mod update;
 mod write_back;

@@ -27,7 +27,14 @@ pub(crate) const KERNEL: Kernel = Kernel {
     ],
 };
 
-pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &Space, sorted: &Sorted<'_>) {
+pub(crate) fn record(
+    call: &mut Call<'_>,
+    uniform: &wgpu::Buffer,
+    tables: &Tables,
+    space: &Space,
+    sorted: &Sorted<'_>,
+    rows: u32,
+) {
     let bindings = [
         uniform.as_entire_binding(),
         space.step.as_entire_binding(),
@@ -39,5 +46,5 @@ pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Table
         tables.ways.as_entire_binding(),
         tables.tables.as_entire_binding(),
     ];
-    call.dispatch(&KERNEL, &bindings, &Groups::of(space.rows_capacity, 8));
+    call.dispatch(&KERNEL, &bindings, &Groups::of(rows, 8));
 }

@@ -23,7 +23,7 @@ pub(crate) const KERNEL: Kernel = Kernel {
     ],
 };
 
-pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &Space) {
+pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &Space, rows: u32) {
     let bindings = [
         uniform.as_entire_binding(),
         space.step.as_entire_binding(),
@@ -32,5 +32,5 @@ pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Table
         tables.ways.as_entire_binding(),
         space.fetch_to.as_entire_binding(),
     ];
-    call.dispatch(&KERNEL, &bindings, &Groups::of(space.rows_capacity, 256));
+    call.dispatch(&KERNEL, &bindings, &Groups::of(rows, 256));
 }

@@ -34,8 +34,6 @@ impl Ranges {
 pub(crate) struct Space {
     /// Indices it has room for.
     pub(crate) capacity: u32,
-    /// Distinct rows it has room for.
-    pub(crate) rows_capacity: u32,
     pub(crate) step: wgpu::Buffer,
     pub(crate) keys: wgpu::Buffer,
     pub(crate) access: wgpu::Buffer,
@@ -67,7 +65,7 @@ impl Space {
     /// `train`: with what admission and backward need.
     pub(crate) fn new(context: &Context, layout: &Layout, indices: u32, train: bool) -> Result<Self, Error> {
         let capacity = indices.max(1);
-        let rows = capacity.min(layout.total_rows);
+        let rows = layout.most_distinct(capacity);
         let (n, r) = (u64::from(capacity), u64::from(rows));
         let trained = if train { r } else { 0 };
         let tiles = if train { n.div_ceil(u64::from(merge::TILE)) } else { 0 };
@@ -75,7 +73,6 @@ impl Space {
         let buffer = |what, size: u64| context.buffer(what, size, wgpu::BufferUsages::empty());
         Ok(Self {
             capacity,
-            rows_capacity: rows,
             step: buffer("step", 64)?,
             keys: buffer("keys", n * 4)?,
             access: buffer("access", n * 8)?,

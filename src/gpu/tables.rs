@@ -6,7 +6,7 @@ use super::Context;
 use crate::{
     Error, GroupConfig, Placement, Policy,
     init::Filler,
-    layout::{CLOCK_WORDS, Layout, NONE, Shard, TABLE_WORDS},
+    layout::{Layout, NONE, Shard, table_words},
 };
 
 #[derive(Debug)]
@@ -37,8 +37,8 @@ impl Tables {
         let none = wgpu::BufferUsages::empty();
         let ways = context.buffer("ways", (slots * 16).max(512), none)?;
         let cache = context.buffer("cache", slots * u64::from(layout.row_words) * 4, none)?;
-        let tables = context.buffer("tables", 4 * (CLOCK_WORDS + config.tables.len() * TABLE_WORDS) as u64, none)?;
-        let features = feature_map(config);
+        let tables = context.buffer("tables", 4 * table_words(config).len() as u64, none)?;
+        let features = config.feature_tables();
         let feature_buffer = context.buffer("features", 4 * features.len() as u64, none)?;
         let queue = context.queue();
         queue.write_buffer(&feature_buffer, 0, bytemuck::cast_slice(&features));
@@ -101,22 +101,4 @@ fn fill(context: &Context, filler: &Filler<'_>, layout: &Layout, buffer: &wgpu::
         // Hands the staged bytes over, so that a large table does not gather them all on the host first.
         context.queue().submit([]);
     }
-}
-
-/// The table each feature reads.
-pub(crate) fn feature_map(config: &GroupConfig) -> Vec<u32> {
-    if config.features.is_empty() { (0..config.tables.len() as u32).collect() } else { config.features.clone() }
-}
-
-/// The `tables` buffer of a new group: t = 0, bases and rows, counters at zero.
-pub(crate) fn table_words(config: &GroupConfig) -> Vec<u32> {
-    let mut words = vec![0; CLOCK_WORDS + config.tables.len() * TABLE_WORDS];
-    let mut base = 0;
-    for (table, &rows) in config.tables.iter().enumerate() {
-        words[CLOCK_WORDS + table * TABLE_WORDS] = base;
-        words[CLOCK_WORDS + table * TABLE_WORDS + 1] = rows;
-        // The sum fits: `GroupConfig::check` has seen to it.
-        base = base.wrapping_add(rows);
-    }
-    words
 }

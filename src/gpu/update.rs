@@ -26,7 +26,7 @@ pub(crate) const KERNEL: Kernel = Kernel {
     ],
 };
 
-pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &Space) {
+pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &Space, rows: u32) {
     let bindings = [
         uniform.as_entire_binding(),
         space.step.as_entire_binding(),
@@ -38,5 +38,5 @@ pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Table
         space.sources.as_entire_binding(),
         tables.tables.as_entire_binding(),
     ];
-    call.dispatch(&KERNEL, &bindings, &Groups::Direct(u64::from(space.rows_capacity)));
+    call.dispatch(&KERNEL, &bindings, &Groups::Direct(u64::from(rows)));
 }

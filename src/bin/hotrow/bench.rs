@@ -92,7 +92,7 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
-    fn sweep(&self, shape: Shape, seed: u64, placements: Vec<Placement>) -> Sweep {
+    fn sweep(&self, shape: Shape, seed: u32, placements: Vec<Placement>) -> Sweep {
         let lr = 1e-3;
         let mut shape = shape;
         shape.rows = self.rows.unwrap_or(shape.rows);
@@ -109,7 +109,7 @@ impl Args {
                 OptimizerName::Adagrad => Optimizer::adagrad(lr),
                 OptimizerName::RowWiseAdagrad => Optimizer::row_wise_adagrad(lr),
             },
-            seed: (seed ^ (seed >> 32)) as u32,
+            seed,
             budget: Duration::from_secs(self.seconds),
         }
     }
@@ -177,16 +177,17 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             let shape = if hardware { Shape::GPU } else { Shape::SOFTWARE };
             let both = [Placement::Device, Placement::Mapped];
             let by_default = if hardware && context.caps().mappable { &both[..] } else { &both[..1] };
-            let sweep = args.sweep(shape, options.seed, args.placements(by_default));
+            let sweep = args.sweep(shape, options.group_seed(), args.placements(by_default));
             runs.push(sweep.run(&Target::Gpu(&context))?);
         }
         None => {
-            runs.push(args.sweep(Shape::CPU, options.seed, vec![Placement::Device]).run(&Target::Cpu)?);
+            runs.push(args.sweep(Shape::CPU, options.group_seed(), vec![Placement::Device]).run(&Target::Cpu)?);
             // Without a GPU the kernels are shown to work, not to be fast.
             if options.backend == Backend::Auto {
                 match adapter::open_best(adapter::Wanted::Any) {
                     Ok(context) => {
-                        let sweep = args.sweep(Shape::SOFTWARE, options.seed, args.placements(&[Placement::Device]));
+                        let sweep =
+                            args.sweep(Shape::SOFTWARE, options.group_seed(), args.placements(&[Placement::Device]));
                         runs.push(sweep.run(&Target::Gpu(&context))?);
                     }
                     Err(reason) => output::note(&format!("the WGSL kernels were left out: {reason}")),

@@ -84,7 +84,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         auto: auto.map_or_else(|| "cpu".to_owned(), |adapter| adapter.name.clone()),
         cpu: Cpu {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
-            self_test: (!args.no_self_test).then(|| self_test::cpu(options.seed)),
+            self_test: (!args.no_self_test).then(|| self_test::cpu(options.group_seed())),
         },
         remedy: (options.backend != Backend::Cpu && auto.is_none()).then(|| remedy(&adapters)),
         adapters,
@@ -116,7 +116,7 @@ fn examine(adapter: &wgpu::Adapter, options: &Options, args: &Args) -> Adapter {
             Caps::from_parts(&info, features, &limits)
         }
     };
-    let test = |context: &Context| self_test::gpu(context, options.seed);
+    let test = |context: &Context| self_test::gpu(context, options.group_seed());
     Adapter {
         name: info.name.clone(),
         backend: format!("{:?}", info.backend),

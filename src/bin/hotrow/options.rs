@@ -34,6 +34,11 @@ pub(crate) enum Backend {
 }
 
 impl Options {
+    /// The seed of a group: both halves of the option count.
+    pub(crate) const fn group_seed(&self) -> u32 {
+        (self.seed ^ (self.seed >> 32)) as u32
+    }
+
     /// The data folder, by option or environment.
     fn data(&self) -> Option<PathBuf> {
         let by_environment = || std::env::var_os("HOTROW_DATA").filter(|folder| !folder.is_empty()).map(PathBuf::from);

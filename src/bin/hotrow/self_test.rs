@@ -31,7 +31,7 @@ pub(crate) struct Case {
 }
 
 /// Every precision under both policies, and a mapped table where the device has them.
-pub(crate) fn gpu(context: &Context, seed: u64) -> Vec<Case> {
+pub(crate) fn gpu(context: &Context, seed: u32) -> Vec<Case> {
     // The device is this command's own. Without a handler of its own wgpu panics.
     let heard = Arc::new(Mutex::new(Vec::new()));
     let sink = heard.clone();
@@ -62,7 +62,7 @@ pub(crate) fn gpu(context: &Context, seed: u64) -> Vec<Case> {
 }
 
 /// The CPU backend against itself: an FP32 table gives the same bits with a cache and without.
-pub(crate) fn cpu(seed: u64) -> Vec<Case> {
+pub(crate) fn cpu(seed: u32) -> Vec<Case> {
     let run = |policy| -> anyhow::Result<()> {
         let cached = config(Precision::Fp32, policy, Placement::Device, seed);
         let uncached = GroupConfig { cache_rows: 0, ..cached.clone() };
@@ -106,7 +106,7 @@ fn case(precision: Precision, policy: Policy, placement: Placement, difference: 
 }
 
 /// Small, and still: two tables, several shards, two sets that overflow.
-fn config(precision: Precision, policy: Policy, placement: Placement, seed: u64) -> GroupConfig {
+fn config(precision: Precision, policy: Policy, placement: Placement, seed: u32) -> GroupConfig {
     GroupConfig {
         precision,
         policy,
@@ -115,14 +115,14 @@ fn config(precision: Precision, policy: Policy, placement: Placement, seed: u64)
         pooling: Pooling::Mean,
         optimizer: Optimizer::adagrad(0.05),
         init: Init::Uniform { low: -1.0, high: 1.0 },
-        seed: seed as u32,
+        seed,
         shard_bytes: Some(16 << 10),
         ..GroupConfig::new(&TABLES, DIM)
     }
 }
 
 /// The same batches on both, each step from the GPU's state; outputs and what they keep, compared.
-fn compare(gpu: &mut dyn Embedding, cpu: &mut dyn Embedding, config: &GroupConfig, seed: u64) -> anyhow::Result<()> {
+fn compare(gpu: &mut dyn Embedding, cpu: &mut dyn Embedding, config: &GroupConfig, seed: u32) -> anyhow::Result<()> {
     for step in 0..STEPS {
         cpu.restore(&gpu.snapshot()?)?;
         let ours = forward_backward(gpu, step, seed).with_context(|| format!("step {step}"))?;
@@ -185,8 +185,8 @@ fn all_rows(group: &mut dyn Embedding) -> Result<Vec<f32>, Error> {
 }
 
 /// One step over a skewed batch with duplicates and empty bags; returns the outputs.
-fn forward_backward(group: &mut dyn Embedding, step: u32, seed: u64) -> Result<Vec<f32>, Error> {
-    let random = |n: u32| fmix32(n ^ fmix32(step ^ fmix32(seed as u32)));
+fn forward_backward(group: &mut dyn Embedding, step: u32, seed: u32) -> Result<Vec<f32>, Error> {
+    let random = |n: u32| fmix32(n ^ fmix32(step ^ fmix32(seed)));
     let (mut indices, mut offsets) = (Vec::new(), vec![0]);
     for bag in 0..BAGS {
         // Bags come feature by feature, a feature for each table.
