@@ -1,36 +1,50 @@
-// Exclusive prefix sum of blocks of 1,024, in place; each block's total goes to `sums`.
+// Exclusive prefix sums of rows that lie one behind the other, in place; a row's sum goes to `totals`. A workgroup a row: it
+// goes along the row and needs nobody else's sum.
 #include "shared/common.wgsl"
 #include "shared/scan.wgsl"
+#include "shared/lanes.wgsl"
 
 @group(0) @binding(0) var<uniform> info: ScanInfo;
-@group(0) @binding(1) var<storage, read_write> data: array<u32>;
-@group(0) @binding(2) var<storage, read_write> sums: array<u32>;
+@group(0) @binding(1) var<storage, read_write> step: Step;
+@group(0) @binding(2) var<storage, read_write> data: array<u32>;
+@group(0) @binding(3) var<storage, read_write> totals: array<u32>;
 
-var<workgroup> totals: array<u32, 256>;
+var<workgroup> live: u32;
+
+// Words `i` to `i + 3` of a row that ends before `end`; 0 beyond.
+fn load4(i: u32, end: u32) -> vec4<u32> {
+    let at = i + vec4<u32>(0u, 1u, 2u, 3u);
+    let near = min(at, vec4<u32>(end - 1u));
+    return select(vec4<u32>(0u), vec4<u32>(data[near.x], data[near.y], data[near.z], data[near.w]), at < vec4<u32>(end));
+}
+
+fn store4(i: u32, end: u32, before: u32, values: vec4<u32>) {
+    if (i < end) { data[i] = before; }
+    if (i + 1u < end) { data[i + 1u] = before + values.x; }
+    if (i + 2u < end) { data[i + 2u] = before + values.x + values.y; }
+    if (i + 3u < end) { data[i + 3u] = before + values.x + values.y + values.z; }
+}
+
+fn sum4(values: vec4<u32>) -> u32 { return values.x + values.y + values.z + values.w; }
 
 @compute @workgroup_size(256)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
-    let block = flat_group(group, groups);
-    let first = block * SCAN_BLOCK + lane * 4u;
-    var values: array<u32, 4>;
-    var total = 0u;
-    for (var k = 0u; k < 4u; k++) {
-        if (first + k < info.n) { values[k] = data[first + k]; }
-        total += values[k];
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, lane: Lane) {
+    let row = flat_group(group, groups);
+    if (row >= info.rows) { return; }
+    let me = lane_index(lane);
+    if (me == 0u) { live = min(step.counts[info.count], info.capacity); }
+    let n = workgroupUniformLoad(&live);
+    let length = (n + info.per_block - 1u) / info.per_block;
+    let end = (row + 1u) * length;
+    var carry = 0u;
+    for (var first = row * length; first < end; first += SCAN_TILE) {
+        let i = first + me * 8u;
+        let a = load4(i, end);
+        let b = load4(i + 4u, end);
+        let scan = scan_lanes(sum4(a) + sum4(b), lane);
+        store4(i, end, carry + scan.before, a);
+        store4(i + 4u, end, carry + scan.before + sum4(a), b);
+        carry += scan.total;
     }
-    totals[lane] = total;
-    for (var reach = 1u; reach < 256u; reach *= 2u) {
-        workgroupBarrier();
-        var sum = totals[lane];
-        if (lane >= reach) { sum += totals[lane - reach]; }
-        workgroupBarrier();
-        totals[lane] = sum;
-    }
-    var before = totals[lane] - total;
-    for (var k = 0u; k < 4u; k++) {
-        if (first + k < info.n) { data[first + k] = before; }
-        before += values[k];
-    }
-    if (lane == 255u && block < (info.n + SCAN_BLOCK - 1u) / SCAN_BLOCK) { sums[block] = before; }
+    if (me == 0u) { totals[row] = carry; }
 }

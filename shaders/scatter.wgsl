@@ -1,51 +1,146 @@
-// Radix sort, last of three: each key to its place. Stable.
+// Radix sort, last of three: each pair to its place. Stable.
 //
-// Ranking without subgroups: for every digit a 256-bit mask of the lanes that hold it; a lane's rank is the number of
-// lower lanes in its digit's mask. 8 KiB of shared memory, any subgroup width.
+// A block is brought in order in shared memory first, so that what goes out are runs of neighbours, a run a digit. Behind the
+// last key a block is filled up with keys of the highest digit: they rank behind all others and are not written.
 #include "shared/common.wgsl"
 #include "shared/sort.wgsl"
+#include "shared/lanes.wgsl"
 
 @group(0) @binding(0) var<uniform> pass_info: Pass;
 @group(0) @binding(1) var<storage, read_write> step: Step;
 @group(0) @binding(2) var<storage, read> keys_in: array<u32>;
 @group(0) @binding(3) var<storage, read> values_in: array<u32>;
 @group(0) @binding(4) var<storage, read> digits: array<u32>; // scanned
-@group(0) @binding(5) var<storage, read_write> keys_out: array<u32>;
-@group(0) @binding(6) var<storage, read_write> values_out: array<u32>;
+@group(0) @binding(5) var<storage, read> totals: array<u32>; // keys of each digit
+@group(0) @binding(6) var<storage, read_write> keys_out: array<u32>;
+@group(0) @binding(7) var<storage, read_write> values_out: array<u32>;
 
-var<workgroup> masks: array<atomic<u32>, 2048>;
-var<workgroup> next: array<u32, 256>;
+var<workgroup> block_words: array<atomic<u32>, SORT_BLOCK>; // while ranking its counters; then the block's keys, its values
+var<workgroup> digit_words: array<u32, 256>;                // while ranking its counters; then where a digit begins in the block
+var<workgroup> digit_to: array<u32, 256>;                   // from there to its place in the output, modulo 2^32
+var<workgroup> live: u32;
+
+#include "shared/rank.wgsl"
+
+fn digit_of(key: u32) -> u32 { return (key >> pass_info.shift) & pass_info.mask; }
+
+// Where in the input four rounds' keys of this invocation lie.
+fn at4(first: u32, round: u32, lane: Lane) -> vec4<u32> {
+    return first + vec4<u32>(rank_at(round, lane), rank_at(round + 1u, lane), rank_at(round + 2u, lane), rank_at(round + 3u, lane));
+}
+
+fn load4(at: vec4<u32>, n: u32) -> vec4<u32> {
+    let near = min(at, vec4<u32>(n - 1u));
+    let keys = vec4<u32>(keys_in[near.x], keys_in[near.y], keys_in[near.z], keys_in[near.w]);
+    return select(vec4<u32>(NONE), keys, at < vec4<u32>(n));
+}
+
+fn values4(at: vec4<u32>, n: u32) -> vec4<u32> {
+    if (pass_info.positions == 1u) { return at; }
+    let near = min(at, vec4<u32>(n - 1u));
+    return vec4<u32>(values_in[near.x], values_in[near.y], values_in[near.z], values_in[near.w]);
+}
+
+fn rank4(keys: vec4<u32>, lane: Lane) -> vec4<u32> {
+    let x = rank(digit_of(keys.x), lane);
+    let y = rank(digit_of(keys.y), lane);
+    let z = rank(digit_of(keys.z), lane);
+    let w = rank(digit_of(keys.w), lane);
+    return vec4<u32>(x, y, z, w);
+}
+
+fn place(key: u32, lane: Lane) -> u32 { return digit_words[digit_of(key)] + rank_base(digit_of(key), lane); }
+
+fn place4(keys: vec4<u32>, lane: Lane) -> vec4<u32> {
+    return vec4<u32>(place(keys.x, lane), place(keys.y, lane), place(keys.z, lane), place(keys.w, lane));
+}
+
+fn put4(places: vec4<u32>, words: vec4<u32>) {
+    atomicStore(&block_words[places.x], words.x);
+    atomicStore(&block_words[places.y], words.y);
+    atomicStore(&block_words[places.z], words.z);
+    atomicStore(&block_words[places.w], words.w);
+}
+
+fn take4(j: u32) -> vec4<u32> {
+    return vec4<u32>(atomicLoad(&block_words[j]), atomicLoad(&block_words[j + 256u]),
+                     atomicLoad(&block_words[j + 512u]), atomicLoad(&block_words[j + 768u]));
+}
+
+// Where in the output the keys that lie at `j`, `j + 256` ... of the ordered block go.
+fn to4(keys: vec4<u32>, j: u32) -> vec4<u32> {
+    return vec4<u32>(digit_to[digit_of(keys.x)] + j, digit_to[digit_of(keys.y)] + j + 256u,
+                     digit_to[digit_of(keys.z)] + j + 512u, digit_to[digit_of(keys.w)] + j + 768u);
+}
+
+fn send_keys(to: vec4<u32>, keys: vec4<u32>, j: u32, end: u32) {
+    if (j < end) { keys_out[to.x] = keys.x; }
+    if (j + 256u < end) { keys_out[to.y] = keys.y; }
+    if (j + 512u < end) { keys_out[to.z] = keys.z; }
+    if (j + 768u < end) { keys_out[to.w] = keys.w; }
+}
+
+fn send_values(to: vec4<u32>, values: vec4<u32>, j: u32, end: u32) {
+    if (j < end) { values_out[to.x] = values.x; }
+    if (j + 256u < end) { values_out[to.y] = values.y; }
+    if (j + 512u < end) { values_out[to.z] = values.z; }
+    if (j + 768u < end) { values_out[to.w] = values.w; }
+}
 
 @compute @workgroup_size(256)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
-    let block = flat_group(group, groups);
-    let n = step.counts[pass_info.count];
-    next[lane] = digits[lane * pass_info.blocks + min(block, pass_info.blocks - 1u)];
-    for (var round = 0u; round < SORT_ROUNDS; round++) {
-        for (var word = 0u; word < 8u; word++) { atomicStore(&masks[lane * 8u + word], 0u); }
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, lane: Lane) {
+    let me = lane_index(lane);
+    if (me == 0u) { live = min(step.counts[pass_info.count], pass_info.capacity); }
+    let n = workgroupUniformLoad(&live);
+    let blocks = (n + SORT_BLOCK - 1u) / SORT_BLOCK;
+    let digit_first = scan_lanes(totals[me], lane).before; // of digit `me` in the output
+    for (var block = flat_group(group, groups); block < blocks; block += groups.x * groups.y) {
+        let first = block * SORT_BLOCK;
+        let at_a = at4(first, 0u, lane);
+        let at_b = at4(first, 4u, lane);
+        let at_c = at4(first, 8u, lane);
+        let a = load4(at_a, n);
+        let b = load4(at_b, n);
+        let c = load4(at_c, n);
+        let column = digits[me * blocks + block];
+        rank_clear(lane);
+        var place_a = rank4(a, lane);
+        var place_b = rank4(b, lane);
+        var place_c = rank4(c, lane);
         workgroupBarrier();
-        let i = block * SORT_BLOCK + round * 256u + lane;
-        let live = i < n && block < pass_info.blocks;
-        var key = 0u;
-        var digit = 0u;
-        if (live) {
-            key = keys_in[i];
-            digit = (key >> pass_info.shift) & 255u;
-            atomicOr(&masks[digit * 8u + lane / 32u], 1u << (lane & 31u));
-        }
+        let begin = scan_lanes(rank_count(lane), lane).before;
+        digit_words[me] = begin;
+        digit_to[me] = digit_first + column - begin;
         workgroupBarrier();
-        if (live) {
-            var place = next[digit];
-            for (var word = 0u; word < lane / 32u; word++) { place += countOneBits(atomicLoad(&masks[digit * 8u + word])); }
-            place += countOneBits(atomicLoad(&masks[digit * 8u + lane / 32u]) & ((1u << (lane & 31u)) - 1u));
-            keys_out[place] = key;
-            if (pass_info.first == 1u) { values_out[place] = i; } else { values_out[place] = values_in[i]; }
-        }
+        place_a += place4(a, lane);
+        place_b += place4(b, lane);
+        place_c += place4(c, lane);
+        let values_a = values4(at_a, n);
+        let values_b = values4(at_b, n);
+        let values_c = values4(at_c, n);
         workgroupBarrier();
-        var taken = 0u;
-        for (var word = 0u; word < 8u; word++) { taken += countOneBits(atomicLoad(&masks[lane * 8u + word])); }
-        next[lane] += taken;
+        put4(place_a, a);
+        put4(place_b, b);
+        put4(place_c, c);
+        workgroupBarrier();
+        let end = min(n - first, SORT_BLOCK);
+        let keys_a = take4(me);
+        let keys_b = take4(me + 1024u);
+        let keys_c = take4(me + 2048u);
+        let to_a = to4(keys_a, me);
+        let to_b = to4(keys_b, me + 1024u);
+        let to_c = to4(keys_c, me + 2048u);
+        send_keys(to_a, keys_a, me, end);
+        send_keys(to_b, keys_b, me + 1024u, end);
+        send_keys(to_c, keys_c, me + 2048u, end);
+        workgroupBarrier();
+        put4(place_a, values_a);
+        put4(place_b, values_b);
+        put4(place_c, values_c);
+        workgroupBarrier();
+        send_values(to_a, take4(me), me, end);
+        send_values(to_b, take4(me + 1024u), me + 1024u, end);
+        send_values(to_c, take4(me + 2048u), me + 2048u, end);
         workgroupBarrier();
     }
 }

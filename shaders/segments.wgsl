@@ -1,30 +1,60 @@
-// From scanned heads to segments: `segment` of each sorted key, `starts` of each distinct key, and their counts.
+// Dedup, last of three: `segment` of each sorted key, `starts` of each distinct key, and their counts.
 #include "shared/common.wgsl"
 #include "shared/dedup.wgsl"
+#include "shared/lanes.wgsl"
 
 @group(0) @binding(0) var<uniform> info: DedupInfo;
 @group(0) @binding(1) var<storage, read_write> step: Step;
 @group(0) @binding(2) var<storage, read> keys: array<u32>;
-@group(0) @binding(3) var<storage, read_write> segment: array<u32>; // in: exclusive scan of heads; out: segment
-@group(0) @binding(4) var<storage, read_write> starts: array<u32>;
+@group(0) @binding(3) var<storage, read> heads: array<u32>;  // keys that begin before a block
+@group(0) @binding(4) var<storage, read> totals: array<u32>; // keys that begin in all
+@group(0) @binding(5) var<storage, read_write> segment: array<u32>;
+@group(0) @binding(6) var<storage, read_write> starts: array<u32>;
+
+// A key a word, a gap behind every eighth: an invocation counts along eight neighbours, and 32 of them use 32 banks.
+var<workgroup> begun: array<u32, 2304>;
+var<workgroup> live: u32;
+
+#include "shared/head.wgsl"
+
+fn begun_at(j: u32) -> u32 { return j + j / 8u; }
 
 @compute @workgroup_size(256)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
-    let i = flat_group(group, groups) * 256u + lane;
-    let n = step.counts[info.count];
-    if (i >= n) { return; }
-    let key = keys[i];
-    if (key == NONE) { return; }
-    var head = true;
-    if (i > 0u) { head = keys[i - 1u] != key; }
-    var last = true;
-    if (i + 1u < n) { last = keys[i + 1u] == NONE; }
-    let here = select(segment[i] - 1u, segment[i], head);
-    segment[i] = here;
-    if (head) { starts[here] = i; }
-    if (last) {
-        step.counts[info.segments] = here + 1u;
-        step.counts[info.valid] = i + 1u;
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, lane: Lane) {
+    let me = lane_index(lane);
+    if (me == 0u) { live = min(step.counts[info.count], info.capacity); }
+    let n = workgroupUniformLoad(&live);
+    if (me == 0u && flat_group(group, groups) == 0u) {
+        step.counts[info.segments] = totals[0];
+        var nothing = n == 0u;
+        if (!nothing) { nothing = keys[0] == NONE; }
+        if (nothing) { step.counts[info.valid] = 0u; }
+    }
+    let blocks = (n + DEDUP_BLOCK - 1u) / DEDUP_BLOCK;
+    for (var block = flat_group(group, groups); block < blocks; block += groups.x * groups.y) {
+        let first = block * DEDUP_BLOCK;
+        let head = heads_of(first + me, n);
+        for (var r = 0u; r < 8u; r++) { begun[begun_at(r * 256u + me)] = (head >> r) & 1u; }
+        workgroupBarrier();
+        var sum = 0u;
+        for (var k = 0u; k < 8u; k++) {
+            sum += begun[me * 9u + k];
+            begun[me * 9u + k] = sum;
+        }
+        let before = heads[block] + scan_lanes(sum, lane).before;
+        for (var k = 0u; k < 8u; k++) { begun[me * 9u + k] += before; }
+        workgroupBarrier();
+        for (var r = 0u; r < 8u; r++) {
+            let i = first + r * 256u + me;
+            if (i >= n) { continue; }
+            if (keys[i] == NONE) { continue; }
+            let here = begun[begun_at(r * 256u + me)] - 1u;
+            segment[i] = here;
+            if (((head >> r) & 1u) == 1u) { starts[here] = i; }
+            var last = true;
+            if (i + 1u < n) { last = keys[i + 1u] == NONE; }
+            if (last) { step.counts[info.valid] = i + 1u; }
+        }
+        workgroupBarrier();
     }
 }

@@ -32,17 +32,17 @@ pub struct Caps {
 /// Bytes that shaders reach: they count 4-byte words in 32 bits.
 const ADDRESSABLE: u64 = (1 << 34) - 256;
 
-/// How probe finds the matching way among 32 lanes.
+/// How the sort ranks keys of a block, and how a workgroup's sums are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ProbeBody {
+pub enum RankBody {
     /// By ballot, where every subgroup has exactly 32 lanes.
     Subgroup32,
     /// Through shared memory, anywhere.
     Portable,
 }
 
-impl ProbeBody {
-    /// The variant's name, as in `shaders/shared/find_way_<name>.wgsl`.
+impl RankBody {
+    /// The variant's name, as in `shaders/shared/rank_<name>.wgsl`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -81,8 +81,8 @@ impl Caps {
 
     /// Ballot needs subgroups of exactly 32 lanes: wgpu cannot pin the size, so smallest and largest must both be 32.
     #[must_use]
-    pub fn choose_probe(&self) -> ProbeBody {
-        if self.subgroup == Some((32, 32)) { ProbeBody::Subgroup32 } else { ProbeBody::Portable }
+    pub fn choose_rank(&self) -> RankBody {
+        if self.subgroup == Some((32, 32)) { RankBody::Subgroup32 } else { RankBody::Portable }
     }
 
     /// Most bytes a shard of a table may have.

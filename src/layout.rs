@@ -93,20 +93,36 @@ pub struct Unique {
 #[allow(missing_docs, reason = "explained at the WGSL twin")]
 pub struct Pass {
     pub shift: u32,
+    pub mask: u32,
     pub count: u32,
-    pub blocks: u32,
-    pub first: u32,
+    pub capacity: u32,
+    pub positions: u32,
 }
 
-/// One level of a prefix sum. Twin of `ScanInfo`.
+/// A prefix sum of rows. Twin of `ScanInfo`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[allow(missing_docs, reason = "explained at the WGSL twin")]
 pub struct ScanInfo {
-    pub n: u32,
+    pub count: u32,
+    pub capacity: u32,
+    pub per_block: u32,
+    pub rows: u32,
+}
+
+/// A sort, and perhaps dedup, of few keys. Twin of `SmallInfo`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[allow(missing_docs, reason = "explained at the WGSL twin")]
+pub struct SmallInfo {
+    pub capacity: u32,
+    pub count: u32,
+    pub mask: u32,
+    pub positions: u32,
+    pub dedup: u32,
+    pub segments: u32,
+    pub valid: u32,
     pub pad0: u32,
-    pub pad1: u32,
-    pub pad2: u32,
 }
 
 /// One dedup. Twin of `DedupInfo`.

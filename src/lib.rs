@@ -25,7 +25,7 @@ pub mod simulate;
 pub mod trace;
 pub mod uvm;
 
-pub use caps::{Caps, ProbeBody, requirements};
+pub use caps::{Caps, RankBody, requirements};
 pub use config::*;
 pub use counters::Counters;
 pub use embedding::{Embedding, Snapshot};

@@ -1,9 +1,9 @@
 //! The WGSL files, composed: the one place that knows where shader text comes from.
 //!
 //! A stage is `shaders/<stage>.wgsl` with one entry point `main`. A line `#include "shared/x.wgsl"` is replaced by that file.
-//! `shared/find_way.wgsl` stands for the body that [`Caps`](crate::Caps) chose.
+//! Where there is no `shared/x.wgsl`, it stands for `shared/x_<body>.wgsl`, the body that [`Caps`](crate::Caps) chose.
 
-use crate::{ProbeBody, gpu};
+use crate::{RankBody, gpu};
 
 /// How a shader sees a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,9 +71,9 @@ files![
     "reset.wgsl",
     "resolve.wgsl",
     "scan.wgsl",
-    "scan_add.wgsl",
     "scatter.wgsl",
     "segments.wgsl",
+    "sort_small.wgsl",
     "touch.wgsl",
     "update.wgsl",
     "write_back.wgsl",
@@ -83,27 +83,32 @@ files![
     "shared/find_way_subgroup32.wgsl",
     "shared/half.wgsl",
     "shared/hash.wgsl",
+    "shared/head.wgsl",
+    "shared/lanes_portable.wgsl",
+    "shared/lanes_subgroup32.wgsl",
     "shared/merge.wgsl",
     "shared/meta.wgsl",
+    "shared/rank_portable.wgsl",
+    "shared/rank_subgroup32.wgsl",
     "shared/record.wgsl",
     "shared/rng.wgsl",
     "shared/scan.wgsl",
     "shared/shard.wgsl",
     "shared/sort.wgsl",
+    "shared/sort_small.wgsl",
     "shared/tables.wgsl",
 ];
 
-fn include(path: &str, probe: ProbeBody, out: &mut String) {
-    let chosen = format!("shared/find_way_{}.wgsl", probe.name());
-    let path = if path == "shared/find_way.wgsl" { &chosen } else { path };
-    let Some(text) = file(path) else {
+fn include(path: &str, body: RankBody, out: &mut String) {
+    let chosen = || file(&format!("{}_{}.wgsl", path.trim_end_matches(".wgsl"), body.name()));
+    let Some(text) = file(path).or_else(chosen) else {
         // Left in the text, so that the shader compiler names it; `tests/shaders.rs` compiles every stage.
         out.push_str(&format!("missing include {path}\n"));
         return;
     };
     for line in text.lines() {
         match line.strip_prefix("#include \"").and_then(|rest| rest.strip_suffix('"')) {
-            Some(inner) => include(inner, probe, out),
+            Some(inner) => include(inner, body, out),
             None => {
                 out.push_str(line);
                 out.push('\n');
@@ -114,29 +119,28 @@ fn include(path: &str, probe: ProbeBody, out: &mut String) {
 
 /// The text of `kernel` with the chosen bodies.
 #[must_use]
-pub fn compose(kernel: &Kernel, probe: ProbeBody) -> String {
+pub fn compose(kernel: &Kernel, body: RankBody) -> String {
     let mut out = String::new();
-    include(&format!("{}.wgsl", kernel.name), probe, &mut out);
+    include(&format!("{}.wgsl", kernel.name), body, &mut out);
     out
 }
 
 /// Every stage in every variant.
 #[must_use]
 pub fn sources() -> Vec<Source> {
-    let source = |kernel: &Kernel, variant, probe: ProbeBody| Source {
+    let source = |kernel: &Kernel, variant, body: RankBody| Source {
         name: kernel.name,
         variant,
-        wgsl: compose(kernel, probe),
-        subgroups: probe == ProbeBody::Subgroup32,
+        wgsl: compose(kernel, body),
+        subgroups: body == RankBody::Subgroup32,
         constants: Vec::new(),
     };
     let mut all = Vec::new();
     for kernel in gpu::KERNELS {
-        if kernel.name == "probe" {
-            all.push(source(kernel, "portable", ProbeBody::Portable));
-            all.push(source(kernel, "subgroup32", ProbeBody::Subgroup32));
+        if compose(kernel, RankBody::Portable) == compose(kernel, RankBody::Subgroup32) {
+            all.push(source(kernel, "", RankBody::Portable));
         } else {
-            all.push(source(kernel, "", ProbeBody::Portable));
+            all.extend([RankBody::Portable, RankBody::Subgroup32].map(|body| source(kernel, body.name(), body)));
         }
     }
     all
@@ -201,8 +205,9 @@ pub fn structs() -> Vec<HostStruct> {
             counts,
         }),
         host_struct!(Unique { row, count, key, slot }),
-        host_struct!(Pass { shift, count, blocks, first }),
-        host_struct!(ScanInfo { n, pad0, pad1, pad2 }),
+        host_struct!(Pass { shift, mask, count, capacity, positions }),
+        host_struct!(ScanInfo { count, capacity, per_block, rows }),
+        host_struct!(SmallInfo { capacity, count, mask, positions, dedup, segments, valid, pad0 }),
         host_struct!(DedupInfo { capacity, count, segments, valid }),
         host_struct!(BoundsInfo { shards, rows_per_shard, count, sorted, per_group, max_groups, pad0, pad1 }),
         host_struct!(Shard { index, first_row, pad0, pad1 }),

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use hotrow::{
-    Caps, ProbeBody, requirements,
+    Caps, RankBody, requirements,
     wgpu::{self, AdapterInfo, Backend, DeviceType, Features, Limits},
 };
 
@@ -77,23 +77,23 @@ fn fixture(name: &str) -> Caps {
 fn the_ballot_runs_only_where_every_subgroup_has_32_lanes() {
     let ballot: Vec<&str> = fixtures()
         .iter()
-        .filter(|fixture| fixture.caps().choose_probe() == ProbeBody::Subgroup32)
+        .filter(|fixture| fixture.caps().choose_rank() == RankBody::Subgroup32)
         .map(|fixture| fixture.name)
         .collect();
     assert_eq!(ballot, ["NVIDIA", "in a virtual machine", "unknown"]);
     // Any range but 32 to 32 is too wide, whoever reports it.
     for subgroup in [(31, 32), (32, 33), (16, 32), (32, 64), (1, 128), (64, 64), (0, 0)] {
         let caps = Caps { subgroup: Some(subgroup), ..fixture("NVIDIA") };
-        assert_eq!(caps.choose_probe(), ProbeBody::Portable, "{subgroup:?}");
+        assert_eq!(caps.choose_rank(), RankBody::Portable, "{subgroup:?}");
     }
-    assert_eq!(Caps { subgroup: None, ..fixture("NVIDIA") }.choose_probe(), ProbeBody::Portable);
+    assert_eq!(Caps { subgroup: None, ..fixture("NVIDIA") }.choose_rank(), RankBody::Portable);
 }
 
 #[test]
 fn no_decision_looks_at_the_name() {
     for fixture in fixtures() {
         let (named, nameless) = (fixture.caps(), Fixture { name: "", ..fixture }.caps());
-        assert_eq!(named.choose_probe(), nameless.choose_probe());
+        assert_eq!(named.choose_rank(), nameless.choose_rank());
         assert_eq!(named.choose_shard_bytes(), nameless.choose_shard_bytes());
         assert_eq!(named.is_hardware(), nameless.is_hardware());
     }

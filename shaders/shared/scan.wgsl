@@ -1,8 +1,8 @@
-const SCAN_BLOCK: u32 = 1024u;
+const SCAN_TILE: u32 = 2048u; // elements of a row that a workgroup takes at once
 
 struct ScanInfo {
-    n: u32, // elements
-    pad0: u32,
-    pad1: u32,
-    pad2: u32,
+    count: u32,     // which of Step.counts tells how many things there are
+    capacity: u32,  // most there can be
+    per_block: u32, // things of a block; a row has an element a block
+    rows: u32,
 }

@@ -1,12 +1,12 @@
 //! Dedup by sort, as `gpu/dedup.rs` has it.
 
 use super::{
-    heads::heads,
-    scan,
+    heads::{self, heads},
+    scan::scan,
     segments::segments,
     sort::{SortJob, SortScratch, SortSpace, Sorted},
 };
-use crate::layout::{DedupInfo, Step};
+use crate::layout::{DedupInfo, ScanInfo, Step};
 
 /// Where a dedup leaves its results.
 pub(super) struct DedupTo<'a> {
@@ -28,8 +28,9 @@ pub(super) fn dedup<'s>(
     let sorted = space.sort(step, job, scratch);
     let n = step.counts[job.count];
     let info = DedupInfo { capacity: n, count: job.count as u32, segments: to.segments as u32, valid: to.valid as u32 };
-    heads(&info, step, sorted.0, to.segment);
-    scan::scan_all(&mut to.segment[..n as usize], &mut scratch.sums);
-    segments(&info, step, sorted.0, to.segment, to.starts);
+    let row = ScanInfo { count: info.count, capacity: n, per_block: heads::BLOCK as u32, rows: 1 };
+    heads(&info, step, sorted.0, &mut scratch.digits);
+    scan(&row, step, &mut scratch.digits, &mut scratch.totals);
+    segments(&info, step, sorted.0, &scratch.digits, &scratch.totals, to.segment, to.starts);
     sorted
 }

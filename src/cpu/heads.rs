@@ -1,9 +1,19 @@
+use super::sort::live;
 use crate::layout::{DedupInfo, NONE, Step};
 
-/// Marks where a new key begins in the sorted keys. Mirror of `shaders/heads.wgsl`.
+/// Sorted keys of a block.
+pub(super) const BLOCK: usize = 2048;
+
+/// True if `keys[i]` begins a new key. NONE begins nothing.
+pub(super) fn head(keys: &[u32], i: usize) -> bool {
+    keys[i] != NONE && (i == 0 || keys[i - 1] != keys[i])
+}
+
+/// How many keys begin in each block of the sorted keys. Mirror of `shaders/heads.wgsl`.
 pub fn heads(info: &DedupInfo, step: &Step, keys: &[u32], heads: &mut [u32]) {
-    let n = step.counts[info.count as usize] as usize;
-    for (i, head) in heads[..info.capacity as usize].iter_mut().enumerate() {
-        *head = u32::from(i < n && keys[i] != NONE && (i == 0 || keys[i - 1] != keys[i]));
+    let n = live(step, info.count, info.capacity);
+    for (block, heads) in heads[..n.div_ceil(BLOCK)].iter_mut().enumerate() {
+        let first = block * BLOCK;
+        *heads = (first..n.min(first + BLOCK)).filter(|&i| head(keys, i)).count() as u32;
     }
 }

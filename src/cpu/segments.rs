@@ -1,22 +1,36 @@
+use super::{
+    heads::{BLOCK, head},
+    sort::live,
+};
 use crate::layout::{DedupInfo, NONE, Step};
 
-/// From scanned heads to the segment of each key and the start of each distinct key. Mirror of `shaders/segments.wgsl`.
-pub fn segments(info: &DedupInfo, step: &mut Step, keys: &[u32], segment: &mut [u32], starts: &mut [u32]) {
-    let n = step.counts[info.count as usize] as usize;
+/// From the scanned counts of the blocks to the segment of each key, the start of each distinct key, and their numbers. Mirror
+/// of `shaders/segments.wgsl`.
+pub fn segments(
+    info: &DedupInfo,
+    step: &mut Step,
+    keys: &[u32],
+    heads: &[u32],
+    totals: &[u32],
+    segment: &mut [u32],
+    starts: &mut [u32],
+) {
+    let n = live(step, info.count, info.capacity);
+    step.counts[info.segments as usize] = totals[0];
+    step.counts[info.valid as usize] = 0;
+    let mut begun = 0;
     for i in 0..n {
+        if i % BLOCK == 0 {
+            begun = heads[i / BLOCK];
+        }
         if keys[i] == NONE {
             continue;
         }
-        let head = i == 0 || keys[i - 1] != keys[i];
-        let last = i + 1 == n || keys[i + 1] == NONE;
-        let here = if head { segment[i] } else { segment[i] - 1 };
-        segment[i] = here;
-        if head {
-            starts[here as usize] = i as u32;
+        if head(keys, i) {
+            starts[begun as usize] = i as u32;
+            begun += 1;
         }
-        if last {
-            step.counts[info.segments as usize] = here + 1;
-            step.counts[info.valid as usize] = i as u32 + 1;
-        }
+        segment[i] = begun - 1;
+        step.counts[info.valid as usize] = i as u32 + 1;
     }
 }

@@ -3,12 +3,12 @@
 use super::{
     histogram::{BLOCK, histogram},
     memory::zeroed,
-    scan,
+    scan::scan,
     scatter::scatter,
 };
 use crate::{
     Error,
-    layout::{Pass, Step},
+    layout::{Pass, ScanInfo, Step},
 };
 
 /// Keys and values that belong together.
@@ -20,11 +20,16 @@ pub(super) struct SortSpace {
     arrays: [[Vec<u32>; 2]; 2],
 }
 
-/// What several sorts and scans share.
+/// What several sorts share.
 #[derive(Debug)]
 pub(super) struct SortScratch {
-    digits: Vec<u32>,
-    pub(super) sums: Vec<Vec<u32>>,
+    pub(super) digits: Vec<u32>,
+    pub(super) totals: Vec<u32>,
+}
+
+/// How many keys there are: as many as a step has counted, and no more than there is room for.
+pub(super) fn live(step: &Step, count: u32, capacity: u32) -> usize {
+    step.counts[count as usize].min(capacity) as usize
 }
 
 /// What is sorted, and how.
@@ -45,19 +50,22 @@ impl SortSpace {
     }
 
     pub(super) fn sort(&mut self, step: &Step, job: &SortJob<'_>, scratch: &mut SortScratch) -> Sorted<'_> {
-        let blocks = (step.counts[job.count] as usize).div_ceil(BLOCK).max(1);
-        let digits = &mut scratch.digits[..256 * blocks];
+        let (count, n) = (job.count as u32, step.counts[job.count]);
+        let mask = u32::MAX.checked_shr(32 - job.key_bits).unwrap_or(0);
+        let rows = ScanInfo { count, capacity: n, per_block: BLOCK as u32, rows: 256 };
+        let SortScratch { digits, totals } = scratch;
         for pass in 0..passes(job.key_bits) {
-            let first = u32::from(pass == 0 && job.values.is_none());
-            let info = Pass { shift: 8 * pass, count: job.count as u32, blocks: blocks as u32, first };
+            let shift = 8 * pass;
+            let positions = u32::from(pass == 0 && job.values.is_none());
+            let info = Pass { shift, mask: (mask >> shift) & 255, count, capacity: n, positions };
             let [even, odd] = &mut self.arrays;
             let (to, from) = if pass & 1 == 0 { (even, odd) } else { (odd, even) };
             let (keys, values) =
                 if pass == 0 { (job.keys, job.values.unwrap_or(job.keys)) } else { (&from[0][..], &from[1][..]) };
             let [keys_out, values_out] = to;
             histogram(&info, step, keys, digits);
-            scan::scan_all(digits, &mut scratch.sums);
-            scatter(&info, step, keys, values, digits, keys_out, values_out);
+            scan(&rows, step, digits, totals);
+            scatter(&info, step, keys, values, digits, totals, keys_out, values_out);
         }
         self.sorted(job.key_bits)
     }
@@ -76,8 +84,6 @@ fn passes(key_bits: u32) -> u32 {
 impl SortScratch {
     pub(super) fn new(capacity: usize) -> Result<Self, Error> {
         let digits = 256 * capacity.div_ceil(BLOCK).max(1);
-        let sums =
-            scan::levels(digits.max(capacity)).into_iter().map(|n| zeroed("scan", n)).collect::<Result<_, _>>()?;
-        Ok(Self { digits: zeroed("scan", digits)?, sums })
+        Ok(Self { digits: zeroed("scan", digits)?, totals: zeroed("scan", 256)? })
     }
 }

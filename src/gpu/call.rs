@@ -16,6 +16,12 @@ impl Groups<'_> {
     pub(crate) fn of(items: u32, per_group: u32) -> Self {
         Self::Direct(u64::from(items.div_ceil(per_group)))
     }
+
+    /// For a stage that loops over what the device has counted: enough for `most` items, `per_group` each, and no more than
+    /// [`Context::grid`].
+    pub(crate) fn capped(context: &Context, most: u32, per_group: u32) -> Self {
+        Self::Direct(u64::from(most.div_ceil(per_group).min(context.grid())))
+    }
 }
 
 pub(crate) struct Call<'a> {

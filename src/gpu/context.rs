@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{
-    Caps, Error, ProbeBody, gpu,
+    Caps, Error, RankBody, gpu,
     shader::{self, Access},
 };
 
@@ -42,11 +42,11 @@ impl Context {
     /// [`Error::Unsupported`] if the device was created with less than WebGPU's default limits, or a shader is refused.
     pub fn new(device: &wgpu::Device, queue: &wgpu::Queue) -> Result<Self, Error> {
         let caps = Caps::of(device);
-        let probe = caps.choose_probe();
-        Self::with_choices(device, queue, probe, caps.max_groups)
+        let body = caps.choose_rank();
+        Self::with_choices(device, queue, body, caps.max_groups)
     }
 
-    /// As [`Context::new`] with the choices made by the caller: which probe body, and the most workgroups a dispatch may
+    /// As [`Context::new`] with the choices made by the caller: which body ranks a sort's keys, and the most workgroups a dispatch may
     /// have in x (small values make small tests cross what large batches cross).
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl Context {
     pub fn with_choices(
         device: &wgpu::Device,
         queue: &wgpu::Queue,
-        probe: ProbeBody,
+        body: RankBody,
         max_groups: u32,
     ) -> Result<Self, Error> {
         let caps = Caps::of(device);
@@ -75,7 +75,7 @@ impl Context {
             }
         }
         let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
-        let pipelines = gpu::KERNELS.iter().map(|kernel| (kernel.name, pipeline(device, kernel, probe))).collect();
+        let pipelines = gpu::KERNELS.iter().map(|kernel| (kernel.name, pipeline(device, kernel, body))).collect();
         if let Some(error) = pollster::block_on(scope.pop()) {
             return Err(Error::Unsupported {
                 what: "shaders",
@@ -109,6 +109,12 @@ impl Context {
 
     pub(crate) fn max_groups(&self) -> u32 {
         self.inner.max_groups
+    }
+
+    /// Most workgroups of a dispatch whose work is counted on the device: enough to fill any GPU some times over, few enough
+    /// that a dispatch with nothing to do is over at once. Where `max_groups` is narrowed this is too, so that small inputs loop.
+    pub(crate) fn grid(&self) -> u32 {
+        self.inner.max_groups.saturating_mul(4).min(2048)
     }
 
     pub(crate) fn pipeline(&self, name: &str) -> &Pipeline {
@@ -175,11 +181,11 @@ impl Context {
     }
 }
 
-fn pipeline(device: &wgpu::Device, kernel: &shader::Kernel, probe: ProbeBody) -> Pipeline {
+fn pipeline(device: &wgpu::Device, kernel: &shader::Kernel, body: RankBody) -> Pipeline {
     let label = format!("hotrow.{}", kernel.name);
     let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
         label: Some(&label),
-        source: wgpu::ShaderSource::Wgsl(shader::compose(kernel, probe).into()),
+        source: wgpu::ShaderSource::Wgsl(shader::compose(kernel, body).into()),
     });
     let entries: Vec<_> = (0u32..)
         .zip(kernel.bindings)

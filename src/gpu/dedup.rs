@@ -1,11 +1,13 @@
-//! Dedup by sort (P1 section 5.1): sorted keys, where each distinct key begins, and how many there are.
+//! Dedup by sort (P1 section 5.1): sorted keys, where each distinct key begins, and how many there are. Behind the sort come
+//! three dispatches: heads, scan, segments.
 
 use super::{
     call::Call,
     heads, scan, segments,
     sort::{SortJob, SortScratch, SortSpace, Sorted},
+    sort_small,
 };
-use crate::layout::DedupInfo;
+use crate::layout::{DedupInfo, ScanInfo};
 
 /// Where a dedup leaves its results.
 pub(crate) struct DedupTo<'a> {
@@ -27,16 +29,30 @@ pub(crate) fn record<'s>(
     scratch: &SortScratch,
     to: &DedupTo<'_>,
 ) -> Sorted<'s> {
-    let sorted = space.record(call, step, job, scratch);
-    let info = DedupInfo {
-        capacity: job.capacity,
-        count: job.count as u32,
-        segments: to.segments as u32,
-        valid: to.valid as u32,
-    };
+    if job.capacity <= sort_small::MOST {
+        let sorted = space.sorted(job.key_bits);
+        sort_small::record(call, step, job, &sorted, Some(to), scratch);
+        return sorted;
+    }
+    record_large(call, step, job, space, scratch, to)
+}
+
+/// As for more keys than one workgroup takes, however many there are.
+pub(crate) fn record_large<'s>(
+    call: &mut Call<'_>,
+    step: &wgpu::Buffer,
+    job: &SortJob<'_>,
+    space: &'s SortSpace,
+    scratch: &SortScratch,
+    to: &DedupTo<'_>,
+) -> Sorted<'s> {
+    let sorted = space.record_large(call, step, job, scratch);
+    let (capacity, count) = (job.capacity, job.count as u32);
+    let info = DedupInfo { capacity, count, segments: to.segments as u32, valid: to.valid as u32 };
     let info = call.context.uniform(&info);
-    heads::record(call, &info, step, sorted.keys, to.segment, job.capacity);
-    scan::record(call, to.segment, job.capacity, &scratch.sums);
-    segments::record(call, &info, step, sorted.keys, to.segment, to.starts, job.capacity);
+    heads::record(call, &info, step, sorted.keys, &scratch.digits, capacity);
+    let row = ScanInfo { count, capacity, per_block: heads::BLOCK, rows: 1 };
+    scan::record(call, &row, step, &scratch.digits, &scratch.totals);
+    segments::record(call, &info, step, sorted.keys, scratch, to, capacity);
     sorted
 }

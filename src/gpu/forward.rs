@@ -36,7 +36,7 @@ pub(crate) fn record_step(
         // The most distinct rows there can be; how many there are only the device knows.
         let distinct = layout.most_distinct(params.indices);
         let rows = SortJob {
-            keys: &space.keys,
+            keys: space.keys.as_entire_binding(),
             values: None,
             capacity: params.indices,
             count: count::INDICES,
@@ -70,7 +70,7 @@ pub(crate) fn record_step(
 fn record_admission(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &Space, distinct: u32) {
     let layout = &tables.layout;
     let missing = SortJob {
-        keys: &space.set_keys,
+        keys: space.set_keys.as_entire_binding(),
         values: None,
         capacity: distinct,
         count: count::UNIQUE,
@@ -83,8 +83,8 @@ fn record_admission(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables
     let (mut rows, mut sources) = (&space.victim_rows, &space.victim_slots);
     if layout.shards > 1 {
         let victims = SortJob {
-            keys: rows,
-            values: Some(sources),
+            keys: rows.as_entire_binding(),
+            values: Some(sources.as_entire_binding()),
             capacity: distinct,
             count: count::MISSES,
             key_bits: layout.row_bits(),

@@ -282,7 +282,7 @@ impl Group {
             let (mut rows, mut sources) = (&space.rows, &space.sources);
             if layout.shards > 1 {
                 let job = SortJob {
-                    keys: &space.rows,
+                    keys: space.rows.as_entire_binding(),
                     values: None, // a slot is its position
                     capacity: layout.slots(),
                     count: count::SLOTS,

@@ -68,12 +68,13 @@ impl Context {
         self.download(encoder, &sources)
     }
 
-    /// Sorts and dedups `keys`, of which only the first `live` count, by their low `key_bits`.
+    /// Sorts and dedups `keys`, of which only the first `live` count, by their low `key_bits`; `large`: pass by pass, though there
+    /// be few.
     ///
     /// # Errors
     /// As any allocation and download.
     #[doc(hidden)]
-    pub fn run_dedup(&self, keys: &[u32], live: u32, key_bits: u32) -> Result<Deduped, Error> {
+    pub fn run_dedup(&self, keys: &[u32], live: u32, key_bits: u32, large: bool) -> Result<Deduped, Error> {
         let n = keys.len() as u32;
         let mut step = Step::default();
         step.counts[count::INDICES] = live;
@@ -82,11 +83,12 @@ impl Context {
         let scratch = SortScratch::new(self, n)?;
         let (source, segment, starts) =
             (self.words(keys)?, self.words(&vec![0; n as usize])?, self.words(&vec![0; n as usize])?);
-        let job = SortJob { keys: &source, values: None, capacity: n, count: count::INDICES, key_bits };
+        let job =
+            SortJob { keys: source.as_entire_binding(), values: None, capacity: n, count: count::INDICES, key_bits };
         let to = DedupTo { segment: &segment, starts: &starts, segments: count::UNIQUE, valid: count::VALID };
         let mut encoder = self.new_encoder();
-        let sorted =
-            dedup::record(&mut Call::begin(self, &mut encoder, "hotrow.dedup"), &step, &job, &space, &scratch, &to);
+        let record = if large { dedup::record_large } else { dedup::record };
+        let sorted = record(&mut Call::begin(self, &mut encoder, "hotrow.dedup"), &step, &job, &space, &scratch, &to);
         let bytes = u64::from(n) * 4;
         let sources = [
             (sorted.keys, bytes),

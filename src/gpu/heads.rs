@@ -1,4 +1,4 @@
-//! Host side of `shaders/heads.wgsl`: where a new key begins.
+//! Host side of `shaders/heads.wgsl`: how many keys begin in each block.
 
 use super::call::{Call, Groups};
 use crate::shader::{
@@ -12,6 +12,9 @@ pub(crate) const KERNEL: Kernel = Kernel {
     bindings: &[(Uniform, "info"), (ReadWrite, "step"), (Read, "keys"), (ReadWrite, "heads")],
 };
 
+/// Sorted keys of a block: `DEDUP_BLOCK` in `shaders/shared/dedup.wgsl`.
+pub(crate) const BLOCK: u32 = 2048;
+
 pub(crate) fn record(
     call: &mut Call<'_>,
     info: &wgpu::Buffer,
@@ -22,5 +25,6 @@ pub(crate) fn record(
 ) {
     let bindings =
         [info.as_entire_binding(), step.as_entire_binding(), keys.as_entire_binding(), heads.as_entire_binding()];
-    call.dispatch(&KERNEL, &bindings, &Groups::of(capacity, 256));
+    let groups = Groups::capped(call.context, capacity, BLOCK);
+    call.dispatch(&KERNEL, &bindings, &groups);
 }

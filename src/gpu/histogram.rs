@@ -12,18 +12,18 @@ pub(crate) const KERNEL: Kernel = Kernel {
     bindings: &[(Uniform, "pass_info"), (ReadWrite, "step"), (Read, "keys"), (ReadWrite, "digits")],
 };
 
-/// Keys of a workgroup: `SORT_BLOCK` in `shaders/shared/sort.wgsl`.
-pub(crate) const BLOCK: u32 = 2048;
+/// Keys of a block: `SORT_BLOCK` in `shaders/shared/sort.wgsl`.
+pub(crate) const BLOCK: u32 = 3072;
 
 pub(crate) fn record(
     call: &mut Call<'_>,
     pass: &wgpu::Buffer,
     step: &wgpu::Buffer,
-    keys: &wgpu::Buffer,
+    keys: &wgpu::BindingResource<'_>,
     digits: &wgpu::Buffer,
-    blocks: u32,
+    capacity: u32,
 ) {
-    let bindings =
-        [pass.as_entire_binding(), step.as_entire_binding(), keys.as_entire_binding(), digits.as_entire_binding()];
-    call.dispatch(&KERNEL, &bindings, &Groups::Direct(u64::from(blocks)));
+    let bindings = [pass.as_entire_binding(), step.as_entire_binding(), keys.clone(), digits.as_entire_binding()];
+    let groups = Groups::capped(call.context, capacity, BLOCK);
+    call.dispatch(&KERNEL, &bindings, &groups);
 }

@@ -101,8 +101,8 @@ fn sorted(space: &SortSpace) -> u64 {
 }
 
 fn sort_scratch(scratch: &SortScratch) -> u64 {
-    let SortScratch { digits, sums } = scratch;
-    digits.size() + sum(sums)
+    let SortScratch { digits, totals } = scratch;
+    sum([digits, totals])
 }
 
 fn ranges(ranges: &Ranges) -> u64 {

@@ -26,10 +26,10 @@ mod readback;
 mod reset;
 mod resolve;
 mod scan;
-mod scan_add;
 mod scatter;
 mod segments;
 mod sort;
+mod sort_small;
 mod space;
 mod tables;
 mod touch;
@@ -48,10 +48,10 @@ pub(crate) const KERNELS: &[&Kernel] = &[
     &begin::KERNEL,
     &histogram::KERNEL,
     &scan::KERNEL,
-    &scan_add::KERNEL,
     &scatter::KERNEL,
     &heads::KERNEL,
     &segments::KERNEL,
+    &sort_small::KERNEL,
     &probe::KERNEL,
     &touch::KERNEL,
     &admit::KERNEL,

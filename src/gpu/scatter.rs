@@ -2,7 +2,8 @@
 
 use super::{
     call::{Call, Groups},
-    sort::Pairs,
+    histogram::BLOCK,
+    sort::{Pairs, SortScratch, Source},
 };
 use crate::shader::{
     Access::{Read, ReadWrite, Uniform},
@@ -18,6 +19,7 @@ pub(crate) const KERNEL: Kernel = Kernel {
         (Read, "keys_in"),
         (Read, "values_in"),
         (Read, "digits"),
+        (Read, "totals"),
         (ReadWrite, "keys_out"),
         (ReadWrite, "values_out"),
     ],
@@ -27,19 +29,21 @@ pub(crate) fn record(
     call: &mut Call<'_>,
     pass: &wgpu::Buffer,
     step: &wgpu::Buffer,
-    from: &Pairs<'_>,
-    digits: &wgpu::Buffer,
+    from: &Source<'_>,
+    scratch: &SortScratch,
     to: &Pairs<'_>,
-    blocks: u32,
+    capacity: u32,
 ) {
     let bindings = [
         pass.as_entire_binding(),
         step.as_entire_binding(),
-        from.keys.as_entire_binding(),
-        from.values.as_entire_binding(),
-        digits.as_entire_binding(),
+        from.keys.clone(),
+        from.values.clone(),
+        scratch.digits.as_entire_binding(),
+        scratch.totals.as_entire_binding(),
         to.keys.as_entire_binding(),
         to.values.as_entire_binding(),
     ];
-    call.dispatch(&KERNEL, &bindings, &Groups::Direct(u64::from(blocks)));
+    let groups = Groups::capped(call.context, capacity, BLOCK);
+    call.dispatch(&KERNEL, &bindings, &groups);
 }

@@ -1,6 +1,11 @@
 //! Host side of `shaders/segments.wgsl`: runs of equal keys.
 
-use super::call::{Call, Groups};
+use super::{
+    call::{Call, Groups},
+    dedup::DedupTo,
+    heads::BLOCK,
+    sort::SortScratch,
+};
 use crate::shader::{
     Access::{Read, ReadWrite, Uniform},
     Kernel,
@@ -9,7 +14,15 @@ use crate::shader::{
 pub(crate) const KERNEL: Kernel = Kernel {
     name: "segments",
     workgroup: 256,
-    bindings: &[(Uniform, "info"), (ReadWrite, "step"), (Read, "keys"), (ReadWrite, "segment"), (ReadWrite, "starts")],
+    bindings: &[
+        (Uniform, "info"),
+        (ReadWrite, "step"),
+        (Read, "keys"),
+        (Read, "heads"),
+        (Read, "totals"),
+        (ReadWrite, "segment"),
+        (ReadWrite, "starts"),
+    ],
 };
 
 pub(crate) fn record(
@@ -17,16 +30,19 @@ pub(crate) fn record(
     info: &wgpu::Buffer,
     step: &wgpu::Buffer,
     keys: &wgpu::Buffer,
-    segment: &wgpu::Buffer,
-    starts: &wgpu::Buffer,
+    scratch: &SortScratch,
+    to: &DedupTo<'_>,
     capacity: u32,
 ) {
     let bindings = [
         info.as_entire_binding(),
         step.as_entire_binding(),
         keys.as_entire_binding(),
-        segment.as_entire_binding(),
-        starts.as_entire_binding(),
+        scratch.digits.as_entire_binding(),
+        scratch.totals.as_entire_binding(),
+        to.segment.as_entire_binding(),
+        to.starts.as_entire_binding(),
     ];
-    call.dispatch(&KERNEL, &bindings, &Groups::of(capacity, 256));
+    let groups = Groups::capped(call.context, capacity, BLOCK);
+    call.dispatch(&KERNEL, &bindings, &groups);
 }

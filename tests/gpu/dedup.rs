@@ -1,6 +1,6 @@
 //! The sort and the dedup built on it: right at every size, stable, any key width.
 
-use hotrow::{Context, ProbeBody, gpu::Deduped, layout::NONE};
+use hotrow::{Context, RankBody, gpu::Deduped, layout::NONE};
 use rand::{RngExt, SeedableRng};
 
 use crate::device::with_gpu;
@@ -24,9 +24,15 @@ fn expected(keys: &[u32], live: usize) -> Deduped {
 }
 
 fn check(context: &Context, what: &str, keys: &[u32], live: usize, key_bits: u32) {
-    let found = context.run_dedup(keys, live as u32, key_bits).unwrap();
     let wanted = expected(keys, live);
-    assert!(found == wanted, "{what}: {} keys, {live} live, {key_bits} bits", keys.len());
+    // Few keys by either way, with the same bits.
+    for large in [false, true] {
+        if !large && keys.len() > 1024 {
+            continue;
+        }
+        let found = context.run_dedup(keys, live as u32, key_bits, large).unwrap();
+        assert!(found == wanted, "{what}: {} keys, {live} live, {key_bits} bits, large {large}", keys.len());
+    }
 }
 
 fn rng(seed: u64) -> rand_pcg::Pcg64 {
@@ -87,7 +93,7 @@ fn every_key_width() {
 fn two_dimensional_dispatch() {
     with_gpu(|context| {
         // Three workgroups in x stand for the 65,535 of a real device.
-        let narrow = Context::with_choices(context.device(), context.queue(), ProbeBody::Portable, 3).unwrap();
+        let narrow = Context::with_choices(context.device(), context.queue(), RankBody::Portable, 3).unwrap();
         for n in [3 * 2048 - 1, 3 * 2048, 3 * 2048 + 1, 50_000] {
             let mut source = rng(n as u64);
             let keys: Vec<u32> = (0..n).map(|_| source.random::<u32>() % 5000).collect();

@@ -1,7 +1,7 @@
 //! Where a table lives, and in how many shards, changes nothing but the bus.
 
 use hotrow::{
-    Context, Embedding as _, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, ProbeBody, Snapshot,
+    Context, Embedding as _, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RankBody, Snapshot,
 };
 
 use crate::device::{skipped, with_gpu};
@@ -62,7 +62,7 @@ fn any_number_of_shards_gives_the_same_bits() {
 #[test]
 fn a_dispatch_too_wide_for_one_dimension_gives_the_same_bits() {
     with_gpu(|context| {
-        let narrow = Context::with_choices(context.device(), context.queue(), ProbeBody::Portable, 7).unwrap();
+        let narrow = Context::with_choices(context.device(), context.queue(), RankBody::Portable, 7).unwrap();
         assert_eq!(run(&narrow, &config()), run(context, &config()));
     });
 }

@@ -5,7 +5,7 @@ use crate::options::{Backend, Options};
 use crate::output;
 use crate::self_test::{self, Case};
 use anyhow::anyhow;
-use hotrow::{Caps, Context, ProbeBody, adapter, requirements, wgpu};
+use hotrow::{Caps, Context, RankBody, adapter, requirements, wgpu};
 use serde::Serialize;
 
 /// Adapters, limits, which kernels and memory paths each gets and why, and a self-test
@@ -36,8 +36,8 @@ struct Adapter {
     device_type: String,
     hardware: bool,
     limits: Limits,
-    probe: &'static str,
-    probe_why: String,
+    rank: &'static str,
+    rank_why: String,
     memory: Memory,
     timestamps: bool,
     /// Why it gives no device that will do; null if it does.
@@ -134,8 +134,8 @@ fn examine(adapter: &wgpu::Adapter, options: &Options, args: &Args) -> Adapter {
             subgroup_min: info.subgroup_min_size,
             subgroup_max: info.subgroup_max_size,
         },
-        probe: caps.choose_probe().name(),
-        probe_why: probe_why(&caps),
+        rank: caps.choose_rank().name(),
+        rank_why: rank_why(&caps),
         memory: Memory {
             device: true,
             mapped: caps.mappable,
@@ -152,14 +152,14 @@ fn examine(adapter: &wgpu::Adapter, options: &Options, args: &Args) -> Adapter {
     }
 }
 
-fn probe_why(caps: &Caps) -> String {
-    match (caps.choose_probe(), caps.subgroup) {
-        (ProbeBody::Subgroup32, _) => "every subgroup has 32 lanes, as many as a set has ways".to_owned(),
-        (ProbeBody::Portable, None) => "it has no subgroup operations".to_owned(),
-        (ProbeBody::Portable, Some((least, most))) if least == most => {
-            format!("its subgroups have {least} lanes, a set has 32 ways")
+fn rank_why(caps: &Caps) -> String {
+    match (caps.choose_rank(), caps.subgroup) {
+        (RankBody::Subgroup32, _) => "every subgroup has 32 lanes".to_owned(),
+        (RankBody::Portable, None) => "it has no subgroup operations".to_owned(),
+        (RankBody::Portable, Some((least, most))) if least == most => {
+            format!("its subgroups have {least} lanes, not 32")
         }
-        (ProbeBody::Portable, Some((least, most))) => {
+        (RankBody::Portable, Some((least, most))) => {
             format!("its subgroups have {least} to {most} lanes and wgpu cannot fix them at 32")
         }
     }
@@ -210,7 +210,7 @@ fn table(adapter: &Adapter) -> comfy_table::Table {
     table.add_row(["invocations a workgroup", &limits.invocations.to_string()]);
     table.add_row(["shared memory a workgroup", &format!("{} KiB", limits.shared_bytes >> 10)]);
     table.add_row(["lanes of a subgroup", &format!("{} to {}", limits.subgroup_min, limits.subgroup_max)]);
-    table.add_row(["probe kernel", &format!("{}: {}", adapter.probe, adapter.probe_why)]);
+    table.add_row(["sort kernels", &format!("{}: {}", adapter.rank, adapter.rank_why)]);
     table.add_row(["tables in device memory", "yes"]);
     table.add_row(["tables in mapped host memory", &mapped]);
     table.add_row(["largest shard of a table", &mebibytes(adapter.memory.shard_bytes)]);

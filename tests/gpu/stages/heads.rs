@@ -19,7 +19,7 @@ pub(super) fn sorted_keys(source: &mut Pcg64, n: usize, reach: u32, left_out: us
 fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
-        for (seed, capacity) in [1usize, 2, 255, 256, 257, 512, 2000].into_iter().enumerate() {
+        for (seed, capacity) in [1usize, 2, 255, 256, 257, 2047, 2048, 2049, 9000].into_iter().enumerate() {
             for live in [0, capacity / 2, capacity] {
                 for (reach, left_out) in [(1, 0), (300, 0), (300, live / 3), (u32::MAX, live)] {
                     let mut source = rng(seed as u64);
@@ -32,10 +32,10 @@ fn matches_the_mirror() {
                         words(&info),
                         words(&step(&mut source, 1, &[(which, live as u32)])),
                         guarded(&keys),
-                        guarded(&junk(&mut source, capacity)),
+                        guarded(&junk(&mut source, capacity.div_ceil(2048))),
                     ];
                     let case = format!("{live} of {capacity} below {reach}, {left_out} left out");
-                    let groups = capacity.div_ceil(256) as u32;
+                    let groups = capacity.div_ceil(4096) as u32;
                     changed += check(context, "heads", &case, &bindings, groups, &[], |b| {
                         let [info, step, keys, heads] = b else { unreachable!() };
                         cpu::heads(&read(info), of(step), keys, heads);

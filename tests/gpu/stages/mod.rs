@@ -20,9 +20,9 @@ mod probe;
 mod reset;
 mod resolve;
 mod scan;
-mod scan_add;
 mod scatter;
 mod segments;
+mod sort_small;
 mod touch;
 mod update;
 pub(crate) mod write_back;
@@ -31,7 +31,7 @@ use std::sync::OnceLock;
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use hotrow::{
-    Context, GroupConfig, Layout, OptimizerKind, OutOfRange, Policy, Pooling, ProbeBody, Rounding,
+    Context, GroupConfig, Layout, OptimizerKind, OutOfRange, Policy, Pooling, RankBody, Rounding,
     hash::fmix32,
     layout::{CLOCK_WORDS, Field, NONE, Params, Step, TABLE_WORDS, Unique, way_at},
     shader::{self, Access, Kernel},
@@ -159,7 +159,7 @@ pub(crate) fn on_each(test: impl Fn(&Context)) {
     with_gpu(|context| {
         test(context);
         test(NARROW.get_or_init(|| {
-            Context::with_choices(context.device(), context.queue(), ProbeBody::Portable, 3)
+            Context::with_choices(context.device(), context.queue(), RankBody::Portable, 3)
                 .unwrap_or_else(|error| panic!("{error}"))
         }));
     });

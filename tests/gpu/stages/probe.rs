@@ -1,6 +1,6 @@
 use bytemuck::cast_slice_mut;
 use hotrow::{
-    Context, GroupConfig, ProbeBody, cpu,
+    Context, GroupConfig, RankBody, cpu,
     layout::{NONE, count},
 };
 use rand::RngExt as _;
@@ -73,9 +73,9 @@ fn matches_the_mirror() {
 fn each_body_that_runs_here() {
     with_gpu(|context| {
         let caps = context.caps();
-        eprintln!("probe on {}, subgroup {:?}: {:?}", caps.name, caps.subgroup, caps.choose_probe());
-        for body in [ProbeBody::Portable, ProbeBody::Subgroup32] {
-            if body == ProbeBody::Subgroup32 && caps.choose_probe() != body {
+        eprintln!("probe on {}, subgroup {:?}: {:?}", caps.name, caps.subgroup, caps.choose_rank());
+        for body in [RankBody::Portable, RankBody::Subgroup32] {
+            if body == RankBody::Subgroup32 && caps.choose_rank() != body {
                 skipped(&format!("probe {body:?}: the portable body is what runs on {}", caps.name));
                 assert_ne!(caps.subgroup, Some((32, 32)));
                 continue;

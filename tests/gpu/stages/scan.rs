@@ -1,40 +1,52 @@
-use hotrow::{cpu, layout::ScanInfo};
+use hotrow::{
+    cpu,
+    layout::{ScanInfo, count},
+};
 
-use super::{check, guarded, junk, on_each, read, rng, words};
+use super::{check, guarded, junk, kernel, of, on_each, read, rng, step, words};
 
 #[test]
 fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
-        for n in [0u32, 1, 3, 4, 5, 1023, 1024, 1025, 5000, 8 * 1024] {
-            let mut source = rng(u64::from(n));
-            let blocks = n.div_ceil(1024);
-            // Any words at all: sums wrap the same way on both sides.
-            let bindings = [
-                words(&ScanInfo { n, ..ScanInfo::default() }),
-                guarded(&junk(&mut source, n as usize)),
-                guarded(&junk(&mut source, blocks as usize)),
-            ];
-            changed += check(context, "scan", &format!("{n}"), &bindings, blocks, &[], |b| {
-                let [info, data, sums] = b else { unreachable!() };
-                let guard = sums.len() - 4;
-                cpu::scan(&read(info), data, &mut sums[..guard]);
-            })
-            .changed;
+        // Around a word, four, a tile of 2,048, and several.
+        for length in [0u32, 1, 3, 4, 5, 7, 8, 9, 255, 2047, 2048, 2049, 7000] {
+            for (rows, per_block) in [(1, 2048), (3, 10), (256, 3072)] {
+                let mut source = rng(u64::from(length));
+                // The last block has one thing in it.
+                let n = (length * per_block).saturating_sub(per_block - 1);
+                let which = count::UNIQUE;
+                let info = ScanInfo { count: which as u32, capacity: n + length % 2, per_block, rows };
+                // Any words at all: sums wrap the same way on both sides.
+                let bindings = [
+                    words(&info),
+                    words(&step(&mut source, 3, &[(which, n)])),
+                    guarded(&junk(&mut source, (rows * length) as usize)),
+                    guarded(&junk(&mut source, rows as usize)),
+                ];
+                let case = format!("{rows} rows of {length}");
+                changed += check(context, "scan", &case, &bindings, rows, &[], |b| {
+                    let [info, step, data, totals] = b else { unreachable!() };
+                    cpu::scan(&read(info), of(step), data, totals);
+                })
+                .changed;
+            }
         }
         assert!(changed > 0);
     });
 }
 
-/// Not the mirror's own code: a sum that begins at zero and leaves out the element itself.
+/// Not the mirror's own code: a sum that begins at zero in each row and leaves out the element itself.
 #[test]
 fn the_sum_is_exclusive() {
     on_each(|context| {
-        let data: Vec<u32> = (1..=2000).collect();
-        let bindings = [words(&ScanInfo { n: 2000, ..ScanInfo::default() }), data, vec![0; 2]];
-        let found = context.run_stage(super::kernel("scan"), &bindings, 2).unwrap();
-        assert_eq!(found[1][..4], [0, 1, 3, 6]);
-        assert_eq!(found[1][1023..1026], [1023 * 1024 / 2, 0, 1025]);
-        assert_eq!(found[2], [1024 * 1025 / 2, (1025..=2000).sum::<u32>()]);
+        let data: Vec<u32> = (1..=6000).collect();
+        let info = ScanInfo { count: 0, capacity: 3000, per_block: 1, rows: 2 };
+        // More than there is room for counts as no more than that.
+        let bindings = [words(&info), words(&step(&mut rng(1), 1, &[(0, 4000)])), data, vec![0; 2]];
+        let found = context.run_stage(kernel("scan"), &bindings, 2).unwrap();
+        assert_eq!(found[2][..4], [0, 1, 3, 6]);
+        assert_eq!(found[2][2998..3002], [2998 * 2999 / 2, 2999 * 3000 / 2, 0, 3001]);
+        assert_eq!(found[3], [3000 * 3001 / 2, (3001..=6000).sum::<u32>()]);
     });
 }

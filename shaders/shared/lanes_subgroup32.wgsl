@@ -1,0 +1,29 @@
+// The 256 invocations of a workgroup as 8 subgroups of exactly 32.
+struct Lane {
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_invocation_id) invocation: u32,
+}
+
+fn lane_index(lane: Lane) -> u32 { return lane.subgroup * 32u + lane.invocation; }
+
+struct Scan {
+    before: u32, // sum over the invocations before this one
+    total: u32,  // sum over all
+}
+
+var<workgroup> subgroup_sums: array<u32, 8>;
+
+// Prefix sum over the workgroup: two barriers. In uniform control flow only.
+fn scan_lanes(value: u32, lane: Lane) -> Scan {
+    var before = subgroupExclusiveAdd(value);
+    workgroupBarrier(); // an earlier scan has been read
+    if (lane.invocation == 31u) { subgroup_sums[lane.subgroup] = before + value; }
+    workgroupBarrier();
+    var total = 0u;
+    for (var i = 0u; i < 8u; i++) {
+        let sum = subgroup_sums[i];
+        before += select(0u, sum, i < lane.subgroup);
+        total += sum;
+    }
+    return Scan(before, total);
+}

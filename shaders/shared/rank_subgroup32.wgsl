@@ -1,0 +1,56 @@
+// A key's rank among the keys of its digit in the block, by ballot: only where every subgroup has exactly 32 lanes.
+//
+// Each subgroup ranks its own share of the block, a run of neighbours, 32 keys a round and no barrier between rounds. Eight
+// ballots give a lane the mask of its peers, the lanes that hold the same digit; the lowest of them adds their number to the
+// subgroup's counter of that digit and tells the others what was there before. Counter of digit d: subgroup * 256 + d.
+// tests/gpu/stages/rank.rs follows these steps lane by lane. Needs `block_words` of scatter.
+
+fn rank_at(round: u32, lane: Lane) -> u32 {
+    return lane.subgroup * (32u * SORT_ROUNDS) + round * 32u + lane.invocation;
+}
+
+fn rank_clear(lane: Lane) {
+    for (var row = 0u; row < 8u; row++) { atomicStore(&block_words[row * 256u + lane_index(lane)], 0u); }
+    workgroupBarrier();
+}
+
+// The lanes that agree with this one on a bit.
+fn agreeing(bit: bool) -> u32 {
+    let votes = subgroupBallot(bit).x;
+    return select(~votes, votes, bit);
+}
+
+fn rank(digit: u32, lane: Lane) -> u32 {
+    var peers = agreeing((digit & 1u) != 0u);
+    peers &= agreeing((digit & 2u) != 0u);
+    peers &= agreeing((digit & 4u) != 0u);
+    peers &= agreeing((digit & 8u) != 0u);
+    peers &= agreeing((digit & 16u) != 0u);
+    peers &= agreeing((digit & 32u) != 0u);
+    peers &= agreeing((digit & 64u) != 0u);
+    peers &= agreeing((digit & 128u) != 0u);
+    let leader = firstTrailingBit(peers);
+    var earlier = 0u;
+    if (lane.invocation == leader) {
+        earlier = atomicAdd(&block_words[lane.subgroup * 256u + digit], countOneBits(peers));
+    }
+    // Every lane waits here for its leader, so the next round adds behind this one.
+    earlier = subgroupShuffle(earlier, leader);
+    return earlier + countOneBits(peers & ((1u << lane.invocation) - 1u));
+}
+
+// After the last round: how many keys of the block have the digit `lane_index(lane)`. Leaves in each subgroup's counter the
+// keys of the subgroups before it.
+fn rank_count(lane: Lane) -> u32 {
+    var sum = 0u;
+    for (var row = 0u; row < 8u; row++) {
+        let at = row * 256u + lane_index(lane);
+        let held = atomicLoad(&block_words[at]);
+        atomicStore(&block_words[at], sum);
+        sum += held;
+    }
+    return sum;
+}
+
+// Keys of the digit that no rank of this invocation counts, though they come before.
+fn rank_base(digit: u32, lane: Lane) -> u32 { return atomicLoad(&block_words[lane.subgroup * 256u + digit]); }
