@@ -1,5 +1,5 @@
-// Exclusive prefix sums of rows that lie one behind the other, in place; a row's sum goes to `totals`. A workgroup a row: it
-// goes along the row and needs nobody else's sum.
+// Exclusive prefix sums of rows that lie one behind the other, in place; a row's sum goes to `totals`. A workgroup goes
+// along one row after the other and needs nobody else's sum.
 #include "shared/common.wgsl"
 #include "shared/scan.wgsl"
 #include "shared/lanes.wgsl"
@@ -29,22 +29,43 @@ fn sum4(values: vec4<u32>) -> u32 { return values.x + values.y + values.z + valu
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, lane: Lane) {
-    let row = flat_group(group, groups);
-    if (row >= info.rows) { return; }
     let me = lane_index(lane);
     if (me == 0u) { live = min(step.counts[info.count], info.capacity); }
     let n = workgroupUniformLoad(&live);
     let length = (n + info.per_block - 1u) / info.per_block;
-    let end = (row + 1u) * length;
-    var carry = 0u;
-    for (var first = row * length; first < end; first += SCAN_TILE) {
-        let i = first + me * 8u;
-        let a = load4(i, end);
-        let b = load4(i + 4u, end);
-        let scan = scan_lanes(sum4(a) + sum4(b), lane);
-        store4(i, end, carry + scan.before, a);
-        store4(i + 4u, end, carry + scan.before + sum4(a), b);
-        carry += scan.total;
+    let first_row = flat_group(group, groups);
+    let all = groups.x * groups.y;
+    if (length <= SCAN_SHORT) { // a row an invocation
+        for (var row = first_row * 256u + me; row < info.rows; row += all * 256u) {
+            let end = (row + 1u) * length;
+            var carry = 0u;
+            for (var i = row * length; i < end; i += 4u) {
+                let values = load4(i, end);
+                store4(i, end, carry, values);
+                carry += sum4(values);
+            }
+            totals[row] = carry;
+        }
+        return;
     }
-    if (me == 0u) { totals[row] = carry; }
+    for (var row = first_row; row < info.rows; row += all) { // a row a workgroup
+        let end = (row + 1u) * length;
+        var carry = 0u;
+        for (var first = row * length; first < end; first += SCAN_TILE) {
+            let i = first + me * 8u;
+            var a = vec4<u32>(0u);
+            var b = vec4<u32>(0u);
+            if (i < end) {
+                a = load4(i, end);
+                b = load4(i + 4u, end);
+            }
+            let scan = scan_lanes(sum4(a) + sum4(b), lane);
+            if (i < end) {
+                store4(i, end, carry + scan.before, a);
+                store4(i + 4u, end, carry + scan.before + sum4(a), b);
+            }
+            carry += scan.total;
+        }
+        if (me == 0u) { totals[row] = carry; }
+    }
 }

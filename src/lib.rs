@@ -30,6 +30,6 @@ pub use config::*;
 pub use counters::Counters;
 pub use embedding::{Embedding, Snapshot};
 pub use error::Error;
-pub use gpu::{Batch, Context, Group};
+pub use gpu::{Batch, Context, Count, Distinct, Group, SortedPairs, Sorter};
 pub use layout::Layout;
 pub use memory::{MemoryReport, memory_factor};

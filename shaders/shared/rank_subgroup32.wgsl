@@ -3,7 +3,7 @@
 // Each subgroup ranks its own share of the block, a run of neighbours, 32 keys a round and no barrier between rounds. Eight
 // ballots give a lane the mask of its peers, the lanes that hold the same digit; the lowest of them adds their number to the
 // subgroup's counter of that digit and tells the others what was there before. Counter of digit d: subgroup * 256 + d.
-// tests/gpu/stages/rank.rs follows these steps lane by lane. Needs `block_words` of scatter.
+// tests/rank.rs follows these steps lane by lane, tests/gpu/subgroup32.rs runs this text anywhere. Needs `block_words` of scatter.
 
 fn rank_at(round: u32, lane: Lane) -> u32 {
     return lane.subgroup * (32u * SORT_ROUNDS) + round * 32u + lane.invocation;

@@ -57,6 +57,20 @@ impl Context {
         body: RankBody,
         max_groups: u32,
     ) -> Result<Self, Error> {
+        Self::with_shaders(device, queue, max_groups, |kernel| shader::compose(kernel, body))
+    }
+
+    /// As [`Context::with_choices`] with each stage's text by the caller: a test runs here what the device itself could not.
+    ///
+    /// # Errors
+    /// As [`Context::new`].
+    #[doc(hidden)]
+    pub fn with_shaders(
+        device: &wgpu::Device,
+        queue: &wgpu::Queue,
+        max_groups: u32,
+        text: impl Fn(&shader::Kernel) -> String,
+    ) -> Result<Self, Error> {
         let caps = Caps::of(device);
         let limits = device.limits();
         let wanted = [
@@ -75,7 +89,8 @@ impl Context {
             }
         }
         let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
-        let pipelines = gpu::KERNELS.iter().map(|kernel| (kernel.name, pipeline(device, kernel, body))).collect();
+        let pipelines =
+            gpu::KERNELS.iter().map(|kernel| (kernel.name, pipeline(device, kernel, text(kernel)))).collect();
         if let Some(error) = pollster::block_on(scope.pop()) {
             return Err(Error::Unsupported {
                 what: "shaders",
@@ -169,7 +184,7 @@ impl Context {
         let buffer = self.inner.device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("hotrow.uniform"),
             size: bytes.len() as u64,
-            usage: wgpu::BufferUsages::UNIFORM,
+            usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_SRC,
             mapped_at_creation: true,
         });
         // On a lost device there is nothing to write to; the first use of the buffer says so.
@@ -181,11 +196,11 @@ impl Context {
     }
 }
 
-fn pipeline(device: &wgpu::Device, kernel: &shader::Kernel, body: RankBody) -> Pipeline {
+fn pipeline(device: &wgpu::Device, kernel: &shader::Kernel, wgsl: String) -> Pipeline {
     let label = format!("hotrow.{}", kernel.name);
     let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
         label: Some(&label),
-        source: wgpu::ShaderSource::Wgsl(shader::compose(kernel, body).into()),
+        source: wgpu::ShaderSource::Wgsl(wgsl.into()),
     });
     let entries: Vec<_> = (0u32..)
         .zip(kernel.bindings)

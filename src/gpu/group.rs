@@ -202,13 +202,16 @@ impl Group {
         let output_rows = batch::output_rows(&self.config, indices, bags);
         let wanted = u64::from(output_rows) * u64::from(self.tables.layout.dim) * 4;
         // Binding an empty buffer is impossible, and an output nobody wants need not exist.
-        let output_binding =
-            if wanted == 0 { self.nothing.as_entire_binding() } else { self.bind("outputs", outputs, wanted)? };
+        let output_binding = if wanted == 0 {
+            self.nothing.as_entire_binding()
+        } else {
+            self.context.bind("outputs", outputs, wanted)?
+        };
         let nothing = self.nothing.as_entire_binding();
         let bound = Bound {
-            indices: self.bind_or("indices", batch.indices, u64::from(indices) * 4, &nothing)?,
-            offsets: self.bind("offsets", batch.offsets, offsets * 4)?,
-            weights: self.bind_or("weights", batch.weights, u64::from(indices) * 4, &nothing)?,
+            indices: self.context.bind_or("indices", batch.indices, u64::from(indices) * 4, &nothing)?,
+            offsets: self.context.bind("offsets", batch.offsets, offsets * 4)?,
+            weights: self.context.bind_or("weights", batch.weights, u64::from(indices) * 4, &nothing)?,
         };
         let space = match mode {
             Mode::Train => {
@@ -243,7 +246,7 @@ impl Group {
             let rows = batch::output_rows(&self.config, indices, bags);
             if indices > 0 {
                 let wanted = u64::from(rows) * u64::from(self.tables.layout.dim) * 4;
-                let grads = self.bind("grad_outputs", grad_outputs, wanted)?;
+                let grads = self.context.bind("grad_outputs", grad_outputs, wanted)?;
                 let params = Params::new(&self.config, &self.tables.layout, Mode::Train, Purpose::Update)
                     .batch(indices, bags, false);
                 let uniform = self.context.uniform(&params);
@@ -317,48 +320,6 @@ impl Group {
     /// Gives up the backward of the last forward, so that rows may be written or the cache reset.
     pub fn abandon_backward(&mut self) {
         self.pending = None;
-    }
-
-    fn bind<'b>(
-        &self,
-        what: &'static str,
-        slice: wgpu::BufferSlice<'b>,
-        wanted: u64,
-    ) -> Result<wgpu::BindingResource<'b>, Error> {
-        let buffer = slice.buffer();
-        let (offset, size) = (slice.offset(), slice.size());
-        let fail = |wanted: String, found: String| Err(Error::Buffer { what, wanted, found });
-        if !buffer.usage().contains(wgpu::BufferUsages::STORAGE) {
-            return fail("usage STORAGE".into(), format!("{:?}", buffer.usage()));
-        }
-        let alignment = u64::from(self.context.caps().offset_alignment);
-        if offset % alignment != 0 {
-            return fail(format!("an offset that is a multiple of {alignment}"), offset.to_string());
-        }
-        if size % 4 != 0 {
-            return fail("a whole number of 4-byte entries".into(), format!("{size} bytes"));
-        }
-        if size < wanted {
-            return fail(format!("{wanted} bytes"), format!("{size} bytes"));
-        }
-        if size > self.context.caps().binding_bytes {
-            let limit = self.context.caps().binding_bytes;
-            return Err(Error::TooLarge { what, wanted: size, limit, remedy: "split the batch" });
-        }
-        Ok(wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer, offset, size: std::num::NonZeroU64::new(size) }))
-    }
-
-    fn bind_or<'b>(
-        &self,
-        what: &'static str,
-        slice: Option<wgpu::BufferSlice<'b>>,
-        wanted: u64,
-        nothing: &wgpu::BindingResource<'b>,
-    ) -> Result<wgpu::BindingResource<'b>, Error> {
-        match slice {
-            Some(slice) if wanted > 0 => self.bind(what, slice, wanted),
-            _ => Ok(nothing.clone()),
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod admit;
 mod assign;
 mod begin;
+mod bind;
 mod blocking;
 mod bounds;
 mod call;
@@ -30,6 +31,7 @@ mod scatter;
 mod segments;
 mod sort;
 mod sort_small;
+mod sorter;
 mod space;
 mod tables;
 mod touch;
@@ -39,6 +41,7 @@ mod write_back;
 pub use context::Context;
 pub use group::{Batch, Group};
 pub use harness::Deduped;
+pub use sorter::{Count, Distinct, SortedPairs, Sorter};
 
 use crate::shader::Kernel;
 

@@ -1,4 +1,4 @@
-//! Host side of `shaders/scan.wgsl`: exclusive prefix sums of rows, a workgroup a row.
+//! Host side of `shaders/scan.wgsl`: exclusive prefix sums of rows.
 
 use super::call::{Call, Groups};
 use crate::layout::ScanInfo;
@@ -13,6 +13,9 @@ pub(crate) const KERNEL: Kernel = Kernel {
     bindings: &[(Uniform, "info"), (ReadWrite, "step"), (ReadWrite, "data"), (ReadWrite, "totals")],
 };
 
+/// Blocks of a row that one invocation takes: `SCAN_SHORT` in `shaders/shared/scan.wgsl`.
+const SHORT: u32 = 16;
+
 /// Scans the rows of `data` in place; `totals` gets the sum of each.
 pub(crate) fn record(
     call: &mut Call<'_>,
@@ -24,5 +27,6 @@ pub(crate) fn record(
     let uniform = call.context.uniform(info);
     let bindings =
         [uniform.as_entire_binding(), step.as_entire_binding(), data.as_entire_binding(), totals.as_entire_binding()];
-    call.dispatch(&KERNEL, &bindings, &Groups::Direct(u64::from(info.rows)));
+    let short = info.capacity.div_ceil(info.per_block) <= SHORT;
+    call.dispatch(&KERNEL, &bindings, &Groups::of(info.rows, if short { 256 } else { 1 }));
 }

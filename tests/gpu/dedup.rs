@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng};
 use crate::device::with_gpu;
 
 /// Written with the standard library's sort, which shares nothing with the shaders.
-fn expected(keys: &[u32], live: usize) -> Deduped {
+pub(crate) fn expected(keys: &[u32], live: usize) -> Deduped {
     let mut pairs: Vec<(u32, u32)> = keys[..live].iter().copied().zip(0..).collect();
     pairs.sort(); // by key, then by position: what stability means
     let mut wanted = Deduped { keys: Vec::new(), order: Vec::new(), segment: Vec::new(), starts: Vec::new() };
@@ -23,7 +23,7 @@ fn expected(keys: &[u32], live: usize) -> Deduped {
     wanted
 }
 
-fn check(context: &Context, what: &str, keys: &[u32], live: usize, key_bits: u32) {
+pub(crate) fn check(context: &Context, what: &str, keys: &[u32], live: usize, key_bits: u32) {
     let wanted = expected(keys, live);
     // Few keys by either way, with the same bits.
     for large in [false, true] {
@@ -35,22 +35,25 @@ fn check(context: &Context, what: &str, keys: &[u32], live: usize, key_bits: u32
     }
 }
 
-fn rng(seed: u64) -> rand_pcg::Pcg64 {
+pub(crate) fn rng(seed: u64) -> rand_pcg::Pcg64 {
     rand_pcg::Pcg64::seed_from_u64(seed)
 }
 
 #[test]
 fn sizes() {
     with_gpu(|context| {
-        // Around a scan block, a sort round, a sort block, and several of them.
-        for n in [1, 2, 31, 32, 33, 255, 256, 257, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4097, 70_001, 300_007] {
-            let keys: Vec<u32> = (0..n).map(|_| rng(n as u64).random()).collect::<Vec<_>>();
+        // Around a round, what one workgroup sorts, a block of dedup, a block of the sort, and several of them.
+        for n in
+            [1, 2, 31, 32, 33, 255, 256, 257, 1023, 1024, 1025, 2047, 2048, 2049, 3071, 3072, 3073, 70_001, 300_007]
+        {
+            let keys = vec![rng(n as u64).random(); n];
             check(context, "all equal", &keys, n, 32);
             let mut source = rng(n as u64);
             let keys: Vec<u32> = (0..n).map(|_| source.random()).collect();
             check(context, "random", &keys, n, 32);
             check(context, "fewer live than there is room", &keys, n / 2, 32);
             check(context, "none live", &keys, 0, 32);
+            check(context, "one live", &keys, 1, 32);
         }
     });
 }
@@ -58,18 +61,19 @@ fn sizes() {
 #[test]
 fn shapes() {
     with_gpu(|context| {
-        let n = 10_000u32;
         let zipf = rand_distr::Zipf::new(5000.0, 1.05).unwrap();
         let mut source = rng(1);
-        let cases: [(&str, Vec<u32>); 5] = [
-            ("sorted", (0..n).collect()),
-            ("reversed", (0..n).rev().collect()),
-            ("zipf", (0..n).map(|_| source.sample(zipf) as u32).collect()),
-            ("some left out", (0..n).map(|i| if i % 3 == 0 { NONE } else { i % 97 }).collect()),
-            ("all left out", vec![NONE; n as usize]),
-        ];
-        for (what, keys) in cases {
-            check(context, what, &keys, n as usize, 32);
+        for n in [1000u32, 10_000] {
+            let cases: [(&str, Vec<u32>); 5] = [
+                ("sorted", (0..n).collect()),
+                ("reversed", (0..n).rev().collect()),
+                ("zipf", (0..n).map(|_| source.sample(zipf) as u32).collect()),
+                ("some left out", (0..n).map(|i| if i % 3 == 0 { NONE } else { i % 97 }).collect()),
+                ("all left out", vec![NONE; n as usize]),
+            ];
+            for (what, keys) in cases {
+                check(context, what, &keys, n as usize, 32);
+            }
         }
     });
 }
@@ -80,37 +84,35 @@ fn every_key_width() {
         let mut source = rng(2);
         for bits in 1..=32u32 {
             let top = ((1u64 << bits) - 1) as u32;
-            let mut keys: Vec<u32> = (0..3000).map(|_| source.random::<u32>() & top).collect();
+            let mut keys: Vec<u32> = (0..4000).map(|_| source.random::<u32>() & top).collect();
             keys[17] = top;
             // A key with every low bit set is how NONE looks to a sort of so few bits; real rows stay below it.
             keys.iter_mut().for_each(|key| *key = if *key == top && bits < 32 { NONE } else { *key });
-            check(context, "width", &keys, 3000, bits);
+            check(context, "width", &keys, 4000, bits);
+            check(context, "width, few keys", &keys[..1000], 1000, bits);
         }
     });
 }
 
 #[test]
-fn two_dimensional_dispatch() {
+fn more_blocks_than_workgroups() {
     with_gpu(|context| {
-        // Three workgroups in x stand for the 65,535 of a real device.
+        // Three workgroups in x stand for the 65,535 of a real device, and twelve for the most that loop over blocks.
         let narrow = Context::with_choices(context.device(), context.queue(), RankBody::Portable, 3).unwrap();
-        for n in [3 * 2048 - 1, 3 * 2048, 3 * 2048 + 1, 50_000] {
-            let mut source = rng(n as u64);
-            let keys: Vec<u32> = (0..n).map(|_| source.random::<u32>() % 5000).collect();
-            check(&narrow, "narrow", &keys, n, 13);
+        for block in [2048, 3072] {
+            for n in [3, 12, 36].map(|groups| groups * block) {
+                for n in [n - 1, n, n + 1] {
+                    let mut source = rng(n as u64);
+                    let keys: Vec<u32> = (0..n).map(|_| source.random::<u32>() % 5000).collect();
+                    check(&narrow, "narrow", &keys, n, 13);
+                }
+            }
         }
-    });
-}
-
-#[test]
-fn more_groups_than_a_dimension_has() {
-    with_gpu(|context| {
-        // heads and segments take 256 keys a workgroup: one below, at and above 65,535 workgroups.
-        for n in [65_535 * 256 - 1, 65_535 * 256, 65_535 * 256 + 1] {
-            let mut source = rng(n as u64);
-            let keys: Vec<u32> = (0..n).map(|_| source.random::<u32>() % 60_000).collect();
-            check(context, "large", &keys, n, 16);
-        }
+        // Once for real: 2,048 workgroups, and a block more.
+        let n = 2048 * 3072 + 1;
+        let mut source = rng(3);
+        let keys: Vec<u32> = (0..n).map(|_| source.random::<u32>() % 60_000).collect();
+        check(context, "large", &keys, n, 16);
     });
 }
 

@@ -15,4 +15,6 @@ mod naive;
 mod naive_runs;
 mod placement;
 mod rounding;
+mod sort;
 mod stages;
+mod subgroup32;

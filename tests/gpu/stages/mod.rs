@@ -20,7 +20,7 @@ mod probe;
 mod reset;
 mod resolve;
 mod scan;
-mod scatter;
+pub(crate) mod scatter;
 mod segments;
 mod sort_small;
 mod touch;

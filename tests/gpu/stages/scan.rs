@@ -9,8 +9,8 @@ use super::{check, guarded, junk, kernel, of, on_each, read, rng, step, words};
 fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
-        // Around a word, four, a tile of 2,048, and several.
-        for length in [0u32, 1, 3, 4, 5, 7, 8, 9, 255, 2047, 2048, 2049, 7000] {
+        // Around four, what one invocation takes, a tile of 2,048, and several.
+        for length in [0u32, 1, 3, 4, 5, 15, 16, 17, 255, 2047, 2048, 2049, 7000] {
             for (rows, per_block) in [(1, 2048), (3, 10), (256, 3072)] {
                 let mut source = rng(u64::from(length));
                 // The last block has one thing in it.
@@ -25,7 +25,7 @@ fn matches_the_mirror() {
                     guarded(&junk(&mut source, rows as usize)),
                 ];
                 let case = format!("{rows} rows of {length}");
-                changed += check(context, "scan", &case, &bindings, rows, &[], |b| {
+                changed += check(context, "scan", &case, &bindings, rows.div_ceil(3), &[], |b| {
                     let [info, step, data, totals] = b else { unreachable!() };
                     cpu::scan(&read(info), of(step), data, totals);
                 })

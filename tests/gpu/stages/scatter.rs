@@ -15,7 +15,7 @@ fn scanned(pass: &Pass, step: &hotrow::layout::Step, keys: &[u32], blocks: u32) 
     (digits, totals)
 }
 
-pub(super) fn all(context: &Context) {
+pub(crate) fn all(context: &Context) {
     let mut changed = 0;
     for (seed, capacity) in [1, 255, 256, 257, 3071, 3072, 3073, 20_000].into_iter().enumerate() {
         for live in [0, capacity / 2, capacity] {

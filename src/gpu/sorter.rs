@@ -1,0 +1,238 @@
+//! The sort and the dedup of a step by themselves, for a program that wants them for data of its own.
+
+use super::{
+    Context,
+    call::Call,
+    dedup,
+    dedup::DedupTo,
+    sort::{Pairs, SortJob, SortScratch, SortSpace},
+};
+use crate::{
+    Error,
+    layout::{Step, count},
+};
+
+/// Stable sort and dedup of `u32` keys with `u32` values, recorded into your own encoder, on your own buffers.
+///
+/// Radix sort by 8 bits a pass, three dispatches a pass; up to 1,024 keys in a single one. What it costs follows the number of
+/// keys that there are, which may be known to the device alone, and not the capacity. No workgroup waits for another, so it is
+/// safe on every device (reduce-then-scan: Merrill and Grimshaw 2011, "High Performance and Scalable Radix Sorting").
+///
+/// Results lie in buffers of the sorter, with usage `STORAGE | COPY_SRC | COPY_DST`, until the next `record_*` of the same
+/// sorter: in one encoder or in submissions one after the other, use or copy them in between.
+///
+/// ```
+/// use hotrow::wgpu::util::DeviceExt as _;
+/// use hotrow::{Count, Sorter, adapter, wgpu};
+///
+/// # fn main() -> Result<(), hotrow::Error> {
+/// // A program that has a device and a queue calls `Context::new`.
+/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// let keys = context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
+///     label: None,
+///     contents: bytemuck::cast_slice(&[7u32, 3, 7, 3, 7]),
+///     usage: wgpu::BufferUsages::STORAGE,
+/// });
+/// let sorter = Sorter::new(&context, 5)?;
+/// let mut encoder = context.device().create_command_encoder(&Default::default());
+/// let found = sorter.record_dedup(&mut encoder, keys.slice(..), None, Count::Host(5), 3)?;
+/// // Bind them in passes of your own: keys 3 3 7 7 7, values 1 3 0 2 4, segment 0 0 1 1 1, starts 0 2, counts 2 5.
+/// assert!(found.keys.size() >= 5 * 4 && found.counts.size() >= 2 * 4);
+/// context.queue().submit([encoder.finish()]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Sorter {
+    context: Context,
+    capacity: u32,
+    space: SortSpace,
+    scratch: SortScratch,
+    step: wgpu::Buffer,
+    segment: wgpu::Buffer,
+    starts: wgpu::Buffer,
+    counts: wgpu::Buffer,
+}
+
+/// How many keys there are.
+#[derive(Clone, Copy, Debug)]
+pub enum Count<'a> {
+    /// As the host knows.
+    Host(u32),
+    /// As the first `u32` of the slice says when the device gets there, at most as many as the keys' slice has. The buffer has
+    /// usage `COPY_SRC`, and the slice begins at a multiple of 4 bytes.
+    Device(wgpu::BufferSlice<'a>),
+}
+
+/// What a sort leaves: of each buffer as many entries as there are keys, in order.
+#[derive(Clone, Copy, Debug)]
+pub struct SortedPairs<'a> {
+    /// The keys, ascending by the low bits that order them.
+    pub keys: &'a wgpu::Buffer,
+    /// Their values; or the position that each key had, if none were given.
+    pub values: &'a wgpu::Buffer,
+}
+
+/// What a dedup leaves, with `n` keys of which `valid` are not [`layout::NONE`](crate::layout::NONE).
+#[derive(Clone, Copy, Debug)]
+pub struct Distinct<'a> {
+    /// `n` keys, ascending.
+    pub keys: &'a wgpu::Buffer,
+    /// `n` values, or positions.
+    pub values: &'a wgpu::Buffer,
+    /// For each of the `valid` sorted keys, the number of its distinct key, counted from 0.
+    pub segment: &'a wgpu::Buffer,
+    /// For each distinct key, the place of its first sorted key.
+    pub starts: &'a wgpu::Buffer,
+    /// Two words: the number of distinct keys, and `valid`.
+    pub counts: &'a wgpu::Buffer,
+}
+
+impl Sorter {
+    /// Buffers for up to `capacity` keys: 24.3 bytes a key.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] beyond what the device binds, [`Error::OutOfMemory`].
+    pub fn new(context: &Context, capacity: u32) -> Result<Self, Error> {
+        let words = |what, n: u32| context.buffer(what, u64::from(n) * 4, wgpu::BufferUsages::empty());
+        Ok(Self {
+            context: context.clone(),
+            capacity,
+            space: SortSpace::new(context, capacity)?,
+            scratch: SortScratch::new(context, capacity)?,
+            step: context.buffer("step", size_of::<Step>() as u64, wgpu::BufferUsages::empty())?,
+            segment: words("segment", capacity)?,
+            starts: words("starts", capacity)?,
+            counts: words("counts", 2)?,
+        })
+    }
+
+    /// Most keys it sorts.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Records a stable sort of `keys`, and of `values` with them, by the low `key_bits` bits of a key, at most 32. Fewer bits
+    /// take fewer passes: one for each 8, at least one.
+    ///
+    /// `keys` holds `u32` keys, at least as many as `n` says and at most [`Sorter::capacity`]; `values` at least as many `u32` as
+    /// `keys`, or `None` for the positions of the keys. Both have usage `STORAGE` and are left as they are.
+    ///
+    /// # Errors
+    /// [`Error::Buffer`] naming the buffer that cannot be used, and why; [`Error::TooLarge`] beyond what the device binds.
+    pub fn record_sort(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        keys: wgpu::BufferSlice<'_>,
+        values: Option<wgpu::BufferSlice<'_>>,
+        n: Count<'_>,
+        key_bits: u32,
+    ) -> Result<SortedPairs<'_>, Error> {
+        self.context.guarded(|| {
+            let job = self.job(encoder, keys, values, n, key_bits)?;
+            let call = &mut Call::begin(&self.context, encoder, "hotrow.sort");
+            let Pairs { keys, values } = self.space.record(call, &self.step, &job, &self.scratch);
+            Ok(SortedPairs { keys, values })
+        })
+    }
+
+    /// Records a sort as [`Sorter::record_sort`] does, and what tells the distinct keys apart.
+    ///
+    /// A key [`layout::NONE`](crate::layout::NONE) is left out: it sorts last and counts as no key. With `key_bits` below 32 and
+    /// any NONE among them, the others lie below `2^key_bits - 1`.
+    ///
+    /// # Errors
+    /// As [`Sorter::record_sort`].
+    pub fn record_dedup(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        keys: wgpu::BufferSlice<'_>,
+        values: Option<wgpu::BufferSlice<'_>>,
+        n: Count<'_>,
+        key_bits: u32,
+    ) -> Result<Distinct<'_>, Error> {
+        self.context
+            .guarded(|| {
+                let job = self.job(encoder, keys, values, n, key_bits)?;
+                let (segment, starts, counts) = (&self.segment, &self.starts, &self.counts);
+                let to = DedupTo { segment, starts, segments: count::UNIQUE, valid: count::VALID };
+                let call = &mut Call::begin(&self.context, encoder, "hotrow.dedup");
+                let Pairs { keys, values } = dedup::record(call, &self.step, &job, &self.space, &self.scratch, &to);
+                Ok(Distinct { keys, values, segment, starts, counts })
+            })
+            .inspect(|_| {
+                for (i, which) in [count::UNIQUE, count::VALID].into_iter().enumerate() {
+                    encoder.copy_buffer_to_buffer(&self.step, word(which), &self.counts, 4 * i as u64, 4);
+                }
+            })
+    }
+
+    /// Checks what the caller gave, and records how many keys there are.
+    fn job<'b>(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        keys: wgpu::BufferSlice<'b>,
+        values: Option<wgpu::BufferSlice<'b>>,
+        n: Count<'_>,
+        key_bits: u32,
+    ) -> Result<SortJob<'b>, Error> {
+        for (what, slice) in [("keys", Some(keys)), ("values", values)] {
+            if slice.is_some_and(|slice| self.owns(slice.buffer())) {
+                let (wanted, found) = ("a buffer of your own".into(), "one of this sorter's".into());
+                return Err(Error::Buffer { what, wanted, found });
+            }
+        }
+        let room = keys.size() / 4;
+        let most = match n {
+            Count::Host(n) => u64::from(n),
+            Count::Device(_) => room,
+        };
+        if most > u64::from(self.capacity) {
+            let wanted = format!("at most {} keys, for which the sorter was made", self.capacity);
+            return Err(Error::Buffer { what: "keys", wanted, found: most.to_string() });
+        }
+        if let Count::Device(slice) = n {
+            self.check_count(slice)?;
+        }
+        let job = SortJob {
+            keys: self.context.bind("keys", keys, most * 4)?,
+            values: values.map(|values| self.context.bind("values", values, most * 4)).transpose()?,
+            capacity: most as u32,
+            count: count::INDICES,
+            key_bits: key_bits.min(32),
+        };
+        encoder.clear_buffer(&self.step, 0, None);
+        let to = word(count::INDICES);
+        match n {
+            Count::Host(n) => encoder.copy_buffer_to_buffer(&self.context.uniform(&n), 0, &self.step, to, 4),
+            Count::Device(slice) => {
+                encoder.copy_buffer_to_buffer(slice.buffer(), slice.offset(), &self.step, to, 4);
+            }
+        }
+        Ok(job)
+    }
+
+    fn check_count(&self, slice: wgpu::BufferSlice<'_>) -> Result<(), Error> {
+        let fail = |wanted: &str, found| Err(Error::Buffer { what: "count", wanted: wanted.into(), found });
+        if !slice.buffer().usage().contains(wgpu::BufferUsages::COPY_SRC) {
+            return fail("usage COPY_SRC", format!("{:?}", slice.buffer().usage()));
+        }
+        if slice.size() < 4 {
+            return fail("4 bytes", format!("{} bytes", slice.size()));
+        }
+        if slice.offset() % 4 != 0 {
+            return fail("an offset that is a multiple of 4", slice.offset().to_string());
+        }
+        Ok(())
+    }
+
+    fn owns(&self, buffer: &wgpu::Buffer) -> bool {
+        self.space.arrays.iter().flatten().chain([&self.segment, &self.starts]).any(|own| own == buffer)
+    }
+}
+
+/// Where in [`Step`] one of its counts lies, in bytes.
+fn word(which: usize) -> u64 {
+    (std::mem::offset_of!(Step, counts) + 4 * which) as u64
+}

@@ -1,0 +1,189 @@
+//! The sort and the dedup as a program outside the crate uses them: its own encoder, its own buffers.
+
+use hotrow::{
+    Context, Count, Error, Sorter,
+    layout::NONE,
+    wgpu::{self, BufferUsages, util::DeviceExt as _},
+};
+use rand::RngExt as _;
+
+use crate::{
+    dedup::{expected, rng},
+    device::with_gpu,
+};
+
+fn upload(context: &Context, words: &[u32], usage: BufferUsages) -> wgpu::Buffer {
+    let contents = bytemuck::cast_slice(words);
+    context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor { label: None, contents, usage })
+}
+
+fn encoder(context: &Context) -> wgpu::CommandEncoder {
+    context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
+}
+
+/// Submits, and reads the first `n` words of each buffer.
+fn read<const N: usize>(
+    context: &Context,
+    mut encoder: wgpu::CommandEncoder,
+    buffers: [(&wgpu::Buffer, usize); N],
+) -> [Vec<u32>; N] {
+    let copies = buffers.map(|(buffer, n)| {
+        let size = 4 * n.max(1) as u64;
+        let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
+        let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
+        let copy = context.device().create_buffer(&descriptor);
+        encoder.copy_buffer_to_buffer(buffer, 0, &copy, 0, size);
+        (copy, n)
+    });
+    context.queue().submit([encoder.finish()]);
+    copies.map(|(copy, n)| {
+        copy.map_async(wgpu::MapMode::Read, .., |result| result.unwrap());
+        context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+        let view = copy.get_mapped_range(..).unwrap();
+        view.chunks_exact(4).take(n).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
+    })
+}
+
+/// Pairs by the low bits of their keys; the standard library's stable sort.
+fn sorted(keys: &[u32], values: &[u32], key_bits: u32) -> (Vec<u32>, Vec<u32>) {
+    let mut pairs: Vec<(u32, u32)> = keys.iter().copied().zip(values.iter().copied()).collect();
+    pairs.sort_by_key(|pair| u64::from(pair.0) & ((1 << key_bits) - 1));
+    pairs.into_iter().unzip()
+}
+
+#[test]
+fn pairs_of_any_number_and_key_width() {
+    with_gpu(|context| {
+        let sorter = Sorter::new(context, 10_000).unwrap();
+        assert_eq!(sorter.capacity(), 10_000);
+        for (n, key_bits) in [0, 1, 900, 1024, 1025, 3073, 10_000].into_iter().zip([32, 0, 7, 20, 24, 9, 33]) {
+            let mut source = rng(n);
+            let n = n as usize;
+            let mut words = || (0..10_000).map(|_| source.random()).collect::<Vec<u32>>();
+            let (keys, values) = (words(), words());
+            // Slices, and a number that is less than they hold.
+            let skip = context.caps().offset_alignment as usize / 4;
+            let n = n.min(keys.len() - skip);
+            let count = upload(context, &[9, n as u32], BufferUsages::COPY_SRC);
+            let key_buffer = upload(context, &keys, BufferUsages::STORAGE);
+            let value_buffer = upload(context, &values, BufferUsages::STORAGE);
+            let (key_slice, value_slice) = (key_buffer.slice(4 * skip as u64..), value_buffer.slice(4 * skip as u64..));
+            for counted in [Count::Host(n as u32), Count::Device(count.slice(4..))] {
+                let mut encoder = encoder(context);
+                let found = sorter.record_sort(&mut encoder, key_slice, Some(value_slice), counted, key_bits).unwrap();
+                let [found_keys, found_values] = read(context, encoder, [(found.keys, n), (found.values, n)]);
+                let wanted = sorted(&keys[skip..skip + n], &values[skip..skip + n], key_bits.min(32));
+                assert!((found_keys, found_values) == wanted, "{n} keys of {key_bits} bits, {counted:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn dedups_one_after_the_other() {
+    with_gpu(|context| {
+        let sorter = Sorter::new(context, 5000).unwrap();
+        for n in [5000, 0, 1, 1024, 1025, 5000] {
+            let mut source = rng(n);
+            let n = n as usize;
+            let keys: Vec<u32> =
+                (0..5000).map(|i| if i % 7 == 0 { NONE } else { source.random_range(0..900) }).collect();
+            let buffer = upload(context, &keys, BufferUsages::STORAGE);
+            let count = upload(context, &[n as u32], BufferUsages::COPY_SRC);
+            let wanted = expected(&keys, n);
+            for counted in [Count::Host(n as u32), Count::Device(count.slice(..))] {
+                let mut encoder = encoder(context);
+                let found = sorter.record_dedup(&mut encoder, buffer.slice(..), None, counted, 10).unwrap();
+                let (distinct, valid) = (wanted.starts.len(), wanted.segment.len());
+                let arrays = [
+                    (found.keys, n),
+                    (found.values, n),
+                    (found.segment, valid),
+                    (found.starts, distinct),
+                    (found.counts, 2),
+                ];
+                let [keys, order, segment, starts, counts] = read(context, encoder, arrays);
+                assert_eq!(counts, [distinct as u32, valid as u32], "{n} keys, {counted:?}");
+                let found = hotrow::gpu::Deduped { keys, order, segment, starts };
+                assert!(found == wanted, "{n} keys, {counted:?}");
+            }
+        }
+    });
+}
+
+/// More than the keys' buffer holds, said by the device: as many as it holds.
+#[test]
+fn a_count_beyond_the_keys() {
+    with_gpu(|context| {
+        for n in [600u32, 4000] {
+            let keys: Vec<u32> = (0..n).rev().collect();
+            let buffer = upload(context, &keys, BufferUsages::STORAGE);
+            let count = upload(context, &[u32::MAX], BufferUsages::COPY_SRC);
+            let sorter = Sorter::new(context, n + 10).unwrap();
+            let mut encoder = encoder(context);
+            let found =
+                sorter.record_dedup(&mut encoder, buffer.slice(..), None, Count::Device(count.slice(..)), 32).unwrap();
+            let [keys, counts] = read(context, encoder, [(found.keys, n as usize), (found.counts, 2)]);
+            assert_eq!(keys, (0..n).collect::<Vec<_>>());
+            assert_eq!(counts, [n, n]);
+        }
+    });
+}
+
+#[test]
+fn buffers_that_cannot_be() {
+    with_gpu(|context| {
+        let sorter = Sorter::new(context, 100).unwrap();
+        let keys = upload(context, &[0; 200], BufferUsages::STORAGE);
+        let plain = upload(context, &[0; 200], BufferUsages::COPY_DST);
+        let mut encoder = encoder(context);
+        let mut told = |keys: wgpu::BufferSlice<'_>, values: Option<wgpu::BufferSlice<'_>>, n: Count<'_>| {
+            let dedup = sorter.record_dedup(&mut encoder, keys, values, n, 32).map(drop);
+            let sort = sorter.record_sort(&mut encoder, keys, values, n, 32).map(drop);
+            assert_eq!(sort, dedup);
+            match sort {
+                Err(Error::Buffer { what, wanted, .. }) => format!("{what}: {wanted}"),
+                other => panic!("{other:?}"),
+            }
+        };
+        let host = Count::Host(100);
+        assert_eq!(told(plain.slice(..), None, host), "keys: usage STORAGE");
+        assert_eq!(told(keys.slice(..), Some(plain.slice(..)), host), "values: usage STORAGE");
+        assert_eq!(
+            told(keys.slice(..), None, Count::Host(101)),
+            "keys: at most 100 keys, for which the sorter was made"
+        );
+        assert_eq!(told(keys.slice(..396), None, host), "keys: 400 bytes");
+        assert_eq!(told(keys.slice(..), Some(keys.slice(..396)), host), "values: 400 bytes");
+        assert!(told(keys.slice(4..), None, host).starts_with("keys: an offset that is a multiple of"));
+        assert_eq!(told(keys.slice(..399), None, Count::Host(9)), "keys: a whole number of 4-byte entries");
+        let count = Count::Device(plain.slice(..));
+        assert_eq!(told(keys.slice(..400), None, count), "count: usage COPY_SRC");
+        let source = upload(context, &[3; 4], BufferUsages::COPY_SRC);
+        assert_eq!(told(keys.slice(..400), None, Count::Device(source.slice(..3))), "count: 4 bytes");
+        assert_eq!(
+            told(keys.slice(..400), None, Count::Device(source.slice(2..8))),
+            "count: an offset that is a multiple of 4"
+        );
+        assert!(told(keys.slice(..404), None, Count::Device(source.slice(..))).starts_with("keys: at most 100 keys"));
+        // And the right ones are taken, though not the sorter's own results.
+        let sorted = sorter.record_sort(&mut encoder, keys.slice(..400), None, host, 32).unwrap();
+        for which in [sorted.keys, sorted.values] {
+            let again = sorter.record_sort(&mut encoder, which.slice(..400), None, host, 32);
+            assert!(matches!(again, Err(Error::Buffer { what: "keys", .. })), "{again:?}");
+        }
+        context.queue().submit([encoder.finish()]);
+    });
+}
+
+/// A sort of its own that is not stable, or of other bits, is told apart.
+#[test]
+fn wrong_results_are_told_apart() {
+    let (keys, values) = ([2, 1, 2, 1 << 8], [10, 20, 30, 40]);
+    let right = sorted(&keys, &values, 8);
+    assert_eq!(right, (vec![1 << 8, 1, 2, 2], vec![40, 20, 10, 30]));
+    let mut unstable = right.clone();
+    unstable.1.swap(2, 3);
+    assert_ne!(unstable, right);
+    assert_ne!(sorted(&keys, &values, 9), right);
+}
