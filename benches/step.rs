@@ -4,7 +4,9 @@
 #![allow(clippy::print_stdout, reason = "a figure is worth nothing without the adapter it comes from")]
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on may stop")]
 
-use std::time::{Duration, Instant};
+mod support;
+
+use std::time::Duration;
 
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use hotrow::{
@@ -13,6 +15,7 @@ use hotrow::{
 };
 use rand::SeedableRng as _;
 use rand_distr::Distribution as _;
+use support::Timer;
 
 /// 51 MB at FP32: beyond most caches of CPUs and GPUs, and made in a moment.
 const ROWS: u32 = 200_000;
@@ -73,9 +76,7 @@ fn on_gpu(criterion: &mut Criterion) {
         Ok(context) => context,
         Err(reason) => return println!("step/gpu left out: {reason}"),
     };
-    let info = context.device().adapter_info();
-    let clock = if context.caps().timestamps { "device timestamps" } else { "wall clock" };
-    println!("step/gpu on {} ({:?}), driver {} {}, {clock}", info.name, info.backend, info.driver, info.driver_info);
+    support::announce("step/gpu", &context);
     let mut group = criterion.benchmark_group("step/gpu");
     // Flat: a software driver takes some 100 ms a step, and ever longer samples would take minutes.
     group.throughput(Throughput::Elements(u64::from(BAGS * POOLED))).sample_size(10).sampling_mode(SamplingMode::Flat);
@@ -97,14 +98,7 @@ struct Steps {
     outputs: wgpu::Buffer,
     grads: wgpu::Buffer,
     done: usize,
-    stamps: Option<Stamps>,
-}
-
-/// Before and after a step.
-struct Stamps {
-    queries: wgpu::QuerySet,
-    resolved: wgpu::Buffer,
-    mapped: wgpu::Buffer,
+    timer: Timer,
 }
 
 impl Steps {
@@ -117,18 +111,6 @@ impl Steps {
                 usage: wgpu::BufferUsages::STORAGE,
             })
         };
-        let buffer = |usage| {
-            device.create_buffer(&wgpu::BufferDescriptor { label: None, size: 16, usage, mapped_at_creation: false })
-        };
-        let stamps = context.caps().timestamps.then(|| Stamps {
-            queries: device.create_query_set(&wgpu::QuerySetDescriptor {
-                label: Some("stamps"),
-                ty: wgpu::QueryType::Timestamp,
-                count: 2,
-            }),
-            resolved: buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC),
-            mapped: buffer(wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ),
-        });
         let n = (BAGS * DIM) as usize;
         Self {
             group: Group::new(context, config(precision)).unwrap(),
@@ -137,7 +119,7 @@ impl Steps {
             outputs: storage(&vec![0; n]),
             grads: storage(&vec![1e-3f32.to_bits(); n]),
             done: 0,
-            stamps,
+            timer: Timer::new(context),
             context: context.clone(),
         }
     }
@@ -149,47 +131,10 @@ impl Steps {
         let device = self.context.device();
         let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         let batch = Batch { indices: Some(indices.slice(..)), offsets: self.offsets.slice(..), weights: None };
-        if let Some(stamps) = &self.stamps {
-            stamps.stamp(&mut encoder, 0);
-        }
+        self.timer.start(&mut encoder);
         self.group.record_forward(&mut encoder, &batch, self.outputs.slice(..)).unwrap();
         self.group.record_backward(&mut encoder, self.grads.slice(..)).unwrap();
-        if let Some(stamps) = &self.stamps {
-            stamps.stamp(&mut encoder, 1);
-            encoder.resolve_query_set(&stamps.queries, 0..2, &stamps.resolved, 0);
-            encoder.copy_buffer_to_buffer(&stamps.resolved, 0, &stamps.mapped, 0, 16);
-        }
-        let start = Instant::now();
-        self.context.queue().submit([encoder.finish()]);
-        device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
-        let waited = start.elapsed();
-        self.stamps.as_ref().map_or(waited, |stamps| stamps.read(&self.context))
-    }
-}
-
-impl Stamps {
-    /// An empty pass: its stamp is written when all that was recorded before is done.
-    fn stamp(&self, encoder: &mut wgpu::CommandEncoder, index: u32) {
-        encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
-            label: Some("stamp"),
-            timestamp_writes: Some(wgpu::ComputePassTimestampWrites {
-                query_set: &self.queries,
-                beginning_of_pass_write_index: None,
-                end_of_pass_write_index: Some(index),
-            }),
-        });
-    }
-
-    fn read(&self, context: &Context) -> Duration {
-        self.mapped.map_async(wgpu::MapMode::Read, .., |_| {});
-        context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
-        let stamps: Vec<u64> = {
-            let view = self.mapped.get_mapped_range(..).unwrap();
-            view.chunks_exact(8).map(|bytes| u64::from_le_bytes(std::array::from_fn(|i| bytes[i]))).collect()
-        };
-        self.mapped.unmap();
-        let ticks = stamps[1].saturating_sub(stamps[0]) as f64;
-        Duration::from_secs_f64(ticks * f64::from(context.queue().get_timestamp_period()) * 1e-9)
+        self.timer.finish(&self.context, encoder)
     }
 }
 

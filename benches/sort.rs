@@ -1,0 +1,124 @@
+//! The sort of (key, position) pairs by itself: hotrow's on the device, beside the crate lampshade on the same device and
+//! rayon's stable sort on the CPU. Device time is taken by timestamps, or by the wall clock where there are none (which it says).
+//!
+//! 10^4 to 10^7 pairs; 10^8 on hardware, or with `HOTROW_BENCH_LARGE` set.
+#![allow(missing_docs, reason = "criterion's macros make public functions")]
+#![allow(clippy::print_stdout, reason = "a figure is worth nothing without the adapter it comes from")]
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on may stop")]
+
+mod support;
+
+use criterion::{BatchSize, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
+use hotrow::{
+    Context, Count, Error, Sorter, adapter, requirements,
+    wgpu::{self, BufferUsages, util::DeviceExt as _},
+};
+use lampshade::KeyValueSoaSorter;
+use rand::{RngExt as _, SeedableRng as _};
+use rayon::slice::ParallelSliceMut as _;
+use support::Timer;
+
+/// Whole 32-bit keys, four passes; and rows of a table of a million, three.
+const KEY_BITS: [u32; 2] = [32, 20];
+
+fn sizes(hardware: bool) -> impl Iterator<Item = u32> {
+    let large = hardware || std::env::var_os("HOTROW_BENCH_LARGE").is_some();
+    (4..=if large { 8 } else { 7 }).map(|power| 10u32.pow(power))
+}
+
+fn keys(n: u32, bits: u32) -> Vec<u32> {
+    let mut source = rand_pcg::Pcg64::seed_from_u64(u64::from(n));
+    (0..n).map(|_| source.random::<u32>() >> (32 - bits)).collect()
+}
+
+/// A device with what either sort makes use of.
+fn open() -> Result<Context, Error> {
+    let chosen = adapter::open_best(adapter::Wanted::Any)?; // for the reason, where there is no adapter
+    let Some(adapter) = adapter::adapters().into_iter().next() else { return Ok(chosen) };
+    let theirs = KeyValueSoaSorter::requirements(&adapter);
+    let (features, limits) = requirements(&adapter);
+    let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
+        required_features: theirs.features(features),
+        required_limits: theirs.limits(limits),
+        ..Default::default()
+    }))
+    .map_err(|error| Error::Device { reason: error.to_string() })?;
+    Context::new(&device, &queue)
+}
+
+fn on_device(criterion: &mut Criterion) {
+    let context = match open() {
+        Ok(context) => context,
+        Err(reason) => return println!("sort/gpu left out: {reason}"),
+    };
+    support::announce("sort/gpu", &context);
+    let timer = Timer::new(&context);
+    let device = context.device();
+    let encoder = || device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+    let mut group = criterion.benchmark_group("sort");
+    group.sample_size(10).sampling_mode(SamplingMode::Flat);
+    for n in sizes(context.caps().is_hardware()) {
+        group.throughput(Throughput::Elements(u64::from(n)));
+        let buffer = |words: &[u32]| {
+            let contents = bytemuck::cast_slice(words);
+            let usage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
+            device.create_buffer_init(&wgpu::util::BufferInitDescriptor { label: None, contents, usage })
+        };
+        let sorter = match Sorter::new(&context, n) {
+            Ok(sorter) => sorter,
+            Err(reason) => {
+                println!("sort/gpu/{n} left out: {reason}");
+                continue;
+            }
+        };
+        for bits in KEY_BITS {
+            let source = buffer(&keys(n, bits));
+            group.bench_function(BenchmarkId::new(format!("gpu, {bits} bits"), n), |bencher| {
+                let once = || {
+                    let mut encoder = encoder();
+                    timer.start(&mut encoder);
+                    sorter.record_sort(&mut encoder, source.slice(..), None, Count::Host(n), bits).unwrap();
+                    timer.finish(&context, encoder)
+                };
+                once(); // pipelines are built, buffers cleared
+                bencher.iter_custom(|times| (0..times).map(|_| once()).sum());
+            });
+        }
+        // In place and by whole keys: what it sorts is put back each time, before the clock starts.
+        let (source, positions) = (buffer(&keys(n, 32)), buffer(&(0..n).collect::<Vec<_>>()));
+        let (sorted, values) = (buffer(&vec![0; n as usize]), buffer(&vec![0; n as usize]));
+        let mut theirs = KeyValueSoaSorter::new(device, context.queue());
+        theirs.prepare_sort(&sorted, &values, n).unwrap();
+        let body = if theirs.is_accelerated() { "accelerated" } else { "portable" };
+        group.bench_function(BenchmarkId::new(format!("lampshade, 32 bits, {body}"), n), |bencher| {
+            let once = || {
+                let mut encoder = encoder();
+                encoder.copy_buffer_to_buffer(&source, 0, &sorted, 0, None);
+                encoder.copy_buffer_to_buffer(&positions, 0, &values, 0, None);
+                timer.start(&mut encoder);
+                theirs.record_reserved_sort(&mut encoder, &sorted, &values, n).unwrap();
+                timer.finish(&context, encoder)
+            };
+            once();
+            bencher.iter_custom(|times| (0..times).map(|_| once()).sum());
+        });
+    }
+    group.finish();
+}
+
+fn on_cpu(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("sort");
+    group.sample_size(10).sampling_mode(SamplingMode::Flat);
+    for n in sizes(false) {
+        group.throughput(Throughput::Elements(u64::from(n)));
+        let pairs: Vec<(u32, u32)> = keys(n, 32).into_iter().zip(0..).collect();
+        group.bench_function(BenchmarkId::new("cpu, 32 bits", n), |bencher| {
+            let sort = |pairs: &mut Vec<(u32, u32)>| pairs.par_sort_by_key(|pair| pair.0);
+            bencher.iter_batched_ref(|| pairs.clone(), sort, BatchSize::PerIteration);
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, on_cpu, on_device);
+criterion_main!(benches);
