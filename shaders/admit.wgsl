@@ -1,27 +1,50 @@
-// Admission, one workgroup a set (SPEC 3.4): the l-th candidate by (key descending, row ascending) takes the l-th victim
-// by (value ascending, way ascending), an empty way before any other.
+// Admission, set by set (SPEC 3.4): the l-th candidate by (key descending, row ascending) takes the l-th victim by (value
+// ascending, way ascending), an empty way before any other.
+//
+// A workgroup looks through 256 of the missing rows, which lie set by set, for those that begin a set, and admits eight sets at
+// a time, 32 lanes each: a lane for a candidate, and a lane for a way.
 #include "shared/common.wgsl"
 #include "shared/hash.wgsl"
 #include "shared/meta.wgsl"
+#include "shared/move.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> step: Step;
-@group(0) @binding(2) var<storage, read_write> unique: array<Unique>;
-@group(0) @binding(3) var<storage, read> order: array<u32>;  // the missing rows' places in `unique`, set by set
-@group(0) @binding(4) var<storage, read> starts: array<u32>; // of each set in `order`
-@group(0) @binding(5) var<storage, read_write> ways: array<u32>;
-@group(0) @binding(6) var<storage, read_write> victim_rows: array<u32>;  // for each of `order`: dirty row to write back, or NONE
-@group(0) @binding(7) var<storage, read_write> victim_slots: array<u32>; // and the slot it is in
-@group(0) @binding(8) var<storage, read_write> tables: array<atomic<u32>>;
+@group(0) @binding(2) var<storage, read_write> unique: array<Unique>; // the missing rows, set by set
+@group(0) @binding(3) var<storage, read_write> moves: array<Move>;    // of each of them
+@group(0) @binding(4) var<storage, read_write> ways: array<u32>;
+@group(0) @binding(5) var<storage, read_write> tables: array<atomic<u32>>;
 
 #include "shared/tables.wgsl"
+#include "shared/tally.wgsl"
 
-var<workgroup> segment: vec2<u32>;          // this set's part of `order`
-var<workgroup> best_key: array<u32, 64>;    // the best 32 candidates so far, then the next 32
-var<workgroup> best_row: array<u32, 64>;
-var<workgroup> best_at: array<u32, 64>;     // place in `order`, NONE where there is none
-var<workgroup> way_value: array<u32, 32>;   // 0 for an empty way, else the value + 1
-var<workgroup> way_by_rank: array<u32, 32>; // victims in order
+var<workgroup> misses: u32;
+var<workgroup> begun: atomic<u32>;
+var<workgroup> sets: u32;
+var<workgroup> heads: array<u32, 256>;      // the rows that begin a set
+var<workgroup> spans: array<vec2<u32>, 8>;  // of the eight sets in `unique`
+var<workgroup> longest: u32;
+var<workgroup> best_key: array<u32, 512>;   // of each set the best 32 candidates so far, then the next 32
+var<workgroup> best_row: array<u32, 512>;
+var<workgroup> best_at: array<u32, 512>;    // place in `unique`, NONE where there is none
+var<workgroup> way_value: array<u32, 256>;  // 0 for an empty way, else the value + 1
+var<workgroup> way_by_rank: array<u32, 256>; // victims in order
+
+fn set_of(u: u32) -> u32 { return fmix32(unique[u].row) % params.sets; }
+
+// Where the set that begins at `first` ends, among `n` rows: in ever larger strides, then by halving the last.
+fn end_of(first: u32, n: u32) -> u32 {
+    let home = set_of(first);
+    var reach = 1u;
+    while (first + reach < n && set_of(min(first + reach, n - 1u)) == home) { reach *= 2u; }
+    var low = first + reach / 2u; // in the set
+    var high = min(first + reach, n);
+    while (high - low > 1u) {
+        let middle = low + (high - low) / 2u;
+        if (set_of(middle) == home) { low = middle; } else { high = middle; }
+    }
+    return high;
+}
 
 fn before(a: u32, b: u32) -> bool {
     if (best_at[a] == NONE || best_at[b] == NONE) {
@@ -32,94 +55,130 @@ fn before(a: u32, b: u32) -> bool {
     return best_row[a] < best_row[b];
 }
 
-fn rank(a: u32) -> u32 {
+// How many of the `n` entries from `base` on come before `a`.
+fn rank(a: u32, base: u32, n: u32) -> u32 {
     var r = 0u;
-    for (var b = 0u; b < 64u; b++) {
+    for (var b = base; b < base + n; b++) {
         if (b != a && before(b, a)) { r++; }
     }
     return r;
 }
 
-@compute @workgroup_size(32)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
-    let s = flat_group(group, groups);
-    if (lane == 0u) {
-        segment = vec2<u32>(0u);
-        let sets = step.counts[COUNT_SETS];
-        if (s < sets) {
-            var end = step.counts[COUNT_MISSES];
-            if (s + 1u < sets) { end = starts[s + 1u]; }
-            segment = vec2<u32>(starts[s], end);
+fn candidate(to: u32, at: u32, end: u32) {
+    best_at[to] = NONE;
+    best_key[to] = 0u;
+    best_row[to] = NONE;
+    if (at < end) {
+        best_at[to] = at;
+        best_key[to] = unique[at].key;
+        best_row[to] = unique[at].row;
+    }
+}
+
+// Admits the sets that begin at heads[first..first + 8].
+fn admit_eight(first: u32, n: u32, lane: u32) {
+    let which = lane / 32u;
+    let way = lane & 31u;
+    if (way == 0u) {
+        spans[which] = vec2<u32>(0u);
+        if (first + which < sets) {
+            let head = heads[first + which];
+            spans[which] = vec2<u32>(head, end_of(head, n));
         }
     }
-    let bounds = workgroupUniformLoad(&segment);
-    if (bounds.x == bounds.y) { return; }
-    let home = fmix32(unique[order[bounds.x]].row) % params.sets;
-    let t = step.t;
+    workgroupBarrier();
+    if (lane == 0u) {
+        longest = 0u;
+        for (var k = 0u; k < 8u; k++) { longest = max(longest, spans[k].y - spans[k].x); }
+    }
+    let most = workgroupUniformLoad(&longest);
+    let span = spans[which];
 
-    // The first 32 candidates. The order is total, so which chunk a candidate comes in does not matter.
-    best_at[lane] = NONE;
-    best_key[lane] = 0u;
-    best_row[lane] = NONE;
-    for (var chunk = bounds.x; chunk < bounds.y; chunk += 32u) {
-        let at = chunk + lane;
-        best_at[lane + 32u] = NONE;
-        best_key[lane + 32u] = 0u;
-        best_row[lane + 32u] = NONE;
-        if (at < bounds.y) {
-            let one = unique[order[at]];
-            best_at[lane + 32u] = at;
-            best_key[lane + 32u] = one.key;
-            best_row[lane + 32u] = one.row;
-            victim_rows[at] = NONE;
-            victim_slots[at] = NONE;
-        }
+    // The best 32 candidates. The order is total, so which chunk a candidate comes in does not matter.
+    let base = which * 64u;
+    candidate(base + way, span.x + way, span.y);
+    for (var chunk = 32u; chunk < most; chunk += 32u) {
+        candidate(base + 32u + way, span.x + chunk + way, span.y);
         workgroupBarrier();
-        let low = vec4<u32>(rank(lane), best_key[lane], best_row[lane], best_at[lane]);
-        let high = vec4<u32>(rank(lane + 32u), best_key[lane + 32u], best_row[lane + 32u], best_at[lane + 32u]);
+        let near = base + way;
+        let far = near + 32u;
+        let low = vec4<u32>(rank(near, base, 64u), best_key[near], best_row[near], best_at[near]);
+        let high = vec4<u32>(rank(far, base, 64u), best_key[far], best_row[far], best_at[far]);
         workgroupBarrier();
-        if (low.x < 32u) { best_key[low.x] = low.y; best_row[low.x] = low.z; best_at[low.x] = low.w; }
-        if (high.x < 32u) { best_key[high.x] = high.y; best_row[high.x] = high.z; best_at[high.x] = high.w; }
+        if (low.x < 32u) { best_key[base + low.x] = low.y; best_row[base + low.x] = low.z; best_at[base + low.x] = low.w; }
+        if (high.x < 32u) { best_key[base + high.x] = high.y; best_row[base + high.x] = high.z; best_at[base + high.x] = high.w; }
         workgroupBarrier();
     }
 
     // The victims, as they stand before the set's first admission.
-    let slot_of_lane = home * 32u + lane;
+    let candidates = min(span.y - span.x, 32u);
+    var home = 0u;
+    if (candidates > 0u) { home = set_of(span.x); }
+    let slot_of_lane = home * 32u + way;
     let field = select(STAMP, FREQ, params.policy == LFU);
     let empty = ways[way_at(slot_of_lane, TAG)] == NONE;
     way_value[lane] = select(ways[way_at(slot_of_lane, field)] + 1u, 0u, empty);
     workgroupBarrier();
     var place = 0u;
-    for (var other = 0u; other < 32u; other++) {
+    for (var other = which * 32u; other < which * 32u + 32u; other++) {
         if (way_value[other] < way_value[lane] || (way_value[other] == way_value[lane] && other < lane)) { place++; }
     }
-    way_by_rank[place] = lane;
-    storageBarrier();
+    way_by_rank[which * 32u + place] = way;
     workgroupBarrier();
 
-    if (best_at[lane] == NONE) { return; }
-    let way = way_by_rank[lane];
+    if (way < candidates) { take(base + way, which * 32u, home, rank(base + way, base, candidates)); }
+    workgroupBarrier();
+}
+
+// The candidate at `best` takes the victim of its rank, if that one lets it.
+fn take(best: u32, first_way: u32, home: u32, nth: u32) {
+    let u = best_at[best];
+    let row = best_row[best];
+    let way = way_by_rank[first_way + nth];
     let slot = home * 32u + way;
-    let occupied = way_value[way] != 0u;
-    if (occupied) {
-        let value = way_value[way] - 1u;
+    let stamp = ways[way_at(slot, STAMP)];
+    var leaving = Move(slot, row, NONE, 0u);
+    if (way_value[first_way + way] != 0u) {
+        let value = way_value[first_way + way] - 1u;
         if (params.policy == LFU) {
-            if (value >= best_key[lane]) { return; }
-        } else if (value == t) {
+            if (value >= best_key[best]) { return; }
+        } else if (value == step.t) {
             return;
         }
         let victim = ways[way_at(slot, TAG)];
-        count(table_of(victim), EVICTIONS, 1u);
-        if (ways[way_at(slot, DIRTY)] == 1u) {
-            victim_rows[best_at[lane]] = victim;
-            victim_slots[best_at[lane]] = slot;
-        }
+        tally(victim, EVICTIONS, 1u);
+        if (ways[way_at(slot, DIRTY)] == 1u) { leaving.flags |= WRITE; }
+        if (stamp == step.t) { leaving.flags |= KEEP; } // LFU: this batch has hit it, and still wants it
+        if (leaving.flags != 0u) { leaving.victim = victim; }
     }
-    count(table_of(best_row[lane]), ADMITTED, 1u);
-    ways[way_at(slot, TAG)] = best_row[lane];
-    ways[way_at(slot, STAMP)] = t;
-    ways[way_at(slot, FREQ)] = select(0u, best_key[lane], params.policy == LFU);
+    tally(row, ADMITTED, 1u);
+    ways[way_at(slot, TAG)] = row;
+    ways[way_at(slot, STAMP)] = step.t;
+    ways[way_at(slot, FREQ)] = select(0u, best_key[best], params.policy == LFU);
     ways[way_at(slot, DIRTY)] = 0u;
-    unique[order[best_at[lane]]].slot = slot;
+    unique[u].slot = slot;
+    moves[u] = leaving;
+}
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    if (lane == 0u) { misses = step.counts[COUNT_MOVES]; }
+    let n = workgroupUniformLoad(&misses);
+    for (var first = flat_group(group, groups) * 256u; first < n; first += groups.x * groups.y * 256u) {
+        let u = first + lane;
+        if (lane == 0u) { atomicStore(&begun, 0u); }
+        tally_begin(lane, unique[first].row);
+        if (u < n) {
+            var begins = u == 0u;
+            if (!begins) { begins = set_of(u - 1u) != set_of(u); }
+            if (begins) { heads[atomicAdd(&begun, 1u)] = u; }
+        }
+        workgroupBarrier();
+        if (lane == 0u) { sets = atomicLoad(&begun); }
+        let found = workgroupUniformLoad(&sets);
+        for (var eight = 0u; eight < found; eight += 8u) { admit_eight(eight, n, lane); }
+        tally_end(lane);
+        workgroupBarrier();
+    }
 }

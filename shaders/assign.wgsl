@@ -1,51 +1,55 @@
-// Write rows: the caller's FP32 values replace the weights of the listed rows, in slot or scratch; the state stays.
-// A row with a value that is not finite is refused and counted.
+// Write rows: the caller's FP32 values replace the weights of the listed rows, in slot or scratch; the state stays. Leaves the Moves
+// that write bypassed rows to the table. A row with a value that is not finite is refused and counted. params.lanes invocations a row.
+// Bytes a row: 8, 4 dim in (twice, the second time out of L1) and out, 16.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
+#include "shared/move.wgsl"
+#include "shared/quad.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read_write> step: Step;
-@group(0) @binding(2) var<storage, read> unique: array<Unique>;
-@group(0) @binding(3) var<storage, read> values: array<f32>; // row u of the batch, ascending rows
-@group(0) @binding(4) var<storage, read_write> cache: array<f32>;
-@group(0) @binding(5) var<storage, read_write> scratch: array<f32>;
+@group(0) @binding(1) var<storage, read> keys: array<u32>;    // linear rows, ascending
+@group(0) @binding(2) var<storage, read> places: array<u32>;
+@group(0) @binding(3) var<storage, read> values: array<Quad>; // of each
+@group(0) @binding(4) var<storage, read_write> cache: array<Quad>;
+@group(0) @binding(5) var<storage, read_write> scratch: array<Quad>;
 @group(0) @binding(6) var<storage, read_write> ways: array<u32>;
-@group(0) @binding(7) var<storage, read_write> sources: array<u32>;
+@group(0) @binding(7) var<storage, read_write> moves: array<Move>; // of the bypassed rows
 @group(0) @binding(8) var<storage, read_write> tables: array<atomic<u32>>;
 
 #include "shared/tables.wgsl"
+#include "shared/slots.wgsl"
+#include "shared/store.wgsl"
 
-var<workgroup> bad: atomic<u32>;
+var<workgroup> bad: array<atomic<u32>, 64>; // by row
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
-    let u = flat_group(group, groups);
-    let live = u < step.counts[COUNT_UNIQUE];
-    if (lane == 0u) { atomicStore(&bad, 0u); }
+        @builtin(local_invocation_index) local: u32) {
+    let lane = local & (params.lanes - 1u);
+    let mine = local / params.lanes;
+    let i = flat_group(group, groups) * (256u / params.lanes) + mine;
+    let live = i < params.indices;
+    if (lane == 0u) { atomicStore(&bad[mine], 0u); }
     workgroupBarrier();
     if (live) {
-        for (var e = lane; e < params.dim; e += 64u) {
-            if ((bitcast<u32>(values[u * params.dim + e]) & 0x7f800000u) == 0x7f800000u) { atomicOr(&bad, 1u); }
+        for (var q = lane; q < weight_quads(); q += params.lanes) {
+            if (!is_finite(values[i * weight_quads() + q])) { atomicStore(&bad[mine], 1u); }
         }
     }
     workgroupBarrier();
     if (!live) { return; }
-    let here = unique[u];
-    let refused = atomicLoad(&bad) != 0u;
-    let bypass = here.slot >= params.slots;
+    let place = places[i];
+    let bypass = place >= params.slots;
+    let refused = atomicLoad(&bad[mine]) != 0u;
     if (!refused) {
-        let base = select(here.slot, here.slot - params.slots, bypass) * params.row_words;
-        for (var e = lane; e < params.dim; e += 64u) {
-            let value = values[u * params.dim + e];
-            if (bypass) { scratch[base + e] = value; } else { cache[base + e] = value; }
-        }
+        for (var q = lane; q < weight_quads(); q += params.lanes) { store_quad(place, q, values[i * weight_quads() + q]); }
     }
     if (lane != 0u) { return; }
-    sources[u] = select(NONE, here.slot, bypass && !refused);
+    // Each missing row of the list had a Move in the look-up that found it; this one takes its place.
+    if (bypass) { moves[place - params.slots] = Move(select(place, NONE, refused), NONE, keys[i], WRITE); }
     if (refused) {
-        count(table_of(here.row), SKIPPED_ROWS, 1u);
+        count(table_of(keys[i]), SKIPPED_ROWS, 1u);
     } else if (!bypass) {
-        ways[way_at(here.slot, DIRTY)] = 1u;
+        ways[way_at(place, DIRTY)] = 1u;
     }
 }

@@ -1,21 +1,34 @@
-// Flush: lists every dirty slot and marks it clean. One invocation a slot.
+// Flush: a Move for every dirty slot, in any order, and the slot marked clean. One invocation a slot.
+// Bytes a slot: 4 (dirty); a dirty one: 4 (tag), 4, 16.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
+#include "shared/move.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read_write> step: Step;
+@group(0) @binding(1) var<storage, read_write> step: array<atomic<u32>>; // the words of Step: COUNT_MOVES is added to
 @group(0) @binding(2) var<storage, read_write> ways: array<u32>;
-@group(0) @binding(3) var<storage, read_write> rows: array<u32>;    // NONE for a clean slot
-@group(0) @binding(4) var<storage, read_write> sources: array<u32>; // the slot
+@group(0) @binding(3) var<storage, read_write> moves: array<Move>;
+
+var<workgroup> found: atomic<u32>;
+var<workgroup> base: u32;
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
     let slot = flat_group(group, groups) * 256u + lane;
-    if (slot >= params.slots) { return; }
-    if (slot == 0u) { step.counts[COUNT_SLOTS] = params.slots; }
-    let dirty = ways[way_at(slot, DIRTY)] == 1u;
-    rows[slot] = select(NONE, ways[way_at(slot, TAG)], dirty);
-    sources[slot] = slot;
+    if (lane == 0u) { atomicStore(&found, 0u); }
+    workgroupBarrier();
+    var dirty = false;
+    if (slot < params.slots) { dirty = ways[way_at(slot, DIRTY)] == 1u; }
+    var place = 0u;
+    if (dirty) { place = atomicAdd(&found, 1u); }
+    workgroupBarrier();
+    if (lane == 0u) {
+        let n = atomicLoad(&found);
+        if (n > 0u) { base = atomicAdd(&step[STEP_COUNTS + COUNT_MOVES], n); }
+    }
+    workgroupBarrier();
+    if (!dirty) { return; }
+    moves[base + place] = Move(slot, NONE, ways[way_at(slot, TAG)], WRITE);
     ways[way_at(slot, DIRTY)] = 0u;
 }

@@ -1,28 +1,64 @@
-// Adds up, in order, the partial sums of a row whose accesses lie in several tiles of merge.
+// Adds up the chunks p of a heavy row, a workgroup a row: s_g = p_g + p_(g + 8) + ... for g in 0 to 7, total = s_0 + s_1 + ... + s_7.
+// Bytes a chunk: 4 dim; a tile: 20 to look.
 #include "shared/common.wgsl"
-#include "shared/merge.wgsl"
+#include "shared/quad.wgsl"
+#include "shared/target.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read_write> step: Step;
-@group(0) @binding(2) var<storage, read> starts: array<u32>;
-@group(0) @binding(3) var<storage, read> partials: array<f32>;
-@group(0) @binding(4) var<storage, read_write> grads: array<f32>;
+@group(0) @binding(1) var<storage, read> targets: array<Target>;
+@group(0) @binding(2) var<storage, read> segment: array<u32>;
+@group(0) @binding(3) var<storage, read_write> scratch: array<Quad>; // partial rows, from params.partials on
 
-@compute @workgroup_size(64)
+fn weight_quads() -> u32 {
+    return params.dim / WIDTH;
+}
+
+#include "shared/merge.wgsl"
+
+var<workgroup> tiles: u32;
+var<workgroup> chunks: u32;
+var<workgroup> sums: array<Quad, 256>;
+
+// Chunks of the heavy row that begins in the tile, 0 without one.
+fn chunks_from(tile: u32) -> u32 {
+    let one = targets[segment[min((tile + 1u) * MERGE_CHUNK, targets[0].place) - 1u] + 1u];
+    if (one.start < tile * MERGE_CHUNK || one.end - one.start <= MERGE_CHUNK) { return 0u; }
+    return (one.end - one.start + MERGE_CHUNK - 1u) / MERGE_CHUNK;
+}
+
+@compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
-    let u = flat_group(group, groups);
-    if (u >= step.counts[COUNT_UNIQUE]) { return; }
-    var end = step.counts[COUNT_VALID];
-    if (u + 1u < step.counts[COUNT_UNIQUE]) { end = starts[u + 1u]; }
-    let first_tile = starts[u] / MERGE_TILE;
-    let last_tile = (end - 1u) / MERGE_TILE;
-    if (first_tile == last_tile) { return; }
-    for (var e = lane; e < params.dim; e += 64u) {
-        var sum = partials[(2u * first_tile + 1u) * params.dim + e];
-        for (var tile = first_tile + 1u; tile <= last_tile; tile++) {
-            sum += partials[2u * tile * params.dim + e];
+        @builtin(local_invocation_index) local: u32) {
+    if (local == 0u) { tiles = (targets[0].place + MERGE_CHUNK - 1u) / MERGE_CHUNK; }
+    let n = workgroupUniformLoad(&tiles);
+    let g = local / 32u;
+    for (var tile = flat_group(group, groups); tile < n; tile += groups.x * groups.y) {
+        if (local == 0u) { chunks = chunks_from(tile); }
+        let count = workgroupUniformLoad(&chunks);
+        if (count == 0u) { continue; }
+        for (var first = 0u; first < weight_quads(); first += 32u) {
+            let q = first + (local & 31u);
+            var sum = Quad();
+            if (q < weight_quads() && g < count) {
+                // Chunk k > 0 starts in tile + k, in a row that began before that tile.
+                var k = g + 8u;
+                sum = scratch[partial_at(select(2u * (tile + g), 2u * tile + 1u, g == 0u), q)];
+                for (; k + 24u < count; k += 32u) {
+                    let a = scratch[partial_at(2u * (tile + k), q)];
+                    let b = scratch[partial_at(2u * (tile + k + 8u), q)];
+                    let c = scratch[partial_at(2u * (tile + k + 16u), q)];
+                    let d = scratch[partial_at(2u * (tile + k + 24u), q)];
+                    sum = (((sum + a) + b) + c) + d;
+                }
+                for (; k < count; k += 8u) { sum += scratch[partial_at(2u * (tile + k), q)]; }
+            }
+            sums[local] = sum;
+            workgroupBarrier();
+            if (g == 0u && q < weight_quads()) {
+                for (var other = 1u; other < min(count, 8u); other++) { sum += sums[other * 32u + local]; }
+                scratch[partial_at(2u * tile + 1u, q)] = sum;
+            }
+            workgroupBarrier();
         }
-        grads[u * params.dim + e] = sum;
     }
 }

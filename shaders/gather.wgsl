@@ -1,55 +1,96 @@
-// Reads each bag's rows in bag order and pools them (SPEC 3.6). One workgroup an output row.
+// Reads each bag's rows in bag order and pools them (SPEC 3.6). params.lanes invocations an output row; with pooling none they move
+// four output rows at once.
+// Bytes an access: 4 (place), 4 dim (row), 4 (weight); an output row: 8 (offsets), 4 dim.
 #include "shared/common.wgsl"
+#include "shared/quad.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> offsets: array<u32>;
 @group(0) @binding(2) var<storage, read> places: array<u32>;
 @group(0) @binding(3) var<storage, read> weights: array<f32>; // one an index, if params.weighted
-@group(0) @binding(4) var<storage, read> cache: array<f32>;
-@group(0) @binding(5) var<storage, read> scratch: array<f32>;
-@group(0) @binding(6) var<storage, read_write> access: array<vec2<u32>>; // its coefficient is kept for backward
-@group(0) @binding(7) var<storage, read_write> outputs: array<f32>;
+@group(0) @binding(4) var<storage, read> cache: array<Quad>;
+@group(0) @binding(5) var<storage, read> scratch: array<Quad>;
+@group(0) @binding(6) var<storage, read_write> access: array<vec2<u32>>; // .y: the coefficient, for backward, where it is not 1
+@group(0) @binding(7) var<storage, read_write> outputs: array<Quad>;
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
-    let output = flat_group(group, groups);
-    var first = output;
-    var end = output + 1u;
-    if (params.pooling == POOL_NONE) {
-        if (output >= params.indices) { return; }
-    } else {
-        if (output >= params.bags) { return; }
-        // Bad offsets make the step a no-op, but they are still in the buffer.
-        first = min(offsets[output], params.indices);
-        end = clamp(offsets[output + 1u], first, params.indices);
-    }
+#include "shared/slots.wgsl"
+
+// What index i adds. A row left out adds 0, which changes no bit of a sum that began with +0.
+fn term(i: u32, place: u32, q: u32) -> Quad {
+    if (place == NONE) { return Quad(); }
+    let value = load_quad(place, q);
+    if (params.weighted == 1u) { return value * weights[i]; }
+    return value;
+}
+
+fn pool(output: u32, lane: u32) {
+    // Bad offsets make the step a no-op, but they are still in the buffer.
+    let first = min(offsets[output], params.indices);
+    let end = clamp(offsets[output + 1u], first, params.indices);
     var scale = 1.0;
     if (params.pooling == MEAN) {
         var valid = 0u;
         for (var i = first; i < end; i++) { valid += select(1u, 0u, places[i] == NONE); }
         scale = 1.0 / f32(max(valid, 1u));
     }
-    for (var i = first + lane; i < end; i += 64u) {
-        var coefficient = scale;
-        if (params.weighted == 1u) { coefficient *= weights[i]; }
-        access[i].y = bitcast<u32>(coefficient);
-    }
-    for (var e = lane; e < params.dim; e += 64u) {
-        var sum = 0.0;
-        for (var i = first; i < end; i++) {
-            let place = places[i];
-            if (place == NONE) { continue; }
-            var value: f32;
-            if (place >= params.slots) {
-                value = scratch[(place - params.slots) * params.row_words + e];
-            } else {
-                value = cache[place * params.row_words + e];
-            }
-            if (params.weighted == 1u) { value *= weights[i]; }
-            sum += value;
+    if (params.pooling == MEAN || params.weighted == 1u) {
+        for (var i = first + lane; i < end; i += params.lanes) {
+            var coefficient = scale;
+            if (params.weighted == 1u) { coefficient *= weights[i]; }
+            access[i].y = bitcast<u32>(coefficient);
         }
+    }
+    for (var q = lane; q < weight_quads(); q += params.lanes) {
+        var sum = Quad();
+        var i = first;
+        // Four rows in flight, added in bag order.
+        for (; i + 4u <= end; i += 4u) {
+            let p = vec4<u32>(places[i], places[i + 1u], places[i + 2u], places[i + 3u]);
+            let a = term(i, p.x, q);
+            let b = term(i + 1u, p.y, q);
+            let c = term(i + 2u, p.z, q);
+            let d = term(i + 3u, p.w, q);
+            sum = (((sum + a) + b) + c) + d;
+        }
+        for (; i < end; i++) { sum += term(i, places[i], q); }
         if (params.pooling == MEAN) { sum *= scale; }
-        outputs[output * params.dim + e] = sum;
+        outputs[output * weight_quads() + q] = sum;
+    }
+}
+
+// Output rows first, first + apart, first + 2 apart, first + 3 apart.
+fn copy(first: u32, apart: u32, lane: u32) {
+    var place = vec4<u32>(NONE);
+    for (var k = 0u; k < 4u; k++) {
+        let i = first + k * apart;
+        if (i < params.indices) {
+            place[k] = places[i];
+            if (params.weighted == 1u && lane == 0u) { access[i].y = bitcast<u32>(weights[i]); }
+        }
+    }
+    let i = vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u) * apart;
+    for (var q = lane; q < weight_quads(); q += params.lanes) {
+        let a = term(i.x, place.x, q);
+        let b = term(i.y, place.y, q);
+        let c = term(i.z, place.z, q);
+        let d = term(i.w, place.w, q);
+        if (i.x < params.indices) { outputs[i.x * weight_quads() + q] = a; }
+        if (i.y < params.indices) { outputs[i.y * weight_quads() + q] = b; }
+        if (i.z < params.indices) { outputs[i.z * weight_quads() + q] = c; }
+        if (i.w < params.indices) { outputs[i.w * weight_quads() + q] = d; }
+    }
+}
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    let lane = local & (params.lanes - 1u);
+    let at_once = 256u / params.lanes;
+    let group_of_rows = flat_group(group, groups);
+    if (params.pooling == POOL_NONE) {
+        copy(group_of_rows * at_once * 4u + local / params.lanes, at_once, lane);
+    } else {
+        let output = group_of_rows * at_once + local / params.lanes;
+        if (output < params.bags) { pool(output, lane); }
     }
 }

@@ -1,4 +1,5 @@
 // Index -> linear row. Checks offsets and indices; finds each index's bag.
+// A workgroup's indices are neighbours: it looks for the bags of its first and its last together, and each lane between them.
 #include "shared/common.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -11,11 +12,15 @@
 @group(0) @binding(7) var<storage, read_write> access: array<vec2<u32>>; // output row, coefficient (set by gather)
 
 #include "shared/tables.wgsl"
+#include "shared/bag.wgsl"
+
+var<workgroup> accesses: atomic<u32>;
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
-    let i = flat_group(group, groups) * 256u + lane;
+    let first = flat_group(group, groups) * 256u;
+    let i = first + lane;
     if (i <= params.bags) {
         var good = offsets[i] <= params.indices;
         if (i == 0u) { good = good && offsets[0] == 0u; }
@@ -23,37 +28,33 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         if (i < params.bags) { good = good && offsets[i] <= offsets[i + 1u]; }
         if (!good) { atomicMax(&step.bad_offset, NONE - i); }
     }
-    if (i >= params.indices) { return; }
+    if (first >= params.indices) { return; }
+    if (lane == 0u) { atomicStore(&accesses, 0u); }
+    let first_bag = bag_by_group(first, lane);
+    let last_bag = bag_by_group(min(first + 255u, params.indices - 1u), lane);
+    workgroupBarrier();
 
-    // The last bag that starts at or before i; empty bags start where the next one does.
-    var low = 0u;
-    var high = params.bags;
-    while (high - low > 1u) {
-        let middle = (low + high) / 2u;
-        if (offsets[middle] <= i) { low = middle; } else { high = middle; }
-    }
-    access[i] = vec2<u32>(select(low, i, params.pooling == POOL_NONE), 0u);
-
-    var index = indices[i];
-    if (params.mode == MODE_ROWS) {
-        keys[i] = index;
-        atomicAdd(&step.accesses, 1u);
-        return;
-    }
-    let table = features[low / params.bags_per_feature];
-    let rows = atomicLoad(&tables[CLOCK_WORDS + table * TABLE_WORDS + 1u]);
-    var key = NONE;
-    if (index >= rows) {
-        if (params.mode == MODE_TRAIN) { count(table, OUT_OF_RANGE, 1u); }
-        if (params.out_of_range == CLAMP) {
-            index = rows - 1u;
-        } else if (params.out_of_range != SKIP) {
-            atomicMax(&step.bad_index, NONE - i);
+    if (i < params.indices) {
+        let bag = bag_between(i, first_bag, last_bag);
+        access[i] = vec2<u32>(select(bag, i, params.pooling == POOL_NONE), 0u);
+        var index = indices[i];
+        var key = index;
+        if (params.mode != MODE_ROWS) {
+            let table = features[bag / params.bags_per_feature];
+            let rows = atomicLoad(&tables[CLOCK_WORDS + table * TABLE_WORDS + 1u]);
+            if (index >= rows) {
+                if (params.mode == MODE_TRAIN) { count(table, OUT_OF_RANGE, 1u); }
+                if (params.out_of_range == CLAMP) {
+                    index = rows - 1u;
+                } else if (params.out_of_range != SKIP) {
+                    atomicMax(&step.bad_index, NONE - i);
+                }
+            }
+            key = select(NONE, table_base(table) + index, index < rows);
         }
+        keys[i] = key;
+        if (key != NONE) { atomicAdd(&accesses, 1u); }
     }
-    if (index < rows) {
-        key = table_base(table) + index;
-        atomicAdd(&step.accesses, 1u);
-    }
-    keys[i] = key;
+    workgroupBarrier();
+    if (lane == 0u) { atomicAdd(&step.accesses, atomicLoad(&accesses)); }
 }

@@ -1,24 +1,45 @@
-// Back from distinct rows to the indices: where each index's row is.
+// Where each missed access finds its row. An LFU batch may have evicted a row it had hit: that row is looked up again, in the
+// scratch row that stands for the one that took its slot.
 #include "shared/common.wgsl"
+#include "shared/hash.wgsl"
+#include "shared/meta.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> step: Step;
-@group(0) @binding(2) var<storage, read> keys: array<u32>;    // sorted linear rows
-@group(0) @binding(3) var<storage, read> order: array<u32>;   // the index each came from
-@group(0) @binding(4) var<storage, read> segment: array<u32>; // its place in `unique`
+@group(0) @binding(2) var<storage, read> keys: array<u32>;    // linear row of each access
+@group(0) @binding(3) var<storage, read> order: array<u32>;   // the missed accesses, sorted by miss_key
+@group(0) @binding(4) var<storage, read> segment: array<u32>; // of each its place in `unique`
 @group(0) @binding(5) var<storage, read> unique: array<Unique>;
-@group(0) @binding(6) var<storage, read_write> places: array<u32>; // slot, slots + u for scratch, NONE if left out
+@group(0) @binding(6) var<storage, read> ways: array<u32>;
+@group(0) @binding(7) var<storage, read_write> places: array<atomic<u32>>; // slot, or slots + u for scratch; NONE if left out
+
+// The place in `unique` of a row that is in it.
+fn place_of(row: u32) -> u32 {
+    let key = miss_key(row, params.sets);
+    var low = 0u;
+    var high = step.counts[COUNT_MOVES];
+    while (high - low > 1u) {
+        let middle = low + (high - low) / 2u;
+        if (miss_key(unique[middle].row, params.sets) <= key) { low = middle; } else { high = middle; }
+    }
+    return low;
+}
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
-    let j = flat_group(group, groups) * 256u + lane;
-    if (j >= params.indices) { return; }
-    if (step.counts[COUNT_INDICES] == 0u) {
-        places[j] = NONE; // a step that does not take place: outputs are zero
-    } else if (keys[j] == NONE) {
-        places[order[j]] = NONE;
-    } else {
-        places[order[j]] = unique[segment[j]].slot;
+    let missed = step.counts[COUNT_MISSED];
+    let again = params.policy == LFU && params.mode == MODE_TRAIN && missed > 0u;
+    let n = select(missed, params.indices, again);
+    for (var i = flat_group(group, groups) * 256u + lane; i < n; i += groups.x * groups.y * 256u) {
+        if (i < missed) { atomicStore(&places[order[i]], unique[segment[i]].slot); }
+        if (again) {
+            // Another lane may be writing a missed access's place right now: old or new, there is nothing to mend then.
+            let slot = atomicLoad(&places[i]);
+            if (slot < params.slots) {
+                let now = ways[way_at(slot, TAG)];
+                if (now != keys[i]) { atomicStore(&places[i], params.slots + place_of(now)); }
+            }
+        }
     }
 }

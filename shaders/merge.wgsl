@@ -1,46 +1,43 @@
-// Sums the gradients of each distinct row over tiles of sorted accesses. Work follows the accesses, not the rows, so a row
-// that takes half the batch slows nothing down; the order of the sum is fixed, so the bits are the same run after run.
+// Sums each chunk of the heavy rows' gradients: work follows the accesses, so a row that takes half the batch slows nothing down.
+// params.lanes invocations a partial row.
+// Bytes an access of a heavy row: 8, 4 dim; a tile of 128 accesses: 2 x 20 to look, 4 dim a chunk out.
 #include "shared/common.wgsl"
-#include "shared/merge.wgsl"
+#include "shared/quad.wgsl"
+#include "shared/target.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read_write> step: Step;
-@group(0) @binding(2) var<storage, read> order: array<u32>;
-@group(0) @binding(3) var<storage, read> segment: array<u32>;
-@group(0) @binding(4) var<storage, read> access: array<vec2<u32>>;
-@group(0) @binding(5) var<storage, read> grad_outputs: array<f32>;
-@group(0) @binding(6) var<storage, read_write> grads: array<f32>;    // of rows that lie in one tile
-@group(0) @binding(7) var<storage, read_write> partials: array<f32>; // 2 a tile: of the row that began before it, and of the row that goes on
+@group(0) @binding(1) var<storage, read> targets: array<Target>;
+@group(0) @binding(2) var<storage, read> segment: array<u32>;
+@group(0) @binding(3) var<storage, read> accesses: array<vec2<u32>>;
+@group(0) @binding(4) var<storage, read> grad_outputs: array<Quad>;
+@group(0) @binding(5) var<storage, read_write> scratch: array<Quad>; // partial rows, from params.partials on
 
-@compute @workgroup_size(64)
+fn weight_quads() -> u32 {
+    return params.dim / WIDTH;
+}
+
+#include "shared/merge.wgsl"
+#include "shared/sum.wgsl"
+
+@compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
-    let tile = flat_group(group, groups);
-    let valid = step.counts[COUNT_VALID];
-    let first = tile * MERGE_TILE;
-    if (first >= valid) { return; }
-    let end = min(first + MERGE_TILE, valid);
-    var began_before = false;
-    if (first > 0u) { began_before = segment[first - 1u] == segment[first]; }
-    var goes_on = false;
-    if (end < valid) { goes_on = segment[end] == segment[end - 1u]; }
-    for (var e = lane; e < params.dim; e += 64u) {
-        var sum = 0.0;
-        for (var j = first; j < end; j++) {
-            let u = segment[j];
-            let one = access[order[j]];
-            sum += bitcast<f32>(one.y) * grad_outputs[one.x * params.dim + e];
-            if (j + 1u < end) {
-                if (segment[j + 1u] == u) { continue; }
-            }
-            if (began_before && u == segment[first]) {
-                partials[2u * tile * params.dim + e] = sum;
-            } else if (goes_on && j + 1u == end) {
-                partials[(2u * tile + 1u) * params.dim + e] = sum;
-            } else {
-                grads[u * params.dim + e] = sum;
-            }
-            sum = 0.0;
+        @builtin(local_invocation_index) local: u32) {
+    let lane = local & (params.lanes - 1u);
+    let at_once = 256u / params.lanes;
+    let valid = targets[0].place;
+    let rows = 2u * ((valid + MERGE_CHUNK - 1u) / MERGE_CHUNK);
+    for (var row = flat_group(group, groups) * at_once + local / params.lanes; row < rows; row += groups.x * groups.y * at_once) {
+        let tile = row / 2u * MERGE_CHUNK;
+        let begins = (row & 1u) == 1u; // else: the row that began before the tile
+        let j = select(tile, min(tile + MERGE_CHUNK, valid) - 1u, begins);
+        let one = targets[segment[j] + 1u];
+        if (one.end - one.start <= MERGE_CHUNK || (one.start >= tile) != begins) { continue; }
+        var first = one.start;
+        if (!begins) { first += (tile - one.start + MERGE_CHUNK - 1u) / MERGE_CHUNK * MERGE_CHUNK; }
+        if (first >= one.end) { continue; }
+        let end = min(first + MERGE_CHUNK, one.end);
+        for (var q = lane; q < weight_quads(); q += params.lanes) {
+            scratch[partial_at(row, q)] = sum_of(first, end, q);
         }
     }
 }

@@ -1,52 +1,63 @@
-// Looks each distinct row up in its set: 32 lanes, one for each way (SPEC 3.2, and the stamps of 3.3).
+// Looks each access's row up in its set (SPEC 3.2). One invocation an access: the 32 tags of a set are one 128-byte line, read
+// as eight independent 16-byte loads. What is missing is listed, in any order: the sort that follows makes one of it.
+// Bytes an access: key 4, tags 128 (mostly out of the cache), place 4; a miss 8 more.
 #include "shared/common.wgsl"
 #include "shared/hash.wgsl"
-#include "shared/meta.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read_write> step: Step;
-@group(0) @binding(2) var<storage, read> keys: array<u32>;   // sorted linear rows
-@group(0) @binding(3) var<storage, read> starts: array<u32>; // of each distinct row in them
-@group(0) @binding(4) var<storage, read_write> unique: array<Unique>;
-@group(0) @binding(5) var<storage, read_write> rows: array<u32>;     // the distinct rows once more, for the shards
-@group(0) @binding(6) var<storage, read_write> set_keys: array<u32>; // set of a missing row, NONE for a hit
-@group(0) @binding(7) var<storage, read_write> ways: array<u32>;
-@group(0) @binding(8) var<storage, read_write> tables: array<atomic<u32>>;
+@group(0) @binding(1) var<storage, read_write> step: array<atomic<u32>>; // `Step` as words: misses are counted in it
+@group(0) @binding(2) var<storage, read> keys: array<u32>;               // linear rows, NONE if left out
+@group(0) @binding(3) var<storage, read> ways: array<vec4<u32>>;         // 32 quads a set, the first 8 of them tags
+@group(0) @binding(4) var<storage, read_write> places: array<u32>;       // the slot of a hit, else NONE
+@group(0) @binding(5) var<storage, read_write> miss_keys: array<u32>;
+@group(0) @binding(6) var<storage, read_write> miss_index: array<u32>;   // which access it is
+@group(0) @binding(7) var<storage, read_write> tables: array<atomic<u32>>;
 
 #include "shared/tables.wgsl"
-#include "shared/find_way.wgsl"
+#include "shared/tally.wgsl"
+
+var<workgroup> missed: atomic<u32>;
+var<workgroup> missed_before: u32;
+
+// Bit k: component k of the quad is the row.
+fn matches(quad: vec4<u32>, row: u32) -> u32 {
+    let bits = select(vec4<u32>(0u), vec4<u32>(1u, 2u, 4u, 8u), quad == vec4<u32>(row));
+    return bits.x | bits.y | bits.z | bits.w;
+}
 
 @compute @workgroup_size(256)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, lane: Lane) {
-    let u = flat_group(group, groups) * 8u + lane_row(lane);
-    let way = lane_way(lane);
-    let live = u < step.counts[COUNT_UNIQUE];
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let i = flat_group(group, groups) * 256u + lane;
     var row = NONE;
-    var home = 0u;
-    if (live) {
-        row = keys[starts[u]];
-        if (params.sets > 0u) { home = fmix32(row) % params.sets; }
-    }
-    var tag = NONE;
-    if (live && params.sets > 0u) { tag = ways[way_at(home * 32u + way, TAG)]; }
-    let found = find_way(tag == row && row != NONE, lane);
-    if (!live || way != 0u) { return; }
+    // A step that does not take place has no rows: its outputs are zero.
+    if (i < params.indices && atomicLoad(&step[STEP_COUNTS + COUNT_INDICES]) != 0u) { row = keys[i]; }
+    if (lane == 0u) { atomicStore(&missed, 0u); }
+    tally_begin(lane, row);
 
-    var end = step.counts[COUNT_VALID];
-    if (u + 1u < step.counts[COUNT_UNIQUE]) { end = starts[u + 1u]; }
-    let occurrences = end - starts[u];
-    let hit = found != NONE;
-    unique[u] = Unique(row, occurrences, occurrences, select(NONE, home * 32u + found, hit));
-    rows[u] = row;
-    set_keys[u] = select(home, NONE, hit);
-    if (params.mode != MODE_TRAIN) { return; }
-    let table = table_of(row);
-    count(table, ACCESSES, occurrences);
-    count(table, UNIQUE, 1u);
-    if (hit) {
-        ways[way_at(home * 32u + found, STAMP)] = step.t;
-        count(table, HITS, occurrences);
-    } else {
-        count(table, UNIQUE_MISSES, 1u);
+    var place = NONE;
+    if (row != NONE && params.sets > 0u) {
+        let home = fmix32(row) % params.sets;
+        let at = home * 32u;
+        let found = matches(ways[at], row) | (matches(ways[at + 1u], row) << 4u)
+            | (matches(ways[at + 2u], row) << 8u) | (matches(ways[at + 3u], row) << 12u)
+            | (matches(ways[at + 4u], row) << 16u) | (matches(ways[at + 5u], row) << 20u)
+            | (matches(ways[at + 6u], row) << 24u) | (matches(ways[at + 7u], row) << 28u);
+        if (found != 0u) { place = home * 32u + firstTrailingBit(found); }
+    }
+    if (i < params.indices) { places[i] = place; }
+    let miss = row != NONE && place == NONE;
+    var nth = 0u;
+    if (miss) { nth = atomicAdd(&missed, 1u); }
+    if (row != NONE && params.mode == MODE_TRAIN) {
+        tally(row, ACCESSES, 1u);
+        if (!miss) { tally(row, HITS, 1u); }
+    }
+    tally_end(lane);
+    if (lane == 0u) { missed_before = atomicAdd(&step[STEP_COUNTS + COUNT_MISSED], atomicLoad(&missed)); }
+    let before = workgroupUniformLoad(&missed_before);
+    if (miss) {
+        miss_keys[before + nth] = miss_key(row, params.sets);
+        miss_index[before + nth] = i;
     }
 }

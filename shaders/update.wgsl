@@ -1,105 +1,149 @@
-// The optimiser: each distinct row is updated once, in its slot or in scratch, in FP32 (SPEC 3, backward).
-// A row whose gradient or new value is not finite is left as it was, and counted.
+// The optimiser (SPEC 3, backward): each distinct row's gradients are summed and the row updated once, in FP32, in its slot or in
+// scratch; a bypassed row is packed into its record at once. Dispatched once a shard: bypassed rows belong to their record's shard,
+// resident ones to the first. A row whose gradient or new value is not finite is left as it was, and counted.
+// Bytes a row: 16, 8 + 4 dim an access, 4 (dim + state) in and out, 4 (dirty); bypassed: the stride out.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
+#include "shared/quad.wgsl"
+#include "shared/shard.wgsl"
+#include "shared/target.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read_write> step: Step;
-@group(0) @binding(2) var<storage, read> unique: array<Unique>;
-@group(0) @binding(3) var<storage, read> grads: array<f32>;
-@group(0) @binding(4) var<storage, read_write> cache: array<f32>;
-@group(0) @binding(5) var<storage, read_write> scratch: array<f32>;
-@group(0) @binding(6) var<storage, read_write> ways: array<u32>;
-@group(0) @binding(7) var<storage, read_write> sources: array<u32>; // out: the bypass rows to write to the table
-@group(0) @binding(8) var<storage, read_write> tables: array<atomic<u32>>;
+@group(0) @binding(1) var<uniform> shard: Shard;
+@group(0) @binding(2) var<storage, read> targets: array<Target>;
+@group(0) @binding(3) var<storage, read> accesses: array<vec2<u32>>;
+@group(0) @binding(4) var<storage, read> grad_outputs: array<Quad>;
+@group(0) @binding(5) var<storage, read_write> records: array<u32>;
+@group(0) @binding(6) var<storage, read_write> cache: array<Quad>;
+@group(0) @binding(7) var<storage, read_write> scratch: array<Quad>; // bypassed rows, then the partial rows of merge
+@group(0) @binding(8) var<storage, read_write> ways: array<u32>;
+@group(0) @binding(9) var<storage, read_write> tables: array<atomic<u32>>;
 
 #include "shared/tables.wgsl"
+#include "shared/half.wgsl"
+#include "shared/rng.wgsl"
+#include "shared/slots.wgsl"
+#include "shared/store.wgsl"
+#include "shared/pack.wgsl"
+#include "shared/merge.wgsl"
+#include "shared/sum.wgsl"
 
 const SGD: u32 = 0u;
+const ADAGRAD: u32 = 1u;
 const ROW_WISE: u32 = 2u;
 
-var<workgroup> one: Unique;
-var<workgroup> sums: array<f32, 64>;
-var<workgroup> bad: array<u32, 64>;
+var<workgroup> length: u32;
+var<workgroup> squares: array<f32, 256>;
+var<workgroup> wrong: array<atomic<u32>, 64>; // by row: a value is not finite
+var<workgroup> packs: atomic<u32>;            // some row is to be packed
+var<workgroup> packing: u32;
 
-fn load(bypass: bool, at: u32) -> f32 {
-    if (bypass) { return scratch[at]; }
-    return cache[at];
+struct Moved {
+    g: Quad,
+    w: Quad,
+    state: Quad,
 }
 
-fn store(bypass: bool, at: u32, value: f32) {
-    if (bypass) { scratch[at] = value; } else { cache[at] = value; }
+fn merged(one: Target, q: u32) -> Quad {
+    if (one.end - one.start > MERGE_CHUNK) { return scratch[partial_at(2u * (one.start / MERGE_CHUNK) + 1u, q)]; }
+    return sum_of(one.start, one.end, q);
 }
 
-fn is_finite(x: f32) -> bool {
-    return (bitcast<u32>(x) & 0x7f800000u) != 0x7f800000u;
-}
-
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
-    let u = flat_group(group, groups);
-    if (lane == 0u) {
-        one = Unique(NONE, 0u, 0u, 0u);
-        if (u < step.counts[COUNT_UNIQUE]) { one = unique[u]; }
+// Gradient, new weight and new state of a Quad; `grad` is the merged one.
+fn moved(one: Target, q: u32, grad: Quad, row_state: f32) -> Moved {
+    let w = load_quad(one.place, q);
+    let g = grad + params.weight_decay * w;
+    var by = params.lr * g;
+    var state = Quad();
+    if (params.optimizer == ADAGRAD) {
+        state = load_quad(one.place, weight_quads() + q) + g * g;
+        by = by / (sqrt(state) + params.eps);
+    } else if (params.optimizer == ROW_WISE) {
+        by = by / (sqrt(row_state) + params.eps);
     }
-    let here = workgroupUniformLoad(&one);
-    if (here.row == NONE) { return; }
-    let bypass = here.slot >= params.slots;
-    let base = select(here.slot, here.slot - params.slots, bypass) * params.row_words;
+    return Moved(g, w - by, state);
+}
 
-    // Row-wise AdaGrad needs the mean of the squares first. Fixed order: 64 strided sums, then a tree.
-    var row_state = 0.0;
-    if (params.optimizer == ROW_WISE) {
-        var sum = 0.0;
-        for (var e = lane; e < params.dim; e += 64u) {
-            let g = grads[u * params.dim + e] + params.weight_decay * load(bypass, base + e);
-            sum += g * g;
-        }
-        sums[lane] = sum;
-        for (var reach = 32u; reach > 0u; reach /= 2u) {
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    if (local == 0u) { length = targets[0].row; }
+    let n = workgroupUniformLoad(&length);
+    let lane = local & (params.lanes - 1u);
+    let mine = local / params.lanes;
+    let at_once = 256u / params.lanes;
+    for (var first = flat_group(group, groups) * at_once; first < n; first += groups.x * groups.y * at_once) {
+        var one = Target(NONE, NONE, 0u, 0u);
+        if (first + mine < n) { one = targets[first + mine + 1u]; }
+        let bypass = one.place >= params.slots;
+        let live = one.row != NONE && select(shard.first_row == 0u, in_shard(one.row), bypass);
+        if (lane == 0u) { atomicStore(&wrong[mine], 0u); }
+        if (local == 0u) { atomicStore(&packs, 0u); }
+
+        // A row of up to `lanes` Quads is summed once, and its sum held; what is beyond is summed anew in each pass, out of L1.
+        var held = Quad();
+        if (live && lane < weight_quads()) { held = merged(one, lane); }
+
+        // Row-wise AdaGrad needs the mean of the squares first. Fixed order: each lane its Quads, ascending, then a tree over the lanes.
+        var row_state = 0.0;
+        if (params.optimizer == ROW_WISE) {
+            var sum = 0.0;
+            if (live) {
+                for (var q = lane; q < weight_quads(); q += params.lanes) {
+                    var grad = held;
+                    if (q != lane) { grad = merged(one, q); }
+                    sum = add_squares(sum, grad + params.weight_decay * load_quad(one.place, q));
+                }
+            }
+            squares[local] = sum;
+            for (var reach = params.lanes / 2u; reach > 0u; reach /= 2u) {
+                workgroupBarrier();
+                if (lane < reach) { squares[local] += squares[local + reach]; }
+            }
             workgroupBarrier();
-            if (lane < reach) { sums[lane] += sums[lane + reach]; }
+            if (live) {
+                row_state = part_of(load_quad(one.place, weight_quads()), 0u) + squares[local - lane] / f32(params.dim);
+            }
+        }
+
+        // Twice over the row: first to see whether every new value is finite, then to store them.
+        var bad = !is_finite(quad_of(row_state));
+        var next: Moved;
+        if (live) {
+            for (var q = lane; q < weight_quads(); q += params.lanes) {
+                var grad = held;
+                if (q != lane) { grad = merged(one, q); }
+                let after = moved(one, q, grad, row_state);
+                if (q == lane) { next = after; }
+                bad = bad || !is_finite(after.g) || !is_finite(after.w) || !is_finite(after.state);
+            }
         }
         workgroupBarrier();
-        row_state = load(bypass, base + params.dim) + sums[0] / f32(params.dim);
-    }
-
-    // Twice over the row: first to see whether every new value is finite, then to store them.
-    for (var writing = 0u; writing < 2u; writing++) {
-        var wrong = select(0u, 1u, !is_finite(row_state));
-        for (var e = lane; e < params.dim; e += 64u) {
-            let w = load(bypass, base + e);
-            let g = grads[u * params.dim + e] + params.weight_decay * w;
-            var moved = params.lr * g;
-            var state = row_state;
-            if (params.optimizer != SGD) {
-                if (params.optimizer != ROW_WISE) { state = load(bypass, base + params.dim + e) + g * g; }
-                moved = moved / (sqrt(state) + params.eps);
-            }
-            let new_w = w - moved;
-            if (writing == 1u) {
-                store(bypass, base + e, new_w);
-                if (params.optimizer == 1u) { store(bypass, base + params.dim + e, state); }
-            } else if (!is_finite(g) || !is_finite(new_w) || !is_finite(state)) {
-                wrong = 1u;
+        if (bad) { atomicStore(&wrong[mine], 1u); }
+        if (live && bypass) { atomicStore(&packs, 1u); }
+        workgroupBarrier();
+        let taken = live && atomicLoad(&wrong[mine]) == 0u;
+        if (taken) {
+            for (var q = lane; q < weight_quads(); q += params.lanes) {
+                var after = next;
+                if (q != lane) { after = moved(one, q, merged(one, q), row_state); }
+                store_quad(one.place, q, after.w);
+                if (params.optimizer == ADAGRAD) { store_quad(one.place, weight_quads() + q, after.state); }
             }
         }
-        if (writing == 0u) {
-            bad[lane] = wrong;
-            for (var reach = 32u; reach > 0u; reach /= 2u) {
-                workgroupBarrier();
-                if (lane < reach) { bad[lane] |= bad[lane + reach]; }
+        if (lane == 0u) {
+            if (taken) {
+                if (params.optimizer == ROW_WISE) { store_quad(one.place, weight_quads(), quad_of(row_state)); }
+                if (!bypass) { ways[way_at(one.place, DIRTY)] = 1u; }
+            } else if (live) {
+                count(table_of(one.row), SKIPPED_ROWS, 1u);
             }
-            if (workgroupUniformLoad(&bad[0]) != 0u) { break; }
+        }
+        storageBarrier(); // the new row, for the other lanes to pack
+        if (local == 0u) { packing = atomicLoad(&packs); }
+        if (workgroupUniformLoad(&packing) != 0u) {
+            let packed = pack_row(taken && bypass, one.place, one.row, local);
+            if (packed && lane == 0u) { count(table_of(one.row), BYPASS_WRITES, 1u); }
         }
     }
-    if (lane != 0u) { return; }
-    sources[u] = NONE;
-    if (bad[0] != 0u) {
-        count(table_of(here.row), SKIPPED_ROWS, 1u);
-        return;
-    }
-    if (params.optimizer == ROW_WISE) { store(bypass, base + params.dim, row_state); }
-    if (bypass) { sources[u] = here.slot; } else { ways[way_at(here.slot, DIRTY)] = 1u; }
 }

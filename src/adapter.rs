@@ -23,8 +23,10 @@ pub fn adapters() -> Vec<wgpu::Adapter> {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
     // Refuses an allocation before the driver over-commits: an error here, not a dead process later.
     descriptor.memory_budget_thresholds.for_resource_creation = Some(95);
-    let instance = wgpu::Instance::new(descriptor);
+    // Not even loaded: OpenGL may be in the build for another crate's sake, and complains where there is no display.
     let backends = wgpu::Backends::from_env().unwrap_or(wgpu::Backends::PRIMARY);
+    descriptor.backends = backends;
+    let instance = wgpu::Instance::new(descriptor);
     let mut found = pollster::block_on(instance.enumerate_adapters(backends));
     if let Ok(name) = std::env::var("WGPU_ADAPTER_NAME") {
         let name = name.to_lowercase();

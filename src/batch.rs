@@ -5,6 +5,15 @@ use crate::{Error, GroupConfig, Layout, Pooling};
 /// Most indices a batch may have (SPEC 3).
 pub(crate) const MAX_INDICES: u64 = 1 << 30;
 
+/// A forward that waits for its backward.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) indices: u32,
+    pub(crate) bags: u32,
+    /// It had a weight an index.
+    pub(crate) weighted: bool,
+}
+
 /// Checks the shape of a batch: bags against features, weights against indices, size.
 pub(crate) fn check_shape(config: &GroupConfig, indices: u64, bags: u64, weights: Option<u64>) -> Result<(), Error> {
     let features = config.feature_count();
@@ -66,7 +75,7 @@ pub(crate) fn no_forward() -> Error {
 }
 
 /// Refuses `call` while a forward waits for its backward: it would spoil what that backward builds on.
-pub(crate) fn not_pending(pending: Option<(u32, u32)>, call: &'static str) -> Result<(), Error> {
+pub(crate) fn not_pending(pending: Option<Pending>, call: &'static str) -> Result<(), Error> {
     if pending.is_none() {
         return Ok(());
     }
@@ -77,9 +86,9 @@ pub(crate) fn not_pending(pending: Option<(u32, u32)>, call: &'static str) -> Re
     })
 }
 
-/// One gradient for each output of the forward of `indices` and `bags`.
-pub(crate) fn check_grads(config: &GroupConfig, (indices, bags): (u32, u32), found: usize) -> Result<(), Error> {
-    let wanted = u64::from(output_rows(config, indices, bags)) * u64::from(config.dim);
+/// One gradient for each output of the forward.
+pub(crate) fn check_grads(config: &GroupConfig, forward: Pending, found: usize) -> Result<(), Error> {
+    let wanted = u64::from(output_rows(config, forward.indices, forward.bags)) * u64::from(config.dim);
     let found = found as u64;
     if found == wanted { Ok(()) } else { Err(Error::Length { what: "grad_outputs", wanted, found }) }
 }

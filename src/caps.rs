@@ -105,7 +105,10 @@ impl Caps {
 /// features is needed; the limits are the adapter's for buffers, the defaults otherwise.
 #[must_use]
 pub fn requirements(adapter: &wgpu::Adapter) -> (wgpu::Features, wgpu::Limits) {
-    let wished = wgpu::Features::SUBGROUP | wgpu::Features::MAPPABLE_PRIMARY_BUFFERS | wgpu::Features::TIMESTAMP_QUERY;
+    let wished = wgpu::Features::SUBGROUP
+        | wgpu::Features::MAPPABLE_PRIMARY_BUFFERS
+        | wgpu::Features::TIMESTAMP_QUERY
+        | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES;
     let has = adapter.limits();
     let limits = wgpu::Limits {
         max_buffer_size: has.max_buffer_size,

@@ -1,6 +1,6 @@
 //! The packed formats (SPEC 2, P1 section 3): FP16 by bit manipulation, integer codes by row-wise min-max.
 //!
-//! `shaders/shared/half.wgsl`, `shaders/shared/record.wgsl` and `shaders/write_back.wgsl` do the same on the device.
+//! `half.wgsl`, `pack.wgsl` and `unpack*.wgsl` in `shaders/shared/` do the same on the device.
 
 use crate::{Layout, Precision, Rounding, rng};
 
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn steps_are_the_shader_s_constants() {
-        let shader = include_str!("../shaders/write_back.wgsl");
+        let shader = include_str!("../shaders/shared/pack.wgsl");
         let constant = |prefix: &str| {
             let at = shader.find(prefix).unwrap() + prefix.len();
             shader[at..].split(';').next().unwrap().parse::<f32>().unwrap()

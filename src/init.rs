@@ -2,7 +2,8 @@
 
 use crate::{
     GroupConfig, Init, Layout,
-    codec::{self, Noise},
+    codec::Noise,
+    cpu,
     rng::{self, Purpose},
 };
 
@@ -36,7 +37,7 @@ impl<'a> Filler<'a> {
         let weights: Vec<f32> = (0..self.layout.dim).map(|element| self.value(row, element)).collect();
         let state = vec![0.0; self.layout.state as usize];
         // Initial values are finite (`GroupConfig::check`), so only a range beyond f32::MAX is refused: such a row starts as zeros.
-        if !codec::pack(self.layout, &self.noise, row, &weights, &state, record) {
+        if !cpu::rows::pack(self.layout, &self.noise, row, &weights, &state, record) {
             record.fill(0);
         }
     }

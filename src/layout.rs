@@ -1,14 +1,20 @@
 //! Where everything lies: the record of a row, the row of a slot, the shards of a table, and the structs that host and
 //! shaders share. `tests/shaders.rs` compares the structs with the WGSL ones, member by member.
 
+use std::borrow::Cow;
+
 use bytemuck::{Pod, Zeroable};
 
-use crate::{Error, GroupConfig, OptimizerKind, Precision};
+use crate::{Error, GroupConfig, OptimizerKind, Policy, Precision};
 
 /// Lanes, ways and bits: a set has 32 ways.
 pub const WAYS: u32 = 32;
 /// No row, no slot, no key.
 pub const NONE: u32 = u32::MAX;
+/// Where a row's frequency stops.
+pub const FREQ_MAX: u32 = 1 << 31;
+/// [`Params::pooling`] for pooling none.
+pub(crate) const POOL_NONE: u32 = 2;
 /// Words before the first table in the `tables` buffer; word 0 is the step number.
 pub const CLOCK_WORDS: usize = 4;
 /// Words of a table in the `tables` buffer: base, rows, then 13 counters of two words.
@@ -20,9 +26,8 @@ pub mod count {
     pub const INDICES: usize = 0;
     pub const UNIQUE: usize = 1;
     pub const VALID: usize = 2;
-    pub const SETS: usize = 3;
-    pub const MISSES: usize = 4;
-    pub const SLOTS: usize = 5;
+    pub const MISSED: usize = 3;
+    pub const MOVES: usize = 4;
 }
 
 /// The uniform of a recorded call. Twin of `Params` in `shaders/shared/common.wgsl`, which explains each field.
@@ -50,14 +55,18 @@ pub struct Params {
     pub state_word: u32,
     pub payload_half: u32,
     pub record_words: u32,
-    pub row_words: u32,
+    pub row_quads: u32,
     pub optimizer: u32,
     pub purpose: u32,
     pub total_rows: u32,
     pub lr: f32,
     pub eps: f32,
     pub weight_decay: f32,
-    pub max_groups: u32,
+    pub lanes: u32,
+    pub partials: u32,
+    pub pad0: u32,
+    pub pad1: u32,
+    pub pad2: u32,
 }
 
 /// What one call finds out on the device. Twin of `Step`.
@@ -76,7 +85,7 @@ pub struct Step {
     pub counts: [u32; 8],
 }
 
-/// One distinct row of a batch. Twin of `Unique`.
+/// One distinct missing row of a batch. Twin of `Unique`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable, PartialEq, Eq)]
 #[allow(missing_docs, reason = "explained at the WGSL twin")]
@@ -136,30 +145,60 @@ pub struct DedupInfo {
     pub valid: u32,
 }
 
-/// How a list of rows is cut into shards. Twin of `BoundsInfo`.
+/// What happens at a place, a slot or a row of scratch. Twin of `Move` in `shaders/shared/move.wgsl`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable, PartialEq, Eq)]
 #[allow(missing_docs, reason = "explained at the WGSL twin")]
-pub struct BoundsInfo {
-    pub shards: u32,
-    pub rows_per_shard: u32,
-    pub count: u32,
-    pub sorted: u32,
-    pub per_group: u32,
-    pub max_groups: u32,
-    pub pad0: u32,
-    pub pad1: u32,
+pub struct Move {
+    pub place: u32,
+    pub row: u32,
+    pub victim: u32,
+    pub flags: u32,
 }
 
-/// Which shard a dispatch works on. Twin of `Shard`.
+impl Move {
+    /// Nothing happens.
+    pub const NOTHING: Self = Self { place: NONE, row: NONE, victim: NONE, flags: 0 };
+    /// Flag: the FP32 row at the place is packed into the victim's record first.
+    pub const WRITE: u32 = 1;
+    /// Flag: the victim's record is then up-converted into scratch.
+    pub const KEEP: u32 = 2;
+}
+
+/// A row that a backward updates. Twin of `Target` in `shaders/shared/target.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable, PartialEq, Eq)]
+#[allow(missing_docs, reason = "explained at the WGSL twin")]
+pub struct Target {
+    pub row: u32,
+    pub place: u32,
+    pub start: u32,
+    pub end: u32,
+}
+
+/// Which shard a dispatch works on. Twin of `Shard` in `shaders/shared/shard.wgsl`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[allow(missing_docs, reason = "explained at the WGSL twin")]
 pub struct Shard {
-    pub index: u32,
     pub first_row: u32,
+    pub rows: u32,
+    pub phases: u32,
     pub pad0: u32,
-    pub pad1: u32,
+}
+
+impl Shard {
+    /// Phase: FP32 rows to records.
+    pub const PACK: u32 = 1;
+    /// Phase: records to FP32 rows.
+    pub const UNPACK: u32 = 2;
+
+    /// True if `row` lies in this shard; false for [`NONE`].
+    #[inline]
+    #[must_use]
+    pub const fn holds(&self, row: u32) -> bool {
+        row.wrapping_sub(self.first_row) < self.rows
+    }
 }
 
 /// Fields of the cache's metadata: a set is 32 tags, 32 stamps, 32 freqs, 32 dirty flags (`shaders/shared/meta.wgsl`).
@@ -183,6 +222,25 @@ pub const fn way_at(slot: u32, field: Field) -> usize {
     (slot as usize / 32) * 128 + field as usize * 32 + (slot as usize & 31)
 }
 
+/// Floats that an invocation moves at once: 4 where every row starts on 16 bytes, else 1.
+#[inline]
+#[must_use]
+pub const fn quad_width(dim: u32) -> u32 {
+    if dim.is_multiple_of(4) { 4 } else { 1 }
+}
+
+/// Invocations that move a row of `dim` floats together: one a Quad, but from 4 to 32, and a power of two.
+pub(crate) const fn row_lanes(dim: u32) -> u32 {
+    let quads = dim / quad_width(dim);
+    if quads < 4 {
+        4
+    } else if quads > 32 {
+        32
+    } else {
+        quads.next_power_of_two()
+    }
+}
+
 /// The sizes that follow from a configuration: record, slot, sets, shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -200,8 +258,12 @@ pub struct Layout {
     pub payload_half: u32,
     /// Stride of a record in words of 4 bytes.
     pub record_words: u32,
-    /// Stride of a slot in floats: dim + state.
+    /// Floats of a row in FP32: dim + state.
     pub row_words: u32,
+    /// Stride of a slot in Quads of [`quad_width`] floats: weights, then state, each from a Quad on, padded with zeros.
+    pub row_quads: u32,
+    /// Invocations that move a row together.
+    pub lanes: u32,
     /// Sets of the cache, 0 without one.
     pub sets: u32,
     /// Linear rows.
@@ -210,6 +272,8 @@ pub struct Layout {
     pub rows_per_shard: u32,
     /// Shards of the table.
     pub shards: u32,
+    /// Rows whose frequencies lie in one buffer (LFU); the last buffer may hold fewer.
+    pub freqs_per_shard: u32,
 }
 
 impl Layout {
@@ -241,6 +305,7 @@ impl Layout {
                 found: shard_bytes.to_string(),
             });
         }
+        let (width, weights) = (quad_width(dim), dim / quad_width(dim));
         Ok(Self {
             dim,
             precision: config.precision,
@@ -250,11 +315,62 @@ impl Layout {
             payload_half,
             record_words,
             row_words: dim + state,
+            row_quads: weights + state.div_ceil(width),
+            lanes: row_lanes(dim),
             sets: config.cache_rows.div_ceil(WAYS),
             total_rows,
             rows_per_shard,
             shards: total_rows.div_ceil(rows_per_shard),
+            freqs_per_shard: (shard_bytes / 4).min(u64::from(total_rows)) as u32,
         })
+    }
+
+    /// First row and rows of each buffer of frequencies. LRU keeps none; its one piece is all rows.
+    pub(crate) fn freq_shards(&self, policy: Policy) -> impl Iterator<Item = Shard> + use<> {
+        let (rows, each) =
+            (self.total_rows, if policy == Policy::Lfu { self.freqs_per_shard } else { self.total_rows });
+        let shards = rows.div_ceil(each);
+        (0..shards).map(move |index| {
+            let first_row = index * each;
+            Shard { first_row, rows: each.min(rows - first_row), ..Shard::default() }
+        })
+    }
+
+    /// Floats of a Quad.
+    #[must_use]
+    pub const fn width(&self) -> u32 {
+        quad_width(self.dim)
+    }
+
+    /// Rows that a workgroup moves at once.
+    #[must_use]
+    pub const fn at_once(&self) -> u32 {
+        256 / self.lanes
+    }
+
+    /// Stride of a slot in floats, its padding included.
+    #[must_use]
+    pub const fn slot_words(&self) -> u32 {
+        self.row_quads * quad_width(self.dim)
+    }
+
+    /// Rows as slots hold them, without their padding.
+    pub(crate) fn without_padding(&self, slots: Vec<f32>) -> Vec<f32> {
+        let (stride, words) = (self.slot_words() as usize, self.row_words as usize);
+        if stride == words {
+            return slots;
+        }
+        slots.chunks_exact(stride).flat_map(|slot| &slot[..words]).copied().collect()
+    }
+
+    /// Rows as slots hold them.
+    pub(crate) fn with_padding<'r>(&self, rows: &'r [f32]) -> Cow<'r, [f32]> {
+        let (stride, words) = (self.slot_words() as usize, self.row_words as usize);
+        if stride == words {
+            return rows.into();
+        }
+        let padding = std::iter::repeat_n(0.0, stride - words);
+        rows.chunks_exact(words).flat_map(|row| row.iter().copied().chain(padding.clone())).collect::<Vec<_>>().into()
     }
 
     /// Slots of the cache: 32 a set.
@@ -281,6 +397,12 @@ impl Layout {
         if indices < self.total_rows { indices } else { self.total_rows }
     }
 
+    /// The uniform of shard `shard` in `phases`.
+    #[must_use]
+    pub fn shard(&self, shard: u32, phases: u32) -> Shard {
+        Shard { first_row: shard * self.rows_per_shard, rows: self.shard_rows(shard), phases, pad0: 0 }
+    }
+
     /// Rows of shard `shard`.
     #[must_use]
     pub fn shard_rows(&self, shard: u32) -> u32 {
@@ -294,10 +416,16 @@ impl Layout {
         32 - self.total_rows.leading_zeros()
     }
 
-    /// Bits of a sort key that orders every set and puts [`NONE`] behind them all.
+    /// Bits of a sort key that orders the places of a batch of `indices`, slots and scratch rows, and puts [`NONE`] behind them all.
     #[must_use]
-    pub const fn set_bits(&self) -> u32 {
-        32 - self.sets.leading_zeros()
+    pub const fn place_bits(&self, indices: u32) -> u32 {
+        u32::BITS - (self.slots() + self.most_distinct(indices)).leading_zeros()
+    }
+
+    /// Bits of a [`miss_key`](crate::hash::miss_key).
+    #[must_use]
+    pub const fn miss_key_bits(&self) -> u32 {
+        if self.sets == 0 { self.row_bits() } else { 32 }
     }
 }
 
@@ -325,16 +453,41 @@ mod tests {
     }
 
     #[test]
-    fn none_sorts_behind_every_row_and_set() {
+    fn none_sorts_behind_every_row() {
         let edges = (1..32).flat_map(|k| [(1u32 << k) - 1, 1 << k, (1 << k) + 1]);
         for rows in edges.chain([1, 3_000_000_000, u32::MAX - 1]) {
             let mut config = GroupConfig::new(&[rows], 1);
             config.cache_rows = rows.min(1 << 31);
             let layout = Layout::new(&config, 1 << 31).unwrap();
             assert!(right(layout.row_bits(), rows), "{rows} rows: {} bits", layout.row_bits());
-            assert!(right(layout.set_bits(), layout.sets), "{} sets: {} bits", layout.sets, layout.set_bits());
         }
         assert!(!right(8, 256) && right(9, 256) && right(8, 255) && !right(9, 255), "the check can fail");
+    }
+
+    #[test]
+    fn padding_comes_and_goes() {
+        let layout =
+            |optimizer, dim| Layout::new(&GroupConfig { optimizer, ..GroupConfig::new(&[9], dim) }, 1 << 20).unwrap();
+        let row_wise = crate::Optimizer::row_wise_adagrad(0.1);
+        for (optimizer, dim, quads, lanes) in [
+            (row_wise, 1, 2, 4),
+            (row_wise, 4, 2, 4),
+            (row_wise, 5, 6, 8),
+            (row_wise, 64, 17, 16),
+            (row_wise, 132, 34, 32),
+            (crate::Optimizer::adagrad(0.1), 128, 64, 32),
+            (crate::Optimizer::sgd(0.1), 65, 65, 32),
+        ] {
+            let layout = layout(optimizer, dim);
+            assert_eq!((layout.row_quads, layout.lanes), (quads, lanes), "dim {dim}");
+            let rows: Vec<f32> = (1..=3 * layout.row_words).map(|x| x as f32).collect();
+            let slots = layout.with_padding(&rows).into_owned();
+            assert_eq!(slots.len() as u32, 3 * layout.slot_words());
+            let zeros = slots.iter().filter(|&&x| x == 0.0).count() as u32;
+            assert_eq!(zeros, 3 * (layout.slot_words() - layout.row_words), "dim {dim}");
+            assert_eq!(slots[..layout.row_words as usize], rows[..layout.row_words as usize]);
+            assert_eq!(layout.without_padding(slots), rows, "dim {dim}");
+        }
     }
 
     #[test]

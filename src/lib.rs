@@ -23,6 +23,7 @@ pub mod shader;
 pub mod simulate;
 #[cfg(feature = "cli")]
 pub mod trace;
+mod trusted;
 pub mod uvm;
 
 pub use caps::{Caps, RankBody, requirements};
@@ -30,6 +31,6 @@ pub use config::*;
 pub use counters::Counters;
 pub use embedding::{Embedding, Snapshot};
 pub use error::Error;
-pub use gpu::{Batch, Context, Count, Distinct, Group, SortedPairs, Sorter};
+pub use gpu::{Batch, Context, ContextOptions, Count, Distinct, Group, Shaders, SortedPairs, Sorter, Timeline};
 pub use layout::Layout;
 pub use memory::{MemoryReport, memory_factor};

@@ -41,7 +41,7 @@ pub struct MemoryReport {
     pub scales: u64,
     /// Optimiser state in the records.
     pub record_state: u64,
-    /// Ends of records up to 4 bytes and of buffers up to 16, and buffers that are there only to be bound.
+    /// Ends of records up to 4 bytes, of a slot's state up to 16 and of buffers up to 16, and buffers that are there only to be bound.
     pub padding: u64,
     /// FP32 weights of the cache.
     pub cache_weights: u64,
@@ -66,6 +66,7 @@ impl MemoryReport {
         let lfu = config.policy == Policy::Lfu;
         let features = u64::from(config.feature_count());
         let words = table_words(config).len() as u64;
+        let freq_shards = layout.freq_shards(config.policy).count() as u64;
         let mut report = Self {
             rows,
             dim: layout.dim,
@@ -78,19 +79,23 @@ impl MemoryReport {
             cache_state: slots * state * 4,
             cache_metadata: slots * 16,
             frequencies: if lfu { rows * 4 } else { 0 },
-            tables: 4 * (words + features) + 16 * u64::from(layout.shards),
+            tables: 4 * (words + features) + shard_uniforms(layout) + 16 * freq_shards,
             scratch: 0,
         };
         let shards = (0..layout.shards).map(|shard| {
             let rows = u64::from(layout.shard_rows(shard));
-            buffer_bytes(rows * layout.stride()) + if lfu { buffer_bytes(rows * 4) } else { 0 }
+            buffer_bytes(rows * layout.stride())
         });
+        let freqs = layout.freq_shards(config.policy);
+        let freqs = freqs.map(|shard| buffer_bytes(if lfu { u64::from(shard.rows) * 4 } else { 0 }));
         let allocated = shards.sum::<u64>()
+            + freqs.sum::<u64>()
             + buffer_bytes((slots * 16).max(512))
-            + buffer_bytes(report.cache_weights + report.cache_state)
+            + buffer_bytes(slots * u64::from(layout.slot_words()) * 4)
             + buffer_bytes(4 * words)
             + buffer_bytes(4 * features)
-            + 16 * u64::from(layout.shards)
+            + shard_uniforms(layout)
+            + 16 * freq_shards
             + 16; // stands where a batch has no weights
         report.padding = allocated - report.total();
         report
@@ -142,6 +147,11 @@ impl MemoryReport {
             ("step scratch", self.scratch),
         ]
     }
+}
+
+/// Two uniforms for each shard.
+fn shard_uniforms(layout: &Layout) -> u64 {
+    2 * 16 * u64::from(layout.shards)
 }
 
 /// What a buffer for `bytes` takes: `Context::buffer` rounds up.
@@ -212,9 +222,10 @@ mod tests {
         let report = MemoryReport::of(&config, &layout);
         assert_eq!((report.payload, report.scales, report.record_state), (17 * 3, 17 * 8, 17 * 10));
         assert_eq!((report.cache_weights, report.cache_state, report.cache_metadata), (640, 640, 512));
-        assert_eq!(report.tables, 4 * (4 + 2 * 28) + 4 * 2 + 2 * 16);
-        // 3 bytes a record; the second shard's 168 bytes up to 176; two features' 8 up to 16; the empty binding.
-        assert_eq!(report.padding, 17 * 3 + 8 + 8 + 16);
+        // Two uniforms a shard, and one of the frequencies that LRU does not keep.
+        assert_eq!(report.tables, 4 * (4 + 2 * 28) + 4 * 2 + (2 * 2 + 1) * 16);
+        // 3 bytes a record; the second shard's 168 bytes up to 176; two features' 8 up to 16; no weights, and no frequencies.
+        assert_eq!(report.padding, 17 * 3 + 8 + 8 + 2 * 16);
         assert_eq!(report.optimizer_state(), 170 + 640);
         let text = report.to_string();
         assert!(text.contains("padding") && !text.contains("frequencies"), "{text}");

@@ -44,7 +44,7 @@ impl Params {
             state_word: layout.state_word,
             payload_half: layout.payload_half,
             record_words: layout.record_words,
-            row_words: layout.row_words,
+            row_quads: layout.row_quads,
             optimizer: match optimizer.kind {
                 OptimizerKind::Sgd => 0,
                 OptimizerKind::AdaGrad => 1,
@@ -55,7 +55,11 @@ impl Params {
             lr: optimizer.lr,
             eps: optimizer.eps,
             weight_decay: optimizer.weight_decay,
-            max_groups: 0,
+            lanes: layout.lanes,
+            partials: 0,
+            pad0: 0,
+            pad1: 0,
+            pad2: 0,
         }
     }
 

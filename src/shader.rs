@@ -1,7 +1,8 @@
 //! The WGSL files, composed: the one place that knows where shader text comes from.
 //!
 //! A stage is `shaders/<stage>.wgsl` with one entry point `main`. A line `#include "shared/x.wgsl"` is replaced by that file.
-//! Where there is no `shared/x.wgsl`, it stands for `shared/x_<body>.wgsl`, the body that [`Caps`](crate::Caps) chose.
+//! Where there is no `shared/x.wgsl`, it stands for `shared/x_<body>.wgsl`, the body that [`Caps`](crate::Caps) chose, or for
+//! `shared/x<width>.wgsl`, of the width that a group's dim allows ([`quad_width`](crate::layout::quad_width)).
 
 use crate::{RankBody, gpu};
 
@@ -55,12 +56,13 @@ macro_rules! files {
 
 files![
     "admit.wgsl",
+    "arrange.wgsl",
     "assign.wgsl",
     "begin.wgsl",
-    "bounds.wgsl",
+    "claim.wgsl",
     "collect.wgsl",
     "combine.wgsl",
-    "fetch.wgsl",
+    "exchange.wgsl",
     "gather.wgsl",
     "heads.wgsl",
     "histogram.wgsl",
@@ -69,18 +71,15 @@ files![
     "merge.wgsl",
     "probe.wgsl",
     "reset.wgsl",
-    "resolve.wgsl",
     "scan.wgsl",
     "scatter.wgsl",
     "segments.wgsl",
     "sort_small.wgsl",
     "touch.wgsl",
     "update.wgsl",
-    "write_back.wgsl",
+    "shared/bag.wgsl",
     "shared/common.wgsl",
     "shared/dedup.wgsl",
-    "shared/find_way_portable.wgsl",
-    "shared/find_way_subgroup32.wgsl",
     "shared/half.wgsl",
     "shared/hash.wgsl",
     "shared/head.wgsl",
@@ -88,27 +87,54 @@ files![
     "shared/lanes_subgroup32.wgsl",
     "shared/merge.wgsl",
     "shared/meta.wgsl",
+    "shared/move.wgsl",
+    "shared/pack.wgsl",
+    "shared/quad1.wgsl",
+    "shared/quad4.wgsl",
     "shared/rank_portable.wgsl",
     "shared/rank_subgroup32.wgsl",
-    "shared/record.wgsl",
     "shared/rng.wgsl",
     "shared/scan.wgsl",
     "shared/shard.wgsl",
+    "shared/slots.wgsl",
     "shared/sort.wgsl",
     "shared/sort_small.wgsl",
+    "shared/store.wgsl",
+    "shared/sum.wgsl",
     "shared/tables.wgsl",
+    "shared/tally.wgsl",
+    "shared/target.wgsl",
+    "shared/unpack1.wgsl",
+    "shared/unpack4.wgsl",
 ];
 
-fn include(path: &str, body: RankBody, out: &mut String) {
-    let chosen = || file(&format!("{}_{}.wgsl", path.trim_end_matches(".wgsl"), body.name()));
-    let Some(text) = file(path).or_else(chosen) else {
+/// Which bodies a shader is composed of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bodies {
+    /// How a sort ranks keys.
+    pub rank: RankBody,
+    /// Floats of a Quad: 4 or 1.
+    pub width: u32,
+}
+
+/// True if `kernel` moves rows, so that there is one of it for each width.
+#[must_use]
+pub fn moves_rows(kernel: &Kernel) -> bool {
+    file(&format!("{}.wgsl", kernel.name)).is_some_and(|text| text.contains("#include \"shared/quad.wgsl\""))
+}
+
+fn include(path: &str, bodies: Bodies, out: &mut String) {
+    let stem = path.trim_end_matches(".wgsl");
+    let ranked = || file(&format!("{stem}_{}.wgsl", bodies.rank.name()));
+    let wide = || file(&format!("{stem}{}.wgsl", bodies.width));
+    let Some(text) = file(path).or_else(ranked).or_else(wide) else {
         // Left in the text, so that the shader compiler names it; `tests/shaders.rs` compiles every stage.
         out.push_str(&format!("missing include {path}\n"));
         return;
     };
     for line in text.lines() {
         match line.strip_prefix("#include \"").and_then(|rest| rest.strip_suffix('"')) {
-            Some(inner) => include(inner, body, out),
+            Some(inner) => include(inner, bodies, out),
             None => {
                 out.push_str(line);
                 out.push('\n');
@@ -119,28 +145,34 @@ fn include(path: &str, body: RankBody, out: &mut String) {
 
 /// The text of `kernel` with the chosen bodies.
 #[must_use]
-pub fn compose(kernel: &Kernel, body: RankBody) -> String {
+pub fn compose(kernel: &Kernel, bodies: Bodies) -> String {
     let mut out = String::new();
-    include(&format!("{}.wgsl", kernel.name), body, &mut out);
+    include(&format!("{}.wgsl", kernel.name), bodies, &mut out);
     out
 }
 
 /// Every stage in every variant.
 #[must_use]
 pub fn sources() -> Vec<Source> {
-    let source = |kernel: &Kernel, variant, body: RankBody| Source {
+    let source = |kernel: &Kernel, variant, rank: RankBody, width| Source {
         name: kernel.name,
         variant,
-        wgsl: compose(kernel, body),
-        subgroups: body == RankBody::Subgroup32,
+        wgsl: compose(kernel, Bodies { rank, width }),
+        subgroups: rank == RankBody::Subgroup32,
         constants: Vec::new(),
     };
     let mut all = Vec::new();
     for kernel in gpu::KERNELS {
-        if compose(kernel, RankBody::Portable) == compose(kernel, RankBody::Subgroup32) {
-            all.push(source(kernel, "", RankBody::Portable));
+        let [portable, subgroup32] =
+            [RankBody::Portable, RankBody::Subgroup32].map(|rank| source(kernel, rank.name(), rank, 1));
+        if moves_rows(kernel) {
+            all.extend(
+                [("quad1", 1), ("quad4", 4)].map(|(name, width)| source(kernel, name, RankBody::Portable, width)),
+            );
+        } else if portable.wgsl == subgroup32.wgsl {
+            all.push(source(kernel, "", RankBody::Portable, 1));
         } else {
-            all.extend([RankBody::Portable, RankBody::Subgroup32].map(|body| source(kernel, body.name(), body)));
+            all.extend([portable, subgroup32]);
         }
     }
     all
@@ -184,14 +216,18 @@ pub fn structs() -> Vec<HostStruct> {
             state_word,
             payload_half,
             record_words,
-            row_words,
+            row_quads,
             optimizer,
             purpose,
             total_rows,
             lr,
             eps,
             weight_decay,
-            max_groups,
+            lanes,
+            partials,
+            pad0,
+            pad1,
+            pad2,
         }),
         host_struct!(Step {
             t,
@@ -209,8 +245,9 @@ pub fn structs() -> Vec<HostStruct> {
         host_struct!(ScanInfo { count, capacity, per_block, rows }),
         host_struct!(SmallInfo { capacity, count, mask, positions, dedup, segments, valid, pad0 }),
         host_struct!(DedupInfo { capacity, count, segments, valid }),
-        host_struct!(BoundsInfo { shards, rows_per_shard, count, sorted, per_group, max_groups, pad0, pad1 }),
-        host_struct!(Shard { index, first_row, pad0, pad1 }),
+        host_struct!(Move { place, row, victim, flags }),
+        host_struct!(Target { row, place, start, end }),
+        host_struct!(Shard { first_row, rows, phases, pad0 }),
     ]
 }
 

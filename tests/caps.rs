@@ -151,7 +151,10 @@ fn requirements_ask_for_what_is_there() {
     let adapter = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions::default())).unwrap();
     let (features, limits) = requirements(&adapter);
     assert!(adapter.features().contains(features));
-    let useful = Features::SUBGROUP | Features::MAPPABLE_PRIMARY_BUFFERS | Features::TIMESTAMP_QUERY;
+    let useful = Features::SUBGROUP
+        | Features::MAPPABLE_PRIMARY_BUFFERS
+        | Features::TIMESTAMP_QUERY
+        | Features::TIMESTAMP_QUERY_INSIDE_PASSES;
     assert!(useful.contains(features));
     assert!(limits.check_limits(&adapter.limits()));
     assert_eq!(limits.max_storage_buffer_binding_size, adapter.limits().max_storage_buffer_binding_size);

@@ -17,19 +17,20 @@ const BYPASS_WRITES: u32 = 8u;
 const SKIPPED_ROWS: u32 = 9u;
 const OUT_OF_RANGE: u32 = 10u;
 
-// Counts that stay on the device, by their place in `Step.counts`.
+// Counts that stay on the device, by their place in `Step.counts`, which begins at word STEP_COUNTS.
+const STEP_COUNTS: u32 = 8u;
 const COUNT_INDICES: u32 = 0u; // indices of an active step, else 0
-const COUNT_UNIQUE: u32 = 1u;  // distinct rows
+const COUNT_UNIQUE: u32 = 1u;  // distinct rows, in backward
 const COUNT_VALID: u32 = 2u;   // accesses: indices that are not left out
-const COUNT_SETS: u32 = 3u;    // sets with a missing row
-const COUNT_MISSES: u32 = 4u;  // distinct missing rows
-const COUNT_SLOTS: u32 = 5u;   // slots, while flushing
+const COUNT_MISSED: u32 = 3u;  // accesses that missed
+const COUNT_MOVES: u32 = 4u;   // length of the list of Moves; in forward the distinct missing rows
 
 const MODE_TRAIN: u32 = 0u;
 const MODE_FROZEN: u32 = 1u;
 const MODE_ROWS: u32 = 2u; // frozen, and the indices are linear rows already
 
 const LFU: u32 = 1u;
+const FREQ_MAX: u32 = 0x80000000u; // where a frequency stops
 const CLAMP: u32 = 1u;
 const SKIP: u32 = 2u;
 const MEAN: u32 = 1u;
@@ -56,14 +57,18 @@ struct Params {
     state_word: u32,       // first word of the state in a record
     payload_half: u32,     // first 16-bit half of the payload in a record
     record_words: u32,     // stride of a record
-    row_words: u32,        // stride of a slot: dim + state
+    row_quads: u32,        // stride of a slot, and of a scratch row, in Quads: weights, then state, each from a Quad on
     optimizer: u32,        // 0 SGD, 1 AdaGrad, 2 row-wise AdaGrad
     purpose: u32,          // first of the two purposes of this call's random numbers: weight, then state
     total_rows: u32,
     lr: f32,
     eps: f32,
     weight_decay: f32,
-    max_groups: u32,       // most workgroups a dispatch may have in x
+    lanes: u32,            // invocations that move a row: a power of two, 4 to 32
+    partials: u32,         // first Quad of the partial rows in scratch (backward)
+    pad0: u32,
+    pad1: u32,
+    pad2: u32,
 }
 
 // What one call finds out on the device; zero before it.
@@ -79,12 +84,12 @@ struct Step {
     counts: array<u32, 8>,        // COUNT_*
 }
 
-// One distinct row of the batch.
+// One distinct missing row of the batch.
 struct Unique {
     row: u32,   // linear row
     count: u32, // its occurrences
     key: u32,   // what admission orders by: count (LRU) or freq (LFU)
-    slot: u32,  // after probe: slot or NONE; after resolve: slot, or slots + u for a bypass row in scratch
+    slot: u32,  // where it is used: slots + u, a row of scratch; a slot once it is admitted
 }
 
 fn flat_group(group: vec3<u32>, groups: vec3<u32>) -> u32 {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     hash::fmix32,
-    layout::{Field, NONE, Params, Step, Unique, WAYS, count as counts, way_at},
+    layout::{Field, Move, NONE, Params, Step, Unique, WAYS, count as counts, way_at},
 };
 
 /// Admission, set by set: the l-th candidate takes the l-th victim. Mirror of `shaders/admit.wgsl`.
@@ -16,26 +16,24 @@ pub fn admit(
     params: &Params,
     step: &Step,
     unique: &mut [Unique],
-    order: &[u32],
-    starts: &[u32],
+    moves: &mut [Move],
     ways: &mut [u32],
-    victim_rows: &mut [u32],
-    victim_slots: &mut [u32],
     tables: &mut [u32],
 ) {
-    let sets = step.counts[counts::SETS] as usize;
+    let n = step.counts[counts::MOVES] as usize;
     let lfu = params.policy == LFU;
-    for s in 0..sets {
-        let end = if s + 1 < sets { starts[s + 1] } else { step.counts[counts::MISSES] } as usize;
-        let first = starts[s] as usize;
-        let home = fmix32(unique[order[first] as usize].row) % params.sets;
-        victim_rows[first..end].fill(NONE);
-        victim_slots[first..end].fill(NONE);
-        let (best, found) = best_candidates(unique, order, first..end);
+    let mut rest = 0..n;
+    while !rest.is_empty() {
+        let home = fmix32(unique[rest.start].row) % params.sets;
+        let length = unique[rest.clone()].iter().position(|one| fmix32(one.row) % params.sets != home);
+        let set = rest.start..length.map_or(n, |length| rest.start + length);
+        rest.start = set.end;
+        let (best, found) = best_candidates(unique, set);
         let victims = victims(ways, home, if lfu { Field::Freq } else { Field::Stamp });
-        for (&at, &(value, way)) in best[..found].iter().zip(&victims) {
-            let candidate = unique[order[at] as usize];
+        for (&u, &(value, way)) in best[..found].iter().zip(&victims) {
+            let candidate = unique[u];
             let slot = home * WAYS + way;
+            let mut leaving = Move { place: slot, row: candidate.row, victim: NONE, flags: 0 };
             if value != 0 {
                 let value = value - 1;
                 if if lfu { value >= candidate.key } else { value == step.t } {
@@ -44,8 +42,13 @@ pub fn admit(
                 let victim = ways[way_at(slot, Field::Tag)];
                 count(tables, table_of(params, tables, victim), EVICTIONS, 1);
                 if ways[way_at(slot, Field::Dirty)] == 1 {
-                    victim_rows[at] = victim;
-                    victim_slots[at] = slot;
+                    leaving.flags |= Move::WRITE;
+                }
+                if ways[way_at(slot, Field::Stamp)] == step.t {
+                    leaving.flags |= Move::KEEP; // LFU: this batch has hit it, and still wants it
+                }
+                if leaving.flags != 0 {
+                    leaving.victim = victim;
                 }
             }
             count(tables, table_of(params, tables, candidate.row), ADMITTED, 1);
@@ -53,25 +56,23 @@ pub fn admit(
             ways[way_at(slot, Field::Stamp)] = step.t;
             ways[way_at(slot, Field::Freq)] = if lfu { candidate.key } else { 0 };
             ways[way_at(slot, Field::Dirty)] = 0;
-            unique[order[at] as usize].slot = slot;
+            unique[u].slot = slot;
+            moves[u] = leaving;
         }
     }
 }
 
-/// The places in `order` of the first 32 candidates by (key descending, row ascending), and how many there are.
-fn best_candidates(unique: &[Unique], order: &[u32], places: std::ops::Range<usize>) -> ([usize; 32], usize) {
-    let rank = |at: usize| {
-        let one = &unique[order[at] as usize];
-        (std::cmp::Reverse(one.key), one.row)
-    };
+/// The first 32 candidates by (key descending, row ascending), and how many there are.
+fn best_candidates(unique: &[Unique], places: std::ops::Range<usize>) -> ([usize; 32], usize) {
+    let rank = |u: usize| (std::cmp::Reverse(unique[u].key), unique[u].row);
     let mut best = [0; 32];
     let mut found = 0;
-    for at in places {
-        let place = best[..found].partition_point(|&other| rank(other) < rank(at));
+    for u in places {
+        let place = best[..found].partition_point(|&other| rank(other) < rank(u));
         if place < 32 {
             found = (found + 1).min(32);
             best[place..found].rotate_right(1);
-            best[place] = at;
+            best[place] = u;
         }
     }
     (best, found)

@@ -1,46 +1,47 @@
 use super::{
     disjoint::each_target,
+    record,
     tables::{count, counter::SKIPPED_ROWS, table_of},
 };
-use crate::layout::{Field, NONE, Params, Step, Unique, count as counts, way_at};
+use crate::layout::{Field, Move, NONE, Params, way_at};
 
 /// The caller's values replace the weights of the listed rows. Mirror of `shaders/assign.wgsl`.
 pub fn assign(
     params: &Params,
-    step: &Step,
-    unique: &[Unique],
+    keys: &[u32],
+    places: &[u32],
     values: &[f32],
     cache: &mut [f32],
     scratch: &mut [f32],
     ways: &mut [u32],
-    sources: &mut [u32],
+    moves: &mut [Move],
     tables: &mut [u32],
 ) {
-    let unique = &unique[..step.counts[counts::UNIQUE] as usize];
-    let (dim, row_words) = (params.dim as usize, params.row_words as usize);
-    let set = |u: usize, row: &mut [f32]| {
-        let values = &values[u * dim..][..dim];
+    let n = params.indices as usize;
+    let (dim, words) = (params.dim as usize, record::slot_words(params));
+    let set = |i: usize, row: &mut [f32]| {
+        let values = &values[i * dim..][..dim];
         let finite = values.iter().all(|x| x.is_finite());
         if finite {
             row[..dim].copy_from_slice(values);
         }
         finite
     };
-    let slot_of = |u: usize| (unique[u].slot < params.slots).then_some(unique[u].slot as usize);
-    let scratch_of = |u: usize| unique[u].slot.checked_sub(params.slots).map(|at| at as usize);
-    sources[..unique.len()].fill(NONE);
-    each_target(cache, row_words, 0..unique.len(), slot_of, set, |u, taken| {
+    let slot_of = |i: usize| (places[i] < params.slots).then_some(places[i] as usize);
+    let scratch_of = |i: usize| places[i].checked_sub(params.slots).map(|at| at as usize);
+    each_target(cache, words, 0..n, slot_of, set, |i, taken| {
         if taken {
-            ways[way_at(unique[u].slot, Field::Dirty)] = 1;
+            ways[way_at(places[i], Field::Dirty)] = 1;
         } else {
-            count(tables, table_of(params, tables, unique[u].row), SKIPPED_ROWS, 1);
+            count(tables, table_of(params, tables, keys[i]), SKIPPED_ROWS, 1);
         }
     });
-    each_target(scratch, row_words, 0..unique.len(), scratch_of, set, |u, taken| {
-        if taken {
-            sources[u] = unique[u].slot;
-        } else {
-            count(tables, table_of(params, tables, unique[u].row), SKIPPED_ROWS, 1);
+    each_target(scratch, words, 0..n, scratch_of, set, |i, taken| {
+        // Each missing row of the list had a Move in the look-up that found it; this one takes its place.
+        let place = if taken { places[i] } else { NONE };
+        moves[(places[i] - params.slots) as usize] = Move { place, row: NONE, victim: keys[i], flags: Move::WRITE };
+        if !taken {
+            count(tables, table_of(params, tables, keys[i]), SKIPPED_ROWS, 1);
         }
     });
 }

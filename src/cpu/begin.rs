@@ -1,4 +1,4 @@
-use super::{linearize::last_at_most, record::MODE_TRAIN};
+use super::{linearize::bag_between, record::MODE_TRAIN};
 use crate::layout::{NONE, Params, Step, count};
 
 /// Whether the step takes place; if so the clock advances. Mirror of `shaders/begin.wgsl`.
@@ -11,7 +11,7 @@ pub fn begin(params: &Params, indices: &[u32], offsets: &[u32], features: &[u32]
         step.error = 1;
         step.error_position = NONE - step.bad_index;
         step.error_value = indices[step.error_position as usize];
-        let bag = last_at_most(offsets, params.bags, step.error_position);
+        let bag = bag_between(offsets, step.error_position, 0, params.bags.max(1) - 1);
         step.error_table = features[(bag / params.bags_per_feature) as usize];
     } else if step.accesses > 0 {
         step.counts[count::INDICES] = params.indices;

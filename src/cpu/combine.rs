@@ -1,22 +1,36 @@
-use super::{merge::TILE, spread::each_row};
-use crate::layout::{Params, Step, count};
+use super::{merge::CHUNK, record};
+use crate::layout::{Params, Target};
 
-/// Adds up the partial sums of a row that lies in several tiles. Mirror of `shaders/combine.wgsl`.
-pub fn combine(params: &Params, step: &Step, starts: &[u32], partials: &[f32], grads: &mut [f32]) {
+/// Adds up the chunks of each heavy row in eight strided sums, and those in order. Mirror of `shaders/combine.wgsl`.
+pub fn combine(params: &Params, targets: &[Target], segment: &[u32], scratch: &mut [f32]) {
     let dim = params.dim as usize;
-    let unique = step.counts[count::UNIQUE] as usize;
-    let floats = step.counts[count::VALID] as usize / TILE * dim;
-    each_row(&mut grads[..unique * dim], dim, floats, |u, sums| {
-        let end = if u + 1 < unique { starts[u + 1] } else { step.counts[count::VALID] } as usize;
-        let first_tile = starts[u] as usize / TILE;
-        let last_tile = (end - 1) / TILE;
-        if first_tile == last_tile {
-            return;
+    let valid = targets[0].place as usize;
+    let partials = record::partials(params, scratch);
+    let (mut total, mut strided) = (vec![0.0; dim], vec![0.0; dim]);
+    for tile in 0..valid.div_ceil(CHUNK) {
+        let one = targets[segment[((tile + 1) * CHUNK).min(valid) - 1] as usize + 1];
+        let accesses = (one.end - one.start) as usize;
+        if (one.start as usize) < tile * CHUNK || accesses <= CHUNK {
+            continue;
         }
-        sums.copy_from_slice(&partials[(2 * first_tile + 1) * dim..][..dim]);
-        for tile in first_tile + 1..=last_tile {
-            let part = &partials[2 * tile * dim..][..dim];
-            sums.iter_mut().zip(part).for_each(|(sum, x)| *sum += x);
+        let chunks = accesses.div_ceil(CHUNK);
+        let first = (2 * tile + 1) * dim;
+        let chunk = |k: usize| if k == 0 { first } else { 2 * (tile + k) * dim };
+        for g in 0..chunks.min(8) {
+            strided.copy_from_slice(&partials[chunk(g)..][..dim]);
+            for k in (g + 8..chunks).step_by(8) {
+                add(&mut strided, &partials[chunk(k)..][..dim]);
+            }
+            if g == 0 {
+                total.copy_from_slice(&strided);
+            } else {
+                add(&mut total, &strided);
+            }
         }
-    });
+        partials[first..][..dim].copy_from_slice(&total);
+    }
+}
+
+fn add(sums: &mut [f32], values: &[f32]) {
+    sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
 }

@@ -1,41 +1,7 @@
-//! Scattered rows of one slice, handed to several threads at once. The only unsafe code of the CPU side.
-
-#![allow(unsafe_code, reason = "the one file that needs it: rows of a slice for several threads")]
-
-use std::marker::PhantomData;
-
-use rayon::prelude::*;
+//! Scattered rows of one slice, worked on by several threads at once.
 
 use super::spread::PAYS;
-
-/// Rows of `width` values that may be borrowed mutably one by one.
-struct Rows<'a, T> {
-    data: *mut T,
-    width: usize,
-    rows: usize,
-    whole: PhantomData<&'a mut [T]>,
-}
-
-// SAFETY: `Rows` is a mutable borrow of a slice, and what it hands out are disjoint parts of it (the contract of
-// `Rows::row`): as safe to share as it is to send the parts, which `T: Send` allows.
-unsafe impl<T: Send> Sync for Rows<'_, T> {}
-
-impl<'a, T> Rows<'a, T> {
-    fn new(data: &'a mut [T], width: usize) -> Self {
-        Self { width, rows: data.len() / width, data: data.as_mut_ptr(), whole: PhantomData }
-    }
-
-    /// Row `row`.
-    ///
-    /// # Safety
-    /// `row` is below `self.rows`, and is asked for once in the life of `self`.
-    #[allow(clippy::mut_from_ref, reason = "the contract keeps the parts disjoint")]
-    unsafe fn row(&self, row: usize) -> &mut [T] {
-        // SAFETY: rows * width values lie behind `data`, borrowed mutably for as long as `self` lives; by the contract this
-        // row lies within them and nobody else holds it.
-        unsafe { std::slice::from_raw_parts_mut(self.data.add(row * self.width), self.width) }
-    }
-}
+use crate::trusted::map_rows;
 
 /// For each item with a row (`row_of`): `done(item, work(item, row))`, items ascending as far as `done` sees.
 ///
@@ -51,15 +17,8 @@ pub(super) fn each_target<T: Send, R: Send>(
 ) {
     if items.len() * width >= PAYS {
         let targets: Vec<(usize, usize)> = items.clone().filter_map(|i| Some((i, row_of(i)?))).collect();
-        let rows = Rows::new(data, width);
-        if targets.len() * width >= PAYS && distinct(&targets, rows.rows) {
-            let results: Vec<R> = targets
-                .par_iter()
-                .map(|&(i, row)| {
-                    // SAFETY: `distinct` has seen that every target is below `rows.rows` and occurs once.
-                    work(i, unsafe { rows.row(row) })
-                })
-                .collect();
+        let pays = targets.len() * width >= PAYS;
+        if let Some(results) = pays.then(|| map_rows(data, width, &targets, &work)).flatten() {
             targets.iter().zip(results).for_each(|(&(i, _), result)| done(i, result));
             return;
         }
@@ -69,19 +28,6 @@ pub(super) fn each_target<T: Send, R: Send>(
             done(i, work(i, &mut data[row * width..(row + 1) * width]));
         }
     }
-}
-
-/// Every row is below `rows`, and none comes twice.
-fn distinct(targets: &[(usize, usize)], rows: usize) -> bool {
-    // Zeroed by the system where it is large: pages nobody looks at cost nothing.
-    let mut seen = vec![0u64; rows.div_ceil(64)];
-    targets.iter().all(|&(_, row)| {
-        let new = row < rows && seen[row / 64] >> (row % 64) & 1 == 0;
-        if new {
-            seen[row / 64] |= 1 << (row % 64);
-        }
-        new
-    })
 }
 
 #[cfg(test)]
@@ -121,12 +67,5 @@ mod tests {
         let (data, _) = play(n, 8, |_| 7);
         let expected = (0..n as u64).filter(|i| i % 5 != 0).fold(0u64, |x, i| x.wrapping_mul(3).wrapping_add(i));
         assert_eq!(data[56..64], [expected; 8]);
-    }
-
-    #[test]
-    fn a_repeated_row_is_seen() {
-        assert!(distinct(&[(0, 3), (1, 64), (2, 0)], 65));
-        assert!(!distinct(&[(0, 3), (1, 64), (2, 3)], 65));
-        assert!(!distinct(&[(0, 65)], 65));
     }
 }

@@ -1,5 +1,6 @@
 use super::{
-    record::{MEAN, POOL_NONE},
+    record::{self, MEAN, POOL_NONE},
+    rows::{AHEAD, Floats, Rows, prefetch, sum_rows},
     spread::each_row,
 };
 use crate::layout::{NONE, Params};
@@ -15,7 +16,7 @@ pub fn gather(
     access: &mut [[u32; 2]],
     outputs: &mut [f32],
 ) {
-    let (dim, row_words) = (params.dim as usize, params.row_words as usize);
+    let dim = params.dim as usize;
     let weighted = params.weighted == 1;
     let mean = params.pooling == MEAN;
     let bag = |output: usize| {
@@ -33,7 +34,7 @@ pub fn gather(
         1.0 / valid.max(1) as f32
     };
     let rows = if params.pooling == POOL_NONE { params.indices } else { params.bags } as usize;
-    for output in 0..rows {
+    for output in 0..if weighted || mean { rows } else { 0 } {
         let scale = scale_of(output);
         for i in bag(output) {
             let coefficient = if weighted { scale * weights[i] } else { scale };
@@ -41,24 +42,110 @@ pub fn gather(
         }
     }
     let floats = params.indices as usize * dim;
-    each_row(&mut outputs[..rows * dim], dim, floats, |output, sums| {
-        sums.fill(0.0);
-        for i in bag(output) {
-            let place = places[i];
-            if place == NONE {
-                continue;
-            }
-            let (from, at) = if place >= params.slots { (scratch, place - params.slots) } else { (cache, place) };
-            let row = &from[at as usize * row_words..][..dim];
-            if weighted {
-                sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += value * weights[i]);
-            } else {
-                sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
-            }
+    let placed = Placed {
+        slots: params.slots,
+        dim,
+        words: record::slot_words(params),
+        places: &places[..params.indices as usize],
+        cache,
+        scratch,
+    };
+    each_row(&mut outputs[..rows * dim], dim, floats, |output, row| {
+        if params.pooling == POOL_NONE {
+            return placed.copy(output, weighted.then(|| weights[output]), row);
+        }
+        if weighted {
+            sum_rows(&Weighted { placed: &placed, weights }, bag(output), row);
+        } else {
+            sum_rows(&placed, bag(output), row);
         }
         if mean {
             let scale = scale_of(output);
-            sums.iter_mut().for_each(|sum| *sum *= scale);
+            row.iter_mut().for_each(|sum| *sum *= scale);
         }
     });
+}
+
+/// Rows where forward has put them.
+struct Placed<'a> {
+    slots: u32,
+    dim: usize,
+    /// Stride of a row.
+    words: usize,
+    places: &'a [u32],
+    cache: &'a [f32],
+    scratch: &'a [f32],
+}
+
+impl Placed<'_> {
+    /// One access by itself: a sum would turn its negative zeros positive.
+    fn copy(&self, i: usize, weight: Option<f32>, to: &mut [f32]) {
+        self.prefetch(i + AHEAD);
+        match (self.row(i), weight) {
+            (None, _) => to.fill(0.0),
+            (Some(Floats(row)), None) => to.copy_from_slice(row),
+            (Some(Floats(row)), Some(weight)) => to.iter_mut().zip(row).for_each(|(to, value)| *to = value * weight),
+        }
+    }
+}
+
+impl Rows for Placed<'_> {
+    type Weights<'a>
+        = Floats<'a>
+    where
+        Self: 'a;
+    const FACTORS: bool = false;
+
+    #[inline(always)]
+    fn row(&self, k: usize) -> Option<Floats<'_>> {
+        let place = self.places[k];
+        if place == NONE {
+            return None;
+        }
+        let (from, at) = if place >= self.slots { (self.scratch, place - self.slots) } else { (self.cache, place) };
+        Some(Floats(&from[at as usize * self.words..][..self.dim]))
+    }
+
+    #[inline(always)]
+    fn factor(&self, _: usize) -> f32 {
+        1.0
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, k: usize) {
+        if k < self.places.len()
+            && let Some(Floats(row)) = self.row(k)
+        {
+            prefetch(row);
+        }
+    }
+}
+
+/// The same, each with its weight.
+struct Weighted<'a> {
+    placed: &'a Placed<'a>,
+    weights: &'a [f32],
+}
+
+impl Rows for Weighted<'_> {
+    type Weights<'a>
+        = Floats<'a>
+    where
+        Self: 'a;
+    const FACTORS: bool = true;
+
+    #[inline(always)]
+    fn row(&self, k: usize) -> Option<Floats<'_>> {
+        self.placed.row(k)
+    }
+
+    #[inline(always)]
+    fn factor(&self, k: usize) -> f32 {
+        self.weights[k]
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, k: usize) {
+        self.placed.prefetch(k);
+    }
 }

@@ -1,19 +1,20 @@
 //! A group of tables on the CPU: the story of `gpu/group.rs`, told with plain functions.
 
 use super::{
-    admit, assign, begin, collect, combine,
+    admit, arrange, assign, begin, claim, collect, combine,
     dedup::{DedupTo, dedup},
-    fetch, gather, linearize, locate,
+    exchange, gather, linearize, locate,
     memory::{joined, reserved, zeroed},
-    merge, probe, reset, resolve,
+    merge, probe, reset,
     sort::SortJob,
-    space::{FlushSpace, Ranges, Space},
+    space::{FlushSpace, Space},
     tables::Tables,
-    touch, update, write_back,
+    touch, update,
 };
 use crate::{
-    Counters, Embedding, Error, GroupConfig, Layout, Snapshot, batch,
-    layout::{Params, Step, count},
+    Counters, Embedding, Error, GroupConfig, Layout, Policy, Snapshot,
+    batch::{self, Pending},
+    layout::{Move, Params, Shard, Step, count},
     params::Mode,
     rng::Purpose,
 };
@@ -32,8 +33,8 @@ pub struct Group {
     train: Option<Space>,
     frozen: Option<Space>,
     flush: Option<FlushSpace>,
-    /// Indices and bags of a forward whose backward has not come.
-    pending: Option<(u32, u32)>,
+    /// A forward whose backward has not come.
+    pending: Option<Pending>,
 }
 
 /// A batch in the caller's slices; `weights` is empty without any.
@@ -99,7 +100,7 @@ impl Group {
         let step = space.step;
         let fault = fault(&self.config, &step, n);
         if mode == Mode::Train {
-            self.pending = fault.is_none().then_some((n, bags));
+            self.pending = fault.is_none().then_some(Pending { indices: n, bags, weighted: weights.is_some() });
         }
         fault.map_or(Ok(outputs), Err)
     }
@@ -139,100 +140,90 @@ fn forward(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batc
         return;
     }
     if params.indices > 0 {
-        let rows = SortJob { keys: &space.keys, values: None, count: count::INDICES, key_bits: layout.row_bits() };
-        let to = &mut DedupTo {
-            segment: &mut space.segment,
-            starts: &mut space.starts,
-            segments: count::UNIQUE,
-            valid: count::VALID,
-        };
-        let (keys, _) = dedup(step, &rows, &mut space.by_row, &mut space.sort, to);
+        let train = params.mode == Mode::Train as u32;
         probe(
             params,
             step,
-            keys,
-            &space.starts,
-            &mut space.unique,
-            &mut space.rows,
-            &mut space.set_keys,
-            &mut tables.ways,
+            &space.keys,
+            &tables.ways,
+            &mut space.places,
+            &mut space.miss_keys,
+            &mut space.miss_index,
             &mut tables.tables,
         );
-        space.row_ranges.cut(layout, step, &space.rows, count::UNIQUE, true);
-        if params.mode == Mode::Train as u32 {
-            // Ranges do not depend on how many rows a workgroup takes: touch needs none of its own here.
-            for (shard, freqs) in tables.shards.iter().zip(&mut tables.freqs) {
-                touch(shard, &space.row_ranges.range, &mut space.unique, &mut tables.ways, freqs);
-            }
-            if layout.sets > 0 {
-                admission(tables, space, params);
+        if train && layout.sets > 0 {
+            for (shard, freqs) in &mut tables.freqs {
+                let (ways, counters) = (&mut tables.ways, &mut tables.tables);
+                touch(params, shard, step, &space.keys, &space.places, ways, freqs, counters);
             }
         }
-        resolve(params, &space.step, &mut space.unique, &space.set_keys, &tables.ways, &mut space.fetch_to);
-        for (shard, records) in tables.shards.iter().zip(&tables.records) {
-            fetch(
-                params,
-                shard,
-                &space.row_ranges.range,
-                &space.rows,
-                &space.fetch_to,
-                records,
-                &mut tables.cache,
-                &mut space.scratch,
-                &mut tables.tables,
-            );
+        let missed = SortJob {
+            keys: &space.miss_keys,
+            values: Some(&space.miss_index),
+            count: count::MISSED,
+            key_bits: layout.miss_key_bits(),
+        };
+        let to = &mut DedupTo {
+            segment: &mut space.segment,
+            starts: &mut space.starts,
+            segments: count::MOVES,
+            valid: count::VALID,
+        };
+        let (_, order) = dedup(step, &missed, &mut space.sorted, &mut space.sort, to);
+        for (shard, freqs) in &mut tables.freqs {
+            let (unique, moves) = (&mut space.unique, &mut space.moves);
+            let counters = &mut tables.tables;
+            claim(params, shard, step, &space.keys, order, &space.starts, unique, moves, freqs, counters);
         }
-        let (keys, order) = space.by_row.sorted(tables.layout.row_bits());
-        locate(params, &space.step, keys, order, &space.segment, &space.unique, &mut space.places);
+        let mut phases = Shard::UNPACK;
+        if train && layout.sets > 0 {
+            admit(params, step, &mut space.unique, &mut space.moves, &mut tables.ways, &mut tables.tables);
+            phases |= Shard::PACK;
+        }
+        let (ways, places) = (&tables.ways, &mut space.places);
+        locate(params, step, &space.keys, order, &space.segment, &space.unique, ways, places);
+        exchange_all(tables, params, step, &space.moves, &mut space.scratch, phases);
     }
     if let Some(outputs) = outputs {
         gather(params, offsets, &space.places, weights, &tables.cache, &space.scratch, &mut space.access, outputs);
     }
 }
 
-/// Missing rows set by set; admission; write-back of the dirty victims, before their slots are filled anew.
-fn admission(tables: &mut Tables, space: &mut Space, params: &Params) {
-    let layout = &tables.layout;
-    let step = &mut space.step;
-    let missing = SortJob { keys: &space.set_keys, values: None, count: count::UNIQUE, key_bits: layout.set_bits() };
-    let to = &mut DedupTo {
-        segment: &mut space.set_segment,
-        starts: &mut space.set_starts,
-        segments: count::SETS,
-        valid: count::MISSES,
-    };
-    let (_, order) = dedup(step, &missing, &mut space.by_set, &mut space.sort, to);
-    admit(
-        params,
-        step,
-        &mut space.unique,
-        order,
-        &space.set_starts,
-        &mut tables.ways,
-        &mut space.victim_rows,
-        &mut space.victim_slots,
-        &mut tables.tables,
-    );
-    let (mut rows, mut sources) = (&space.victim_rows[..], &space.victim_slots[..]);
-    if layout.shards > 1 {
-        let victims = SortJob { keys: rows, values: Some(sources), count: count::MISSES, key_bits: layout.row_bits() };
-        (rows, sources) = space.by_victim.sort(step, &victims, &mut space.sort);
+/// The Moves of a list, over every shard: with several each packs before any unpacks.
+fn exchange_all(tables: &mut Tables, params: &Params, step: &Step, moves: &[Move], scratch: &mut [f32], phases: u32) {
+    let Tables { layout, records, cache, tables, .. } = tables;
+    let rounds = if layout.shards == 1 { [phases, 0] } else { [phases & Shard::PACK, phases & Shard::UNPACK] };
+    for phases in rounds.into_iter().filter(|&phases| phases != 0) {
+        for (shard, records) in (0..).zip(&mut *records) {
+            exchange(params, &layout.shard(shard, phases), step, moves, records, cache, scratch, tables);
+        }
     }
-    space.victim_ranges.cut(layout, step, rows, count::MISSES, layout.shards > 1);
-    write_rows_back(tables, params, rows, sources, &space.scratch, &space.victim_ranges);
 }
 
-/// Rows to records, shard by shard.
-fn write_rows_back(
-    tables: &mut Tables,
-    params: &Params,
-    rows: &[u32],
-    sources: &[u32],
-    scratch: &[f32],
-    ranges: &Ranges,
-) {
-    for (shard, records) in tables.shards.iter().zip(&mut tables.records) {
-        write_back(params, shard, &ranges.range, rows, sources, records, &tables.cache, scratch, &mut tables.tables);
+/// The stages of backward, in order (SPEC 3).
+fn backward(tables: &mut Tables, space: &mut Space, params: Params, grad_outputs: &[f32]) {
+    let params = &Params { partials: space.partials, ..params };
+    let layout = &tables.layout;
+    // Rows and places are one to one: what takes fewer passes to sort.
+    let (by_row, by_place) = (layout.row_bits(), layout.place_bits(params.indices));
+    let (keys, key_bits) =
+        if by_place.div_ceil(8) < by_row.div_ceil(8) { (&space.places, by_place) } else { (&space.keys, by_row) };
+    let job = SortJob { keys, values: None, count: count::INDICES, key_bits };
+    let to = &mut DedupTo {
+        segment: &mut space.segment,
+        starts: &mut space.starts,
+        segments: count::UNIQUE,
+        valid: count::VALID,
+    };
+    let (_, order) = dedup(&mut space.step, &job, &mut space.sorted, &mut space.sort, to);
+    let Space { segment, accesses, targets, scratch, .. } = space;
+    arrange(&space.step, order, segment, &space.keys, &space.places, &space.access, accesses, targets);
+    merge(params, targets, segment, accesses, grad_outputs, scratch);
+    combine(params, targets, segment, scratch);
+    let Tables { records, cache, ways, tables: counters, .. } = tables;
+    for (shard, records) in (0..).zip(records) {
+        let shard = layout.shard(shard, Shard::PACK);
+        update(params, &shard, targets, accesses, grad_outputs, records, cache, scratch, ways, counters);
     }
 }
 
@@ -261,35 +252,13 @@ impl Embedding for Group {
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
-        let (indices, bags) = self.pending.ok_or_else(batch::no_forward)?;
-        batch::check_grads(&self.config, (indices, bags), grad_outputs.len())?;
-        let params = self.params(Mode::Train, Purpose::Update).batch(indices, bags, false);
+        let pending = self.pending.ok_or_else(batch::no_forward)?;
+        batch::check_grads(&self.config, pending, grad_outputs.len())?;
+        let Pending { indices, bags, weighted } = pending;
+        let params = self.params(Mode::Train, Purpose::Update).batch(indices, bags, weighted);
         let (tables, Some(space)) = (&mut self.tables, &mut self.train) else { return Err(batch::no_forward()) };
         if indices > 0 {
-            let (_, order) = space.by_row.sorted(tables.layout.row_bits());
-            merge(
-                &params,
-                &space.step,
-                order,
-                &space.segment,
-                &space.access,
-                grad_outputs,
-                &mut space.grads,
-                &mut space.partials,
-            );
-            combine(&params, &space.step, &space.starts, &space.partials, &mut space.grads);
-            update(
-                &params,
-                &space.step,
-                &space.unique,
-                &space.grads,
-                &mut tables.cache,
-                &mut space.scratch,
-                &mut tables.ways,
-                &mut space.sources,
-                &mut tables.tables,
-            );
-            write_rows_back(tables, &params, &space.rows, &space.sources, &space.scratch, &space.row_ranges);
+            backward(tables, space, params, grad_outputs);
         }
         self.pending = None;
         Ok(())
@@ -307,14 +276,9 @@ impl Embedding for Group {
             none => none.insert(FlushSpace::new(layout)?),
         };
         space.step = Step::default();
-        collect(&params, &mut space.step, &mut tables.ways, &mut space.rows, &mut space.sources);
-        let (mut rows, mut sources) = (&space.rows[..], &space.sources[..]);
-        if layout.shards > 1 {
-            let job = SortJob { keys: rows, values: None, count: count::SLOTS, key_bits: layout.row_bits() };
-            (rows, sources) = space.by_row.sort(&space.step, &job, &mut space.sort);
-        }
-        space.ranges.cut(layout, &space.step, rows, count::SLOTS, layout.shards > 1);
-        write_rows_back(tables, &params, rows, sources, &[], &space.ranges);
+        collect(&params, &mut space.step, &mut tables.ways, &mut space.moves);
+        let FlushSpace { step, moves } = space;
+        exchange_all(tables, &params, step, moves, &mut [], Shard::PACK);
         Ok(())
     }
 
@@ -349,16 +313,16 @@ impl Embedding for Group {
         let (tables, Some(space)) = (&mut self.tables, &mut self.frozen) else { return Ok(()) };
         assign(
             &params,
-            &space.step,
-            &space.unique,
+            &space.keys,
+            &space.places,
             &values,
             &mut tables.cache,
             &mut space.scratch,
             &mut tables.ways,
-            &mut space.sources,
+            &mut space.moves,
             &mut tables.tables,
         );
-        write_rows_back(tables, &params, &space.rows, &space.sources, &space.scratch, &space.row_ranges);
+        exchange_all(tables, &params, &space.step, &space.moves, &mut space.scratch, Shard::PACK);
         Ok(())
     }
 
@@ -370,26 +334,27 @@ impl Embedding for Group {
         let tables = &self.tables;
         let mut cache = zeroed("snapshot", tables.cache.len())?;
         cache.copy_from_slice(&tables.cache);
+        let cache = tables.layout.without_padding(cache);
         Ok(Snapshot {
             t: tables.tables[0],
             ways: joined("snapshot", std::slice::from_ref(&tables.ways))?,
             cache,
             records: joined("snapshot", &tables.records)?,
-            freqs: joined("snapshot", &tables.freqs)?,
+            freqs: joined("snapshot", tables.freqs.iter().map(|(_, freqs)| freqs))?,
             counters: Counters::from_words(&tables.tables, tables.layout.stride()),
         })
     }
 
     fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
         let tables = &mut self.tables;
-        snapshot.check(&tables.layout, self.config.tables.len(), !tables.freqs.is_empty())?;
+        snapshot.check(&tables.layout, self.config.tables.len(), self.config.policy == Policy::Lfu)?;
         if tables.tables[0] != snapshot.t || tables.ways != snapshot.ways {
             self.pending = None; // its rows are elsewhere now
         }
         tables.tables[0] = snapshot.t;
         Counters::to_words(&snapshot.counters, &mut tables.tables);
         tables.ways.copy_from_slice(&snapshot.ways);
-        tables.cache.copy_from_slice(&snapshot.cache);
+        tables.cache.copy_from_slice(&tables.layout.with_padding(&snapshot.cache));
         let mut records = snapshot.records.as_slice();
         for shard in &mut tables.records {
             let (mine, rest) = records.split_at(shard.len());
@@ -397,7 +362,7 @@ impl Embedding for Group {
             records = rest;
         }
         let mut freqs = snapshot.freqs.as_slice();
-        for shard in &mut tables.freqs {
+        for (_, shard) in &mut tables.freqs {
             let (mine, rest) = freqs.split_at(shard.len());
             shard.copy_from_slice(mine);
             freqs = rest;

@@ -6,6 +6,8 @@ use crate::layout::{NONE, Params, Step};
 
 const CLAMP: u32 = 1;
 const SKIP: u32 = 2;
+/// Indices of a workgroup.
+const GROUP: u32 = 256;
 
 /// Index to linear row, and the index's output row. Mirror of `shaders/linearize.wgsl`.
 pub fn linearize(
@@ -28,41 +30,56 @@ pub fn linearize(
             step.bad_offset = step.bad_offset.max(NONE - i);
         }
     }
-    for i in 0..params.indices {
-        let at = i as usize;
-        let bag = last_at_most(offsets, params.bags, i);
-        access[at] = [if params.pooling == POOL_NONE { i } else { bag }, 0];
-        let mut index = indices[at];
-        if params.mode == MODE_ROWS {
-            keys[at] = index;
-            step.accesses += 1;
-            continue;
-        }
-        let table = features[(bag / params.bags_per_feature) as usize];
-        let rows = table_rows(tables, table);
-        if index >= rows {
-            if params.mode == MODE_TRAIN {
-                count(tables, table, OUT_OF_RANGE, 1);
+    for first in (0..params.indices).step_by(GROUP as usize) {
+        let end = (first + GROUP).min(params.indices);
+        let (first_bag, last_bag) =
+            (bag_by_group(offsets, params.bags, first), bag_by_group(offsets, params.bags, end - 1));
+        for i in first..end {
+            let at = i as usize;
+            let bag = bag_between(offsets, i, first_bag, last_bag);
+            access[at] = [if params.pooling == POOL_NONE { i } else { bag }, 0];
+            let mut index = indices[at];
+            let mut key = index;
+            if params.mode != MODE_ROWS {
+                let table = features[(bag / params.bags_per_feature) as usize];
+                let rows = table_rows(tables, table);
+                if index >= rows {
+                    if params.mode == MODE_TRAIN {
+                        count(tables, table, OUT_OF_RANGE, 1);
+                    }
+                    if params.out_of_range == CLAMP {
+                        index = rows - 1;
+                    } else if params.out_of_range != SKIP {
+                        step.bad_index = step.bad_index.max(NONE - i);
+                    }
+                }
+                key = if index < rows { table_base(tables, table) + index } else { NONE };
             }
-            if params.out_of_range == CLAMP {
-                index = rows - 1;
-            } else if params.out_of_range != SKIP {
-                step.bad_index = step.bad_index.max(NONE - i);
-            }
-        }
-        keys[at] = NONE;
-        if index < rows {
-            keys[at] = table_base(tables, table) + index;
-            step.accesses += 1;
+            keys[at] = key;
+            step.accesses += u32::from(key != NONE);
         }
     }
 }
 
-/// The last bag that starts at or before `i`; empty bags start where the next one does.
-pub(super) fn last_at_most(offsets: &[u32], bags: u32, i: u32) -> u32 {
-    let (mut low, mut high) = (0, bags);
-    while high - low > 1 {
-        let middle = (low + high) / 2;
+/// The last bag that starts at or before `i`, looked for as a workgroup does: 256 offsets a round. Where the offsets are not
+/// ascending the answer is as arbitrary, and the same.
+fn bag_by_group(offsets: &[u32], bags: u32, i: u32) -> u32 {
+    let (mut low, mut size) = (0, bags);
+    while size > 1 {
+        let stride = size.div_ceil(GROUP);
+        let lanes = (0..GROUP).take_while(|lane| lane * stride < size);
+        let last = lanes.filter(|lane| offsets[(low + lane * stride) as usize] <= i).last().unwrap_or(0);
+        low += last * stride;
+        size = stride.min(size - last * stride);
+    }
+    low
+}
+
+/// The last bag from `first` to `last` that starts at or before `i`; empty bags start where the next one does.
+pub(super) fn bag_between(offsets: &[u32], i: u32, first: u32, last: u32) -> u32 {
+    let (mut low, mut high) = (first, last + 1);
+    while high > low + 1 {
+        let middle = low + (high - low) / 2;
         if offsets[middle as usize] <= i {
             low = middle;
         } else {

@@ -1,6 +1,11 @@
-use crate::layout::{NONE, Params, Step, Unique, count};
+use super::record::{LFU, MODE_TRAIN};
+use crate::{
+    hash::miss_key,
+    layout::{Field, Params, Step, Unique, count, way_at},
+};
 
-/// Where each index's row is. Mirror of `shaders/locate.wgsl`.
+/// Where each missed access finds its row, and under LFU each whose row was evicted by its own batch. Mirror of
+/// `shaders/locate.wgsl`.
 pub fn locate(
     params: &Params,
     step: &Step,
@@ -8,15 +13,26 @@ pub fn locate(
     order: &[u32],
     segment: &[u32],
     unique: &[Unique],
+    ways: &[u32],
     places: &mut [u32],
 ) {
-    let n = params.indices as usize;
-    if step.counts[count::INDICES] == 0 {
-        places[..n].fill(NONE);
+    let missed = step.counts[count::MISSED] as usize;
+    for (&access, &u) in order[..missed].iter().zip(&segment[..missed]) {
+        places[access as usize] = unique[u as usize].slot;
+    }
+    if params.policy != LFU || params.mode != MODE_TRAIN || missed == 0 {
         return;
     }
-    for j in 0..n {
-        let place = if keys[j] == NONE { NONE } else { unique[segment[j] as usize].slot };
-        places[order[j] as usize] = place;
+    let unique = &unique[..step.counts[count::MOVES] as usize];
+    let n = params.indices as usize;
+    for (place, &row) in places[..n].iter_mut().zip(&keys[..n]) {
+        if *place < params.slots {
+            let now = ways[way_at(*place, Field::Tag)];
+            if now != row {
+                let key = miss_key(now, params.sets);
+                let u = unique.partition_point(|one| miss_key(one.row, params.sets) < key);
+                *place = params.slots + u as u32;
+            }
+        }
     }
 }

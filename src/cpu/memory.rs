@@ -19,9 +19,12 @@ pub(super) fn reserved<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error>
 }
 
 /// The parts, one behind the other.
-pub(super) fn joined(what: &'static str, parts: &[Vec<u32>]) -> Result<Vec<u32>, Error> {
-    let mut all = reserved(what, parts.iter().map(Vec::len).sum())?;
-    parts.iter().for_each(|part| all.extend_from_slice(part));
+pub(super) fn joined<'p>(
+    what: &'static str,
+    parts: impl IntoIterator<Item = &'p Vec<u32>> + Clone,
+) -> Result<Vec<u32>, Error> {
+    let mut all = reserved(what, parts.clone().into_iter().map(Vec::len).sum())?;
+    parts.into_iter().for_each(|part| all.extend_from_slice(part));
     Ok(all)
 }
 

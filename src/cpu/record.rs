@@ -1,12 +1,17 @@
 //! What `shaders/shared/record.wgsl` reads out of `params`, as the codec wants it.
 
-use crate::{Layout, Precision, Rounding, codec::Noise, layout::Params};
+use super::rows::Rule;
+use crate::{
+    Layout, OptimizerKind, Precision, Rounding,
+    codec::Noise,
+    layout::{Params, quad_width},
+};
 
 pub(super) const MODE_TRAIN: u32 = 0;
 pub(super) const MODE_ROWS: u32 = 2;
 pub(super) const LFU: u32 = 1;
 pub(super) const MEAN: u32 = 1;
-pub(super) const POOL_NONE: u32 = 2;
+pub(super) use crate::layout::POOL_NONE;
 
 /// A layout that describes rows and records as `params` does. It knows of no shards.
 pub(super) fn layout(params: &Params) -> Layout {
@@ -24,16 +29,39 @@ pub(super) fn layout(params: &Params) -> Layout {
         state_word: params.state_word,
         payload_half: params.payload_half,
         record_words: params.record_words,
-        row_words: params.row_words,
+        row_words: params.dim + params.state,
+        row_quads: params.row_quads,
+        lanes: params.lanes,
         sets: params.sets,
         total_rows: params.total_rows,
         rows_per_shard: 0,
         shards: 0,
+        freqs_per_shard: 0,
     }
+}
+
+/// Stride of a slot in floats.
+pub(super) fn slot_words(params: &Params) -> usize {
+    (params.row_quads * quad_width(params.dim)) as usize
+}
+
+/// The partial rows of a backward, behind the bypassed rows.
+pub(super) fn partials<'s>(params: &Params, scratch: &'s mut [f32]) -> &'s mut [f32] {
+    &mut scratch[(params.partials * quad_width(params.dim)) as usize..]
 }
 
 /// The rounding noise of a call; `step` is the clock.
 pub(super) fn noise(params: &Params, step: u32) -> Noise {
     let rounding = if params.stochastic == 1 { Rounding::Stochastic } else { Rounding::Nearest };
     Noise { rounding, seed: params.seed, step, purpose: params.purpose }
+}
+
+/// How the call's optimiser moves a row.
+pub(super) fn rule(params: &Params) -> Rule {
+    let kind = match params.optimizer {
+        0 => OptimizerKind::Sgd,
+        1 => OptimizerKind::AdaGrad,
+        _ => OptimizerKind::RowWiseAdaGrad,
+    };
+    Rule { kind, lr: params.lr, eps: params.eps, weight_decay: params.weight_decay }
 }

@@ -52,6 +52,34 @@ pub(super) fn count(tables: &mut [u32], table: u32, counter: usize, amount: u32)
     tables[at + 1] = tables[at + 1].wrapping_add(u32::from(carry));
 }
 
+/// Counts of neighbouring rows, which mostly belong to one table, gathered before they go to it. Twin of `shaders/shared/tally.wgsl`.
+#[derive(Default)]
+pub(super) struct Tally {
+    table: u32,
+    rows: std::ops::Range<u32>,
+    counts: [u32; 11],
+}
+
+impl Tally {
+    pub(super) fn count(&mut self, params: &Params, tables: &mut [u32], row: u32, counter: usize) {
+        if !self.rows.contains(&row) {
+            self.end(tables);
+            self.table = table_of(params, tables, row);
+            let base = table_base(tables, self.table);
+            self.rows = base..base + table_rows(tables, self.table);
+        }
+        self.counts[counter] += 1;
+    }
+
+    pub(super) fn end(&mut self, tables: &mut [u32]) {
+        for (counter, amount) in std::mem::take(&mut self.counts).into_iter().enumerate() {
+            if amount > 0 {
+                count(tables, self.table, counter, amount);
+            }
+        }
+    }
+}
+
 /// The arrays of `gpu::tables::Tables`.
 #[derive(Debug)]
 pub(super) struct Tables {
@@ -61,8 +89,8 @@ pub(super) struct Tables {
     pub(super) ways: Vec<u32>,
     pub(super) cache: Vec<f32>,
     pub(super) records: Vec<Vec<u32>>,
-    pub(super) freqs: Vec<Vec<u32>>,
-    pub(super) shards: Vec<Shard>,
+    /// LFU's counter of every row; LRU has one piece with none.
+    pub(super) freqs: Vec<(Shard, Vec<u32>)>,
 }
 
 impl Tables {
@@ -72,11 +100,10 @@ impl Tables {
         let slots = layout.slots() as usize;
         let mut ways = zeroed("ways", slots * 4)?;
         ways.chunks_exact_mut(128).for_each(|set| set[..32].fill(NONE));
-        let cache = zeroed("cache", slots * layout.row_words as usize)?;
+        let cache = zeroed("cache", slots * layout.slot_words() as usize)?;
         let filler = Filler::new(config, &layout);
         let mut records = Vec::new();
         let mut freqs = Vec::new();
-        let mut shards = Vec::new();
         for index in 0..layout.shards {
             let first_row = index * layout.rows_per_shard;
             let rows = layout.shard_rows(index) as usize;
@@ -87,12 +114,12 @@ impl Tables {
                 .zip(first_row..first_row + rows as u32)
                 .for_each(|(record, row)| filler.fill(row, record));
             records.push(shard);
-            if config.policy == Policy::Lfu {
-                freqs.push(zeroed("freqs", rows)?);
-            }
-            shards.push(Shard { index, first_row, ..Shard::default() });
+        }
+        for shard in layout.freq_shards(config.policy) {
+            let rows = if config.policy == Policy::Lfu { shard.rows as usize } else { 0 };
+            freqs.push((shard, zeroed("freqs", rows)?));
         }
         let (tables, features) = (table_words(config), config.feature_tables());
-        Ok(Self { layout, tables, features, ways, cache, records, freqs, shards })
+        Ok(Self { layout, tables, features, ways, cache, records, freqs })
     }
 }

@@ -1,16 +1,37 @@
-use crate::layout::{Field, NONE, Shard, Unique, way_at};
+use super::{
+    record::LFU,
+    tables::{Tally, counter::UNIQUE},
+};
+use crate::layout::{FREQ_MAX, Field, NONE, Params, Shard, Step, way_at};
 
-const FREQ_MAX: u32 = 0x8000_0000;
-
-/// LFU: the frequencies of one shard's rows. Mirror of `shaders/touch.wgsl`.
-pub fn touch(shard: &Shard, range: &[[u32; 2]], unique: &mut [Unique], ways: &mut [u32], freqs: &mut [u32]) {
-    let [first, end] = range[shard.index as usize];
-    for one in &mut unique[first as usize..end as usize] {
-        let freq = &mut freqs[(one.row - shard.first_row) as usize];
-        *freq = freq.wrapping_add(one.count).min(FREQ_MAX);
-        one.key = *freq;
-        if one.slot != NONE {
-            ways[way_at(one.slot, Field::Freq)] = *freq;
+/// Marks the rows that were hit: the stamp, and under LFU the frequency, in the slot and in the row's own counter. Mirror of
+/// `shaders/touch.wgsl`.
+pub fn touch(
+    params: &Params,
+    shard: &Shard,
+    step: &Step,
+    keys: &[u32],
+    places: &[u32],
+    ways: &mut [u32],
+    freqs: &mut [u32],
+    tables: &mut [u32],
+) {
+    let mut tally = Tally::default();
+    let n = params.indices as usize;
+    for (&row, &slot) in keys[..n].iter().zip(&places[..n]) {
+        if slot == NONE || !shard.holds(row) {
+            continue;
+        }
+        let stamp = &mut ways[way_at(slot, Field::Stamp)];
+        if *stamp < step.t {
+            *stamp = step.t;
+            tally.count(params, tables, row, UNIQUE);
+        }
+        if params.policy == LFU {
+            for freq in [&mut ways[way_at(slot, Field::Freq)], &mut freqs[(row - shard.first_row) as usize]] {
+                *freq = freq.saturating_add(1).min(FREQ_MAX);
+            }
         }
     }
+    tally.end(tables);
 }

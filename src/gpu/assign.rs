@@ -1,7 +1,8 @@
-//! Host side of `shaders/assign.wgsl`: a workgroup a row.
+//! Host side of `shaders/assign.wgsl`: the caller's values.
 
 use super::{
     call::{Call, Groups},
+    kept::passing,
     space::Space,
     tables::Tables,
 };
@@ -12,16 +13,16 @@ use crate::shader::{
 
 pub(crate) const KERNEL: Kernel = Kernel {
     name: "assign",
-    workgroup: 64,
+    workgroup: 256,
     bindings: &[
         (Uniform, "params"),
-        (ReadWrite, "step"),
-        (Read, "unique"),
+        (Read, "keys"),
+        (Read, "places"),
         (Read, "values"),
         (ReadWrite, "cache"),
         (ReadWrite, "scratch"),
         (ReadWrite, "ways"),
-        (ReadWrite, "sources"),
+        (ReadWrite, "moves"),
         (ReadWrite, "tables"),
     ],
 };
@@ -36,14 +37,15 @@ pub(crate) fn record(
 ) {
     let bindings = [
         uniform.as_entire_binding(),
-        space.step.as_entire_binding(),
-        space.unique.as_entire_binding(),
-        values.as_entire_binding(),
+        space.keys.as_entire_binding(),
+        space.places.as_entire_binding(),
+        passing(values),
         tables.cache.as_entire_binding(),
         space.scratch.as_entire_binding(),
         tables.ways.as_entire_binding(),
-        space.sources.as_entire_binding(),
+        space.moves.as_entire_binding(),
         tables.tables.as_entire_binding(),
     ];
-    call.dispatch(&KERNEL, &bindings, &Groups::Direct(u64::from(rows)));
+    let layout = &tables.layout;
+    call.dispatch_rows(&KERNEL, layout.width(), &bindings, &Groups::of(rows, layout.at_once()));
 }

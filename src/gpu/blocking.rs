@@ -3,14 +3,15 @@
 use super::{
     Batch, Group, assign,
     call::Call,
-    forward::{bypass_work, record_step},
+    exchange,
+    forward::{moves, record_step},
     group::grown,
+    kept::passing,
     space::Bound,
     tables::Tables,
-    write_back,
 };
 use crate::{
-    Counters, Embedding, Error, Layout, Snapshot, batch,
+    Counters, Embedding, Error, Layout, Policy, Snapshot, batch,
     layout::{Params, Step, table_words},
     params::Mode,
     rng::Purpose,
@@ -98,13 +99,10 @@ impl Group {
         let indices = self.upload("rows", bytemuck::cast_slice(rows))?;
         let offsets: Vec<u32> = (0..=n).collect();
         let offsets = self.upload("offsets", bytemuck::cast_slice(&offsets))?;
-        let bound = Bound {
-            indices: indices.as_entire_binding(),
-            offsets: offsets.as_entire_binding(),
-            weights: self.nothing.as_entire_binding(),
-        };
+        let bound =
+            Bound { indices: passing(&indices), offsets: passing(&offsets), weights: self.nothing.as_entire_binding() };
         let space = grown(&mut self.frozen, &self.context, &self.tables.layout, n, false)?;
-        let binding = outputs.map(wgpu::Buffer::as_entire_binding);
+        let binding = outputs.map(passing);
         record_step(
             &self.context,
             encoder,
@@ -197,7 +195,8 @@ impl Embedding for Group {
                 let uniform = this.context.uniform(&params);
                 let call = &mut Call::begin(&this.context, &mut encoder, "hotrow.write_rows");
                 assign::record(call, &uniform, &this.tables, space, &values, params.indices);
-                write_back::record(call, &uniform, &this.tables, &bypass_work(space));
+                let list = moves(space, params.indices);
+                exchange::record(call, &uniform, &this.tables, &list, exchange::Phases::Pack);
             }
             this.context.finish(encoder)
         })
@@ -220,12 +219,15 @@ impl Embedding for Group {
             let mut sources = vec![
                 (&this.tables.tables, 4 * table_words(&this.config).len() as u64),
                 (&this.tables.ways, slots * 16),
-                (&this.tables.cache, slots * u64::from(layout.row_words) * 4),
+                (&this.tables.cache, slots * u64::from(layout.slot_words()) * 4),
             ];
             let rows = |shard: usize| u64::from(layout.shard_rows(shard as u32));
             sources
                 .extend(this.tables.records.iter().enumerate().map(|(i, buffer)| (buffer, rows(i) * layout.stride())));
-            sources.extend(this.tables.freqs.iter().enumerate().map(|(i, buffer)| (buffer, rows(i) * 4)));
+            if this.config.policy == Policy::Lfu {
+                let freqs = &this.tables.freqs;
+                sources.extend(freqs.iter().map(|freqs| (&freqs.counters, u64::from(freqs.rows) * 4)));
+            }
             let mut words = this.context.download(this.encoder(), &sources)?;
             let freqs = words.split_off(3 + this.tables.records.len()).concat();
             let records = words.split_off(3).concat();
@@ -233,7 +235,7 @@ impl Embedding for Group {
             Ok(Snapshot {
                 t: words[0][0],
                 ways: std::mem::take(&mut words[1]),
-                cache: words[2].iter().map(|&word| f32::from_bits(word)).collect(),
+                cache: layout.without_padding(words[2].iter().map(|&word| f32::from_bits(word)).collect()),
                 records,
                 freqs,
                 counters,
@@ -244,7 +246,7 @@ impl Embedding for Group {
     fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
         self.waiting(|this| {
             let Tables { layout, records, freqs, .. } = &this.tables;
-            snapshot.check(layout, this.config.tables.len(), !freqs.is_empty())?;
+            snapshot.check(layout, this.config.tables.len(), this.config.policy == Policy::Lfu)?;
             let queue = this.context.queue();
             let mut words = table_words(&this.config);
             words[0] = snapshot.t;
@@ -258,13 +260,13 @@ impl Embedding for Group {
             Counters::to_words(&snapshot.counters, &mut words);
             queue.write_buffer(&this.tables.tables, 0, bytemuck::cast_slice(&words));
             queue.write_buffer(&this.tables.ways, 0, bytemuck::cast_slice(&snapshot.ways));
-            queue.write_buffer(&this.tables.cache, 0, bytemuck::cast_slice(&snapshot.cache));
+            queue.write_buffer(&this.tables.cache, 0, bytemuck::cast_slice(&layout.with_padding(&snapshot.cache)));
             let shard_words = layout.rows_per_shard as usize * layout.record_words as usize;
             for (buffer, words) in records.iter().zip(snapshot.records.chunks(shard_words)) {
                 queue.write_buffer(buffer, 0, bytemuck::cast_slice(words));
             }
-            for (buffer, words) in freqs.iter().zip(snapshot.freqs.chunks(layout.rows_per_shard as usize)) {
-                queue.write_buffer(buffer, 0, bytemuck::cast_slice(words));
+            for (freqs, words) in freqs.iter().zip(snapshot.freqs.chunks(layout.freqs_per_shard as usize)) {
+                queue.write_buffer(&freqs.counters, 0, bytemuck::cast_slice(words));
             }
             Ok(())
         })

@@ -13,13 +13,7 @@ use crate::shader::{
 pub(crate) const KERNEL: Kernel = Kernel {
     name: "collect",
     workgroup: 256,
-    bindings: &[
-        (Uniform, "params"),
-        (ReadWrite, "step"),
-        (ReadWrite, "ways"),
-        (ReadWrite, "rows"),
-        (ReadWrite, "sources"),
-    ],
+    bindings: &[(Uniform, "params"), (ReadWrite, "step"), (ReadWrite, "ways"), (ReadWrite, "moves")],
 };
 
 pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &FlushSpace) {
@@ -27,8 +21,7 @@ pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Table
         uniform.as_entire_binding(),
         space.step.as_entire_binding(),
         tables.ways.as_entire_binding(),
-        space.rows.as_entire_binding(),
-        space.sources.as_entire_binding(),
+        space.moves.as_entire_binding(),
     ];
     call.dispatch(&KERNEL, &bindings, &Groups::of(tables.layout.slots(), 256));
 }

@@ -1,8 +1,10 @@
-//! Host side of `shaders/combine.wgsl`.
+//! Host side of `shaders/combine.wgsl`: a workgroup a tile, for the heavy row that begins there.
 
 use super::{
     call::{Call, Groups},
+    merge::CHUNK,
     space::Space,
+    tables::Tables,
 };
 use crate::shader::{
     Access::{Read, ReadWrite, Uniform},
@@ -11,17 +13,16 @@ use crate::shader::{
 
 pub(crate) const KERNEL: Kernel = Kernel {
     name: "combine",
-    workgroup: 64,
-    bindings: &[(Uniform, "params"), (ReadWrite, "step"), (Read, "starts"), (Read, "partials"), (ReadWrite, "grads")],
+    workgroup: 256,
+    bindings: &[(Uniform, "params"), (Read, "targets"), (Read, "segment"), (ReadWrite, "scratch")],
 };
 
-pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, space: &Space, rows: u32) {
+pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &Space, indices: u32) {
     let bindings = [
         uniform.as_entire_binding(),
-        space.step.as_entire_binding(),
-        space.starts.as_entire_binding(),
-        space.partials.as_entire_binding(),
-        space.grads.as_entire_binding(),
+        space.targets.as_entire_binding(),
+        space.segment.as_entire_binding(),
+        space.scratch.as_entire_binding(),
     ];
-    call.dispatch(&KERNEL, &bindings, &Groups::Direct(u64::from(rows)));
+    call.dispatch_rows(&KERNEL, tables.layout.width(), &bindings, &Groups::capped(indices.div_ceil(CHUNK), 1));
 }

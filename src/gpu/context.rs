@@ -1,10 +1,16 @@
 //! A device made ready: every pipeline, once. Groups on the same device share it.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
 
+use super::options::{ContextOptions, Shaders};
 use crate::{
     Caps, Error, RankBody, gpu,
-    shader::{self, Access},
+    gpu::{kept::Kept, timeline::Timeline},
+    shader::{self, Access, Bodies, Kernel},
+    trusted,
 };
 
 pub(crate) struct Pipeline {
@@ -12,18 +18,57 @@ pub(crate) struct Pipeline {
     pub(crate) pipeline: wgpu::ComputePipeline,
 }
 
+/// Pipelines by the names of their stages, and what the device said against one of them.
+struct Pipelines {
+    by_name: HashMap<&'static str, Pipeline>,
+    fault: Option<String>,
+}
+
+/// The text of a stage, for Quads of a width.
+type Text = dyn Fn(&Kernel, u32) -> String + Send + Sync;
+
+/// What a context's shader modules are made of.
+enum Recipe {
+    /// The crate's own text, with or without wgpu's checks.
+    Own { rank: RankBody, shaders: Shaders },
+    /// A test's own text; never trusted.
+    Foreign(Box<Text>),
+}
+
+impl Recipe {
+    fn module(&self, device: &wgpu::Device, kernel: &Kernel, width: u32) -> wgpu::ShaderModule {
+        let text = match self {
+            &Self::Own { rank, shaders: Shaders::Trusted } => {
+                return trusted::shader_module(device, kernel, Bodies { rank, width });
+            }
+            &Self::Own { rank, shaders: Shaders::Checked } => shader::compose(kernel, Bodies { rank, width }),
+            Self::Foreign(text) => text(kernel, width),
+        };
+        device.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label: Some(kernel.name),
+            source: wgpu::ShaderSource::Wgsl(text.into()),
+        })
+    }
+}
+
 struct Inner {
     device: wgpu::Device,
     queue: wgpu::Queue,
     caps: Caps,
-    pipelines: HashMap<&'static str, Pipeline>,
+    recipe: Recipe,
+    /// Of the stages that do not move rows.
+    common: Pipelines,
+    /// Of those that do: for Quads of 1 float and of 4, each built when first wanted.
+    rows: [OnceLock<Pipelines>; 2],
     max_groups: u32,
+    kept: Kept,
 }
 
 /// Your device and queue, with every pipeline of the crate. Cheap to clone; groups on one device share it.
 #[derive(Clone)]
 pub struct Context {
     inner: Arc<Inner>,
+    pub(super) timeline: Option<Timeline>,
 }
 
 impl std::fmt::Debug for Context {
@@ -41,26 +86,19 @@ impl Context {
     /// # Errors
     /// [`Error::Unsupported`] if the device was created with less than WebGPU's default limits, or a shader is refused.
     pub fn new(device: &wgpu::Device, queue: &wgpu::Queue) -> Result<Self, Error> {
-        let caps = Caps::of(device);
-        let body = caps.choose_rank();
-        Self::with_choices(device, queue, body, caps.max_groups)
+        Self::with_options(device, queue, &ContextOptions::default())
     }
 
-    /// As [`Context::new`] with the choices made by the caller: which body ranks a sort's keys, and the most workgroups a dispatch may
-    /// have in x (small values make small tests cross what large batches cross).
+    /// As [`Context::new`] with choices made by the caller.
     ///
     /// # Errors
     /// As [`Context::new`].
-    pub fn with_choices(
-        device: &wgpu::Device,
-        queue: &wgpu::Queue,
-        body: RankBody,
-        max_groups: u32,
-    ) -> Result<Self, Error> {
-        Self::with_shaders(device, queue, max_groups, |kernel| shader::compose(kernel, body))
+    pub fn with_options(device: &wgpu::Device, queue: &wgpu::Queue, options: &ContextOptions) -> Result<Self, Error> {
+        let rank = options.rank.unwrap_or_else(|| Caps::of(device).choose_rank());
+        Self::with_recipe(device, queue, options.max_groups, Recipe::Own { rank, shaders: options.shaders })
     }
 
-    /// As [`Context::with_choices`] with each stage's text by the caller: a test runs here what the device itself could not.
+    /// As [`Context::new`] with each stage's text by the caller: a test runs here what the device itself could not.
     ///
     /// # Errors
     /// As [`Context::new`].
@@ -69,7 +107,16 @@ impl Context {
         device: &wgpu::Device,
         queue: &wgpu::Queue,
         max_groups: u32,
-        text: impl Fn(&shader::Kernel) -> String,
+        text: impl Fn(&Kernel, u32) -> String + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        Self::with_recipe(device, queue, Some(max_groups), Recipe::Foreign(Box::new(text)))
+    }
+
+    fn with_recipe(
+        device: &wgpu::Device,
+        queue: &wgpu::Queue,
+        max_groups: Option<u32>,
+        recipe: Recipe,
     ) -> Result<Self, Error> {
         let caps = Caps::of(device);
         let limits = device.limits();
@@ -88,20 +135,14 @@ impl Context {
                 });
             }
         }
-        let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
-        let pipelines =
-            gpu::KERNELS.iter().map(|kernel| (kernel.name, pipeline(device, kernel, text(kernel)))).collect();
-        if let Some(error) = pollster::block_on(scope.pop()) {
-            return Err(Error::Unsupported {
-                what: "shaders",
-                wanted: "a device that compiles them".into(),
-                found: error.to_string(),
-                remedy: "report the message with `hotrow info`",
-            });
-        }
-        let max_groups = max_groups.clamp(1, caps.max_groups);
+        let common = Pipelines::new(device, &recipe, 1, false);
+        common.check()?;
+        let max_groups = max_groups.unwrap_or(caps.max_groups).clamp(1, caps.max_groups);
         let (device, queue) = (device.clone(), queue.clone());
-        Ok(Self { inner: Arc::new(Inner { device, queue, caps, pipelines, max_groups }) })
+        let rows = [OnceLock::new(), OnceLock::new()];
+        let kept = Kept::default();
+        let inner = Inner { device, queue, caps, recipe, common, rows, max_groups, kept };
+        Ok(Self { inner: Arc::new(inner), timeline: None })
     }
 
     /// The device.
@@ -116,10 +157,23 @@ impl Context {
         &self.inner.queue
     }
 
+    /// Whether the shaders were compiled with wgpu's runtime checks.
+    #[must_use]
+    pub fn shaders(&self) -> Shaders {
+        match self.inner.recipe {
+            Recipe::Own { shaders, .. } => shaders,
+            Recipe::Foreign(_) => Shaders::Checked,
+        }
+    }
+
     /// What the device can do.
     #[must_use]
     pub fn caps(&self) -> &Caps {
         &self.inner.caps
+    }
+
+    pub(super) fn timeline(&self) -> Option<&Timeline> {
+        self.timeline.as_ref()
     }
 
     pub(crate) fn max_groups(&self) -> u32 {
@@ -132,8 +186,22 @@ impl Context {
         self.inner.max_groups.saturating_mul(4).min(2048)
     }
 
-    pub(crate) fn pipeline(&self, name: &str) -> &Pipeline {
-        &self.inner.pipelines[name]
+    /// Builds what moves rows in Quads of `width` floats, if that has not been done yet.
+    pub(crate) fn prepare(&self, width: u32) -> Result<(), Error> {
+        self.row_pipelines(width).check()
+    }
+
+    fn row_pipelines(&self, width: u32) -> &Pipelines {
+        let Inner { device, recipe, rows, .. } = &*self.inner;
+        rows[usize::from(width == 4)].get_or_init(|| Pipelines::new(device, recipe, width, true))
+    }
+
+    /// The pipeline of a stage; `width` matters to those that move rows.
+    pub(crate) fn pipeline(&self, name: &str, width: u32) -> &Pipeline {
+        match self.inner.common.by_name.get(name) {
+            Some(pipeline) => pipeline,
+            None => &self.row_pipelines(width).by_name[name],
+        }
     }
 
     /// Does `work` and turns what wgpu objects to, a lost device above all, into an error: the caller's handler need not see it.
@@ -178,9 +246,35 @@ impl Context {
         }
     }
 
-    /// A small uniform buffer holding `value`, new for each call: a caller may record several before submitting.
+    /// A small uniform buffer holding `value`. Never written again: a caller may record several calls before submitting.
     pub(crate) fn uniform<T: bytemuck::Pod>(&self, value: &T) -> wgpu::Buffer {
         let bytes = bytemuck::bytes_of(value);
+        self.inner.kept.uniform(bytes, || self.new_uniform(bytes))
+    }
+
+    /// A stage's bind group, used again where nothing of it is the caller's.
+    pub(crate) fn bind_group(
+        &self,
+        stage: &'static str,
+        layout: &wgpu::BindGroupLayout,
+        bindings: &[wgpu::BindingResource<'_>],
+    ) -> wgpu::BindGroup {
+        self.inner.kept.bind_group(stage, bindings, || {
+            let entries: Vec<_> = (0u32..)
+                .zip(bindings)
+                .map(|(binding, resource)| wgpu::BindGroupEntry { binding, resource: resource.clone() })
+                .collect();
+            let descriptor = wgpu::BindGroupDescriptor { label: Some(stage), layout, entries: &entries };
+            self.inner.device.create_bind_group(&descriptor)
+        })
+    }
+
+    /// Lets go of buffers that are used no more.
+    pub(crate) fn forget_bindings(&self) {
+        self.inner.kept.forget();
+    }
+
+    fn new_uniform(&self, bytes: &[u8]) -> wgpu::Buffer {
         let buffer = self.inner.device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("hotrow.uniform"),
             size: bytes.len() as u64,
@@ -196,12 +290,33 @@ impl Context {
     }
 }
 
-fn pipeline(device: &wgpu::Device, kernel: &shader::Kernel, wgsl: String) -> Pipeline {
+impl Pipelines {
+    /// Of the stages that move rows, or of the others.
+    fn new(device: &wgpu::Device, recipe: &Recipe, width: u32, rows: bool) -> Self {
+        let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let kernels = gpu::KERNELS.iter().filter(|kernel| shader::moves_rows(kernel) == rows);
+        let built =
+            kernels.map(|kernel| (kernel.name, pipeline(device, kernel, &recipe.module(device, kernel, width))));
+        let by_name = built.collect();
+        let fault = pollster::block_on(scope.pop()).map(|error| error.to_string());
+        Self { by_name, fault }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        match &self.fault {
+            None => Ok(()),
+            Some(found) => Err(Error::Unsupported {
+                what: "shaders",
+                wanted: "a device that compiles them".into(),
+                found: found.clone(),
+                remedy: "report the message with `hotrow info`",
+            }),
+        }
+    }
+}
+
+fn pipeline(device: &wgpu::Device, kernel: &Kernel, module: &wgpu::ShaderModule) -> Pipeline {
     let label = format!("hotrow.{}", kernel.name);
-    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
-        label: Some(&label),
-        source: wgpu::ShaderSource::Wgsl(wgsl.into()),
-    });
     let entries: Vec<_> = (0u32..)
         .zip(kernel.bindings)
         .map(|(binding, (access, _))| wgpu::BindGroupLayoutEntry {
@@ -229,7 +344,7 @@ fn pipeline(device: &wgpu::Device, kernel: &shader::Kernel, wgsl: String) -> Pip
     let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
         label: Some(&label),
         layout: Some(&pipeline_layout),
-        module: &module,
+        module,
         entry_point: Some("main"),
         compilation_options: wgpu::PipelineCompilationOptions {
             // Every stage writes its workgroup memory before it reads it.

@@ -1,10 +1,11 @@
-//! Host side of `shaders/gather.wgsl`: a workgroup an output row.
+//! Host side of `shaders/gather.wgsl`: some output rows a workgroup.
 
 use super::{
     call::{Call, Groups},
     space::{Bound, Space},
     tables::Tables,
 };
+use crate::layout::{POOL_NONE, Params};
 use crate::shader::{
     Access::{Read, ReadWrite, Uniform},
     Kernel,
@@ -12,7 +13,7 @@ use crate::shader::{
 
 pub(crate) const KERNEL: Kernel = Kernel {
     name: "gather",
-    workgroup: 64,
+    workgroup: 256,
     bindings: &[
         (Uniform, "params"),
         (Read, "offsets"),
@@ -27,12 +28,12 @@ pub(crate) const KERNEL: Kernel = Kernel {
 
 pub(crate) fn record(
     call: &mut Call<'_>,
+    params: &Params,
     uniform: &wgpu::Buffer,
     batch: &Bound<'_>,
     tables: &Tables,
     space: &Space,
-    outputs: &wgpu::BindingResource<'_>,
-    rows: u32,
+    (outputs, rows): (&wgpu::BindingResource<'_>, u32),
 ) {
     let bindings = [
         uniform.as_entire_binding(),
@@ -44,5 +45,8 @@ pub(crate) fn record(
         space.access.as_entire_binding(),
         outputs.clone(),
     ];
-    call.dispatch(&KERNEL, &bindings, &Groups::Direct(u64::from(rows)));
+    let layout = &tables.layout;
+    // With pooling none each takes four rows.
+    let per_group = layout.at_once() * if params.pooling == POOL_NONE { 4 } else { 1 };
+    call.dispatch_rows(&KERNEL, layout.width(), &bindings, &Groups::of(rows, per_group));
 }

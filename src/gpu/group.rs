@@ -1,21 +1,20 @@
 //! A group of tables on the GPU, recorded into the caller's encoder. `forward.rs` has the stages of forward.
 
 use super::{
-    Context, bounds,
+    Context,
+    backward::record_backward,
     call::Call,
-    collect, combine,
-    forward::{bypass_work, record_step},
-    merge,
+    collect, exchange,
+    forward::record_step,
     readback::Reports,
     reset,
-    sort::SortJob,
     space::{Bound, FlushSpace, Space},
     tables::Tables,
-    update, write_back,
 };
 use crate::{
-    Error, GroupConfig, Layout, Placement, batch,
-    layout::{Params, Step, count},
+    Error, GroupConfig, Layout, Placement,
+    batch::{self, Pending},
+    layout::{Params, Step},
     params::Mode,
     rng::Purpose,
 };
@@ -44,9 +43,15 @@ pub struct Group {
     pub(super) flush: Option<FlushSpace>,
     /// Stands where a batch has no weights or no indices.
     pub(super) nothing: wgpu::Buffer,
-    /// Indices and bags of a forward whose backward has not come.
-    pub(super) pending: Option<(u32, u32)>,
+    /// A forward whose backward has not come.
+    pub(super) pending: Option<Pending>,
     pub(super) reports: Reports,
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.context.forget_bindings();
+    }
 }
 
 impl Group {
@@ -65,6 +70,7 @@ impl Group {
                 remedy: "request it (hotrow::requirements() does), or take placement device",
             });
         }
+        context.prepare(layout.width())?;
         let tables = context.guarded(|| Tables::new(context, &config, layout))?;
         let nothing = context.buffer("nothing", 16, wgpu::BufferUsages::empty())?;
         Ok(Self {
@@ -223,7 +229,7 @@ impl Group {
         let space = grown(space, &self.context, &self.tables.layout, indices, mode == Mode::Train)?;
         record_step(&self.context, encoder, &self.tables, space, &params, &bound, Some((&output_binding, output_rows)));
         if mode == Mode::Train {
-            self.pending = Some((indices, bags));
+            self.pending = Some(Pending { indices, bags, weighted: batch.weights.is_some() });
         }
         Ok(indices)
     }
@@ -240,7 +246,7 @@ impl Group {
     ) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {
-            let (Some((indices, bags)), Some(space)) = (self.pending, &self.train) else {
+            let (Some(Pending { indices, bags, weighted }), Some(space)) = (self.pending, &self.train) else {
                 return Err(batch::no_forward());
             };
             let rows = batch::output_rows(&self.config, indices, bags);
@@ -248,15 +254,8 @@ impl Group {
                 let wanted = u64::from(rows) * u64::from(self.tables.layout.dim) * 4;
                 let grads = self.context.bind("grad_outputs", grad_outputs, wanted)?;
                 let params = Params::new(&self.config, &self.tables.layout, Mode::Train, Purpose::Update)
-                    .batch(indices, bags, false);
-                let uniform = self.context.uniform(&params);
-                let call = &mut Call::begin(&self.context, encoder, "hotrow.backward");
-                let distinct = self.tables.layout.most_distinct(indices);
-                let sorted = space.by_row.sorted(self.tables.layout.row_bits());
-                merge::record(call, &uniform, space, &sorted, indices, &grads);
-                combine::record(call, &uniform, space, distinct);
-                update::record(call, &uniform, &self.tables, space, distinct);
-                write_back::record(call, &uniform, &self.tables, &bypass_work(space));
+                    .batch(indices, bags, weighted);
+                record_backward(&self.context, encoder, &self.tables, space, params, &grads);
             }
             self.pending = None;
             Ok(())
@@ -282,22 +281,9 @@ impl Group {
             let uniform = self.context.uniform(&Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack));
             let call = &mut Call::begin(&self.context, encoder, "hotrow.flush");
             collect::record(call, &uniform, &self.tables, space);
-            let (mut rows, mut sources) = (&space.rows, &space.sources);
-            if layout.shards > 1 {
-                let job = SortJob {
-                    keys: space.rows.as_entire_binding(),
-                    values: None, // a slot is its position
-                    capacity: layout.slots(),
-                    count: count::SLOTS,
-                    key_bits: layout.row_bits(),
-                };
-                let sorted = space.by_row.record(call, &space.step, &job, &space.sort);
-                (rows, sources) = (sorted.keys, sorted.values);
-            }
-            let list = bounds::List { rows, count: count::SLOTS, sorted: layout.shards > 1, per_group: 1 };
-            bounds::record(call, &space.step, &self.tables, &list, &space.ranges);
-            let work = write_back::Work { rows, sources, scratch: &space.no_scratch, ranges: &space.ranges };
-            write_back::record(call, &uniform, &self.tables, &work);
+            let FlushSpace { step, moves, no_scratch } = space;
+            let list = exchange::List { step, moves, capacity: layout.slots(), scratch: no_scratch };
+            exchange::record(call, &uniform, &self.tables, &list, exchange::Phases::Pack);
             Ok(())
         })
     }
@@ -335,6 +321,7 @@ pub(super) fn grown<'s>(
         Some(enough) => Ok(space.insert(enough)),
         None => {
             *space = None;
+            context.forget_bindings();
             Ok(space.insert(Space::new(context, layout, indices, train)?))
         }
     }

@@ -5,11 +5,12 @@ use super::{
     call::{Call, Groups},
     dedup,
     dedup::DedupTo,
+    kept::passing,
     sort::{SortJob, SortScratch, SortSpace},
 };
 use crate::{
     Error,
-    layout::{Step, count},
+    layout::{Params, Step, count, quad_width},
     shader::{Access, Kernel},
 };
 
@@ -44,6 +45,11 @@ impl Context {
     #[doc(hidden)]
     pub fn run_stage(&self, kernel: &Kernel, bindings: &[Vec<u32>], groups: u32) -> Result<Vec<Vec<u32>>, Error> {
         use wgpu::util::DeviceExt as _;
+        // What moves rows begins with its `Params`.
+        let params =
+            bindings.first().and_then(|words| bytemuck::try_from_bytes::<Params>(bytemuck::cast_slice(words)).ok());
+        let width = params.map_or(1, |params| quad_width(params.dim));
+        self.prepare(width)?;
         let mut buffers = Vec::new();
         for (words, (access, _)) in bindings.iter().zip(kernel.bindings) {
             buffers.push(if *access == Access::Uniform {
@@ -56,10 +62,11 @@ impl Context {
                 self.words(words)?
             });
         }
-        let resources: Vec<_> = buffers.iter().map(wgpu::Buffer::as_entire_binding).collect();
+        let resources: Vec<_> = buffers.iter().map(passing).collect();
         let mut encoder = self.new_encoder();
-        Call::begin(self, &mut encoder, "hotrow.harness").dispatch(
+        Call::begin(self, &mut encoder, "hotrow.harness").dispatch_rows(
             kernel,
+            width,
             &resources,
             &Groups::Direct(u64::from(groups)),
         );
@@ -83,8 +90,7 @@ impl Context {
         let scratch = SortScratch::new(self, n)?;
         let (source, segment, starts) =
             (self.words(keys)?, self.words(&vec![0; n as usize])?, self.words(&vec![0; n as usize])?);
-        let job =
-            SortJob { keys: source.as_entire_binding(), values: None, capacity: n, count: count::INDICES, key_bits };
+        let job = SortJob { keys: passing(&source), values: None, capacity: n, count: count::INDICES, key_bits };
         let to = DedupTo { segment: &segment, starts: &starts, segments: count::UNIQUE, valid: count::VALID };
         let mut encoder = self.new_encoder();
         let record = if large { dedup::record_large } else { dedup::record };

@@ -25,6 +25,6 @@ pub(crate) fn record(
 ) {
     let bindings =
         [info.as_entire_binding(), step.as_entire_binding(), keys.as_entire_binding(), heads.as_entire_binding()];
-    let groups = Groups::capped(call.context, capacity, BLOCK);
+    let groups = Groups::capped(capacity, BLOCK);
     call.dispatch(&KERNEL, &bindings, &groups);
 }

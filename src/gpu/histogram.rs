@@ -24,6 +24,6 @@ pub(crate) fn record(
     capacity: u32,
 ) {
     let bindings = [pass.as_entire_binding(), step.as_entire_binding(), keys.clone(), digits.as_entire_binding()];
-    let groups = Groups::capped(call.context, capacity, BLOCK);
+    let groups = Groups::capped(capacity, BLOCK);
     call.dispatch(&KERNEL, &bindings, &groups);
 }

@@ -1,9 +1,10 @@
-//! Host side of `shaders/locate.wgsl`.
+//! Host side of `shaders/locate.wgsl`: where the missed accesses find their rows.
 
 use super::{
     call::{Call, Groups},
     sort::Sorted,
     space::Space,
+    tables::Tables,
 };
 use crate::shader::{
     Access::{Read, ReadWrite, Uniform},
@@ -20,19 +21,28 @@ pub(crate) const KERNEL: Kernel = Kernel {
         (Read, "order"),
         (Read, "segment"),
         (Read, "unique"),
+        (Read, "ways"),
         (ReadWrite, "places"),
     ],
 };
 
-pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, space: &Space, sorted: &Sorted<'_>, indices: u32) {
+pub(crate) fn record(
+    call: &mut Call<'_>,
+    uniform: &wgpu::Buffer,
+    tables: &Tables,
+    space: &Space,
+    missed: &Sorted<'_>,
+    indices: u32,
+) {
     let bindings = [
         uniform.as_entire_binding(),
         space.step.as_entire_binding(),
-        sorted.keys.as_entire_binding(),
-        sorted.values.as_entire_binding(),
+        space.keys.as_entire_binding(),
+        missed.values.as_entire_binding(),
         space.segment.as_entire_binding(),
         space.unique.as_entire_binding(),
+        tables.ways.as_entire_binding(),
         space.places.as_entire_binding(),
     ];
-    call.dispatch(&KERNEL, &bindings, &Groups::of(indices, 256));
+    call.dispatch(&KERNEL, &bindings, &Groups::capped(indices, 256));
 }

@@ -3,7 +3,7 @@
 use super::{
     Group,
     sort::{SortScratch, SortSpace},
-    space::{FlushSpace, Ranges, Space},
+    space::{FlushSpace, Space},
     tables::Tables,
 };
 use crate::MemoryReport;
@@ -31,8 +31,9 @@ fn sum<'b>(buffers: impl IntoIterator<Item = &'b wgpu::Buffer>) -> u64 {
 // Taken apart without `..`: a buffer added there must be added here.
 
 fn tables(tables: &Tables) -> u64 {
-    let Tables { layout: _, tables, features, ways, cache, records, freqs, shards } = tables;
-    sum([tables, features, ways, cache]) + sum(records) + sum(freqs) + sum(shards)
+    let Tables { layout: _, tables, features, ways, cache, records, freqs, packs, unpacks } = tables;
+    let freqs = freqs.iter().flat_map(|freqs| [&freqs.shard, &freqs.counters]);
+    sum([tables, features, ways, cache]) + sum(records) + sum(freqs) + sum(packs) + sum(unpacks)
 }
 
 fn space(space: &Space) -> u64 {
@@ -41,58 +42,28 @@ fn space(space: &Space) -> u64 {
         step,
         keys,
         access,
-        by_row,
-        by_set,
-        by_victim,
+        sorted: ordered,
         sort,
         segment,
         starts,
+        miss_keys,
+        miss_index,
+        moves,
         unique,
-        rows,
-        row_ranges,
-        touch_ranges,
-        set_keys,
-        set_segment,
-        set_starts,
-        victim_rows,
-        victim_slots,
-        victim_ranges,
-        fetch_to,
-        sources,
         places,
         scratch,
-        grads,
-        partials,
+        accesses,
+        targets,
+        partials: _,
     } = space;
-    let plain = [
-        step,
-        keys,
-        access,
-        segment,
-        starts,
-        unique,
-        rows,
-        set_keys,
-        set_segment,
-        set_starts,
-        victim_rows,
-        victim_slots,
-        fetch_to,
-        sources,
-        places,
-        scratch,
-        grads,
-        partials,
-    ];
-    sum(plain)
-        + [by_row, by_set, by_victim].into_iter().map(sorted).sum::<u64>()
-        + [row_ranges, touch_ranges, victim_ranges].into_iter().map(ranges).sum::<u64>()
-        + sort_scratch(sort)
+    let plain =
+        [step, keys, access, segment, starts, miss_keys, miss_index, moves, unique, places, scratch, accesses, targets];
+    sum(plain) + sorted(ordered) + sort_scratch(sort)
 }
 
 fn flush(space: &FlushSpace) -> u64 {
-    let FlushSpace { step, rows, sources, by_row, sort, ranges: cut, no_scratch } = space;
-    sum([step, rows, sources, no_scratch]) + sorted(by_row) + sort_scratch(sort) + ranges(cut)
+    let FlushSpace { step, moves, no_scratch } = space;
+    sum([step, moves, no_scratch])
 }
 
 fn sorted(space: &SortSpace) -> u64 {
@@ -103,9 +74,4 @@ fn sorted(space: &SortSpace) -> u64 {
 fn sort_scratch(scratch: &SortScratch) -> u64 {
     let SortScratch { digits, totals } = scratch;
     sum([digits, totals])
-}
-
-fn ranges(ranges: &Ranges) -> u64 {
-    let Ranges { range, groups } = ranges;
-    range.size() + groups.size()
 }

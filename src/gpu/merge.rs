@@ -1,9 +1,9 @@
-//! Host side of `shaders/merge.wgsl`: a workgroup for every 32 sorted accesses.
+//! Host side of `shaders/merge.wgsl`: the chunks of heavy rows.
 
 use super::{
     call::{Call, Groups},
-    sort::Sorted,
     space::Space,
+    tables::Tables,
 };
 use crate::shader::{
     Access::{Read, ReadWrite, Uniform},
@@ -12,39 +12,37 @@ use crate::shader::{
 
 pub(crate) const KERNEL: Kernel = Kernel {
     name: "merge",
-    workgroup: 64,
+    workgroup: 256,
     bindings: &[
         (Uniform, "params"),
-        (ReadWrite, "step"),
-        (Read, "order"),
+        (Read, "targets"),
         (Read, "segment"),
-        (Read, "access"),
+        (Read, "accesses"),
         (Read, "grad_outputs"),
-        (ReadWrite, "grads"),
-        (ReadWrite, "partials"),
+        (ReadWrite, "scratch"),
     ],
 };
 
-/// Sorted accesses of a workgroup: `MERGE_TILE` in `shaders/shared/merge.wgsl`.
-pub(crate) const TILE: u32 = 32;
+/// Accesses of a chunk, and of a tile: `MERGE_CHUNK` in `shaders/shared/merge.wgsl`.
+pub(crate) const CHUNK: u32 = 128;
 
 pub(crate) fn record(
     call: &mut Call<'_>,
     uniform: &wgpu::Buffer,
+    tables: &Tables,
     space: &Space,
-    sorted: &Sorted<'_>,
     indices: u32,
     grad_outputs: &wgpu::BindingResource<'_>,
 ) {
     let bindings = [
         uniform.as_entire_binding(),
-        space.step.as_entire_binding(),
-        sorted.values.as_entire_binding(),
+        space.targets.as_entire_binding(),
         space.segment.as_entire_binding(),
-        space.access.as_entire_binding(),
+        space.accesses.as_entire_binding(),
         grad_outputs.clone(),
-        space.grads.as_entire_binding(),
-        space.partials.as_entire_binding(),
+        space.scratch.as_entire_binding(),
     ];
-    call.dispatch(&KERNEL, &bindings, &Groups::of(indices, TILE));
+    let layout = &tables.layout;
+    let groups = Groups::capped(2 * indices.div_ceil(CHUNK), layout.at_once());
+    call.dispatch_rows(&KERNEL, layout.width(), &bindings, &groups);
 }

@@ -1,31 +1,34 @@
 //! The GPU side. `forward.rs` tells the order of the stages; every stage's host side is in the file of its name.
 
 mod admit;
+mod arrange;
 mod assign;
+mod backward;
 mod begin;
 mod bind;
 mod blocking;
-mod bounds;
 mod call;
+mod claim;
 mod collect;
 mod combine;
 mod context;
 mod dedup;
-mod fetch;
+mod exchange;
 mod forward;
 mod gather;
 mod group;
 mod harness;
 mod heads;
 mod histogram;
+mod kept;
 mod linearize;
 mod locate;
 mod memory;
 mod merge;
+mod options;
 mod probe;
 mod readback;
 mod reset;
-mod resolve;
 mod scan;
 mod scatter;
 mod segments;
@@ -34,14 +37,16 @@ mod sort_small;
 mod sorter;
 mod space;
 mod tables;
+mod timeline;
 mod touch;
 mod update;
-mod write_back;
 
 pub use context::Context;
 pub use group::{Batch, Group};
 pub use harness::Deduped;
+pub use options::{ContextOptions, Shaders};
 pub use sorter::{Count, Distinct, SortedPairs, Sorter};
+pub use timeline::{Record, Resolution, Span, Timeline};
 
 use crate::shader::Kernel;
 
@@ -49,21 +54,20 @@ use crate::shader::Kernel;
 pub(crate) const KERNELS: &[&Kernel] = &[
     &linearize::KERNEL,
     &begin::KERNEL,
+    &probe::KERNEL,
+    &touch::KERNEL,
     &histogram::KERNEL,
     &scan::KERNEL,
     &scatter::KERNEL,
     &heads::KERNEL,
     &segments::KERNEL,
     &sort_small::KERNEL,
-    &probe::KERNEL,
-    &touch::KERNEL,
+    &claim::KERNEL,
     &admit::KERNEL,
-    &bounds::KERNEL,
-    &write_back::KERNEL,
-    &resolve::KERNEL,
-    &fetch::KERNEL,
+    &exchange::KERNEL,
     &locate::KERNEL,
     &gather::KERNEL,
+    &arrange::KERNEL,
     &merge::KERNEL,
     &combine::KERNEL,
     &update::KERNEL,

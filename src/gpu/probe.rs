@@ -1,8 +1,7 @@
-//! Host side of `shaders/probe.wgsl`: 8 distinct rows a workgroup.
+//! Host side of `shaders/probe.wgsl`: the slot of each access, and the list of those that miss.
 
 use super::{
     call::{Call, Groups},
-    sort::Sorted,
     space::Space,
     tables::Tables,
 };
@@ -18,33 +17,24 @@ pub(crate) const KERNEL: Kernel = Kernel {
         (Uniform, "params"),
         (ReadWrite, "step"),
         (Read, "keys"),
-        (Read, "starts"),
-        (ReadWrite, "unique"),
-        (ReadWrite, "rows"),
-        (ReadWrite, "set_keys"),
-        (ReadWrite, "ways"),
+        (Read, "ways"),
+        (ReadWrite, "places"),
+        (ReadWrite, "miss_keys"),
+        (ReadWrite, "miss_index"),
         (ReadWrite, "tables"),
     ],
 };
 
-pub(crate) fn record(
-    call: &mut Call<'_>,
-    uniform: &wgpu::Buffer,
-    tables: &Tables,
-    space: &Space,
-    sorted: &Sorted<'_>,
-    rows: u32,
-) {
+pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &Space, indices: u32) {
     let bindings = [
         uniform.as_entire_binding(),
         space.step.as_entire_binding(),
-        sorted.keys.as_entire_binding(),
-        space.starts.as_entire_binding(),
-        space.unique.as_entire_binding(),
-        space.rows.as_entire_binding(),
-        space.set_keys.as_entire_binding(),
+        space.keys.as_entire_binding(),
         tables.ways.as_entire_binding(),
+        space.places.as_entire_binding(),
+        space.miss_keys.as_entire_binding(),
+        space.miss_index.as_entire_binding(),
         tables.tables.as_entire_binding(),
     ];
-    call.dispatch(&KERNEL, &bindings, &Groups::of(rows, 8));
+    call.dispatch(&KERNEL, &bindings, &Groups::of(indices, 256));
 }

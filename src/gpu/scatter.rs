@@ -44,6 +44,6 @@ pub(crate) fn record(
         to.keys.as_entire_binding(),
         to.values.as_entire_binding(),
     ];
-    let groups = Groups::capped(call.context, capacity, BLOCK);
+    let groups = Groups::capped(capacity, BLOCK);
     call.dispatch(&KERNEL, &bindings, &groups);
 }

@@ -43,6 +43,6 @@ pub(crate) fn record(
         to.segment.as_entire_binding(),
         to.starts.as_entire_binding(),
     ];
-    let groups = Groups::capped(call.context, capacity, BLOCK);
+    let groups = Groups::capped(capacity, BLOCK);
     call.dispatch(&KERNEL, &bindings, &groups);
 }

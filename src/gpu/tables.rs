@@ -9,6 +9,14 @@ use crate::{
     layout::{Layout, NONE, Shard, table_words},
 };
 
+/// Frequencies of neighbouring rows, and the uniform that says of which.
+#[derive(Debug)]
+pub(crate) struct Freqs {
+    pub(crate) rows: u32,
+    pub(crate) shard: wgpu::Buffer,
+    pub(crate) counters: wgpu::Buffer,
+}
+
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) layout: Layout,
@@ -22,10 +30,12 @@ pub(crate) struct Tables {
     pub(crate) cache: wgpu::Buffer,
     /// The packed table, a buffer a shard.
     pub(crate) records: Vec<wgpu::Buffer>,
-    /// One counter for every row, a buffer a shard; empty under LRU.
-    pub(crate) freqs: Vec<wgpu::Buffer>,
-    /// A uniform for each shard.
-    pub(crate) shards: Vec<wgpu::Buffer>,
+    /// LFU's counter of every row, in as few buffers as hold them; LRU has one that nobody reads.
+    pub(crate) freqs: Vec<Freqs>,
+    /// A uniform for each shard: of the phase that packs, or of both phases where there is one shard.
+    pub(crate) packs: Vec<wgpu::Buffer>,
+    /// Another for the phase that unpacks.
+    pub(crate) unpacks: Vec<wgpu::Buffer>,
 }
 
 /// Bytes packed on the host before they are handed to the queue.
@@ -36,7 +46,7 @@ impl Tables {
         let slots = u64::from(layout.slots());
         let none = wgpu::BufferUsages::empty();
         let ways = context.buffer("ways", (slots * 16).max(512), none)?;
-        let cache = context.buffer("cache", slots * u64::from(layout.row_words) * 4, none)?;
+        let cache = context.buffer("cache", slots * u64::from(layout.slot_words()) * 4, none)?;
         let tables = context.buffer("tables", 4 * table_words(config).len() as u64, none)?;
         let features = config.feature_tables();
         let feature_buffer = context.buffer("features", 4 * features.len() as u64, none)?;
@@ -61,22 +71,25 @@ impl Tables {
         }
         let mut records = Vec::new();
         let mut freqs = Vec::new();
-        let mut shards = Vec::new();
         let filler = Filler::new(config, &layout);
         for index in 0..layout.shards {
-            let first_row = index * layout.rows_per_shard;
             let rows = layout.shard_rows(index);
             records.push(context.buffer("records", u64::from(rows) * layout.stride(), usage)?);
-            if config.policy == Policy::Lfu {
-                freqs.push(context.buffer("freqs", u64::from(rows) * 4, none)?);
-            }
-            shards.push(context.uniform(&Shard { index, first_row, ..Shard::default() }));
+        }
+        for shard in layout.freq_shards(config.policy) {
+            let bytes = if config.policy == Policy::Lfu { u64::from(shard.rows) * 4 } else { 0 };
+            let counters = context.buffer("freqs", bytes, none)?;
+            freqs.push(Freqs { rows: shard.rows, shard: context.uniform(&shard), counters });
         }
         // Only now: a table that does not fit is refused before a byte of it is made.
         for (index, buffer) in (0..layout.shards).zip(&records) {
             fill(context, &filler, &layout, buffer, index * layout.rows_per_shard, layout.shard_rows(index));
         }
-        Ok(Self { layout, tables, features: feature_buffer, ways, cache, records, freqs, shards })
+        let uniforms =
+            |phases| (0..layout.shards).map(|shard| context.uniform(&layout.shard(shard, phases))).collect::<Vec<_>>();
+        let packs = uniforms(if layout.shards == 1 { Shard::PACK | Shard::UNPACK } else { Shard::PACK });
+        let unpacks = uniforms(Shard::UNPACK);
+        Ok(Self { layout, tables, features: feature_buffer, ways, cache, records, freqs, packs, unpacks })
     }
 }
 

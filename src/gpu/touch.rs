@@ -1,8 +1,8 @@
-//! Host side of `shaders/touch.wgsl`: the frequencies of one shard.
+//! Host side of `shaders/touch.wgsl`: stamps and frequencies of the rows that were hit.
 
 use super::{
     call::{Call, Groups},
-    space::{Ranges, Space},
+    space::Space,
     tables::Tables,
 };
 use crate::shader::{
@@ -12,22 +12,31 @@ use crate::shader::{
 
 pub(crate) const KERNEL: Kernel = Kernel {
     name: "touch",
-    workgroup: 64,
-    bindings: &[(Uniform, "shard"), (Read, "range"), (ReadWrite, "unique"), (ReadWrite, "ways"), (ReadWrite, "freqs")],
+    workgroup: 256,
+    bindings: &[
+        (Uniform, "params"),
+        (Uniform, "shard"),
+        (ReadWrite, "step"),
+        (Read, "keys"),
+        (Read, "places"),
+        (ReadWrite, "ways"),
+        (ReadWrite, "freqs"),
+        (ReadWrite, "tables"),
+    ],
 };
 
-/// Rows of a workgroup.
-pub(crate) const PER_GROUP: u32 = 64;
-
-pub(crate) fn record(call: &mut Call<'_>, tables: &Tables, space: &Space, ranges: &Ranges) {
-    for (shard, freqs) in tables.freqs.iter().enumerate() {
+pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &Space, indices: u32) {
+    for freqs in &tables.freqs {
         let bindings = [
-            tables.shards[shard].as_entire_binding(),
-            ranges.range.as_entire_binding(),
-            space.unique.as_entire_binding(),
+            uniform.as_entire_binding(),
+            freqs.shard.as_entire_binding(),
+            space.step.as_entire_binding(),
+            space.keys.as_entire_binding(),
+            space.places.as_entire_binding(),
             tables.ways.as_entire_binding(),
-            freqs.as_entire_binding(),
+            freqs.counters.as_entire_binding(),
+            tables.tables.as_entire_binding(),
         ];
-        call.dispatch(&KERNEL, &bindings, &Groups::Indirect(&ranges.groups, 12 * shard as u64));
+        call.dispatch(&KERNEL, &bindings, &Groups::of(indices, 256));
     }
 }

@@ -1,4 +1,4 @@
-//! Host side of `shaders/update.wgsl`: a workgroup a distinct row.
+//! Host side of `shaders/update.wgsl`: the distinct rows, shard by shard.
 
 use super::{
     call::{Call, Groups},
@@ -12,31 +12,43 @@ use crate::shader::{
 
 pub(crate) const KERNEL: Kernel = Kernel {
     name: "update",
-    workgroup: 64,
+    workgroup: 256,
     bindings: &[
         (Uniform, "params"),
-        (ReadWrite, "step"),
-        (Read, "unique"),
-        (Read, "grads"),
+        (Uniform, "shard"),
+        (Read, "targets"),
+        (Read, "accesses"),
+        (Read, "grad_outputs"),
+        (ReadWrite, "records"),
         (ReadWrite, "cache"),
         (ReadWrite, "scratch"),
         (ReadWrite, "ways"),
-        (ReadWrite, "sources"),
         (ReadWrite, "tables"),
     ],
 };
 
-pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &Space, rows: u32) {
-    let bindings = [
-        uniform.as_entire_binding(),
-        space.step.as_entire_binding(),
-        space.unique.as_entire_binding(),
-        space.grads.as_entire_binding(),
-        tables.cache.as_entire_binding(),
-        space.scratch.as_entire_binding(),
-        tables.ways.as_entire_binding(),
-        space.sources.as_entire_binding(),
-        tables.tables.as_entire_binding(),
-    ];
-    call.dispatch(&KERNEL, &bindings, &Groups::Direct(u64::from(rows)));
+pub(crate) fn record(
+    call: &mut Call<'_>,
+    uniform: &wgpu::Buffer,
+    tables: &Tables,
+    space: &Space,
+    rows: u32,
+    grad_outputs: &wgpu::BindingResource<'_>,
+) {
+    let layout = &tables.layout;
+    for (shard, records) in tables.packs.iter().zip(&tables.records) {
+        let bindings = [
+            uniform.as_entire_binding(),
+            shard.as_entire_binding(),
+            space.targets.as_entire_binding(),
+            space.accesses.as_entire_binding(),
+            grad_outputs.clone(),
+            records.as_entire_binding(),
+            tables.cache.as_entire_binding(),
+            space.scratch.as_entire_binding(),
+            tables.ways.as_entire_binding(),
+            tables.tables.as_entire_binding(),
+        ];
+        call.dispatch_rows(&KERNEL, layout.width(), &bindings, &Groups::capped(rows, layout.at_once()));
+    }
 }

@@ -71,3 +71,72 @@ fn bench_labels_a_software_adapter() {
         }
     });
 }
+
+/// Where `suite` is not as the schema says, or has a figure that cannot be; with every kernel of `kernels` in some case.
+fn wrong(suite: &serde_json::Value, kernels: &[&str]) -> Option<String> {
+    let positive = |value: &serde_json::Value| value.as_f64().is_some_and(|value| value > 0.0);
+    if suite["schema"] != 1 || suite["command"] != "bench --suite" || !positive(&suite["copy_bytes_per_second"]) {
+        return Some(format!("{} {}", suite["schema"], suite["copy_bytes_per_second"]));
+    }
+    for key in ["adapter", "backend", "driver", "timing"] {
+        if suite["machine"][key].as_str().is_none_or(str::is_empty) {
+            return Some(format!("machine: {key}"));
+        }
+    }
+    let cases = suite["cases"].as_array()?;
+    for case in cases {
+        let dispatches =
+            |list: &serde_json::Value| list.as_array().map(|all| all.iter().map(|k| k["dispatches"].as_u64()).sum());
+        if dispatches(&case["kernels"]) != Some(case["dispatches"].as_u64()) {
+            return Some(format!("{}: dispatches", case["name"]));
+        }
+        if !positive(&case["forward"]["median"]) || !positive(&case["facts"]["accesses"]) {
+            return Some(format!("{}: {} {}", case["name"], case["forward"], case["facts"]));
+        }
+    }
+    let all = || cases.iter().filter_map(|case| case["kernels"].as_array()).flatten();
+    for kernel in kernels {
+        if !all().any(|found| found["kernel"] == *kernel && positive(&found["bytes"])) {
+            return Some((*kernel).to_owned());
+        }
+    }
+    None
+}
+
+#[test]
+fn the_suite_measures_every_kernel() {
+    with_gpu(|context| {
+        let folder = tempfile::tempdir().unwrap();
+        let beside = folder.path().join("beside.json");
+        std::fs::write(&beside, r#"{"sorts": [{"name": "cub", "pairs": 16777216, "pairs_per_second": 1e10}]}"#)
+            .unwrap();
+        let mut command = Command::cargo_bin("hotrow").unwrap();
+        command.current_dir(folder.path()).args(["bench", "--suite", "--backend", "gpu", "--size", "small"]);
+        command.args(["--only", "hits,small,sort", "--commit", "abc", "--out", "out", "--beside"]).arg(&beside);
+        let done = command.assert().success();
+        let out = String::from_utf8_lossy(&done.get_output().stdout).into_owned();
+        assert_eq!(out.contains("software adapter: these figures show"), !context.caps().is_hardware(), "{out}");
+        for file in ["suite.json", "goals.md", "suite-kernels.svg", "suite-kernels.png", "suite-work.png"] {
+            assert!(folder.path().join("out").join(file).is_file() && out.contains(file), "{file}:\n{out}");
+        }
+        let suite = std::fs::read(folder.path().join("out/suite.json")).unwrap();
+        let suite: serde_json::Value = serde_json::from_slice(&suite).unwrap();
+        assert_eq!((&suite["commit"], &suite["size"]), (&"abc".into(), &"small".into()));
+        let kernels = ["linearize", "probe", "sort", "admit", "exchange", "gather", "update"];
+        assert_eq!(wrong(&suite, &kernels), None);
+        assert_eq!(suite["left_out"], serde_json::json!([]));
+        let hits = &suite["cases"][0];
+        assert!(hits["name"] == "hits-uniform" && hits["hit_rate"] == 1.0, "{hits}");
+        // Not measured here, and not said to be.
+        let goal = |id: &str| suite["goals"].as_array().unwrap().iter().find(|goal| goal["id"] == id).unwrap().clone();
+        assert!(goal("gather")["reached"].as_f64().is_some() && goal("nvidia_step")["reached"].is_null());
+        assert!(std::fs::read_to_string(folder.path().join("out/goals.md")).unwrap().contains("unmeasured"));
+        // The companion: what is missing or cannot be is noticed.
+        assert!(wrong(&suite, &["teleport"]).is_some());
+        let mut broken = suite.clone();
+        broken["cases"][0]["dispatches"] = 1.into();
+        assert!(wrong(&broken, &kernels).is_some());
+        broken["copy_bytes_per_second"] = 0.into();
+        assert!(wrong(&broken, &kernels).is_some());
+    });
+}

@@ -3,7 +3,7 @@
 use hotrow::{Context, RankBody, gpu::Deduped, layout::NONE};
 use rand::{RngExt, SeedableRng};
 
-use crate::device::with_gpu;
+use crate::device::{again, options, with_gpu};
 
 /// Written with the standard library's sort, which shares nothing with the shaders.
 pub(crate) fn expected(keys: &[u32], live: usize) -> Deduped {
@@ -98,7 +98,7 @@ fn every_key_width() {
 fn more_blocks_than_workgroups() {
     with_gpu(|context| {
         // Three workgroups in x stand for the 65,535 of a real device, and twelve for the most that loop over blocks.
-        let narrow = Context::with_choices(context.device(), context.queue(), RankBody::Portable, 3).unwrap();
+        let narrow = again(context, &options().rank(RankBody::Portable).max_groups(3));
         for block in [2048, 3072] {
             for n in [3, 12, 36].map(|groups| groups * block) {
                 for n in [n - 1, n, n + 1] {

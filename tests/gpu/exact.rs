@@ -5,7 +5,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::device::with_gpu;
 
-fn config(precision: Precision, cache_rows: u32) -> GroupConfig {
+pub(crate) fn config(precision: Precision, cache_rows: u32) -> GroupConfig {
     let mut config = GroupConfig::new(&[400, 200], 33);
     config.precision = precision;
     config.cache_rows = cache_rows;
@@ -16,7 +16,7 @@ fn config(precision: Precision, cache_rows: u32) -> GroupConfig {
 }
 
 /// Ten skewed steps; every output, and every row at the end.
-fn run(context: &Context, config: GroupConfig) -> Vec<u32> {
+pub(crate) fn run(context: &Context, config: GroupConfig) -> Vec<u32> {
     let mut source = rand_pcg::Pcg64::seed_from_u64(3);
     let mut group = Group::new(context, config).unwrap();
     let mut seen = Vec::new();

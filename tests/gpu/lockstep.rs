@@ -27,7 +27,7 @@ fn floats(what: &str, gpu: &[f32], cpu: &[f32], size: f32) -> Result<(), String>
 
 /// What has been seen of stored elements: codes may differ where the float before rounding did.
 #[derive(Default)]
-struct Codes {
+pub(crate) struct Codes {
     /// Records before the step; only elements of records that it wrote are counted.
     before: Vec<u32>,
     written: u64,
@@ -197,7 +197,7 @@ fn random_batch(config: &GroupConfig, source: &mut Pcg64) -> Batch {
 }
 
 /// A random configuration, a few random steps, and what may come between them.
-fn random_run(context: &Context, seed: u64, codes: &mut Codes) -> Result<(), String> {
+pub(crate) fn random_run(context: &Context, seed: u64, codes: &mut Codes) -> Result<(), String> {
     let mut source = Pcg64::seed_from_u64(seed);
     let config = random_config(&mut source);
     let mut gpu = Group::new(context, config.clone()).map_err(|error| error.to_string())?;

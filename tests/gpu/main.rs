@@ -18,3 +18,5 @@ mod rounding;
 mod sort;
 mod stages;
 mod subgroup32;
+mod timeline;
+mod trusted;

@@ -4,7 +4,7 @@ use hotrow::{
     Context, Embedding as _, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RankBody, Snapshot,
 };
 
-use crate::device::{skipped, with_gpu};
+use crate::device::{again, options, skipped, with_gpu};
 
 fn run(context: &Context, config: &GroupConfig) -> (Vec<f32>, Snapshot) {
     let mut group = Group::new(context, config.clone()).unwrap();
@@ -62,7 +62,7 @@ fn any_number_of_shards_gives_the_same_bits() {
 #[test]
 fn a_dispatch_too_wide_for_one_dimension_gives_the_same_bits() {
     with_gpu(|context| {
-        let narrow = Context::with_choices(context.device(), context.queue(), RankBody::Portable, 7).unwrap();
+        let narrow = again(context, &options().rank(RankBody::Portable).max_groups(7));
         assert_eq!(run(&narrow, &config()), run(context, &config()));
     });
 }

@@ -2,38 +2,47 @@
 
 use hotrow::{
     Context, GroupConfig, Optimizer, Precision, Rounding, codec,
-    layout::{CLOCK_WORDS, Shard, TABLE_WORDS},
+    layout::{CLOCK_WORDS, Move, NONE, Shard, Step, TABLE_WORDS, count},
     rng,
 };
 use rand::RngExt as _;
 
 use crate::{
     device::with_gpu,
-    stages::{TRAIN, kernel, layout_of, params, rng as source_of, words, write_back::code_at},
+    stages::{TRAIN, exchange::code_at, kernel, layout_of, params, rng as source_of, slot_rows, words},
 };
 
-/// Runs `write_back` over rows 0, 1, .. from scratch at step `t`, and returns their records.
+/// Runs `exchange` over rows 0, 1, .. from scratch at step `t`, and returns their records.
 fn write(context: &Context, config: &GroupConfig, rows: &[Vec<f32>], t: u32) -> Vec<Vec<u32>> {
     let mut config = config.clone();
     config.tables = vec![rows.len() as u32];
     let layout = layout_of(&config);
-    let list: Vec<u32> = (0..rows.len() as u32).collect();
+    // Without a cache row i of scratch is place i.
+    let moves: Vec<Vec<u32>> =
+        (0..rows.len() as u32).map(|i| words(&Move { place: i, row: NONE, victim: i, flags: Move::WRITE })).collect();
+    let mut step = Step::default();
+    step.counts[count::MOVES] = rows.len() as u32;
     let mut tables = vec![0; CLOCK_WORDS + TABLE_WORDS];
     (tables[0], tables[CLOCK_WORDS + 1]) = (t, rows.len() as u32);
     let bindings = [
         words(&params(&config, &layout, TRAIN, 0)),
-        words(&Shard::default()),
-        vec![0, rows.len() as u32],
-        list.clone(),
-        list, // without a cache row i of scratch is place i
+        words(&Shard { rows: rows.len() as u32, phases: Shard::PACK, ..Shard::default() }),
+        words(&step),
+        moves.concat(),
         vec![0; rows.len() * layout.record_words as usize],
         vec![0],
-        rows.concat().iter().map(|x| x.to_bits()).collect(),
+        slot_rows(&layout, rows.len(), {
+            let mut rows = rows.iter();
+            move || rows.next().unwrap().clone()
+        })
+        .iter()
+        .map(|x| x.to_bits())
+        .collect(),
         tables,
     ];
-    let found = context.run_stage(kernel("write_back"), &bindings, rows.len() as u32);
+    let found = context.run_stage(kernel("exchange"), &bindings, rows.len() as u32);
     let found = found.unwrap_or_else(|error| panic!("{error}"));
-    found[5].chunks_exact(layout.record_words as usize).map(<[u32]>::to_vec).collect()
+    found[4].chunks_exact(layout.record_words as usize).map(<[u32]>::to_vec).collect()
 }
 
 /// A value that lies between two neighbours of its precision.

@@ -4,7 +4,7 @@
 
 use hotrow::{
     Context, RankBody,
-    shader::{self, Kernel},
+    shader::{self, Bodies, Kernel},
 };
 use rand::RngExt as _;
 
@@ -48,10 +48,11 @@ fn emulated_exclusive_add(value: u32) -> u32 {
 ";
 
 /// The text of the subgroup-32 variant, without subgroups.
-fn emulated(kernel: &Kernel) -> String {
-    let text = shader::compose(kernel, RankBody::Subgroup32);
-    if text == shader::compose(kernel, RankBody::Portable) || !text.contains("fn lane_index(") {
-        return shader::compose(kernel, RankBody::Portable);
+fn emulated(kernel: &Kernel, width: u32) -> String {
+    let text_of = |rank| shader::compose(kernel, Bodies { rank, width });
+    let text = text_of(RankBody::Subgroup32);
+    if text == text_of(RankBody::Portable) || !text.contains("fn lane_index(") {
+        return text_of(RankBody::Portable);
     }
     let replaced = [
         ("    @builtin(subgroup_id) subgroup: u32,\n", "    @builtin(local_invocation_index) index: u32,\n"),
@@ -72,8 +73,9 @@ fn emulated(kernel: &Kernel) -> String {
     text + STANDINS
 }
 
-fn emulating(context: &Context, spoil: impl Fn(String) -> String) -> Context {
-    Context::with_shaders(context.device(), context.queue(), 3, |kernel| spoil(emulated(kernel))).unwrap()
+fn emulating(context: &Context, spoil: impl Fn(String) -> String + Send + Sync + 'static) -> Context {
+    Context::with_shaders(context.device(), context.queue(), 3, move |kernel, width| spoil(emulated(kernel, width)))
+        .unwrap()
 }
 
 #[test]
@@ -106,7 +108,7 @@ fn wrong_bodies_are_noticed() {
             ("earlier = emulated_shuffle(earlier, leader);", ""),
             ("atomicStore(&block_words[at], sum);", "atomicStore(&block_words[at], 0u);"),
         ] {
-            let wrong = emulating(context, |text| {
+            let wrong = emulating(context, move |text| {
                 if text.contains("fn rank_base(") {
                     assert!(text.contains(from), "{from}");
                 }

@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::options::{Backend, Options};
 use crate::output;
 use crate::plot::Chart;
+use crate::suite;
 use clap::ValueEnum;
 use hotrow::{Optimizer, Placement, Policy, Precision, adapter};
 use shape::Shape;
@@ -49,9 +50,11 @@ pub(crate) struct Args {
     /// Accesses in a batch
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     batch: Option<u32>,
-    /// Seconds each backend may take, about
-    #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    seconds: u64,
+    /// Seconds each backend may take, about [default: 20]; seconds after which the suite begins no further part [default: 240, small 90]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: Option<u64>,
+    #[command(flatten)]
+    suite: suite::Args,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -110,7 +113,7 @@ impl Args {
                 OptimizerName::RowWiseAdagrad => Optimizer::row_wise_adagrad(lr),
             },
             seed,
-            budget: Duration::from_secs(self.seconds),
+            budget: Duration::from_secs(self.seconds.unwrap_or(20)),
         }
     }
 
@@ -151,6 +154,9 @@ impl PolicyName {
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    if args.suite.suite {
+        return suite::run(options, &args.suite, &args.out, args.seconds);
+    }
     if options.backend == Backend::Cpu && args.placement.iter().any(|&name| name != PlacementName::Device) {
         return Err(Failure::Usage(
             "--placement: wanted device with --backend cpu, found mapped; a CPU has one memory".into(),

@@ -10,6 +10,7 @@ mod progress;
 mod self_test;
 mod simulate;
 mod simulate_gpu;
+mod suite;
 
 use clap::{Parser, Subcommand};
 use options::Options;

@@ -1,7 +1,10 @@
-//! Line charts as SVG and PNG, large enough to read in a README.
+//! Line and bar charts as SVG and PNG, large enough to read in a README.
 
+mod bars;
 mod dashes;
 mod legend;
+
+pub(crate) use bars::Bars;
 
 use crate::output;
 use anyhow::{anyhow, ensure};
@@ -92,13 +95,7 @@ impl Chart {
 
     /// Writes `stem.svg` and `stem.png` and returns their names.
     pub(crate) fn write(&self, stem: &Path) -> anyhow::Result<[PathBuf; 2]> {
-        let mut scene = self.scene()?;
-        let [svg, png] = ["svg", "png"].map(|ending| with_ending(stem, ending));
-        output::write_file(&svg, SvgBackend::new().render_scene(&scene).as_bytes())?;
-        dashes::cut(&mut scene);
-        let pixels = kuva::RasterBackend::new().with_scale(SCALE).render_scene(&scene);
-        output::write_file(&png, &pixels.map_err(|reason| anyhow!("{}: {reason}", png.display()))?)?;
-        Ok([svg, png])
+        write(self.scene()?, stem)
     }
 
     fn scene(&self) -> anyhow::Result<Scene> {
@@ -156,6 +153,15 @@ impl Chart {
         }
         layout
     }
+}
+
+fn write(mut scene: Scene, stem: &Path) -> anyhow::Result<[PathBuf; 2]> {
+    let [svg, png] = ["svg", "png"].map(|ending| with_ending(stem, ending));
+    output::write_file(&svg, SvgBackend::new().render_scene(&scene).as_bytes())?;
+    dashes::cut(&mut scene);
+    let pixels = kuva::RasterBackend::new().with_scale(SCALE).render_scene(&scene);
+    output::write_file(&png, &pixels.map_err(|reason| anyhow!("{}: {reason}", png.display()))?)?;
+    Ok([svg, png])
 }
 
 fn colour(series: &Series) -> &'static str {

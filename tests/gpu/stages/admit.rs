@@ -1,14 +1,13 @@
-use bytemuck::cast_slice_mut;
+use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
     Context, GroupConfig, Policy, cpu,
     hash::fmix32,
-    layout::{Field, NONE, Unique, count, way_at},
+    layout::{Field, Move, NONE, Unique, count, way_at},
 };
 use rand::{RngExt as _, seq::SliceRandom as _};
 
 use super::{
-    TRAIN, check, distinct_rows, guarded, junk, layout_of, of, on_each, params, read, rng, slot_of, step, tables, ways,
-    words,
+    TRAIN, check, distinct_rows, guarded, layout_of, of, on_each, params, read, rng, slot_of, step, tables, ways, words,
 };
 
 const T: u32 = 9;
@@ -19,6 +18,7 @@ struct Seen {
     admitted: usize,
     bypassed: usize,
     victims: usize,
+    kept: usize,
     most_candidates: usize,
     changed: usize,
 }
@@ -57,59 +57,57 @@ fn run(context: &Context, seed: u64, case: &Case, seen: &mut Seen) {
     let mut unique = Vec::new();
     for &row in &batch {
         let slot = slot_of(&ways, case.sets, row);
-        if slot != NONE {
-            ways[way_at(slot, Field::Stamp)] = T; // probe did
-        }
-        unique.push(Unique { row, count: source.random_range(1..9), key: source.random_range(1..=case.keys), slot });
-    }
-    let home = |u: &u32| fmix32(unique[*u as usize].row) % case.sets;
-    let mut order: Vec<u32> = (0..case.n as u32).filter(|&u| unique[u as usize].slot == NONE).collect();
-    // The result does not depend on how the candidates of a set come.
-    order.shuffle(&mut source);
-    order.sort_by_key(home);
-    let mut starts: Vec<u32> = Vec::new();
-    for (at, u) in order.iter().enumerate() {
-        if at == 0 || home(&order[at - 1]) != home(u) {
-            starts.push(at as u32);
+        if slot == NONE {
+            let key = source.random_range(1..=case.keys);
+            unique.push(Unique { row, count: source.random_range(1..9), key, slot: NONE });
+        } else {
+            ways[way_at(slot, Field::Stamp)] = T; // touch did
         }
     }
-    let misses = order.len();
-    for (s, &first) in starts.iter().enumerate() {
-        let end = starts.get(s + 1).map_or(misses, |&end| end as usize);
-        seen.most_candidates = seen.most_candidates.max(end - first as usize);
+    // Set by set; the result does not depend on how the candidates of a set come.
+    unique.shuffle(&mut source);
+    unique.sort_by_key(|one| fmix32(one.row) % case.sets);
+    let misses = unique.len();
+    let mut moves = Vec::new();
+    for (u, one) in unique.iter_mut().enumerate() {
+        one.slot = layout.slots() + u as u32;
+        moves.push(Move { place: one.slot, row: one.row, victim: NONE, flags: 0 });
     }
-    let counts = [(count::UNIQUE, case.n as u32), (count::SETS, starts.len() as u32), (count::MISSES, misses as u32)];
-    starts.extend(junk(&mut source, 3));
-    order.extend(junk(&mut source, case.n - misses));
+    let same_set = |a: &Unique, b: &Unique| fmix32(a.row) % case.sets == fmix32(b.row) % case.sets;
+    let longest = unique.chunk_by(same_set).map(<[_]>::len).max();
+    seen.most_candidates = seen.most_candidates.max(longest.unwrap_or(0));
     let bindings = [
         words(&params(&config, &layout, TRAIN, 0)),
-        words(&step(&mut source, T, &counts)),
+        words(&step(&mut source, T, &[(count::MOVES, misses as u32)])),
         guarded(&unique),
-        guarded(&order),
-        guarded(&starts),
+        guarded(&moves),
         guarded(&ways),
-        guarded(&junk(&mut source, case.n)),
-        guarded(&junk(&mut source, case.n)),
         guarded(&tables(&mut source, &rows, T)),
     ];
     let what = format!("seed {seed}, {} rows, {} sets, {:?}", case.n, case.sets, case.policy);
-    let groups = case.sets.min(case.n as u32);
+    // Fewer workgroups than there are blocks of rows: they go on with the next.
+    let groups = [1, 2, misses.div_ceil(256).max(1) as u32][source.random_range(0..3)];
     let run = check(context, "admit", &what, &bindings, groups, &[], |b| {
-        let [params, step, unique, order, starts, ways, victim_rows, victim_slots, tables] = b else { unreachable!() };
-        let (params, unique) = (read(params), cast_slice_mut(unique));
-        cpu::admit(&params, of(step), unique, order, starts, ways, victim_rows, victim_slots, tables);
+        let [params, step, unique, moves, ways, tables] = b else { unreachable!() };
+        cpu::admit(&read(params), of(step), cast_slice_mut(unique), cast_slice_mut(moves), ways, tables);
     });
-    let after: &[Unique] = bytemuck::cast_slice(&run.found[2]);
-    let admitted = order[..misses].iter().filter(|&&u| after[u as usize].slot != NONE).count();
+    let after: &[Unique] = &cast_slice(&run.found[2])[..misses];
+    let admitted = after.iter().filter(|one| one.slot < layout.slots()).count();
     seen.admitted += admitted;
     seen.bypassed += misses - admitted;
-    seen.victims += run.found[6][..misses].iter().filter(|&&row| row != NONE).count();
     seen.changed += run.changed;
+    let moves: &[Move] = &cast_slice(&run.found[3])[..misses];
+    for (one, step) in after.iter().zip(moves) {
+        assert_eq!((step.place, step.row), (one.slot, one.row), "{what}");
+        assert_eq!(step.victim == NONE, step.flags == 0, "{what}");
+        seen.victims += usize::from(step.victim != NONE);
+        seen.kept += usize::from(step.flags & Move::KEEP != 0);
+    }
     // Said without the mirror: nobody who was touched by this batch has left (LRU).
     if case.policy == Policy::Lru {
         for slot in (0..layout.slots()).filter(|&slot| ways[way_at(slot, Field::Stamp)] == T) {
             let at = way_at(slot, Field::Tag);
-            assert!(ways[at] == NONE || run.found[5][at] == ways[at], "{what}: slot {slot} was protected");
+            assert!(ways[at] == NONE || run.found[4][at] == ways[at], "{what}: slot {slot} was protected");
         }
     }
 }
@@ -131,6 +129,7 @@ fn cases(policy: Policy) {
         }
         assert!(seen.admitted > 500 && seen.bypassed > 500 && seen.victims > 100, "{seen:?}");
         assert!(seen.most_candidates > 300 && seen.changed > 0, "{seen:?}");
+        assert_eq!(seen.kept > 50, policy == Policy::Lfu, "{seen:?}");
     });
 }
 
@@ -158,33 +157,34 @@ fn lfu_refuses_the_equal() {
             ways[way_at(slot, Field::Freq)] = 32 - slot; // the last way is used least
             ways[way_at(slot, Field::Dirty)] = 1;
         }
-        let unique: Vec<Unique> = (0..40).map(|row| Unique { row, count: 1, key: 20, slot: NONE }).collect();
-        let order: Vec<u32> = (0..40).rev().collect();
-        let counts = [(count::SETS, 1), (count::MISSES, 40)];
+        // The lowest row comes last: the order is the rows', not the list's.
+        let row = |u: u32| 39 - u;
+        let unique: Vec<Unique> =
+            (0..40).map(|u| Unique { row: row(u), count: 1, key: 20, slot: layout.slots() + u }).collect();
+        let moves: Vec<Move> =
+            unique.iter().map(|one| Move { place: one.slot, row: one.row, victim: NONE, flags: 0 }).collect();
         let bindings = [
             words(&params(&config, &layout, TRAIN, 0)),
-            words(&step(&mut rng(1), T, &counts)),
+            words(&step(&mut rng(1), T, &[(count::MOVES, 40)])),
             guarded(&unique),
-            order,
-            vec![0],
+            guarded(&moves),
             ways,
-            vec![0; 40],
-            vec![0; 40],
             tables(&mut rng(1), &[200], T),
         ];
         let found = context.run_stage(super::kernel("admit"), &bindings, 1).unwrap();
-        let tags = &found[5][..32];
+        let (ways, after): (_, &[Move]) = (&found[4], &cast_slice(&found[3])[..40]);
         for slot in 0..32u32 {
             // Freq 1 in way 31 goes to row 0, freq 2 in way 30 to row 1, ..., freq 19 in way 13 to row 18; then 20 meets 20.
             let wanted = if slot >= 13 { 31 - slot } else { 100 + slot };
-            assert_eq!(tags[slot as usize], wanted, "way {slot}");
-            let place = 39 - (31 - slot.max(13)) as usize;
+            assert_eq!(ways[slot as usize], wanted, "way {slot}");
             if slot >= 13 {
-                assert_eq!((found[6][place], found[7][place]), (100 + slot, slot), "victim of way {slot}");
-                assert_eq!(found[5][way_at(slot, Field::Dirty)], 0);
-                assert_eq!(found[5][way_at(slot, Field::Freq)], 20);
+                let here = after[39 - (31 - slot) as usize];
+                let wanted = Move { place: slot, row: 31 - slot, victim: 100 + slot, flags: Move::WRITE };
+                assert_eq!(here, wanted, "way {slot}");
+                assert_eq!(ways[way_at(slot, Field::Dirty)], 0);
+                assert_eq!(ways[way_at(slot, Field::Freq)], 20);
             }
         }
-        assert_eq!(found[6].iter().filter(|&&row| row != NONE).count(), 19);
+        assert_eq!(after.iter().filter(|step| step.victim != NONE).count(), 19);
     });
 }

@@ -1,6 +1,25 @@
-use hotrow::{GroupConfig, cpu};
+use bytemuck::{cast_slice, cast_slice_mut};
+use hotrow::{GroupConfig, cpu, layout::count};
 
-use super::{TRAIN, check, guarded, junk, layout_of, of, on_each, params, read, rng, step, ways, words};
+use super::{Like, TRAIN, check, guarded, junk, layout_of, of, on_each, params, read, rng, step, ways, words};
+
+/// The Moves by place: they come in any order. What stands behind them was there before.
+fn in_order(words: &[u32]) -> Vec<[u32; 4]> {
+    let mut moves: Vec<[u32; 4]> = cast_slice(words).to_vec();
+    moves.sort_unstable();
+    moves
+}
+
+#[test]
+fn a_wrong_move_is_told_apart() {
+    let right = [3, 0, 7, 1, 5, 0, 2, 1];
+    assert_eq!(in_order(&right), in_order(&[5, 0, 2, 1, 3, 0, 7, 1]));
+    for at in 0..8 {
+        let mut wrong = right;
+        wrong[at] ^= 1;
+        assert_ne!(in_order(&right), in_order(&wrong), "word {at}");
+    }
+}
 
 #[test]
 fn matches_the_mirror() {
@@ -15,20 +34,21 @@ fn matches_the_mirror() {
             let slots = layout.slots() as usize;
             let bindings = [
                 words(&params(&config, &layout, TRAIN, 0)),
-                words(&step(&mut source, 9, &[])),
+                words(&step(&mut source, 9, &[(count::MOVES, 0)])),
                 guarded(&ways(&mut source, sets, 3000, 9, 0.5)),
-                guarded(&junk(&mut source, slots)),
-                guarded(&junk(&mut source, slots)),
+                guarded(&junk(&mut source, 4 * slots)),
             ];
             let groups = slots.div_ceil(256) as u32;
-            changed += check(context, "collect", &format!("{sets} sets"), &bindings, groups, &[], |b| {
+            let rules = [("moves", Like::Elsewhere)];
+            let run = check(context, "collect", &format!("{sets} sets"), &bindings, groups, &rules, |b| {
                 if groups == 0 {
                     return; // not dispatched at all
                 }
-                let [params, step, ways, rows, sources] = b else { unreachable!() };
-                cpu::collect(&read(params), of(step), ways, rows, sources);
-            })
-            .changed;
+                let [params, step, ways, moves] = b else { unreachable!() };
+                cpu::collect(&read(params), of(step), ways, cast_slice_mut(moves));
+            });
+            changed += run.changed;
+            assert_eq!(in_order(&run.found[3]), in_order(&run.wanted[3]), "{sets} sets");
         }
         assert!(changed > 0);
     });

@@ -14,7 +14,7 @@ fn matches_the_mirror() {
         for (seed, capacity) in [1, 3071, 3072, 3073, 6144, 20_000].into_iter().enumerate() {
             for live in [0, capacity / 2, capacity, capacity + 7] {
                 let mut source = rng(seed as u64);
-                let which = [count::INDICES, count::MISSES][seed % 2];
+                let which = [count::INDICES, count::MOVES][seed % 2];
                 let mask = [255, 255, 1, 31][seed % 4];
                 let pass = Pass { shift: 8 * (seed as u32 % 4), mask, count: which as u32, capacity, positions: 0 };
                 // Few digits and many.

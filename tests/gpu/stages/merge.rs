@@ -1,55 +1,91 @@
 use bytemuck::{cast_slice, cast_slice_mut};
-use hotrow::{
-    Context, GroupConfig, cpu,
-    layout::{Params, count},
-};
+use hotrow::{Context, GroupConfig, Pooling, cpu, layout::Params};
 use rand::RngExt as _;
+use rand_pcg::Pcg64;
 
-use super::{
-    Like, TRAIN, check, distinct_rows, floats, guarded, junk, layout_of, of, on_each, params, read, rng, runs, step,
-    words,
-};
+use super::{Like, TRAIN, check, floats, guarded, junk, layout_of, on_each, params, read, rng, targets_of, words};
 
-/// Sorted accesses of a tile.
-const TILE: u32 = 32;
+/// Accesses of a chunk, and of a tile.
+pub(super) const CHUNK: u32 = 128;
 
-fn run(context: &Context, seed: u64, valid: u32, dim: u32, exact: bool) -> usize {
+/// What merge and combine meet: rows of one chunk, of several, chunks that end where tiles do, heavy rows that share a tile.
+pub(super) fn lengths(source: &mut Pcg64) -> Vec<Vec<u32>> {
+    let mut cases: Vec<Vec<u32>> = vec![
+        vec![],
+        vec![1],
+        vec![127],
+        vec![128],
+        vec![129],
+        vec![128 * 8 - 1],
+        vec![128 * 8],
+        vec![128 * 8 + 1],
+        vec![128, 129, 128],
+        vec![100, 129, 129, 5],
+        vec![1, 300, 2, 300, 127, 300],
+        vec![257, 511, 256, 128, 3000, 1],
+    ];
+    for _ in 0..4 {
+        let length = |_| {
+            let longest = [1, 4, 129, 700][source.random_range(0..4)];
+            source.random_range(1..=longest)
+        };
+        cases.push((0..20).map(length).collect());
+    }
+    cases
+}
+
+struct Case<'a> {
+    lengths: &'a [u32],
+    dim: u32,
+    weighted: bool,
+    /// Coefficients are powers of two: products are exact, and the order of a sum shows in its bits.
+    exact: bool,
+}
+
+fn run(context: &Context, seed: u64, case: &Case<'_>) -> usize {
+    let &Case { lengths, dim, weighted, exact } = case;
     let mut source = rng(seed);
-    let config = GroupConfig::new(&[1500], dim);
+    let mut config = GroupConfig::new(&[1500], dim);
+    config.pooling = [Pooling::Sum, Pooling::None][source.random_range(0..2)];
+    if weighted && source.random_bool(0.5) {
+        config.pooling = Pooling::Mean;
+    }
     let layout = layout_of(&config);
-    let indices = valid + source.random_range(0..40); // the rest were left out
-    let (mut segment, starts) = runs(&mut source, valid);
-    segment.extend(junk(&mut source, (indices - valid) as usize));
+    let (segment, targets) = targets_of(lengths, &vec![(0, 0); lengths.len()]);
+    let valid = segment.len() as u32;
     let outputs = source.random_range(1..30);
-    let access: Vec<[u32; 2]> = (0..indices)
+    let accesses: Vec<[u32; 2]> = (0..valid)
         .map(|_| {
-            // With powers of two products are exact, and the order of a sum shows in its bits.
             let coefficient: f32 = match exact {
                 true => [0.5, -1.0, 2.0, 4.0][source.random_range(0..4)],
                 false => source.random_range(-2.0..2.0),
             };
-            [source.random_range(0..outputs), coefficient.to_bits()]
+            // Without weights or means the coefficient is not even written.
+            [source.random_range(0..outputs), if weighted { coefficient.to_bits() } else { source.random() }]
         })
         .collect();
-    let tiles = indices.div_ceil(TILE);
+    let partials = source.random_range(0..20);
+    let tiles = valid.div_ceil(CHUNK);
     let bindings = [
-        words(&Params { indices, ..params(&config, &layout, TRAIN, 0) }),
-        words(&step(&mut source, 4, &[(count::VALID, valid), (count::UNIQUE, starts.len() as u32)])),
-        guarded(&distinct_rows(&mut source, indices as usize, indices)),
+        words(&Params {
+            partials,
+            weighted: u32::from(weighted && config.pooling != Pooling::Mean),
+            ..params(&config, &layout, TRAIN, 0)
+        }),
+        guarded(&targets),
         guarded(&segment),
-        guarded(&access),
+        guarded(&accesses),
         guarded(&floats(&mut source, (outputs * dim) as usize, 1.0)),
-        guarded(&junk(&mut source, starts.len() * dim as usize)),
-        guarded(&junk(&mut source, (2 * tiles * dim) as usize)),
+        guarded(&junk(&mut source, (partials * layout.width() + 2 * tiles * dim) as usize)),
     ];
-    // 32 terms below 2, each rounding at most half an ULP of 64, on either side.
-    let like = if exact { Like::Bits } else { Like::Within(f32::EPSILON * 32.0 * 64.0) };
-    let what = format!("seed {seed}, {valid} of {indices} indices, dim {dim}, exact {exact}");
-    check(context, "merge", &what, &bindings, tiles, &[("grads", like), ("partials", like)], |b| {
-        let [params, step, order, segment, access, grad_outputs, grads, partials] = b else { unreachable!() };
-        let (grads, partials) = (cast_slice_mut(grads), cast_slice_mut(partials));
-        let (access, grad_outputs) = (cast_slice(access), cast_slice(grad_outputs));
-        cpu::merge(&read(params), of(step), order, segment, access, grad_outputs, grads, partials);
+    // 128 terms below 2, each rounding at most half an ULP of 256, on either side.
+    let like = if exact || !weighted { Like::Bits } else { Like::Within(f32::EPSILON * 128.0 * 256.0) };
+    let what = format!("seed {seed}, {lengths:?}, dim {dim}, weighted {weighted}, exact {exact}");
+    let groups = [1, (2 * tiles).div_ceil(layout.at_once()).max(1)][source.random_range(0..2)];
+    check(context, "merge", &what, &bindings, groups, &[("scratch", like)], |b| {
+        let [params, targets, segment, accesses, grad_outputs, scratch] = b else { unreachable!() };
+        let (targets, accesses) = (cast_slice(targets), cast_slice(accesses));
+        cpu::merge(&read(params), targets, segment, accesses, cast_slice(grad_outputs), cast_slice_mut(scratch));
     })
     .changed
 }
@@ -58,15 +94,14 @@ fn run(context: &Context, seed: u64, valid: u32, dim: u32, exact: bool) -> usize
 fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
-        for seed in 0..4 {
-            for valid in [0, 1, 31, 32, 33, 63, 64, 65, 700] {
-                for dim in [1, 5, 63, 64, 65, 130] {
-                    for exact in [false, true] {
-                        changed += run(context, seed, valid, dim, exact);
-                    }
+        for (seed, lengths) in (0..).zip(lengths(&mut rng(1))) {
+            for dim in [1, 4, 5, 64, 65, 128, 130, 260] {
+                for (weighted, exact) in [(false, true), (true, true), (true, false)] {
+                    changed += run(context, seed, &Case { lengths: &lengths, dim, weighted, exact });
                 }
             }
         }
+        changed += run(context, 99, &Case { lengths: &[3, 100_000, 150], dim: 4, weighted: false, exact: true });
         assert!(changed > 0);
     });
 }

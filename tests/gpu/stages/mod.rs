@@ -4,12 +4,13 @@
 //! and compares every binding, those that a stage only reads included. Arrays end in guard words that neither side may touch.
 
 mod admit;
+mod arrange;
 mod assign;
 mod begin;
-mod bounds;
+mod claim;
 mod collect;
 mod combine;
-mod fetch;
+pub(crate) mod exchange;
 mod gather;
 mod heads;
 mod histogram;
@@ -18,14 +19,12 @@ mod locate;
 mod merge;
 mod probe;
 mod reset;
-mod resolve;
 mod scan;
 pub(crate) mod scatter;
 mod segments;
 mod sort_small;
 mod touch;
 mod update;
-pub(crate) mod write_back;
 
 use std::sync::OnceLock;
 
@@ -33,13 +32,13 @@ use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use hotrow::{
     Context, GroupConfig, Layout, OptimizerKind, OutOfRange, Policy, Pooling, RankBody, Rounding,
     hash::fmix32,
-    layout::{CLOCK_WORDS, Field, NONE, Params, Step, TABLE_WORDS, Unique, way_at},
+    layout::{CLOCK_WORDS, Field, NONE, Params, Step, TABLE_WORDS, Target, Unique, way_at},
     shader::{self, Access, Kernel},
 };
 use rand::{RngExt, SeedableRng, seq::SliceRandom as _};
 use rand_pcg::Pcg64;
 
-use crate::device::with_gpu;
+use crate::device::{again, options, with_gpu};
 
 /// Stands behind every array. As an index it is far out of range, as a float it is next to nothing.
 const GUARD: u32 = 0xa5a5_a5a5;
@@ -158,10 +157,7 @@ pub(crate) fn on_each(test: impl Fn(&Context)) {
     static NARROW: OnceLock<Context> = OnceLock::new();
     with_gpu(|context| {
         test(context);
-        test(NARROW.get_or_init(|| {
-            Context::with_choices(context.device(), context.queue(), RankBody::Portable, 3)
-                .unwrap_or_else(|error| panic!("{error}"))
-        }));
+        test(NARROW.get_or_init(|| again(context, &options().rank(RankBody::Portable).max_groups(3))));
     });
 }
 
@@ -199,6 +195,16 @@ pub(crate) fn junk(source: &mut Pcg64, n: usize) -> Vec<u32> {
 /// Floats in `[-size, size)`.
 pub(crate) fn floats(source: &mut Pcg64, n: usize, size: f32) -> Vec<f32> {
     (0..n).map(|_| source.random_range(-size..size)).collect()
+}
+
+/// `n` rows as slots hold them: what `row` makes, each padded with zeros.
+pub(crate) fn slot_rows(layout: &Layout, n: usize, mut row: impl FnMut() -> Vec<f32>) -> Vec<f32> {
+    let mut rows = Vec::with_capacity(n * layout.slot_words() as usize);
+    for at in 1..=n {
+        rows.extend(row());
+        rows.resize(at * layout.slot_words() as usize, 0.0);
+    }
+    rows
 }
 
 /// A step whose counts are `counts`, the others junk that nothing may read or change.
@@ -243,7 +249,8 @@ pub(crate) fn params(config: &GroupConfig, layout: &Layout, mode: u32, purpose: 
         state_word: layout.state_word,
         payload_half: layout.payload_half,
         record_words: layout.record_words,
-        row_words: layout.row_words,
+        row_quads: layout.row_quads,
+        lanes: layout.lanes,
         optimizer: match config.optimizer.kind {
             OptimizerKind::Sgd => 0,
             OptimizerKind::AdaGrad => 1,
@@ -337,6 +344,19 @@ pub(crate) fn runs(source: &mut Pcg64, n: u32) -> (Vec<u32>, Vec<u32>) {
         segment.extend(vec![starts.len() as u32 - 1; length as usize]);
     }
     (segment, starts)
+}
+
+/// Runs of sorted accesses as backward sees them: the segment of each access, and the targets behind their header.
+pub(crate) fn targets_of(lengths: &[u32], rows: &[(u32, u32)]) -> (Vec<u32>, Vec<Target>) {
+    let mut segment = Vec::new();
+    let mut targets = vec![Target { row: lengths.len() as u32, ..Target::default() }];
+    for (u, (&length, &(row, place))) in (0..).zip(lengths.iter().zip(rows)) {
+        let start = segment.len() as u32;
+        segment.extend(vec![u; length as usize]);
+        targets.push(Target { row, place, start, end: start + length });
+    }
+    targets[0].place = segment.len() as u32;
+    (segment, targets)
 }
 
 #[test]

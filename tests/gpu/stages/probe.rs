@@ -1,86 +1,117 @@
-use bytemuck::cast_slice_mut;
+use bytemuck::cast_slice;
 use hotrow::{
-    Context, GroupConfig, RankBody, cpu,
-    layout::{NONE, count},
+    GroupConfig, cpu,
+    hash::miss_key,
+    layout::{NONE, Params, Step, count},
 };
 use rand::RngExt as _;
 
 use super::{
-    FROZEN, TRAIN, check, distinct_rows, guarded, junk, layout_of, of, on_each, params, read, rng, step, tables, ways,
+    FROZEN, Like, ROWS, TRAIN, check, guarded, junk, layout_of, of, on_each, params, read, rng, step, tables, ways,
     words,
 };
-use crate::device::{skipped, with_gpu};
 
-fn all(context: &Context) {
-    let (mut changed, mut hits, mut misses) = (0, 0, 0);
-    for seed in 0..4 {
-        for n in [0usize, 1, 7, 8, 9, 31, 33, 300] {
-            for sets in [0u32, 1, 3, 8] {
-                let mut source = rng(seed);
-                let rows = [1, 400, 99];
-                let mut config = GroupConfig::new(&rows, 4);
-                config.cache_rows = 32 * sets;
-                let layout = layout_of(&config);
-                let mode = [TRAIN, FROZEN][source.random_range(0..2)];
-                let mut distinct = distinct_rows(&mut source, n, 500);
-                distinct.sort_unstable();
-                let (mut keys, mut starts) = (Vec::new(), Vec::new());
-                for &row in &distinct {
-                    starts.push(keys.len() as u32);
-                    let most = [2, 2, 40][source.random_range(0..3)];
-                    keys.extend(vec![row; source.random_range(1..most)]);
-                }
-                let valid = keys.len() as u32;
-                keys.extend([NONE; 3]);
-                let capacity = n + source.random_range(0..20);
-                starts.extend(junk(&mut source, capacity - n));
-                let counts = [(count::UNIQUE, n as u32), (count::VALID, valid)];
-                let bindings = [
-                    words(&params(&config, &layout, mode, 0)),
-                    words(&step(&mut source, 9, &counts)),
-                    guarded(&keys),
-                    guarded(&starts),
-                    guarded(&junk(&mut source, 4 * capacity)),
-                    guarded(&junk(&mut source, capacity)),
-                    guarded(&junk(&mut source, capacity)),
-                    // At least a set is there even where the cache has none, as in a group.
-                    guarded(&ways(&mut source, sets.max(1), 500, 8, 0.8)),
-                    guarded(&tables(&mut source, &rows, 9)),
-                ];
-                let groups = capacity.div_ceil(8) as u32;
-                let what = format!("seed {seed}, {n} rows, {sets} sets, mode {mode}");
-                let run = check(context, "probe", &what, &bindings, groups, &[], |b| {
-                    let [params, step, keys, starts, unique, rows, set_keys, ways, tables] = b else { unreachable!() };
-                    let (params, unique) = (read(params), cast_slice_mut(unique));
-                    cpu::probe(&params, of(step), keys, starts, unique, rows, set_keys, ways, tables);
-                });
-                changed += run.changed;
-                let hit = run.found[6][..n].iter().filter(|&&key| key == NONE).count();
-                (hits, misses) = (hits + hit, misses + n - hit);
-            }
-        }
-    }
-    assert!(changed > 0 && hits > 100 && misses > 100, "{changed} words, {hits} hits, {misses} misses");
+/// The listed misses as pairs; the list comes in any order.
+fn listed(run: &[Vec<u32>], n: usize) -> Vec<(u32, u32)> {
+    let mut pairs: Vec<_> = run[5][..n].iter().copied().zip(run[6][..n].iter().copied()).collect();
+    pairs.sort_unstable();
+    pairs
 }
 
 #[test]
 fn matches_the_mirror() {
-    on_each(all);
+    on_each(|context| {
+        let (mut changed, mut hits, mut misses) = (0, 0, 0);
+        for seed in 0..4 {
+            for n in [0usize, 1, 31, 255, 256, 257, 1000] {
+                for sets in [0u32, 1, 3, 8] {
+                    let mut source = rng(seed);
+                    let rows = [1, 400, 99];
+                    let mut config = GroupConfig::new(&rows, 4);
+                    config.cache_rows = 32 * sets;
+                    let layout = layout_of(&config);
+                    let mode = [TRAIN, FROZEN, ROWS][source.random_range(0..3)];
+                    let active = source.random_bool(0.8);
+                    let keys: Vec<u32> = (0..n)
+                        .map(|_| if source.random_bool(0.1) { NONE } else { source.random_range(0..500) })
+                        .collect();
+                    let before = source.random_range(0..3);
+                    let counts = [(count::INDICES, if active { n as u32 } else { 0 }), (count::MISSED, before)];
+                    let params = Params { indices: n as u32, ..params(&config, &layout, mode, 0) };
+                    let list = n + before as usize;
+                    let bindings = [
+                        words(&params),
+                        words(&step(&mut source, 9, &counts)),
+                        guarded(&keys),
+                        // At least a set is there even where the cache has none, as in a group.
+                        guarded(&ways(&mut source, sets.max(1), 500, 8, 0.8)),
+                        guarded(&junk(&mut source, n)),
+                        guarded(&junk(&mut source, list)),
+                        guarded(&junk(&mut source, list)),
+                        guarded(&tables(&mut source, &rows, 9)),
+                    ];
+                    let what = format!("seed {seed}, {n} accesses, {sets} sets, mode {mode}, active {active}");
+                    let any_order = [("miss_keys", Like::Elsewhere), ("miss_index", Like::Elsewhere)];
+                    let groups = n.div_ceil(256) as u32;
+                    let run = check(context, "probe", &what, &bindings, groups, &any_order, |b| {
+                        let [params, step, keys, ways, places, miss_keys, miss_index, tables] = b else {
+                            unreachable!()
+                        };
+                        cpu::probe(&read(params), of(step), keys, ways, places, miss_keys, miss_index, tables);
+                    });
+                    let missed = read::<Step>(&run.found[1]).counts[count::MISSED] as usize;
+                    let (found, wanted) = (listed(&run.found, missed), listed(&run.wanted, missed));
+                    assert_eq!(found, wanted, "{what}");
+                    for list in [5, 6] {
+                        assert_eq!(run.found[list][missed..], bindings[list][missed..], "{what}: beyond the list");
+                    }
+                    // Said without the mirror: who misses is listed with his key, and nobody else.
+                    let mut right: Vec<_> = (0..n)
+                        .filter(|&i| active && keys[i] != NONE && run.found[4][i] == NONE)
+                        .map(|i| (miss_key(keys[i], sets), i as u32))
+                        .collect();
+                    right.extend((0..before as usize).map(|k| (bindings[5][k], bindings[6][k])));
+                    right.sort_unstable();
+                    assert_eq!(found, right, "{what}");
+                    if missed > 0 {
+                        right[missed / 2].1 ^= 1;
+                        assert_ne!(found, right, "a wrong list is noticed");
+                    }
+                    changed += run.changed;
+                    misses += missed - before as usize;
+                    hits += run.found[4][..n].iter().filter(|&&place| place != NONE).count();
+                }
+            }
+        }
+        assert!(changed > 0 && hits > 1000 && misses > 1000, "{changed} words, {hits} hits, {misses} misses");
+    });
 }
 
-/// Which body the other tests have run here, and each body that the device takes against the mirror.
+/// By hand: each way of a set is found, and only in its own set.
 #[test]
-fn each_body_that_runs_here() {
-    with_gpu(|context| {
-        let caps = context.caps();
-        eprintln!("probe on {}, subgroup {:?}: {:?}", caps.name, caps.subgroup, caps.choose_rank());
-        for body in [RankBody::Portable, RankBody::Subgroup32] {
-            if body == RankBody::Subgroup32 && caps.choose_rank() != body {
-                skipped(&format!("probe {body:?}: the portable body is what runs on {}", caps.name));
-                assert_ne!(caps.subgroup, Some((32, 32)));
-                continue;
-            }
-            all(&Context::with_choices(context.device(), context.queue(), body, caps.max_groups).unwrap());
+fn every_way_is_found() {
+    on_each(|context| {
+        let mut config = GroupConfig::new(&[4096], 4);
+        config.cache_rows = 64;
+        let layout = layout_of(&config);
+        let home = |row: &u32| hotrow::hash::fmix32(*row) % 2 == 1;
+        let rows: Vec<u32> = (0..4096).filter(home).take(32).collect();
+        let mut ways = vec![0; 256];
+        ways[..32].fill(NONE);
+        ways[128..160].copy_from_slice(&rows);
+        let mut wrong = vec![0; 256];
+        wrong[..32].copy_from_slice(&rows); // in the other set: never found
+        wrong[128..160].fill(NONE);
+        let params = Params { indices: 32, ..params(&config, &layout, FROZEN, 0) };
+        let step = step(&mut rng(3), 1, &[(count::INDICES, 32), (count::MISSED, 0)]);
+        for (ways, wanted) in [(ways, (32..64).collect::<Vec<u32>>()), (wrong, vec![NONE; 32])] {
+            let tables = tables(&mut rng(1), &[4096], 1);
+            let bindings =
+                [words(&params), words(&step), rows.clone(), ways, vec![0; 32], vec![0; 32], vec![0; 32], tables];
+            let found = context.run_stage(super::kernel("probe"), &bindings, 1).unwrap();
+            assert_eq!(found[4], wanted);
+            let step: &Step = &cast_slice(&found[1])[0];
+            assert_eq!(step.counts[count::MISSED], if wanted[0] == NONE { 32 } else { 0 });
         }
     });
 }

@@ -21,7 +21,7 @@ pub(crate) fn all(context: &Context) {
         for live in [0, capacity / 2, capacity] {
             for spread in [0xffff_ffff, 0x0101_0101, 0] {
                 let mut source = rng(seed as u64);
-                let which = [count::INDICES, count::SLOTS][seed % 2];
+                let which = [count::INDICES, count::MOVES][seed % 2];
                 let positions = source.random_range(0..2);
                 let mask = [255, 255, 1, 31][seed % 4];
                 let pass = Pass { shift: 8 * (seed as u32 % 4), mask, count: which as u32, capacity, positions };

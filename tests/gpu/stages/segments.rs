@@ -14,7 +14,7 @@ fn matches_the_mirror() {
                 for (reach, left_out) in [(1, 0), (300, 0), (300, live / 3), (u32::MAX, live)] {
                     let mut source = rng(seed as u64);
                     let (which, segments, valid) =
-                        [(count::INDICES, count::UNIQUE, count::VALID), (count::UNIQUE, count::SETS, count::MISSES)]
+                        [(count::INDICES, count::UNIQUE, count::VALID), (count::UNIQUE, count::MISSED, count::MOVES)]
                             [seed % 2];
                     let mut keys = sorted_keys(&mut source, live, reach, left_out);
                     keys.resize(capacity, 5);

@@ -15,7 +15,7 @@ fn matches_the_mirror() {
                 for (reach, left_out) in [(1, 0.0), (300, 0.0), (300, 0.3), (u32::MAX, 1.0), (u32::MAX, 0.1)] {
                     let mut source = rng(seed as u64);
                     let (which, segments, valid) =
-                        [(count::INDICES, count::UNIQUE, count::VALID), (count::UNIQUE, count::SETS, count::MISSES)]
+                        [(count::INDICES, count::UNIQUE, count::VALID), (count::UNIQUE, count::MISSED, count::MOVES)]
                             [seed % 2];
                     let info = SmallInfo {
                         capacity,

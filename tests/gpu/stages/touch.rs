@@ -1,59 +1,87 @@
-use bytemuck::cast_slice_mut;
 use hotrow::{
-    cpu,
-    layout::{NONE, Shard, Unique},
+    GroupConfig, Policy, cpu,
+    layout::{FREQ_MAX, Field, NONE, Params, Shard, way_at},
 };
 use rand::RngExt as _;
 
-use super::{check, distinct_rows, guarded, junk, on_each, read, rng, slot_of, ways, words};
+use super::{TRAIN, check, guarded, layout_of, of, on_each, params, read, rng, slot_of, step, tables, ways, words};
 
 #[test]
 fn matches_the_mirror() {
     on_each(|context| {
-        let (mut changed, mut saturated) = (0, 0);
+        let (mut changed, mut saturated, mut stamped) = (0, 0, 0);
         for seed in 0..5 {
-            for n in [0usize, 1, 63, 64, 65, 500] {
-                let mut source = rng(seed);
-                let (per_shard, index) = (700u32, source.random_range(0..3u32));
-                let sets = source.random_range(0..4);
-                let ways = ways(&mut source, sets, 3 * per_shard, 8, 0.6);
-                let mut rows = distinct_rows(&mut source, n, per_shard);
-                rows.sort_unstable();
-                let (before, after) = (source.random_range(0..5), source.random_range(0..5));
-                let mut unique: Vec<Unique> = rows
-                    .iter()
-                    .map(|&row| {
-                        let row = row + index * per_shard;
-                        let count = [1, 3, 1 << 30][source.random_range(0..3)];
-                        Unique { row, count, key: count, slot: slot_of(&ways, sets, row) }
-                    })
-                    .collect();
-                // Rows of the other shards stand before and behind, and are none of this one's business.
-                let other = Unique { row: 7777, count: 5, key: 6, slot: NONE };
-                unique.splice(0..0, vec![other; before]);
-                unique.extend(vec![other; after]);
-                let mut range = junk(&mut source, 6);
-                range[2 * index as usize..][..2].copy_from_slice(&[before as u32, (before + n) as u32]);
-                let freqs: Vec<u32> = (0..per_shard)
-                    .map(|_| [0, 5, (1 << 31) - 1, (1 << 31) - 3, 1 << 31][source.random_range(0..5)])
-                    .collect();
-                let bindings = [
-                    words(&Shard { index, first_row: index * per_shard, ..Shard::default() }),
-                    guarded(&range),
-                    guarded(&unique),
-                    guarded(&ways),
-                    guarded(&freqs),
-                ];
-                let groups = n.div_ceil(64) as u32;
-                let run = check(context, "touch", &format!("seed {seed}, {n} rows"), &bindings, groups, &[], |b| {
-                    let [shard, range, unique, ways, freqs] = b else { unreachable!() };
-                    let (range, unique) = (cast_slice_mut(range), cast_slice_mut(unique));
-                    cpu::touch(&read(shard), range, unique, ways, freqs);
-                });
-                changed += run.changed;
-                saturated += run.found[4].iter().zip(&freqs).filter(|&(&a, &b)| a == 1 << 31 && b != a).count();
+            for n in [0u32, 1, 255, 256, 257, 2000] {
+                for policy in [Policy::Lru, Policy::Lfu] {
+                    let mut source = rng(seed);
+                    let (per_shard, index) = (700u32, source.random_range(0..3u32));
+                    let rows = [3, 900, 3 * per_shard - 903];
+                    let mut config = GroupConfig::new(&rows, 4);
+                    config.policy = policy;
+                    config.cache_rows = 32 * source.random_range(1..5);
+                    let layout = layout_of(&config);
+                    let t = 9;
+                    let mut ways = ways(&mut source, layout.sets, 3 * per_shard, t - 1, 0.6);
+                    let near_the_end = [0, 5, FREQ_MAX - 1, FREQ_MAX - 3, FREQ_MAX];
+                    for slot in 0..layout.slots() {
+                        ways[way_at(slot, Field::Freq)] = near_the_end[source.random_range(0..5)];
+                    }
+                    // A few rows many times, others once.
+                    let hot = source.random_range(0..3 * per_shard);
+                    let keys: Vec<u32> = (0..n)
+                        .map(|_| match source.random_range(0..10) {
+                            0 => NONE,
+                            1..4 => hot,
+                            _ => source.random_range(0..3 * per_shard),
+                        })
+                        .collect();
+                    let places: Vec<u32> = keys
+                        .iter()
+                        .map(|&row| if row == NONE { NONE } else { slot_of(&ways, layout.sets, row) })
+                        .collect();
+                    let shard = match policy {
+                        Policy::Lru => Shard { first_row: 0, rows: 3 * per_shard, ..Shard::default() },
+                        Policy::Lfu => Shard { first_row: index * per_shard, rows: per_shard, ..Shard::default() },
+                    };
+                    let freqs: Vec<u32> = (0..per_shard).map(|_| near_the_end[source.random_range(0..5)]).collect();
+                    let mut tables = tables(&mut source, &rows, t);
+                    tables[0] = t;
+                    let bindings = [
+                        words(&Params { indices: n, ..params(&config, &layout, TRAIN, 0) }),
+                        words(&shard),
+                        words(&step(&mut source, t, &[])),
+                        guarded(&keys),
+                        guarded(&places),
+                        guarded(&ways),
+                        guarded(&freqs),
+                        guarded(&tables),
+                    ];
+                    let what = format!("seed {seed}, {n} accesses, {policy:?}");
+                    let run = check(context, "touch", &what, &bindings, n.div_ceil(256), &[], |b| {
+                        let [params, shard, step, keys, places, ways, freqs, tables] = b else { unreachable!() };
+                        cpu::touch(&read(params), &read(shard), of(step), keys, places, ways, freqs, tables);
+                    });
+                    changed += run.changed;
+                    saturated += run.found[6].iter().zip(&freqs).filter(|&(&a, &b)| a == FREQ_MAX && b != a).count();
+                    stamped += (0..layout.slots()).filter(|&s| run.found[5][way_at(s, Field::Stamp)] == t).count();
+                    // Said without the mirror: each row of this shard that was hit is counted once as distinct.
+                    let mut hit: Vec<u32> = (0..n as usize)
+                        .filter(|&i| places[i] != NONE && shard.holds(keys[i]))
+                        .map(|i| keys[i])
+                        .collect();
+                    hit.sort_unstable();
+                    hit.dedup();
+                    let unique = |words: &[u32]| -> u64 {
+                        words[4..]
+                            .chunks_exact(28)
+                            .take(3)
+                            .map(|table| u64::from(table[6]) | u64::from(table[7]) << 32)
+                            .fold(0, u64::wrapping_add)
+                    };
+                    assert_eq!(unique(&run.found[7]).wrapping_sub(unique(&tables)), hit.len() as u64, "{what}");
+                }
             }
         }
-        assert!(changed > 0 && saturated > 0);
+        assert!(changed > 0 && saturated > 0 && stamped > 100, "{changed} {saturated} {stamped}");
     });
 }

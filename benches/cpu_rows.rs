@@ -1,0 +1,288 @@
+//! Row kernels of the CPU side at the shapes of FBGEMM's own benchmarks, beside FBGEMM's figures: a million rows, 2048 bags of 20,
+//! nanoseconds a row, the best of many runs. Sums come straight from the records, one thread (what FBGEMM's figures are) and all;
+//! then the same bags through a [`cpu::Group`]: what a call costs in all. Uniform rows are held back by walks of the page tables: with
+//! glibc, `GLIBC_TUNABLES=glibc.malloc.hugetlb=1` puts the tables into huge pages.
+#![allow(missing_docs, reason = "criterion's macros make public functions")]
+#![allow(clippy::print_stdout, reason = "figures are what this is for")]
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on may stop")]
+
+use std::{cell::Cell, hint::black_box, time::Duration, time::Instant};
+
+use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
+use hotrow::{
+    Embedding as _, GroupConfig, Init, Layout, Optimizer, OptimizerKind, Precision, Rounding,
+    codec::Noise,
+    cpu::{
+        self,
+        rows::{self, List, Records, Rule},
+    },
+};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_distr::Distribution as _;
+use rayon::prelude::*;
+
+const ROWS: u32 = 1_000_000;
+const BAGS: usize = 2048;
+const POOLED: usize = 20;
+const DIMS: [u32; 2] = [64, 128];
+/// How far FBGEMM looks ahead; the optimisers' loops below do the same.
+const AHEAD: usize = 16;
+
+/// FBGEMM's ns a row: D = 64 uniform, D = 64 Zipf, D = 128 uniform, D = 128 Zipf. Measured at commit 71d6f8b on one thread of a
+/// 2-core AMD EPYC (AVX2, AVX-512), gcc 12.2, best of 15, within 20 %: `GenerateEmbeddingSpMDM`, `GenerateEmbeddingSpMDMNBit`,
+/// `FloatOrHalfToFused8BitRowwiseQuantizedSBFloat`, `GenerateSparseAdaGrad`, `GenerateRowWiseSparseAdaGradFused`.
+const FBGEMM: [(&str, [f64; 4]); 10] = [
+    ("sum-fp32", [21.2, 9.5, 69.2, 13.6]),
+    ("sum-fp16", [9.1, 4.3, 17.9, 15.3]),
+    ("sum-int8", [5.8, 4.5, 9.8, 7.9]),
+    ("sum-int4", [6.3, 5.3, 10.3, 9.3]),
+    ("sum-int2", [8.3, 5.8, 10.8, 10.5]),
+    ("pack-int8", [12.3, 12.3, 25.1, 28.2]),
+    ("adagrad", [98.6, 71.8, 218.5, 205.4]),
+    ("row-wise-adagrad", [54.4, 37.8, 146.4, 104.3]),
+    ("row-wise-adagrad-of-bags", [30.6, 13.0, 96.6, 25.3]),
+    ("row-wise-adagrad-of-bags-fp16", [25.0, 12.7, 64.4, 21.4]),
+];
+
+/// Zipf's ranks are the rows: frequent rows lie side by side.
+fn indices(zipf: bool) -> Vec<u32> {
+    let mut source = rand_pcg::Pcg64::seed_from_u64(1);
+    let law = rand_distr::Zipf::new(f64::from(ROWS), 1.05).unwrap();
+    let mut index = || if zipf { law.sample(&mut source) as u32 - 1 } else { source.random_range(0..ROWS) };
+    (0..BAGS * POOLED).map(|_| index()).collect()
+}
+
+fn offsets() -> Vec<u32> {
+    (0..=BAGS).map(|bag| (bag * POOLED) as u32).collect()
+}
+
+fn layout_of(precision: Precision, kind: OptimizerKind, dim: u32) -> Layout {
+    let optimizer = Optimizer { kind, ..Optimizer::sgd(0.01) };
+    Layout::new(&GroupConfig { precision, optimizer, ..GroupConfig::new(&[ROWS], dim) }, u64::MAX).unwrap()
+}
+
+fn random_row(source: &mut rand_pcg::Pcg64, dim: u32) -> Vec<f32> {
+    (0..dim).map(|_| source.random_range(-1.0..1.0)).collect()
+}
+
+/// A table of records: 256 different rows, again and again. What a row holds costs nothing, where it lies does.
+fn table(layout: &Layout) -> Vec<u32> {
+    let mut source = rand_pcg::Pcg64::seed_from_u64(2);
+    let noise = Noise { rounding: Rounding::Nearest, seed: 1, step: 1, purpose: 0 };
+    let words = layout.record_words as usize;
+    let mut few = vec![0; 256 * words];
+    for (row, record) in (0..).zip(few.chunks_exact_mut(words)) {
+        let weights = random_row(&mut source, layout.dim);
+        assert!(rows::pack(layout, &noise, row, &weights, &vec![0.0; layout.state as usize], record));
+    }
+    few.iter().copied().cycle().take(ROWS as usize * words).collect()
+}
+
+/// One line of figures, and the best time by which it is printed at the end.
+struct Line<'a> {
+    name: &'a str,
+    dim: u32,
+    zipf: bool,
+    threads: usize,
+}
+
+impl Line<'_> {
+    /// Runs `work` under criterion; `rows` is how many rows a run goes through.
+    fn measure(&self, criterion: &mut Criterion, rows: usize, mut work: impl FnMut() + Send) {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads).build().unwrap();
+        let best = Cell::new(Duration::MAX);
+        let law = if self.zipf { "zipf" } else { "uniform" };
+        let mut group = criterion.benchmark_group(format!("rows/{}", self.name));
+        group.throughput(Throughput::Elements(rows as u64)).sampling_mode(SamplingMode::Flat);
+        group.sample_size(15).warm_up_time(Duration::from_millis(100)).measurement_time(Duration::from_millis(500));
+        group.bench_function(format!("D{}-{law}-{}t", self.dim, self.threads), |bencher| {
+            bencher.iter_custom(|n| {
+                let mut total = Duration::ZERO;
+                for _ in 0..n {
+                    let took = pool.install(|| {
+                        let start = Instant::now();
+                        work();
+                        start.elapsed()
+                    });
+                    best.set(best.get().min(took));
+                    total += took;
+                }
+                total
+            });
+        });
+        group.finish();
+        if best.get() < Duration::MAX {
+            self.print(best.get().as_nanos() as f64 / rows as f64);
+        }
+    }
+
+    /// `FIGURE,name,dim,law,threads,ns a row,FBGEMM's ns a row,ratio`
+    fn print(&self, ns: f64) {
+        let law = if self.zipf { "zipf" } else { "uniform" };
+        let column = usize::from(self.dim == 128) * 2 + usize::from(self.zipf);
+        let theirs = FBGEMM.iter().find(|line| line.0 == self.name && self.threads == 1);
+        let beside = theirs.map_or(",".into(), |(_, all)| format!("{},{:.2}", all[column], ns / all[column]));
+        println!("FIGURE,{},{},{law},{},{ns:.1},{beside}", self.name, self.dim, self.threads);
+    }
+}
+
+/// One and all.
+fn threads() -> Vec<usize> {
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    if all > 1 { vec![1, all] } else { vec![1] }
+}
+
+fn sums(criterion: &mut Criterion) {
+    let offsets = offsets();
+    for (precision, name) in
+        Precision::ALL.into_iter().zip(["sum-fp32", "sum-fp16", "sum-int8", "sum-int4", "sum-int2"])
+    {
+        for dim in DIMS {
+            let layout = layout_of(precision, OptimizerKind::Sgd, dim);
+            let words = table(&layout);
+            let records = Records { layout: &layout, words: &words };
+            let mut outputs = vec![0.0; BAGS * dim as usize];
+            for zipf in [false, true] {
+                let rows = indices(zipf);
+                for threads in threads() {
+                    // Whole bags, 64 a task.
+                    let each = if threads == 1 { BAGS } else { 64 };
+                    Line { name, dim, zipf, threads }.measure(criterion, rows.len(), || {
+                        outputs.par_chunks_mut(each * dim as usize).enumerate().for_each(|(part, outputs)| {
+                            let bags = part * each..part * each + outputs.len() / dim as usize;
+                            let offsets = &offsets[bags.start..=bags.end];
+                            rows::sum_records(records, List { rows: &rows, offsets, factors: &[] }, outputs);
+                        });
+                        black_box(&mut outputs);
+                    });
+                }
+            }
+        }
+    }
+}
+
+fn packs(criterion: &mut Criterion) {
+    for dim in DIMS {
+        let layout = layout_of(Precision::Int8, OptimizerKind::Sgd, dim);
+        let mut source = rand_pcg::Pcg64::seed_from_u64(2);
+        let weights: Vec<f32> = random_row(&mut source, dim * 4096);
+        let mut words = vec![0; 4096 * layout.record_words as usize];
+        for (rounding, name) in [(Rounding::Nearest, "pack-int8"), (Rounding::Stochastic, "pack-int8-stochastic")] {
+            let noise = Noise { rounding, seed: 1, step: 1, purpose: 0 };
+            Line { name, dim, zipf: false, threads: 1 }.measure(criterion, 4096, || {
+                let records = words.chunks_exact_mut(layout.record_words as usize);
+                for (row, (weights, record)) in (0..).zip(weights.chunks_exact(dim as usize).zip(records)) {
+                    black_box(rows::pack(&layout, &noise, row, weights, &[], record));
+                }
+            });
+        }
+    }
+}
+
+/// FP32 rows with their state, moved one index after another, each by its own gradient or by its bag's.
+fn optimisers(criterion: &mut Criterion) {
+    let cases = [
+        ("adagrad", OptimizerKind::AdaGrad, 1),
+        ("row-wise-adagrad", OptimizerKind::RowWiseAdaGrad, 1),
+        ("row-wise-adagrad-of-bags", OptimizerKind::RowWiseAdaGrad, POOLED),
+    ];
+    for (name, kind, shared) in cases {
+        for dim in DIMS {
+            let width = (dim + layout_of(Precision::Fp32, kind, dim).state) as usize;
+            let dim_floats = dim as usize;
+            let mut table = vec![1.0f32; ROWS as usize * width];
+            let mut source = rand_pcg::Pcg64::seed_from_u64(2);
+            let grads = random_row(&mut source, (BAGS * POOLED / shared) as u32 * dim);
+            let rule = Rule { kind, lr: 0.01, eps: 1e-8, weight_decay: 0.0 };
+            for zipf in [false, true] {
+                let indices = indices(zipf);
+                Line { name, dim, zipf, threads: 1 }.measure(criterion, indices.len(), || {
+                    let mut before = Vec::new();
+                    for (k, &row) in indices.iter().enumerate() {
+                        if let Some(&next) = indices.get(k + AHEAD) {
+                            rows::prefetch(&table[next as usize * width..][..width]);
+                        }
+                        let grads = &grads[k / shared * dim_floats..][..dim_floats];
+                        let row = &mut table[row as usize * width..][..width];
+                        let (weights, states) = row.split_at_mut(dim_floats);
+                        rows::optimise(&rule, grads, weights, states, &mut before);
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// FP16 records, unpacked, moved and packed again at random.
+fn packed_optimisers(criterion: &mut Criterion) {
+    let cases =
+        [("row-wise-adagrad-of-bags-fp16", Precision::Fp16), ("row-wise-adagrad-of-bags-int8", Precision::Int8)];
+    for (name, precision) in cases {
+        for dim in DIMS {
+            let layout = layout_of(precision, OptimizerKind::RowWiseAdaGrad, dim);
+            let (width, dim_floats) = (layout.record_words as usize, dim as usize);
+            let mut table = table(&layout);
+            let mut source = rand_pcg::Pcg64::seed_from_u64(2);
+            let grads = random_row(&mut source, BAGS as u32 * dim);
+            let rule = Rule { kind: OptimizerKind::RowWiseAdaGrad, lr: 0.01, eps: 1e-8, weight_decay: 0.0 };
+            let noise = Noise { rounding: Rounding::Stochastic, seed: 1, step: 1, purpose: 0 };
+            for zipf in [false, true] {
+                let indices = indices(zipf);
+                Line { name, dim, zipf, threads: 1 }.measure(criterion, indices.len(), || {
+                    let (mut before, mut floats) = (Vec::new(), vec![0.0; dim_floats + 1]);
+                    for (k, &row) in indices.iter().enumerate() {
+                        if let Some(&next) = indices.get(k + AHEAD) {
+                            rows::prefetch(&table[next as usize * width..][..width]);
+                        }
+                        let record = &mut table[row as usize * width..][..width];
+                        let (weights, states) = floats.split_at_mut(dim_floats);
+                        rows::unpack(&layout, record, weights, states);
+                        let grads = &grads[k / POOLED * dim_floats..][..dim_floats];
+                        rows::optimise(&rule, grads, weights, states, &mut before);
+                        black_box(rows::pack(&layout, &noise, row, weights, states, record));
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// The same bags through the group: no cache, and a cache that holds every row.
+fn groups(criterion: &mut Criterion) {
+    let offsets = offsets();
+    for precision in [Precision::Fp32, Precision::Int8] {
+        for dim in DIMS {
+            for (what, cache_rows) in [("uncached", 0), ("all-hits", 1 << 17)] {
+                let mut config = GroupConfig::new(&[ROWS], dim);
+                config.precision = precision;
+                config.cache_rows = cache_rows;
+                config.optimizer = Optimizer::row_wise_adagrad(0.01);
+                config.init = Init::Uniform { low: -1.0, high: 1.0 };
+                let mut group = cpu::Group::new(config).unwrap();
+                for zipf in [false, true] {
+                    let indices = indices(zipf);
+                    // Twice: the first brings the rows in, the second finds them all.
+                    for _ in 0..2 {
+                        group.forward(&indices, &offsets, None).unwrap();
+                    }
+                    let grads = vec![1e-3; BAGS * dim as usize];
+                    let precision = format!("{precision:?}").to_lowercase();
+                    for threads in threads() {
+                        let name = format!("group-forward-{what}-{precision}");
+                        Line { name: &name, dim, zipf, threads }.measure(criterion, indices.len(), || {
+                            black_box(group.forward(&indices, &offsets, None).unwrap());
+                        });
+                        let name = format!("group-step-{what}-{precision}");
+                        Line { name: &name, dim, zipf, threads }.measure(criterion, indices.len(), || {
+                            black_box(group.forward(&indices, &offsets, None).unwrap());
+                            group.backward(&grads).unwrap();
+                        });
+                    }
+                }
+            }
+        }
+    }
+}
+
+criterion_group!(benches, sums, packs, optimisers, packed_optimisers, groups);
+criterion_main!(benches);

@@ -1,0 +1,33 @@
+// From a dedup of the accesses to what backward reads: the accesses in sorted order, and each distinct row with its own.
+// Bytes an access: 4 + 4 + 4 (order, segment twice), 8 in, 8 out; a row: 8 in, 16 out.
+#include "shared/common.wgsl"
+#include "shared/target.wgsl"
+
+@group(0) @binding(0) var<storage, read_write> step: Step;
+@group(0) @binding(1) var<storage, read> order: array<u32>;   // the index each sorted access came from
+@group(0) @binding(2) var<storage, read> segment: array<u32>; // its distinct row's number
+@group(0) @binding(3) var<storage, read> keys: array<u32>;    // by index: linear row
+@group(0) @binding(4) var<storage, read> places: array<u32>;  // by index: slot, or slots + u
+@group(0) @binding(5) var<storage, read> access: array<vec2<u32>>; // by index: output row, coefficient
+@group(0) @binding(6) var<storage, read_write> accesses: array<vec2<u32>>; // the same, sorted
+@group(0) @binding(7) var<storage, read_write> targets: array<Target>;
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let valid = step.counts[COUNT_VALID];
+    let j = flat_group(group, groups) * 256u + lane;
+    if (j == 0u) { targets[0] = Target(step.counts[COUNT_UNIQUE], valid, 0u, 0u); }
+    if (j >= valid) { return; }
+    let i = order[j];
+    accesses[j] = access[i];
+    let u = segment[j];
+    if (j + 1u == valid) { targets[u + 1u].end = valid; }
+    var first = j == 0u;
+    if (!first) { first = segment[j - 1u] != u; }
+    if (!first) { return; }
+    targets[u + 1u].row = keys[i];
+    targets[u + 1u].place = places[i];
+    targets[u + 1u].start = j;
+    if (u > 0u) { targets[u].end = j; }
+}

@@ -1,0 +1,53 @@
+// The distinct missing rows: who they are, how often they are wanted, what admission orders them by (SPEC 3.3, 3.4). Until
+// admission says otherwise a row is bypassed, into its place in scratch. One dispatch a shard of the counters (LRU: one in all).
+#include "shared/common.wgsl"
+#include "shared/move.wgsl"
+#include "shared/shard.wgsl"
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<uniform> shard: Shard;
+@group(0) @binding(2) var<storage, read_write> step: Step;
+@group(0) @binding(3) var<storage, read> keys: array<u32>;   // linear row of each access
+@group(0) @binding(4) var<storage, read> order: array<u32>;  // the missing accesses, sorted
+@group(0) @binding(5) var<storage, read> starts: array<u32>; // of each distinct row in them
+@group(0) @binding(6) var<storage, read_write> unique: array<Unique>;
+@group(0) @binding(7) var<storage, read_write> moves: array<Move>;
+@group(0) @binding(8) var<storage, read_write> freqs: array<u32>; // of this shard's rows; LRU: not used
+@group(0) @binding(9) var<storage, read_write> tables: array<atomic<u32>>;
+
+#include "shared/tables.wgsl"
+#include "shared/tally.wgsl"
+
+var<workgroup> misses: u32;
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    if (lane == 0u) { misses = step.counts[COUNT_MOVES]; }
+    let n = workgroupUniformLoad(&misses);
+    for (var first = flat_group(group, groups) * 256u; first < n; first += groups.x * groups.y * 256u) {
+        let u = first + lane;
+        var row = NONE;
+        if (u < n) { row = keys[order[starts[u]]]; }
+        tally_begin(lane, row);
+        if (u < n && row - shard.first_row < shard.rows) {
+            var end = step.counts[COUNT_MISSED];
+            if (u + 1u < n) { end = starts[u + 1u]; }
+            let count = end - starts[u];
+            var key = count;
+            if (params.mode == MODE_TRAIN) {
+                tally(row, UNIQUE, 1u);
+                tally(row, UNIQUE_MISSES, 1u);
+                if (params.policy == LFU) {
+                    // A batch has at most 2^30 accesses: no wrap.
+                    key = min(freqs[row - shard.first_row] + count, FREQ_MAX);
+                    freqs[row - shard.first_row] = key;
+                }
+            }
+            unique[u] = Unique(row, count, key, params.slots + u);
+            moves[u] = Move(params.slots + u, row, NONE, 0u);
+        }
+        tally_end(lane);
+        workgroupBarrier();
+    }
+}

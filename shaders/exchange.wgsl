@@ -1,0 +1,67 @@
+// Rows between table and FP32 (SPEC 3.5): eviction and fetch, flush, bypassed rows. Each Move packs what leaves a place, then unpacks
+// what comes. With several shards every shard packs before any unpacks.
+// Bytes a move: 16, a slot row each way (4 dim + state), a record each way (stride).
+#include "shared/common.wgsl"
+#include "shared/quad.wgsl"
+#include "shared/shard.wgsl"
+#include "shared/move.wgsl"
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<uniform> shard: Shard;
+@group(0) @binding(2) var<storage, read_write> step: Step;
+@group(0) @binding(3) var<storage, read> moves: array<Move>;
+@group(0) @binding(4) var<storage, read_write> records: array<u32>;
+@group(0) @binding(5) var<storage, read_write> cache: array<Quad>;
+@group(0) @binding(6) var<storage, read_write> scratch: array<Quad>;
+@group(0) @binding(7) var<storage, read_write> tables: array<atomic<u32>>;
+
+#include "shared/tables.wgsl"
+#include "shared/half.wgsl"
+#include "shared/rng.wgsl"
+#include "shared/slots.wgsl"
+#include "shared/store.wgsl"
+#include "shared/pack.wgsl"
+#include "shared/unpack.wgsl"
+
+var<workgroup> length: u32;
+
+fn unpack_row(row: u32, place: u32, lane: u32) {
+    let base = (row - shard.first_row) * params.record_words;
+    let weights = weight_quads();
+    for (var q = lane; q < params.row_quads; q += params.lanes) {
+        var v: Quad;
+        if (q < weights) { v = record_weights(base, q); } else { v = record_state(base, q - weights); }
+        store_quad(place, q, v);
+    }
+    if (lane == 0u && place >= params.slots && params.mode == MODE_TRAIN) { count(table_of(row), BYPASS_READS, 1u); }
+}
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    if (local == 0u) { length = step.counts[COUNT_MOVES]; }
+    let n = workgroupUniformLoad(&length);
+    let lane = local & (params.lanes - 1u);
+    let at_once = 256u / params.lanes;
+    let stride = groups.x * groups.y * at_once;
+    for (var first = flat_group(group, groups) * at_once; first < n; first += stride) {
+        let i = first + local / params.lanes;
+        var one = Move(NONE, NONE, NONE, 0u);
+        if (i < n) { one = moves[i]; }
+        let here = one.place != NONE;
+        if ((shard.phases & PACK) != 0u) {
+            let live = here && (one.flags & WRITE) != 0u && in_shard(one.victim);
+            let packed = pack_row(live, one.place, one.victim, local);
+            if (packed && lane == 0u && params.mode == MODE_TRAIN) {
+                count(table_of(one.victim), select(WRITE_BACKS, BYPASS_WRITES, one.place >= params.slots), 1u);
+            }
+            // The place has been read, and the record written, before either changes its role.
+            storageBarrier();
+            workgroupBarrier();
+        }
+        if ((shard.phases & UNPACK) != 0u && here) {
+            if (in_shard(one.row)) { unpack_row(one.row, one.place, lane); }
+            if ((one.flags & KEEP) != 0u && in_shard(one.victim)) { unpack_row(one.victim, params.slots + i, lane); }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+// FP32 row -> record: down-conversion (SPEC 2). Needs `records: array<u32>`, `tables`, `params`, `shard`, and shared/tables.wgsl,
+// shared/half.wgsl, shared/rng.wgsl, shared/quad.wgsl, shared/slots.wgsl.
+
+var<workgroup> pack_low: array<u32, 256>; // as `ordered`
+var<workgroup> pack_high: array<u32, 256>;
+var<workgroup> pack_bad: array<u32, 256>;
+var<private> pack_step: u32; // the clock, loaded once a row
+
+fn unordered(key: u32) -> u32 {
+    return key ^ select(0xffffffffu, 0x80000000u, (key & 0x80000000u) != 0u);
+}
+
+fn noise(row: u32, element: u32, purpose: u32) -> u32 {
+    return random(params.seed, pack_step, row, element, params.purpose + purpose);
+}
+
+// A value x, element of `row`, to its code.
+fn code_of(x: f32, row: u32, element: u32, scale: f32, bias: f32) -> u32 {
+    if (scale == 0.0) { return 0u; }
+    let top = f32((1u << params.bits) - 1u);
+    let v = (x - bias) / scale;
+    let near = round(v);
+    if (params.stochastic == 0u || abs(v - near) <= (top + 1.0 + abs(bias) / scale) * 2.384185791015625e-7) {
+        return u32(clamp(near, 0.0, top));
+    }
+    let below = floor(v);
+    let up = f32(noise(row, element, 0u) >> 8u) * 5.9604644775390625e-8 < v - below;
+    return u32(clamp(below + select(0.0, 1.0, up), 0.0, top));
+}
+
+// A float of the row, weights and state counted on: weights need no padding, so that the state's Quads follow at once.
+fn element_of(place: u32, e: u32) -> f32 {
+    return part_of(load_quad(place, e / WIDTH), e % WIDTH);
+}
+
+// One 16-bit half of the record behind its FP32 words: state in FP16, or payload.
+fn packed_half(place: u32, row: u32, h: u32, scale: f32, bias: f32) -> u32 {
+    let stochastic = params.stochastic == 1u;
+    if (h < params.payload_half) {
+        let e = h - 2u * params.state_word;
+        return half_from_bits(bitcast<u32>(element_of(place, params.dim + e)), stochastic, noise(row, e, 1u));
+    }
+    let per_half = 16u / params.bits;
+    let first = (h - params.payload_half) * per_half;
+    if (first >= params.dim) { return 0u; }
+    if (params.bits == 16u) {
+        return half_from_bits(bitcast<u32>(element_of(place, first)), stochastic, noise(row, first, 0u));
+    }
+    var bits = 0u;
+    var v: Quad;
+    for (var k = 0u; k < per_half; k++) {
+        let e = first + k;
+        if (e >= params.dim) { break; }
+        if (k == 0u || e % WIDTH == 0u) { v = load_quad(place, e / WIDTH); }
+        bits |= code_of(part_of(v, e % WIDTH), row, e, scale, bias) << (k * params.bits);
+    }
+    return bits;
+}
+
+// Packs the FP32 row at `place` into the record of linear row `row`, which lies in this shard. Each `params.lanes` invocations
+// have a row of their own, and all of the workgroup call this: those without work are not `live`. False, and the record as
+// it was, if a value is not finite or the row's range overflows; the row is counted then.
+fn pack_row(live: bool, place: u32, row: u32, local: u32) -> bool {
+    let lane = local & (params.lanes - 1u);
+    var low = NONE;
+    var high = 0u;
+    var wrong = 0u;
+    if (live) {
+        for (var q = lane; q < params.row_quads; q += params.lanes) {
+            let v = load_quad(place, q);
+            if (!is_finite(v)) { wrong = 1u; }
+            if (q < weight_quads()) {
+                low = min(low, lowest(v));
+                high = max(high, highest(v));
+            }
+        }
+    }
+    pack_low[local] = low;
+    pack_high[local] = high;
+    pack_bad[local] = wrong;
+    for (var reach = params.lanes / 2u; reach > 0u; reach /= 2u) {
+        workgroupBarrier();
+        if (lane < reach) {
+            pack_low[local] = min(pack_low[local], pack_low[local + reach]);
+            pack_high[local] = max(pack_high[local], pack_high[local + reach]);
+            pack_bad[local] |= pack_bad[local + reach];
+        }
+    }
+    workgroupBarrier();
+    if (!live) { return false; }
+    let head = local - lane;
+    var scale = 0.0;
+    var bias = 0u; // its bits
+    var refused = pack_bad[head] != 0u;
+    if (params.bits <= 8u) {
+        // fl(1 / (2^k - 1)), rounded here once for both sides.
+        var inverse = 0.0039215688593685627;
+        if (params.bits == 4u) { inverse = 0.06666667014360428; }
+        if (params.bits == 2u) { inverse = 0.3333333432674408; }
+        bias = unordered(pack_low[head]);
+        if (bias == 0x80000000u) { bias = 0u; } // -0 and +0 are equal; one of them is stored
+        let span = bitcast<f32>(unordered(pack_high[head])) - bitcast<f32>(bias);
+        refused = refused || (bitcast<u32>(span) & 0x7f800000u) == 0x7f800000u;
+        scale = span * inverse;
+        if (scale < 1.1754943508222875e-38) { scale = 0.0; }
+    }
+    if (refused) {
+        if (lane == 0u) { count(table_of(row), SKIPPED_ROWS, 1u); }
+        return false;
+    }
+    pack_step = atomicLoad(&tables[0]);
+    let base = (row - shard.first_row) * params.record_words;
+    for (var w = lane; w < params.record_words; w += params.lanes) {
+        var word: u32;
+        if (w < params.state_word) {
+            word = select(bias, bitcast<u32>(scale), w == 0u);
+        } else if (params.state_half == 0u && w < params.state_word + params.state) {
+            word = bitcast<u32>(element_of(place, params.dim + w - params.state_word));
+        } else if (params.bits == 32u) {
+            word = bitcast<u32>(element_of(place, w - params.payload_half / 2u));
+        } else {
+            word = packed_half(place, row, 2u * w, scale, bitcast<f32>(bias)) |
+                (packed_half(place, row, 2u * w + 1u, scale, bitcast<f32>(bias)) << 16u);
+        }
+        records[base + w] = word;
+    }
+    return true;
+}

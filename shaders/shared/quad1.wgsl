@@ -1,0 +1,34 @@
+// What an invocation moves at once: one float. For rows that do not begin on 16 bytes.
+alias Quad = f32;
+const WIDTH: u32 = 1u;
+
+fn quad_of(x: f32) -> Quad {
+    return x;
+}
+
+fn part_of(v: Quad, k: u32) -> f32 {
+    return v;
+}
+
+fn is_finite(v: Quad) -> bool {
+    return (bitcast<u32>(v) & 0x7f800000u) != 0x7f800000u;
+}
+
+// Its square added to `sum`.
+fn add_squares(sum: f32, v: Quad) -> f32 {
+    return sum + v * v;
+}
+
+// A finite float as an integer of the same order: a device may flush a subnormal in `min`, but not here.
+fn ordered(v: Quad) -> u32 {
+    let bits = bitcast<u32>(v);
+    return bits ^ select(0x80000000u, 0xffffffffu, (bits & 0x80000000u) != 0u);
+}
+
+fn lowest(v: Quad) -> u32 {
+    return ordered(v);
+}
+
+fn highest(v: Quad) -> u32 {
+    return ordered(v);
+}

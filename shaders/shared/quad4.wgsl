@@ -1,0 +1,37 @@
+// What an invocation moves at once: four floats. For rows whose dim is a multiple of 4.
+alias Quad = vec4<f32>;
+const WIDTH: u32 = 4u;
+
+// x, then padding.
+fn quad_of(x: f32) -> Quad {
+    return vec4<f32>(x, 0.0, 0.0, 0.0);
+}
+
+fn part_of(v: Quad, k: u32) -> f32 {
+    return v[k];
+}
+
+fn is_finite(v: Quad) -> bool {
+    return all((bitcast<vec4<u32>>(v) & vec4<u32>(0x7f800000u)) != vec4<u32>(0x7f800000u));
+}
+
+// Its squares added to `sum`, in order.
+fn add_squares(sum: f32, v: Quad) -> f32 {
+    return sum + v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+}
+
+// Finite floats as integers of the same order: a device may flush a subnormal in `min`, but not here.
+fn ordered(v: Quad) -> vec4<u32> {
+    let bits = bitcast<vec4<u32>>(v);
+    return bits ^ select(vec4<u32>(0x80000000u), vec4<u32>(0xffffffffu), (bits & vec4<u32>(0x80000000u)) != vec4<u32>(0u));
+}
+
+fn lowest(v: Quad) -> u32 {
+    let o = ordered(v);
+    return min(min(o.x, o.y), min(o.z, o.w));
+}
+
+fn highest(v: Quad) -> u32 {
+    let o = ordered(v);
+    return max(max(o.x, o.y), max(o.z, o.w));
+}

@@ -1,0 +1,11 @@
+// FP32 rows by place: a slot of the cache, or slots + u for row u of step scratch. A row is row_quads Quads: its weights, then its
+// state, each from a Quad on. Needs `cache` and `scratch` (arrays of Quad), `params` and shared/quad.wgsl.
+
+fn weight_quads() -> u32 {
+    return params.dim / WIDTH;
+}
+
+fn load_quad(place: u32, q: u32) -> Quad {
+    if (place >= params.slots) { return scratch[(place - params.slots) * params.row_quads + q]; }
+    return cache[place * params.row_quads + q];
+}

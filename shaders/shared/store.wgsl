@@ -1,0 +1,4 @@
+// Writing what shared/slots.wgsl reads: apart, since gather binds both for reading only.
+fn store_quad(place: u32, q: u32, v: Quad) {
+    if (place >= params.slots) { scratch[(place - params.slots) * params.row_quads + q] = v; } else { cache[place * params.row_quads + q] = v; }
+}

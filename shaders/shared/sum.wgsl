@@ -1,0 +1,24 @@
+// Sums of gradients. Needs `accesses`, `grad_outputs`, `params`, shared/quad.wgsl and shared/slots.wgsl.
+
+// Sorted access j's gradient. The coefficient is 1, and not written, unless the batch had weights or means.
+fn gradient_of(j: u32, q: u32) -> Quad {
+    let one = accesses[j];
+    let g = grad_outputs[one.x * weight_quads() + q];
+    if (params.weighted == 1u || params.pooling == MEAN) { return bitcast<f32>(one.y) * g; }
+    return g;
+}
+
+// Of sorted accesses first to end - 1, in order, four in flight.
+fn sum_of(first: u32, end: u32, q: u32) -> Quad {
+    var sum = Quad();
+    var j = first;
+    for (; j + 4u <= end; j += 4u) {
+        let a = gradient_of(j, q);
+        let b = gradient_of(j + 1u, q);
+        let c = gradient_of(j + 2u, q);
+        let d = gradient_of(j + 3u, q);
+        sum = (((sum + a) + b) + c) + d;
+    }
+    for (; j < end; j++) { sum += gradient_of(j, q); }
+    return sum;
+}

@@ -1,0 +1,31 @@
+// Counters gathered by a workgroup before they go to memory: neighbours mostly belong to one table, the first lane's; the
+// rest is counted directly. Needs shared/tables.wgsl. `tally_begin` and `tally_end` stand in uniform control flow.
+const TALLIES: u32 = 11u;
+
+var<workgroup> tallies: array<atomic<u32>, 11>;
+var<workgroup> tally_table: u32;
+var<workgroup> tally_first: u32; // its rows
+var<workgroup> tally_rows: u32;
+
+fn tally_begin(lane: u32, row: u32) {
+    if (lane < TALLIES) { atomicStore(&tallies[lane], 0u); }
+    if (lane == 0u) {
+        tally_table = table_of(row);
+        tally_first = table_base(tally_table);
+        tally_rows = atomicLoad(&tables[CLOCK_WORDS + tally_table * TABLE_WORDS + 1u]);
+    }
+    workgroupBarrier();
+}
+
+fn tally(row: u32, counter: u32, amount: u32) {
+    if (row - tally_first < tally_rows) {
+        atomicAdd(&tallies[counter], amount);
+    } else {
+        count(table_of(row), counter, amount);
+    }
+}
+
+fn tally_end(lane: u32) {
+    workgroupBarrier();
+    if (lane < TALLIES) { count(tally_table, lane, atomicLoad(&tallies[lane])); }
+}

@@ -1,0 +1,145 @@
+//! What a kernel must move through memory, however it is written: each input read once and each output written once, the
+//! 32 tags of a set once however many accesses ask for them, and for the radix sort what its 8-bit passes move.
+
+/// Stages by the kernel they belong to. A stage that is not listed is measured all the same, as a kernel of its own name.
+const KERNELS: &[(&str, &[&str])] = &[
+    ("linearize", &["linearize", "begin"]),
+    ("probe", &["probe", "touch"]),
+    ("sort", &["histogram", "scan", "scan_add", "scatter", "sort_small"]),
+    ("dedup", &["heads", "segments"]),
+    ("admit", &["claim", "admit", "bounds", "resolve", "locate"]),
+    ("exchange", &["exchange", "write_back", "fetch"]),
+    ("gather", &["gather"]),
+    ("merge", &["merge", "combine"]),
+    ("update", &["update"]),
+];
+
+/// The kernel a stage belongs to.
+pub(crate) fn kernel(stage: &'static str) -> &'static str {
+    KERNELS.iter().find(|(_, stages)| stages.contains(&stage)).map_or(stage, |(kernel, _)| kernel)
+}
+
+/// What a mean step of a measurement did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub(crate) struct Facts {
+    /// Indices.
+    pub(crate) accesses: f64,
+    /// Of these, to rows that were resident.
+    pub(crate) hits: f64,
+    /// Distinct rows.
+    pub(crate) distinct: f64,
+    /// Of these, not resident.
+    pub(crate) missing: f64,
+    pub(crate) admitted: f64,
+    /// Dirty victims.
+    pub(crate) write_backs: f64,
+    /// Rows used without a slot.
+    pub(crate) bypassed: f64,
+    /// Output rows.
+    pub(crate) outputs: f64,
+    /// Accesses to rows of more than 128, whose gradients are summed in chunks first.
+    pub(crate) heavy_accesses: f64,
+    pub(crate) sets: f64,
+    /// Bytes of a row in FP32.
+    pub(crate) row: f64,
+    /// Bytes of its optimiser state in FP32.
+    pub(crate) state: f64,
+    /// Bytes of a record.
+    pub(crate) record: f64,
+    /// 8-bit passes of backward's sort, and of forward's sort of the misses.
+    pub(crate) passes: f64,
+}
+
+impl Facts {
+    pub(crate) fn missing_share(&self) -> f64 {
+        if self.distinct > 0.0 { self.missing / self.distinct } else { 0.0 }
+    }
+
+    /// Bytes that cross to and from the table in a step.
+    pub(crate) fn table_bytes(&self, backward: bool) -> f64 {
+        if backward { self.bypassed * self.record } else { (self.missing + self.write_backs) * self.record }
+    }
+
+    /// TBE's measure: outputs and every access's row; backward counts twice.
+    pub(crate) fn logical(&self, backward: bool) -> f64 {
+        let forward = (self.outputs + self.accesses) * self.row;
+        if backward { 2.0 * forward } else { forward }
+    }
+
+    /// Bytes that `kernel` must move in a phase, and why; `None` where no formula is known.
+    pub(crate) fn bytes(&self, kernel: &str, backward: bool) -> Option<(f64, &'static str)> {
+        let slot = self.row + self.state;
+        // A miss may be asked for several times; how often, the counters do not say: at least once a row.
+        let missed = (self.accesses - self.hits).max(self.missing);
+        let sorted = if backward { self.accesses } else { missed };
+        Some(match kernel {
+            "linearize" => (
+                16.0 * self.accesses + 4.0 * self.outputs,
+                "an index read, its key and output row written; the offsets read",
+            ),
+            "probe" => (
+                8.0 * self.accesses + 128.0 * self.distinct.min(self.sets) + 4.0 * self.distinct,
+                "a key read and a place written an access; 32 tags a set touched; a stamp a row",
+            ),
+            "sort" => (20.0 * self.passes * sorted, "a pass reads the keys twice, the values once, and writes both"),
+            "dedup" => (
+                8.0 * sorted + 4.0 * if backward { self.distinct } else { self.missing },
+                "a sorted key read and its segment written; a start a distinct row",
+            ),
+            "admit" => (
+                384.0 * self.missing.min(self.sets) + 48.0 * self.missing + 8.0 * missed,
+                "tags, stamps and dirty flags of a set with a missing row; 48 bytes of lists a missing row; a place a miss",
+            ),
+            "exchange" if backward => {
+                (self.bypassed * (slot + self.record), "a row in and a record out for each bypassed row")
+            }
+            "exchange" => (
+                (self.missing + self.write_backs) * (slot + self.record),
+                "a row in and a record out for each dirty victim, a record in and a row out for each missing row",
+            ),
+            "gather" => (
+                4.0 * self.accesses + self.distinct * self.row + self.outputs * self.row,
+                "a place an access; each distinct row read once; the outputs written",
+            ),
+            "merge" => (
+                self.heavy_accesses * (4.0 + self.row),
+                "the gradients of rows with more than 128 accesses; what it writes is a 128th of that",
+            ),
+            "update" => (
+                4.0 * self.accesses + self.outputs.min(self.accesses) * self.row + 2.0 * self.distinct * slot,
+                "sorted accesses; the gradients once; each distinct row and its state read and written",
+            ),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_a_step_at_full_hits() {
+        let facts = Facts {
+            accesses: 1000.0,
+            hits: 1000.0,
+            distinct: 400.0,
+            outputs: 50.0,
+            sets: 100.0,
+            row: 512.0,
+            record: 136.0,
+            passes: 2.0,
+            ..Facts::default()
+        };
+        let bytes = |kernel, backward| facts.bytes(kernel, backward).map(|(bytes, _)| bytes);
+        assert_eq!(bytes("gather", false), Some(4000.0 + 450.0 * 512.0));
+        assert_eq!(bytes("sort", true), Some(40_000.0));
+        // Nothing is missing: nothing to sort, admit or exchange.
+        for kernel in ["sort", "dedup", "admit", "exchange"] {
+            assert_eq!(bytes(kernel, false), Some(0.0), "{kernel}");
+        }
+        assert_eq!(bytes("a new stage", false), None);
+        assert_eq!(facts.logical(true), 2.0 * 1050.0 * 512.0);
+        assert_eq!((kernel("fetch"), kernel("a new stage")), ("exchange", "a new stage"));
+    }
+}

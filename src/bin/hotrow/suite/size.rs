@@ -1,0 +1,113 @@
+//! How large everything is: for a GPU, or so small that a software driver gets through in two minutes.
+
+use clap::ValueEnum;
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Size {
+    /// What a software driver gets through in two minutes
+    Small,
+    /// The shapes of the goals
+    Full,
+}
+
+type SortSize = (u32, u32, &'static str);
+
+impl Size {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Small => "small",
+            Self::Full => "full",
+        }
+    }
+
+    fn is_full(self) -> bool {
+        self == Self::Full
+    }
+
+    /// Seconds after which no further part is begun.
+    pub(crate) fn seconds(self) -> u64 {
+        if self.is_full() { 240 } else { 90 }
+    }
+
+    /// Rounds timed as a whole, rounds whose stages are timed, and the time after which three of the former are enough.
+    pub(crate) fn rounds(self) -> (usize, usize, Duration) {
+        if self.is_full() { (15, 5, Duration::from_secs(3)) } else { (3, 1, Duration::from_secs(1)) }
+    }
+
+    /// 1 GiB: seventeen times the L2 of an H200, the largest there is.
+    pub(crate) fn copy_bytes(self) -> u64 {
+        if self.is_full() { 1 << 30 } else { 32 << 20 }
+    }
+
+    /// Indices, and bytes of slots: the goal's.
+    pub(crate) fn resident(self) -> (usize, u64) {
+        if self.is_full() { (1 << 20, 4 << 30) } else { (4096, 8 << 20) }
+    }
+
+    /// Indices of the skewed batch: the goal's million.
+    pub(crate) fn skewed(self) -> usize {
+        if self.is_full() { 1_000_000 } else { 5_000 }
+    }
+
+    /// B, T, E.
+    pub(crate) fn tbe(self) -> (u32, u32, u32) {
+        if self.is_full() { (512, 32, 100_000) } else { (8, 8, 2_000) }
+    }
+
+    /// What is left of a published shape.
+    pub(crate) fn scale(self) -> Option<String> {
+        (!self.is_full()).then(|| "small, so that a software driver ends".to_owned())
+    }
+
+    /// Lookups, rows of each of ten tables, what was scaled.
+    pub(crate) fn nvidia(self) -> (u32, u32, Option<String>) {
+        if self.is_full() {
+            let scale = "1.68 M rows a table, NVIDIA's smaller setting, where its cached figures have 26.8 M: making 34 GB of packed \
+                         rows would take most of the suite's time; what a step moves is the same";
+            (1_048_570, 1_680_000, Some(scale.to_owned()))
+        } else {
+            (10_480, 20_000, self.scale())
+        }
+    }
+
+    /// Indices and rows of the table over the bus.
+    pub(crate) fn mapped(self) -> (usize, u32) {
+        if self.is_full() { (1 << 19, 8_000_000) } else { (2048, 40_000) }
+    }
+
+    /// Pages of 64 KiB copied at most: 512 MiB.
+    pub(crate) fn pages(self) -> u64 {
+        if self.is_full() { 8192 } else { 64 }
+    }
+
+    /// Distinct rows of the steps of time against work.
+    pub(crate) fn distinct(self) -> &'static [usize] {
+        if self.is_full() {
+            &[1_000, 10_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000]
+        } else {
+            &[100, 300, 1_000, 3_000, 10_000, 30_000]
+        }
+    }
+
+    pub(crate) fn sorts(self) -> &'static [SortSize] {
+        if self.is_full() {
+            &[
+                (10_000, 32, "launches, not bytes"),
+                (100_000, 32, "a small batch"),
+                (1 << 20, 32, "a batch"),
+                (1 << 20, 22, "a batch, by as many bits as order four million slots"),
+                (10_000_000, 32, "a large batch"),
+                (1 << 24, 32, "the goal's size"),
+                (100_000_000, 32, "beyond every cache"),
+            ]
+        } else {
+            &[
+                (1_000, 32, "a small batch"),
+                (10_000, 32, "the smallest of a GPU's sizes"),
+                (100_000, 32, "a batch"),
+                (100_000, 16, "fewer bits, fewer passes"),
+            ]
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Backward, stage by stage (SPEC 3): the one place that knows their order. It builds on what forward leaves in the space: `keys`,
+//! `places` and `access` of each index, the bypassed rows in scratch, and the step's counts.
+
+use super::{
+    Context, arrange, call::Call, combine, dedup, dedup::DedupTo, merge, sort::SortJob, space::Space, tables::Tables,
+    update,
+};
+use crate::layout::{Params, count};
+
+pub(crate) fn record_backward(
+    context: &Context,
+    encoder: &mut wgpu::CommandEncoder,
+    tables: &Tables,
+    space: &Space,
+    params: Params,
+    grads: &wgpu::BindingResource<'_>,
+) {
+    let layout = &tables.layout;
+    let indices = params.indices;
+    let uniform = context.uniform(&Params { partials: space.partials, ..params });
+    let call = &mut Call::begin(context, encoder, "hotrow.backward");
+    // Rows and places are one to one: what takes fewer passes to sort.
+    let (by_row, by_place) = (layout.row_bits(), layout.place_bits(indices));
+    let (keys, key_bits) =
+        if by_place.div_ceil(8) < by_row.div_ceil(8) { (&space.places, by_place) } else { (&space.keys, by_row) };
+    let keys = keys.as_entire_binding();
+    let job = SortJob { keys, values: None, capacity: indices, count: count::INDICES, key_bits };
+    let to = DedupTo { segment: &space.segment, starts: &space.starts, segments: count::UNIQUE, valid: count::VALID };
+    let sorted = dedup::record(call, &space.step, &job, &space.sorted, &space.sort, &to);
+    arrange::record(call, space, sorted.values, indices);
+    // A batch of one chunk has no heavy row.
+    if indices > merge::CHUNK {
+        merge::record(call, &uniform, tables, space, indices, grads);
+        combine::record(call, &uniform, tables, space, indices);
+    }
+    update::record(call, &uniform, tables, space, layout.most_distinct(indices), grads);
+}

@@ -1,0 +1,277 @@
+use bytemuck::{cast_slice, cast_slice_mut};
+use hotrow::{
+    Context, GroupConfig, Layout, Optimizer, Precision, Rounding, codec, cpu,
+    layout::{Move, NONE, Shard, count},
+};
+use rand::{RngExt as _, seq::SliceRandom as _};
+use rand_pcg::Pcg64;
+
+use super::{
+    FROZEN, Like, TRAIN, check, distinct_rows, floats, guarded, junk, layout_of, of, on_each, params, read, rng, same,
+    slot_rows, step, tables, words,
+};
+
+/// The code of an integer record's element.
+pub(crate) fn code_at(layout: &Layout, record: &[u32], element: u32) -> u32 {
+    let bits = layout.precision.bits();
+    let at = layout.payload_half * 16 + element * bits;
+    (record[at as usize / 32] >> (at % 32)) & ((1 << bits) - 1)
+}
+
+/// Codes seen, and those that differ by one because the quotient before rounding did.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Codes {
+    pub(crate) written: u64,
+    pub(crate) different: u64,
+}
+
+/// Everything bit for bit, but integer codes may be one apart, which is counted.
+pub(crate) fn records(layout: &Layout, found: &[u32], wanted: &[u32], codes: &mut Codes) -> Result<(), String> {
+    if found.len() != wanted.len() {
+        return Err(format!("{} words on the GPU, {} in the mirror", found.len(), wanted.len()));
+    }
+    let stride = layout.record_words as usize;
+    let whole = found.len() / stride * stride; // what is left over is the guard, or a part of it
+    for (row, (a, b)) in found.chunks(stride).zip(wanted.chunks(stride)).enumerate() {
+        if a == b || !layout.precision.is_integer() || (row + 1) * stride > whole {
+            same(&format!("record {row}"), a, b, Like::Bits)?;
+            continue;
+        }
+        let mut corrected = a.to_vec();
+        for element in 0..layout.dim {
+            let (x, y) = (code_at(layout, a, element), code_at(layout, b, element));
+            if x.abs_diff(y) > 1 {
+                return Err(format!("record {row}, code {element}: {x} on the GPU, {y} in the mirror"));
+            }
+            codes.different += u64::from(x != y);
+            let at = layout.payload_half * 16 + element * layout.precision.bits();
+            corrected[at as usize / 32] ^= (x ^ y) << (at % 32);
+        }
+        // Scale, bias, state and the padding have no excuse.
+        same(&format!("record {row} without its codes"), &corrected, b, Like::Bits)?;
+    }
+    Ok(())
+}
+
+/// Weights and state of a row: ordinary ones, and each kind of trouble.
+fn row_of(source: &mut Pcg64, layout: &Layout) -> Vec<f32> {
+    let (dim, words) = (layout.dim as usize, layout.row_words as usize);
+    let mut row = floats(source, words, 1.0);
+    row[dim..].iter_mut().for_each(|x| *x = x.abs());
+    let at = source.random_range(0..words);
+    match source.random_range(0..16) {
+        0 => row[..dim].fill(0.25),
+        1 => row[..dim].fill(-0.0),
+        2 => row[at] = f32::NAN,
+        3 => row[at] = [f32::INFINITY, f32::NEG_INFINITY][source.random_range(0..2)],
+        4 => {
+            // A range that is no float.
+            row[0] = -3e38;
+            row[dim - 1] = 3e38;
+        }
+        5 => row[..dim].iter_mut().for_each(|x| *x *= 1e-38), // a scale below the smallest normal
+        6 => row[..dim].iter_mut().for_each(|x| *x *= 1e5),   // beyond binary16
+        7 => row[..dim].iter_mut().for_each(|x| *x *= 1e-6),  // its subnormals
+        8 => row[..dim].iter_mut().for_each(|x| *x = x.round()),
+        9 => row[..dim].iter_mut().for_each(|x| *x += 100.0), // a bias far above the scale
+        // Codes of a step that is no binary fraction: representable but for the last bits, and so never rounded at random.
+        10 | 11 => {
+            let top = if layout.precision.is_integer() { (1 << layout.precision.bits()) - 1 } else { 255 };
+            row[..dim].iter_mut().for_each(|x| *x = 0.3 + 0.0123 * source.random_range(0..=top) as f32);
+            (row[0], row[dim - 1]) = (0.3, 0.3 + 0.0123 * top as f32);
+        }
+        // Every size that binary16 tells apart, and well below.
+        12 | 13 => row.iter_mut().for_each(|x| *x *= 2f32.powi(source.random_range(-45..17))),
+        _ => {}
+    }
+    row
+}
+
+/// Records of any bits, but that floats are ordinary: a driver may flush subnormals.
+pub(crate) fn some_records(source: &mut Pcg64, layout: &Layout, rows: u32) -> Vec<u32> {
+    let mut records = junk(source, (rows * layout.record_words) as usize);
+    for record in records.chunks_exact_mut(layout.record_words as usize) {
+        let float = |word: &mut u32, low: f32, high: f32, x: u32| {
+            *word = (low + (high - low) * (x as f32 / u32::MAX as f32)).to_bits();
+        };
+        if layout.precision.is_integer() {
+            float(&mut record[0], 0.0, 0.1, source.random());
+            float(&mut record[1], -1.0, 1.0, source.random());
+        }
+        let (state, payload) = (layout.state_word as usize, layout.payload_half as usize / 2);
+        if !layout.state_half {
+            record[state..state + layout.state as usize].iter_mut().for_each(|x| float(x, 0.0, 2.0, source.random()));
+        }
+        if layout.precision == Precision::Fp32 {
+            record[payload..].iter_mut().for_each(|x| float(x, -2.0, 2.0, source.random()));
+        }
+    }
+    records
+}
+
+/// Every kind of Move a group makes, over the second of three shards. No row is in two Moves, no place in two.
+fn some_moves(source: &mut Pcg64, slots: u32, n: usize, per_shard: u32) -> Vec<Move> {
+    let mut rows = distinct_rows(source, 2 * n, 3 * per_shard);
+    // Most belong to the shard that is bound.
+    rows.sort_by_key(|&row| row / per_shard != 1 && row % 3 != 0);
+    rows.truncate(2 * n);
+    rows.shuffle(source);
+    let mut free = distinct_rows(source, slots as usize, slots.max(1));
+    free.truncate(slots as usize);
+    (0..n as u32)
+        .map(|i| {
+            let (row, victim) = (rows[2 * i as usize], rows[2 * i as usize + 1]);
+            let slot = if source.random_bool(0.7) { free.pop() } else { None };
+            match (slot, source.random_range(0..5)) {
+                (_, 0) => Move { place: NONE, row, victim, flags: Move::WRITE | Move::KEEP },
+                (Some(place), 1) => Move { place, row: NONE, victim, flags: Move::WRITE }, // flush
+                (Some(place), 2) => Move { place, row, victim: NONE, flags: 0 },
+                (Some(place), _) => Move { place, row, victim, flags: source.random_range(1..4) },
+                (None, 1) => Move { place: slots + i, row: NONE, victim, flags: Move::WRITE }, // write rows
+                (None, _) => Move { place: slots + i, row, victim: NONE, flags: 0 },
+            }
+        })
+        .collect()
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    changed: usize,
+    kept: usize,
+    codes: Codes,
+}
+
+fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut Seen) {
+    let mut source = rng(seed);
+    let mut config = config.clone();
+    config.tables = vec![1, 500, 399];
+    config.seed = source.random();
+    config.cache_rows = 32 * source.random_range(0..4);
+    let layout = layout_of(&config);
+    let slots = layout.slots();
+    let params = params(&config, &layout, [TRAIN, FROZEN][source.random_range(0..2)], 2 * source.random_range(0..3));
+    let mut data = |rows: usize| slot_rows(&layout, rows, || row_of(&mut source, &layout));
+    let (cache, scratch) = (data(slots as usize), data(n));
+    let per_shard = 300;
+    let shard = Shard { first_row: per_shard, rows: per_shard, phases: source.random_range(1..4), pad0: 0 };
+    let moves = some_moves(&mut source, slots, n, per_shard);
+    let stale = some_records(&mut source, &layout, per_shard);
+    let t = source.random();
+    let bindings = [
+        words(&params),
+        words(&shard),
+        words(&step(&mut source, t, &[(count::MOVES, n as u32)])),
+        guarded(&moves),
+        guarded(&stale),
+        guarded(&cache),
+        guarded(&scratch),
+        guarded(&tables(&mut source, &config.tables, t)),
+    ];
+    let what = format!("seed {seed}, {n} moves, phases {}, {config:?}", shard.phases);
+    let groups = [1, (n as u32).div_ceil(layout.at_once()).max(1) + 1][source.random_range(0..2)];
+    // q * scale + bias, two roundings or one, below 27: two ULP. Otherwise bits are moved, and they stay.
+    let like = if config.precision.is_integer() { Like::Within(2.0 * f32::EPSILON) } else { Like::Bits };
+    let rules = [("records", Like::Elsewhere), ("cache", like), ("scratch", Like::Elsewhere)];
+    let run = check(context, "exchange", &what, &bindings, groups, &rules, |b| {
+        let [params, shard, step, moves, records, cache, scratch, tables] = b else { unreachable!() };
+        let (cache, scratch) = (cast_slice_mut(cache), cast_slice_mut(scratch));
+        cpu::exchange(&read(params), &read(shard), of(step), cast_slice(moves), records, cache, scratch, tables);
+    });
+    seen.changed += run.changed;
+    if let Err(difference) = records(&layout, &run.found[4], &run.wanted[4], &mut seen.codes) {
+        panic!("{what}: {difference}");
+    }
+    // A kept row is what its record says now, and that record may differ from the mirror's by a code.
+    let (stride, slot) = (layout.record_words as usize, layout.slot_words() as usize);
+    let record = |row: u32| (row - per_shard) as usize * stride..(row - per_shard + 1) as usize * stride;
+    let mut wanted = run.wanted[6].clone();
+    for (i, one) in moves.iter().enumerate() {
+        let comes = shard.phases & Shard::UNPACK != 0 && shard.holds(one.victim) && one.place != NONE;
+        if comes && one.flags & Move::KEEP != 0 {
+            seen.kept += 1;
+            let mut row = vec![0.0; layout.row_words as usize];
+            codec::unpack(&layout, &run.found[4][record(one.victim)], &mut row);
+            // The rounding of q * scale + bias is relative to the largest of them.
+            let most = row[..layout.dim as usize].iter().fold(0f32, |most, x| most.max(x.abs()));
+            for (e, x) in row.iter().enumerate() {
+                let found = f32::from_bits(run.found[6][i * slot + e]);
+                let bound = if config.precision.is_integer() { 4.0 * f32::EPSILON * most } else { 0.0 };
+                assert!((found - x).abs() <= bound, "{what}: kept row {}, element {e}: {found} for {x}", one.victim);
+            }
+            wanted[i * slot..(i + 1) * slot].copy_from_slice(&run.found[6][i * slot..(i + 1) * slot]);
+        }
+    }
+    if let Err(difference) = same("scratch", &run.found[6], &wanted, like) {
+        panic!("{what}: {difference}");
+    }
+    // Said without the mirror: exactly the rows that are finite, and whose range is, have been written.
+    let mut written = 0;
+    for one in &moves {
+        let packs = shard.phases & Shard::PACK != 0 && one.place != NONE && one.flags & Move::WRITE != 0;
+        if !packs || !shard.holds(one.victim) {
+            continue;
+        }
+        let (from, at) = if one.place < slots { (&cache, one.place) } else { (&scratch, one.place - slots) };
+        let row = &from[at as usize * slot..][..layout.row_words as usize];
+        let weights = &row[..layout.dim as usize];
+        let span = weights.iter().fold(f32::MIN, |a, &b| a.max(b)) - weights.iter().fold(f32::MAX, |a, &b| a.min(b));
+        let right = row.iter().all(|x| x.is_finite()) && (!config.precision.is_integer() || span.is_finite());
+        written += usize::from(right);
+        let moved = run.found[4][record(one.victim)] != stale[record(one.victim)];
+        assert_eq!(moved, right, "{what}: record of row {}", one.victim);
+    }
+    let moved = run.found[4].chunks(stride).zip(bindings[4].chunks(stride)).filter(|(a, b)| a != b).count();
+    assert_eq!(moved, written, "{what}");
+    seen.codes.written += written as u64 * u64::from(layout.dim);
+}
+
+#[test]
+fn matches_the_mirror() {
+    on_each(|context| {
+        let mut seen = Seen::default();
+        for precision in Precision::ALL {
+            for rounding in [Rounding::Nearest, Rounding::Stochastic] {
+                for optimizer in [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)] {
+                    for (seed, dim) in [1, 2, 3, 4, 5, 31, 63, 64, 65, 100, 128, 130, 200, 260].into_iter().enumerate()
+                    {
+                        let config = GroupConfig { precision, rounding, optimizer, ..GroupConfig::new(&[1], dim) };
+                        run(context, seed as u64, &config, 80, &mut seen);
+                    }
+                    for n in [0, 1, 2] {
+                        let config = GroupConfig { precision, rounding, optimizer, ..GroupConfig::new(&[1], 7) };
+                        run(context, 20 + n as u64, &config, n, &mut seen);
+                    }
+                }
+            }
+        }
+        let codes = &seen.codes;
+        eprintln!("{} of {} written codes differ, each by one", codes.different, codes.written);
+        assert!(seen.changed > 0 && seen.kept > 500 && codes.written > 100_000, "{seen:?}");
+        assert!(codes.different * 10_000 <= codes.written, "more than 1 in 10^4: {seen:?}");
+    });
+}
+
+#[test]
+fn a_wrong_record_is_told_apart() {
+    let mut config = GroupConfig::new(&[10], 5);
+    config.precision = Precision::Int4;
+    config.optimizer = Optimizer::adagrad(0.1);
+    let layout = layout_of(&config);
+    let noise = codec::Noise { rounding: Rounding::Nearest, seed: 1, step: 1, purpose: 0 };
+    let mut right = vec![0; layout.record_words as usize];
+    assert!(codec::pack(&layout, &noise, 0, &[0.0, 0.3, 0.5, 0.8, 1.0], &[1.0; 5], &mut right));
+    let code = |element: u32| layout.payload_half as usize * 16 + 4 * element as usize;
+    let judged = |bit: usize| {
+        let mut wrong = right.clone();
+        wrong[bit / 32] ^= 1 << (bit % 32);
+        let mut codes = Codes::default();
+        records(&layout, &wrong, &right, &mut codes).map(|()| codes.different)
+    };
+    for element in 0..5 {
+        assert_eq!(judged(code(element)), Ok(1), "off by one is counted");
+        assert!(judged(code(element) + 1).is_err(), "off by two is wrong");
+    }
+    assert!(judged(code(5)).is_err(), "padding");
+    assert!(judged(0).is_err() && judged(32).is_err() && judged(64).is_err(), "scale, bias, state");
+    assert!(records(&layout, &right[1..], &right, &mut Codes::default()).is_err());
+}

@@ -1,0 +1,195 @@
+//! Dispatches named, counted and timed, on a device that stamps inside passes, one that stamps passes, one that does not stamp.
+
+use hotrow::{
+    Batch, Context, Group, GroupConfig, Timeline, adapter,
+    gpu::{Record, Resolution},
+    requirements,
+    wgpu::{self, util::DeviceExt as _},
+};
+
+use crate::device::{skipped, with_gpu};
+
+/// The same adapter, with only `features` of those it has.
+fn open(features: wgpu::Features) -> Context {
+    let adapters = adapter::adapters();
+    let (all, limits) = requirements(&adapters[0]);
+    let (device, queue) = pollster::block_on(adapters[0].request_device(&wgpu::DeviceDescriptor {
+        required_features: all & features,
+        required_limits: limits,
+        ..Default::default()
+    }))
+    .unwrap();
+    Context::new(&device, &queue).unwrap()
+}
+
+/// A step of `indices` accesses on a group made with `context`, and what `timeline` heard of it.
+fn step(context: &Context, timeline: &Timeline, indices: u32) -> Record {
+    let storage = |words: &[u32]| {
+        context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
+            label: None,
+            contents: bytemuck::cast_slice(words),
+            usage: wgpu::BufferUsages::STORAGE,
+        })
+    };
+    let mut config = GroupConfig::new(&[5000], 8);
+    config.cache_rows = 64;
+    let mut group = Group::new(context, config).unwrap();
+    let rows: Vec<u32> = (0..indices).map(|i| i * 7 % 5000).collect();
+    let (rows, offsets) = (storage(&rows), storage(&(0..=indices).collect::<Vec<_>>()));
+    let outputs = storage(&vec![0; indices as usize * 8]);
+    let grads = storage(&vec![0; indices as usize * 8]);
+    let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+    let batch = Batch { indices: Some(rows.slice(..)), offsets: offsets.slice(..), weights: None };
+    group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+    group.record_backward(&mut encoder, grads.slice(..)).unwrap();
+    timeline.resolve(&mut encoder);
+    context.queue().submit([encoder.finish()]);
+    timeline.read().unwrap()
+}
+
+/// Every dispatch has a stage of the crate and, if `timed`, a time; together they take no longer than the whole.
+fn plausible(record: &Record, timed: bool) -> Result<(), String> {
+    let known: Vec<&str> = hotrow::shader::kernels().iter().map(|kernel| kernel.name).collect();
+    if record.spans.is_empty() || record.spans.len() as u64 != record.dispatches {
+        return Err(format!("{} spans, {} dispatches", record.spans.len(), record.dispatches));
+    }
+    if let Some(span) = record.spans.iter().find(|span| !span.dispatch || !known.contains(&span.stage)) {
+        return Err(format!("{span:?}"));
+    }
+    if let Some(span) = record.spans.iter().find(|span| span.nanoseconds.is_some() != timed) {
+        return Err(format!("{span:?}"));
+    }
+    let sum: f64 = record.spans.iter().filter_map(|span| span.nanoseconds).sum();
+    match record.nanoseconds {
+        None if !timed => Ok(()),
+        // A minute for a batch of thousands, even on a software driver beside other tests.
+        Some(whole) if timed && sum > 0.0 && sum <= whole * 1.001 && whole < 60e9 => Ok(()),
+        whole => Err(format!("{sum} ns of {whole:?} ns")),
+    }
+}
+
+#[test]
+fn dispatches_are_named_counted_and_timed() {
+    with_gpu(|_| {
+        let all = wgpu::Features::all();
+        let mut counts = Vec::new();
+        for (features, wanted) in [
+            (all, Resolution::Dispatch),
+            (all - wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES, Resolution::Pass),
+            (all - wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES - wgpu::Features::TIMESTAMP_QUERY, Resolution::Count),
+        ] {
+            let context = open(features);
+            let timeline = Timeline::new(&context);
+            if timeline.resolution() != wanted {
+                skipped(&format!("a timeline of resolution {wanted:?}: the device has {:?}", timeline.resolution()));
+                continue;
+            }
+            let record = step(&context.timed(&timeline), &timeline, 3000);
+            plausible(&record, wanted != Resolution::Count).unwrap();
+            counts.push(record.dispatches);
+            for stage in ["linearize", "probe", "gather", "update"] {
+                assert!(record.spans.iter().any(|span| span.stage == stage), "{stage}");
+            }
+            // The companion: what a broken timeline would say is noticed.
+            let mut wrong = record.clone();
+            wrong.spans.pop();
+            plausible(&wrong, wanted != Resolution::Count).unwrap_err();
+            plausible(&record, wanted == Resolution::Count).unwrap_err();
+            // Read once is read for good; a context without the timeline tells it nothing.
+            assert_eq!(timeline.read().unwrap(), Record::default());
+            assert_eq!(step(&context, &timeline, 100), Record::default());
+            timeline.listen(false);
+            assert_eq!(step(&context.timed(&timeline), &timeline, 100), Record::default());
+        }
+        assert!(counts.windows(2).all(|pair| pair[0] == pair[1]), "{counts:?}: timing changes nothing");
+    });
+}
+
+#[test]
+fn a_stretch_and_more_dispatches_than_stamps() {
+    with_gpu(|context| {
+        let timeline = Timeline::new(context);
+        let timed = context.timed(&timeline);
+        let mut dispatches = 0;
+        // Unread, it fills: 4096 stamps, some 20 to 60 a step.
+        for _ in 0..2 {
+            let mut group = Group::new(&timed, GroupConfig::new(&[100], 4)).unwrap();
+            for _ in 0..300 {
+                use hotrow::Embedding as _;
+                group.forward(&[1, 2, 3], &[0, 3], None).unwrap();
+                group.abandon_backward();
+            }
+            let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            timeline.resolve(&mut encoder);
+            context.queue().submit([encoder.finish()]);
+            let record = timeline.read().unwrap();
+            assert!(record.dispatches >= 300 && record.spans.len() <= 4096, "{}", record.dispatches);
+            assert!(dispatches == 0 || dispatches == record.dispatches, "the second round begins anew");
+            dispatches = record.dispatches;
+        }
+        let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let buffer = context.device().create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: 1 << 20,
+            usage: wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        timeline.around(&mut encoder, "clear", |encoder| encoder.clear_buffer(&buffer, 0, None));
+        timeline.resolve(&mut encoder);
+        context.queue().submit([encoder.finish()]);
+        let record = timeline.read().unwrap();
+        assert_eq!((record.spans.len(), record.dispatches), (1, 0));
+        assert_eq!((record.spans[0].stage, record.spans[0].dispatch), ("clear", false));
+        assert_eq!(record.spans[0].nanoseconds.is_some(), timeline.resolution() != Resolution::Count);
+    });
+}
+
+/// Dispatches of a forward and of a backward of `indices` accesses to `rows` rows.
+fn dispatches(context: &Context, rows: u32, cache_rows: u32, indices: u32) -> [u64; 2] {
+    let timeline = Timeline::new(context);
+    let timed = context.timed(&timeline);
+    let storage = |words: &[u32]| {
+        context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
+            label: None,
+            contents: bytemuck::cast_slice(words),
+            usage: wgpu::BufferUsages::STORAGE,
+        })
+    };
+    let mut config = GroupConfig::new(&[rows], 1);
+    config.cache_rows = cache_rows;
+    let mut group = Group::new(&timed, config).unwrap();
+    let (list, offsets) = (storage(&vec![3; indices as usize]), storage(&[0, indices]));
+    let (outputs, grads) = (storage(&[0; 4]), storage(&[0; 4]));
+    let batch = Batch { indices: Some(list.slice(..)), offsets: offsets.slice(..), weights: None };
+    [false, true].map(|backward| {
+        let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        if backward {
+            group.record_backward(&mut encoder, grads.slice(..4)).unwrap();
+        } else {
+            group.record_forward(&mut encoder, &batch, outputs.slice(..4)).unwrap();
+        }
+        timeline.resolve(&mut encoder);
+        context.queue().submit([encoder.finish()]);
+        timeline.read().unwrap().dispatches
+    })
+}
+
+/// The table of ARCHITECTURE.md.
+#[test]
+fn a_step_has_as_many_dispatches_as_the_documentation_says() {
+    with_gpu(|context| {
+        for (rows, cache_rows, indices, wanted) in [
+            (5000, 64, 128, [10, 3]),
+            (5000, 64, 129, [10, 5]),
+            (5000, 64, 1024, [10, 5]),
+            (5000, 64, 1025, [24, 13]),
+            (70_000, 70_000, 1025, [24, 16]),
+            // Slots and scratch rows take fewer bits than rows.
+            (70_000, 64, 1025, [24, 13]),
+            (5000, 0, 1025, [16, 13]),
+            (5000, 0, 1024, [8, 5]),
+        ] {
+            assert_eq!(dispatches(context, rows, cache_rows, indices), wanted, "{rows} rows, {indices} indices");
+        }
+    });
+}

@@ -1,0 +1,48 @@
+//! The shaders with and without wgpu's runtime checks, whatever mode the rest of the suite runs in.
+
+use hotrow::{Context, ContextOptions, Policy, Precision, RankBody, Shaders};
+
+use crate::{
+    device::{again, with_gpu},
+    exact, lockstep,
+};
+
+fn in_each_mode(context: &Context, test: impl Fn(&Context)) {
+    for shaders in [Shaders::Checked, Shaders::Trusted] {
+        let context = again(context, &ContextOptions::default().shaders(shaders).rank(RankBody::Portable));
+        assert_eq!(context.shaders(), shaders);
+        test(&context);
+    }
+}
+
+#[test]
+fn both_give_the_same_bits() {
+    with_gpu(|context| {
+        let seen = std::cell::RefCell::new(Vec::new());
+        in_each_mode(context, |context| {
+            let mut config = exact::config(Precision::Int8, 96);
+            config.policy = Policy::Lfu;
+            seen.borrow_mut().push([exact::run(context, config.clone()), {
+                // Quads of four floats.
+                config.dim = 36;
+                exact::run(context, config)
+            }]);
+        });
+        let seen = seen.into_inner();
+        assert_eq!(seen[0], seen[1]);
+        assert_ne!(seen[0][0], seen[0][1], "the comparison can fail");
+    });
+}
+
+#[test]
+fn both_are_in_lockstep_with_the_cpu() {
+    with_gpu(|context| {
+        in_each_mode(context, |context| {
+            for seed in 1000..1012 {
+                if let Err(difference) = lockstep::random_run(context, seed, &mut lockstep::Codes::default()) {
+                    panic!("{:?}: {difference}", context.shaders());
+                }
+            }
+        });
+    });
+}
