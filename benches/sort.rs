@@ -23,7 +23,8 @@ const KEY_BITS: [u32; 2] = [32, 20];
 
 fn sizes(hardware: bool) -> impl Iterator<Item = u32> {
     let large = hardware || std::env::var_os("HOTROW_BENCH_LARGE").is_some();
-    (4..=if large { 8 } else { 7 }).map(|power| 10u32.pow(power))
+    // 2^24 is the size at which others are compared.
+    (4..=if large { 8 } else { 7 }).map(|power| 10u32.pow(power)).chain(large.then_some(1 << 24))
 }
 
 fn keys(n: u32, bits: u32) -> Vec<u32> {

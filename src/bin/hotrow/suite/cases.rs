@@ -90,11 +90,21 @@ fn phase_share(report: &Report, case: &Case, phase: &str) -> Option<f64> {
     Some(case.bytes(phase) / seconds / report.copy_bytes_per_second?)
 }
 
+/// The goals' two: uniform with SGD, Zipf with AdaGrad.
+pub(crate) fn full_hits(lab: &Lab) -> anyhow::Result<[Workload; 2]> {
+    let even = "the goal's size: far beyond the chip's caches, every access a hit, so nothing but row traffic";
+    let skewed = "the goal's size: a third of a batch's accesses repeat, so merging counts";
+    Ok([
+        resident(lab, "hits-uniform", Draw::Uniform, (Optimizer::sgd(LR), DIM), even)?,
+        resident(lab, "hits-zipf", Draw::Zipf(1.05), (Optimizer::adagrad(LR), 2 * DIM), skewed)?,
+    ])
+}
+
 /// Full hits: gather, forward, backward.
 pub(crate) fn hits(lab: &Lab, report: &mut Report) -> anyhow::Result<()> {
     let hardware = lab.is_hardware();
-    let why = "the goal's size: far beyond the chip's caches, every access a hit, so nothing but row traffic";
-    let case = resident(lab, "hits-uniform", Draw::Uniform, (Optimizer::sgd(LR), DIM), why)?.run(lab)?;
+    let [uniform, zipf] = full_hits(lab)?;
+    let case = uniform.run(lab)?;
     let gather = case.kernel("gather", "forward").and_then(|kernel| kernel.bytes_per_second);
     let share = gather.zip(report.copy_bytes_per_second).map(|(rate, copy)| rate / copy);
     let remark = case.scale.clone().unwrap_or_default();
@@ -102,8 +112,7 @@ pub(crate) fn hits(lab: &Lab, report: &mut Report) -> anyhow::Result<()> {
     let share = phase_share(report, &case, "forward");
     reach(&mut report.goals, Id::Forward, share, hardware, remark);
     report.cases.push(case);
-    let why = "the goal's size: a third of a batch's accesses repeat, so merging counts";
-    let case = resident(lab, "hits-zipf", Draw::Zipf(1.05), (Optimizer::adagrad(LR), 2 * DIM), why)?.run(lab)?;
+    let case = zipf.run(lab)?;
     let share = phase_share(report, &case, "backward");
     reach(&mut report.goals, Id::Backward, share, hardware, case.scale.clone().unwrap_or_default());
     report.cases.push(case);
@@ -254,11 +263,12 @@ pub(crate) fn nvidia(lab: &Lab, report: &mut Report) -> anyhow::Result<()> {
         let base: Vec<Vec<u32>> = (0..TABLES)
             .map(|_| zipf(&known, (lookups / TABLES) as usize, 1.05, &mut random))
             .collect::<anyhow::Result<_>>()?;
+        let leaving: Vec<Vec<Option<u32>>> = base.iter().map(|rows| leaving(rows)).collect();
         let mut fresh = vec![rows / 2; TABLES as usize];
-        let mut batches: Vec<Batch> = (0..NEW).map(|_| renewed(&base, &mut fresh, rows)).collect();
+        let mut batches: Vec<Batch> = (0..NEW).map(|_| renewed(&base, &leaving, &mut fresh, rows)).collect();
         let of_base = Batch { features: base.clone(), bag: 10 }.repeats().len();
         let each = batches[0].repeats().len();
-        let footprint = of_base + batches.len() * new_rows(&base);
+        let footprint = of_base + batches.len() * leaving.iter().map(|rows| many(rows) as usize).sum::<usize>();
         let slots = (footprint as f64 * 0.8) as u32;
         let warm = std::iter::once(Batch { features: base, bag: 10 }).chain(batches.drain(..2)).collect();
         let mut config = config(&vec![rows; TABLES as usize], Precision::Int8, optimizer, slots, lab.seed);
@@ -288,30 +298,33 @@ pub(crate) fn nvidia(lab: &Lab, report: &mut Report) -> anyhow::Result<()> {
 /// Batches with new rows.
 const NEW: usize = 26;
 
-/// Distinct rows of `base` that each batch replaces by new ones: a fifth.
-fn new_rows(base: &[Vec<u32>]) -> usize {
-    base.iter().map(|rows| Batch::of(rows.clone(), 1).repeats().len() / 5).sum()
+/// For each access the number of its row among those that make room for new ones: the fifth of the distinct rows that is asked
+/// for least.
+fn leaving(known: &[u32]) -> Vec<Option<u32>> {
+    let mut count = std::collections::BTreeMap::<u32, u32>::new();
+    known.iter().for_each(|&row| *count.entry(row).or_default() += 1);
+    let mut by_use: Vec<(u32, u32)> = count.into_iter().map(|(row, n)| (n, row)).collect();
+    by_use.sort_unstable();
+    let fifth = by_use.len() / 5;
+    let number: std::collections::BTreeMap<u32, u32> = by_use[..fifth].iter().map(|&(_, row)| row).zip(0..).collect();
+    known.iter().map(|row| number.get(row).copied()).collect()
 }
 
-/// `base` with a fifth of its distinct rows, those asked for least, replaced by rows not seen for long.
-fn renewed(base: &[Vec<u32>], fresh: &mut [u32], rows: u32) -> Batch {
-    let feature = |(known, next): (&Vec<u32>, &mut u32)| {
-        let mut count = std::collections::HashMap::<u32, u32>::new();
-        known.iter().for_each(|&row| *count.entry(row).or_default() += 1);
-        let mut by_use: Vec<(u32, u32)> = count.into_iter().map(|(row, n)| (n, row)).collect();
-        by_use.sort_unstable();
-        let leave = by_use.len() / 5;
-        let instead: std::collections::HashMap<u32, u32> = by_use[..leave]
-            .iter()
-            .map(|&(_, row)| {
-                let new = *next;
-                *next = if new + 1 < rows { new + 1 } else { rows / 2 };
-                (row, new)
-            })
-            .collect();
-        known.iter().map(|row| *instead.get(row).unwrap_or(row)).collect()
+/// How many rows leave.
+fn many(leaving: &[Option<u32>]) -> u32 {
+    leaving.iter().flatten().max().map_or(0, |last| last + 1)
+}
+
+/// `base` with the leaving rows replaced by rows of each table's second half not seen for long.
+fn renewed(base: &[Vec<u32>], leaving: &[Vec<Option<u32>>], fresh: &mut [u32], rows: u32) -> Batch {
+    let feature = |((known, leaving), next): ((&Vec<u32>, &Vec<Option<u32>>), &mut u32)| {
+        let half = rows / 2;
+        let new = |number: u32| half + (*next - half + number) % (rows - half);
+        let features = known.iter().zip(leaving).map(|(&row, number)| number.map_or(row, new)).collect();
+        *next = new(many(leaving));
+        features
     };
-    Batch { features: base.iter().zip(fresh).map(feature).collect(), bag: 10 }
+    Batch { features: base.iter().zip(leaving).zip(fresh).map(feature).collect(), bag: 10 }
 }
 
 /// 95 % hits over the bus: INT8 with a cache, FP32 without, unified memory.
@@ -500,10 +513,13 @@ mod tests {
     #[test]
     fn a_fifth_of_the_rows_is_new() {
         let base = vec![vec![1, 1, 2, 3, 4, 5, 5]];
-        let mut fresh = vec![50];
-        let batch = renewed(&base, &mut fresh, 100);
-        assert_eq!(new_rows(&base), 1);
-        assert_eq!(batch.features[0].iter().filter(|&&row| row >= 50).count(), 1);
-        assert_eq!((batch.features[0][0], fresh[0]), (1, 51));
+        let leaving = vec![leaving(&base[0])];
+        assert_eq!(leaving[0], [None, None, Some(0), None, None, None, None]);
+        let mut fresh = vec![98];
+        for wanted in [98, 99, 50] {
+            let batch = renewed(&base, &leaving, &mut fresh, 100);
+            assert_eq!(batch.features[0], [1, 1, wanted, 3, 4, 5, 5]);
+        }
+        assert_eq!(fresh, [51]);
     }
 }

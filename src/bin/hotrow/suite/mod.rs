@@ -20,10 +20,11 @@ use crate::options::{Backend, Options};
 use crate::output;
 use anyhow::Context as _;
 use clap::ValueEnum;
-use hotrow::adapter;
+use hotrow::{adapter, wgpu};
 use lab::Lab;
 use report::Report;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Named apart from the group of bench's own options.
@@ -108,6 +109,12 @@ pub(crate) fn run(options: &Options, args: &Args, out: &Path, seconds: Option<u6
         _ => adapter::open_best(adapter::Wanted::Hardware)
             .map_err(|error| anyhow::anyhow!("{error}; --backend gpu takes a software driver too"))?,
     };
+    // The device is this command's own. Without a handler of its own wgpu panics, and all figures so far would be lost.
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let sink = heard.clone();
+    context.device().on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+        sink.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_string());
+    }));
     let hardware = context.caps().is_hardware();
     let size = args.size.unwrap_or(if hardware { Size::Full } else { Size::Small });
     let budget = Duration::from_secs(seconds.unwrap_or(size.seconds()));
@@ -142,6 +149,9 @@ pub(crate) fn run(options: &Options, args: &Args, out: &Path, seconds: Option<u6
         // A part that does not fit this device takes nothing away from the others.
         if let Err(error) = done {
             report.left_out.push(format!("{name}: {error:#}"));
+        }
+        if let Some(error) = heard.lock().unwrap_or_else(PoisonError::into_inner).drain(..).next() {
+            report.left_out.push(format!("{name}: its figures are not to be trusted: {error}"));
         }
         output::note(&format!("suite: {name} took {:.1} s", lab.seconds() - start));
     }
