@@ -138,6 +138,21 @@ pub(crate) fn optimizers(lab: &Lab, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What wgpu's runtime checks in the shaders cost.
+pub(crate) fn trusted(lab: &Lab, report: &mut Report) -> anyhow::Result<()> {
+    let why = "every kernel of a step at full hits, in both shader modes";
+    let unchecked = lab.trusted()?;
+    let mut seconds = Vec::new();
+    for (name, lab) in [("shaders-checked", lab), ("shaders-trusted", &unchecked)] {
+        let case = resident(lab, name, Draw::Zipf(1.05), (Optimizer::adagrad(LR), 2 * DIM), why)?.run(lab)?;
+        seconds.extend(case.step_seconds());
+        report.cases.push(case);
+    }
+    let ratio = (seconds.len() == 2).then(|| seconds[0] / seconds[1]);
+    reach(&mut report.goals, Id::Trusted, ratio, lab.is_hardware(), "");
+    Ok(())
+}
+
 /// One row takes a tenth of the accesses.
 pub(crate) fn skew(lab: &Lab, report: &mut Report) -> anyhow::Result<()> {
     let n = lab.size.skewed();

@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use hotrow::gpu::Resolution;
 use hotrow::wgpu::{self, util::DeviceExt as _};
-use hotrow::{Context, Timeline};
+use hotrow::{Context, ContextOptions, Shaders, Timeline};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -76,6 +76,14 @@ impl Lab {
     pub(crate) fn new(context: &Context, size: Size, seed: u32, budget: Duration) -> Self {
         let timeline = Timeline::new(context);
         Self { timed: context.timed(&timeline), timeline, size, seed, start: Instant::now(), budget }
+    }
+
+    /// The same device with shaders compiled without wgpu's runtime checks; the time that is left is shared.
+    pub(crate) fn trusted(&self) -> anyhow::Result<Self> {
+        let options = ContextOptions::default().shaders(Shaders::Trusted);
+        let context = Context::with_options(self.timed.device(), self.timed.queue(), &options)?;
+        let lab = Self::new(&context, self.size, self.seed, self.budget);
+        Ok(Self { start: self.start, ..lab })
     }
 
     /// How figures came to be, for table and JSON.

@@ -67,6 +67,8 @@ enum Part {
     Optimizers,
     /// A thousand indices
     Small,
+    /// Shaders with wgpu's runtime checks and without
+    Trusted,
     /// TBE's shape
     Tbe,
 }
@@ -144,6 +146,7 @@ pub(crate) fn run(options: &Options, args: &Args, out: &Path, seconds: Option<u6
             Part::Skew => cases::skew(&lab, &mut report),
             Part::Optimizers => cases::optimizers(&lab, &mut report),
             Part::Small => cases::small(&lab, &mut report),
+            Part::Trusted => cases::trusted(&lab, &mut report),
             Part::Tbe => cases::tbe(&lab, &mut report),
         };
         // A part that does not fit this device takes nothing away from the others.
