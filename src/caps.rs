@@ -91,6 +91,13 @@ impl Caps {
         self.binding_bytes.min(self.buffer_bytes)
     }
 
+    /// Most workgroups of a dispatch whose work is counted on the device: enough to fill any GPU some times over, few enough that
+    /// one with nothing to do is over at once. A software driver takes far longer to start a workgroup than to go round in one.
+    #[must_use]
+    pub fn choose_grid(&self) -> u32 {
+        if self.device_type == wgpu::DeviceType::Cpu { 64 } else { 2048 }
+    }
+
     /// True for a GPU; false for a software driver or an unknown device.
     #[must_use]
     pub fn is_hardware(&self) -> bool {

@@ -180,10 +180,10 @@ impl Context {
         self.inner.max_groups
     }
 
-    /// Most workgroups of a dispatch whose work is counted on the device: enough to fill any GPU some times over, few enough
-    /// that a dispatch with nothing to do is over at once. Where `max_groups` is narrowed this is too, so that small inputs loop.
+    /// Most workgroups of a dispatch whose work is counted on the device. Where `max_groups` is narrowed this is too, so that small
+    /// inputs loop.
     pub(crate) fn grid(&self) -> u32 {
-        self.inner.max_groups.saturating_mul(4).min(2048)
+        self.inner.max_groups.saturating_mul(4).min(self.inner.caps.choose_grid())
     }
 
     /// Builds what moves rows in Quads of `width` floats, if that has not been done yet.

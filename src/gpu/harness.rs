@@ -11,7 +11,7 @@ use super::{
 use crate::{
     Error,
     layout::{Params, Step, count, quad_width},
-    shader::{Access, Kernel},
+    shader::{self, Access, Kernel},
 };
 
 /// A sorted batch of keys and its segments.
@@ -45,11 +45,14 @@ impl Context {
     #[doc(hidden)]
     pub fn run_stage(&self, kernel: &Kernel, bindings: &[Vec<u32>], groups: u32) -> Result<Vec<Vec<u32>>, Error> {
         use wgpu::util::DeviceExt as _;
-        // What moves rows begins with its `Params`.
-        let params =
-            bindings.first().and_then(|words| bytemuck::try_from_bytes::<Params>(bytemuck::cast_slice(words)).ok());
-        let width = params.map_or(1, |params| quad_width(params.dim));
-        self.prepare(width)?;
+        let mut width = 1;
+        if shader::moves_rows(kernel) {
+            // Its first binding is its `Params`.
+            let params =
+                bindings.first().and_then(|words| bytemuck::try_from_bytes::<Params>(bytemuck::cast_slice(words)).ok());
+            width = params.map_or(1, |params| quad_width(params.dim));
+            self.prepare(width)?;
+        }
         let mut buffers = Vec::new();
         for (words, (access, _)) in bindings.iter().zip(kernel.bindings) {
             buffers.push(if *access == Access::Uniform {

@@ -11,7 +11,7 @@ pub(crate) fn config(precision: Precision, cache_rows: u32) -> GroupConfig {
     config.cache_rows = cache_rows;
     config.optimizer = Optimizer::adagrad(0.1);
     config.init = Init::Uniform { low: -1.0, high: 1.0 };
-    config.shard_bytes = Some(20_000);
+    config.shard_bytes = Some(60_000);
     config
 }
 
