@@ -5,6 +5,7 @@ use rayon::slice::ParallelSliceMut as _;
 use std::time::Instant;
 
 use super::Beside;
+use super::bytes;
 use super::goals::{Id, reach};
 use super::lab::Lab;
 use super::report::{Report, Sort};
@@ -63,9 +64,7 @@ fn one(lab: &Lab, pairs: u32, key_bits: u32, why: &'static str) -> anyhow::Resul
     })?;
     let seconds = measured.phase("sort").unwrap_or_default();
     let dispatches = measured.dispatches();
-    let passes = f64::from(key_bits.div_ceil(8));
-    // A pass reads the keys twice, the values once, and writes both; the first pass's values are positions and need not be read.
-    let bytes = (20.0 * passes - 4.0) * f64::from(pairs);
+    let bytes = bytes::sort(f64::from(key_bits.div_ceil(8)), f64::from(pairs));
     Ok(Sort {
         pairs,
         key_bits,

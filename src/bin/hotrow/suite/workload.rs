@@ -147,15 +147,15 @@ impl Workload {
             row: of(|layout| 4.0 * f64::from(layout.dim)),
             state: of(|layout| 4.0 * f64::from(layout.state)),
             record: of(|layout| layout.stride() as f64),
-            passes: of(|layout| f64::from(passes(layout))),
+            passes: layout.as_ref().map_or([0.0; 2], |layout| passes(layout, mean(seen.accesses) as u32)),
         }
     }
 }
 
-/// 8-bit passes that order the places of a batch: slots, or rows without a cache.
-fn passes(layout: &Layout) -> u32 {
-    let places = if layout.sets > 0 { layout.slots() } else { layout.total_rows };
-    (32 - places.leading_zeros()).div_ceil(8)
+/// 8-bit passes of forward's sort of the misses and of backward's sort of `accesses`: by rows or by places, whichever takes fewer.
+fn passes(layout: &Layout, accesses: u32) -> [f64; 2] {
+    let backward = layout.row_bits().min(layout.place_bits(accesses));
+    [layout.miss_key_bits(), backward].map(|bits| f64::from(bits.div_ceil(8)))
 }
 
 fn total(group: &mut Group) -> anyhow::Result<Counters> {
