@@ -73,12 +73,14 @@ fn on_device(criterion: &mut Criterion) {
             }
         };
         for bits in KEY_BITS {
-            let source = buffer(&keys(n, bits));
+            let (source, values) = (buffer(&keys(n, bits)), buffer(&(0..n).collect::<Vec<_>>()));
             group.bench_function(BenchmarkId::new(format!("gpu, {bits} bits"), n), |bencher| {
                 let once = || {
                     let mut encoder = encoder();
                     timer.start(&mut encoder);
-                    sorter.record_sort(&mut encoder, source.slice(..), None, Count::Host(n), bits).unwrap();
+                    sorter
+                        .record_sort(&mut encoder, source.slice(..), Some(values.slice(..)), Count::Host(n), bits)
+                        .unwrap();
                     timer.finish(&context, encoder)
                 };
                 once(); // pipelines are built, buffers cleared

@@ -25,6 +25,7 @@ mod merge;
 mod probe;
 mod record;
 mod reset;
+#[doc(hidden)] // for benches/cpu_rows.rs; panics where indices lie outside
 pub mod rows;
 mod scan;
 mod scatter;

@@ -1,4 +1,4 @@
-//! What `shaders/shared/record.wgsl` reads out of `params`, as the codec wants it.
+//! What the shaders read out of `params`, as codec and row kernels want it.
 
 use super::rows::Rule;
 use crate::{
@@ -47,7 +47,7 @@ pub(super) fn slot_words(params: &Params) -> usize {
 
 /// The partial rows of a backward, behind the bypassed rows.
 pub(super) fn partials<'s>(params: &Params, scratch: &'s mut [f32]) -> &'s mut [f32] {
-    &mut scratch[(params.partials * quad_width(params.dim)) as usize..]
+    &mut scratch[params.partials as usize * quad_width(params.dim) as usize..]
 }
 
 /// The rounding noise of a call; `step` is the clock.

@@ -57,7 +57,10 @@ impl Space {
             unique: zeroed("unique", rows)?,
             places: zeroed("places", n)?,
             scratch: zeroed("scratch", rows * layout.slot_words() as usize + tiles * 2 * dim)?,
-            partials: (rows * layout.row_quads as usize) as u32,
+            partials: u32::try_from(rows * layout.row_quads as usize).map_err(|_| Error::OutOfMemory {
+                what: "scratch",
+                bytes: (rows * layout.slot_words() as usize * 4) as u64,
+            })?,
             accesses: zeroed("accesses", if train { n } else { 0 })?,
             targets: zeroed("targets", if train { rows + 1 } else { 0 })?,
         })

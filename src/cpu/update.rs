@@ -43,7 +43,7 @@ pub fn update(
     let (totals, targets) = (targets[0], &targets[1..][..targets[0].row as usize]);
     let accesses = &accesses[..totals.place as usize];
     let (dim, words) = (params.dim as usize, record::slot_words(params));
-    let (scratch, partials) = scratch.split_at_mut((params.partials * quad_width(params.dim)) as usize);
+    let (scratch, partials) = scratch.split_at_mut(params.partials as usize * quad_width(params.dim) as usize);
     let gradients = Gradients { params, accesses, grad_outputs };
     let rule = record::rule(params);
     let move_row = |u: usize, row: &mut [f32]| {

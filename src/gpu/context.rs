@@ -94,7 +94,16 @@ impl Context {
     /// # Errors
     /// As [`Context::new`].
     pub fn with_options(device: &wgpu::Device, queue: &wgpu::Queue, options: &ContextOptions) -> Result<Self, Error> {
-        let rank = options.rank.unwrap_or_else(|| Caps::of(device).choose_rank());
+        let caps = Caps::of(device);
+        let rank = options.rank.unwrap_or_else(|| caps.choose_rank());
+        if rank == RankBody::Subgroup32 && caps.choose_rank() != rank {
+            return Err(Error::Unsupported {
+                what: "the subgroup-32 body",
+                wanted: "a device all of whose subgroups have 32 lanes".into(),
+                found: format!("subgroups {:?}", caps.subgroup),
+                remedy: "leave ContextOptions::rank alone, or take RankBody::Portable",
+            });
+        }
         Self::with_recipe(device, queue, options.max_groups, Recipe::Own { rank, shaders: options.shaders })
     }
 

@@ -162,9 +162,11 @@ impl Group {
         mode: Mode,
     ) -> Result<(), Error> {
         let context = self.context.clone();
+        let mut refused = false;
         let recorded = context.guarded(|| {
             self.check()?;
-            let indices = self.record(encoder, batch, outputs, mode)?;
+            // What is refused for its shape leaves all as it was, a forward that waits for its backward too.
+            let indices = self.record(encoder, batch, outputs, mode).inspect_err(|_| refused = true)?;
             let space = if mode == Mode::Train { &self.train } else { &self.frozen };
             if let Some(space) = space {
                 let report = self.reports.record(&self.context, encoder, indices);
@@ -172,7 +174,7 @@ impl Group {
             }
             Ok(())
         });
-        if recorded.is_err() && mode == Mode::Train {
+        if recorded.is_err() && !refused && mode == Mode::Train {
             self.pending = None;
         }
         recorded

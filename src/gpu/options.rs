@@ -33,8 +33,7 @@ impl ContextOptions {
         Self { shaders, ..self }
     }
 
-    /// A sort ranks its keys by this body, whatever the device's subgroups. [`RankBody::Subgroup32`] gives wrong results where
-    /// subgroups have another size.
+    /// A sort ranks its keys by this body. [`RankBody::Subgroup32`] is refused where subgroups may have another size.
     #[must_use]
     pub const fn rank(self, rank: RankBody) -> Self {
         Self { rank: Some(rank), ..self }

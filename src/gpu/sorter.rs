@@ -88,6 +88,12 @@ pub struct Distinct<'a> {
     pub counts: &'a wgpu::Buffer,
 }
 
+impl Drop for Sorter {
+    fn drop(&mut self) {
+        self.context.forget_bindings();
+    }
+}
+
 impl Sorter {
     /// Buffers for up to `capacity` keys: 24.3 bytes a key.
     ///

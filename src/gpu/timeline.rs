@@ -282,7 +282,8 @@ impl Stamps {
             let _unheard = sender.send(result);
         });
         context.wait(None)?;
-        match receiver.try_recv() {
+        // Whichever thread polled last may be on its way to send it.
+        match receiver.recv_timeout(std::time::Duration::from_secs(10)) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(lost(error.to_string())),
             Err(_) => return Err(lost("no answer to a mapping".into())),

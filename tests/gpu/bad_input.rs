@@ -216,6 +216,26 @@ fn calls_out_of_order() {
     });
 }
 
+/// A batch that is refused for its shape takes nothing from the step before it.
+#[test]
+fn a_refused_forward_leaves_the_step_before_it() {
+    with_gpu(|context| {
+        let mut group = Group::new(context, config()).unwrap();
+        let words = |words: &[u32]| storage(context, words);
+        let (indices, offsets, outputs) = (words(&[1, 2]), words(&[0, 1, 2]), words(&[0; 8]));
+        let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+        let bad = Batch { weights: Some(indices.slice(..4)), ..batch };
+        let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+        let refused = group.record_forward(&mut encoder, &bad, outputs.slice(..));
+        assert!(matches!(refused, Err(Error::Length { what: "weights", .. })), "{refused:?}");
+        group.record_backward(&mut encoder, outputs.slice(..)).unwrap();
+        let again = group.record_backward(&mut encoder, outputs.slice(..));
+        assert!(matches!(again, Err(Error::Order { .. })), "one forward, one backward: {again:?}");
+        context.queue().submit([encoder.finish()]);
+    });
+}
+
 #[test]
 fn shapes_and_buffers() {
     with_gpu(|context| {

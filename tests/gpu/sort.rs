@@ -1,7 +1,7 @@
 //! The sort and the dedup as a program outside the crate uses them: its own encoder, its own buffers.
 
 use hotrow::{
-    Context, Count, Error, Sorter,
+    Context, Count, Error, Sorter, adapter,
     layout::NONE,
     wgpu::{self, BufferUsages, util::DeviceExt as _},
 };
@@ -9,7 +9,7 @@ use rand::RngExt as _;
 
 use crate::{
     dedup::{expected, rng},
-    device::with_gpu,
+    device::{skipped, with_gpu},
 };
 
 fn upload(context: &Context, words: &[u32], usage: BufferUsages) -> wgpu::Buffer {
@@ -186,4 +186,30 @@ fn wrong_results_are_told_apart() {
     unstable.1.swap(2, 3);
     assert_ne!(unstable, right);
     assert_ne!(sorted(&keys, &values, 9), right);
+}
+
+/// On a device of its own, so that other tests' buffers do not count.
+#[test]
+fn a_sorter_gives_its_memory_back() {
+    with_gpu(|_| {
+        let context = adapter::open_best(adapter::Wanted::Any).unwrap();
+        let held = || {
+            context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+            let report = context.device().generate_allocator_report()?;
+            let ours = report.allocations.iter().filter(|one| one.name.starts_with("hotrow.sorted"));
+            Some(ours.map(|one| one.size).sum::<u64>())
+        };
+        let Some(before) = held() else {
+            skipped("what a sorter holds: this backend tells nothing of its allocations");
+            return;
+        };
+        let keys = upload(&context, &[3; 5000], BufferUsages::STORAGE);
+        let sorter = Sorter::new(&context, 5000).unwrap();
+        let mut encoder = encoder(&context);
+        sorter.record_dedup(&mut encoder, keys.slice(..), None, Count::Host(5000), 32).unwrap();
+        context.queue().submit([encoder.finish()]);
+        assert!(held() >= Some(before + 4 * 4 * 5000), "{:?} is what a sorter in use holds", held());
+        drop(sorter);
+        assert_eq!(held(), Some(before));
+    });
 }

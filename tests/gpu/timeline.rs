@@ -1,7 +1,7 @@
 //! Dispatches named, counted and timed, on a device that stamps inside passes, one that stamps passes, one that does not stamp.
 
 use hotrow::{
-    Batch, Context, Group, GroupConfig, Timeline, adapter,
+    Batch, Context, Group, GroupConfig, Optimizer, Policy, Precision, Timeline, adapter,
     gpu::{Record, Resolution},
     requirements,
     wgpu::{self, util::DeviceExt as _},
@@ -144,8 +144,8 @@ fn a_stretch_and_more_dispatches_than_stamps() {
     });
 }
 
-/// Dispatches of a forward and of a backward of `indices` accesses to `rows` rows.
-fn dispatches(context: &Context, rows: u32, cache_rows: u32, indices: u32) -> [u64; 2] {
+/// Dispatches of a forward and of a backward of `indices` accesses.
+fn dispatches(context: &Context, config: &GroupConfig, indices: u32) -> [u64; 2] {
     let timeline = Timeline::new(context);
     let timed = context.timed(&timeline);
     let storage = |words: &[u32]| {
@@ -155,9 +155,7 @@ fn dispatches(context: &Context, rows: u32, cache_rows: u32, indices: u32) -> [u
             usage: wgpu::BufferUsages::STORAGE,
         })
     };
-    let mut config = GroupConfig::new(&[rows], 1);
-    config.cache_rows = cache_rows;
-    let mut group = Group::new(&timed, config).unwrap();
+    let mut group = Group::new(&timed, config.clone()).unwrap();
     let (list, offsets) = (storage(&vec![3; indices as usize]), storage(&[0, indices]));
     let (outputs, grads) = (storage(&[0; 4]), storage(&[0; 4]));
     let batch = Batch { indices: Some(list.slice(..)), offsets: offsets.slice(..), weights: None };
@@ -189,7 +187,22 @@ fn a_step_has_as_many_dispatches_as_the_documentation_says() {
             (5000, 0, 1025, [16, 13]),
             (5000, 0, 1024, [8, 5]),
         ] {
-            assert_eq!(dispatches(context, rows, cache_rows, indices), wanted, "{rows} rows, {indices} indices");
+            let mut config = GroupConfig::new(&[rows], 1);
+            config.cache_rows = cache_rows;
+            assert_eq!(dispatches(context, &config, indices), wanted, "{rows} rows, {indices} indices");
+        }
+        // Shards: 4 of records; under LFU 4 of frequencies too, in buffers of the same size.
+        for (policy, cache_rows, wanted) in [
+            (Policy::Lru, 64, [17, 6]),
+            (Policy::Lfu, 64, [23, 6]),
+            (Policy::Lru, 0, [11, 6]),
+            (Policy::Lfu, 0, [14, 6]),
+        ] {
+            let mut config = GroupConfig::new(&[5000], 1);
+            (config.policy, config.cache_rows) = (policy, cache_rows);
+            (config.optimizer, config.precision) = (Optimizer::sgd(0.1), Precision::Fp32);
+            config.shard_bytes = Some(4 * 1250);
+            assert_eq!(dispatches(context, &config, 100), wanted, "{policy:?}, {cache_rows} cache rows");
         }
     });
 }

@@ -46,3 +46,20 @@ fn both_are_in_lockstep_with_the_cpu() {
         });
     });
 }
+
+/// In either mode a body for subgroups of 32 lanes would go astray elsewhere: it is refused.
+#[test]
+fn a_body_that_does_not_fit_is_refused() {
+    with_gpu(|context| {
+        for shaders in [Shaders::Checked, Shaders::Trusted] {
+            let options = ContextOptions::default().shaders(shaders).rank(RankBody::Subgroup32);
+            let made = Context::with_options(context.device(), context.queue(), &options);
+            if context.caps().subgroup == Some((32, 32)) {
+                assert!(made.is_ok());
+            } else {
+                let error = made.err().map(|error| error.to_string()).unwrap_or_default();
+                assert!(error.contains("32 lanes") && error.contains("Portable"), "{error}");
+            }
+        }
+    });
+}

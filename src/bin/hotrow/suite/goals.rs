@@ -103,12 +103,12 @@ pub(crate) fn all() -> Vec<Goal> {
     ]
 }
 
-/// Takes down what was reached. A software adapter's figures are shown, but meet or miss nothing.
-pub(crate) fn reach(goals: &mut [Goal], id: Id, reached: Option<f64>, hardware: bool, remark: impl Into<String>) {
+/// Takes down what was reached. Figures of a software adapter, or of other sizes than the goal's, are shown but meet or miss nothing.
+pub(crate) fn reach(goals: &mut [Goal], id: Id, reached: Option<f64>, judged: bool, remark: impl Into<String>) {
     if let Some(goal) = goals.iter_mut().find(|goal| goal.id == id) {
         goal.reached = reached.filter(|value| value.is_finite());
         goal.remark = remark.into();
-        goal.met = goal.progress().filter(|_| hardware).map(|share| share >= 1.0);
+        goal.met = goal.progress().filter(|_| judged).map(|share| share >= 1.0);
     }
 }
 

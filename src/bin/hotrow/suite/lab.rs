@@ -99,6 +99,11 @@ impl Lab {
         self.timed.caps().is_hardware()
     }
 
+    /// Whether figures may meet or miss a goal: a card, and the sizes that the goals name.
+    pub(crate) fn judges(&self) -> bool {
+        self.is_hardware() && self.size.is_full()
+    }
+
     pub(crate) fn seconds(&self) -> f64 {
         self.start.elapsed().as_secs_f64()
     }

@@ -21,7 +21,7 @@ impl Size {
         }
     }
 
-    fn is_full(self) -> bool {
+    pub(crate) fn is_full(self) -> bool {
         self == Self::Full
     }
 

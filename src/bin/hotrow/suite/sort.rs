@@ -43,7 +43,7 @@ pub(crate) fn run(lab: &Lab, report: &mut Report, beside: &Beside) -> anyhow::Re
             (Some(ours), None) => format!("{:.2} G pairs/s here; {missing}", ours * 1e-9),
             (Some(ours), Some(_)) => format!("{:.2} G pairs/s", ours * 1e-9),
         };
-        reach(&mut report.goals, id, ratio, lab.is_hardware(), remark);
+        reach(&mut report.goals, id, ratio, lab.judges(), remark);
     }
     Ok(())
 }
@@ -56,15 +56,15 @@ fn one(lab: &Lab, pairs: u32, key_bits: u32, why: &'static str) -> anyhow::Resul
     host.par_sort_by_key(|&(key, _)| key);
     let cpu_seconds = start.elapsed().as_secs_f64();
     drop(host);
-    let keys = lab.storage(&keys);
+    let (keys, values) = (lab.storage(&keys), lab.storage(&(0..pairs).collect::<Vec<_>>()));
     let sorter = Sorter::new(&lab.timed, pairs)?;
     let measured = lab.measure(&["sort"], |_, encoder| {
-        sorter.record_sort(encoder, keys.slice(..), None, Count::Host(pairs), key_bits)?;
+        sorter.record_sort(encoder, keys.slice(..), Some(values.slice(..)), Count::Host(pairs), key_bits)?;
         Ok(())
     })?;
     let seconds = measured.phase("sort").unwrap_or_default();
     let dispatches = measured.dispatches();
-    let bytes = bytes::sort(f64::from(key_bits.div_ceil(8)), f64::from(pairs));
+    let bytes = bytes::sort(f64::from(key_bits.div_ceil(8)), f64::from(pairs), true);
     Ok(Sort {
         pairs,
         key_bits,

@@ -155,7 +155,9 @@ impl Workload {
 /// 8-bit passes of forward's sort of the misses and of backward's sort of `accesses`: by rows or by places, whichever takes fewer.
 fn passes(layout: &Layout, accesses: u32) -> [f64; 2] {
     let backward = layout.row_bits().min(layout.place_bits(accesses));
-    [layout.miss_key_bits(), backward].map(|bits| f64::from(bits.div_ceil(8)))
+    // A batch of at most 1,024 is sorted in shared memory: read once, written once, as one pass.
+    let passes = |bits: u32| f64::from(if accesses <= 1024 { 1 } else { bits.div_ceil(8) });
+    [layout.miss_key_bits(), backward].map(passes)
 }
 
 fn total(group: &mut Group) -> anyhow::Result<Counters> {
