@@ -452,6 +452,39 @@ mod tests {
         n - 1 < top && (bits == 1 || n > top >> 1)
     }
 
+    /// Numbers that host and shaders share outside of structs.
+    #[test]
+    fn constants_are_the_shaders() {
+        let common = include_str!("../shaders/shared/common.wgsl");
+        let merge = include_str!("../shaders/shared/merge.wgsl");
+        let constant = |text: &str, name: &str| {
+            let declared = format!("const {name}: u32 = ");
+            let at = text.find(&declared).unwrap_or_else(|| panic!("no {name}")) + declared.len();
+            let value = text[at..].split('u').next().unwrap();
+            match value.strip_prefix("0x") {
+                Some(hex) => usize::from_str_radix(hex, 16).unwrap(),
+                None => value.parse().unwrap(),
+            }
+        };
+        let wanted = [
+            ("STEP_COUNTS", std::mem::offset_of!(Step, counts) / 4),
+            ("COUNT_INDICES", count::INDICES),
+            ("COUNT_UNIQUE", count::UNIQUE),
+            ("COUNT_VALID", count::VALID),
+            ("COUNT_MISSED", count::MISSED),
+            ("COUNT_MOVES", count::MOVES),
+            ("FREQ_MAX", FREQ_MAX as usize),
+            ("NONE", NONE as usize),
+            ("TABLE_WORDS", TABLE_WORDS),
+            ("CLOCK_WORDS", CLOCK_WORDS),
+        ];
+        for (name, value) in wanted {
+            assert_eq!(constant(common, name), value, "{name}");
+        }
+        assert_eq!(constant(merge, "MERGE_CHUNK"), crate::gpu::MERGE_CHUNK as usize);
+        assert_ne!(constant(common, "STEP_COUNTS"), constant(common, "COUNT_MOVES"), "the comparison can fail");
+    }
+
     #[test]
     fn none_sorts_behind_every_row() {
         let edges = (1..32).flat_map(|k| [(1u32 << k) - 1, 1 << k, (1 << k) + 1]);

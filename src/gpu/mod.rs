@@ -44,6 +44,8 @@ mod update;
 pub use context::Context;
 pub use group::{Batch, Group};
 pub use harness::Deduped;
+#[cfg(test)]
+pub(crate) use merge::CHUNK as MERGE_CHUNK;
 pub use options::{ContextOptions, Shaders};
 pub use sorter::{Count, Distinct, SortedPairs, Sorter};
 pub use timeline::{Record, Resolution, Span, Timeline};
