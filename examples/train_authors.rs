@@ -6,8 +6,8 @@
 
 use hotrow::hash::fmix32;
 use hotrow::{
-    Counters, Embedding, Group, GroupConfig, Init, MemoryReport, Optimizer, Policy, Pooling, Precision, adapter, cpu,
-    memory_factor, trace,
+    Calls, Counters, Embedding, Group, GroupConfig, Init, MemoryReport, Optimizer, Policy, Pooling, Precision, adapter,
+    cpu, memory_factor, trace,
 };
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ fn main() -> Result<(), AnyError> {
             Err(_) => {
                 let mut group = cpu::Group::new(config.clone())?;
                 let run = train(&mut group, &data, steps)?;
-                (run, MemoryReport::of(&config, group.layout())) // without scratch
+                (run, MemoryReport::plan(&config, group.layout(), Calls::default())) // without scratch
             }
         };
         columns.push(column(&config, &run, &memory, steps));

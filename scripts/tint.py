@@ -4,11 +4,12 @@
 usage: tint.py [--timeout SECONDS] [--browser PROGRAM] SHADERS.json
 
 SHADERS.json (`-`: standard input) is what the example `dump_shaders` prints: a list of
-{"name", "variant", "wgsl", "subgroups", "constants": {name: number}}.
+{"name", "variant", "wgsl", "subgroups", "storage_buffers", "constants": {name: number}}.
 
 Tint is stricter than naga: it proves control flow uniform at barriers and at subgroup operations, for instance.
 Each shader becomes a module and a compute pipeline on a headless browser's software device with WebGPU's default
-limits. Exits 0 only if at least one shader was checked, all were accepted, and the broken ones sent first were not.
+limits; one that says it has more storage buffers than those allow (a cache in several windows), on a second device with
+as many as it says. Exits 0 only if at least one shader was checked, all were accepted, and the broken ones sent first were not.
 """
 
 import argparse
@@ -49,6 +50,14 @@ QUIET_FLAGS = [
     "--no-proxy-server",
 ]
 
+
+def buffers(count):
+    """A shader that binds so many storage buffers."""
+    declarations = (f"@group(0) @binding({i}) var<storage, read_write> b{i}: array<u32>;" for i in range(count))
+    uses = (f"b{i}[0] = 1u;" for i in range(count))
+    return "\n".join(declarations) + "\n@compute @workgroup_size(1)\nfn main() { " + " ".join(uses) + " }"
+
+
 # A gate that cannot fail is none: these must be rejected, each by the stage that it is meant for.
 BROKEN = [
     {
@@ -61,10 +70,13 @@ fn main(@builtin(local_invocation_index) lane: u32) {
     },
     {
         "name": "self-check: nine storage buffers",
-        "wgsl": "\n".join(f"@group(0) @binding({i}) var<storage, read_write> b{i}: array<u32>;" for i in range(9))
-        + "\n@compute @workgroup_size(1)\nfn main() { "
-        + " ".join(f"b{i}[0] = 1u;" for i in range(9))
-        + " }",
+        "wgsl": buffers(9),
+        "stage": "pipeline",
+    },
+    {
+        "name": "self-check: ten storage buffers that say nine",
+        "wgsl": buffers(10),
+        "storage_buffers": 9,
         "stage": "pipeline",
     },
 ]
@@ -110,17 +122,34 @@ async function main() {
     const adapter = await navigator.gpu.requestAdapter();
     if (!adapter) throw new Error("no WebGPU adapter");
     const subgroups = adapter.features.has("subgroups");
-    // Nothing is asked of the limits: the shaders must stay within WebGPU's defaults.
-    const device = await adapter.requestDevice({ requiredFeatures: subgroups ? ["subgroups"] : [] });
+    const requiredFeatures = subgroups ? ["subgroups"] : [];
     let lost = null;
-    device.lost.then((info) => { lost = info.message || info.reason; });
+    async function open(requiredLimits) {
+        // An adapter gives one device.
+        const device = await (await navigator.gpu.requestAdapter()).requestDevice({ requiredFeatures, requiredLimits });
+        device.lost.then((info) => { lost = info.message || info.reason; });
+        return device;
+    }
+    // Nothing is asked of the limits: the shaders must stay within WebGPU's defaults ...
+    const device = await open({});
+    // ... but for those that say how many storage buffers more they have, each on a device of just as many.
+    const wider = new Map();
+    async function deviceOf(shader) {
+        const wanted = shader.storage_buffers ?? 0;
+        if (wanted <= device.limits.maxStorageBuffersPerShaderStage) return device;
+        if (wanted > adapter.limits.maxStorageBuffersPerShaderStage) return null;
+        if (!wider.has(wanted)) wider.set(wanted, await open({ maxStorageBuffersPerShaderStage: wanted }));
+        return wider.get(wanted);
+    }
     const { vendor, architecture, description } = adapter.info;
     await post("/adapter", { info: [vendor, architecture, description].filter(Boolean).join(" "), subgroups });
     const shaders = await (await fetch("/shaders.json")).json();
     for (const [index, shader] of shaders.entries()) {
-        const result = shader.subgroups && !subgroups
-            ? { messages: [], errors: ["the browser's adapter has no subgroups: not checked"], stage: "adapter" }
-            : await check(device, shader);
+        const lacking = (what) => ({ messages: [], errors: [`the browser's adapter has no ${what}: not checked`], stage: "adapter" });
+        const on = await deviceOf(shader);
+        const result = shader.subgroups && !subgroups ? lacking("subgroups")
+            : on === null ? lacking(`${shader.storage_buffers} storage buffers`)
+            : await check(on, shader);
         if (lost !== null) throw new Error(`device lost at ${shader.name}: ${lost}`);
         await post("/result", { index, ...result });
     }

@@ -145,17 +145,16 @@ fn take(best: u32, first_way: u32, home: u32, nth: u32) {
         } else if (value == step.t) {
             return;
         }
-        let victim = ways[way_at(slot, TAG)];
-        tally(victim, EVICTIONS, 1u);
-        if (ways[way_at(slot, DIRTY)] == 1u) { leaving.flags |= WRITE; }
+        leaving.victim = ways[way_at(slot, TAG)];
+        leaving.flags = WRITE;
+        tally(leaving.victim, EVICTIONS, 1u);
         if (stamp == step.t) { leaving.flags |= KEEP; } // LFU: this batch has hit it, and still wants it
-        if (leaving.flags != 0u) { leaving.victim = victim; }
     }
     tally(row, ADMITTED, 1u);
     ways[way_at(slot, TAG)] = row;
     ways[way_at(slot, STAMP)] = step.t;
     ways[way_at(slot, FREQ)] = select(0u, best_key[best], params.policy == LFU);
-    ways[way_at(slot, DIRTY)] = 0u;
+    // The dirty flag stays the victim's until exchange carries it out: a backward may still come between.
     unique[u].slot = slot;
     moves[u] = leaving;
 }

@@ -17,7 +17,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         @builtin(local_invocation_index) lane: u32) {
     let valid = step.counts[COUNT_VALID];
     let j = flat_group(group, groups) * 256u + lane;
-    if (j == 0u) { targets[0] = Target(step.counts[COUNT_UNIQUE], valid, 0u, 0u); }
+    if (j == 0u) { targets[0] = Target(step.counts[COUNT_UNIQUE], valid, step.t, 0u); }
     if (j >= valid) { return; }
     let i = order[j];
     accesses[j] = access[i];

@@ -1,4 +1,4 @@
-// Flush: a Move for every dirty slot, in any order, and the slot marked clean. One invocation a slot.
+// Flush: a Move for every dirty slot, in any order; exchange marks it clean. One invocation a slot.
 // Bytes a slot: 4 (dirty); a dirty one: 4 (tag), 4, 16.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
@@ -6,8 +6,9 @@
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> step: array<atomic<u32>>; // the words of Step: COUNT_MOVES is added to
-@group(0) @binding(2) var<storage, read_write> ways: array<u32>;
+@group(0) @binding(2) var<storage, read> ways: array<u32>;
 @group(0) @binding(3) var<storage, read_write> moves: array<Move>;
+@group(0) @binding(4) var<storage, read_write> tables: array<atomic<u32>>;
 
 var<workgroup> found: atomic<u32>;
 var<workgroup> base: u32;
@@ -17,6 +18,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         @builtin(local_invocation_index) lane: u32) {
     let slot = flat_group(group, groups) * 256u + lane;
     if (lane == 0u) { atomicStore(&found, 0u); }
+    if (slot == 0u) { atomicStore(&step[0], atomicLoad(&tables[0])); }
     workgroupBarrier();
     var dirty = false;
     if (slot < params.slots) { dirty = ways[way_at(slot, DIRTY)] == 1u; }
@@ -30,5 +32,4 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     workgroupBarrier();
     if (!dirty) { return; }
     moves[base + place] = Move(slot, NONE, ways[way_at(slot, TAG)], WRITE);
-    ways[way_at(slot, DIRTY)] = 0u;
 }

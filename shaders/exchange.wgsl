@@ -2,6 +2,7 @@
 // what comes. With several shards every shard packs before any unpacks.
 // Bytes a move: 16, a slot row each way (4 dim + state), a record each way (stride).
 #include "shared/common.wgsl"
+#include "shared/meta.wgsl"
 #include "shared/quad.wgsl"
 #include "shared/shard.wgsl"
 #include "shared/move.wgsl"
@@ -13,9 +14,11 @@
 @group(0) @binding(4) var<storage, read_write> records: array<u32>;
 @group(0) @binding(5) var<storage, read_write> cache: array<Quad>;
 @group(0) @binding(6) var<storage, read_write> scratch: array<Quad>;
-@group(0) @binding(7) var<storage, read_write> tables: array<atomic<u32>>;
+@group(0) @binding(7) var<storage, read_write> ways: array<u32>;
+@group(0) @binding(8) var<storage, read_write> tables: array<atomic<u32>>;
 
 #include "shared/tables.wgsl"
+#include "shared/flight.wgsl"
 #include "shared/half.wgsl"
 #include "shared/rng.wgsl"
 #include "shared/slots.wgsl"
@@ -25,8 +28,8 @@
 
 var<workgroup> length: u32;
 
-fn unpack_row(row: u32, place: u32, lane: u32) {
-    let base = (row - shard.first_row) * params.record_words;
+// From the record at word `base`.
+fn unpack_row(base: u32, row: u32, place: u32, lane: u32) {
     let weights = weight_quads();
     for (var q = lane; q < params.row_quads; q += params.lanes) {
         var v: Quad;
@@ -39,29 +42,38 @@ fn unpack_row(row: u32, place: u32, lane: u32) {
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) local: u32) {
-    if (local == 0u) { length = step.counts[COUNT_MOVES]; }
+    if (local == 0u) {
+        length = step.counts[COUNT_MOVES];
+        if (shard.staged == 1u) { length = min(length, shard.first_move + shard.capacity); }
+    }
     let n = workgroupUniformLoad(&length);
+    pack_step = step.t;
     let lane = local & (params.lanes - 1u);
     let at_once = 256u / params.lanes;
     let stride = groups.x * groups.y * at_once;
-    for (var first = flat_group(group, groups) * at_once; first < n; first += stride) {
+    for (var first = shard.first_move + flat_group(group, groups) * at_once; first < n; first += stride) {
         let i = first + local / params.lanes;
+        let j = i - shard.first_move;
         var one = Move(NONE, NONE, NONE, 0u);
         if (i < n) { one = moves[i]; }
         let here = one.place != NONE;
         if ((shard.phases & PACK) != 0u) {
-            let live = here && (one.flags & WRITE) != 0u && in_shard(one.victim);
-            let packed = pack_row(live, one.place, one.victim, local);
+            let leaves = here && (one.flags & WRITE) != 0u && in_shard(one.victim);
+            let slot = leaves && one.place < params.slots;
+            var live = leaves;
+            if (slot) { live = ways[way_at(one.place, DIRTY)] == 1u; }
+            let packed = pack_row(live, one.place, one.victim, j, local);
             if (packed && lane == 0u && params.mode == MODE_TRAIN) {
                 count(table_of(one.victim), select(WRITE_BACKS, BYPASS_WRITES, one.place >= params.slots), 1u);
             }
             // The place has been read, and the record written, before either changes its role.
             storageBarrier();
             workgroupBarrier();
+            if (slot && lane == 0u) { ways[way_at(one.place, DIRTY)] = 0u; }
         }
         if ((shard.phases & UNPACK) != 0u && here) {
-            if (in_shard(one.row)) { unpack_row(one.row, one.place, lane); }
-            if ((one.flags & KEEP) != 0u && in_shard(one.victim)) { unpack_row(one.victim, params.slots + i, lane); }
+            if (in_shard(one.row)) { unpack_row(arrival(one.row, j), one.row, one.place, lane); }
+            if ((one.flags & KEEP) != 0u && in_shard(one.victim)) { unpack_row(kept_record(one.victim, j), one.victim, params.slots + i, lane); }
         }
     }
 }

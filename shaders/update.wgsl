@@ -20,6 +20,7 @@
 @group(0) @binding(9) var<storage, read_write> tables: array<atomic<u32>>;
 
 #include "shared/tables.wgsl"
+#include "shared/flight.wgsl"
 #include "shared/half.wgsl"
 #include "shared/rng.wgsl"
 #include "shared/slots.wgsl"
@@ -69,6 +70,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         @builtin(local_invocation_index) local: u32) {
     if (local == 0u) { length = targets[0].row; }
     let n = workgroupUniformLoad(&length);
+    pack_step = targets[0].start;
     let lane = local & (params.lanes - 1u);
     let mine = local / params.lanes;
     let at_once = 256u / params.lanes;
@@ -142,7 +144,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         storageBarrier(); // the new row, for the other lanes to pack
         if (local == 0u) { packing = atomicLoad(&packs); }
         if (workgroupUniformLoad(&packing) != 0u) {
-            let packed = pack_row(taken && bypass, one.place, one.row, local);
+            let packed = pack_row(taken && bypass, one.place, one.row, one.place - params.slots, local);
             if (packed && lane == 0u) { count(table_of(one.row), BYPASS_WRITES, 1u); }
         }
     }

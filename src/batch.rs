@@ -76,14 +76,30 @@ pub(crate) fn no_forward() -> Error {
 
 /// Refuses `call` while a forward waits for its backward: it would spoil what that backward builds on.
 pub(crate) fn not_pending(pending: Option<Pending>, call: &'static str) -> Result<(), Error> {
-    if pending.is_none() {
-        return Ok(());
-    }
-    Err(Error::Order {
+    if pending.is_none() { Ok(()) } else { Err(backward_first(call)) }
+}
+
+/// `call` came between forward and backward.
+pub(crate) fn backward_first(call: &'static str) -> Error {
+    Error::Order {
         call,
         wanted: "the backward of the last forward, or abandon_backward",
         found: "a forward whose backward has not come",
-    })
+    }
+}
+
+/// Refuses `call` while a prefetched batch waits for its forward: tags and rows are a step apart.
+pub(crate) fn not_prefetched(prefetched: bool, call: &'static str) -> Result<(), Error> {
+    if !prefetched {
+        return Ok(());
+    }
+    let wanted = "forward_prefetched of the batch that was prefetched";
+    Err(Error::Order { call, wanted, found: "a prefetched batch whose forward has not come" })
+}
+
+/// `forward_prefetched` needs a batch.
+pub(crate) fn no_prefetch() -> Error {
+    Error::Order { call: "forward_prefetched", wanted: "a prefetch before it", found: "none since the last forward" }
 }
 
 /// One gradient for each output of the forward.

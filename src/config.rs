@@ -90,6 +90,12 @@ pub enum Placement {
     Device,
     /// In host memory that the shaders read and write over the bus. Needs `MAPPABLE_PRIMARY_BUFFERS`.
     Mapped,
+    /// In the host's own memory, or in a file: the host gathers missing records, still packed, and scatters those that come back. Runs
+    /// on any device, and a table may be larger than what a device binds or holds.
+    Staged,
+    /// In GPU memory if the device takes it; else in host memory, mapped or staged as [`Caps::choose_host_placement`](crate::Caps) says.
+    /// What was chosen, and why, is told by [`Group::placed`](crate::Group::placed).
+    Auto,
 }
 
 /// The rule that turns a merged gradient into an update, with its hyperparameters.
@@ -148,6 +154,13 @@ pub enum Init {
         /// Upper end, not reached.
         high: f32,
     },
+    /// Normally distributed, from the group's seed: the same values on every machine. None is further than 6.8 `std` from `mean`.
+    Normal {
+        /// Mean.
+        mean: f32,
+        /// Standard deviation, 0 or more.
+        std: f32,
+    },
 }
 
 /// A group: tables of one dim and precision that share a cache. Rows are numbered on:
@@ -182,6 +195,8 @@ pub struct GroupConfig {
     pub seed: u32,
     /// Most bytes of one shard of the table; `None` takes what the device binds. Small values are for tests.
     pub shard_bytes: Option<u64>,
+    /// Most bytes of one window of the cache; `None` takes what the device binds. Small values are for tests.
+    pub window_bytes: Option<u64>,
 }
 
 impl GroupConfig {
@@ -203,6 +218,7 @@ impl GroupConfig {
             init: Init::Constant(0.0),
             seed: 0,
             shard_bytes: None,
+            window_bytes: None,
         }
     }
 
@@ -274,9 +290,11 @@ impl GroupConfig {
         let finite = match self.init {
             Init::Constant(value) => value.is_finite(),
             Init::Uniform { low, high } => (high - low).is_finite() && low <= high,
+            // So that no row's range is beyond f32::MAX.
+            Init::Normal { mean, std } => (mean.abs() + 16.0 * std).is_finite() && std >= 0.0,
         };
         if !finite {
-            return fail("init", "finite values, low <= high".into(), format!("{:?}", self.init));
+            return fail("init", "finite values, low <= high, std >= 0".into(), format!("{:?}", self.init));
         }
         Ok(())
     }

@@ -2,6 +2,9 @@
 
 use crate::layout::{CLOCK_WORDS, TABLE_WORDS};
 
+/// Words of a table's counters: 11 of two words.
+pub(crate) const COUNTER_WORDS: usize = 22;
+
 /// Counters of one table, or of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Counters {
@@ -50,12 +53,18 @@ impl Counters {
 
     /// The counters of every table out of the `tables` buffer; `stride` is a record's.
     pub(crate) fn from_words(words: &[u32], stride: u64) -> Vec<Self> {
-        words[CLOCK_WORDS..].chunks_exact(TABLE_WORDS).map(|table| Self::from_table(table, stride)).collect()
+        words[CLOCK_WORDS..].chunks_exact(TABLE_WORDS).map(|table| Self::from_table(&table[2..], stride)).collect()
     }
 
-    /// Puts the counters back into the `tables` buffer.
-    pub(crate) fn to_words(counters: &[Self], words: &mut [u32]) {
-        for (table, c) in words[CLOCK_WORDS..].chunks_exact_mut(TABLE_WORDS).zip(counters) {
+    /// The counters of every table out of [`Part::Counters`](crate::Part::Counters).
+    pub(crate) fn from_part(words: &[u32], stride: u64) -> Vec<Self> {
+        words.chunks_exact(COUNTER_WORDS).map(|table| Self::from_table(table, stride)).collect()
+    }
+
+    /// The words of [`Part::Counters`](crate::Part::Counters).
+    pub(crate) fn to_part(counters: &[Self]) -> Vec<u32> {
+        let mut words = Vec::with_capacity(counters.len() * COUNTER_WORDS);
+        for c in counters {
             let values = [
                 c.accesses,
                 c.hits,
@@ -69,15 +78,13 @@ impl Counters {
                 c.skipped_rows,
                 c.out_of_range,
             ];
-            for (pair, value) in table[2..].chunks_exact_mut(2).zip(values) {
-                pair[0] = value as u32;
-                pair[1] = (value >> 32) as u32;
-            }
+            words.extend(values.into_iter().flat_map(|value| [value as u32, (value >> 32) as u32]));
         }
+        words
     }
 
     fn from_table(words: &[u32], stride: u64) -> Self {
-        let get = |counter: usize| u64::from(words[2 + 2 * counter]) | u64::from(words[3 + 2 * counter]) << 32;
+        let get = |counter: usize| u64::from(words[2 * counter]) | u64::from(words[2 * counter + 1]) << 32;
         let (unique_misses, admitted, bypass_reads) = (get(3), get(4), get(7));
         let (write_backs, bypass_writes) = (get(6), get(8));
         Self {

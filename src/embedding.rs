@@ -1,10 +1,6 @@
 //! The face both backends share: what a trainer, a test or the command holds.
 
-use crate::{
-    Counters, Error, Layout,
-    hash::fmix32,
-    layout::{Field, NONE, WAYS, way_at},
-};
+use crate::{Counters, Error, GroupConfig, Layout, Part, Policy, cpu::memory::zeroed, ways};
 
 /// Everything a group keeps between steps, bit by bit.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,31 +34,7 @@ impl Snapshot {
         if let Some((what, wanted, found)) = parts.into_iter().find(|(_, wanted, found)| wanted != found) {
             return Err(Error::Length { what, wanted: wanted as u64, found: found as u64 });
         }
-        (0..layout.slots()).try_for_each(|slot| self.check_slot(layout, slot))
-    }
-
-    /// A slot is empty, or holds a row of its set that no other way of the set holds.
-    fn check_slot(&self, layout: &Layout, slot: u32) -> Result<(), Error> {
-        let word = |slot, field| self.ways[way_at(slot, field)];
-        let tag = word(slot, Field::Tag);
-        let fail = |what, wanted: String, found: u32| Err(Error::Snapshot { what, wanted, found, slot });
-        if word(slot, Field::Dirty) > u32::from(tag != NONE) {
-            return fail("dirty flag", "0, or 1 for an occupied slot".into(), word(slot, Field::Dirty));
-        }
-        if tag == NONE {
-            return Ok(());
-        }
-        let set = slot / WAYS;
-        if tag >= layout.total_rows || fmix32(tag) % layout.sets != set {
-            return fail("tag", format!("one of the {} rows that belongs to set {set}", layout.total_rows), tag);
-        }
-        if (set * WAYS..slot).any(|other| word(other, Field::Tag) == tag) {
-            return fail("tag", "each row in one way".into(), tag);
-        }
-        if word(slot, Field::Stamp) > self.t {
-            return fail("stamp", format!("at most the step number {}", self.t), word(slot, Field::Stamp));
-        }
-        Ok(())
+        ways::check(layout, self.t, 0, &self.ways)
     }
 }
 
@@ -72,14 +44,35 @@ impl Snapshot {
 /// Indices count within their table. `offsets` has one entry per bag and one more; the bags come feature by feature, the same
 /// number for each. Outputs and gradients are row-major: `[bags, dim]`, or `[indices, dim]` with pooling none.
 pub trait Embedding {
+    /// The configuration; the learning rate is the newest.
+    fn config(&self) -> &GroupConfig;
+
     /// The sizes that follow from the configuration.
     fn layout(&self) -> &Layout;
+
+    /// True between a forward and its backward.
+    fn pending(&self) -> bool;
 
     /// One step forward (SPEC 3). `weights`: one an index, or none.
     ///
     /// # Errors
     /// Bad offsets or indices ([`Error::BadOffsets`], [`Error::IndexOutOfRange`]) leave everything as it was.
     fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error>;
+
+    /// Decides the next step while the last one may still wait for its backward: which rows come, which leave. A staged table's missing
+    /// rows are fetched meanwhile. Then come the last step's `backward`, if it has one, and [`forward_prefetched`](Self::forward_prefetched);
+    /// everything else is refused until then. Outputs, tags and tables are those of `forward`, bit for bit.
+    ///
+    /// # Errors
+    /// As [`Embedding::forward`] for the batch's shape; a bad index is told by `forward_prefetched`. [`Error::Order`] if a batch is
+    /// waiting already.
+    fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error>;
+
+    /// The forward of the prefetched batch.
+    ///
+    /// # Errors
+    /// As [`Embedding::forward`]; [`Error::Order`] without a prefetch.
+    fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error>;
 
     /// The same outputs, and nothing changes: no step, no stamps, no frequencies, no admission, no counters.
     ///
@@ -130,19 +123,56 @@ pub trait Embedding {
     /// [`Error::Device`] if the device is lost.
     fn counters(&mut self) -> Result<Vec<Counters>, Error>;
 
-    /// Everything kept between steps. For tests, checkpoints and the curious.
+    /// Reads `out.len()` words of a part, from `first_word` on.
     ///
     /// # Errors
+    /// [`Error::Length`] past the part's end, [`Error::Device`] if the device is lost.
+    fn read_part(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error>;
+
+    /// Replaces words of a part, from `first_word` on. [`Part::Ways`] comes in whole sets of 128 words, after [`Part::Clock`]: what
+    /// no group at that step can hold is refused. A forward goes on waiting for its backward only if step number and ways are those
+    /// it left.
+    ///
+    /// # Errors
+    /// [`Error::Length`] past the part's end, or for a part of a set, and [`Error::Snapshot`]: nothing has changed then.
     /// [`Error::Device`] if the device is lost.
-    fn snapshot(&mut self) -> Result<Snapshot, Error>;
+    fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error>;
+
+    /// Everything kept between steps, as one copy in memory. For tests and the curious; a checkpoint streams instead.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if the host has no room for it, [`Error::Device`] if the device is lost.
+    fn snapshot(&mut self) -> Result<Snapshot, Error> {
+        let words = |this: &Self, part: Part| part.words(this.config(), this.layout()) as usize;
+        let mut whole = |part| {
+            let mut all = zeroed("snapshot", words(self, part))?;
+            self.read_part(part, 0, &mut all)?;
+            Ok::<_, Error>(all)
+        };
+        let (clock, counters, ways) = (whole(Part::Clock)?, whole(Part::Counters)?, whole(Part::Ways)?);
+        let (records, freqs) = (whole(Part::Records)?, whole(Part::Frequencies)?);
+        let mut cache = zeroed("snapshot", words(self, Part::Cache))?;
+        self.read_part(Part::Cache, 0, bytemuck::cast_slice_mut(&mut cache))?;
+        let counters = Counters::from_part(&counters, self.layout().stride());
+        Ok(Snapshot { t: clock[0], ways, cache, records, freqs, counters })
+    }
 
     /// Takes over a snapshot of a group of the same configuration, on whatever backend it was taken. A forward goes on waiting for
     /// its backward only if step number and cache metadata are those it left.
     ///
     /// # Errors
     /// [`Error::Length`] names the first part of another size, [`Error::Snapshot`] what no group can have left; nothing has
-    /// changed then.
-    fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error>;
+    /// changed then. [`Error::Device`] if the device is lost.
+    fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        let config = self.config();
+        snapshot.check(self.layout(), config.tables.len(), config.policy == Policy::Lfu)?;
+        self.write_part(Part::Clock, 0, &[snapshot.t])?;
+        self.write_part(Part::Counters, 0, &Counters::to_part(&snapshot.counters))?;
+        self.write_part(Part::Ways, 0, &snapshot.ways)?;
+        self.write_part(Part::Cache, 0, bytemuck::cast_slice(&snapshot.cache))?;
+        self.write_part(Part::Records, 0, &snapshot.records)?;
+        self.write_part(Part::Frequencies, 0, &snapshot.freqs)
+    }
 
     /// Sets the learning rate from the next backward on.
     ///

@@ -73,7 +73,7 @@ pub enum Error {
         found: String,
     },
     /// Something is larger than the device binds.
-    #[error("{what}: wanted {wanted} bytes in one binding, the device binds {limit}; {remedy}")]
+    #[error("{what}: wanted {wanted} bytes, the device binds {limit}; {remedy}")]
     TooLarge {
         /// What it is.
         what: &'static str,
@@ -117,6 +117,49 @@ pub enum Error {
         found: u32,
         /// Where in the cache.
         slot: u32,
+    },
+    /// What holds a staged table, or a file that one is filled from, cannot be used as wanted: a full disk, a file truncated, foreign,
+    /// locked, of another shape, changed by another program. The rest of the table is whole, and the call may be made again.
+    #[error("{store}, {what}: wanted {wanted}, found {found}; {remedy}")]
+    Store {
+        /// Which store: the path of a file.
+        store: String,
+        /// What is wrong.
+        what: &'static str,
+        /// What would be accepted.
+        wanted: String,
+        /// What was found.
+        found: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// What a table was to be filled from has not got a row, or not a finite one.
+    #[error("{name}, row {row}: wanted {wanted}, found {found}; {remedy}")]
+    Source {
+        /// Which source: the path of a file.
+        name: String,
+        /// The linear row.
+        row: u32,
+        /// What would be accepted.
+        wanted: String,
+        /// What was found.
+        found: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A checkpoint that cannot be written, read, or taken over by this group.
+    #[error("checkpoint {path}, {what}: wanted {wanted}, found {found}; {remedy}")]
+    Checkpoint {
+        /// The file.
+        path: String,
+        /// What is wrong: the file itself, a field of its metadata, a tensor.
+        what: &'static str,
+        /// What would be accepted.
+        wanted: String,
+        /// What was found.
+        found: String,
+        /// What to do.
+        remedy: &'static str,
     },
     /// Calls came in an order that would lose an update.
     #[error("{call}: wanted {wanted}, found {found}; call them in that order")]

@@ -1,11 +1,9 @@
 //! Where everything lies: the record of a row, the row of a slot, the shards of a table, and the structs that host and
 //! shaders share. `tests/shaders.rs` compares the structs with the WGSL ones, member by member.
 
-use std::borrow::Cow;
-
 use bytemuck::{Pod, Zeroable};
 
-use crate::{Error, GroupConfig, OptimizerKind, Policy, Precision};
+use crate::{Error, GroupConfig, OptimizerKind, Placement, Policy, Precision};
 
 /// Lanes, ways and bits: a set has 32 ways.
 pub const WAYS: u32 = 32;
@@ -64,7 +62,7 @@ pub struct Params {
     pub weight_decay: f32,
     pub lanes: u32,
     pub partials: u32,
-    pub pad0: u32,
+    pub window_slots: u32,
     pub pad1: u32,
     pub pad2: u32,
 }
@@ -159,7 +157,7 @@ pub struct Move {
 impl Move {
     /// Nothing happens.
     pub const NOTHING: Self = Self { place: NONE, row: NONE, victim: NONE, flags: 0 };
-    /// Flag: the FP32 row at the place is packed into the victim's record first.
+    /// Flag: the FP32 row at the place is packed into the victim's record first; a slot's only if it is dirty, and then it is clean.
     pub const WRITE: u32 = 1;
     /// Flag: the victim's record is then up-converted into scratch.
     pub const KEEP: u32 = 2;
@@ -176,7 +174,7 @@ pub struct Target {
     pub end: u32,
 }
 
-/// Which shard a dispatch works on. Twin of `Shard` in `shaders/shared/shard.wgsl`.
+/// Whose records a dispatch works on. Twin of `Shard` in `shaders/shared/shard.wgsl`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[allow(missing_docs, reason = "explained at the WGSL twin")]
@@ -184,7 +182,15 @@ pub struct Shard {
     pub first_row: u32,
     pub rows: u32,
     pub phases: u32,
-    pub pad0: u32,
+    pub staged: u32,
+    pub first_move: u32,
+    pub capacity: u32,
+    pub forwards: u32,
+    pub kept: u32,
+    pub arrivals: u32,
+    pub leaving: u32,
+    pub left: u32,
+    pub counter: u32,
 }
 
 impl Shard {
@@ -266,6 +272,8 @@ pub struct Layout {
     pub lanes: u32,
     /// Sets of the cache, 0 without one.
     pub sets: u32,
+    /// Slots of a window of the cache, all of them where one binding takes them; the last window may hold fewer.
+    pub window_slots: u32,
     /// Linear rows.
     pub total_rows: u32,
     /// Rows of a shard; the last may hold fewer.
@@ -277,10 +285,11 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Checks the configuration and lays it out in shards of at most `shard_bytes`.
+    /// Checks the configuration and lays it out in shards, and the cache in windows, of at most `shard_bytes`.
     ///
     /// # Errors
-    /// [`Error::Config`] for what [`GroupConfig::check`] refuses, and for a shard too small for a record.
+    /// [`Error::Config`] for what [`GroupConfig::check`] refuses, for a shard too small for a record and for a window too small for a
+    /// slot.
     pub fn new(config: &GroupConfig, shard_bytes: u64) -> Result<Self, Error> {
         config.check()?;
         let dim = config.dim;
@@ -296,8 +305,13 @@ impl Layout {
         let record_words = bits.div_ceil(32) as u32;
         let total_rows = config.total_rows() as u32;
         let stride = u64::from(record_words) * 4;
+        let window_bytes = config.window_bytes.unwrap_or(u64::MAX).min(shard_bytes);
         let shard_bytes = config.shard_bytes.unwrap_or(u64::MAX).min(shard_bytes);
-        let rows_per_shard = (shard_bytes / stride).min(u64::from(total_rows)) as u32;
+        // A staged table is bound nowhere: it is one piece.
+        let rows_per_shard = match config.placement {
+            Placement::Staged => total_rows,
+            _ => (shard_bytes / stride).min(u64::from(total_rows)) as u32,
+        };
         if rows_per_shard == 0 {
             return Err(Error::Config {
                 field: "shard_bytes",
@@ -306,6 +320,17 @@ impl Layout {
             });
         }
         let (width, weights) = (quad_width(dim), dim / quad_width(dim));
+        let row_quads = weights + state.div_ceil(width);
+        let sets = config.cache_rows.div_ceil(WAYS);
+        let slot_bytes = u64::from(row_quads * width) * 4;
+        let window_slots = (window_bytes / slot_bytes).min(u64::from(sets * WAYS)) as u32;
+        if window_slots == 0 && sets > 0 {
+            return Err(Error::Config {
+                field: "window_bytes",
+                wanted: format!("at least one slot of {slot_bytes} bytes"),
+                found: window_bytes.to_string(),
+            });
+        }
         Ok(Self {
             dim,
             precision: config.precision,
@@ -315,9 +340,10 @@ impl Layout {
             payload_half,
             record_words,
             row_words: dim + state,
-            row_quads: weights + state.div_ceil(width),
+            row_quads,
             lanes: row_lanes(dim),
-            sets: config.cache_rows.div_ceil(WAYS),
+            sets,
+            window_slots,
             total_rows,
             rows_per_shard,
             shards: total_rows.div_ceil(rows_per_shard),
@@ -354,29 +380,34 @@ impl Layout {
         self.row_quads * quad_width(self.dim)
     }
 
-    /// Rows as slots hold them, without their padding.
-    pub(crate) fn without_padding(&self, slots: Vec<f32>) -> Vec<f32> {
-        let (stride, words) = (self.slot_words() as usize, self.row_words as usize);
-        if stride == words {
-            return slots;
-        }
-        slots.chunks_exact(stride).flat_map(|slot| &slot[..words]).copied().collect()
-    }
-
-    /// Rows as slots hold them.
-    pub(crate) fn with_padding<'r>(&self, rows: &'r [f32]) -> Cow<'r, [f32]> {
-        let (stride, words) = (self.slot_words() as usize, self.row_words as usize);
-        if stride == words {
-            return rows.into();
-        }
-        let padding = std::iter::repeat_n(0.0, stride - words);
-        rows.chunks_exact(words).flat_map(|row| row.iter().copied().chain(padding.clone())).collect::<Vec<_>>().into()
-    }
-
     /// Slots of the cache: 32 a set.
     #[must_use]
     pub const fn slots(&self) -> u32 {
         self.sets * WAYS
+    }
+
+    /// Bytes of a slot, its padding included.
+    #[must_use]
+    pub const fn slot_bytes(&self) -> u64 {
+        self.slot_words() as u64 * 4
+    }
+
+    /// Windows of the cache, each a binding of its own; one, of nothing, without a cache.
+    #[must_use]
+    pub const fn windows(&self) -> u32 {
+        if self.sets == 0 { 1 } else { self.slots().div_ceil(self.window_slots) }
+    }
+
+    /// Slots of each window.
+    pub(crate) fn windows_slots(&self) -> impl Iterator<Item = u32> + use<> {
+        let (slots, each) = (self.slots(), self.window_slots);
+        (0..self.windows()).map(move |window| each.min(slots - window * each))
+    }
+
+    /// Bytes of each window.
+    pub(crate) fn windows_bytes(&self) -> impl Iterator<Item = u64> + use<> {
+        let bytes = self.slot_bytes();
+        self.windows_slots().map(move |slots| bytes * u64::from(slots))
     }
 
     /// Bytes of a record, optimiser state included.
@@ -400,7 +431,7 @@ impl Layout {
     /// The uniform of shard `shard` in `phases`.
     #[must_use]
     pub fn shard(&self, shard: u32, phases: u32) -> Shard {
-        Shard { first_row: shard * self.rows_per_shard, rows: self.shard_rows(shard), phases, pad0: 0 }
+        Shard { first_row: shard * self.rows_per_shard, rows: self.shard_rows(shard), phases, ..Shard::default() }
     }
 
     /// Rows of shard `shard`.
@@ -495,32 +526,6 @@ mod tests {
             assert!(right(layout.row_bits(), rows), "{rows} rows: {} bits", layout.row_bits());
         }
         assert!(!right(8, 256) && right(9, 256) && right(8, 255) && !right(9, 255), "the check can fail");
-    }
-
-    #[test]
-    fn padding_comes_and_goes() {
-        let layout =
-            |optimizer, dim| Layout::new(&GroupConfig { optimizer, ..GroupConfig::new(&[9], dim) }, 1 << 20).unwrap();
-        let row_wise = crate::Optimizer::row_wise_adagrad(0.1);
-        for (optimizer, dim, quads, lanes) in [
-            (row_wise, 1, 2, 4),
-            (row_wise, 4, 2, 4),
-            (row_wise, 5, 6, 8),
-            (row_wise, 64, 17, 16),
-            (row_wise, 132, 34, 32),
-            (crate::Optimizer::adagrad(0.1), 128, 64, 32),
-            (crate::Optimizer::sgd(0.1), 65, 65, 32),
-        ] {
-            let layout = layout(optimizer, dim);
-            assert_eq!((layout.row_quads, layout.lanes), (quads, lanes), "dim {dim}");
-            let rows: Vec<f32> = (1..=3 * layout.row_words).map(|x| x as f32).collect();
-            let slots = layout.with_padding(&rows).into_owned();
-            assert_eq!(slots.len() as u32, 3 * layout.slot_words());
-            let zeros = slots.iter().filter(|&&x| x == 0.0).count() as u32;
-            assert_eq!(zeros, 3 * (layout.slot_words() - layout.row_words), "dim {dim}");
-            assert_eq!(slots[..layout.row_words as usize], rows[..layout.row_words as usize]);
-            assert_eq!(layout.without_padding(slots), rows, "dim {dim}");
-        }
     }
 
     #[test]

@@ -5,6 +5,8 @@ pub use wgpu;
 pub mod adapter;
 mod batch;
 mod caps;
+#[cfg(feature = "checkpoint")]
+pub mod checkpoint;
 pub mod codec;
 mod config;
 mod counters;
@@ -17,20 +19,36 @@ mod init;
 pub mod layout;
 mod memory;
 mod params;
+mod parts;
+#[cfg(any(unix, windows))]
+mod positioned;
 pub mod rng;
 #[doc(hidden)]
 pub mod shader;
 pub mod simulate;
+mod source;
+pub mod store;
 #[cfg(feature = "cli")]
 pub mod trace;
 mod trusted;
+#[cfg(feature = "cli")]
 pub mod uvm;
+mod ways;
 
 pub use caps::{Caps, RankBody, requirements};
 pub use config::*;
 pub use counters::Counters;
 pub use embedding::{Embedding, Snapshot};
 pub use error::Error;
-pub use gpu::{Batch, Context, ContextOptions, Count, Distinct, Group, Shaders, SortedPairs, Sorter, Timeline};
+pub use gpu::{
+    Batch, Context, ContextOptions, Count, Distinct, Group, Shaders, SortedPairs, Sorter, Timeline, Traffic,
+};
 pub use layout::Layout;
-pub use memory::{MemoryReport, memory_factor};
+pub use memory::{Allocation, Calls, MemoryReport, TableMemory, memory_factor};
+pub use parts::Part;
+#[cfg(any(unix, windows))]
+pub use source::F32File;
+pub use source::Source;
+#[cfg(all(feature = "file", any(unix, windows)))]
+pub use store::FileStore;
+pub use store::{RamStore, SharedStore, Store};

@@ -2,7 +2,11 @@
 
 use std::fmt;
 
-use crate::{GroupConfig, Layout, Policy, Precision, layout::table_words};
+use crate::{GroupConfig, Layout, Placement, Policy, Precision};
+
+mod plan;
+
+pub use plan::Calls;
 
 /// Memory of a table against FP32 by the formula of P1's appendix A: `k/32`, integers `+ 64/(32 d)` (scale and bias); with a
 /// cache of `cache_fraction` of the rows `+ c + c/d` (its tags) and under LFU `+ 1/d` (a counter for every row).
@@ -24,9 +28,56 @@ pub fn memory_factor(dim: u32, precision: Precision, cache_fraction: f64, policy
     factor
 }
 
-/// Every byte that is allocated for a group, by purpose. What a call allocates in passing and gives back (uploads,
-/// downloads, uniforms) is not in it.
+/// What the rows of one table take; the tables of a group share the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableMemory {
+    /// Rows of the table.
+    pub rows: u64,
+    /// Weights as the table stores them.
+    pub payload: u64,
+    /// Scale and bias of each row.
+    pub scales: u64,
+    /// Optimiser state in the records.
+    pub state: u64,
+    /// Ends of records up to 4 bytes.
+    pub padding: u64,
+    /// The frequency of each row (LFU).
+    pub frequencies: u64,
+}
+
+impl TableMemory {
+    fn of(rows: u64, layout: &Layout, policy: Policy) -> Self {
+        let (dim, state) = (u64::from(layout.dim), u64::from(layout.state));
+        let payload = rows * (dim * u64::from(layout.precision.bits())).div_ceil(8);
+        let scales = if layout.precision.is_integer() { rows * 8 } else { 0 };
+        let state = rows * state * if layout.state_half { 2 } else { 4 };
+        Self {
+            rows,
+            payload,
+            scales,
+            state,
+            padding: rows * layout.stride() - payload - scales - state,
+            frequencies: if policy == Policy::Lfu { rows * 4 } else { 0 },
+        }
+    }
+
+    /// All of it.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.payload + self.scales + self.state + self.padding + self.frequencies
+    }
+}
+
+/// A buffer's name, without `hotrow.`, and its bytes.
+pub type Allocation = (&'static str, u64);
+
+/// Every byte that is allocated for a group, by purpose: of a living one ([`Group::memory`](crate::Group::memory)), or of one that
+/// is yet to be ([`MemoryReport::plan`]).
+///
+/// What a call allocates in passing and gives back (uploads, downloads) is not in it, nor are the uniforms that a context keeps
+/// for all its groups, at most 1,024 of 16 to 128 bytes.
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct MemoryReport {
     /// Rows of all tables.
@@ -35,82 +86,121 @@ pub struct MemoryReport {
     pub dim: u32,
     /// Floats of optimiser state a row.
     pub state: u32,
+    /// What each table's rows take: parts of `payload`, `scales`, `record_state`, `padding` and `frequencies`.
+    pub tables: Vec<TableMemory>,
     /// Weights as the table stores them.
     pub payload: u64,
     /// Scale and bias of each row.
     pub scales: u64,
     /// Optimiser state in the records.
     pub record_state: u64,
-    /// Ends of records up to 4 bytes, of a slot's state up to 16 and of buffers up to 16, and buffers that are there only to be bound.
-    pub padding: u64,
     /// FP32 weights of the cache.
     pub cache_weights: u64,
     /// FP32 optimiser state of the cache.
     pub cache_state: u64,
-    /// Tag, stamp, frequency and dirty flag of each slot.
-    pub cache_metadata: u64,
+    /// The row that each slot holds.
+    pub tags: u64,
+    /// Stamp, frequency and dirty flag of each slot.
+    pub stamps: u64,
     /// The frequency of each row (LFU).
     pub frequencies: u64,
     /// Step number, bases, counters, features, shard uniforms.
-    pub tables: u64,
-    /// What steps and flushes have needed so far; it grows with the largest batch.
+    pub counters: u64,
+    /// What crosses between host and device: 64 bytes for the outcome of each step under way; the flights and the ring of a staged table.
+    pub staging: u64,
+    /// What steps and flushes need; it grows with the largest batch.
     pub scratch: u64,
+    /// Ends of records up to 4 bytes, of a slot's state up to 16 and of buffers up to 16, and buffers that are there only to be bound.
+    pub padding: u64,
+    /// Of all that, bytes in the host's memory: the records unless they live on the device, and the staging.
+    pub host: u64,
+    /// [`memory_factor`]: the papers' formula, beside [`factor`](Self::factor).
+    pub formula: f64,
+    /// Every buffer, ascending by name and bytes.
+    pub allocations: Vec<Allocation>,
+}
+
+/// The buffers of a group, read off them or planned.
+pub(crate) struct Allocated {
+    /// What stays between steps.
+    pub(crate) kept: Vec<Allocation>,
+    pub(crate) staging: Vec<Allocation>,
+    pub(crate) scratch: Vec<Allocation>,
+}
+
+fn sum(allocations: &[Allocation]) -> u64 {
+    allocations.iter().map(|(_, bytes)| bytes).sum()
 }
 
 impl MemoryReport {
-    /// What a group keeps between steps, without any scratch; no device is asked.
-    #[must_use]
-    pub fn of(config: &GroupConfig, layout: &Layout) -> Self {
-        let (rows, slots) = (u64::from(layout.total_rows), u64::from(layout.slots()));
-        let (dim, state) = (u64::from(layout.dim), u64::from(layout.state));
-        let lfu = config.policy == Policy::Lfu;
-        let features = u64::from(config.feature_count());
-        let words = table_words(config).len() as u64;
-        let freq_shards = layout.freq_shards(config.policy).count() as u64;
+    /// What of these buffers serves which purpose. What none of the purposes explains is padding.
+    pub(crate) fn new(config: &GroupConfig, layout: &Layout, buffers: Allocated) -> Self {
+        let slots = u64::from(layout.slots());
+        let tables: Vec<_> =
+            config.tables.iter().map(|&rows| TableMemory::of(u64::from(rows), layout, config.policy)).collect();
+        let over = |of: fn(&TableMemory) -> u64| tables.iter().map(of).sum::<u64>();
+        let Allocated { kept, staging, scratch } = buffers;
+        let in_host = |what| match config.placement {
+            Placement::Device | Placement::Auto => false,
+            Placement::Mapped => what == "records",
+            Placement::Staged => what == "store",
+        };
+        let rows = over(|table| table.rows);
         let mut report = Self {
             rows,
             dim: layout.dim,
             state: layout.state,
-            payload: rows * (dim * u64::from(layout.precision.bits())).div_ceil(8),
-            scales: if layout.precision.is_integer() { rows * 8 } else { 0 },
-            record_state: rows * state * if layout.state_half { 2 } else { 4 },
+            payload: over(|table| table.payload),
+            scales: over(|table| table.scales),
+            record_state: over(|table| table.state),
+            cache_weights: slots * u64::from(layout.dim) * 4,
+            cache_state: slots * u64::from(layout.state) * 4,
+            tags: slots * 4,
+            stamps: slots * 12,
+            frequencies: over(|table| table.frequencies),
+            counters: plan::counters(config, layout),
+            staging: sum(&staging),
+            scratch: sum(&scratch),
             padding: 0,
-            cache_weights: slots * dim * 4,
-            cache_state: slots * state * 4,
-            cache_metadata: slots * 16,
-            frequencies: if lfu { rows * 4 } else { 0 },
-            tables: 4 * (words + features) + shard_uniforms(layout) + 16 * freq_shards,
-            scratch: 0,
+            host: staging.iter().filter(|(what, _)| *what != "flight").map(|(_, bytes)| bytes).sum::<u64>()
+                + kept.iter().filter(|(what, _)| in_host(*what)).map(|(_, bytes)| bytes).sum::<u64>(),
+            formula: memory_factor(
+                layout.dim,
+                layout.precision,
+                f64::from(config.cache_rows) / rows as f64,
+                config.policy,
+            ),
+            allocations: Vec::new(),
+            tables,
         };
-        let shards = (0..layout.shards).map(|shard| {
-            let rows = u64::from(layout.shard_rows(shard));
-            buffer_bytes(rows * layout.stride())
-        });
-        let freqs = layout.freq_shards(config.policy);
-        let freqs = freqs.map(|shard| buffer_bytes(if lfu { u64::from(shard.rows) * 4 } else { 0 }));
-        let allocated = shards.sum::<u64>()
-            + freqs.sum::<u64>()
-            + buffer_bytes((slots * 16).max(512))
-            + buffer_bytes(slots * u64::from(layout.slot_words()) * 4)
-            + buffer_bytes(4 * words)
-            + buffer_bytes(4 * features)
-            + shard_uniforms(layout)
-            + 16 * freq_shards
-            + 16; // stands where a batch has no weights
-        report.padding = allocated - report.total();
+        report.padding = sum(&kept).saturating_sub(report.kept());
+        report.allocations = [kept, staging, scratch].concat();
+        report.allocations.sort_unstable();
         report
     }
 
-    /// All of it.
+    /// All of it: the sum of [`lines`](Self::lines), which is that of all allocations.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.lines().iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// What stays between steps: all but the scratch.
+    /// What stays between steps: all but scratch and staging.
     #[must_use]
     pub fn kept(&self) -> u64 {
-        self.total() - self.scratch
+        self.total() - self.scratch - self.staging
+    }
+
+    /// Bytes in the device's memory.
+    #[must_use]
+    pub fn device(&self) -> u64 {
+        self.total() - self.host
+    }
+
+    /// The largest buffer.
+    #[must_use]
+    pub fn largest(&self) -> Allocation {
+        self.allocations.iter().copied().max_by_key(|&(_, bytes)| bytes).unwrap_or_default()
     }
 
     /// Optimiser state, in records and cache.
@@ -133,28 +223,25 @@ impl MemoryReport {
 
     /// Name and bytes of each purpose.
     #[must_use]
-    pub fn lines(&self) -> [(&'static str, u64); 10] {
+    pub fn lines(&self) -> [Allocation; 12] {
         [
             ("payload", self.payload),
             ("scales and biases", self.scales),
             ("optimiser state, table", self.record_state),
-            ("padding", self.padding),
             ("cache weights", self.cache_weights),
             ("optimiser state, cache", self.cache_state),
-            ("cache metadata", self.cache_metadata),
+            ("tags", self.tags),
+            ("stamps and dirty flags", self.stamps),
             ("row frequencies", self.frequencies),
-            ("counters and tables", self.tables),
+            ("counters and tables", self.counters),
+            ("staging", self.staging),
             ("step scratch", self.scratch),
+            ("padding", self.padding),
         ]
     }
 }
 
-/// Two uniforms for each shard.
-fn shard_uniforms(layout: &Layout) -> u64 {
-    2 * 16 * u64::from(layout.shards)
-}
-
-/// What a buffer for `bytes` takes: `Context::buffer` rounds up.
+/// What a buffer for `bytes` takes: at least one Quad, and whole ones.
 pub(crate) const fn buffer_bytes(bytes: u64) -> u64 {
     if bytes < 16 { 16 } else { bytes.next_multiple_of(16) }
 }
@@ -166,6 +253,8 @@ impl fmt::Display for MemoryReport {
             writeln!(f, "{name:<24}{bytes:>16}")?;
         }
         writeln!(f, "{:<24}{:>16}", "total", self.total())?;
+        writeln!(f, "{:<24}{:>16}", "of it in host memory", self.host)?;
+        writeln!(f, "{:<24}{:>16.4}", "factor, P1's formula", self.formula)?;
         writeln!(f, "{:<24}{:>16.4}", "factor against FP32", self.factor())?;
         write!(f, "{:<24}{:>16.4}", "the same, FP32 state too", self.factor_with_state())
     }
@@ -201,12 +290,13 @@ mod tests {
         config.policy = Policy::Lfu;
         config.optimizer = Optimizer::sgd(0.1);
         let layout = Layout::new(&config, 1 << 30).unwrap();
-        let report = MemoryReport::of(&config, &layout);
+        let report = MemoryReport::plan(&config, &layout, Calls::default());
         // Stamps, frequencies beside the tags and dirty flags: 12 bytes a slot the formula does not have.
-        let more = (report.tables + report.padding + 12 * u64::from(layout.slots())) as f64 / (64_000.0 * 128.0 * 4.0);
+        let more = (report.counters + report.staging + report.padding + 12 * u64::from(layout.slots())) as f64
+            / (64_000.0 * 128.0 * 4.0);
         assert!((report.factor() - more - 0.37421875).abs() < 1e-12, "{report}");
         assert_eq!(report.factor(), report.factor_with_state(), "SGD has no state");
-        assert_eq!(report.kept(), report.total());
+        assert_eq!((report.formula, report.scratch), (0.37421875, 0));
     }
 
     #[test]
@@ -219,11 +309,11 @@ mod tests {
         let layout = Layout::new(&config, 1 << 30).unwrap();
         // Scale and bias, 5 halves of state, 5 codes: 8 + 10 + 2.5 bytes make records of 24, 10 a shard.
         assert_eq!((layout.stride(), layout.shards), (24, 2));
-        let report = MemoryReport::of(&config, &layout);
+        let report = MemoryReport::plan(&config, &layout, Calls::default());
         assert_eq!((report.payload, report.scales, report.record_state), (17 * 3, 17 * 8, 17 * 10));
-        assert_eq!((report.cache_weights, report.cache_state, report.cache_metadata), (640, 640, 512));
+        assert_eq!((report.cache_weights, report.cache_state, report.tags, report.stamps), (640, 640, 128, 384));
         // Two uniforms a shard, and one of the frequencies that LRU does not keep.
-        assert_eq!(report.tables, 4 * (4 + 2 * 28) + 4 * 2 + (2 * 2 + 1) * 16);
+        assert_eq!(report.counters, 4 * (4 + 2 * 28) + 4 * 2 + (2 * 2 + 1) * 48);
         // 3 bytes a record; the second shard's 168 bytes up to 176; two features' 8 up to 16; no weights, and no frequencies.
         assert_eq!(report.padding, 17 * 3 + 8 + 8 + 2 * 16);
         assert_eq!(report.optimizer_state(), 170 + 640);

@@ -57,7 +57,7 @@ impl Params {
             weight_decay: optimizer.weight_decay,
             lanes: layout.lanes,
             partials: 0,
-            pad0: 0,
+            window_slots: layout.window_slots,
             pad1: 0,
             pad2: 0,
         }

@@ -16,6 +16,8 @@ pub enum Purpose {
     Init = 6,
     /// The initial values themselves.
     Value = 8,
+    /// Initial values that are normally distributed: two at a time, from all four words.
+    Normal = 10,
 }
 
 /// Four words in, four well mixed words out.

@@ -2,7 +2,9 @@
 //!
 //! A stage is `shaders/<stage>.wgsl` with one entry point `main`. A line `#include "shared/x.wgsl"` is replaced by that file.
 //! Where there is no `shared/x.wgsl`, it stands for `shared/x_<body>.wgsl`, the body that [`Caps`](crate::Caps) chose, or for
-//! `shared/x<width>.wgsl`, of the width that a group's dim allows ([`quad_width`](crate::layout::quad_width)).
+//! `shared/x<width>.wgsl`, of the width that a group's dim allows ([`quad_width`](crate::layout::quad_width)). A line `#window text` is
+//! replaced by the text once for each window of the cache but the first, the last first, with the window's number for every `$`; the
+//! bindings of those windows are declared at the end.
 
 use crate::{RankBody, gpu};
 
@@ -39,6 +41,8 @@ pub struct Source {
     pub wgsl: String,
     /// Uses subgroup operations.
     pub subgroups: bool,
+    /// Windows of the cache; each beyond the first is one more storage buffer.
+    pub windows: u32,
     /// Override constants of a representative pipeline.
     pub constants: Vec<(&'static str, f64)>,
 }
@@ -80,6 +84,7 @@ files![
     "shared/bag.wgsl",
     "shared/common.wgsl",
     "shared/dedup.wgsl",
+    "shared/flight.wgsl",
     "shared/half.wgsl",
     "shared/hash.wgsl",
     "shared/head.wgsl",
@@ -115,6 +120,36 @@ pub struct Bodies {
     pub rank: RankBody,
     /// Floats of a Quad: 4 or 1.
     pub width: u32,
+    /// Windows of the cache.
+    pub windows: u32,
+}
+
+impl Bodies {
+    /// What runs on any device, for a cache within one binding.
+    pub const PLAIN: Self = Self { rank: RankBody::Portable, width: 1, windows: 1 };
+}
+
+/// The binding that a windowed cache continues.
+const CACHE: &str = "cache";
+
+/// How `kernel` binds the cache, if it does.
+fn cache_access(kernel: &Kernel) -> Option<Access> {
+    kernel.bindings.iter().find(|(_, name)| *name == CACHE).map(|&(access, _)| access)
+}
+
+/// True if `kernel` binds the cache, so that there is one of it for each number of windows.
+#[must_use]
+pub fn has_windows(kernel: &Kernel) -> bool {
+    cache_access(kernel).is_some()
+}
+
+/// The bindings of `kernel`: its table, then the further windows of the cache, bound as the first is.
+#[must_use]
+pub fn bindings(kernel: &Kernel, windows: u32) -> Vec<(Access, String)> {
+    let own = kernel.bindings.iter().map(|&(access, name)| (access, name.to_owned()));
+    let more =
+        cache_access(kernel).into_iter().flat_map(|access| (1..windows).map(move |i| (access, format!("{CACHE}{i}"))));
+    own.chain(more).collect()
 }
 
 /// True if `kernel` moves rows, so that there is one of it for each width.
@@ -133,12 +168,15 @@ fn include(path: &str, bodies: Bodies, out: &mut String) {
         return;
     };
     for line in text.lines() {
-        match line.strip_prefix("#include \"").and_then(|rest| rest.strip_suffix('"')) {
-            Some(inner) => include(inner, bodies, out),
-            None => {
-                out.push_str(line);
-                out.push('\n');
+        if let Some(inner) = line.strip_prefix("#include \"").and_then(|rest| rest.strip_suffix('"')) {
+            include(inner, bodies, out);
+        } else if let Some(text) = line.trim_start().strip_prefix("#window ") {
+            for window in (1..bodies.windows).rev() {
+                out.push_str(&format!("    {}\n", text.replace('$', &window.to_string())));
             }
+        } else {
+            out.push_str(line);
+            out.push('\n');
         }
     }
 }
@@ -148,29 +186,43 @@ fn include(path: &str, bodies: Bodies, out: &mut String) {
 pub fn compose(kernel: &Kernel, bodies: Bodies) -> String {
     let mut out = String::new();
     include(&format!("{}.wgsl", kernel.name), bodies, &mut out);
+    for (binding, (access, name)) in bindings(kernel, bodies.windows).iter().enumerate().skip(kernel.bindings.len()) {
+        let access = if *access == Access::Read { "read" } else { "read_write" };
+        out.push_str(&format!("@group(0) @binding({binding}) var<storage, {access}> {name}: array<Quad>;\n"));
+    }
     out
 }
 
-/// Every stage in every variant.
+/// Every stage in every variant; with a cache in one window, in two and in three, which stand for all further ones.
 #[must_use]
 pub fn sources() -> Vec<Source> {
-    let source = |kernel: &Kernel, variant, rank: RankBody, width| Source {
+    let source = |kernel: &Kernel, variant, bodies: Bodies| Source {
         name: kernel.name,
         variant,
-        wgsl: compose(kernel, Bodies { rank, width }),
-        subgroups: rank == RankBody::Subgroup32,
+        wgsl: compose(kernel, bodies),
+        subgroups: bodies.rank == RankBody::Subgroup32,
+        windows: bodies.windows,
         constants: Vec::new(),
     };
+    let rows = [
+        ("quad1", 1, 1),
+        ("quad4", 4, 1),
+        ("quad1 windows2", 1, 2),
+        ("quad4 windows2", 4, 2),
+        ("quad1 windows3", 1, 3),
+        ("quad4 windows3", 4, 3),
+    ];
     let mut all = Vec::new();
     for kernel in gpu::KERNELS {
-        let [portable, subgroup32] =
-            [RankBody::Portable, RankBody::Subgroup32].map(|rank| source(kernel, rank.name(), rank, 1));
+        let [portable, subgroup32] = [RankBody::Portable, RankBody::Subgroup32]
+            .map(|rank| source(kernel, rank.name(), Bodies { rank, ..Bodies::PLAIN }));
         if moves_rows(kernel) {
+            let rows = rows.iter().filter(|&&(.., windows)| windows == 1 || has_windows(kernel));
             all.extend(
-                [("quad1", 1), ("quad4", 4)].map(|(name, width)| source(kernel, name, RankBody::Portable, width)),
+                rows.map(|&(name, width, windows)| source(kernel, name, Bodies { width, windows, ..Bodies::PLAIN })),
             );
         } else if portable.wgsl == subgroup32.wgsl {
-            all.push(source(kernel, "", RankBody::Portable, 1));
+            all.push(source(kernel, "", Bodies::PLAIN));
         } else {
             all.extend([portable, subgroup32]);
         }
@@ -225,7 +277,7 @@ pub fn structs() -> Vec<HostStruct> {
             weight_decay,
             lanes,
             partials,
-            pad0,
+            window_slots,
             pad1,
             pad2,
         }),
@@ -247,7 +299,20 @@ pub fn structs() -> Vec<HostStruct> {
         host_struct!(DedupInfo { capacity, count, segments, valid }),
         host_struct!(Move { place, row, victim, flags }),
         host_struct!(Target { row, place, start, end }),
-        host_struct!(Shard { first_row, rows, phases, pad0 }),
+        host_struct!(Shard {
+            first_row,
+            rows,
+            phases,
+            staged,
+            first_move,
+            capacity,
+            forwards,
+            kept,
+            arrivals,
+            leaving,
+            left,
+            counter,
+        }),
     ]
 }
 

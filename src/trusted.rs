@@ -1,6 +1,6 @@
-//! The crate's only unsafe code: what the compiler, or wgpu, has to take on trust. Three things, each behind a safe function that sees to
-//! its own contract: rows of one slice handed to several threads, memory asked for ahead of its use, and the crate's own shaders
-//! compiled without runtime checks.
+//! The crate's only unsafe code: what the compiler, or wgpu, has to take on trust. Four things, each behind a safe function that sees to
+//! its own contract: rows of one slice handed to several threads, memory asked for ahead of its use, the crate's own shaders
+//! compiled without runtime checks, and bytes copied out of a mapped file.
 
 #![allow(unsafe_code, reason = "the one file that needs it")]
 
@@ -23,6 +23,37 @@ pub(crate) fn shader_module(device: &wgpu::Device, kernel: &Kernel, bodies: Bodi
     // sizes of the buffers that the host binds, after linearize has checked the caller's; every loop ends; no ray queries. The
     // stage tests run in this mode too, with guard words behind every array.
     unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) }
+}
+
+/// A file mapped for reading.
+#[cfg(feature = "file")]
+#[derive(Debug)]
+pub(crate) struct Mapping(memmap2::MmapRaw);
+
+#[cfg(feature = "file")]
+impl Mapping {
+    /// All of `file`, as long as it is now.
+    pub(crate) fn new(file: &std::fs::File) -> std::io::Result<Self> {
+        let map = memmap2::MmapOptions::new().map_raw_read_only(file)?;
+        // Rows lie where they lie: reading on behind each would fetch what nobody asked for. A hint, so no matter if it is refused.
+        #[cfg(unix)]
+        let _ = map.advise(memmap2::Advice::Random);
+        Ok(Self(map))
+    }
+
+    /// Copies the bytes from `at` on, which lie within the file.
+    pub(crate) fn copy(&self, at: usize, out: &mut [u8]) {
+        assert!(at <= self.0.len() && out.len() <= self.0.len() - at, "bytes beyond the end of the file");
+        // SAFETY: the bytes lie within the map, which lives as long as `self`; `out` is borrowed mutably, so nothing else points there.
+        // No reference into the map is ever made, so the compiler assumes nothing about bytes that another program may change
+        // meanwhile: any byte is a valid one. What a file shorter than its map means (SIGBUS) ends the program and corrupts nothing.
+        unsafe { std::ptr::copy_nonoverlapping(self.0.as_ptr().add(at), out.as_mut_ptr(), out.len()) }
+    }
+
+    /// Asks for the memory of the bytes from `at` on.
+    pub(crate) fn prefetch(&self, at: usize, bytes: usize) {
+        prefetch_bytes(self.0.as_ptr().wrapping_add(at).cast(), bytes);
+    }
 }
 
 /// `work(item, row)` on all cores, in the order of `targets` (item, row): rows of `width` values of `data`. `None`, with nothing done, if a

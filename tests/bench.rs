@@ -62,7 +62,7 @@ fn the_gpu_is_not_replaced_behind_ones_back() {
 #[test]
 fn bad_usage_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let cases: [&[&str]; 8] = [
+    let cases: [&[&str]; 11] = [
         &["--precision", "int3"],
         &["--policy", "fifo"],
         &["--hit-rate", "101"],
@@ -71,6 +71,9 @@ fn bad_usage_is_refused() {
         &["--batch", "0"],
         &["--seconds", "0"],
         &["--rows", "5000000000"],
+        &["--page-kib", "3"],
+        &["--bus-gb-s", "0"],
+        &["--fault-us", "nan"],
     ];
     for case in cases {
         bench(folder.path(), case).code(2);

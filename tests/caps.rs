@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use hotrow::{
-    Caps, RankBody, requirements,
+    Caps, Error, GroupConfig, Layout, Placement, RankBody, requirements,
     wgpu::{self, AdapterInfo, Backend, DeviceType, Features, Limits},
 };
 
@@ -90,6 +90,22 @@ fn the_ballot_runs_only_where_every_subgroup_has_32_lanes() {
 }
 
 #[test]
+fn host_memory_is_mapped_only_where_it_is_shared() {
+    let of = |name| fixture(name).choose_host_placement().0;
+    for name in ["Intel", "Apple", "llvmpipe"] {
+        assert_eq!(of(name), Placement::Mapped, "{name}");
+    }
+    // Over a bus that is for the caller to choose.
+    for name in ["NVIDIA", "AMD RDNA", "in a virtual machine", "unknown"] {
+        assert_eq!(of(name), Placement::Staged, "{name}");
+    }
+    let without = Caps { mappable: false, ..fixture("Intel") };
+    let (placement, reason) = without.choose_host_placement();
+    assert_eq!(placement, Placement::Staged);
+    assert!(reason.contains("MAPPABLE_PRIMARY_BUFFERS"), "{reason}");
+}
+
+#[test]
 fn no_decision_looks_at_the_name() {
     for fixture in fixtures() {
         let (named, nameless) = (fixture.caps(), Fixture { name: "", ..fixture }.caps());
@@ -134,6 +150,54 @@ fn a_shard_fits_a_binding_and_a_buffer() {
 }
 
 #[test]
+fn windows_are_what_a_stage_can_bind_beyond_the_default() {
+    let with = |buffers| Caps { storage_buffers: buffers, stage_buffers: u32::MAX, ..fixture("NVIDIA") };
+    // The default limit, SwiftShader's, llvmpipe's, NVIDIA's; fewer than a stage needs is refused elsewhere.
+    for (buffers, windows) in [(0, 1), (7, 1), (8, 1), (9, 2), (10, 3), (32, 25), (33, 25), (1 << 20, 25)] {
+        assert_eq!(with(buffers).choose_windows(), windows, "{buffers} storage buffers");
+    }
+    // All buffers together may be the narrower: two uniforms are among them. wgpu's default is 28.
+    for (together, windows) in [(0, 1), (10, 1), (11, 2), (28, 19), (34, 25), (35, 25)] {
+        let caps = Caps { stage_buffers: together, ..with(40) };
+        assert_eq!(caps.choose_windows(), windows, "{together} buffers");
+    }
+    assert_eq!(fixture("NVIDIA").choose_windows(), 1, "what the device was not created with does not count");
+}
+
+#[test]
+fn a_cache_of_more_windows_than_can_be_bound_is_refused() {
+    let caps = |buffers| Caps { storage_buffers: buffers, stage_buffers: u32::MAX, ..fixture("NVIDIA") };
+    let layout = |cache_rows| {
+        let config = GroupConfig { cache_rows, ..GroupConfig::new(&[1 << 30], 128) };
+        Layout::new(&config, fixture("NVIDIA").choose_shard_bytes()).unwrap()
+    };
+    // 512 bytes a slot: 2 GiB less 256 bytes hold 4,194,303.
+    let one = layout(4_194_272);
+    assert_eq!((one.windows(), one.window_slots), (1, 4_194_272));
+    caps(8).check_cache(&one).unwrap();
+    // 4 GiB, and then some.
+    for (rows, windows) in
+        [(4_194_304, 2), (8_388_576, 2), (8_388_608, 3), (25 << 22, 26), (4_194_303 * 25 / 32 * 32, 25)]
+    {
+        let layout = layout(rows);
+        assert_eq!((layout.windows(), layout.window_slots), (windows, 4_194_303), "{rows} rows");
+        for buffers in [8, 9, 10, 32, 64] {
+            let caps = caps(buffers);
+            match caps.check_cache(&layout) {
+                Ok(()) => assert!(windows <= caps.choose_windows(), "{buffers} storage buffers, {rows} rows"),
+                Err(error) => {
+                    assert!(windows > caps.choose_windows(), "{buffers} storage buffers, {rows} rows");
+                    let Error::TooLarge { what: "cache", wanted, limit, remedy } = error else { panic!("{error}") };
+                    assert_eq!(wanted, u64::from(rows) * 512);
+                    assert_eq!(limit, u64::from(caps.choose_windows()) * 4_194_303 * 512);
+                    assert!(wanted > limit && remedy.contains("storage buffers"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn software_is_no_hardware() {
     let hardware: Vec<&str> =
         fixtures().iter().filter(|fixture| fixture.caps().is_hardware()).map(|fixture| fixture.name).collect();
@@ -158,5 +222,8 @@ fn requirements_ask_for_what_is_there() {
     assert!(useful.contains(features));
     assert!(limits.check_limits(&adapter.limits()));
     assert_eq!(limits.max_storage_buffer_binding_size, adapter.limits().max_storage_buffer_binding_size);
-    assert_eq!(limits.max_storage_buffers_per_shader_stage, Limits::default().max_storage_buffers_per_shader_stage);
+    let most = adapter.limits().max_storage_buffers_per_shader_stage;
+    assert_eq!(limits.max_storage_buffers_per_shader_stage, most.min(32));
+    let together = adapter.limits().max_buffers_and_acceleration_structures_per_shader_stage;
+    assert_eq!(limits.max_buffers_and_acceleration_structures_per_shader_stage, together.min(34));
 }

@@ -89,13 +89,15 @@ fn every_adapter_passes_its_self_test() {
             "unusable",
         ];
         assert_eq!(keys(adapter), wanted);
-        assert_eq!(keys(&adapter["memory"]), ["device", "mapped", "mapped_why", "shard_bytes"]);
+        assert_eq!(keys(&adapter["memory"]), ["cache_bytes", "device", "mapped", "mapped_why", "shard_bytes"]);
+        assert!(adapter["memory"]["cache_bytes"].as_u64() >= adapter["memory"]["shard_bytes"].as_u64());
         assert!(adapter["limits"]["storage_buffers"].as_u64().unwrap() > 0);
         assert!(stdout.contains(adapter["name"].as_str().unwrap()), "{stdout}");
         if adapter["unusable"].is_null() {
             let cases = adapter["self_test"].as_array().unwrap();
             let per_placement = 10;
-            let placements = if adapter["memory"]["mapped"] == true { 2 } else { 1 };
+            // Device, staged, and mapped where there is that.
+            let placements = if adapter["memory"]["mapped"] == true { 3 } else { 2 };
             assert_eq!(cases.len(), per_placement * placements);
             assert_eq!(keys(&cases[0]), ["difference", "passed", "placement", "policy", "precision"]);
         }

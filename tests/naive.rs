@@ -5,8 +5,8 @@
 mod naive;
 
 use hotrow::{
-    Counters, Embedding, Error, GroupConfig, Init, Layout, Optimizer, OutOfRange, Policy, Pooling, Precision, Rounding,
-    Snapshot,
+    Counters, Embedding, Error, GroupConfig, Init, Layout, Optimizer, OutOfRange, Part, Policy, Pooling, Precision,
+    Rounding, Snapshot,
 };
 use naive::{Approx, BatchData, Call, Format, Naive, check_run, fmix32, half_above, half_below, half_nearest};
 use proptest::strategy::{Strategy, ValueTree};
@@ -201,12 +201,16 @@ fn records_by_hand() {
 // ---------------------------------------------------------------------------------------------------------------------
 // The model as a group
 
+/// A batch kept for later: indices, offsets, weights.
+type Held = (Vec<u32>, Vec<u32>, Option<Vec<f32>>);
+
 /// The model made an implementation of its own: floats in FP32, records by one straightforward encoder.
 struct Plain {
     model: Naive,
     layout: Layout,
     config: GroupConfig,
     pending: Option<naive::Bags>,
+    prefetched: Option<Held>,
     coin: u32,
 }
 
@@ -214,7 +218,7 @@ impl Plain {
     fn new(config: GroupConfig) -> Self {
         let layout = Layout::new(&config, u64::MAX).expect("the configuration is fine");
         let model = Naive::new(&config);
-        let mut plain = Self { model, layout, pending: None, coin: config.seed, config };
+        let mut plain = Self { model, layout, pending: None, prefetched: None, coin: config.seed, config };
         for row in 0..plain.model.rows {
             let mut values = vec![Approx::exact(0.0); plain.model.format.dim + plain.model.format.state];
             for x in &mut values[..plain.model.format.dim] {
@@ -222,6 +226,11 @@ impl Plain {
                 *x = Approx::exact(match plain.config.init {
                     Init::Constant(value) => value,
                     Init::Uniform { low, high } => (f64::from(low) + u * f64::from(high - low)) as f32,
+                    // The sum of twelve: normal enough.
+                    Init::Normal { mean, std } => {
+                        let sum: f32 = (1..12).map(|_| plain.toss()).sum::<f32>() + u as f32;
+                        mean + std * (sum - 6.0)
+                    }
                 });
             }
             plain.write(row, &values);
@@ -317,8 +326,16 @@ fn floats(outputs: &[Approx]) -> Vec<f32> {
 }
 
 impl Embedding for Plain {
+    fn config(&self) -> &GroupConfig {
+        &self.model.config
+    }
+
     fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    fn pending(&self) -> bool {
+        self.pending.is_some()
     }
 
     fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
@@ -327,6 +344,18 @@ impl Embedding for Plain {
         let outputs = floats(&self.model.gather(&bags));
         self.pending = Some(bags);
         Ok(outputs)
+    }
+
+    fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
+        // The model knows no overlap: it does everything when the forward comes.
+        self.prefetched = Some((indices.to_vec(), offsets.to_vec(), weights.map(<[f32]>::to_vec)));
+        Ok(())
+    }
+
+    fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
+        let wanted = Error::Order { call: "forward_prefetched", wanted: "a prefetch", found: "none" };
+        let (indices, offsets, weights) = self.prefetched.take().ok_or(wanted)?;
+        self.forward(&indices, &offsets, weights.as_deref())
     }
 
     fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
@@ -408,7 +437,11 @@ impl Embedding for Plain {
         })
     }
 
-    fn restore(&mut self, _: &Snapshot) -> Result<(), Error> {
+    fn read_part(&mut self, _: Part, _: u64, _: &mut [u32]) -> Result<(), Error> {
+        panic!("check_run takes whole snapshots");
+    }
+
+    fn write_part(&mut self, _: Part, _: u64, _: &[u32]) -> Result<(), Error> {
         panic!("check_run takes snapshots and never puts one back");
     }
 
@@ -489,8 +522,16 @@ impl Bent {
 }
 
 impl Embedding for Bent {
+    fn config(&self) -> &GroupConfig {
+        self.inner.config()
+    }
+
     fn layout(&self) -> &Layout {
         self.inner.layout()
+    }
+
+    fn pending(&self) -> bool {
+        self.inner.pending()
     }
 
     fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
@@ -515,6 +556,14 @@ impl Embedding for Bent {
             _ => {}
         }
         outputs
+    }
+
+    fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
+        self.inner.prefetch(indices, offsets, weights)
+    }
+
+    fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
+        self.inner.forward_prefetched()
     }
 
     fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
@@ -603,8 +652,12 @@ impl Embedding for Bent {
         Ok(snapshot)
     }
 
-    fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
-        self.inner.restore(snapshot)
+    fn read_part(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
+        self.inner.read_part(part, first_word, out)
+    }
+
+    fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
+        self.inner.write_part(part, first_word, words)
     }
 
     fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {

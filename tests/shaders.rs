@@ -20,6 +20,11 @@ const MAX_WORKGROUP_BYTES: u64 = 16 << 10;
 
 const ENTRY: &str = "main";
 
+/// Storage buffers of a stage that binds a cache of so many windows: each but the first is one beyond the default limit.
+fn most_buffers(windows: u32) -> usize {
+    MAX_STORAGE_BUFFERS - 1 + windows as usize
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // Checks
 
@@ -64,8 +69,8 @@ fn check_entry(module: &Module) -> Result<(), String> {
     }
 }
 
-/// Every declared buffer counts, used or not: the host's bind group layout lists it either way.
-fn check_buffers(module: &Module) -> Result<(), String> {
+/// Every declared buffer counts, used or not: the host's bind group layout lists it either way. `most` storage buffers.
+fn check_buffers(module: &Module, most: usize) -> Result<(), String> {
     let (mut storage, mut uniform) = (0, 0);
     for (_, variable) in module.global_variables.iter() {
         match variable.space {
@@ -79,8 +84,8 @@ fn check_buffers(module: &Module) -> Result<(), String> {
             return Err(format!("bind group {}, at most {MAX_BIND_GROUPS} groups", binding.group));
         }
     }
-    if storage > MAX_STORAGE_BUFFERS {
-        return Err(format!("{storage} storage buffers, at most {MAX_STORAGE_BUFFERS}"));
+    if storage > most {
+        return Err(format!("{storage} storage buffers, at most {most}"));
     }
     if uniform > MAX_UNIFORM_BUFFERS {
         return Err(format!("{uniform} uniform buffers, at most {MAX_UNIFORM_BUFFERS}"));
@@ -191,10 +196,15 @@ fn check_translations(module: &Module, info: &ModuleInfo, subgroups: bool) -> Re
 
 /// wgpu's own validation, against default limits, on a device that does nothing. (It takes any constants: those are
 /// looked at by the real back ends, and by [`specialise`].)
-fn check_pipeline(wgsl: &str, subgroups: bool, constants: &[(&str, f64)]) -> Result<(), String> {
+fn check_pipeline(wgsl: &str, subgroups: bool, constants: &[(&str, f64)], most: usize) -> Result<(), String> {
     let (device, _queue) = wgpu::Device::noop(&wgpu::DeviceDescriptor {
         required_features: if subgroups { wgpu::Features::SUBGROUP } else { wgpu::Features::empty() },
-        required_limits: wgpu::Limits::default(),
+        required_limits: wgpu::Limits {
+            max_storage_buffers_per_shader_stage: most as u32,
+            // Beside them no stage has more than two uniforms.
+            max_buffers_and_acceleration_structures_per_shader_stage: (most as u32 + 2).max(28),
+            ..wgpu::Limits::default()
+        },
         ..Default::default()
     });
     let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
@@ -217,16 +227,16 @@ fn check_pipeline(wgsl: &str, subgroups: bool, constants: &[(&str, f64)]) -> Res
 }
 
 /// Everything above, in the order in which the messages are most telling.
-fn check_all(wgsl: &str, subgroups: bool, constants: &[(&str, f64)]) -> Result<(), String> {
+fn check_all(wgsl: &str, subgroups: bool, constants: &[(&str, f64)], most: usize) -> Result<(), String> {
     check_directives(wgsl)?;
     let module = parse(wgsl)?;
     let info = validate(&module, wgsl, subgroups)?;
     check_entry(&module)?;
-    check_buffers(&module)?;
+    check_buffers(&module, most)?;
     let (module, info) = specialise(&module, &info, constants)?;
     check_workgroup(&module)?;
     check_translations(&module, &info, subgroups)?;
-    check_pipeline(wgsl, subgroups, constants)
+    check_pipeline(wgsl, subgroups, constants, most)
 }
 
 /// Every file of `shaders/` (parts in `shaders/shared/` aside) is in the list, and every variant has a portable sibling.
@@ -336,12 +346,52 @@ fn every_shader_passes_every_check() {
     let sources = hotrow::shader::sources();
     let mut failures = Vec::new();
     for source in &sources {
-        if let Err(error) = check_all(&source.wgsl, source.subgroups, &source.constants) {
+        if let Err(error) = check_all(&source.wgsl, source.subgroups, &source.constants, most_buffers(source.windows)) {
             failures.push(format!("{}/{}: {error}", source.name, source.variant));
         }
     }
     assert!(failures.is_empty(), "{} of {} shaders:\n{}", failures.len(), sources.len(), failures.join("\n"));
     println!("{} shaders passed", sources.len());
+}
+
+/// A cache in as many windows as any device may bind: `sources` has up to three.
+#[test]
+fn the_most_windows_pass_every_check() {
+    let caps = hotrow::Caps::from_parts(
+        &wgpu::AdapterInfo::new(wgpu::DeviceType::DiscreteGpu, wgpu::Backend::Vulkan),
+        wgpu::Features::empty(),
+        &wgpu::Limits::unlimited(),
+    );
+    let windows = caps.choose_windows();
+    assert!(windows > 3);
+    let kernels: Vec<_> =
+        hotrow::shader::kernels().iter().filter(|kernel| hotrow::shader::has_windows(kernel)).collect();
+    let names: Vec<_> = kernels.iter().map(|kernel| kernel.name).collect();
+    assert_eq!(names, ["exchange", "gather", "update", "assign"]);
+    for kernel in kernels {
+        for width in [1, 4] {
+            let bodies = hotrow::shader::Bodies { width, windows, ..hotrow::shader::Bodies::PLAIN };
+            let text = hotrow::shader::compose(kernel, bodies);
+            assert_eq!(
+                text.matches("params.window_slots) * params.row_quads").count(),
+                text.matches("cache1[").count() * 24
+            );
+            check_all(&text, false, &[], most_buffers(windows)).unwrap();
+            let bindings = hotrow::shader::bindings(kernel, windows);
+            let bindings: Vec<_> =
+                (0..).zip(&bindings).map(|(i, (access, name))| (i, name.as_str(), *access)).collect();
+            check_bindings(&parse(&text).unwrap(), &bindings).unwrap();
+        }
+    }
+}
+
+/// The usual case is what it was before there were windows.
+#[test]
+fn one_window_leaves_no_trace() {
+    for source in hotrow::shader::sources().iter().filter(|source| source.windows == 1) {
+        let code: String = source.wgsl.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        assert!(!code.contains("cache1") && !code.contains("params.window_slots"), "{}", source.name);
+    }
 }
 
 #[test]
@@ -400,7 +450,8 @@ fn bindings_and_workgroups_agree_with_the_host() {
             failures.push(format!("{}: not in the host's table", source.name));
             continue;
         };
-        let bindings: Vec<_> = (0..).zip(kernel.bindings).map(|(i, &(access, name))| (i, name, access)).collect();
+        let bindings = hotrow::shader::bindings(kernel, source.windows);
+        let bindings: Vec<_> = (0..).zip(&bindings).map(|(i, (access, name))| (i, name.as_str(), *access)).collect();
         let check = parse(&source.wgsl).and_then(|module| {
             check_bindings(&module, &bindings)?;
             let info = validate(&module, &source.wgsl, source.subgroups)?;
@@ -473,10 +524,10 @@ fn specialised(wgsl: &str, constants: &[(&str, f64)]) -> (Module, ModuleInfo) {
 
 #[test]
 fn right_shaders_are_accepted() {
-    check_all(GOOD, false, &[]).unwrap();
-    check_all(GOOD, false, &[("WIDTH", 256.0), ("TILE", 4096.0)]).unwrap();
-    check_all(VOTE, true, &[]).unwrap();
-    check_all(&with_buffers(8), false, &[]).unwrap();
+    check_all(GOOD, false, &[], MAX_STORAGE_BUFFERS).unwrap();
+    check_all(GOOD, false, &[("WIDTH", 256.0), ("TILE", 4096.0)], MAX_STORAGE_BUFFERS).unwrap();
+    check_all(VOTE, true, &[], MAX_STORAGE_BUFFERS).unwrap();
+    check_all(&with_buffers(8), false, &[], MAX_STORAGE_BUFFERS).unwrap();
 }
 
 #[test]
@@ -491,7 +542,7 @@ fn optional_capabilities_are_rejected_in_portable_shaders() {
     let module = parse(VOTE).unwrap();
     rejected(validate(&module, VOTE, false), "subgroup");
     validate(&module, VOTE, true).unwrap();
-    rejected(check_all(VOTE, false, &[]), "subgroup");
+    rejected(check_all(VOTE, false, &[], MAX_STORAGE_BUFFERS), "subgroup");
 
     for (wgsl, because) in [
         ("fn f() -> u64 { return 1lu; }", "SHADER_INT64"),
@@ -524,12 +575,20 @@ fn other_entry_points_are_rejected() {
 
 #[test]
 fn too_many_buffers_are_rejected() {
-    check_buffers(&parse(&with_buffers(8)).unwrap()).unwrap();
-    rejected(check_buffers(&parse(&with_buffers(9)).unwrap()), "9 storage buffers");
-    rejected(check_pipeline(&with_buffers(9), false, &[]), "max_storage_buffers_per_shader_stage");
+    check_buffers(&parse(&with_buffers(8)).unwrap(), MAX_STORAGE_BUFFERS).unwrap();
+    rejected(check_buffers(&parse(&with_buffers(9)).unwrap(), MAX_STORAGE_BUFFERS), "9 storage buffers");
+    rejected(check_pipeline(&with_buffers(9), false, &[], MAX_STORAGE_BUFFERS), "max_storage_buffers_per_shader_stage");
+    // What a windowed cache is allowed, and no more.
+    check_buffers(&parse(&with_buffers(10)).unwrap(), most_buffers(3)).unwrap();
+    check_pipeline(&with_buffers(10), false, &[], most_buffers(3)).unwrap();
+    rejected(check_buffers(&parse(&with_buffers(11)).unwrap(), most_buffers(3)), "11 storage buffers");
+    rejected(check_pipeline(&with_buffers(11), false, &[], most_buffers(3)), "max_storage_buffers_per_shader_stage");
     let uniforms: String = (0..13).map(|i| format!("@group(0) @binding({i}) var<uniform> u{i}: u32;\n")).collect();
-    rejected(check_buffers(&parse(&uniforms).unwrap()), "13 uniform buffers");
-    rejected(check_buffers(&parse("@group(4) @binding(0) var<uniform> u: u32;").unwrap()), "bind group 4");
+    rejected(check_buffers(&parse(&uniforms).unwrap(), MAX_STORAGE_BUFFERS), "13 uniform buffers");
+    rejected(
+        check_buffers(&parse("@group(4) @binding(0) var<uniform> u: u32;").unwrap(), MAX_STORAGE_BUFFERS),
+        "bind group 4",
+    );
 }
 
 #[test]
@@ -540,7 +599,7 @@ fn too_large_workgroups_are_rejected() {
     rejected(check_workgroup(&sized("512")), "512");
     rejected(check_workgroup(&sized("16, 16, 2")), "[16, 16, 2]");
     rejected(check_workgroup(&sized("1, 1, 128")), "z 64");
-    rejected(check_pipeline("@compute @workgroup_size(512) fn main() {}", false, &[]), "512");
+    rejected(check_pipeline("@compute @workgroup_size(512) fn main() {}", false, &[], MAX_STORAGE_BUFFERS), "512");
     // By an override as well: the text alone is right.
     check_workgroup(&specialised(GOOD, &[("WIDTH", 256.0)]).0).unwrap();
     rejected(check_workgroup(&specialised(GOOD, &[("WIDTH", 512.0)]).0), "512");
@@ -586,10 +645,10 @@ fn untranslatable_shaders_are_rejected() {
 
 #[test]
 fn what_wgpu_refuses_is_rejected() {
-    check_pipeline(GOOD, false, &[]).unwrap();
-    rejected(check_pipeline("@compute @workgroup_size(1) fn other() {}", false, &[]), "main");
-    rejected(check_pipeline("fn main( {", false, &[]), "wgpu");
-    rejected(check_pipeline(VOTE, false, &[]), "ubgroup");
+    check_pipeline(GOOD, false, &[], MAX_STORAGE_BUFFERS).unwrap();
+    rejected(check_pipeline("@compute @workgroup_size(1) fn other() {}", false, &[], MAX_STORAGE_BUFFERS), "main");
+    rejected(check_pipeline("fn main( {", false, &[], MAX_STORAGE_BUFFERS), "wgpu");
+    rejected(check_pipeline(VOTE, false, &[], MAX_STORAGE_BUFFERS), "ubgroup");
 }
 
 #[test]

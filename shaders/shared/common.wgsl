@@ -66,7 +66,7 @@ struct Params {
     weight_decay: f32,
     lanes: u32,            // invocations that move a row: a power of two, 4 to 32
     partials: u32,         // first Quad of the partial rows in scratch (backward)
-    pad0: u32,
+    window_slots: u32,     // slots of a window of the cache; the last may hold fewer
     pad1: u32,
     pad2: u32,
 }

@@ -1,10 +1,10 @@
-// FP32 row -> record: down-conversion (SPEC 2). Needs `records: array<u32>`, `tables`, `params`, `shard`, and shared/tables.wgsl,
-// shared/half.wgsl, shared/rng.wgsl, shared/quad.wgsl, shared/slots.wgsl.
+// FP32 row -> record: down-conversion (SPEC 2). Needs what shared/flight.wgsl needs, that file, shared/half.wgsl, shared/rng.wgsl, shared/quad.wgsl, shared/slots.wgsl.
 
 var<workgroup> pack_low: array<u32, 256>; // as `ordered`
 var<workgroup> pack_high: array<u32, 256>;
 var<workgroup> pack_bad: array<u32, 256>;
-var<private> pack_step: u32; // the clock, loaded once a row
+var<workgroup> pack_places: array<u32, 64>; // staged: of each row the place of its record
+var<private> pack_step: u32; // the clock of the step; set before any row is packed
 
 fn unordered(key: u32) -> u32 {
     return key ^ select(0xffffffffu, 0x80000000u, (key & 0x80000000u) != 0u);
@@ -57,10 +57,10 @@ fn packed_half(place: u32, row: u32, h: u32, scale: f32, bias: f32) -> u32 {
     return bits;
 }
 
-// Packs the FP32 row at `place` into the record of linear row `row`, which lies in this shard. Each `params.lanes` invocations
+// Packs the FP32 row at `place` into the record of linear row `row`, which lies in this shard or leaves with Move `j`. Each `params.lanes` invocations
 // have a row of their own, and all of the workgroup call this: those without work are not `live`. False, and the record as
 // it was, if a value is not finite or the row's range overflows; the row is counted then.
-fn pack_row(live: bool, place: u32, row: u32, local: u32) -> bool {
+fn pack_row(live: bool, place: u32, row: u32, j: u32, local: u32) -> bool {
     let lane = local & (params.lanes - 1u);
     var low = NONE;
     var high = 0u;
@@ -87,7 +87,6 @@ fn pack_row(live: bool, place: u32, row: u32, local: u32) -> bool {
         }
     }
     workgroupBarrier();
-    if (!live) { return false; }
     let head = local - lane;
     var scale = 0.0;
     var bias = 0u; // its bits
@@ -104,12 +103,15 @@ fn pack_row(live: bool, place: u32, row: u32, local: u32) -> bool {
         scale = span * inverse;
         if (scale < 1.1754943508222875e-38) { scale = 0.0; }
     }
-    if (refused) {
-        if (lane == 0u) { count(table_of(row), SKIPPED_ROWS, 1u); }
-        return false;
+    if (live && refused && lane == 0u) { count(table_of(row), SKIPPED_ROWS, 1u); }
+    let taken = live && !refused;
+    var base = own_record(row);
+    if (shard.staged == 1u) {
+        if (taken && lane == 0u) { pack_places[local / params.lanes] = departure(row, j); }
+        workgroupBarrier();
+        base = departed(shard.leaving, pack_places[local / params.lanes]);
     }
-    pack_step = atomicLoad(&tables[0]);
-    let base = (row - shard.first_row) * params.record_words;
+    if (!taken) { return false; }
     for (var w = lane; w < params.record_words; w += params.lanes) {
         var word: u32;
         if (w < params.state_word) {

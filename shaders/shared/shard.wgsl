@@ -1,11 +1,21 @@
 const PACK: u32 = 1u;   // FP32 rows to records
 const UNPACK: u32 = 2u; // records to FP32 rows
 
+// Whose records are bound: a shard of the table, or a flight (shared/flight.wgsl), through which the rows of a staged table come and go.
 struct Shard {
     first_row: u32, // the linear row of its first record
     rows: u32,
     phases: u32,    // PACK, UNPACK or both
-    pad0: u32,
+    staged: u32,    // 1: a flight; what follows is about it
+    first_move: u32, // of the list that is carried out
+    capacity: u32,  // Moves it has room for
+    // Words of `records`:
+    forwards: u32,  // of each Move 0, or 1 + the Move of the last step with which the row that comes now left
+    kept: u32,      // of each Move that keeps its victim, the record that has come for it
+    arrivals: u32,  // the records that have come: of each Move's row, then of the kept victims
+    leaving: u32,   // what leaves in this step
+    left: u32,      // what left in the last one
+    counter: u32,   // word of `tables` that counts the records that leave
 }
 
 fn in_shard(row: u32) -> bool { // false for NONE too

@@ -1,5 +1,8 @@
 // FP32 rows by place: a slot of the cache, or slots + u for row u of step scratch. A row is row_quads Quads: its weights, then its
 // state, each from a Quad on. Needs `cache` and `scratch` (arrays of Quad), `params` and shared/quad.wgsl.
+//
+// A cache larger than a binding is cut into windows: `cache`, then cache1, cache2 ... A line behind `#window` is there once for each of
+// those, the last first, with its number for $; src/shader.rs sees to that, and declares them.
 
 fn weight_quads() -> u32 {
     return params.dim / WIDTH;
@@ -7,5 +10,6 @@ fn weight_quads() -> u32 {
 
 fn load_quad(place: u32, q: u32) -> Quad {
     if (place >= params.slots) { return scratch[(place - params.slots) * params.row_quads + q]; }
+    #window if (place >= $u * params.window_slots) { return cache$[(place - $u * params.window_slots) * params.row_quads + q]; }
     return cache[place * params.row_quads + q];
 }

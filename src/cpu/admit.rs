@@ -39,23 +39,17 @@ pub fn admit(
                 if if lfu { value >= candidate.key } else { value == step.t } {
                     break;
                 }
-                let victim = ways[way_at(slot, Field::Tag)];
-                count(tables, table_of(params, tables, victim), EVICTIONS, 1);
-                if ways[way_at(slot, Field::Dirty)] == 1 {
-                    leaving.flags |= Move::WRITE;
-                }
+                leaving.victim = ways[way_at(slot, Field::Tag)];
+                leaving.flags = Move::WRITE;
+                count(tables, table_of(params, tables, leaving.victim), EVICTIONS, 1);
                 if ways[way_at(slot, Field::Stamp)] == step.t {
                     leaving.flags |= Move::KEEP; // LFU: this batch has hit it, and still wants it
-                }
-                if leaving.flags != 0 {
-                    leaving.victim = victim;
                 }
             }
             count(tables, table_of(params, tables, candidate.row), ADMITTED, 1);
             ways[way_at(slot, Field::Tag)] = candidate.row;
             ways[way_at(slot, Field::Stamp)] = step.t;
             ways[way_at(slot, Field::Freq)] = if lfu { candidate.key } else { 0 };
-            ways[way_at(slot, Field::Dirty)] = 0;
             unique[u].slot = slot;
             moves[u] = leaving;
         }

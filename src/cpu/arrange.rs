@@ -12,7 +12,7 @@ pub fn arrange(
     targets: &mut [Target],
 ) {
     let valid = step.counts[count::VALID] as usize;
-    targets[0] = Target { row: step.counts[count::UNIQUE], place: valid as u32, start: 0, end: 0 };
+    targets[0] = Target { row: step.counts[count::UNIQUE], place: valid as u32, start: step.t, end: 0 };
     for j in 0..valid {
         let i = order[j] as usize;
         accesses[j] = access[i];

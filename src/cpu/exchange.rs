@@ -8,7 +8,7 @@ use super::{
         table_of,
     },
 };
-use crate::layout::{Move, NONE, Params, Shard, Step, count as counts};
+use crate::layout::{Field, Move, NONE, Params, Shard, Step, count as counts, way_at};
 
 /// Rows between the records of one shard and FP32. Mirror of `shaders/exchange.wgsl`.
 pub fn exchange(
@@ -19,20 +19,26 @@ pub fn exchange(
     records: &mut [u32],
     cache: &mut [f32],
     scratch: &mut [f32],
+    ways: &mut [u32],
     tables: &mut [u32],
 ) {
     let moves = &moves[..step.counts[counts::MOVES] as usize];
     if shard.phases & Shard::PACK != 0 {
+        let leaves = |one: &Move| one.place != NONE && one.flags & Move::WRITE != 0 && shard.holds(one.victim);
         let victim_of = |i: usize| {
             let one = &moves[i];
-            (one.place != NONE && one.flags & Move::WRITE != 0).then_some((one.victim, one.place))
+            let stays = one.place < params.slots && ways[way_at(one.place, Field::Dirty)] == 0;
+            (leaves(one) && !stays).then_some((one.victim, one.place))
         };
-        pack_rows(params, shard, 0..moves.len(), victim_of, records, cache, scratch, tables, |tables, i| {
+        pack_rows(params, shard, step.t, 0..moves.len(), victim_of, records, cache, scratch, tables, |tables, i| {
             if params.mode == MODE_TRAIN {
                 let counter = if moves[i].place >= params.slots { BYPASS_WRITES } else { WRITE_BACKS };
                 count(tables, table_of(params, tables, moves[i].victim), counter, 1);
             }
         });
+        for one in moves.iter().filter(|one| one.place < params.slots && leaves(one)) {
+            ways[way_at(one.place, Field::Dirty)] = 0;
+        }
     }
     if shard.phases & Shard::UNPACK != 0 {
         let layout = record::layout(params);
@@ -76,6 +82,7 @@ pub fn exchange(
 pub(super) fn pack_rows(
     params: &Params,
     shard: &Shard,
+    t: u32,
     items: std::ops::Range<usize>,
     from: impl Fn(usize) -> Option<(u32, u32)> + Sync,
     records: &mut [u32],
@@ -85,7 +92,7 @@ pub(super) fn pack_rows(
     done: impl Fn(&mut [u32], usize),
 ) {
     let layout = record::layout(params);
-    let noise = record::noise(params, tables[0]);
+    let noise = record::noise(params, t);
     let words = record::slot_words(params);
     let of = |i: usize| from(i).filter(|&(row, _)| shard.holds(row));
     let pack = |i: usize, record: &mut [u32]| {

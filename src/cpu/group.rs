@@ -4,7 +4,7 @@ use super::{
     admit, arrange, assign, begin, claim, collect, combine,
     dedup::{DedupTo, dedup},
     exchange, gather, linearize, locate,
-    memory::{joined, reserved, zeroed},
+    memory::{reserved, zeroed},
     merge, probe, reset,
     sort::SortJob,
     space::{FlushSpace, Space},
@@ -12,7 +12,7 @@ use super::{
     touch, update,
 };
 use crate::{
-    Counters, Embedding, Error, GroupConfig, Layout, Policy, Snapshot,
+    Counters, Embedding, Error, GroupConfig, Layout, Part, Source,
     batch::{self, Pending},
     layout::{Move, Params, Shard, Step, count},
     params::Mode,
@@ -28,13 +28,27 @@ const SHARD_BYTES: u64 = 2 << 30;
 /// everything is in host memory.
 #[derive(Debug)]
 pub struct Group {
-    config: GroupConfig,
-    tables: Tables,
-    train: Option<Space>,
+    pub(super) config: GroupConfig,
+    pub(super) tables: Tables,
+    /// Two, so that a batch may be prefetched while the last one waits for its backward.
+    train: [Option<Space>; 2],
+    /// Which of them the last forward has.
+    current: usize,
     frozen: Option<Space>,
     flush: Option<FlushSpace>,
     /// A forward whose backward has not come.
-    pending: Option<Pending>,
+    pub(super) pending: Option<Pending>,
+    prefetched: Option<Prefetched>,
+}
+
+/// A batch whose step is decided, and not carried out yet.
+#[derive(Debug)]
+struct Prefetched {
+    params: Params,
+    offsets: Vec<u32>,
+    weights: Option<Vec<f32>>,
+    /// Which space it is in.
+    space: usize,
 }
 
 /// A batch in the caller's slices; `weights` is empty without any.
@@ -50,9 +64,30 @@ impl Group {
     /// # Errors
     /// [`Error::Config`], and [`Error::OutOfMemory`] if the host has not the memory.
     pub fn new(config: GroupConfig) -> Result<Self, Error> {
+        Self::of(config, None)
+    }
+
+    /// As [`Group::new`], with `source`'s values instead of [`GroupConfig::init`]'s.
+    ///
+    /// # Errors
+    /// As [`Group::new`]; what `source` says; [`Error::Source`] for the first row with a value that is not finite.
+    pub fn filled(config: GroupConfig, source: &dyn Source) -> Result<Self, Error> {
+        Self::of(config, Some(source))
+    }
+
+    fn of(config: GroupConfig, source: Option<&dyn Source>) -> Result<Self, Error> {
         let layout = Layout::new(&config, SHARD_BYTES)?;
-        let tables = Tables::new(&config, layout)?;
-        Ok(Self { config, tables, train: None, frozen: None, flush: None, pending: None })
+        let tables = Tables::new(&config, layout, source)?;
+        Ok(Self {
+            config,
+            tables,
+            train: [None, None],
+            current: 0,
+            frozen: None,
+            flush: None,
+            pending: None,
+            prefetched: None,
+        })
     }
 
     /// The configuration.
@@ -70,38 +105,31 @@ impl Group {
         Params::new(&self.config, &self.tables.layout, mode, purpose)
     }
 
-    fn run(
-        &mut self,
+    /// The parameters of a batch, if its shape can be.
+    fn batch_params(
+        &self,
         indices: &[u32],
         offsets: &[u32],
         weights: Option<&[f32]>,
         mode: Mode,
-    ) -> Result<Vec<f32>, Error> {
-        batch::check_shape(
-            &self.config,
-            indices.len() as u64,
-            offsets.len().max(1) as u64 - 1,
-            weights.map(|w| w.len() as u64),
-        )?;
+    ) -> Result<Params, Error> {
+        let bags = offsets.len().max(1) as u64 - 1;
+        batch::check_shape(&self.config, indices.len() as u64, bags, weights.map(|w| w.len() as u64))?;
         batch::check_offsets(indices.len() as u64, offsets)?;
-        let (n, bags) = (indices.len() as u32, (offsets.len() - 1) as u32);
-        let params = self.params(mode, Purpose::WriteBack).batch(n, bags, weights.is_some());
-        let rows = batch::output_rows(&self.config, n, bags) as usize;
-        let mut outputs = zeroed("outputs", rows * self.tables.layout.dim as usize)?;
-        let space = if mode == Mode::Train {
-            self.pending = None; // the scratch that its backward would need is used anew
-            &mut self.train
-        } else {
-            &mut self.frozen
-        };
-        let space = grown(space, &self.tables.layout, n, mode == Mode::Train)?;
-        let batch = Batch { indices, offsets, weights: weights.unwrap_or_default() };
-        forward(&mut self.tables, space, &params, &batch, Some(&mut outputs));
-        let step = space.step;
-        let fault = fault(&self.config, &step, n);
-        if mode == Mode::Train {
-            self.pending = fault.is_none().then_some(Pending { indices: n, bags, weighted: weights.is_some() });
-        }
+        Ok(self.params(mode, Purpose::WriteBack).batch(indices.len() as u32, bags as u32, weights.is_some()))
+    }
+
+    fn outputs(&self, params: &Params) -> Result<Vec<f32>, Error> {
+        let rows = batch::output_rows(&self.config, params.indices, params.bags) as usize;
+        zeroed("outputs", rows * self.tables.layout.dim as usize)
+    }
+
+    /// Takes note of a forward that has been carried out in the current space.
+    fn carried(&mut self, params: &Params, outputs: Vec<f32>) -> Result<Vec<f32>, Error> {
+        let Some(space) = &self.train[self.current] else { return Ok(outputs) };
+        let fault = fault(&self.config, &space.step, params.indices);
+        let pending = Pending { indices: params.indices, bags: params.bags, weighted: params.weighted == 1 };
+        self.pending = fault.is_none().then_some(pending);
         fault.map_or(Ok(outputs), Err)
     }
 
@@ -114,7 +142,8 @@ impl Group {
         offsets.extend(0..=n);
         let space = grown(&mut self.frozen, &self.tables.layout, n, false)?;
         let batch = Batch { indices: rows, offsets: &offsets, weights: &[] };
-        forward(&mut self.tables, space, &params, &batch, outputs);
+        decide(&mut self.tables, space, &params, &batch);
+        carry(&mut self.tables, space, &params, &batch, outputs);
         Ok(params)
     }
 }
@@ -128,9 +157,9 @@ fn fault(config: &GroupConfig, step: &Step, indices: u32) -> Option<Error> {
     }
 }
 
-/// The stages of forward, in order (SPEC 3).
-fn forward(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch<'_>, outputs: Option<&mut [f32]>) {
-    let Batch { indices, offsets, weights } = *batch;
+/// The stages of forward that decide what shall happen, in order (SPEC 3.1 to 3.4): no row moves.
+fn decide(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch<'_>) {
+    let Batch { indices, offsets, .. } = *batch;
     space.step = Step::default();
     let step = &mut space.step;
     let (layout, features) = (&tables.layout, &tables.features);
@@ -175,13 +204,24 @@ fn forward(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batc
             let counters = &mut tables.tables;
             claim(params, shard, step, &space.keys, order, &space.starts, unique, moves, freqs, counters);
         }
-        let mut phases = Shard::UNPACK;
         if train && layout.sets > 0 {
             admit(params, step, &mut space.unique, &mut space.moves, &mut tables.ways, &mut tables.tables);
-            phases |= Shard::PACK;
         }
         let (ways, places) = (&tables.ways, &mut space.places);
         locate(params, step, &space.keys, order, &space.segment, &space.unique, ways, places);
+    }
+}
+
+/// The stages that carry it out (SPEC 3.5, 3.6).
+fn carry(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch<'_>, outputs: Option<&mut [f32]>) {
+    let Batch { offsets, weights, .. } = *batch;
+    let step = &space.step;
+    if step.error != 0 {
+        return;
+    }
+    if params.indices > 0 {
+        let admits = params.mode == Mode::Train as u32 && tables.layout.sets > 0;
+        let phases = Shard::UNPACK | if admits { Shard::PACK } else { 0 };
         exchange_all(tables, params, step, &space.moves, &mut space.scratch, phases);
     }
     if let Some(outputs) = outputs {
@@ -191,11 +231,11 @@ fn forward(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batc
 
 /// The Moves of a list, over every shard: with several each packs before any unpacks.
 fn exchange_all(tables: &mut Tables, params: &Params, step: &Step, moves: &[Move], scratch: &mut [f32], phases: u32) {
-    let Tables { layout, records, cache, tables, .. } = tables;
+    let Tables { layout, records, cache, ways, tables, .. } = tables;
     let rounds = if layout.shards == 1 { [phases, 0] } else { [phases & Shard::PACK, phases & Shard::UNPACK] };
     for phases in rounds.into_iter().filter(|&phases| phases != 0) {
         for (shard, records) in (0..).zip(&mut *records) {
-            exchange(params, &layout.shard(shard, phases), step, moves, records, cache, scratch, tables);
+            exchange(params, &layout.shard(shard, phases), step, moves, records, cache, scratch, ways, tables);
         }
     }
 }
@@ -239,16 +279,63 @@ fn grown<'s>(space: &'s mut Option<Space>, layout: &Layout, indices: u32, train:
 }
 
 impl Embedding for Group {
+    fn config(&self) -> &GroupConfig {
+        &self.config
+    }
+
     fn layout(&self) -> &Layout {
         &self.tables.layout
     }
 
+    fn pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
     fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        self.run(indices, offsets, weights, Mode::Train)
+        batch::not_prefetched(self.prefetched.is_some(), "forward")?;
+        let params = self.batch_params(indices, offsets, weights, Mode::Train)?;
+        let mut outputs = self.outputs(&params)?;
+        self.pending = None; // the scratch that its backward would need is used anew
+        let space = grown(&mut self.train[self.current], &self.tables.layout, params.indices, true)?;
+        let batch = Batch { indices, offsets, weights: weights.unwrap_or_default() };
+        decide(&mut self.tables, space, &params, &batch);
+        carry(&mut self.tables, space, &params, &batch, Some(&mut outputs));
+        self.carried(&params, outputs)
+    }
+
+    fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "prefetch")?;
+        let params = self.batch_params(indices, offsets, weights, Mode::Train)?;
+        let next = if self.pending.is_some() { 1 - self.current } else { self.current };
+        let space = grown(&mut self.train[next], &self.tables.layout, params.indices, true)?;
+        decide(&mut self.tables, space, &params, &Batch { indices, offsets, weights: &[] });
+        self.prefetched =
+            Some(Prefetched { params, offsets: offsets.to_vec(), weights: weights.map(<[f32]>::to_vec), space: next });
+        Ok(())
+    }
+
+    fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
+        let Some(Prefetched { params, offsets, weights, space }) = self.prefetched.take() else {
+            return Err(batch::no_prefetch());
+        };
+        let mut outputs = self.outputs(&params)?;
+        self.current = space;
+        if let Some(space) = &mut self.train[space] {
+            let batch = Batch { indices: &[], offsets: &offsets, weights: weights.as_deref().unwrap_or_default() };
+            carry(&mut self.tables, space, &params, &batch, Some(&mut outputs));
+        }
+        self.carried(&params, outputs)
     }
 
     fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        self.run(indices, offsets, weights, Mode::Frozen)
+        batch::not_prefetched(self.prefetched.is_some(), "forward_frozen")?;
+        let params = self.batch_params(indices, offsets, weights, Mode::Frozen)?;
+        let mut outputs = self.outputs(&params)?;
+        let space = grown(&mut self.frozen, &self.tables.layout, params.indices, false)?;
+        let batch = Batch { indices, offsets, weights: weights.unwrap_or_default() };
+        decide(&mut self.tables, space, &params, &batch);
+        carry(&mut self.tables, space, &params, &batch, Some(&mut outputs));
+        fault(&self.config, &space.step, params.indices).map_or(Ok(outputs), Err)
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
@@ -256,7 +343,9 @@ impl Embedding for Group {
         batch::check_grads(&self.config, pending, grad_outputs.len())?;
         let Pending { indices, bags, weighted } = pending;
         let params = self.params(Mode::Train, Purpose::Update).batch(indices, bags, weighted);
-        let (tables, Some(space)) = (&mut self.tables, &mut self.train) else { return Err(batch::no_forward()) };
+        let (tables, Some(space)) = (&mut self.tables, &mut self.train[self.current]) else {
+            return Err(batch::no_forward());
+        };
         if indices > 0 {
             backward(tables, space, params, grad_outputs);
         }
@@ -265,6 +354,7 @@ impl Embedding for Group {
     }
 
     fn flush(&mut self) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "flush")?;
         let params = self.params(Mode::Train, Purpose::WriteBack);
         let tables = &mut self.tables;
         let layout = &tables.layout;
@@ -276,25 +366,28 @@ impl Embedding for Group {
             none => none.insert(FlushSpace::new(layout)?),
         };
         space.step = Step::default();
-        collect(&params, &mut space.step, &mut tables.ways, &mut space.moves);
+        collect(&params, &mut space.step, &tables.ways, &mut space.moves, &tables.tables);
         let FlushSpace { step, moves } = space;
         exchange_all(tables, &params, step, moves, &mut [], Shard::PACK);
         Ok(())
     }
 
     fn reset(&mut self) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "reset")?;
         batch::not_pending(self.pending, "reset")?;
         self.flush()?;
         self.reset_discarding()
     }
 
     fn reset_discarding(&mut self) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "reset")?;
         batch::not_pending(self.pending, "reset")?;
         reset(&self.params(Mode::Train, Purpose::WriteBack), &mut self.tables.ways);
         Ok(())
     }
 
     fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "read_rows")?;
         batch::check_rows(&self.tables.layout, rows)?;
         let mut outputs = zeroed("outputs", rows.len() * self.tables.layout.dim as usize)?;
         if !rows.is_empty() {
@@ -304,6 +397,7 @@ impl Embedding for Group {
     }
 
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "write_rows")?;
         batch::not_pending(self.pending, "write_rows")?;
         let (ascending, values) = batch::rows_to_write(&self.tables.layout, rows, values)?;
         if rows.is_empty() {
@@ -327,47 +421,18 @@ impl Embedding for Group {
     }
 
     fn counters(&mut self) -> Result<Vec<Counters>, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "counters")?;
         Ok(Counters::from_words(&self.tables.tables, self.tables.layout.stride()))
     }
 
-    fn snapshot(&mut self) -> Result<Snapshot, Error> {
-        let tables = &self.tables;
-        let mut cache = zeroed("snapshot", tables.cache.len())?;
-        cache.copy_from_slice(&tables.cache);
-        let cache = tables.layout.without_padding(cache);
-        Ok(Snapshot {
-            t: tables.tables[0],
-            ways: joined("snapshot", std::slice::from_ref(&tables.ways))?,
-            cache,
-            records: joined("snapshot", &tables.records)?,
-            freqs: joined("snapshot", tables.freqs.iter().map(|(_, freqs)| freqs))?,
-            counters: Counters::from_words(&tables.tables, tables.layout.stride()),
-        })
+    fn read_part(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "read_part")?;
+        self.read_words(part, first_word, out)
     }
 
-    fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
-        let tables = &mut self.tables;
-        snapshot.check(&tables.layout, self.config.tables.len(), self.config.policy == Policy::Lfu)?;
-        if tables.tables[0] != snapshot.t || tables.ways != snapshot.ways {
-            self.pending = None; // its rows are elsewhere now
-        }
-        tables.tables[0] = snapshot.t;
-        Counters::to_words(&snapshot.counters, &mut tables.tables);
-        tables.ways.copy_from_slice(&snapshot.ways);
-        tables.cache.copy_from_slice(&tables.layout.with_padding(&snapshot.cache));
-        let mut records = snapshot.records.as_slice();
-        for shard in &mut tables.records {
-            let (mine, rest) = records.split_at(shard.len());
-            shard.copy_from_slice(mine);
-            records = rest;
-        }
-        let mut freqs = snapshot.freqs.as_slice();
-        for (_, shard) in &mut tables.freqs {
-            let (mine, rest) = freqs.split_at(shard.len());
-            shard.copy_from_slice(mine);
-            freqs = rest;
-        }
-        Ok(())
+    fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "write_part")?;
+        self.write_words(part, first_word, words)
     }
 
     fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {

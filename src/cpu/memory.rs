@@ -3,7 +3,7 @@
 use crate::Error;
 
 /// `n` zeros (or whatever the default is).
-pub(super) fn zeroed<T: Copy + Default>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
+pub(crate) fn zeroed<T: Copy + Default>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
     let mut data = reserved(what, n)?;
     data.resize(n, T::default());
     Ok(data)
@@ -16,16 +16,6 @@ pub(super) fn reserved<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error>
         Ok(()) => Ok(data),
         Err(_) => Err(Error::OutOfMemory { what, bytes: n as u64 * size_of::<T>() as u64 }),
     }
-}
-
-/// The parts, one behind the other.
-pub(super) fn joined<'p>(
-    what: &'static str,
-    parts: impl IntoIterator<Item = &'p Vec<u32>> + Clone,
-) -> Result<Vec<u32>, Error> {
-    let mut all = reserved(what, parts.clone().into_iter().map(Vec::len).sum())?;
-    parts.into_iter().for_each(|part| all.extend_from_slice(part));
-    Ok(all)
 }
 
 /// Whether the system would give `bytes` in one piece. Asked before many smaller pieces are: a system that promises more than it has

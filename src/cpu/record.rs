@@ -31,6 +31,7 @@ pub(super) fn layout(params: &Params) -> Layout {
         record_words: params.record_words,
         row_words: params.dim + params.state,
         row_quads: params.row_quads,
+        window_slots: params.window_slots,
         lanes: params.lanes,
         sets: params.sets,
         total_rows: params.total_rows,

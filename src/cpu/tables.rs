@@ -1,10 +1,8 @@
 //! What a group keeps between steps, and the twins of `shaders/shared/tables.wgsl`.
 
-use rayon::prelude::*;
-
 use super::memory::{check, zeroed};
 use crate::{
-    Error, GroupConfig, Policy,
+    Error, GroupConfig, Policy, Source,
     init::Filler,
     layout::{CLOCK_WORDS, Layout, NONE, Params, Shard, TABLE_WORDS, table_words},
 };
@@ -94,14 +92,14 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    pub(super) fn new(config: &GroupConfig, layout: Layout) -> Result<Self, Error> {
+    pub(super) fn new(config: &GroupConfig, layout: Layout, source: Option<&dyn Source>) -> Result<Self, Error> {
         let freqs = if config.policy == Policy::Lfu { 4 * u64::from(layout.total_rows) } else { 0 };
         check("records", layout.table_bytes() + freqs)?;
         let slots = layout.slots() as usize;
         let mut ways = zeroed("ways", slots * 4)?;
         ways.chunks_exact_mut(128).for_each(|set| set[..32].fill(NONE));
         let cache = zeroed("cache", slots * layout.slot_words() as usize)?;
-        let filler = Filler::new(config, &layout);
+        let filler = Filler::new(config, &layout, source)?;
         let mut records = Vec::new();
         let mut freqs = Vec::new();
         for index in 0..layout.shards {
@@ -109,10 +107,7 @@ impl Tables {
             let rows = layout.shard_rows(index) as usize;
             let words = layout.record_words as usize;
             let mut shard = zeroed("records", rows * words)?;
-            shard
-                .par_chunks_exact_mut(words)
-                .zip(first_row..first_row + rows as u32)
-                .for_each(|(record, row)| filler.fill(row, record));
+            filler.pack(first_row, &mut shard)?;
             records.push(shard);
         }
         for shard in layout.freq_shards(config.policy) {

@@ -79,7 +79,7 @@ pub fn update(
         }
     });
     let packs = |u: usize| taken[u].then_some((targets[u].row, targets[u].place));
-    pack_rows(params, shard, 0..targets.len(), packs, records, cache, scratch, tables, |tables, u| {
+    pack_rows(params, shard, totals.start, 0..targets.len(), packs, records, cache, scratch, tables, |tables, u| {
         count(tables, table_of(params, tables, targets[u].row), BYPASS_WRITES, 1);
     });
 }

@@ -47,5 +47,5 @@ pub(crate) fn record(
         tables.tables.as_entire_binding(),
     ];
     let layout = &tables.layout;
-    call.dispatch_rows(&KERNEL, layout.width(), &bindings, &Groups::of(rows, layout.at_once()));
+    call.dispatch_rows(&KERNEL, tables, &bindings, &Groups::of(rows, layout.at_once()));
 }

@@ -2,8 +2,8 @@
 //! `places` and `access` of each index, the bypassed rows in scratch, and the step's counts.
 
 use super::{
-    Context, arrange, call::Call, combine, dedup, dedup::DedupTo, merge, sort::SortJob, space::Space, tables::Tables,
-    update,
+    Context, arrange, call::Call, combine, dedup, dedup::DedupTo, exchange::Records, merge, sort::SortJob,
+    space::Space, tables::Tables, update,
 };
 use crate::layout::{Params, count};
 
@@ -14,6 +14,7 @@ pub(crate) fn record_backward(
     space: &Space,
     params: Params,
     grads: &wgpu::BindingResource<'_>,
+    records: Records<'_>,
 ) {
     let layout = &tables.layout;
     let indices = params.indices;
@@ -33,5 +34,5 @@ pub(crate) fn record_backward(
         merge::record(call, &uniform, tables, space, indices, grads);
         combine::record(call, &uniform, tables, space, indices);
     }
-    update::record(call, &uniform, tables, space, layout.most_distinct(indices), grads);
+    update::record(call, &uniform, tables, space, layout.most_distinct(indices), grads, records);
 }

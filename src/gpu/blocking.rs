@@ -1,21 +1,35 @@
 //! The group driven by host slices: every call uploads, submits and waits.
 
 use super::{
-    Batch, Group, assign,
-    call::Call,
-    exchange,
-    forward::{moves, record_step},
-    group::grown,
-    kept::passing,
+    Batch, Group, assign, call::Call, exchange, exchange::Records, forward::moves, group::grown, kept::passing,
     space::Bound,
-    tables::Tables,
 };
 use crate::{
-    Counters, Embedding, Error, Layout, Policy, Snapshot, batch,
-    layout::{Params, Step, table_words},
+    Counters, Embedding, Error, GroupConfig, Layout, Part, batch,
+    layout::{Params, Step},
     params::Mode,
     rng::Purpose,
 };
+
+/// A batch of the caller's slices, on the device.
+struct Uploaded {
+    /// Bytes of indices and of offsets; there are as many weights as indices.
+    lengths: [u64; 2],
+    indices: wgpu::Buffer,
+    offsets: wgpu::Buffer,
+    weights: Option<wgpu::Buffer>,
+}
+
+impl Uploaded {
+    fn batch(&self) -> Batch<'_> {
+        let [indices, offsets] = self.lengths;
+        Batch {
+            indices: (indices > 0).then(|| self.indices.slice(..indices)),
+            offsets: self.offsets.slice(..offsets),
+            weights: self.weights.as_ref().map(|buffer| buffer.slice(..indices)),
+        }
+    }
+}
 
 impl Group {
     /// Waits until the device has done what was submitted, tells of a recorded step that was left out if there is one, and only
@@ -29,14 +43,34 @@ impl Group {
         })
     }
 
-    fn encoder(&self) -> wgpu::CommandEncoder {
-        self.context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("hotrow") })
+    pub(super) fn encoder(&self) -> wgpu::CommandEncoder {
+        self.context.new_encoder()
     }
 
     fn upload(&self, what: &'static str, words: &[u8]) -> Result<wgpu::Buffer, Error> {
         let buffer = self.context.buffer(what, words.len() as u64, wgpu::BufferUsages::empty())?;
         self.context.queue().write_buffer(&buffer, 0, words);
         Ok(buffer)
+    }
+
+    /// Uploads a batch.
+    fn uploaded(&self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Uploaded, Error> {
+        let bags = offsets.len().max(1) as u64 - 1;
+        batch::check_shape(&self.config, indices.len() as u64, bags, weights.map(|w| w.len() as u64))?;
+        batch::check_offsets(indices.len() as u64, offsets)?;
+        Ok(Uploaded {
+            lengths: [indices.len() as u64 * 4, offsets.len() as u64 * 4],
+            indices: self.upload("indices", bytemuck::cast_slice(indices))?,
+            offsets: self.upload("offsets", bytemuck::cast_slice(offsets))?,
+            weights: weights.map(|weights| self.upload("weights", bytemuck::cast_slice(weights))).transpose()?,
+        })
+    }
+
+    /// A buffer for the outputs of a batch, and its bytes.
+    fn new_outputs(&self, indices: u32, bags: u32) -> Result<(wgpu::Buffer, u64), Error> {
+        let rows = batch::output_rows(&self.config, indices, bags);
+        let bytes = u64::from(rows) * u64::from(self.tables.layout.dim) * 4;
+        Ok((self.context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?, bytes))
     }
 
     /// Uploads a batch, records it in `mode`, waits for its outputs.
@@ -48,81 +82,128 @@ impl Group {
         mode: Mode,
     ) -> Result<Vec<f32>, Error> {
         self.waiting(|this| {
-            batch::check_shape(
-                &this.config,
-                indices.len() as u64,
-                offsets.len().max(1) as u64 - 1,
-                weights.map(|w| w.len() as u64),
-            )?;
-            batch::check_offsets(indices.len() as u64, offsets)?;
-            let bytes = u64::from(batch::output_rows(&this.config, indices.len() as u32, offsets.len() as u32 - 1))
-                * u64::from(this.tables.layout.dim)
-                * 4;
-            let outputs = this.context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
-            let index_buffer = this.upload("indices", bytemuck::cast_slice(indices))?;
-            let offset_buffer = this.upload("offsets", bytemuck::cast_slice(offsets))?;
-            let weight_buffer =
-                weights.map(|weights| this.upload("weights", bytemuck::cast_slice(weights))).transpose()?;
-            let n = indices.len() as u64 * 4;
-            let uploaded = Batch {
-                indices: (n > 0).then(|| index_buffer.slice(..n)),
-                offsets: offset_buffer.slice(..offsets.len() as u64 * 4),
-                weights: weight_buffer.as_ref().map(|buffer| buffer.slice(..n)),
-            };
+            let batch = this.uploaded(indices, offsets, weights)?;
+            let (outputs, bytes) = this.new_outputs(indices.len() as u32, offsets.len() as u32 - 1)?;
             let mut encoder = this.encoder();
-            this.record(&mut encoder, &uploaded, outputs.slice(..), mode)?;
-            let Some(space) = (if mode == Mode::Train { &this.train } else { &this.frozen }) else {
-                return Ok(Vec::new());
-            };
-            let words =
-                this.context.download(encoder, &[(&outputs, bytes), (&space.step, size_of::<Step>() as u64)])?;
-            let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[1]));
-            if step.error != 0 {
-                if mode == Mode::Train {
-                    this.pending = None;
+            match (mode, &this.staged) {
+                (Mode::Train, Some(_)) => {
+                    this.record_staged(&batch.batch())?;
+                    this.carry(&mut encoder, outputs.slice(..))?;
                 }
-                return Err(this.fault(&step, indices.len() as u32));
+                (_, Some(_)) => this.record_frozen_staged(&mut encoder, &batch.batch(), outputs.slice(..))?,
+                (_, None) => {
+                    this.record(&mut encoder, &batch.batch(), outputs.slice(..), mode)?;
+                }
             }
-            Ok(words[0].iter().map(|&word| f32::from_bits(word)).collect())
+            this.outcome(encoder, &outputs, bytes, mode, indices.len() as u32)
         })
     }
 
-    /// Records the look-up of linear rows, one output row each, into the frozen space.
+    /// Submits a forward that has been recorded, and waits for its outputs.
+    fn outcome(
+        &mut self,
+        encoder: wgpu::CommandEncoder,
+        outputs: &wgpu::Buffer,
+        bytes: u64,
+        mode: Mode,
+        indices: u32,
+    ) -> Result<Vec<f32>, Error> {
+        let Some(space) = self.space(mode) else { return Ok(Vec::new()) };
+        let words = self.context.download(encoder, &[(outputs, bytes), (&space.step, size_of::<Step>() as u64)])?;
+        let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[1]));
+        if step.error != 0 {
+            if mode == Mode::Train {
+                self.pending = None;
+            }
+            return Err(self.fault(&step, indices));
+        }
+        Ok(words[0].iter().map(|&word| f32::from_bits(word)).collect())
+    }
+
+    /// Decides a staged step and fetches what it misses. If the host fails, the batch goes on waiting as one that was prefetched.
+    fn record_staged(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "forward")?;
+        self.pending = None; // the scratch that its backward would need is used anew
+        let mut encoder = self.encoder();
+        self.decide(&mut encoder, batch)?;
+        let after = self.context.queue().submit([encoder.finish()]);
+        self.fetch(Some(after))
+    }
+
+    /// Records the look-up of linear rows, one output row each, into the frozen space. Returns the parameters, and how many Moves
+    /// there are at most.
     fn record_rows(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         rows: &[u32],
         outputs: Option<&wgpu::Buffer>,
-    ) -> Result<Params, Error> {
+    ) -> Result<(Params, u32), Error> {
         let n = rows.len() as u32;
         let params = Params::new(&self.config, &self.tables.layout, Mode::Rows, Purpose::Write).rows(n);
         let indices = self.upload("rows", bytemuck::cast_slice(rows))?;
         let offsets: Vec<u32> = (0..=n).collect();
         let offsets = self.upload("offsets", bytemuck::cast_slice(&offsets))?;
+        let nothing = self.nothing.clone();
         let bound =
-            Bound { indices: passing(&indices), offsets: passing(&offsets), weights: self.nothing.as_entire_binding() };
-        let space = grown(&mut self.frozen, &self.context, &self.tables.layout, n, false)?;
+            Bound { indices: passing(&indices), offsets: passing(&offsets), weights: nothing.as_entire_binding() };
+        grown(&mut self.frozen, &self.context, &self.tables.layout, n, false)?;
         let binding = outputs.map(passing);
-        record_step(
-            &self.context,
-            encoder,
-            &self.tables,
-            space,
-            &params,
-            &bound,
-            binding.as_ref().map(|binding| (binding, n)),
-        );
-        Ok(params)
+        let outputs = binding.as_ref().map(|binding| (binding, n));
+        Ok((params, self.record_look_up(encoder, &params, &bound, outputs)?))
+    }
+}
+
+impl Group {
+    fn flush_and_wait(&mut self) -> Result<(), Error> {
+        if self.staged.is_some() {
+            return self.flush_staged();
+        }
+        let mut encoder = self.encoder();
+        self.record_flush(&mut encoder)?;
+        self.context.finish(encoder)
     }
 }
 
 impl Embedding for Group {
+    fn config(&self) -> &GroupConfig {
+        &self.config
+    }
+
     fn layout(&self) -> &Layout {
         &self.tables.layout
     }
 
+    fn pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
     fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
         self.run(indices, offsets, weights, Mode::Train)
+    }
+
+    fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
+        let context = self.context.clone();
+        context.guarded(|| {
+            self.check()?;
+            batch::not_prefetched(self.prefetched.is_some(), "prefetch")?;
+            let batch = self.uploaded(indices, offsets, weights)?;
+            let mut encoder = self.encoder();
+            self.decide(&mut encoder, &batch.batch())?;
+            let after = self.context.queue().submit([encoder.finish()]);
+            self.fetch_meanwhile(after);
+            Ok(())
+        })
+    }
+
+    fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
+        self.waiting(|this| {
+            let (indices, bags) = this.prefetched_shape().ok_or_else(batch::no_prefetch)?;
+            let (outputs, bytes) = this.new_outputs(indices, bags)?;
+            this.fetch(None)?;
+            let mut encoder = this.encoder();
+            this.carry(&mut encoder, outputs.slice(..))?;
+            this.outcome(encoder, &outputs, bytes, Mode::Train, indices)
+        })
     }
 
     fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
@@ -141,24 +222,23 @@ impl Embedding for Group {
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        self.waiting(|this| {
-            let mut encoder = this.encoder();
-            this.record_flush(&mut encoder)?;
-            this.context.finish(encoder)
-        })
+        batch::not_prefetched(self.prefetched.is_some(), "flush")?;
+        self.waiting(Self::flush_and_wait)
     }
 
     fn reset(&mut self) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "reset")?;
         self.waiting(|this| {
             batch::not_pending(this.pending, "reset")?;
+            this.flush_and_wait()?;
             let mut encoder = this.encoder();
-            this.record_flush(&mut encoder)?;
             this.record_reset_discarding(&mut encoder)?;
             this.context.finish(encoder)
         })
     }
 
     fn reset_discarding(&mut self) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "reset")?;
         self.waiting(|this| {
             let mut encoder = this.encoder();
             this.record_reset_discarding(&mut encoder)?;
@@ -167,6 +247,7 @@ impl Embedding for Group {
     }
 
     fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "read_rows")?;
         self.waiting(|this| {
             batch::check_rows(&this.tables.layout, rows)?;
             if rows.is_empty() {
@@ -182,6 +263,7 @@ impl Embedding for Group {
     }
 
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "write_rows")?;
         self.waiting(|this| {
             batch::not_pending(this.pending, "write_rows")?;
             let (ascending, values) = batch::rows_to_write(&this.tables.layout, rows, values)?;
@@ -190,19 +272,30 @@ impl Embedding for Group {
             }
             let values = this.upload("values", bytemuck::cast_slice(&values))?;
             let mut encoder = this.encoder();
-            let params = this.record_rows(&mut encoder, &ascending, None)?;
-            if let Some(space) = &this.frozen {
-                let uniform = this.context.uniform(&params);
-                let call = &mut Call::begin(&this.context, &mut encoder, "hotrow.write_rows");
-                assign::record(call, &uniform, &this.tables, space, &values, params.indices);
-                let list = moves(space, params.indices);
-                exchange::record(call, &uniform, &this.tables, &list, exchange::Phases::Pack);
+            let (params, most) = this.record_rows(&mut encoder, &ascending, None)?;
+            let Some(space) = &this.frozen else { return Ok(()) };
+            let aside = match &mut this.staged {
+                None => None,
+                Some(staged) => {
+                    staged.unflushed()?;
+                    Some(staged.pack_aside(&this.context, &mut encoder, &this.tables, (0, most), most)?)
+                }
+            };
+            let records = aside.as_ref().map_or(Records::Table, |aside| aside.records());
+            let uniform = this.context.uniform(&params);
+            let mut call = Call::begin(&this.context, &mut encoder, "hotrow.write_rows");
+            assign::record(&mut call, &uniform, &this.tables, space, &values, params.indices);
+            exchange::record(&mut call, &uniform, &this.tables, &moves(space, most, records), exchange::Phases::Pack);
+            drop(call);
+            match &mut this.staged {
+                None => this.context.finish(encoder),
+                Some(staged) => staged.land_aside(&this.context, encoder, &this.tables, most),
             }
-            this.context.finish(encoder)
         })
     }
 
     fn counters(&mut self) -> Result<Vec<Counters>, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "counters")?;
         self.waiting(|this| {
             let words = this.context.download(this.encoder(), &[(&this.tables.tables, this.tables.tables.size())])?;
             let stride = this.tables.layout.stride();
@@ -212,64 +305,14 @@ impl Embedding for Group {
         })
     }
 
-    fn snapshot(&mut self) -> Result<Snapshot, Error> {
-        self.waiting(|this| {
-            let layout = &this.tables.layout;
-            let slots = u64::from(layout.slots());
-            let mut sources = vec![
-                (&this.tables.tables, 4 * table_words(&this.config).len() as u64),
-                (&this.tables.ways, slots * 16),
-                (&this.tables.cache, slots * u64::from(layout.slot_words()) * 4),
-            ];
-            let rows = |shard: usize| u64::from(layout.shard_rows(shard as u32));
-            sources
-                .extend(this.tables.records.iter().enumerate().map(|(i, buffer)| (buffer, rows(i) * layout.stride())));
-            if this.config.policy == Policy::Lfu {
-                let freqs = &this.tables.freqs;
-                sources.extend(freqs.iter().map(|freqs| (&freqs.counters, u64::from(freqs.rows) * 4)));
-            }
-            let mut words = this.context.download(this.encoder(), &sources)?;
-            let freqs = words.split_off(3 + this.tables.records.len()).concat();
-            let records = words.split_off(3).concat();
-            let counters = Counters::from_words(&words[0], layout.stride());
-            Ok(Snapshot {
-                t: words[0][0],
-                ways: std::mem::take(&mut words[1]),
-                cache: layout.without_padding(words[2].iter().map(|&word| f32::from_bits(word)).collect()),
-                records,
-                freqs,
-                counters,
-            })
-        })
+    fn read_part(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "read_part")?;
+        self.waiting(|this| this.read_words(part, first_word, out))
     }
 
-    fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
-        self.waiting(|this| {
-            let Tables { layout, records, freqs, .. } = &this.tables;
-            snapshot.check(layout, this.config.tables.len(), this.config.policy == Policy::Lfu)?;
-            let queue = this.context.queue();
-            let mut words = table_words(&this.config);
-            words[0] = snapshot.t;
-            let now = this.context.download(
-                this.encoder(),
-                &[(&this.tables.tables, 4), (&this.tables.ways, u64::from(this.tables.layout.slots()) * 16)],
-            )?;
-            if now[0][0] != snapshot.t || now[1] != snapshot.ways {
-                this.pending = None; // its rows are elsewhere now
-            }
-            Counters::to_words(&snapshot.counters, &mut words);
-            queue.write_buffer(&this.tables.tables, 0, bytemuck::cast_slice(&words));
-            queue.write_buffer(&this.tables.ways, 0, bytemuck::cast_slice(&snapshot.ways));
-            queue.write_buffer(&this.tables.cache, 0, bytemuck::cast_slice(&layout.with_padding(&snapshot.cache)));
-            let shard_words = layout.rows_per_shard as usize * layout.record_words as usize;
-            for (buffer, words) in records.iter().zip(snapshot.records.chunks(shard_words)) {
-                queue.write_buffer(buffer, 0, bytemuck::cast_slice(words));
-            }
-            for (freqs, words) in freqs.iter().zip(snapshot.freqs.chunks(layout.freqs_per_shard as usize)) {
-                queue.write_buffer(&freqs.counters, 0, bytemuck::cast_slice(words));
-            }
-            Ok(())
-        })
+    fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "write_part")?;
+        self.waiting(|this| this.write_words(part, first_word, words))
     }
 
     fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {

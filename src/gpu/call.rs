@@ -3,9 +3,10 @@
 
 use super::{
     Context,
+    tables::Tables,
     timeline::{Resolution, Timeline},
 };
-use crate::shader::Kernel;
+use crate::shader::{self, Kernel};
 
 /// How many workgroups a dispatch has.
 pub(crate) enum Groups {
@@ -56,18 +57,35 @@ impl<'a> Call<'a> {
     }
 
     pub(crate) fn dispatch(&mut self, kernel: &Kernel, bindings: &[wgpu::BindingResource<'_>], groups: &Groups) {
-        self.dispatch_rows(kernel, 1, bindings, groups);
+        self.launch(kernel, (1, 1), bindings, groups);
     }
 
-    /// As `dispatch`, of a stage that moves rows in Quads of `width` floats.
+    /// As `dispatch`, of a stage that moves rows, as wide as those of `tables`. `bindings` has the first window of the cache; the
+    /// others are added here.
     pub(crate) fn dispatch_rows(
         &mut self,
         kernel: &Kernel,
-        width: u32,
+        tables: &Tables,
         bindings: &[wgpu::BindingResource<'_>],
         groups: &Groups,
     ) {
-        debug_assert_eq!(bindings.len(), kernel.bindings.len(), "{}", kernel.name);
+        let cut = (tables.layout.width(), tables.cache.count());
+        if cut.1 == 1 || !shader::has_windows(kernel) {
+            return self.launch(kernel, cut, bindings, groups);
+        }
+        let all: Vec<_> = bindings.iter().cloned().chain(tables.cache.others()).collect();
+        self.launch(kernel, cut, &all, groups);
+    }
+
+    /// A dispatch of the pipeline for Quads of a width and a cache of so many windows, with all the bindings that has.
+    pub(crate) fn launch(
+        &mut self,
+        kernel: &Kernel,
+        (width, windows): (u32, u32),
+        bindings: &[wgpu::BindingResource<'_>],
+        groups: &Groups,
+    ) {
+        debug_assert_eq!(bindings.len(), shader::bindings(kernel, windows).len(), "{}", kernel.name);
         let count = match *groups {
             Groups::Direct(count) => count,
             Groups::Capped(count) => count.min(u64::from(self.context.grid())),
@@ -75,7 +93,7 @@ impl<'a> Call<'a> {
         if count == 0 {
             return;
         }
-        let pipeline = self.context.pipeline(kernel.name, width);
+        let pipeline = self.context.pipeline(kernel.name, width, windows);
         let bind_group = self.context.bind_group(kernel.name, &pipeline.layout, bindings);
         let x = count.min(u64::from(self.context.max_groups()));
         let launch = |pass: &mut wgpu::ComputePass<'_>| {

@@ -6,14 +6,14 @@ use super::{
     tables::Tables,
 };
 use crate::shader::{
-    Access::{ReadWrite, Uniform},
+    Access::{Read, ReadWrite, Uniform},
     Kernel,
 };
 
 pub(crate) const KERNEL: Kernel = Kernel {
     name: "collect",
     workgroup: 256,
-    bindings: &[(Uniform, "params"), (ReadWrite, "step"), (ReadWrite, "ways"), (ReadWrite, "moves")],
+    bindings: &[(Uniform, "params"), (ReadWrite, "step"), (Read, "ways"), (ReadWrite, "moves"), (ReadWrite, "tables")],
 };
 
 pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &FlushSpace) {
@@ -22,6 +22,7 @@ pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Table
         space.step.as_entire_binding(),
         tables.ways.as_entire_binding(),
         space.moves.as_entire_binding(),
+        tables.tables.as_entire_binding(),
     ];
     call.dispatch(&KERNEL, &bindings, &Groups::of(tables.layout.slots(), 256));
 }

@@ -24,5 +24,5 @@ pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Table
         space.segment.as_entire_binding(),
         space.scratch.as_entire_binding(),
     ];
-    call.dispatch_rows(&KERNEL, tables.layout.width(), &bindings, &Groups::capped(indices.div_ceil(CHUNK), 1));
+    call.dispatch_rows(&KERNEL, tables, &bindings, &Groups::capped(indices.div_ceil(CHUNK), 1));
 }

@@ -7,8 +7,11 @@ use std::{
 
 use super::options::{ContextOptions, Shaders};
 use crate::{
-    Caps, Error, RankBody, gpu,
+    Caps, Error, RankBody,
+    caps::STORAGE_BUFFERS,
+    gpu,
     gpu::{kept::Kept, timeline::Timeline},
+    memory::buffer_bytes,
     shader::{self, Access, Bodies, Kernel},
     trusted,
 };
@@ -24,8 +27,8 @@ struct Pipelines {
     fault: Option<String>,
 }
 
-/// The text of a stage, for Quads of a width.
-type Text = dyn Fn(&Kernel, u32) -> String + Send + Sync;
+/// The text of a stage, for the width and the windows of some bodies.
+type Text = dyn Fn(&Kernel, Bodies) -> String + Send + Sync;
 
 /// What a context's shader modules are made of.
 enum Recipe {
@@ -36,13 +39,13 @@ enum Recipe {
 }
 
 impl Recipe {
-    fn module(&self, device: &wgpu::Device, kernel: &Kernel, width: u32) -> wgpu::ShaderModule {
+    fn module(&self, device: &wgpu::Device, kernel: &Kernel, (width, windows): (u32, u32)) -> wgpu::ShaderModule {
         let text = match self {
             &Self::Own { rank, shaders: Shaders::Trusted } => {
-                return trusted::shader_module(device, kernel, Bodies { rank, width });
+                return trusted::shader_module(device, kernel, Bodies { rank, width, windows });
             }
-            &Self::Own { rank, shaders: Shaders::Checked } => shader::compose(kernel, Bodies { rank, width }),
-            Self::Foreign(text) => text(kernel, width),
+            &Self::Own { rank, shaders: Shaders::Checked } => shader::compose(kernel, Bodies { rank, width, windows }),
+            Self::Foreign(text) => text(kernel, Bodies { width, windows, ..Bodies::PLAIN }),
         };
         device.create_shader_module(wgpu::ShaderModuleDescriptor {
             label: Some(kernel.name),
@@ -58,8 +61,8 @@ struct Inner {
     recipe: Recipe,
     /// Of the stages that do not move rows.
     common: Pipelines,
-    /// Of those that do: for Quads of 1 float and of 4, each built when first wanted.
-    rows: [OnceLock<Pipelines>; 2],
+    /// Of those that do: for each number of windows of the cache, for Quads of 1 float and of 4; built when first wanted.
+    rows: Vec<[OnceLock<Pipelines>; 2]>,
     max_groups: u32,
     kept: Kept,
 }
@@ -76,9 +79,6 @@ impl std::fmt::Debug for Context {
         f.debug_struct("Context").field("caps", &self.inner.caps).finish_non_exhaustive()
     }
 }
-
-/// Storage buffers the widest stage binds; WebGPU's default limit.
-const STORAGE_BUFFERS: u32 = 8;
 
 impl Context {
     /// Compiles the crate's shaders on `device`. Nothing global is installed on it.
@@ -116,7 +116,7 @@ impl Context {
         device: &wgpu::Device,
         queue: &wgpu::Queue,
         max_groups: u32,
-        text: impl Fn(&Kernel, u32) -> String + Send + Sync + 'static,
+        text: impl Fn(&Kernel, Bodies) -> String + Send + Sync + 'static,
     ) -> Result<Self, Error> {
         Self::with_recipe(device, queue, Some(max_groups), Recipe::Foreign(Box::new(text)))
     }
@@ -144,11 +144,11 @@ impl Context {
                 });
             }
         }
-        let common = Pipelines::new(device, &recipe, 1, false);
+        let common = Pipelines::new(device, &recipe, (1, 1), false);
         common.check()?;
         let max_groups = max_groups.unwrap_or(caps.max_groups).clamp(1, caps.max_groups);
         let (device, queue) = (device.clone(), queue.clone());
-        let rows = [OnceLock::new(), OnceLock::new()];
+        let rows = (0..caps.choose_windows()).map(|_| <[_; 2]>::default()).collect();
         let kept = Kept::default();
         let inner = Inner { device, queue, caps, recipe, common, rows, max_groups, kept };
         Ok(Self { inner: Arc::new(inner), timeline: None })
@@ -195,21 +195,23 @@ impl Context {
         self.inner.max_groups.saturating_mul(4).min(self.inner.caps.choose_grid())
     }
 
-    /// Builds what moves rows in Quads of `width` floats, if that has not been done yet.
-    pub(crate) fn prepare(&self, width: u32) -> Result<(), Error> {
-        self.row_pipelines(width).check()
+    /// Builds what moves rows in Quads of `width` floats, with a cache of so many windows (at most [`Caps::choose_windows`]), if that
+    /// has not been done yet.
+    pub(crate) fn prepare(&self, width: u32, windows: u32) -> Result<(), Error> {
+        self.row_pipelines(width, windows).check()
     }
 
-    fn row_pipelines(&self, width: u32) -> &Pipelines {
+    fn row_pipelines(&self, width: u32, windows: u32) -> &Pipelines {
         let Inner { device, recipe, rows, .. } = &*self.inner;
-        rows[usize::from(width == 4)].get_or_init(|| Pipelines::new(device, recipe, width, true))
+        let place = &rows[windows as usize - 1][usize::from(width == 4)];
+        place.get_or_init(|| Pipelines::new(device, recipe, (width, windows), true))
     }
 
-    /// The pipeline of a stage; `width` matters to those that move rows.
-    pub(crate) fn pipeline(&self, name: &str, width: u32) -> &Pipeline {
+    /// The pipeline of a stage; `width` and `windows` matter to those that move rows.
+    pub(crate) fn pipeline(&self, name: &str, width: u32, windows: u32) -> &Pipeline {
         match self.inner.common.by_name.get(name) {
             Some(pipeline) => pipeline,
-            None => &self.row_pipelines(width).by_name[name],
+            None => &self.row_pipelines(width, windows).by_name[name],
         }
     }
 
@@ -230,7 +232,7 @@ impl Context {
         bytes: u64,
         usage: wgpu::BufferUsages,
     ) -> Result<wgpu::Buffer, Error> {
-        let size = bytes.max(16).next_multiple_of(16);
+        let size = buffer_bytes(bytes);
         let limit = self.inner.caps.choose_shard_bytes();
         if size > limit {
             let remedy = "make the batch, or the cache, smaller";
@@ -252,6 +254,31 @@ impl Context {
             None => Ok(buffer),
             Some(wgpu::Error::OutOfMemory { .. }) => Err(Error::OutOfMemory { what, bytes: size }),
             Some(error) => Err(Error::Device { reason: error.to_string() }),
+        }
+    }
+
+    pub(crate) fn new_encoder(&self) -> wgpu::CommandEncoder {
+        self.device().create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("hotrow") })
+    }
+
+    /// A buffer for the host: mapped from the start if it is for writing.
+    pub(crate) fn host_buffer(&self, size: u64, usage: wgpu::BufferUsages) -> Result<wgpu::Buffer, Error> {
+        let limit = self.inner.caps.buffer_bytes;
+        if size > limit {
+            let remedy = "make the batch smaller";
+            return Err(Error::TooLarge { what: "a transfer", wanted: size, limit, remedy });
+        }
+        let device = &self.inner.device;
+        let memory = device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let buffer = device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("hotrow.transfer"),
+            size,
+            usage,
+            mapped_at_creation: usage.contains(wgpu::BufferUsages::MAP_WRITE),
+        });
+        match pollster::block_on(memory.pop()) {
+            None => Ok(buffer),
+            Some(_) => Err(Error::OutOfMemory { what: "a transfer", bytes: size }),
         }
     }
 
@@ -301,11 +328,13 @@ impl Context {
 
 impl Pipelines {
     /// Of the stages that move rows, or of the others.
-    fn new(device: &wgpu::Device, recipe: &Recipe, width: u32, rows: bool) -> Self {
+    fn new(device: &wgpu::Device, recipe: &Recipe, cut: (u32, u32), rows: bool) -> Self {
         let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
         let kernels = gpu::KERNELS.iter().filter(|kernel| shader::moves_rows(kernel) == rows);
-        let built =
-            kernels.map(|kernel| (kernel.name, pipeline(device, kernel, &recipe.module(device, kernel, width))));
+        let built = kernels.map(|kernel| {
+            let bindings = shader::bindings(kernel, cut.1);
+            (kernel.name, pipeline(device, kernel.name, &bindings, &recipe.module(device, kernel, cut)))
+        });
         let by_name = built.collect();
         let fault = pollster::block_on(scope.pop()).map(|error| error.to_string());
         Self { by_name, fault }
@@ -324,10 +353,10 @@ impl Pipelines {
     }
 }
 
-fn pipeline(device: &wgpu::Device, kernel: &Kernel, module: &wgpu::ShaderModule) -> Pipeline {
-    let label = format!("hotrow.{}", kernel.name);
+fn pipeline(device: &wgpu::Device, name: &str, bindings: &[(Access, String)], module: &wgpu::ShaderModule) -> Pipeline {
+    let label = format!("hotrow.{name}");
     let entries: Vec<_> = (0u32..)
-        .zip(kernel.bindings)
+        .zip(bindings)
         .map(|(binding, (access, _))| wgpu::BindGroupLayoutEntry {
             binding,
             visibility: wgpu::ShaderStages::COMPUTE,

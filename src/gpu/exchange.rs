@@ -20,9 +20,21 @@ pub(crate) const KERNEL: Kernel = Kernel {
         (ReadWrite, "records"),
         (ReadWrite, "cache"),
         (ReadWrite, "scratch"),
+        (ReadWrite, "ways"),
         (ReadWrite, "tables"),
     ],
 };
+
+/// Which records are bound.
+#[derive(Clone, Copy)]
+pub(crate) enum Records<'a> {
+    /// The table's own, shard by shard.
+    Table,
+    /// Those of a staged table that come and go; the uniform says what is to be done.
+    Flight { flight: &'a wgpu::Buffer, shard: &'a wgpu::Buffer },
+    /// None: nothing is missing, which the host knows of a staged table.
+    Nothing,
+}
 
 /// A list of Moves, of the length that `step` tells.
 pub(crate) struct List<'a> {
@@ -31,6 +43,7 @@ pub(crate) struct List<'a> {
     /// Most there can be.
     pub(crate) capacity: u32,
     pub(crate) scratch: &'a wgpu::Buffer,
+    pub(crate) records: Records<'a>,
 }
 
 /// What of an exchange a list can ask for at all.
@@ -46,20 +59,27 @@ pub(crate) enum Phases {
 
 pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, list: &List<'_>, phases: Phases) {
     let layout = &tables.layout;
+    let mut over = |shard: &wgpu::Buffer, records: &wgpu::Buffer| {
+        let bindings = [
+            uniform.as_entire_binding(),
+            shard.as_entire_binding(),
+            list.step.as_entire_binding(),
+            list.moves.as_entire_binding(),
+            records.as_entire_binding(),
+            tables.cache.as_entire_binding(),
+            list.scratch.as_entire_binding(),
+            tables.ways.as_entire_binding(),
+            tables.tables.as_entire_binding(),
+        ];
+        call.dispatch_rows(&KERNEL, tables, &bindings, &Groups::capped(list.capacity, layout.at_once()));
+    };
+    match list.records {
+        Records::Table => {}
+        Records::Flight { flight, shard } => return over(shard, flight),
+        Records::Nothing => return,
+    }
     let mut over_shards = |uniforms: &[wgpu::Buffer]| {
-        for (shard, records) in uniforms.iter().zip(&tables.records) {
-            let bindings = [
-                uniform.as_entire_binding(),
-                shard.as_entire_binding(),
-                list.step.as_entire_binding(),
-                list.moves.as_entire_binding(),
-                records.as_entire_binding(),
-                tables.cache.as_entire_binding(),
-                list.scratch.as_entire_binding(),
-                tables.tables.as_entire_binding(),
-            ];
-            call.dispatch_rows(&KERNEL, layout.width(), &bindings, &Groups::capped(list.capacity, layout.at_once()));
-        }
+        uniforms.iter().zip(&tables.records).for_each(|(shard, records)| over(shard, records));
     };
     if phases != Phases::Unpack {
         over_shards(&tables.packs);

@@ -5,7 +5,9 @@ use super::{
     call::Call,
     claim, dedup,
     dedup::DedupTo,
-    exchange, gather, linearize, locate, probe,
+    exchange,
+    exchange::Records,
+    gather, linearize, locate, probe,
     sort::SortJob,
     space::{Bound, Space},
     tables::Tables,
@@ -16,7 +18,14 @@ use crate::{
     params::Mode,
 };
 
-/// The stages of forward, in order (SPEC 3).
+/// Where a step's rows move to and from.
+pub(crate) struct Outcome<'a> {
+    /// The pooled rows, and how many of them there are; `None` if nobody wants them.
+    pub(crate) outputs: Option<(&'a wgpu::BindingResource<'a>, u32)>,
+    pub(crate) records: Records<'a>,
+}
+
+/// A whole step forward, in one pass.
 pub(crate) fn record_step(
     context: &Context,
     encoder: &mut wgpu::CommandEncoder,
@@ -26,46 +35,96 @@ pub(crate) fn record_step(
     batch: &Bound<'_>,
     outputs: Option<(&wgpu::BindingResource<'_>, u32)>,
 ) {
-    let layout = &tables.layout;
-    let uniform = context.uniform(params);
     encoder.clear_buffer(&space.step, 0, None);
     let call = &mut Call::begin(context, encoder, "hotrow.forward");
-    linearize::record(call, params, &uniform, batch, tables, space);
-    begin::record(call, &uniform, batch, tables, space);
+    decide(call, params, batch, tables, space);
+    carry(call, params, batch, tables, space, Outcome { outputs, records: Records::Table });
+}
+
+/// The first half alone: a batch that is prefetched.
+pub(crate) fn record_decisions(
+    context: &Context,
+    encoder: &mut wgpu::CommandEncoder,
+    tables: &Tables,
+    space: &Space,
+    params: &Params,
+    batch: &Bound<'_>,
+) {
+    encoder.clear_buffer(&space.step, 0, None);
+    decide(&mut Call::begin(context, encoder, "hotrow.prefetch"), params, batch, tables, space);
+}
+
+/// The second half alone.
+pub(crate) fn record_outcome(
+    context: &Context,
+    encoder: &mut wgpu::CommandEncoder,
+    tables: &Tables,
+    space: &Space,
+    params: &Params,
+    batch: &Bound<'_>,
+    result: Outcome<'_>,
+) {
+    carry(&mut Call::begin(context, encoder, "hotrow.forward"), params, batch, tables, space, result);
+}
+
+/// Whether rows are admitted and others leave for them.
+fn admits(params: &Params) -> bool {
+    params.mode == Mode::Train as u32 && params.sets > 0
+}
+
+/// What shall happen (SPEC 3.1 to 3.4): the stages that read and write metadata only, in order. No row moves.
+fn decide(call: &mut Call<'_>, params: &Params, batch: &Bound<'_>, tables: &Tables, space: &Space) {
+    let layout = &tables.layout;
+    let uniform = &call.context.uniform(params);
+    linearize::record(call, params, uniform, batch, tables, space);
+    begin::record(call, uniform, batch, tables, space);
+    let indices = params.indices;
+    if indices == 0 {
+        return;
+    }
+    // The most distinct rows there can be; how many there are only the device knows.
+    let distinct = layout.most_distinct(indices);
+    probe::record(call, uniform, tables, space, indices);
+    if admits(params) {
+        touch::record(call, uniform, tables, space, indices);
+    }
+    let missed = SortJob {
+        keys: space.miss_keys.as_entire_binding(),
+        values: Some(space.miss_index.as_entire_binding()),
+        capacity: indices,
+        count: count::MISSED,
+        key_bits: layout.miss_key_bits(),
+    };
+    let to = DedupTo { segment: &space.segment, starts: &space.starts, segments: count::MOVES, valid: count::VALID };
+    let missed = dedup::record(call, &space.step, &missed, &space.sorted, &space.sort, &to);
+    claim::record(call, uniform, tables, space, &missed, distinct);
+    if admits(params) {
+        admit::record(call, uniform, tables, space, distinct);
+    }
+    locate::record(call, uniform, tables, space, &missed, indices);
+}
+
+/// What was decided is carried out (SPEC 3.5, 3.6): rows move, and bags are pooled.
+fn carry(
+    call: &mut Call<'_>,
+    params: &Params,
+    batch: &Bound<'_>,
+    tables: &Tables,
+    space: &Space,
+    Outcome { outputs, records }: Outcome<'_>,
+) {
+    let uniform = &call.context.uniform(params);
     if params.indices > 0 {
-        let indices = params.indices;
-        // The most distinct rows there can be; how many there are only the device knows.
-        let distinct = layout.most_distinct(indices);
-        let train = params.mode == Mode::Train as u32;
-        probe::record(call, &uniform, tables, space, indices);
-        if train && layout.sets > 0 {
-            touch::record(call, &uniform, tables, space, indices);
-        }
-        let missed = SortJob {
-            keys: space.miss_keys.as_entire_binding(),
-            values: Some(space.miss_index.as_entire_binding()),
-            capacity: indices,
-            count: count::MISSED,
-            key_bits: layout.miss_key_bits(),
-        };
-        let to =
-            DedupTo { segment: &space.segment, starts: &space.starts, segments: count::MOVES, valid: count::VALID };
-        let missed = dedup::record(call, &space.step, &missed, &space.sorted, &space.sort, &to);
-        claim::record(call, &uniform, tables, space, &missed, distinct);
-        let mut phases = exchange::Phases::Unpack;
-        if train && layout.sets > 0 {
-            admit::record(call, &uniform, tables, space, distinct);
-            phases = exchange::Phases::Both;
-        }
-        exchange::record(call, &uniform, tables, &moves(space, distinct), phases);
-        locate::record(call, &uniform, tables, space, &missed, indices);
+        let phases = if admits(params) { exchange::Phases::Both } else { exchange::Phases::Unpack };
+        let list = moves(space, tables.layout.most_distinct(params.indices), records);
+        exchange::record(call, uniform, tables, &list, phases);
     }
     if let Some(outputs) = outputs {
-        gather::record(call, params, &uniform, batch, tables, space, outputs);
+        gather::record(call, params, uniform, batch, tables, space, outputs);
     }
 }
 
 /// The Moves of a step, at most `capacity`.
-pub(crate) fn moves(space: &Space, capacity: u32) -> exchange::List<'_> {
-    exchange::List { step: &space.step, moves: &space.moves, capacity, scratch: &space.scratch }
+pub(crate) fn moves<'s>(space: &'s Space, capacity: u32, records: Records<'s>) -> exchange::List<'s> {
+    exchange::List { step: &space.step, moves: &space.moves, capacity, scratch: &space.scratch, records }
 }

@@ -48,5 +48,5 @@ pub(crate) fn record(
     let layout = &tables.layout;
     // With pooling none each takes four rows.
     let per_group = layout.at_once() * if params.pooling == POOL_NONE { 4 } else { 1 };
-    call.dispatch_rows(&KERNEL, layout.width(), &bindings, &Groups::of(rows, per_group));
+    call.dispatch_rows(&KERNEL, tables, &bindings, &Groups::of(rows, per_group));
 }

@@ -5,18 +5,22 @@ use super::{
     backward::record_backward,
     call::Call,
     collect, exchange,
+    exchange::Records,
     forward::record_step,
+    prefetch::Prefetched,
     readback::Reports,
     reset,
     space::{Bound, FlushSpace, Space},
+    staged::{Staged, Traffic},
     tables::Tables,
 };
 use crate::{
-    Error, GroupConfig, Layout, Placement,
+    Error, GroupConfig, Layout, Placement, RamStore, SharedStore, Source,
     batch::{self, Pending},
     layout::{Params, Step},
     params::Mode,
     rng::Purpose,
+    store,
 };
 
 /// A batch in the caller's buffers, all with `STORAGE` usage.
@@ -38,18 +42,27 @@ pub struct Group {
     pub(super) context: Context,
     pub(super) config: GroupConfig,
     pub(super) tables: Tables,
-    pub(super) train: Option<Space>,
+    /// Two, so that a batch may be prefetched while the last one waits for its backward.
+    pub(super) train: [Option<Space>; 2],
+    /// Which of them the last forward has.
+    pub(super) current: usize,
     pub(super) frozen: Option<Space>,
     pub(super) flush: Option<FlushSpace>,
     /// Stands where a batch has no weights or no indices.
     pub(super) nothing: wgpu::Buffer,
     /// A forward whose backward has not come.
     pub(super) pending: Option<Pending>,
+    pub(super) prefetched: Option<Prefetched>,
     pub(super) reports: Reports,
+    pub(super) staged: Option<Staged>,
+    /// Why the table is where it is.
+    reason: &'static str,
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
+        // A thread that gathers for a batch nobody will ask for is waited for: it holds the store.
+        drop(self.prefetched.take());
         self.context.forget_bindings();
     }
 }
@@ -61,6 +74,66 @@ impl Group {
     /// [`Error::Config`], [`Error::TooLarge`], [`Error::OutOfMemory`]; [`Error::Unsupported`] for a mapped table on a device
     /// without `MAPPABLE_PRIMARY_BUFFERS`.
     pub fn new(context: &Context, config: GroupConfig) -> Result<Self, Error> {
+        Self::of(context, config, None, None)
+    }
+
+    /// As [`Group::new`], with `source`'s values instead of [`GroupConfig::init`]'s.
+    ///
+    /// # Errors
+    /// As [`Group::new`]; what `source` says; [`Error::Source`] for the first row with a value that is not finite.
+    pub fn filled(context: &Context, config: GroupConfig, source: &dyn Source) -> Result<Self, Error> {
+        Self::of(context, config, Some(source), None)
+    }
+
+    /// A staged group whose records live in `store`; keep a clone to read the table where the group cannot any more. A store that holds
+    /// values already keeps them, and its step number goes on.
+    ///
+    /// # Errors
+    /// As [`Group::new`]; [`Error::Store`] if the store is of another shape or fails; [`Error::Config`] for another placement.
+    pub fn with_store(context: &Context, config: GroupConfig, store: SharedStore) -> Result<Self, Error> {
+        let config = match config.placement {
+            Placement::Auto => GroupConfig { placement: Placement::Staged, ..config },
+            _ => config,
+        };
+        if config.placement != Placement::Staged {
+            let found = format!("{:?} and a store", config.placement);
+            return Err(Error::Config { field: "placement", wanted: "staged".into(), found });
+        }
+        Self::of(context, config, None, Some(store))
+    }
+
+    fn of(
+        context: &Context,
+        config: GroupConfig,
+        source: Option<&dyn Source>,
+        store: Option<SharedStore>,
+    ) -> Result<Self, Error> {
+        if config.placement != Placement::Auto {
+            return Self::at(context, config, source, store);
+        }
+        let device = GroupConfig { placement: Placement::Device, ..config.clone() };
+        match Self::at(context, device, source, None) {
+            // The device has not the memory for it.
+            Err(Error::OutOfMemory { what: "records", .. }) => {}
+            Ok(group) => return Ok(group.because("the device has the memory for it")),
+            Err(error) => return Err(error),
+        }
+        let (placement, reason) = context.caps().choose_host_placement();
+        Self::at(context, GroupConfig { placement, ..config }, source, None).map(|group| group.because(reason))
+    }
+
+    fn because(mut self, reason: &'static str) -> Self {
+        self.reason = reason;
+        self
+    }
+
+    /// As [`GroupConfig::placement`] says, which is not auto.
+    fn at(
+        context: &Context,
+        config: GroupConfig,
+        source: Option<&dyn Source>,
+        store: Option<SharedStore>,
+    ) -> Result<Self, Error> {
         let layout = Layout::new(&config, context.caps().choose_shard_bytes())?;
         if config.placement == Placement::Mapped && !context.caps().mappable {
             return Err(Error::Unsupported {
@@ -70,19 +143,70 @@ impl Group {
                 remedy: "request it (hotrow::requirements() does), or take placement device",
             });
         }
-        context.prepare(layout.width())?;
-        let tables = context.guarded(|| Tables::new(context, &config, layout))?;
+        context.caps().check_cache(&layout)?;
+        context.prepare(layout.width(), layout.windows())?;
+        let store = match config.placement {
+            Placement::Staged => Some(store.map_or_else(|| RamStore::new(&layout).map(SharedStore::new), Ok)?),
+            _ => None,
+        };
+        if let Some(store) = &store {
+            store::check_shape(&**store.read(), &layout)?;
+        }
+        let tables = context.guarded(|| Tables::new(context, &config, layout, source, store.as_ref()))?;
+        let staged = store.map(|store| Staged::new(store, &tables.layout, config.policy));
         let nothing = context.buffer("nothing", 16, wgpu::BufferUsages::empty())?;
+        // Only when the device has given all it must: a store is not touched by a group that cannot be.
+        if let Some(staged) = &staged {
+            let mut store = staged.store().write();
+            if !store.filled() {
+                store::fill(&mut **store, &config, &tables.layout, source)?;
+            }
+        }
         Ok(Self {
             context: context.clone(),
             config,
             tables,
-            train: None,
+            train: [None, None],
+            current: 0,
             frozen: None,
             flush: None,
             nothing,
             pending: None,
-            reports: Reports::default(),
+            prefetched: None,
+            reports: Reports::new(context),
+            staged,
+            reason: "it was asked for",
+        })
+    }
+
+    /// Where the table lives, and why there.
+    #[must_use]
+    pub fn placed(&self) -> (Placement, &'static str) {
+        (self.config.placement, self.reason)
+    }
+
+    /// The store of a staged table. What the cache has not flushed is not in it.
+    #[must_use]
+    pub fn store(&self) -> Option<&SharedStore> {
+        self.staged.as_ref().map(Staged::store)
+    }
+
+    /// What has crossed for a staged table.
+    #[must_use]
+    pub fn traffic(&self) -> Option<Traffic> {
+        self.staged.as_ref().map(Staged::traffic)
+    }
+
+    /// Refuses `call` for a staged table: it cannot be recorded in one piece, since the host has a part in it.
+    pub(super) fn not_staged(&self, call: &'static str, remedy: &'static str) -> Result<(), Error> {
+        if self.staged.is_none() {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            what: call,
+            wanted: "a device or mapped table".into(),
+            found: "a staged one".into(),
+            remedy,
         })
     }
 
@@ -165,19 +289,67 @@ impl Group {
         let mut refused = false;
         let recorded = context.guarded(|| {
             self.check()?;
+            let remedy = "call record_prefetch, submit, fetch, record_forward_prefetched; or the Embedding methods";
+            self.not_staged("recording a whole forward", remedy).inspect_err(|_| refused = true)?;
             // What is refused for its shape leaves all as it was, a forward that waits for its backward too.
             let indices = self.record(encoder, batch, outputs, mode).inspect_err(|_| refused = true)?;
-            let space = if mode == Mode::Train { &self.train } else { &self.frozen };
-            if let Some(space) = space {
-                let report = self.reports.record(&self.context, encoder, indices);
-                encoder.copy_buffer_to_buffer(&space.step, 0, &report, 0, size_of::<Step>() as u64);
-            }
+            self.report(encoder, mode, indices);
             Ok(())
         });
         if recorded.is_err() && !refused && mode == Mode::Train {
             self.pending = None;
         }
         recorded
+    }
+
+    /// Has the outcome of the step in `mode`'s space heard of when the caller's submission is done.
+    pub(super) fn report(&self, encoder: &mut wgpu::CommandEncoder, mode: Mode, indices: u32) {
+        if let Some(space) = self.space(mode) {
+            let report = self.reports.record(&self.context, encoder, indices);
+            encoder.copy_buffer_to_buffer(&space.step, 0, &report, 0, size_of::<Step>() as u64);
+        }
+    }
+
+    /// The space of the last forward in `mode`.
+    pub(super) fn space(&self, mode: Mode) -> Option<&Space> {
+        if mode == Mode::Train { self.train[self.current].as_ref() } else { self.frozen.as_ref() }
+    }
+
+    /// The parameters of a batch whose shape and buffers can be.
+    pub(super) fn batch_params(&self, batch: &Batch<'_>, mode: Mode) -> Result<Params, Error> {
+        let indices = batch.indices.map_or(0, |slice| slice.size() / 4);
+        let offsets = batch.offsets.size() / 4;
+        if offsets == 0 {
+            return Err(Error::Length { what: "offsets", wanted: 1, found: 0 });
+        }
+        batch::check_shape(&self.config, indices, offsets - 1, batch.weights.map(|slice| slice.size() / 4))?;
+        let params = Params::new(&self.config, &self.tables.layout, mode, Purpose::WriteBack);
+        Ok(params.batch(indices as u32, (offsets - 1) as u32, batch.weights.is_some()))
+    }
+
+    /// The caller's outputs, checked, and how many rows of them there are.
+    pub(super) fn bound_outputs<'b>(
+        &'b self,
+        batch: &Batch<'_>,
+        params: &Params,
+        outputs: wgpu::BufferSlice<'b>,
+    ) -> Result<(wgpu::BindingResource<'b>, u32), Error> {
+        let inputs = [("indices", batch.indices), ("offsets", Some(batch.offsets)), ("weights", batch.weights)];
+        for (what, slice) in inputs {
+            if slice.is_some_and(|slice| slice.buffer() == outputs.buffer()) {
+                let found = format!("that of the {what}");
+                return Err(Error::Buffer { what: "outputs", wanted: "a buffer of its own".into(), found });
+            }
+        }
+        let rows = batch::output_rows(&self.config, params.indices, params.bags);
+        let wanted = u64::from(rows) * u64::from(self.tables.layout.dim) * 4;
+        // Binding an empty buffer is impossible, and an output nobody wants need not exist.
+        let binding = if wanted == 0 {
+            self.nothing.as_entire_binding()
+        } else {
+            self.context.bind("outputs", outputs, wanted)?
+        };
+        Ok((binding, rows))
     }
 
     /// Records the stages and returns the number of indices.
@@ -188,50 +360,25 @@ impl Group {
         outputs: wgpu::BufferSlice<'_>,
         mode: Mode,
     ) -> Result<u32, Error> {
-        let indices = batch.indices.map_or(0, |slice| slice.size() / 4);
-        let offsets = batch.offsets.size() / 4;
-        if offsets == 0 {
-            return Err(Error::Length { what: "offsets", wanted: 1, found: 0 });
+        batch::not_prefetched(self.prefetched.is_some(), "forward")?;
+        let params = self.batch_params(batch, mode)?;
+        let indices = params.indices;
+        // Refused before the last forward's scratch is used anew.
+        self.bound_outputs(batch, &params, outputs)?;
+        Bound::of(&self.context, &self.nothing, batch, &params)?;
+        let train = mode == Mode::Train;
+        if train {
+            self.pending = None; // the scratch that its backward would need is used anew
         }
-        batch::check_shape(&self.config, indices, offsets - 1, batch.weights.map(|slice| slice.size() / 4))?;
-        let (indices, bags) = (indices as u32, (offsets - 1) as u32);
-        let params = Params::new(&self.config, &self.tables.layout, mode, Purpose::WriteBack).batch(
-            indices,
-            bags,
-            batch.weights.is_some(),
-        );
-        let inputs = [("indices", batch.indices), ("offsets", Some(batch.offsets)), ("weights", batch.weights)];
-        for (what, slice) in inputs {
-            if slice.is_some_and(|slice| slice.buffer() == outputs.buffer()) {
-                let found = format!("that of the {what}");
-                return Err(Error::Buffer { what: "outputs", wanted: "a buffer of its own".into(), found });
-            }
+        let space = if train { &mut self.train[self.current] } else { &mut self.frozen };
+        grown(space, &self.context, &self.tables.layout, indices, train)?;
+        if let Some(space) = self.space(mode) {
+            let (binding, rows) = self.bound_outputs(batch, &params, outputs)?;
+            let bound = Bound::of(&self.context, &self.nothing, batch, &params)?;
+            record_step(&self.context, encoder, &self.tables, space, &params, &bound, Some((&binding, rows)));
         }
-        let output_rows = batch::output_rows(&self.config, indices, bags);
-        let wanted = u64::from(output_rows) * u64::from(self.tables.layout.dim) * 4;
-        // Binding an empty buffer is impossible, and an output nobody wants need not exist.
-        let output_binding = if wanted == 0 {
-            self.nothing.as_entire_binding()
-        } else {
-            self.context.bind("outputs", outputs, wanted)?
-        };
-        let nothing = self.nothing.as_entire_binding();
-        let bound = Bound {
-            indices: self.context.bind_or("indices", batch.indices, u64::from(indices) * 4, &nothing)?,
-            offsets: self.context.bind("offsets", batch.offsets, offsets * 4)?,
-            weights: self.context.bind_or("weights", batch.weights, u64::from(indices) * 4, &nothing)?,
-        };
-        let space = match mode {
-            Mode::Train => {
-                self.pending = None; // the scratch that its backward would need is used anew
-                &mut self.train
-            }
-            Mode::Frozen | Mode::Rows => &mut self.frozen,
-        };
-        let space = grown(space, &self.context, &self.tables.layout, indices, mode == Mode::Train)?;
-        record_step(&self.context, encoder, &self.tables, space, &params, &bound, Some((&output_binding, output_rows)));
-        if mode == Mode::Train {
-            self.pending = Some(Pending { indices, bags, weighted: batch.weights.is_some() });
+        if train {
+            self.pending = Some(Pending { indices, bags: params.bags, weighted: params.weighted == 1 });
         }
         Ok(indices)
     }
@@ -248,7 +395,8 @@ impl Group {
     ) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {
-            let (Some(Pending { indices, bags, weighted }), Some(space)) = (self.pending, &self.train) else {
+            let (Some(Pending { indices, bags, weighted }), Some(space)) = (self.pending, &self.train[self.current])
+            else {
                 return Err(batch::no_forward());
             };
             let rows = batch::output_rows(&self.config, indices, bags);
@@ -257,7 +405,15 @@ impl Group {
                 let grads = self.context.bind("grad_outputs", grad_outputs, wanted)?;
                 let params = Params::new(&self.config, &self.tables.layout, Mode::Train, Purpose::Update)
                     .batch(indices, bags, weighted);
-                record_backward(&self.context, encoder, &self.tables, space, params, &grads);
+                let shard = self.staged.as_ref().and_then(|staged| staged.packing(&self.context));
+                let records = match (&self.staged, &shard) {
+                    (Some(staged), Some(shard)) => staged.records(shard),
+                    _ => Records::Table,
+                };
+                record_backward(&self.context, encoder, &self.tables, space, params, &grads, records);
+            }
+            if let Some(staged) = &mut self.staged {
+                staged.close(&self.context, encoder, &self.tables)?;
             }
             self.pending = None;
             Ok(())
@@ -271,6 +427,8 @@ impl Group {
     pub fn record_flush(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {
+            batch::not_prefetched(self.prefetched.is_some(), "flush")?;
+            self.not_staged("recording a flush", "call Embedding::flush, which waits")?;
             let layout = &self.tables.layout;
             if layout.sets == 0 {
                 return Ok(());
@@ -284,7 +442,8 @@ impl Group {
             let call = &mut Call::begin(&self.context, encoder, "hotrow.flush");
             collect::record(call, &uniform, &self.tables, space);
             let FlushSpace { step, moves, no_scratch } = space;
-            let list = exchange::List { step, moves, capacity: layout.slots(), scratch: no_scratch };
+            let list =
+                exchange::List { step, moves, capacity: layout.slots(), scratch: no_scratch, records: Records::Table };
             exchange::record(call, &uniform, &self.tables, &list, exchange::Phases::Pack);
             Ok(())
         })
@@ -297,6 +456,7 @@ impl Group {
     pub fn record_reset_discarding(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {
+            batch::not_prefetched(self.prefetched.is_some(), "reset")?;
             batch::not_pending(self.pending, "reset")?;
             let layout = &self.tables.layout;
             let uniform = self.context.uniform(&Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack));

@@ -34,28 +34,37 @@ impl Context {
         Ok(buffer)
     }
 
-    fn new_encoder(&self) -> wgpu::CommandEncoder {
-        self.device().create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("hotrow.harness") })
-    }
-
-    /// Runs `kernel` once over `bindings` (in order, as words) and returns them as it left them.
+    /// Runs `kernel` once over `bindings` (in order, as words) and returns them as it left them. The cache is one array here, and cut
+    /// into windows on the device if the `Params` say so.
     ///
     /// # Errors
     /// As any allocation and download.
     #[doc(hidden)]
     pub fn run_stage(&self, kernel: &Kernel, bindings: &[Vec<u32>], groups: u32) -> Result<Vec<Vec<u32>>, Error> {
         use wgpu::util::DeviceExt as _;
-        let mut width = 1;
+        let mut cut = (1, 1);
+        let mut bindings = bindings.to_vec();
+        let cache = kernel.bindings.iter().position(|(_, name)| *name == "cache");
         if shader::moves_rows(kernel) {
             // Its first binding is its `Params`.
-            let params =
-                bindings.first().and_then(|words| bytemuck::try_from_bytes::<Params>(bytemuck::cast_slice(words)).ok());
-            width = params.map_or(1, |params| quad_width(params.dim));
-            self.prepare(width)?;
+            let params: Params = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&bindings[0]));
+            cut.0 = quad_width(params.dim);
+            if let Some(cache) = cache
+                && (1..params.slots).contains(&params.window_slots)
+            {
+                let each = (params.window_slots * params.row_quads * cut.0) as usize;
+                cut.1 = params.slots.div_ceil(params.window_slots);
+                // The last window takes what a test has put behind the slots, too.
+                for window in (1..cut.1 as usize).rev() {
+                    let words = bindings[cache].split_off(window * each);
+                    bindings.insert(kernel.bindings.len(), words);
+                }
+            }
+            self.prepare(cut.0, cut.1)?;
         }
         let mut buffers = Vec::new();
-        for (words, (access, _)) in bindings.iter().zip(kernel.bindings) {
-            buffers.push(if *access == Access::Uniform {
+        for (words, (access, _)) in bindings.iter().zip(shader::bindings(kernel, cut.1)) {
+            buffers.push(if access == Access::Uniform {
                 self.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
                     label: Some("hotrow.harness"),
                     contents: bytemuck::cast_slice(words),
@@ -67,15 +76,20 @@ impl Context {
         }
         let resources: Vec<_> = buffers.iter().map(passing).collect();
         let mut encoder = self.new_encoder();
-        Call::begin(self, &mut encoder, "hotrow.harness").dispatch_rows(
+        Call::begin(self, &mut encoder, "hotrow.harness").launch(
             kernel,
-            width,
+            cut,
             &resources,
             &Groups::Direct(u64::from(groups)),
         );
         let sources: Vec<_> =
-            buffers.iter().zip(bindings).map(|(buffer, words)| (buffer, words.len() as u64 * 4)).collect();
-        self.download(encoder, &sources)
+            buffers.iter().zip(&bindings).map(|(buffer, words)| (buffer, words.len() as u64 * 4)).collect();
+        let mut left = self.download(encoder, &sources)?;
+        let windows = left.split_off(kernel.bindings.len());
+        if let Some(cache) = cache {
+            left[cache].extend(windows.concat());
+        }
+        Ok(left)
     }
 
     /// Sorts and dedups `keys`, of which only the first `live` count, by their low `key_bits`; `large`: pass by pass, though there

@@ -4,46 +4,60 @@ use super::{
     Group,
     sort::{SortScratch, SortSpace},
     space::{FlushSpace, Space},
-    tables::Tables,
+    tables::{Freqs, Tables},
 };
-use crate::MemoryReport;
+use crate::{
+    MemoryReport,
+    memory::{Allocated, Allocation},
+};
 
 impl Group {
     /// Every byte allocated for the group, by purpose. Scratch is what batches and flushes have needed so far.
     #[must_use]
     pub fn memory(&self) -> MemoryReport {
-        let mut report = MemoryReport::of(&self.config, &self.tables.layout);
-        // Both count the same: whatever the plan may have missed is still a byte that was allocated.
-        let kept = tables(&self.tables) + self.nothing.size();
-        report.padding = (report.padding + kept).saturating_sub(report.kept());
-        report.scratch = self.train.as_ref().map_or(0, space)
-            + self.frozen.as_ref().map_or(0, space)
-            + self.flush.as_ref().map_or(0, flush)
-            + self.reports.bytes();
-        report
+        let spaces = self.train.iter().chain([&self.frozen]).flatten().flat_map(space);
+        let staged = self.staged.iter().flat_map(|staged| staged.allocations());
+        let store = self.staged.iter().map(|_| ("store", self.tables.layout.table_bytes()));
+        let buffers = Allocated {
+            kept: tables(&self.tables).chain([("nothing", self.nothing.size())]).chain(store).collect(),
+            staging: self.reports.allocations().into_iter().chain(staged).collect(),
+            scratch: spaces.chain(self.flush.iter().flat_map(flush)).collect(),
+        };
+        MemoryReport::new(&self.config, &self.tables.layout, buffers)
     }
 }
 
-fn sum<'b>(buffers: impl IntoIterator<Item = &'b wgpu::Buffer>) -> u64 {
-    buffers.into_iter().map(wgpu::Buffer::size).sum()
+fn sizes<'b>(
+    what: &'static str,
+    buffers: impl IntoIterator<Item = &'b wgpu::Buffer>,
+) -> impl Iterator<Item = Allocation> {
+    buffers.into_iter().map(move |buffer| (what, buffer.size()))
 }
 
 // Taken apart without `..`: a buffer added there must be added here.
 
-fn tables(tables: &Tables) -> u64 {
+fn tables(tables: &Tables) -> impl Iterator<Item = Allocation> {
     let Tables { layout: _, tables, features, ways, cache, records, freqs, packs, unpacks } = tables;
-    let freqs = freqs.iter().flat_map(|freqs| [&freqs.shard, &freqs.counters]);
-    sum([tables, features, ways, cache]) + sum(records) + sum(freqs) + sum(packs) + sum(unpacks)
+    let single = [("tables", tables), ("features", features), ("ways", ways)];
+    let (freqs, uniforms): (Vec<_>, Vec<_>) =
+        freqs.iter().map(|Freqs { rows: _, shard, counters }| (counters, shard)).unzip();
+    single
+        .map(|(what, buffer)| (what, buffer.size()))
+        .into_iter()
+        .chain(sizes("cache", cache.buffers()))
+        .chain(sizes("records", records))
+        .chain(sizes("freqs", freqs))
+        .chain(sizes("uniform", packs.iter().chain(unpacks).chain(uniforms)))
 }
 
-fn space(space: &Space) -> u64 {
+fn space(space: &Space) -> impl Iterator<Item = Allocation> {
     let Space {
         capacity: _,
         step,
         keys,
         access,
-        sorted: ordered,
-        sort,
+        sorted: SortSpace { arrays },
+        sort: SortScratch { digits, totals },
         segment,
         starts,
         miss_keys,
@@ -51,27 +65,31 @@ fn space(space: &Space) -> u64 {
         moves,
         unique,
         places,
-        scratch,
         accesses,
         targets,
+        scratch,
         partials: _,
     } = space;
-    let plain =
-        [step, keys, access, segment, starts, miss_keys, miss_index, moves, unique, places, scratch, accesses, targets];
-    sum(plain) + sorted(ordered) + sort_scratch(sort)
+    let single = [
+        ("step", step),
+        ("keys", keys),
+        ("access", access),
+        ("segment", segment),
+        ("starts", starts),
+        ("miss_keys", miss_keys),
+        ("miss_index", miss_index),
+        ("moves", moves),
+        ("unique", unique),
+        ("places", places),
+        ("accesses", accesses),
+        ("targets", targets),
+        ("scratch", scratch),
+    ];
+    let single = single.map(|(what, buffer)| (what, buffer.size()));
+    single.into_iter().chain(sizes("sorted", arrays.iter().flatten())).chain(sizes("scan", [digits, totals]))
 }
 
-fn flush(space: &FlushSpace) -> u64 {
+fn flush(space: &FlushSpace) -> [Allocation; 3] {
     let FlushSpace { step, moves, no_scratch } = space;
-    sum([step, moves, no_scratch])
-}
-
-fn sorted(space: &SortSpace) -> u64 {
-    let SortSpace { arrays } = space;
-    sum(arrays.iter().flatten())
-}
-
-fn sort_scratch(scratch: &SortScratch) -> u64 {
-    let SortScratch { digits, totals } = scratch;
-    sum([digits, totals])
+    [("step", step), ("moves", moves), ("scratch", no_scratch)].map(|(what, buffer)| (what, buffer.size()))
 }

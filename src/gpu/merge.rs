@@ -44,5 +44,5 @@ pub(crate) fn record(
     ];
     let layout = &tables.layout;
     let groups = Groups::capped(2 * indices.div_ceil(CHUNK), layout.at_once());
-    call.dispatch_rows(&KERNEL, layout.width(), &bindings, &groups);
+    call.dispatch_rows(&KERNEL, tables, &bindings, &groups);
 }

@@ -26,20 +26,25 @@ mod locate;
 mod memory;
 mod merge;
 mod options;
+mod parts;
+mod prefetch;
 mod probe;
 mod readback;
 mod reset;
 mod scan;
 mod scatter;
 mod segments;
+mod settled;
 mod sort;
 mod sort_small;
 mod sorter;
 mod space;
+mod staged;
 mod tables;
 mod timeline;
 mod touch;
 mod update;
+mod windows;
 
 pub use context::Context;
 pub use group::{Batch, Group};
@@ -47,7 +52,11 @@ pub use harness::Deduped;
 #[cfg(test)]
 pub(crate) use merge::CHUNK as MERGE_CHUNK;
 pub use options::{ContextOptions, Shaders};
+pub(crate) use readback::REPORT_BYTES;
 pub use sorter::{Count, Distinct, SortedPairs, Sorter};
+pub(crate) use space::{FlushSpace, Space};
+pub(crate) use staged::Staged;
+pub use staged::Traffic;
 pub use timeline::{Record, Resolution, Span, Timeline};
 
 use crate::shader::Kernel;

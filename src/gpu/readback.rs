@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_intrusive::channel::shared::oneshot_channel;
 
 use super::Context;
-use crate::{Error, layout::Step};
+use crate::{Error, layout::Step, memory::Allocation};
 
 /// How long a call that waits gives the device.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(600);
@@ -19,18 +19,38 @@ impl Context {
     ) -> Result<Vec<Vec<u32>>, Error> {
         let mut targets = Vec::new();
         for &(source, bytes) in sources {
-            let target = self.device().create_buffer(&wgpu::BufferDescriptor {
-                label: Some("hotrow.download"),
-                size: bytes.max(4),
-                usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-                mapped_at_creation: false,
-            });
+            let target = self.download_buffer(bytes);
             encoder.copy_buffer_to_buffer(source, 0, &target, 0, bytes);
             targets.push((target, bytes));
         }
+        let mut all = Vec::new();
+        self.read(encoder, &targets, |found| {
+            let words = found.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+            all.push(words.collect());
+        })?;
+        Ok(all)
+    }
+
+    /// A buffer that [`Context::read`] can read.
+    pub(crate) fn download_buffer(&self, bytes: u64) -> wgpu::Buffer {
+        self.device().create_buffer(&wgpu::BufferDescriptor {
+            label: Some("hotrow.download"),
+            size: bytes.max(4),
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        })
+    }
+
+    /// Submits `encoder`, which fills `targets`, and calls `each` with the bytes of every one.
+    pub(crate) fn read(
+        &self,
+        encoder: wgpu::CommandEncoder,
+        targets: &[(wgpu::Buffer, u64)],
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<(), Error> {
         let index = self.queue().submit([encoder.finish()]);
         let mut receivers = Vec::new();
-        for (target, _) in &targets {
+        for (target, _) in targets {
             let (sender, receiver) = oneshot_channel();
             target.map_async(wgpu::MapMode::Read, .., move |result| {
                 // The receiver may be gone if the wait below failed.
@@ -40,19 +60,27 @@ impl Context {
         }
         self.wait(Some(index))?;
         let lost = |reason: String| Error::Device { reason };
-        let mut all = Vec::new();
         for ((target, bytes), receiver) in targets.iter().zip(receivers) {
             match pollster::block_on(receiver.receive()) {
                 Some(Ok(())) => {}
                 Some(Err(error)) => return Err(lost(error.to_string())),
                 None => return Err(lost("no answer to a mapping".into())),
             }
-            let range = target.get_mapped_range(..*bytes).map_err(|error| lost(error.to_string()))?;
-            all.push(
-                range.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect(),
-            );
+            each(&target.get_mapped_range(..*bytes).map_err(|error| lost(error.to_string()))?);
+            target.unmap();
         }
-        Ok(all)
+        Ok(())
+    }
+
+    /// Waits for the words in `bytes` of a buffer.
+    pub(crate) fn download_part(&self, source: &wgpu::Buffer, bytes: std::ops::Range<u64>) -> Result<Vec<u32>, Error> {
+        let size = bytes.end - bytes.start;
+        let target = self.download_buffer(size);
+        let mut encoder = self.new_encoder();
+        encoder.copy_buffer_to_buffer(source, bytes.start, &target, 0, size);
+        let mut words = Vec::new();
+        self.read(encoder, &[(target, size)], |found| words = bytemuck::pod_collect_to_vec(found))?;
+        Ok(words)
     }
 
     /// Waits for a submission, or for all of them.
@@ -67,32 +95,44 @@ impl Context {
     }
 }
 
+/// Bytes of the buffer through which a step tells its outcome.
+pub(crate) const REPORT_BYTES: u64 = size_of::<Step>() as u64;
+
 /// What steps found wrong, heard of whenever the device is polled.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Reports {
     shared: Arc<Mutex<Shared>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     free: Vec<wgpu::Buffer>,
-    made: u64,
+    made: usize,
     faults: Vec<(Step, u32)>,
 }
 
+fn report_buffer(context: &Context) -> wgpu::Buffer {
+    context.device().create_buffer(&wgpu::BufferDescriptor {
+        label: Some("hotrow.report"),
+        size: REPORT_BYTES,
+        usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    })
+}
+
 impl Reports {
+    /// With a buffer for one step; more steps under way at once take more.
+    pub(crate) fn new(context: &Context) -> Self {
+        let shared = Shared { free: vec![report_buffer(context)], made: 1, faults: Vec::new() };
+        Self { shared: Arc::new(Mutex::new(shared)) }
+    }
+
     /// Records the copy of a step's outcome; it is read when the caller's submission is done.
     pub(crate) fn record(&self, context: &Context, encoder: &wgpu::CommandEncoder, indices: u32) -> wgpu::Buffer {
-        let size = size_of::<Step>() as u64;
         let free = self.lock().free.pop();
         let target = free.unwrap_or_else(|| {
             self.lock().made += 1;
-            context.device().create_buffer(&wgpu::BufferDescriptor {
-                label: Some("hotrow.report"),
-                size,
-                usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-                mapped_at_creation: false,
-            })
+            report_buffer(context)
         });
         let shared = self.shared.clone();
         let mapped = target.clone();
@@ -119,9 +159,9 @@ impl Reports {
         (!faults.is_empty()).then(|| faults.remove(0))
     }
 
-    /// Bytes of every report buffer, those under way too.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.lock().made * size_of::<Step>() as u64
+    /// Every report buffer, those under way too.
+    pub(crate) fn allocations(&self) -> Vec<Allocation> {
+        vec![("report", REPORT_BYTES); self.lock().made]
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Shared> {

@@ -5,7 +5,7 @@
 //! read and written once, read once: 1.3 bytes a pair. That makes 21.3 bytes a pair and pass, 4 fewer where values are
 //! positions and need not be read; 85 bytes a pair for 32-bit keys. Up to 1,024 keys are sorted in one dispatch.
 
-use super::{Context, call::Call, histogram, scan, scatter, sort_small};
+use super::{Context, call::Call, histogram, scan, scatter, sort_small, space::Make};
 use crate::{
     Error,
     layout::{Pass, ScanInfo},
@@ -29,15 +29,15 @@ pub(crate) struct Source<'a> {
 
 /// Where sorted pairs go: two sets of arrays, used in turn.
 #[derive(Debug)]
-pub(crate) struct SortSpace {
-    pub(crate) arrays: [[wgpu::Buffer; 2]; 2],
+pub(crate) struct SortSpace<B = wgpu::Buffer> {
+    pub(crate) arrays: [[B; 2]; 2],
 }
 
 /// What every sort and dedup of up to `capacity` keys needs in passing; several sorts share it.
 #[derive(Debug)]
-pub(crate) struct SortScratch {
-    pub(crate) digits: wgpu::Buffer,
-    pub(crate) totals: wgpu::Buffer,
+pub(crate) struct SortScratch<B = wgpu::Buffer> {
+    pub(crate) digits: B,
+    pub(crate) totals: B,
 }
 
 /// What is sorted, and how.
@@ -68,8 +68,7 @@ pub(crate) fn passes(key_bits: u32) -> u32 {
 
 impl SortSpace {
     pub(crate) fn new(context: &Context, capacity: u32) -> Result<Self, Error> {
-        let array = || context.buffer("sorted", u64::from(capacity) * 4, wgpu::BufferUsages::empty());
-        Ok(Self { arrays: [[array()?, array()?], [array()?, array()?]] })
+        Self::of(&mut |what, bytes| context.buffer(what, bytes, wgpu::BufferUsages::empty()), capacity)
     }
 
     fn pairs(&self, which: usize) -> Pairs<'_> {
@@ -124,11 +123,25 @@ impl SortSpace {
     }
 }
 
+impl<B> SortSpace<B> {
+    /// The list of its buffers.
+    pub(crate) fn of(make: &mut Make<'_, B>, capacity: u32) -> Result<Self, Error> {
+        let mut array = || make("sorted", u64::from(capacity) * 4);
+        Ok(Self { arrays: [[array()?, array()?], [array()?, array()?]] })
+    }
+}
+
 impl SortScratch {
     pub(crate) fn new(context: &Context, capacity: u32) -> Result<Self, Error> {
+        Self::of(&mut |what, bytes| context.buffer(what, bytes, wgpu::BufferUsages::empty()), capacity)
+    }
+}
+
+impl<B> SortScratch<B> {
+    /// The list of its buffers.
+    pub(crate) fn of(make: &mut Make<'_, B>, capacity: u32) -> Result<Self, Error> {
         // A column of 256 counts a block of the sort; more than the one count a block that dedup needs.
         let digits = 256 * u64::from(capacity.div_ceil(histogram::BLOCK).max(1));
-        let array = |n: u64| context.buffer("scan", n * 4, wgpu::BufferUsages::empty());
-        Ok(Self { digits: array(digits)?, totals: array(256)? })
+        Ok(Self { digits: make("scan", digits * 4)?, totals: make("scan", 256 * 4)? })
     }
 }

@@ -1,10 +1,16 @@
 //! Step scratch: what a batch needs between its first stage and its last. Sized by the batch, grown when a larger one comes.
+//!
+//! A space is made out of whatever `make` gives for a name and a number of bytes: buffers of a context, or lines of a memory plan
+//! (`src/memory/plan.rs`). So there is one list of names and sizes, and the plan is what will be allocated.
 
 use super::{
-    Context, merge,
+    Batch, Context, merge,
     sort::{SortScratch, SortSpace},
 };
-use crate::{Error, layout::Layout};
+use crate::{
+    Error,
+    layout::{Layout, Params},
+};
 
 /// A batch's buffers, ready to bind. `weights` and an empty batch's `indices` are a buffer nobody reads.
 pub(crate) struct Bound<'a> {
@@ -13,29 +19,48 @@ pub(crate) struct Bound<'a> {
     pub(crate) weights: wgpu::BindingResource<'a>,
 }
 
+impl<'a> Bound<'a> {
+    /// The caller's buffers, checked; `nothing` stands where there is none.
+    pub(crate) fn of(
+        context: &Context,
+        nothing: &'a wgpu::Buffer,
+        batch: &Batch<'a>,
+        params: &Params,
+    ) -> Result<Self, Error> {
+        let nothing = nothing.as_entire_binding();
+        Ok(Self {
+            indices: context.bind_or("indices", batch.indices, u64::from(params.indices) * 4, &nothing)?,
+            offsets: context.bind("offsets", batch.offsets, (u64::from(params.bags) + 1) * 4)?,
+            weights: context.bind_or("weights", batch.weights, u64::from(params.indices) * 4, &nothing)?,
+        })
+    }
+}
+/// What stands for a buffer of a name and so many bytes.
+pub(crate) type Make<'m, B> = dyn FnMut(&'static str, u64) -> Result<B, Error> + 'm;
+
 /// Scratch of forward and backward.
 #[derive(Debug)]
-pub(crate) struct Space {
+pub(crate) struct Space<B = wgpu::Buffer> {
     /// Indices it has room for.
     pub(crate) capacity: u32,
-    pub(crate) step: wgpu::Buffer,
-    pub(crate) keys: wgpu::Buffer,
-    pub(crate) access: wgpu::Buffer,
-    pub(crate) sorted: SortSpace,
-    pub(crate) sort: SortScratch,
-    pub(crate) segment: wgpu::Buffer,
-    pub(crate) starts: wgpu::Buffer,
-    pub(crate) miss_keys: wgpu::Buffer,
-    pub(crate) miss_index: wgpu::Buffer,
+    pub(crate) step: B,
+    pub(crate) keys: B,
+    pub(crate) access: B,
+    pub(crate) sorted: SortSpace<B>,
+    pub(crate) sort: SortScratch<B>,
+    pub(crate) segment: B,
+    pub(crate) starts: B,
+    pub(crate) miss_keys: B,
+    pub(crate) miss_index: B,
     /// What happens at slots and scratch rows before gather.
-    pub(crate) moves: wgpu::Buffer,
-    pub(crate) unique: wgpu::Buffer,
-    pub(crate) places: wgpu::Buffer,
+    pub(crate) moves: B,
+    pub(crate) unique: B,
+    pub(crate) places: B,
     /// Backward: `access` in sorted order, and the distinct rows behind a header.
-    pub(crate) accesses: wgpu::Buffer,
-    pub(crate) targets: wgpu::Buffer,
+    pub(crate) accesses: B,
+    pub(crate) targets: B,
     /// Bypassed rows, laid out as slots are, then two partial rows for each of merge's tiles.
-    pub(crate) scratch: wgpu::Buffer,
+    pub(crate) scratch: B,
     /// First Quad of the partial rows.
     pub(crate) partials: u32,
 }
@@ -43,52 +68,63 @@ pub(crate) struct Space {
 impl Space {
     /// `train`: with what admission and backward need.
     pub(crate) fn new(context: &Context, layout: &Layout, indices: u32, train: bool) -> Result<Self, Error> {
+        Self::of(&mut |what, bytes| context.buffer(what, bytes, wgpu::BufferUsages::empty()), layout, indices, train)
+    }
+}
+
+impl<B> Space<B> {
+    /// The list of its buffers.
+    pub(crate) fn of(make: &mut Make<'_, B>, layout: &Layout, indices: u32, train: bool) -> Result<Self, Error> {
         let capacity = indices.max(1);
         let rows = layout.most_distinct(capacity);
         let (n, r) = (u64::from(capacity), u64::from(rows));
         let tiles = if train { n.div_ceil(u64::from(merge::CHUNK)) } else { 0 };
         let dim = u64::from(layout.dim);
-        let buffer = |what, size: u64| context.buffer(what, size, wgpu::BufferUsages::empty());
         Ok(Self {
             capacity,
-            step: buffer("step", 64)?,
-            keys: buffer("keys", n * 4)?,
-            access: buffer("access", n * 8)?,
-            segment: buffer("segment", n * 4)?,
-            starts: buffer("starts", r * 4)?,
-            miss_keys: buffer("miss_keys", n * 4)?,
-            miss_index: buffer("miss_index", n * 4)?,
-            moves: buffer("moves", r * 16)?,
-            unique: buffer("unique", r * 16)?,
-            places: buffer("places", n * 4)?,
-            accesses: buffer("accesses", if train { n * 8 } else { 0 })?,
-            targets: buffer("targets", if train { (r + 1) * 16 } else { 0 })?,
-            scratch: buffer("scratch", (r * u64::from(layout.slot_words()) + tiles * 2 * dim) * 4)?,
+            step: make("step", 64)?,
+            keys: make("keys", n * 4)?,
+            access: make("access", n * 8)?,
+            segment: make("segment", n * 4)?,
+            starts: make("starts", r * 4)?,
+            miss_keys: make("miss_keys", n * 4)?,
+            miss_index: make("miss_index", n * 4)?,
+            moves: make("moves", r * 16)?,
+            unique: make("unique", r * 16)?,
+            places: make("places", n * 4)?,
+            accesses: make("accesses", if train { n * 8 } else { 0 })?,
+            targets: make("targets", if train { (r + 1) * 16 } else { 0 })?,
+            scratch: make("scratch", (r * u64::from(layout.slot_words()) + tiles * 2 * dim) * 4)?,
             // Fits: the buffer above has been made.
             partials: (r * u64::from(layout.row_quads)) as u32,
-            sorted: SortSpace::new(context, capacity)?,
-            sort: SortScratch::new(context, capacity)?,
+            sorted: SortSpace::of(make, capacity)?,
+            sort: SortScratch::of(make, capacity)?,
         })
     }
 }
 
 /// Scratch of flush: lists as long as the cache.
 #[derive(Debug)]
-pub(crate) struct FlushSpace {
-    pub(crate) step: wgpu::Buffer,
-    pub(crate) moves: wgpu::Buffer,
+pub(crate) struct FlushSpace<B = wgpu::Buffer> {
+    pub(crate) step: B,
+    pub(crate) moves: B,
     /// Stands where step scratch stands otherwise; no row of a flush is in it.
-    pub(crate) no_scratch: wgpu::Buffer,
+    pub(crate) no_scratch: B,
 }
 
 impl FlushSpace {
     pub(crate) fn new(context: &Context, layout: &Layout) -> Result<Self, Error> {
-        let slots = layout.slots();
-        let buffer = |what, size: u64| context.buffer(what, size, wgpu::BufferUsages::empty());
+        Self::of(&mut |what, bytes| context.buffer(what, bytes, wgpu::BufferUsages::empty()), layout)
+    }
+}
+
+impl<B> FlushSpace<B> {
+    /// The list of its buffers.
+    pub(crate) fn of(make: &mut Make<'_, B>, layout: &Layout) -> Result<Self, Error> {
         Ok(Self {
-            step: buffer("step", 64)?,
-            moves: buffer("moves", u64::from(slots) * 16)?,
-            no_scratch: buffer("scratch", 16)?,
+            step: make("step", 64)?,
+            moves: make("moves", u64::from(layout.slots()) * 16)?,
+            no_scratch: make("scratch", 16)?,
         })
     }
 }

@@ -1,10 +1,8 @@
 //! What a group keeps on the device between steps: records and frequencies by shard, the cache, the counters.
 
-use rayon::prelude::*;
-
-use super::Context;
+use super::{Context, windows::Windows};
 use crate::{
-    Error, GroupConfig, Placement, Policy,
+    Error, GroupConfig, Placement, Policy, SharedStore, Source,
     init::Filler,
     layout::{Layout, NONE, Shard, table_words},
 };
@@ -27,7 +25,7 @@ pub(crate) struct Tables {
     /// Tags, stamps, freqs and dirty flags, set by set.
     pub(crate) ways: wgpu::Buffer,
     /// Slots: dim weights and the state, FP32.
-    pub(crate) cache: wgpu::Buffer,
+    pub(crate) cache: Windows,
     /// The packed table, a buffer a shard.
     pub(crate) records: Vec<wgpu::Buffer>,
     /// LFU's counter of every row, in as few buffers as hold them; LRU has one that nobody reads.
@@ -38,21 +36,27 @@ pub(crate) struct Tables {
     pub(crate) unpacks: Vec<wgpu::Buffer>,
 }
 
-/// Bytes packed on the host before they are handed to the queue.
-const CHUNK: u64 = 8 << 20;
-
 impl Tables {
-    pub(crate) fn new(context: &Context, config: &GroupConfig, layout: Layout) -> Result<Self, Error> {
+    pub(crate) fn new(
+        context: &Context,
+        config: &GroupConfig,
+        layout: Layout,
+        source: Option<&dyn Source>,
+        store: Option<&SharedStore>,
+    ) -> Result<Self, Error> {
+        let filler = Filler::new(config, &layout, source)?;
         let slots = u64::from(layout.slots());
         let none = wgpu::BufferUsages::empty();
         let ways = context.buffer("ways", (slots * 16).max(512), none)?;
-        let cache = context.buffer("cache", slots * u64::from(layout.slot_words()) * 4, none)?;
+        let cache = Windows::new(context, &layout)?;
         let tables = context.buffer("tables", 4 * table_words(config).len() as u64, none)?;
         let features = config.feature_tables();
         let feature_buffer = context.buffer("features", 4 * features.len() as u64, none)?;
         let queue = context.queue();
         queue.write_buffer(&feature_buffer, 0, bytemuck::cast_slice(&features));
-        queue.write_buffer(&tables, 0, bytemuck::cast_slice(&table_words(config)));
+        let mut words = table_words(config);
+        words[0] = store.map_or(0, |store| store.read().step());
+        queue.write_buffer(&tables, 0, bytemuck::cast_slice(&words));
         let empty: Vec<u32> = (0..128).map(|word| if word < 32 { NONE } else { 0 }).collect();
         let sets = layout.sets as usize;
         for first in (0..sets).step_by(4096) {
@@ -61,18 +65,19 @@ impl Tables {
         }
 
         let usage = match config.placement {
-            Placement::Device => none,
             // MAP_READ without MAP_WRITE: host-cached memory, not the window into video memory.
             Placement::Mapped => wgpu::BufferUsages::MAP_READ,
+            _ => none,
         };
         if config.placement == Placement::Mapped || context.caps().device_type == wgpu::DeviceType::Cpu {
             let freqs = if config.policy == Policy::Lfu { 4 * u64::from(layout.total_rows) } else { 0 };
-            host_can_hold(layout.table_bytes() + freqs)?;
+            host_can_hold(if store.is_some() { 0 } else { layout.table_bytes() } + freqs)?;
         }
         let mut records = Vec::new();
         let mut freqs = Vec::new();
-        let filler = Filler::new(config, &layout);
-        for index in 0..layout.shards {
+        // A staged table's are in its store.
+        let shards = if store.is_some() { 0 } else { layout.shards };
+        for index in 0..shards {
             let rows = layout.shard_rows(index);
             records.push(context.buffer("records", u64::from(rows) * layout.stride(), usage)?);
         }
@@ -82,11 +87,11 @@ impl Tables {
             freqs.push(Freqs { rows: shard.rows, shard: context.uniform(&shard), counters });
         }
         // Only now: a table that does not fit is refused before a byte of it is made.
-        for (index, buffer) in (0..layout.shards).zip(&records) {
-            fill(context, &filler, &layout, buffer, index * layout.rows_per_shard, layout.shard_rows(index));
+        for (index, buffer) in (0..shards).zip(&records) {
+            fill(context, &filler, &layout, buffer, index * layout.rows_per_shard, layout.shard_rows(index))?;
         }
         let uniforms =
-            |phases| (0..layout.shards).map(|shard| context.uniform(&layout.shard(shard, phases))).collect::<Vec<_>>();
+            |phases| (0..shards).map(|shard| context.uniform(&layout.shard(shard, phases))).collect::<Vec<_>>();
         let packs = uniforms(if layout.shards == 1 { Shard::PACK | Shard::UNPACK } else { Shard::PACK });
         let unpacks = uniforms(Shard::UNPACK);
         Ok(Self { layout, tables, features: feature_buffer, ways, cache, records, freqs, packs, unpacks })
@@ -100,18 +105,19 @@ fn host_can_hold(bytes: u64) -> Result<(), Error> {
     if reserved { Ok(()) } else { Err(Error::OutOfMemory { what: "records", bytes }) }
 }
 
-fn fill(context: &Context, filler: &Filler<'_>, layout: &Layout, buffer: &wgpu::Buffer, first_row: u32, rows: u32) {
-    let chunk = (CHUNK / layout.stride()).max(1) as u32;
-    let mut words = Vec::new();
-    for start in (0..rows).step_by(chunk as usize) {
-        let count = chunk.min(rows - start);
-        words.resize(count as usize * layout.record_words as usize, 0);
-        (first_row + start..first_row + start + count)
-            .into_par_iter()
-            .zip(words.par_chunks_mut(layout.record_words as usize))
-            .for_each(|(row, record)| filler.fill(row, record));
-        context.queue().write_buffer(buffer, u64::from(start) * layout.stride(), bytemuck::cast_slice(&words));
+fn fill(
+    context: &Context,
+    filler: &Filler<'_>,
+    layout: &Layout,
+    buffer: &wgpu::Buffer,
+    first_row: u32,
+    rows: u32,
+) -> Result<(), Error> {
+    filler.chunks(first_row..first_row + rows, |row, words| {
+        let at = u64::from(row - first_row) * layout.stride();
+        context.queue().write_buffer(buffer, at, bytemuck::cast_slice(words));
         // Hands the staged bytes over, so that a large table does not gather them all on the host first.
         context.queue().submit([]);
-    }
+        Ok(())
+    })
 }

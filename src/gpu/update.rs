@@ -2,6 +2,7 @@
 
 use super::{
     call::{Call, Groups},
+    exchange::Records,
     space::Space,
     tables::Tables,
 };
@@ -34,9 +35,10 @@ pub(crate) fn record(
     space: &Space,
     rows: u32,
     grad_outputs: &wgpu::BindingResource<'_>,
+    records: Records<'_>,
 ) {
     let layout = &tables.layout;
-    for (shard, records) in tables.packs.iter().zip(&tables.records) {
+    let mut over = |shard: &wgpu::Buffer, records: &wgpu::Buffer| {
         let bindings = [
             uniform.as_entire_binding(),
             shard.as_entire_binding(),
@@ -49,6 +51,10 @@ pub(crate) fn record(
             tables.ways.as_entire_binding(),
             tables.tables.as_entire_binding(),
         ];
-        call.dispatch_rows(&KERNEL, layout.width(), &bindings, &Groups::capped(rows, layout.at_once()));
+        call.dispatch_rows(&KERNEL, tables, &bindings, &Groups::capped(rows, layout.at_once()));
+    };
+    match records {
+        Records::Flight { flight, shard } => over(shard, flight),
+        _ => tables.packs.iter().zip(&tables.records).for_each(|(shard, records)| over(shard, records)),
     }
 }

@@ -855,6 +855,7 @@ fn check_start(start: &Snapshot, model: &Naive, config: &GroupConfig) -> Result<
     let (low, high) = match config.init {
         Init::Constant(value) => (f64::from(value), f64::from(value)),
         Init::Uniform { low, high } => (f64::from(low), f64::from(high)),
+        Init::Normal { mean, std } => (f64::from(mean) - 6.8 * f64::from(std), f64::from(mean) + 6.8 * f64::from(std)),
     };
     for (row, record) in start.records.chunks(format.words()).enumerate() {
         let values = format.decode(record);
@@ -1173,7 +1174,11 @@ pub fn configs() -> impl Strategy<Value = GroupConfig> {
             Optimizer::row_wise_adagrad(0.1),
         ]),
         prop_oneof![3 => Just(0.0f32), 1 => Just(0.01)],
-        prop_oneof![3 => Just(Init::Uniform { low: -1.0, high: 1.0 }), 1 => Just(Init::Constant(0.3))],
+        prop_oneof![
+            3 => Just(Init::Uniform { low: -1.0, high: 1.0 }),
+            1 => Just(Init::Normal { mean: 0.1, std: 0.3 }),
+            1 => Just(Init::Constant(0.3)),
+        ],
     );
     (sizes, stored, rule, 0..6u8, any::<u32>(), 1..21u32, any::<u32>()).prop_map(
         |((tables, dim, features, shared), stored, (rule, decay, init), cache, part, shards, seed)| {

@@ -57,7 +57,18 @@ fn bench_labels_a_software_adapter() {
             "--batch",
             "100",
         ]);
-        command.args(["--precision", "int4", "--policy", "lfu", "--hit-rate", "0,50,100", "--seconds", "1"]);
+        command.args([
+            "--precision",
+            "int4",
+            "--policy",
+            "lfu",
+            "--hit-rate",
+            "0,50,100",
+            "--seconds",
+            "1",
+            "--page-kib",
+            "4,64",
+        ]);
         let done = command.assert().success();
         let out = String::from_utf8_lossy(&done.get_output().stdout).into_owned();
         assert_eq!(out.contains("software adapter"), !context.caps().is_hardware(), "{out}");
@@ -69,6 +80,19 @@ fn bench_labels_a_software_adapter() {
                 assert!(wrong.abs() < 0.05, "{point}");
             }
         }
+        // Pages really moved at every hit rate.
+        let moved: Vec<_> =
+            report["points"].as_array().unwrap().iter().filter(|point| point["kind"] == "uvm pages").collect();
+        assert_eq!(moved.len(), 2 * 3);
+        for point in moved {
+            let bytes = |key: &str| point[key].as_u64().unwrap() * point["steps"].as_u64().unwrap();
+            assert!(
+                bytes("bus_bytes_read_per_step") > 0 && point["forward_seconds"].as_f64().unwrap() > 0.0,
+                "{point}"
+            );
+            assert!(point["timing"] != "predicted", "{point}");
+        }
+        assert!(out.contains("UVM model, 4 KiB, moved"), "{out}");
     });
 }
 

@@ -2,7 +2,7 @@
 //! integers must be equal and floats close.
 
 use hotrow::{Context, Embedding, Error, Group, GroupConfig, Init, OutOfRange, Snapshot, codec, cpu, layout::Field};
-use hotrow::{Layout, Optimizer, Policy, Pooling, Precision, Rounding, trace};
+use hotrow::{Layout, Optimizer, Placement, Policy, Pooling, Precision, Rounding, trace};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -89,10 +89,11 @@ fn snapshots(layout: &Layout, gpu: &Snapshot, cpu: &Snapshot, size: f32, codes: 
     records(layout, &gpu.records, &cpu.records, size, codes)
 }
 
-struct Batch {
-    indices: Vec<u32>,
-    offsets: Vec<u32>,
-    weights: Option<Vec<f32>>,
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) indices: Vec<u32>,
+    pub(crate) offsets: Vec<u32>,
+    pub(crate) weights: Option<Vec<f32>>,
 }
 
 /// One whole step and what may come between steps. The first difference is the error.
@@ -145,7 +146,7 @@ impl Pair<'_> {
     }
 }
 
-fn random_config(source: &mut Pcg64) -> GroupConfig {
+pub(crate) fn random_config(source: &mut Pcg64) -> GroupConfig {
     let tables: Vec<u32> = (0..source.random_range(1..=5)).map(|_| source.random_range(1..300)).collect();
     let dims = [1, 2, 3, 5, 8, 17, 32, 63, 64, 65, 100, 128, 129, 300];
     let mut config = GroupConfig::new(&tables, dims[source.random_range(0..dims.len())]);
@@ -164,6 +165,9 @@ fn random_config(source: &mut Pcg64) -> GroupConfig {
     config.init = Init::Uniform { low: -1.0, high: 1.0 };
     config.seed = source.random();
     if source.random_bool(0.3) {
+        config.placement = Placement::Staged;
+    }
+    if source.random_bool(0.3) {
         config.features = (0..source.random_range(1..4)).map(|_| source.random_range(0..tables.len() as u32)).collect();
     }
     let stride = Layout::new(&config, u64::MAX).unwrap().stride();
@@ -173,7 +177,7 @@ fn random_config(source: &mut Pcg64) -> GroupConfig {
     config
 }
 
-fn random_batch(config: &GroupConfig, source: &mut Pcg64) -> Batch {
+pub(crate) fn random_batch(config: &GroupConfig, source: &mut Pcg64) -> Batch {
     let features = if config.features.is_empty() { config.tables.len() } else { config.features.len() };
     let per_feature = source.random_range(0..9);
     let (mut indices, mut offsets) = (Vec::new(), vec![0]);
@@ -199,7 +203,11 @@ fn random_batch(config: &GroupConfig, source: &mut Pcg64) -> Batch {
 /// A random configuration, a few random steps, and what may come between them.
 pub(crate) fn random_run(context: &Context, seed: u64, codes: &mut Codes) -> Result<(), String> {
     let mut source = Pcg64::seed_from_u64(seed);
-    let config = random_config(&mut source);
+    let mut config = random_config(&mut source);
+    // Its cache in up to three windows, as the device allows and the slots last.
+    let layout = Layout::new(&config, u64::MAX).map_err(|error| error.to_string())?;
+    let windows = 1 + seed as u32 % context.caps().choose_windows().min(3);
+    config.window_bytes = Some(u64::from(layout.slots().div_ceil(windows)) * layout.slot_bytes());
     let mut gpu = Group::new(context, config.clone()).map_err(|error| error.to_string())?;
     let mut cpu = cpu::Group::new(config.clone()).map_err(|error| error.to_string())?;
     let mut pair = Pair { gpu: &mut gpu, cpu: &mut cpu, size: 64.0, codes: Codes::default() };
@@ -239,7 +247,7 @@ pub(crate) fn random_run(context: &Context, seed: u64, codes: &mut Codes) -> Res
 }
 
 #[test]
-fn random_configurations() {
+pub(crate) fn random_configurations() {
     with_gpu(|context| {
         // HOTROW_TEST_RUNS and HOTROW_TEST_SEED ask for more, or for one that failed.
         let number =

@@ -4,19 +4,28 @@
 #![allow(clippy::unwrap_used, reason = "a helper of a test fails as the test does")]
 
 mod bad_input;
+mod checkpoint;
+#[path = "../store/child.rs"]
+mod child;
 mod command;
 mod dedup;
 mod device;
 mod exact;
+mod filled;
 mod lockstep;
 mod memory;
 #[path = "../common/naive.rs"]
 mod naive;
 mod naive_runs;
+mod parts;
 mod placement;
+mod prefetch;
 mod rounding;
 mod sort;
+mod staged;
 mod stages;
 mod subgroup32;
 mod timeline;
 mod trusted;
+mod uvm;
+mod windows;

@@ -1,22 +1,163 @@
-//! The memory report against what wgpu's allocator handed out.
+//! The memory plan against a group's own buffers, and against what wgpu's allocator handed out.
+
+use std::collections::BTreeMap;
 
 use hotrow::{
-    Batch, Embedding as _, Group, GroupConfig, MemoryReport, Optimizer, Policy, Precision, adapter,
+    Allocation, Batch, Calls, Context, Embedding as _, Group, GroupConfig, MemoryReport, Optimizer, Placement, Policy,
+    Precision, adapter,
     wgpu::{self, util::DeviceExt as _},
 };
+use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
+use rand_pcg::Pcg64;
 
 use crate::device::{skipped, with_gpu};
 
-/// Sizes and number of the allocations made for hotrow's buffers on `device`.
-fn allocated(device: &wgpu::Device) -> Option<(u64, u64)> {
-    device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
-    let report = device.generate_allocator_report()?;
-    let ours: Vec<_> = report.allocations.iter().filter(|a| a.name.starts_with("hotrow.")).map(|a| a.size).collect();
-    Some((ours.iter().sum(), ours.len() as u64))
+fn random_config(random: &mut Pcg64, context: &Context) -> GroupConfig {
+    let tables: Vec<u32> = (0..random.random_range(1..4)).map(|_| random.random_range(1..800)).collect();
+    let rows: u32 = tables.iter().sum();
+    let mut config = GroupConfig::new(&tables, *[1, 3, 4, 5, 9, 32, 100, 132].choose(random).unwrap());
+    config.precision = *Precision::ALL.choose(random).unwrap();
+    config.policy = *[Policy::Lru, Policy::Lfu].choose(random).unwrap();
+    let optimizers = [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)];
+    config.optimizer = *optimizers.choose(random).unwrap();
+    config.cache_rows = random.random_range(0..=rows) * random.random_range(0..2);
+    config.placement = *[Placement::Device, Placement::Mapped, Placement::Staged].choose(random).unwrap();
+    if config.placement == Placement::Mapped && !context.caps().mappable {
+        config.placement = Placement::Device;
+    }
+    // A record of dim 132 with its state is 1 KiB.
+    config.shard_bytes = *[None, Some(32_768), Some(100_000)].choose(random).unwrap();
+    config
+}
+
+/// As many bags as features, all indices in the first.
+fn batch(config: &GroupConfig, indices: u32, random: &mut Pcg64) -> (Vec<u32>, Vec<u32>) {
+    let rows = config.tables[0];
+    let mut offsets = vec![indices; config.tables.len() + 1];
+    offsets[0] = 0;
+    ((0..indices).map(|_| random.random_range(0..rows)).collect(), offsets)
+}
+
+/// A report without a staged table's ring, and the bytes of that: it is as long as the rows that were missing made it.
+fn without_ring(report: &MemoryReport) -> (MemoryReport, u64) {
+    let mut rest = report.clone();
+    rest.allocations.retain(|(name, _)| *name != "ring");
+    let ring = report.allocations.iter().filter(|(name, _)| *name == "ring").map(|(_, bytes)| bytes).sum();
+    rest.staging -= ring;
+    rest.host -= ring;
+    (rest, ring)
+}
+
+/// A figure of the plan that is not what the group has taken.
+fn wrong(plan: &MemoryReport, group: &MemoryReport) -> Option<String> {
+    let ((plan, most), (group, ring)) = (without_ring(plan), without_ring(group));
+    if ring > most {
+        return Some(format!("a ring of {ring}, planned {most}"));
+    }
+    let (plan, group) = (&plan, &group);
+    let sum = |report: &MemoryReport| report.allocations.iter().map(|(_, bytes)| bytes).sum::<u64>();
+    if sum(plan) != plan.total() || sum(group) != group.total() {
+        return Some(format!("buffers {} {}, purposes {} {}", sum(plan), sum(group), plan.total(), group.total()));
+    }
+    let differ = plan.lines().into_iter().zip(group.lines()).find(|(plan, group)| plan != group);
+    differ
+        .map(|(plan, group)| format!("{plan:?} {group:?}"))
+        .or_else(|| (plan != group).then(|| format!("{plan:?}\n{group:?}")))
 }
 
 #[test]
-fn every_byte_of_every_buffer() {
+fn a_plan_is_right_to_the_byte() {
+    with_gpu(|context| {
+        let mut random = Pcg64::seed_from_u64(4);
+        for case in 0..24 {
+            let config = random_config(&mut random, context);
+            let mut group = Group::new(context, config.clone()).unwrap();
+            let layout = group.layout().clone();
+            let mut calls = Calls::default();
+            let plan = |calls: Calls| MemoryReport::plan(&config, &layout, calls);
+            let check = |group: &Group, calls| {
+                assert_eq!(wrong(&plan(calls), &group.memory()), None, "case {case}, {calls:?}: {config:?}");
+            };
+            check(&group, calls);
+            for _ in 0..5 {
+                // Some are smaller than the one before, and need nothing; some are empty.
+                let indices = random.random_range(0..40u32).pow(2);
+                let (rows, offsets) = batch(&config, indices, &mut random);
+                match random.random_range(0..3) {
+                    0 => {
+                        let outputs = group.forward(&rows, &offsets, None).unwrap();
+                        group.backward(&outputs).unwrap();
+                        calls.train = calls.train.max(Some(indices));
+                    }
+                    1 => {
+                        group.forward_frozen(&rows, &offsets, None).unwrap();
+                        calls.frozen = calls.frozen.max(Some(indices));
+                    }
+                    _ => {
+                        group.flush().unwrap();
+                        calls.flush = true;
+                    }
+                }
+                check(&group, calls);
+            }
+            // A batch size alone stands for a step, a frozen step and a flush.
+            let (rows, offsets) = batch(&config, 1600, &mut random);
+            group.forward(&rows, &offsets, None).unwrap();
+            group.forward_frozen(&rows, &offsets, None).unwrap();
+            group.flush().unwrap();
+            assert_eq!(wrong(&MemoryReport::plan(&config, &layout, 1600), &group.memory()), None, "{config:?}");
+            // The companion: another plan is not this group's.
+            let other = MemoryReport::plan(&config, &layout, 1601);
+            assert!(wrong(&other, &group.memory()).is_some_and(|what| what.contains("step scratch")));
+            let mut changed = group.memory();
+            changed.payload += 4;
+            assert!(wrong(&changed, &group.memory()).is_some_and(|what| what.starts_with("buffers")));
+            changed.scales -= changed.scales.min(4);
+            changed.padding = changed.padding.wrapping_sub(4).wrapping_add(plan(calls).scales - changed.scales);
+            assert!(wrong(&changed, &group.memory()).is_some_and(|what| what.contains("payload")));
+        }
+    });
+}
+
+/// Names and sizes of the allocations made for hotrow's buffers on `device`, without the uniforms of calls.
+fn allocated(device: &wgpu::Device) -> Option<Vec<(String, u64)>> {
+    device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
+    let report = device.generate_allocator_report()?;
+    let ours = report.allocations.iter().filter_map(|a| Some((a.name.strip_prefix("hotrow.")?.to_owned(), a.size)));
+    Some(ours.collect())
+}
+
+/// By name, ascending by size.
+fn by_name(all: impl IntoIterator<Item = (String, u64)>) -> BTreeMap<String, Vec<u64>> {
+    let mut names = BTreeMap::<String, Vec<u64>>::new();
+    all.into_iter().for_each(|(name, bytes)| names.entry(name).or_default().push(bytes));
+    names.values_mut().for_each(|sizes| sizes.sort_unstable());
+    names
+}
+
+/// What of the plan the driver did not allocate, or the driver beside the plan.
+fn unplanned(plan: &[Allocation], driver: Vec<(String, u64)>) -> Option<String> {
+    let planned = by_name(plan.iter().map(|&(name, bytes)| (name.to_owned(), bytes)));
+    let mut found = by_name(driver);
+    // A context keeps uniforms of its own: there are at least as many as a group's.
+    let uniforms = found.remove("uniform").unwrap_or_default();
+    if uniforms.len() < planned["uniform"].len() {
+        return Some(format!("{} uniforms", uniforms.len()));
+    }
+    if found.keys().ne(planned.keys().filter(|name| *name != "uniform")) {
+        return Some(format!("{:?} {:?}", found.keys(), planned.keys()));
+    }
+    found.into_iter().find_map(|(name, sizes)| {
+        let wanted = &planned[&name];
+        // A driver may round each one up, never down.
+        let same = |(&wanted, &found): (&u64, &u64)| (wanted..wanted + 256).contains(&found);
+        let all = sizes.len() == wanted.len() && wanted.iter().zip(&sizes).all(same);
+        (!all).then(|| format!("{name}: {wanted:?} planned, {sizes:?} allocated"))
+    })
+}
+
+#[test]
+fn every_buffer_that_the_driver_knows_of() {
     // The shared device is in use by other tests; this one counts everything on its own.
     with_gpu(|_| {
         let context = adapter::open_best(adapter::Wanted::Any).unwrap();
@@ -28,9 +169,18 @@ fn every_byte_of_every_buffer() {
             let mut config = GroupConfig::new(&[3000, 500], 9);
             (config.precision, config.policy, config.cache_rows) = (precision, policy, cache_rows);
             (config.optimizer, config.shard_bytes) = (optimizer, shard_bytes);
+            if shard_bytes.is_some() && context.caps().choose_windows() > 1 {
+                config.window_bytes = Some(161 * 72); // the cache in two, the ends of both rounded up
+            }
             let mut group = Group::new(&context, config.clone()).unwrap();
-            assert_eq!(group.memory(), MemoryReport::of(&config, group.layout()), "before any step");
-            compare(&context, &group);
+            assert_eq!(group.layout().windows(), if config.window_bytes.is_some() { 2 } else { 1 });
+            let plan = |calls: Calls| MemoryReport::plan(&config, group.layout(), calls).allocations;
+            let (before, after) = (plan(Calls::default()), plan(400.into()));
+            let Some(found) = allocated(context.device()) else {
+                skipped("memory against the driver: this backend reports no allocations");
+                return;
+            };
+            assert_eq!(unplanned(&before, found), None, "before any step");
 
             let buffer = |words: &[u32]| {
                 context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
@@ -42,27 +192,58 @@ fn every_byte_of_every_buffer() {
             let (indices, offsets) = (buffer(&[7; 400]), buffer(&[0, 300, 400]));
             let outputs = buffer(&[0; 18]);
             let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+            let submit = |encoder: wgpu::CommandEncoder| {
+                context.queue().submit([encoder.finish()]);
+                context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+            };
             let mut encoder = context.device().create_command_encoder(&Default::default());
             group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
             group.record_backward(&mut encoder, outputs.slice(..)).unwrap();
+            submit(encoder);
+            let mut encoder = context.device().create_command_encoder(&Default::default());
             group.record_forward_frozen(&mut encoder, &batch, outputs.slice(..)).unwrap();
             group.record_flush(&mut encoder).unwrap();
-            context.queue().submit([encoder.finish()]);
-            let report = group.memory();
-            assert_eq!(report.kept(), MemoryReport::of(&config, group.layout()).total());
-            assert!(report.scratch > 400 * 4 * 10, "{report}");
-            compare(&context, &group);
+            submit(encoder);
+            let found = allocated(context.device()).unwrap();
+            assert_eq!(unplanned(&after, found.clone()), None, "after a step, a frozen step and a flush");
+            assert_eq!(group.memory().allocations, after);
+
+            // The companion: a buffer more, a buffer less, another size.
+            assert!(unplanned(&before, found.clone()).is_some());
+            let mut more = found.clone();
+            more.push(("scratch".into(), 16));
+            assert!(unplanned(&after, more).is_some_and(|what| what.starts_with("scratch")));
+            let largest = after.iter().position(|&(name, _)| name == "moves").unwrap();
+            let mut other = after.clone();
+            other[largest].1 += 256;
+            assert!(unplanned(&other, found).is_some_and(|what| what.starts_with("moves")));
         }
     });
 }
 
-fn compare(context: &hotrow::Context, group: &Group) {
-    let total = group.memory().total();
-    let Some((bytes, allocations)) = allocated(context.device()) else {
-        skipped("memory against the driver: this backend reports no allocations");
-        return;
-    };
-    eprintln!("{total} bytes reported, {bytes} allocated in {allocations}");
-    // A driver may round each one up, never down.
-    assert!(bytes >= total && bytes < total + 256 * allocations, "{total} reported, {bytes} in {allocations}");
+#[test]
+fn steps_under_way_take_a_report_each() {
+    with_gpu(|context| {
+        let mut config = GroupConfig::new(&[100], 4);
+        config.cache_rows = 32;
+        let mut group = Group::new(context, config.clone()).unwrap();
+        let buffer = |words: &[u32]| {
+            context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
+                label: Some("caller"),
+                contents: bytemuck::cast_slice(words),
+                usage: wgpu::BufferUsages::STORAGE,
+            })
+        };
+        let (indices, offsets, outputs) = (buffer(&[3; 8]), buffer(&[0, 8]), buffer(&[0; 4]));
+        let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+        let mut encoder = context.device().create_command_encoder(&Default::default());
+        for _ in 0..3 {
+            group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+        }
+        context.queue().submit([encoder.finish()]);
+        let calls = Calls { train: Some(8), in_flight: 3, ..Calls::default() };
+        let plan = |calls| MemoryReport::plan(&config, group.layout(), calls);
+        assert_eq!(wrong(&plan(calls), &group.memory()), None);
+        assert!(wrong(&plan(Calls { in_flight: 2, ..calls }), &group.memory()).is_some(), "the comparison can fail");
+    });
 }

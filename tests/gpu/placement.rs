@@ -105,3 +105,25 @@ fn more_rows_than_a_dimension_has_groups() {
         }
     });
 }
+
+/// Auto takes the device while it can, then host memory as `Caps` says, and tells why.
+#[test]
+fn auto_says_where_and_why() {
+    with_gpu(|context| {
+        let auto = |config| GroupConfig { placement: Placement::Auto, ..config };
+        let group = Group::new(context, auto(config())).unwrap();
+        assert_eq!(group.placed(), (Placement::Device, "the device has the memory for it"));
+        assert_eq!(group.config().placement, Placement::Device);
+        let asked = Group::new(context, GroupConfig { placement: Placement::Staged, ..config() }).unwrap();
+        assert_eq!(asked.placed(), (Placement::Staged, "it was asked for"));
+        // 86 GB of zeros: no device here, and no memory, but a file of holes. It is Staged as soon as there is a store.
+        let folder = tempfile::tempdir().unwrap();
+        let huge = GroupConfig { precision: Precision::Int2, ..GroupConfig::new(&[u32::MAX - 1], 40) };
+        let store = hotrow::FileStore::create(folder.path().join("table"), &huge).unwrap();
+        let group = Group::with_store(context, auto(huge.clone()), hotrow::SharedStore::new(store)).unwrap();
+        assert_eq!(group.placed().0, Placement::Staged);
+        // Without one there is no room anywhere, and that is said.
+        let none = Group::new(context, auto(huge));
+        assert!(matches!(&none, Err(hotrow::Error::OutOfMemory { what: "records", .. })), "{:?}", none.err());
+    });
+}

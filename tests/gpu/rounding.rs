@@ -20,7 +20,7 @@ fn write(context: &Context, config: &GroupConfig, rows: &[Vec<f32>], t: u32) -> 
     // Without a cache row i of scratch is place i.
     let moves: Vec<Vec<u32>> =
         (0..rows.len() as u32).map(|i| words(&Move { place: i, row: NONE, victim: i, flags: Move::WRITE })).collect();
-    let mut step = Step::default();
+    let mut step = Step { t, ..Step::default() };
     step.counts[count::MOVES] = rows.len() as u32;
     let mut tables = vec![0; CLOCK_WORDS + TABLE_WORDS];
     (tables[0], tables[CLOCK_WORDS + 1]) = (t, rows.len() as u32);
@@ -38,6 +38,7 @@ fn write(context: &Context, config: &GroupConfig, rows: &[Vec<f32>], t: u32) -> 
         .iter()
         .map(|x| x.to_bits())
         .collect(),
+        vec![0],
         tables,
     ];
     let found = context.run_stage(kernel("exchange"), &bindings, rows.len() as u32);

@@ -48,8 +48,8 @@ fn emulated_exclusive_add(value: u32) -> u32 {
 ";
 
 /// The text of the subgroup-32 variant, without subgroups.
-fn emulated(kernel: &Kernel, width: u32) -> String {
-    let text_of = |rank| shader::compose(kernel, Bodies { rank, width });
+fn emulated(kernel: &Kernel, bodies: Bodies) -> String {
+    let text_of = |rank| shader::compose(kernel, Bodies { rank, ..bodies });
     let text = text_of(RankBody::Subgroup32);
     if text == text_of(RankBody::Portable) || !text.contains("fn lane_index(") {
         return text_of(RankBody::Portable);
@@ -74,7 +74,7 @@ fn emulated(kernel: &Kernel, width: u32) -> String {
 }
 
 fn emulating(context: &Context, spoil: impl Fn(String) -> String + Send + Sync + 'static) -> Context {
-    Context::with_shaders(context.device(), context.queue(), 3, move |kernel, width| spoil(emulated(kernel, width)))
+    Context::with_shaders(context.device(), context.queue(), 3, move |kernel, bodies| spoil(emulated(kernel, bodies)))
         .unwrap()
 }
 

@@ -5,14 +5,15 @@ mod gpu;
 mod report;
 mod shape;
 mod sweep;
+mod uvm;
 
 use crate::failure::Failure;
+use crate::names::{OptimizerName, PlacementName, PolicyName, PrecisionName};
 use crate::options::{Backend, Options};
 use crate::output;
 use crate::plot::Chart;
 use crate::suite;
-use clap::ValueEnum;
-use hotrow::{Optimizer, Placement, Policy, Precision, adapter};
+use hotrow::{Placement, adapter};
 use shape::Shape;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -54,37 +55,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
     #[command(flatten)]
+    uvm: uvm::UvmArgs,
+    #[command(flatten)]
     suite: suite::Args,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum PrecisionName {
-    Fp32,
-    Fp16,
-    Int8,
-    Int4,
-    Int2,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum PolicyName {
-    Lru,
-    Lfu,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum PlacementName {
-    /// In GPU memory
-    Device,
-    /// In host memory that the shaders address
-    Mapped,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum OptimizerName {
-    Sgd,
-    Adagrad,
-    RowWiseAdagrad,
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -96,7 +69,6 @@ fn percent(text: &str) -> Result<f64, String> {
 
 impl Args {
     fn sweep(&self, shape: Shape, seed: u32, placements: Vec<Placement>) -> Sweep {
-        let lr = 1e-3;
         let mut shape = shape;
         shape.rows = self.rows.unwrap_or(shape.rows);
         shape.dim = self.dim.unwrap_or(shape.dim);
@@ -107,13 +79,10 @@ impl Args {
             policies: self.policy.iter().map(|name| name.policy()).collect(),
             placements,
             hit_rates: self.hit_rate.iter().map(|percent| percent / 100.0).collect(),
-            optimizer: match self.optimizer {
-                OptimizerName::Sgd => Optimizer::sgd(lr),
-                OptimizerName::Adagrad => Optimizer::adagrad(lr),
-                OptimizerName::RowWiseAdagrad => Optimizer::row_wise_adagrad(lr),
-            },
+            optimizer: self.optimizer.optimizer(1e-3),
             seed,
             budget: Duration::from_secs(self.seconds.unwrap_or(20)),
+            uvm: self.uvm.models(),
         }
     }
 
@@ -121,34 +90,7 @@ impl Args {
         if self.placement.is_empty() {
             return by_default.to_vec();
         }
-        self.placement
-            .iter()
-            .map(|name| match name {
-                PlacementName::Device => Placement::Device,
-                PlacementName::Mapped => Placement::Mapped,
-            })
-            .collect()
-    }
-}
-
-impl PrecisionName {
-    const fn precision(self) -> Precision {
-        match self {
-            Self::Fp32 => Precision::Fp32,
-            Self::Fp16 => Precision::Fp16,
-            Self::Int8 => Precision::Int8,
-            Self::Int4 => Precision::Int4,
-            Self::Int2 => Precision::Int2,
-        }
-    }
-}
-
-impl PolicyName {
-    const fn policy(self) -> Policy {
-        match self {
-            Self::Lru => Policy::Lru,
-            Self::Lfu => Policy::Lfu,
-        }
+        self.placement.iter().map(|name| name.placement()).collect()
     }
 }
 

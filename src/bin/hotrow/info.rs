@@ -66,6 +66,7 @@ struct Memory {
     mapped: bool,
     mapped_why: &'static str,
     shard_bytes: u64,
+    cache_bytes: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -145,6 +146,7 @@ fn examine(adapter: &wgpu::Adapter, options: &Options, args: &Args) -> Adapter {
                 "it lacks MAPPABLE_PRIMARY_BUFFERS"
             },
             shard_bytes: caps.choose_shard_bytes(),
+            cache_bytes: u64::from(caps.choose_windows()) * caps.choose_shard_bytes(),
         },
         timestamps: caps.timestamps,
         self_test: opened.as_ref().ok().filter(|_| !args.no_self_test).map(test),
@@ -214,6 +216,7 @@ fn table(adapter: &Adapter) -> comfy_table::Table {
     table.add_row(["tables in device memory", "yes"]);
     table.add_row(["tables in mapped host memory", &mapped]);
     table.add_row(["largest shard of a table", &mebibytes(adapter.memory.shard_bytes)]);
+    table.add_row(["largest cache", &mebibytes(adapter.memory.cache_bytes)]);
     table.add_row(["timestamps", yes_no(adapter.timestamps)]);
     let tested = match &adapter.unusable {
         Some(reason) => format!("not run, no device: {reason}"),

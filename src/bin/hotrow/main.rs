@@ -3,8 +3,10 @@
 mod bench;
 mod failure;
 mod info;
+mod names;
 mod options;
 mod output;
+mod plan;
 mod plot;
 mod progress;
 mod self_test;
@@ -16,7 +18,7 @@ use clap::{Parser, Subcommand};
 use options::Options;
 use std::process::ExitCode;
 
-/// Embedding tables in low precision with a cache of hot rows: simulate and measure.
+/// Embedding tables in low precision with a cache of hot rows: plan, simulate and measure.
 #[derive(Debug, Parser)]
 #[command(name = "hotrow", version, propagate_version = true)]
 struct Cli {
@@ -30,6 +32,7 @@ struct Cli {
 enum Command {
     Bench(bench::Args),
     Info(info::Args),
+    Plan(plan::Args),
     Simulate(simulate::Args),
 }
 
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
     let done = match &cli.command {
         Command::Bench(args) => bench::run(&cli.options, args),
         Command::Info(args) => info::run(&cli.options, args),
+        Command::Plan(args) => plan::run(&cli.options, args),
         Command::Simulate(args) => simulate::run(&cli.options, args),
     };
     match done {

@@ -39,7 +39,7 @@ pub(crate) fn gpu(context: &Context, seed: u32) -> Vec<Case> {
         sink.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_string());
     }));
     let mut cases = Vec::new();
-    for placement in [Placement::Device, Placement::Mapped] {
+    for placement in [Placement::Device, Placement::Mapped, Placement::Staged] {
         if placement == Placement::Mapped && !context.caps().mappable {
             continue;
         }
@@ -99,6 +99,8 @@ fn case(precision: Precision, policy: Policy, placement: Placement, difference: 
         placement: match placement {
             Placement::Device => "device",
             Placement::Mapped => "mapped",
+            Placement::Staged => "staged",
+            Placement::Auto => "auto",
         },
         passed: difference.is_none(),
         difference,

@@ -1,12 +1,12 @@
 //! `hotrow simulate`: hit rates of traces for sizes x ways x policies (P1 Tables 6 and 10).
 
 use crate::failure::Failure;
+use crate::names::PolicyName;
 use crate::options::{Backend, Options};
 use crate::output;
 use crate::plot::{Chart, Series};
 use crate::progress::Progress;
 use crate::simulate_gpu::gpu;
-use clap::ValueEnum;
 use comfy_table::Table;
 use hotrow::simulate::{Counters, Geometry, Simulator};
 use hotrow::trace::{self, Trace};
@@ -55,31 +55,6 @@ pub(crate) struct Args {
     /// Draw STEM.svg and STEM.png: hit rate against cache size
     #[arg(long, value_name = "STEM")]
     plot: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum PolicyName {
-    /// The row untouched for longest leaves
-    Lru,
-    /// The row used least leaves, for one used more
-    Lfu,
-}
-
-impl PolicyName {
-    const fn policy(self) -> Policy {
-        match self {
-            Self::Lru => Policy::Lru,
-            Self::Lfu => Policy::Lfu,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Lru => "LRU",
-            Self::Lfu => "LFU",
-        }
-    }
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -1,7 +1,7 @@
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{GroupConfig, cpu, layout::count};
 
-use super::{Like, TRAIN, check, guarded, junk, layout_of, of, on_each, params, read, rng, step, ways, words};
+use super::{Like, TRAIN, check, guarded, junk, layout_of, of, on_each, params, read, rng, step, tables, ways, words};
 
 /// The Moves by place: they come in any order. What stands behind them was there before.
 fn in_order(words: &[u32]) -> Vec<[u32; 4]> {
@@ -37,6 +37,7 @@ fn matches_the_mirror() {
                 words(&step(&mut source, 9, &[(count::MOVES, 0)])),
                 guarded(&ways(&mut source, sets, 3000, 9, 0.5)),
                 guarded(&junk(&mut source, 4 * slots)),
+                guarded(&tables(&mut source, &[3000], 17)),
             ];
             let groups = slots.div_ceil(256) as u32;
             let rules = [("moves", Like::Elsewhere)];
@@ -44,8 +45,8 @@ fn matches_the_mirror() {
                 if groups == 0 {
                     return; // not dispatched at all
                 }
-                let [params, step, ways, moves] = b else { unreachable!() };
-                cpu::collect(&read(params), of(step), ways, cast_slice_mut(moves));
+                let [params, step, ways, moves, tables] = b else { unreachable!() };
+                cpu::collect(&read(params), of(step), ways, cast_slice_mut(moves), tables);
             });
             changed += run.changed;
             assert_eq!(in_order(&run.found[3]), in_order(&run.wanted[3]), "{sets} sets");

@@ -109,7 +109,16 @@ pub(crate) struct Run {
     pub(crate) changed: usize,
 }
 
-/// Runs `name` on the device and `mirror` here, and compares; `rules` tells of bindings that are not compared bit for bit.
+/// The bindings again, with the cache in `windows` windows; none if it has fewer slots, or the stage does not bind it.
+fn windowed(kernel: &Kernel, bindings: &[Vec<u32>], windows: u32) -> Option<Vec<Vec<u32>>> {
+    let mut bindings = shader::has_windows(kernel).then(|| bindings.to_vec())?;
+    let params: &mut Params = of(&mut bindings[0]);
+    params.window_slots = params.slots.div_ceil(windows);
+    (params.slots.checked_div(params.window_slots)? > 1).then_some(bindings)
+}
+
+/// Runs `name` on the device and `mirror` here, and compares; `rules` tells of bindings that are not compared bit for bit. A stage that
+/// binds the cache runs again with windows of it.
 pub(crate) fn check(
     context: &Context,
     name: &str,
@@ -128,8 +137,19 @@ pub(crate) fn check(
     };
     let mut wanted = bindings.to_vec();
     mirror(&mut wanted);
+    let like_of = |binding| rules.iter().find(|(rule, _)| *rule == binding).map_or(Like::Bits, |&(_, like)| like);
+    for windows in 2..=context.caps().choose_windows().min(3) {
+        let Some(bindings) = windowed(kernel, bindings, windows) else { continue };
+        let found =
+            context.run_stage(kernel, &bindings, groups).unwrap_or_else(|error| panic!("{name}, {case}: {error}"));
+        for (i, (_, binding)) in kernel.bindings.iter().enumerate().skip(1) {
+            if let Err(difference) = same(binding, &found[i], &wanted[i], like_of(*binding)) {
+                panic!("{name}, {case}, {windows} windows: {difference}");
+            }
+        }
+    }
     for (i, (access, binding)) in kernel.bindings.iter().enumerate() {
-        let like = rules.iter().find(|(rule, _)| rule == binding).map_or(Like::Bits, |&(_, like)| like);
+        let like = like_of(*binding);
         if let Err(difference) = same(binding, &found[i], &wanted[i], like) {
             panic!("{name}, {case}: {difference}");
         }
@@ -256,6 +276,7 @@ pub(crate) fn params(config: &GroupConfig, layout: &Layout, mode: u32, purpose: 
             OptimizerKind::AdaGrad => 1,
             OptimizerKind::RowWiseAdaGrad => 2,
         },
+        window_slots: layout.window_slots,
         purpose,
         total_rows: layout.total_rows,
         lr: config.optimizer.lr,

@@ -39,7 +39,9 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
             if source.random_bool(0.1) { [128, 129, 300][source.random_range(0..3)] } else { source.random_range(1..7) }
         })
         .collect();
-    let (segment, targets) = targets_of(&lengths, &places);
+    let (segment, mut targets) = targets_of(&lengths, &places);
+    let t = source.random();
+    targets[0].start = t;
     let tiles = segment.len().div_ceil(128);
     let outputs = 3 * n + 1;
     let mut grads = floats(&mut source, outputs * dim, 1.0);
@@ -73,10 +75,10 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
     let partials = (scratch.len() / layout.width() as usize) as u32;
     scratch.extend(floats(&mut source, 2 * tiles * dim, 3.0));
     let index = source.random_range(0..3);
-    let shard = Shard { first_row: index * SHARD_ROWS, rows: SHARD_ROWS, phases: Shard::PACK, pad0: 0 };
+    let shard = Shard { first_row: index * SHARD_ROWS, rows: SHARD_ROWS, phases: Shard::PACK, ..Shard::default() };
     let before = some_records(&mut source, &layout, SHARD_ROWS);
-    let t = source.random();
     let params = Params { partials, ..params(&config, &layout, TRAIN, 0) };
+    let later = source.random(); // another step may have begun since
     let bindings = [
         words(&params),
         words(&shard),
@@ -87,7 +89,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
         guarded(&cache),
         guarded(&scratch),
         guarded(&ways(&mut source, layout.sets, 900, 8, 0.9)),
-        guarded(&tables(&mut source, &config.tables, t)),
+        guarded(&tables(&mut source, &config.tables, later)),
     ];
     // A root, a quotient and a few sums of numbers near 1; row-wise also a mean, in the same order on both sides.
     let like = Like::Within(32.0 * f32::EPSILON);

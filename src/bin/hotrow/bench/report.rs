@@ -4,6 +4,7 @@ use super::shape::Shape;
 use super::sweep::Target;
 use crate::output;
 use crate::plot::{Chart, Series};
+use hotrow::uvm::UvmModel;
 use hotrow::{Optimizer, Placement, Policy, Precision};
 use serde::Serialize;
 
@@ -11,6 +12,8 @@ use serde::Serialize;
 #[derive(Clone, Debug)]
 pub(crate) struct Point {
     pub(crate) kind: &'static str,
+    /// Of unified memory; else 0.
+    pub(crate) page_bytes: u64,
     pub(crate) precision: Precision,
     pub(crate) policy: Option<Policy>,
     pub(crate) placement: Placement,
@@ -39,7 +42,8 @@ impl Point {
         let place = if self.placement == Placement::Mapped { ", mapped" } else { "" };
         match self.kind {
             "cached" => format!("{}{policy}{place}", precision_name(self.precision)),
-            "uvm model" => "UVM model (predicted)".to_owned(),
+            "uvm model" => format!("UVM model, {} KiB, predicted", self.page_bytes >> 10),
+            "uvm pages" => format!("UVM model, {} KiB, moved", self.page_bytes >> 10),
             kind => format!("{}, {kind}{place}", precision_name(self.precision)),
         }
     }
@@ -55,6 +59,8 @@ pub(crate) struct Run {
     timing: &'static str,
     shape: Shape,
     optimizer: Optimizer,
+    /// Its bus and faults.
+    uvm: UvmModel,
     pub(crate) points: Vec<Point>,
 }
 
@@ -76,7 +82,7 @@ impl Run {
         }
     }
 
-    pub(crate) fn new(target: &Target<'_>, shape: Shape, optimizer: Optimizer) -> Self {
+    pub(crate) fn new(target: &Target<'_>, shape: Shape, optimizer: Optimizer, uvm: UvmModel) -> Self {
         let (device, driver, software, timing) = match target {
             Target::Cpu => {
                 (format!("CPU, {} threads", rayon::current_num_threads()), String::new(), false, "wall clock")
@@ -89,7 +95,7 @@ impl Run {
             }
         };
         let backend = Self::backend(target);
-        Self { backend, device, driver, software, timing, shape, optimizer, points: Vec::new() }
+        Self { backend, device, driver, software, timing, shape, optimizer, uvm, points: Vec::new() }
     }
 
     fn title(&self) -> String {
@@ -128,14 +134,18 @@ impl Run {
             table.add_row(cells);
         }
         let Shape { rows, dim, batch, bag } = self.shape;
+        let model = self.uvm;
         format!(
             "{}\n{rows} rows x {dim}, batches of {batch} accesses in bags of {bag}, cache of {} rows; {:?}; {}.\n\
-             Logical GB/s, forward / backward, by hit rate aimed at. UVM model: an FP32 table in 64 KiB pages over a bus of\n\
-             25 GB/s, faults for free.\n\n{table}\n",
+             Logical GB/s, forward / backward, by hit rate aimed at. UVM model: an FP32 table in pages, with SGD; predicted for\n\
+             a bus of {} GB/s and {} us a fault, {} faults at once; moved: on this device, faults for free.\n\n{table}\n",
             self.title(),
             self.shape.cache_rows(),
             self.optimizer.kind,
             self.timing,
+            model.bus_bytes_per_second * 1e-9,
+            model.fault_seconds * 1e6,
+            model.faults_at_once,
         )
     }
 
@@ -167,6 +177,7 @@ impl Run {
                 points,
                 colour: match first.kind {
                     "uvm model" => 6,
+                    "uvm pages" => 4,
                     "uncached" if first.placement == Placement::Mapped => 5,
                     "uncached" => 7,
                     _ => colour(first.precision),
@@ -227,6 +238,8 @@ pub(crate) struct Line {
     bus_bytes_read_per_step: u64,
     bus_bytes_written_per_step: u64,
     steps: u64,
+    /// Of unified memory; else 0.
+    page_bytes: u64,
 }
 
 /// Every point of every run.
@@ -260,6 +273,7 @@ pub(crate) fn lines(runs: &[Run]) -> Vec<Line> {
         bus_bytes_read_per_step: point.bus_bytes_read,
         bus_bytes_written_per_step: point.bus_bytes_written,
         steps: point.steps,
+        page_bytes: point.page_bytes,
     };
     runs.iter().flat_map(|run| run.points.iter().map(move |point| line(run, point))).collect()
 }

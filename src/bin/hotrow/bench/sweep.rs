@@ -5,8 +5,8 @@ use super::gpu::GpuRunner;
 use super::report::{Point, Run};
 use super::shape::{Shape, Stream};
 use crate::progress::Progress;
-use hotrow::uvm::{UvmModel, UvmTable};
-use hotrow::{Context, Counters, GroupConfig, Init, Layout, Optimizer, Placement, Policy, Precision};
+use hotrow::uvm::UvmModel;
+use hotrow::{Context, Counters, GroupConfig, Init, Optimizer, Placement, Policy, Precision};
 use std::time::{Duration, Instant};
 
 /// Something that takes training steps and tells how long forward and backward took, in seconds.
@@ -31,10 +31,12 @@ pub(crate) struct Sweep {
     pub(crate) optimizer: Optimizer,
     pub(crate) seed: u32,
     pub(crate) budget: Duration,
+    /// Unified memory, a model for each page size.
+    pub(crate) uvm: Vec<UvmModel>,
 }
 
 /// Steps that bring the hot rows in before a point is measured. LFU wants the hot rows ahead by more than one use.
-const WARM: usize = 3;
+pub(super) const WARM: usize = 3;
 /// Steps whose median is the figure, as many of them as the budget allows.
 const MEASURED: usize = 15;
 /// And at least so many.
@@ -67,13 +69,13 @@ impl Sweep {
         let points = curves * self.hit_rates.len();
         let progress = Progress::new(Run::backend(target), points as u64);
         let slice = self.budget.div_f64(points.max(1) as f64);
-        let mut run = Run::new(target, self.shape, self.optimizer);
+        let mut run = Run::new(target, self.shape, self.optimizer, self.uvm.first().copied().unwrap_or_default());
         for &placement in &self.placements {
             for &precision in &self.precisions {
                 for &policy in &self.policies {
                     let config = self.config(precision, policy, placement, self.shape.cache_rows());
                     let mut runner = self.runner(target, config)?;
-                    let mut stream = Stream::new(self.shape, self.seed);
+                    let mut stream = self.stream();
                     for &hit_rate in &self.hit_rates {
                         let point = self.point(runner.as_mut(), &mut stream, hit_rate, slice)?;
                         run.points.push(Point { kind: "cached", precision, policy: Some(policy), placement, ..point });
@@ -89,7 +91,7 @@ impl Sweep {
         if mappable && !self.placements.contains(&Placement::Mapped) {
             run.points.push(self.uncached(target, Precision::Fp32, Placement::Mapped, slice)?);
         }
-        self.predict_uvm(&mut run)?;
+        self.uvm(&mut run, target, slice)?;
         Ok(run)
     }
 
@@ -102,11 +104,11 @@ impl Sweep {
         slice: Duration,
     ) -> anyhow::Result<Point> {
         let mut runner = self.runner(target, self.config(precision, Policy::Lru, placement, 0))?;
-        let point = self.point(runner.as_mut(), &mut Stream::new(self.shape, self.seed), 0.5, slice)?;
+        let point = self.point(runner.as_mut(), &mut self.stream(), 0.5, slice)?;
         Ok(Point { kind: "uncached", precision, placement, ..point })
     }
 
-    fn point(
+    pub(super) fn point(
         &self,
         runner: &mut dyn Runner,
         stream: &mut Stream,
@@ -130,6 +132,7 @@ impl Sweep {
         let [forward, backward] = seconds.map(median);
         Ok(Point {
             kind: "",
+            page_bytes: 0,
             precision: Precision::Fp32,
             policy: None,
             placement: Placement::Device,
@@ -144,35 +147,9 @@ impl Sweep {
         })
     }
 
-    /// The UVM model's curve: an FP32 table in unified memory, the same device bytes as the cache has. The time is what a step
-    /// takes with every row on the device, measured here, and the bus's beside it.
-    fn predict_uvm(&self, run: &mut Run) -> anyhow::Result<()> {
-        let all_hit = |point: &&Point| point.kind == "cached" && point.precision == Precision::Fp32;
-        let fastest = run.points.iter().filter(all_hit).max_by(|a, b| a.hit_rate.total_cmp(&b.hit_rate)).cloned();
-        let Some(resident) = fastest else { return Ok(()) };
-        let layout = Layout::new(&self.config(Precision::Fp32, Policy::Lru, Placement::Device, 0), u64::MAX)?;
-        let device_bytes = u64::from(self.shape.cache_rows()) * layout.stride();
-        let Ok(mut table) = UvmTable::new(UvmModel::default(), layout.stride(), device_bytes) else { return Ok(()) };
-        let mut stream = Stream::new(self.shape, self.seed);
-        for &hit_rate in &self.hit_rates {
-            for _ in 0..WARM {
-                table.step(&stream.batch(1.0));
-            }
-            table.step(&stream.batch(hit_rate));
-            let moved = table.step(&stream.batch(hit_rate));
-            run.points.push(Point {
-                kind: "uvm model",
-                target_hit_rate: hit_rate,
-                hit_rate,
-                forward_seconds: resident.forward_seconds + moved.forward_seconds,
-                backward_seconds: resident.backward_seconds + moved.backward_seconds,
-                bus_bytes_read: moved.bytes_in,
-                bus_bytes_written: moved.bytes_out,
-                steps: 1,
-                ..resident.clone()
-            });
-        }
-        Ok(())
+    /// The batches of a curve, the same for every curve.
+    pub(super) fn stream(&self) -> Stream {
+        Stream::new(self.shape, self.seed)
     }
 }
 

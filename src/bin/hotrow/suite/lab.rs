@@ -54,11 +54,6 @@ impl Measured {
         self.phases.iter().find(|(phase, _)| *phase == name).map(|&(_, times)| times)
     }
 
-    /// Seconds of all phases together, by their medians.
-    pub(crate) fn seconds(&self) -> f64 {
-        self.phases.iter().map(|(_, times)| times.median).sum()
-    }
-
     pub(crate) fn dispatches(&self) -> u64 {
         self.stages.iter().map(|stage| stage.dispatches).sum()
     }

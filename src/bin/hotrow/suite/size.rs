@@ -76,11 +76,6 @@ impl Size {
         if self.is_full() { (1 << 19, 8_000_000) } else { (2048, 40_000) }
     }
 
-    /// Pages of 64 KiB copied at most: 512 MiB.
-    pub(crate) fn pages(self) -> u64 {
-        if self.is_full() { 8192 } else { 64 }
-    }
-
     /// Distinct rows of the steps of time against work.
     pub(crate) fn distinct(self) -> &'static [usize] {
         if self.is_full() {

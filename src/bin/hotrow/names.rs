@@ -1,0 +1,93 @@
+//! How the parts of a configuration are named in options and results.
+
+use clap::ValueEnum;
+use hotrow::{Optimizer, Placement, Policy, Precision};
+use serde::Serialize;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PrecisionName {
+    Fp32,
+    Fp16,
+    Int8,
+    Int4,
+    Int2,
+}
+
+impl PrecisionName {
+    pub(crate) const fn precision(self) -> Precision {
+        match self {
+            Self::Fp32 => Precision::Fp32,
+            Self::Fp16 => Precision::Fp16,
+            Self::Int8 => Precision::Int8,
+            Self::Int4 => Precision::Int4,
+            Self::Int2 => Precision::Int2,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PolicyName {
+    /// The row untouched for longest leaves
+    Lru,
+    /// The row used least leaves, for one used more
+    Lfu,
+}
+
+impl PolicyName {
+    pub(crate) const fn policy(self) -> Policy {
+        match self {
+            Self::Lru => Policy::Lru,
+            Self::Lfu => Policy::Lfu,
+        }
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Lru => "LRU",
+            Self::Lfu => "LFU",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PlacementName {
+    /// In GPU memory
+    Device,
+    /// In host memory that the shaders address
+    Mapped,
+}
+
+impl PlacementName {
+    pub(crate) const fn placement(self) -> Placement {
+        match self {
+            Self::Device => Placement::Device,
+            Self::Mapped => Placement::Mapped,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum OptimizerName {
+    Sgd,
+    Adagrad,
+    RowWiseAdagrad,
+}
+
+impl OptimizerName {
+    pub(crate) const fn optimizer(self, lr: f32) -> Optimizer {
+        match self {
+            Self::Sgd => Optimizer::sgd(lr),
+            Self::Adagrad => Optimizer::adagrad(lr),
+            Self::RowWiseAdagrad => Optimizer::row_wise_adagrad(lr),
+        }
+    }
+}
+
+/// The name that an option takes for `value`.
+pub(crate) fn option_name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}

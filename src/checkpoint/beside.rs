@@ -1,0 +1,121 @@
+//! A file written beside the one it then replaces: whoever opens the name finds the old file or the new one, whole.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use super::fault;
+use crate::Error;
+
+/// Between the name and the numbers of the file that shall have it.
+const SUFFIX: &str = ".tmp-";
+
+/// A file under way, locked for as long. Dropped before it took its place, it is removed; a killed process leaves it behind, without its
+/// lock, for the next save to remove.
+#[derive(Debug)]
+pub(super) struct Beside {
+    path: PathBuf,
+    temporary: PathBuf,
+    file: File,
+    placed: bool,
+}
+
+impl Beside {
+    /// Begins the file that shall take the place of `path`.
+    pub(super) fn create(path: &Path) -> Result<Self, Error> {
+        let failed = |found: String| fault(path, "file", "a path that can be written", &found, REMEDY);
+        let name = path.file_name().ok_or_else(|| failed("a path without a file name".into()))?;
+        if path.is_dir() {
+            return Err(failed("a folder".into()));
+        }
+        remove_left_over(path, name);
+        let mut number = 0;
+        loop {
+            let mut temporary = name.to_os_string();
+            temporary.push(format!("{SUFFIX}{}-{number}", std::process::id()));
+            let temporary = path.with_file_name(temporary);
+            match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+                // Unless another save has taken it for left over within this instant. Where there are no locks nothing is removed.
+                Ok(file) if !matches!(file.try_lock(), Err(TryLockError::WouldBlock)) && temporary.exists() => {
+                    return Ok(Self { path: path.into(), temporary, file, placed: false });
+                }
+                Ok(_) => {}
+                // Another thread's, or a dead process's of the same number.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed(error.to_string())),
+            }
+            number += 1;
+        }
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.file.write_all(bytes).map_err(|error| self.failed(&error))
+    }
+
+    /// Has it take its place, and lets nothing of that be lost with the power.
+    pub(super) fn replace(mut self) -> Result<(), Error> {
+        let placed = self.file.sync_all().and_then(|()| fs::rename(&self.temporary, &self.path));
+        placed.map_err(|error| self.failed(&error))?;
+        self.placed = true;
+        sync_folder(&self.path).map_err(|error| {
+            let remedy = "the new file is there and whole, but a power failure may bring the old one back: save again";
+            fault(&self.path, "folder", "to write it to disk", &error, remedy)
+        })
+    }
+
+    fn failed(&self, error: &io::Error) -> Error {
+        fault(&self.path, "file", "to write it whole", error, REMEDY)
+    }
+}
+
+const REMEDY: &str = "make room or give another path; what stood there before still does";
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        if !self.placed {
+            // There is nobody to tell, and the next save tries again.
+            let _left = fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+/// Removes what killed saves to `path` left behind: files of such names that nobody has locked. What cannot be removed disturbs no one.
+fn remove_left_over(path: &Path, name: &OsStr) {
+    for entry in fs::read_dir(folder(path)).into_iter().flatten().flatten() {
+        if is_temporary(name, &entry.file_name())
+            && let Ok(file) = File::open(entry.path())
+            && file.try_lock().is_ok()
+        {
+            let _left = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// True for `<name>.tmp-<process>-<number>`.
+fn is_temporary(name: &OsStr, found: &OsStr) -> bool {
+    let rest = found.as_encoded_bytes().strip_prefix(name.as_encoded_bytes());
+    let numbers = rest.and_then(|rest| rest.strip_prefix(SUFFIX.as_bytes()));
+    let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+    numbers.is_some_and(|numbers| {
+        let parts: Vec<_> = numbers.split(|&byte| byte == b'-').collect();
+        parts.len() == 2 && parts.into_iter().all(is_number)
+    })
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A rename lasts once its folder is on disk. Elsewhere than on Unix a folder is no file, and the system sees to it.
+#[cfg(unix)]
+fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(folder(path))?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_folder(_: &Path) -> io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! The head of the file: which tensors follow, and the configuration of the group they belong to.
+
+use std::path::Path;
+
+use safetensors::tensor::{Dtype, Metadata};
+
+use super::{
+    fault,
+    fields::{self, Fields},
+};
+use crate::{Error, GroupConfig, Layout, Part};
+
+const FORMAT: &str = "hotrow checkpoint";
+const VERSION: &str = "1";
+/// The tensor that ends the file.
+const CHECKSUMS: &str = "checksums";
+
+/// What a checkpoint holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Contents {
+    /// The configuration of the group that was saved. Placement, shards and initial values are not kept: they are those of
+    /// [`GroupConfig::new`].
+    pub config: GroupConfig,
+    /// Its step number.
+    pub step: u32,
+}
+
+/// A tensor of the file.
+#[derive(Debug)]
+pub(super) struct Tensor {
+    pub(super) name: &'static str,
+    pub(super) part: Part,
+    dtype: Dtype,
+    shape: Vec<u64>,
+}
+
+impl Tensor {
+    /// Bytes it takes, a multiple of 4.
+    pub(super) fn bytes(&self) -> u64 {
+        self.shape.iter().product::<u64>() * (self.dtype.bitsize() as u64 / 8)
+    }
+}
+
+/// The parts of a group as tensors, in the order of the file: U64 first, so that each begins on a multiple of its type.
+pub(super) fn tensors(config: &GroupConfig, layout: &Layout) -> Vec<Tensor> {
+    let (slots, rows) = (u64::from(layout.slots()), u64::from(layout.total_rows));
+    let tensor = |name, part, dtype, shape: &[u64]| Tensor { name, part, dtype, shape: shape.to_vec() };
+    let mut tensors = vec![
+        tensor("counters", Part::Counters, Dtype::U64, &[config.tables.len() as u64, 11]),
+        tensor("ways", Part::Ways, Dtype::U32, &[u64::from(layout.sets), 4, 32]),
+        tensor("cache", Part::Cache, Dtype::F32, &[slots, u64::from(layout.row_words)]),
+        tensor("records", Part::Records, Dtype::U8, &[rows, layout.stride()]),
+        tensor("frequencies", Part::Frequencies, Dtype::U32, &[rows]),
+    ];
+    tensors.retain(|tensor| tensor.part.words(config, layout) > 0);
+    tensors
+}
+
+/// Places of the tensors behind the header, and of the checksums behind them: name, type, shape, first byte and end.
+fn places(tensors: &[Tensor]) -> Vec<(&'static str, Dtype, Vec<u64>, [u64; 2])> {
+    let mut end = 0;
+    let mut place = |name, dtype, shape: Vec<u64>, bytes| {
+        let begin = end;
+        end += bytes;
+        (name, dtype, shape, [begin, end])
+    };
+    let mut places: Vec<_> =
+        tensors.iter().map(|tensor| place(tensor.name, tensor.dtype, tensor.shape.clone(), tensor.bytes())).collect();
+    let checksums = tensors.len() as u64 + 1;
+    places.push(place(CHECKSUMS, Dtype::U32, vec![checksums], 4 * checksums));
+    places
+}
+
+/// The first bytes of the file: the header's length, and the header.
+pub(super) fn write(contents: &Contents, tensors: &[Tensor]) -> Vec<u8> {
+    let mut metadata = serde_json::Map::new();
+    let own = [("format", FORMAT.into()), ("version", VERSION.into()), ("step", contents.step.to_string())];
+    for (field, value) in own.into_iter().chain(fields::of(&contents.config)) {
+        metadata.insert(field.into(), value.into());
+    }
+    let mut header = serde_json::Map::new();
+    header.insert("__metadata__".into(), metadata.into());
+    for (name, dtype, shape, offsets) in places(tensors) {
+        let info = serde_json::json!({ "dtype": dtype, "shape": shape, "data_offsets": offsets });
+        header.insert(name.into(), info);
+    }
+    let mut text = serde_json::Value::Object(header).to_string();
+    // The tensors begin on 8 bytes.
+    text.extend(std::iter::repeat_n(' ', text.len().next_multiple_of(8) - text.len()));
+    [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()
+}
+
+/// What a header says, before anything of it is believed.
+pub(super) struct Found(Metadata);
+
+impl Found {
+    /// Reads the header without its length.
+    pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Self, Error> {
+        let metadata: Metadata = serde_json::from_slice(text).map_err(|error| foreign(path, "header", &error))?;
+        let found = Self(metadata);
+        let format = found.text("format");
+        if format != Some(FORMAT) {
+            return Err(foreign(path, "format", format.unwrap_or("none")));
+        }
+        match found.text("version") {
+            Some(VERSION) => Ok(found),
+            version => {
+                let remedy = "read it with the version of hotrow that wrote it, or a newer one";
+                Err(fault(path, "version", VERSION, version.unwrap_or("none"), remedy))
+            }
+        }
+    }
+
+    fn text(&self, field: &str) -> Option<&str> {
+        self.0.metadata().as_ref()?.get(field).map(String::as_str)
+    }
+
+    /// Bytes behind the header.
+    pub(super) fn data_bytes(&self) -> u64 {
+        self.0.data_len() as u64
+    }
+
+    /// Bytes of the checksums, which end the file.
+    pub(super) fn checksum_bytes(&self, path: &Path) -> Result<u64, Error> {
+        let found = self.0.info(CHECKSUMS).filter(|info| info.dtype == Dtype::U32);
+        match found.map(|info| (info.data_offsets.1 - info.data_offsets.0) as u64) {
+            Some(bytes) if bytes >= 4 => Ok(bytes),
+            _ => Err(foreign(path, CHECKSUMS, "none")),
+        }
+    }
+
+    /// The configuration, its layout, and the tensors, which are those that a group of this configuration writes.
+    pub(super) fn understand(&self, path: &Path) -> Result<(Contents, Layout, Vec<Tensor>), Error> {
+        let fields = Fields { path, text: &|field| self.text(field) };
+        let (config, step) = (fields.config()?, fields.number("step")?);
+        let layout = Layout::new(&config, u64::MAX).map_err(|error| foreign(path, "configuration", &error))?;
+        let tensors = tensors(&config, &layout);
+        let places = places(&tensors);
+        for (name, dtype, shape, [begin, end]) in &places {
+            let wanted = format!("{dtype:?} {shape:?} at {begin} to {end}");
+            let found = self.0.info(name).map_or("none".into(), |info| {
+                format!("{:?} {:?} at {} to {}", info.dtype, info.shape, info.data_offsets.0, info.data_offsets.1)
+            });
+            if wanted != found {
+                return Err(fault(path, name, wanted, &found, FOREIGN));
+            }
+        }
+        let extra = self.0.offset_keys().into_iter().find(|name| places.iter().all(|(known, ..)| known != name));
+        match extra {
+            None => Ok((Contents { config, step }, layout, tensors)),
+            Some(name) => Err(fault(path, "tensors", "those of a checkpoint", &name, FOREIGN)),
+        }
+    }
+}
+
+const FOREIGN: &str = "give the path of a file that checkpoint::save wrote, unchanged";
+
+/// The file is none of ours, or so damaged that it cannot be told.
+pub(super) fn foreign(path: &Path, what: &'static str, found: &(impl std::fmt::Display + ?Sized)) -> Error {
+    let wanted = format!("a safetensors file of format {FORMAT:?}");
+    fault(path, what, wanted, found, FOREIGN)
+}

@@ -1,0 +1,87 @@
+//! A group on disk: everything it keeps between steps, in one [safetensors](https://github.com/huggingface/safetensors) file.
+//!
+//! A group that has loaded a checkpoint goes on as the one that saved it would have, bit for bit. The file is written and read in
+//! pieces of 16 MiB (or one record, if that is longer): there is no second copy of the table in memory.
+//!
+//! ```
+//! use hotrow::{Embedding, Error, GroupConfig, checkpoint, cpu};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("table.safetensors");
+//! let mut group = cpu::Group::new(GroupConfig { cache_rows: 32, ..GroupConfig::new(&[1000], 16) })?;
+//! let outputs = group.forward(&[1, 2, 3], &[0, 3], None)?;
+//! group.backward(&outputs)?;
+//! checkpoint::save(&mut group, &path)?;
+//!
+//! // Another day: placement, learning rate and the like are yours to choose anew.
+//! let found = checkpoint::contents(&path)?;
+//! let mut again = cpu::Group::new(found.config)?;
+//! checkpoint::load(&mut again, &path)?;
+//! assert_eq!(again.snapshot()?, group.snapshot()?);
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! # The file
+//!
+//! | tensor | type | shape | |
+//! |---|---|---|---|
+//! | `counters` | U64 | `[tables, 11]` | in the order of [`Part::Counters`] |
+//! | `ways` | U32 | `[sets, 4, 32]` | tags (2^32 - 1: empty), stamps, freqs, dirty flags |
+//! | `cache` | F32 | `[slots, dim + state]` | weights, then the optimiser's state |
+//! | `records` | U8 | `[rows, stride]` | the packed table ([`codec`](crate::codec)); rows with a dirty flag are newer in `cache` |
+//! | `frequencies` | U32 | `[rows]` | how often each row was used (LFU) |
+//! | `checksums` | U32 | `[tensors]` | CRC-32 of the header and of each tensor before this one, in the order of the file |
+//!
+//! What a group has not got is left out: `ways` and `cache` without a cache, `frequencies` under LRU. Configuration and step number are
+//! in the header's metadata. [`Embedding::flush`](crate::Embedding::flush) before saving makes `records` the newest values of all rows.
+
+mod beside;
+mod fields;
+mod header;
+mod load;
+mod reader;
+mod save;
+
+use std::path::Path;
+
+pub use header::Contents;
+pub use load::{contents, load};
+pub use save::save;
+
+use crate::{Error, Layout, Part};
+
+/// Bytes read or written at once.
+const CHUNK: u64 = 16 << 20;
+
+/// Words read or written at once: whole sets, slots and records.
+fn chunk_words(part: Part, layout: &Layout) -> u64 {
+    let whole = match part {
+        Part::Ways => 128,
+        Part::Cache => u64::from(layout.row_words),
+        Part::Records => u64::from(layout.record_words),
+        Part::Clock | Part::Counters | Part::Frequencies => 1,
+    };
+    (CHUNK / 4 / whole).max(1) * whole
+}
+
+/// Words as the file has them, low byte first, or back.
+fn little_endian(words: &mut [u32]) {
+    words.iter_mut().for_each(|word| *word = word.to_le());
+}
+
+/// What is wrong with the file at `path`.
+fn fault(
+    path: &Path,
+    what: &'static str,
+    wanted: impl Into<String>,
+    found: &(impl std::fmt::Display + ?Sized),
+    remedy: &'static str,
+) -> Error {
+    Error::Checkpoint {
+        path: path.display().to_string(),
+        what,
+        wanted: wanted.into(),
+        found: found.to_string(),
+        remedy,
+    }
+}

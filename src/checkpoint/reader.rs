@@ -1,0 +1,109 @@
+//! A checkpoint opened: its head is read and believed, its tensors are yet to come.
+
+use std::{
+    fs::File,
+    io::{self, Read as _, Seek as _, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+use super::{
+    chunk_words, fault,
+    header::{Contents, Found, Tensor, foreign},
+    little_endian,
+};
+use crate::{Error, Layout, Part, cpu::memory::zeroed};
+
+/// Longest header that the format allows.
+const MAX_HEADER: u64 = 100_000_000;
+const DAMAGED: &str = "the file is damaged: get another copy, or take an older checkpoint";
+
+#[derive(Debug)]
+pub(super) struct Reader {
+    path: PathBuf,
+    file: File,
+    pub(super) contents: Contents,
+    pub(super) layout: Layout,
+    tensors: Vec<Tensor>,
+    /// Of each tensor.
+    checksums: Vec<u32>,
+    /// Bytes before the first tensor.
+    head: u64,
+}
+
+impl Reader {
+    /// Opens a checkpoint. Nothing but its head is read: of what is behind, only that it is as long as it must be.
+    pub(super) fn open(path: &Path) -> Result<Self, Error> {
+        let failed = |error: io::Error| unreadable(path, &error);
+        let mut file = File::open(path).map_err(failed)?;
+        let length = file.metadata().map_err(failed)?.len();
+        let mut head = vec![0; 8];
+        file.read_exact(&mut head).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => foreign(path, "length", &format!("{length} bytes")),
+            _ => unreadable(path, &error),
+        })?;
+        let text = head.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte));
+        if text > MAX_HEADER || 8 + text > length {
+            return Err(foreign(path, "header", &format!("one of {text} bytes in a file of {length}")));
+        }
+        head.resize(8 + text as usize, 0);
+        file.read_exact(&mut head[8..]).map_err(failed)?;
+        let found = Found::parse(path, &head[8..])?;
+        let wanted = 8 + text + found.data_bytes();
+        if length != wanted {
+            let remedy = "the file is cut off or something follows it: get it again, or take an older checkpoint";
+            return Err(fault(path, "length", format!("{wanted} bytes"), &format!("{length} bytes"), remedy));
+        }
+        let mut bytes = vec![0; found.checksum_bytes(path)? as usize];
+        file.seek(SeekFrom::End(-(bytes.len() as i64))).map_err(failed)?;
+        file.read_exact(&mut bytes).map_err(failed)?;
+        let word = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        let mut checksums: Vec<u32> = bytes.chunks_exact(4).map(word).collect();
+        check_sum(path, "header", checksums.remove(0), crc32fast::hash(&head), DAMAGED)?;
+        let (contents, layout, tensors) = found.understand(path)?;
+        Ok(Self { path: path.into(), file, contents, layout, tensors, checksums, head: head.len() as u64 })
+    }
+
+    /// Calls `each` with every part in pieces: first word, words. What `each` was given is damaged if this fails in the end; `remedy` says
+    /// what then.
+    pub(super) fn walk(
+        &mut self,
+        remedy: Option<&'static str>,
+        mut each: impl FnMut(Part, u64, &[u32]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (path, remedy) = (&self.path, remedy.unwrap_or(DAMAGED));
+        let failed = |error: io::Error| fault(path, "file", "to read it whole", &error, remedy);
+        self.file.seek(SeekFrom::Start(self.head)).map_err(failed)?;
+        let mut buffer = Vec::new();
+        for (tensor, &wanted) in self.tensors.iter().zip(&self.checksums) {
+            let (words, chunk) = (tensor.bytes() / 4, chunk_words(tensor.part, &self.layout));
+            let longest = words.min(chunk) as usize;
+            if buffer.len() < longest {
+                buffer = zeroed("checkpoint", longest)?;
+            }
+            let mut sum = crc32fast::Hasher::new();
+            let mut first = 0;
+            while first < words {
+                let buffer = &mut buffer[..(words - first).min(chunk) as usize];
+                let bytes = bytemuck::cast_slice_mut(buffer);
+                self.file.read_exact(bytes).map_err(failed)?;
+                sum.update(bytes);
+                little_endian(buffer);
+                each(tensor.part, first, buffer)?;
+                first += buffer.len() as u64;
+            }
+            check_sum(path, tensor.name, wanted, sum.finalize(), remedy)?;
+        }
+        Ok(())
+    }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Error {
+    fault(path, "file", "one that can be read", error, "check the path and its permissions")
+}
+
+fn check_sum(path: &Path, what: &'static str, wanted: u32, found: u32, remedy: &'static str) -> Result<(), Error> {
+    if wanted == found {
+        return Ok(());
+    }
+    Err(fault(path, what, format!("checksum {wanted:08x}"), &format!("{found:08x}"), remedy))
+}

@@ -1,0 +1,56 @@
+//! From a group to a file.
+
+use std::path::Path;
+
+use super::{
+    beside::Beside,
+    chunk_words,
+    header::{self, Contents},
+    little_endian,
+};
+use crate::{Embedding, Error, Part, batch, cpu::memory::zeroed};
+
+/// Writes everything `group` keeps between steps to `path`: beside it first, then in place of what stood there, and on disk when this
+/// returns. If the process is killed, or this fails, what stood there before still does. A killed one leaves a file
+/// `<name>.tmp-<process>-<number>` behind; it disturbs nothing, and the next save to the same name removes it.
+///
+/// # Errors
+/// [`Error::Order`] between forward and backward, or between prefetch and forward; [`Error::Checkpoint`] for a disk that is full and the
+/// like; [`Error::Device`] if the device is lost.
+pub fn save(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
+    if group.pending() {
+        return Err(batch::backward_first("checkpoint::save"));
+    }
+    let mut clock = [0];
+    group.read_part(Part::Clock, 0, &mut clock)?;
+    let layout = group.layout().clone();
+    let contents = Contents { config: group.config().clone(), step: clock[0] };
+    let tensors = header::tensors(&contents.config, &layout);
+    let head = header::write(&contents, &tensors);
+    let mut file = Beside::create(path.as_ref())?;
+    file.write(&head)?;
+    let mut checksums = vec![crc32fast::hash(&head)];
+    let mut buffer = Vec::new();
+    for tensor in &tensors {
+        let (words, chunk) = (tensor.bytes() / 4, chunk_words(tensor.part, &layout));
+        let longest = words.min(chunk) as usize;
+        if buffer.len() < longest {
+            buffer = zeroed("checkpoint", longest)?;
+        }
+        let mut sum = crc32fast::Hasher::new();
+        let mut first = 0;
+        while first < words {
+            let buffer = &mut buffer[..(words - first).min(chunk) as usize];
+            group.read_part(tensor.part, first, buffer)?;
+            first += buffer.len() as u64;
+            little_endian(buffer);
+            let bytes = bytemuck::cast_slice(buffer);
+            sum.update(bytes);
+            file.write(bytes)?;
+        }
+        checksums.push(sum.finalize());
+    }
+    little_endian(&mut checksums);
+    file.write(bytemuck::cast_slice(&checksums))?;
+    file.replace()
+}

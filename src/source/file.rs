@@ -1,0 +1,104 @@
+//! FP32 rows in a file.
+
+use std::{fs::File, io, path::Path};
+
+use super::Source;
+use crate::{Error, positioned::read_exact_at};
+
+/// A file of FP32 rows, low byte first, row after row: `[rows, dim]`. Read block by block as the table is made.
+#[derive(Debug)]
+pub struct F32File {
+    name: String,
+    file: File,
+    /// Where the floats begin.
+    start: u64,
+    shape: Shape,
+}
+
+/// What the file says of itself.
+#[derive(Debug)]
+enum Shape {
+    Bytes(u64),
+    #[cfg(feature = "npy")]
+    Array(Vec<u64>),
+}
+
+impl F32File {
+    /// A file of nothing but floats.
+    ///
+    /// # Errors
+    /// [`Error::Store`] if it cannot be opened.
+    pub fn raw(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let opened = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        let (bytes, file) = opened.map_err(|error| failed(path, &error))?;
+        Ok(Self { name: path.display().to_string(), file, start: 0, shape: Shape::Bytes(bytes) })
+    }
+
+    /// One of numpy's arrays, `float32`, in C order.
+    ///
+    /// # Errors
+    /// [`Error::Store`] if it cannot be opened, or is something else.
+    #[cfg(feature = "npy")]
+    pub fn npy(path: impl AsRef<Path>) -> Result<Self, Error> {
+        use std::io::Seek;
+
+        let path = path.as_ref();
+        let mut file = File::open(path).map_err(|error| failed(path, &error))?;
+        let header = npyz::NpyHeader::from_reader(&mut file).map_err(|error| failed(path, &error))?;
+        let kind = header.dtype().descr();
+        if kind != "'<f4'" || header.order() != npyz::Order::C {
+            return Err(Error::Store {
+                store: path.display().to_string(),
+                what: "format",
+                wanted: "'<f4' in C order".into(),
+                found: format!("{kind} in {:?} order", header.order()),
+                remedy: "save numpy.ascontiguousarray(rows, dtype='<f4')",
+            });
+        }
+        let start = file.stream_position().map_err(|error| failed(path, &error))?;
+        Ok(Self { name: path.display().to_string(), file, start, shape: Shape::Array(header.shape().to_vec()) })
+    }
+}
+
+impl Source for F32File {
+    fn rows(&self, first_row: u32, dim: usize, out: &mut [f32]) -> Result<(), Error> {
+        let at = self.start + u64::from(first_row) * dim as u64 * 4;
+        read_exact_at(&self.file, bytemuck::cast_slice_mut(out), at).map_err(|error| Error::Source {
+            name: self.name.clone(),
+            row: first_row,
+            wanted: format!("{} floats from here on", out.len()),
+            found: error.to_string(),
+            remedy: "leave the file as it is while the table is made",
+        })
+    }
+
+    fn check(&self, rows: u32, dim: usize) -> Result<(), Error> {
+        let (wanted, found, fits) = match &self.shape {
+            &Shape::Bytes(bytes) => {
+                let wanted = u64::from(rows) * dim as u64 * 4;
+                (format!("{wanted} bytes"), format!("{bytes} bytes"), bytes == wanted)
+            }
+            #[cfg(feature = "npy")]
+            Shape::Array(shape) => {
+                let wanted = [u64::from(rows), dim as u64];
+                (format!("{wanted:?}"), format!("{shape:?}"), *shape == wanted)
+            }
+        };
+        if fits {
+            return Ok(());
+        }
+        let remedy = "name a file of the table's rows and dim";
+        Err(Error::Store { store: self.name.clone(), what: "shape", wanted, found, remedy })
+    }
+}
+
+fn failed(path: &Path, error: &io::Error) -> Error {
+    Error::Store {
+        store: path.display().to_string(),
+        what: "opening",
+        wanted: "a file of floats".into(),
+        found: error.to_string(),
+        remedy: "name another file",
+    }
+}

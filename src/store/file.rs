@@ -1,0 +1,350 @@
+//! A table in a memory-mapped file, for tables larger than RAM.
+
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io::{self, ErrorKind, Read},
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use super::{
+    Store, check_list, check_range, each_record,
+    header::{self, Header, PAGE, Progress},
+};
+use crate::{
+    Error, GroupConfig, Layout,
+    cpu::rows::AHEAD,
+    positioned::{read_exact_at, write_all_at},
+    trusted::Mapping,
+};
+
+/// Most bytes of neighbouring records that are put together to be written at once.
+const RUN: usize = 1 << 20;
+
+/// Records in a file: a page of header, then row after row.
+///
+/// Rows are read through a map of the file and written at their place, so that a full disk is an error of the write. Rows never written
+/// are holes where the file system knows holes, and read as zeros. The file is locked for as long as this lives. Before each read and
+/// write its length and time of change are compared with those that this writer left: [`Error::Store`] if another has changed it. A
+/// program that truncates the file within that instant, in spite of the lock, can still end this one (SIGBUS). For local file systems:
+/// one that changes a file's times late, as NFS may, would be taken for such a program.
+#[derive(Debug)]
+pub struct FileStore {
+    path: PathBuf,
+    file: File,
+    map: Mapping,
+    header: Header,
+    progress: Progress,
+    was_flushed: bool,
+    /// Time of change after this writer's last write.
+    modified: Option<SystemTime>,
+    /// What the system said when rows could not be made to last. It says so once, and forgets the rows.
+    lost: Option<String>,
+}
+
+impl FileStore {
+    /// A new file at `path` for a group of this configuration, without values yet: a group, or [`fill`](super::fill), gives it some.
+    ///
+    /// # Errors
+    /// [`Error::Config`], and [`Error::Store`] if there is a file already, or the file system refuses; then there is no new one.
+    pub fn create(path: impl AsRef<Path>, config: &GroupConfig) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let header = Header::new(config, &Layout::new(config, u64::MAX)?);
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(|error| {
+            let remedy = match error.kind() {
+                ErrorKind::AlreadyExists => "open it, or remove it first",
+                _ => "name another file",
+            };
+            failed(path, "creation", "a new file".into(), &error, remedy)
+        })?;
+        let made = lock(path, &file)
+            .and_then(|()| {
+                let wanted = format!("{} bytes", header.file_bytes());
+                file.set_len(header.file_bytes()).map_err(|error| failed(path, "creation", wanted, &error, ROOM))
+            })
+            .and_then(|()| {
+                let wanted = || "a header written".into();
+                write_all_at(&file, header.bytes(), 0).map_err(|error| failed(path, "creation", wanted(), &error, ROOM))
+            })
+            .and_then(|()| Self::new(path, file, header, Progress::Filling));
+        if made.is_err() {
+            // Ours, and of use to nobody. If it cannot be removed, the error says why it was to be.
+            let _ = std::fs::remove_file(path);
+        }
+        made
+    }
+
+    /// The file at `path`, made for a group of this configuration.
+    ///
+    /// A file whose writer was killed opens too: see [`FileStore::was_flushed`].
+    ///
+    /// # Errors
+    /// [`Error::Config`], and [`Error::Store`] for a file that is not there, is another writer's, is foreign or damaged, of another
+    /// configuration, truncated, or not yet filled.
+    pub fn open(path: impl AsRef<Path>, config: &GroupConfig) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let wanted = Header::new(config, &Layout::new(config, u64::MAX)?);
+        let open = |error| failed(path, "opening", "a file to read and write".into(), &error, "name another file");
+        let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(open)?;
+        lock(path, &file)?;
+        let mut start = Vec::new();
+        file.by_ref().take(header::BYTES as u64).read_to_end(&mut start).map_err(open)?;
+        let bytes = file.metadata().map_err(open)?.len();
+        let short = || wrong_length(path, wanted.file_bytes(), bytes);
+        let header = Header::read(&name(path), &start, &wanted)?.ok_or_else(short)?;
+        if bytes != header.file_bytes() {
+            return Err(short());
+        }
+        match header.progress() {
+            Some(progress @ (Progress::Flushed | Progress::Unflushed)) => Self::new(path, file, header, progress),
+            _ => Err(Error::Store {
+                store: name(path),
+                what: "filling",
+                wanted: "a table with all its first values".into(),
+                found: "one whose filling was cut short".into(),
+                remedy: "remove it and create it anew",
+            }),
+        }
+    }
+
+    fn new(path: &Path, file: File, header: Header, progress: Progress) -> Result<Self, Error> {
+        let wanted = || format!("{} bytes mapped", header.file_bytes());
+        let map =
+            Mapping::new(&file).map_err(|error| failed(path, "opening", wanted(), &error, "take a table in RAM"))?;
+        // The same file wherever the program goes meanwhile.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
+        let was_flushed = progress == Progress::Flushed;
+        let mut store = Self { path, file, map, header, progress, was_flushed, modified: None, lost: None };
+        store.remember();
+        Ok(store)
+    }
+
+    /// Where the file is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether all rows were in the file when it was opened. If not, its last writer ended between two flushes: rows then have values of
+    /// different steps, from [`Store::step`] on, and what the cache alone had is lost. False for a file just created.
+    #[must_use]
+    pub fn was_flushed(&self) -> bool {
+        self.was_flushed
+    }
+
+    fn at(&self, row: u32) -> u64 {
+        PAGE + u64::from(row) * self.stride()
+    }
+
+    /// Notes the time of a change of our own.
+    fn remember(&mut self) {
+        self.modified = self.file.metadata().and_then(|data| data.modified()).ok();
+    }
+
+    /// Nobody else has changed the file.
+    fn check_ours(&self) -> Result<(), Error> {
+        let data = self.file.metadata().map_err(|error| self.failed("reading", "the file's length", &error))?;
+        if data.len() != self.header.file_bytes() {
+            return Err(wrong_length(&self.path, self.header.file_bytes(), data.len()));
+        }
+        let modified = data.modified().ok();
+        if modified != self.modified {
+            let time = |at: Option<SystemTime>| {
+                let since = at.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+                since.map_or("an unknown time".into(), |since| format!("{:.9} s", since.as_secs_f64()))
+            };
+            return Err(Error::Store {
+                store: self.name(),
+                what: "time of change",
+                wanted: format!("{}, its own last write", time(self.modified)),
+                found: time(modified),
+                remedy: "keep other programs from it; restore the table from a checkpoint",
+            });
+        }
+        Ok(())
+    }
+
+    /// The path still leads to the file: rows written to one that nobody finds would be lost with it.
+    fn check_found(&self) -> Result<(), Error> {
+        let found = match (self.path.metadata(), self.file.metadata()) {
+            (Err(error), _) | (_, Err(error)) => error.to_string(),
+            (Ok(there), Ok(ours)) if same_file(&there, &ours) => return Ok(()),
+            _ => "another file there".into(),
+        };
+        let remedy = "save a checkpoint before this table is closed, and keep other programs from its file";
+        Err(Error::Store { store: self.name(), what: "file", wanted: "it at its place".into(), found, remedy })
+    }
+
+    fn name(&self) -> String {
+        name(&self.path)
+    }
+
+    fn failed(&self, what: &'static str, wanted: &str, error: &io::Error) -> Error {
+        failed(&self.path, what, wanted.into(), error, "see to the disk, then call again")
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> Result<(), Error> {
+        let wanted = || format!("{} bytes written", bytes.len());
+        write_all_at(&self.file, bytes, at).map_err(|error| failed(&self.path, "writing", wanted(), &error, ROOM))
+    }
+
+    /// What was written is on the disk.
+    fn sync(&mut self) -> Result<(), Error> {
+        if self.lost.is_none() {
+            self.lost = self.file.sync_all().err().map(|error| error.to_string());
+        }
+        let Some(found) = self.lost.clone() else { return Ok(()) };
+        let remedy = "rows written since the last flush may be lost: save a checkpoint elsewhere, then see to the disk";
+        Err(Error::Store { store: self.name(), what: "writing", wanted: "all of it on the disk".into(), found, remedy })
+    }
+
+    /// Puts a new header on the disk.
+    fn proceed(&mut self, progress: Progress, step: u32) -> Result<(), Error> {
+        let header = self.header.at(progress, step);
+        let written = self.write_at(header.bytes(), 0);
+        self.remember();
+        written?;
+        self.sync()?;
+        (self.header, self.progress) = (header, progress);
+        Ok(())
+    }
+
+    /// Writes the records of `rows`; neighbours together.
+    fn write_list(&self, rows: &[u32], records: &[u8]) -> Result<(), Error> {
+        let stride = self.stride() as usize;
+        let mut order: Vec<usize> = (0..rows.len()).collect();
+        order.sort_unstable_by_key(|&k| rows[k]);
+        let most = (RUN / stride).max(1);
+        let mut run = Vec::new();
+        let mut rest = &order[..];
+        while let [first, ..] = *rest {
+            let next = |pair: &[usize]| rows[pair[0]].checked_add(1) == Some(rows[pair[1]]);
+            let count = 1 + rest.windows(2).take(most - 1).take_while(|pair| next(pair)).count();
+            run.clear();
+            for &k in &rest[..count] {
+                run.extend_from_slice(&records[k * stride..(k + 1) * stride]);
+            }
+            self.write_at(&run, self.at(rows[first]))?;
+            rest = &rest[count..];
+        }
+        Ok(())
+    }
+}
+
+impl Store for FileStore {
+    fn rows(&self) -> u32 {
+        self.header.rows()
+    }
+
+    fn stride(&self) -> u64 {
+        self.header.stride()
+    }
+
+    fn read(&self, rows: &[u32], out: &mut [u8]) -> Result<(), Error> {
+        check_list(&self.name(), self.rows(), self.stride(), rows, out.len())?;
+        self.check_ours()?;
+        let stride = self.stride() as usize;
+        each_record(out, stride, |k, record| {
+            if let Some(&next) = rows.get(k + AHEAD) {
+                self.map.prefetch(self.at(next) as usize, stride);
+            }
+            self.map.copy(self.at(rows[k]) as usize, record);
+        });
+        Ok(())
+    }
+
+    fn write(&mut self, rows: &[u32], records: &[u8]) -> Result<(), Error> {
+        check_list(&self.name(), self.rows(), self.stride(), rows, records.len())?;
+        self.unflushed()?;
+        self.check_ours()?;
+        let written = self.write_list(rows, records);
+        self.remember();
+        written
+    }
+
+    fn read_range(&self, first_row: u32, out: &mut [u8]) -> Result<(), Error> {
+        check_range(&self.name(), self.rows(), self.stride(), first_row, out.len())?;
+        self.check_ours()?;
+        let wanted = format!("{} bytes read", out.len());
+        read_exact_at(&self.file, out, self.at(first_row)).map_err(|error| self.failed("reading", &wanted, &error))
+    }
+
+    fn write_range(&mut self, first_row: u32, records: &[u8]) -> Result<(), Error> {
+        check_range(&self.name(), self.rows(), self.stride(), first_row, records.len())?;
+        self.unflushed()?;
+        self.check_ours()?;
+        let written = self.write_at(records, self.at(first_row));
+        self.remember();
+        written
+    }
+
+    fn unflushed(&mut self) -> Result<(), Error> {
+        if self.progress != Progress::Flushed {
+            return Ok(());
+        }
+        self.check_ours()?;
+        self.check_found()?;
+        self.proceed(Progress::Unflushed, self.step())
+    }
+
+    fn flushed(&mut self, step: u32) -> Result<(), Error> {
+        if (self.progress, self.header.step) == (Progress::Flushed, step) {
+            return Ok(()); // nothing was written since
+        }
+        self.check_ours()?;
+        self.check_found()?;
+        self.sync()?; // the rows, before the header that speaks of them
+        self.proceed(Progress::Flushed, step)
+    }
+
+    fn step(&self) -> u32 {
+        self.header.step
+    }
+
+    fn filled(&self) -> bool {
+        self.progress != Progress::Filling
+    }
+}
+
+const ROOM: &str = "make room on the disk, then call again";
+
+fn name(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn failed(path: &Path, what: &'static str, wanted: String, error: &io::Error, remedy: &'static str) -> Error {
+    Error::Store { store: name(path), what, wanted, found: error.to_string(), remedy }
+}
+
+fn wrong_length(path: &Path, wanted: u64, found: u64) -> Error {
+    Error::Store {
+        store: name(path),
+        what: "length",
+        wanted: format!("{wanted} bytes"),
+        found: format!("{found} bytes"),
+        remedy: "restore the table from a checkpoint",
+    }
+}
+
+/// Keeps other writers out for as long as `file` is open.
+fn lock(path: &Path, file: &File) -> Result<(), Error> {
+    let found = match file.try_lock() {
+        Ok(()) => return Ok(()),
+        Err(TryLockError::WouldBlock) => "it locked by another writer".into(),
+        Err(TryLockError::Error(error)) => error.to_string(),
+    };
+    let remedy = "end the other writer, or take a file system with locks";
+    Err(Error::Store { store: name(path), what: "lock", wanted: "the file to itself".into(), found, remedy })
+}
+
+#[cfg(unix)]
+fn same_file(a: &std::fs::Metadata, b: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
+/// Windows lets nobody remove or replace a file that is mapped.
+#[cfg(not(unix))]
+fn same_file(_: &std::fs::Metadata, _: &std::fs::Metadata) -> bool {
+    true
+}

@@ -1,0 +1,140 @@
+//! The first page of a table file: what the table is, and how far it has come.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::{Error, GroupConfig, Layout};
+
+/// Where the records begin: a page, so that they are aligned however long they are.
+pub(super) const PAGE: u64 = 4096;
+/// Bytes of the header: within one sector, which a disk writes whole or not at all.
+pub(super) const BYTES: usize = size_of::<Header>();
+
+const MAGIC: [u8; 8] = *b"hotrow\r\n";
+const VERSION: u32 = 1;
+
+/// How far the table has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Progress {
+    /// Its first values are not all in.
+    Filling = 1,
+    /// A cache may have held newer rows.
+    Unflushed = 2,
+    /// All rows are in.
+    Flushed = 3,
+}
+
+/// Words with the low byte first, as in the records.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub(super) struct Header {
+    magic: [u8; 8],
+    version: u32,
+    progress: u32,
+    pub(super) step: u32,
+    rows: u32,
+    record_words: u32,
+    dim: u32,
+    bits: u32,
+    optimizer: u32,
+    seed: u32,
+    /// CRC-32 of the rows of each table.
+    tables: u32,
+    pad: [u32; 3],
+    /// CRC-32 of all before it.
+    checksum: u32,
+}
+
+impl Header {
+    /// Of a new file.
+    pub(super) fn new(config: &GroupConfig, layout: &Layout) -> Self {
+        Self {
+            magic: MAGIC,
+            version: VERSION,
+            progress: Progress::Filling as u32,
+            step: 0,
+            rows: layout.total_rows,
+            record_words: layout.record_words,
+            dim: layout.dim,
+            bits: layout.precision.bits(),
+            optimizer: config.optimizer.kind as u32,
+            seed: config.seed,
+            tables: crc32fast::hash(bytemuck::cast_slice(&config.tables)),
+            pad: [0; 3],
+            checksum: 0,
+        }
+        .signed()
+    }
+
+    fn signed(mut self) -> Self {
+        self.checksum = crc32fast::hash(&bytemuck::bytes_of(&self)[..BYTES - 4]);
+        self
+    }
+
+    /// The same file, further on.
+    pub(super) fn at(self, progress: Progress, step: u32) -> Self {
+        Self { progress: progress as u32, step, ..self }.signed()
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        bytemuck::bytes_of(self)
+    }
+
+    /// Bytes of the whole file.
+    pub(super) fn file_bytes(&self) -> u64 {
+        PAGE + u64::from(self.rows) * self.stride()
+    }
+
+    pub(super) fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    pub(super) fn stride(&self) -> u64 {
+        u64::from(self.record_words) * 4
+    }
+
+    /// How far the file has come; `None` for a word that no version has written.
+    pub(super) fn progress(&self) -> Option<Progress> {
+        [Progress::Filling, Progress::Unflushed, Progress::Flushed].into_iter().find(|&p| p as u32 == self.progress)
+    }
+
+    /// The header at the start of the file `name`, if it is that of the table that `wanted` describes; `None` if the file ends within it.
+    pub(super) fn read(name: &str, start: &[u8], wanted: &Self) -> Result<Option<Self>, Error> {
+        let fail = |what, wanted: String, found: String, remedy| {
+            Err(Error::Store { store: name.into(), what, wanted, found, remedy })
+        };
+        let magic = &start[..start.len().min(MAGIC.len())];
+        if !MAGIC.starts_with(magic) {
+            let found = format!("a file that begins with {}", magic.escape_ascii());
+            return fail("format", "a table of hotrow's".into(), found, "name another file");
+        }
+        let Ok(found) = bytemuck::try_pod_read_unaligned::<Self>(start) else { return Ok(None) };
+        if found.version != VERSION {
+            let remedy = "open it with the release that wrote it";
+            return fail("version", VERSION.to_string(), found.version.to_string(), remedy);
+        }
+        if found != found.signed() || found.progress().is_none() {
+            let wanted = format!("checksum {:08x}", found.signed().checksum);
+            return fail("header", wanted, format!("{:08x}", found.checksum), "restore the table from a checkpoint");
+        }
+        let shape = [
+            ("rows", wanted.rows, found.rows),
+            ("dim", wanted.dim, found.dim),
+            ("bits of a weight", wanted.bits, found.bits),
+            ("optimizer", wanted.optimizer, found.optimizer),
+            ("words of a record", wanted.record_words, found.record_words),
+            ("checksum of the tables' rows", wanted.tables, found.tables),
+            ("seed", wanted.seed, found.seed),
+        ];
+        if let Some((what, wanted, found)) = shape.into_iter().find(|(_, wanted, found)| wanted != found) {
+            let remedy = "open it with the configuration it was made for";
+            if what == "optimizer" {
+                let name =
+                    |kind| ["SGD", "AdaGrad", "row-wise AdaGrad"].get(kind as usize).map_or("another", |name| name);
+                return fail(what, name(wanted).into(), name(found).into(), remedy);
+            }
+            return fail(what, wanted.to_string(), found.to_string(), remedy);
+        }
+        Ok(Some(found))
+    }
+}

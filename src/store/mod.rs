@@ -1,0 +1,178 @@
+//! Where the records of a staged table live: in RAM, in a file, or wherever your own [`Store`] puts them.
+
+#[cfg(all(feature = "file", any(unix, windows)))]
+mod file;
+mod fill;
+#[cfg(all(feature = "file", any(unix, windows)))]
+mod header;
+mod ram;
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use rayon::prelude::*;
+
+#[cfg(all(feature = "file", any(unix, windows)))]
+pub use file::FileStore;
+pub use fill::fill;
+pub use ram::RamStore;
+
+use crate::{Error, Layout, codec};
+
+/// Where the records of a staged table live: RAM, a memory-mapped file, or your own.
+///
+/// Rows are linear rows. A record is what [`Layout`] says: [`Store::stride`] bytes, words of 4 bytes with the low byte first.
+pub trait Store: Send + Sync + std::fmt::Debug {
+    /// Rows of all tables together.
+    fn rows(&self) -> u32;
+
+    /// Bytes of a record.
+    fn stride(&self) -> u64;
+
+    /// Copies the records of `rows` into `out` (`rows.len() * stride` bytes), in that order. Called from several threads at once with
+    /// parts of a list.
+    ///
+    /// # Errors
+    /// [`Error::Store`] for rows that do not exist, bytes of another number, and whatever keeps the store from reading.
+    fn read(&self, rows: &[u32], out: &mut [u8]) -> Result<(), Error>;
+
+    /// Writes a record for each of `rows` (no row twice). On an error the rest of the table is whole, and the call may be made again.
+    ///
+    /// # Errors
+    /// As [`Store::read`]; nothing is written then if the call itself is at fault.
+    fn write(&mut self, rows: &[u32], records: &[u8]) -> Result<(), Error>;
+
+    /// Copies the records of neighbouring rows, as many as `out` holds: for checkpoints.
+    ///
+    /// # Errors
+    /// As [`Store::read`].
+    fn read_range(&self, first_row: u32, out: &mut [u8]) -> Result<(), Error>;
+
+    /// Writes the records of neighbouring rows: for filling and checkpoints.
+    ///
+    /// # Errors
+    /// As [`Store::write`].
+    fn write_range(&mut self, first_row: u32, records: &[u8]) -> Result<(), Error>;
+
+    /// From here on a cache may hold newer rows than the store (a file says so in its header, on disk before the first write).
+    ///
+    /// # Errors
+    /// [`Error::Store`] if that cannot be noted.
+    fn unflushed(&mut self) -> Result<(), Error>;
+
+    /// All rows are in; `step` is the step number to go on from.
+    ///
+    /// # Errors
+    /// [`Error::Store`] if the rows cannot be made to last.
+    fn flushed(&mut self, step: u32) -> Result<(), Error>;
+
+    /// Step number to go on from: 0 for a fresh store.
+    fn step(&self) -> u32;
+
+    /// Whether it holds values already (an opened file), so that it must not be filled. A store without values reads as zeros.
+    fn filled(&self) -> bool;
+}
+
+/// A store that a group and its owner share: after a lost device the owner still has the table.
+#[derive(Clone, Debug)]
+pub struct SharedStore(Arc<RwLock<Box<dyn Store>>>);
+
+impl SharedStore {
+    /// To be handed to a group; keep a clone.
+    #[must_use]
+    pub fn new(store: impl Store + 'static) -> Self {
+        Self(Arc::new(RwLock::new(Box::new(store))))
+    }
+
+    /// The store, for reading. Waits for a writer.
+    #[must_use = "it is locked while this lives"]
+    pub fn read(&self) -> RwLockReadGuard<'_, Box<dyn Store>> {
+        // A thread that panicked left rows half written at worst, as a failed call may.
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The store, for writing. Waits for readers and writers.
+    #[must_use = "it is locked while this lives"]
+    pub fn write(&self) -> RwLockWriteGuard<'_, Box<dyn Store>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The weights of linear rows as the store has them, `[rows, dim]`. What a cache has not flushed is not in them: while the group
+    /// works, ask it.
+    ///
+    /// # Errors
+    /// As [`Store::read`]; [`Error::Store`] too if `layout` is of other records.
+    pub fn read_rows(&self, layout: &Layout, rows: &[u32]) -> Result<Vec<f32>, Error> {
+        let store = self.read();
+        check_shape(&**store, layout)?;
+        let mut words = vec![0u32; rows.len() * layout.record_words as usize];
+        store.read(rows, bytemuck::cast_slice_mut(&mut words))?;
+        let mut weights = vec![0.0; rows.len() * layout.dim as usize];
+        words
+            .par_chunks_exact(layout.record_words as usize)
+            .zip(weights.par_chunks_exact_mut(layout.dim as usize))
+            .for_each(|(record, row)| {
+                for (e, x) in (0u32..).zip(row) {
+                    *x = codec::weight(layout, record, e);
+                }
+            });
+        Ok(weights)
+    }
+}
+
+/// A call that the store cannot carry out as it is.
+fn wrong(store: &str, what: &'static str, wanted: String, found: String) -> Error {
+    Error::Store {
+        store: store.into(),
+        what,
+        wanted,
+        found,
+        remedy: "call it with rows of this table and a record for each",
+    }
+}
+
+/// The store holds as many records as the table has, of the same size.
+pub(crate) fn check_shape(store: &dyn Store, layout: &Layout) -> Result<(), Error> {
+    let shape = |rows: u32, stride: u64| format!("{rows} records of {stride} bytes");
+    let (wanted, found) = (shape(layout.total_rows, layout.stride()), shape(store.rows(), store.stride()));
+    if wanted == found {
+        return Ok(());
+    }
+    let remedy = "take a store made for this configuration";
+    Err(Error::Store { store: "store".into(), what: "shape", wanted, found, remedy })
+}
+
+/// Every row exists, and there are bytes for each.
+fn check_list(store: &str, total: u32, stride: u64, rows: &[u32], bytes: usize) -> Result<(), Error> {
+    if let Some(&row) = rows.iter().find(|&&row| row >= total) {
+        return Err(wrong(store, "row", format!("a row below {total}"), row.to_string()));
+    }
+    let wanted = rows.len() as u64 * stride;
+    if wanted != bytes as u64 {
+        return Err(wrong(store, "records", format!("{wanted} bytes"), format!("{bytes} bytes")));
+    }
+    Ok(())
+}
+
+/// Neighbouring rows, as many as the bytes are for, exist.
+fn check_range(store: &str, total: u32, stride: u64, first_row: u32, bytes: usize) -> Result<(), Error> {
+    let bytes = bytes as u64;
+    if !bytes.is_multiple_of(stride) {
+        return Err(wrong(store, "records", format!("a multiple of {stride} bytes"), format!("{bytes} bytes")));
+    }
+    let end = u64::from(first_row) + bytes / stride;
+    if end > u64::from(total) {
+        return Err(wrong(store, "row", format!("rows below {total}"), format!("rows {first_row} to {end}")));
+    }
+    Ok(())
+}
+
+/// Bytes that are worth another thread.
+const GRAIN: usize = 64 << 10;
+
+/// `copy(k, record)` for the k-th of the records of `out`, on all cores.
+fn each_record(out: &mut [u8], stride: usize, copy: impl Fn(usize, &mut [u8]) + Sync) {
+    out.par_chunks_exact_mut(stride)
+        .enumerate()
+        .with_min_len((GRAIN / stride).max(1))
+        .for_each(|(k, record)| copy(k, record));
+}

@@ -1,0 +1,120 @@
+//! A table in ordinary host memory.
+
+use rayon::prelude::*;
+
+use super::{GRAIN, Store, check_list, check_range, each_record};
+use crate::{
+    Error, Layout,
+    cpu::{
+        memory::zeroed,
+        rows::{AHEAD, prefetch},
+    },
+};
+
+/// Records in RAM, all of it taken when it is made.
+#[derive(Debug)]
+pub struct RamStore {
+    rows: u32,
+    stride: usize,
+    /// Words, so that a record starts on one.
+    records: Vec<u32>,
+    step: u32,
+    filled: bool,
+}
+
+impl RamStore {
+    /// Room for the table that `layout` describes, without values yet.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if the host does not give it.
+    pub fn new(layout: &Layout) -> Result<Self, Error> {
+        let bytes = layout.table_bytes();
+        let words = usize::try_from(bytes / 4).map_err(|_| Error::OutOfMemory { what: "records", bytes })?;
+        let records = zeroed("records", words)?;
+        Ok(Self { rows: layout.total_rows, stride: layout.stride() as usize, records, step: 0, filled: false })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.records)
+    }
+
+    fn start(&self, row: u32) -> usize {
+        row as usize * self.stride
+    }
+}
+
+const NAME: &str = "table in RAM";
+
+impl Store for RamStore {
+    fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    fn stride(&self) -> u64 {
+        self.stride as u64
+    }
+
+    fn read(&self, rows: &[u32], out: &mut [u8]) -> Result<(), Error> {
+        check_list(NAME, self.rows, self.stride(), rows, out.len())?;
+        let record = |row: u32| &self.bytes()[self.start(row)..][..self.stride];
+        each_record(out, self.stride, |k, out| {
+            if let Some(&next) = rows.get(k + AHEAD) {
+                prefetch(record(next));
+            }
+            out.copy_from_slice(record(rows[k]));
+        });
+        Ok(())
+    }
+
+    fn write(&mut self, rows: &[u32], records: &[u8]) -> Result<(), Error> {
+        check_list(NAME, self.rows, self.stride(), rows, records.len())?;
+        let stride = self.stride;
+        let whole: &mut [u8] = bytemuck::cast_slice_mut(&mut self.records);
+        // Each thread has parts of the table for its own and looks through the list for their rows; four each, for lists that
+        // crowd together. No more threads than the bytes are worth.
+        let threads = rayon::current_num_threads().min(records.len() / GRAIN + 1);
+        let parts = if threads == 1 { 1 } else { 4 * threads };
+        let part_rows = (self.rows as usize).div_ceil(parts).max(1);
+        whole.par_chunks_mut(part_rows * stride).enumerate().for_each(|(part, bytes)| {
+            let first = part * part_rows;
+            for (&row, record) in rows.iter().zip(records.chunks_exact(stride)) {
+                if let Some(out) =
+                    (row as usize).checked_sub(first).and_then(|row| bytes.get_mut(row * stride..(row + 1) * stride))
+                {
+                    out.copy_from_slice(record);
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn read_range(&self, first_row: u32, out: &mut [u8]) -> Result<(), Error> {
+        check_range(NAME, self.rows, self.stride(), first_row, out.len())?;
+        out.copy_from_slice(&self.bytes()[self.start(first_row)..][..out.len()]);
+        Ok(())
+    }
+
+    fn write_range(&mut self, first_row: u32, records: &[u8]) -> Result<(), Error> {
+        check_range(NAME, self.rows, self.stride(), first_row, records.len())?;
+        let start = self.start(first_row);
+        bytemuck::cast_slice_mut(&mut self.records)[start..][..records.len()].copy_from_slice(records);
+        Ok(())
+    }
+
+    fn unflushed(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn flushed(&mut self, step: u32) -> Result<(), Error> {
+        (self.step, self.filled) = (step, true);
+        Ok(())
+    }
+
+    fn step(&self) -> u32 {
+        self.step
+    }
+
+    fn filled(&self) -> bool {
+        self.filled
+    }
+}

@@ -1,0 +1,595 @@
+//! Checkpoints of the CPU group: what the file is, that a group goes on from it, and that no damage and no kill goes unnoticed.
+#![allow(missing_docs, clippy::unwrap_used, reason = "a test")]
+
+use std::{
+    cell::RefCell,
+    fs,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use hotrow::{
+    Embedding, Error, GroupConfig, Init, Optimizer, OutOfRange, Part, Policy, Pooling, Precision, Rounding, Snapshot,
+    checkpoint, cpu::Group,
+};
+use proptest::test_runner::{Config, TestRunner};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use safetensors::{Dtype, SafeTensors};
+use tempfile::{TempDir, tempdir};
+
+/// A configuration with every part, and a cache that turns over.
+fn config() -> GroupConfig {
+    GroupConfig {
+        precision: Precision::Int4,
+        cache_rows: 64,
+        policy: Policy::Lfu,
+        optimizer: Optimizer::row_wise_adagrad(0.1),
+        init: Init::Uniform { low: -1.0, high: 1.0 },
+        seed: 7,
+        shard_bytes: Some(1000),
+        ..GroupConfig::new(&[150, 50], 8)
+    }
+}
+
+/// The steps from `first` on, some with a flush behind them; outputs of all.
+fn train(group: &mut dyn Embedding, steps: std::ops::Range<u32>) -> Vec<Vec<u32>> {
+    steps
+        .map(|step| {
+            let mut rng = StdRng::seed_from_u64(u64::from(step));
+            let tables = group.config().tables.clone();
+            let indices: Vec<u32> =
+                (0..80).map(|i| rng.random_range(0..tables[i / (80 / tables.len()).max(1)])).collect();
+            let offsets: Vec<u32> = (0..=8).map(|bag| bag * 10).collect();
+            let outputs = group.forward(&indices, &offsets, None).unwrap();
+            group.backward(&outputs.iter().map(|x| x * 0.1 + 0.2).collect::<Vec<_>>()).unwrap();
+            if step % 5 == 4 {
+                group.flush().unwrap();
+            }
+            outputs.iter().map(|x| x.to_bits()).collect()
+        })
+        .collect()
+}
+
+fn trained(config: &GroupConfig) -> Group {
+    let mut group = Group::new(config.clone()).unwrap();
+    train(&mut group, 0..7);
+    group
+}
+
+/// Every precision, policy, optimiser and rounding, with a cache and without, in shards of several sizes.
+fn configs() -> Vec<GroupConfig> {
+    let mut configs = Vec::new();
+    for (i, precision) in Precision::ALL.into_iter().enumerate() {
+        for (j, optimizer) in
+            [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)].into_iter().enumerate()
+        {
+            configs.push(GroupConfig {
+                precision,
+                optimizer,
+                policy: if (i + j) % 2 == 0 { Policy::Lfu } else { Policy::Lru },
+                rounding: if i % 3 == 0 { Rounding::Nearest } else { Rounding::Stochastic },
+                cache_rows: [64, 0, 200][j],
+                dim: [8, 5, 20][(i + j) % 3],
+                ..config()
+            });
+        }
+    }
+    configs
+}
+
+#[test]
+fn a_loaded_group_goes_on_bit_for_bit() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("group.safetensors");
+    for config in configs() {
+        let mut straight = Group::new(config.clone()).unwrap();
+        let outputs = train(&mut straight, 0..14);
+
+        let mut first = Group::new(config.clone()).unwrap();
+        assert_eq!(train(&mut first, 0..7), outputs[..7]);
+        checkpoint::save(&mut first, &path).unwrap();
+        let saved = first.snapshot().unwrap();
+
+        // Another table at first, other shards.
+        let other = GroupConfig { init: Init::Constant(0.5), shard_bytes: None, ..config };
+        let mut second = Group::new(other).unwrap();
+        train(&mut second, 20..23);
+        assert_ne!(second.snapshot().unwrap(), saved, "the comparison can fail");
+        checkpoint::load(&mut second, &path).unwrap();
+        assert_eq!(second.snapshot().unwrap(), saved);
+        assert_eq!(train(&mut second, 7..14), outputs[7..]);
+        assert_eq!(second.snapshot().unwrap(), straight.snapshot().unwrap());
+        // And the one that was saved goes on, too.
+        assert_eq!(train(&mut first, 7..14), outputs[7..]);
+    }
+}
+
+#[test]
+fn contents_are_the_configuration() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("group.safetensors");
+    let mut all = configs();
+    all.push(GroupConfig {
+        features: vec![1, 0, 1],
+        pooling: Pooling::Mean,
+        out_of_range: OutOfRange::Clamp,
+        seed: u32::MAX,
+        optimizer: Optimizer { lr: 0.1 + f32::EPSILON, eps: 1e-30, weight_decay: -1e-3, ..Optimizer::sgd(0.0) },
+        ..config()
+    });
+    all.push(GroupConfig { pooling: Pooling::None, out_of_range: OutOfRange::Skip, ..config() });
+    for config in all {
+        let mut group = Group::new(config.clone()).unwrap();
+        group.set_learning_rate(0.3).unwrap();
+        group.write_part(Part::Clock, 0, &[4_000_000_000]).unwrap();
+        checkpoint::save(&mut group, &path).unwrap();
+        let contents = checkpoint::contents(&path).unwrap();
+        assert_eq!(contents.step, 4_000_000_000);
+        let optimizer = Optimizer { lr: 0.3, ..config.optimizer };
+        let wanted = GroupConfig { optimizer, init: Init::Constant(0.0), shard_bytes: None, ..config };
+        assert_eq!(contents.config, wanted);
+    }
+}
+
+fn bytes<T: Copy, const N: usize>(values: &[T], to: impl Fn(T) -> [u8; N]) -> Vec<u8> {
+    values.iter().flat_map(|&value| to(value)).collect()
+}
+
+#[test]
+fn others_can_read_the_file() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("group.safetensors");
+    let mut group = trained(&config());
+    checkpoint::save(&mut group, &path).unwrap();
+    let Snapshot { t, ways, cache, records, freqs, counters } = group.snapshot().unwrap();
+    let file = fs::read(&path).unwrap();
+    let tensors = SafeTensors::deserialize(&file).unwrap();
+    let counters: Vec<u64> = counters
+        .iter()
+        .flat_map(|c| {
+            let cache = [c.accesses, c.hits, c.unique, c.unique_misses, c.admitted, c.evictions, c.write_backs];
+            cache.into_iter().chain([c.bypass_reads, c.bypass_writes, c.skipped_rows, c.out_of_range])
+        })
+        .collect();
+    let wanted = [
+        ("counters", Dtype::U64, vec![2, 11], bytes(&counters, u64::to_le_bytes)),
+        ("ways", Dtype::U32, vec![2, 4, 32], bytes(&ways, u32::to_le_bytes)),
+        ("cache", Dtype::F32, vec![64, 9], bytes(&cache, f32::to_le_bytes)),
+        ("records", Dtype::U8, vec![200, 16], bytes(&records, u32::to_le_bytes)),
+        ("frequencies", Dtype::U32, vec![200], bytes(&freqs, u32::to_le_bytes)),
+    ];
+    for (name, dtype, shape, data) in &wanted {
+        let tensor = tensors.tensor(name).unwrap();
+        assert_eq!((tensor.dtype(), tensor.shape()), (*dtype, shape.as_slice()), "{name}");
+        assert!(tensor.data() == data, "{name}");
+        let at = tensor.data().as_ptr() as usize - file.as_ptr() as usize;
+        assert!(at.is_multiple_of(dtype.bitsize() / 8), "{name} begins on a multiple of its type");
+    }
+    assert_eq!(tensors.len(), wanted.len() + 1);
+    let (length, head) = SafeTensors::read_metadata(&file).unwrap();
+    let data = wanted.iter().map(|(.., data)| data.as_slice());
+    let sums: Vec<u32> = std::iter::once(&file[..8 + length]).chain(data).map(crc32fast::hash).collect();
+    assert_eq!(tensors.tensor("checksums").unwrap().data(), bytes(&sums, u32::to_le_bytes));
+    let metadata = head.metadata().clone().unwrap();
+    for (field, value) in [("step", t.to_string()), ("tables", "[150,50]".into()), ("precision", "int4".into())] {
+        assert_eq!(metadata[field], value);
+    }
+    // The same state is the same file.
+    let again = folder.path().join("again.safetensors");
+    checkpoint::save(&mut group, &again).unwrap();
+    assert!(fs::read(&again).unwrap() == file);
+
+    // What there is none of is left out.
+    let plain = GroupConfig { cache_rows: 0, policy: Policy::Lru, ..config() };
+    checkpoint::save(&mut trained(&plain), &path).unwrap();
+    let file = fs::read(&path).unwrap();
+    let mut names: Vec<_> = SafeTensors::deserialize(&file).unwrap().names().into_iter().map(str::to_owned).collect();
+    names.sort();
+    assert_eq!(names, ["checksums", "counters", "records"]);
+}
+
+/// What is wrong with the checkpoint, after which the group must be as it was.
+fn refused(group: &mut Group, path: &Path) -> &'static str {
+    let before = group.snapshot().unwrap();
+    let error = checkpoint::load(group, path).expect_err("a wrong file was taken");
+    assert!(group.snapshot().unwrap() == before, "{error}");
+    let text = error.to_string();
+    assert!(text.contains("wanted") && text.contains("found") && text.contains(path.to_str().unwrap()), "{text}");
+    match error {
+        Error::Checkpoint { what, .. } => what,
+        error => panic!("{error}"),
+    }
+}
+
+/// A group, and the bytes of a checkpoint of another state of it.
+fn saved(folder: &TempDir) -> (Group, Vec<u8>) {
+    let path = folder.path().join("saved.safetensors");
+    let mut group = trained(&config());
+    checkpoint::save(&mut group, &path).unwrap();
+    train(&mut group, 7..9);
+    (group, fs::read(path).unwrap())
+}
+
+#[test]
+fn no_flipped_bit_passes() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("flipped.safetensors");
+    let (group, right) = saved(&folder);
+    let group = RefCell::new(group);
+    let flip = |at: usize, bit: u32| {
+        let mut wrong = right.clone();
+        wrong[at] ^= 1 << bit;
+        fs::write(&path, &wrong).unwrap();
+        refused(&mut group.borrow_mut(), &path)
+    };
+    // Each byte of the header, where a flip may change what is read next; then anywhere.
+    let header = 8 + u64::from_le_bytes(right[..8].try_into().unwrap()) as usize;
+    for at in 0..header {
+        flip(at, at as u32 % 8);
+    }
+    let length = right.len();
+    let mut runner = TestRunner::new(Config { cases: 1500, ..Config::default() });
+    let anywhere = runner.run(&(0..length, 0..8u32), |(at, bit)| {
+        flip(at, bit);
+        Ok(())
+    });
+    anywhere.unwrap();
+    assert_eq!(flip(length - 1, 0), "frequencies", "the last checksum");
+    assert_eq!(flip(header + 8, 3), "counters");
+    // The companion: unflipped it is taken.
+    fs::write(&path, &right).unwrap();
+    checkpoint::load(&mut *group.borrow_mut(), &path).unwrap();
+}
+
+#[test]
+fn cut_off_and_longer_files_are_named() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("cut.safetensors");
+    let (mut group, right) = saved(&folder);
+    let header = 8 + u64::from_le_bytes(right[..8].try_into().unwrap()) as usize;
+    for length in (0..right.len()).step_by(53).chain([7, 8, header - 1, header, right.len() - 1]) {
+        fs::write(&path, &right[..length]).unwrap();
+        let what = refused(&mut group, &path);
+        assert_eq!(what, if (8..header).contains(&length) { "header" } else { "length" }, "{length} bytes");
+        assert!(checkpoint::contents(&path).is_err());
+    }
+    fs::write(&path, [right.as_slice(), &[0]].concat()).unwrap();
+    assert_eq!(refused(&mut group, &path), "length");
+    // One tensor's bytes in another's place, and the table of sums with them, is no bit flip; it is damage all the same.
+    let mut moved = right.clone();
+    moved[header..right.len() - 24].rotate_left(4);
+    fs::write(&path, moved).unwrap();
+    assert_eq!(refused(&mut group, &path), "counters");
+}
+
+/// The file with another header, its sum made right.
+fn with_header(right: &[u8], change: impl FnOnce(&mut serde_json::Value)) -> Vec<u8> {
+    let header = 8 + u64::from_le_bytes(right[..8].try_into().unwrap()) as usize;
+    let mut value = serde_json::from_slice(&right[8..header]).unwrap();
+    change(&mut value);
+    let mut text = value.to_string();
+    text.extend(std::iter::repeat_n(' ', text.len().next_multiple_of(8) - text.len()));
+    let head = [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
+    let sum = right.len() - 24;
+    [&head, &right[header..sum], &crc32fast::hash(&head).to_le_bytes(), &right[sum + 4..]].concat()
+}
+
+#[test]
+fn foreign_files_are_named() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("foreign.safetensors");
+    let (mut group, right) = saved(&folder);
+    let mut try_file = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        refused(&mut group, &path)
+    };
+    assert_eq!(try_file(&[]), "length");
+    assert_eq!(try_file(b"PK\x03\x04 an archive of something else, and long enough"), "header");
+    assert_eq!(try_file(&[0; 4096]), "header");
+    let data = [0u8; 8];
+    let view = safetensors::tensor::TensorView::new(Dtype::F32, vec![2], &data).unwrap();
+    let another = safetensors::serialize([("weight", view)], None).unwrap();
+    assert_eq!(try_file(&another), "format");
+
+    // Ours, changed by another program that did its sums.
+    let set = |field: &'static str, value: &'static str| {
+        move |header: &mut serde_json::Value| header["__metadata__"][field] = value.into()
+    };
+    assert_eq!(try_file(&with_header(&right, set("format", "pt"))), "format");
+    assert_eq!(try_file(&with_header(&right, set("version", "2"))), "version");
+    assert_eq!(try_file(&with_header(&right, set("precision", "int5"))), "precision");
+    assert_eq!(try_file(&with_header(&right, set("step", "-1"))), "step");
+    assert_eq!(try_file(&with_header(&right, set("dim", "0"))), "configuration");
+    // The step behind the stamps.
+    assert_eq!(try_file(&with_header(&right, set("step", "1"))), "ways");
+    // Shapes that do not follow from the configuration.
+    assert_eq!(try_file(&with_header(&right, set("cache_rows", "0"))), "records");
+    assert_eq!(try_file(&with_header(&right, set("dim", "16"))), "cache");
+    let flat = |header: &mut serde_json::Value| header["ways"]["shape"] = serde_json::json!([8, 32]);
+    assert_eq!(try_file(&with_header(&right, flat)), "ways");
+    let renamed = |header: &mut serde_json::Value| {
+        let records = header["records"].take();
+        header.as_object_mut().unwrap().remove("records");
+        header["rows"] = records;
+    };
+    assert_eq!(try_file(&with_header(&right, renamed)), "records");
+
+    assert_eq!(refused(&mut group, &folder.path().join("no such file")), "file");
+    assert_eq!(refused(&mut group, folder.path()), "file");
+    // A header changed in nothing is taken.
+    fs::write(&path, with_header(&right, |_| ())).unwrap();
+    checkpoint::load(&mut group, &path).unwrap();
+}
+
+#[test]
+fn another_configuration_is_named() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("group.safetensors");
+    checkpoint::save(&mut trained(&config()), &path).unwrap();
+    type Change = fn(&mut GroupConfig);
+    let wrong: [(&str, Change); 10] = [
+        ("tables", |config| config.tables[1] = 51),
+        ("tables", |config| config.tables = vec![200]),
+        ("dim", |config| config.dim = 9),
+        ("precision", |config| config.precision = Precision::Int8),
+        ("rounding", |config| config.rounding = Rounding::Nearest),
+        ("cache_rows", |config| config.cache_rows = 65),
+        ("cache_rows", |config| config.cache_rows = 0),
+        ("policy", |config| config.policy = Policy::Lru),
+        ("optimizer", |config| config.optimizer = Optimizer::adagrad(0.1)),
+        ("seed", |config| config.seed = 8),
+    ];
+    for (field, change) in wrong {
+        let mut other = config();
+        change(&mut other);
+        let mut group = Group::new(other).unwrap();
+        assert_eq!(refused(&mut group, &path), field);
+    }
+    let free: [fn(&mut GroupConfig); 7] = [
+        |config| config.optimizer = Optimizer { lr: 1.0, eps: 1.0, weight_decay: 1.0, ..config.optimizer },
+        |config| config.features = vec![1, 1],
+        |config| config.pooling = Pooling::Mean,
+        |config| config.out_of_range = OutOfRange::Skip,
+        |config| config.init = Init::Constant(1.0),
+        |config| config.shard_bytes = None,
+        |config| config.cache_rows = 33, // the same two sets
+    ];
+    for change in free {
+        let mut other = config();
+        change(&mut other);
+        let mut group = Group::new(other.clone()).unwrap();
+        checkpoint::load(&mut group, &path).unwrap();
+        assert_eq!(group.config(), &other, "and it keeps its own");
+    }
+}
+
+#[test]
+fn nothing_is_saved_or_loaded_within_a_step() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("group.safetensors");
+    let mut group = trained(&config());
+    checkpoint::save(&mut group, &path).unwrap();
+    let file = fs::read(&path).unwrap();
+    let outputs = group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+    let saved = checkpoint::save(&mut group, &path);
+    assert!(matches!(saved, Err(Error::Order { call: "checkpoint::save", .. })), "{saved:?}");
+    let loaded = checkpoint::load(&mut group, &path);
+    assert!(matches!(loaded, Err(Error::Order { call: "checkpoint::load", .. })), "{loaded:?}");
+    group.backward(&outputs).unwrap();
+
+    group.prefetch(&[1, 2], &[0, 1, 2], None).unwrap();
+    assert!(matches!(checkpoint::save(&mut group, &path), Err(Error::Order { .. })));
+    assert!(matches!(checkpoint::load(&mut group, &path), Err(Error::Order { .. })));
+    group.forward_prefetched().unwrap();
+    group.backward(&outputs).unwrap();
+    assert!(fs::read(&path).unwrap() == file);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    checkpoint::save(&mut group, &path).unwrap();
+    checkpoint::load(&mut group, &path).unwrap();
+}
+
+#[test]
+fn a_save_that_fails_leaves_the_old_file_and_nothing_else() {
+    let folder = tempdir().unwrap();
+    let mut group = trained(&config());
+    let save = |group: &mut Group, path: &Path| match checkpoint::save(group, path) {
+        Err(Error::Checkpoint { what: "file", .. }) => {}
+        other => panic!("{other:?}"),
+    };
+    save(&mut group, &folder.path().join("no such folder/group.safetensors"));
+    save(&mut group, folder.path());
+    save(&mut group, Path::new("/"));
+    save(&mut group, Path::new(""));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Child processes: this program once more, with the name of the one test to run, and a path in the environment.
+
+const CHILD: &str = "HOTROW_TEST_CHECKPOINT";
+
+fn child(test: &str, path: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env(CHILD, path).stdin(Stdio::null());
+    command
+}
+
+fn child_path() -> Option<std::path::PathBuf> {
+    std::env::var_os(CHILD).map(Into::into)
+}
+
+/// 16 MiB that are all a matter of the step.
+fn large() -> Group {
+    let config = GroupConfig {
+        precision: Precision::Fp32,
+        cache_rows: 0,
+        optimizer: Optimizer::sgd(0.1),
+        policy: Policy::Lru,
+        shard_bytes: None,
+        tables: vec![1 << 16],
+        dim: 64,
+        ..config()
+    };
+    Group::new(config).unwrap()
+}
+
+fn state(t: u32) -> Vec<u32> {
+    (0..1u32 << 22).map(|word| word.wrapping_mul(t).wrapping_add(t)).collect()
+}
+
+fn at_step(group: &mut Group, t: u32) {
+    group.write_part(Part::Clock, 0, &[t]).unwrap();
+    group.write_part(Part::Records, 0, &state(t)).unwrap();
+}
+
+/// The step of a checkpoint, which holds the state of that step and no other.
+fn whole(group: &mut Group, path: &Path) -> u32 {
+    checkpoint::load(group, path).unwrap();
+    let snapshot = group.snapshot().unwrap();
+    assert!(snapshot.records == state(snapshot.t), "step {}", snapshot.t);
+    snapshot.t
+}
+
+#[test]
+fn a_killed_save_leaves_the_old_file_whole() {
+    if let Some(path) = child_path() {
+        let mut group = large();
+        for t in checkpoint::contents(&path).unwrap().step + 1.. {
+            at_step(&mut group, t);
+            println!("saving {t}");
+            checkpoint::save(&mut group, &path).unwrap();
+            println!("saved {t}");
+        }
+    }
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("group.safetensors");
+    let mut group = large();
+    at_step(&mut group, 1);
+    checkpoint::save(&mut group, &path).unwrap();
+    let mut rng = StdRng::seed_from_u64(11);
+    let (mut kills, mut left_over) = (0, 0);
+    while kills < 10 || left_over < 5 {
+        assert!(kills < 60, "60 kills, and only {left_over} in the middle of a save");
+        let mut child = child("a_killed_save_leaves_the_old_file_whole", &path).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let (mut saving, mut saved) = (0, whole(&mut group, &path));
+        // Killed some time after some save has begun.
+        let saves = rng.random_range(1..3);
+        for line in lines.by_ref().filter(|line| line.starts_with("saving")).take(saves) {
+            saving = line.rsplit(' ').next().unwrap().parse().unwrap();
+        }
+        std::thread::sleep(Duration::from_micros(rng.random_range(0..40_000)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for line in lines {
+            let (what, t) = line.split_once(' ').unwrap_or_default();
+            match (what, t.parse()) {
+                ("saving", Ok(t)) => saving = t,
+                ("saved", Ok(t)) => saved = t,
+                _ => {}
+            }
+        }
+        let found = whole(&mut group, &path);
+        assert!((saved.max(saving - 1)..=saving).contains(&found), "step {found}, {saved} was saved, {saving} begun");
+        kills += 1;
+        left_over += fs::read_dir(folder.path()).unwrap().count() - 1;
+    }
+    // What was left over disturbs no one, and goes.
+    at_step(&mut group, 9999);
+    checkpoint::save(&mut group, &path).unwrap();
+    assert_eq!(whole(&mut group, &path), 9999);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn only_what_is_left_over_is_removed() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let names = [
+        "a.safetensors.tmp-1-0",
+        "a.safetensors.tmp-1-1",
+        "a.safetensors.tmp",
+        "a.safetensors.tmp-old",
+        "a.safetensors.tmp-1-0-0",
+        "a.safetensors.tmp-1-",
+        "b.safetensors.tmp-1-0",
+    ];
+    names.iter().for_each(|name| fs::write(at(name), "x").unwrap());
+    let under_way = fs::File::open(at(names[1])).unwrap();
+    under_way.lock().unwrap();
+    // One of this process's own number, too.
+    let mine = format!("a.safetensors.tmp-{}-0", std::process::id());
+    let mine = fs::File::create(at(&mine)).unwrap();
+    mine.lock().unwrap();
+    checkpoint::save(&mut trained(&config()), at("a.safetensors")).unwrap();
+    assert!(!at(names[0]).exists());
+    assert!(names[1..].iter().all(|name| fs::read(at(name)).unwrap() == b"x"));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), names.len() + 1, "mine and the checkpoint for one");
+    checkpoint::contents(at("a.safetensors")).unwrap();
+}
+
+/// Files of this process are limited to 8 MiB, which looks like a full disk: a write fails in the middle.
+#[cfg(unix)]
+#[test]
+fn a_full_disk_leaves_the_old_file_whole() {
+    if let Some(path) = child_path() {
+        let mut group = large();
+        at_step(&mut group, 2);
+        println!("{}", checkpoint::save(&mut group, &path).unwrap_err());
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("group.safetensors");
+    let mut group = large();
+    at_step(&mut group, 1);
+    checkpoint::save(&mut group, &path).unwrap();
+    let limited = "trap '' XFSZ; ulimit -f 16384; exec \"$0\" \"$@\""; // blocks of 512 bytes
+    let mut command = Command::new("sh");
+    command.args(["-c", limited]).arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "a_full_disk_leaves_the_old_file_whole", "--nocapture"]).env(CHILD, &path);
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("file: wanted to write it whole, found File too large"), "{text}");
+    assert_eq!(whole(&mut group, &path), 1);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "what was begun is gone");
+}
+
+/// A line of `/proc/self/status`, in bytes.
+#[cfg(target_os = "linux")]
+fn memory(line: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let value = status.lines().find_map(|text| text.strip_prefix(line)).unwrap();
+    value.trim_start_matches(':').trim_end_matches("kB").trim().parse::<u64>().unwrap() << 10
+}
+
+/// A gigabyte of table, and no more than 64 MiB beside it while it is saved or loaded.
+#[cfg(target_os = "linux")]
+#[test]
+fn no_second_copy_in_memory() {
+    let Some(path) = child_path() else {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("group.safetensors");
+        let output = child("no_second_copy_in_memory", &path).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        let added: Vec<u64> = text.lines().filter_map(|line| line.strip_prefix("added ")?.parse().ok()).collect();
+        let [save, load, snapshot] = added[..] else { panic!("{text}") };
+        assert!(save <= 64 << 20, "saving added {save} bytes");
+        assert!(load <= 64 << 20, "loading added {load} bytes");
+        assert!(snapshot > 1000 << 20, "a copy would have been seen: {snapshot} bytes");
+        return;
+    };
+    let config = GroupConfig { precision: Precision::Fp32, ..GroupConfig::new(&[1 << 21], 128) };
+    let mut group = Group::new(config).unwrap();
+    let mut measure = |work: &mut dyn FnMut(&mut Group)| {
+        fs::write("/proc/self/clear_refs", "5").unwrap(); // the peak begins anew
+        let before = memory("VmRSS");
+        work(&mut group);
+        println!("added {}", memory("VmHWM").saturating_sub(before));
+    };
+    measure(&mut |group| checkpoint::save(group, &path).unwrap());
+    measure(&mut |group| checkpoint::load(group, &path).unwrap());
+    measure(&mut |group| drop(group.snapshot().unwrap()));
+}

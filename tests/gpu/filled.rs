@@ -1,0 +1,83 @@
+//! Tables filled from rows: the same records wherever the table lives, and as the CPU makes them.
+
+use hotrow::{
+    Embedding as _, Error, FileStore, Group, GroupConfig, Optimizer, Placement, Precision, SharedStore, cpu, store,
+};
+
+use crate::device::{skipped, with_gpu};
+
+/// More than a chunk of 8 MiB, and two shards.
+fn config(precision: Precision, placement: Placement) -> GroupConfig {
+    let mut config = GroupConfig::new(&[150_000, 7], 30);
+    (config.precision, config.placement, config.seed) = (precision, placement, 5);
+    config.optimizer = Optimizer::adagrad(0.05);
+    config.shard_bytes = Some(10 << 20);
+    config
+}
+
+fn source(first_row: u32, dim: usize, out: &mut [f32]) -> Result<(), Error> {
+    for (i, x) in (first_row as usize * dim..).zip(out) {
+        *x = ((i * 37) % 1001) as f32 / 999.0 - 0.5;
+    }
+    Ok(())
+}
+
+#[test]
+fn the_same_records_everywhere() {
+    with_gpu(|context| {
+        for precision in [Precision::Int8, Precision::Fp16] {
+            let expected =
+                cpu::Group::filled(config(precision, Placement::Device), &source).unwrap().snapshot().unwrap();
+            for placement in [Placement::Device, Placement::Mapped, Placement::Staged] {
+                if placement == Placement::Mapped && !context.caps().mappable {
+                    skipped(&format!("mapped placement: {} has no MAPPABLE_PRIMARY_BUFFERS", context.caps().name));
+                    continue;
+                }
+                let mut group = Group::filled(context, config(precision, placement), &source).unwrap();
+                assert!(group.snapshot().unwrap() == expected, "{precision:?} {placement:?}");
+            }
+            let other = |row: u32, dim: usize, out: &mut [f32]| source(row + u32::from(row > 149_000), dim, out);
+            let mut other = Group::filled(context, config(precision, Placement::Device), &other).unwrap();
+            assert!(other.snapshot().unwrap() != expected, "the comparison can fail");
+        }
+    });
+}
+
+#[test]
+fn a_filled_file_keeps_its_values() {
+    with_gpu(|context| {
+        let config = config(Precision::Int4, Placement::Staged);
+        let expected = cpu::Group::filled(config.clone(), &source).unwrap().snapshot().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table");
+        let mut file = FileStore::create(&path, &config).unwrap();
+        store::fill(&mut file, &config, &hotrow::Layout::new(&config, u64::MAX).unwrap(), Some(&source)).unwrap();
+        drop(file);
+        let file = FileStore::open(&path, &config).unwrap();
+        let mut group = Group::with_store(context, config, SharedStore::new(file)).unwrap();
+        assert!(group.snapshot().unwrap().records == expected.records);
+    });
+}
+
+#[test]
+fn a_row_that_is_not_finite_is_named() {
+    with_gpu(|context| {
+        let wrong = |first_row: u32, dim: usize, out: &mut [f32]| {
+            out.fill(1.0);
+            if let Some(x) = 140_000u32.checked_sub(first_row).and_then(|k| out.get_mut(k as usize * dim + 3)) {
+                *x = f32::NAN;
+            }
+            Ok(())
+        };
+        for placement in [Placement::Device, Placement::Staged] {
+            let refused = Group::filled(context, config(Precision::Int8, placement), &wrong).unwrap_err();
+            assert!(
+                matches!(&refused, Error::Source { row: 140_000, found, .. } if found == "NaN at element 3"),
+                "{refused}"
+            );
+        }
+        let short = vec![0f32; 12];
+        let refused = Group::filled(context, config(Precision::Int8, Placement::Device), &short).unwrap_err();
+        assert_eq!(refused, Error::Length { what: "source", wanted: 150_007 * 30, found: 12 });
+    });
+}

@@ -1,0 +1,213 @@
+//! Any range of what a group keeps between steps, on both backends.
+
+use hotrow::{Context, Embedding, Error, Group, GroupConfig, Layout, Optimizer, Part, Policy, Precision, Snapshot};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+
+use crate::device::with_gpu;
+
+/// Two tables in many shards, slots with padding.
+fn config() -> GroupConfig {
+    GroupConfig {
+        precision: Precision::Int4,
+        policy: Policy::Lfu,
+        cache_rows: 100,
+        optimizer: Optimizer::row_wise_adagrad(0.1),
+        shard_bytes: Some(500),
+        ..GroupConfig::new(&[150, 50], 20)
+    }
+}
+
+fn both(context: &Context, config: &GroupConfig) -> [Box<dyn Embedding>; 2] {
+    [Box::new(Group::new(context, config.clone()).unwrap()), Box::new(hotrow::cpu::Group::new(config.clone()).unwrap())]
+}
+
+fn step(group: &mut dyn Embedding, seed: u32) {
+    let indices: Vec<u32> = (0..40).map(|i| (i * i + seed) % 50).collect();
+    let outputs = group.forward(&indices, &[0, 10, 20, 30, 40], None).unwrap();
+    group.backward(&outputs.iter().map(|x| x + 0.5).collect::<Vec<_>>()).unwrap();
+}
+
+fn read(group: &mut dyn Embedding, part: Part) -> Vec<u32> {
+    let mut words = vec![0; part.words(group.config(), group.layout()) as usize];
+    group.read_part(part, 0, &mut words).unwrap();
+    words
+}
+
+/// A part out of a snapshot.
+fn of(snapshot: &Snapshot, part: Part) -> Vec<u32> {
+    match part {
+        Part::Clock => vec![snapshot.t],
+        Part::Counters => snapshot
+            .counters
+            .iter()
+            .flat_map(|c| {
+                [
+                    c.accesses,
+                    c.hits,
+                    c.unique,
+                    c.unique_misses,
+                    c.admitted,
+                    c.evictions,
+                    c.write_backs,
+                    c.bypass_reads,
+                    c.bypass_writes,
+                    c.skipped_rows,
+                    c.out_of_range,
+                ]
+            })
+            .flat_map(|count| [count as u32, (count >> 32) as u32])
+            .collect(),
+        Part::Ways => snapshot.ways.clone(),
+        Part::Cache => snapshot.cache.iter().map(|x| x.to_bits()).collect(),
+        Part::Records => snapshot.records.clone(),
+        Part::Frequencies => snapshot.freqs.clone(),
+    }
+}
+
+#[test]
+fn every_range_of_every_part_is_what_the_snapshot_says() {
+    with_gpu(|context| {
+        let layout = Layout::new(&config(), u64::MAX).unwrap();
+        assert!(layout.shards > 5 && layout.slot_words() > layout.row_words);
+        for mut group in both(context, &config()) {
+            (0..5).for_each(|seed| step(&mut *group, seed));
+            let snapshot = group.snapshot().unwrap();
+            assert!(snapshot.t == 5 && snapshot.freqs.iter().any(|&freq| freq > 1));
+            let mut rng = StdRng::seed_from_u64(1);
+            for part in Part::ALL {
+                let whole = of(&snapshot, part);
+                assert_eq!(read(&mut *group, part), whole, "{part:?}");
+                for _ in 0..30 {
+                    let (a, b) = (rng.random_range(0..=whole.len()), rng.random_range(0..=whole.len()));
+                    let range = a.min(b)..a.max(b);
+                    let mut words = vec![7; range.len()];
+                    group.read_part(part, range.start as u64, &mut words).unwrap();
+                    assert_eq!(words, whole[range.clone()], "{part:?} {range:?}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_range_written_changes_nothing_else() {
+    with_gpu(|context| {
+        for mut group in both(context, &config()) {
+            (0..5).for_each(|seed| step(&mut *group, seed));
+            let mut rng = StdRng::seed_from_u64(2);
+            let mut wanted = Part::ALL.map(|part| read(&mut *group, part));
+            for part in [Part::Counters, Part::Cache, Part::Records, Part::Frequencies] {
+                let at = Part::ALL.iter().position(|&each| each == part).unwrap();
+                for _ in 0..15 {
+                    let length = wanted[at].len();
+                    let (a, b) = (rng.random_range(0..=length), rng.random_range(0..=length));
+                    let range = a.min(b)..a.max(b);
+                    wanted[at][range.clone()].iter_mut().for_each(|word| *word = rng.random_range(0..1 << 20));
+                    group.write_part(part, range.start as u64, &wanted[at][range.clone()]).unwrap();
+                    assert_eq!(Part::ALL.map(|part| read(&mut *group, part)), wanted, "{part:?} {range:?}");
+                }
+            }
+            // A set emptied.
+            let ways = &mut wanted[2][128..256];
+            ways[..32].fill(u32::MAX);
+            ways[32..].fill(0);
+            group.write_part(Part::Ways, 128, ways).unwrap();
+            assert_eq!(Part::ALL.map(|part| read(&mut *group, part)), wanted);
+            // Tables know their rows still.
+            step(&mut *group, 9);
+            let result = group.forward(&[150, 0], &[0, 1, 2], None);
+            assert!(matches!(result, Err(Error::IndexOutOfRange { table: 0, rows: 150, .. })), "{result:?}");
+        }
+    });
+}
+
+#[test]
+fn ranges_longer_than_the_buffer_they_go_through() {
+    with_gpu(|context| {
+        let rows = 300_000;
+        let config = GroupConfig {
+            precision: Precision::Fp32,
+            cache_rows: 250_000,
+            shard_bytes: None,
+            ..GroupConfig { tables: vec![rows], ..config() }
+        };
+        for mut group in both(context, &config) {
+            for part in [Part::Cache, Part::Records] {
+                let length = part.words(group.config(), group.layout()) as usize;
+                assert!(length > 5 << 20, "longer than 16 MiB");
+                let words: Vec<u32> = (0..length as u32).map(|i| i.wrapping_mul(2_654_435_761)).collect();
+                group.write_part(part, 0, &words[..length - 3]).unwrap();
+                group.write_part(part, length as u64 - 3, &words[length - 3..]).unwrap();
+                assert!(read(&mut *group, part) == words, "{part:?}");
+                let mut some = vec![0; length - 1001];
+                group.read_part(part, 1000, &mut some).unwrap();
+                assert!(some == words[1000..length - 1], "{part:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn ranges_and_ways_that_cannot_be_are_refused() {
+    with_gpu(|context| {
+        for mut group in both(context, &config()) {
+            step(&mut *group, 0);
+            let before = group.snapshot().unwrap();
+            for part in Part::ALL {
+                let length = part.words(group.config(), group.layout());
+                for (first, words) in [(length, 1), (0, length as usize + 1), (u64::MAX, 2)] {
+                    let result = group.read_part(part, first, &mut vec![0; words]);
+                    assert!(matches!(result, Err(Error::Length { wanted, .. }) if wanted == length), "{result:?}");
+                    let result = group.write_part(part, first, &vec![0; words]);
+                    assert!(matches!(result, Err(Error::Length { wanted, .. }) if wanted == length), "{result:?}");
+                }
+            }
+            let ways = before.ways.clone();
+            for (first, words) in [(1, 128), (0, 127), (64, 64)] {
+                let result = group.write_part(Part::Ways, first, &ways[first as usize..][..words]);
+                assert!(matches!(result, Err(Error::Length { .. })), "{result:?}");
+            }
+            // A set in another's place: its tags hash elsewhere.
+            let full = (0..4).position(|set| ways[set * 128..][..32].iter().any(|&tag| tag != u32::MAX)).unwrap();
+            let result = group.write_part(Part::Ways, (full as u64 + 1) % 4 * 128, &ways[full * 128..][..128]);
+            assert!(matches!(result, Err(Error::Snapshot { what: "tag", .. })), "{result:?}");
+            // A stamp of a step that has not been.
+            let mut late = ways[full * 128..][..128].to_vec();
+            let way = late.iter().position(|&tag| tag != u32::MAX).unwrap();
+            late[32 + way] = 2;
+            let result = group.write_part(Part::Ways, full as u64 * 128, &late);
+            assert!(matches!(result, Err(Error::Snapshot { what: "stamp", found: 2, .. })), "{result:?}");
+            assert_eq!(group.snapshot().unwrap(), before);
+            group.write_part(Part::Clock, 0, &[2]).unwrap();
+            group.write_part(Part::Ways, full as u64 * 128, &late).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_backward_waits_through_what_changes_nothing() {
+    with_gpu(|context| {
+        for mut group in both(context, &config()) {
+            let forward = |group: &mut dyn Embedding| {
+                group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+                assert!(group.pending());
+            };
+            assert!(!group.pending());
+            forward(&mut *group);
+            let (clock, ways) = (read(&mut *group, Part::Clock), read(&mut *group, Part::Ways));
+            group.write_part(Part::Clock, 0, &clock).unwrap();
+            group.write_part(Part::Ways, 0, &ways).unwrap();
+            assert!(group.pending());
+            group.backward(&[1.0; 40]).unwrap();
+            assert!(!group.pending());
+
+            forward(&mut *group);
+            group.write_part(Part::Clock, 0, &[clock[0] + 2]).unwrap();
+            assert!(!group.pending() && group.backward(&[1.0; 40]).is_err());
+
+            forward(&mut *group);
+            group.write_part(Part::Ways, 0, &ways).unwrap();
+            assert!(!group.pending() && group.backward(&[1.0; 40]).is_err());
+        }
+    });
+}

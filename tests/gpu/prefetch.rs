@@ -1,0 +1,209 @@
+//! A batch that is prefetched while the last one waits for its backward gives the same outputs, tags and tables, bit for bit, as one that
+//! comes after it (SPEC 4): over random configurations, where the next batch evicts, admits and misses what the last one uses.
+
+use hotrow::{Embedding, Error, Group, GroupConfig, Init, Placement, Policy, Snapshot, cpu};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_pcg::Pcg64;
+
+use crate::{
+    device::with_gpu,
+    lockstep::{Batch, random_batch, random_config},
+};
+
+/// When the next batch is prefetched.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum When {
+    Never,
+    BeforeBackward,
+    AfterBackward,
+}
+
+/// What a step does besides its forward.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) batch: Batch,
+    pub(crate) backward: bool,
+    pub(crate) when: When,
+    pub(crate) flush: bool,
+}
+
+pub(crate) fn random_plans(config: &GroupConfig, source: &mut Pcg64, steps: usize) -> Vec<Plan> {
+    let whens = [When::Never, When::BeforeBackward, When::BeforeBackward, When::AfterBackward];
+    (0..steps)
+        .map(|_| Plan {
+            batch: random_batch(config, source),
+            backward: source.random_bool(0.8),
+            when: whens[source.random_range(0..4)],
+            flush: source.random_bool(0.1),
+        })
+        .collect()
+}
+
+type Outcome = Result<Vec<f32>, Error>;
+
+/// All steps: their outputs or errors, and what is left at the end. `overlap`: prefetching as planned.
+pub(crate) fn play(group: &mut dyn Embedding, plans: &[Plan], overlap: bool) -> (Vec<Outcome>, Snapshot) {
+    let mut outcomes = Vec::new();
+    let mut ahead = false;
+    for (i, plan) in plans.iter().enumerate() {
+        let Batch { indices, offsets, weights } = &plan.batch;
+        let outputs = if std::mem::take(&mut ahead) {
+            group.forward_prefetched()
+        } else {
+            group.forward(indices, offsets, weights.as_deref())
+        };
+        if let Err(error) = &outputs {
+            assert!(matches!(error, Error::IndexOutOfRange { .. }), "step {i}: {error}");
+        }
+        let mut prefetch = |group: &mut dyn Embedding, when| {
+            let Some(next) = plans.get(i + 1) else { return };
+            if overlap && plan.when == when && !plan.flush {
+                let Batch { indices, offsets, weights } = &next.batch;
+                group.prefetch(indices, offsets, weights.as_deref()).unwrap();
+                ahead = true;
+            }
+        };
+        prefetch(group, When::BeforeBackward);
+        if let (Ok(outputs), true) = (&outputs, plan.backward) {
+            let grads: Vec<f32> = outputs.iter().map(|x| x * 0.1 + 0.01).collect();
+            group.backward(&grads).unwrap();
+        }
+        prefetch(group, When::AfterBackward);
+        if plan.flush && !ahead {
+            group.flush().unwrap();
+        }
+        outcomes.push(outputs);
+    }
+    (outcomes, group.snapshot().unwrap())
+}
+
+/// A configuration whose small cache turns over fast.
+pub(crate) fn busy_config(source: &mut Pcg64) -> GroupConfig {
+    let mut config = random_config(source);
+    config.dim = config.dim.min(65);
+    config.placement = Placement::Device;
+    if source.random_bool(0.5) {
+        config.cache_rows = config.cache_rows.min(64);
+    }
+    config
+}
+
+fn same(make: &dyn Fn(&GroupConfig) -> Box<dyn Embedding>, runs: u64) {
+    for seed in 0..runs {
+        let mut source = Pcg64::seed_from_u64(seed);
+        let config = busy_config(&mut source);
+        let plans = random_plans(&config, &mut source, 10);
+        let wanted = play(&mut *make(&config), &plans, false);
+        let found = play(&mut *make(&config), &plans, true);
+        assert_eq!(found, wanted, "seed {seed}, {config:?}");
+    }
+}
+
+#[test]
+fn on_the_gpu() {
+    with_gpu(|context| same(&|config| Box::new(Group::new(context, config.clone()).unwrap()), 25));
+}
+
+/// A staged table against one on the device, without and with overlap: the hazards of rows that are evicted, bypassed and wanted again
+/// a step later, before the host has seen them.
+#[test]
+fn staged() {
+    with_gpu(|context| {
+        let (mut forwarded, mut out) = (0, 0);
+        for seed in 0..40 {
+            let mut source = Pcg64::seed_from_u64(seed);
+            let config = busy_config(&mut source);
+            let plans = random_plans(&config, &mut source, 10);
+            let wanted = play(&mut Group::new(context, config.clone()).unwrap(), &plans, false);
+            for overlap in [false, true] {
+                let config = GroupConfig { placement: Placement::Staged, ..config.clone() };
+                let mut group = Group::new(context, config.clone()).unwrap();
+                let found = play(&mut group, &plans, overlap);
+                assert_eq!(found, wanted, "seed {seed}, overlap {overlap}, {config:?}");
+                let traffic = group.traffic().unwrap();
+                assert!(overlap || traffic.forwarded == 0);
+                forwarded += traffic.forwarded;
+                out += traffic.records_out;
+            }
+        }
+        assert!(forwarded > 200 && out > 5000, "{forwarded} {out}");
+    });
+}
+
+#[test]
+fn on_the_cpu() {
+    same(&|config| Box::new(cpu::Group::new(config.clone()).unwrap()), 150);
+}
+
+/// The comparison sees it when a prefetched batch is not the next one, and when one backward is left out.
+#[test]
+fn a_wrong_overlap_is_noticed() {
+    let mut source = Pcg64::seed_from_u64(3);
+    let mut config = GroupConfig::new(&[400], 8);
+    config.init = Init::Uniform { low: -1.0, high: 1.0 };
+    (config.cache_rows, config.policy) = (32, Policy::Lru);
+    let mut plans = random_plans(&config, &mut source, 6);
+    let make = || cpu::Group::new(config.clone()).unwrap();
+    for plan in &mut plans {
+        (plan.backward, plan.when, plan.flush) = (true, When::BeforeBackward, false);
+        plan.batch = Batch {
+            indices: (0..30).map(|_| source.random_range(0..60)).collect(),
+            offsets: vec![0, 30],
+            weights: None,
+        };
+    }
+    let wanted = play(&mut make(), &plans, false);
+    assert_eq!(play(&mut make(), &plans, true), wanted);
+    plans[3].backward = false;
+    assert_ne!(play(&mut make(), &plans, true), wanted, "a backward is missing");
+    plans[3].backward = true;
+    plans.swap(2, 3);
+    assert_ne!(play(&mut make(), &plans, true), wanted, "two batches are swapped");
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "what a call has just returned")]
+fn refused<T: std::fmt::Debug>(found: Result<T, Error>) {
+    assert!(matches!(found, Err(Error::Order { .. })), "{found:?}");
+}
+
+/// What would find tags and rows a step apart is refused, and nothing is lost by it.
+fn misuse(group: &mut dyn Embedding) {
+    refused(group.forward_prefetched());
+    refused(group.backward(&[]));
+    let outputs = group.forward(&[1, 2], &[0, 2], None).unwrap();
+    group.prefetch(&[2, 3], &[0, 2], None).unwrap();
+    refused(group.prefetch(&[1], &[0, 1], None));
+    refused(group.forward(&[1], &[0, 1], None));
+    refused(group.forward_frozen(&[1], &[0, 1], None));
+    refused(group.flush());
+    refused(group.reset());
+    refused(group.reset_discarding());
+    refused(group.read_rows(&[1]));
+    refused(group.write_rows(&[1], &[0.0; 4]));
+    refused(group.counters());
+    refused(group.snapshot());
+    group.backward(&outputs).unwrap();
+    refused(group.backward(&outputs));
+    refused(group.flush());
+    group.forward_prefetched().unwrap();
+    refused(group.forward_prefetched());
+    group.backward(&outputs).unwrap();
+    // A bad shape is told at once, a bad index when its forward comes; both leave the group as it was.
+    assert!(matches!(group.prefetch(&[1], &[0, 2], None), Err(Error::BadOffsets { .. })));
+    let before = group.snapshot().unwrap();
+    group.prefetch(&[1, 50], &[0, 2], None).unwrap();
+    let Err(Error::IndexOutOfRange { position: 1, value: 50, .. }) = group.forward_prefetched() else {
+        panic!("index 50 of 50 rows was not refused");
+    };
+    refused(group.backward(&outputs));
+    let after = group.snapshot().unwrap();
+    assert_eq!((after.t, after.ways, after.cache), (before.t, before.ways, before.cache));
+}
+
+#[test]
+fn misuse_is_refused() {
+    let mut config = GroupConfig::new(&[50], 4);
+    config.cache_rows = 32;
+    misuse(&mut cpu::Group::new(config.clone()).unwrap());
+    with_gpu(|context| misuse(&mut Group::new(context, config.clone()).unwrap()));
+}

@@ -1,0 +1,454 @@
+//! Staged tables beyond what every other test of a group says of them: what crosses, a caller's own encoders, stores that fail.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering::Relaxed},
+};
+
+use hotrow::{
+    Batch, Context, Embedding as _, Error, FileStore, Group, GroupConfig, Init, Optimizer, Placement, Policy,
+    Precision, RamStore, SharedStore, Snapshot, Store, Traffic, wgpu,
+};
+
+use crate::{
+    child::{self, Waiting},
+    device::{again, options, with_gpu},
+};
+
+fn config() -> GroupConfig {
+    let mut config = GroupConfig::new(&[3000], 20);
+    config.precision = Precision::Int4;
+    config.cache_rows = 300;
+    config.optimizer = Optimizer::adagrad(0.05);
+    config.init = Init::Uniform { low: -1.0, high: 1.0 };
+    config.placement = Placement::Staged;
+    config
+}
+
+fn batch(step: u32) -> (Vec<u32>, Vec<u32>) {
+    let indices = (0..500u32).map(|i| (i * i * 31 + step * 977) % 3000 / (1 + i % 7)).collect();
+    (indices, (0..=100).map(|bag| bag * 5).collect())
+}
+
+/// Steps with the next batch prefetched or not, and what is left when all is flushed.
+fn run(group: &mut Group, steps: std::ops::Range<u32>, overlap: bool) -> (Vec<f32>, Snapshot) {
+    let mut outputs = Vec::new();
+    for step in steps.clone() {
+        let (indices, offsets) = batch(step);
+        outputs = if overlap && step > steps.start {
+            group.forward_prefetched().unwrap()
+        } else {
+            group.forward(&indices, &offsets, None).unwrap()
+        };
+        if overlap && step + 1 < steps.end {
+            let (indices, offsets) = batch(step + 1);
+            group.prefetch(&indices, &offsets, None).unwrap();
+        }
+        group.backward(&outputs).unwrap();
+    }
+    group.flush().unwrap();
+    (outputs, group.snapshot().unwrap())
+}
+
+fn on_the_device(context: &Context, steps: std::ops::Range<u32>) -> (Vec<f32>, Snapshot) {
+    run(&mut Group::new(context, GroupConfig { placement: Placement::Device, ..config() }).unwrap(), steps, false)
+}
+
+/// What the counters of the steps say has crossed is what the copies brought, record for record.
+#[test]
+fn bytes_that_cross_are_those_of_the_counters() {
+    with_gpu(|context| {
+        for (policy, overlap) in [(Policy::Lru, false), (Policy::Lru, true), (Policy::Lfu, false), (Policy::Lfu, true)]
+        {
+            let mut group = Group::new(context, GroupConfig { policy, ..config() }).unwrap();
+            run(&mut group, 0..6, overlap);
+            let counters: hotrow::Counters = group.counters().unwrap().into_iter().sum();
+            let traffic = group.traffic().unwrap();
+            let stride = group.layout().stride();
+            assert_eq!(traffic.records_in * stride, counters.bytes_read, "{policy:?} {overlap} {traffic:?}");
+            // A kept victim that is updated (LFU) leaves once, and is counted as evicted and as bypassed.
+            let written = counters.bytes_written - traffic.records_out * stride;
+            assert!(if policy == Policy::Lru { written == 0 } else { written < counters.bytes_written / 20 });
+            // Beside the records: the row of each that leaves, and few notes; lists are as long as what is missing, or little longer.
+            assert!(traffic.bytes_in >= traffic.records_in * stride);
+            assert!(traffic.bytes_in < traffic.records_in * (stride + 8) + 1);
+            assert!(traffic.bytes_out >= traffic.records_out * (stride + 4));
+            assert!(traffic.list_bytes >= 16 * counters.unique_misses);
+            assert_eq!(traffic.forwarded > 0, overlap);
+            assert_eq!(traffic.bytes(), traffic.list_bytes + traffic.bytes_in + traffic.bytes_out);
+        }
+        let resident = GroupConfig { cache_rows: 3000, ..config() };
+        let mut group = Group::new(context, resident).unwrap();
+        let (indices, offsets) = batch(1);
+        group.forward(&indices, &offsets, None).unwrap();
+        let before = group.traffic().unwrap();
+        group.forward(&indices, &offsets, None).unwrap();
+        let after = group.traffic().unwrap();
+        let records = |traffic: Traffic| (traffic.records_in, traffic.bytes_in, traffic.records_out, traffic.bytes_out);
+        assert_eq!(records(after), records(before), "everything was resident");
+    });
+}
+
+/// The caller records, submits, and goes on while the device works: nothing waits but fetch.
+#[test]
+fn a_callers_own_encoders() {
+    with_gpu(|context| {
+        for placement in [Placement::Staged, Placement::Device] {
+            let wanted = on_the_device(context, 0..6);
+            let mut group = Group::new(context, GroupConfig { placement, ..config() }).unwrap();
+            let (device, queue) = (context.device(), context.queue());
+            let upload = |words: &[u32]| {
+                use wgpu::util::{BufferInitDescriptor, DeviceExt as _};
+                let contents = bytemuck::cast_slice(words);
+                let usage = wgpu::BufferUsages::STORAGE;
+                device.create_buffer_init(&BufferInitDescriptor { label: None, contents, usage })
+            };
+            let batches: Vec<_> = (0..6).map(batch).map(|(i, o)| (upload(&i), upload(&o))).collect();
+            let outputs = device.create_buffer(&wgpu::BufferDescriptor {
+                label: None,
+                size: 100 * 20 * 4,
+                usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
+                mapped_at_creation: false,
+            });
+            let encoder = || device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            let ask = |group: &mut Group, step: usize| {
+                let (indices, offsets) = &batches[step];
+                let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+                let mut encoder = encoder();
+                group.record_prefetch(&mut encoder, &batch).unwrap();
+                queue.submit([encoder.finish()])
+            };
+            let mut asked = ask(&mut group, 0);
+            for step in 0..6 {
+                group.fetch(Some(asked.clone())).unwrap();
+                let mut forward = encoder();
+                group.record_forward_prefetched(&mut forward, outputs.slice(..)).unwrap();
+                queue.submit([forward.finish()]);
+                // Decided before the backward, gathered while it runs.
+                if step < 5 {
+                    asked = ask(&mut group, step + 1);
+                }
+                let mut backward = encoder();
+                group.record_backward(&mut backward, outputs.slice(..)).unwrap();
+                queue.submit([backward.finish()]);
+            }
+            group.flush().unwrap();
+            assert_eq!(group.snapshot().unwrap(), wanted.1, "{placement:?}");
+            assert_eq!(group.traffic().is_some_and(|traffic| traffic.forwarded > 0), placement == Placement::Staged);
+        }
+    });
+}
+
+#[test]
+fn what_needs_the_host_cannot_be_recorded_in_one_piece() {
+    with_gpu(|context| {
+        let mut group = Group::new(context, config()).unwrap();
+        let buffer = |size| {
+            context.device().create_buffer(&wgpu::BufferDescriptor {
+                label: None,
+                size,
+                usage: wgpu::BufferUsages::STORAGE,
+                mapped_at_creation: false,
+            })
+        };
+        let (offsets, outputs) = (buffer(4), buffer(80));
+        let batch = Batch { indices: None, offsets: offsets.slice(..), weights: None };
+        let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let refused = |found: Result<(), Error>| assert!(matches!(found, Err(Error::Unsupported { .. })), "{found:?}");
+        refused(group.record_forward(&mut encoder, &batch, outputs.slice(..)));
+        refused(group.record_forward_frozen(&mut encoder, &batch, outputs.slice(..)));
+        refused(group.record_flush(&mut encoder));
+        // Fetch comes after a prefetch that has been submitted, and before its forward.
+        let order = |found: Result<(), Error>| assert!(matches!(found, Err(Error::Order { .. })), "{found:?}");
+        order(group.fetch(None));
+        group.record_prefetch(&mut encoder, &batch).unwrap();
+        order(group.record_forward_prefetched(&mut encoder, outputs.slice(..)));
+        order(group.fetch(None)); // not submitted
+        context.queue().submit([encoder.finish()]);
+        group.fetch(None).unwrap();
+        let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        group.record_forward_prefetched(&mut encoder, outputs.slice(..)).unwrap();
+        context.queue().submit([encoder.finish()]);
+        group.flush().unwrap();
+        let device = GroupConfig { placement: Placement::Device, ..config() };
+        let store = SharedStore::new(RamStore::new(group.layout()).unwrap());
+        assert!(matches!(Group::with_store(context, device, store), Err(Error::Config { field: "placement", .. })));
+    });
+}
+
+/// A store that fails every so often, as a disk does that is full for a while.
+#[derive(Debug)]
+struct Failing {
+    inner: RamStore,
+    /// Calls until the next failure.
+    patience: Arc<AtomicI64>,
+}
+
+impl Failing {
+    fn attempt(&self) -> Result<(), Error> {
+        if self.patience.fetch_sub(1, Relaxed) != 0 {
+            return Ok(());
+        }
+        let (wanted, found) = ("room".into(), "none".into());
+        Err(Error::Store { store: "test".into(), what: "disk", wanted, found, remedy: "wait" })
+    }
+}
+
+impl Store for Failing {
+    fn rows(&self) -> u32 {
+        self.inner.rows()
+    }
+    fn stride(&self) -> u64 {
+        self.inner.stride()
+    }
+    fn read(&self, rows: &[u32], out: &mut [u8]) -> Result<(), Error> {
+        self.attempt()?;
+        self.inner.read(rows, out)
+    }
+    fn write(&mut self, rows: &[u32], records: &[u8]) -> Result<(), Error> {
+        // Half of it is written: the call is made again.
+        let half = rows.len() / 2;
+        self.inner.write(&rows[..half], &records[..half * self.inner.stride() as usize])?;
+        self.attempt()?;
+        self.inner.write(rows, records)
+    }
+    fn read_range(&self, first_row: u32, out: &mut [u8]) -> Result<(), Error> {
+        self.inner.read_range(first_row, out)
+    }
+    fn write_range(&mut self, first_row: u32, records: &[u8]) -> Result<(), Error> {
+        self.inner.write_range(first_row, records)
+    }
+    fn unflushed(&mut self) -> Result<(), Error> {
+        self.attempt()?;
+        self.inner.unflushed()
+    }
+    fn flushed(&mut self, step: u32) -> Result<(), Error> {
+        self.attempt()?;
+        self.inner.flushed(step)
+    }
+    fn step(&self) -> u32 {
+        self.inner.step()
+    }
+    fn filled(&self) -> bool {
+        self.inner.filled()
+    }
+}
+
+/// Calls again until it works, as a caller would; the failures are counted.
+fn insist<T>(failures: &mut u32, mut call: impl FnMut() -> Result<T, Error>) -> T {
+    for _ in 0..3 {
+        match call() {
+            Ok(done) => return done,
+            Err(Error::Store { what: "disk", .. }) => *failures += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("it failed again and again");
+}
+
+/// Whatever call to the store fails, the error is named, and when the call is made again nothing has been lost.
+#[test]
+fn a_store_that_fails_loses_nothing() {
+    with_gpu(|context| {
+        let wanted = on_the_device(context, 0..4);
+        for overlap in [false, true] {
+            let mut failures = 0;
+            for patience in 1..40 {
+                let left = Arc::new(AtomicI64::new(i64::MAX));
+                let layout = hotrow::Layout::new(&config(), u64::MAX).unwrap();
+                let inner = RamStore::new(&layout).unwrap();
+                let store = SharedStore::new(Failing { inner, patience: left.clone() });
+                let mut group = Group::with_store(context, config(), store).unwrap();
+                left.store(patience, Relaxed);
+                let before = failures;
+                let mut ahead = false;
+                for step in 0..4 {
+                    let (indices, offsets) = batch(step);
+                    let outputs = insist(&mut failures, || {
+                        // After a failure the batch waits as one that was prefetched.
+                        if std::mem::replace(&mut ahead, true) {
+                            let again = group.forward_prefetched();
+                            if !matches!(again, Err(Error::Order { .. })) {
+                                return again;
+                            }
+                        }
+                        group.forward(&indices, &offsets, None)
+                    });
+                    ahead = false;
+                    if overlap && step < 3 {
+                        let (indices, offsets) = batch(step + 1);
+                        insist(&mut failures, || group.prefetch(&indices, &offsets, None));
+                        ahead = true;
+                    }
+                    insist(&mut failures, || group.backward(&outputs));
+                }
+                insist(&mut failures, || group.flush());
+                assert_eq!(group.snapshot().unwrap(), wanted.1, "patience {patience}, overlap {overlap}");
+                assert!(failures <= before + 1);
+                if failures == before {
+                    break; // it did not come to that call
+                }
+            }
+            assert!(failures >= 8, "{failures}");
+        }
+    });
+}
+
+/// The device is lost between steps: the error is named, and what was flushed is read through the store.
+#[test]
+fn a_lost_device_leaves_the_table() {
+    with_gpu(|_| {
+        // A device of its own: losing the shared one would end the other tests.
+        let context = hotrow::adapter::open_best(hotrow::adapter::Wanted::Any).unwrap();
+        let context = again(&context, &options());
+        let mut group = Group::new(&context, config()).unwrap();
+        let store = group.store().unwrap().clone();
+        run(&mut group, 0..2, true);
+        let rows: Vec<u32> = (0..3000).collect();
+        let wanted = group.read_rows(&rows).unwrap();
+        let layout = group.layout().clone();
+        let resident = {
+            let ways = group.snapshot().unwrap().ways;
+            (0..3000u32).filter(|row| ways.contains(row)).collect::<Vec<_>>()
+        };
+        let (indices, offsets) = batch(9);
+        group.prefetch(&indices, &offsets, None).unwrap();
+        context.device().destroy();
+        let lost = |result: Result<(), Error>| assert!(matches!(result, Err(Error::Device { .. })), "{result:?}");
+        lost(group.forward_prefetched().map(drop));
+        lost(group.forward_prefetched().map(drop));
+        drop(group);
+        let found = store.read_rows(&layout, &rows).unwrap();
+        let (dim, mut apart) = (layout.dim as usize, 0);
+        for (row, (a, b)) in (0u32..).zip(found.chunks(dim).zip(wanted.chunks(dim))) {
+            // A resident row is finer in the cache than in its record; INT4 over [-2, 2] has steps of at most 0.27.
+            let near = a.iter().zip(b).all(|(a, b)| (a - b).abs() < if resident.contains(&row) { 0.3 } else { 1e-6 });
+            assert!(near, "row {row}: {a:?} {b:?}");
+            apart += u32::from(a != b);
+        }
+        assert!(apart > 0, "nothing was resident");
+    });
+}
+
+/// A group that does not fit is refused before its store is touched.
+#[test]
+fn a_group_that_cannot_be_leaves_its_store() {
+    with_gpu(|context| {
+        let huge = GroupConfig { cache_rows: 100_000_000, ..GroupConfig::new(&[400_000_000], 128) };
+        let huge = GroupConfig { placement: Placement::Staged, init: config().init, ..huge };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table");
+        let store = SharedStore::new(FileStore::create(&path, &huge).unwrap());
+        let made = Group::with_store(context, huge, store.clone());
+        assert!(matches!(&made, Err(Error::TooLarge { .. } | Error::OutOfMemory { .. })), "{:?}", made.err());
+        assert!(!store.read().filled());
+        // And a store of another shape.
+        let made = Group::with_store(context, config(), store);
+        assert!(matches!(&made, Err(Error::Store { .. })), "{:?}", made.err());
+    });
+}
+
+/// A table in a file gives the same bits as one in memory, and goes on where it was flushed: the step number too.
+#[test]
+fn a_file_goes_on() {
+    with_gpu(|context| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table");
+        let ram = |steps| run(&mut Group::new(context, config()).unwrap(), steps, true);
+        let store = SharedStore::new(FileStore::create(&path, &config()).unwrap());
+        let mut group = Group::with_store(context, config(), store).unwrap();
+        let first = run(&mut group, 0..3, true);
+        assert_eq!(first, ram(0..3));
+        drop(group);
+        let store = FileStore::open(&path, &config()).unwrap();
+        assert!(store.was_flushed());
+        let mut group = Group::with_store(context, config(), SharedStore::new(store)).unwrap();
+        let opened = group.snapshot().unwrap();
+        assert_eq!((opened.t, &opened.records), (3, &first.1.records));
+        // The same as a group that takes over these records with an empty cache.
+        let mut other = Group::new(context, config()).unwrap();
+        other.restore(&opened).unwrap();
+        assert_eq!(run(&mut group, 3..6, true), run(&mut other, 3..6, false));
+    });
+}
+
+/// A trainer that is killed leaves a file that opens, says whether its cache had been flushed, and goes on.
+#[test]
+fn a_killed_trainer_leaves_a_file_that_opens() {
+    with_gpu(|context| {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, flushed) in [("staged::child_flushed", true), ("staged::child_between_steps", false)] {
+            let path = folder.path().join(name.replace(':', "_"));
+            Waiting::at(child::command(name, &path), "now").kill();
+            let store = FileStore::open(&path, &config()).unwrap();
+            assert_eq!((store.was_flushed(), store.step()), (flushed, 3), "{name}");
+            let mut group = Group::with_store(context, config(), SharedStore::new(store)).unwrap();
+            if flushed {
+                assert_eq!(group.snapshot().unwrap().records, on_the_device(context, 0..3).1.records);
+            }
+            run(&mut group, 3..5, true);
+            assert!(group.read_rows(&[0, 1, 2, 2999]).unwrap().iter().all(|x| x.abs() < 10.0));
+        }
+    });
+}
+
+/// Three steps and a flush; then steps without one, until it is killed.
+fn train_until_killed(more: u32) {
+    with_gpu(|context| {
+        let store = SharedStore::new(FileStore::create(child::path(), &config()).unwrap());
+        let mut group = Group::with_store(context, config(), store).unwrap();
+        run(&mut group, 0..3, true);
+        for step in 3..3 + more {
+            let (indices, offsets) = batch(step);
+            let outputs = group.forward(&indices, &offsets, None).unwrap();
+            group.backward(&outputs).unwrap();
+        }
+        child::wait("now");
+    });
+}
+
+#[test]
+#[ignore = "run, and killed, by a_killed_trainer_leaves_a_file_that_opens"]
+fn child_flushed() {
+    train_until_killed(0);
+}
+
+#[test]
+#[ignore = "run, and killed, by a_killed_trainer_leaves_a_file_that_opens"]
+fn child_between_steps() {
+    train_until_killed(3);
+}
+
+/// The last rows of the largest group there can be: 2^32 - 2 rows, 86 GB of records in a file of holes.
+#[test]
+fn the_last_of_four_billion_rows() {
+    with_gpu(|context| {
+        let last = u32::MAX - 2;
+        let mut config = GroupConfig::new(&[u32::MAX - 1], 40);
+        config.precision = Precision::Int2;
+        config.placement = Placement::Staged;
+        config.cache_rows = 64;
+        config.optimizer = Optimizer::sgd(1.0);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table");
+        let store = SharedStore::new(FileStore::create(&path, &config).unwrap());
+        let mut group = Group::with_store(context, config.clone(), store).unwrap();
+        assert!(group.layout().table_bytes() > 1 << 36);
+        let rows: Vec<u32> = (0..100).flat_map(|i| [i, 1 << 31 | i, last - i]).collect();
+        let offsets: Vec<u32> = (0..=rows.len() as u32).collect();
+        let outputs = group.forward(&rows, &offsets, None).unwrap();
+        assert!(outputs.iter().all(|&x| x == 0.0));
+        // Each row its own two values, so that one that went elsewhere is found.
+        let grads: Vec<f32> = (0..rows.len() * 40).map(|i| -((i / 40) as f32) * (i % 2) as f32).collect();
+        group.backward(&grads).unwrap();
+        group.flush().unwrap();
+        drop(group);
+        let store = SharedStore::new(FileStore::open(&path, &config).unwrap());
+        let group = Group::with_store(context, config, store).unwrap();
+        let found = group.store().unwrap().read_rows(group.layout(), &rows).unwrap();
+        let wanted: Vec<f32> = grads.iter().map(|g| -g).collect();
+        for (i, (a, b)) in found.chunks(40).zip(wanted.chunks(40)).enumerate() {
+            assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() <= b.abs() * 1e-6), "row {}: {a:?} for {b:?}", rows[i]);
+        }
+    });
+}

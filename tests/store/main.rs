@@ -1,0 +1,19 @@
+//! What holds staged tables, and how tables are filled. No GPU.
+
+#![allow(clippy::unwrap_used, reason = "a helper of a test fails as the test does")]
+
+mod child;
+mod faults;
+mod fill;
+mod model;
+
+use hotrow::{GroupConfig, Layout};
+
+/// 100 rows of 5 words: scale, bias, three of payload.
+fn config() -> GroupConfig {
+    GroupConfig::new(&[60, 40], 12)
+}
+
+fn layout(config: &GroupConfig) -> Layout {
+    Layout::new(config, u64::MAX).unwrap()
+}
