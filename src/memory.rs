@@ -197,10 +197,11 @@ impl MemoryReport {
         self.total() - self.host
     }
 
-    /// The largest buffer.
+    /// The largest buffer of the device.
     #[must_use]
     pub fn largest(&self) -> Allocation {
-        self.allocations.iter().copied().max_by_key(|&(_, bytes)| bytes).unwrap_or_default()
+        let buffers = self.allocations.iter().filter(|(name, _)| !["store", "ring"].contains(name));
+        buffers.copied().max_by_key(|&(_, bytes)| bytes).unwrap_or_default()
     }
 
     /// Optimiser state, in records and cache.

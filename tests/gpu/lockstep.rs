@@ -264,27 +264,33 @@ pub(crate) fn random_configurations() {
     });
 }
 
-fn trace_steps(context: &Context, name: &str, config: &GroupConfig, bags_a_step: usize, steps: usize) {
+/// The rows of a real trace, and its first batches. Without the data that is said.
+pub(crate) fn trace_batches(name: &str, bags_a_step: usize, steps: usize) -> Option<(u32, Vec<Batch>)> {
     let Some(folder) = std::env::var_os("HOTROW_DATA").map(std::path::PathBuf::from).or_else(|| {
         let beside = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
         beside.is_dir().then_some(beside)
     }) else {
         skipped(&format!("{name}: no data folder; set HOTROW_DATA"));
-        return;
+        return None;
     };
     let trace = trace::load(name, &trace::Source { data: Some(&folder), seed: 0 }).unwrap();
-    let mut config = config.clone();
-    config.tables = vec![trace.distinct];
-    config.cache_rows = trace.distinct / 20;
     let offsets = trace.offsets.clone().unwrap_or_else(|| (0..=trace.ids.len() as u32).step_by(20).collect());
+    let batch = |step: usize| {
+        let bags = &offsets[step * bags_a_step..=(step + 1) * bags_a_step];
+        let indices = trace.ids[bags[0] as usize..bags[bags_a_step] as usize].to_vec();
+        Batch { indices, offsets: bags.iter().map(|&at| at - bags[0]).collect(), weights: None }
+    };
+    Some((trace.distinct, (0..steps).map(batch).collect()))
+}
+
+fn trace_steps(context: &Context, name: &str, config: &GroupConfig, bags_a_step: usize, steps: usize) {
+    let Some((rows, batches)) = trace_batches(name, bags_a_step, steps) else { return };
+    let config = GroupConfig { tables: vec![rows], cache_rows: rows / 20, ..config.clone() };
     let mut gpu = Group::new(context, config.clone()).unwrap();
     let mut cpu = cpu::Group::new(config).unwrap();
     let mut pair = Pair { gpu: &mut gpu, cpu: &mut cpu, size: 64.0, codes: Codes::default() };
-    for step in 0..steps {
-        let bags = &offsets[step * bags_a_step..=(step + 1) * bags_a_step];
-        let indices = trace.ids[bags[0] as usize..bags[bags_a_step] as usize].to_vec();
-        let batch = Batch { indices, offsets: bags.iter().map(|&at| at - bags[0]).collect(), weights: None };
-        if let Err(difference) = pair.step(&batch, |i| (i % 13) as f32 / 6.0 - 1.0) {
+    for (step, batch) in batches.iter().enumerate() {
+        if let Err(difference) = pair.step(batch, |i| (i % 13) as f32 / 6.0 - 1.0) {
             panic!("{name}, step {step}: {difference}");
         }
     }

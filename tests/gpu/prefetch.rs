@@ -7,7 +7,7 @@ use rand_pcg::Pcg64;
 
 use crate::{
     device::with_gpu,
-    lockstep::{Batch, random_batch, random_config},
+    lockstep::{Batch, random_batch, random_config, trace_batches},
 };
 
 /// When the next batch is prefetched.
@@ -127,6 +127,30 @@ fn staged() {
             }
         }
         assert!(forwarded > 200 && out > 5000, "{forwarded} {out}");
+    });
+}
+
+/// The same over real traces.
+#[test]
+fn staged_real_traces() {
+    with_gpu(|context| {
+        for (name, bags, policy) in [
+            ("online_retail_stock", 64, Policy::Lru),
+            ("ebooks_words", 32, Policy::Lfu),
+            ("wikitext2_words", 100, Policy::Lfu),
+        ] {
+            let Some((rows, batches)) = trace_batches(name, bags, 10) else { continue };
+            let mut config = GroupConfig::new(&[rows], 20);
+            (config.policy, config.cache_rows) = (policy, rows / 20);
+            config.init = Init::Uniform { low: -0.1, high: 0.1 };
+            let plan = |batch| Plan { batch, backward: true, when: When::BeforeBackward, flush: false };
+            let plans: Vec<Plan> = batches.into_iter().map(plan).collect();
+            let wanted = play(&mut Group::new(context, config.clone()).unwrap(), &plans, false);
+            config.placement = Placement::Staged;
+            let mut group = Group::new(context, config).unwrap();
+            assert_eq!(play(&mut group, &plans, true), wanted, "{name}");
+            assert!(group.traffic().unwrap().forwarded > 0, "{name}");
+        }
     });
 }
 

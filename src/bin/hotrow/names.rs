@@ -58,6 +58,8 @@ pub(crate) enum PlacementName {
     Device,
     /// In host memory that the shaders address
     Mapped,
+    /// In the host's own memory: missing rows are gathered and sent
+    Staged,
 }
 
 impl PlacementName {
@@ -65,6 +67,7 @@ impl PlacementName {
         match self {
             Self::Device => Placement::Device,
             Self::Mapped => Placement::Mapped,
+            Self::Staged => Placement::Staged,
         }
     }
 }

@@ -46,6 +46,9 @@ pub(crate) struct Args {
     /// Where the table lives
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [PlacementName::Device])]
     placement: Vec<PlacementName>,
+    /// Batches are prefetched while the last one waits for its backward
+    #[arg(long)]
+    prefetch: bool,
     /// Most bytes of one buffer of records [default: 2147483392, what Vulkan binds at most]
     #[arg(long, value_name = "B", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..))]
     shard_bytes: Option<u64>,
@@ -111,6 +114,7 @@ impl Args {
         // What a group refuses is bad usage here.
         let layout = Layout::new(&config, BINDING).map_err(|error| Failure::Usage(error.to_string()))?;
         let calls = if choice.batch == 0 { Calls::default() } else { choice.batch.into() };
+        let calls = Calls { prefetch: self.prefetch, ..calls };
         Ok(Plan::new(choice, &config, &layout, MemoryReport::plan(&config, &layout, calls)))
     }
 }

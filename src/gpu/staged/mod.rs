@@ -86,7 +86,7 @@ pub(crate) struct Staged {
 }
 
 /// Bytes of the flight of a flush: it goes in pieces.
-const FLUSH_PIECE: u64 = 64 << 20;
+const FLUSH_PIECE: u64 = 16 << 20;
 
 impl Staged {
     pub(crate) fn new(store: SharedStore, layout: &Layout, policy: Policy) -> Self {
@@ -139,11 +139,19 @@ impl Staged {
         let train = most(calls.train);
         flight(train, train.map_or(0, kept));
         flight(aside, 0);
-        if let Some(moves) = train.max(most(calls.frozen)).max(piece) {
-            // Two batches in flight: of each its list, what comes, and what has left.
-            let down = Landing::bytes(moves.into(), layout.stride()).max(list_bytes(moves));
-            let up = Fetch::bytes(moves.into(), train.map_or(0, kept).into(), layout.stride());
-            all.push(("ring", 4 * pool::size(down) + 2 * pool::size(up)));
+        // Two batches in flight: of each its list, what comes, and what has left. The largest of each kind may serve a flush or a
+        // frozen step, too.
+        let landing = |moves: Option<u32>| moves.map_or(0, |moves| Landing::bytes(moves.into(), layout.stride()));
+        let list = |moves: Option<u32>| moves.map_or(0, list_bytes);
+        let upload =
+            |moves: Option<u32>, kept: u32| moves.map_or(0, |n| Fetch::bytes(n.into(), kept.into(), layout.stride()));
+        let down = landing(train).max(list(train));
+        let once = down.max(landing(aside)).max(list(most(calls.frozen)));
+        let up = upload(train, train.map_or(0, kept));
+        let up_once = up.max(upload(most(calls.frozen), 0));
+        let ring = 3 * down.next_multiple_of(64) + pool::size(once) + up.next_multiple_of(64) + pool::size(up_once);
+        if once > 0 {
+            all.push(("ring", ring));
         }
         all
     }
