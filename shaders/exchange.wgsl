@@ -44,7 +44,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         @builtin(local_invocation_index) local: u32) {
     if (local == 0u) {
         length = step.counts[COUNT_MOVES];
-        if (shard.staged == 1u) { length = min(length, shard.first_move + shard.capacity); }
+        if (shard.moves != 0u) { length = min(length, shard.first_move + shard.moves); }
     }
     let n = workgroupUniformLoad(&length);
     pack_step = step.t;

@@ -182,7 +182,7 @@ pub struct Shard {
     pub first_row: u32,
     pub rows: u32,
     pub phases: u32,
-    pub staged: u32,
+    pub moves: u32,
     pub first_move: u32,
     pub capacity: u32,
     pub forwards: u32,

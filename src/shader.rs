@@ -303,7 +303,7 @@ pub fn structs() -> Vec<HostStruct> {
             first_row,
             rows,
             phases,
-            staged,
+            moves,
             first_move,
             capacity,
             forwards,

@@ -24,7 +24,7 @@ fn departure(row: u32, j: u32) -> u32 {
 
 // The record of the row that comes with Move j. It left a step ago and the host has not seen it yet: then it is here.
 fn arrival(row: u32, j: u32) -> u32 {
-    if (shard.staged == 0u) { return own_record(row); }
+    if (shard.moves == 0u) { return own_record(row); }
     let before = records[shard.forwards + j];
     if (before != 0u) {
         let place = records[shard.left + before - 1u];
@@ -35,7 +35,7 @@ fn arrival(row: u32, j: u32) -> u32 {
 
 // The record of the victim that Move j keeps: as it has just been packed, or as the table had it.
 fn kept_record(row: u32, j: u32) -> u32 {
-    if (shard.staged == 0u) { return own_record(row); }
+    if (shard.moves == 0u) { return own_record(row); }
     let place = records[shard.leaving + j];
     if (place != 0u) { return departed(shard.leaving, place); }
     return shard.arrivals + records[shard.kept + j] * params.record_words;

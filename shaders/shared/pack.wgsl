@@ -106,7 +106,7 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, local: u32) -> bool {
     if (live && refused && lane == 0u) { count(table_of(row), SKIPPED_ROWS, 1u); }
     let taken = live && !refused;
     var base = own_record(row);
-    if (shard.staged == 1u) {
+    if (shard.moves != 0u) {
         if (taken && lane == 0u) { pack_places[local / params.lanes] = departure(row, j); }
         workgroupBarrier();
         base = departed(shard.leaving, pack_places[local / params.lanes]);

@@ -6,9 +6,9 @@ struct Shard {
     first_row: u32, // the linear row of its first record
     rows: u32,
     phases: u32,    // PACK, UNPACK or both
-    staged: u32,    // 1: a flight; what follows is about it
-    first_move: u32, // of the list that is carried out
-    capacity: u32,  // Moves it has room for
+    moves: u32,     // of a flight: how many Moves are carried out, at most; 0: a shard
+    first_move: u32, // the first of them in the list
+    capacity: u32,  // Moves a flight has room for
     // Words of `records`:
     forwards: u32,  // of each Move 0, or 1 + the Move of the last step with which the row that comes now left
     kept: u32,      // of each Move that keeps its victim, the record that has come for it

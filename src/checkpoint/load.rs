@@ -22,7 +22,8 @@ pub fn contents(path: impl AsRef<Path>) -> Result<Contents, Error> {
 /// # Errors
 /// [`Error::Order`] between forward and backward, or between prefetch and forward; [`Error::Checkpoint`] for a file that cannot be read,
 /// is none of ours, is cut off, damaged, or of another configuration: nothing has changed then. Only if the file changes or vanishes
-/// while it is read the second time does the group hold a part of it; the error says so. [`Error::Device`] if the device is lost.
+/// while it is read the second time does the group hold a part of it; the error says so. So it is after [`Error::Store`], from a staged
+/// group's store that takes no more, and after [`Error::Device`], if the device is lost: load again, into a new group if need be.
 pub fn load(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
     let path = path.as_ref();
     if group.pending() {

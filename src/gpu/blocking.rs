@@ -124,6 +124,10 @@ impl Group {
     fn record_staged(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
         batch::not_prefetched(self.prefetched.is_some(), "forward")?;
         self.pending = None; // the scratch that its backward would need is used anew
+        // A store that takes nothing is told of before tags and rows are a step apart.
+        if let Some(staged) = &mut self.staged {
+            staged.settle(&self.context, &self.tables, false)?;
+        }
         let mut encoder = self.encoder();
         self.decide(&mut encoder, batch)?;
         let after = self.context.queue().submit([encoder.finish()]);

@@ -114,7 +114,7 @@ impl Group {
         let device = GroupConfig { placement: Placement::Device, ..config.clone() };
         match Self::at(context, device, source, None) {
             // The device has not the memory for it.
-            Err(Error::OutOfMemory { what: "records", .. }) => {}
+            Err(Error::OutOfMemory { .. }) => {}
             Ok(group) => return Ok(group.because("the device has the memory for it")),
             Err(error) => return Err(error),
         }
@@ -151,9 +151,11 @@ impl Group {
         };
         if let Some(store) = &store {
             store::check_shape(&**store.read(), &layout)?;
+            store.read().check(&config, &layout)?;
         }
+        let hold = store.as_ref().map(SharedStore::hold).transpose()?;
         let tables = context.guarded(|| Tables::new(context, &config, layout, source, store.as_ref()))?;
-        let staged = store.map(|store| Staged::new(store, &tables.layout, config.policy));
+        let staged = store.zip(hold).map(|(store, hold)| Staged::new(store, hold, &tables.layout, config.policy));
         let nothing = context.buffer("nothing", 16, wgpu::BufferUsages::empty())?;
         // Only when the device has given all it must: a store is not touched by a group that cannot be.
         if let Some(staged) = &staged {
@@ -400,6 +402,13 @@ impl Group {
                 return Err(batch::no_forward());
             };
             let rows = batch::output_rows(&self.config, indices, bags);
+            let landing = match &mut self.staged {
+                None => None,
+                Some(staged) => {
+                    staged.unflushed()?;
+                    staged.reserve_close(&self.context)?
+                }
+            };
             if indices > 0 {
                 let wanted = u64::from(rows) * u64::from(self.tables.layout.dim) * 4;
                 let grads = self.context.bind("grad_outputs", grad_outputs, wanted)?;
@@ -413,7 +422,7 @@ impl Group {
                 record_backward(&self.context, encoder, &self.tables, space, params, &grads, records);
             }
             if let Some(staged) = &mut self.staged {
-                staged.close(&self.context, encoder, &self.tables)?;
+                staged.close(encoder, &self.tables, landing);
             }
             self.pending = None;
             Ok(())

@@ -48,8 +48,7 @@ impl Group {
     pub(super) fn read_words(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
         let range = part.range(&self.config, &self.tables.layout, first_word, out.len())?;
         if let (Part::Records, Some(staged)) = (part, &mut self.staged) {
-            staged.settle(&self.context, &self.tables, self.pending.is_some())?;
-            return staged.read_words(first_word, out);
+            return staged.read_newest(&self.context, &self.tables, self.pending.is_some(), first_word, out);
         }
         let spacing = part.spacing(&self.tables.layout);
         let mut kept: Option<wgpu::Buffer> = None;
@@ -83,6 +82,9 @@ impl Group {
 
     pub(super) fn write_words(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
         let range = part.range(&self.config, &self.tables.layout, first_word, words.len())?;
+        if let Some(staged) = &mut self.staged {
+            staged.unflushed()?; // the cache may be newer than the store after any of this
+        }
         if part == Part::Ways {
             let mut t = [0];
             self.read_words(Part::Clock, 0, &mut t)?;

@@ -3,7 +3,7 @@
 //! What a prefetch of batch i + 1 does before the backward of batch i touches neither rows nor dirty flags, and the backward's random bits
 //! come from its own step number: so the order of the two does not matter. What was decided is carried out by the forward.
 
-use std::thread::JoinHandle;
+use std::{thread::JoinHandle, time::Instant};
 
 use super::{
     Batch, Group,
@@ -78,14 +78,19 @@ impl Drop for Gathering {
 impl Gathering {
     fn start(mut fetch: Fetch) -> Self {
         Self(Some(std::thread::spawn(move || {
-            let found = fetch.run();
+            let found = fetch.run_meanwhile();
             (fetch, found)
         })))
     }
 
     fn join(mut self) -> Option<(Fetch, Result<Arrivals, Error>)> {
+        let start = Instant::now();
         // A panic goes on here as if there were no thread.
-        self.0.take().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        let done = self.0.take().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        if let Some((fetch, _)) = &done {
+            fetch.waited(start.elapsed());
+        }
+        done
     }
 }
 
@@ -151,17 +156,20 @@ impl Group {
         let (context, layout) = (&self.context, &self.tables.layout);
         let most = layout.most_distinct(params.indices);
         let space = grown(&mut self.train[next], context, layout, params.indices, true)?;
-        if let Some(staged) = &mut self.staged {
-            staged.unflushed()?;
-            if self.pending.is_none() {
-                staged.close(context, encoder, &self.tables)?;
+        // All that can fail, before anything is recorded.
+        let more = self.pending.is_some();
+        let staged = self.staged.as_mut();
+        let room = staged.map(|staged| staged.reserve(context, layout, most, more)).transpose()?;
+        let coming = match (&mut self.staged, room) {
+            (Some(staged), Some(mut room)) => {
+                staged.move_in(context, encoder, &self.tables, &mut room);
+                record_decisions(context, encoder, &self.tables, space, &params, &bound);
+                Coming::Asked(staged.ask(context, encoder, space, room))
             }
-            staged.make_room(context, encoder, layout, most)?;
-        }
-        record_decisions(context, encoder, &self.tables, space, &params, &bound);
-        let coming = match &mut self.staged {
-            None => Coming::Nothing,
-            Some(staged) => Coming::Asked(staged.ask(context, encoder, space, most)?),
+            _ => {
+                record_decisions(context, encoder, &self.tables, space, &params, &bound);
+                Coming::Nothing
+            }
         };
         self.prefetched = Some(Prefetched {
             params,
@@ -180,14 +188,25 @@ impl Group {
     /// goes on with what was submitted later. Of another placement there is nothing to do.
     ///
     /// # Errors
-    /// [`Error::Order`] without a prefetch, or if it was not submitted; [`Error::Store`] from the store, [`Error::Device`],
-    /// [`Error::OutOfMemory`]. Nothing is lost: it may be called again.
+    /// [`Error::Order`] without a prefetch, or if it was not submitted; if its encoder was dropped, the prefetch is forgotten.
+    /// [`Error::Store`] from the store, [`Error::Device`], [`Error::OutOfMemory`]. Nothing is lost: it may be called again.
     pub fn fetch(&mut self, after: Option<wgpu::SubmissionIndex>) -> Result<(), Error> {
         let prefetched = self.prefetched.as_mut().ok_or_else(batch::no_prefetch)?;
         if let Coming::Asked(fetch) = &mut prefetched.coming {
             fetch.after = after;
         }
-        prefetched.coming.arrive()
+        let arrived = prefetched.coming.arrive();
+        if let (Err(_), Coming::Asked(fetch)) = (&arrived, &prefetched.coming)
+            && fetch.dropped()
+        {
+            // Nothing of the prefetch has happened: it is forgotten.
+            if let (Some(Prefetched { coming: Coming::Asked(fetch), .. }), Some(staged)) =
+                (self.prefetched.take(), &mut self.staged)
+            {
+                staged.take_back(fetch);
+            }
+        }
+        arrived
     }
 
     /// The same on a thread of its own.

@@ -36,9 +36,10 @@ impl Group {
             return Ok(most);
         };
         staged.settle(context, tables, self.pending.is_some())?;
+        let room = staged.reserve_look_up(context, most)?;
         let mut first = context.new_encoder();
         record_decisions(context, &mut first, tables, space, params, bound);
-        let fetch = staged.ask(context, &mut first, space, most)?;
+        let fetch = staged.ask(context, &mut first, space, room);
         context.queue().submit([first.finish()]);
         let arrivals = fetch.settled().run()?;
         let aside = staged.arrive_aside(context, encoder, tables, &arrivals, most)?;

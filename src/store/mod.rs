@@ -7,7 +7,10 @@ mod fill;
 mod header;
 mod ram;
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    atomic::{AtomicBool, Ordering},
+};
 
 use rayon::prelude::*;
 
@@ -16,7 +19,7 @@ pub use file::FileStore;
 pub use fill::fill;
 pub use ram::RamStore;
 
-use crate::{Error, Layout, codec};
+use crate::{Error, GroupConfig, Layout, codec};
 
 /// Where the records of a staged table live: RAM, a memory-mapped file, or your own.
 ///
@@ -68,32 +71,68 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Step number to go on from: 0 for a fresh store.
     fn step(&self) -> u32;
 
+    /// Whether a group of this configuration is what the records were made for. Rows and stride are compared without asking.
+    ///
+    /// # Errors
+    /// [`Error::Store`] names what differs.
+    fn check(&self, config: &GroupConfig, layout: &Layout) -> Result<(), Error> {
+        let _ = (config, layout);
+        Ok(())
+    }
+
     /// Whether it holds values already (an opened file), so that it must not be filled. A store without values reads as zeros.
     fn filled(&self) -> bool;
 }
 
 /// A store that a group and its owner share: after a lost device the owner still has the table.
+///
+/// Only one group at a time works on it. A guard of [`read`](Self::read) or [`write`](Self::write) must not be held over a call of
+/// that group, nor while it is dropped: the group takes the same lock, on a thread of its own too.
 #[derive(Clone, Debug)]
-pub struct SharedStore(Arc<RwLock<Box<dyn Store>>>);
+pub struct SharedStore {
+    store: Arc<RwLock<Box<dyn Store>>>,
+    taken: Arc<AtomicBool>,
+}
+
+/// A group's hold on a store, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Hold(Arc<AtomicBool>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
 
 impl SharedStore {
     /// To be handed to a group; keep a clone.
     #[must_use]
     pub fn new(store: impl Store + 'static) -> Self {
-        Self(Arc::new(RwLock::new(Box::new(store))))
+        Self { store: Arc::new(RwLock::new(Box::new(store))), taken: Arc::default() }
+    }
+
+    /// The store for one group alone.
+    pub(crate) fn hold(&self) -> Result<Hold, Error> {
+        if self.taken.swap(true, Ordering::Acquire) {
+            let (wanted, found) =
+                ("a store that no group works on".into(), "one that belongs to a living group".into());
+            let remedy = "drop that group first, or take another store";
+            return Err(Error::Store { store: "store".into(), what: "owner", wanted, found, remedy });
+        }
+        Ok(Hold(self.taken.clone()))
     }
 
     /// The store, for reading. Waits for a writer.
     #[must_use = "it is locked while this lives"]
     pub fn read(&self) -> RwLockReadGuard<'_, Box<dyn Store>> {
         // A thread that panicked left rows half written at worst, as a failed call may.
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.store.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The store, for writing. Waits for readers and writers.
     #[must_use = "it is locked while this lives"]
     pub fn write(&self) -> RwLockWriteGuard<'_, Box<dyn Store>> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.store.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The weights of linear rows as the store has them, `[rows, dim]`. What a cache has not flushed is not in them: while the group

@@ -41,6 +41,32 @@ fn simulate_counts_the_same_on_both_backends() {
     });
 }
 
+/// Tables in host memory stand beside the one on the device, with the bytes that crossed in each pass: INT4 x 8 takes 12 a record.
+fn placements_are_compared(points: &[serde_json::Value], mappable: bool) {
+    let crossed = |placement: &str, kind: &str| -> Vec<[f64; 2]> {
+        let these = points.iter().filter(|point| point["placement"] == placement && point["kind"] == kind);
+        let these = these.filter(|point| point["precision"] == "INT4");
+        let bytes = |point: &serde_json::Value, pass: &str| {
+            let number = |name: String| point[name].as_f64().unwrap();
+            number(format!("{pass}_bus_gb_s")) * 1e9 * number(format!("{pass}_seconds"))
+        };
+        these.map(|point| ["forward", "backward"].map(|pass| bytes(point, pass))).collect()
+    };
+    let near = |found: f64, wanted: f64| (found - wanted).abs() < 0.01 * wanted;
+    for placement in if mappable { &["device", "mapped"][..] } else { &["device"] } {
+        let uncached = crossed(placement, "uncached");
+        assert!(uncached.len() == 1 && uncached[0].iter().all(|&bytes| near(bytes, 100.0 * 12.0)), "{uncached:?}");
+        assert!(!near(uncached[0][0], 101.5 * 12.0));
+    }
+    // Records in and out, the list of them, and at most the room kept for more of it.
+    let [forward, backward] = crossed("staged", "uncached")[0];
+    let rows = |bytes: f64| 100.0 * bytes;
+    assert!((rows(12.0 + 12.0 + 16.0)..rows(12.0 + 16.0 + 32.0) + 256.0).contains(&forward), "{forward}");
+    assert_eq!(backward, 0.0);
+    let staged = crossed("staged", "cached");
+    assert!(staged.len() == 3 && staged[0][0] > staged[1][0] && staged[1][0] > staged[2][0], "{staged:?}");
+}
+
 #[test]
 fn bench_labels_a_software_adapter() {
     with_gpu(|context| {
@@ -74,7 +100,9 @@ fn bench_labels_a_software_adapter() {
         assert_eq!(out.contains("software adapter"), !context.caps().is_hardware(), "{out}");
         let report = std::fs::read(folder.path().join("results/bench.json")).unwrap();
         let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
-        for point in report["points"].as_array().unwrap() {
+        let points = report["points"].as_array().unwrap();
+        placements_are_compared(points, context.caps().mappable);
+        for point in points {
             if point["kind"] == "cached" {
                 let wrong = point["hit_rate"].as_f64().unwrap() - point["target_hit_rate"].as_f64().unwrap();
                 assert!(wrong.abs() < 0.05, "{point}");
@@ -133,6 +161,42 @@ fn wrong(suite: &serde_json::Value, kernels: &[&str]) -> Option<String> {
     None
 }
 
+/// Where the suite's figures of what crosses the bus, and of windows, cannot be: bytes that steps counted follow from the records.
+fn placements_wrong(suite: &serde_json::Value) -> Option<String> {
+    let goal = |id: &str| suite["goals"].as_array().unwrap().iter().find(|goal| goal["id"] == id).unwrap();
+    let case = |name: &str| suite["cases"].as_array().unwrap().iter().find(|case| case["name"] == name);
+    if goal("bus_bytes")["met"] != true || suite["wrong"] != serde_json::json!([]) {
+        return Some(format!("{} {}", goal("bus_bytes"), suite["wrong"]));
+    }
+    // 136 B a record against 512.
+    if goal("packed_bytes")["reached"] != 136.0 / 512.0 {
+        return Some(goal("packed_bytes").to_string());
+    }
+    let windows =
+        |name: &str| case(name).and_then(|case| case["shape"].as_str()).map(|shape| shape.contains("1 windows"));
+    let cut = ["windows-one", "windows-cut", "windows-large"].map(windows);
+    if cut != [Some(true), Some(false), Some(false)] {
+        return Some(format!("windows: {cut:?}"));
+    }
+    let paces = suite["paces"].as_array()?;
+    for pace in paces {
+        let bytes = |key: &str| pace[key].as_f64();
+        let records = bytes("counted_bytes_in").zip(bytes("counted_bytes_out")).map(|(a, b)| (a, b, a + b));
+        // Lists and notes come on top, but do not outweigh the records.
+        let plausible = records.is_some_and(|(read, written, both)| {
+            let copied = bytes("copied_bytes");
+            read == 60.0 * 136.0
+                && written > 0.0
+                && copied.is_none_or(|copied| copied > 1.1 * both && copied < 3.0 * both)
+        });
+        if !plausible || bytes("copied_bytes").is_some() != (pace["placement"] == "staged") || pace["hit_rate"] != 0.95
+        {
+            return Some(pace.to_string());
+        }
+    }
+    (paces.len() < 2).then(|| format!("{} paces", paces.len()))
+}
+
 #[test]
 fn the_suite_measures_every_kernel() {
     with_gpu(|context| {
@@ -142,7 +206,9 @@ fn the_suite_measures_every_kernel() {
             .unwrap();
         let mut command = Command::cargo_bin("hotrow").unwrap();
         command.current_dir(folder.path()).args(["bench", "--suite", "--backend", "gpu", "--size", "small"]);
-        command.args(["--only", "hits,small,sort", "--commit", "abc", "--out", "out", "--beside"]).arg(&beside);
+        command
+            .args(["--only", "hits,small,sort,uncached,staged,windows", "--commit", "abc", "--out", "out", "--beside"])
+            .arg(&beside);
         let done = command.assert().success();
         let out = String::from_utf8_lossy(&done.get_output().stdout).into_owned();
         assert_eq!(out.contains("software adapter: these figures show"), !context.caps().is_hardware(), "{out}");
@@ -160,6 +226,7 @@ fn the_suite_measures_every_kernel() {
         // Not measured here, and not said to be.
         let goal = |id: &str| suite["goals"].as_array().unwrap().iter().find(|goal| goal["id"] == id).unwrap().clone();
         assert!(goal("gather")["reached"].as_f64().is_some() && goal("nvidia_step")["reached"].is_null());
+        assert_eq!(placements_wrong(&suite), None);
         assert!(std::fs::read_to_string(folder.path().join("out/goals.md")).unwrap().contains("unmeasured"));
         // The companion: what is missing or cannot be is noticed.
         assert!(wrong(&suite, &["teleport"]).is_some());
@@ -171,5 +238,14 @@ fn the_suite_measures_every_kernel() {
         assert!(wrong(&broken, &kernels).is_some());
         broken["copy_bytes_per_second"] = 0.into();
         assert!(wrong(&broken, &kernels).is_some());
+        let paces = suite["paces"].as_array().unwrap().len();
+        for (pace, key) in (0..paces).flat_map(|pace| ["counted_bytes_in", "copied_bytes"].map(|key| (pace, key))) {
+            broken = suite.clone();
+            broken["paces"][pace][key] = 1.into();
+            assert!(placements_wrong(&broken).is_some() || broken["paces"][pace]["placement"] == "mapped", "{key}");
+        }
+        broken = suite.clone();
+        broken["cases"].as_array_mut().unwrap().retain(|case| case["name"] != "windows-cut");
+        assert!(placements_wrong(&broken).is_some());
     });
 }

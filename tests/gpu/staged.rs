@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicI64, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
 };
 
 use hotrow::{
@@ -182,6 +182,8 @@ struct Failing {
     inner: RamStore,
     /// Calls until the next failure.
     patience: Arc<AtomicI64>,
+    /// Nothing can be written.
+    full: Arc<AtomicBool>,
 }
 
 impl Failing {
@@ -189,6 +191,10 @@ impl Failing {
         if self.patience.fetch_sub(1, Relaxed) != 0 {
             return Ok(());
         }
+        Self::no_room()
+    }
+
+    fn no_room() -> Result<(), Error> {
         let (wanted, found) = ("room".into(), "none".into());
         Err(Error::Store { store: "test".into(), what: "disk", wanted, found, remedy: "wait" })
     }
@@ -206,6 +212,9 @@ impl Store for Failing {
         self.inner.read(rows, out)
     }
     fn write(&mut self, rows: &[u32], records: &[u8]) -> Result<(), Error> {
+        if self.full.load(Relaxed) {
+            return Self::no_room();
+        }
         // Half of it is written: the call is made again.
         let half = rows.len() / 2;
         self.inner.write(&rows[..half], &records[..half * self.inner.stride() as usize])?;
@@ -257,7 +266,7 @@ fn a_store_that_fails_loses_nothing() {
                 let left = Arc::new(AtomicI64::new(i64::MAX));
                 let layout = hotrow::Layout::new(&config(), u64::MAX).unwrap();
                 let inner = RamStore::new(&layout).unwrap();
-                let store = SharedStore::new(Failing { inner, patience: left.clone() });
+                let store = SharedStore::new(Failing { inner, patience: left.clone(), full: Arc::default() });
                 let mut group = Group::with_store(context, config(), store).unwrap();
                 left.store(patience, Relaxed);
                 let before = failures;
@@ -291,6 +300,210 @@ fn a_store_that_fails_loses_nothing() {
             }
             assert!(failures >= 8, "{failures}");
         }
+    });
+}
+
+/// A flush of several pieces, after a look-up that has made the room for them larger than a piece.
+#[test]
+fn a_flush_in_pieces() {
+    with_gpu(|context| {
+        let mut config = GroupConfig { cache_rows: 4096, ..GroupConfig::new(&[9000], 1024) };
+        (config.precision, config.optimizer) = (Precision::Fp32, Optimizer::adagrad(0.1));
+        config.init = Init::Uniform { low: -1.0, high: 1.0 };
+        let records = |placement, look_up: bool| {
+            let mut group = Group::new(context, GroupConfig { placement, ..config.clone() }).unwrap();
+            // 33 MB of records are dirty; a piece is 16 MiB.
+            let outputs = group.forward(&(0..4000).collect::<Vec<_>>(), &(0..=4000).collect::<Vec<_>>(), None).unwrap();
+            group.backward(&outputs).unwrap();
+            if look_up {
+                group.read_rows(&(5000..8500).collect::<Vec<_>>()).unwrap();
+            }
+            group.flush().unwrap();
+            let mut words = vec![0; 4000 * group.layout().record_words as usize];
+            group.read_part(hotrow::Part::Records, 0, &mut words).unwrap();
+            (words, group.traffic().map(|traffic| traffic.records_out))
+        };
+        let (wanted, _) = records(Placement::Device, false);
+        for look_up in [false, true] {
+            let (found, out) = records(Placement::Staged, look_up);
+            assert!(found == wanted, "look-up {look_up}: a record differs");
+            assert_eq!(out, Some(4000));
+        }
+    });
+}
+
+/// A batch that is refused because it does not fit leaves what was on its way, and the group goes on.
+#[test]
+fn a_refused_batch_loses_nothing() {
+    with_gpu(|context| {
+        let mut config = GroupConfig { cache_rows: 320, ..GroupConfig::new(&[4_000_000], 128) };
+        (config.precision, config.optimizer) = (Precision::Fp32, Optimizer::sgd(0.1));
+        config.placement = Placement::Staged;
+        let (first, second): (Vec<u32>, Vec<u32>) = ((0..300).collect(), (1000..1300).collect());
+        let rows: Vec<u32> = first.iter().chain(&second).copied().collect();
+        // Its scratch, or its flight, is larger than a binding.
+        let distinct = (context.caps().binding_bytes / 512 + 1).min(4_000_000) as u32;
+        let large: Vec<u32> = (0..distinct).collect();
+        for pending in [false, true] {
+            let mut group = Group::new(context, config.clone()).unwrap();
+            group.forward(&first, &[0, 300], None).unwrap();
+            group.backward(&[1.0; 128]).unwrap();
+            group.forward(&second, &[0, 300], None).unwrap(); // evicts what was updated
+            let wanted = group.read_rows(&rows).unwrap();
+            if !pending {
+                group.abandon_backward();
+            }
+            if u64::from(distinct) * 512 <= context.caps().binding_bytes {
+                return; // no batch of this table is too large here
+            }
+            let refused = group.prefetch(&large, &[0, distinct], None);
+            assert!(matches!(refused, Err(Error::TooLarge { .. } | Error::OutOfMemory { .. })), "{refused:?}");
+            assert_eq!(group.read_rows(&rows).unwrap(), wanted);
+            if pending {
+                group.backward(&[0.0; 128]).unwrap();
+            }
+            group.flush().unwrap();
+            let store = group.store().unwrap().clone();
+            assert_eq!(store.read_rows(group.layout(), &rows).unwrap(), wanted);
+        }
+    });
+}
+
+/// Whatever makes the cache newer than the file is in the file's flag before it happens.
+#[test]
+fn a_file_is_not_flushed_by_halves() {
+    with_gpu(|context| {
+        let folder = tempfile::tempdir().unwrap();
+        for after in 0..4 {
+            let path = folder.path().join(format!("{after}"));
+            let store = SharedStore::new(FileStore::create(&path, &config()).unwrap());
+            let mut group = Group::with_store(context, config(), store).unwrap();
+            let outputs = group.forward(&[1, 2, 3], &[0, 3], None).unwrap();
+            let mut ways = vec![0; hotrow::Part::Ways.words(group.config(), group.layout()) as usize];
+            group.read_part(hotrow::Part::Ways, 0, &mut ways).unwrap();
+            group.flush().unwrap();
+            match after {
+                0 => {}
+                1 => group.backward(&outputs).unwrap(),
+                2 => group.write_part(hotrow::Part::Ways, 0, &ways).unwrap(),
+                _ => {
+                    group.abandon_backward();
+                    group.write_rows(&[1], &[0.5; 20]).unwrap();
+                }
+            }
+            drop(group);
+            assert_eq!(FileStore::open(&path, &config()).unwrap().was_flushed(), after == 0, "{after}");
+        }
+    });
+}
+
+/// What was recorded into an encoder that is dropped has not happened, and the group goes on.
+#[test]
+fn encoders_that_are_dropped() {
+    with_gpu(|context| {
+        let device = context.device();
+        let encoder = || device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let buffer = |words: &[u32]| {
+            use wgpu::util::{BufferInitDescriptor, DeviceExt as _};
+            let contents = bytemuck::cast_slice(words);
+            device.create_buffer_init(&BufferInitDescriptor {
+                label: None,
+                contents,
+                usage: wgpu::BufferUsages::STORAGE,
+            })
+        };
+        let (indices, offsets) = batch(7);
+        let (index_buffer, offset_buffer) = (buffer(&indices), buffer(&offsets));
+        let grads = buffer(&[0; 100 * 20]);
+        let batch = Batch { indices: Some(index_buffer.slice(..)), offsets: offset_buffer.slice(..), weights: None };
+        let mut plain = Group::new(context, config()).unwrap();
+        let mut group = Group::new(context, config()).unwrap();
+        for group in [&mut plain, &mut group] {
+            run(group, 0..2, true);
+            // Larger than all before it, so that the flight grows with the next prefetch.
+            let (indices, offsets) = (self::batch(3).0[..50].to_vec(), vec![0, 50]);
+            let outputs = group.forward(&indices, &offsets, None).unwrap();
+            group.backward(&outputs).unwrap();
+            let (indices, offsets) = self::batch(4);
+            group.forward(&indices, &offsets, None).unwrap();
+        }
+        // A prefetch, while a backward may still come, then a backward, then a prefetch again.
+        group.record_prefetch(&mut encoder(), &batch).unwrap();
+        let gone = group.fetch(None);
+        assert!(matches!(gone, Err(Error::Order { found: "an encoder that was dropped", .. })), "{gone:?}");
+        group.record_backward(&mut encoder(), grads.slice(..)).unwrap();
+        plain.abandon_backward();
+        group.record_prefetch(&mut encoder(), &batch).unwrap();
+        group.fetch(None).unwrap_err();
+        assert!(matches!(group.fetch(None), Err(Error::Order { call: "forward_prefetched", .. })), "it is forgotten");
+        assert_eq!(group.snapshot().unwrap(), plain.snapshot().unwrap());
+        assert_eq!(run(&mut group, 5..8, true), run(&mut plain, 5..8, false));
+        // A step follows a backward that was dropped at once.
+        let (indices, offsets) = self::batch(9);
+        for group in [&mut plain, &mut group] {
+            group.forward(&indices, &offsets, None).unwrap();
+        }
+        group.record_backward(&mut encoder(), grads.slice(..)).unwrap();
+        plain.abandon_backward();
+        assert_eq!(run(&mut group, 10..12, true), run(&mut plain, 10..12, false));
+    });
+}
+
+/// A disk that is full for good: what left the cache is read all the same, and saved elsewhere.
+#[test]
+fn a_full_store_can_be_saved_elsewhere() {
+    with_gpu(|context| {
+        let layout = hotrow::Layout::new(&config(), u64::MAX).unwrap();
+        let failing = Failing {
+            inner: RamStore::new(&layout).unwrap(),
+            patience: Arc::new(AtomicI64::new(i64::MAX)),
+            full: Arc::default(),
+        };
+        let full = failing.full.clone();
+        let mut group = Group::with_store(context, config(), SharedStore::new(failing)).unwrap();
+        let mut other = Group::new(context, config()).unwrap();
+        for group in [&mut group, &mut other] {
+            run(group, 0..2, true);
+            let (indices, offsets) = batch(2);
+            let outputs = group.forward(&indices, &offsets, None).unwrap();
+            group.backward(&outputs).unwrap();
+        }
+        full.store(true, Relaxed);
+        let (indices, offsets) = batch(3);
+        for _ in 0..2 {
+            let refused = group.forward(&indices, &offsets, None);
+            assert!(matches!(refused, Err(Error::Store { what: "disk", .. })), "{refused:?}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("elsewhere");
+        hotrow::checkpoint::save(&mut group, &path).unwrap();
+        assert_eq!(group.snapshot().unwrap(), other.snapshot().unwrap());
+        let mut saved = Group::new(context, GroupConfig { placement: Placement::Device, ..config() }).unwrap();
+        hotrow::checkpoint::load(&mut saved, &path).unwrap();
+        assert_eq!(run(&mut saved, 3..5, false), run(&mut other, 3..5, true));
+        // Room again.
+        full.store(false, Relaxed);
+        assert_eq!(run(&mut group, 3..5, true).1, saved.snapshot().unwrap());
+    });
+}
+
+/// A store belongs to one group, and is what its configuration says.
+#[test]
+fn stores_of_others_are_refused() {
+    with_gpu(|context| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table");
+        let half = GroupConfig { precision: Precision::Fp16, optimizer: Optimizer::sgd(0.1), ..config() };
+        let store = SharedStore::new(FileStore::create(&path, &half).unwrap());
+        // The same rows and stride: 20 halves, 10 floats.
+        let other = GroupConfig { precision: Precision::Fp32, dim: 10, ..half.clone() };
+        let refused = Group::with_store(context, other, store.clone());
+        assert!(matches!(&refused, Err(Error::Store { what: "dim", .. })), "{:?}", refused.err());
+        let group = Group::with_store(context, half.clone(), store.clone()).unwrap();
+        let refused = Group::with_store(context, half.clone(), store.clone());
+        assert!(matches!(&refused, Err(Error::Store { what: "owner", .. })), "{:?}", refused.err());
+        drop(group);
+        Group::with_store(context, half, store).unwrap();
     });
 }
 

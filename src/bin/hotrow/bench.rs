@@ -4,6 +4,7 @@ mod cpu;
 mod gpu;
 mod report;
 mod shape;
+mod staged;
 mod sweep;
 mod uvm;
 
@@ -13,7 +14,7 @@ use crate::options::{Backend, Options};
 use crate::output;
 use crate::plot::Chart;
 use crate::suite;
-use hotrow::{Placement, adapter};
+use hotrow::{Context, Placement, adapter};
 use shape::Shape;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_values_t = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 100.0],
           allow_negative_numbers = true, value_parser = percent)]
     hit_rate: Vec<f64>,
-    /// Where the table lives [default: device, and mapped too on a GPU]
+    /// Where the table lives [default: device; mapped and staged beside it with INT8 and one policy]
     #[arg(long, value_enum, value_delimiter = ',')]
     placement: Vec<PlacementName>,
     /// Update rule
@@ -68,7 +69,12 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
-    fn sweep(&self, shape: Shape, seed: u32, placements: Vec<Placement>) -> Sweep {
+    /// `beside`: what else there is to compare the table in GPU memory with, if nothing was asked for.
+    fn sweep(&self, shape: Shape, seed: u32, beside: Vec<Placement>) -> Sweep {
+        let (placements, beside) = match &self.placement[..] {
+            [] => (vec![Placement::Device], beside),
+            asked => (asked.iter().map(|name| name.placement()).collect(), Vec::new()),
+        };
         let mut shape = shape;
         shape.rows = self.rows.unwrap_or(shape.rows);
         shape.dim = self.dim.unwrap_or(shape.dim);
@@ -78,6 +84,7 @@ impl Args {
             precisions: self.precision.iter().map(|name| name.precision()).collect(),
             policies: self.policy.iter().map(|name| name.policy()).collect(),
             placements,
+            beside,
             hit_rates: self.hit_rate.iter().map(|percent| percent / 100.0).collect(),
             optimizer: self.optimizer.optimizer(1e-3),
             seed,
@@ -85,13 +92,12 @@ impl Args {
             uvm: self.uvm.models(),
         }
     }
+}
 
-    fn placements(&self, by_default: &[Placement]) -> Vec<Placement> {
-        if self.placement.is_empty() {
-            return by_default.to_vec();
-        }
-        self.placement.iter().map(|name| name.placement()).collect()
-    }
+/// What a device can do beside a table in its own memory.
+fn beside(context: &Context) -> Vec<Placement> {
+    let mapped = context.caps().mappable.then_some(Placement::Mapped);
+    mapped.into_iter().chain([Placement::Staged]).collect()
 }
 
 /// Runs the subcommand.
@@ -101,7 +107,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     }
     if options.backend == Backend::Cpu && args.placement.iter().any(|&name| name != PlacementName::Device) {
         return Err(Failure::Usage(
-            "--placement: wanted device with --backend cpu, found mapped; a CPU has one memory".into(),
+            "--placement: wanted device with --backend cpu, found another; a CPU has one memory".into(),
         ));
     }
     // Before minutes of measuring: results that cannot be written are lost.
@@ -123,19 +129,18 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         Some(context) => {
             let hardware = context.caps().is_hardware();
             let shape = if hardware { Shape::GPU } else { Shape::SOFTWARE };
-            let both = [Placement::Device, Placement::Mapped];
-            let by_default = if hardware && context.caps().mappable { &both[..] } else { &both[..1] };
-            let sweep = args.sweep(shape, options.group_seed(), args.placements(by_default));
+            let sweep = args.sweep(shape, options.group_seed(), beside(&context));
             runs.push(sweep.run(&Target::Gpu(&context))?);
         }
         None => {
-            runs.push(args.sweep(Shape::CPU, options.group_seed(), vec![Placement::Device]).run(&Target::Cpu)?);
+            let mut sweep = args.sweep(Shape::CPU, options.group_seed(), Vec::new());
+            sweep.placements = vec![Placement::Device];
+            runs.push(sweep.run(&Target::Cpu)?);
             // Without a GPU the kernels are shown to work, not to be fast.
             if options.backend == Backend::Auto {
                 match adapter::open_best(adapter::Wanted::Any) {
                     Ok(context) => {
-                        let sweep =
-                            args.sweep(Shape::SOFTWARE, options.group_seed(), args.placements(&[Placement::Device]));
+                        let sweep = args.sweep(Shape::SOFTWARE, options.group_seed(), beside(&context));
                         runs.push(sweep.run(&Target::Gpu(&context))?);
                     }
                     Err(reason) => output::note(&format!("the WGSL kernels were left out: {reason}")),

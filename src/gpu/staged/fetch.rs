@@ -6,6 +6,7 @@ use std::{
     collections::HashMap,
     hash::{BuildHasherDefault, Hasher},
     sync::Arc,
+    time::Duration,
 };
 
 use rayon::prelude::*;
@@ -46,6 +47,8 @@ pub(crate) struct Fetch {
     pub(super) stride: u64,
     /// The submission that the list comes with; all that were submitted if nobody knows it.
     pub(crate) after: Option<wgpu::SubmissionIndex>,
+    /// What the host's part took when it was last run.
+    pub(super) took: Duration,
 }
 
 /// The missing records, ready to be copied to the device.
@@ -77,21 +80,43 @@ impl Fetch {
         self
     }
 
+    /// Whether the prefetch's encoder was dropped, so that nothing of it has happened. What was to be brought to the store before it
+    /// still is.
+    pub(crate) fn dropped(&self) -> bool {
+        self.listing.as_ref().is_some_and(|listing| listing.download.dropped())
+    }
+
     /// Waits for the list, then does all of it.
     pub(crate) fn run(&mut self) -> Result<Arrivals, Error> {
+        let found = self.run_meanwhile();
+        self.host.traffic.waited(self.took);
+        found
+    }
+
+    /// The same while nobody waits yet: whoever does then says so ([`Fetch::waited`]).
+    pub(crate) fn run_meanwhile(&mut self) -> Result<Arrivals, Error> {
         let context = self.context.clone();
+        self.took = Duration::ZERO;
+        let left = self.left(); // while the device is still at work
         context.guarded(|| {
             context.wait(self.after.clone())?;
             self.read_list()?;
             let host = self.host.clone();
-            host.traffic.timed(|| {
-                while let Some(landing) = self.landings.first() {
-                    landing.land(&host.store, &host.traffic)?;
-                    self.landings.remove(0).end(&host.downloads);
+            let (found, took) = host.traffic.timed(|| {
+                while let Some(landing) = self.landings.first_mut() {
+                    landing.land(&self.context, &host)?;
+                    self.landings.remove(0).end(&host);
                 }
-                self.gather()
-            })
+                self.gather(&left)
+            });
+            self.took = took;
+            found
         })
+    }
+
+    /// Counts that a call waited for so long until all was done; part of it may have been for the device.
+    pub(crate) fn waited(&self, time: Duration) {
+        self.host.traffic.waited(time.min(self.took));
     }
 
     fn read_list(&mut self) -> Result<(), Error> {
@@ -121,7 +146,7 @@ impl Fetch {
         Ok(())
     }
 
-    fn gather(&self) -> Result<Arrivals, Error> {
+    fn gather(&self, left: &Left) -> Result<Arrivals, Error> {
         let list = &self.list;
         if list.is_empty() {
             return Ok(Arrivals { list: list.clone(), upload: None });
@@ -129,7 +154,7 @@ impl Fetch {
         let keeps = |one: &&Move| one.flags & Move::KEEP != 0;
         let mut rows: Vec<u32> = list.iter().map(|one| one.row).collect();
         rows.extend(list.iter().filter(keeps).map(|one| one.victim));
-        let forwards = self.forwards();
+        let forwards = self.forwards(left);
         let kept = (rows.len() > list.len()).then(|| {
             let mut next = list.len() as u32 - 1;
             let mut note = |one: &Move| {
@@ -182,18 +207,21 @@ impl Fetch {
         // An even number of rows: a piece begins on 8 bytes.
         let rows_at_once = ((PIECE / self.stride).max(1) as usize).next_multiple_of(2);
         rows.par_chunks(rows_at_once).enumerate().try_for_each(|(i, rows)| {
-            PART.with_borrow_mut(|part| {
-                part.resize(rows.len() * self.stride as usize, 0);
-                store.read(rows, part)?;
-                let first = (i * rows_at_once) as u64 * self.stride;
-                write(buffer, first..first + part.len() as u64, part)
-            })
+            // Taken out while it is used: a store that reads in parallel may bring this thread here again.
+            let mut part = PART.take();
+            part.resize(rows.len() * self.stride as usize, 0);
+            let first = (i * rows_at_once) as u64 * self.stride;
+            let done =
+                store.read(rows, &mut part).and_then(|()| write(buffer, first..first + part.len() as u64, &part));
+            PART.set(part);
+            done
         })
     }
 
-    /// Of each Move 1 + the Move of the last step with which its row left, 0 if it did not; `None` if none did.
-    fn forwards(&self) -> Option<Vec<u32>> {
-        let mut left: HashMap<u32, u32, BuildHasherDefault<RowHasher>> = HashMap::default();
+    /// What leaves in the last step, and may still be on the device.
+    fn left(&self) -> Left {
+        let before = self.before.as_ref().map_or(0, |list| list.len());
+        let mut left = Left::with_capacity_and_hasher(before, BuildHasherDefault::default());
         for (j, one) in (1..).zip(self.before.iter().flat_map(|list| list.iter())) {
             // A bypassed row leaves by backward, a victim by admission.
             if one.place >= self.slots {
@@ -202,6 +230,11 @@ impl Fetch {
                 left.insert(one.victim, j);
             }
         }
+        left
+    }
+
+    /// Of each Move 1 + the Move of the last step with which its row left, 0 if it did not; `None` if none did.
+    fn forwards(&self, left: &Left) -> Option<Vec<u32>> {
         if left.is_empty() {
             return None;
         }
@@ -215,6 +248,9 @@ fn write(buffer: &wgpu::Buffer, range: std::ops::Range<u64>, bytes: &[u8]) -> Re
     view.copy_from_slice(bytes);
     Ok(())
 }
+
+/// By row, 1 + the Move with which it left.
+type Left = HashMap<u32, u32, BuildHasherDefault<RowHasher>>;
 
 /// Rows are hashed as sets are.
 #[derive(Default)]

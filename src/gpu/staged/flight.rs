@@ -6,9 +6,15 @@ use crate::{
     layout::{NONE, Shard},
 };
 
-/// Words of `tables` that count the records that leave: in steps, and in everything else.
-pub(super) const STEPS: u32 = 1;
-pub(super) const ASIDE: u32 = 2;
+/// What a flight is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Training steps: what leaves in one is kept apart until the next is over. With each Move as many victims may have to come, too
+    /// (LFU).
+    Steps { keeps: u32 },
+    /// Everything else: what leaves takes the place of what has come.
+    Aside,
+}
 
 /// A buffer that `exchange` and `update` bind in place of a shard's records.
 #[derive(Debug)]
@@ -17,37 +23,40 @@ pub(crate) struct Flight {
     /// Moves it has room for.
     pub(super) capacity: u32,
     record_words: u32,
-    /// Moves that may keep their victim (LFU).
-    keeps: u32,
-    counter: u32,
+    purpose: Purpose,
 }
 
 impl Flight {
-    /// `keeps`: how many victims may have to come, too.
-    pub(super) fn new(
-        context: &Context,
-        layout: &Layout,
-        capacity: u32,
-        keeps: u32,
-        counter: u32,
-    ) -> Result<Self, Error> {
-        let record_words = layout.record_words;
-        let bytes = Self::bytes(layout, capacity, keeps);
+    pub(super) fn new(context: &Context, layout: &Layout, capacity: u32, purpose: Purpose) -> Result<Self, Error> {
+        let bytes = Self::bytes(layout, capacity, purpose);
         let buffer = context.buffer("flight", bytes, wgpu::BufferUsages::empty())?;
-        Ok(Self { buffer, capacity, record_words, keeps, counter })
+        Ok(Self { buffer, capacity, record_words: layout.record_words, purpose })
     }
 
     /// Bytes of a flight for `capacity` Moves.
-    pub(crate) fn bytes(layout: &Layout, capacity: u32, keeps: u32) -> u64 {
-        let (n, k, words) = (u64::from(capacity), u64::from(keeps), u64::from(layout.record_words));
-        let forwards_and_kept = n + if keeps > 0 { n } else { 0 };
+    pub(super) fn bytes(layout: &Layout, capacity: u32, purpose: Purpose) -> u64 {
+        let (n, words) = (u64::from(capacity), u64::from(layout.record_words));
         let half = (2 + words) * n;
-        4 * (forwards_and_kept + (n + k) * words + 2 * half)
+        4 * match purpose {
+            Purpose::Steps { keeps: 0 } => n + n * words + 2 * half,
+            Purpose::Steps { keeps } => 2 * n + (n + u64::from(keeps)) * words + 2 * half,
+            Purpose::Aside => n + half,
+        }
     }
 
     /// Word of `tables` that counts what leaves.
     pub(super) const fn counter(&self) -> u32 {
-        self.counter
+        match self.purpose {
+            Purpose::Steps { .. } => 1,
+            Purpose::Aside => 2,
+        }
+    }
+
+    const fn keeps(&self) -> u32 {
+        match self.purpose {
+            Purpose::Steps { keeps } => keeps,
+            Purpose::Aside => 0,
+        }
     }
 
     /// First word of the notes about kept victims.
@@ -56,22 +65,32 @@ impl Flight {
     }
 
     const fn arrivals(&self) -> u32 {
-        self.capacity * if self.keeps > 0 { 2 } else { 1 }
+        match self.purpose {
+            Purpose::Steps { keeps: 0 } => self.capacity,
+            Purpose::Steps { .. } => 2 * self.capacity,
+            // Where those lie that leave.
+            Purpose::Aside => 3 * self.capacity,
+        }
     }
 
     /// First word of what leaves in steps of a parity.
     const fn half(&self, parity: u32) -> u32 {
-        let first = self.arrivals() + (self.capacity + self.keeps) * self.record_words;
-        first + parity * (2 + self.record_words) * self.capacity
+        match self.purpose {
+            Purpose::Aside => self.capacity,
+            Purpose::Steps { keeps } => {
+                let first = self.arrivals() + (self.capacity + keeps) * self.record_words;
+                first + parity * (2 + self.record_words) * self.capacity
+            }
+        }
     }
 
-    /// The uniform of a dispatch over Moves `first_move` and following, of a step of a parity.
-    pub(super) fn shard(&self, phases: u32, parity: u32, first_move: u32) -> Shard {
+    /// The uniform of a dispatch over `moves` Moves from `first_move` on, of a step of a parity.
+    pub(super) fn shard(&self, phases: u32, parity: u32, first_move: u32, moves: u32) -> Shard {
         Shard {
             first_row: 0,
             rows: NONE,
             phases,
-            staged: 1,
+            moves,
             first_move,
             capacity: self.capacity,
             forwards: 0,
@@ -79,7 +98,7 @@ impl Flight {
             arrivals: self.arrivals(),
             leaving: self.half(parity),
             left: self.half(1 - parity),
-            counter: self.counter,
+            counter: self.counter(),
         }
     }
 
@@ -89,7 +108,7 @@ impl Flight {
         if moves > 0 {
             let bytes = Some(u64::from(moves) * 4);
             encoder.clear_buffer(&self.buffer, 0, bytes);
-            if self.keeps > 0 {
+            if self.keeps() > 0 {
                 encoder.clear_buffer(&self.buffer, u64::from(self.kept()) * 4, bytes);
             }
         }
@@ -97,7 +116,7 @@ impl Flight {
 
     /// Forgets what has left with the first `moves` Moves of a step.
     pub(super) fn forget(&self, encoder: &mut wgpu::CommandEncoder, tables: &wgpu::Buffer, parity: u32, moves: u32) {
-        encoder.clear_buffer(tables, u64::from(self.counter) * 4, Some(4));
+        encoder.clear_buffer(tables, u64::from(self.counter()) * 4, Some(4));
         if moves > 0 {
             encoder.clear_buffer(&self.buffer, u64::from(self.half(parity)) * 4, Some(u64::from(moves) * 4));
         }

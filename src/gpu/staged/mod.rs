@@ -13,9 +13,12 @@ mod landing;
 mod pool;
 mod traffic;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
 };
 
 pub(crate) use fetch::{Arrivals, Fetch};
@@ -27,6 +30,7 @@ use crate::{
     Calls, Error, GroupConfig, Policy, SharedStore,
     layout::{Layout, Move, Shard, Step},
     memory::{Allocation, buffer_bytes},
+    store::Hold,
 };
 use download::Download;
 use fetch::Listing;
@@ -42,11 +46,17 @@ struct Host {
     traffic: Arc<traffic::Counting>,
     /// Moves of the last step: about as many will come next.
     expected: Arc<AtomicU32>,
+    /// Training steps that have been carried out.
+    begun: Arc<AtomicU32>,
 }
 
 impl Host {
     fn expect(&self, moves: u32) {
         self.expected.store(moves, Ordering::Relaxed);
+    }
+
+    fn begun(&self) -> u32 {
+        self.begun.load(Ordering::Relaxed)
     }
 
     /// How much of a list is asked for at once.
@@ -68,8 +78,12 @@ struct Leaving {
 #[derive(Debug)]
 pub(crate) struct Staged {
     host: Host,
+    /// No other group works on the store.
+    _hold: Hold,
     /// Of training steps.
     flight: Option<Flight>,
+    /// The one before, until the prefetch that outgrew it is carried out.
+    outgrown: Option<Flight>,
     /// Of flushes, frozen steps, rows read and written.
     aside: Option<Flight>,
     /// Which half of the flight the last step has.
@@ -89,7 +103,7 @@ pub(crate) struct Staged {
 const FLUSH_PIECE: u64 = 16 << 20;
 
 impl Staged {
-    pub(crate) fn new(store: SharedStore, layout: &Layout, policy: Policy) -> Self {
+    pub(crate) fn new(store: SharedStore, hold: Hold, layout: &Layout, policy: Policy) -> Self {
         Self {
             host: Host {
                 store,
@@ -97,8 +111,11 @@ impl Staged {
                 uploads: Pool::uploads(),
                 traffic: Arc::default(),
                 expected: Arc::default(),
+                begun: Arc::default(),
             },
+            _hold: hold,
             flight: None,
+            outgrown: None,
             aside: None,
             parity: 0,
             leaving: None,
@@ -120,7 +137,10 @@ impl Staged {
 
     /// Flights, and what the host maps.
     pub(crate) fn allocations(&self) -> Vec<Allocation> {
-        let flights = [&self.flight, &self.aside].into_iter().flatten().map(|flight| ("flight", flight.buffer.size()));
+        let flights = [&self.flight, &self.outgrown, &self.aside]
+            .into_iter()
+            .flatten()
+            .map(|flight| ("flight", flight.buffer.size()));
         let rings = [&self.host.downloads, &self.host.uploads].map(|pool| ("ring", pool.bytes()));
         flights.chain(rings.into_iter().filter(|(_, bytes)| *bytes > 0)).collect()
     }
@@ -132,13 +152,13 @@ impl Staged {
         let piece = (calls.flush && layout.sets > 0).then(|| piece(layout));
         let aside = most(calls.frozen).max(piece);
         let mut all = Vec::new();
-        let mut flight = |moves: Option<u32>, keeps: u32| {
-            let bytes = moves.map(|moves| Flight::bytes(layout, moves, keeps));
+        let mut flight = |moves: Option<u32>, purpose: flight::Purpose| {
+            let bytes = moves.map(|moves| Flight::bytes(layout, moves, purpose));
             all.extend(bytes.map(|bytes| ("flight", buffer_bytes(bytes))));
         };
         let train = most(calls.train);
-        flight(train, train.map_or(0, kept));
-        flight(aside, 0);
+        flight(train, flight::Purpose::Steps { keeps: train.map_or(0, kept) });
+        flight(aside, flight::Purpose::Aside);
         // Two batches in flight: of each its list, what comes, and what has left. The largest of each kind may serve a flush or a
         // frozen step, too.
         let landing = |moves: Option<u32>| moves.map_or(0, |moves| Landing::bytes(moves.into(), layout.stride()));
@@ -177,73 +197,95 @@ impl Staged {
         Ok(())
     }
 
+    /// What the end of the last step needs, before anything is recorded: room for its records, if more may have left.
+    pub(crate) fn reserve_close(&self, context: &Context) -> Result<Option<wgpu::Buffer>, Error> {
+        match &self.leaving {
+            Some(leaving) if leaving.most > 0 => {
+                let bytes = Landing::bytes(leaving.most.into(), self.stride);
+                self.host.downloads.take(context, bytes).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// No more leaves in the last step: its records go to the store with `encoder`.
     pub(crate) fn close(
         &mut self,
-        context: &Context,
         encoder: &mut wgpu::CommandEncoder,
         tables: &Tables,
-    ) -> Result<(), Error> {
-        if let Some(landing) = self.landing(context, encoder, tables)? {
-            self.landings.push(landing);
-        }
+        reserved: Option<wgpu::Buffer>,
+    ) {
+        let landing = self.landing(encoder, tables, reserved);
+        self.landings.extend(landing);
         self.leaving = None;
-        Ok(())
     }
 
     fn landing(
         &self,
-        context: &Context,
         encoder: &mut wgpu::CommandEncoder,
         tables: &Tables,
-    ) -> Result<Option<Landing>, Error> {
-        let (Some(leaving), Some(flight)) = (&self.leaving, &self.flight) else { return Ok(None) };
-        if leaving.most == 0 {
-            return Ok(None);
-        }
+        reserved: Option<wgpu::Buffer>,
+    ) -> Option<Landing> {
+        let (leaving, flight, buffer) = (self.leaving.as_ref()?, self.flight.as_ref()?, reserved?);
         let from = (flight, self.parity);
-        Landing::record(context, encoder, &self.host.downloads, &tables.tables, from, leaving.most, self.stride)
-            .map(Some)
+        Some(Landing::record(encoder, &self.host, buffer, &tables.tables, from, leaving.most, self.stride))
     }
 
-    /// Room for a training step of `moves` Moves, before it is decided.
-    pub(crate) fn make_room(
+    /// What a training step of up to `most` Moves needs, before anything of it is recorded. `more`: a backward of the last step may
+    /// still come.
+    pub(crate) fn reserve(&mut self, context: &Context, layout: &Layout, most: u32, more: bool) -> Result<Room, Error> {
+        let enough = most == 0 || self.flight.as_ref().is_some_and(|flight| flight.capacity >= most);
+        let purpose = flight::Purpose::Steps { keeps: self.most_kept(most) };
+        let flight = if enough { None } else { Some(Flight::new(context, layout, most, purpose)?) };
+        let copied = self.host.guess(most);
+        let listing = self.host.downloads.take(context, list_bytes(copied))?;
+        let landing = if more { None } else { self.reserve_close(context)? };
+        self.unflushed()?;
+        Ok(Room { flight, listing, copied, landing, more })
+    }
+
+    /// The same for a frozen step.
+    pub(crate) fn reserve_look_up(&self, context: &Context, most: u32) -> Result<Room, Error> {
+        let copied = self.host.guess(most);
+        let listing = self.host.downloads.take(context, list_bytes(copied))?;
+        Ok(Room { flight: None, listing, copied, landing: None, more: true })
+    }
+
+    /// Ends the last step, unless its backward may still come, and makes the room this step's own. Nothing here can fail.
+    pub(crate) fn move_in(
         &mut self,
         context: &Context,
         encoder: &mut wgpu::CommandEncoder,
-        layout: &Layout,
-        moves: u32,
-    ) -> Result<(), Error> {
-        if moves == 0 || self.flight.as_ref().is_some_and(|flight| flight.capacity >= moves) {
-            return Ok(());
+        tables: &Tables,
+        room: &mut Room,
+    ) {
+        if !room.more {
+            self.close(encoder, tables, room.landing.take());
         }
-        let larger = Flight::new(context, layout, moves, self.most_kept(moves), flight::STEPS)?;
-        if let (Some(smaller), true) = (&self.flight, self.leaving.is_some()) {
-            larger.take_over(encoder, smaller, self.parity);
+        if let Some(larger) = room.flight.take() {
+            if let (Some(smaller), true) = (&self.flight, self.leaving.is_some()) {
+                larger.take_over(encoder, smaller, self.parity);
+            }
+            context.forget_bindings();
+            self.outgrown = self.flight.replace(larger);
         }
-        context.forget_bindings();
-        self.flight = Some(larger);
-        Ok(())
     }
 
-    /// Has the list of a decided step come to the host, and says what is to be done then. `before`: whether what leaves in the last
-    /// step is still to come.
+    /// Has the list of a decided step come to the host, and says what is to be done then.
     pub(crate) fn ask(
         &mut self,
         context: &Context,
         encoder: &mut wgpu::CommandEncoder,
         space: &Space,
-        most: u32,
-    ) -> Result<Fetch, Error> {
-        let copied = self.host.guess(most);
-        let (head, all) = (list_bytes(0), list_bytes(copied));
-        let buffer = self.host.downloads.take(context, all)?;
-        encoder.copy_buffer_to_buffer(&space.step, 0, &buffer, 0, head);
+        room: Room,
+    ) -> Fetch {
+        let (head, all, copied) = (list_bytes(0), list_bytes(room.copied), room.copied);
+        encoder.copy_buffer_to_buffer(&space.step, 0, &room.listing, 0, head);
         if copied > 0 {
-            encoder.copy_buffer_to_buffer(&space.moves, 0, &buffer, head, all - head);
+            encoder.copy_buffer_to_buffer(&space.moves, 0, &room.listing, head, all - head);
         }
-        let listing = Listing { download: Download::record(encoder, buffer), copied, moves: space.moves.clone() };
-        Ok(Fetch {
+        let listing = Listing { download: Download::record(encoder, room.listing), copied, moves: space.moves.clone() };
+        Fetch {
             context: context.clone(),
             host: self.host.clone(),
             listing: Some(listing),
@@ -253,7 +295,16 @@ impl Staged {
             slots: self.slots,
             stride: self.stride,
             after: None,
-        })
+            took: Duration::ZERO,
+        }
+    }
+
+    /// Takes back what a prefetch was to do whose encoder was dropped: nothing of it has happened.
+    pub(crate) fn take_back(&mut self, fetch: Fetch) {
+        self.landings.splice(0..0, fetch.landings);
+        if let Some(flight) = self.outgrown.take() {
+            self.flight = Some(flight);
+        }
     }
 
     /// Copies what has come for a training step into the flight. `None` if nothing is missing.
@@ -264,14 +315,24 @@ impl Staged {
         tables: &Tables,
         arrivals: &Arrivals,
     ) -> Result<Option<wgpu::Buffer>, Error> {
-        self.close(context, encoder, tables)?;
+        let reserved = self.reserve_close(context)?;
+        // What was to come back with an encoder that was dropped is still there, but not for much longer.
+        for landing in &mut self.landings {
+            if landing.dropped() {
+                landing.record_again(context, encoder, &self.host)?;
+            }
+        }
+        self.close(encoder, tables, reserved);
+        self.outgrown = None;
         let list = arrivals.list.clone();
         let Some(flight) = self.flight.as_ref().filter(|_| !list.is_empty()) else { return Ok(None) };
+        self.host.begun.fetch_add(1, Ordering::Relaxed);
         self.parity = 1 - self.parity;
         receive(&self.host, encoder, tables, flight, self.parity, arrivals);
         let most = list.iter().filter(|one| one.place >= self.slots || one.flags & Move::WRITE != 0).count() as u32;
         self.leaving = Some(Leaving { list, most });
-        Ok(Some(context.uniform(&flight.shard(Shard::PACK | Shard::UNPACK, self.parity, 0))))
+        let shard = flight.shard(Shard::PACK | Shard::UNPACK, self.parity, 0, flight.capacity);
+        Ok(Some(context.uniform(&shard)))
     }
 
     /// What `exchange` and `update` bind in a training step, with the uniform that [`Self::arrive`] gave.
@@ -284,15 +345,21 @@ impl Staged {
 
     /// The uniform with which a backward packs bypassed rows.
     pub(crate) fn packing(&self, context: &Context) -> Option<wgpu::Buffer> {
-        self.flight.as_ref().map(|flight| context.uniform(&flight.shard(Shard::PACK, self.parity, 0)))
+        self.flight.as_ref().map(|flight| context.uniform(&flight.shard(Shard::PACK, self.parity, 0, flight.capacity)))
     }
 
     /// Everything that has left is in the store when this returns. What may still leave in the last step, if `more`, can.
     pub(crate) fn settle(&mut self, context: &Context, tables: &Tables, more: bool) -> Result<(), Error> {
+        self.bring(context, tables, more)?;
+        self.land(context)
+    }
+
+    /// Everything that has left is in the host's hands when this returns, if not in the store.
+    fn bring(&mut self, context: &Context, tables: &Tables, more: bool) -> Result<(), Error> {
         context.wait(None)?;
-        self.land()?;
+        let reserved = self.reserve_close(context)?;
         let mut encoder = context.new_encoder();
-        if let Some(landing) = self.landing(context, &mut encoder, tables)? {
+        if let Some(landing) = self.landing(&mut encoder, tables, reserved) {
             // What leaves from here on is counted anew: nothing comes to the store twice.
             if let (Some(flight), Some(leaving)) = (&self.flight, &self.leaving) {
                 flight.forget(&mut encoder, &tables.tables, self.parity, leaving.list.len() as u32);
@@ -303,20 +370,53 @@ impl Staged {
         if !more {
             self.leaving = None;
         }
-        self.land()
+        Ok(())
     }
 
     /// Brings what has come back to the store. What it does not take goes on waiting.
-    fn land(&mut self) -> Result<(), Error> {
-        while let Some(landing) = self.landings.first() {
-            landing.land(&self.host.store, &self.host.traffic)?;
-            self.landings.remove(0).end(&self.host.downloads);
+    fn land(&mut self, context: &Context) -> Result<(), Error> {
+        while let Some(landing) = self.landings.first_mut() {
+            landing.land(context, &self.host)?;
+            self.landings.remove(0).end(&self.host);
         }
         Ok(())
     }
 
-    /// Words of the records from a word on, as the store has them: only when settled.
-    pub(crate) fn read_words(&self, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
+    /// Words of the records from a word on: as the store has them, and what it would not take over that.
+    pub(crate) fn read_newest(
+        &mut self,
+        context: &Context,
+        tables: &Tables,
+        more: bool,
+        first_word: u64,
+        out: &mut [u32],
+    ) -> Result<(), Error> {
+        self.bring(context, tables, more)?;
+        match self.land(context) {
+            Ok(()) | Err(Error::Store { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        self.read_words(first_word, out)?;
+        let words = self.stride / 4;
+        let (first, end) = (first_word, first_word + out.len() as u64);
+        for landing in &mut self.landings {
+            landing.read(context, &self.host, |rows, records| {
+                for (&row, record) in rows.iter().zip(records.chunks_exact(self.stride as usize)) {
+                    let start = u64::from(row) * words;
+                    let (from, to) = (start.max(first), (start + words).min(end));
+                    if from < to {
+                        let bytes = &record[(from - start) as usize * 4..(to - start) as usize * 4];
+                        let place = &mut out[(from - first) as usize..(to - first) as usize];
+                        bytemuck::cast_slice_mut(place).copy_from_slice(bytes);
+                    }
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Words of the records from a word on, as the store has them.
+    fn read_words(&self, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
         let (words, store) = (self.stride / 4, self.host.store.read());
         each_run(words, first_word, out.len(), |row, run, whole| {
             let part: &mut [u32] = &mut out[run];
@@ -353,7 +453,7 @@ impl Staged {
             None => {
                 self.aside = None;
                 context.forget_bindings();
-                Ok(self.aside.insert(Flight::new(context, layout, moves, 0, flight::ASIDE)?))
+                Ok(self.aside.insert(Flight::new(context, layout, moves, flight::Purpose::Aside)?))
             }
         }
     }
@@ -376,7 +476,7 @@ impl Staged {
             return Ok(None);
         }
         receive(&host, encoder, tables, flight, 0, arrivals);
-        let shard = context.uniform(&flight.shard(Shard::UNPACK, 0, 0));
+        let shard = context.uniform(&flight.shard(Shard::UNPACK, 0, 0, flight.capacity));
         Ok(Some(Aside { flight: flight.buffer.clone(), shard }))
     }
 
@@ -391,7 +491,7 @@ impl Staged {
     ) -> Result<Aside, Error> {
         let flight = self.aside(context, &tables.layout, room)?;
         flight.clear(encoder, &tables.tables, 0, moves);
-        let shard = context.uniform(&flight.shard(Shard::PACK, 0, first));
+        let shard = context.uniform(&flight.shard(Shard::PACK, 0, first, moves));
         Ok(Aside { flight: flight.buffer.clone(), shard })
     }
 
@@ -404,20 +504,26 @@ impl Staged {
         moves: u32,
     ) -> Result<(), Error> {
         let Some(flight) = self.aside.as_ref().filter(|_| moves > 0) else { return context.finish(encoder) };
-        let landing = Landing::record(
-            context,
-            &mut encoder,
-            &self.host.downloads,
-            &tables.tables,
-            (flight, 0),
-            moves,
-            self.stride,
-        )?;
+        let buffer = self.host.downloads.take(context, Landing::bytes(moves.into(), self.stride))?;
+        let landing =
+            Landing::record(&mut encoder, &self.host, buffer, &tables.tables, (flight, 0), moves, self.stride);
         context.finish(encoder)?;
         // What the store does not take now goes on waiting: the slots it came from are clean already.
         self.landings.push(landing);
-        self.land()
+        self.land(context)
     }
+}
+
+/// What a step has before it is recorded.
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// A larger flight, where the one there is will not do.
+    flight: Option<Flight>,
+    listing: wgpu::Buffer,
+    copied: u32,
+    /// For what left in the last step.
+    landing: Option<wgpu::Buffer>,
+    more: bool,
 }
 
 /// Whether a batch may evict rows that it uses itself (LFU).
@@ -427,7 +533,7 @@ fn keeps(policy: Policy, layout: &Layout) -> bool {
 
 /// Moves of a flush that are carried out at once.
 pub(crate) fn piece(layout: &Layout) -> u32 {
-    (FLUSH_PIECE / (layout.stride() * 3)).clamp(1, u64::from(layout.slots().max(1))) as u32
+    (FLUSH_PIECE / layout.stride()).clamp(1, u64::from(layout.slots().max(1))) as u32
 }
 
 /// Bytes of a step's outcome and a list of `moves` Moves.

@@ -62,6 +62,11 @@ impl Pool {
         self.lock().push(buffer);
     }
 
+    /// A buffer that will not come back.
+    pub(super) fn forget(&self, buffer: &wgpu::Buffer) {
+        self.bytes.fetch_sub(buffer.size(), Ordering::Relaxed);
+    }
+
     /// Has an upload buffer come back when the submission of `encoder` is done with it.
     pub(super) fn give_when_read(&self, encoder: &wgpu::CommandEncoder, buffer: &wgpu::Buffer) {
         let (pool, again) = (self.clone(), buffer.clone());

@@ -1,6 +1,9 @@
 //! Bytes that a staged table has moved between host and device, counted where they are copied.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
 
 /// What crossed for a staged table since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +21,8 @@ pub struct Traffic {
     pub bytes_out: u64,
     /// Nanoseconds that the host took to bring records to the store and to gather others.
     pub host_nanoseconds: u64,
+    /// Of these those that a call waited for; the others a prefetch has hidden.
+    pub waited_nanoseconds: u64,
     /// Records that were wanted again before they had come back, and were handed over on the device.
     pub forwarded: u64,
 }
@@ -40,6 +45,7 @@ pub(super) struct Counting {
     bytes_out: AtomicU64,
     forwarded: AtomicU64,
     host_nanoseconds: AtomicU64,
+    waited_nanoseconds: AtomicU64,
 }
 
 impl Counting {
@@ -59,11 +65,16 @@ impl Counting {
     }
 
     /// Times the host's work.
-    pub(super) fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
-        let start = std::time::Instant::now();
+    pub(super) fn timed<T>(&self, work: impl FnOnce() -> T) -> (T, Duration) {
+        let start = Instant::now();
         let done = work();
-        self.host_nanoseconds.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
-        done
+        let took = start.elapsed();
+        self.host_nanoseconds.fetch_add(took.as_nanos() as u64, Relaxed);
+        (done, took)
+    }
+
+    pub(super) fn waited(&self, time: Duration) {
+        self.waited_nanoseconds.fetch_add(time.as_nanos() as u64, Relaxed);
     }
 
     pub(super) fn now(&self) -> Traffic {
@@ -74,6 +85,7 @@ impl Counting {
             records_out: self.records_out.load(Relaxed),
             bytes_out: self.bytes_out.load(Relaxed),
             host_nanoseconds: self.host_nanoseconds.load(Relaxed),
+            waited_nanoseconds: self.waited_nanoseconds.load(Relaxed),
             forwarded: self.forwarded.load(Relaxed),
         }
     }

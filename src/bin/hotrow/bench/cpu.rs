@@ -1,7 +1,7 @@
 //! The CPU backend's runner: wall clock around forward and backward.
 
-use super::sweep::Runner;
-use hotrow::{Counters, Embedding, GroupConfig, cpu};
+use super::sweep::{Runner, Seen};
+use hotrow::{Embedding, GroupConfig, cpu};
 use std::time::Instant;
 
 pub(crate) struct CpuRunner {
@@ -18,17 +18,17 @@ impl CpuRunner {
 }
 
 impl Runner for CpuRunner {
-    fn step(&mut self, indices: &[u32]) -> anyhow::Result<[f64; 2]> {
+    fn step(&mut self, indices: &[u32]) -> anyhow::Result<Option<[f64; 2]>> {
         let start = Instant::now();
         let outputs = self.group.forward(indices, &self.offsets, None)?;
         let forward = start.elapsed();
         std::hint::black_box(outputs);
         let start = Instant::now();
         self.group.backward(&self.grads)?;
-        Ok([forward.as_secs_f64(), start.elapsed().as_secs_f64()])
+        Ok(Some([forward.as_secs_f64(), start.elapsed().as_secs_f64()]))
     }
 
-    fn counters(&mut self) -> anyhow::Result<Counters> {
-        Ok(self.group.counters()?.into_iter().sum())
+    fn seen(&mut self) -> anyhow::Result<Seen> {
+        Ok(Seen::of(self.group.counters()?.into_iter().sum(), self.group.layout().stride()))
     }
 }

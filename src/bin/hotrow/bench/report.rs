@@ -24,6 +24,8 @@ pub(crate) struct Point {
     pub(crate) logical_bytes: u64,
     pub(crate) bus_bytes_read: u64,
     pub(crate) bus_bytes_written: u64,
+    /// Bytes that crossed in forward, and in backward; of a table in GPU memory those to and from it.
+    pub(crate) bus_bytes: [u64; 2],
     pub(crate) steps: u64,
 }
 
@@ -33,13 +35,34 @@ impl Point {
         if backward { 2.0 * bytes / self.backward_seconds } else { bytes / self.forward_seconds }
     }
 
+    fn bus_gigabytes(&self, backward: bool) -> f64 {
+        let seconds = if backward { self.backward_seconds } else { self.forward_seconds };
+        self.bus_bytes[usize::from(backward)] as f64 * 1e-9 / seconds
+    }
+
+    /// Gigabytes a second of a measure.
+    fn measured(&self, measure: Measure, backward: bool) -> f64 {
+        match measure {
+            Measure::Logical => self.gigabytes(backward),
+            Measure::Bus => self.bus_gigabytes(backward),
+        }
+    }
+
+    fn is_uvm(&self) -> bool {
+        self.kind.starts_with("uvm")
+    }
+
     fn curve(&self) -> String {
         let policy = match self.policy {
             Some(Policy::Lru) if self.kind == "cached" => ", LRU",
             Some(Policy::Lfu) if self.kind == "cached" => ", LFU",
             _ => "",
         };
-        let place = if self.placement == Placement::Mapped { ", mapped" } else { "" };
+        let place = match self.placement {
+            Placement::Mapped => ", mapped",
+            Placement::Staged => ", staged",
+            _ => "",
+        };
         match self.kind {
             "cached" => format!("{}{policy}{place}", precision_name(self.precision)),
             "uvm model" => format!("UVM model, {} KiB, predicted", self.page_bytes >> 10),
@@ -48,6 +71,17 @@ impl Point {
         }
     }
 }
+
+/// SPEC 6 wants both.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Measure {
+    /// TBE's: bytes of the rows and outputs as a caller sees them.
+    Logical,
+    /// Bytes that crossed.
+    Bus,
+}
+
+const STAGED: &str = " Staged: by wall clock, the\nhost's part in forward as far as prefetching does not hide it.";
 
 /// One backend's sweep.
 #[derive(Clone, Debug)]
@@ -59,6 +93,8 @@ pub(crate) struct Run {
     timing: &'static str,
     shape: Shape,
     optimizer: Optimizer,
+    /// At what placements are compared.
+    compared: (Precision, Policy),
     /// Its bus and faults.
     uvm: UvmModel,
     pub(crate) points: Vec<Point>,
@@ -82,7 +118,13 @@ impl Run {
         }
     }
 
-    pub(crate) fn new(target: &Target<'_>, shape: Shape, optimizer: Optimizer, uvm: UvmModel) -> Self {
+    pub(crate) fn new(
+        target: &Target<'_>,
+        shape: Shape,
+        optimizer: Optimizer,
+        compared: (Precision, Policy),
+        uvm: UvmModel,
+    ) -> Self {
         let (device, driver, software, timing) = match target {
             Target::Cpu => {
                 (format!("CPU, {} threads", rayon::current_num_threads()), String::new(), false, "wall clock")
@@ -95,7 +137,7 @@ impl Run {
             }
         };
         let backend = Self::backend(target);
-        Self { backend, device, driver, software, timing, shape, optimizer, uvm, points: Vec::new() }
+        Self { backend, device, driver, software, timing, shape, optimizer, compared, uvm, points: Vec::new() }
     }
 
     fn title(&self) -> String {
@@ -103,9 +145,9 @@ impl Run {
         format!("{software}{}", self.device)
     }
 
-    fn curves(&self) -> Vec<String> {
+    fn curves<'p>(points: impl IntoIterator<Item = &'p Point>) -> Vec<String> {
         let mut curves: Vec<String> = Vec::new();
-        for point in &self.points {
+        for point in points {
             if !curves.contains(&point.curve()) {
                 curves.push(point.curve());
             }
@@ -122,7 +164,7 @@ impl Run {
         let mut header = vec!["curve".to_owned()];
         header.extend(targets.iter().map(|target| format!("{:.0} %", 100.0 * target)));
         let mut table = output::table(header, 1);
-        for curve in self.curves() {
+        for curve in Self::curves(&self.points) {
             let mine: Vec<&Point> = self.points.iter().filter(|point| point.curve() == curve).collect();
             let mut cells = vec![curve];
             for &target in &targets {
@@ -138,7 +180,7 @@ impl Run {
         format!(
             "{}\n{rows} rows x {dim}, batches of {batch} accesses in bags of {bag}, cache of {} rows; {:?}; {}.\n\
              Logical GB/s, forward / backward, by hit rate aimed at. UVM model: an FP32 table in pages, with SGD; predicted for\n\
-             a bus of {} GB/s and {} us a fault, {} faults at once; moved: on this device, faults for free.\n\n{table}\n",
+             a bus of {} GB/s and {} us a fault, {} faults at once; moved: on this device, faults for free.{}\n\n{table}\n",
             self.title(),
             self.shape.cache_rows(),
             self.optimizer.kind,
@@ -146,53 +188,110 @@ impl Run {
             model.bus_bytes_per_second * 1e-9,
             model.fault_seconds * 1e6,
             model.faults_at_once,
+            if self.points.iter().any(|point| point.placement == Placement::Staged) { STAGED } else { "" },
         )
     }
 
-    /// Forward and backward, each with its file's stem.
+    /// Each with its file's stem: precisions and policies of the first placement; then, where there are several, placements, by both
+    /// measures. Forward and backward of each.
     pub(crate) fn charts(&self) -> Vec<(String, Chart)> {
-        [false, true].into_iter().map(|backward| self.chart(backward)).collect()
+        let mut charts = Vec::new();
+        let first = self.points.first().map(|point| point.placement);
+        // Of several sizes of pages the first: the others are in the table.
+        let page_bytes = self.points.iter().find(|point| point.is_uvm()).map_or(0, |point| point.page_bytes);
+        let uvm = |point: &Point| point.is_uvm() && point.page_bytes == page_bytes;
+        let bound = |point: &Point| uvm(point) || (point.kind, point.precision) == ("uncached", Precision::Fp32);
+        for backward in [false, true] {
+            let shown = |point: &&Point| bound(point) || point.kind == "cached" && Some(point.placement) == first;
+            charts.push(self.chart("", Measure::Logical, backward, self.points.iter().filter(shown), by_precision));
+        }
+        if self.points.iter().any(|point| point.kind == "cached" && Some(point.placement) != first) {
+            for measure in [Measure::Logical, Measure::Bus] {
+                for backward in [false, true] {
+                    let (precision, policy) = self.compared;
+                    let shown = |point: &&Point| {
+                        let same = point.precision == precision && point.policy.is_none_or(|found| found == policy);
+                        let uncached = point.kind == "uncached" && point.placement == Placement::Mapped;
+                        // A table in GPU memory crosses no bus.
+                        let crosses = measure == Measure::Logical || point.placement != Placement::Device;
+                        uvm(point)
+                            || (point.kind == "cached" && same && crosses)
+                            || (uncached && (same || bound(point)))
+                    };
+                    let shown = self.points.iter().filter(shown);
+                    charts.push(self.chart("placements-", measure, backward, shown, by_placement));
+                }
+            }
+        }
+        charts
     }
 
-    fn chart(&self, backward: bool) -> (String, Chart) {
+    fn chart<'p>(
+        &self,
+        what: &str,
+        measure: Measure,
+        backward: bool,
+        shown: impl Iterator<Item = &'p Point>,
+        colour: fn(&Point) -> usize,
+    ) -> (String, Chart) {
         let direction = if backward { "Backward" } else { "Forward" };
-        let mut chart = Chart::new("Hit rate (% of accesses)", "Logical bandwidth (GB/s)");
+        let (label, suffix) = match measure {
+            Measure::Logical => ("Logical bandwidth (GB/s)", ""),
+            Measure::Bus => ("Bytes that crossed the bus (GB/s)", "bus-"),
+        };
+        let mut chart = Chart::new("Hit rate (% of accesses)", label);
         chart.title = format!("{direction}: {}", self.title());
+        // Of hits little crosses, of pages much.
+        chart.log_y = measure == Measure::Bus;
         chart.x_range = Some((0.0, 100.0));
-        let colour = |precision: Precision| Precision::ALL.iter().position(|&p| p == precision).unwrap_or(0);
-        for name in self.curves() {
-            let mine: Vec<&Point> = self.points.iter().filter(|point| point.curve() == name).collect();
+        let shown: Vec<&Point> = shown.collect();
+        for name in Self::curves(shown.iter().copied()) {
+            let mine: Vec<&Point> = shown.iter().copied().filter(|point| point.curve() == name).collect();
             let Some(first) = mine.first() else { continue };
             let mut points: Vec<(f64, f64)> =
-                mine.iter().map(|point| (100.0 * point.hit_rate, point.gigabytes(backward))).collect();
+                mine.iter().map(|point| (100.0 * point.hit_rate, point.measured(measure, backward))).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             if first.kind == "uncached" {
-                if first.precision != Precision::Fp32 {
-                    continue; // in the table; five flat lines more would hide the curves
-                }
                 points = vec![(0.0, points[0].1), (100.0, points[0].1)];
             }
+            let named = !what.is_empty() && first.kind == "cached" && first.placement == Placement::Device;
             chart.series.push(Series {
-                label: name,
+                label: if named { format!("{name}, device") } else { name },
                 points,
-                colour: match first.kind {
-                    "uvm model" => 6,
-                    "uvm pages" => 4,
-                    "uncached" if first.placement == Placement::Mapped => 5,
-                    "uncached" => 7,
-                    _ => colour(first.precision),
-                },
+                colour: colour(first),
                 dashed: first.policy == Some(Policy::Lfu) || first.kind != "cached",
-                markers: first.kind == "cached",
+                markers: ["cached", "uvm pages"].contains(&first.kind),
             });
         }
         let highest = chart.series.iter().flat_map(|series| &series.points).map(|point| point.1).fold(0.0, f64::max);
-        chart.y_range = Some((0.0, highest * 1.05));
-        (format!("bench-{}-{}", self.stem(), direction.to_lowercase()), chart)
+        chart.y_range = (measure == Measure::Logical).then_some((0.0, highest * 1.05));
+        (format!("bench-{}-{what}{suffix}{}", self.stem(), direction.to_lowercase()), chart)
     }
 
     fn stem(&self) -> &'static str {
         if self.software { "software" } else { self.backend }
+    }
+}
+
+fn by_precision(point: &Point) -> usize {
+    match point.kind {
+        "uvm model" => 6,
+        "uvm pages" => 4,
+        "uncached" if point.placement == Placement::Mapped => 5,
+        "uncached" => 7,
+        _ => Precision::ALL.iter().position(|&precision| precision == point.precision).unwrap_or(0),
+    }
+}
+
+fn by_placement(point: &Point) -> usize {
+    match (point.kind, point.placement) {
+        ("uvm model", _) => 6,
+        ("uvm pages", _) => 4,
+        ("uncached", _) if point.precision == Precision::Fp32 => 5,
+        ("uncached", _) => 3,
+        (_, Placement::Mapped) => 1,
+        (_, Placement::Staged) => 2,
+        _ => 0,
     }
 }
 
@@ -240,6 +339,9 @@ pub(crate) struct Line {
     steps: u64,
     /// Of unified memory; else 0.
     page_bytes: u64,
+    /// Bytes that crossed, by the time of the pass; of a table in GPU memory those to and from it.
+    forward_bus_gb_s: f64,
+    backward_bus_gb_s: f64,
 }
 
 /// Every point of every run.
@@ -249,7 +351,12 @@ pub(crate) fn lines(runs: &[Run]) -> Vec<Line> {
         device: run.device.clone(),
         driver: run.driver.clone(),
         software: run.software,
-        timing: if point.kind == "uvm model" { "predicted" } else { run.timing },
+        timing: match (point.kind, point.placement) {
+            ("uvm model", _) => "predicted",
+            // The host has its part in forward.
+            (_, Placement::Staged) => "wall clock",
+            _ => run.timing,
+        },
         rows: run.shape.rows,
         dim: run.shape.dim,
         batch: run.shape.batch,
@@ -263,7 +370,11 @@ pub(crate) fn lines(runs: &[Run]) -> Vec<Line> {
             Some(Policy::Lfu) => "lfu",
             None => "",
         },
-        placement: if point.placement == Placement::Mapped { "mapped" } else { "device" },
+        placement: match point.placement {
+            Placement::Mapped => "mapped",
+            Placement::Staged => "staged",
+            _ => "device",
+        },
         target_hit_rate: point.target_hit_rate,
         hit_rate: point.hit_rate,
         forward_seconds: point.forward_seconds,
@@ -274,6 +385,8 @@ pub(crate) fn lines(runs: &[Run]) -> Vec<Line> {
         bus_bytes_written_per_step: point.bus_bytes_written,
         steps: point.steps,
         page_bytes: point.page_bytes,
+        forward_bus_gb_s: point.bus_gigabytes(false),
+        backward_bus_gb_s: point.bus_gigabytes(true),
     };
     runs.iter().flat_map(|run| run.points.iter().map(move |point| line(run, point))).collect()
 }

@@ -4,6 +4,7 @@ use super::cpu::CpuRunner;
 use super::gpu::GpuRunner;
 use super::report::{Point, Run};
 use super::shape::{Shape, Stream};
+use super::staged::StagedRunner;
 use crate::progress::Progress;
 use hotrow::uvm::UvmModel;
 use hotrow::{Context, Counters, GroupConfig, Init, Optimizer, Placement, Policy, Precision};
@@ -11,8 +12,26 @@ use std::time::{Duration, Instant};
 
 /// Something that takes training steps and tells how long forward and backward took, in seconds.
 pub(crate) trait Runner {
-    fn step(&mut self, indices: &[u32]) -> anyhow::Result<[f64; 2]>;
-    fn counters(&mut self) -> anyhow::Result<Counters>;
+    /// `None` if there was nothing to do yet but to prepare this batch, which is then one step ahead.
+    fn step(&mut self, indices: &[u32]) -> anyhow::Result<Option<[f64; 2]>>;
+    /// All that was done so far; a batch that was ahead is done first.
+    fn seen(&mut self) -> anyhow::Result<Seen>;
+}
+
+/// What has been counted.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Seen {
+    pub(crate) counters: Counters,
+    /// Bytes that crossed in forward, and in backward.
+    pub(crate) bus: [u64; 2],
+}
+
+impl Seen {
+    /// Where shaders reach the table themselves: forward reads records and writes evicted ones, backward writes the bypassed ones.
+    pub(crate) fn of(counters: Counters, stride: u64) -> Self {
+        let backward = counters.bypass_writes * stride;
+        Self { bus: [counters.bus_bytes() - backward, backward], counters }
+    }
 }
 
 /// What computes.
@@ -27,6 +46,8 @@ pub(crate) struct Sweep {
     pub(crate) precisions: Vec<Precision>,
     pub(crate) policies: Vec<Policy>,
     pub(crate) placements: Vec<Placement>,
+    /// Placements measured beside them at [`Sweep::compared`] only.
+    pub(crate) beside: Vec<Placement>,
     pub(crate) hit_rates: Vec<f64>,
     pub(crate) optimizer: Optimizer,
     pub(crate) seed: u32,
@@ -59,6 +80,9 @@ impl Sweep {
         let offsets = self.shape.offsets();
         Ok(match target {
             Target::Cpu => Box::new(CpuRunner::new(config, &offsets)?),
+            Target::Gpu(context) if config.placement == Placement::Staged => {
+                Box::new(StagedRunner::new(context, config, &offsets)?)
+            }
             Target::Gpu(context) => Box::new(GpuRunner::new(context, config, &offsets)?),
         })
     }
@@ -66,33 +90,68 @@ impl Sweep {
     /// Takes the whole sweep.
     pub(crate) fn run(&self, target: &Target<'_>) -> anyhow::Result<Run> {
         let curves = self.precisions.len() * (self.policies.len() + 1) * self.placements.len();
-        let points = curves * self.hit_rates.len();
+        let points = (curves + 2 * self.beside.len()) * self.hit_rates.len();
         let progress = Progress::new(Run::backend(target), points as u64);
         let slice = self.budget.div_f64(points.max(1) as f64);
-        let mut run = Run::new(target, self.shape, self.optimizer, self.uvm.first().copied().unwrap_or_default());
+        let mut run = Run::new(
+            target,
+            self.shape,
+            self.optimizer,
+            self.compared(),
+            self.uvm.first().copied().unwrap_or_default(),
+        );
         for &placement in &self.placements {
             for &precision in &self.precisions {
                 for &policy in &self.policies {
-                    let config = self.config(precision, policy, placement, self.shape.cache_rows());
-                    let mut runner = self.runner(target, config)?;
-                    let mut stream = self.stream();
-                    for &hit_rate in &self.hit_rates {
-                        let point = self.point(runner.as_mut(), &mut stream, hit_rate, slice)?;
-                        run.points.push(Point { kind: "cached", precision, policy: Some(policy), placement, ..point });
-                        progress.advance(1);
-                    }
+                    self.cached(&mut run, target, (precision, policy, placement), slice, &progress)?;
                 }
                 run.points.push(self.uncached(target, precision, placement, slice)?);
                 progress.advance(self.hit_rates.len() as u64);
             }
         }
+        let (precision, policy) = self.compared();
+        for &placement in &self.beside {
+            self.cached(&mut run, target, (precision, policy, placement), slice, &progress)?;
+            run.points.push(self.uncached(target, precision, placement, slice)?);
+            progress.advance(self.hit_rates.len() as u64);
+        }
         // The bound of P1 Figure 9: an FP32 table in host memory, read by the shaders over the bus.
         let mappable = matches!(target, Target::Gpu(context) if context.caps().mappable);
-        if mappable && !self.placements.contains(&Placement::Mapped) {
+        let measured = |point: &Point| {
+            (point.kind, point.precision, point.placement) == ("uncached", Precision::Fp32, Placement::Mapped)
+        };
+        if mappable && !run.points.iter().any(measured) {
             run.points.push(self.uncached(target, Precision::Fp32, Placement::Mapped, slice)?);
         }
         self.uvm(&mut run, target, slice)?;
         Ok(run)
+    }
+
+    /// At what placements are compared: INT8, or the first precision asked for; the first policy.
+    pub(crate) fn compared(&self) -> (Precision, Policy) {
+        let first = self.precisions.first().copied().unwrap_or(Precision::Int8);
+        let precision = if self.precisions.contains(&Precision::Int8) { Precision::Int8 } else { first };
+        (precision, self.policies.first().copied().unwrap_or(Policy::Lru))
+    }
+
+    /// A curve with a cache.
+    fn cached(
+        &self,
+        run: &mut Run,
+        target: &Target<'_>,
+        (precision, policy, placement): (Precision, Policy, Placement),
+        slice: Duration,
+        progress: &Progress,
+    ) -> anyhow::Result<()> {
+        let config = self.config(precision, policy, placement, self.shape.cache_rows());
+        let mut runner = self.runner(target, config)?;
+        let mut stream = self.stream();
+        for &hit_rate in &self.hit_rates {
+            let point = self.point(runner.as_mut(), &mut stream, hit_rate, slice)?;
+            run.points.push(Point { kind: "cached", precision, policy: Some(policy), placement, ..point });
+            progress.advance(1);
+        }
+        Ok(())
     }
 
     /// Without a cache the hit rate is 0, whatever the share of hot rows.
@@ -119,16 +178,18 @@ impl Sweep {
             runner.step(&stream.batch(1.0))?;
         }
         runner.step(&stream.batch(hit_rate))?;
-        let before = runner.counters()?;
+        let before = runner.seen()?;
         let mut seconds: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
-        let start = Instant::now();
+        let (start, mut steps) = (Instant::now(), 0);
         while seconds[0].len() < LEAST || (seconds[0].len() < MEASURED && start.elapsed() < slice) {
-            let [forward, backward] = runner.step(&stream.batch(hit_rate))?;
-            seconds[0].push(forward);
-            seconds[1].push(backward);
+            steps += 1;
+            if let Some([forward, backward]) = runner.step(&stream.batch(hit_rate))? {
+                seconds[0].push(forward);
+                seconds[1].push(backward);
+            }
         }
-        let steps = seconds[0].len() as u64;
-        let seen = runner.counters()? - before;
+        let after = runner.seen()?;
+        let seen = after.counters - before.counters;
         let [forward, backward] = seconds.map(median);
         Ok(Point {
             kind: "",
@@ -143,6 +204,7 @@ impl Sweep {
             logical_bytes: self.shape.logical_bytes(),
             bus_bytes_read: seen.bytes_read / steps,
             bus_bytes_written: seen.bytes_written / steps,
+            bus_bytes: [0, 1].map(|k| (after.bus[k] - before.bus[k]) / steps),
             steps,
         })
     }

@@ -2,7 +2,7 @@
 //! bytes that the cache has.
 
 use super::report::{Point, Run};
-use super::sweep::{Runner, Sweep, Target, WARM};
+use super::sweep::{Runner, Seen, Sweep, Target, WARM};
 use crate::output;
 use hotrow::uvm::{UvmDevice, UvmModel, UvmPass, UvmTable, UvmTraffic};
 use hotrow::{Context, Counters, Placement, Precision};
@@ -59,7 +59,8 @@ struct UvmRunner {
     offsets: Vec<u32>,
     grads: Vec<f32>,
     accesses: u64,
-    moved: UvmTraffic,
+    /// In forward, and in backward.
+    moved: [UvmTraffic; 2],
 }
 
 impl UvmRunner {
@@ -73,28 +74,31 @@ impl UvmRunner {
             grads: vec![1e-3; (offsets.len() - 1) * shape.dim as usize],
             offsets,
             accesses: 0,
-            moved: UvmTraffic::default(),
+            moved: Default::default(),
         })
     }
 }
 
 impl Runner for UvmRunner {
-    fn step(&mut self, indices: &[u32]) -> anyhow::Result<[f64; 2]> {
+    fn step(&mut self, indices: &[u32]) -> anyhow::Result<Option<[f64; 2]>> {
         let forward = self.device.forward(indices, &self.offsets)?;
         let backward = self.device.backward(indices, &self.offsets, &self.grads, 1e-3)?;
         self.accesses += indices.len() as u64;
-        self.moved += forward.moved + backward.moved;
-        Ok([forward, backward].map(|UvmPass { seconds, .. }| seconds))
+        self.moved[0] += forward.moved;
+        self.moved[1] += backward.moved;
+        Ok(Some([forward, backward].map(|UvmPass { seconds, .. }| seconds)))
     }
 
     /// Bytes and accesses; rows are not what moves.
-    fn counters(&mut self) -> anyhow::Result<Counters> {
-        Ok(Counters {
+    fn seen(&mut self) -> anyhow::Result<Seen> {
+        let [forward, backward] = self.moved;
+        let counters = Counters {
             accesses: self.accesses,
-            bytes_read: self.moved.bytes_in,
-            bytes_written: self.moved.bytes_out,
+            bytes_read: forward.bytes_in + backward.bytes_in,
+            bytes_written: forward.bytes_out + backward.bytes_out,
             ..Counters::default()
-        })
+        };
+        Ok(Seen { counters, bus: self.moved.map(|moved| moved.bytes_in + moved.bytes_out) })
     }
 }
 
@@ -120,7 +124,9 @@ impl Sweep {
 
     /// The time is what a step takes with every row on the device, measured in this run, and the bus's beside it.
     fn predict_uvm(&self, run: &mut Run, mut table: UvmTable) {
-        let all_hit = |point: &&Point| point.kind == "cached" && point.precision == Precision::Fp32;
+        let Some(first) = run.points.first().map(|point| point.placement) else { return };
+        let all_hit =
+            |point: &&Point| (point.kind, point.precision, point.placement) == ("cached", Precision::Fp32, first);
         let fastest = run.points.iter().filter(all_hit).max_by(|a, b| a.hit_rate.total_cmp(&b.hit_rate)).cloned();
         let Some(resident) = fastest else { return };
         let mut stream = self.stream();
@@ -144,6 +150,7 @@ impl Sweep {
                 backward_seconds: resident.backward_seconds + model.seconds(&backward),
                 bus_bytes_read: forward.bytes_in + backward.bytes_in,
                 bus_bytes_written: forward.bytes_out + backward.bytes_out,
+                bus_bytes: [forward, backward].map(|moved| moved.bytes_in + moved.bytes_out),
                 steps: 1,
                 ..resident.clone()
             });

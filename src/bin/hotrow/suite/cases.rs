@@ -1,7 +1,7 @@
 //! The workloads and what is drawn from them, a function a section.
 
 use hotrow::uvm::{UvmDevice, UvmModel, UvmTable};
-use hotrow::{GroupConfig, Init, Optimizer, Placement, Pooling, Precision};
+use hotrow::{Error, GroupConfig, Init, Optimizer, Placement, Pooling, Precision};
 
 use super::goals::{Id, reach};
 use super::lab::Lab;
@@ -10,14 +10,20 @@ use super::shapes::{Batch, distinct, pool, random, shuffle, uniform, zipf};
 use super::workload::Workload;
 
 /// TBE's bag.
-const BAG: u32 = 20;
+pub(super) const BAG: u32 = 20;
 /// TBE's and NVIDIA's width.
-const DIM: u32 = 128;
+pub(super) const DIM: u32 = 128;
 /// Batches in turn: enough that none finds its own rows in the chip's caches.
-const TURNS: usize = 4;
-const LR: f32 = 1e-3;
+pub(super) const TURNS: usize = 4;
+pub(super) const LR: f32 = 1e-3;
 
-fn config(tables: &[u32], precision: Precision, optimizer: Optimizer, cache_rows: u32, seed: u32) -> GroupConfig {
+pub(super) fn config(
+    tables: &[u32],
+    precision: Precision,
+    optimizer: Optimizer,
+    cache_rows: u32,
+    seed: u32,
+) -> GroupConfig {
     let mut config = GroupConfig::new(tables, DIM);
     config.precision = precision;
     config.optimizer = optimizer;
@@ -29,7 +35,7 @@ fn config(tables: &[u32], precision: Precision, optimizer: Optimizer, cache_rows
 }
 
 /// The pool in batches of `n`: afterwards every one of its rows is resident.
-fn fill(pool: &[u32], n: usize) -> Vec<Batch> {
+pub(super) fn fill(pool: &[u32], n: usize) -> Vec<Batch> {
     pool.chunks(n.max(1)).map(|rows| Batch::of(rows.to_vec(), BAG)).collect()
 }
 
@@ -40,17 +46,18 @@ enum Draw {
     Zipf(f64),
 }
 
-/// A table whose rows are all in the cache: as many as there are slots of `floats` floats.
+/// A table whose rows are all in the cache: as many as `bytes` hold of slots of `floats` floats.
 fn resident(
     lab: &Lab,
     name: &str,
+    bytes: u64,
     draw: Draw,
     (optimizer, floats): (Optimizer, u32),
     why: &'static str,
 ) -> anyhow::Result<Workload> {
     let (n, wanted) = lab.size.resident();
-    let bytes = wanted.min(lab.binding());
-    let slots = (bytes / u64::from(floats * 4)) as u32 & !31;
+    let slots = lab.slots(bytes, u64::from(floats * 4));
+    let bytes = u64::from(slots) * u64::from(floats * 4);
     let rows = pool(slots, slots / 32);
     let mut random = random(lab.seed, 1);
     let mut batch = || -> anyhow::Result<Batch> {
@@ -70,13 +77,9 @@ fn resident(
         shape: format!("{n} indices, {law}, over {} resident rows x {DIM}, bags of {BAG}", rows.len()),
         why,
         warm_state: "every row of the pool fetched once, so all hit".to_owned(),
-        scale: (bytes < wanted).then(|| {
-            format!(
-                "{} MiB of slots where {} MiB were wanted: what one binding of the device holds",
-                bytes >> 20,
-                wanted >> 20
-            )
-        }),
+        // A binding may fall short of a round number.
+        scale: (bytes < wanted - wanted / 1000)
+            .then(|| format!("{} MiB of slots where the goal has {} MiB", bytes >> 20, wanted >> 20)),
         config: config(&[slots], Precision::Fp32, optimizer, slots, lab.seed),
         warm: fill(&rows, n),
         batches,
@@ -90,20 +93,25 @@ fn phase_share(report: &Report, case: &Case, phase: &str) -> Option<f64> {
     Some(case.bytes(phase) / seconds / report.copy_bytes_per_second?)
 }
 
-/// The goals' two: uniform with SGD, Zipf with AdaGrad.
-pub(crate) fn full_hits(lab: &Lab) -> anyhow::Result<[Workload; 2]> {
-    let even = "the goal's size where it is full: far beyond the chip's caches, every access a hit, so nothing but row traffic";
-    let skewed = "the goal's size where it is full: a third of a batch's accesses repeat, so merging counts";
-    Ok([
-        resident(lab, "hits-uniform", Draw::Uniform, (Optimizer::sgd(LR), DIM), even)?,
-        resident(lab, "hits-zipf", Draw::Zipf(1.05), (Optimizer::adagrad(LR), 2 * DIM), skewed)?,
-    ])
+/// Runs at the goal's size, or at that of one binding where the device has not the memory.
+fn at_most(lab: &Lab, name: &str, draw: Draw, slot: (Optimizer, u32), why: &'static str) -> anyhow::Result<Case> {
+    let run = |bytes| resident(lab, name, bytes, draw, slot, why)?.run(lab);
+    let wanted = lab.size.resident().1;
+    match run(wanted) {
+        Err(error) if wanted > lab.binding() && too_large(&error) => run(lab.binding()),
+        done => done,
+    }
 }
 
-/// Full hits: gather, forward, backward.
+fn too_large(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Error::OutOfMemory { .. } | Error::TooLarge { .. }))
+}
+
+/// Full hits: gather, forward, backward. Uniform with SGD, Zipf with AdaGrad.
 pub(crate) fn hits(lab: &Lab, report: &mut Report) -> anyhow::Result<()> {
-    let [uniform, zipf] = full_hits(lab)?;
-    let case = uniform.run(lab)?;
+    let even = "the goal's size where it is full: far beyond the chip's caches, every access a hit, so nothing but row traffic";
+    let skewed = "the goal's size where it is full: a third of a batch's accesses repeat, so merging counts";
+    let case = at_most(lab, "hits-uniform", Draw::Uniform, (Optimizer::sgd(LR), DIM), even)?;
     let gather = case.kernel("gather", "forward").and_then(|kernel| kernel.bytes_per_second);
     let share = gather.zip(report.copy_bytes_per_second).map(|(rate, copy)| rate / copy);
     let remark = case.scale.clone().unwrap_or_default();
@@ -113,11 +121,16 @@ pub(crate) fn hits(lab: &Lab, report: &mut Report) -> anyhow::Result<()> {
     let share = phase_share(report, &case, "forward");
     reach(&mut report.goals, Id::Forward, share, judges, remark);
     report.cases.push(case);
-    let case = zipf.run(lab)?;
+    let case = at_most(lab, "hits-zipf", Draw::Zipf(1.05), (Optimizer::adagrad(LR), 2 * DIM), skewed)?;
     let share = phase_share(report, &case, "backward");
     reach(&mut report.goals, Id::Backward, share, lab.judges(), case.scale.clone().unwrap_or_default());
     report.cases.push(case);
     Ok(())
+}
+
+/// Where the cache is compared with itself: half the goal's size, and half the time to make the tables.
+fn one_binding(lab: &Lab) -> u64 {
+    lab.size.resident().1.min(lab.binding())
 }
 
 /// What element-wise state in the slot costs.
@@ -129,8 +142,8 @@ pub(crate) fn optimizers(lab: &Lab, report: &mut Report) -> anyhow::Result<()> {
         ("optimizer-row-wise", Optimizer::row_wise_adagrad(LR)),
         ("optimizer-adagrad", Optimizer::adagrad(LR)),
     ] {
-        // The same rows for all: as many as fit with the widest state.
-        let case = resident(lab, name, Draw::Zipf(1.05), (optimizer, 2 * DIM), why)?.run(lab)?;
+        // The same rows for all: as many as one binding holds with the widest state.
+        let case = resident(lab, name, one_binding(lab), Draw::Zipf(1.05), (optimizer, 2 * DIM), why)?.run(lab)?;
         seconds.extend(case.step_seconds());
         report.cases.push(case);
     }
@@ -145,7 +158,8 @@ pub(crate) fn trusted(lab: &Lab, report: &mut Report) -> anyhow::Result<()> {
     let unchecked = lab.trusted()?;
     let mut seconds = Vec::new();
     for (name, lab) in [("shaders-checked", lab), ("shaders-trusted", &unchecked)] {
-        let case = resident(lab, name, Draw::Zipf(1.05), (Optimizer::adagrad(LR), 2 * DIM), why)?.run(lab)?;
+        let case = resident(lab, name, one_binding(lab), Draw::Zipf(1.05), (Optimizer::adagrad(LR), 2 * DIM), why)?
+            .run(lab)?;
         seconds.extend(case.step_seconds());
         report.cases.push(case);
     }
@@ -261,12 +275,12 @@ pub(crate) fn tbe(lab: &Lab, report: &mut Report) -> anyhow::Result<()> {
 /// Batches that fill a cache before TBE's shape is measured.
 const WARM: usize = 8;
 
-fn is_mapped(lab: &Lab) -> bool {
+pub(super) fn is_mapped(lab: &Lab) -> bool {
     lab.timed.caps().mappable
 }
 
 /// Mapped, or Device where the device maps nothing; the shape says which, and no goal is met by it then.
-fn mapped(lab: &Lab) -> Placement {
+pub(super) fn mapped(lab: &Lab) -> Placement {
     if is_mapped(lab) { Placement::Mapped } else { Placement::Device }
 }
 
@@ -349,22 +363,27 @@ fn renewed(base: &[Vec<u32>], leaving: &[Vec<Option<u32>>], fresh: &mut [u32], r
     Batch { features: base.iter().zip(leaving).zip(fresh).map(feature).collect(), bag: 10 }
 }
 
+/// Batches of `n` distinct rows: 95 % of each are those always asked for, which come first; no other row is asked for twice.
+pub(super) fn mostly_hits(lab: &Lab, (n, rows): (usize, u32), count: usize) -> (Vec<u32>, Vec<Batch>) {
+    let misses = n / 20;
+    let half = |rows: std::ops::Range<u32>, n| distinct(&rows.collect::<Vec<_>>(), n);
+    let (hot, cold) = (half(0..rows / 2, n - misses), half(rows / 2..rows, count * misses));
+    let mut random = random(lab.seed, 6);
+    let mut batch = |cold: &[u32]| {
+        let mut all = [&hot, cold].concat();
+        shuffle(&mut all, &mut random);
+        Batch::of(all, BAG)
+    };
+    let batches = cold.chunks_exact(misses).map(&mut batch).collect();
+    (hot, batches)
+}
+
 /// 95 % hits over the bus: INT8 with a cache, FP32 without, unified memory.
 pub(crate) fn over_the_bus(lab: &Lab, report: &mut Report) -> anyhow::Result<()> {
     let (n, rows) = lab.size.mapped();
     let placement = mapped(lab);
     let slots = (2 * n as u32).next_multiple_of(32);
-    let mut random = random(lab.seed, 6);
-    let hot = distinct(&(0..rows / 2).collect::<Vec<_>>(), n);
-    let mut cold = (rows / 2..rows).cycle();
-    let misses = n / 20;
-    let mut batch = || {
-        let mut all = hot[..n - misses].to_vec();
-        all.extend(cold.by_ref().map(|row| row.wrapping_mul(2_654_435_761) % (rows / 2) + rows / 2).take(misses));
-        shuffle(&mut all, &mut random);
-        Batch::of(all, BAG)
-    };
-    let batches: Vec<Batch> = (0..26).map(|_| batch()).collect();
+    let (hot, batches) = mostly_hits(lab, (n, rows), 26);
     let mut workload = Workload {
         name: "mapped-int8".to_owned(),
         shape: format!(

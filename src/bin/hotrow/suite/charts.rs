@@ -23,7 +23,8 @@ pub(crate) fn write(report: &Report, folder: &Path) -> anyhow::Result<Vec<PathBu
 }
 
 /// Cases whose kernels are drawn: one of each kind. All are in the tables.
-const DRAWN: [&str; 5] = ["hits-uniform", "hits-zipf", "nvidia-row-wise", "mapped-int8", "tbe-1.15-int8"];
+const DRAWN: [&str; 6] =
+    ["hits-uniform", "hits-zipf", "windows-large", "nvidia-row-wise", "mapped-int8", "tbe-1.15-int8"];
 
 /// What each kernel reaches, then the sorts.
 fn kernels(report: &Report) -> Bars {

@@ -1,4 +1,4 @@
-//! The device's own bandwidths, measured in the same run: a copy within its memory, and one from host memory that shaders map.
+//! The device's own bandwidths, measured in the same run: copies within its memory, and between it and host memory that shaders map.
 
 use hotrow::wgpu;
 use serde::Serialize;
@@ -9,11 +9,27 @@ use super::lab::{Lab, Times};
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Copy {
     pub(crate) how: &'static str,
+    pub(crate) path: Path,
     /// Bytes of the buffer.
     pub(crate) buffer_bytes: u64,
     pub(crate) seconds: Times,
     /// Read and written, where both lie in device memory; over the bus, counted once.
     pub(crate) bytes_per_second: f64,
+}
+
+/// From where to where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Path {
+    WithinDevice,
+    /// From host memory that shaders map, as a mapped table is: host-cached. On a software driver that is no other memory.
+    ToDevice,
+    ToHost,
+}
+
+/// The best of the copies that go this way.
+pub(crate) fn best(copies: &[Copy], path: Path) -> Option<f64> {
+    copies.iter().filter(|copy| copy.path == path).map(|copy| copy.bytes_per_second).reduce(f64::max)
 }
 
 /// 16 bytes an invocation and turn, in strides of the whole grid: what a row mover does at best.
@@ -29,24 +45,27 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 }
 ";
 
-/// Copies within the device's memory by the driver's own command and by a kernel.
-pub(crate) fn device(lab: &Lab) -> anyhow::Result<Vec<Copy>> {
+/// Copies by the driver's own command and by a kernel: within the device's memory, and both ways over the bus if the device maps host
+/// memory.
+pub(crate) fn all(lab: &Lab) -> anyhow::Result<Vec<Copy>> {
+    use Path::*;
+    let none = wgpu::BufferUsages::empty();
     let bytes = lab.size.copy_bytes().min(lab.binding()) & !255;
-    let (from, to) = (filled(lab, bytes, wgpu::BufferUsages::empty())?, lab.room(bytes, wgpu::BufferUsages::empty()));
-    let command = run(lab, "copy command, device memory", bytes, 2, |encoder| {
-        encoder.copy_buffer_to_buffer(&from, 0, &to, 0, bytes);
-    })?;
-    Ok(vec![command, kernel(lab, "copy kernel, device memory", &from, &to, bytes, 2)?])
-}
-
-/// Reads of host memory by a kernel, if the device has such memory.
-pub(crate) fn bus(lab: &Lab) -> anyhow::Result<Option<Copy>> {
-    if !lab.timed.caps().mappable || !lab.is_hardware() {
-        return Ok(None);
+    let mut copies = Vec::new();
+    {
+        let (from, to) = (filled(lab, bytes, none)?, lab.room(bytes, none));
+        copies.push(command(lab, ("copy command, device memory", WithinDevice), &from, &to, bytes)?);
+        copies.push(kernel(lab, ("copy kernel, device memory", WithinDevice), &from, &to, bytes)?);
     }
-    let bytes = (lab.size.copy_bytes() / 4).min(lab.binding()) & !255;
-    let (from, to) = (filled(lab, bytes, wgpu::BufferUsages::MAP_READ)?, lab.room(bytes, wgpu::BufferUsages::empty()));
-    kernel(lab, "copy kernel, from mapped host memory", &from, &to, bytes, 1).map(Some)
+    if lab.timed.caps().mappable {
+        let bytes = (bytes / 4) & !255;
+        let (host, device) = (filled(lab, bytes, wgpu::BufferUsages::MAP_READ)?, lab.room(bytes, none));
+        copies.push(command(lab, ("copy command, mapped host memory to device", ToDevice), &host, &device, bytes)?);
+        copies.push(kernel(lab, ("copy kernel, mapped host memory to device", ToDevice), &host, &device, bytes)?);
+        copies.push(command(lab, ("copy command, device to mapped host memory", ToHost), &device, &host, bytes)?);
+        copies.push(kernel(lab, ("copy kernel, device to mapped host memory", ToHost), &device, &host, bytes)?);
+    }
+    Ok(copies)
 }
 
 /// Random words: zeros can be faster than data.
@@ -63,14 +82,13 @@ fn filled(lab: &Lab, bytes: u64, usage: wgpu::BufferUsages) -> anyhow::Result<wg
     Ok(buffer)
 }
 
-fn kernel(
-    lab: &Lab,
-    how: &'static str,
-    from: &wgpu::Buffer,
-    to: &wgpu::Buffer,
-    bytes: u64,
-    times: u64,
-) -> anyhow::Result<Copy> {
+type What = (&'static str, Path);
+
+fn command(lab: &Lab, what: What, from: &wgpu::Buffer, to: &wgpu::Buffer, bytes: u64) -> anyhow::Result<Copy> {
+    run(lab, what, bytes, |encoder| encoder.copy_buffer_to_buffer(from, 0, to, 0, bytes))
+}
+
+fn kernel(lab: &Lab, what: What, from: &wgpu::Buffer, to: &wgpu::Buffer, bytes: u64) -> anyhow::Result<Copy> {
     let device = lab.timed.device();
     let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
         label: Some("copy"),
@@ -91,7 +109,7 @@ fn kernel(
     });
     // Four turns an invocation, so that several loads are in flight.
     let groups = (bytes / 16).div_ceil(256 * 4).clamp(1, 65_535) as u32;
-    run(lab, how, bytes, times, |encoder| {
+    run(lab, what, bytes, |encoder| {
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         pass.set_pipeline(&pipeline);
         pass.set_bind_group(0, &bind_group, &[]);
@@ -107,13 +125,7 @@ fn entry(binding: u32, buffer: &wgpu::Buffer, bytes: u64) -> wgpu::BindGroupEntr
     }
 }
 
-fn run(
-    lab: &Lab,
-    how: &'static str,
-    bytes: u64,
-    times: u64,
-    record: impl Fn(&mut wgpu::CommandEncoder),
-) -> anyhow::Result<Copy> {
+fn run(lab: &Lab, (how, path): What, bytes: u64, record: impl Fn(&mut wgpu::CommandEncoder)) -> anyhow::Result<Copy> {
     let mut warm = lab.encoder();
     record(&mut warm);
     lab.submit(warm)?;
@@ -122,6 +134,8 @@ fn run(
         Ok(())
     })?;
     let seconds = measured.phase("copy").unwrap_or_default();
+    // Over the bus once; within memory read and written.
+    let times = if path == Path::WithinDevice { 2 } else { 1 };
     let bytes_per_second = (times * bytes) as f64 / seconds.median;
-    Ok(Copy { how, buffer_bytes: bytes, seconds, bytes_per_second })
+    Ok(Copy { how, path, buffer_bytes: bytes, seconds, bytes_per_second })
 }

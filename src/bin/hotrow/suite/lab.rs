@@ -130,6 +130,15 @@ impl Lab {
         self.timed.caps().choose_shard_bytes()
     }
 
+    /// Slots of a cache of `bytes`, or of as many as the device binds in all its windows. A window that a handful of slots would need is
+    /// done without: a binding may fall short of a round number.
+    pub(crate) fn slots(&self, bytes: u64, slot_bytes: u64) -> u32 {
+        let (wanted, window) = (bytes / slot_bytes, self.binding() / slot_bytes);
+        let beyond = wanted % window;
+        let wanted = if beyond < wanted / 1000 { wanted - beyond } else { wanted };
+        wanted.min(window * u64::from(self.timed.caps().choose_windows())) as u32 & !31
+    }
+
     pub(crate) fn encoder(&self) -> wgpu::CommandEncoder {
         self.timed.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
     }

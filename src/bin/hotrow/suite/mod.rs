@@ -11,6 +11,9 @@ mod report;
 mod shapes;
 mod size;
 mod sort;
+mod staged;
+mod uncached;
+mod windows;
 mod workload;
 
 pub(crate) use size::Size;
@@ -57,6 +60,12 @@ enum Part {
     Nvidia,
     /// 95 % hits, the rest over the bus; unified memory
     Bus,
+    /// No cache: FP32 and INT8 rows over the bus
+    Uncached,
+    /// 95 % hits, staged with the next batch prefetched and without, against mapped; bytes counted against bytes copied
+    Staged,
+    /// A cache larger than a binding
+    Windows,
     /// The sort alone
     Sort,
     /// Time against work
@@ -123,12 +132,10 @@ pub(crate) fn run(options: &Options, args: &Args, out: &Path, seconds: Option<u6
     let lab = Lab::new(&context, size, options.group_seed(), budget);
     let mut report = Report::new(&context, &lab, options.seed, commit(args));
     report.goals = goals::all();
-    report.copies = copy::device(&lab)?;
-    report.copy_bytes_per_second = report.copies.iter().map(|copy| copy.bytes_per_second).reduce(f64::max);
-    if let Some(bus) = copy::bus(&lab)? {
-        report.bus_bytes_per_second = Some(bus.bytes_per_second);
-        report.copies.push(bus);
-    }
+    report.copies = copy::all(&lab)?;
+    report.copy_bytes_per_second = copy::best(&report.copies, copy::Path::WithinDevice);
+    report.bus_bytes_per_second = copy::best(&report.copies, copy::Path::ToDevice);
+    report.bus_out_bytes_per_second = copy::best(&report.copies, copy::Path::ToHost);
     let parts = Part::value_variants().iter().copied();
     for part in parts.filter(|part| args.only.is_empty() || args.only.contains(part)) {
         let name = part.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
@@ -141,6 +148,9 @@ pub(crate) fn run(options: &Options, args: &Args, out: &Path, seconds: Option<u6
             Part::Hits => cases::hits(&lab, &mut report),
             Part::Nvidia => cases::nvidia(&lab, &mut report),
             Part::Bus => cases::over_the_bus(&lab, &mut report),
+            Part::Uncached => uncached::run(&lab, &mut report),
+            Part::Staged => staged::run(&lab, &mut report),
+            Part::Windows => windows::run(&lab, &mut report),
             Part::Sort => sort::run(&lab, &mut report, &beside),
             Part::Scaling => cases::scaling(&lab, &mut report),
             Part::Skew => cases::skew(&lab, &mut report),
@@ -174,7 +184,11 @@ fn finish(options: &Options, out: &Path, report: &Report) -> Result<(), Failure>
     for path in &written {
         output::print(&format!("wrote {}", path.display()))?;
     }
-    if report.cases.is_empty() && report.sorts.is_empty() {
+    // Speed is for the reader to judge; this is not.
+    if !report.wrong.is_empty() {
+        return Err(anyhow::anyhow!("--suite: {}", report.wrong.join("; ")).into());
+    }
+    if report.cases.is_empty() && report.sorts.is_empty() && report.paces.is_empty() {
         return Err(anyhow::anyhow!("--suite: wanted measurements, found none: {}", report.left_out.join("; ")).into());
     }
     Ok(())

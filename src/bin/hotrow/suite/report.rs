@@ -28,9 +28,12 @@ pub(crate) struct Report {
     pub(crate) copies: Vec<Copy>,
     /// The best of them within device memory: what shares are shares of.
     pub(crate) copy_bytes_per_second: Option<f64>,
-    /// From host memory that shaders map.
+    /// The best of them from host memory that shaders map.
     pub(crate) bus_bytes_per_second: Option<f64>,
+    /// The best of them to such memory.
+    pub(crate) bus_out_bytes_per_second: Option<f64>,
     pub(crate) cases: Vec<Case>,
+    pub(crate) paces: Vec<Pace>,
     pub(crate) sorts: Vec<Sort>,
     pub(crate) scaling: Vec<Point>,
     /// Predictions of the UVM model (SPEC 4), no measurements but for the pages really copied.
@@ -38,6 +41,8 @@ pub(crate) struct Report {
     pub(crate) goals: Vec<Goal>,
     /// What was asked for and not done, and why.
     pub(crate) left_out: Vec<String>,
+    /// What must be and was not, on any machine. The command fails with it.
+    pub(crate) wrong: Vec<String>,
 }
 
 /// What it ran on.
@@ -198,6 +203,26 @@ pub(crate) struct Point {
     pub(crate) dispatches: u64,
 }
 
+/// Whole steps one after the other, by the host's clock: the host has a part in a staged one.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Pace {
+    pub(crate) name: &'static str,
+    pub(crate) shape: String,
+    pub(crate) why: &'static str,
+    pub(crate) placement: String,
+    pub(crate) prefetched: bool,
+    /// A step, as the mean of each stretch of steps.
+    pub(crate) step: Times,
+    pub(crate) hit_rate: f64,
+    /// Records that the steps say were read from and written to the table, a step.
+    pub(crate) counted_bytes_in: f64,
+    pub(crate) counted_bytes_out: f64,
+    /// All that was copied for a staged table a step: records, their lists and notes.
+    pub(crate) copied_bytes: Option<f64>,
+    /// Of a step, the host at gathering and scattering.
+    pub(crate) host_seconds: Option<f64>,
+}
+
 /// Unified memory in place of the cache.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Uvm {
@@ -222,12 +247,15 @@ impl Report {
             copies: Vec::new(),
             copy_bytes_per_second: None,
             bus_bytes_per_second: None,
+            bus_out_bytes_per_second: None,
             cases: Vec::new(),
+            paces: Vec::new(),
             sorts: Vec::new(),
             scaling: Vec::new(),
             uvm: Vec::new(),
             goals: Vec::new(),
             left_out: Vec::new(),
+            wrong: Vec::new(),
         }
     }
 
@@ -290,6 +318,13 @@ impl Report {
             }
             text += "\n";
         }
+        if !self.paces.is_empty() {
+            text += &format!("\nSteps one after the other, by the host's clock.\n\n{}\n", self.pace_table());
+            for pace in &self.paces {
+                text += &format!("\n- {}: {}. {}.", pace.name, pace.shape, pace.why);
+            }
+            text += "\n";
+        }
         if !self.sorts.is_empty() {
             text += &format!(
                 "\nSort of pairs of 32-bit keys and values, and a stable sort on the host's cores.\n\n{}\n",
@@ -306,6 +341,9 @@ impl Report {
             text += &format!("\n{}, {}: forward {}", uvm.case, uvm.what, seconds(Some(uvm.forward_seconds)));
         }
         text += &format!("\n\n{}", self.goals_as_markdown());
+        for wrong in &self.wrong {
+            text += &format!("\nWRONG: {wrong}.");
+        }
         for left in &self.left_out {
             text += &format!("\nLeft out: {left}.");
         }
@@ -365,6 +403,22 @@ impl Report {
                     kernel.dispatches.to_string(),
                 ]);
             }
+        }
+        table.to_string()
+    }
+
+    fn pace_table(&self) -> String {
+        let head = ["case", "step", "hits", "counted, in / out", "copied", "the host's part"];
+        let mut table = output::table(head, 1);
+        for pace in &self.paces {
+            table.add_row([
+                pace.name.to_owned(),
+                spread(Some(pace.step)),
+                percent(Some(pace.hit_rate)),
+                format!("{} / {}", bytes(pace.counted_bytes_in), bytes(pace.counted_bytes_out)),
+                pace.copied_bytes.map_or_else(|| "-".to_owned(), bytes),
+                seconds(pace.host_seconds),
+            ]);
         }
         table.to_string()
     }

@@ -76,6 +76,21 @@ impl Size {
         if self.is_full() { (1 << 19, 8_000_000) } else { (2048, 40_000) }
     }
 
+    /// Indices and rows of the staged table: 4.4 GB of INT8 records.
+    pub(crate) fn staged(self) -> (usize, u32) {
+        if self.is_full() { (1 << 19, 32_000_000) } else { (1200, 40_000) }
+    }
+
+    /// Steps until a cache of twice the indices is full at 95 % hits, stretches that are timed, steps of each.
+    pub(crate) fn pace(self) -> (usize, usize, usize) {
+        if self.is_full() { (24, 6, 8) } else { (22, 2, 4) }
+    }
+
+    /// Bytes of a cache larger than a binding, and of what is taken for a binding where the device's own is larger than that cache.
+    pub(crate) fn windows(self) -> (u64, u64) {
+        if self.is_full() { (5 << 30, 2 << 30) } else { (10 << 20, 4 << 20) }
+    }
+
     /// Distinct rows of the steps of time against work.
     pub(crate) fn distinct(self) -> &'static [usize] {
         if self.is_full() {

@@ -1,0 +1,478 @@
+//! How much of the host's part in a staged step a prefetch hides. Steps without and with prefetch in turn, so that whatever else the
+//! machine does meets both; between forward and backward the caller's own work, a loop on one core for some milliseconds, or none.
+//!
+//! Two figures: `hidden`, the share of the host's part that no call waited for, by the library's own clocks; and `saved`, what a
+//! step took less, as a share of the host's part, by the medians of the pairs. A software adapter takes a hundred times as long for a
+//! record as the host does, so that `saved` drowns in its noise; the case `slow` has a store whose records cost the host as much as
+//! such an adapter, as they might from a disk or over a network. Two cores are what it takes: one for the host's
+//! part, one for the caller or a software adapter. So the benchmark runs itself again with one thread for each of those
+//! (`LP_NUM_THREADS`, `RAYON_NUM_THREADS`), unless they are set already.
+#![allow(clippy::print_stdout, reason = "its results are for the reader")]
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on may stop")]
+
+#[path = "support/run.rs"]
+mod run;
+
+use std::{
+    hint::black_box,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use clap::{Parser, ValueEnum};
+use hotrow::{
+    Context, Embedding as _, Error, FileStore, Group, GroupConfig, Init, Layout, Optimizer, Placement, Precision,
+    RamStore, SharedStore, Store, adapter, store,
+};
+use rand::SeedableRng as _;
+use run::{Common, Machine, median};
+use serde::Serialize;
+
+const ONE_THREAD: [&str; 2] = ["LP_NUM_THREADS", "RAYON_NUM_THREADS"];
+
+#[derive(Debug, Parser)]
+struct Options {
+    #[command(flatten)]
+    common: Common,
+    /// Rows of the table
+    #[arg(long, default_value_t = 2_000_000, value_parser = clap::value_parser!(u32).range(1000..))]
+    rows: u32,
+    /// Floats in a row
+    #[arg(long, default_value_t = 128)]
+    dim: u32,
+    /// Distinct rows of a batch
+    #[arg(long, default_value_t = 10_000)]
+    batch: u32,
+    /// How the table stores a weight
+    #[arg(long, value_enum, default_value_t = PrecisionName::Int8)]
+    precision: PrecisionName,
+    /// Rows of the cache, in percent
+    #[arg(long, default_value_t = 5.0)]
+    cache_percent: f64,
+    /// Where the records are
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Where::Ram, Where::File, Where::Slow])]
+    store: Vec<Where>,
+    /// Microseconds that a record of the slow store takes to read
+    #[arg(long, default_value_t = 20)]
+    slow: u64,
+    /// Milliseconds of the caller's own work between forward and backward
+    #[arg(long, value_delimiter = ',', default_values_t = [0, 50])]
+    dense: Vec<u64>,
+    /// Pairs of steps measured
+    #[arg(long, default_value_t = 11)]
+    rounds: usize,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Where {
+    Ram,
+    File,
+    Slow,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum PrecisionName {
+    Fp32,
+    Int8,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    machine: Machine,
+    precision: PrecisionName,
+    rows: u32,
+    dim: u32,
+    batch: u32,
+    table_bytes: u64,
+    copy_bytes_per_second: f64,
+    slow_microseconds: u64,
+    stores: Vec<Alone>,
+    cases: Vec<Case>,
+}
+
+#[derive(Debug, Serialize)]
+struct Case {
+    store: Where,
+    dense_milliseconds: u64,
+    step_without_seconds: f64,
+    step_with_seconds: f64,
+    host_seconds: f64,
+    /// The share of the host's part that no call waited for, with prefetch; without it there is none.
+    hidden: f64,
+    hidden_without: f64,
+    /// The median of the pairs' differences, and its share of the host's part.
+    saved_seconds: f64,
+    saved: f64,
+    records_in: f64,
+    records_out: f64,
+    hit_rate: f64,
+    rounds: Vec<Round>,
+}
+
+#[derive(Debug, Serialize)]
+struct Round {
+    without: Taken,
+    with: Taken,
+}
+
+/// Seconds of a step, of the host's part in it, and of what was waited for of that.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Taken {
+    step_seconds: f64,
+    host_seconds: f64,
+    waited_seconds: f64,
+}
+
+/// What a store takes for a record, without any device.
+#[derive(Debug, Serialize)]
+struct Alone {
+    store: Where,
+    records: u32,
+    read_nanoseconds: f64,
+    write_nanoseconds: f64,
+    read_bytes_per_second: f64,
+    write_bytes_per_second: f64,
+}
+
+fn main() {
+    let mut options = Options::parse();
+    if !options.common.wants("prefetch") {
+        return;
+    }
+    if ONE_THREAD.iter().any(|name| std::env::var_os(name).is_none()) {
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.args(std::env::args_os().skip(1));
+        for name in ONE_THREAD.into_iter().filter(|name| std::env::var_os(name).is_none()) {
+            again.env(name, "1");
+        }
+        std::process::exit(again.status().unwrap().code().unwrap_or(1));
+    }
+    if options.common.test {
+        (options.rows, options.batch, options.rounds) = (20_000, 1000, 2);
+        options.dense = vec![0, 1];
+    }
+    match adapter::open_best(adapter::Wanted::Any) {
+        Ok(context) => measure(&options, &context),
+        Err(reason) => println!("prefetch left out: {reason}"),
+    }
+}
+
+fn measure(options: &Options, context: &Context) {
+    let mut config = GroupConfig::new(&[options.rows], options.dim);
+    config.placement = Placement::Staged;
+    config.precision = match options.precision {
+        PrecisionName::Fp32 => Precision::Fp32,
+        PrecisionName::Int8 => Precision::Int8,
+    };
+    config.cache_rows = (f64::from(options.rows) * options.cache_percent / 100.0) as u32;
+    config.optimizer = Optimizer::row_wise_adagrad(0.05);
+    config.init = Init::Uniform { low: -0.1, high: 0.1 };
+    let layout = Layout::new(&config, u64::MAX).unwrap();
+    let mut report = Report {
+        machine: Machine::of(context),
+        precision: options.precision,
+        rows: options.rows,
+        dim: options.dim,
+        batch: options.batch,
+        table_bytes: layout.table_bytes(),
+        copy_bytes_per_second: copied(if options.common.test { 1 << 20 } else { 256 << 20 }),
+        slow_microseconds: options.slow,
+        stores: Vec::new(),
+        cases: Vec::new(),
+    };
+    println!("prefetch on {}", report.machine);
+    println!(
+        "{} rows x {} {:?}, {} B a record; cache of {} rows; batches of {} distinct rows; a plain copy: {:.2} GB/s a thread",
+        report.rows,
+        report.dim,
+        report.precision,
+        layout.stride(),
+        layout.slots(),
+        report.batch,
+        report.copy_bytes_per_second * 1e-9
+    );
+    let folder = tempfile::tempdir().unwrap();
+    println!("\n| store alone | read, ns a record | GB/s | write, ns a record | GB/s |\n|---|---:|---:|---:|---:|");
+    for place in [Where::Ram, Where::File] {
+        let store = place.open(options, &config, &layout, &folder.path().join("alone"));
+        let mut store = store.write();
+        store::fill(&mut **store, &config, &layout, None).unwrap();
+        let alone = Alone::of(&mut **store, place, (options.rows / 4).min(100_000));
+        println!(
+            "| {} | {:.0} | {:.2} | {:.0} | {:.2} |",
+            place.name(),
+            alone.read_nanoseconds,
+            alone.read_bytes_per_second * 1e-9,
+            alone.write_nanoseconds,
+            alone.write_bytes_per_second * 1e-9
+        );
+        report.stores.push(alone);
+    }
+    println!(
+        "\n| store | caller's work, ms | step without, ms | with, ms | host's part, ms | hidden | saved, ms | saved, of host's part |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|"
+    );
+    for &place in &options.store {
+        let store = place.open(options, &config, &layout, &folder.path().join("table"));
+        let group = Group::with_store(context, config.clone(), store).unwrap();
+        let mut steps = Steps::new(options, group);
+        for &dense in &options.dense {
+            let case = steps.case(place, dense, options.rounds);
+            println!(
+                "| {} | {dense} | {:.1} | {:.1} | {:.2} | {:.2} | {:.1} | {:.2} |",
+                place.name(),
+                case.step_without_seconds * 1e3,
+                case.step_with_seconds * 1e3,
+                case.host_seconds * 1e3,
+                case.hidden,
+                case.saved_seconds * 1e3,
+                case.saved
+            );
+            report.cases.push(case);
+        }
+    }
+    options.common.write(&report);
+}
+
+impl Where {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ram => "ram",
+            Self::File => "file",
+            Self::Slow => "slow",
+        }
+    }
+
+    fn open(self, options: &Options, config: &GroupConfig, layout: &Layout, path: &Path) -> SharedStore {
+        match self {
+            Self::Ram => SharedStore::new(RamStore::new(layout).unwrap()),
+            Self::File => SharedStore::new(FileStore::create(path, config).unwrap()),
+            Self::Slow => SharedStore::new(Slow {
+                store: RamStore::new(layout).unwrap(),
+                record: Duration::from_micros(options.slow),
+            }),
+        }
+    }
+}
+
+/// A store in RAM that keeps a core busy for some time for each record that it reads.
+#[derive(Debug)]
+struct Slow {
+    store: RamStore,
+    record: Duration,
+}
+
+impl Store for Slow {
+    fn rows(&self) -> u32 {
+        self.store.rows()
+    }
+
+    fn stride(&self) -> u64 {
+        self.store.stride()
+    }
+
+    fn read(&self, rows: &[u32], out: &mut [u8]) -> Result<(), Error> {
+        work(self.record * rows.len() as u32);
+        self.store.read(rows, out)
+    }
+
+    fn write(&mut self, rows: &[u32], records: &[u8]) -> Result<(), Error> {
+        self.store.write(rows, records)
+    }
+
+    fn read_range(&self, first_row: u32, out: &mut [u8]) -> Result<(), Error> {
+        self.store.read_range(first_row, out)
+    }
+
+    fn write_range(&mut self, first_row: u32, records: &[u8]) -> Result<(), Error> {
+        self.store.write_range(first_row, records)
+    }
+
+    fn unflushed(&mut self) -> Result<(), Error> {
+        self.store.unflushed()
+    }
+
+    fn flushed(&mut self, step: u32) -> Result<(), Error> {
+        self.store.flushed(step)
+    }
+
+    fn step(&self) -> u32 {
+        self.store.step()
+    }
+
+    fn filled(&self) -> bool {
+        self.store.filled()
+    }
+}
+
+impl Alone {
+    /// Distinct rows from all over the table, others each time, so that none is near.
+    fn of(store: &mut dyn Store, place: Where, records: u32) -> Self {
+        let mut source = rand_pcg::Pcg64::seed_from_u64(2);
+        let mut bytes = vec![0; records as usize * store.stride() as usize];
+        let mut seconds = [Vec::new(), Vec::new()];
+        for _ in 0..7 {
+            let rows = distinct(&mut source, store.rows(), records);
+            let start = Instant::now();
+            store.read(&rows, &mut bytes).unwrap();
+            seconds[0].push(start.elapsed().as_secs_f64());
+            let rows = distinct(&mut source, store.rows(), records);
+            let start = Instant::now();
+            store.write(&rows, &bytes).unwrap();
+            seconds[1].push(start.elapsed().as_secs_f64());
+        }
+        let [read, write] = seconds.map(median);
+        Self {
+            store: place,
+            records,
+            read_nanoseconds: read * 1e9 / f64::from(records),
+            write_nanoseconds: write * 1e9 / f64::from(records),
+            read_bytes_per_second: bytes.len() as f64 / read,
+            write_bytes_per_second: bytes.len() as f64 / write,
+        }
+    }
+}
+
+fn distinct(source: &mut rand_pcg::Pcg64, rows: u32, count: u32) -> Vec<u32> {
+    rand::seq::index::sample(source, rows as usize, count as usize).into_iter().map(|row| row as u32).collect()
+}
+
+/// Different batches in turn. Long before one comes again its rows have left the cache.
+const BATCHES: usize = 16;
+/// Steps of either kind in a round.
+const STEPS: usize = 2;
+
+/// Training steps of a group.
+struct Steps {
+    group: Group,
+    batches: Vec<Vec<u32>>,
+    offsets: Vec<u32>,
+    grads: Vec<f32>,
+    taken: usize,
+}
+
+impl Steps {
+    fn new(options: &Options, group: Group) -> Self {
+        let bag = options.batch.div_ceil(8).max(1);
+        let offsets: Vec<u32> = (0..=options.batch.div_ceil(bag)).map(|k| (k * bag).min(options.batch)).collect();
+        let grads = vec![1e-3; (offsets.len() - 1) * options.dim as usize];
+        let mut source = rand_pcg::Pcg64::seed_from_u64(1);
+        let batches = (0..BATCHES).map(|_| distinct(&mut source, options.rows, options.batch)).collect();
+        Self { group, batches, offsets, grads, taken: 0 }
+    }
+
+    fn next(&mut self) -> Vec<u32> {
+        self.taken += 1;
+        self.batches[self.taken % BATCHES].clone()
+    }
+
+    fn prefetch_next(&mut self) {
+        let next = self.next();
+        self.group.prefetch(&next, &self.offsets, None).unwrap();
+    }
+
+    fn rest(&mut self, dense: Duration) {
+        work(dense);
+        self.group.backward(&self.grads).unwrap();
+    }
+
+    /// Seconds of a step without prefetch, and of the host's part in it.
+    fn without(&mut self, dense: Duration) -> Taken {
+        self.timed(|this| {
+            let next = this.next();
+            black_box(this.group.forward(&next, &this.offsets, None).unwrap());
+            this.rest(dense);
+        })
+    }
+
+    /// The same with. Each timed step finds its batch prefetched and prefetches the next: what the first waits for of what was prefetched
+    /// before the clock started is what nobody waits for of the last.
+    fn with(&mut self, dense: Duration) -> Taken {
+        self.prefetch_next();
+        let step = |this: &mut Self| {
+            black_box(this.group.forward_prefetched().unwrap());
+            this.prefetch_next();
+            this.rest(dense);
+        };
+        step(self);
+        let found = self.timed(step);
+        self.group.forward_prefetched().unwrap();
+        self.rest(Duration::ZERO);
+        found
+    }
+
+    fn timed(&mut self, mut step: impl FnMut(&mut Self)) -> Taken {
+        let host = |this: &Self| {
+            let traffic = this.group.traffic().unwrap();
+            [traffic.host_nanoseconds, traffic.waited_nanoseconds].map(|nanoseconds| nanoseconds as f64 * 1e-9)
+        };
+        let (start, before) = (Instant::now(), host(self));
+        for _ in 0..STEPS {
+            step(self);
+        }
+        let (step_seconds, after) = (start.elapsed().as_secs_f64(), host(self));
+        let a_step = |seconds: f64| seconds / STEPS as f64;
+        Taken {
+            step_seconds: a_step(step_seconds),
+            host_seconds: a_step(after[0] - before[0]),
+            waited_seconds: a_step(after[1] - before[1]),
+        }
+    }
+
+    fn case(&mut self, store: Where, dense: u64, rounds: usize) -> Case {
+        let work = Duration::from_millis(dense);
+        // Once for the memory that everything takes when it is first used.
+        self.without(work);
+        self.with(work);
+        let (counted, traffic) = (self.group.counters().unwrap()[0], self.group.traffic().unwrap());
+        let rounds: Vec<Round> =
+            (0..rounds).map(|_| Round { without: self.without(work), with: self.with(work) }).collect();
+        let counted = self.group.counters().unwrap()[0] - counted;
+        let now = self.group.traffic().unwrap();
+        let steps = (rounds.len() * (2 * STEPS + 2)) as f64;
+        let of = |what: fn(&Round) -> f64| median(rounds.iter().map(what).collect());
+        let hidden = |taken: &Taken| 1.0 - taken.waited_seconds / taken.host_seconds;
+        let saved_seconds = of(|round| round.without.step_seconds - round.with.step_seconds);
+        let host_seconds = of(|round| round.without.host_seconds);
+        Case {
+            store,
+            dense_milliseconds: dense,
+            step_without_seconds: of(|round| round.without.step_seconds),
+            step_with_seconds: of(|round| round.with.step_seconds),
+            host_seconds,
+            hidden: median(rounds.iter().map(|round| hidden(&round.with)).collect()),
+            hidden_without: median(rounds.iter().map(|round| hidden(&round.without)).collect()),
+            saved_seconds,
+            saved: saved_seconds / host_seconds,
+            records_in: (now.records_in - traffic.records_in) as f64 / steps,
+            records_out: (now.records_out - traffic.records_out) as f64 / steps,
+            hit_rate: counted.hit_rate(),
+            rounds,
+        }
+    }
+}
+
+/// The caller's work: keeps one core busy.
+fn work(time: Duration) {
+    let (start, mut x) = (Instant::now(), 1.0f32);
+    while start.elapsed() < time {
+        for _ in 0..1000 {
+            x = black_box(x * 1.000_001);
+        }
+    }
+}
+
+/// Bytes a second of a plain copy from memory to memory on one thread.
+fn copied(bytes: usize) -> f64 {
+    let (from, mut to) = (vec![1u8; bytes], vec![0u8; bytes]);
+    let mut best = f64::INFINITY;
+    for _ in 0..5 {
+        let start = Instant::now();
+        black_box(&mut to).copy_from_slice(black_box(&from));
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    bytes as f64 / best
+}
