@@ -231,3 +231,46 @@ fn misuse_is_refused() {
     misuse(&mut cpu::Group::new(config.clone()).unwrap());
     with_gpu(|context| misuse(&mut Group::new(context, config.clone()).unwrap()));
 }
+
+/// What a call waited for is told from what the host did meanwhile. A lock keeps the host from gathering for as long as the test wants.
+#[test]
+fn waiting_is_counted_only_where_it_happens() {
+    with_gpu(|context| {
+        let mut config = GroupConfig::new(&[1000], 8);
+        config.placement = Placement::Staged;
+        let mut group = Group::new(context, config).unwrap();
+        let store = group.store().unwrap().clone();
+        let milliseconds = |group: &Group| {
+            let traffic = group.traffic().unwrap();
+            [traffic.host_nanoseconds, traffic.waited_nanoseconds].map(|nanoseconds| nanoseconds / 1_000_000)
+        };
+        group.forward(&[1, 2, 3], &[0, 3], None).unwrap();
+        let first = group.traffic().unwrap();
+        assert!(first.host_nanoseconds > 0);
+        assert_eq!(first.host_nanoseconds, first.waited_nanoseconds, "nobody prefetched");
+
+        let pause = |time| std::thread::sleep(std::time::Duration::from_millis(time));
+        for hidden in [true, false] {
+            let before = milliseconds(&group);
+            let lock = store.write();
+            group.prefetch(&[4, 5, 6], &[0, 3], None).unwrap();
+            pause(200); // the thread has come to the lock
+            if hidden {
+                drop(lock);
+                pause(200);
+                group.forward_prefetched().unwrap();
+            } else {
+                std::thread::scope(|scope| {
+                    let forward = scope.spawn(|| group.forward_prefetched());
+                    pause(200);
+                    drop(lock);
+                    forward.join().unwrap().unwrap();
+                });
+            }
+            let after = milliseconds(&group);
+            let [host, waited] = [after[0] - before[0], after[1] - before[1]];
+            assert!(host >= 100, "{host}");
+            assert_eq!(waited < host / 3, hidden, "{waited} of {host} ms");
+        }
+    });
+}

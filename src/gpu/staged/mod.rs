@@ -62,7 +62,7 @@ impl Host {
     /// How much of a list is asked for at once.
     fn guess(&self, most: u32) -> u32 {
         let last = self.expected.load(Ordering::Relaxed);
-        (last + last / 4).saturating_add(1024).min(most)
+        (last + last / 4).saturating_add(64).min(most)
     }
 }
 
