@@ -20,6 +20,7 @@ mod naive_runs;
 mod parts;
 mod placement;
 mod prefetch;
+mod recorded;
 mod rounding;
 mod sort;
 mod staged;

@@ -8,6 +8,7 @@ use rand_pcg::Pcg64;
 use crate::{
     device::with_gpu,
     lockstep::{Batch, random_batch, random_config, trace_batches},
+    recorded::Recorded,
 };
 
 /// When the next batch is prefetched.
@@ -25,6 +26,8 @@ pub(crate) struct Plan {
     pub(crate) backward: bool,
     pub(crate) when: When,
     pub(crate) flush: bool,
+    /// What comes between the forward and its backward.
+    between: u32,
 }
 
 pub(crate) fn random_plans(config: &GroupConfig, source: &mut Pcg64, steps: usize) -> Vec<Plan> {
@@ -35,6 +38,7 @@ pub(crate) fn random_plans(config: &GroupConfig, source: &mut Pcg64, steps: usiz
             backward: source.random_bool(0.8),
             when: whens[source.random_range(0..4)],
             flush: source.random_bool(0.1),
+            between: source.random_range(0..12),
         })
         .collect()
 }
@@ -54,6 +58,18 @@ pub(crate) fn play(group: &mut dyn Embedding, plans: &[Plan], overlap: bool) -> 
         };
         if let Err(error) = &outputs {
             assert!(matches!(error, Error::IndexOutOfRange { .. }), "step {i}: {error}");
+        }
+        let total = group.config().total_rows() as u32;
+        match plan.between {
+            0 => outcomes.push(group.forward_frozen(indices, offsets, weights.as_deref())),
+            1 => outcomes.push(group.read_rows(&(0..total).step_by(3).collect::<Vec<_>>())),
+            2 => group.flush().unwrap(),
+            3 => {
+                let now = group.snapshot().unwrap();
+                group.restore(&now).unwrap();
+            }
+            4 => group.set_learning_rate(0.05 + 0.01 * i as f32).unwrap(),
+            _ => {}
         }
         let mut prefetch = |group: &mut dyn Embedding, when| {
             let Some(next) = plans.get(i + 1) else { return };
@@ -120,6 +136,11 @@ fn staged() {
                 let mut group = Group::new(context, config.clone()).unwrap();
                 let found = play(&mut group, &plans, overlap);
                 assert_eq!(found, wanted, "seed {seed}, overlap {overlap}, {config:?}");
+                if overlap && seed % 2 == 0 {
+                    let mut recorded = Recorded::new(context, &config);
+                    let found = play(&mut recorded, &plans, overlap);
+                    assert_eq!(found, wanted, "seed {seed}, recorded, {config:?}");
+                }
                 let traffic = group.traffic().unwrap();
                 assert!(overlap || traffic.forwarded == 0);
                 forwarded += traffic.forwarded;
@@ -143,7 +164,7 @@ fn staged_real_traces() {
             let mut config = GroupConfig::new(&[rows], 20);
             (config.policy, config.cache_rows) = (policy, rows / 20);
             config.init = Init::Uniform { low: -0.1, high: 0.1 };
-            let plan = |batch| Plan { batch, backward: true, when: When::BeforeBackward, flush: false };
+            let plan = |batch| Plan { batch, backward: true, when: When::BeforeBackward, flush: false, between: 9 };
             let plans: Vec<Plan> = batches.into_iter().map(plan).collect();
             let wanted = play(&mut Group::new(context, config.clone()).unwrap(), &plans, false);
             config.placement = Placement::Staged;
@@ -170,6 +191,7 @@ fn a_wrong_overlap_is_noticed() {
     let make = || cpu::Group::new(config.clone()).unwrap();
     for plan in &mut plans {
         (plan.backward, plan.when, plan.flush) = (true, When::BeforeBackward, false);
+        plan.between = 9;
         plan.batch = Batch {
             indices: (0..30).map(|_| source.random_range(0..60)).collect(),
             offsets: vec![0, 30],

@@ -1,0 +1,135 @@
+//! A group driven through its `record_*` methods alone, as a program with encoders of its own drives it, behind the face of the other
+//! backends: so that whole runs can be compared.
+
+use hotrow::{
+    Batch, Context, Counters, Embedding, Error, Group, GroupConfig, Layout, Part, Pooling,
+    wgpu::{self, util::DeviceExt as _},
+};
+
+pub(crate) struct Recorded {
+    pub(crate) group: Group,
+    context: Context,
+    /// The submission of a prefetch, and the shape of its batch.
+    asked: Option<(wgpu::SubmissionIndex, u64)>,
+}
+
+impl Recorded {
+    pub(crate) fn new(context: &Context, config: &GroupConfig) -> Self {
+        let group = Group::new(context, config.clone()).unwrap();
+        Self { group, context: context.clone(), asked: None }
+    }
+
+    fn buffer(&self, bytes: &[u8]) -> wgpu::Buffer {
+        // An empty buffer cannot be bound.
+        let contents = if bytes.is_empty() { &[0; 4] } else { bytes };
+        let usage = wgpu::BufferUsages::STORAGE;
+        self.context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor { label: None, contents, usage })
+    }
+
+    fn record<T>(
+        &mut self,
+        work: impl FnOnce(&mut Group, &mut wgpu::CommandEncoder) -> Result<T, Error>,
+    ) -> Result<(T, wgpu::SubmissionIndex), Error> {
+        let mut encoder = self.context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let done = work(&mut self.group, &mut encoder)?;
+        Ok((done, self.context.queue().submit([encoder.finish()])))
+    }
+}
+
+impl Embedding for Recorded {
+    fn config(&self) -> &GroupConfig {
+        self.group.config()
+    }
+    fn layout(&self) -> &Layout {
+        self.group.layout()
+    }
+    fn pending(&self) -> bool {
+        self.group.pending()
+    }
+    fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
+        self.group.abandon_backward(); // as a forward does
+        self.prefetch(indices, offsets, weights)?;
+        self.forward_prefetched()
+    }
+    fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
+        let index_buffer = self.buffer(bytemuck::cast_slice(indices));
+        let offset_buffer = self.buffer(bytemuck::cast_slice(offsets));
+        let weight_buffer = weights.map(|weights| self.buffer(bytemuck::cast_slice(weights)));
+        let n = indices.len() as u64 * 4;
+        let batch = Batch {
+            indices: (n > 0).then(|| index_buffer.slice(..n)),
+            offsets: offset_buffer.slice(..),
+            weights: weight_buffer.as_ref().map(|buffer| buffer.slice(..n)),
+        };
+        let ((), after) = self.record(|group, encoder| group.record_prefetch(encoder, &batch))?;
+        let rows = if self.config().pooling == Pooling::None { indices.len() } else { offsets.len() - 1 };
+        self.asked = Some((after, rows as u64));
+        Ok(())
+    }
+    fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
+        let (after, rows) = self.asked.take().expect("a prefetch has been recorded");
+        self.group.fetch(Some(after))?;
+        let bytes = rows * u64::from(self.config().dim) * 4;
+        let buffer = |usage| {
+            let (label, size) = (None, bytes.max(4));
+            self.context.device().create_buffer(&wgpu::BufferDescriptor {
+                label,
+                size,
+                usage,
+                mapped_at_creation: false,
+            })
+        };
+        let outputs = buffer(wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC);
+        let back = buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST);
+        self.record(|group, encoder| {
+            group.record_forward_prefetched(encoder, outputs.slice(..))?;
+            encoder.copy_buffer_to_buffer(&outputs, 0, &back, 0, bytes);
+            encoder.map_buffer_on_submit(&back, wgpu::MapMode::Read, .., |mapped| mapped.unwrap());
+            Ok(())
+        })?;
+        let device = self.context.device();
+        let found = loop {
+            device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
+            // Another test's thread may be about to tell of it.
+            if let Ok(range) = back.get_mapped_range(..bytes) {
+                break bytemuck::pod_collect_to_vec(&range);
+            }
+        };
+        self.group.check().inspect_err(|_| self.group.abandon_backward())?;
+        Ok(found)
+    }
+    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
+        self.group.forward_frozen(indices, offsets, weights)
+    }
+    fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
+        let grads = self.buffer(bytemuck::cast_slice(grad_outputs));
+        self.record(|group, encoder| group.record_backward(encoder, grads.slice(..))).map(drop)
+    }
+    fn flush(&mut self) -> Result<(), Error> {
+        self.group.flush()
+    }
+    fn reset(&mut self) -> Result<(), Error> {
+        self.group.reset()
+    }
+    fn reset_discarding(&mut self) -> Result<(), Error> {
+        self.group.reset_discarding()
+    }
+    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
+        self.group.read_rows(rows)
+    }
+    fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
+        self.group.write_rows(rows, values)
+    }
+    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
+        self.group.counters()
+    }
+    fn read_part(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
+        self.group.read_part(part, first_word, out)
+    }
+    fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
+        self.group.write_part(part, first_word, words)
+    }
+    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
+        self.group.set_learning_rate(lr)
+    }
+}
