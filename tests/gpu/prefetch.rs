@@ -117,7 +117,7 @@ fn same(make: &dyn Fn(&GroupConfig) -> Box<dyn Embedding>, runs: u64) {
 
 #[test]
 fn on_the_gpu() {
-    with_gpu(|context| same(&|config| Box::new(Group::new(context, config.clone()).unwrap()), 25));
+    with_gpu(|context| same(&|config| Box::new(Group::new(context, config.clone()).unwrap()), 15));
 }
 
 /// A staged table against one on the device, without and with overlap: the hazards of rows that are evicted, bypassed and wanted again
@@ -126,7 +126,7 @@ fn on_the_gpu() {
 fn staged() {
     with_gpu(|context| {
         let (mut forwarded, mut out) = (0, 0);
-        for seed in 0..40 {
+        for seed in 0..24 {
             let mut source = Pcg64::seed_from_u64(seed);
             let config = busy_config(&mut source);
             let plans = random_plans(&config, &mut source, 10);
@@ -147,7 +147,7 @@ fn staged() {
                 out += traffic.records_out;
             }
         }
-        assert!(forwarded > 200 && out > 5000, "{forwarded} {out}");
+        assert!(forwarded > 100 && out > 3000, "{forwarded} {out}");
     });
 }
 
