@@ -240,7 +240,10 @@ impl Staged {
         let copied = self.host.guess(most);
         let listing = self.host.downloads.take(context, list_bytes(copied))?;
         let landing = if more { None } else { self.reserve_close(context)? };
-        self.unflushed()?;
+        if let Err(error) = self.unflushed() {
+            [Some(listing), landing].into_iter().flatten().for_each(|buffer| self.host.downloads.give(buffer));
+            return Err(error);
+        }
         Ok(Room { flight, listing, copied, landing, more })
     }
 
