@@ -3,7 +3,10 @@
 //! [`GroupConfig`] is plain data. [`GroupConfig::check`] turns it into a [`Layout`](crate::Layout) or a named error;
 //! nothing touches a device before that.
 
-use crate::Error;
+use crate::{
+    Error,
+    layout::{MOST_WAYS, WAYS},
+};
 
 /// How the table stores a weight (P1 section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -177,8 +180,10 @@ pub struct GroupConfig {
     pub precision: Precision,
     /// How a cached or updated row is brought down to it.
     pub rounding: Rounding,
-    /// Rows the FP32 cache shall hold, rounded up to whole sets of 32; 0 means no cache.
+    /// Rows the FP32 cache shall hold, rounded up to whole sets; 0 means no cache.
     pub cache_rows: u32,
+    /// Ways of a set, 1 (direct-mapped) to 1024. A GPU's sets have 32; the CPU backend takes any. More ways than rows make one set.
+    pub ways: u32,
     /// Which row leaves a full set.
     pub policy: Policy,
     /// What becomes of the rows of a bag.
@@ -200,7 +205,7 @@ pub struct GroupConfig {
 }
 
 impl GroupConfig {
-    /// One or more tables of `rows` x `dim`, INT8 with stochastic rounding, no cache, LRU, sum pooling, SGD at 0.01.
+    /// One or more tables of `rows` x `dim`, INT8 with stochastic rounding, no cache, 32 ways, LRU, sum pooling, SGD at 0.01.
     #[must_use]
     pub fn new(tables: &[u32], dim: u32) -> Self {
         Self {
@@ -210,6 +215,7 @@ impl GroupConfig {
             precision: Precision::Int8,
             rounding: Rounding::Stochastic,
             cache_rows: 0,
+            ways: WAYS,
             policy: Policy::Lru,
             pooling: Pooling::Sum,
             optimizer: Optimizer::sgd(0.01),
@@ -274,6 +280,9 @@ impl GroupConfig {
         // `slots + place in the batch` must stay below the word that means no slot.
         if self.cache_rows > 1 << 31 {
             return fail("cache_rows", "at most 2^31 rows".into(), self.cache_rows.to_string());
+        }
+        if self.ways == 0 || self.ways > MOST_WAYS {
+            return fail("ways", format!("1 to {MOST_WAYS}"), self.ways.to_string());
         }
         if let Some(&table) = self.features.iter().find(|&&table| table as usize >= self.tables.len()) {
             return fail("features", format!("tables 0 to {}", self.tables.len() - 1), table.to_string());

@@ -7,7 +7,7 @@ use crate::{Counters, Error, GroupConfig, Layout, Part, Policy, cpu::memory::zer
 pub struct Snapshot {
     /// Step number.
     pub t: u32,
-    /// The cache's metadata, set by set: 32 tags, 32 stamps, 32 freqs, 32 dirty flags.
+    /// The cache's metadata, set by set: a tag for each way, then a stamp each, a freq each, a dirty flag each.
     pub ways: Vec<u32>,
     /// Slots: dim weights, then the state.
     pub cache: Vec<f32>,
@@ -129,7 +129,7 @@ pub trait Embedding {
     /// [`Error::Length`] past the part's end, [`Error::Device`] if the device is lost.
     fn read_part(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error>;
 
-    /// Replaces words of a part, from `first_word` on. [`Part::Ways`] comes in whole sets of 128 words, after [`Part::Clock`]: what
+    /// Replaces words of a part, from `first_word` on. [`Part::Ways`] comes in whole sets, 4 words a way, after [`Part::Clock`]: what
     /// no group at that step can hold is refused. A forward goes on waiting for its backward only if step number and ways are those
     /// it left.
     ///

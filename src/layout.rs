@@ -5,8 +5,10 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::{Error, GroupConfig, OptimizerKind, Placement, Policy, Precision};
 
-/// Lanes, ways and bits: a set has 32 ways.
+/// Lanes, ways and bits: a set has 32 ways on a GPU, and on the CPU unless the configuration says otherwise.
 pub const WAYS: u32 = 32;
+/// Most ways of a set: a probe looks at them all.
+pub(crate) const MOST_WAYS: u32 = 1024;
 /// No row, no slot, no key.
 pub const NONE: u32 = u32::MAX;
 /// Where a row's frequency stops.
@@ -65,6 +67,15 @@ pub struct Params {
     pub window_slots: u32,
     pub pad1: u32,
     pub pad2: u32,
+}
+
+impl Params {
+    /// Ways of a set; 0 without a cache.
+    #[inline]
+    #[must_use]
+    pub const fn ways(&self) -> u32 {
+        if self.sets == 0 { 0 } else { self.slots / self.sets }
+    }
 }
 
 /// What one call finds out on the device. Twin of `Step`.
@@ -207,7 +218,7 @@ impl Shard {
     }
 }
 
-/// Fields of the cache's metadata: a set is 32 tags, 32 stamps, 32 freqs, 32 dirty flags (`shaders/shared/meta.wgsl`).
+/// Fields of the cache's metadata: a set is its ways' tags, their stamps, freqs and dirty flags (`shaders/shared/meta.wgsl`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Field {
@@ -221,11 +232,13 @@ pub enum Field {
     Dirty = 3,
 }
 
-/// Word of a slot's field in the metadata.
+/// Word of a slot's field in the metadata of a cache of `ways` ways.
 #[inline]
 #[must_use]
-pub const fn way_at(slot: u32, field: Field) -> usize {
-    (slot as usize / 32) * 128 + field as usize * 32 + (slot as usize & 31)
+pub const fn way_at(ways: u32, slot: u32, field: Field) -> usize {
+    // The sets before have three words a slot behind their tags.
+    let before = slot / ways * ways;
+    3 * before as usize + (field as u32 * ways) as usize + slot as usize
 }
 
 /// Floats that an invocation moves at once: 4 where every row starts on 16 bytes, else 1.
@@ -272,6 +285,8 @@ pub struct Layout {
     pub lanes: u32,
     /// Sets of the cache, 0 without one.
     pub sets: u32,
+    /// Ways of a set.
+    pub ways: u32,
     /// Slots of a window of the cache, all of them where one binding takes them; the last window may hold fewer.
     pub window_slots: u32,
     /// Linear rows.
@@ -321,9 +336,10 @@ impl Layout {
         }
         let (width, weights) = (quad_width(dim), dim / quad_width(dim));
         let row_quads = weights + state.div_ceil(width);
-        let sets = config.cache_rows.div_ceil(WAYS);
+        let ways = config.ways;
+        let sets = config.cache_rows.div_ceil(ways);
         let slot_bytes = u64::from(row_quads * width) * 4;
-        let window_slots = (window_bytes / slot_bytes).min(u64::from(sets * WAYS)) as u32;
+        let window_slots = (window_bytes / slot_bytes).min(u64::from(sets * ways)) as u32;
         if window_slots == 0 && sets > 0 {
             return Err(Error::Config {
                 field: "window_bytes",
@@ -343,6 +359,7 @@ impl Layout {
             row_quads,
             lanes: row_lanes(dim),
             sets,
+            ways,
             window_slots,
             total_rows,
             rows_per_shard,
@@ -380,10 +397,16 @@ impl Layout {
         self.row_quads * quad_width(self.dim)
     }
 
-    /// Slots of the cache: 32 a set.
+    /// Slots of the cache: sets x ways.
     #[must_use]
     pub const fn slots(&self) -> u32 {
-        self.sets * WAYS
+        self.sets * self.ways
+    }
+
+    /// Words of a set in the metadata.
+    #[must_use]
+    pub const fn set_words(&self) -> u64 {
+        4 * self.ways as u64
     }
 
     /// Bytes of a slot, its padding included.

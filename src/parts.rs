@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::{
     Error, GroupConfig, Layout, Policy,
     counters::COUNTER_WORDS,
-    layout::{CLOCK_WORDS, TABLE_WORDS, WAYS},
+    layout::{CLOCK_WORDS, TABLE_WORDS},
 };
 
 /// A part of what a group keeps between steps, in words of 32 bits. All of them together are a [`Snapshot`](crate::Snapshot).
@@ -16,7 +16,7 @@ pub enum Part {
     /// Of each table, 11 counters of two words, low word first: accesses, hits, unique, unique misses, admitted, evictions,
     /// write-backs, bypass reads, bypass writes, skipped rows, out of range.
     Counters,
-    /// The cache's metadata, set by set: 32 tags, 32 stamps, 32 freqs, 32 dirty flags.
+    /// The cache's metadata, set by set: a tag for each way, then a stamp each, a freq each, a dirty flag each.
     Ways,
     /// Slots: dim weights, then the state, as the bits of FP32.
     Cache,
@@ -25,9 +25,6 @@ pub enum Part {
     /// The frequency of every row; nothing under LRU.
     Frequencies,
 }
-
-/// Words of a set in [`Part::Ways`].
-pub(crate) const SET_WORDS: usize = 4 * WAYS as usize;
 
 impl Part {
     /// Every part, in an order in which a group can take them over: ways are checked against the clock.
@@ -138,8 +135,8 @@ pub(crate) fn cut(
 }
 
 /// Ways are taken over in whole sets: only so can it be told that no row is in two of them.
-pub(crate) fn whole_sets(words: &Range<u64>) -> Result<Range<u32>, Error> {
-    let set = SET_WORDS as u64;
+pub(crate) fn whole_sets(layout: &Layout, words: &Range<u64>) -> Result<Range<u32>, Error> {
+    let set = layout.set_words();
     if words.start.is_multiple_of(set) && words.end.is_multiple_of(set) {
         return Ok((words.start / set) as u32..(words.end / set) as u32);
     }

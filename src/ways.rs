@@ -3,7 +3,7 @@
 use crate::{
     Error, Layout,
     hash::fmix32,
-    layout::{Field, NONE, WAYS, way_at},
+    layout::{Field, NONE, way_at},
 };
 
 /// Checks neighbouring sets, `first_set` and on, of a group that is at step `t`: a slot is empty, or holds a row of its set that no
@@ -14,21 +14,22 @@ pub(crate) fn check(layout: &Layout, t: u32, first_set: u32, ways: &[u32]) -> Re
 }
 
 fn check_slot(layout: &Layout, t: u32, first_set: u32, ways: &[u32], slot: u32) -> Result<(), Error> {
-    let word = |slot, field| ways[way_at(slot, field)];
+    let width = layout.ways;
+    let word = |slot, field| ways[way_at(width, slot, field)];
     let tag = word(slot, Field::Tag);
     let fail =
-        |what, wanted: String, found| Err(Error::Snapshot { what, wanted, found, slot: first_set * WAYS + slot });
+        |what, wanted: String, found| Err(Error::Snapshot { what, wanted, found, slot: first_set * width + slot });
     if word(slot, Field::Dirty) > u32::from(tag != NONE) {
         return fail("dirty flag", "0, or 1 for an occupied slot".into(), word(slot, Field::Dirty));
     }
     if tag == NONE {
         return Ok(());
     }
-    let set = first_set + slot / WAYS;
+    let set = first_set + slot / width;
     if tag >= layout.total_rows || fmix32(tag) % layout.sets != set {
         return fail("tag", format!("one of the {} rows that belongs to set {set}", layout.total_rows), tag);
     }
-    if (slot - slot % WAYS..slot).any(|other| word(other, Field::Tag) == tag) {
+    if (slot - slot % width..slot).any(|other| word(other, Field::Tag) == tag) {
         return fail("tag", "each row in one way".into(), tag);
     }
     if word(slot, Field::Stamp) > t {

@@ -76,6 +76,8 @@ fn configs() -> Vec<GroupConfig> {
             });
         }
     }
+    configs.push(GroupConfig { ways: 1, ..config() });
+    configs.push(GroupConfig { ways: 5, policy: Policy::Lru, ..config() });
     configs
 }
 
@@ -302,6 +304,9 @@ fn foreign_files_are_named() {
     assert_eq!(try_file(&with_header(&right, set("precision", "int5"))), "precision");
     assert_eq!(try_file(&with_header(&right, set("step", "-1"))), "step");
     assert_eq!(try_file(&with_header(&right, set("dim", "0"))), "configuration");
+    assert_eq!(try_file(&with_header(&right, set("ways", "0"))), "configuration");
+    assert_eq!(try_file(&with_header(&right, set("ways", "16"))), "ways");
+    assert_eq!(try_file(&with_header(&right, set("ways", "many"))), "ways");
     // The step behind the stamps.
     assert_eq!(try_file(&with_header(&right, set("step", "1"))), "ways");
     // Shapes that do not follow from the configuration.
@@ -318,9 +323,14 @@ fn foreign_files_are_named() {
 
     assert_eq!(refused(&mut group, &folder.path().join("no such file")), "file");
     assert_eq!(refused(&mut group, folder.path()), "file");
-    // A header changed in nothing is taken.
-    fs::write(&path, with_header(&right, |_| ())).unwrap();
-    checkpoint::load(&mut group, &path).unwrap();
+    // A header changed in nothing is taken, and one from before ways were told.
+    let untold = |header: &mut serde_json::Value| {
+        assert!(header["__metadata__"].as_object_mut().unwrap().remove("ways").is_some());
+    };
+    for file in [with_header(&right, |_| ()), with_header(&right, untold)] {
+        fs::write(&path, file).unwrap();
+        checkpoint::load(&mut group, &path).unwrap();
+    }
 }
 
 #[test]
@@ -329,7 +339,7 @@ fn another_configuration_is_named() {
     let path = folder.path().join("group.safetensors");
     checkpoint::save(&mut trained(&config()), &path).unwrap();
     type Change = fn(&mut GroupConfig);
-    let wrong: [(&str, Change); 10] = [
+    let wrong: [(&str, Change); 11] = [
         ("tables", |config| config.tables[1] = 51),
         ("tables", |config| config.tables = vec![200]),
         ("dim", |config| config.dim = 9),
@@ -337,6 +347,7 @@ fn another_configuration_is_named() {
         ("rounding", |config| config.rounding = Rounding::Nearest),
         ("cache_rows", |config| config.cache_rows = 65),
         ("cache_rows", |config| config.cache_rows = 0),
+        ("cache_rows", |config| config.ways = 16),
         ("policy", |config| config.policy = Policy::Lru),
         ("optimizer", |config| config.optimizer = Optimizer::adagrad(0.1)),
         ("seed", |config| config.seed = 8),

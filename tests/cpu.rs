@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 
 use hotrow::{
     Counters, Embedding, Error, GroupConfig, Init, Optimizer, OutOfRange, Policy, Pooling, Precision, Rounding,
-    Snapshot, cpu::Group, hash::fmix32,
+    Snapshot,
+    cpu::Group,
+    hash::fmix32,
+    layout::{Field, way_at},
+    simulate::Simulator,
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
@@ -71,17 +75,27 @@ fn fp32_cache_changes_no_bit() {
             let optimizer = Optimizer { weight_decay: 0.01, ..optimizer };
             let plain = GroupConfig { optimizer, pooling, ..config() };
             let expected = play(&mut Group::new(plain.clone()).unwrap(), 12, 40);
-            for (cache_rows, policy) in
-                [(1, Policy::Lru), (1, Policy::Lfu), (64, Policy::Lru), (100, Policy::Lfu), (ROWS, Policy::Lru)]
-            {
+            for (cache_rows, policy, ways) in [
+                (1, Policy::Lru, 32),
+                (1, Policy::Lfu, 1),
+                (64, Policy::Lru, 32),
+                (64, Policy::Lru, 1),
+                (90, Policy::Lfu, 3),
+                (100, Policy::Lfu, 32),
+                (ROWS, Policy::Lru, 64),
+            ] {
                 // Shards of 37 records or so: rows cross them.
-                let cached = GroupConfig { cache_rows, policy, shard_bytes: Some(2048), ..plain.clone() };
+                let cached = GroupConfig { cache_rows, policy, ways, shard_bytes: Some(2048), ..plain.clone() };
                 assert_eq!(
                     play(&mut Group::new(cached).unwrap(), 12, 40),
                     expected,
-                    "{pooling:?} {optimizer:?} {cache_rows} {policy:?}"
+                    "{pooling:?} {optimizer:?} {cache_rows} {policy:?} {ways}"
                 );
             }
+            // The comparison tells a cache of other values from none: INT8 rows are rounded when they leave.
+            let int8 = |cache_rows| GroupConfig { precision: Precision::Int8, cache_rows, ways: 1, ..plain.clone() };
+            let [cached, uncached] = [64, 0].map(|cache_rows| play(&mut Group::new(int8(cache_rows)).unwrap(), 12, 40));
+            assert!(cached != uncached);
         }
     }
 }
@@ -105,6 +119,7 @@ fn shards_change_nothing() {
 struct Model {
     policy: Policy,
     sets: u32,
+    ways: u32,
     t: u32,
     /// Slot to (row, stamp).
     slots: Vec<Option<(u32, u32)>>,
@@ -139,8 +154,8 @@ impl Model {
             let value = |slot: Option<(u32, u32)>| {
                 slot.map(|(row, stamp)| if self.policy == Policy::Lfu { self.freq[&row] } else { stamp })
             };
-            let first = set as usize * 32;
-            let mut ways: Vec<usize> = (first..first + 32).collect();
+            let first = set as usize * self.ways as usize;
+            let mut ways: Vec<usize> = (first..first + self.ways as usize).collect();
             ways.sort_by_key(|&way| (value(self.slots[way]), way));
             let mut left = rows.len() as u64;
             for (row, way) in rows.iter().zip(ways) {
@@ -162,21 +177,26 @@ impl Model {
 
 #[test]
 fn tags_and_counters_are_those_of_the_specification() {
-    for (policy, cache_rows) in [
-        (Policy::Lru, 32),
-        (Policy::Lfu, 32),
-        (Policy::Lru, 96),
-        (Policy::Lfu, 96),
-        (Policy::Lru, 400),
-        (Policy::Lfu, 400),
+    for (policy, cache_rows, ways) in [
+        (Policy::Lru, 32, 32),
+        (Policy::Lfu, 32, 32),
+        (Policy::Lru, 96, 32),
+        (Policy::Lfu, 96, 32),
+        (Policy::Lru, 400, 32),
+        (Policy::Lfu, 400, 32),
+        (Policy::Lru, 96, 1),
+        (Policy::Lfu, 96, 1),
+        (Policy::Lru, 100, 3),
+        (Policy::Lfu, 100, 8),
     ] {
-        let mut group = Group::new(GroupConfig { cache_rows, policy, ..config() }).unwrap();
-        let sets = cache_rows.div_ceil(32);
+        let mut group = Group::new(GroupConfig { cache_rows, policy, ways, ..config() }).unwrap();
+        let sets = cache_rows.div_ceil(ways);
         let mut model = Model {
             policy,
             sets,
+            ways,
             t: 0,
-            slots: vec![None; sets as usize * 32],
+            slots: vec![None; (sets * ways) as usize],
             freq: BTreeMap::new(),
             counters: Counters::default(),
         };
@@ -187,9 +207,10 @@ fn tags_and_counters_are_those_of_the_specification() {
             model.step(&indices);
             let Snapshot { t, ways, counters, freqs, .. } = group.snapshot().unwrap();
             assert_eq!(t, model.t);
-            for (slot, expected) in model.slots.iter().enumerate() {
-                let at = slot / 32 * 128 + slot % 32;
-                assert_eq!((ways[at], ways[at + 32]), expected.unwrap_or((u32::MAX, 0)), "{policy:?} {step} {slot}");
+            for (slot, expected) in (0..).zip(&model.slots) {
+                let field = |field| ways[way_at(model.ways, slot, field)];
+                let found = (field(Field::Tag), field(Field::Stamp));
+                assert_eq!(found, expected.unwrap_or((u32::MAX, 0)), "{policy:?} {step} {slot}");
             }
             if policy == Policy::Lfu {
                 for (row, &freq) in (0..).zip(&freqs) {
@@ -211,6 +232,59 @@ fn tags_and_counters_are_those_of_the_specification() {
             "{policy:?} {cache_rows}"
         );
     }
+}
+
+/// The first step after which the group's residents or counters are not those of the simulator, which knows no rows.
+fn first_difference(config: &GroupConfig, simulator: &mut Simulator, steps: usize) -> Option<usize> {
+    let mut group = Group::new(config.clone()).unwrap();
+    let mut rng = StdRng::seed_from_u64(u64::from(config.ways));
+    (0..steps).find(|&step| {
+        let (indices, offsets) = batch(&mut rng, if step % 5 == 0 { 150 } else { 20 });
+        group.forward(&indices, &offsets, None).unwrap();
+        simulator.step(&indices);
+        let found = total(&mut group);
+        let wanted = simulator.counters();
+        let counters = (found.accesses, found.hits, found.unique, found.unique_misses)
+            == (wanted.accesses, wanted.hits, wanted.unique, wanted.unique_misses)
+            && (found.admitted, found.conflicts, found.evictions)
+                == (wanted.admitted, wanted.conflicts, wanted.evictions);
+        let (ways, tags) = (config.ways, group.snapshot().unwrap().ways);
+        let slots = 0..group.layout().slots();
+        let residents =
+            slots.map(|slot| (tags[way_at(ways, slot, Field::Tag)], simulator.resident(slot / ways, slot % ways)));
+        !counters || residents.into_iter().any(|(tag, row)| tag != row.unwrap_or(u32::MAX))
+    })
+}
+
+#[test]
+fn residents_are_those_of_the_simulator_whatever_the_ways() {
+    let mut unlike = 0;
+    for ways in [1, 2, 3, 5, 8, 16, 32, 64] {
+        for (policy, other) in [(Policy::Lru, Policy::Lfu), (Policy::Lfu, Policy::Lru)] {
+            for cache_rows in [1, 90, 256] {
+                let config = GroupConfig { cache_rows, policy, ways, ..config() };
+                let simulator = |policy, ways| {
+                    let mut simulator = Simulator::new(cache_rows.div_ceil(ways), ways, policy).unwrap();
+                    first_difference(&config, &mut simulator, 60)
+                };
+                assert_eq!(simulator(policy, ways), None, "{policy:?}, {cache_rows} rows, {ways} ways");
+                unlike +=
+                    u32::from(simulator(other, ways).is_some()) + u32::from(simulator(policy, ways + 1).is_some());
+            }
+        }
+    }
+    assert!(unlike >= 90, "of 96 wrong simulators {unlike} were noticed");
+}
+
+#[test]
+fn numbers_of_ways_that_cannot_be() {
+    for ways in [0, 1025, u32::MAX] {
+        let refused = Group::new(GroupConfig { ways, cache_rows: 64, ..config() });
+        let error = refused.expect_err("no cache has so many").to_string();
+        assert!(error.contains("ways: wanted 1 to 1024") && error.contains(&format!("found {ways};")), "{error}");
+    }
+    let most = Group::new(GroupConfig { ways: 1024, cache_rows: 1, ..config() }).unwrap();
+    assert_eq!((most.layout().sets, most.layout().slots()), (1, 1024));
 }
 
 #[test]

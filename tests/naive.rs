@@ -155,6 +155,24 @@ fn policies_by_hand() {
 }
 
 #[test]
+fn ways_by_hand() {
+    let row_of = |model: &Naive, set: u32, way: u32| model.ways.get(&(set, way)).map(|held| held.row);
+    // Direct-mapped: a slot for each set, and a row of the running batch keeps it.
+    let mut config = GroupConfig { ways: 1, ..fp32(&[40], 1, 2) };
+    let mut model = Naive::new(&config);
+    let [even, odd]: [Vec<u32>; 2] = [0, 1].map(|set| (0..40).filter(|&row| fmix32(row) % 2 == set).collect());
+    model.forward(&[even[0], odd[0]], &[0, 2], None).expect("the indices are fine");
+    model.forward(&[even[0], even[1], odd[1], odd[1], odd[2]], &[0, 5], None).expect("the indices are fine");
+    assert_eq!([row_of(&model, 0, 0), row_of(&model, 1, 0)], [Some(even[0]), Some(odd[1])]);
+    assert_eq!((model.counters[0].conflicts, model.counters[0].evictions), (2, 1));
+    // Two rows of 3 ways' cache make one set of 3.
+    config = GroupConfig { ways: 3, ..fp32(&[40], 1, 2) };
+    let mut model = Naive::new(&config);
+    model.forward(&[8, 5, 5, 9, 7], &[0, 5], None).expect("the indices are fine");
+    assert_eq!([0, 1, 2].map(|way| row_of(&model, 0, way)), [Some(5), Some(7), Some(8)]);
+}
+
+#[test]
 fn numbers_by_hand() {
     assert_eq!((fmix32(0), fmix32(32)), (0, 0xaa4a_a778));
     assert_eq!(half_nearest(0.1), 0.099_975_585_937_5);
@@ -408,17 +426,17 @@ impl Embedding for Plain {
     fn snapshot(&mut self) -> Result<Snapshot, Error> {
         let model = &self.model;
         let width = model.format.dim + model.format.state;
-        let mut ways = vec![0; model.sets as usize * 128];
-        let mut cache = vec![0.0; model.sets as usize * 32 * width];
-        for set in 0..model.sets as usize {
-            ways[set * 128..set * 128 + 32].fill(u32::MAX);
-        }
+        let slots = (model.sets * self.config.ways) as usize;
+        let (mut ways, mut cache) = (vec![0; slots * 4], vec![0.0; slots * width]);
+        let each = self.config.ways as usize;
+        ways.chunks_exact_mut(4 * each).for_each(|set| set[..each].fill(u32::MAX));
         let lfu = self.config.policy == Policy::Lfu;
         for (&(set, way), held) in &model.ways {
-            let (at, slot) = ((set * 128 + way) as usize, (set * 32 + way) as usize);
+            let (set, way) = (set as usize, way as usize);
+            let (at, slot) = (set * 4 * each + way, set * each + way);
             let freq = if lfu { model.freqs[&held.row] } else { 0 };
             for (field, value) in [held.row, held.stamp, freq, u32::from(held.dirty)].into_iter().enumerate() {
-                ways[at + 32 * field] = value;
+                ways[at + each * field] = value;
             }
             cache[slot * width..(slot + 1) * width].copy_from_slice(&model.slots[&held.row]);
         }
@@ -640,10 +658,11 @@ impl Embedding for Bent {
         }
         if let Bend::LruForLfu = self.bend {
             snapshot.freqs.clone_from(&self.freqs);
-            for set in snapshot.ways.chunks_mut(128) {
-                for way in 0..32 {
+            let each = self.config.ways as usize;
+            for set in snapshot.ways.chunks_mut(4 * each) {
+                for way in 0..each {
                     if set[way] != u32::MAX {
-                        set[64 + way] = self.freqs[set[way] as usize];
+                        set[2 * each + way] = self.freqs[set[way] as usize];
                     }
                 }
             }
@@ -666,11 +685,11 @@ impl Embedding for Bent {
 }
 
 /// Changes a field (0 tag, 1 stamp, 2 freq, 3 dirty) of the first occupied way.
-fn bend_way(snapshot: &mut Snapshot, field: usize) -> bool {
-    let Some(at) = (0..snapshot.ways.len()).find(|&at| at % 128 < 32 && snapshot.ways[at] != u32::MAX) else {
-        return false;
-    };
-    snapshot.ways[at + 32 * field] ^= 1;
+fn bend_way(snapshot: &mut Snapshot, layout: &Layout, field: usize) -> bool {
+    let each = layout.ways as usize;
+    let tag = |at: usize| at % (4 * each) < each && snapshot.ways[at] != u32::MAX;
+    let Some(at) = (0..snapshot.ways.len()).find(|&at| tag(at)) else { return false };
+    snapshot.ways[at + each * field] ^= 1;
     true
 }
 
@@ -684,10 +703,10 @@ const SNAPSHOTS: &[(&str, Change)] = &[
         snapshot.t += 1;
         true
     }),
-    ("tag of", |snapshot, _, _| bend_way(snapshot, 0)),
-    ("stamp of", |snapshot, _, _| bend_way(snapshot, 1)),
-    ("freq of set", |snapshot, _, _| bend_way(snapshot, 2)),
-    ("dirty of", |snapshot, _, _| bend_way(snapshot, 3)),
+    ("tag of", |snapshot, _, layout| bend_way(snapshot, layout, 0)),
+    ("stamp of", |snapshot, _, layout| bend_way(snapshot, layout, 1)),
+    ("freq of set", |snapshot, _, layout| bend_way(snapshot, layout, 2)),
+    ("dirty of", |snapshot, _, layout| bend_way(snapshot, layout, 3)),
     ("freq of row", |snapshot, _, _| {
         snapshot.freqs[3] += 1;
         true
@@ -719,12 +738,17 @@ const SNAPSHOTS: &[(&str, Change)] = &[
         true
     }),
     // A slot that nobody touched, by one bit.
-    ("slot of row", |snapshot, before, _| {
-        let Some(at) = (0..32).find(|&at| snapshot.ways[at] != u32::MAX && snapshot.ways[at] == before.ways[at]) else {
-            return false;
+    ("slot of row", |snapshot, before, layout| {
+        let (each, width) = (layout.ways as usize, layout.row_words as usize);
+        let tag = |slot: usize| slot / each * 4 * each + slot % each;
+        let floats = |snapshot: &Snapshot, slot: usize| snapshot.cache[slot * width..(slot + 1) * width].to_vec();
+        let stays = |slot: usize| {
+            snapshot.ways[tag(slot)] != u32::MAX
+                && snapshot.ways[tag(slot)] == before.ways[tag(slot)]
+                && floats(snapshot, slot) == floats(before, slot)
         };
-        let width = snapshot.cache.len() / 32;
-        let x = &mut snapshot.cache[at * width];
+        let Some(slot) = (0..layout.slots() as usize).find(|&slot| stays(slot)) else { return false };
+        let x = &mut snapshot.cache[slot * width];
         *x = f32::from_bits(x.to_bits() ^ 1);
         true
     }),
@@ -810,6 +834,11 @@ fn accepts_the_scenario() {
 fn rejects_a_changed_snapshot() {
     for &(reason, bend) in SNAPSHOTS {
         rejected(Bend::Snapshot(bend), |_| {}, reason);
+        // What lies elsewhere in a cache of other ways.
+        if ["tag of", "stamp of", "freq of set", "dirty of", "slot of row"].contains(&reason) {
+            rejected(Bend::Snapshot(bend), |config| config.ways = 1, reason);
+            rejected(Bend::Snapshot(bend), |config| config.ways = 3, reason);
+        }
     }
 }
 
@@ -859,6 +888,8 @@ fn rejects_wrong_updates() {
 #[test]
 fn rejects_wrong_order_of_things() {
     rejected(Bend::LruForLfu, |_| {}, "forward");
+    rejected(Bend::LruForLfu, |config| config.ways = 3, "forward");
+    rejected(Bend::Config(|config| config.ways = 16), |_| {}, "layout");
     rejected(Bend::NoFlush, |_| {}, "Flush");
     rejected(Bend::NoOrder, |_| {}, "Reset");
     rejected(Bend::FrozenSteps, |_| {}, "Frozen");
@@ -913,6 +944,9 @@ fn random_runs_meet_everything() {
     assert!(runs_evicting >= 16 && shards >= 15, "{runs_evicting} runs evicted, {shards} shards at most");
 }
 
+/// Direct-mapped, powers of two and others, and more than a GPU has.
+const WAYS: [u32; 8] = [1, 2, 3, 5, 8, 16, 32, 64];
+
 fn cpu(config: GroupConfig) -> Box<dyn Embedding> {
     Box::new(hotrow::cpu::Group::new(config).expect("the configuration is fine"))
 }
@@ -926,17 +960,27 @@ proptest::proptest! {
             proptest::prop_assert!(false, "{difference}");
         }
     }
+
+    #[test]
+    fn cpu_agrees_whatever_the_ways((config, run) in naive::runs(), ways in proptest::sample::select(&WAYS)) {
+        let config = GroupConfig { ways, ..config };
+        if let Err(difference) = check_run(&mut |config| cpu(config), &config, &run) {
+            proptest::prop_assert!(false, "{ways} ways: {difference}");
+        }
+    }
 }
 
 #[test]
 fn cpu_agrees_on_edge_cases() {
-    let failed: Vec<String> = naive::edge_cases()
-        .into_iter()
-        .filter_map(|(name, config, run)| {
-            let difference = check_run(&mut |config| cpu(config), &config, &run).err()?;
-            Some(format!("{name}: {difference}"))
-        })
-        .collect();
+    let mut failed = Vec::new();
+    for (name, config, run) in naive::edge_cases() {
+        for ways in [32, 1] {
+            let config = GroupConfig { ways, ..config.clone() };
+            if let Err(difference) = check_run(&mut |config| cpu(config), &config, &run) {
+                failed.push(format!("{name}, {ways} ways: {difference}"));
+            }
+        }
+    }
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 

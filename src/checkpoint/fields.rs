@@ -44,6 +44,7 @@ pub(super) fn of(config: &GroupConfig) -> Vec<(&'static str, String)> {
         ("precision", precision(config.precision).into()),
         ("rounding", rounding(config.rounding).into()),
         ("cache_rows", config.cache_rows.to_string()),
+        ("ways", config.ways.to_string()),
         ("policy", policy(config.policy).into()),
         ("pooling", pooling(config.pooling).into()),
         ("optimizer", kind(rule).into()),
@@ -83,6 +84,8 @@ impl Fields<'_> {
             precision: self.get("precision", to_precision)?,
             rounding: self.get("rounding", to_rounding)?,
             cache_rows: self.number("cache_rows")?,
+            // Files from before there was a choice do not say.
+            ways: if (self.text)("ways").is_none() { WAYS } else { self.number("ways")? },
             policy: self.get("policy", to_policy)?,
             pooling: self.get("pooling", to_pooling)?,
             optimizer: Optimizer {
@@ -102,8 +105,8 @@ impl Fields<'_> {
 /// the same. How gradients are made and applied may differ.
 pub(super) fn check_same(path: &Path, ours: &GroupConfig, theirs: &GroupConfig) -> Result<(), Error> {
     let sets = |config: &GroupConfig| {
-        let sets = config.cache_rows.div_ceil(WAYS);
-        format!("{sets} sets of {WAYS}")
+        let sets = config.cache_rows.div_ceil(config.ways);
+        if sets == 0 { "no cache".into() } else { format!("{sets} sets of {}", config.ways) }
     };
     let [tables, their_tables] = differing_tables(&ours.tables, &theirs.tables);
     let fields = [

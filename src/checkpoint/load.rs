@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{fault, fields, header::Contents, reader::Reader};
-use crate::{Embedding, Error, Part, batch, parts::SET_WORDS, ways};
+use crate::{Embedding, Error, Part, batch, ways};
 
 /// What a checkpoint holds, without its tables; of these only the length is checked.
 ///
@@ -40,7 +40,7 @@ pub fn load(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
         if part != Part::Ways {
             return Ok(());
         }
-        let first_set = (first / SET_WORDS as u64) as u32;
+        let first_set = (first / layout.set_words()) as u32;
         ways::check(&layout, step, first_set, words).map_err(|error| {
             let remedy = "get a file that checkpoint::save wrote, unchanged";
             fault(path, "ways", "what a group can have left", &error, remedy)

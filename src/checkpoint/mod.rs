@@ -26,7 +26,7 @@
 //! | tensor | type | shape | |
 //! |---|---|---|---|
 //! | `counters` | U64 | `[tables, 11]` | in the order of [`Part::Counters`] |
-//! | `ways` | U32 | `[sets, 4, 32]` | tags (2^32 - 1: empty), stamps, freqs, dirty flags |
+//! | `ways` | U32 | `[sets, 4, ways]` | tags (2^32 - 1: empty), stamps, freqs, dirty flags |
 //! | `cache` | F32 | `[slots, dim + state]` | weights, then the optimiser's state |
 //! | `records` | U8 | `[rows, stride]` | the packed table ([`codec`](crate::codec)); rows with a dirty flag are newer in `cache` |
 //! | `frequencies` | U32 | `[rows]` | how often each row was used (LFU) |
@@ -56,7 +56,7 @@ const CHUNK: u64 = 16 << 20;
 /// Words read or written at once: whole sets, slots and records.
 fn chunk_words(part: Part, layout: &Layout) -> u64 {
     let whole = match part {
-        Part::Ways => 128,
+        Part::Ways => layout.set_words(),
         Part::Cache => u64::from(layout.row_words),
         Part::Records => u64::from(layout.record_words),
         Part::Clock | Part::Counters | Part::Frequencies => 1,

@@ -27,11 +27,12 @@ pub fn assign(
         }
         finite
     };
+    let width = params.ways();
     let slot_of = |i: usize| (places[i] < params.slots).then_some(places[i] as usize);
     let scratch_of = |i: usize| places[i].checked_sub(params.slots).map(|at| at as usize);
     each_target(cache, words, 0..n, slot_of, set, |i, taken| {
         if taken {
-            ways[way_at(places[i], Field::Dirty)] = 1;
+            ways[way_at(width, places[i], Field::Dirty)] = 1;
         } else {
             count(tables, table_of(params, tables, keys[i]), SKIPPED_ROWS, 1);
         }

@@ -23,11 +23,12 @@ pub fn exchange(
     tables: &mut [u32],
 ) {
     let moves = &moves[..step.counts[counts::MOVES] as usize];
+    let width = params.ways();
     if shard.phases & Shard::PACK != 0 {
         let leaves = |one: &Move| one.place != NONE && one.flags & Move::WRITE != 0 && shard.holds(one.victim);
         let victim_of = |i: usize| {
             let one = &moves[i];
-            let stays = one.place < params.slots && ways[way_at(one.place, Field::Dirty)] == 0;
+            let stays = one.place < params.slots && ways[way_at(width, one.place, Field::Dirty)] == 0;
             (leaves(one) && !stays).then_some((one.victim, one.place))
         };
         pack_rows(params, shard, step.t, 0..moves.len(), victim_of, records, cache, scratch, tables, |tables, i| {
@@ -37,7 +38,7 @@ pub fn exchange(
             }
         });
         for one in moves.iter().filter(|one| one.place < params.slots && leaves(one)) {
-            ways[way_at(one.place, Field::Dirty)] = 0;
+            ways[way_at(width, one.place, Field::Dirty)] = 0;
         }
     }
     if shard.phases & Shard::UNPACK != 0 {

@@ -24,10 +24,10 @@ pub fn locate(
         return;
     }
     let unique = &unique[..step.counts[count::MOVES] as usize];
-    let n = params.indices as usize;
+    let (n, width) = (params.indices as usize, params.ways());
     for (place, &row) in places[..n].iter_mut().zip(&keys[..n]) {
         if *place < params.slots {
-            let now = ways[way_at(*place, Field::Tag)];
+            let now = ways[way_at(width, *place, Field::Tag)];
             if now != row {
                 let key = miss_key(now, params.sets);
                 let u = unique.partition_point(|one| miss_key(one.row, params.sets) < key);

@@ -56,7 +56,12 @@ impl Group {
     pub(super) fn write_words(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
         let range = part.range(&self.config, &self.tables.layout, first_word, words.len())?;
         if part == Part::Ways {
-            ways::check(&self.tables.layout, self.tables.tables[0], whole_sets(&range)?.start, words)?;
+            ways::check(
+                &self.tables.layout,
+                self.tables.tables[0],
+                whole_sets(&self.tables.layout, &range)?.start,
+                words,
+            )?;
         }
         let mut moved = false;
         self.visit(part, first_word, words.len(), |mine, at| {

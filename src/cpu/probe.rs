@@ -64,8 +64,8 @@ fn find(params: &Params, ways: &[u32], row: u32) -> u32 {
     if params.sets == 0 || row == NONE {
         return NONE;
     }
-    let home = fmix32(row) % params.sets;
-    let tags = way_at(home * 32, Field::Tag);
-    let way = ways[tags..tags + 32].iter().position(|&tag| tag == row);
-    way.map_or(NONE, |way| home * 32 + way as u32)
+    let width = params.ways();
+    let first = fmix32(row) % params.sets * width;
+    let tags = &ways[way_at(width, first, Field::Tag)..][..width as usize];
+    tags.iter().position(|&tag| tag == row).map_or(NONE, |way| first + way as u32)
 }

@@ -34,6 +34,7 @@ pub(super) fn layout(params: &Params) -> Layout {
         window_slots: params.window_slots,
         lanes: params.lanes,
         sets: params.sets,
+        ways: params.ways(),
         total_rows: params.total_rows,
         rows_per_shard: 0,
         shards: 0,

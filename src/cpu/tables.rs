@@ -97,7 +97,8 @@ impl Tables {
         check("records", layout.table_bytes() + freqs)?;
         let slots = layout.slots() as usize;
         let mut ways = zeroed("ways", slots * 4)?;
-        ways.chunks_exact_mut(128).for_each(|set| set[..32].fill(NONE));
+        let width = layout.ways as usize;
+        ways.chunks_exact_mut(4 * width).for_each(|set| set[..width].fill(NONE));
         let cache = zeroed("cache", slots * layout.slot_words() as usize)?;
         let filler = Filler::new(config, &layout, source)?;
         let mut records = Vec::new();

@@ -17,18 +17,18 @@ pub fn touch(
     tables: &mut [u32],
 ) {
     let mut tally = Tally::default();
-    let n = params.indices as usize;
+    let (n, width) = (params.indices as usize, params.ways());
     for (&row, &slot) in keys[..n].iter().zip(&places[..n]) {
         if slot == NONE || !shard.holds(row) {
             continue;
         }
-        let stamp = &mut ways[way_at(slot, Field::Stamp)];
+        let stamp = &mut ways[way_at(width, slot, Field::Stamp)];
         if *stamp < step.t {
             *stamp = step.t;
             tally.count(params, tables, row, UNIQUE);
         }
         if params.policy == LFU {
-            for freq in [&mut ways[way_at(slot, Field::Freq)], &mut freqs[(row - shard.first_row) as usize]] {
+            for freq in [&mut ways[way_at(width, slot, Field::Freq)], &mut freqs[(row - shard.first_row) as usize]] {
                 *freq = freq.saturating_add(1).min(FREQ_MAX);
             }
         }

@@ -46,6 +46,7 @@ pub fn update(
     let (scratch, partials) = scratch.split_at_mut(params.partials as usize * quad_width(params.dim) as usize);
     let gradients = Gradients { params, accesses, grad_outputs };
     let rule = record::rule(params);
+    let width = params.ways();
     let move_row = |u: usize, row: &mut [f32]| {
         let (start, end) = (targets[u].start as usize, targets[u].end as usize);
         let (weights, rest) = row.split_at_mut(dim);
@@ -64,7 +65,7 @@ pub fn update(
     let slot_of = |u: usize| (shard.first_row == 0 && resident(u)).then_some(targets[u].place as usize);
     each_target(cache, words, 0..targets.len(), slot_of, move_row, |u, moved| {
         if moved {
-            ways[way_at(targets[u].place, Field::Dirty)] = 1;
+            ways[way_at(width, targets[u].place, Field::Dirty)] = 1;
         } else {
             count(tables, table_of(params, tables, targets[u].row), SKIPPED_ROWS, 1);
         }

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Error, GroupConfig, Layout, Placement, RamStore, SharedStore, Source,
     batch::{self, Pending},
-    layout::{Params, Step},
+    layout::{Params, Step, WAYS},
     params::Mode,
     rng::Purpose,
     store,
@@ -72,7 +72,7 @@ impl Group {
     ///
     /// # Errors
     /// [`Error::Config`], [`Error::TooLarge`], [`Error::OutOfMemory`]; [`Error::Unsupported`] for a mapped table on a device
-    /// without `MAPPABLE_PRIMARY_BUFFERS`.
+    /// without `MAPPABLE_PRIMARY_BUFFERS`, and for other than 32 ways.
     pub fn new(context: &Context, config: GroupConfig) -> Result<Self, Error> {
         Self::of(context, config, None, None)
     }
@@ -135,6 +135,14 @@ impl Group {
         store: Option<SharedStore>,
     ) -> Result<Self, Error> {
         let layout = Layout::new(&config, context.caps().choose_shard_bytes())?;
+        if config.ways != WAYS {
+            return Err(Error::Unsupported {
+                what: "ways",
+                wanted: format!("sets of {}", config.ways),
+                found: format!("shaders for sets of {WAYS}"),
+                remedy: "leave GroupConfig::ways at 32, or take the CPU backend, hotrow::cpu::Group",
+            });
+        }
         if config.placement == Placement::Mapped && !context.caps().mappable {
             return Err(Error::Unsupported {
                 what: "mapped placement",

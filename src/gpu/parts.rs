@@ -88,7 +88,7 @@ impl Group {
         if part == Part::Ways {
             let mut t = [0];
             self.read_words(Part::Clock, 0, &mut t)?;
-            ways::check(&self.tables.layout, t[0], whole_sets(&range)?.start, words)?;
+            ways::check(&self.tables.layout, t[0], whole_sets(&self.tables.layout, &range)?.start, words)?;
         }
         if self.pending.is_some() && matches!(part, Part::Clock | Part::Ways) {
             let mut now = vec![0; words.len()];

@@ -86,7 +86,12 @@ pub(super) fn counters(config: &GroupConfig, layout: &Layout) -> u64 {
 fn kept(config: &GroupConfig, layout: &Layout) -> Vec<Allocation> {
     let slots = u64::from(layout.slots());
     let [tables, features] = table_bytes(config);
-    let mut all = vec![("tables", tables), ("features", features), ("ways", (slots * 16).max(512)), ("nothing", 16)];
+    let mut all = vec![
+        ("tables", tables),
+        ("features", features),
+        ("ways", (slots * 16).max(16 * u64::from(layout.ways))),
+        ("nothing", 16),
+    ];
     all.extend(layout.windows_bytes().map(|bytes| ("cache", bytes)));
     if config.placement != Placement::Staged {
         all.extend((0..layout.shards).map(|shard| ("records", u64::from(layout.shard_rows(shard)) * layout.stride())));

@@ -24,7 +24,6 @@ use hotrow::{
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 
-const WAYS: u32 = 32;
 const NONE: u32 = u32::MAX;
 const TINY: f64 = f32::MIN_POSITIVE as f64;
 
@@ -45,6 +44,8 @@ impl Approx {
 
     /// What a rounded operation gives: `ulps` units of 2^-24, and what flushing a subnormal may cost.
     fn rounded(value: f64, radius: f64, ulps: f64) -> Self {
+        // Zero times what may be anything: a root of nearly nothing, say, that something was divided by.
+        let radius = if radius.is_nan() { f64::INFINITY } else { radius };
         Self { value, radius: radius + (value.abs() + radius) * ulps * 2f64.powi(-24) + TINY }
     }
 
@@ -402,7 +403,7 @@ impl Naive {
         Self {
             config: config.clone(),
             format,
-            sets: config.cache_rows.div_ceil(WAYS),
+            sets: config.cache_rows.div_ceil(config.ways),
             rows,
             t: 0,
             ways: BTreeMap::new(),
@@ -419,7 +420,7 @@ impl Naive {
         self.records.clone_from(&snapshot.records);
         self.slots.clear();
         for (&(set, way), held) in &self.ways {
-            let at = (set * WAYS + way) as usize * width;
+            let at = (set * self.config.ways + way) as usize * width;
             self.slots.insert(held.row, snapshot.cache[at..at + width].to_vec());
         }
     }
@@ -566,7 +567,7 @@ impl Naive {
         let freqs = self.freqs.clone();
         let key = |row: u32| if lfu { freqs[&row] } else { counts[&row] };
         candidates.sort_by_key(|&row| (Reverse(key(row)), row));
-        let mut victims: Vec<(Option<u32>, u32)> = (0..WAYS)
+        let mut victims: Vec<(Option<u32>, u32)> = (0..self.config.ways)
             .map(|way| {
                 let held = self.ways.get(&(set, way));
                 (held.map(|held| if lfu { freqs[&held.row] } else { held.stamp }), way)
@@ -838,6 +839,7 @@ fn check_layout(layout: &Layout, model: &Naive, config: &GroupConfig) -> Result<
     equal("layout.record_words", format.words() as u32, layout.record_words)?;
     equal("layout.row_words", (format.dim + format.state) as u32, layout.row_words)?;
     equal("layout.sets", model.sets, layout.sets)?;
+    equal("layout.ways", config.ways, layout.ways)?;
     equal("layout.total_rows", model.rows, layout.total_rows)?;
     let stride = 4 * format.words() as u64;
     if let Some(bytes) = config.shard_bytes
@@ -1032,14 +1034,14 @@ impl Checker {
     }
 
     fn compare_ways(&self, after: &Snapshot) -> Result<(), String> {
-        let model = &self.model;
-        equal("words of the ways", (model.sets * WAYS * 4) as usize, after.ways.len())?;
+        let (model, ways) = (&self.model, self.config.ways);
+        equal("words of the ways", (model.sets * ways * 4) as usize, after.ways.len())?;
         let width = model.format.dim + model.format.state;
-        equal("floats of the slots", (model.sets * WAYS) as usize * width, after.cache.len())?;
+        equal("floats of the slots", (model.sets * ways) as usize * width, after.cache.len())?;
         for set in 0..model.sets {
-            let fields = &after.ways[(set * 4 * WAYS) as usize..][..4 * WAYS as usize];
-            for way in 0..WAYS {
-                let field = |field: usize| fields[field * WAYS as usize + way as usize];
+            let fields = &after.ways[(set * 4 * ways) as usize..][..4 * ways as usize];
+            for way in 0..ways {
+                let field = |field: usize| fields[field * ways as usize + way as usize];
                 let name = |field: &str| format!("{field} of set {set}, way {way}");
                 let Some(held) = model.ways.get(&(set, way)) else {
                     equal(&name("tag"), NONE, field(0))?;
@@ -1062,7 +1064,7 @@ impl Checker {
         let format = &model.format;
         let width = format.dim + format.state;
         for (&(set, way), held) in &model.ways {
-            let at = (set * WAYS + way) as usize * width;
+            let at = (set * self.config.ways + way) as usize * width;
             let found = &after.cache[at..at + width];
             let name = format!("slot of row {} (set {set}, way {way})", held.row);
             match effect.slots.get(&held.row) {
@@ -1190,7 +1192,7 @@ pub fn configs() -> impl Strategy<Value = GroupConfig> {
             config.seed = seed;
             config.cache_rows = match cache {
                 0 => 0,
-                1 | 2 => 1 + part % rows.min(WAYS),
+                1 | 2 => 1 + part % rows.min(config.ways),
                 3 | 4 => 1 + part % rows,
                 _ => rows,
             };

@@ -267,12 +267,13 @@ fn shapes_and_buffers() {
 fn configurations_that_cannot_be() {
     with_gpu(|context| {
         type Spoil = fn(&mut GroupConfig);
-        let cases: [(&str, Spoil); 8] = [
+        let cases: [(&str, Spoil); 9] = [
             ("dim", |c| c.dim = 0),
             ("tables", |c| c.tables = vec![]),
             ("tables", |c| c.tables = vec![5, 0]),
             ("tables", |c| c.tables = vec![u32::MAX, 5]),
             ("cache_rows", |c| c.cache_rows = 31),
+            ("ways", |c| c.ways = 0),
             ("features", |c| c.features = vec![2]),
             ("lr", |c| c.optimizer.lr = f32::NAN),
             ("shard_bytes", |c| c.shard_bytes = Some(8)),
@@ -283,6 +284,16 @@ fn configurations_that_cannot_be() {
             match Group::new(context, config) {
                 Err(Error::Config { field, .. }) => assert_eq!(field, wanted),
                 other => panic!("{wanted}: {other:?}"),
+            }
+        }
+        // The shaders have sets of 32.
+        for ways in [1, 33] {
+            for placement in [Placement::Device, Placement::Staged, Placement::Auto] {
+                let error =
+                    Group::new(context, GroupConfig { ways, placement, ..config() }).expect_err("other than 32");
+                assert!(matches!(&error, Error::Unsupported { what: "ways", .. }), "{error:?}");
+                let text = error.to_string();
+                assert!(text.contains(&format!("sets of {ways}")) && text.contains("cpu::Group"), "{text}");
             }
         }
     });

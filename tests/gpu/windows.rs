@@ -3,7 +3,7 @@
 use hotrow::{
     Caps, Context, ContextOptions, Embedding as _, Error, Group, GroupConfig, Init, MemoryReport, Optimizer, Part,
     Policy, Precision, Shaders, Snapshot, adapter,
-    layout::{Field, way_at},
+    layout::{Field, WAYS, way_at},
     wgpu,
 };
 
@@ -106,7 +106,7 @@ fn run(context: &Context, config: &GroupConfig) -> Told {
 /// How many of `windows` windows hold a row.
 fn windows_in_use(snapshot: &Snapshot, slots: u32, windows: u32) -> usize {
     let each = slots.div_ceil(windows);
-    let used = (0..slots).filter(|&slot| snapshot.ways[way_at(slot, Field::Tag)] != hotrow::layout::NONE);
+    let used = (0..slots).filter(|&slot| snapshot.ways[way_at(WAYS, slot, Field::Tag)] != hotrow::layout::NONE);
     used.map(|slot| slot / each).collect::<std::collections::BTreeSet<_>>().len()
 }
 
@@ -205,7 +205,7 @@ fn a_cache_larger_than_a_binding() {
         assert_eq!(before.cache.len() as u64 * 4, u64::from(layout.slots()) * layout.slot_bytes());
         let mut seen = [0; 2];
         for slot in 0..layout.slots() {
-            let tag = before.ways[way_at(slot, Field::Tag)];
+            let tag = before.ways[way_at(WAYS, slot, Field::Tag)];
             if tag != hotrow::layout::NONE {
                 seen[(slot / layout.window_slots) as usize] += 1;
                 assert_eq!(before.cache[slot as usize * 128], tag as f32, "slot {slot}");

@@ -2,7 +2,7 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
     Context, GroupConfig, Policy, cpu,
     hash::fmix32,
-    layout::{Field, Move, NONE, Unique, count, way_at},
+    layout::{Field, Move, NONE, Unique, WAYS, count, way_at},
 };
 use rand::{RngExt as _, seq::SliceRandom as _};
 
@@ -46,10 +46,10 @@ fn run(context: &Context, seed: u64, case: &Case, seen: &mut Seen) {
     let layout = layout_of(&config);
     let mut ways = ways(&mut source, case.sets, total, T - 1, case.fill);
     for slot in 0..layout.slots() {
-        ways[way_at(slot, Field::Stamp)] = T - source.random_range(1..T).min(case.keys);
-        ways[way_at(slot, Field::Freq)] = source.random_range(1..=case.keys);
+        ways[way_at(WAYS, slot, Field::Stamp)] = T - source.random_range(1..T).min(case.keys);
+        ways[way_at(WAYS, slot, Field::Freq)] = source.random_range(1..=case.keys);
         if source.random_bool(case.protected) {
-            ways[way_at(slot, Field::Stamp)] = T;
+            ways[way_at(WAYS, slot, Field::Stamp)] = T;
         }
     }
     let mut batch = distinct_rows(&mut source, case.n, total);
@@ -61,7 +61,7 @@ fn run(context: &Context, seed: u64, case: &Case, seen: &mut Seen) {
             let key = source.random_range(1..=case.keys);
             unique.push(Unique { row, count: source.random_range(1..9), key, slot: NONE });
         } else {
-            ways[way_at(slot, Field::Stamp)] = T; // touch did
+            ways[way_at(WAYS, slot, Field::Stamp)] = T; // touch did
         }
     }
     // Set by set; the result does not depend on how the candidates of a set come.
@@ -105,8 +105,8 @@ fn run(context: &Context, seed: u64, case: &Case, seen: &mut Seen) {
     }
     // Said without the mirror: nobody who was touched by this batch has left (LRU).
     if case.policy == Policy::Lru {
-        for slot in (0..layout.slots()).filter(|&slot| ways[way_at(slot, Field::Stamp)] == T) {
-            let at = way_at(slot, Field::Tag);
+        for slot in (0..layout.slots()).filter(|&slot| ways[way_at(WAYS, slot, Field::Stamp)] == T) {
+            let at = way_at(WAYS, slot, Field::Tag);
             assert!(ways[at] == NONE || run.found[4][at] == ways[at], "{what}: slot {slot} was protected");
         }
     }
@@ -153,9 +153,9 @@ fn lfu_refuses_the_equal() {
         let layout = layout_of(&config);
         let mut ways = vec![0; 128];
         for slot in 0..32 {
-            ways[way_at(slot, Field::Tag)] = 100 + slot;
-            ways[way_at(slot, Field::Freq)] = 32 - slot; // the last way is used least
-            ways[way_at(slot, Field::Dirty)] = 1;
+            ways[way_at(WAYS, slot, Field::Tag)] = 100 + slot;
+            ways[way_at(WAYS, slot, Field::Freq)] = 32 - slot; // the last way is used least
+            ways[way_at(WAYS, slot, Field::Dirty)] = 1;
         }
         // The lowest row comes last: the order is the rows', not the list's.
         let row = |u: u32| 39 - u;
@@ -181,8 +181,8 @@ fn lfu_refuses_the_equal() {
                 let here = after[39 - (31 - slot) as usize];
                 let wanted = Move { place: slot, row: 31 - slot, victim: 100 + slot, flags: Move::WRITE };
                 assert_eq!(here, wanted, "way {slot}");
-                assert_eq!(ways[way_at(slot, Field::Dirty)], 1, "the victim's until exchange has packed it");
-                assert_eq!(ways[way_at(slot, Field::Freq)], 20);
+                assert_eq!(ways[way_at(WAYS, slot, Field::Dirty)], 1, "the victim's until exchange has packed it");
+                assert_eq!(ways[way_at(WAYS, slot, Field::Freq)], 20);
             }
         }
         assert_eq!(after.iter().filter(|step| step.victim != NONE).count(), 19);

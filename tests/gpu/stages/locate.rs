@@ -2,7 +2,7 @@ use bytemuck::cast_slice;
 use hotrow::{
     GroupConfig, Policy, cpu,
     hash::miss_key,
-    layout::{Field, NONE, Params, Unique, count, way_at},
+    layout::{Field, NONE, Params, Unique, WAYS, count, way_at},
 };
 use rand::{RngExt as _, seq::SliceRandom as _};
 
@@ -61,11 +61,11 @@ fn matches_the_mirror() {
                         for one in &mut unique {
                             let home = hotrow::hash::fmix32(one.row) % layout.sets;
                             let slot = home * 32 + source.random_range(0..32);
-                            let tag = ways[way_at(slot, Field::Tag)];
+                            let tag = ways[way_at(WAYS, slot, Field::Tag)];
                             let hit = places.contains(&slot);
                             let taken = missing.contains(&tag);
                             if source.random_bool(0.6) && !taken && (policy == Policy::Lfu || !hit) {
-                                ways[way_at(slot, Field::Tag)] = one.row;
+                                ways[way_at(WAYS, slot, Field::Tag)] = one.row;
                                 one.slot = slot;
                                 moved += usize::from(hit);
                             }
@@ -99,7 +99,7 @@ fn matches_the_mirror() {
                         let place = run.found[7][i];
                         assert_eq!(place == NONE, row == NONE, "{what}");
                         if place < slots {
-                            assert_eq!(ways[way_at(place, Field::Tag)], row, "{what}: access {i}");
+                            assert_eq!(ways[way_at(WAYS, place, Field::Tag)], row, "{what}: access {i}");
                         } else if row != NONE {
                             assert_eq!(*scratch.entry(place).or_insert(row), row, "{what}: access {i}");
                         }

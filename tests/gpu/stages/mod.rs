@@ -32,7 +32,7 @@ use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use hotrow::{
     Context, GroupConfig, Layout, OptimizerKind, OutOfRange, Policy, Pooling, RankBody, Rounding,
     hash::fmix32,
-    layout::{CLOCK_WORDS, Field, NONE, Params, Step, TABLE_WORDS, Target, Unique, way_at},
+    layout::{CLOCK_WORDS, Field, NONE, Params, Step, TABLE_WORDS, Target, Unique, WAYS, way_at},
     shader::{self, Access, Kernel},
 };
 use rand::{RngExt, SeedableRng, seq::SliceRandom as _};
@@ -323,11 +323,11 @@ pub(crate) fn ways(source: &mut Pcg64, sets: u32, total: u32, t: u32, fill: f64)
     }
     for row in distinct_rows(source, total as usize, total) {
         let slot = fmix32(row) % sets * 32 + source.random_range(0..32);
-        if ways[way_at(slot, Field::Tag)] == NONE && source.random_bool(fill) {
-            ways[way_at(slot, Field::Tag)] = row;
-            ways[way_at(slot, Field::Stamp)] = source.random_range(1..=t);
-            ways[way_at(slot, Field::Freq)] = source.random_range(1..7);
-            ways[way_at(slot, Field::Dirty)] = source.random_range(0..2);
+        if ways[way_at(WAYS, slot, Field::Tag)] == NONE && source.random_bool(fill) {
+            ways[way_at(WAYS, slot, Field::Tag)] = row;
+            ways[way_at(WAYS, slot, Field::Stamp)] = source.random_range(1..=t);
+            ways[way_at(WAYS, slot, Field::Freq)] = source.random_range(1..7);
+            ways[way_at(WAYS, slot, Field::Dirty)] = source.random_range(0..2);
         }
     }
     ways
@@ -339,7 +339,7 @@ pub(crate) fn slot_of(ways: &[u32], sets: u32, row: u32) -> u32 {
         return NONE;
     }
     let home = fmix32(row) % sets;
-    (home * 32..home * 32 + 32).find(|&slot| ways[way_at(slot, Field::Tag)] == row).unwrap_or(NONE)
+    (home * 32..home * 32 + 32).find(|&slot| ways[way_at(WAYS, slot, Field::Tag)] == row).unwrap_or(NONE)
 }
 
 /// Distinct rows spread over a slot and a scratch row each: some resident, some bypassed, no two in one place.

@@ -1,6 +1,6 @@
 use hotrow::{
     GroupConfig, Policy, cpu,
-    layout::{FREQ_MAX, Field, NONE, Params, Shard, way_at},
+    layout::{FREQ_MAX, Field, NONE, Params, Shard, WAYS, way_at},
 };
 use rand::RngExt as _;
 
@@ -24,7 +24,7 @@ fn matches_the_mirror() {
                     let mut ways = ways(&mut source, layout.sets, 3 * per_shard, t - 1, 0.6);
                     let near_the_end = [0, 5, FREQ_MAX - 1, FREQ_MAX - 3, FREQ_MAX];
                     for slot in 0..layout.slots() {
-                        ways[way_at(slot, Field::Freq)] = near_the_end[source.random_range(0..5)];
+                        ways[way_at(WAYS, slot, Field::Freq)] = near_the_end[source.random_range(0..5)];
                     }
                     // A few rows many times, others once.
                     let hot = source.random_range(0..3 * per_shard);
@@ -63,7 +63,8 @@ fn matches_the_mirror() {
                     });
                     changed += run.changed;
                     saturated += run.found[6].iter().zip(&freqs).filter(|&(&a, &b)| a == FREQ_MAX && b != a).count();
-                    stamped += (0..layout.slots()).filter(|&s| run.found[5][way_at(s, Field::Stamp)] == t).count();
+                    stamped +=
+                        (0..layout.slots()).filter(|&s| run.found[5][way_at(WAYS, s, Field::Stamp)] == t).count();
                     // Said without the mirror: each row of this shard that was hit is counted once as distinct.
                     let mut hit: Vec<u32> = (0..n as usize)
                         .filter(|&i| places[i] != NONE && shard.holds(keys[i]))
