@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use hotrow::{
-    Batch, Context, Embedding as _, Group, GroupConfig, Init, Optimizer, Precision, adapter, cpu,
+    Batch, Context, Embedding as _, Group, GroupConfig, Init, Optimizer, Pooling, Precision, adapter, cpu,
     wgpu::{self, util::DeviceExt as _},
 };
 use rand::SeedableRng as _;
@@ -89,6 +89,44 @@ fn on_gpu(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Steps as `hotrow train` takes them, many runs beside each other, each on one thread: 256 texts of 85 words.
+fn on_one_thread(criterion: &mut Criterion) {
+    const ROWS: u32 = 70_000;
+    const BAGS: u32 = 256;
+    const POOLED: u32 = 85;
+    let zipf = rand_distr::Zipf::new(f64::from(ROWS), 1.09).unwrap();
+    let mut source = rand_pcg::Pcg64::seed_from_u64(1);
+    // Frequent words lie anywhere in the table: 40,503 has no divisor in common with its rows.
+    let mut word = || (u64::from(zipf.sample(&mut source) as u32) * 40_503 % u64::from(ROWS)) as u32;
+    let batches: Vec<Vec<u32>> = (0..40).map(|_| (0..BAGS * POOLED).map(|_| word()).collect()).collect();
+    let offsets: Vec<u32> = (0..=BAGS).map(|bag| bag * POOLED).collect();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let mut group = criterion.benchmark_group("step/one-thread");
+    group.throughput(Throughput::Elements(u64::from(BAGS * POOLED))).sample_size(20);
+    for precision in Precision::ALL {
+        for (percent, ways) in [(0, 32), (5, 32), (5, 1), (50, 32)] {
+            let name = format!("{precision:?}/{percent}%/{ways}-way").to_lowercase();
+            group.bench_function(name, |bencher| {
+                let mut config = GroupConfig { pooling: Pooling::Mean, ways, ..GroupConfig::new(&[ROWS], 32) };
+                config.precision = precision;
+                config.cache_rows = ROWS / 100 * percent;
+                config.optimizer = Optimizer::adagrad(0.05);
+                config.init = Init::Uniform { low: -0.1, high: 0.1 };
+                let mut table = cpu::Group::new(config).unwrap();
+                let grads = vec![1e-3; BAGS as usize * 32];
+                let mut turn = batches.iter().cycle();
+                let mut step = || {
+                    let outputs = table.forward(turn.next().unwrap(), &offsets, None).unwrap();
+                    table.backward(&grads).unwrap();
+                    outputs
+                };
+                bencher.iter(|| pool.install(&mut step));
+            });
+        }
+    }
+    group.finish();
+}
+
 /// Steps on the device, everything they need uploaded beforehand.
 struct Steps {
     context: Context,
@@ -138,5 +176,5 @@ impl Steps {
     }
 }
 
-criterion_group!(benches, on_cpu, on_gpu);
+criterion_group!(benches, on_cpu, on_one_thread, on_gpu);
 criterion_main!(benches);

@@ -74,7 +74,10 @@ impl Params {
     #[inline]
     #[must_use]
     pub const fn ways(&self) -> u32 {
-        if self.sets == 0 { 0 } else { self.slots / self.sets }
+        match self.slots.checked_div(self.sets) {
+            Some(ways) => ways,
+            None => 0,
+        }
     }
 }
 

@@ -501,7 +501,7 @@ fn a_table_beyond_memory_is_a_named_error() {
 
 #[test]
 fn large_steps_do_not_depend_on_the_number_of_threads() {
-    let run = |threads: usize| {
+    let run = |threads: usize, ways: u32| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
             let cached = GroupConfig {
@@ -509,6 +509,7 @@ fn large_steps_do_not_depend_on_the_number_of_threads() {
                 dim: 48,
                 precision: Precision::Int8,
                 cache_rows: 4096,
+                ways,
                 optimizer: Optimizer::row_wise_adagrad(0.1),
                 shard_bytes: Some(600_000),
                 ..config()
@@ -527,7 +528,44 @@ fn large_steps_do_not_depend_on_the_number_of_threads() {
             (bits(&outputs), group.snapshot().unwrap())
         })
     };
-    let one = run(1);
-    assert_eq!(run(2), one);
-    assert_eq!(run(5), one);
+    for ways in [32, 1] {
+        let one = run(1, ways);
+        assert_eq!(run(2, ways), one);
+        assert_eq!(run(5, ways), one);
+    }
+}
+
+/// Where the child below takes its steps.
+const CHILD: &str = "HOTROW_TEST_POOL";
+
+/// Rayon's global pool can be made once, and is when somebody first uses it: a child tells whether its steps did.
+#[test]
+fn a_step_takes_the_pool_it_is_called_in() {
+    let Ok(place) = std::env::var(CHILD) else {
+        let exit = |place| {
+            let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+            let test = ["--exact", "a_step_takes_the_pool_it_is_called_in"];
+            child.args(test).env(CHILD, place).status().unwrap().code()
+        };
+        assert_eq!(exit("inside a pool"), Some(10), "the global pool was used");
+        assert_eq!(exit("outside"), Some(11), "the test can tell");
+        return;
+    };
+    let steps = || {
+        let cached = GroupConfig { cache_rows: 4096, dim: 48, tables: vec![9000], ..config() };
+        let mut group = Group::new(cached).unwrap();
+        for step in 0..3 {
+            let indices: Vec<u32> = (0..12_000).map(|i| i * 7 * (step + 1) % 9000).collect();
+            let offsets: Vec<u32> = (0..=2000).map(|bag| bag * 6).collect();
+            let outputs = group.forward(&indices, &offsets, None).unwrap();
+            group.backward(&outputs).unwrap();
+        }
+        group.flush().unwrap();
+    };
+    match place.as_str() {
+        "outside" => steps(),
+        _ => rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap().install(steps),
+    }
+    let unused = rayon::ThreadPoolBuilder::new().build_global().is_ok();
+    std::process::exit(if unused { 10 } else { 11 });
 }

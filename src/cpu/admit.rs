@@ -1,4 +1,4 @@
-use std::{cmp::Reverse, ops::Range};
+use std::ops::Range;
 
 use super::{
     record::LFU,
@@ -39,7 +39,7 @@ pub fn admit(
             if lfu { Field::Freq } else { Field::Stamp },
             &mut victims,
         );
-        for (&u, &(value, slot)) in best.iter().zip(&victims) {
+        for (&(_, u), &(value, slot)) in best.iter().zip(&victims) {
             let candidate = unique[u];
             let mut leaving = Move { place: slot, row: candidate.row, victim: NONE, flags: 0 };
             if value != 0 {
@@ -64,16 +64,18 @@ pub fn admit(
     }
 }
 
-/// The first candidates by (key descending, row ascending), no more than a set has ways.
-fn best_candidates(unique: &[Unique], places: Range<usize>, width: usize, best: &mut Vec<usize>) {
-    let rank = |u: usize| (Reverse(unique[u].key), unique[u].row);
+/// The first candidates by (key descending, row ascending), no more than a set has ways, each with that order as a number.
+fn best_candidates(unique: &[Unique], places: Range<usize>, width: usize, best: &mut Vec<(u64, usize)>) {
     best.clear();
     for u in places {
-        let place = best.partition_point(|&other| rank(other) < rank(u));
-        if place < width {
-            best.truncate(width - 1);
-            best.insert(place, u);
+        let rank = u64::from(!unique[u].key) << 32 | u64::from(unique[u].row);
+        if best.len() == width {
+            if best[width - 1].0 < rank {
+                continue;
+            }
+            best.pop();
         }
+        best.insert(best.partition_point(|&(other, _)| other < rank), (rank, u));
     }
 }
 

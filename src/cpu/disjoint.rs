@@ -1,6 +1,9 @@
 //! Scattered rows of one slice, worked on by several threads at once.
 
-use super::spread::PAYS;
+use super::{
+    rows::{AHEAD, prefetch},
+    spread::PAYS,
+};
 use crate::trusted::map_rows;
 
 /// For each item with a row (`row_of`): `done(item, work(item, row))`, items ascending as far as `done` sees.
@@ -15,7 +18,7 @@ pub(super) fn each_target<T: Send, R: Send>(
     work: impl Fn(usize, &mut [T]) -> R + Sync,
     mut done: impl FnMut(usize, R),
 ) {
-    if items.len() * width >= PAYS {
+    if items.len() * width >= PAYS && rayon::current_num_threads() > 1 {
         let targets: Vec<(usize, usize)> = items.clone().filter_map(|i| Some((i, row_of(i)?))).collect();
         let pays = targets.len() * width >= PAYS;
         if let Some(results) = pays.then(|| map_rows(data, width, &targets, &work)).flatten() {
@@ -23,7 +26,11 @@ pub(super) fn each_target<T: Send, R: Send>(
             return;
         }
     }
-    for i in items {
+    for i in items.clone() {
+        let next = Some(i + AHEAD).filter(|&next| next < items.end).and_then(&row_of);
+        if let Some(row) = next.and_then(|next| data.get(next * width..(next + 1) * width)) {
+            prefetch(row);
+        }
         if let Some(row) = row_of(i) {
             done(i, work(i, &mut data[row * width..(row + 1) * width]));
         }

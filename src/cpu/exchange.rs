@@ -1,7 +1,7 @@
 use super::{
     disjoint::each_target,
     record::{self, MODE_TRAIN},
-    rows,
+    rows::{self, AHEAD, prefetch},
     tables::{
         count,
         counter::{BYPASS_READS, BYPASS_WRITES, SKIPPED_ROWS, WRITE_BACKS},
@@ -44,16 +44,19 @@ pub fn exchange(
     if shard.phases & Shard::UNPACK != 0 {
         let layout = record::layout(params);
         let (words, record_words) = (record::slot_words(params), params.record_words as usize);
-        let unpack = |linear: u32, row: &mut [f32]| {
-            let at = (linear - shard.first_row) as usize * record_words;
+        let record = |linear: u32| &records[(linear - shard.first_row) as usize * record_words..][..record_words];
+        let unpack = |i: usize, linear: u32, row: &mut [f32]| {
+            if let Some(next) = moves.get(i + AHEAD).filter(|next| shard.holds(next.row)) {
+                prefetch(record(next.row));
+            }
             let (weights, rest) = row.split_at_mut(layout.dim as usize);
             let (states, padding) = rest.split_at_mut(layout.state as usize);
-            rows::unpack(&layout, &records[at..at + record_words], weights, states);
+            rows::unpack(&layout, record(linear), weights, states);
             padding.fill(0.0);
         };
         let comes = |i: usize| moves[i].place != NONE && shard.holds(moves[i].row);
         let slot_of = |i: usize| (comes(i) && moves[i].place < params.slots).then_some(moves[i].place as usize);
-        each_target(cache, words, 0..moves.len(), slot_of, |i, row| unpack(moves[i].row, row), |_, ()| {});
+        each_target(cache, words, 0..moves.len(), slot_of, |i, row| unpack(i, moves[i].row, row), |_, ()| {});
         // A bypassed row, or one that lost its slot and is used by this batch: its Move's own scratch row.
         let kept =
             |i: usize| moves[i].flags & Move::KEEP != 0 && moves[i].place != NONE && shard.holds(moves[i].victim);
@@ -68,7 +71,7 @@ pub fn exchange(
             words,
             0..moves.len(),
             scratch_of,
-            |i, row| unpack(row_of(i), row),
+            |i, row| unpack(i, row_of(i), row),
             |i, ()| {
                 if params.mode == MODE_TRAIN {
                     count(tables, table_of(params, tables, row_of(i)), BYPASS_READS, 1);
@@ -96,10 +99,17 @@ pub(super) fn pack_rows(
     let noise = record::noise(params, t);
     let words = record::slot_words(params);
     let of = |i: usize| from(i).filter(|&(row, _)| shard.holds(row));
+    let row_at = |place: u32| {
+        let (from, place) = if place >= params.slots { (scratch, place - params.slots) } else { (cache, place) };
+        &from[place as usize * words..][..layout.row_words as usize]
+    };
+    let end = items.end;
     let pack = |i: usize, record: &mut [u32]| {
         let Some((linear, place)) = of(i) else { return false };
-        let (from, place) = if place >= params.slots { (scratch, place - params.slots) } else { (cache, place) };
-        let row = &from[place as usize * words..][..layout.row_words as usize];
+        if let Some((_, next)) = Some(i + AHEAD).filter(|&next| next < end).and_then(of) {
+            prefetch(row_at(next));
+        }
+        let row = row_at(place);
         let (weights, state) = row.split_at(params.dim as usize);
         rows::pack(&layout, &noise, linear, weights, state, record)
     };

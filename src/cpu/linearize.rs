@@ -30,39 +30,52 @@ pub fn linearize(
             step.bad_offset = step.bad_offset.max(NONE - i);
         }
     }
-    for first in (0..params.indices).step_by(GROUP as usize) {
-        let end = (first + GROUP).min(params.indices);
-        let (first_bag, last_bag) =
-            (bag_by_group(offsets, params.bags, first), bag_by_group(offsets, params.bags, end - 1));
-        for i in first..end {
-            let at = i as usize;
-            let bag = bag_between(offsets, i, first_bag, last_bag);
-            access[at] = [if params.pooling == POOL_NONE { i } else { bag }, 0];
-            let mut index = indices[at];
-            let mut key = index;
-            if params.mode != MODE_ROWS {
-                let table = features[(bag / params.bags_per_feature) as usize];
-                let rows = table_rows(tables, table);
-                if index >= rows {
-                    if params.mode == MODE_TRAIN {
-                        count(tables, table, OUT_OF_RANGE, 1);
-                    }
-                    if params.out_of_range == CLAMP {
-                        index = rows - 1;
-                    } else if params.out_of_range != SKIP {
-                        step.bad_index = step.bad_index.max(NONE - i);
-                    }
-                }
-                key = if index < rows { table_base(tables, table) + index } else { NONE };
-            }
-            keys[at] = key;
-            step.accesses += u32::from(key != NONE);
+    let ascending = step.bad_offset == 0;
+    let (mut bag, mut last) = (0, NONE);
+    let (mut table, mut base, mut rows) = (0, 0, 0);
+    for i in 0..params.indices {
+        let at = i as usize;
+        if !ascending {
+            bag = bag_in_group(offsets, params, i);
         }
+        while ascending && bag + 1 < params.bags && offsets[bag as usize + 1] <= i {
+            bag += 1;
+        }
+        access[at] = [if params.pooling == POOL_NONE { i } else { bag }, 0];
+        let mut index = indices[at];
+        let mut key = index;
+        if params.mode != MODE_ROWS {
+            if bag != last {
+                last = bag;
+                table = features[(bag / params.bags_per_feature) as usize];
+                (base, rows) = (table_base(tables, table), table_rows(tables, table));
+            }
+            if index >= rows {
+                if params.mode == MODE_TRAIN {
+                    count(tables, table, OUT_OF_RANGE, 1);
+                }
+                if params.out_of_range == CLAMP {
+                    index = rows - 1;
+                } else if params.out_of_range != SKIP {
+                    step.bad_index = step.bad_index.max(NONE - i);
+                }
+            }
+            key = if index < rows { base + index } else { NONE };
+        }
+        keys[at] = key;
+        step.accesses += u32::from(key != NONE);
     }
 }
 
-/// The last bag that starts at or before `i`, looked for as a workgroup does: 256 offsets a round. Where the offsets are not
-/// ascending the answer is as arbitrary, and the same.
+/// The bag of index `i` as its workgroup finds it. Where the offsets are not ascending the answer is as arbitrary, and the same.
+fn bag_in_group(offsets: &[u32], params: &Params, i: u32) -> u32 {
+    let first = i / GROUP * GROUP;
+    let last = (first + GROUP).min(params.indices) - 1;
+    let [first_bag, last_bag] = [first, last].map(|i| bag_by_group(offsets, params.bags, i));
+    bag_between(offsets, i, first_bag, last_bag)
+}
+
+/// The last bag that starts at or before `i`, looked for as a workgroup does: 256 offsets a round.
 fn bag_by_group(offsets: &[u32], bags: u32, i: u32) -> u32 {
     let (mut low, mut size) = (0, bags);
     while size > 1 {

@@ -67,5 +67,7 @@ fn find(params: &Params, ways: &[u32], row: u32) -> u32 {
     let width = params.ways();
     let first = fmix32(row) % params.sets * width;
     let tags = &ways[way_at(width, first, Field::Tag)..][..width as usize];
-    tags.iter().position(|&tag| tag == row).map_or(NONE, |way| first + way as u32)
+    // All of them, without a branch: vectors. At most one is the row's.
+    let way = (1..).zip(tags).fold(0, |found, (way, &tag)| found | if tag == row { way } else { 0 });
+    if way == 0 { NONE } else { first + way - 1 }
 }
