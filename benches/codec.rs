@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use hotrow::{
-    GroupConfig, Layout, Precision, Rounding,
+    GroupConfig, Layout, Precision, RandomBits, Rounding,
     codec::{self, Noise},
 };
 use rand::{RngExt as _, SeedableRng as _};
@@ -26,7 +26,7 @@ fn codec(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(u64::from(ROWS * DIM)));
         let mut records = vec![vec![0; layout.record_words as usize]; ROWS as usize];
         for rounding in [Rounding::Nearest, Rounding::Stochastic] {
-            let noise = Noise { rounding, seed: 1, step: 1, purpose: 0 };
+            let noise = Noise { rounding, random_bits: RandomBits::TwentyFour, seed: 1, step: 1, purpose: 0 };
             group.bench_function(format!("pack-{rounding:?}").to_lowercase(), |bencher| {
                 bencher.iter(|| {
                     for (row, (weights, record)) in (0..).zip(rows.iter().zip(&mut records)) {

@@ -10,7 +10,7 @@ use std::{cell::Cell, hint::black_box, time::Duration, time::Instant};
 
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use hotrow::{
-    Embedding as _, GroupConfig, Init, Layout, Optimizer, OptimizerKind, Precision, Rounding,
+    Embedding as _, GroupConfig, Init, Layout, Optimizer, OptimizerKind, Precision, RandomBits, Rounding,
     codec::Noise,
     cpu::{
         self,
@@ -68,7 +68,8 @@ fn random_row(source: &mut rand_pcg::Pcg64, dim: u32) -> Vec<f32> {
 /// A table of records: 256 different rows, again and again. What a row holds costs nothing, where it lies does.
 fn table(layout: &Layout) -> Vec<u32> {
     let mut source = rand_pcg::Pcg64::seed_from_u64(2);
-    let noise = Noise { rounding: Rounding::Nearest, seed: 1, step: 1, purpose: 0 };
+    let noise =
+        Noise { rounding: Rounding::Nearest, random_bits: RandomBits::TwentyFour, seed: 1, step: 1, purpose: 0 };
     let words = layout.record_words as usize;
     let mut few = vec![0; 256 * words];
     for (row, record) in (0..).zip(few.chunks_exact_mut(words)) {
@@ -168,7 +169,7 @@ fn packs(criterion: &mut Criterion) {
         let weights: Vec<f32> = random_row(&mut source, dim * 4096);
         let mut words = vec![0; 4096 * layout.record_words as usize];
         for (rounding, name) in [(Rounding::Nearest, "pack-int8"), (Rounding::Stochastic, "pack-int8-stochastic")] {
-            let noise = Noise { rounding, seed: 1, step: 1, purpose: 0 };
+            let noise = Noise { rounding, random_bits: RandomBits::TwentyFour, seed: 1, step: 1, purpose: 0 };
             Line { name, dim, zipf: false, threads: 1 }.measure(criterion, 4096, || {
                 let records = words.chunks_exact_mut(layout.record_words as usize);
                 for (row, (weights, record)) in (0..).zip(weights.chunks_exact(dim as usize).zip(records)) {
@@ -225,21 +226,24 @@ fn packed_optimisers(criterion: &mut Criterion) {
             let mut source = rand_pcg::Pcg64::seed_from_u64(2);
             let grads = random_row(&mut source, BAGS as u32 * dim);
             let rule = Rule { kind: OptimizerKind::RowWiseAdaGrad, lr: 0.01, eps: 1e-8, weight_decay: 0.0 };
-            let noise = Noise { rounding: Rounding::Stochastic, seed: 1, step: 1, purpose: 0 };
+            let noise = Noise {
+                rounding: Rounding::Stochastic,
+                random_bits: RandomBits::TwentyFour,
+                seed: 1,
+                step: 1,
+                purpose: 0,
+            };
             for zipf in [false, true] {
                 let indices = indices(zipf);
                 Line { name, dim, zipf, threads: 1 }.measure(criterion, indices.len(), || {
-                    let (mut before, mut floats) = (Vec::new(), vec![0.0; dim_floats + 1]);
+                    let mut room = Vec::new();
                     for (k, &row) in indices.iter().enumerate() {
                         if let Some(&next) = indices.get(k + AHEAD) {
                             rows::prefetch(&table[next as usize * width..][..width]);
                         }
                         let record = &mut table[row as usize * width..][..width];
-                        let (weights, states) = floats.split_at_mut(dim_floats);
-                        rows::unpack(&layout, record, weights, states);
                         let grads = &grads[k / POOLED * dim_floats..][..dim_floats];
-                        rows::optimise(&rule, grads, weights, states, &mut before);
-                        black_box(rows::pack(&layout, &noise, row, weights, states, record));
+                        black_box(rows::move_record(&layout, &rule, &noise, row, grads, record, &mut room));
                     }
                 });
             }

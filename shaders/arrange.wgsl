@@ -1,7 +1,9 @@
-// From a dedup of the accesses to what backward reads: the accesses in sorted order, and each distinct row with its own.
+// From a dedup of the accesses to what backward reads: the accesses in sorted order, and each distinct row with its own. Of a step whose
+// gradients overflowed: that there is no row, so that nothing of the table moves.
 // Bytes an access: 4 + 4 + 4 (order, segment twice), 8 in, 8 out; a row: 8 in, 16 out.
 #include "shared/common.wgsl"
 #include "shared/target.wgsl"
+#include "shared/scaler.wgsl"
 
 @group(0) @binding(0) var<storage, read_write> step: Step;
 @group(0) @binding(1) var<storage, read> order: array<u32>;   // the index each sorted access came from
@@ -11,13 +13,19 @@
 @group(0) @binding(5) var<storage, read> access: array<vec2<u32>>; // by index: output row, coefficient
 @group(0) @binding(6) var<storage, read_write> accesses: array<vec2<u32>>; // the same, sorted
 @group(0) @binding(7) var<storage, read_write> targets: array<Target>;
+@group(0) @binding(8) var<uniform> scaler: ScalerState;
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
-    let valid = step.counts[COUNT_VALID];
+    var valid = step.counts[COUNT_VALID];
+    var rows = step.counts[COUNT_UNIQUE];
+    if (scaler.overflow != 0u) {
+        valid = 0u;
+        rows = 0u;
+    }
     let j = flat_group(group, groups) * 256u + lane;
-    if (j == 0u) { targets[0] = Target(step.counts[COUNT_UNIQUE], valid, step.t, 0u); }
+    if (j == 0u) { targets[0] = Target(rows, valid, step.t, bitcast<u32>(scaler.inverse)); }
     if (j >= valid) { return; }
     let i = order[j];
     accesses[j] = access[i];

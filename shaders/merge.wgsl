@@ -4,12 +4,14 @@
 #include "shared/common.wgsl"
 #include "shared/quad.wgsl"
 #include "shared/target.wgsl"
+#include "shared/half.wgsl"
+#include "shared/gradient.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> targets: array<Target>;
 @group(0) @binding(2) var<storage, read> segment: array<u32>;
 @group(0) @binding(3) var<storage, read> accesses: array<vec2<u32>>;
-@group(0) @binding(4) var<storage, read> grad_outputs: array<Quad>;
+@group(0) @binding(4) var<storage, read> grad_outputs: array<Words>;
 @group(0) @binding(5) var<storage, read_write> scratch: array<Quad>; // partial rows, from params.partials on
 
 fn weight_quads() -> u32 {
@@ -25,6 +27,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let lane = local & (params.lanes - 1u);
     let at_once = 256u / params.lanes;
     let valid = targets[0].place;
+    unscale = bitcast<f32>(targets[0].end);
     let rows = 2u * ((valid + MERGE_CHUNK - 1u) / MERGE_CHUNK);
     for (var row = flat_group(group, groups) * at_once + local / params.lanes; row < rows; row += groups.x * groups.y * at_once) {
         let tile = row / 2u * MERGE_CHUNK;

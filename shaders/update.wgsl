@@ -1,18 +1,20 @@
 // The optimiser (SPEC 3, backward): each distinct row's gradients are summed and the row updated once, in FP32, in its slot or in
 // scratch; a bypassed row is packed into its record at once. Dispatched once a shard: bypassed rows belong to their record's shard,
 // resident ones to the first. A row whose gradient or new value is not finite is left as it was, and counted.
-// Bytes a row: 16, 8 + 4 dim an access, 4 (dim + state) in and out, 4 (dirty); bypassed: the stride out.
+// Bytes a row: 16, 8 + 4 dim an access; 4 (dim + state) in and out, 4 (dirty); bypassed: the stride in and out, 4 (dim + state) out.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 #include "shared/quad.wgsl"
 #include "shared/shard.wgsl"
 #include "shared/target.wgsl"
+#include "shared/half.wgsl"
+#include "shared/gradient.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<uniform> shard: Shard;
 @group(0) @binding(2) var<storage, read> targets: array<Target>;
 @group(0) @binding(3) var<storage, read> accesses: array<vec2<u32>>;
-@group(0) @binding(4) var<storage, read> grad_outputs: array<Quad>;
+@group(0) @binding(4) var<storage, read> grad_outputs: array<Words>;
 @group(0) @binding(5) var<storage, read_write> records: array<u32>;
 @group(0) @binding(6) var<storage, read_write> cache: array<Quad>;
 @group(0) @binding(7) var<storage, read_write> scratch: array<Quad>; // bypassed rows, then the partial rows of merge
@@ -21,11 +23,11 @@
 
 #include "shared/tables.wgsl"
 #include "shared/flight.wgsl"
-#include "shared/half.wgsl"
 #include "shared/rng.wgsl"
 #include "shared/slots.wgsl"
 #include "shared/store.wgsl"
 #include "shared/pack.wgsl"
+#include "shared/unpack.wgsl"
 #include "shared/merge.wgsl"
 #include "shared/sum.wgsl"
 
@@ -50,14 +52,23 @@ fn merged(one: Target, q: u32) -> Quad {
     return sum_of(one.start, one.end, q);
 }
 
+// The row as it is, weights and state counted on. Forward has left a bypassed row in scratch, too, but its record takes fewer bytes; a
+// staged one's may have been handed on with the flight.
+fn row_quad(one: Target, q: u32) -> Quad {
+    if (one.place < params.slots || shard.moves != 0u) { return load_quad(one.place, q); }
+    let base = own_record(one.row);
+    if (q < weight_quads()) { return record_weights(base, q); }
+    return record_state(base, q - weight_quads());
+}
+
 // Gradient, new weight and new state of a Quad; `grad` is the merged one.
 fn moved(one: Target, q: u32, grad: Quad, row_state: f32) -> Moved {
-    let w = load_quad(one.place, q);
+    let w = row_quad(one, q);
     let g = grad + params.weight_decay * w;
     var by = params.lr * g;
     var state = Quad();
     if (params.optimizer == ADAGRAD) {
-        state = load_quad(one.place, weight_quads() + q) + g * g;
+        state = row_quad(one, weight_quads() + q) + g * g;
         by = by / (sqrt(state) + params.eps);
     } else if (params.optimizer == ROW_WISE) {
         by = by / (sqrt(row_state) + params.eps);
@@ -71,6 +82,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (local == 0u) { length = targets[0].row; }
     let n = workgroupUniformLoad(&length);
     pack_step = targets[0].start;
+    unscale = bitcast<f32>(targets[0].end);
     let lane = local & (params.lanes - 1u);
     let mine = local / params.lanes;
     let at_once = 256u / params.lanes;
@@ -94,7 +106,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 for (var q = lane; q < weight_quads(); q += params.lanes) {
                     var grad = held;
                     if (q != lane) { grad = merged(one, q); }
-                    sum = add_squares(sum, grad + params.weight_decay * load_quad(one.place, q));
+                    sum = add_squares(sum, grad + params.weight_decay * row_quad(one, q));
                 }
             }
             squares[local] = sum;
@@ -104,7 +116,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             }
             workgroupBarrier();
             if (live) {
-                row_state = part_of(load_quad(one.place, weight_quads()), 0u) + squares[local - lane] / f32(params.dim);
+                row_state = part_of(row_quad(one, weight_quads()), 0u) + squares[local - lane] / f32(params.dim);
             }
         }
 

@@ -2,13 +2,15 @@
 //!
 //! `half.wgsl`, `pack.wgsl` and `unpack*.wgsl` in `shaders/shared/` do the same on the device.
 
-use crate::{Layout, Precision, Rounding, rng};
+use crate::{Layout, Precision, RandomBits, Rounding, rng};
 
 /// What a row's rounding noise depends on besides row and element.
 #[derive(Clone, Copy, Debug)]
 pub struct Noise {
     /// How values between two neighbours are stored.
     pub rounding: Rounding,
+    /// Random bits of an element.
+    pub random_bits: RandomBits,
     /// The group's seed.
     pub seed: u32,
     /// The step number.
@@ -18,8 +20,8 @@ pub struct Noise {
 }
 
 impl Noise {
-    fn bits(&self, row: u32, element: u32, state: bool) -> u32 {
-        rng::random(self.seed, self.step, row, element, self.purpose + u32::from(state))
+    fn of(&self, row: u32, element: u32, state: bool) -> u32 {
+        rng::noise(self.random_bits, self.seed, self.step, row, element, self.purpose + u32::from(state))
     }
 }
 
@@ -36,7 +38,8 @@ pub fn f32_from_half(h: u32) -> f32 {
     f32::from_bits(sign | ((exponent + 112) << 23) | (mantissa << 13))
 }
 
-/// Finite binary32 to binary16, saturating at 65504; `noise` is used by stochastic rounding alone.
+/// Finite binary32 to binary16, saturating at 65504. Stochastic rounding goes up if `noise`, in 2^-32, is below the fraction: see
+/// [`rng::noise`]. The fraction is cut to whole 2^-32.
 #[inline]
 #[must_use]
 pub fn half_from_f32(x: f32, rounding: Rounding, noise: impl FnOnce() -> u32) -> u32 {
@@ -76,7 +79,8 @@ pub fn scale_and_bias(weights: &[f32], bits: u32) -> Option<(f32, f32)> {
     span.is_finite().then_some((scale, bias))
 }
 
-/// The code of `x` under a row's scale and bias.
+/// The code of `x` under a row's scale and bias. Stochastic rounding goes up if `noise`, in 2^-32, is below the fraction: see
+/// [`rng::noise`].
 #[inline]
 #[must_use]
 pub fn code(x: f32, scale: f32, bias: f32, bits: u32, rounding: Rounding, noise: impl FnOnce() -> u32) -> u32 {
@@ -90,7 +94,7 @@ pub fn code(x: f32, scale: f32, bias: f32, bits: u32, rounding: Rounding, noise:
         return near.clamp(0.0, top) as u32;
     }
     let below = v.floor();
-    let up = (noise() >> 8) as f32 * 2f32.powi(-24) < v - below;
+    let up = f64::from(noise()) * 2f64.powi(-32) < f64::from(v - below);
     (below + if up { 1.0 } else { 0.0 }).clamp(0.0, top) as u32
 }
 
@@ -117,14 +121,14 @@ pub fn pack(layout: &Layout, noise: &Noise, row: u32, weights: &[f32], state: &[
     let set_half = |record: &mut [u32], h: u32, value: u32| record[h as usize / 2] |= value << (16 * (h & 1));
     for (e, &x) in (0u32..).zip(state) {
         if layout.state_half {
-            let value = half_from_f32(x, noise.rounding, || noise.bits(row, e, true));
+            let value = half_from_f32(x, noise.rounding, || noise.of(row, e, true));
             set_half(record, 2 * layout.state_word + e, value);
         } else {
             record[(layout.state_word + e) as usize] = x.to_bits();
         }
     }
     for (e, &x) in (0u32..).zip(weights) {
-        let random = || noise.bits(row, e, false);
+        let random = || noise.of(row, e, false);
         match layout.precision {
             Precision::Fp32 => record[(layout.payload_half / 2 + e) as usize] = x.to_bits(),
             Precision::Fp16 => set_half(record, layout.payload_half + e, half_from_f32(x, noise.rounding, random)),
@@ -202,7 +206,13 @@ mod tests {
     }
 
     fn noise_of(rounding: Rounding, step: u32) -> Noise {
-        Noise { rounding, seed: 11, step, purpose: rng::Purpose::Update as u32 }
+        Noise {
+            rounding,
+            random_bits: RandomBits::ALL[step as usize % 3],
+            seed: 11,
+            step,
+            purpose: rng::Purpose::Update as u32,
+        }
     }
 
     fn packed(layout: &Layout, noise: &Noise, weights: &[f32]) -> Vec<u32> {
@@ -405,13 +415,47 @@ mod tests {
         assert!(ratios.iter().all(|&n| n > 1000), "{ratios:?}");
     }
 
-    /// Mean of `value(k)` over many k, held to `expected` within 6 sigma of a two-point distribution `step` wide.
-    fn is_unbiased(expected: f64, step: f64, value: impl Fn(u32) -> f64) -> bool {
+    /// Numbers of noise, out of all `2^k` there are, below a fraction of `cut` in 2^-32. Noise ascends with its random bits.
+    fn below(bits: RandomBits, cut: u32) -> u32 {
+        let (mut low, mut high) = (0, 1 << bits.bits());
+        while low < high {
+            let r = u32::midpoint(low, high);
+            let noise = rng::centred(bits, r << (32 - bits.bits()));
+            if noise < cut { low = r + 1 } else { high = r }
+        }
+        low
+    }
+
+    #[test]
+    fn the_bias_is_bounded_by_the_random_bits() {
+        let mut random = StdRng::seed_from_u64(14);
+        for bits in RandomBits::ALL {
+            assert_eq!(below(bits, 0), 0, "an exact value never moves");
+            let mut most: f64 = 0.0;
+            for _ in 0..20_000 {
+                // Any fraction, and those about which the bias is largest.
+                let cut: u32 = random.random();
+                let grain = 32 - bits.bits();
+                let edge = (cut >> grain << grain) + (1 << (grain - 1));
+                for cut in [cut, edge, edge + 1, edge - 1] {
+                    let up = f64::from(below(bits, cut)) / f64::from(1 << bits.bits());
+                    most = most.max((up - f64::from(cut) * 2f64.powi(-32)).abs());
+                }
+            }
+            assert!(most <= bits.bias(), "{bits:?}: {most}");
+            // The bound is as small as can be: one bit fewer breaks it.
+            assert!(most > 0.9 * bits.bias(), "{bits:?}: {most}");
+        }
+    }
+
+    /// Mean of `value(k)` over many k, held to `expected` within 6 sigma of a two-point distribution `step` wide, and the bias that so
+    /// many random bits may have.
+    fn is_unbiased(expected: f64, step: f64, bits: RandomBits, value: impl Fn(u32) -> f64) -> bool {
         const N: u32 = 40_000;
         let mean = (0..N).map(value).sum::<f64>() / f64::from(N);
-        // The fraction's sigma is at most a half; a grain of 2^-24 for the noise that is cut off.
+        // The fraction's sigma is at most a half.
         let sigma = 0.5 * step / f64::from(N).sqrt();
-        (mean - expected).abs() < 6.0 * sigma + step * 2f64.powi(-24)
+        (mean - expected).abs() < 6.0 * sigma + step * bits.bias()
     }
 
     #[test]
@@ -428,20 +472,23 @@ mod tests {
             let step = high - low;
             let sign = if round % 2 == 0 { 1.0 } else { -1.0 };
             let x = sign * (low + step * if random.random() { 0.34 } else { 0.66 });
-            let with = |rounding| {
-                is_unbiased(f64::from(x), f64::from(step), |k| {
-                    let noise = noise_of(rounding, k / 64);
-                    f64::from(f32_from_half(half_from_f32(x, rounding, || noise.bits(5, k % 64, false))))
-                })
-            };
-            assert!(with(Rounding::Stochastic), "{x:e}");
-            assert!(!with(Rounding::Nearest), "{x:e}");
+            for bits in RandomBits::ALL {
+                let with = |rounding| {
+                    is_unbiased(f64::from(x), f64::from(step), bits, |k| {
+                        let noise = Noise { random_bits: bits, ..noise_of(rounding, k / 64) };
+                        f64::from(f32_from_half(half_from_f32(x, rounding, || noise.of(5, k % 64, false))))
+                    })
+                };
+                assert!(with(Rounding::Stochastic), "{bits:?} {x:e}");
+                assert!(!with(Rounding::Nearest), "{bits:?} {x:e}");
+            }
         }
     }
 
     #[test]
     fn stochastic_codes_are_unbiased_and_nearest_ones_are_not() {
-        for bits in INTEGERS {
+        for (case, bits) in INTEGERS.into_iter().cycle().take(9).enumerate() {
+            let random_bits = RandomBits::ALL[case / 3];
             let top = (1u32 << bits) - 1;
             for (low, high) in [(0.0, 1.0), (-3.0, 5.0), (100.0, 101.0)] {
                 let (scale, bias) = scale_and_bias(&[low, high], bits).unwrap();
@@ -451,13 +498,13 @@ mod tests {
                         let x = bias + (below as f32 + fraction) * scale;
                         let v = (f64::from(x) - f64::from(bias)) / f64::from(scale);
                         let with = |rounding| {
-                            is_unbiased(v, 1.0, |k| {
-                                let noise = noise_of(rounding, k / 64);
-                                f64::from(code(x, scale, bias, bits, rounding, || noise.bits(5, k % 64, false)))
+                            is_unbiased(v, 1.0, random_bits, |k| {
+                                let noise = Noise { random_bits, ..noise_of(rounding, k / 64) };
+                                f64::from(code(x, scale, bias, bits, rounding, || noise.of(5, k % 64, false)))
                             })
                         };
-                        assert!(with(Rounding::Stochastic), "{bits} {x}");
-                        assert!(!with(Rounding::Nearest), "{bits} {x}");
+                        assert!(with(Rounding::Stochastic), "{random_bits:?} {bits} {x}");
+                        assert!(!with(Rounding::Nearest), "{random_bits:?} {bits} {x}");
                     }
                 }
             }

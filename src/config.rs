@@ -55,6 +55,56 @@ pub enum Rounding {
     Stochastic,
 }
 
+/// How many random bits decide where an element is rounded to, if rounding is stochastic.
+///
+/// They come from [pcg4d](crate::rng): one hash of 128 bits serves 4 elements with 24 bits, 8 with 16, 16 with 8
+/// ([`rng::noise`](crate::rng::noise) says which of its bits an element takes). An element at the fraction f of the way from its lower
+/// neighbour to its upper one goes up if `(r + 1/2) * 2^-k < f`, r being its k random bits as a number. So what is representable stays,
+/// and the probability of going up is within `2^-(k+1)` of f: of each rounding, the expected error is at most that share of the
+/// distance between the neighbours. What is added again and again and is smaller than that share is lost: P2 (3.1) found 8 bits
+/// enough for its models; the default is 24, more than a binary16 of normal size can tell apart (13).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RandomBits {
+    /// 8 bits an element, 16 elements a hash.
+    Eight,
+    /// 16 bits an element, 8 elements a hash.
+    Sixteen,
+    /// 24 bits an element, 4 elements a hash.
+    TwentyFour,
+}
+
+impl RandomBits {
+    /// Every choice, fewest bits first.
+    pub const ALL: [Self; 3] = [Self::Eight, Self::Sixteen, Self::TwentyFour];
+
+    /// Random bits of an element: 8, 16 or 24.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        match self {
+            Self::Eight => 8,
+            Self::Sixteen => 16,
+            Self::TwentyFour => 24,
+        }
+    }
+
+    /// Elements that share a hash: 16, 8 or 4.
+    #[must_use]
+    pub const fn elements(self) -> u32 {
+        match self {
+            Self::Eight => 16,
+            Self::Sixteen => 8,
+            Self::TwentyFour => 4,
+        }
+    }
+
+    /// How far the probability of rounding up may be from the fraction: `2^-(bits + 1)`. It is also the largest expected error of a
+    /// rounding, in units of the distance between the neighbours.
+    #[must_use]
+    pub fn bias(self) -> f64 {
+        0.5 / f64::from(1u32 << self.bits())
+    }
+}
+
 /// Which row leaves a full set (P1 section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
@@ -180,6 +230,8 @@ pub struct GroupConfig {
     pub precision: Precision,
     /// How a cached or updated row is brought down to it.
     pub rounding: Rounding,
+    /// Random bits of an element, where rounding is stochastic.
+    pub random_bits: RandomBits,
     /// Rows the FP32 cache shall hold, rounded up to whole sets; 0 means no cache.
     pub cache_rows: u32,
     /// Ways of a set, 1 (direct-mapped) to 1024. A GPU's sets have 32; the CPU backend takes any. More ways than rows make one set.
@@ -205,7 +257,7 @@ pub struct GroupConfig {
 }
 
 impl GroupConfig {
-    /// One or more tables of `rows` x `dim`, INT8 with stochastic rounding, no cache, 32 ways, LRU, sum pooling, SGD at 0.01.
+    /// One or more tables of `rows` x `dim`, INT8 with stochastic rounding (24 random bits), no cache, 32 ways, LRU, sum pooling, SGD at 0.01.
     #[must_use]
     pub fn new(tables: &[u32], dim: u32) -> Self {
         Self {
@@ -214,6 +266,7 @@ impl GroupConfig {
             dim,
             precision: Precision::Int8,
             rounding: Rounding::Stochastic,
+            random_bits: RandomBits::TwentyFour,
             cache_rows: 0,
             ways: WAYS,
             policy: Policy::Lru,

@@ -1,6 +1,6 @@
 //! The face both backends share: what a trainer, a test or the command holds.
 
-use crate::{Counters, Error, GroupConfig, Layout, Part, Policy, cpu::memory::zeroed, ways};
+use crate::{Counters, Error, GradSlice, GroupConfig, Layout, Part, Policy, ScalerState, cpu::memory::zeroed, ways};
 
 /// Everything a group keeps between steps, bit by bit.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,6 +85,15 @@ pub trait Embedding {
     /// # Errors
     /// [`Error::Order`] without a forward before it, [`Error::Length`] for the wrong number of gradients.
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error>;
+
+    /// As [`backward`](Self::backward), of gradients of a loss that was multiplied with a scale (SPEC 8): FP32 or FP16, each times
+    /// the scaler's inverse, in FP32, before anything is added. `scaler` is what a [`cpu::Scaler`](crate::cpu::Scaler) made of the
+    /// gradients of this step, of all groups and of the rest of the model. If they overflowed, no row, state, dirty flag or counter
+    /// moves. What the forward did (step number, stamps, frequencies, admissions) stays done, as after any step.
+    ///
+    /// # Errors
+    /// As [`backward`](Self::backward); [`Error::Order`] for the state of a scaler that has decided nothing.
+    fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error>;
 
     /// Writes every dirty row to the table and marks it clean.
     ///

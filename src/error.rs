@@ -161,6 +161,18 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
+    /// A loss scale that cannot be, or a scaler's state that no such scaler can have left.
+    #[error("loss scaler, {what}: wanted {wanted}, found {found}; {remedy}")]
+    Scaler {
+        /// The field.
+        what: &'static str,
+        /// What would be accepted.
+        wanted: String,
+        /// What was found.
+        found: String,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// Calls came in an order that would lose an update.
     #[error("{call}: wanted {wanted}, found {found}; call them in that order")]
     Order {

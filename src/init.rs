@@ -39,7 +39,13 @@ impl<'a> Filler<'a> {
         if let Some(source) = source {
             source.check(layout.total_rows, layout.dim as usize)?;
         }
-        let noise = Noise { rounding: config.rounding, seed: config.seed, step: 0, purpose: Purpose::Init as u32 };
+        let noise = Noise {
+            rounding: config.rounding,
+            random_bits: config.random_bits,
+            seed: config.seed,
+            step: 0,
+            purpose: Purpose::Init as u32,
+        };
         Ok(Self { layout, values: source.map_or(Values::Init(config.init), Values::Source), noise })
     }
 
@@ -54,7 +60,7 @@ impl<'a> Filler<'a> {
             Values::Source(source) => return source.rows(first_row, self.layout.dim as usize, weights),
             Values::Init(init) => (first_row..)
                 .zip(weights.chunks_exact_mut(self.layout.dim as usize))
-                .for_each(|(row, weights)| initial(init, self.noise.seed, row, weights)),
+                .for_each(|(row, weights)| init.row(self.noise.seed, row, weights)),
         }
         Ok(())
     }
@@ -101,21 +107,34 @@ impl<'a> Filler<'a> {
     }
 }
 
-/// Initial weights of a row.
-fn initial(init: Init, seed: u32, row: u32, weights: &mut [f32]) {
-    match init {
-        Init::Constant(value) => weights.fill(value),
-        Init::Uniform { low, high } => {
-            for (element, x) in (0..).zip(weights) {
-                let bits = rng::random(seed, 0, row, element, Purpose::Value as u32);
-                *x = (low + (high - low) * ((bits >> 8) as f32 * 2f32.powi(-24))).clamp(low, high);
+impl Init {
+    /// What `row` of a group with this seed begins with, before it is brought down to the table's precision: `weights` is as long as
+    /// the dim. The same on every machine.
+    ///
+    /// ```
+    /// # use hotrow::{Embedding, GroupConfig, Init, Precision, cpu};
+    /// let init = Init::Uniform { low: -0.1, high: 0.1 };
+    /// let config = GroupConfig { init, seed: 7, precision: Precision::Fp32, ..GroupConfig::new(&[1000], 16) };
+    /// let mut weights = [0.0; 16];
+    /// init.row(7, 123, &mut weights);
+    /// assert_eq!(cpu::Group::new(config)?.read_rows(&[123])?, weights);
+    /// # Ok::<(), hotrow::Error>(())
+    /// ```
+    pub fn row(self, seed: u32, row: u32, weights: &mut [f32]) {
+        match self {
+            Self::Constant(value) => weights.fill(value),
+            Self::Uniform { low, high } => {
+                for (element, x) in (0..).zip(weights) {
+                    let bits = rng::random(seed, 0, row, element, Purpose::Value as u32);
+                    *x = (low + (high - low) * ((bits >> 8) as f32 * 2f32.powi(-24))).clamp(low, high);
+                }
             }
-        }
-        Init::Normal { mean, std } => {
-            for (element, pair) in (0..).step_by(2).zip(weights.chunks_mut(2)) {
-                let words = pcg4d([seed, 0, row, element + ((Purpose::Normal as u32) << 24)]);
-                for (x, z) in pair.iter_mut().zip(normal(words)) {
-                    *x = mean + std * z;
+            Self::Normal { mean, std } => {
+                for (element, pair) in (0..).step_by(2).zip(weights.chunks_mut(2)) {
+                    let words = pcg4d([seed, 0, row, element + ((Purpose::Normal as u32) << 24)]);
+                    for (x, z) in pair.iter_mut().zip(normal(words)) {
+                        *x = mean + std * z;
+                    }
                 }
             }
         }
@@ -151,7 +170,7 @@ mod tests {
 
     fn row(init: Init, seed: u32, row: u32, dim: usize) -> Vec<f32> {
         let mut weights = vec![f32::NAN; dim];
-        initial(init, seed, row, &mut weights);
+        init.row(seed, row, &mut weights);
         weights
     }
 

@@ -65,8 +65,8 @@ pub struct Params {
     pub lanes: u32,
     pub partials: u32,
     pub window_slots: u32,
-    pub pad1: u32,
-    pub pad2: u32,
+    pub half_grads: u32,
+    pub random_bits: u32,
 }
 
 impl Params {
@@ -186,6 +186,72 @@ pub struct Target {
     pub place: u32,
     pub start: u32,
     pub end: u32,
+}
+
+/// A buffer of gradients that is inspected. Twin of `Inspected` in `shaders/inspect.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[allow(missing_docs, reason = "explained at the WGSL twin")]
+pub struct Inspected {
+    pub elements: u32,
+    pub half: u32,
+    pub pad0: u32,
+    pub pad1: u32,
+}
+
+/// A [`LossScale`](crate::LossScale) as numbers. Twin of `ScaleRule` in `shaders/shared/scaler.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[allow(missing_docs, reason = "explained at the WGSL twin")]
+pub struct ScaleRule {
+    pub kind: u32,
+    pub min: f32,
+    pub max: f32,
+    pub grow: f32,
+    pub shrink: f32,
+    pub window: u32,
+    pub target_log: f32,
+    pub overflow_log: f32,
+    pub beta: f32,
+    pub beta_rest: f32,
+    pub slow_beta: f32,
+    pub slow_rest: f32,
+    pub deviations: f32,
+    pub original: u32,
+    pub zero: u32,
+    pub pad0: u32,
+}
+
+/// Everything a loss scaler keeps between steps, 48 bytes. Twin of `ScalerState` in `shaders/shared/scaler.wgsl`.
+///
+/// On the device it lies in [`Scaler::buffer`](crate::Scaler::buffer), the scale first.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+pub struct ScalerState {
+    /// What the next step's loss is to be multiplied with.
+    pub scale: f32,
+    /// 1 over the scale of the last step decided.
+    pub inverse: f32,
+    /// 1: the gradients of that step overflowed, and it updates nothing.
+    pub overflow: u32,
+    /// Steps decided.
+    pub iteration: u32,
+    /// The step that overflowed last, counted from 1; 0: none yet.
+    pub last_overflow: u32,
+    /// Steps that overflowed.
+    pub overflows: u32,
+    /// Bits of the greatest magnitude among the last step's gradients, unscaled; those of infinity or a NaN where it overflowed.
+    pub largest: u32,
+    /// `LogNormal`: moving average of log2 of the greatest magnitude, corrected for its beginning, with `beta1`.
+    pub mean: f32,
+    /// The same with `beta2`.
+    pub slow_mean: f32,
+    /// The variance around it, with `beta2`.
+    pub variance: f32,
+    /// `beta1` to the power of the steps averaged.
+    pub decay: f32,
+    /// `beta2` likewise.
+    pub slow_decay: f32,
 }
 
 /// Whose records a dispatch works on. Twin of `Shard` in `shaders/shared/shard.wgsl`.

@@ -23,6 +23,7 @@ mod parts;
 #[cfg(any(unix, windows))]
 mod positioned;
 pub mod rng;
+mod scaler;
 #[doc(hidden)]
 pub mod shader;
 pub mod simulate;
@@ -41,11 +42,13 @@ pub use counters::Counters;
 pub use embedding::{Embedding, Snapshot};
 pub use error::Error;
 pub use gpu::{
-    Batch, Context, ContextOptions, Count, Distinct, Group, Shaders, SortedPairs, Sorter, Timeline, Traffic,
+    Batch, Context, ContextOptions, Count, Distinct, GradBuffer, Group, Scaler, Shaders, SortedPairs, Sorter, Timeline,
+    Traffic,
 };
-pub use layout::Layout;
+pub use layout::{Layout, ScalerState};
 pub use memory::{Allocation, Calls, MemoryReport, TableMemory, memory_factor};
 pub use parts::Part;
+pub use scaler::{GradSlice, LossScale};
 #[cfg(any(unix, windows))]
 pub use source::F32File;
 pub use source::Source;

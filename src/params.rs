@@ -58,8 +58,8 @@ impl Params {
             lanes: layout.lanes,
             partials: 0,
             window_slots: layout.window_slots,
-            pad1: 0,
-            pad2: 0,
+            half_grads: 0,
+            random_bits: config.random_bits.bits(),
         }
     }
 

@@ -17,6 +17,7 @@ mod criteo;
 mod distinct;
 mod error;
 mod find;
+mod labels;
 mod list;
 mod meta2021;
 mod npy;
@@ -27,7 +28,9 @@ mod uniform;
 mod words;
 mod zipf;
 
+pub use criteo::{CRITEO_CATEGORIES, CRITEO_COUNTS, CriteoFile, CriteoLine};
 pub use error::TraceError;
+pub use labels::{companion, read as read_labels};
 pub use list::split_list;
 pub use offsets::read as read_offsets;
 
@@ -90,6 +93,9 @@ fn read(path: &Path) -> Result<(Vec<u32>, Option<Vec<u32>>), TraceError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     if name.ends_with(".u32") || name.ends_with(".u32.zst") {
         let ids = words::read(path)?;
+        if ids.is_empty() {
+            return Err(TraceError::Empty { path: path.into() }); // the cause, before offsets that do not fit
+        }
         check_ids(path, &ids)?;
         let offsets = offsets::beside(path, ids.len())?;
         Ok((ids, offsets))

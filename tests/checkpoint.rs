@@ -11,8 +11,8 @@ use std::{
 };
 
 use hotrow::{
-    Embedding, Error, GroupConfig, Init, Optimizer, OutOfRange, Part, Policy, Pooling, Precision, Rounding, Snapshot,
-    checkpoint, cpu::Group,
+    Embedding, Error, GroupConfig, Init, Optimizer, OutOfRange, Part, Policy, Pooling, Precision, RandomBits, Rounding,
+    Snapshot, checkpoint, cpu::Group,
 };
 use proptest::test_runner::{Config, TestRunner};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
@@ -70,6 +70,7 @@ fn configs() -> Vec<GroupConfig> {
                 optimizer,
                 policy: if (i + j) % 2 == 0 { Policy::Lfu } else { Policy::Lru },
                 rounding: if i % 3 == 0 { Rounding::Nearest } else { Rounding::Stochastic },
+                random_bits: RandomBits::ALL[j],
                 cache_rows: [64, 0, 200][j],
                 dim: [8, 5, 20][(i + j) % 3],
                 ..config()
@@ -339,12 +340,13 @@ fn another_configuration_is_named() {
     let path = folder.path().join("group.safetensors");
     checkpoint::save(&mut trained(&config()), &path).unwrap();
     type Change = fn(&mut GroupConfig);
-    let wrong: [(&str, Change); 11] = [
+    let wrong: [(&str, Change); 12] = [
         ("tables", |config| config.tables[1] = 51),
         ("tables", |config| config.tables = vec![200]),
         ("dim", |config| config.dim = 9),
         ("precision", |config| config.precision = Precision::Int8),
         ("rounding", |config| config.rounding = Rounding::Nearest),
+        ("random_bits", |config| config.random_bits = RandomBits::Sixteen),
         ("cache_rows", |config| config.cache_rows = 65),
         ("cache_rows", |config| config.cache_rows = 0),
         ("cache_rows", |config| config.ways = 16),

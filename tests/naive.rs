@@ -5,8 +5,8 @@
 mod naive;
 
 use hotrow::{
-    Counters, Embedding, Error, GroupConfig, Init, Layout, Optimizer, OutOfRange, Part, Policy, Pooling, Precision,
-    Rounding, Snapshot,
+    Counters, Embedding, Error, GradSlice, GroupConfig, Init, Layout, Optimizer, OutOfRange, Part, Policy, Pooling,
+    Precision, Rounding, ScalerState, Snapshot,
 };
 use naive::{Approx, BatchData, Call, Format, Naive, check_run, fmix32, half_above, half_below, half_nearest};
 use proptest::strategy::{Strategy, ValueTree};
@@ -388,6 +388,18 @@ impl Embedding for Plain {
         Ok(())
     }
 
+    fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
+        if scaler.overflowed() {
+            self.pending = None;
+            return Ok(());
+        }
+        let values: Vec<f32> = match grad_outputs {
+            GradSlice::F32(values) => values.to_vec(),
+            GradSlice::F16(values) => values.iter().map(|&h| half::f16::from_bits(h).to_f32()).collect(),
+        };
+        self.backward(&values.iter().map(|x| x * scaler.inverse).collect::<Vec<_>>())
+    }
+
     fn flush(&mut self) -> Result<(), Error> {
         let effect = self.model.flush();
         self.apply(&effect);
@@ -610,6 +622,10 @@ impl Embedding for Bent {
             _ => {}
         }
         self.inner.backward(&gradient)
+    }
+
+    fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
+        self.inner.backward_scaled(grad_outputs, scaler)
     }
 
     fn flush(&mut self) -> Result<(), Error> {

@@ -2,9 +2,10 @@
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use hotrow::trace::{MAX_ID, Source, Trace, TraceError, load};
+use hotrow::trace::{CriteoFile, MAX_ID, Source, Trace, TraceError, load};
 use npyz::WriterBuilder;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -173,18 +174,97 @@ fn criteo_lines_are_bags_of_26() {
     assert_eq!(trace.distinct, 29);
 }
 
+/// Every kind of bad line, and what the message must name.
 #[test]
 fn criteo_refusals() {
     let dir = TempDir::new().unwrap();
-    for (content, found) in [
-        ("1\t2\t3\n".to_owned(), "\"3 fields\" in line 1"),
-        (criteo("1\t", "a", "b") + &criteo("1\t", "xyz", ""), "\"xyz\" in line 2"),
-        (criteo("1\t", "123456789", "b"), "123456789"),
-        (criteo("1\t", "+1", "1"), "+1"),
+    let line = |label: &str, count: &str, category: &str| {
+        format!("{label}\t{count}{}\t{category}{}\n", "\t7".repeat(12), "\t0".repeat(25))
+    };
+    let good = line("1", "-2", "ab");
+    let refused = |name: &str, content: &[u8]| {
+        let mut file = CriteoFile::open(&write(&dir, name, content)).unwrap();
+        loop {
+            let done = file.next_line().and_then(|line| {
+                let Some(line) = line else { return Ok(None) };
+                Ok(Some((line.label()?, line.counts()?, line.categories()?)))
+            });
+            match done {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("{name} was accepted"),
+                Err(error) => return error,
+            }
+        }
+    };
+    for (name, content, found) in [
+        ("few", "1\t2\t3\n".to_owned(), "\"3 fields\" in line 1"),
+        ("one less", good.clone() + &good.replacen("\t7", "", 2), "\"38 fields\" in line 2"),
+        ("one more", good.replace('\n', "\t0\n"), "\"41 fields\" in line 1"),
+        ("blank", good.clone() + "\n", "\"an empty line\" in line 2"),
+        ("endless", "x".repeat(1 << 20), "more than 4096 bytes"),
+        ("hex", good.clone() + &line("1", "", "xyz"), "category 1 of 26, found \"xyz\" in line 2"),
+        ("nine", line("1", "", "123456789"), "123456789"),
+        ("sign", line("1", "", "+1"), "+1"),
+        ("half", line("1", "1.5", "a"), "count 1 of 13, found \"1.5\" in line 1"),
+        ("huge", line("1", "99999999999999999999", "a"), "99999999999999999999"),
+        ("two", line("2", "", "a"), "a label of 0 or 1, found \"2\" in line 1"),
+        ("none", line("", "", "a"), "a label of 0 or 1, found \"\" in line 1"),
+        ("test file", good.replacen("1\t", "", 1), "no label"),
     ] {
-        let error = read(&write(&dir, "day.tsv", content.as_bytes())).unwrap_err();
-        assert!(matches!(error, TraceError::Criteo { .. }) && message(&error).contains(found), "{error}");
+        let error = refused(name, content.as_bytes());
+        assert!(matches!(error, TraceError::Criteo { .. }) && message(&error).contains(found), "{name}: {error}");
     }
+    let packed = zstd::encode_all(good.repeat(1000).as_bytes(), 3).unwrap();
+    assert!(matches!(refused("cut.zst", &packed[..packed.len() / 2]), TraceError::Zstd { .. }));
+    let packed = gzip(good.repeat(1000).as_bytes());
+    let cut = refused("cut.gz", &packed[..packed.len() / 2]);
+    assert!(matches!(cut, TraceError::Gzip { .. }), "{cut}");
+    message(&cut);
+    // A trace looks at the categories alone.
+    assert_eq!(read(&write(&dir, "day.tsv", line("", "x", "ab").as_bytes())).unwrap().ids.len(), 26);
+    let error = read(&write(&dir, "day.tsv", line("1", "1", "xyz").as_bytes())).unwrap_err();
+    assert!(matches!(error, TraceError::Criteo { .. }), "{error}");
+}
+
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    packer.write_all(content).unwrap();
+    packer.finish().unwrap()
+}
+
+/// Plain, packed, with either line end and without the last one: the same lines.
+#[test]
+fn criteo_files_in_every_form() {
+    let dir = TempDir::new().unwrap();
+    let counts = ["", "-2", "0", "7", "", "", "", "", "", "", "", "", "4294967296"].join("\t");
+    let text = format!("1\t{counts}\tFF\t{}\tdeadbeef\n", "\t".repeat(23)).repeat(2);
+    let packed = [gzip(text.as_bytes()), gzip(text.as_bytes())].concat();
+    for (name, content, lines) in [
+        ("plain.txt", text.clone().into_bytes(), 2),
+        ("crlf.txt", text.replace('\n', "\r\n").into_bytes(), 2),
+        ("no_end.txt", text.trim_end().as_bytes().to_vec(), 2),
+        ("x.zst", zstd::encode_all(text.as_bytes(), 3).unwrap(), 2),
+        ("two_members.gz", packed, 4),
+        ("empty.txt", Vec::new(), 0),
+    ] {
+        let mut file = CriteoFile::open(&write(&dir, name, &content)).unwrap();
+        let mut found = 0;
+        while let Some(line) = file.next_line().unwrap() {
+            assert!(line.label().unwrap());
+            let counts = line.counts().unwrap();
+            assert_eq!(
+                (counts[0], counts[1], counts[2], counts[12]),
+                (None, Some(-2), Some(0), Some(1 << 32)),
+                "{name}"
+            );
+            let categories = line.categories().unwrap();
+            assert_eq!((categories[0], categories[1], categories[25]), (Some(255), None, Some(0xdead_beef)), "{name}");
+            found += 1;
+        }
+        assert_eq!(found, lines, "{name}");
+    }
+    let missing = CriteoFile::open(&dir.path().join("missing.txt")).unwrap_err();
+    assert!(matches!(missing, TraceError::Io { .. }), "{missing}");
 }
 
 #[test]

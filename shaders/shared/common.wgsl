@@ -67,8 +67,8 @@ struct Params {
     lanes: u32,            // invocations that move a row: a power of two, 4 to 32
     partials: u32,         // first Quad of the partial rows in scratch (backward)
     window_slots: u32,     // slots of a window of the cache; the last may hold fewer
-    pad1: u32,
-    pad2: u32,
+    half_grads: u32,       // 1: the gradients of the outputs are FP16 (backward)
+    random_bits: u32,      // random bits an element, where rounding is stochastic: 24, 16 or 8
 }
 
 // What one call finds out on the device; zero before it.

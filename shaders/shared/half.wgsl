@@ -11,6 +11,12 @@ fn f32_from_half(h: u32) -> f32 {
     return bitcast<f32>(sign | ((exponent + 112u) << 23u) | (mantissa << 13u));
 }
 
+// Bits of the same as binary32, infinity and NaN too: no record holds those, but a scaled gradient may.
+fn bits_from_half(h: u32) -> u32 {
+    let bits = bitcast<u32>(f32_from_half(h));
+    return select(bits, bits | 0x7f800000u, (h & 0x7c00u) == 0x7c00u);
+}
+
 // `bits` is a finite binary32. Magnitudes beyond 65504 saturate.
 fn half_from_bits(bits: u32, stochastic: bool, noise: u32) -> u32 {
     let sign = (bits >> 16u) & 0x8000u;

@@ -10,10 +10,6 @@ fn unordered(key: u32) -> u32 {
     return key ^ select(0xffffffffu, 0x80000000u, (key & 0x80000000u) != 0u);
 }
 
-fn noise(row: u32, element: u32, purpose: u32) -> u32 {
-    return random(params.seed, pack_step, row, element, params.purpose + purpose);
-}
-
 // A value x, element of `row`, to its code.
 fn code_of(x: f32, row: u32, element: u32, scale: f32, bias: f32) -> u32 {
     if (scale == 0.0) { return 0u; }
@@ -24,7 +20,10 @@ fn code_of(x: f32, row: u32, element: u32, scale: f32, bias: f32) -> u32 {
         return u32(clamp(near, 0.0, top));
     }
     let below = floor(v);
-    let up = f32(noise(row, element, 0u) >> 8u) * 5.9604644775390625e-8 < v - below;
+    // The noise's 24 bits, and of the half behind them what is beyond: no bit of it is lost in either difference.
+    let random = noise(pack_step, row, element, 0u);
+    let beyond = select(0.0, 2.98023223876953125e-8, params.random_bits == 24u);
+    let up = (v - below) - f32(random >> 8u) * 5.9604644775390625e-8 > beyond;
     return u32(clamp(below + select(0.0, 1.0, up), 0.0, top));
 }
 
@@ -33,19 +32,22 @@ fn element_of(place: u32, e: u32) -> f32 {
     return part_of(load_quad(place, e / WIDTH), e % WIDTH);
 }
 
+// Element `element` of `row`, weight (purpose 0) or state (1), in FP16.
+fn half_of(x: f32, row: u32, element: u32, purpose: u32) -> u32 {
+    if (params.stochastic == 0u) { return half_from_bits(bitcast<u32>(x), false, 0u); }
+    return half_from_bits(bitcast<u32>(x), true, noise(pack_step, row, element, purpose));
+}
+
 // One 16-bit half of the record behind its FP32 words: state in FP16, or payload.
 fn packed_half(place: u32, row: u32, h: u32, scale: f32, bias: f32) -> u32 {
-    let stochastic = params.stochastic == 1u;
     if (h < params.payload_half) {
         let e = h - 2u * params.state_word;
-        return half_from_bits(bitcast<u32>(element_of(place, params.dim + e)), stochastic, noise(row, e, 1u));
+        return half_of(element_of(place, params.dim + e), row, e, 1u);
     }
     let per_half = 16u / params.bits;
     let first = (h - params.payload_half) * per_half;
     if (first >= params.dim) { return 0u; }
-    if (params.bits == 16u) {
-        return half_from_bits(bitcast<u32>(element_of(place, first)), stochastic, noise(row, first, 0u));
-    }
+    if (params.bits == 16u) { return half_of(element_of(place, first), row, first, 0u); }
     var bits = 0u;
     var v: Quad;
     for (var k = 0u; k < per_half; k++) {
@@ -55,6 +57,16 @@ fn packed_half(place: u32, row: u32, h: u32, scale: f32, bias: f32) -> u32 {
         bits |= code_of(part_of(v, e % WIDTH), row, e, scale, bias) << (k * params.bits);
     }
     return bits;
+}
+
+// Word w of the record.
+fn packed_word(place: u32, row: u32, w: u32, scale: f32, bias: f32) -> u32 {
+    if (w < params.state_word) { return select(bitcast<u32>(bias), bitcast<u32>(scale), w == 0u); }
+    if (params.state_half == 0u && w < params.state_word + params.state) {
+        return bitcast<u32>(element_of(place, params.dim + w - params.state_word));
+    }
+    if (params.bits == 32u) { return bitcast<u32>(element_of(place, w - params.payload_half / 2u)); }
+    return packed_half(place, row, 2u * w, scale, bias) | (packed_half(place, row, 2u * w + 1u, scale, bias) << 16u);
 }
 
 // Packs the FP32 row at `place` into the record of linear row `row`, which lies in this shard or leaves with Move `j`. Each `params.lanes` invocations
@@ -112,19 +124,15 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, local: u32) -> bool {
         base = departed(shard.leaving, pack_places[local / params.lanes]);
     }
     if (!taken) { return false; }
-    for (var w = lane; w < params.record_words; w += params.lanes) {
-        var word: u32;
-        if (w < params.state_word) {
-            word = select(bias, bitcast<u32>(scale), w == 0u);
-        } else if (params.state_half == 0u && w < params.state_word + params.state) {
-            word = bitcast<u32>(element_of(place, params.dim + w - params.state_word));
-        } else if (params.bits == 32u) {
-            word = bitcast<u32>(element_of(place, w - params.payload_half / 2u));
-        } else {
-            word = packed_half(place, row, 2u * w, scale, bitcast<f32>(bias)) |
-                (packed_half(place, row, 2u * w + 1u, scale, bitcast<f32>(bias)) << 16u);
+    // A hash serves at least four elements, a word has two halves: a lane takes two words then, from where the payload begins.
+    let run = select(1u, 2u, params.bits == 16u);
+    let skew = (params.payload_half / 2u) & (run - 1u);
+    noise_begins();
+    for (var first = lane * run; first < params.record_words + skew; first += params.lanes * run) {
+        for (var i = 0u; i < run; i++) {
+            let w = first + i - skew;
+            if (w < params.record_words) { records[base + w] = packed_word(place, row, w, scale, bitcast<f32>(bias)); }
         }
-        records[base + w] = word;
     }
     return true;
 }

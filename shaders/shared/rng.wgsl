@@ -13,6 +13,27 @@ fn pcg4d(x: vec4<u32>) -> vec4<u32> {
     return v;
 }
 
-fn random(seed: u32, step: u32, row: u32, element: u32, purpose: u32) -> u32 {
-    return pcg4d(vec4<u32>(seed, step, row, element + (purpose << 24u))).x;
+// What decides whether an element is rounded up: its random bits r as (r + 1/2) * 2^-random_bits, in units of 2^-32. One hash serves
+// several elements; src/rng.rs says which bits each takes. Needs `params`.
+var<private> noise_counter: u32; // of the hash at hand
+var<private> noise_words: vec4<u32>;
+
+// Behind it a hash is made for whatever comes first: the next row, or another step.
+fn noise_begins() {
+    noise_counter = 0xffffffffu; // no purpose is that large
+}
+
+fn noise(step: u32, row: u32, element: u32, purpose: u32) -> u32 {
+    let shift = 5u - params.random_bits / 8u; // 4, 8 or 16 elements a hash
+    let part = element & ((1u << shift) - 1u);
+    let counter = element - part + ((params.purpose + purpose) << 24u);
+    if (counter != noise_counter) {
+        noise_counter = counter;
+        let words = pcg4d(vec4<u32>(params.seed, step, row, counter));
+        noise_words = words ^ (words >> vec4<u32>(16u));
+    }
+    let width = 128u >> shift;
+    let at = part * width;
+    let top = noise_words[at / 32u] << (32u - width - (at & 31u));
+    return (top & ~(0xffffffffu >> params.random_bits)) | (0x80000000u >> params.random_bits);
 }

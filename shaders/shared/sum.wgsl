@@ -1,9 +1,11 @@
-// Sums of gradients. Needs `accesses`, `grad_outputs`, `params`, shared/quad.wgsl and shared/slots.wgsl.
+// Sums of gradients. Needs `accesses`, `params`, shared/quad.wgsl, shared/gradient.wgsl and shared/slots.wgsl.
 
-// Sorted access j's gradient. The coefficient is 1, and not written, unless the batch had weights or means.
+var<private> unscale: f32; // 1 over the scale of the loss; set before anything is summed
+
+// Sorted access j's gradient, unscaled in FP32. The coefficient is 1, and not written, unless the batch had weights or means.
 fn gradient_of(j: u32, q: u32) -> Quad {
     let one = accesses[j];
-    let g = grad_outputs[one.x * weight_quads() + q];
+    let g = unscale * grad_output(one.x * weight_quads() + q);
     if (params.weighted == 1u || params.pooling == MEAN) { return bitcast<f32>(one.y) * g; }
     return g;
 }

@@ -4,5 +4,5 @@ struct Target {
     row: u32,   // linear row; in the header the number of distinct rows
     place: u32, // slot, or slots + u for scratch row u; in the header the number of accesses
     start: u32, // its first sorted access; in the header the step number
-    end: u32,   // behind its last
+    end: u32,   // behind its last; in the header the bits of what gradients are multiplied with
 }

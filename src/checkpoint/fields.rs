@@ -4,7 +4,8 @@ use std::path::Path;
 
 use super::fault;
 use crate::{
-    Error, GroupConfig, Optimizer, OptimizerKind, OutOfRange, Policy, Pooling, Precision, Rounding, layout::WAYS,
+    Error, GroupConfig, Optimizer, OptimizerKind, OutOfRange, Policy, Pooling, Precision, RandomBits, Rounding,
+    layout::WAYS,
 };
 
 /// A word for each variant, and back.
@@ -21,6 +22,7 @@ macro_rules! words {
 
 words!(Precision, precision, to_precision, Fp32 = "fp32", Fp16 = "fp16", Int8 = "int8", Int4 = "int4", Int2 = "int2");
 words!(Rounding, rounding, to_rounding, Nearest = "nearest", Stochastic = "stochastic");
+words!(RandomBits, random_bits, to_random_bits, Eight = "8", Sixteen = "16", TwentyFour = "24");
 words!(Policy, policy, to_policy, Lru = "lru", Lfu = "lfu");
 words!(Pooling, pooling, to_pooling, Sum = "sum", Mean = "mean", None = "none");
 words!(OutOfRange, out_of_range, to_out_of_range, Error = "error", Clamp = "clamp", Skip = "skip");
@@ -43,6 +45,7 @@ pub(super) fn of(config: &GroupConfig) -> Vec<(&'static str, String)> {
         ("dim", config.dim.to_string()),
         ("precision", precision(config.precision).into()),
         ("rounding", rounding(config.rounding).into()),
+        ("random_bits", random_bits(config.random_bits).into()),
         ("cache_rows", config.cache_rows.to_string()),
         ("ways", config.ways.to_string()),
         ("policy", policy(config.policy).into()),
@@ -83,6 +86,7 @@ impl Fields<'_> {
             features: self.get("features", to_list)?,
             precision: self.get("precision", to_precision)?,
             rounding: self.get("rounding", to_rounding)?,
+            random_bits: self.get("random_bits", to_random_bits)?,
             cache_rows: self.number("cache_rows")?,
             // Files from before there was a choice do not say.
             ways: if (self.text)("ways").is_none() { WAYS } else { self.number("ways")? },
@@ -114,6 +118,7 @@ pub(super) fn check_same(path: &Path, ours: &GroupConfig, theirs: &GroupConfig) 
         ("dim", ours.dim.to_string(), theirs.dim.to_string()),
         ("precision", precision(ours.precision).into(), precision(theirs.precision).into()),
         ("rounding", rounding(ours.rounding).into(), rounding(theirs.rounding).into()),
+        ("random_bits", random_bits(ours.random_bits).into(), random_bits(theirs.random_bits).into()),
         ("cache_rows", sets(ours), sets(theirs)),
         ("policy", policy(ours.policy).into(), policy(theirs.policy).into()),
         ("optimizer", kind(ours.optimizer.kind).into(), kind(theirs.optimizer.kind).into()),

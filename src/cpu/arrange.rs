@@ -1,6 +1,6 @@
-use crate::layout::{Step, Target, count};
+use crate::layout::{ScalerState, Step, Target, count};
 
-/// The accesses in sorted order, and each distinct row with its own. Mirror of `shaders/arrange.wgsl`.
+/// The accesses in sorted order, and each distinct row with its own; none where gradients overflowed. Mirror of `shaders/arrange.wgsl`.
 pub fn arrange(
     step: &Step,
     order: &[u32],
@@ -10,10 +10,12 @@ pub fn arrange(
     access: &[[u32; 2]],
     accesses: &mut [[u32; 2]],
     targets: &mut [Target],
+    scaler: &ScalerState,
 ) {
-    let valid = step.counts[count::VALID] as usize;
-    targets[0] = Target { row: step.counts[count::UNIQUE], place: valid as u32, start: step.t, end: 0 };
-    for j in 0..valid {
+    let (valid, rows) =
+        if scaler.overflow != 0 { (0, 0) } else { (step.counts[count::VALID], step.counts[count::UNIQUE]) };
+    targets[0] = Target { row: rows, place: valid, start: step.t, end: scaler.inverse.to_bits() };
+    for j in 0..valid as usize {
         let i = order[j] as usize;
         accesses[j] = access[i];
         let one = &mut targets[segment[j] as usize + 1];

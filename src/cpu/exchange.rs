@@ -83,7 +83,7 @@ pub fn exchange(
 
 /// Packs the FP32 rows of those `items` that have a linear row in this shard and a place (`from`). A row that cannot be packed is
 /// counted; of the others `done` is told. Twin of `shaders/shared/pack.wgsl`.
-pub(super) fn pack_rows(
+fn pack_rows(
     params: &Params,
     shard: &Shard,
     t: u32,

@@ -12,7 +12,7 @@ use super::{
     touch, update,
 };
 use crate::{
-    Counters, Embedding, Error, GroupConfig, Layout, Part, Source,
+    Counters, Embedding, Error, GradSlice, GroupConfig, Layout, Part, ScalerState, Source,
     batch::{self, Pending},
     layout::{Move, Params, Shard, Step, count},
     params::Mode,
@@ -133,6 +133,22 @@ impl Group {
         fault.map_or(Ok(outputs), Err)
     }
 
+    /// The backward of the last forward, by a scaler's verdict.
+    fn move_rows(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
+        let pending = self.pending.ok_or_else(batch::no_forward)?;
+        batch::check_grads(&self.config, pending, grad_outputs.len())?;
+        let Pending { indices, bags, weighted } = pending;
+        let params = self.params(Mode::Train, Purpose::Update).batch(indices, bags, weighted);
+        let (tables, Some(space)) = (&mut self.tables, &mut self.train[self.current]) else {
+            return Err(batch::no_forward());
+        };
+        if indices > 0 {
+            backward(tables, space, params, grad_outputs, scaler);
+        }
+        self.pending = None;
+        Ok(())
+    }
+
     /// Looks linear rows up, one output row each, in the frozen space.
     fn look_up(&mut self, rows: &[u32], outputs: Option<&mut [f32]>) -> Result<Params, Error> {
         batch::check_shape(&self.config, rows.len() as u64, 0, None)?;
@@ -241,7 +257,7 @@ fn exchange_all(tables: &mut Tables, params: &Params, step: &Step, moves: &[Move
 }
 
 /// The stages of backward, in order (SPEC 3).
-fn backward(tables: &mut Tables, space: &mut Space, params: Params, grad_outputs: &[f32]) {
+fn backward(tables: &mut Tables, space: &mut Space, params: Params, grad_outputs: GradSlice<'_>, scaler: &ScalerState) {
     let params = &Params { partials: space.partials, ..params };
     let layout = &tables.layout;
     // Rows and places are one to one: what takes fewer passes to sort.
@@ -257,7 +273,7 @@ fn backward(tables: &mut Tables, space: &mut Space, params: Params, grad_outputs
     };
     let (_, order) = dedup(&mut space.step, &job, &mut space.sorted, &mut space.sort, to);
     let Space { segment, accesses, targets, scratch, .. } = space;
-    arrange(&space.step, order, segment, &space.keys, &space.places, &space.access, accesses, targets);
+    arrange(&space.step, order, segment, &space.keys, &space.places, &space.access, accesses, targets, scaler);
     merge(params, targets, segment, accesses, grad_outputs, scratch);
     combine(params, targets, segment, scratch);
     let Tables { records, cache, ways, tables: counters, .. } = tables;
@@ -339,18 +355,12 @@ impl Embedding for Group {
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
-        let pending = self.pending.ok_or_else(batch::no_forward)?;
-        batch::check_grads(&self.config, pending, grad_outputs.len())?;
-        let Pending { indices, bags, weighted } = pending;
-        let params = self.params(Mode::Train, Purpose::Update).batch(indices, bags, weighted);
-        let (tables, Some(space)) = (&mut self.tables, &mut self.train[self.current]) else {
-            return Err(batch::no_forward());
-        };
-        if indices > 0 {
-            backward(tables, space, params, grad_outputs);
-        }
-        self.pending = None;
-        Ok(())
+        self.move_rows(GradSlice::F32(grad_outputs), &ScalerState::unscaled())
+    }
+
+    fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
+        scaler.decided()?;
+        self.move_rows(grad_outputs, scaler)
     }
 
     fn flush(&mut self) -> Result<(), Error> {

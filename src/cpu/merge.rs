@@ -1,11 +1,14 @@
-use std::ops::Range;
+use std::{marker::PhantomData, ops::Range};
 
 use super::{
     record,
-    rows::{Floats, Rows, prefetch, sum_rows},
+    rows::{Floats, Gradient, Rows, Unscaled, Weights, prefetch, sum_rows},
     spread::each_row,
 };
-use crate::layout::{Params, Target};
+use crate::{
+    GradSlice,
+    layout::{Params, Target},
+};
 
 /// Accesses of a chunk, and of a tile.
 pub(super) const CHUNK: usize = 128;
@@ -15,48 +18,104 @@ pub(super) const CHUNK: usize = 128;
 pub(super) struct Gradients<'a> {
     pub(super) params: &'a Params,
     pub(super) accesses: &'a [[u32; 2]],
-    pub(super) grad_outputs: &'a [f32],
+    pub(super) grad_outputs: GradSlice<'a>,
+    /// What each is multiplied with.
+    pub(super) inverse: f32,
 }
 
 impl Gradients<'_> {
     /// The gradients of sorted accesses, in order.
     pub(super) fn sum(&self, accesses: Range<usize>, sums: &mut [f32]) {
+        match self.grad_outputs {
+            // As they are: the usual case.
+            GradSlice::F32(grads) if self.inverse == 1.0 => self.sum_of::<Plain>(grads, accesses, sums),
+            GradSlice::F32(grads) => self.sum_of::<Scaled<f32>>(grads, accesses, sums),
+            GradSlice::F16(grads) => self.sum_of::<Scaled<u16>>(grads, accesses, sums),
+        }
+    }
+
+    fn sum_of<K: Kind>(&self, grads: &[K::Stored], accesses: Range<usize>, sums: &mut [f32]) {
+        let all = *self;
         if self.params.weighted == 1 || self.params.pooling == record::MEAN {
-            sum_rows(&Scaled::<true>(*self), accesses, sums);
+            sum_rows(&Outputs::<K, true> { all, grads }, accesses, sums);
         } else {
-            sum_rows(&Scaled::<false>(*self), accesses, sums);
+            sum_rows(&Outputs::<K, false> { all, grads }, accesses, sums);
         }
     }
 }
 
-/// The gradients, times their coefficients where there are any but 1.
-struct Scaled<'a, const FACTORS: bool>(Gradients<'a>);
+/// How gradients are stored, and read.
+trait Kind {
+    type Stored;
+    type Read<'a>: Weights
+    where
+        Self: 'a;
+    fn read(gradients: &[Self::Stored], inverse: f32) -> Self::Read<'_>;
+}
 
-impl<const FACTORS: bool> Rows for Scaled<'_, FACTORS> {
+/// FP32, not scaled.
+struct Plain;
+
+/// Scaled.
+struct Scaled<G>(PhantomData<G>);
+
+impl Kind for Plain {
+    type Stored = f32;
+    type Read<'a> = Floats<'a>;
+    #[inline(always)]
+    fn read(gradients: &[f32], _: f32) -> Floats<'_> {
+        Floats(gradients)
+    }
+}
+
+impl<G: Gradient + Copy> Kind for Scaled<G> {
+    type Stored = G;
+    type Read<'a>
+        = Unscaled<'a, G>
+    where
+        Self: 'a;
+    #[inline(always)]
+    fn read(gradients: &[G], inverse: f32) -> Unscaled<'_, G> {
+        Unscaled { gradients, inverse }
+    }
+}
+
+/// The gradients of the accesses, times their coefficients where there are any but 1.
+struct Outputs<'a, K: Kind, const FACTORS: bool> {
+    all: Gradients<'a>,
+    grads: &'a [K::Stored],
+}
+
+impl<K: Kind, const FACTORS: bool> Outputs<'_, K, FACTORS> {
+    #[inline(always)]
+    fn of(&self, k: usize) -> &[K::Stored] {
+        let dim = self.all.params.dim as usize;
+        let [output, _] = self.all.accesses[k];
+        &self.grads[output as usize * dim..][..dim]
+    }
+}
+
+impl<K: Kind, const FACTORS: bool> Rows for Outputs<'_, K, FACTORS> {
     type Weights<'a>
-        = Floats<'a>
+        = K::Read<'a>
     where
         Self: 'a;
     const FACTORS: bool = FACTORS;
 
     #[inline(always)]
-    fn row(&self, k: usize) -> Option<Floats<'_>> {
-        let dim = self.0.params.dim as usize;
-        let [output, _] = self.0.accesses[k];
-        Some(Floats(&self.0.grad_outputs[output as usize * dim..][..dim]))
+    fn row(&self, k: usize) -> Option<K::Read<'_>> {
+        Some(K::read(self.of(k), self.all.inverse))
     }
 
     #[inline(always)]
     fn factor(&self, k: usize) -> f32 {
-        f32::from_bits(self.0.accesses[k][1])
+        f32::from_bits(self.all.accesses[k][1])
     }
 
     #[inline(always)]
     fn prefetch(&self, k: usize) {
-        if k < self.0.accesses.len()
-            && let Some(Floats(grad)) = self.row(k)
-        {
-            prefetch(grad);
+        if k < self.all.accesses.len() {
+            prefetch(self.of(k));
         }
     }
 }
@@ -67,13 +126,14 @@ pub fn merge(
     targets: &[Target],
     segment: &[u32],
     accesses: &[[u32; 2]],
-    grad_outputs: &[f32],
+    grad_outputs: GradSlice<'_>,
     scratch: &mut [f32],
 ) {
     let dim = params.dim as usize;
     let valid = targets[0].place as usize;
     let rows = 2 * valid.div_ceil(CHUNK);
-    let gradients = Gradients { params, accesses: &accesses[..valid], grad_outputs };
+    let inverse = f32::from_bits(targets[0].end);
+    let gradients = Gradients { params, accesses: &accesses[..valid], grad_outputs, inverse };
     let partials = &mut record::partials(params, scratch)[..rows * dim];
     each_row(partials, dim, valid * dim, |row, sums| {
         let tile = row / 2 * CHUNK;

@@ -2,7 +2,7 @@
 
 use super::rows::Rule;
 use crate::{
-    Layout, OptimizerKind, Precision, Rounding,
+    Layout, OptimizerKind, Precision, RandomBits, Rounding,
     codec::Noise,
     layout::{Params, quad_width},
 };
@@ -55,7 +55,12 @@ pub(super) fn partials<'s>(params: &Params, scratch: &'s mut [f32]) -> &'s mut [
 /// The rounding noise of a call; `step` is the clock.
 pub(super) fn noise(params: &Params, step: u32) -> Noise {
     let rounding = if params.stochastic == 1 { Rounding::Stochastic } else { Rounding::Nearest };
-    Noise { rounding, seed: params.seed, step, purpose: params.purpose }
+    let random_bits = match params.random_bits {
+        8 => RandomBits::Eight,
+        16 => RandomBits::Sixteen,
+        _ => RandomBits::TwentyFour,
+    };
+    Noise { rounding, random_bits, seed: params.seed, step, purpose: params.purpose }
 }
 
 /// How the call's optimiser moves a row.

@@ -5,7 +5,7 @@ use super::{
     space::Space,
 };
 use crate::shader::{
-    Access::{Read, ReadWrite},
+    Access::{Read, ReadWrite, Uniform},
     Kernel,
 };
 
@@ -21,10 +21,11 @@ pub(crate) const KERNEL: Kernel = Kernel {
         (Read, "access"),
         (ReadWrite, "accesses"),
         (ReadWrite, "targets"),
+        (Uniform, "scaler"),
     ],
 };
 
-pub(crate) fn record(call: &mut Call<'_>, space: &Space, order: &wgpu::Buffer, indices: u32) {
+pub(crate) fn record(call: &mut Call<'_>, space: &Space, order: &wgpu::Buffer, scaler: &wgpu::Buffer, indices: u32) {
     let bindings = [
         space.step.as_entire_binding(),
         order.as_entire_binding(),
@@ -34,6 +35,7 @@ pub(crate) fn record(call: &mut Call<'_>, space: &Space, order: &wgpu::Buffer, i
         space.access.as_entire_binding(),
         space.accesses.as_entire_binding(),
         space.targets.as_entire_binding(),
+        scaler.as_entire_binding(),
     ];
     call.dispatch(&KERNEL, &bindings, &Groups::of(indices, 256));
 }

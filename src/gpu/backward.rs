@@ -7,13 +7,21 @@ use super::{
 };
 use crate::layout::{Params, count};
 
+/// The gradients that a backward merges.
+pub(crate) struct Gradients<'a> {
+    /// Of the outputs.
+    pub(crate) outputs: wgpu::BindingResource<'a>,
+    /// The state of the scaler of their loss.
+    pub(crate) scaler: &'a wgpu::Buffer,
+}
+
 pub(crate) fn record_backward(
     context: &Context,
     encoder: &mut wgpu::CommandEncoder,
     tables: &Tables,
     space: &Space,
     params: Params,
-    grads: &wgpu::BindingResource<'_>,
+    gradients: &Gradients<'_>,
     records: Records<'_>,
 ) {
     let layout = &tables.layout;
@@ -28,11 +36,11 @@ pub(crate) fn record_backward(
     let job = SortJob { keys, values: None, capacity: indices, count: count::INDICES, key_bits };
     let to = DedupTo { segment: &space.segment, starts: &space.starts, segments: count::UNIQUE, valid: count::VALID };
     let sorted = dedup::record(call, &space.step, &job, &space.sorted, &space.sort, &to);
-    arrange::record(call, space, sorted.values, indices);
+    arrange::record(call, space, sorted.values, gradients.scaler, indices);
     // A batch of one chunk has no heavy row.
     if indices > merge::CHUNK {
-        merge::record(call, &uniform, tables, space, indices, grads);
+        merge::record(call, &uniform, tables, space, indices, &gradients.outputs);
         combine::record(call, &uniform, tables, space, indices);
     }
-    update::record(call, &uniform, tables, space, layout.most_distinct(indices), grads, records);
+    update::record(call, &uniform, tables, space, layout.most_distinct(indices), &gradients.outputs, records);
 }

@@ -1,11 +1,11 @@
 //! The group driven by host slices: every call uploads, submits and waits.
 
 use super::{
-    Batch, Group, assign, call::Call, exchange, exchange::Records, forward::moves, group::grown, kept::passing,
-    space::Bound,
+    Batch, GradBuffer, Group, assign, call::Call, exchange, exchange::Records, forward::moves, group::grown,
+    kept::passing, space::Bound,
 };
 use crate::{
-    Counters, Embedding, Error, GroupConfig, Layout, Part, batch,
+    Counters, Embedding, Error, GradSlice, GroupConfig, Layout, Part, ScalerState, batch,
     layout::{Params, Step},
     params::Mode,
     rng::Purpose,
@@ -49,7 +49,14 @@ impl Group {
 
     fn upload(&self, what: &'static str, words: &[u8]) -> Result<wgpu::Buffer, Error> {
         let buffer = self.context.buffer(what, words.len() as u64, wgpu::BufferUsages::empty())?;
-        self.context.queue().write_buffer(&buffer, 0, words);
+        // A buffer is written in whole words; behind an odd number of halves comes a zero.
+        let (whole, rest) = words.split_at(words.len() & !3);
+        self.context.queue().write_buffer(&buffer, 0, whole);
+        if !rest.is_empty() {
+            let mut last = [0; 4];
+            last[..rest.len()].copy_from_slice(rest);
+            self.context.queue().write_buffer(&buffer, whole.len() as u64, &last);
+        }
         Ok(buffer)
     }
 
@@ -158,6 +165,27 @@ impl Group {
 }
 
 impl Group {
+    /// The backward of the last forward, by a scaler's verdict.
+    fn move_rows(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
+        self.waiting(|this| {
+            let pending = this.pending.ok_or_else(batch::no_forward)?;
+            batch::check_grads(&this.config, pending, grad_outputs.len())?;
+            let bytes: &[u8] = match grad_outputs {
+                GradSlice::F32(grads) => bytemuck::cast_slice(grads),
+                GradSlice::F16(grads) => bytemuck::cast_slice(grads),
+            };
+            let buffer = this.upload("grad_outputs", bytes)?;
+            let grads = match grad_outputs {
+                GradSlice::F32(_) => GradBuffer::F32(buffer.slice(..)),
+                GradSlice::F16(_) => GradBuffer::F16(buffer.slice(..)),
+            };
+            let verdict = this.context.uniform(scaler);
+            let mut encoder = this.encoder();
+            this.record_backward_by(&mut encoder, grads, &verdict)?;
+            this.context.finish(encoder)
+        })
+    }
+
     fn flush_and_wait(&mut self) -> Result<(), Error> {
         if self.staged.is_some() {
             return self.flush_staged();
@@ -215,14 +243,12 @@ impl Embedding for Group {
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
-        self.waiting(|this| {
-            let pending = this.pending.ok_or_else(batch::no_forward)?;
-            batch::check_grads(&this.config, pending, grad_outputs.len())?;
-            let grads = this.upload("grad_outputs", bytemuck::cast_slice(grad_outputs))?;
-            let mut encoder = this.encoder();
-            this.record_backward(&mut encoder, grads.slice(..))?;
-            this.context.finish(encoder)
-        })
+        self.move_rows(GradSlice::F32(grad_outputs), &ScalerState::unscaled())
+    }
+
+    fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
+        scaler.decided()?;
+        self.move_rows(grad_outputs, &scaler.verdict())
     }
 
     fn flush(&mut self) -> Result<(), Error> {

@@ -1,8 +1,8 @@
 //! A group of tables on the GPU, recorded into the caller's encoder. `forward.rs` has the stages of forward.
 
 use super::{
-    Context,
-    backward::record_backward,
+    Context, GradBuffer, Scaler,
+    backward::{Gradients, record_backward},
     call::Call,
     collect, exchange,
     exchange::Records,
@@ -15,7 +15,7 @@ use super::{
     tables::Tables,
 };
 use crate::{
-    Error, GroupConfig, Layout, Placement, RamStore, SharedStore, Source,
+    Error, GroupConfig, Layout, Placement, RamStore, ScalerState, SharedStore, Source,
     batch::{self, Pending},
     layout::{Params, Step, WAYS},
     params::Mode,
@@ -403,6 +403,34 @@ impl Group {
         encoder: &mut wgpu::CommandEncoder,
         grad_outputs: wgpu::BufferSlice<'_>,
     ) -> Result<(), Error> {
+        let unscaled = self.context.uniform(&ScalerState::unscaled());
+        self.record_backward_by(encoder, GradBuffer::F32(grad_outputs), &unscaled)
+    }
+
+    /// As [`record_backward`](Self::record_backward), of gradients of a loss that was multiplied with a scale (SPEC 8): FP32 or FP16,
+    /// each times the inverse that `scaler` decided on, in FP32, before anything is added. If they overflowed, which only the device
+    /// knows, no row, state, dirty flag or counter moves. What the forward did (step number, stamps, frequencies, admissions) stays
+    /// done, as after any step.
+    ///
+    /// # Errors
+    /// As [`record_backward`](Self::record_backward); [`Error::Order`] before [`Scaler::record_decide`].
+    pub fn record_backward_scaled(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        grad_outputs: GradBuffer<'_>,
+        scaler: &Scaler,
+    ) -> Result<(), Error> {
+        let verdict = scaler.decided("record_backward_scaled")?;
+        self.record_backward_by(encoder, grad_outputs, verdict)
+    }
+
+    /// The backward, by what the [`ScalerState`] in `scaler` says when the device gets there.
+    pub(super) fn record_backward_by(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        grad_outputs: GradBuffer<'_>,
+        scaler: &wgpu::Buffer,
+    ) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {
             let (Some(Pending { indices, bags, weighted }), Some(space)) = (self.pending, &self.train[self.current])
@@ -418,16 +446,25 @@ impl Group {
                 }
             };
             if indices > 0 {
-                let wanted = u64::from(rows) * u64::from(self.tables.layout.dim) * 4;
-                let grads = self.context.bind("grad_outputs", grad_outputs, wanted)?;
+                let (slice, wanted) = grad_outputs.wanted(u64::from(rows) * u64::from(self.tables.layout.dim));
+                let outputs = self.context.bind("grad_outputs", slice, wanted)?;
                 let params = Params::new(&self.config, &self.tables.layout, Mode::Train, Purpose::Update)
                     .batch(indices, bags, weighted);
+                let params = Params { half_grads: u32::from(grad_outputs.is_half()), ..params };
                 let shard = self.staged.as_ref().and_then(|staged| staged.packing(&self.context));
                 let records = match (&self.staged, &shard) {
                     (Some(staged), Some(shard)) => staged.records(shard),
                     _ => Records::Table,
                 };
-                record_backward(&self.context, encoder, &self.tables, space, params, &grads, records);
+                record_backward(
+                    &self.context,
+                    encoder,
+                    &self.tables,
+                    space,
+                    params,
+                    &Gradients { outputs, scaler },
+                    records,
+                );
             }
             if let Some(staged) = &mut self.staged {
                 staged.close(encoder, &self.tables, landing);

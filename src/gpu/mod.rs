@@ -20,6 +20,7 @@ mod group;
 mod harness;
 mod heads;
 mod histogram;
+mod inspect;
 mod kept;
 mod linearize;
 mod locate;
@@ -30,7 +31,9 @@ mod parts;
 mod prefetch;
 mod probe;
 mod readback;
+mod rescale;
 mod reset;
+mod scaler;
 mod scan;
 mod scatter;
 mod segments;
@@ -53,6 +56,7 @@ pub use harness::Deduped;
 pub(crate) use merge::CHUNK as MERGE_CHUNK;
 pub use options::{ContextOptions, Shaders};
 pub(crate) use readback::REPORT_BYTES;
+pub use scaler::{GradBuffer, Scaler};
 pub use sorter::{Count, Distinct, SortedPairs, Sorter};
 pub(crate) use space::{FlushSpace, Space};
 pub(crate) use staged::Staged;
@@ -82,6 +86,8 @@ pub(crate) const KERNELS: &[&Kernel] = &[
     &merge::KERNEL,
     &combine::KERNEL,
     &update::KERNEL,
+    &inspect::KERNEL,
+    &rescale::KERNEL,
     &collect::KERNEL,
     &reset::KERNEL,
     &assign::KERNEL,

@@ -1,57 +1,198 @@
-//! `.tsv`: the click logs of Criteo. A line is a label (missing in test files), 13 counts and 26 categories of up to 8
-//! hexadecimal digits, separated by tabs.
+//! The click logs of Criteo. A line is a label (missing in test files), 13 counts and 26 categories of up to 8
+//! hexadecimal digits, separated by tabs; counts and categories may be left out.
 //!
-//! A line becomes a bag of 26 ids, one a category. Ids are numbered by first appearance over all fields together, so
-//! that equal digits in two fields are two rows. An empty category is a value of its own, as DLRM has it. Labels and
-//! counts are left out.
+//! [`CriteoFile`] reads them. As a trace (`.tsv`) a line becomes a bag of 26 ids, one a category. Ids are numbered by
+//! first appearance over all fields together, so that equal digits in two fields are two rows. An empty category is a
+//! value of its own, as DLRM has it. Labels and counts are left out.
 
 use super::text::quote;
 use super::{MAX_ID, TraceError};
+use flate2::read::MultiGzDecoder;
 use std::collections::HashMap;
+use std::fmt;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 
-const CATEGORIES: usize = 26;
+/// Counts of a line.
+pub const CRITEO_COUNTS: usize = 13;
 
-/// Fields of a line without and with a label.
-const FIELDS: [usize; 2] = [39, 40];
+/// Categories of a line.
+pub const CRITEO_CATEGORIES: usize = 26;
 
-/// A category that a line leaves out; no 8 digits give it.
-const EMPTY: u64 = 1 << 32;
+/// Fields of a line, without the label.
+const FEATURES: usize = CRITEO_COUNTS + CRITEO_CATEGORIES;
+
+/// Longer lines are not Criteo's; a file without line ends must not fill the memory.
+const LONGEST: u64 = 4096;
+
+/// A file of Criteo's, line by line; unpacked on the way if its name ends in `.gz` or `.zst`.
+pub struct CriteoFile {
+    path: PathBuf,
+    input: Box<dyn BufRead + Send>,
+    bytes: Vec<u8>,
+    number: u64,
+}
+
+impl fmt::Debug for CriteoFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CriteoFile").field("path", &self.path).field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl CriteoFile {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// [`TraceError::Io`] if the system refuses; [`TraceError::Zstd`] for a `.zst` file that is none.
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
+        let file = File::open(path).map_err(|source| TraceError::Io { path: path.into(), source })?;
+        let ending = path.extension().unwrap_or_default();
+        let input: Box<dyn BufRead + Send> = if ending == "gz" {
+            Box::new(BufReader::new(MultiGzDecoder::new(file)))
+        } else if ending == "zst" {
+            let unpacked = zstd::stream::read::Decoder::new(file).map_err(|error| unreadable(path, error))?;
+            Box::new(BufReader::new(unpacked))
+        } else {
+            Box::new(BufReader::new(file))
+        };
+        Ok(Self { path: path.into(), input, bytes: Vec::new(), number: 0 })
+    }
+
+    /// The next line, or `None` at the end of the file.
+    ///
+    /// # Errors
+    /// [`TraceError::Criteo`] for a line of other than 39 or 40 fields; [`TraceError::Io`], [`TraceError::Gzip`] or
+    /// [`TraceError::Zstd`] if the file cannot be read on.
+    pub fn next_line(&mut self) -> Result<Option<CriteoLine<'_>>, TraceError> {
+        self.bytes.clear();
+        let read = self.input.by_ref().take(LONGEST + 1).read_until(b'\n', &mut self.bytes);
+        if read.map_err(|error| unreadable(&self.path, error))? == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        let end = [&b"\r\n"[..], b"\n"].into_iter().find_map(|end| self.bytes.strip_suffix(end));
+        let mut line = CriteoLine { path: &self.path, number: self.number, label: None, features: [b""; FEATURES] };
+        let bytes = end.unwrap_or(&self.bytes);
+        let found = bytes.split(|&byte| byte == b'\t').count();
+        let mut fields = bytes.split(|&byte| byte == b'\t');
+        if bytes.len() as u64 > LONGEST || !(FEATURES..=FEATURES + 1).contains(&found) {
+            let found = match bytes.len() as u64 {
+                0 => "an empty line".to_owned(),
+                length if length > LONGEST => format!("more than {LONGEST} bytes without a line end"),
+                _ => format!("{found} fields"),
+            };
+            let wanted = "39 fields separated by tabs, or 40 with the label".to_owned();
+            return Err(line.fail(wanted, found, "remove the line; if these are other ids, rename the file to .txt"));
+        }
+        if found > FEATURES {
+            line.label = fields.next();
+        }
+        line.features.iter_mut().zip(fields).for_each(|(feature, field)| *feature = field);
+        Ok(Some(line))
+    }
+}
+
+/// Why reading stopped, by what the file is.
+fn unreadable(path: &Path, source: io::Error) -> TraceError {
+    let path = path.to_owned();
+    match path.extension().unwrap_or_default().to_str() {
+        Some("gz") => TraceError::Gzip { path, reason: source.to_string() },
+        Some("zst") => TraceError::Zstd { path, reason: source.to_string() },
+        _ => TraceError::Io { path, source },
+    }
+}
+
+/// A line of a [`CriteoFile`]. Its fields are read as they are asked for.
+#[derive(Clone, Debug)]
+pub struct CriteoLine<'a> {
+    path: &'a Path,
+    number: u64,
+    label: Option<&'a [u8]>,
+    features: [&'a [u8]; FEATURES],
+}
+
+impl CriteoLine<'_> {
+    /// Whether the advertisement was clicked.
+    ///
+    /// # Errors
+    /// [`TraceError::Criteo`] unless the line has a label, 0 or 1.
+    pub fn label(&self) -> Result<bool, TraceError> {
+        let remedy = "train on a file with labels (train.txt, not test.txt), or repair the line";
+        match self.label {
+            Some(b"0") => Ok(false),
+            Some(b"1") => Ok(true),
+            Some(other) => Err(self.fail("a label of 0 or 1".to_owned(), lossy(other), remedy)),
+            None => Err(self.fail("a label of 0 or 1".to_owned(), "39 fields, no label".to_owned(), remedy)),
+        }
+    }
+
+    /// The counts, `None` where left out.
+    ///
+    /// # Errors
+    /// [`TraceError::Criteo`] for what is no integer of 64 bits.
+    pub fn counts(&self) -> Result<[Option<i64>; CRITEO_COUNTS], TraceError> {
+        let mut counts = [None; CRITEO_COUNTS];
+        for (i, (count, &field)) in counts.iter_mut().zip(&self.features).enumerate() {
+            if !field.is_empty() {
+                let number = std::str::from_utf8(field).ok().and_then(|digits| digits.parse().ok());
+                *count = Some(number.ok_or_else(|| {
+                    let wanted = format!("an integer or nothing as count {} of {CRITEO_COUNTS}", i + 1);
+                    self.fail(wanted, lossy(field), "repair or remove the line")
+                })?);
+            }
+        }
+        Ok(counts)
+    }
+
+    /// The categories, `None` where left out.
+    ///
+    /// # Errors
+    /// [`TraceError::Criteo`] for other than up to 8 hexadecimal digits.
+    pub fn categories(&self) -> Result<[Option<u32>; CRITEO_CATEGORIES], TraceError> {
+        let mut categories = [None; CRITEO_CATEGORIES];
+        for (i, (category, &field)) in categories.iter_mut().zip(&self.features[CRITEO_COUNTS..]).enumerate() {
+            if !field.is_empty() {
+                *category = Some(hexadecimal(field).ok_or_else(|| {
+                    let wanted =
+                        format!("up to 8 hexadecimal digits or nothing as category {} of {CRITEO_CATEGORIES}", i + 1);
+                    self.fail(wanted, lossy(field), "repair or remove the line")
+                })?);
+            }
+        }
+        Ok(categories)
+    }
+
+    fn fail(&self, wanted: String, found: String, remedy: &'static str) -> TraceError {
+        TraceError::Criteo { path: self.path.into(), line: self.number, wanted, found, remedy }
+    }
+}
+
+/// A sign or blank, which parsing would take, is no digit.
+fn hexadecimal(field: &[u8]) -> Option<u32> {
+    let digits = std::str::from_utf8(field).ok().filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    digits.filter(|digits| digits.len() <= 8).and_then(|digits| u32::from_str_radix(digits, 16).ok())
+}
+
+fn lossy(field: &[u8]) -> String {
+    quote(&String::from_utf8_lossy(field))
+}
 
 /// All ids and the starts of the bags.
 pub(super) fn read(path: &Path) -> Result<(Vec<u32>, Vec<u32>), TraceError> {
-    let io_error = |source| TraceError::Io { path: path.into(), source };
-    let mut file = BufReader::new(File::open(path).map_err(io_error)?);
+    let mut file = CriteoFile::open(path)?;
     let (mut ids, mut offsets) = (Vec::new(), vec![0]);
-    let mut rows: HashMap<(usize, u64), u32> = HashMap::new();
-    let (mut bytes, mut number) = (Vec::new(), 0);
-    while file.read_until(b'\n', &mut bytes).map_err(io_error)? > 0 {
-        number += 1;
-        let fail = |found: String| TraceError::Criteo { path: path.into(), line: number, found };
-        let line = String::from_utf8_lossy(&bytes);
-        let fields: Vec<&str> = line.trim_end_matches(['\n', '\r']).split('\t').collect();
-        if !FIELDS.contains(&fields.len()) {
-            return Err(fail(format!("{} fields", fields.len())));
-        }
-        for (field, digits) in fields[fields.len() - CATEGORIES..].iter().enumerate() {
-            let value = match digits.len() {
-                0 => EMPTY,
-                1..=8 if digits.bytes().all(|digit| digit.is_ascii_hexdigit()) => {
-                    u64::from_str_radix(digits, 16).map_err(|_| fail(quote(digits)))?
-                }
-                _ => return Err(fail(quote(digits))),
-            };
+    let mut rows: HashMap<(usize, Option<u32>), u32> = HashMap::new();
+    while let Some(line) = file.next_line()? {
+        for category in line.categories()?.into_iter().enumerate() {
             let next = rows.len() as u32;
-            let id = *rows.entry((field, value)).or_insert(next);
+            let id = *rows.entry(category).or_insert(next);
             if id > MAX_ID {
                 return Err(TraceError::Id { path: path.into(), position: ids.len() as u64, found: id.to_string() });
             }
             ids.push(id);
         }
         offsets.push(u32::try_from(ids.len()).map_err(|_| TraceError::TooLong { path: path.into() })?);
-        bytes.clear();
     }
     Ok((ids, offsets))
 }

@@ -63,6 +63,17 @@ pub enum TraceError {
         /// What the decompressor said.
         reason: String,
     },
+    /// A `.gz` file that does not decompress to its end.
+    #[error(
+        "{}: wanted a complete gzip file, found: {reason}; the file is cut off or damaged, get it again",
+        path.display()
+    )]
+    Gzip {
+        /// The file.
+        path: PathBuf,
+        /// What the decompressor said.
+        reason: String,
+    },
     /// A number that cannot be a row id.
     #[error(
         "{}: wanted ids from 0 to 4294967293, found {found} at access {position}; renumber the ids of the trace",
@@ -89,19 +100,19 @@ pub enum TraceError {
         /// What is no id.
         found: String,
     },
-    /// A line of a `.tsv` file that Criteo did not write.
-    #[error(
-        "{}: wanted Criteo's 39 or 40 fields of a line, the last 26 of up to 8 hexadecimal digits, found {found:?} in \
-         line {line}; rename other lists of ids to .txt",
-        path.display()
-    )]
+    /// A line that Criteo did not write.
+    #[error("{}: wanted {wanted}, found {found:?} in line {line}; {remedy}", path.display())]
     Criteo {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// What must stand there.
+        wanted: String,
+        /// What does.
         found: String,
+        /// What to do.
+        remedy: &'static str,
     },
     /// An `.npy` file of another type or shape, or a damaged one.
     #[error("{}: wanted a 1-D .npy array of u32, i32, u64 or i64, found {found}; save it anew", path.display())]
@@ -126,6 +137,22 @@ pub enum TraceError {
         wanted: String,
         /// What does.
         found: String,
+    },
+    /// A labels file that does not fit its bags.
+    #[error("{}: wanted {wanted}, found {found}; get the file again", path.display())]
+    Labels {
+        /// The labels file.
+        path: PathBuf,
+        /// What must hold.
+        wanted: String,
+        /// What does.
+        found: String,
+    },
+    /// A file that belongs to a trace is not beside it.
+    #[error("{}: wanted this file, or the same with .zst, found neither; get it from where the trace came from", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
     },
     /// A generated trace that cannot be.
     #[error("trace {trace}: wanted {wanted}, found {found}; write it as {example}")]

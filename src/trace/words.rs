@@ -10,6 +10,15 @@ const MAX_BYTES: u64 = u32::MAX as u64 * 4;
 
 /// All words of a file, decompressed if its name ends in `.zst`.
 pub(super) fn read(path: &Path) -> Result<Vec<u32>, TraceError> {
+    let bytes = bytes(path)?;
+    if !bytes.len().is_multiple_of(4) {
+        return Err(TraceError::Truncated { path: path.into(), bytes: bytes.len() as u64 });
+    }
+    Ok(bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect())
+}
+
+/// All bytes of a file, decompressed if its name ends in `.zst`.
+pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, TraceError> {
     let io_error = |source| TraceError::Io { path: path.into(), source };
     let file = File::open(path).map_err(io_error)?;
     let mut bytes = Vec::new();
@@ -18,14 +27,10 @@ pub(super) fn read(path: &Path) -> Result<Vec<u32>, TraceError> {
     } else {
         file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(io_error)?;
     }
-    let length = bytes.len() as u64;
-    if length > MAX_BYTES {
+    if bytes.len() as u64 > MAX_BYTES {
         return Err(TraceError::TooLong { path: path.into() });
     }
-    if !length.is_multiple_of(4) {
-        return Err(TraceError::Truncated { path: path.into(), bytes: length });
-    }
-    Ok(bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect())
+    Ok(bytes)
 }
 
 fn unpack(file: File, bytes: &mut Vec<u8>) -> io::Result<usize> {

@@ -2,7 +2,7 @@
 //! integers must be equal and floats close.
 
 use hotrow::{Context, Embedding, Error, Group, GroupConfig, Init, OutOfRange, Snapshot, codec, cpu, layout::Field};
-use hotrow::{Layout, Optimizer, Placement, Policy, Pooling, Precision, Rounding, trace};
+use hotrow::{Layout, Optimizer, Placement, Policy, Pooling, Precision, RandomBits, Rounding, trace};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -152,6 +152,7 @@ pub(crate) fn random_config(source: &mut Pcg64) -> GroupConfig {
     let mut config = GroupConfig::new(&tables, dims[source.random_range(0..dims.len())]);
     config.precision = Precision::ALL[source.random_range(0..5)];
     config.rounding = [Rounding::Nearest, Rounding::Stochastic][source.random_range(0..2)];
+    config.random_bits = RandomBits::ALL[source.random_range(0..3)];
     config.policy = [Policy::Lru, Policy::Lfu][source.random_range(0..2)];
     config.pooling = [Pooling::Sum, Pooling::Mean, Pooling::None][source.random_range(0..3)];
     config.optimizer =

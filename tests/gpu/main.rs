@@ -7,12 +7,15 @@ mod bad_input;
 mod checkpoint;
 #[path = "../store/child.rs"]
 mod child;
+#[path = "../common/closed_form.rs"]
+mod closed_form;
 mod command;
 mod dedup;
 mod device;
 mod exact;
 mod filled;
 mod lockstep;
+mod low_precision;
 mod memory;
 #[path = "../common/naive.rs"]
 mod naive;
@@ -22,6 +25,9 @@ mod placement;
 mod prefetch;
 mod recorded;
 mod rounding;
+#[path = "../common/scaled.rs"]
+mod scaled;
+mod scaler;
 mod sort;
 mod staged;
 mod stages;

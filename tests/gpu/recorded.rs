@@ -2,7 +2,8 @@
 //! backends: so that whole runs can be compared.
 
 use hotrow::{
-    Batch, Context, Counters, Embedding, Error, Group, GroupConfig, Layout, Part, Pooling,
+    Batch, Context, Counters, Embedding, Error, GradBuffer, GradSlice, Group, GroupConfig, Layout, LossScale, Part,
+    Pooling, Scaler, ScalerState,
     wgpu::{self, util::DeviceExt as _},
 };
 
@@ -104,6 +105,28 @@ impl Embedding for Recorded {
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
         let grads = self.buffer(bytemuck::cast_slice(grad_outputs));
         self.record(|group, encoder| group.record_backward(encoder, grads.slice(..))).map(drop)
+    }
+    /// The decision is the device's own: made anew out of the gradients, with the scale of the state that was handed in.
+    fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
+        let config = LossScale::Static { scale: 1.0 / scaler.inverse };
+        let mut ours = Scaler::new(&self.context, config)?;
+        let bytes: &[u8] = match grad_outputs {
+            GradSlice::F32(grads) => bytemuck::cast_slice(grads),
+            GradSlice::F16(grads) => bytemuck::cast_slice(grads),
+        };
+        let mut padded = bytes.to_vec();
+        padded.resize(bytes.len().next_multiple_of(16).max(16), 0xff); // NaN, were it looked at
+        let buffer = self.buffer(&padded);
+        let grads = match grad_outputs {
+            GradSlice::F32(_) => GradBuffer::F32(buffer.slice(..)),
+            GradSlice::F16(_) => GradBuffer::F16(buffer.slice(..)),
+        };
+        let done = self.record(|group, encoder| {
+            ours.record_inspect(encoder, grads, grad_outputs.len() as u64)?;
+            ours.record_decide(encoder)?;
+            group.record_backward_scaled(encoder, grads, &ours)
+        });
+        done.map(drop)
     }
     fn flush(&mut self) -> Result<(), Error> {
         self.group.flush()

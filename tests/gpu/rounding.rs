@@ -1,7 +1,7 @@
 //! Rounding as the kernel does it: stochastic is unbiased, nearest is not, and what is representable stays.
 
 use hotrow::{
-    Context, GroupConfig, Optimizer, Precision, Rounding, codec,
+    Context, GroupConfig, Optimizer, Precision, RandomBits, Rounding, codec,
     layout::{CLOCK_WORDS, Move, NONE, Shard, Step, TABLE_WORDS, count},
     rng,
 };
@@ -58,13 +58,15 @@ const ROWS: usize = 48;
 const COPIES: u32 = 62;
 const STEPS: u32 = 12;
 
-/// Mean of what the stored copies of x say, minus x, in standard deviations of a fair rounding. The distance of x's neighbours
+/// Mean of what the stored copies of x say, minus x, in standard deviations of a fair rounding; what of it the random bits may be off
+/// by is taken away first. The distance of x's neighbours
 /// and the fraction come from the record and from x in f64; the largest float error before rounding, some 2^-13 of a code at
 /// INT8, is a hundredth of a standard deviation here.
-fn bias(context: &Context, case: &Between, rounding: Rounding) -> f64 {
+fn bias(context: &Context, case: &Between, rounding: Rounding, random_bits: RandomBits) -> f64 {
     let mut config = GroupConfig::new(&[1], COPIES + 2);
     config.precision = case.precision;
     config.rounding = rounding;
+    config.random_bits = random_bits;
     config.seed = 17;
     let layout = layout_of(&config);
     let mut row = vec![case.x; COPIES as usize + 2];
@@ -89,7 +91,8 @@ fn bias(context: &Context, case: &Between, rounding: Rounding) -> f64 {
             }
         }
     }
-    sum / (n * fraction * (1.0 - fraction)).sqrt()
+    let allowed = n * random_bits.bias();
+    (sum - sum.clamp(-allowed, allowed)) / (n * fraction * (1.0 - fraction)).sqrt()
 }
 
 /// Distance of the binary16 neighbours of x.
@@ -137,39 +140,42 @@ fn cases() -> Vec<Between> {
 #[test]
 fn stochastic_is_unbiased_and_nearest_is_not() {
     with_gpu(|context| {
-        for case in cases() {
-            let what = format!("{:?} {:?} {:e}", case.precision, case.ends, case.x);
-            let fair = bias(context, &case, Rounding::Stochastic);
+        for (case, bits) in cases().into_iter().zip(RandomBits::ALL.into_iter().cycle()) {
+            let what = format!("{:?} {:?} {:e} {bits:?}", case.precision, case.ends, case.x);
+            let fair = bias(context, &case, Rounding::Stochastic, bits);
             assert!(fair.abs() <= 6.0, "{what}: {fair} standard deviations");
-            let nearest = bias(context, &case, Rounding::Nearest);
+            let nearest = bias(context, &case, Rounding::Nearest, bits);
             assert!(nearest.abs() > 6.0, "{what}: nearest passes for unbiased with {nearest}");
         }
     });
 }
 
-/// The comparison of noise and fraction is right to the last of the noise's 24 bits, or nearly: a quotient may be 2.5 ULP off.
+/// The comparison of noise and fraction is right to the last of 24 bits, or nearly: a quotient may be 2.5 ULP off.
 #[test]
 fn the_noise_decides_to_its_last_bits() {
     with_gpu(|context| {
-        let mut config = GroupConfig::new(&[1], 66);
-        (config.precision, config.rounding, config.seed) = (Precision::Int2, Rounding::Stochastic, 5);
-        let t = 3;
-        let noise = |row: u32, element: u32| rng::random(5, t, row, element, 0) >> 8;
-        // From 0 to 3 at INT2 a code is 1, and a value its own quotient.
-        let x = |row: u32, element: u32, up: bool| match element {
-            0 => 0.0,
-            1 => 3.0,
-            _ => (f64::from(noise(row, element)) + if up { 4.0 } else { -4.0 }) as f32 * 2f32.powi(-24),
-        };
-        let rows: Vec<Vec<f32>> =
-            (0..400).map(|row| (0..66).map(|e| x(row, e, (row + e) % 2 == 0)).collect()).collect();
-        let layout = layout_of(&config);
-        for (row, record) in (0..).zip(write(context, &config, &rows, t)) {
-            for element in 2..66 {
-                // Next to a whole number there is no rounding at random.
-                if (64..(1 << 24) - 64).contains(&noise(row, element)) {
-                    let up = u32::from((row + element) % 2 == 0);
-                    assert_eq!(code_at(&layout, &record, element), up, "row {row}, element {element}");
+        for bits in RandomBits::ALL {
+            let mut config = GroupConfig::new(&[1], 66);
+            (config.precision, config.rounding, config.seed) = (Precision::Int2, Rounding::Stochastic, 5);
+            config.random_bits = bits;
+            let t = 3;
+            let noise = |row: u32, element: u32| rng::noise(bits, 5, t, row, element, 0) >> 8;
+            // From 0 to 3 at INT2 a code is 1, and a value its own quotient.
+            let x = |row: u32, element: u32, up: bool| match element {
+                0 => 0.0,
+                1 => 3.0,
+                _ => (f64::from(noise(row, element)) + if up { 4.0 } else { -4.0 }) as f32 * 2f32.powi(-24),
+            };
+            let rows: Vec<Vec<f32>> =
+                (0..400).map(|row| (0..66).map(|e| x(row, e, (row + e) % 2 == 0)).collect()).collect();
+            let layout = layout_of(&config);
+            for (row, record) in (0..).zip(write(context, &config, &rows, t)) {
+                for element in 2..66 {
+                    // Next to a whole number there is no rounding at random.
+                    if (64..(1 << 24) - 64).contains(&noise(row, element)) {
+                        let up = u32::from((row + element) % 2 == 0);
+                        assert_eq!(code_at(&layout, &record, element), up, "{bits:?}, row {row}, element {element}");
+                    }
                 }
             }
         }

@@ -13,6 +13,8 @@ mod self_test;
 mod simulate;
 mod simulate_gpu;
 mod suite;
+#[cfg(feature = "train")]
+mod train;
 
 use clap::{Parser, Subcommand};
 use options::Options;
@@ -34,6 +36,8 @@ enum Command {
     Info(info::Args),
     Plan(plan::Args),
     Simulate(simulate::Args),
+    #[cfg(feature = "train")]
+    Train(Box<train::Args>),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +50,8 @@ fn main() -> ExitCode {
         Command::Info(args) => info::run(&cli.options, args),
         Command::Plan(args) => plan::run(&cli.options, args),
         Command::Simulate(args) => simulate::run(&cli.options, args),
+        #[cfg(feature = "train")]
+        Command::Train(args) => train::run(&cli.options, args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

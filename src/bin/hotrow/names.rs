@@ -1,10 +1,10 @@
 //! How the parts of a configuration are named in options and results.
 
 use clap::ValueEnum;
-use hotrow::{Optimizer, Placement, Policy, Precision};
-use serde::Serialize;
+use hotrow::{Optimizer, Placement, Policy, Precision, Rounding};
+use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PrecisionName {
     Fp32,
@@ -26,7 +26,25 @@ impl PrecisionName {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum RoundingName {
+    /// To the nearer neighbour
+    Nearest,
+    /// Up with probability equal to the fraction
+    Stochastic,
+}
+
+impl RoundingName {
+    pub(crate) const fn rounding(self) -> Rounding {
+        match self {
+            Self::Nearest => Rounding::Nearest,
+            Self::Stochastic => Rounding::Stochastic,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PolicyName {
     /// The row untouched for longest leaves

@@ -40,7 +40,7 @@ impl Options {
     }
 
     /// The data folder, by option or environment.
-    fn data(&self) -> Option<PathBuf> {
+    pub(crate) fn data(&self) -> Option<PathBuf> {
         let by_environment = || std::env::var_os("HOTROW_DATA").filter(|folder| !folder.is_empty()).map(PathBuf::from);
         self.data.clone().or_else(by_environment)
     }

@@ -3,12 +3,14 @@
 mod bars;
 mod dashes;
 mod legend;
+mod symmetric;
 
 pub(crate) use bars::Bars;
 
 use crate::output;
 use anyhow::{anyhow, ensure};
 use kuva::backend::svg::SvgBackend;
+use kuva::plot::annotations::ShadedRegion;
 use kuva::plot::scatter::MarkerShape;
 use kuva::plot::{LinePlot, LineStyle, ScatterPlot};
 use kuva::render::color::Color;
@@ -39,6 +41,8 @@ const DASHES: &str = "9 5";
 /// Radius of a marker.
 const MARKER: f64 = 4.5;
 
+const BAND: &str = "#888888";
+
 /// Okabe and Ito's colours, which stay apart for colour-blind eyes, without the yellow that vanishes on white.
 const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#888888"];
 
@@ -55,6 +59,8 @@ pub(crate) struct Series {
     pub(crate) dashed: bool,
     /// A dot or square on each point.
     pub(crate) markers: bool,
+    /// How far the error bar of each point reaches down and up; empty for none.
+    pub(crate) spread: Vec<(f64, f64)>,
 }
 
 /// A chart of lines over common axes.
@@ -70,6 +76,12 @@ pub(crate) struct Chart {
     pub(crate) log_x: bool,
     /// Powers of ten upwards.
     pub(crate) log_y: bool,
+    /// Names that stand at 0, 1, 2 ... on the x axis instead of numbers.
+    pub(crate) x_names: Vec<String>,
+    /// Powers of ten upwards and downwards from this number, and a linear stretch between: for values around 0.
+    pub(crate) symmetric_y: Option<f64>,
+    /// A grey band from this far below 0 to as far above.
+    pub(crate) band: Option<f64>,
     /// Ends of the x axis; `None` fits the points.
     pub(crate) x_range: Option<(f64, f64)>,
     /// Ends of the y axis; `None` fits the points.
@@ -87,6 +99,9 @@ impl Chart {
             y_label: y_label.to_owned(),
             log_x: false,
             log_y: false,
+            x_names: Vec::new(),
+            symmetric_y: None,
+            band: None,
             x_range: None,
             y_range: None,
             series: Vec::new(),
@@ -101,14 +116,21 @@ impl Chart {
     fn scene(&self) -> anyhow::Result<Scene> {
         let mut plots = Vec::new();
         let mut drawn = Vec::new();
+        let mut ends = (f64::INFINITY, f64::NEG_INFINITY);
         for series in &self.series {
-            let points: Vec<(f64, f64)> = series.points.iter().copied().filter(|&point| self.can_draw(point)).collect();
+            let (points, spread): (Vec<_>, Vec<_>) = self.placed(series).unzip();
             if points.is_empty() {
                 continue;
             }
+            for ((_, y), (down, up)) in points.iter().zip(&spread) {
+                ends = (ends.0.min(y - down), ends.1.max(y + up));
+            }
             drawn.push(series);
             let style = if series.dashed { LineStyle::Custom(DASHES.to_owned()) } else { LineStyle::Solid };
-            let line = LinePlot::new().with_data(points.iter().copied()).with_color(colour(series));
+            let mut line = LinePlot::new().with_data(points.iter().copied()).with_color(colour(series));
+            if !series.spread.is_empty() {
+                line = line.with_y_err_asymmetric(spread);
+            }
             plots.push(Plot::Line(line.with_stroke_width(LINE_WIDTH).with_line_style(style)));
             if series.markers {
                 let shape = if series.dashed { MarkerShape::Square } else { MarkerShape::Circle };
@@ -117,7 +139,7 @@ impl Chart {
             }
         }
         ensure!(!plots.is_empty(), "plot: wanted at least one point to draw, found none");
-        let layout = self.layout(&plots);
+        let layout = self.layout(&plots, ends);
         let mut scene = render_multiple(plots, layout);
         legend::add(&mut scene, &drawn);
         Ok(scene)
@@ -127,7 +149,19 @@ impl Chart {
         x.is_finite() && y.is_finite() && (!self.log_x || x > 0.0) && (!self.log_y || y > 0.0)
     }
 
-    fn layout(&self, plots: &[Plot]) -> Layout {
+    /// The points of a series that can be drawn, where they stand on the axes, and how far their error bars reach there.
+    fn placed<'a>(&'a self, series: &'a Series) -> impl Iterator<Item = ((f64, f64), (f64, f64))> + 'a {
+        let finite = |reach: f64| if reach.is_finite() { reach.max(0.0) } else { 0.0 };
+        let place = |y: f64| self.symmetric_y.map_or(y, |linear| symmetric::place(y, linear));
+        let points = series.points.iter().enumerate();
+        points.filter(|&(_, &point)| self.can_draw(point)).map(move |(i, &(x, y))| {
+            let (down, up) = series.spread.get(i).map_or((0.0, 0.0), |&(down, up)| (finite(down), finite(up)));
+            let at = place(y);
+            ((x, at), (at - place(y - down), place(y + up) - at))
+        })
+    }
+
+    fn layout(&self, plots: &[Plot], ends: (f64, f64)) -> Layout {
         let mut layout = Layout::auto_from_plots(plots)
             .with_width(WIDTH)
             .with_height(HEIGHT)
@@ -150,6 +184,22 @@ impl Chart {
         }
         if self.log_y {
             layout = layout.with_log_y();
+        }
+        if !self.x_names.is_empty() {
+            // Half a place is left free at both ends.
+            let (names, last) = (self.x_names.clone(), self.x_names.len() as f64 - 0.5);
+            let name = move |place: f64| name_at(&names, place);
+            layout = layout.with_x_axis_min(-0.5).with_x_axis_max(last).with_x_tick_step(1.0);
+            layout = layout.with_x_tick_format(TickFormat::Custom(Arc::new(name)));
+        }
+        if let Some(linear) = self.symmetric_y {
+            layout = layout.with_y_axis_min(ends.0.floor()).with_y_axis_max(ends.1.ceil()).with_y_tick_step(1.0);
+            let name = move |place: f64| tick(symmetric::value(place.round(), linear));
+            layout = layout.with_y_tick_format(TickFormat::Custom(Arc::new(name)));
+        }
+        if let Some(band) = self.band {
+            let reach = self.symmetric_y.map_or(band, |linear| symmetric::place(band, linear));
+            layout = layout.with_shaded_region(ShadedRegion::horizontal(-reach, reach).with_color(BAND));
         }
         layout
     }
@@ -178,6 +228,13 @@ fn marker(series: &Series, x: f64, y: f64, radius: f64) -> Primitive {
         let (cx, cy, r) = (x, y, radius);
         Primitive::Circle { cx, cy, r, fill, fill_opacity: None, stroke: None, stroke_width: None }
     }
+}
+
+/// The name at a place of the x axis, if one stands there.
+fn name_at(names: &[String], place: f64) -> String {
+    let whole = place.round();
+    let name = if (place - whole).abs() < 0.01 && whole >= 0.0 { names.get(whole as usize) } else { None };
+    name.cloned().unwrap_or_default()
 }
 
 /// A number on an axis: 0.1 and 20000, not 1e-1 and 2e4.
@@ -217,6 +274,31 @@ mod tests {
     }
 
     #[test]
+    fn names_stand_at_whole_places() {
+        let names = ["none".to_owned(), "5".to_owned()];
+        assert_eq!([-1.0, -0.5, 0.0, 0.5, 1.0, 2.0].map(|place| name_at(&names, place)), ["", "", "none", "", "5", ""]);
+    }
+
+    #[test]
+    fn error_bars_reach_as_far_on_any_scale() {
+        let mut chart = Chart::new("x", "y");
+        let points = vec![(0.0, 0.1), (1.0, f64::NAN), (2.0, 1.0)];
+        let spread = vec![(0.09, 0.9), (1.0, 1.0), (f64::INFINITY, 9.0)];
+        let series = Series { label: "line".into(), points, colour: 0, dashed: false, markers: false, spread };
+        type Placed = ((f64, f64), (f64, f64));
+        let close = |found: &[Placed], wanted: &[Placed]| {
+            let flat = |&((a, b), (c, d)): &Placed| [a, b, c, d];
+            let both = found.iter().flat_map(flat).zip(wanted.iter().flat_map(flat));
+            found.len() == wanted.len() && both.into_iter().all(|(a, b)| (a - b).abs() < 1e-12)
+        };
+        let linear: Vec<_> = chart.placed(&series).collect();
+        assert!(close(&linear, &[((0.0, 0.1), (0.09, 0.9)), ((2.0, 1.0), (0.0, 9.0))]), "{linear:?}");
+        chart.symmetric_y = Some(0.01);
+        let symmetric: Vec<_> = chart.placed(&series).collect();
+        assert!(close(&symmetric, &[((0.0, 2.0), (1.0, 1.0)), ((2.0, 3.0), (0.0, 1.0))]), "{symmetric:?}");
+    }
+
+    #[test]
     fn endings_are_added() {
         assert_eq!(with_ending(Path::new("a/run.1"), "svg"), Path::new("a/run.1.svg"));
     }
@@ -230,7 +312,8 @@ mod tests {
             (chart.log_x, chart.log_y) = (log, log);
             let points = vec![(0.0, 1.0), (1.0, 10.0), (f64::NAN, 2.0), (5.0, 100.0), (7.0, f64::INFINITY)];
             let dashed = log;
-            chart.series.push(Series { label: "$line".into(), points, colour: 9, dashed, markers: true });
+            let spread = vec![(0.5, 1.0); 2];
+            chart.series.push(Series { label: "$line".into(), points, colour: 9, dashed, markers: true, spread });
             let [svg, png] = chart.write(&folder.path().join("some")).unwrap();
             assert!(std::fs::read_to_string(svg).unwrap().contains("$line"));
             assert!(std::fs::read(png).unwrap().starts_with(b"\x89PNG"));

@@ -295,6 +295,7 @@ fn chart(outcomes: &[Outcome], several_traces: bool, batch: u32) -> Chart {
             colour,
             dashed: first.policy == PolicyName::Lfu,
             markers: true,
+            spread: Vec::new(),
         });
     }
     chart

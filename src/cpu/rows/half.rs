@@ -33,19 +33,46 @@ pub(super) fn nearest(x: f32) -> u16 {
 #[inline(always)]
 pub(super) fn stochastic(x: f32, noise: u32) -> u16 {
     let bits = x.to_bits();
+    // The largest half has nothing cut off once larger magnitudes are clamped to it.
     let magnitude = (bits & !SIGN).min(LARGEST);
     let exponent = magnitude >> 23;
     let mantissa = magnitude & 0x7f_ffff | 0x80_0000;
-    // Shifts beyond 31 give 0, as does 31 for a mantissa of 24 bits.
-    let below = mantissa >> 126u32.saturating_sub(exponent).min(31);
-    let cut = if exponent >= 95 {
-        mantissa << (exponent.wrapping_sub(94) & 31)
-    } else {
-        mantissa >> 94u32.saturating_sub(exponent).min(31)
-    };
-    let (below, cut) =
-        if exponent >= 113 { (magnitude.wrapping_sub(112 << 23) >> 13, bits << 19) } else { (below, cut) };
-    // The largest half has nothing cut off once larger magnitudes are clamped to it.
-    let cut = if magnitude == LARGEST { 0 } else { cut };
-    (bits >> 16 & 0x8000 | (below + u32::from(noise < cut))) as u16
+    // By so many bits more is a subnormal half cut: the smallest normal exponent is 113.
+    let exponent_kept = exponent.max(NORMAL >> 23);
+    let deep = exponent_kept - exponent;
+    let below = right(mantissa, 13 + deep);
+    let cut = left(mantissa, 19u32.wrapping_sub(deep)) | right(mantissa, deep.wrapping_sub(19));
+    // A normal half's leading bit is one of its exponent.
+    let magnitude = ((exponent_kept - (NORMAL >> 23)) << 10) + below + u32::from(noise < cut);
+    (bits >> 16 & 0x8000 | magnitude) as u16
+}
+
+/// The same, at half the cost, for zeros and values that are normal as halves: what is cut off and the complement of the noise overflow
+/// into what is kept.
+#[inline(always)]
+pub(super) fn stochastic_normal(x: f32, noise: u32) -> u16 {
+    let bits = x.to_bits();
+    let magnitude = (bits & !SIGN).min(LARGEST);
+    let kept = (magnitude + (!noise >> 19)).wrapping_sub(112 << 23) >> 13;
+    let kept = if magnitude == 0 { 0 } else { kept };
+    (bits >> 16 & 0x8000 | kept) as u16
+}
+
+/// Whether [`stochastic_normal`] does for all of them.
+#[inline(always)]
+pub(super) fn normal(values: &[f32]) -> bool {
+    // Zeros come to lie beyond all others.
+    values.iter().fold(u32::MAX, |least, x| (x.to_bits() & !SIGN).wrapping_sub(1).min(least)) >= NORMAL - 1
+}
+
+/// `x << n`, all gone from 32 on.
+#[inline(always)]
+fn left(x: u32, n: u32) -> u32 {
+    if n < 32 { x << (n & 31) } else { 0 }
+}
+
+/// `x >> n`, all gone from 32 on.
+#[inline(always)]
+fn right(x: u32, n: u32) -> u32 {
+    if n < 32 { x >> (n & 31) } else { 0 }
 }

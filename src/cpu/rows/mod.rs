@@ -5,8 +5,10 @@
 //! contracted to a fused multiply-add, and what is reduced across elements has an order of its own or needs none (minima, maxima).
 //! [`crate::codec`] says what a record means, one element at a time; the tests hold these loops to it, bit for bit.
 
+mod gradients;
 mod half;
 mod lanes;
+mod move_record;
 mod optimise;
 mod pack;
 mod payload;
@@ -15,9 +17,11 @@ mod sum;
 mod tests;
 mod unpack;
 
+pub(super) use gradients::{Gradient, Unscaled, magnitude_of_half};
+pub use move_record::move_record;
 pub use optimise::{Rule, optimise};
 pub use pack::pack;
-pub(super) use payload::Floats;
+pub(super) use payload::{Floats, Weights};
 pub(crate) use sum::AHEAD;
 pub use sum::{List, Records, sum_records};
 pub(super) use sum::{Rows, sum_rows};

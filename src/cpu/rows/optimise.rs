@@ -40,8 +40,21 @@ pub(super) fn optimise_row(
     before.clear();
     before.extend_from_slice(weights);
     before.extend_from_slice(states);
+    let finite = moved(rule, grads, weights, states);
+    if !finite {
+        let (old_weights, old_states) = before.split_at(weights.len());
+        weights.copy_from_slice(old_weights);
+        states.copy_from_slice(old_states);
+    }
+    finite
+}
+
+/// Moves a row by its gradient, whatever comes of it; true if gradient and new values are finite.
+#[inline(always)]
+pub(super) fn moved(rule: &Rule, grads: &[f32], weights: &mut [f32], states: &mut [f32]) -> bool {
     let Rule { lr, eps, weight_decay, .. } = *rule;
-    // The largest magnitude met, as bits: beyond every finite one if something is not finite.
+    // The largest magnitude met, as bits: beyond every finite one if something is not finite. What is wrong with a gradient shows in the
+    // weight.
     let mut largest = 0;
     let mut see = |x: f32| largest = largest.max(x.to_bits() & MAGNITUDE);
     match rule.kind {
@@ -49,7 +62,6 @@ pub(super) fn optimise_row(
             for (w, &g) in weights.iter_mut().zip(grads) {
                 let g = g + weight_decay * *w;
                 *w -= lr * g;
-                see(g);
                 see(*w);
             }
         }
@@ -58,7 +70,6 @@ pub(super) fn optimise_row(
                 let g = g + weight_decay * *w;
                 *s += g * g;
                 *w -= lr * g / (s.sqrt() + eps);
-                see(g);
                 see(*s);
                 see(*w);
             }
@@ -71,15 +82,9 @@ pub(super) fn optimise_row(
             for (w, &g) in weights.iter_mut().zip(grads) {
                 let g = g + weight_decay * *w;
                 *w -= lr * g / by;
-                see(g);
                 see(*w);
             }
         }
-    }
-    if largest >= INFINITE {
-        let (old_weights, old_states) = before.split_at(weights.len());
-        weights.copy_from_slice(old_weights);
-        states.copy_from_slice(old_states);
     }
     largest < INFINITE
 }

@@ -4,14 +4,18 @@
 use multiversion::multiversion;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
-use super::{List, Records, Rule, optimise::optimise_row, pack::pack_row, sum::sum_records_in, unpack::unpack_row};
+use super::{
+    List, Records, Rule, move_record::move_record_row, optimise::optimise_row, pack::pack_row, sum::sum_records_in,
+    unpack::unpack_row,
+};
 use crate::{
-    GroupConfig, Layout, Optimizer, OptimizerKind, Precision, Rounding,
+    GroupConfig, Layout, Optimizer, OptimizerKind, Precision, RandomBits, Rounding,
     codec::{self, Noise},
     rng::Purpose,
 };
 
 type Optimise = fn(&Rule, &[f32], &mut [f32], &mut [f32], &mut Vec<f32>) -> bool;
+type MoveRecord = fn(&Layout, &Rule, &Noise, u32, &[f32], &mut [u32], &mut Vec<f32>) -> bool;
 type Pack = fn(&Layout, &Noise, u32, &[f32], &[f32], &mut [u32]) -> bool;
 
 /// The loops as compiled for one kind of processor.
@@ -21,6 +25,7 @@ struct Path {
     pack: Pack,
     sum: fn(Records<'_>, List<'_>, &mut [f32]),
     optimise: Optimise,
+    move_record: MoveRecord,
 }
 
 /// The loops for `$target`, or for any processor where this one does not have it.
@@ -48,13 +53,32 @@ macro_rules! path {
         ) -> bool {
             optimise_row(rule, grads, weights, states, before)
         }
-        Path { name: stringify!($name), unpack, pack, sum, optimise }
+        #[multiversion(targets($target))]
+        fn move_record(
+            layout: &Layout,
+            rule: &Rule,
+            noise: &Noise,
+            row: u32,
+            grads: &[f32],
+            record: &mut [u32],
+            room: &mut Vec<f32>,
+        ) -> bool {
+            move_record_row(layout, rule, noise, row, grads, record, room)
+        }
+        Path { name: stringify!($name), unpack, pack, sum, optimise, move_record }
     }};
 }
 
 fn paths() -> [Path; 4] {
     [
-        Path { name: "plain", unpack: unpack_row, pack: pack_row, sum: sum_records_in, optimise: optimise_row },
+        Path {
+            name: "plain",
+            unpack: unpack_row,
+            pack: pack_row,
+            sum: sum_records_in,
+            optimise: optimise_row,
+            move_record: move_record_row,
+        },
         path!(sse4, "x86_64+sse4.1"),
         path!(avx2, "x86_64+avx2+fma+f16c"),
         Path {
@@ -63,6 +87,7 @@ fn paths() -> [Path; 4] {
             pack: super::pack,
             sum: super::sum_records,
             optimise: super::optimise,
+            move_record: super::move_record,
         },
     ]
 }
@@ -108,8 +133,13 @@ fn pack_differs(pack: Pack) -> Option<String> {
     let mut refused = 0;
     for (case, layout) in layouts().enumerate() {
         for rounding in [Rounding::Nearest, Rounding::Stochastic] {
-            let noise =
-                Noise { rounding, seed: random.random(), step: random.random(), purpose: Purpose::Write as u32 };
+            let noise = Noise {
+                rounding,
+                random_bits: RandomBits::ALL[case % 3],
+                seed: random.random(),
+                step: random.random(),
+                purpose: Purpose::Write as u32,
+            };
             for sort in 0..5 {
                 let mut weights = values(&mut random, sort, layout.dim);
                 let mut state = values(&mut random, sort + case, layout.state);
@@ -314,4 +344,70 @@ fn optimisers_move_each_element_by_the_rule() {
     assert!(taken > 1000 && refused > 500, "{taken} {refused}");
     let rule = Rule { kind: OptimizerKind::AdaGrad, lr: 0.1, eps: 0.0, weight_decay: 0.0 };
     assert_ne!(moved(&rule, &[1.0], &[1.0, 1.0]), moved(&Rule { lr: 0.2, ..rule }, &[1.0], &[1.0, 1.0]));
+}
+
+/// First difference of `move_record` from unpacking, moving and packing one after another, over all layouts; and how many rows moved and
+/// were refused.
+fn move_record_differs(move_record: MoveRecord) -> (Option<String>, [u32; 2]) {
+    let mut random = StdRng::seed_from_u64(9);
+    let mut seen = [0; 2];
+    for (case, layout) in layouts().enumerate() {
+        let kind = match layout.state {
+            0 => OptimizerKind::Sgd,
+            1 if case / 140 % 3 == 2 => OptimizerKind::RowWiseAdaGrad,
+            _ => OptimizerKind::AdaGrad,
+        };
+        for rounding in [Rounding::Nearest, Rounding::Stochastic] {
+            let rule = Rule { kind, lr: 0.1, eps: 1e-8, weight_decay: [0.0, 0.01][case % 2] };
+            let noise = Noise {
+                rounding,
+                random_bits: RandomBits::ALL[case % 3],
+                seed: random.random(),
+                step: random.random(),
+                purpose: Purpose::Update as u32,
+            };
+            let mut grads = values(&mut random, [0, 0, 0, 1][case % 4], layout.dim);
+            if case % 7 == 3 {
+                grads[case % layout.dim as usize] = [f32::NAN, f32::INFINITY, 3e38][case % 3];
+            }
+            let mut record = records(&mut random, &layout, 1);
+            if layout.state_half {
+                // A state is not negative.
+                record[layout.state_word as usize..layout.payload_half as usize / 2]
+                    .iter_mut()
+                    .for_each(|word| *word &= 0x7fff_7fff);
+            }
+            let row = random.random();
+            let (mut wanted, mut floats) = (record.clone(), vec![0.0; layout.row_words as usize]);
+            codec::unpack(&layout, &record, &mut floats);
+            let taken = moved(&rule, &grads, &floats).is_some_and(|floats| {
+                let (weights, states) = floats.split_at(layout.dim as usize);
+                codec::pack(&layout, &noise, row, weights, states, &mut wanted)
+            });
+            seen[usize::from(!taken)] += 1;
+            let found = move_record(&layout, &rule, &noise, row, &grads, &mut record, &mut vec![f32::NAN; case % 300]);
+            if found != taken || record != wanted {
+                return (Some(format!("{layout:?} {rule:?} {noise:?}: {record:x?}, not {wanted:x?}")), seen);
+            }
+        }
+    }
+    (None, seen)
+}
+
+#[test]
+fn a_record_moved_in_one_go_is_unpacked_moved_and_packed() {
+    for path in paths() {
+        let (difference, [moved, refused]) = move_record_differs(path.move_record);
+        assert_eq!(difference, None, "{}", path.name);
+        assert!(moved > 1000 && refused > 100, "{moved} {refused}");
+    }
+    let other_step: MoveRecord = |layout, rule, noise, row, grads, record, room| {
+        super::move_record(layout, rule, &Noise { step: noise.step ^ 1, ..*noise }, row, grads, record, room)
+    };
+    assert!(move_record_differs(other_step).0.is_some());
+    let careless: MoveRecord = |layout, rule, noise, row, grads, record, room| {
+        let finite: Vec<f32> = grads.iter().map(|g| if g.is_finite() { *g } else { 0.0 }).collect();
+        super::move_record(layout, rule, noise, row, &finite, record, room)
+    };
+    assert!(move_record_differs(careless).0.is_some());
 }

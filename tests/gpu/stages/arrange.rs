@@ -1,8 +1,8 @@
 use bytemuck::{cast_slice, cast_slice_mut};
-use hotrow::{cpu, layout::count};
+use hotrow::{ScalerState, cpu, layout::count};
 use rand::RngExt as _;
 
-use super::{check, distinct_rows, guarded, junk, of, on_each, rng, runs, step, words};
+use super::{check, distinct_rows, guarded, junk, of, on_each, read, rng, runs, step, words};
 
 #[test]
 fn matches_the_mirror() {
@@ -26,15 +26,27 @@ fn matches_the_mirror() {
                     guarded(&junk(&mut source, 2 * n)),
                     guarded(&junk(&mut source, 2 * n)),
                     guarded(&junk(&mut source, 4 * (starts.len() + 3))),
+                    words(&ScalerState {
+                        inverse: source.random(),
+                        overflow: u32::from(seed % 2 == 1),
+                        ..ScalerState::default()
+                    }),
                 ];
                 let what = format!("seed {seed}, {valid} of {indices} indices");
                 let groups = indices.max(1).div_ceil(256);
-                changed += check(context, "arrange", &what, &bindings, groups, &[], |b| {
-                    let [step, order, segment, keys, places, access, accesses, targets] = b else { unreachable!() };
+                let run = check(context, "arrange", &what, &bindings, groups, &[], |b| {
+                    let [step, order, segment, keys, places, access, accesses, targets, scaler] = b else {
+                        unreachable!()
+                    };
                     let (accesses, targets) = (cast_slice_mut(accesses), cast_slice_mut(targets));
-                    cpu::arrange(of(step), order, segment, keys, places, cast_slice(access), accesses, targets);
-                })
-                .changed;
+                    let (access, scaler) = (cast_slice(access), &read(scaler));
+                    cpu::arrange(of(step), order, segment, keys, places, access, accesses, targets, scaler);
+                });
+                // Of an overflow only the header is written, and it says that there is nothing.
+                if seed % 2 == 1 {
+                    assert_eq!((run.found[7][..2].to_vec(), &run.found[6]), (vec![0, 0], &bindings[6]), "{what}");
+                }
+                changed += run.changed;
             }
         }
         assert!(changed > 0);

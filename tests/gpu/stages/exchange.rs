@@ -1,6 +1,6 @@
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
-    Context, GroupConfig, Layout, Optimizer, Precision, Rounding, codec, cpu,
+    Context, GroupConfig, Layout, Optimizer, Precision, RandomBits, Rounding, codec, cpu,
     layout::{Field, Move, NONE, Shard, WAYS, count, way_at},
 };
 use rand::{RngExt as _, seq::SliceRandom as _};
@@ -251,7 +251,9 @@ fn matches_the_mirror() {
                 for optimizer in [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)] {
                     for (seed, dim) in [1, 2, 3, 4, 5, 31, 63, 64, 65, 100, 128, 130, 200, 260].into_iter().enumerate()
                     {
-                        let config = GroupConfig { precision, rounding, optimizer, ..GroupConfig::new(&[1], dim) };
+                        let random_bits = RandomBits::ALL[seed % 3];
+                        let config =
+                            GroupConfig { precision, rounding, random_bits, optimizer, ..GroupConfig::new(&[1], dim) };
                         run(context, seed as u64, &config, 80, &mut seen);
                     }
                     for n in [0, 1, 2] {
@@ -274,7 +276,8 @@ fn a_wrong_record_is_told_apart() {
     config.precision = Precision::Int4;
     config.optimizer = Optimizer::adagrad(0.1);
     let layout = layout_of(&config);
-    let noise = codec::Noise { rounding: Rounding::Nearest, seed: 1, step: 1, purpose: 0 };
+    let noise =
+        codec::Noise { rounding: Rounding::Nearest, random_bits: RandomBits::TwentyFour, seed: 1, step: 1, purpose: 0 };
     let mut right = vec![0; layout.record_words as usize];
     assert!(codec::pack(&layout, &noise, 0, &[0.0, 0.3, 0.5, 0.8, 1.0], &[1.0; 5], &mut right));
     let code = |element: u32| layout.payload_half as usize * 16 + 4 * element as usize;

@@ -3,7 +3,10 @@ use hotrow::{Context, GroupConfig, Pooling, cpu, layout::Params};
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
 
-use super::{Like, TRAIN, check, floats, guarded, junk, layout_of, on_each, params, read, rng, targets_of, words};
+use super::{
+    Like, TRAIN, check, floats, gradients, gradients_of, guarded, junk, layout_of, on_each, params, read, rng,
+    targets_of, words,
+};
 
 /// Accesses of a chunk, and of a tile.
 pub(super) const CHUNK: u32 = 128;
@@ -51,7 +54,10 @@ fn run(context: &Context, seed: u64, case: &Case<'_>) -> usize {
         config.pooling = Pooling::Mean;
     }
     let layout = layout_of(&config);
-    let (segment, targets) = targets_of(lengths, &vec![(0, 0); lengths.len()]);
+    let (segment, mut targets) = targets_of(lengths, &vec![(0, 0); lengths.len()]);
+    let half = source.random_bool(0.4);
+    let inverse: f32 = [1.0, 2f32.powi(-10), if exact { 0.5 } else { 0.3 }][source.random_range(0..3)];
+    targets[0].end = inverse.to_bits();
     let valid = segment.len() as u32;
     let outputs = source.random_range(1..30);
     let accesses: Vec<[u32; 2]> = (0..valid)
@@ -70,22 +76,27 @@ fn run(context: &Context, seed: u64, case: &Case<'_>) -> usize {
         words(&Params {
             partials,
             weighted: u32::from(weighted && config.pooling != Pooling::Mean),
+            half_grads: u32::from(half),
             ..params(&config, &layout, TRAIN, 0)
         }),
         guarded(&targets),
         guarded(&segment),
         guarded(&accesses),
-        guarded(&floats(&mut source, (outputs * dim) as usize, 1.0)),
+        gradients(&floats(&mut source, (outputs * dim) as usize, 1.0 / inverse), half),
         guarded(&junk(&mut source, (partials * layout.width() + 2 * tiles * dim) as usize)),
     ];
     // 128 terms below 2, each rounding at most half an ULP of 256, on either side.
-    let like = if exact || !weighted { Like::Bits } else { Like::Within(f32::EPSILON * 128.0 * 256.0) };
-    let what = format!("seed {seed}, {lengths:?}, dim {dim}, weighted {weighted}, exact {exact}");
+    let like = if exact { Like::Bits } else { Like::Within(f32::EPSILON * 128.0 * 256.0) };
+    let what = format!(
+        "seed {seed}, {lengths:?}, dim {dim}, weighted {weighted}, exact {exact}, half {half}, inverse {inverse}"
+    );
     let groups = [1, (2 * tiles).div_ceil(layout.at_once()).max(1)][source.random_range(0..2)];
     check(context, "merge", &what, &bindings, groups, &[("scratch", like)], |b| {
         let [params, targets, segment, accesses, grad_outputs, scratch] = b else { unreachable!() };
         let (targets, accesses) = (cast_slice(targets), cast_slice(accesses));
-        cpu::merge(&read(params), targets, segment, accesses, cast_slice(grad_outputs), cast_slice_mut(scratch));
+        let params = read(params);
+        let grads = gradients_of(grad_outputs, &params);
+        cpu::merge(&params, targets, segment, accesses, grads, cast_slice_mut(scratch));
     })
     .changed
 }

@@ -14,10 +14,12 @@ pub(crate) mod exchange;
 mod gather;
 mod heads;
 mod histogram;
+mod inspect;
 mod linearize;
 mod locate;
 mod merge;
 mod probe;
+mod rescale;
 mod reset;
 mod scan;
 pub(crate) mod scatter;
@@ -30,7 +32,7 @@ use std::sync::OnceLock;
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use hotrow::{
-    Context, GroupConfig, Layout, OptimizerKind, OutOfRange, Policy, Pooling, RankBody, Rounding,
+    Context, GradSlice, GroupConfig, Layout, OptimizerKind, OutOfRange, Policy, Pooling, RankBody, Rounding,
     hash::fmix32,
     layout::{CLOCK_WORDS, Field, NONE, Params, Step, TABLE_WORDS, Target, Unique, WAYS, way_at},
     shader::{self, Access, Kernel},
@@ -192,6 +194,21 @@ pub(crate) fn guarded<T: Pod>(values: &[T]) -> Vec<u32> {
     words
 }
 
+/// Gradients as a backward gets them, FP32 or FP16, and their guard.
+pub(crate) fn gradients(values: &[f32], half: bool) -> Vec<u32> {
+    if !half {
+        return guarded(values);
+    }
+    let mut halves: Vec<u16> = values.iter().map(|&x| half::f16::from_f32(x).to_bits()).collect();
+    halves.resize(halves.len().next_multiple_of(8), 0);
+    guarded(&halves)
+}
+
+/// The same for a mirror.
+pub(crate) fn gradients_of<'a>(words: &'a [u32], params: &Params) -> GradSlice<'a> {
+    if params.half_grads == 1 { GradSlice::F16(cast_slice(words)) } else { GradSlice::F32(cast_slice(words)) }
+}
+
 /// A struct as words.
 pub(crate) fn words<T: Pod>(value: &T) -> Vec<u32> {
     cast_slice(std::slice::from_ref(value)).to_vec()
@@ -277,6 +294,7 @@ pub(crate) fn params(config: &GroupConfig, layout: &Layout, mode: u32, purpose: 
             OptimizerKind::RowWiseAdaGrad => 2,
         },
         window_slots: layout.window_slots,
+        random_bits: config.random_bits.bits(),
         purpose,
         total_rows: layout.total_rows,
         lr: config.optimizer.lr,
@@ -377,6 +395,7 @@ pub(crate) fn targets_of(lengths: &[u32], rows: &[(u32, u32)]) -> (Vec<u32>, Vec
         targets.push(Target { row, place, start, end: start + length });
     }
     targets[0].place = segment.len() as u32;
+    targets[0].end = 1.0f32.to_bits(); // gradients as they are
     (segment, targets)
 }
 

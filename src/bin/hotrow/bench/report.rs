@@ -261,6 +261,7 @@ impl Run {
                 colour: colour(first),
                 dashed: first.policy == Some(Policy::Lfu) || first.kind != "cached",
                 markers: ["cached", "uvm pages"].contains(&first.kind),
+                spread: Vec::new(),
             });
         }
         let highest = chart.series.iter().flat_map(|series| &series.points).map(|point| point.1).fold(0.0, f64::max);

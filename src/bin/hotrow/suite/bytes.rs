@@ -114,9 +114,9 @@ impl Facts {
                 8.0 * self.accesses
                     + 16.0 * self.distinct
                     + self.outputs.min(self.accesses) * self.row
-                    + 2.0 * self.distinct * slot
-                    + self.bypassed * self.record,
-                "sorted accesses; the gradients once; each distinct row and its state read and written; records of bypassed rows",
+                    + 2.0 * (self.distinct - self.bypassed) * slot
+                    + 2.0 * self.bypassed * self.record,
+                "sorted accesses; the gradients once; each distinct row and its state read and written, bypassed rows as records",
             ),
             _ => return None,
         })

@@ -53,7 +53,14 @@ fn work(report: &Report) -> Chart {
     (chart.log_x, chart.log_y) = (true, true);
     let mut line = |label: &str, colour, points: Vec<(f64, f64)>| {
         if !points.is_empty() {
-            chart.series.push(Series { label: label.to_owned(), points, colour, dashed: false, markers: true });
+            chart.series.push(Series {
+                label: label.to_owned(),
+                points,
+                colour,
+                dashed: false,
+                markers: true,
+                spread: Vec::new(),
+            });
         }
     };
     let points = |of: fn(&super::report::Point) -> f64| {

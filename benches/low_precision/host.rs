@@ -1,0 +1,105 @@
+//! The CPU backend: the stage `update` by itself on records of its own, then a whole backward of a group.
+
+use std::time::Instant;
+
+use hotrow::{
+    Embedding as _, GradSlice, Layout, OptimizerKind, Rounding,
+    cpu::{self, Group},
+    layout::{Params, Shard, Target},
+};
+
+use super::{Backward, Bench, Rows, Setting, Size, gradients};
+
+pub(super) struct Host<'a> {
+    group: Group,
+    rows: &'a Rows,
+    offsets: Vec<u32>,
+    grads: Vec<f32>,
+    alone: Alone,
+}
+
+/// What the stage reads and writes.
+struct Alone {
+    params: Params,
+    shard: Shard,
+    targets: Vec<Target>,
+    accesses: Vec<[u32; 2]>,
+    records: Vec<u32>,
+    tables: Vec<u32>,
+}
+
+impl<'a> Host<'a> {
+    pub(super) fn new(setting: &Setting, size: Size, rows: &'a Rows) -> Self {
+        let config = setting.config(size);
+        let n = size.updates as usize * size.dim as usize;
+        Self {
+            alone: Alone::new(&setting.layout(size), setting, size, rows),
+            group: Group::new(config).unwrap(),
+            rows,
+            offsets: (0..=size.updates).collect(),
+            grads: gradients(n),
+        }
+    }
+}
+
+impl Bench for Host<'_> {
+    fn update(&mut self) -> Option<f64> {
+        Some(self.alone.round(&self.grads))
+    }
+
+    fn backward(&mut self) -> Backward {
+        self.group.forward(&self.rows.indices, &self.offsets, None).unwrap();
+        let start = Instant::now();
+        self.group.backward(&self.grads).unwrap();
+        Backward { seconds: start.elapsed().as_secs_f64(), update: None }
+    }
+}
+
+impl Alone {
+    fn new(layout: &Layout, setting: &Setting, size: Size, rows: &Rows) -> Self {
+        // As a group without a cache has it: each row at home in its record, its only gradient where its index stood.
+        let mut targets = vec![Target { row: size.updates, place: size.updates, start: 1, end: 0 }];
+        targets.extend((0..).zip(&rows.sorted).map(|(u, &[row, _])| Target { row, place: u, start: u, end: u + 1 }));
+        let accesses = rows.sorted.iter().map(|&[_, place]| [place, 1f32.to_bits()]).collect();
+        let config = setting.config(size);
+        assert_eq!(config.optimizer.kind, OptimizerKind::AdaGrad);
+        let params = Params {
+            tables: 1,
+            dim: layout.dim,
+            bits: layout.precision.bits(),
+            stochastic: u32::from(setting.rounding == Rounding::Stochastic),
+            random_bits: setting.random_bits.bits(),
+            state: layout.state,
+            state_half: u32::from(layout.state_half),
+            state_word: layout.state_word,
+            payload_half: layout.payload_half,
+            record_words: layout.record_words,
+            row_quads: layout.row_quads,
+            optimizer: 1,
+            total_rows: size.rows,
+            lr: config.optimizer.lr,
+            eps: config.optimizer.eps,
+            lanes: layout.lanes,
+            ..Params::default()
+        };
+        // 256 different rows again and again: what a row holds costs nothing, where it lies does.
+        let few = Group::new(hotrow::GroupConfig { tables: vec![256], ..config }).unwrap().snapshot().unwrap().records;
+        Self {
+            params,
+            shard: Shard { rows: size.rows, phases: Shard::PACK, ..Shard::default() },
+            targets,
+            accesses,
+            records: few.iter().copied().cycle().take(size.rows as usize * layout.record_words as usize).collect(),
+            tables: vec![0; 32],
+        }
+    }
+
+    fn round(&mut self, grads: &[f32]) -> f64 {
+        let Self { params, shard, targets, accesses, records, tables } = self;
+        targets[0].start += 1;
+        tables[4..6].copy_from_slice(&[0, params.total_rows]);
+        let start = Instant::now();
+        cpu::update(params, shard, targets, accesses, GradSlice::F32(grads), records, &mut [], &[], &mut [], tables);
+        start.elapsed().as_secs_f64()
+    }
+}

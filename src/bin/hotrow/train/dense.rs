@@ -1,0 +1,254 @@
+//! The part of a model above its tables: candle's tensors on the CPU, in FP32.
+
+use crate::train::task::{Batch, Target};
+use candle_core::{D, DType, Device, Result, Tensor, Var, backprop::GradStore};
+use hotrow::Init;
+use hotrow::hash::fmix32;
+
+/// The dense part of a model.
+pub(crate) trait Dense {
+    /// Logits of a batch as its [`Target`] has them. `embedded`: of each table `[bags, dim]`, or `[indices, dim]` with pooling none.
+    fn logits(&self, embedded: &[Tensor], batch: &Batch) -> Result<Tensor>;
+
+    /// What is trained.
+    fn vars(&self) -> Vec<&Var>;
+}
+
+/// The mean over the samples, in nats.
+pub(crate) fn loss(logits: &Tensor, batch: &Batch, target: Target) -> Result<Tensor> {
+    let samples = batch.samples as f64;
+    match target {
+        Target::Classes(_) => {
+            let labels = Tensor::from_slice(&batch.labels, (batch.samples, 1), &Device::Cpu)?;
+            let shifted = logits.broadcast_sub(&logits.max_keepdim(D::Minus1)?.detach())?;
+            let normal = shifted.exp()?.sum_keepdim(D::Minus1)?.log()?;
+            (normal - shifted.gather(&labels, 1)?)?.sum_all()? / samples
+        }
+        Target::Binary => {
+            let labels: Vec<f32> = batch.labels.iter().map(|&label| label as f32).collect();
+            let labels = Tensor::from_vec(labels, logits.shape(), &Device::Cpu)?;
+            // ln(1 + e^z) - y z, without overflow.
+            let soft = ((logits.abs()?.neg()?.exp()? + 1.0)?.log()? + logits.relu()?)?;
+            (soft - (labels * logits)?)?.sum_all()? / samples
+        }
+    }
+}
+
+/// Draws first weights: each call another part of the stream that the seed begins.
+#[derive(Debug)]
+pub(crate) struct Fresh {
+    seed: u32,
+    drawn: u32,
+}
+
+impl Fresh {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { seed: fmix32((seed ^ (seed >> 32)) as u32 ^ 0xdead_beef), drawn: 0 }
+    }
+
+    /// Evenly between `-limit` and `limit`.
+    pub(crate) fn uniform(&mut self, shape: &[usize], limit: f32) -> Result<Var> {
+        let mut values = vec![0.0; shape.iter().product()];
+        Init::Uniform { low: -limit, high: limit }.row(self.seed, self.drawn, &mut values);
+        self.drawn += 1;
+        Var::from_vec(values, shape, &Device::Cpu)
+    }
+}
+
+/// `x W + b`.
+#[derive(Debug)]
+pub(crate) struct Linear {
+    /// `[inputs, outputs]`.
+    weight: Var,
+    bias: Var,
+}
+
+impl Linear {
+    /// Weights within `1/sqrt(inputs)`, bias 0.
+    pub(crate) fn new(inputs: usize, outputs: usize, fresh: &mut Fresh) -> Result<Self> {
+        let weight = fresh.uniform(&[inputs, outputs], 1.0 / (inputs as f32).sqrt())?;
+        Ok(Self { weight, bias: Var::zeros(outputs, DType::F32, &Device::Cpu)? })
+    }
+
+    pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        x.matmul(&self.weight)?.broadcast_add(&self.bias)
+    }
+
+    pub(crate) fn vars(&self) -> [&Var; 2] {
+        [&self.weight, &self.bias]
+    }
+}
+
+/// Linear layers with rectifiers between them.
+#[derive(Debug)]
+pub(crate) struct Mlp {
+    layers: Vec<Linear>,
+}
+
+impl Mlp {
+    /// `widths`: inputs, hidden layers, outputs.
+    pub(crate) fn new(widths: &[usize], fresh: &mut Fresh) -> Result<Self> {
+        let layers = widths.windows(2).map(|pair| Linear::new(pair[0], pair[1], fresh));
+        Ok(Self { layers: layers.collect::<Result<_>>()? })
+    }
+
+    pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let mut x = x.clone();
+        for (at, layer) in self.layers.iter().enumerate() {
+            x = layer.forward(&x)?;
+            if at + 1 < self.layers.len() {
+                x = x.relu()?;
+            }
+        }
+        Ok(x)
+    }
+
+    pub(crate) fn vars(&self) -> Vec<&Var> {
+        self.layers.iter().flat_map(Linear::vars).collect()
+    }
+}
+
+/// AdaGrad of the dense part: the tables' rule (SPEC 3).
+#[derive(Debug)]
+pub(crate) struct AdaGrad {
+    lr: f64,
+    /// Sums of squares, one tensor a variable.
+    squares: Vec<Tensor>,
+}
+
+impl AdaGrad {
+    pub(crate) fn new(vars: &[&Var], lr: f32) -> Result<Self> {
+        let squares = vars.iter().map(|var| var.zeros_like()).collect::<Result<_>>()?;
+        Ok(Self { lr: f64::from(lr), squares })
+    }
+
+    /// From the next step on.
+    pub(crate) fn set_learning_rate(&mut self, lr: f32) {
+        self.lr = f64::from(lr);
+    }
+
+    /// The state, to be kept.
+    pub(crate) fn squares(&self) -> &[Tensor] {
+        &self.squares
+    }
+
+    /// Takes a kept state over.
+    pub(crate) fn restore(&mut self, squares: Vec<Tensor>) {
+        self.squares = squares;
+    }
+
+    /// One update. A variable without a gradient stays.
+    pub(crate) fn step(&mut self, vars: &[&Var], gradients: &GradStore) -> Result<()> {
+        self.step_scaled(vars, gradients, 1.0)
+    }
+
+    /// The same, with gradients that are first multiplied with `inverse`.
+    pub(crate) fn step_scaled(&mut self, vars: &[&Var], gradients: &GradStore, inverse: f32) -> Result<()> {
+        for (var, squares) in vars.iter().zip(&mut self.squares) {
+            if let Some(gradient) = gradients.get(var) {
+                // Detached, or the state would drag every step's graph along.
+                let mut gradient = gradient.detach();
+                if inverse != 1.0 {
+                    gradient = (gradient * f64::from(inverse))?;
+                }
+                *squares = (&*squares + gradient.sqr()?)?;
+                let moved = ((gradient * self.lr)? / (squares.sqrt()? + 1e-8)?)?;
+                var.set(&(var.as_detached_tensor() - moved)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::train::metrics::Scorer;
+
+    fn tensor(values: &[f32], shape: (usize, usize)) -> Tensor {
+        Tensor::from_slice(values, shape, &Device::Cpu).unwrap()
+    }
+
+    fn batch(labels: &[u32], samples: usize) -> Batch {
+        Batch { labels: labels.to_vec(), samples, ..Batch::default() }
+    }
+
+    fn value(tensor: &Tensor) -> f64 {
+        f64::from(tensor.to_scalar::<f32>().unwrap())
+    }
+
+    #[test]
+    fn the_loss_is_that_of_the_metrics() {
+        let cases = [
+            (Target::Classes(3), vec![0.5, -1.0, 80.0, 3.0, 3.0, -90.0], (2, 3), batch(&[2, 1], 2)),
+            (Target::Binary, vec![0.5, -100.0, 100.0, 0.0], (2, 2), batch(&[1, 0, 0, 1], 2)),
+        ];
+        for (target, logits, shape, batch) in cases {
+            let found = value(&loss(&tensor(&logits, shape), &batch, target).unwrap());
+            let mut scorer = Scorer::new(target);
+            scorer.add(&logits, &batch);
+            let wanted = scorer.score().loss;
+            assert!((found - wanted).abs() < 1e-5 * wanted.max(1.0), "{target:?}: {found} against {wanted}");
+        }
+    }
+
+    /// Every gradient against a difference quotient of the loss, which itself is off by about h^2 and the loss's last bits over h.
+    #[test]
+    fn gradients_are_slopes() {
+        for (target, outputs, batch) in
+            [(Target::Classes(3), 3, batch(&[2, 0], 2)), (Target::Binary, 1, batch(&[1, 0], 2))]
+        {
+            let mlp = Mlp::new(&[4, 5, outputs], &mut Fresh::new(3)).unwrap();
+            let x = Var::from_tensor(&tensor(&[0.5, -1.0, 0.25, 2.0, -0.75, 1.5, 1.0, -0.5], (2, 4))).unwrap();
+            let now = || loss(&mlp.forward(&x).unwrap(), &batch, target).unwrap();
+            let gradients = now().backward().unwrap();
+            for var in mlp.vars().into_iter().chain([&x]) {
+                let shape = var.shape().clone();
+                let start: Vec<f32> = var.flatten_all().unwrap().to_vec1().unwrap();
+                let found: Vec<f32> = gradients.get(var).unwrap().flatten_all().unwrap().to_vec1().unwrap();
+                for at in 0..start.len() {
+                    let h = 1e-2;
+                    let [up, down] = [h, -h].map(|h| {
+                        let mut moved = start.clone();
+                        moved[at] += h;
+                        var.set(&Tensor::from_vec(moved, shape.clone(), &Device::Cpu).unwrap()).unwrap();
+                        value(&now())
+                    });
+                    let slope = (up - down) / (2.0 * f64::from(h));
+                    assert!(
+                        (slope - f64::from(found[at])).abs() < 2e-3,
+                        "{target:?} {at}: {slope} against {}",
+                        found[at]
+                    );
+                }
+                var.set(&Tensor::from_vec(start, shape, &Device::Cpu).unwrap()).unwrap();
+            }
+            let largest = gradients.get(&x).unwrap().abs().unwrap().flatten_all().unwrap().max(0).unwrap();
+            assert!(value(&largest) > 1e-2, "a gradient of nothing would be told");
+        }
+    }
+
+    #[test]
+    fn adagrad_by_hand() {
+        let var = Var::from_vec(vec![1.0f32, -2.0], 2, &Device::Cpu).unwrap();
+        let mut optimizer = AdaGrad::new(&[&var], 0.5).unwrap();
+        // d/dx of x^2 / 2 is x: first 1 and -2, then what is left.
+        for wanted in [[0.5, -1.5], [0.5 - 0.25 / 1.25f32.sqrt(), -1.5 + 0.75 / 6.25f32.sqrt()]] {
+            let gradients = (var.sqr().unwrap().sum_all().unwrap() * 0.5).unwrap().backward().unwrap();
+            optimizer.step(&[&var], &gradients).unwrap();
+            let found: Vec<f32> = var.to_vec1().unwrap();
+            assert!(found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 1e-6), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn first_weights_follow_from_the_seed() {
+        let weights = |seed| Mlp::new(&[3, 2], &mut Fresh::new(seed)).unwrap().vars()[0].to_vec2::<f32>().unwrap();
+        assert_eq!(weights(1), weights(1));
+        assert_ne!(weights(1), weights(2));
+        let mut fresh = Fresh::new(1);
+        let [one, other] = [(); 2].map(|()| fresh.uniform(&[4], 0.5).unwrap().to_vec1::<f32>().unwrap());
+        assert_ne!(one, other);
+        assert!(one.iter().all(|x| x.abs() <= 0.5));
+    }
+}

@@ -1,0 +1,535 @@
+//! One run: a task, a choice of settings and a seed, trained and tested.
+//!
+//! A seed's runs share the order of the samples, what is drawn for them, and every first value, whatever the settings: that pairs them.
+
+use crate::train::dense::{self, AdaGrad, Dense};
+use crate::train::kept::{self, Beside, Identity, Keep, Unproved};
+use crate::train::metrics::{Score, Scorer};
+use crate::train::outcome::Outcome;
+use crate::train::scaling::{self, Scaling};
+use crate::train::setting::Choice;
+use crate::train::tables::{Device, Rule, Tables};
+use crate::train::task::{Batch, TableSpec, Task};
+use anyhow::ensure;
+use candle_core::{Tensor, Var, backprop::GradStore};
+use hotrow::{ScalerState, cpu};
+use rand::{SeedableRng as _, seq::SliceRandom as _};
+use rand_pcg::Pcg64;
+use std::time::Instant;
+
+/// Samples tested at once.
+const TESTED: usize = 1024;
+
+/// How to train, the same for all settings.
+#[derive(Clone, Debug)]
+pub(crate) struct RunOptions {
+    pub(crate) batch: usize,
+    pub(crate) epochs: u32,
+    pub(crate) rule: Rule,
+    pub(crate) dense_lr: f32,
+    /// Both rates go down to 0, the same amount every step.
+    pub(crate) decay: bool,
+    /// Trains on the first so many samples.
+    pub(crate) limit: Option<usize>,
+    pub(crate) scaling: Scaling,
+    pub(crate) device: Device,
+}
+
+impl RunOptions {
+    /// Samples of an epoch.
+    pub(crate) fn samples(&self, task: &dyn Task) -> usize {
+        self.limit.map_or(task.train_len(), |limit| limit.min(task.train_len()))
+    }
+
+    /// Steps of a whole run.
+    pub(crate) fn steps(&self, task: &dyn Task) -> u64 {
+        self.samples(task).div_ceil(self.batch) as u64 * u64::from(self.epochs)
+    }
+}
+
+/// Trains and tests on one thread; `watch` is told of every step. The same bits every time, whatever runs beside it.
+pub(crate) fn run(
+    task: &dyn Task,
+    choice: &Choice,
+    seed: u64,
+    options: &RunOptions,
+    watch: &(dyn Fn(u64) + Sync),
+) -> anyhow::Result<Outcome> {
+    run_kept(task, choice, seed, options, &Keep::default(), watch)
+}
+
+/// The same, with checkpoints.
+pub(crate) fn run_kept(
+    task: &dyn Task,
+    choice: &Choice,
+    seed: u64,
+    options: &RunOptions,
+    keep: &Keep,
+    watch: &(dyn Fn(u64) + Sync),
+) -> anyhow::Result<Outcome> {
+    ensure!(
+        task.train_len() > 0 && task.test_len() > 0,
+        "task {}: wanted samples to train and to test, found {} and {}; get the data again",
+        task.name(),
+        task.train_len(),
+        task.test_len()
+    );
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
+    pool.install(|| {
+        let start = Instant::now();
+        let mut model = Model::new(task, choice, seed, options)?;
+        let (trained, unproved) = model.train(keep, watch)?;
+        let score = model.test()?;
+        ensure!(score.loss.is_finite(), "test: wanted a finite loss, found {}; {}", score.loss, remedy(keep)?);
+        unproved.map_or(Ok(()), Unproved::prove)?;
+        let counters = model.tables.counters()?;
+        let factors = model.tables.factors();
+        let overflows = model.scaler.as_ref().map(|scaler| u64::from(scaler.state().overflows));
+        ensure!(
+            overflows.is_none_or(|overflows| overflows < trained.steps),
+            "--loss-scale {}: wanted a step that does not overflow, found none in {}; take a smaller scale",
+            options.scaling,
+            trained.steps
+        );
+        Ok(Outcome {
+            loss: score.loss,
+            accuracy: score.accuracy,
+            auc: score.auc,
+            hit_rate: model.tables.hit_rate()?,
+            memory_paper: factors.paper,
+            memory_true: factors.kept,
+            bus_bytes: counters.bus_bytes(),
+            skipped_rows: counters.skipped_rows,
+            overflows,
+            samples_per_second: if trained.samples > 0 { trained.samples as f64 / trained.seconds } else { 0.0 },
+            steps: trained.steps,
+            seconds: start.elapsed().as_secs_f64(),
+            train_loss: trained.loss,
+        })
+    })
+}
+
+/// What training came to.
+struct Trained {
+    /// In this process: without what a checkpoint had done.
+    samples: u64,
+    seconds: f64,
+    /// In all.
+    steps: u64,
+    /// Of the last epoch.
+    loss: f64,
+}
+
+/// A model under training.
+struct Model<'a> {
+    task: &'a dyn Task,
+    identity: Identity,
+    options: &'a RunOptions,
+    tables: Tables,
+    dense: Box<dyn Dense>,
+    optimizer: AdaGrad,
+    scaler: Option<cpu::Scaler>,
+}
+
+impl<'a> Model<'a> {
+    fn new(task: &'a dyn Task, choice: &Choice, seed: u64, options: &'a RunOptions) -> anyhow::Result<Self> {
+        let tables = Tables::new(task.tables(), choice, options.rule, seed, &options.device)?;
+        let dense = task.dense(seed)?;
+        let optimizer = AdaGrad::new(&dense.vars(), options.dense_lr)?;
+        let identity = Identity {
+            task: task.name().to_owned(),
+            data: task.source(),
+            samples: options.samples(task),
+            batch: options.batch,
+            seed,
+            settings: choice.clone(),
+            loss_scale: options.scaling.to_string(),
+        };
+        let scaler = options.scaling.0.map(cpu::Scaler::new).transpose()?;
+        Ok(Self { task, identity, options, tables, dense, optimizer, scaler })
+    }
+
+    fn train(&mut self, keep: &Keep, watch: &dyn Fn(u64)) -> anyhow::Result<(Trained, Option<Unproved>)> {
+        let start = Instant::now();
+        let (seed, count, size) = (self.identity.seed, self.identity.samples, self.options.batch);
+        let steps = self.options.steps(self.task);
+        let mut trained = Trained { samples: 0, steps: 0, seconds: 0.0, loss: 0.0 };
+        if keep.resume && kept::newest(&keep.folder)?.is_some() {
+            let like = self.beside()?;
+            let beside = kept::load(&keep.folder, &self.identity, &mut self.tables, &like)?;
+            ensure!(
+                beside.steps <= steps,
+                "{}: wanted a checkpoint of at most {steps} steps, found one of {}; give --epochs of at least what it was trained with",
+                keep.folder.display(),
+                beside.steps
+            );
+            self.restore(&beside.dense)?;
+            (trained.steps, trained.loss) = (beside.steps, beside.loss);
+            watch(beside.steps.min(steps));
+        }
+        // Proved by the next loss, or the test's.
+        let mut unproved = None;
+        while trained.steps < steps {
+            let (epoch, done) = epoch(trained.steps, count.div_ceil(size));
+            let order = order(count, seed, epoch);
+            if done == 0 {
+                trained.loss = 0.0;
+            }
+            for samples in order.chunks(size).skip(done) {
+                let batch = self.task.train_batch(samples, seed, epoch);
+                if self.options.decay {
+                    let left = 1.0 - trained.steps as f32 / steps as f32;
+                    self.tables.set_learning_rate(left * self.options.rule.lr)?;
+                    self.optimizer.set_learning_rate(left * self.options.dense_lr);
+                }
+                let loss = self.step(&batch)?;
+                trained.steps += 1;
+                ensure!(
+                    loss.is_finite(),
+                    "step {}: wanted a finite loss, found {loss}; {}",
+                    trained.steps,
+                    remedy(keep)?
+                );
+                unproved.take().map_or(Ok(()), Unproved::prove)?;
+                trained.loss += loss * batch.samples as f64 / count as f64;
+                trained.samples += batch.samples as u64;
+                watch(1);
+                if keep.due(trained.steps) {
+                    let beside = Beside { steps: trained.steps, dense: self.beside()?, loss: trained.loss };
+                    unproved = Some(Unproved::write(&keep.folder, &self.identity, &mut self.tables, &beside)?);
+                }
+            }
+        }
+        trained.seconds = start.elapsed().as_secs_f64();
+        Ok((trained, unproved))
+    }
+
+    /// Weights of the dense part, their state, then the scaler's.
+    fn beside(&self) -> candle_core::Result<Vec<Tensor>> {
+        let scaler =
+            self.scaler.as_ref().map(|scaler| Tensor::new(&scaler.state().to_words(), &candle_core::Device::Cpu));
+        let weights = self.dense.vars().into_iter().map(|var| Ok(var.as_detached_tensor()));
+        weights.chain(self.optimizer.squares().iter().cloned().map(Ok)).chain(scaler).collect()
+    }
+
+    fn restore(&mut self, beside: &[Tensor]) -> anyhow::Result<()> {
+        let vars = self.dense.vars();
+        let (weights, rest) = beside.split_at(vars.len());
+        let (squares, scaler) = rest.split_at(vars.len());
+        vars.into_iter().zip(weights).try_for_each(|(var, weights)| var.set(weights))?;
+        self.optimizer.restore(squares.to_vec());
+        if let (Some(now), [words]) = (&mut self.scaler, scaler) {
+            let config = *now.config();
+            *now = cpu::Scaler::with_state(config, ScalerState::from_words(&words.to_vec1()?, &config)?)?;
+        }
+        Ok(())
+    }
+
+    /// Forward, backward, update; the loss before it.
+    fn step(&mut self, batch: &Batch) -> anyhow::Result<f64> {
+        let outputs = self.tables.forward(&batch.bags)?;
+        let embedded: Vec<Var> = shaped(self.task.tables(), outputs, Var::from_vec)?;
+        let tensors: Vec<Tensor> = embedded.iter().map(|var| var.as_tensor().clone()).collect();
+        let logits = self.dense.logits(&tensors, batch)?;
+        let loss = dense::loss(&logits, batch, self.task.target())?;
+        let gradients = match &self.scaler {
+            None => loss.backward()?,
+            Some(scaler) => (&loss * f64::from(scaler.scale()))?.backward()?,
+        };
+        let value = f64::from(loss.to_scalar::<f32>()?);
+        let of_tables = embedded.iter().map(|var| summed(var, &gradients, batch.samples));
+        let of_tables = of_tables.collect::<candle_core::Result<Vec<_>>>()?;
+        let vars = self.dense.vars();
+        match &mut self.scaler {
+            None => {
+                self.tables.backward(&of_tables)?;
+                self.optimizer.step(&vars, &gradients)?;
+            }
+            Some(scaler) => {
+                let halves: Vec<_> = of_tables.iter().map(|gradients| scaling::halves(gradients)).collect();
+                let state = scaling::decide(scaler, &halves, &vars, &gradients)?;
+                self.tables.backward_scaled(&halves, &state)?;
+                if !state.overflowed() {
+                    self.optimizer.step_scaled(&vars, &gradients, state.inverse)?;
+                }
+            }
+        }
+        Ok(value)
+    }
+
+    /// The whole test set, with the tables frozen.
+    fn test(&mut self) -> anyhow::Result<Score> {
+        let mut scorer = Scorer::new(self.task.target());
+        let all = self.task.test_len();
+        for first in (0..all).step_by(TESTED) {
+            let batch = self.task.test_batch(first..all.min(first + TESTED));
+            let outputs = self.tables.forward_frozen(&batch.bags)?;
+            let embedded = shaped(self.task.tables(), outputs, Tensor::from_vec)?;
+            let logits = self.dense.logits(&embedded, &batch)?;
+            scorer.add(&logits.flatten_all()?.to_vec1::<f32>()?, &batch);
+        }
+        Ok(scorer.score())
+    }
+}
+
+/// After so many steps: the epoch, and the steps of it that are done.
+fn epoch(steps: u64, each: usize) -> (u32, usize) {
+    let each = each.max(1) as u64;
+    ((steps / each) as u32, (steps % each) as usize)
+}
+
+/// What to do about a loss that is not finite.
+fn remedy(keep: &Keep) -> anyhow::Result<String> {
+    let lower = "a lower --lr or --dense-lr";
+    Ok(match kept::newest(&keep.folder)? {
+        Some((steps, place)) => {
+            format!(
+                "the last good checkpoint is {}, after step {steps}: go on from it with --resume and {lower}",
+                place.display()
+            )
+        }
+        None => format!("there is no checkpoint (--out and --checkpoint-every keep them): train again with {lower}"),
+    })
+}
+
+/// The samples of an epoch, shuffled.
+pub(crate) fn order(samples: usize, seed: u64, epoch: u32) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..samples as u32).collect();
+    order.shuffle(&mut drawing(seed, epoch, 0));
+    order
+}
+
+/// Random numbers for one purpose of an epoch.
+pub(crate) fn drawing(seed: u64, epoch: u32, purpose: u64) -> Pcg64 {
+    // Scattered by an odd factor, so that neither neighbouring seeds nor epochs begin alike.
+    Pcg64::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (u64::from(epoch) << 32 | purpose))
+}
+
+/// The tables' outputs as candle has them: `[bags, dim]`, or `[indices, dim]` with pooling none.
+fn shaped<T>(
+    specs: &[TableSpec],
+    outputs: Vec<Vec<f32>>,
+    make: impl Fn(Vec<f32>, (usize, usize), &candle_core::Device) -> candle_core::Result<T>,
+) -> candle_core::Result<Vec<T>> {
+    let of = |(spec, values): (&TableSpec, Vec<f32>)| {
+        let dim = spec.dim as usize;
+        let rows = values.len() / dim;
+        make(values, (rows, dim), &candle_core::Device::Cpu)
+    };
+    specs.iter().zip(outputs).map(of).collect()
+}
+
+/// The gradient of the batch's summed loss by a table's outputs. The sum, not the mean: AdaGrad does not mind the factor, but squares
+/// of mean gradients would be lost in a state kept in FP16.
+fn summed(outputs: &Var, gradients: &GradStore, samples: usize) -> candle_core::Result<Vec<f32>> {
+    match gradients.get(outputs) {
+        Some(mean) => (mean.flatten_all()? * samples as f64)?.to_vec1(),
+        None => Ok(vec![0.0; outputs.elem_count()]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::{OptimizerName, PolicyName, PrecisionName, RoundingName};
+    use crate::train::dense::{Fresh, Mlp};
+    use crate::train::setting::Setting;
+    use crate::train::task::{Bags, Defaults, Target};
+    use hotrow::hash::fmix32;
+    use hotrow::{Init, Pooling};
+    use std::ops::Range;
+
+    /// Bags of five words; every third says the class, of which there are two.
+    struct Tiny {
+        tables: [TableSpec; 1],
+        test: usize,
+    }
+
+    const CLASSES: usize = 2;
+
+    fn tiny() -> Tiny {
+        let init = Init::Uniform { low: -0.1, high: 0.1 };
+        let table = TableSpec { name: "words".into(), rows: 2000, dim: 8, pooling: Pooling::Mean, init, stream: 0 };
+        Tiny { tables: [table], test: 200 }
+    }
+
+    impl Tiny {
+        fn batch(samples: impl Iterator<Item = u32>) -> Batch {
+            let mut batch = Batch { bags: vec![Bags::new()], ..Batch::default() };
+            for sample in samples {
+                let label = fmix32(sample + 1) % CLASSES as u32;
+                let word = |k: u32| {
+                    let word = (fmix32(sample * 5 + k) % 50) * 2;
+                    word + if k.is_multiple_of(3) { label } else { fmix32(word) % 2 }
+                };
+                batch.bags[0].push((0..5).map(word));
+                batch.labels.push(label);
+                batch.samples += 1;
+            }
+            batch
+        }
+    }
+
+    impl Task for Tiny {
+        fn name(&self) -> &'static str {
+            "tiny"
+        }
+        fn source(&self) -> String {
+            "made up".into()
+        }
+        fn tables(&self) -> &[TableSpec] {
+            &self.tables
+        }
+        fn target(&self) -> Target {
+            Target::Classes(CLASSES)
+        }
+        fn defaults(&self) -> Defaults {
+            Defaults { batch: 32, epochs: 2, optimizer: OptimizerName::Adagrad, lr: 0.1, dense_lr: 0.1, decay: true }
+        }
+        fn train_len(&self) -> usize {
+            610
+        }
+        fn test_len(&self) -> usize {
+            self.test
+        }
+        fn train_batch(&self, samples: &[u32], _: u64, _: u32) -> Batch {
+            Self::batch(samples.iter().copied())
+        }
+        fn test_batch(&self, samples: Range<usize>) -> Batch {
+            Self::batch(samples.map(|at| at as u32 + 10_000))
+        }
+        fn dense(&self, seed: u64) -> candle_core::Result<Box<dyn Dense>> {
+            struct Model(Mlp);
+            impl Dense for Model {
+                fn logits(&self, embedded: &[Tensor], _: &Batch) -> candle_core::Result<Tensor> {
+                    self.0.forward(&embedded[0])
+                }
+                fn vars(&self) -> Vec<&Var> {
+                    self.0.vars()
+                }
+            }
+            Ok(Box::new(Model(Mlp::new(&[8, CLASSES], &mut Fresh::new(seed))?)))
+        }
+    }
+
+    /// Something of everything: INT4 codes, a cache, random bits.
+    const MIXED: Setting = Setting {
+        precision: PrecisionName::Int4,
+        rounding: RoundingName::Stochastic,
+        policy: PolicyName::Lfu,
+        cache_percent: 5.0,
+        ways: 32,
+    };
+
+    fn options() -> RunOptions {
+        RunOptions {
+            batch: 32,
+            epochs: 2,
+            rule: Rule { optimizer: OptimizerName::Adagrad, lr: 0.2 },
+            dense_lr: 0.1,
+            decay: true,
+            limit: None,
+            scaling: Scaling(None),
+            device: Device::Cpu,
+        }
+    }
+
+    fn choice(setting: Setting) -> Choice {
+        Choice { settings: vec![setting] }
+    }
+
+    /// Without what the clock says.
+    fn timeless(outcome: anyhow::Result<Outcome>) -> Outcome {
+        Outcome { seconds: 0.0, samples_per_second: 0.0, ..outcome.unwrap() }
+    }
+
+    #[test]
+    fn it_learns_and_a_seed_is_a_run() {
+        let one = |setting, seed| timeless(run(&tiny(), &choice(setting), seed, &options(), &|_| {}));
+        let (plain, mixed) = (one(Setting::FP32, 1), one(MIXED, 1));
+        assert_eq!((plain.steps, mixed.steps), (40, 40));
+        assert!(plain.loss < 0.9 * 2f64.ln() && plain.accuracy.unwrap() > 0.65, "{plain:?}");
+        assert_eq!(mixed, one(MIXED, 1), "the same bits");
+        assert_ne!(mixed.loss, one(MIXED, 2).loss);
+        assert_ne!(mixed.loss, plain.loss);
+        assert!(mixed.hit_rate.unwrap() > 0.0 && plain.hit_rate.is_none());
+        let untrained =
+            run(&tiny(), &choice(Setting::FP32), 1, &RunOptions { limit: Some(1), epochs: 1, ..options() }, &|_| {});
+        assert!(untrained.unwrap().loss > 0.9 * 2f64.ln());
+    }
+
+    #[test]
+    fn steps_are_told_one_by_one() {
+        let told = std::sync::atomic::AtomicU64::new(0);
+        let count = |steps| {
+            told.fetch_add(steps, std::sync::atomic::Ordering::Relaxed);
+        };
+        run(&tiny(), &choice(Setting::FP32), 0, &options(), &count).unwrap();
+        assert_eq!(told.into_inner(), options().steps(&tiny()));
+    }
+
+    #[test]
+    fn a_resumed_run_comes_to_the_same_bits() {
+        let folder = tempfile::tempdir().unwrap();
+        let keep = |resume| Keep { folder: folder.path().join("run"), every: Some(7), resume };
+        let kept = |options: &RunOptions, resume| run_kept(&tiny(), &choice(MIXED), 3, options, &keep(resume), &|_| {});
+        let whole = timeless(run(&tiny(), &choice(MIXED), 3, &options(), &|_| {}));
+        assert_eq!(timeless(kept(&options(), false)), whole, "writing checkpoints changes nothing");
+        let newest = || kept::newest(&folder.path().join("run")).unwrap().unwrap().0;
+        assert_eq!((newest(), std::fs::read_dir(folder.path().join("run")).unwrap().count()), (35, 1));
+        // The last five steps again, with rates that go down; no other checkpoint is due.
+        assert_eq!(timeless(kept(&options(), true)), whole);
+        // From the middle of an epoch, stopped there by having fewer of them.
+        let steady = RunOptions { decay: false, ..options() };
+        let whole = timeless(run(&tiny(), &choice(MIXED), 3, &steady, &|_| {}));
+        std::fs::remove_dir_all(folder.path().join("run")).unwrap();
+        kept(&RunOptions { epochs: 1, ..steady.clone() }, true).unwrap();
+        assert_eq!(newest(), 14, "of 20 steps");
+        assert_eq!(timeless(kept(&steady, true)), whole);
+        // Not of another run.
+        let other = run_kept(&tiny(), &choice(MIXED), 4, &steady, &keep(true), &|_| {});
+        let message = format!("{:#}", other.unwrap_err());
+        assert!(message.contains("seed: 4") && message.contains("seed: 3"), "{message}");
+        let other = run_kept(&tiny(), &choice(Setting::FP32), 3, &steady, &keep(true), &|_| {});
+        assert!(other.is_err());
+    }
+
+    #[test]
+    fn damaged_checkpoints_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let keep = Keep { folder: folder.path().into(), every: Some(40), resume: true };
+        let again = || run_kept(&tiny(), &choice(MIXED), 0, &options(), &keep, &|_| {});
+        for file in ["run.json", "dense.safetensors", "group-0.safetensors"] {
+            again().unwrap(); // writes what is not there
+            std::fs::write(folder.path().join("step-40").join(file), b"{}").unwrap();
+            let message = format!("{:#}", again().unwrap_err());
+            assert!(message.contains("step-40"), "{file}: {message}");
+            std::fs::remove_dir_all(folder.path().join("step-40")).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_loss_that_is_not_finite_stops_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let wild = RunOptions { dense_lr: 3e38, rule: Rule { lr: 1e3, ..options().rule }, ..options() };
+        let message = |keep: &Keep, options: &RunOptions| {
+            format!("{:#}", run_kept(&tiny(), &choice(Setting::FP32), 0, options, keep, &|_| {}).unwrap_err())
+        };
+        let none = message(&Keep::default(), &wild);
+        assert!(none.starts_with("step 2: wanted a finite loss, found "), "{none}");
+        assert!(none.contains("there is no checkpoint") && none.contains("lower --lr"), "{none}");
+        // Good steps first, then wild ones.
+        let keep = Keep { folder: folder.path().into(), every: Some(1), resume: true };
+        run_kept(&tiny(), &choice(Setting::FP32), 0, &RunOptions { epochs: 1, ..options() }, &keep, &|_| {}).unwrap();
+        let some = message(&keep, &wild);
+        assert!(some.contains("the last good checkpoint is") && some.contains("step-20"), "{some}");
+        assert_eq!(kept::newest(folder.path()).unwrap().unwrap().0, 20, "no bad one is written");
+        run_kept(&tiny(), &choice(Setting::FP32), 0, &options(), &keep, &|_| {}).unwrap();
+    }
+
+    #[test]
+    fn a_task_without_a_test_set_is_refused() {
+        let message = run(&Tiny { test: 0, ..tiny() }, &choice(Setting::FP32), 0, &options(), &|_| {}).unwrap_err();
+        assert!(message.to_string().contains("found 610 and 0"), "{message}");
+    }
+}

@@ -1,0 +1,89 @@
+//! A run with a scaled loss (P5): the gradients of the tables' outputs come in FP16, and a step that overflowed updates nothing.
+
+use candle_core::{Result, Tensor, Var, backprop::GradStore};
+use half::f16;
+use hotrow::{GradSlice, LossScale, ScalerState, cpu};
+use std::fmt;
+
+/// What `--loss-scale` asks for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Scaling(pub(crate) Option<LossScale>);
+
+impl fmt::Display for Scaling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str("none"),
+            Some(scale) => write!(f, "{scale:?}"),
+        }
+    }
+}
+
+/// The text of `--loss-scale`.
+pub(crate) fn parse(text: &str) -> std::result::Result<Scaling, String> {
+    let wanted = "none, static:S, backoff, log-normal or log-normal-original";
+    let scale = match text.trim() {
+        "none" => return Ok(Scaling(None)),
+        "backoff" => LossScale::BACKOFF,
+        "log-normal" => LossScale::LOG_NORMAL,
+        "log-normal-original" => LossScale::LOG_NORMAL_ORIGINAL,
+        other => match other.strip_prefix("static:").and_then(|scale| scale.parse().ok()) {
+            Some(scale) => LossScale::Static { scale },
+            None => return Err(format!("wanted {wanted}")),
+        },
+    };
+    scale.check().map(|()| Scaling(Some(scale))).map_err(|error| error.to_string())
+}
+
+/// Gradients as FP16, the largest as infinity.
+pub(crate) fn halves(gradients: &[f32]) -> Vec<u16> {
+    gradients.iter().map(|&x| f16::from_f32(x).to_bits()).collect()
+}
+
+/// Whether a step overflowed, by the gradients of the tables and of the dense part.
+pub(crate) fn decide(
+    scaler: &mut cpu::Scaler,
+    of_tables: &[Vec<u16>],
+    vars: &[&Var],
+    gradients: &GradStore,
+) -> anyhow::Result<ScalerState> {
+    for halves in of_tables {
+        scaler.inspect(GradSlice::F16(halves));
+    }
+    let flat = |gradient: &Tensor| gradient.flatten_all()?.to_vec1::<f32>();
+    let of_vars = vars.iter().filter_map(|var| gradients.get(var)).map(flat);
+    for gradient in of_vars.collect::<Result<Vec<_>>>()? {
+        scaler.inspect(GradSlice::F32(&gradient));
+    }
+    Ok(scaler.decide()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Scaling, decide, halves, parse};
+    use candle_core::{Device, Var};
+    use hotrow::{LossScale, cpu};
+
+    #[test]
+    fn names() {
+        assert_eq!(parse("none"), Ok(Scaling(None)));
+        assert_eq!(parse("static:512"), Ok(Scaling(Some(LossScale::Static { scale: 512.0 }))));
+        assert_eq!(parse("backoff"), Ok(Scaling(Some(LossScale::BACKOFF))));
+        assert_eq!(parse("log-normal"), Ok(Scaling(Some(LossScale::LOG_NORMAL))));
+        assert_eq!(parse("log-normal-original"), Ok(Scaling(Some(LossScale::LOG_NORMAL_ORIGINAL))));
+        for wrong in ["", "static", "static:", "static:x", "static:0", "static:NaN", "Backoff"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_overflows() {
+        assert_eq!(halves(&[1.0, 65504.0, -70000.0, 1e-9]), [0x3c00, 0x7bff, 0xfc00, 0]);
+        let verdict = |of_tables: f32, weight: f32| {
+            let var = Var::new(&[weight], &Device::Cpu).unwrap();
+            let gradients = var.sqr().unwrap().sum_all().unwrap().backward().unwrap();
+            let mut scaler = cpu::Scaler::new(LossScale::BACKOFF).unwrap();
+            decide(&mut scaler, &[halves(&[of_tables])], &[&var], &gradients).unwrap().overflowed()
+        };
+        assert!(!verdict(1.0, 1.0) && verdict(1e5, 1.0) && verdict(1.0, f32::MAX) && verdict(f32::NAN, 1.0));
+    }
+}

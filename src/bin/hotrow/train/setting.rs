@@ -1,0 +1,167 @@
+//! How the tables of a run are kept: what the grid varies, and nothing else.
+
+use super::task::TableSpec;
+use crate::names::{PolicyName, PrecisionName, RoundingName, option_name};
+use hotrow::GroupConfig;
+use hotrow::simulate::Geometry;
+use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
+
+/// Tables of at most as many rows stay in FP32 (P1 4.3): there is nothing to save on them.
+pub(crate) const SMALL_TABLE: u32 = 1000;
+
+/// Ways of a set where nothing else is asked for.
+pub(crate) const WAYS: u32 = 32;
+
+/// How a table is kept: one cell of the grid.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Setting {
+    pub(crate) precision: PrecisionName,
+    /// Means nothing in FP32.
+    pub(crate) rounding: RoundingName,
+    /// Means nothing without a cache.
+    pub(crate) policy: PolicyName,
+    /// Rows of the cache in percent of the table's; 0 is no cache.
+    pub(crate) cache_percent: f64,
+    /// Ways of a set of the cache.
+    pub(crate) ways: u32,
+}
+
+impl Setting {
+    /// What the others are compared with.
+    pub(crate) const FP32: Self = Self::uncached(PrecisionName::Fp32, RoundingName::Nearest);
+
+    /// Without a cache.
+    pub(crate) const fn uncached(precision: PrecisionName, rounding: RoundingName) -> Self {
+        Self { precision, rounding, policy: PolicyName::Lru, cache_percent: 0.0, ways: WAYS }
+    }
+
+    /// The same setting with one value in each field that means nothing for it, so that equal settings are equal.
+    pub(crate) fn plain(self) -> Self {
+        let rounding = if self.precision == PrecisionName::Fp32 { RoundingName::Nearest } else { self.rounding };
+        if self.has_cache() { Self { rounding, ..self } } else { Self::uncached(self.precision, rounding) }
+    }
+
+    pub(crate) fn has_cache(&self) -> bool {
+        self.cache_percent > 0.0
+    }
+
+    /// The order in which settings are listed: FP32 and without a cache first, then by cache, then by size.
+    pub(crate) fn cmp_place(&self, other: &Self) -> Ordering {
+        let place = |of: &Self| (of.precision as u8, of.has_cache(), of.rounding as u8, of.policy as u8, of.ways);
+        place(self).cmp(&place(other)).then(self.cache_percent.total_cmp(&other.cache_percent))
+    }
+
+    /// "int4 stochastic, 10 % lfu".
+    pub(crate) fn label(&self) -> String {
+        let mut label = option_name(&self.precision);
+        if self.precision != PrecisionName::Fp32 {
+            label = format!("{label} {}", option_name(&self.rounding));
+        }
+        if self.has_cache() {
+            label = format!("{label}, {} % {}", self.cache_percent, option_name(&self.policy));
+            match self.ways {
+                WAYS => {}
+                1 => label.push_str(", 1 way"),
+                ways => label = format!("{label}, {ways} ways"),
+            }
+        }
+        label
+    }
+
+    /// Makes a group's configuration so. The slots are the same for any number of ways, as in `hotrow simulate`.
+    pub(crate) fn apply(&self, config: &mut GroupConfig) {
+        config.precision = self.precision.precision();
+        config.rounding = self.rounding.rounding();
+        config.policy = self.policy.policy();
+        config.ways = self.ways;
+        let rows = config.total_rows();
+        // An error means that there is no cache, or that there are no rows, which `GroupConfig::check` refuses by name.
+        let slots = Geometry::of_percent(rows, self.cache_percent, self.ways).map_or(0, |shape| shape.slots);
+        config.cache_rows = u64::from(slots).min(rows) as u32;
+    }
+}
+
+/// The setting of each table of a task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Choice {
+    pub(crate) settings: Vec<Setting>,
+}
+
+impl Choice {
+    /// All tables alike, but the small ones in FP32.
+    pub(crate) fn uniform(setting: Setting, tables: &[TableSpec]) -> Self {
+        let of = |table: &TableSpec| if table.rows <= SMALL_TABLE { Setting::FP32 } else { setting };
+        Self { settings: tables.iter().map(of).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotrow::{Init, Policy, Pooling, Precision, Rounding};
+
+    const CACHED: Setting = Setting {
+        precision: PrecisionName::Int4,
+        rounding: RoundingName::Stochastic,
+        policy: PolicyName::Lfu,
+        cache_percent: 10.0,
+        ways: WAYS,
+    };
+
+    fn table(rows: u32) -> TableSpec {
+        let (pooling, init) = (Pooling::Sum, Init::Constant(0.0));
+        TableSpec { name: rows.to_string(), rows, dim: 4, pooling, init, stream: 0 }
+    }
+
+    #[test]
+    fn labels_say_what_counts() {
+        assert_eq!(Setting::FP32.label(), "fp32");
+        assert_eq!(CACHED.label(), "int4 stochastic, 10 % lfu");
+        assert_eq!(Setting { ways: 1, cache_percent: 0.1, ..CACHED }.label(), "int4 stochastic, 0.1 % lfu, 1 way");
+        assert_eq!(Setting { ways: 2, ..CACHED }.label(), "int4 stochastic, 10 % lfu, 2 ways");
+        assert_eq!(Setting { cache_percent: 0.0, ways: 2, ..CACHED }.label(), "int4 stochastic");
+    }
+
+    #[test]
+    fn what_means_nothing_makes_no_difference() {
+        let [one, other] = [1, 8].map(|ways| Setting { ways, cache_percent: 0.0, ..CACHED });
+        assert_ne!(one, other);
+        assert_eq!(one.plain(), other.plain());
+        assert_eq!(Setting { precision: PrecisionName::Fp32, cache_percent: 0.0, ..CACHED }.plain(), Setting::FP32);
+        assert_eq!(CACHED.plain(), CACHED);
+    }
+
+    #[test]
+    fn a_group_is_configured() {
+        let mut config = GroupConfig::new(&[2000, 3000], 4);
+        CACHED.apply(&mut config);
+        assert_eq!((config.precision, config.rounding), (Precision::Int4, Rounding::Stochastic));
+        // 500 rows, in whole sets of 32.
+        assert_eq!((config.policy, config.cache_rows), (Policy::Lfu, 512));
+        Setting { ways: 1, ..CACHED }.apply(&mut config);
+        assert_eq!((config.cache_rows, config.ways), (512, 1), "as many slots, whatever the ways");
+        Setting::FP32.apply(&mut config);
+        assert_eq!((config.precision, config.cache_rows, config.ways), (Precision::Fp32, 0, WAYS));
+        let mut small = GroupConfig::new(&[10], 4);
+        CACHED.apply(&mut small);
+        assert_eq!((small.cache_rows, small.check()), (10, Ok(())), "never more than the rows");
+    }
+
+    #[test]
+    fn small_tables_stay_in_fp32() {
+        let choice = Choice::uniform(CACHED, &[table(1000), table(1001)]);
+        assert_eq!(choice.settings, [Setting::FP32, CACHED]);
+    }
+
+    #[test]
+    fn settings_come_back_from_json() {
+        let text = serde_json::to_string(&CACHED).unwrap();
+        assert_eq!(
+            text,
+            r#"{"precision":"int4","rounding":"stochastic","policy":"lfu","cache_percent":10.0,"ways":32}"#
+        );
+        assert_eq!(serde_json::from_str::<Setting>(&text).unwrap(), CACHED);
+    }
+}

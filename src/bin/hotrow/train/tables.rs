@@ -1,0 +1,338 @@
+//! The tables of a model, in as few groups as their settings allow, behind one face.
+
+use crate::names::OptimizerName;
+use crate::train::setting::{Choice, Setting};
+use crate::train::task::{Bags, TableSpec};
+use hotrow::hash::fmix32;
+use hotrow::{
+    Calls, Context, Counters, Embedding, Error, GradSlice, Group, GroupConfig, Init, MemoryReport, ScalerState, cpu,
+    memory_factor,
+};
+
+/// What computes the embeddings.
+#[derive(Clone, Debug)]
+pub(crate) enum Device {
+    Cpu,
+    Gpu(Context),
+}
+
+/// The rule that updates the rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Rule {
+    pub(crate) optimizer: OptimizerName,
+    pub(crate) lr: f32,
+}
+
+/// Tables that share a group.
+struct Shared {
+    /// Places in the task's list.
+    tables: Vec<usize>,
+    group: Box<dyn Embedding>,
+    cached: bool,
+    /// Bytes of FP32 weights.
+    plain_bytes: f64,
+    formula: f64,
+    kept_bytes: f64,
+}
+
+/// All tables of a model.
+pub(crate) struct Tables {
+    shared: Vec<Shared>,
+    count: usize,
+}
+
+/// Memory against FP32 weights.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Factors {
+    /// By the papers' formula.
+    pub(crate) paper: f64,
+    /// Every byte that stays.
+    pub(crate) kept: f64,
+}
+
+impl Tables {
+    /// Fills the tables. A table's first values follow from the seed and its place in the list, whatever group it is in.
+    pub(crate) fn new(
+        specs: &[TableSpec],
+        choice: &Choice,
+        rule: Rule,
+        seed: u64,
+        device: &Device,
+    ) -> anyhow::Result<Self> {
+        let mut members: Vec<(Setting, Vec<usize>)> = Vec::new();
+        for (at, (spec, &setting)) in specs.iter().zip(&choice.settings).enumerate() {
+            let like = |&(other, ref tables): &(Setting, Vec<usize>)| {
+                let first = &specs[tables[0]];
+                other == setting && (first.stream, first.dim, first.pooling) == (spec.stream, spec.dim, spec.pooling)
+            };
+            match members.iter().position(like) {
+                Some(group) => members[group].1.push(at),
+                None => members.push((setting, vec![at])),
+            }
+        }
+        let shared =
+            members.into_iter().map(|(setting, tables)| Shared::new(specs, tables, setting, rule, seed, device));
+        Ok(Self { shared: shared.collect::<anyhow::Result<_>>()?, count: specs.len() })
+    }
+
+    /// One step forward: of each table the outputs of its bags, `[bags, dim]`.
+    pub(crate) fn forward(&mut self, bags: &[Bags]) -> Result<Vec<Vec<f32>>, Error> {
+        self.look_up(bags, |group, indices, offsets| group.forward(indices, offsets, None))
+    }
+
+    /// The same, and nothing changes.
+    pub(crate) fn forward_frozen(&mut self, bags: &[Bags]) -> Result<Vec<Vec<f32>>, Error> {
+        self.look_up(bags, |group, indices, offsets| group.forward_frozen(indices, offsets, None))
+    }
+
+    fn look_up(
+        &mut self,
+        bags: &[Bags],
+        forward: impl Fn(&mut dyn Embedding, &[u32], &[u32]) -> Result<Vec<f32>, Error>,
+    ) -> Result<Vec<Vec<f32>>, Error> {
+        let mut outputs = vec![Vec::new(); self.count];
+        for shared in &mut self.shared {
+            if let [table] = shared.tables[..] {
+                outputs[table] = forward(&mut *shared.group, &bags[table].indices, &bags[table].offsets)?;
+                continue;
+            }
+            let (indices, offsets) = joined(shared.tables.iter().map(|&table| &bags[table]));
+            let joint = forward(&mut *shared.group, &indices, &offsets)?;
+            let each = joint.len() / shared.tables.len();
+            for (&table, part) in shared.tables.iter().zip(joint.chunks(each.max(1))) {
+                outputs[table] = part.to_vec();
+            }
+        }
+        Ok(outputs)
+    }
+
+    /// The gradients of the last forward's outputs, table by table.
+    pub(crate) fn backward(&mut self, gradients: &[Vec<f32>]) -> Result<(), Error> {
+        for shared in &mut self.shared {
+            match shared.tables[..] {
+                [table] => shared.group.backward(&gradients[table])?,
+                _ => {
+                    let parts: Vec<&[f32]> = shared.tables.iter().map(|&table| &gradients[table][..]).collect();
+                    shared.group.backward(&parts.concat())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// From the next backward on.
+    pub(crate) fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
+        self.groups().try_for_each(|group| group.set_learning_rate(lr))
+    }
+
+    /// The same of a scaled loss, in FP16, by what its scaler decided.
+    pub(crate) fn backward_scaled(&mut self, gradients: &[Vec<u16>], scaler: &ScalerState) -> Result<(), Error> {
+        for shared in &mut self.shared {
+            let parts: Vec<&[u16]> = shared.tables.iter().map(|&table| &gradients[table][..]).collect();
+            shared.group.backward_scaled(GradSlice::F16(&parts.concat()), scaler)?;
+        }
+        Ok(())
+    }
+
+    /// The groups, in a fixed order.
+    pub(crate) fn groups(&mut self) -> impl Iterator<Item = &mut (dyn Embedding + 'static)> {
+        self.shared.iter_mut().map(|shared| &mut *shared.group)
+    }
+
+    /// Hits among the accesses to tables with a cache; none without one.
+    pub(crate) fn hit_rate(&mut self) -> Result<Option<f64>, Error> {
+        let mut all = Counters::default();
+        let mut cached = false;
+        for shared in self.shared.iter_mut().filter(|shared| shared.cached) {
+            cached = true;
+            all = shared.group.counters()?.into_iter().chain([all]).sum();
+        }
+        Ok(cached.then(|| all.hit_rate()))
+    }
+
+    /// Counters of all tables in sum.
+    pub(crate) fn counters(&mut self) -> Result<Counters, Error> {
+        let mut all = Counters::default();
+        for shared in &mut self.shared {
+            all = shared.group.counters()?.into_iter().chain([all]).sum();
+        }
+        Ok(all)
+    }
+
+    pub(crate) fn factors(&self) -> Factors {
+        let over = |of: fn(&Shared) -> f64| self.shared.iter().map(of).sum::<f64>();
+        let plain = over(|shared| shared.plain_bytes);
+        Factors {
+            paper: over(|shared| shared.formula * shared.plain_bytes) / plain,
+            kept: over(|shared| shared.kept_bytes) / plain,
+        }
+    }
+}
+
+impl Shared {
+    fn new(
+        specs: &[TableSpec],
+        tables: Vec<usize>,
+        setting: Setting,
+        rule: Rule,
+        seed: u64,
+        device: &Device,
+    ) -> anyhow::Result<Self> {
+        let of = |table: usize| &specs[table];
+        let rows: Vec<u32> = tables.iter().map(|&table| of(table).rows).collect();
+        let first = of(tables[0]);
+        let mut config = GroupConfig::new(&rows, first.dim);
+        config.pooling = first.pooling;
+        config.optimizer = rule.optimizer.optimizer(rule.lr);
+        config.seed = table_seed(seed, tables[0]);
+        setting.apply(&mut config);
+        let values = Values::new(&tables, specs, seed);
+        let source = |first_row: u32, dim: usize, out: &mut [f32]| {
+            (first_row..).zip(out.chunks_exact_mut(dim)).for_each(|(row, weights)| values.row(row, weights));
+            Ok(())
+        };
+        let group: Box<dyn Embedding> = match device {
+            Device::Cpu => Box::new(cpu::Group::filled(config.clone(), &source)?),
+            Device::Gpu(context) => Box::new(Group::filled(context, config.clone(), &source)?),
+        };
+        let kept_bytes = MemoryReport::plan(&config, group.layout(), Calls::default()).kept() as f64;
+        let share = f64::from(config.cache_rows) / config.total_rows() as f64;
+        Ok(Self {
+            tables,
+            group,
+            cached: config.cache_rows > 0,
+            plain_bytes: config.total_rows() as f64 * f64::from(config.dim) * 4.0,
+            formula: memory_factor(config.dim, config.precision, share, config.policy),
+            kept_bytes,
+        })
+    }
+}
+
+/// First values of the tables of a group.
+struct Values {
+    /// First linear row, seed and distribution of each.
+    tables: Vec<(u32, u32, Init)>,
+}
+
+impl Values {
+    fn new(tables: &[usize], specs: &[TableSpec], seed: u64) -> Self {
+        let mut base = 0;
+        let of = |&table: &usize| {
+            let first = base;
+            base += specs[table].rows;
+            (first, table_seed(seed, table), specs[table].init)
+        };
+        Self { tables: tables.iter().map(of).collect() }
+    }
+
+    fn row(&self, row: u32, weights: &mut [f32]) {
+        let (base, seed, init) = self.tables[self.tables.partition_point(|&(base, ..)| base <= row) - 1];
+        init.row(seed, row - base, weights);
+    }
+}
+
+/// A seed for each table, so that no two share random bits.
+fn table_seed(seed: u64, table: usize) -> u32 {
+    fmix32((seed ^ (seed >> 32)) as u32).wrapping_add(fmix32(table as u32 + 1))
+}
+
+/// The bags of several tables, one table after another.
+fn joined<'a>(bags: impl Iterator<Item = &'a Bags>) -> (Vec<u32>, Vec<u32>) {
+    let (mut indices, mut offsets) = (Vec::new(), vec![0]);
+    for one in bags {
+        let base = indices.len() as u32;
+        offsets.extend(one.offsets[1..].iter().map(|&offset| base + offset));
+        indices.extend(&one.indices);
+    }
+    (indices, offsets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::{PolicyName, PrecisionName, RoundingName};
+    use hotrow::Pooling;
+
+    fn specs() -> Vec<TableSpec> {
+        let table = |name: &str, rows, low| TableSpec {
+            name: name.into(),
+            rows,
+            dim: 4,
+            pooling: Pooling::Sum,
+            init: Init::Uniform { low, high: 0.5 },
+            stream: 0,
+        };
+        vec![table("a", 70, -0.5), table("b", 50, 0.0), table("c", 90, 0.25)]
+    }
+
+    fn bags() -> Vec<Bags> {
+        let of = |rows: &[&[u32]]| {
+            let mut bags = Bags::new();
+            rows.iter().for_each(|bag| bags.push(bag.iter().copied()));
+            bags
+        };
+        vec![of(&[&[1, 69], &[]]), of(&[&[49], &[0, 0, 7]]), of(&[&[5, 6], &[89]])]
+    }
+
+    fn tables(settings: [Setting; 3], seed: u64) -> Tables {
+        let choice = Choice { settings: settings.to_vec() };
+        let rule = Rule { optimizer: OptimizerName::Adagrad, lr: 0.1 };
+        Tables::new(&specs(), &choice, rule, seed, &Device::Cpu).unwrap()
+    }
+
+    /// FP32 with a cache of all rows: other groups, the same numbers.
+    const CACHED: Setting = Setting {
+        precision: PrecisionName::Fp32,
+        rounding: RoundingName::Nearest,
+        policy: PolicyName::Lru,
+        cache_percent: 100.0,
+        ways: 32,
+    };
+
+    /// Outputs before and after an update.
+    fn trained(mut tables: Tables) -> [Vec<Vec<f32>>; 2] {
+        let before = tables.forward(&bags()).unwrap();
+        assert_eq!(before.iter().map(Vec::len).collect::<Vec<_>>(), [8, 8, 8], "two bags of dim 4 in each");
+        let gradients: Vec<Vec<f32>> =
+            (0..3).map(|table| (0..8).map(|i| (i + 8 * table) as f32 / 16.0).collect()).collect();
+        tables.backward(&gradients).unwrap();
+        [before, tables.forward_frozen(&bags()).unwrap()]
+    }
+
+    #[test]
+    fn which_tables_share_a_group_changes_no_number() {
+        let plain = Setting::FP32;
+        let joint = tables([plain; 3], 7);
+        let apart = tables([plain, CACHED, plain], 7);
+        assert_eq!((joint.shared.len(), apart.shared.len()), (1, 2));
+        let joint = trained(joint);
+        assert_eq!(joint, trained(apart));
+        assert_ne!(joint[0], joint[1]);
+        assert_ne!(joint, trained(tables([plain; 3], 8)));
+        // Each table begins within its own bounds, with values of its own.
+        assert!(joint[0][1][4..].iter().all(|&x| (0.0..1.5).contains(&x)), "{:?}", joint[0][1]);
+        assert!(joint[0][2][4..].iter().all(|&x| (0.25..0.5).contains(&x)));
+    }
+
+    #[test]
+    fn an_empty_bag_and_a_frozen_forward_change_nothing() {
+        let mut tables = tables([CACHED; 3], 7);
+        let frozen = tables.forward_frozen(&bags()).unwrap();
+        assert_eq!(frozen[0][4..], [0.0; 4], "the empty bag");
+        assert_eq!(tables.counters().unwrap(), Counters::default());
+        assert_eq!(tables.forward(&bags()).unwrap(), frozen);
+        assert_eq!((tables.counters().unwrap().accesses, tables.hit_rate().unwrap()), (9, Some(0.0)));
+    }
+
+    #[test]
+    fn memory_is_weighed_by_rows() {
+        let int8 = Setting::uncached(PrecisionName::Int8, RoundingName::Stochastic);
+        let factors = tables([int8, Setting::FP32, Setting::FP32], 0).factors();
+        // 8 / 32 + 64 / (32 * 4) for 70 of 210 rows.
+        assert!((factors.paper - (0.75 * 70.0 + 140.0) / 210.0).abs() < 1e-12, "{factors:?}");
+        // Codes, scale and bias, FP16 state: 20 B a row against 16, and 32 in FP32; and a few hundred bytes a group.
+        let kept = (70.0 * 20.0 + 140.0 * 32.0) / (210.0 * 16.0);
+        assert!(factors.kept > kept && factors.kept < kept + 2048.0 / (210.0 * 16.0), "{factors:?}, {kept}");
+        assert_eq!(tables([Setting::FP32; 3], 0).hit_rate().unwrap(), None);
+    }
+}

@@ -1,0 +1,111 @@
+//! What is learned: samples, the tables they look up, and the model above.
+
+use crate::names::OptimizerName;
+use crate::train::dense::Dense;
+use hotrow::{Init, Pooling};
+use std::ops::Range;
+
+/// A table of a task.
+#[derive(Clone, Debug)]
+pub(crate) struct TableSpec {
+    pub(crate) name: String,
+    pub(crate) rows: u32,
+    pub(crate) dim: u32,
+    pub(crate) pooling: Pooling,
+    pub(crate) init: Init,
+    /// Tables of one stream have the same number of bags in every batch, so that those kept alike may share a group.
+    pub(crate) stream: usize,
+}
+
+/// What a batch looks up in one table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Bags {
+    pub(crate) indices: Vec<u32>,
+    /// Where each bag starts, and the end of the last.
+    pub(crate) offsets: Vec<u32>,
+}
+
+impl Bags {
+    /// No bags yet.
+    pub(crate) fn new() -> Self {
+        Self { indices: Vec::new(), offsets: vec![0] }
+    }
+
+    /// One more bag.
+    pub(crate) fn push(&mut self, indices: impl IntoIterator<Item = u32>) {
+        self.indices.extend(indices);
+        self.offsets.push(self.indices.len() as u32);
+    }
+}
+
+/// Samples side by side.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Batch {
+    /// One a table.
+    pub(crate) bags: Vec<Bags>,
+    /// Numbers beside the ids: `[samples, dense features]`.
+    pub(crate) dense: Vec<f32>,
+    /// Of each sample its class; of a binary target 0 or 1, one a logit.
+    pub(crate) labels: Vec<u32>,
+    pub(crate) samples: usize,
+}
+
+/// What the logits are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// `[samples, classes]`, of which one is right.
+    Classes(usize),
+    /// `[samples, n]`, each right or wrong by itself. A sample's loss is the sum over its logits.
+    Binary,
+}
+
+/// What a task trains with unless told otherwise: found with FP32.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Defaults {
+    pub(crate) batch: usize,
+    pub(crate) epochs: u32,
+    /// Of the tables.
+    pub(crate) optimizer: OptimizerName,
+    pub(crate) lr: f32,
+    /// Of the dense part, by AdaGrad.
+    pub(crate) dense_lr: f32,
+    /// Both rates go down to 0, the same amount every step.
+    pub(crate) decay: bool,
+}
+
+/// Data, tables and a model.
+pub(crate) trait Task: Send + Sync {
+    fn name(&self) -> &str;
+
+    /// What data this is, said to the user.
+    fn source(&self) -> String;
+
+    fn tables(&self) -> &[TableSpec];
+
+    fn target(&self) -> Target;
+
+    fn defaults(&self) -> Defaults;
+
+    fn train_len(&self) -> usize;
+
+    fn test_len(&self) -> usize;
+
+    /// Samples by their places in the training set. What is drawn, negatives say, follows from seed, epoch and place alone.
+    fn train_batch(&self, samples: &[u32], seed: u64, epoch: u32) -> Batch;
+
+    /// The same every time.
+    fn test_batch(&self, samples: Range<usize>) -> Batch;
+
+    /// The dense part, with fresh weights from the seed.
+    fn dense(&self, seed: u64) -> candle_core::Result<Box<dyn Dense>>;
+
+    /// The test loss of who knows how often each label comes, and nothing else, where a planted model tells the best.
+    fn blind_loss(&self) -> Option<f64> {
+        None
+    }
+
+    /// The least loss that can be reached on the test set, where a planted model tells.
+    fn best_loss(&self) -> Option<f64> {
+        None
+    }
+}

@@ -1,0 +1,155 @@
+//! A loss scaler on the device: inspect, rescale, and the state that backward reads.
+
+use super::{Context, call::Call, inspect, rescale};
+use crate::{
+    Error, LossScale, ScalerState,
+    layout::{Inspected, ScaleRule},
+    scaler::Phase,
+};
+
+/// Gradients in the caller's buffer, with `STORAGE` usage: row-major, one for each output.
+#[derive(Clone, Copy, Debug)]
+pub enum GradBuffer<'a> {
+    /// IEEE binary32.
+    F32(wgpu::BufferSlice<'a>),
+    /// IEEE binary16: infinity where the model's own cast overflowed. The slice is as long as they take, rounded up to 16 bytes; what
+    /// lies behind them is not looked at.
+    F16(wgpu::BufferSlice<'a>),
+}
+
+impl<'a> GradBuffer<'a> {
+    /// True for FP16.
+    pub(super) fn is_half(&self) -> bool {
+        matches!(self, Self::F16(_))
+    }
+
+    /// The slice, and how long it must be for so many elements.
+    pub(super) fn wanted(&self, elements: u64) -> (wgpu::BufferSlice<'a>, u64) {
+        match *self {
+            Self::F32(slice) => (slice, elements * 4),
+            Self::F16(slice) => (slice, (elements * 2).next_multiple_of(16)),
+        }
+    }
+}
+
+/// A loss scaler whose state lies on the device (P5): a step needs no answer from it. Its twin for gradients on the host is
+/// [`cpu::Scaler`](crate::cpu::Scaler), with the same bits in its state.
+///
+/// A step: the caller's loss reads the scale out of [`buffer`](Self::buffer); the scaled gradients of every group, and those of the
+/// model's other weights, are inspected ([`record_inspect`](Self::record_inspect)); [`record_decide`](Self::record_decide); then
+/// [`Group::record_backward_scaled`](crate::Group::record_backward_scaled) for each group. All in one encoder, or in several
+/// submitted in that order. Where gradients overflowed the caller's other weights must be left as well: `overflow` says so, in the
+/// same buffer.
+#[derive(Debug)]
+pub struct Scaler {
+    context: Context,
+    config: LossScale,
+    rule: wgpu::Buffer,
+    greatest: wgpu::Buffer,
+    state: wgpu::Buffer,
+    phase: Phase,
+}
+
+impl Drop for Scaler {
+    fn drop(&mut self) {
+        self.context.forget_bindings();
+    }
+}
+
+impl Scaler {
+    /// A scaler that has seen nothing.
+    ///
+    /// # Errors
+    /// [`Error::Scaler`] for a configuration that cannot be; [`Error::OutOfMemory`].
+    pub fn new(context: &Context, config: LossScale) -> Result<Self, Error> {
+        Self::with_state(context, config, &ScalerState::new(&config)?)
+    }
+
+    /// One that goes on where another of the same configuration was, on whatever backend.
+    ///
+    /// # Errors
+    /// As [`Scaler::new`]; [`Error::Scaler`] for a state that no such scaler can have left.
+    pub fn with_state(context: &Context, config: LossScale, state: &ScalerState) -> Result<Self, Error> {
+        let rule: ScaleRule = config.rule()?;
+        state.check(&config)?;
+        let usage = wgpu::BufferUsages::UNIFORM;
+        let buffer = context.buffer("loss scale", size_of::<ScalerState>() as u64, usage)?;
+        context.queue().write_buffer(&buffer, 0, bytemuck::bytes_of(state));
+        Ok(Self {
+            context: context.clone(),
+            config,
+            rule: context.uniform(&rule),
+            greatest: context.buffer("greatest gradient", 16, wgpu::BufferUsages::empty())?,
+            state: buffer,
+            phase: Phase::New,
+        })
+    }
+
+    /// The configuration.
+    #[must_use]
+    pub fn config(&self) -> &LossScale {
+        &self.config
+    }
+
+    /// The [`ScalerState`] on the device, 48 bytes, for shaders of the caller's to read (`STORAGE`, `UNIFORM`, `COPY_SRC`): first the
+    /// scale of the next loss, an `f32`; its third word is 1 after a decision that the step overflowed, else 0.
+    #[must_use]
+    pub fn buffer(&self) -> &wgpu::Buffer {
+        &self.state
+    }
+
+    /// Records a look at the first `elements` gradients of a buffer. A step may have several.
+    ///
+    /// # Errors
+    /// [`Error::Buffer`] for a buffer of the wrong kind or size, [`Error::TooLarge`] beyond the device's limit.
+    pub fn record_inspect(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        gradients: GradBuffer<'_>,
+        elements: u64,
+    ) -> Result<(), Error> {
+        let context = self.context.clone();
+        context.guarded(|| {
+            if elements > 0 {
+                let (slice, wanted) = gradients.wanted(elements);
+                let bound = context.bind("gradients", slice, wanted)?;
+                let half = u32::from(gradients.is_half());
+                // What can be bound has fewer than 2^31 bytes.
+                let inspected = Inspected { elements: elements as u32, half, ..Inspected::default() };
+                let call = &mut Call::begin(&context, encoder, "hotrow.inspect");
+                inspect::record(call, &context, &inspected, &bound, &self.greatest);
+            }
+            self.phase = Phase::Inspected;
+            Ok(())
+        })
+    }
+
+    /// Records the decision on what was inspected since the last one: whether it overflowed, and the next scale.
+    ///
+    /// # Errors
+    /// [`Error::Order`] if nothing was inspected.
+    pub fn record_decide(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
+        let context = self.context.clone();
+        context.guarded(|| {
+            self.phase.decide()?;
+            let call = &mut Call::begin(&context, encoder, "hotrow.rescale");
+            rescale::record(call, &self.rule, &self.greatest, &self.state);
+            Ok(())
+        })
+    }
+
+    /// Waits for everything submitted, and for the state: to look at, or to save.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device is lost.
+    pub fn state(&self) -> Result<ScalerState, Error> {
+        let words = self.context.download_part(&self.state, 0..size_of::<ScalerState>() as u64)?;
+        Ok(bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words)))
+    }
+
+    /// What a backward goes by, once it is decided.
+    pub(super) fn decided(&self, call: &'static str) -> Result<&wgpu::Buffer, Error> {
+        self.phase.decided(call)?;
+        Ok(&self.state)
+    }
+}

@@ -1,0 +1,62 @@
+//! What lies beside a trace: `.labels.u8[.zst]`, one byte a bag, and other files of its name.
+
+use super::{TraceError, words};
+use std::path::{Path, PathBuf};
+
+/// Reads the labels of `bags` bags, each below `classes`.
+///
+/// # Errors
+/// [`TraceError::Labels`] for another number of them, or a label that is no class; [`TraceError`] for an unreadable file.
+pub fn read(path: &Path, bags: usize, classes: u8) -> Result<Vec<u8>, TraceError> {
+    let labels = words::bytes(path)?;
+    let fail = |wanted: String, found: String| Err(TraceError::Labels { path: path.into(), wanted, found });
+    if labels.len() != bags {
+        return fail(format!("{bags} labels, one a bag"), labels.len().to_string());
+    }
+    match labels.iter().position(|&label| label >= classes) {
+        Some(at) => fail(format!("labels from 0 to {}", classes - 1), format!("{} at bag {at}", labels[at])),
+        None => Ok(labels),
+    }
+}
+
+/// The file of this name in the folder, or the same packed: `name` and `name.zst`.
+///
+/// # Errors
+/// [`TraceError::Missing`] if there is neither.
+pub fn companion(folder: &Path, name: &str) -> Result<PathBuf, TraceError> {
+    let candidates = [folder.join(format!("{name}.zst")), folder.join(name)];
+    let missing = || TraceError::Missing { path: folder.join(name) };
+    candidates.into_iter().find(|path| path.is_file()).ok_or_else(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn labels_are_counted_and_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.labels.u8");
+        fs::write(&path, [0, 2, 1]).unwrap();
+        assert_eq!(read(&path, 3, 3).unwrap(), [0, 2, 1]);
+        let message = |bags, classes| read(&path, bags, classes).unwrap_err().to_string();
+        assert!(message(4, 3).contains("wanted 4 labels, one a bag, found 3"), "{}", message(4, 3));
+        assert!(message(3, 2).contains("wanted labels from 0 to 1, found 2 at bag 1"), "{}", message(3, 2));
+        fs::write(&path, []).unwrap();
+        assert!(message(3, 3).contains("found 0"));
+    }
+
+    #[test]
+    fn companions_are_found_packed_or_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        assert!(
+            matches!(companion(folder.path(), "x.labels.u8"), Err(TraceError::Missing { path }) if path == at("x.labels.u8"))
+        );
+        fs::write(at("x.labels.u8"), []).unwrap();
+        assert_eq!(companion(folder.path(), "x.labels.u8").unwrap(), at("x.labels.u8"));
+        fs::write(at("x.labels.u8.zst"), []).unwrap();
+        assert_eq!(companion(folder.path(), "x.labels.u8").unwrap(), at("x.labels.u8.zst"));
+    }
+}

@@ -1,0 +1,231 @@
+//! Loss scaling on a device: the scaler's state against the CPU's, bit for bit, and whole runs with a scaled loss.
+
+use hotrow::{
+    Batch, Context, Embedding, Error, GradBuffer, GradSlice, Group, GroupConfig, LossScale, Placement, Scaler,
+    ScalerState, cpu,
+    wgpu::{self, util::DeviceExt as _},
+};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_pcg::Pcg64;
+
+use crate::{
+    device::with_gpu,
+    recorded::Recorded,
+    scaled::{self, Bend, Seen, random_config},
+};
+
+fn buffer(context: &Context, bytes: &[u8], padding: usize) -> wgpu::Buffer {
+    let mut contents = bytes.to_vec();
+    contents.resize(bytes.len().next_multiple_of(padding).max(16), 0xff); // NaN, were it looked at
+    let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
+    let descriptor = wgpu::util::BufferInitDescriptor { label: None, contents: &contents, usage };
+    context.device().create_buffer_init(&descriptor)
+}
+
+fn encoder(context: &Context) -> wgpu::CommandEncoder {
+    context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
+}
+
+#[test]
+fn whole_runs() {
+    with_gpu(|context| {
+        let mut seen = Seen::default();
+        let mut bent = [0; 3];
+        for seed in 0..24 {
+            let mut config = random_config(&mut Pcg64::seed_from_u64(seed));
+            let placements = [Placement::Device, Placement::Mapped, Placement::Staged];
+            config.placement = placements[seed as usize % 3];
+            let group = || Group::new(context, config.clone()).unwrap();
+            let ahead = seed / 3 % 2 == 1;
+            let outcome = if seed / 6 % 2 == 1 {
+                // The device decides on its own.
+                scaled::run(&mut Recorded::new(context, &config), &mut group(), seed, ahead, Bend::Nothing, &mut seen)
+            } else {
+                scaled::run(&mut group(), &mut group(), seed, ahead, Bend::Nothing, &mut seen)
+            };
+            assert_eq!(outcome, Ok(()), "seed {seed}, ahead {ahead}, {config:?}");
+            for (bend, rejected) in
+                [Bend::NotUnscaled, Bend::OverflowTaken, Bend::SkippedForNothing].into_iter().zip(&mut bent)
+            {
+                if seed < 8 {
+                    let outcome = scaled::run(&mut group(), &mut group(), seed, ahead, bend, &mut Seen::default());
+                    *rejected += u32::from(outcome.is_err());
+                }
+            }
+        }
+        assert!(seen.overflows > 20 && seen.halves > 50 && seen.scales.len() > 4, "{seen:?}");
+        assert!(bent[0] >= 6 && bent[1] >= 6 && bent[2] >= 1, "{bent:?}");
+    });
+}
+
+/// Four steps an encoder, two buffers a step, of any length: the state is the CPU's, bit for bit.
+#[test]
+fn the_state_is_the_cpus() {
+    let original = |original| LossScale::LogNormal {
+        min: 2f32.powi(-40),
+        max: 2f32.powi(30),
+        log_max: if original { 3.0 } else { 6.0 },
+        beta1: 0.9,
+        beta2: 0.99,
+        deviations: 3.09,
+        original,
+    };
+    with_gpu(|context| {
+        let backoff = LossScale::Backoff { min: 1.0, max: 16384.0, factor: 2.0, window: 3 };
+        for config in [backoff, LossScale::Static { scale: 12.0 }, original(false), original(true)] {
+            let mut source = Pcg64::seed_from_u64(4);
+            let mut ours = cpu::Scaler::new(config).unwrap();
+            let mut theirs = Scaler::new(context, config).unwrap();
+            let mut scales = std::collections::BTreeSet::new();
+            for round in 0..8 {
+                let mut encoder = encoder(context);
+                for _ in 0..4 {
+                    let size = ours.scale() * 2f32.powf(source.random_range(-12.0..-6.0));
+                    let n = [1usize, 2, 7, 1000, 5001][source.random_range(0..5)];
+                    let mut halves: Vec<u16> = (0..n)
+                        .map(|_| half::f16::from_f32(size * source.random_range(-1.0..1.0f32)).to_bits())
+                        .collect();
+                    if source.random_bool(0.35) {
+                        halves[n - 1] = [0x7c00, 0xfc00, 0x7e00][source.random_range(0..3)];
+                    }
+                    let floats: Vec<f32> = (0..n).map(|_| size * source.random_range(-1.0..1.0f32)).collect();
+                    let (first, second) = (
+                        buffer(context, bytemuck::cast_slice(&halves), 16),
+                        buffer(context, bytemuck::cast_slice(&floats), 4),
+                    );
+                    theirs.record_inspect(&mut encoder, GradBuffer::F16(first.slice(..)), n as u64).unwrap();
+                    theirs.record_inspect(&mut encoder, GradBuffer::F32(second.slice(..)), n as u64).unwrap();
+                    theirs.record_decide(&mut encoder).unwrap();
+                    ours.inspect(GradSlice::F16(&halves));
+                    ours.inspect(GradSlice::F32(&floats));
+                    ours.decide().unwrap();
+                    scales.insert(ours.scale().to_bits());
+                }
+                context.queue().submit([encoder.finish()]);
+                let found = theirs.state().unwrap();
+                let bits = |state: &ScalerState| ScalerState { largest: 0, ..*state }.to_words();
+                assert_eq!(
+                    bits(&found),
+                    bits(ours.state()),
+                    "round {round}, {config:?}\n{found:?}\n{:?}",
+                    ours.state()
+                );
+                // A NaN may come as another.
+                assert!(
+                    found.largest == ours.state().largest
+                        || found.largest().is_nan() && ours.state().largest().is_nan()
+                );
+                if round == 3 {
+                    // Saved here, restored there.
+                    let words = found.to_words();
+                    theirs = Scaler::with_state(context, config, &ScalerState::from_words(&words, &config).unwrap())
+                        .unwrap();
+                }
+            }
+            assert!(ours.state().overflows > 0);
+            assert!(scales.len() > 3 || matches!(config, LossScale::Static { .. }), "{config:?}: {}", scales.len());
+        }
+    });
+}
+
+/// Forward, a loss whose shader reads the scale, inspection, decision, backward: one encoder, no answer waited for.
+#[test]
+fn a_step_in_one_encoder() {
+    const LOSS: &str = "
+        @group(0) @binding(0) var<uniform> scale: vec4<f32>;
+        @group(0) @binding(1) var<storage, read> outputs: array<f32>;
+        @group(0) @binding(2) var<storage, read_write> grads: array<f32>;
+        @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            if (id.x < arrayLength(&grads)) { grads[id.x] = scale.x * (outputs[id.x] - 1.0); }
+        }";
+    with_gpu(|context| {
+        let device = context.device();
+        let source = wgpu::ShaderSource::Wgsl(LOSS.into());
+        let module = device.create_shader_module(wgpu::ShaderModuleDescriptor { label: None, source });
+        let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: None,
+            layout: None,
+            module: &module,
+            entry_point: Some("main"),
+            compilation_options: wgpu::PipelineCompilationOptions::default(),
+            cache: None,
+        });
+        let mut config = GroupConfig::new(&[100], 5);
+        config.cache_rows = 32;
+        let (mut theirs, mut ours) =
+            (Group::new(context, config.clone()).unwrap(), Group::new(context, config).unwrap());
+        let scale = LossScale::Backoff { min: 1.0, max: 1024.0, factor: 2.0, window: 2 };
+        let mut scaler = Scaler::new(context, scale).unwrap();
+        let indices: Vec<u32> = (0..60).map(|i| i * i % 100).collect();
+        let offsets: Vec<u32> = (0..=60).collect();
+        let (index, offset) =
+            (buffer(context, bytemuck::cast_slice(&indices), 4), buffer(context, bytemuck::cast_slice(&offsets), 4));
+        let mut encoder = encoder(context);
+        for _ in 0..3 {
+            let (outputs, grads) = (buffer(context, &[0; 1200], 4), buffer(context, &[0; 1200], 4));
+            let batch = Batch { indices: Some(index.slice(..)), offsets: offset.slice(..), weights: None };
+            theirs.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+            let entry = |binding, resource| wgpu::BindGroupEntry { binding, resource };
+            let group = device.create_bind_group(&wgpu::BindGroupDescriptor {
+                label: None,
+                layout: &pipeline.get_bind_group_layout(0),
+                entries: &[
+                    entry(0, scaler.buffer().as_entire_binding()),
+                    entry(1, outputs.as_entire_binding()),
+                    entry(2, grads.as_entire_binding()),
+                ],
+            });
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+            pass.set_pipeline(&pipeline);
+            pass.set_bind_group(0, &group, &[]);
+            pass.dispatch_workgroups(5, 1, 1);
+            drop(pass);
+            scaler.record_inspect(&mut encoder, GradBuffer::F32(grads.slice(..)), 300).unwrap();
+            scaler.record_decide(&mut encoder).unwrap();
+            theirs.record_backward_scaled(&mut encoder, GradBuffer::F32(grads.slice(..)), &scaler).unwrap();
+        }
+        context.queue().submit([encoder.finish()]);
+        for _ in 0..3 {
+            let outputs = ours.forward(&indices, &offsets, None).unwrap();
+            ours.backward(&outputs.iter().map(|x| x - 1.0).collect::<Vec<_>>()).unwrap();
+        }
+        assert_eq!(theirs.snapshot().unwrap(), ours.snapshot().unwrap());
+        let state = scaler.state().unwrap();
+        assert_eq!((state.iteration, state.overflows, state.inverse), (3, 0, 1.0 / 1024.0));
+        ours.forward(&indices, &offsets, None).unwrap();
+        ours.backward(&[0.5; 300]).unwrap();
+        assert_ne!(theirs.snapshot().unwrap(), ours.snapshot().unwrap(), "the comparison can fail");
+    });
+}
+
+#[test]
+fn what_cannot_be_is_named() {
+    with_gpu(|context| {
+        assert!(matches!(
+            Scaler::new(context, LossScale::Static { scale: 0.0 }),
+            Err(Error::Scaler { what: "scale", .. })
+        ));
+        let mut scaler = Scaler::new(context, LossScale::BACKOFF).unwrap();
+        let mut group = Group::new(context, GroupConfig::new(&[10], 4)).unwrap();
+        let mut encoder = encoder(context);
+        assert!(matches!(scaler.record_decide(&mut encoder), Err(Error::Order { call: "decide", .. })));
+        let grads = buffer(context, &[0; 32], 4);
+        let late = |group: &mut Group, encoder: &mut wgpu::CommandEncoder, scaler: &Scaler| {
+            group.record_backward_scaled(encoder, GradBuffer::F16(grads.slice(..)), scaler)
+        };
+        assert!(matches!(late(&mut group, &mut encoder, &scaler), Err(Error::Order { .. })));
+        let short = scaler.record_inspect(&mut encoder, GradBuffer::F32(grads.slice(..)), 9);
+        assert!(matches!(short, Err(Error::Buffer { what: "gradients", .. })), "{short:?}");
+        let odd = scaler.record_inspect(&mut encoder, GradBuffer::F16(grads.slice(..24)), 12);
+        assert!(matches!(&odd, Err(Error::Buffer { wanted, .. }) if wanted == "32 bytes"), "{odd:?}");
+        scaler.record_inspect(&mut encoder, GradBuffer::F16(grads.slice(..)), 9).unwrap();
+        assert!(matches!(late(&mut group, &mut encoder, &scaler), Err(Error::Order { .. })), "inspected, not decided");
+        scaler.record_decide(&mut encoder).unwrap();
+        assert!(
+            matches!(late(&mut group, &mut encoder, &scaler), Err(Error::Order { call: "backward", .. })),
+            "no forward"
+        );
+        group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+        late(&mut group, &mut encoder, &scaler).unwrap();
+    });
+}

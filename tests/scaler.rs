@@ -1,0 +1,464 @@
+//! Loss scaling on the CPU: scripted steps against a plain model of P5's formulas, recovery, bad input, and whole runs of groups.
+
+#![allow(clippy::unwrap_used, reason = "a helper of a test fails as the test does")]
+
+#[path = "common/scaled.rs"]
+mod scaled;
+
+use hotrow::{Embedding as _, Error, GradSlice, GroupConfig, LossScale, Optimizer, Precision, ScalerState, cpu};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_distr::{Distribution as _, Normal};
+use rand_pcg::Pcg64;
+use scaled::{Bend, Seen, random_config};
+
+/// What a step's gradients are: log2 of their greatest magnitude, unscaled; none: zero.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Event {
+    Max(f64),
+    Zero,
+    Infinite,
+    Nan,
+}
+
+/// The formulas of P5 as notes/embedding-caches.md has them, in FP64: a scaler that was written from those alone.
+struct Model {
+    config: LossScale,
+    scale: f64,
+    iteration: i64,
+    last_overflow: i64,
+    /// x of every step that counted, the oldest first.
+    xs: Vec<f64>,
+    bend: usize,
+}
+
+impl Model {
+    fn new(config: LossScale, bend: usize) -> Self {
+        let scale = match config {
+            LossScale::Static { scale } => scale,
+            LossScale::Backoff { max, .. } => max,
+            LossScale::LogNormal { min, .. } => min,
+        };
+        Self { config, scale: f64::from(scale), iteration: 0, last_overflow: -1, xs: Vec::new(), bend }
+    }
+
+    /// The average of f(x) with weights (1 - beta) beta^age, corrected.
+    fn average(&self, beta: f64, f: impl Fn(f64) -> f64) -> f64 {
+        let sum: f64 = self.xs.iter().rev().zip(0..).map(|(&x, age)| (1.0 - beta) * beta.powi(age) * f(x)).sum();
+        sum / (1.0 - beta.powi(self.xs.len() as i32))
+    }
+
+    fn step(&mut self, event: Event) -> f64 {
+        let overflow = matches!(event, Event::Infinite | Event::Nan) && !(self.bend == 1 && event == Event::Nan);
+        let clip = |scale: f64, min: f32, max: f32| scale.clamp(f64::from(min), f64::from(max));
+        match self.config {
+            LossScale::Static { .. } => {}
+            LossScale::Backoff { min, max, factor, window } => {
+                let window = i64::from(window) + i64::from(self.bend == 2);
+                if overflow {
+                    self.scale = clip(self.scale / f64::from(factor), min, max);
+                    if self.bend != 3 {
+                        self.last_overflow = self.iteration;
+                    }
+                } else if (self.iteration - self.last_overflow) % window == 0 {
+                    self.scale = clip(self.scale * f64::from(factor), min, max);
+                }
+            }
+            LossScale::LogNormal { min, max, log_max, beta1, beta2, deviations, original } => {
+                let x = match event {
+                    Event::Max(x) => x,
+                    Event::Zero if self.bend == 4 => -126.0,
+                    Event::Zero if original => f64::NEG_INFINITY,
+                    Event::Zero => {
+                        self.iteration += 1;
+                        return self.scale;
+                    }
+                    _ if original == (self.bend != 5) => f64::from(log_max).exp2(),
+                    _ => f64::from(log_max),
+                };
+                self.xs.push(x);
+                let (beta1, beta2) = (f64::from(beta1), f64::from(beta2));
+                let (mean, slow) = (self.average(beta1, |x| x), self.average(beta2, |x| x));
+                let variance = self.average(beta2, |x| x * x) - slow * slow;
+                // On the original's device the root of NaN's maximum with 0 is 0.
+                let cutoff = mean + f64::from(deviations) * variance.max(0.0).sqrt();
+                let target = if original { 16.0 } else { f64::from(log_max) };
+                self.scale = clip((target - cutoff).exp2(), min, max);
+            }
+        }
+        self.iteration += 1;
+        self.scale
+    }
+}
+
+/// A gradient of 20 elements for an event, under a scale: FP32, so that nothing but the event overflows.
+fn gradients(event: Event, scale: f32, source: &mut Pcg64) -> Vec<f32> {
+    let top = match event {
+        Event::Max(x) => (f64::from(scale) * x.exp2()) as f32,
+        Event::Zero => 0.0,
+        Event::Infinite => f32::NEG_INFINITY,
+        Event::Nan => f32::NAN,
+    };
+    let mut values: Vec<f32> =
+        (0..20).map(|_| source.random_range(-0.9..0.9) * if top.is_finite() { top } else { 1.0 }).collect();
+    values[source.random_range(0..20)] = if source.random_bool(0.5) { top } else { -top };
+    values
+}
+
+/// The largest relative distance of the scales over a script, and how many scales there were.
+fn follow(config: LossScale, script: &[Event], bend: usize) -> (f64, usize) {
+    let mut source = Pcg64::seed_from_u64(script.len() as u64);
+    let (mut scaler, mut model) = (cpu::Scaler::new(config).unwrap(), Model::new(config, bend));
+    let mut scales = std::collections::BTreeSet::new();
+    let (mut worst, mut overflows) = (0.0f64, 0);
+    for (step, &event) in script.iter().enumerate() {
+        let values = gradients(event, scaler.scale(), &mut source);
+        let (low, high) = values.split_at(7); // two buffers of one step
+        scaler.inspect(GradSlice::F32(low));
+        scaler.inspect(GradSlice::F32(high));
+        let (before, state) = (scaler.scale(), scaler.decide().unwrap());
+        let overflow = matches!(event, Event::Infinite | Event::Nan);
+        overflows += u32::from(overflow);
+        assert_eq!((state.overflowed(), state.overflows), (overflow, overflows), "step {step}");
+        assert!((state.inverse * before - 1.0).abs() <= 2.0 * f32::EPSILON, "step {step}: {state:?}");
+        if let Event::Max(x) = event {
+            let share = f64::from(state.largest()) / x.exp2();
+            assert!((share - 1.0).abs() < 1e-6, "step {step}: {share}");
+        }
+        let wanted = model.step(event);
+        worst = worst.max((f64::from(state.scale) - wanted).abs() / wanted);
+        scales.insert(state.scale.to_bits());
+    }
+    (worst, scales.len())
+}
+
+/// Long stretches, bursts, overflows right at a window's end, and at random.
+fn scripts() -> Vec<Vec<Event>> {
+    use Event::{Infinite, Max, Nan, Zero};
+    let mut source = Pcg64::seed_from_u64(5);
+    let normal = Normal::new(-8.0, 1.0).unwrap();
+    let mut scripts = vec![
+        vec![Infinite; 12],
+        vec![Nan, Infinite, Max(-8.0), Zero, Max(-8.0)],
+        [vec![Max(-8.0); 3], vec![Nan], vec![Max(-8.0); 3], vec![Infinite], vec![Max(-8.0); 9]].concat(),
+        [vec![Zero; 5], vec![Max(-20.0); 40]].concat(),
+        [vec![Max(-8.0); 40], vec![Zero; 40], vec![Max(-8.0); 40]].concat(),
+    ];
+    for _ in 0..6 {
+        let (overflow, zero) = ([0.0, 0.02, 0.3][source.random_range(0..3)], [0.0, 0.1][source.random_range(0..2)]);
+        let script = (0..300).map(|_| {
+            if source.random_bool(overflow) {
+                [Infinite, Nan][source.random_range(0..2)]
+            } else if source.random_bool(zero) {
+                Zero
+            } else {
+                Max(normal.sample(&mut source))
+            }
+        });
+        scripts.push(script.collect());
+    }
+    scripts
+}
+
+fn log_normal(original: bool) -> LossScale {
+    LossScale::LogNormal {
+        min: 2f32.powi(-20),
+        max: 2f32.powi(40),
+        log_max: 16.0,
+        beta1: 0.9,
+        beta2: 0.97,
+        deviations: 3.09,
+        original,
+    }
+}
+
+const BACKOFF: LossScale = LossScale::Backoff { min: 1.0, max: 16384.0, factor: 2.0, window: 4 };
+
+#[test]
+fn static_and_backoff_follow_the_formulas_exactly() {
+    let mut scales = 0;
+    for script in scripts() {
+        for config in [LossScale::Static { scale: 1024.0 }, BACKOFF, LossScale::BACKOFF] {
+            let (worst, found) = follow(config, &script, 0);
+            assert_eq!(worst, 0.0, "{config:?}, {script:?}");
+            scales += found;
+        }
+    }
+    assert!(scales > 100, "{scales}");
+    for bend in [2, 3] {
+        assert!(scripts().iter().any(|script| follow(BACKOFF, script, bend).0 > 0.0), "bend {bend} passes");
+    }
+    let nan_alone = [Event::Nan, Event::Max(0.0)];
+    assert!(follow(BACKOFF, &nan_alone, 1).0 > 0.0, "a NaN overlooked passes");
+}
+
+/// FP32 averages against FP64 sums over the whole past: the scale within 0.02 %; 3.4e-5 was the worst. 2^x makes a share of what is an
+/// error of x.
+#[test]
+fn log_normal_follows_the_formulas() {
+    let mut worst = 0.0f64;
+    for script in scripts() {
+        for config in [log_normal(false), LossScale::LOG_NORMAL] {
+            worst = worst.max(follow(config, &script, 0).0);
+        }
+        for config in [log_normal(true), LossScale::LOG_NORMAL_ORIGINAL] {
+            worst = worst.max(follow(config, &script, 0).0);
+        }
+    }
+    println!("worst {worst:e}");
+    assert!(worst < 2e-4, "{worst:e}");
+    for bend in [4, 5] {
+        let bent = scripts().iter().map(|script| follow(log_normal(false), script, bend).0).fold(0.0, f64::max);
+        assert!(bent > 2e-3, "bend {bend}: {bent:e}");
+    }
+}
+
+/// Steps after one overflow until the scale is half of what it was before, and how far it fell. `x` of a step is normal, around -8.
+fn recovery(config: LossScale, most: u32) -> (u32, f32) {
+    let mut source = Pcg64::seed_from_u64(9);
+    let normal = Normal::new(-8.0, 1.0).unwrap();
+    let mut scaler = cpu::Scaler::new(config).unwrap();
+    let mut step = |scaler: &mut cpu::Scaler, event| {
+        let values = gradients(event, scaler.scale(), &mut source);
+        scaler.inspect(GradSlice::F32(&values));
+        scaler.decide().unwrap().scale
+    };
+    let mut draws = Pcg64::seed_from_u64(10);
+    let mut before = 0.0;
+    for _ in 0..3000 {
+        before = step(&mut scaler, Event::Max(normal.sample(&mut draws)));
+    }
+    let mut least = step(&mut scaler, Event::Infinite);
+    for steps in 0..most {
+        if scaler.scale() >= before / 2.0 {
+            return (steps, least);
+        }
+        least = least.min(step(&mut scaler, Event::Max(normal.sample(&mut draws))));
+    }
+    (most, least)
+}
+
+#[test]
+fn one_overflow_and_back() {
+    assert_eq!(recovery(LossScale::LOG_NORMAL, 20_000), (0, 16384.0));
+    // The notes' simulations: half recovered after 12,810 to 12,830 steps.
+    let (steps, least) = recovery(LossScale::LOG_NORMAL_ORIGINAL, 20_000);
+    assert!((12_700..12_950).contains(&steps) && least == 1.0, "{steps} steps, down to {least}");
+    assert_eq!(recovery(LossScale::BACKOFF, 20_000), (0, 8192.0));
+    let static_scale = LossScale::Static { scale: 8.0 };
+    assert_eq!(recovery(static_scale, 10), (0, 8.0));
+}
+
+/// How long the original holds its scale at the least: 11,170 to 11,200 steps in the notes' simulations.
+#[test]
+fn the_original_is_pinned() {
+    let pinned = |config| {
+        let mut source = Pcg64::seed_from_u64(3);
+        let normal = Normal::new(-8.0, 1.0).unwrap();
+        let mut scaler = cpu::Scaler::new(config).unwrap();
+        let mut pinned = 0;
+        for step in 0..16_000 {
+            let event = if step == 2000 { Event::Infinite } else { Event::Max(normal.sample(&mut source)) };
+            let values = gradients(event, scaler.scale(), &mut source);
+            scaler.inspect(GradSlice::F32(&values));
+            pinned += u32::from(scaler.decide().unwrap().scale == 1.0 && step >= 2000);
+        }
+        pinned
+    };
+    let steps = pinned(LossScale::LOG_NORMAL_ORIGINAL);
+    assert!((11_050..11_350).contains(&steps), "{steps}");
+    assert_eq!(pinned(LossScale::LOG_NORMAL), 0);
+}
+
+#[test]
+fn zeros_leave_the_statistics() {
+    let run = |config, zeros| {
+        let mut scaler = cpu::Scaler::new(config).unwrap();
+        let mut step = |values: &[f32]| {
+            scaler.inspect(GradSlice::F32(values));
+            scaler.decide().unwrap()
+        };
+        step(&[0.01]);
+        step(&[0.03]);
+        (0..zeros).for_each(|_| assert!(!step(&[0.0, -0.0]).overflowed()));
+        step(&[0.02]);
+        step(&[0.07])
+    };
+    let averages = |s: ScalerState| (s.scale, s.mean, s.slow_mean, s.variance, s.decay, s.slow_decay);
+    let config = LossScale::LogNormal {
+        min: 1.0,
+        max: 2f32.powi(40),
+        log_max: 16.0,
+        beta1: 0.9,
+        beta2: 0.99,
+        deviations: 3.0,
+        original: false,
+    };
+    assert_eq!(averages(run(config, 0)), averages(run(config, 50)));
+    assert_eq!(run(config, 50).iteration, 54);
+    // A gradient buffer without an element is a zero gradient.
+    let mut empty = cpu::Scaler::new(config).unwrap();
+    empty.inspect(GradSlice::F16(&[]));
+    assert!(!empty.decide().unwrap().overflowed());
+    // The original: to the greatest scale, for ever.
+    let greatest = 2f32.powi(40);
+    assert_eq!((run(log_normal(true), 1).scale, run(LossScale::LOG_NORMAL_ORIGINAL, 50).scale), (greatest, 16384.0));
+    assert!(run(log_normal(true), 0).scale < greatest);
+}
+
+#[test]
+fn a_scaler_goes_on_where_it_was() {
+    for config in [LossScale::BACKOFF, log_normal(false), log_normal(true)] {
+        let mut source = Pcg64::seed_from_u64(8);
+        let mut one = cpu::Scaler::new(config).unwrap();
+        let mut other: Option<cpu::Scaler> = None;
+        for step in 0..60 {
+            let event = if step % 11 == 5 { Event::Infinite } else { Event::Max(source.random_range(-9.0..-7.0)) };
+            let values = gradients(event, one.scale(), &mut source);
+            if step == 30 {
+                let state = ScalerState::from_words(&one.state().to_words(), &config).unwrap();
+                other = Some(cpu::Scaler::with_state(config, state).unwrap());
+            }
+            for scaler in [Some(&mut one), other.as_mut()].into_iter().flatten() {
+                scaler.inspect(GradSlice::F32(&values));
+                scaler.decide().unwrap();
+            }
+        }
+        assert_eq!(Some(one.state().to_words()), other.map(|other| other.state().to_words()));
+        assert_ne!(one.state().to_words(), ScalerState::new(&config).unwrap().to_words());
+    }
+}
+
+fn refused<T>(result: Result<T, Error>, field: &str) {
+    match result {
+        Err(Error::Scaler { what, .. }) => assert_eq!(what, field),
+        Err(error) => panic!("{field}: {error}"),
+        Ok(_) => panic!("{field}: accepted"),
+    }
+}
+
+#[test]
+fn what_cannot_be_is_named() {
+    let backoff = |min, max, factor, window| cpu::Scaler::new(LossScale::Backoff { min, max, factor, window });
+    for scale in [0.0, -1.0, f32::NAN, f32::INFINITY, 1e-39, 3e38] {
+        refused(cpu::Scaler::new(LossScale::Static { scale }), "scale");
+        refused(backoff(scale, 1.0, 2.0, 1), "min");
+        refused(backoff(1.0, scale, 2.0, 1), "max");
+    }
+    refused(backoff(2.0, 1.0, 2.0, 1), "max");
+    for factor in [1.0, 0.5, f32::NAN, f32::INFINITY] {
+        refused(backoff(1.0, 2.0, factor, 1), "factor");
+    }
+    refused(backoff(1.0, 2.0, 2.0, 0), "window");
+    assert!(backoff(1.0, 1.0, 1.5, 1).is_ok());
+    let fields = |log_max, beta1, beta2, deviations| {
+        let (min, max, original) = (1.0, 2.0, false);
+        cpu::Scaler::new(LossScale::LogNormal { min, max, log_max, beta1, beta2, deviations, original })
+    };
+    for wrong in [-0.1, 1.0, f32::NAN] {
+        refused(fields(16.0, wrong, 0.5, 1.0), "beta1");
+        refused(fields(16.0, 0.5, wrong, 1.0), "beta2");
+    }
+    refused(fields(61.0, 0.5, 0.5, 1.0), "log_max");
+    refused(fields(16.0, 0.5, 0.5, -1.0), "deviations");
+    assert!(fields(16.0, 0.0, 0.0, 0.0).is_ok());
+    let error = cpu::Scaler::new(LossScale::Static { scale: 0.0 }).unwrap_err().to_string();
+    assert_eq!(error, "loss scaler, scale: wanted 2^-126 to 2^126, found 0; change the loss scale's configuration");
+}
+
+#[test]
+fn states_of_others_are_refused() {
+    let config = LossScale::BACKOFF;
+    let mut scaler = cpu::Scaler::new(config).unwrap();
+    scaler.inspect(GradSlice::F32(&[1.0]));
+    let good = scaler.decide().unwrap().to_words();
+    assert!(ScalerState::from_words(&good, &config).is_ok());
+    refused(ScalerState::from_words(&good[1..], &config), "state");
+    let nan = f32::NAN.to_bits();
+    let wrong = [
+        (0, 0.5f32.to_bits(), "scale"),
+        (0, nan, "scale"),
+        (1, 0, "inverse"),
+        (2, 1, "overflow"),
+        (4, 2, "last_overflow"),
+        (5, 2, "overflows"),
+        (6, 1 << 31, "overflow"),
+        (6, nan, "overflow"),
+        (7, nan, "mean"),
+        (8, nan, "slow_mean"),
+        (9, (-1.0f32).to_bits(), "variance"),
+        (10, 2.0f32.to_bits(), "decay"),
+        (11, nan, "slow_decay"),
+    ];
+    for (at, word, field) in wrong {
+        let mut words = good;
+        words[at] = word;
+        refused(ScalerState::from_words(&words, &config), field);
+    }
+    refused(ScalerState::from_words(&good, &LossScale::Static { scale: 4.0 }), "scale");
+}
+
+#[test]
+fn calls_out_of_order_are_refused() {
+    let mut scaler = cpu::Scaler::new(LossScale::BACKOFF).unwrap();
+    assert!(matches!(scaler.decide(), Err(Error::Order { call: "decide", .. })));
+    let fresh = *scaler.state();
+    let mut group = cpu::Group::new(GroupConfig::new(&[10], 2)).unwrap();
+    group.forward(&[1], &[0, 1], None).unwrap();
+    let grads = GradSlice::F32(&[1.0, 2.0]);
+    assert!(matches!(group.backward_scaled(grads, &fresh), Err(Error::Order { call: "backward_scaled", .. })));
+    scaler.inspect(grads);
+    let state = scaler.decide().unwrap();
+    assert!(matches!(
+        group.backward_scaled(GradSlice::F16(&[0; 3]), &state),
+        Err(Error::Length { wanted: 2, found: 3, .. })
+    ));
+    assert!(group.pending());
+    group.backward_scaled(grads, &state).unwrap();
+    assert!(group.backward_scaled(grads, &state).is_err(), "there is no forward any more");
+    assert!(matches!(scaler.decide(), Err(Error::Order { .. })));
+}
+
+#[test]
+fn whole_runs() {
+    let mut seen = Seen::default();
+    let mut bent = [0; 3];
+    for seed in 0..40 {
+        let config = random_config(&mut Pcg64::seed_from_u64(seed));
+        let group = || cpu::Group::new(config.clone()).unwrap();
+        let ahead = seed % 3 == 0;
+        let outcome = scaled::run(&mut group(), &mut group(), seed, ahead, Bend::Nothing, &mut seen);
+        assert_eq!(outcome, Ok(()), "seed {seed}, {config:?}");
+        for (bend, rejected) in
+            [Bend::NotUnscaled, Bend::OverflowTaken, Bend::SkippedForNothing].into_iter().zip(&mut bent)
+        {
+            let outcome = scaled::run(&mut group(), &mut group(), seed, ahead, bend, &mut Seen::default());
+            *rejected += u32::from(outcome.is_err());
+        }
+    }
+    assert!(seen.overflows > 50 && seen.halves > 100 && seen.scales.len() > 4, "{seen:?}");
+    // The step skipped for nothing may have been empty, or have overflowed anyway.
+    assert!(bent[0] > 30 && bent[1] > 30 && bent[2] > 10, "{bent:?}");
+}
+
+/// Weight decay is what it is without a scale; had it been scaled too, this would tell.
+#[test]
+fn weight_decay_is_not_scaled() {
+    let moved = |weight_decay: f32, scale: f32| {
+        let mut config = GroupConfig::new(&[4], 3);
+        config.precision = Precision::Fp32;
+        config.optimizer = Optimizer { weight_decay, ..Optimizer::sgd(0.5) };
+        let mut group = cpu::Group::new(config).unwrap();
+        group.write_rows(&[2], &[1.0, -2.0, 3.0]).unwrap();
+        group.forward(&[2], &[0, 1], None).unwrap();
+        let mut scaler = cpu::Scaler::new(LossScale::Static { scale }).unwrap();
+        let halves: Vec<u16> = [0.25, 0.5, -1.0].iter().map(|g| half::f16::from_f32(g * scale).to_bits()).collect();
+        scaler.inspect(GradSlice::F16(&halves));
+        let state = scaler.decide().unwrap();
+        group.backward_scaled(GradSlice::F16(&halves), &state).unwrap();
+        group.read_rows(&[2]).unwrap()
+    };
+    // w - 0.5 (g + 0.25 w), exact in binary.
+    assert_eq!(moved(0.25, 256.0), [0.75, -2.0, 3.125]);
+    assert_eq!(moved(0.25, 1.0), [0.75, -2.0, 3.125]);
+    assert_ne!(moved(0.25 / 256.0, 256.0), [0.75, -2.0, 3.125]);
+}
