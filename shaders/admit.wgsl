@@ -1,5 +1,5 @@
 // Admission, set by set (SPEC 3.4): the l-th candidate by (key descending, row ascending) takes the l-th victim by (value
-// ascending, way ascending), an empty way before any other.
+// ascending, way ascending), an empty way before any other. Pinned ways come last, and are not taken.
 //
 // A workgroup looks through 256 of the missing rows, which lie set by set, for those that begin a set, and admits eight sets at
 // a time, 32 lanes each: a lane for a candidate, and a lane for a way.
@@ -27,7 +27,7 @@ var<workgroup> longest: u32;
 var<workgroup> best_key: array<u32, 512>;   // of each set the best 32 candidates so far, then the next 32
 var<workgroup> best_row: array<u32, 512>;
 var<workgroup> best_at: array<u32, 512>;    // place in `unique`, NONE where there is none
-var<workgroup> way_value: array<u32, 256>;  // 0 for an empty way, else the value + 1
+var<workgroup> way_value: array<u32, 256>;  // 0 for an empty way, else the value + 1; NONE, which no value reaches, if pinned
 var<workgroup> way_by_rank: array<u32, 256>; // victims in order
 
 fn set_of(u: u32) -> u32 { return fmix32(unique[u].row) % params.sets; }
@@ -117,7 +117,8 @@ fn admit_eight(first: u32, n: u32, lane: u32) {
     let slot_of_lane = home * 32u + way;
     let field = select(STAMP, FREQ, params.policy == LFU);
     let empty = ways[way_at(slot_of_lane, TAG)] == NONE;
-    way_value[lane] = select(ways[way_at(slot_of_lane, field)] + 1u, 0u, empty);
+    let pinned = (ways[way_at(slot_of_lane, FLAGS)] & PINNED) != 0u;
+    way_value[lane] = select(select(ways[way_at(slot_of_lane, field)] + 1u, NONE, pinned), 0u, empty);
     workgroupBarrier();
     var place = 0u;
     for (var other = which * 32u; other < which * 32u + 32u; other++) {
@@ -138,6 +139,7 @@ fn take(best: u32, first_way: u32, home: u32, nth: u32) {
     let slot = home * 32u + way;
     let stamp = ways[way_at(slot, STAMP)];
     var leaving = Move(slot, row, NONE, 0u);
+    if (way_value[first_way + way] == NONE) { return; }
     if (way_value[first_way + way] != 0u) {
         let value = way_value[first_way + way] - 1u;
         if (params.policy == LFU) {
@@ -154,7 +156,7 @@ fn take(best: u32, first_way: u32, home: u32, nth: u32) {
     ways[way_at(slot, TAG)] = row;
     ways[way_at(slot, STAMP)] = step.t;
     ways[way_at(slot, FREQ)] = select(0u, best_key[best], params.policy == LFU);
-    // The dirty flag stays the victim's until exchange carries it out: a backward may still come between.
+    // The flags stay the victim's until exchange carries it out: a backward may still come between.
     unique[u].slot = slot;
     moves[u] = leaving;
 }

@@ -50,6 +50,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (refused) {
         count(table_of(keys[i]), SKIPPED_ROWS, 1u);
     } else if (!bypass) {
-        ways[way_at(place, DIRTY)] = 1u;
+        ways[way_at(place, FLAGS)] |= DIRTY;
     }
 }

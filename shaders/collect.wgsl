@@ -1,5 +1,5 @@
 // Flush: a Move for every dirty slot, in any order; exchange marks it clean. One invocation a slot.
-// Bytes a slot: 4 (dirty); a dirty one: 4 (tag), 4, 16.
+// Bytes a slot: 4 (flags); a dirty one: 4 (tag), 4, 16.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 #include "shared/move.wgsl"
@@ -21,7 +21,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (slot == 0u) { atomicStore(&step[0], atomicLoad(&tables[0])); }
     workgroupBarrier();
     var dirty = false;
-    if (slot < params.slots) { dirty = ways[way_at(slot, DIRTY)] == 1u; }
+    if (slot < params.slots) { dirty = (ways[way_at(slot, FLAGS)] & DIRTY) != 0u; }
     var place = 0u;
     if (dirty) { place = atomicAdd(&found, 1u); }
     workgroupBarrier();

@@ -61,7 +61,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             let leaves = here && (one.flags & WRITE) != 0u && in_shard(one.victim);
             let slot = leaves && one.place < params.slots;
             var live = leaves;
-            if (slot) { live = ways[way_at(one.place, DIRTY)] == 1u; }
+            if (slot) { live = (ways[way_at(one.place, FLAGS)] & DIRTY) != 0u; }
             let packed = pack_row(live, one.place, one.victim, j, local);
             if (packed && lane == 0u && params.mode == MODE_TRAIN) {
                 count(table_of(one.victim), select(WRITE_BACKS, BYPASS_WRITES, one.place >= params.slots), 1u);
@@ -69,7 +69,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             // The place has been read, and the record written, before either changes its role.
             storageBarrier();
             workgroupBarrier();
-            if (slot && lane == 0u) { ways[way_at(one.place, DIRTY)] = 0u; }
+            if (slot && lane == 0u) { ways[way_at(one.place, FLAGS)] &= ~DIRTY; }
         }
         if ((shard.phases & UNPACK) != 0u && here) {
             if (in_shard(one.row)) { unpack_row(arrival(one.row, j), one.row, one.place, lane); }

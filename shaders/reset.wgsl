@@ -13,5 +13,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     ways[way_at(slot, TAG)] = NONE;
     ways[way_at(slot, STAMP)] = 0u;
     ways[way_at(slot, FREQ)] = 0u;
-    ways[way_at(slot, DIRTY)] = 0u;
+    ways[way_at(slot, FLAGS)] = 0u;
 }

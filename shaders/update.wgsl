@@ -1,7 +1,7 @@
 // The optimiser (SPEC 3, backward): each distinct row's gradients are summed and the row updated once, in FP32, in its slot or in
 // scratch; a bypassed row is packed into its record at once. Dispatched once a shard: bypassed rows belong to their record's shard,
 // resident ones to the first. A row whose gradient or new value is not finite is left as it was, and counted.
-// Bytes a row: 16, 8 + 4 dim an access; 4 (dim + state) in and out, 4 (dirty); bypassed: the stride in and out, 4 (dim + state) out.
+// Bytes a row: 16, 8 + 4 dim an access; 4 (dim + state) in and out, 8 (flags); bypassed: the stride in and out, 4 (dim + state) out.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 #include "shared/quad.wgsl"
@@ -148,7 +148,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         if (lane == 0u) {
             if (taken) {
                 if (params.optimizer == ROW_WISE) { store_quad(one.place, weight_quads(), quad_of(row_state)); }
-                if (!bypass) { ways[way_at(one.place, DIRTY)] = 1u; }
+                if (!bypass) { ways[way_at(one.place, FLAGS)] |= DIRTY; }
             } else if (live) {
                 count(table_of(one.row), SKIPPED_ROWS, 1u);
             }

@@ -112,6 +112,9 @@ pub enum Policy {
     Lru,
     /// The row used least since the start leaves, and only for a row used strictly more often.
     Lfu,
+    /// No step admits a row: only what [`Embedding::pin`](crate::Embedding::pin) has pinned is in the cache, every other row is
+    /// bypassed (P3 section 4: the hottest rows held fast).
+    Static,
 }
 
 /// What becomes of the rows of a bag.

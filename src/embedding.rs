@@ -7,13 +7,14 @@ use crate::{Counters, Error, GradSlice, GroupConfig, Layout, Part, Policy, Scale
 pub struct Snapshot {
     /// Step number.
     pub t: u32,
-    /// The cache's metadata, set by set: a tag for each way, then a stamp each, a freq each, a dirty flag each.
+    /// The cache's metadata, set by set: a tag for each way, then a stamp each, a freq each, a word of flags each
+    /// ([`DIRTY`](crate::layout::DIRTY), [`PINNED`](crate::layout::PINNED)).
     pub ways: Vec<u32>,
     /// Slots: dim weights, then the state.
     pub cache: Vec<f32>,
     /// Every record, row by row.
     pub records: Vec<u32>,
-    /// The frequency of every row; empty under LRU.
+    /// The frequency of every row; empty but under LFU.
     pub freqs: Vec<u32>,
     /// Counters of each table.
     pub counters: Vec<Counters>,
@@ -21,20 +22,20 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Each part has the size that `layout` gives it.
-    pub(crate) fn check(&self, layout: &Layout, tables: usize, lfu: bool) -> Result<(), Error> {
+    pub(crate) fn check(&self, layout: &Layout, tables: usize, policy: Policy) -> Result<(), Error> {
         let slots = layout.slots() as usize;
         let rows = layout.total_rows as usize;
         let parts = [
             ("snapshot's ways", 4 * slots, self.ways.len()),
             ("snapshot's cache", slots * layout.row_words as usize, self.cache.len()),
             ("snapshot's records", rows * layout.record_words as usize, self.records.len()),
-            ("snapshot's freqs", if lfu { rows } else { 0 }, self.freqs.len()),
+            ("snapshot's freqs", if policy == Policy::Lfu { rows } else { 0 }, self.freqs.len()),
             ("snapshot's counters", tables, self.counters.len()),
         ];
         if let Some((what, wanted, found)) = parts.into_iter().find(|(_, wanted, found)| wanted != found) {
             return Err(Error::Length { what, wanted: wanted as u64, found: found as u64 });
         }
-        ways::check(layout, self.t, 0, &self.ways)
+        ways::check(layout, policy, self.t, 0, &self.ways)
     }
 }
 
@@ -126,6 +127,40 @@ pub trait Embedding {
     /// [`Error::IndexOutOfRange`], [`Error::Length`], and [`Error::Order`] between forward and backward.
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error>;
 
+    /// From now on exactly `rows` are pinned (linear rows, hottest first, a row listed twice counts once), less those that are
+    /// returned: those whose set has `ways` rows pinned before them in the list, in the order given. A pinned row is in the cache and
+    /// is never a victim; all else happens to it as to any row. Rows that are pinned no longer stay as ordinary rows, under
+    /// [`Policy::Static`] they leave.
+    ///
+    /// The cache is flushed first. A row that is in it keeps its slot, another is loaded into the one that admission would give it, stamped
+    /// with the last step. The step number stays. A loaded row counts as unique, missed and admitted, one that leaves for it as evicted,
+    /// none as access or hit. Where a pinned row is, and whether it is one, changes no value of an FP32 table. Pins are
+    /// kept in [`Part::Ways`], and so in snapshots and checkpoints; [`reset`](Self::reset) forgets them.
+    ///
+    /// Source: P3 (SCARS) section 4, the rows that are hot held in the device's memory; `ways` keeps room in each set for the others.
+    ///
+    /// # Errors
+    /// [`Error::Pins`] unless `ways` is 1 to [`Layout::ways`], and for rows to pin without a cache; [`Error::IndexOutOfRange`] names
+    /// the first row that does not exist; [`Error::Order`] between forward and backward: nothing has changed then.
+    /// [`Error::Store`] if a staged table's store fails: what was to be loaded is not in the cache, and the call may be made again.
+    fn pin(&mut self, rows: &[u32], ways: u32) -> Result<Vec<u32>, Error>;
+
+    /// The pinned rows, in slot order.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device is lost.
+    fn pinned(&mut self) -> Result<Vec<u32>, Error>;
+
+    /// Gives the cache another size, rounded up to whole sets; 0: none. The cache is flushed and begins anew, the pinned rows in it, as
+    /// [`pin`](Self::pin) of them in slot order would have it; those that find no way are returned. Step number, table, frequencies and
+    /// counters stay.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for more rows than the group has, [`Error::TooLarge`], [`Error::OutOfMemory`], and [`Error::Order`] between
+    /// forward and backward: nothing has changed then. [`Error::Store`] if a staged table's store fails: in the flush nothing has
+    /// changed; after it the cache has its new size ([`Embedding::layout`] tells), and what was not loaded is not pinned.
+    fn resize_cache(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error>;
+
     /// Counters of each table.
     ///
     /// # Errors
@@ -174,7 +209,7 @@ pub trait Embedding {
     /// changed then. [`Error::Device`] if the device is lost.
     fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
         let config = self.config();
-        snapshot.check(self.layout(), config.tables.len(), config.policy == Policy::Lfu)?;
+        snapshot.check(self.layout(), config.tables.len(), config.policy)?;
         self.write_part(Part::Clock, 0, &[snapshot.t])?;
         self.write_part(Part::Counters, 0, &Counters::to_part(&snapshot.counters))?;
         self.write_part(Part::Ways, 0, &snapshot.ways)?;

@@ -173,6 +173,18 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
+    /// Rows that cannot be pinned so.
+    #[error("pin, {what}: wanted {wanted}, found {found}; {remedy}")]
+    Pins {
+        /// What is wrong.
+        what: &'static str,
+        /// What would be accepted.
+        wanted: String,
+        /// What was found.
+        found: String,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// Calls came in an order that would lose an update.
     #[error("{call}: wanted {wanted}, found {found}; call them in that order")]
     Order {

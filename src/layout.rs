@@ -287,7 +287,7 @@ impl Shard {
     }
 }
 
-/// Fields of the cache's metadata: a set is its ways' tags, their stamps, freqs and dirty flags (`shaders/shared/meta.wgsl`).
+/// Fields of the cache's metadata: a set is its ways' tags, their stamps, freqs and flags (`shaders/shared/meta.wgsl`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Field {
@@ -297,9 +297,14 @@ pub enum Field {
     Stamp = 1,
     /// Copy of the row's frequency (LFU).
     Freq = 2,
-    /// 1: newer than the record.
-    Dirty = 3,
+    /// [`DIRTY`] and [`PINNED`]; 0 in an empty way.
+    Flags = 3,
 }
+
+/// Flag of a slot: newer than the record.
+pub const DIRTY: u32 = 1;
+/// Flag of a slot: its row is never a victim.
+pub const PINNED: u32 = 2;
 
 /// Word of a slot's field in the metadata of a cache of `ways` ways.
 #[inline]

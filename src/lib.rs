@@ -20,6 +20,7 @@ pub mod layout;
 mod memory;
 mod params;
 mod parts;
+mod pins;
 #[cfg(any(unix, windows))]
 mod positioned;
 pub mod rng;

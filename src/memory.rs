@@ -100,7 +100,7 @@ pub struct MemoryReport {
     pub cache_state: u64,
     /// The row that each slot holds.
     pub tags: u64,
-    /// Stamp, frequency and dirty flag of each slot.
+    /// Stamp, frequency and flags of each slot.
     pub stamps: u64,
     /// The frequency of each row (LFU).
     pub frequencies: u64,

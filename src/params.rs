@@ -11,7 +11,15 @@ pub(crate) enum Mode {
     Rows = 2,
 }
 
+/// [`Params::policy`] of [`Policy::Static`].
+const STATIC: u32 = 2;
+
 impl Params {
+    /// Whether rows are admitted, and others leave for them.
+    pub(crate) const fn admits(&self) -> bool {
+        self.mode == Mode::Train as u32 && self.sets > 0 && self.policy != STATIC
+    }
+
     pub(crate) fn new(config: &GroupConfig, layout: &Layout, mode: Mode, purpose: Purpose) -> Self {
         let optimizer = &config.optimizer;
         Self {
@@ -34,7 +42,11 @@ impl Params {
             weighted: 0,
             sets: layout.sets,
             slots: layout.slots(),
-            policy: u32::from(config.policy == Policy::Lfu),
+            policy: match config.policy {
+                Policy::Lru => 0,
+                Policy::Lfu => 1,
+                Policy::Static => STATIC,
+            },
             seed: config.seed,
             dim: layout.dim,
             bits: layout.precision.bits(),

@@ -16,13 +16,14 @@ pub enum Part {
     /// Of each table, 11 counters of two words, low word first: accesses, hits, unique, unique misses, admitted, evictions,
     /// write-backs, bypass reads, bypass writes, skipped rows, out of range.
     Counters,
-    /// The cache's metadata, set by set: a tag for each way, then a stamp each, a freq each, a dirty flag each.
+    /// The cache's metadata, set by set: a tag for each way, then a stamp each, a freq each, a word of flags each
+    /// ([`DIRTY`](crate::layout::DIRTY), [`PINNED`](crate::layout::PINNED)).
     Ways,
     /// Slots: dim weights, then the state, as the bits of FP32.
     Cache,
     /// Every record, row by row.
     Records,
-    /// The frequency of every row; nothing under LRU.
+    /// The frequency of every row; nothing but under LFU.
     Frequencies,
 }
 
@@ -42,7 +43,7 @@ impl Part {
             Self::Records => rows * u64::from(layout.record_words),
             Self::Frequencies => match config.policy {
                 Policy::Lfu => rows,
-                Policy::Lru => 0,
+                Policy::Lru | Policy::Static => 0,
             },
         }
     }

@@ -355,6 +355,33 @@ pub fn structs() -> Vec<HostStruct> {
     ]
 }
 
+/// Constants that host and shaders both name.
+#[must_use]
+pub fn constants() -> Vec<(&'static str, u32)> {
+    use crate::layout::{CLOCK_WORDS, DIRTY, FREQ_MAX, Field, Move, NONE, PINNED, Shard, TABLE_WORDS, count};
+    vec![
+        ("NONE", NONE),
+        ("CLOCK_WORDS", CLOCK_WORDS as u32),
+        ("TABLE_WORDS", TABLE_WORDS as u32),
+        ("FREQ_MAX", FREQ_MAX),
+        ("TAG", Field::Tag as u32),
+        ("STAMP", Field::Stamp as u32),
+        ("FREQ", Field::Freq as u32),
+        ("FLAGS", Field::Flags as u32),
+        ("DIRTY", DIRTY),
+        ("PINNED", PINNED),
+        ("WRITE", Move::WRITE),
+        ("KEEP", Move::KEEP),
+        ("PACK", Shard::PACK),
+        ("UNPACK", Shard::UNPACK),
+        ("COUNT_INDICES", count::INDICES as u32),
+        ("COUNT_UNIQUE", count::UNIQUE as u32),
+        ("COUNT_VALID", count::VALID as u32),
+        ("COUNT_MISSED", count::MISSED as u32),
+        ("COUNT_MOVES", count::MOVES as u32),
+    ]
+}
+
 /// Every stage's host table.
 #[must_use]
 pub fn kernels() -> &'static [&'static Kernel] {

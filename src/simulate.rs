@@ -12,6 +12,7 @@ pub use geometry::{Geometry, GeometryError};
 
 use crate::Policy;
 use crate::hash::fmix32;
+use crate::pins::seats;
 use rows::{Home, Rows};
 use set::Set;
 use std::cmp::Reverse;
@@ -92,6 +93,27 @@ impl Simulator {
         self.sets.get(set as usize)?.row(way).map(|number| self.rows[number].id)
     }
 
+    /// Pins exactly `rows`, hottest first, at most `ways` (or all) of a set: they are in the cache and are never victims. Returns those
+    /// that found no way, in the order given. As [`Embedding::pin`](crate::Embedding::pin) without the rows: what comes counts as unique,
+    /// missed and admitted, what leaves for it as evicted.
+    pub fn pin(&mut self, rows: &[u32], ways: u32) -> Vec<u32> {
+        let count = self.sets.len() as u32;
+        let (seats, left_out) = seats(count, rows, ways.min(self.ways));
+        let mut rest = seats.as_slice();
+        let Self { policy, ways: width, step, sets, rows: known, counters, .. } = self;
+        for (home, set) in (0..).zip(sets) {
+            let (here, others) = rest.split_at(rest.partition_point(|seat| seat.0 == home));
+            rest = others;
+            let wanted: Vec<u32> = here.iter().map(|&(.., id)| known.number(id, |_| home)).collect();
+            let (came, left) = set.pin(*width, *policy, &wanted, *step, known);
+            counters.unique += came;
+            counters.unique_misses += came;
+            counters.admitted += came;
+            counters.evictions += left;
+        }
+        left_out
+    }
+
     /// One batch: every index is probed against the state that the last step left, then the missing rows are
     /// admitted. An empty batch changes nothing.
     pub fn step(&mut self, batch: &[u32]) {
@@ -145,10 +167,12 @@ impl Simulator {
     /// Set by set, the l-th candidate takes the l-th victim until the policy says stop.
     fn admit(&mut self) {
         let Self { policy, ways, step, sets, rows, counters, touched: _, missing } = self;
-        let key = |rows: &Rows, number| match policy {
-            Policy::Lru => rows[number].count,
-            Policy::Lfu => rows[number].freq,
-        };
+        if *policy == Policy::Static {
+            counters.conflicts += missing.len() as u64;
+            return;
+        }
+        let lfu = *policy == Policy::Lfu;
+        let key = |rows: &Rows, number| if lfu { rows[number].freq } else { rows[number].count };
         missing.sort_unstable_by_key(|&number| {
             let row = &rows[number];
             (row.set, Reverse(key(rows, number)), row.id)
@@ -161,9 +185,10 @@ impl Simulator {
             let set = &mut sets[home as usize];
             let mut seated = 0;
             for &number in candidates {
-                let victim = match policy {
-                    Policy::Lru => set.take_oldest(*ways, *step),
-                    Policy::Lfu => set.take_least_used(*ways, rows[number].freq, rows),
+                let victim = if lfu {
+                    set.take_least_used(*ways, rows[number].freq, rows)
+                } else {
+                    set.take_oldest(*ways, *step)
                 };
                 let Some((way, evicted)) = victim else { break };
                 if let Some(evicted) = evicted {

@@ -34,7 +34,9 @@ pub use labels::{companion, read as read_labels};
 pub use list::split_list;
 pub use offsets::read as read_offsets;
 
+use rayon::prelude::*;
 use spec::Spec;
+use std::cmp::Reverse;
 use std::path::Path;
 
 /// The largest id a trace may hold: rows are numbered below 2^32 - 2.
@@ -51,6 +53,19 @@ pub struct Trace {
     pub offsets: Option<Vec<u32>>,
     /// Number of distinct ids.
     pub distinct: u32,
+}
+
+impl Trace {
+    /// The `rows` ids used most, most used first; of those used as often the smaller first.
+    #[must_use]
+    pub fn hottest(&self, rows: usize) -> Vec<u32> {
+        let mut ids = self.ids.clone();
+        ids.par_sort_unstable();
+        let mut counted: Vec<(Reverse<usize>, u32)> =
+            ids.chunk_by(|a, b| a == b).map(|same| (Reverse(same.len()), same[0])).collect();
+        counted.par_sort_unstable();
+        counted.into_iter().take(rows).map(|(_, id)| id).collect()
+    }
 }
 
 /// Where a trace may come from.

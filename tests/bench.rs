@@ -62,9 +62,10 @@ fn the_gpu_is_not_replaced_behind_ones_back() {
 #[test]
 fn bad_usage_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let cases: [&[&str]; 11] = [
+    let cases: [&[&str]; 12] = [
         &["--precision", "int3"],
         &["--policy", "fifo"],
+        &["--policy", "static"],
         &["--hit-rate", "101"],
         &["--hit-rate", "nan"],
         &["--dim", "0"],

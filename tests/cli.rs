@@ -100,6 +100,25 @@ fn batches_count_accesses_and_the_last_is_shorter() {
 }
 
 #[test]
+fn the_hottest_rows_are_pinned() {
+    let dir = TempDir::new().unwrap();
+    let (trace, json) = (dir.path().join("trace.txt"), dir.path().join("out.json"));
+    // Row 7 k comes k + 1 times, for k below 64: of 32 slots the hottest 32 rows take all.
+    let ids: Vec<String> = (0..64).flat_map(|k| vec![(7 * k).to_string(); k + 1]).collect();
+    fs::write(&trace, ids.join(" ")).unwrap();
+    let paths = [trace.to_str().unwrap(), json.to_str().unwrap()];
+    let arguments = ["--policy", "static,lru", "--ways", "0,32", "--cache-percent", "1", "--batch", "9"];
+    outcome(&[&["simulate", "--trace", paths[0], "--json", paths[1]][..], &arguments].concat(), 0);
+    let list: serde_json::Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    for one in &list.as_array().unwrap()[..2] {
+        assert_eq!(one["policy"], "static");
+        assert_eq!(one["hits"], (33..=64).sum::<u32>());
+        assert_eq!((&one["admitted"], &one["evictions"]), (&32.into(), &0.into()));
+    }
+    assert_ne!(list[2]["hits"], list[0]["hits"]);
+}
+
+#[test]
 fn the_seed_decides_generated_traces() {
     let run =
         |seed| outcome(&["simulate", "--trace", "zipf:rows=1000,s=1,n=5000,uniform:rows=50", "--seed", seed], 0).0;
@@ -235,11 +254,17 @@ fn plan_knows_the_papers_answers() {
     let common = ["--rows", "64000", "--dim", "128", "--batch", "0"];
     let list = planned(
         &dir,
-        &[&common[..], &["--precision", "int8,fp16", "--cache-percent", "0,10", "--policy", "lru,lfu"]].concat(),
+        &[&common[..], &["--precision", "int8,fp16", "--cache-percent", "0,10", "--policy", "lru,lfu,static"]].concat(),
     );
     let factors: Vec<f64> = list.iter().map(|plan| plan["formula_factor"].as_f64().unwrap()).collect();
     // INT8 with 10 % under LFU: printed 0.374 in P1's appendix A.
-    assert_eq!(factors, [0.265625, 0.265625, 0.36640625, 0.37421875, 0.5, 0.5, 0.60078125, 0.60859375]);
+    assert_eq!(
+        factors,
+        [
+            0.265625, 0.265625, 0.265625, 0.36640625, 0.37421875, 0.36640625, 0.5, 0.5, 0.5, 0.60078125, 0.60859375,
+            0.60078125,
+        ]
+    );
     for plan in &list {
         // The paper leaves out stamps, dirty flags and a few counters; the crate keeps LFU's without a cache too.
         let (formula, factor) = (plan["formula_factor"].as_f64().unwrap(), plan["factor"].as_f64().unwrap());

@@ -431,6 +431,32 @@ impl Embedding for Plain {
         Ok(())
     }
 
+    fn pin(&mut self, rows: &[u32], ways: u32) -> Result<Vec<u32>, Error> {
+        self.closed("pin")?;
+        if !self.model.can_pin(rows, ways) {
+            let (wanted, found) = (String::new(), String::new());
+            return Err(Error::Pins { what: "ways", wanted, found, remedy: "" });
+        }
+        let (left_out, effect) = self.model.pin(rows, ways);
+        self.apply(&effect);
+        Ok(left_out)
+    }
+
+    fn pinned(&mut self) -> Result<Vec<u32>, Error> {
+        Ok(self.model.pinned())
+    }
+
+    fn resize_cache(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
+        self.closed("resize_cache")?;
+        let config = GroupConfig { cache_rows, ..self.model.config.clone() };
+        let layout = Layout::new(&config, u64::MAX)?;
+        self.flush()?;
+        let (left_out, effect) = self.model.resize(cache_rows);
+        (self.config, self.layout) = (config, layout);
+        self.apply(&effect);
+        Ok(left_out)
+    }
+
     fn counters(&mut self) -> Result<Vec<Counters>, Error> {
         Ok(self.model.counters.clone())
     }
@@ -446,8 +472,8 @@ impl Embedding for Plain {
         for (&(set, way), held) in &model.ways {
             let (set, way) = (set as usize, way as usize);
             let (at, slot) = (set * 4 * each + way, set * each + way);
-            let freq = if lfu { model.freqs[&held.row] } else { 0 };
-            for (field, value) in [held.row, held.stamp, freq, u32::from(held.dirty)].into_iter().enumerate() {
+            let freq = if lfu { model.freqs.get(&held.row).copied().unwrap_or(0) } else { 0 };
+            for (field, value) in [held.row, held.stamp, freq, held.flags()].into_iter().enumerate() {
                 ways[at + each * field] = value;
             }
             cache[slot * width..(slot + 1) * width].copy_from_slice(&model.slots[&held.row]);
@@ -523,6 +549,10 @@ enum Bend {
     FirstWriteWins,
     /// A frozen forward counts.
     FrozenSteps,
+    /// The last rows of the list come first.
+    ColdestPinned,
+    /// The rows are loaded, and ordinary rows then.
+    PinsForgotten,
     /// The last row's batch weight is dropped.
     NoWeights,
 }
@@ -659,6 +689,37 @@ impl Embedding for Bent {
         self.inner.write_rows(rows, values)
     }
 
+    fn pin(&mut self, rows: &[u32], ways: u32) -> Result<Vec<u32>, Error> {
+        match self.bend {
+            Bend::ColdestPinned => {
+                let rows: Vec<u32> = rows.iter().rev().copied().collect();
+                self.inner.pin(&rows, ways)
+            }
+            Bend::PinsForgotten => {
+                let left_out = self.inner.pin(rows, ways)?;
+                self.inner.pin(&[], ways)?;
+                Ok(left_out)
+            }
+            _ => self.inner.pin(rows, ways),
+        }
+    }
+
+    fn pinned(&mut self) -> Result<Vec<u32>, Error> {
+        self.inner.pinned()
+    }
+
+    fn resize_cache(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
+        match self.bend {
+            Bend::PinsForgotten => {
+                let pinned = self.inner.pinned()?;
+                self.inner.pin(&[], 1)?;
+                self.inner.resize_cache(cache_rows)?;
+                Ok(pinned)
+            }
+            _ => self.inner.resize_cache(cache_rows),
+        }
+    }
+
     fn counters(&mut self) -> Result<Vec<Counters>, Error> {
         let mut counters = self.inner.counters()?;
         if let Bend::Counters = self.bend {
@@ -700,7 +761,7 @@ impl Embedding for Bent {
     }
 }
 
-/// Changes a field (0 tag, 1 stamp, 2 freq, 3 dirty) of the first occupied way.
+/// Changes a field (0 tag, 1 stamp, 2 freq, 3 flags) of the first occupied way.
 fn bend_way(snapshot: &mut Snapshot, layout: &Layout, field: usize) -> bool {
     let each = layout.ways as usize;
     let tag = |at: usize| at % (4 * each) < each && snapshot.ways[at] != u32::MAX;
@@ -722,7 +783,7 @@ const SNAPSHOTS: &[(&str, Change)] = &[
     ("tag of", |snapshot, _, layout| bend_way(snapshot, layout, 0)),
     ("stamp of", |snapshot, _, layout| bend_way(snapshot, layout, 1)),
     ("freq of set", |snapshot, _, layout| bend_way(snapshot, layout, 2)),
-    ("dirty of", |snapshot, _, layout| bend_way(snapshot, layout, 3)),
+    ("flags of", |snapshot, _, layout| bend_way(snapshot, layout, 3)),
     ("freq of row", |snapshot, _, _| {
         snapshot.freqs[3] += 1;
         true
@@ -825,6 +886,9 @@ fn scenario() -> (GroupConfig, Vec<BatchData>) {
     let mut bad = run[0].clone();
     bad.indices[3] = 80;
     run.insert(5, bad);
+    // More than fit, one twice; and a batch that wants their ways.
+    run[6].after = vec![Call::Pin((0..40).chain([3]).collect(), 7)];
+    run.push(BatchData { after: Vec::new(), ..run[6].clone() });
     (config, run)
 }
 
@@ -851,7 +915,7 @@ fn rejects_a_changed_snapshot() {
     for &(reason, bend) in SNAPSHOTS {
         rejected(Bend::Snapshot(bend), |_| {}, reason);
         // What lies elsewhere in a cache of other ways.
-        if ["tag of", "stamp of", "freq of set", "dirty of", "slot of row"].contains(&reason) {
+        if ["tag of", "stamp of", "freq of set", "flags of", "slot of row"].contains(&reason) {
             rejected(Bend::Snapshot(bend), |config| config.ways = 1, reason);
             rejected(Bend::Snapshot(bend), |config| config.ways = 3, reason);
         }
@@ -909,6 +973,15 @@ fn rejects_wrong_order_of_things() {
     rejected(Bend::NoFlush, |_| {}, "Flush");
     rejected(Bend::NoOrder, |_| {}, "Reset");
     rejected(Bend::FrozenSteps, |_| {}, "Frozen");
+    for policy in [Policy::Lru, Policy::Lfu, Policy::Static] {
+        let change: fn(&mut GroupConfig) = match policy {
+            Policy::Lru => |config| config.policy = Policy::Lru,
+            Policy::Lfu => |_| {},
+            Policy::Static => |config| config.policy = Policy::Static,
+        };
+        rejected(Bend::ColdestPinned, change, "left out");
+        rejected(Bend::PinsForgotten, change, "pinned: ");
+    }
     rejected(Bend::ErrorElsewhere, |_| {}, "first index out of range");
     rejected(Bend::RefusedSteps, |_| {}, "refused forward");
     rejected(Bend::Config(|config| config.out_of_range = OutOfRange::Skip), |_| {}, "wanted an error");
@@ -941,6 +1014,7 @@ proptest::proptest! {
 fn random_runs_meet_everything() {
     let mut runner = TestRunner::deterministic();
     let (mut total, mut runs_evicting, mut shards) = (Counters::default(), 0, 0);
+    let (mut pinned, mut left_out, mut made_way) = (0, 0, 0);
     for _ in 0..128 {
         let (config, run) = naive::runs().new_tree(&mut runner).expect("nothing is filtered out").current();
         let mut group = Plain::new(config);
@@ -950,6 +1024,15 @@ fn random_runs_meet_everything() {
             if let (true, Some(gradient)) = (accepted, &batch.gradient) {
                 group.backward(gradient).expect("a forward came before");
             }
+            group.pending = None;
+            for call in &batch.after {
+                let Call::Pin(rows, ways) = call else { continue };
+                let evicted = |group: &Plain| group.model.counters.iter().map(|table| table.evictions).sum::<u64>();
+                let before = evicted(&group);
+                left_out += group.pin(rows, *ways).map_or(0, |rows| rows.len());
+                made_way += evicted(&group) - before;
+                pinned += group.model.pinned().len();
+            }
         }
         let sum: Counters = group.model.counters.iter().copied().sum();
         runs_evicting += u32::from(sum.evictions > 0 && sum.write_backs > 0);
@@ -957,6 +1040,7 @@ fn random_runs_meet_everything() {
     }
     let fewest = [total.hits, total.conflicts, total.bypass_writes, total.skipped_rows, total.out_of_range];
     assert!(fewest.iter().all(|&count| count >= 50), "{total:?}");
+    assert!(pinned > 500 && left_out > 50 && made_way > 50, "{pinned} pinned, {left_out} left out, {made_way} evicted");
     assert!(runs_evicting >= 16 && shards >= 15, "{runs_evicting} runs evicted, {shards} shards at most");
 }
 

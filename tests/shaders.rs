@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hotrow::shader::Access;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
-use naga::{AddressSpace, Module, ShaderStage, StorageAccess, TypeInner};
+use naga::{AddressSpace, Expression, Literal, Module, ShaderStage, StorageAccess, TypeInner};
 
 // WebGPU's defaults (SPEC section 10), numbers and not `wgpu::Limits::default()`: the promise is ours.
 const MAX_STORAGE_BUFFERS: usize = 8;
@@ -277,6 +277,17 @@ fn check_struct(module: &Module, name: &str, span: u32, members: &[(&str, u32)])
     Ok(())
 }
 
+/// A constant that host and shader share. True if the shader has it.
+fn check_constant(module: &Module, name: &str, wanted: u32) -> Result<bool, String> {
+    let Some((_, constant)) = module.constants.iter().find(|(_, it)| it.name.as_deref() == Some(name)) else {
+        return Ok(false);
+    };
+    match module.global_expressions[constant.init] {
+        Expression::Literal(Literal::U32(found)) if found == wanted => Ok(true),
+        ref found => Err(format!("constant {name}: {found:?} in the shader, {wanted}u on the host")),
+    }
+}
+
 /// All bindings lie in group 0; the host's list and the shader's declarations must be equal, unused ones included.
 /// Takes the module before [`specialise`], which drops what the entry point does not use.
 fn check_bindings(module: &Module, expected: &[(u32, &str, Access)]) -> Result<(), String> {
@@ -438,6 +449,23 @@ fn structs_agree_with_the_host() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(unseen.is_empty(), "in no shader: {unseen:?}");
+}
+
+#[test]
+fn constants_agree_with_the_host() {
+    let constants = hotrow::shader::constants();
+    let mut unseen: BTreeSet<_> = constants.iter().map(|&(name, _)| name).collect();
+    for source in hotrow::shader::sources() {
+        let module = parse(&source.wgsl).unwrap();
+        for &(name, value) in &constants {
+            match check_constant(&module, name, value) {
+                Ok(true) => drop(unseen.remove(name)),
+                Ok(false) => {}
+                Err(error) => panic!("{}/{}: {error}", source.name, source.variant),
+            }
+        }
+    }
     assert!(unseen.is_empty(), "in no shader: {unseen:?}");
 }
 
@@ -673,6 +701,15 @@ fn disagreeing_structs_are_rejected() {
     rejected(check_struct(&module, "Params", 32, &[right[1], right[0], right[2], right[3]]), "members");
     rejected(check_struct(&module, "Params", 32, &[("size", 0), right[1], right[2], right[3]]), "members");
     rejected(check_struct(&module, "Params", 32, &[right[0], right[1], ("origin", 8), right[3]]), "members");
+}
+
+#[test]
+fn disagreeing_constants_are_rejected() {
+    let module = parse("const DIRTY: u32 = 1u; const LAST: i32 = 1; fn f() -> u32 { return DIRTY; }").unwrap();
+    assert_eq!(check_constant(&module, "DIRTY", 1), Ok(true));
+    assert_eq!(check_constant(&module, "PINNED", 2), Ok(false));
+    rejected(check_constant(&module, "DIRTY", 2), "2u on the host");
+    rejected(check_constant(&module, "LAST", 1), "LAST");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use hotrow::Policy::{self, Lfu, Lru};
+use hotrow::Policy::{self, Lfu, Lru, Static};
 use hotrow::simulate::{Geometry, Simulator};
 use hotrow::trace::{Source, Trace, load};
 use std::io::Write;
@@ -80,6 +80,37 @@ fn wikitext2_words() {
             (10.0, [2_212_196, 2_208_448, 2_075_713, 2_102_318]),
         ],
     );
+}
+
+/// Hits of the rows used most, as many as the cache has slots, in one set or in sets of 32; `shift` leaves out the hottest.
+fn static_hits(trace: &Trace, ways: u32, percent: f64, shift: usize) -> u64 {
+    let shape = Geometry::of_percent(trace.distinct.into(), percent, ways).unwrap();
+    let mut cache = Simulator::new(shape.sets, shape.ways, Static).unwrap();
+    let rows = &trace.hottest(shape.slots as usize + shift)[shift..];
+    let left_out = cache.pin(rows, shape.ways);
+    assert_eq!(left_out.is_empty(), ways == 0, "one set takes them all, in several some have too many");
+    trace.ids.chunks(64).for_each(|ids| cache.step(ids));
+    let seen = cache.counters();
+    assert_eq!((seen.accesses, seen.evictions), (trace.ids.len() as u64, 0));
+    assert_eq!(seen.admitted, (rows.len() - left_out.len()) as u64, "by pin, and by no step");
+    seen.hits
+}
+
+#[test]
+fn the_hottest_rows_pinned() {
+    for (name, published) in [
+        ("online_retail_stock", [(1.0, 74_249), (5.0, 172_915), (10.0, 250_544)]),
+        ("wikitext2_words", [(1.0, 1_566_335), (5.0, 1_937_726), (10.0, 2_121_414)]),
+    ] {
+        let Some(trace) = trace(name) else { continue };
+        for (percent, wanted) in published {
+            assert_eq!(static_hits(&trace, 0, percent, 0), wanted, "{name} at {percent} %");
+            assert!(static_hits(&trace, 0, percent, 1) < wanted, "others are fewer hits");
+            // Sets overflow: a few percent of the hits less.
+            let hashed = static_hits(&trace, 32, percent, 0);
+            assert!(hashed < wanted && hashed > wanted * 9 / 10, "{name} at {percent} %: {hashed} of {wanted}");
+        }
+    }
 }
 
 #[test]

@@ -214,11 +214,12 @@ fn what_is_no_data_is_named() {
 #[test]
 fn what_cannot_be_asked_for() {
     let data = data();
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["--lr", "0"], "wanted a finite number above 0"),
         (&["--dense-lr", "nan"], "wanted a finite number above 0"),
         (&["--cache-percent", "101"], "wanted a number from 0 to 100"),
         (&["--precision", "int3"], "invalid value 'int3'"),
+        (&["--policy", "static"], "invalid value 'static' for '--policy"),
         (&["--seeds", "0"], "0 is not in"),
         (&["--checkpoint-every", "5"], "--checkpoint-every: wanted --out DIR beside it, found none"),
         (&["--out", "x"], "--out: wanted --grid, --profile or --checkpoint-every beside it"),

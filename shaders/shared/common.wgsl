@@ -47,7 +47,7 @@ struct Params {
     weighted: u32,         // 1: a weight an index
     sets: u32,
     slots: u32,            // 32 * sets
-    policy: u32,           // 0 LRU, LFU
+    policy: u32,           // 0 LRU, LFU, 2 static: nothing is admitted
     seed: u32,
     dim: u32,
     bits: u32,             // 32, 16, 8, 4, 2

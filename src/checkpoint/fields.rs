@@ -23,7 +23,7 @@ macro_rules! words {
 words!(Precision, precision, to_precision, Fp32 = "fp32", Fp16 = "fp16", Int8 = "int8", Int4 = "int4", Int2 = "int2");
 words!(Rounding, rounding, to_rounding, Nearest = "nearest", Stochastic = "stochastic");
 words!(RandomBits, random_bits, to_random_bits, Eight = "8", Sixteen = "16", TwentyFour = "24");
-words!(Policy, policy, to_policy, Lru = "lru", Lfu = "lfu");
+words!(Policy, policy, to_policy, Lru = "lru", Lfu = "lfu", Static = "static");
 words!(Pooling, pooling, to_pooling, Sum = "sum", Mean = "mean", None = "none");
 words!(OutOfRange, out_of_range, to_out_of_range, Error = "error", Clamp = "clamp", Skip = "skip");
 words!(OptimizerKind, kind, to_kind, Sgd = "sgd", AdaGrad = "adagrad", RowWiseAdaGrad = "row_wise_adagrad");

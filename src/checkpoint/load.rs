@@ -41,7 +41,7 @@ pub fn load(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
             return Ok(());
         }
         let first_set = (first / layout.set_words()) as u32;
-        ways::check(&layout, step, first_set, words).map_err(|error| {
+        ways::check(&layout, config.policy, step, first_set, words).map_err(|error| {
             let remedy = "get a file that checkpoint::save wrote, unchanged";
             fault(path, "ways", "what a group can have left", &error, remedy)
         })

@@ -26,7 +26,7 @@
 //! | tensor | type | shape | |
 //! |---|---|---|---|
 //! | `counters` | U64 | `[tables, 11]` | in the order of [`Part::Counters`] |
-//! | `ways` | U32 | `[sets, 4, ways]` | tags (2^32 - 1: empty), stamps, freqs, dirty flags |
+//! | `ways` | U32 | `[sets, 4, ways]` | tags (2^32 - 1: empty), stamps, freqs, flags (1: dirty, 2: pinned) |
 //! | `cache` | F32 | `[slots, dim + state]` | weights, then the optimiser's state |
 //! | `records` | U8 | `[rows, stride]` | the packed table ([`codec`](crate::codec)); rows with a dirty flag are newer in `cache` |
 //! | `frequencies` | U32 | `[rows]` | how often each row was used (LFU) |

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     hash::fmix32,
-    layout::{Field, Move, NONE, Params, Step, Unique, count as counts, way_at},
+    layout::{Field, Move, NONE, PINNED, Params, Step, Unique, count as counts, way_at},
 };
 
 /// Admission, set by set: the l-th candidate takes the l-th victim. Mirror of `shaders/admit.wgsl`.
@@ -42,6 +42,9 @@ pub fn admit(
         for (&(_, u), &(value, slot)) in best.iter().zip(&victims) {
             let candidate = unique[u];
             let mut leaving = Move { place: slot, row: candidate.row, victim: NONE, flags: 0 };
+            if value == NONE {
+                break; // pinned, and so are all that come after
+            }
             if value != 0 {
                 let value = value - 1;
                 if if lfu { value >= candidate.key } else { value == step.t } {
@@ -79,12 +82,17 @@ fn best_candidates(unique: &[Unique], places: Range<usize>, width: usize, best: 
     }
 }
 
-/// The set's slots in the order they leave: (0 for an empty one, else the value + 1; slot), as they stand now.
+/// The set's slots in the order they leave: (0 for an empty one, else the value + 1, NONE if pinned; slot), as they stand now.
 fn list_victims(ways: &[u32], slots: Range<u32>, width: u32, field: Field, victims: &mut Vec<(u32, u32)>) {
     victims.clear();
     victims.extend(slots.map(|slot| {
-        let empty = ways[way_at(width, slot, Field::Tag)] == NONE;
-        (if empty { 0 } else { ways[way_at(width, slot, field)].wrapping_add(1) }, slot)
+        let word = |field| ways[way_at(width, slot, field)];
+        let value = match (word(Field::Tag), word(Field::Flags) & PINNED) {
+            (NONE, _) => 0,
+            (_, 0) => word(field).wrapping_add(1),
+            _ => NONE,
+        };
+        (value, slot)
     }));
     victims.sort_unstable();
 }

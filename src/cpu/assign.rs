@@ -3,7 +3,7 @@ use super::{
     record,
     tables::{count, counter::SKIPPED_ROWS, table_of},
 };
-use crate::layout::{Field, Move, NONE, Params, way_at};
+use crate::layout::{DIRTY, Field, Move, NONE, Params, way_at};
 
 /// The caller's values replace the weights of the listed rows. Mirror of `shaders/assign.wgsl`.
 pub fn assign(
@@ -32,7 +32,7 @@ pub fn assign(
     let scratch_of = |i: usize| places[i].checked_sub(params.slots).map(|at| at as usize);
     each_target(cache, words, 0..n, slot_of, set, |i, taken| {
         if taken {
-            ways[way_at(width, places[i], Field::Dirty)] = 1;
+            ways[way_at(width, places[i], Field::Flags)] |= DIRTY;
         } else {
             count(tables, table_of(params, tables, keys[i]), SKIPPED_ROWS, 1);
         }

@@ -8,7 +8,7 @@ use super::{
         table_of,
     },
 };
-use crate::layout::{Field, Move, NONE, Params, Shard, Step, count as counts, way_at};
+use crate::layout::{DIRTY, Field, Move, NONE, Params, Shard, Step, count as counts, way_at};
 
 /// Rows between the records of one shard and FP32. Mirror of `shaders/exchange.wgsl`.
 pub fn exchange(
@@ -28,7 +28,7 @@ pub fn exchange(
         let leaves = |one: &Move| one.place != NONE && one.flags & Move::WRITE != 0 && shard.holds(one.victim);
         let victim_of = |i: usize| {
             let one = &moves[i];
-            let stays = one.place < params.slots && ways[way_at(width, one.place, Field::Dirty)] == 0;
+            let stays = one.place < params.slots && ways[way_at(width, one.place, Field::Flags)] & DIRTY == 0;
             (leaves(one) && !stays).then_some((one.victim, one.place))
         };
         pack_rows(params, shard, step.t, 0..moves.len(), victim_of, records, cache, scratch, tables, |tables, i| {
@@ -38,7 +38,7 @@ pub fn exchange(
             }
         });
         for one in moves.iter().filter(|one| one.place < params.slots && leaves(one)) {
-            ways[way_at(width, one.place, Field::Dirty)] = 0;
+            ways[way_at(width, one.place, Field::Flags)] &= !DIRTY;
         }
     }
     if shard.phases & Shard::UNPACK != 0 {

@@ -16,15 +16,16 @@ use crate::{
     batch::{self, Pending},
     layout::{Move, Params, Shard, Step, count},
     params::Mode,
+    pins,
     rng::Purpose,
 };
 
 /// Most bytes of a shard where the configuration does not say.
-const SHARD_BYTES: u64 = 2 << 30;
+pub(super) const SHARD_BYTES: u64 = 2 << 30;
 
 /// The CPU backend: the oracle of the tests, and what runs without a GPU, on all cores.
 ///
-/// Same batches in, same tags, stamps, frequencies, dirty flags and counters out as [`crate::Group`]. The placement is ignored:
+/// Same batches in, same tags, stamps, frequencies, flags and counters out as [`crate::Group`]. The placement is ignored:
 /// everything is in host memory.
 #[derive(Debug)]
 pub struct Group {
@@ -35,7 +36,7 @@ pub struct Group {
     /// Which of them the last forward has.
     current: usize,
     frozen: Option<Space>,
-    flush: Option<FlushSpace>,
+    pub(super) flush: Option<FlushSpace>,
     /// A forward whose backward has not come.
     pub(super) pending: Option<Pending>,
     prefetched: Option<Prefetched>,
@@ -101,7 +102,7 @@ impl Group {
         self.pending = None;
     }
 
-    fn params(&self, mode: Mode, purpose: Purpose) -> Params {
+    pub(super) fn params(&self, mode: Mode, purpose: Purpose) -> Params {
         Params::new(&self.config, &self.tables.layout, mode, purpose)
     }
 
@@ -220,7 +221,7 @@ fn decide(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch
             let counters = &mut tables.tables;
             claim(params, shard, step, &space.keys, order, &space.starts, unique, moves, freqs, counters);
         }
-        if train && layout.sets > 0 {
+        if params.admits() {
             admit(params, step, &mut space.unique, &mut space.moves, &mut tables.ways, &mut tables.tables);
         }
         let (ways, places) = (&tables.ways, &mut space.places);
@@ -236,8 +237,7 @@ fn carry(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch<
         return;
     }
     if params.indices > 0 {
-        let admits = params.mode == Mode::Train as u32 && tables.layout.sets > 0;
-        let phases = Shard::UNPACK | if admits { Shard::PACK } else { 0 };
+        let phases = Shard::UNPACK | if params.admits() { Shard::PACK } else { 0 };
         exchange_all(tables, params, step, &space.moves, &mut space.scratch, phases);
     }
     if let Some(outputs) = outputs {
@@ -246,7 +246,14 @@ fn carry(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch<
 }
 
 /// The Moves of a list, over every shard: with several each packs before any unpacks.
-fn exchange_all(tables: &mut Tables, params: &Params, step: &Step, moves: &[Move], scratch: &mut [f32], phases: u32) {
+pub(super) fn exchange_all(
+    tables: &mut Tables,
+    params: &Params,
+    step: &Step,
+    moves: &[Move],
+    scratch: &mut [f32],
+    phases: u32,
+) {
     let Tables { layout, records, cache, ways, tables, .. } = tables;
     let rounds = if layout.shards == 1 { [phases, 0] } else { [phases & Shard::PACK, phases & Shard::UNPACK] };
     for phases in rounds.into_iter().filter(|&phases| phases != 0) {
@@ -428,6 +435,24 @@ impl Embedding for Group {
         );
         exchange_all(tables, &params, &space.step, &space.moves, &mut space.scratch, Shard::PACK);
         Ok(())
+    }
+
+    fn pin(&mut self, rows: &[u32], ways: u32) -> Result<Vec<u32>, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "pin")?;
+        batch::not_pending(self.pending, "pin")?;
+        batch::check_rows(&self.tables.layout, rows)?;
+        self.pin_rows(rows, ways)
+    }
+
+    fn pinned(&mut self) -> Result<Vec<u32>, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "pinned")?;
+        Ok(pins::pinned(&self.tables.layout, &self.tables.ways))
+    }
+
+    fn resize_cache(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "resize_cache")?;
+        batch::not_pending(self.pending, "resize_cache")?;
+        self.resize(cache_rows)
     }
 
     fn counters(&mut self) -> Result<Vec<Counters>, Error> {

@@ -25,10 +25,12 @@ mod locate;
 pub(crate) mod memory;
 mod merge;
 mod parts;
+mod pins;
 mod probe;
 mod record;
 mod rescale;
 mod reset;
+mod resize;
 #[doc(hidden)] // for benches/cpu_rows.rs; panics where indices lie outside
 pub mod rows;
 mod scaler;

@@ -58,6 +58,7 @@ impl Group {
         if part == Part::Ways {
             ways::check(
                 &self.tables.layout,
+                self.config.policy,
                 self.tables.tables[0],
                 whole_sets(&self.tables.layout, &range)?.start,
                 words,

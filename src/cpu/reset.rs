@@ -7,6 +7,6 @@ pub fn reset(params: &Params, ways: &mut [u32]) {
         ways[way_at(width, slot, Field::Tag)] = NONE;
         ways[way_at(width, slot, Field::Stamp)] = 0;
         ways[way_at(width, slot, Field::Freq)] = 0;
-        ways[way_at(width, slot, Field::Dirty)] = 0;
+        ways[way_at(width, slot, Field::Flags)] = 0;
     }
 }

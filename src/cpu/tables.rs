@@ -95,11 +95,7 @@ impl Tables {
     pub(super) fn new(config: &GroupConfig, layout: Layout, source: Option<&dyn Source>) -> Result<Self, Error> {
         let freqs = if config.policy == Policy::Lfu { 4 * u64::from(layout.total_rows) } else { 0 };
         check("records", layout.table_bytes() + freqs)?;
-        let slots = layout.slots() as usize;
-        let mut ways = zeroed("ways", slots * 4)?;
-        let width = layout.ways as usize;
-        ways.chunks_exact_mut(4 * width).for_each(|set| set[..width].fill(NONE));
-        let cache = zeroed("cache", slots * layout.slot_words() as usize)?;
+        let (ways, cache) = new_cache(&layout)?;
         let filler = Filler::new(config, &layout, source)?;
         let mut records = Vec::new();
         let mut freqs = Vec::new();
@@ -118,4 +114,13 @@ impl Tables {
         let (tables, features) = (table_words(config), config.feature_tables());
         Ok(Self { layout, tables, features, ways, cache, records, freqs })
     }
+}
+
+/// The metadata of empty ways, and their slots.
+pub(super) fn new_cache(layout: &Layout) -> Result<(Vec<u32>, Vec<f32>), Error> {
+    let slots = layout.slots() as usize;
+    let mut ways = zeroed("ways", slots * 4)?;
+    let width = layout.ways as usize;
+    ways.chunks_exact_mut(4 * width).for_each(|set| set[..width].fill(NONE));
+    Ok((ways, zeroed("cache", slots * layout.slot_words() as usize)?))
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     GradSlice,
-    layout::{Field, Params, Shard, Target, quad_width, way_at},
+    layout::{DIRTY, Field, Params, Shard, Target, quad_width, way_at},
 };
 
 /// A thread's room for one row.
@@ -71,7 +71,7 @@ pub fn update(
         let slot_of = |u: usize| resident(u).then_some(targets[u].place as usize);
         each_target(cache, words, 0..targets.len(), slot_of, move_slot, |u, moved| {
             if moved {
-                ways[way_at(width, targets[u].place, Field::Dirty)] = 1;
+                ways[way_at(width, targets[u].place, Field::Flags)] |= DIRTY;
             } else {
                 tally.count(params, tables, targets[u].row, SKIPPED_ROWS);
             }

@@ -8,6 +8,7 @@ use crate::{
     Counters, Embedding, Error, GradSlice, GroupConfig, Layout, Part, ScalerState, batch,
     layout::{Params, Step},
     params::Mode,
+    pins,
     rng::Purpose,
 };
 
@@ -186,7 +187,7 @@ impl Group {
         })
     }
 
-    fn flush_and_wait(&mut self) -> Result<(), Error> {
+    pub(super) fn flush_and_wait(&mut self) -> Result<(), Error> {
         if self.staged.is_some() {
             return self.flush_staged();
         }
@@ -321,6 +322,31 @@ impl Embedding for Group {
                 None => this.context.finish(encoder),
                 Some(staged) => staged.land_aside(&this.context, encoder, &this.tables, most),
             }
+        })
+    }
+
+    fn pin(&mut self, rows: &[u32], ways: u32) -> Result<Vec<u32>, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "pin")?;
+        self.waiting(|this| {
+            batch::not_pending(this.pending, "pin")?;
+            batch::check_rows(&this.tables.layout, rows)?;
+            this.pin_rows(rows, ways)
+        })
+    }
+
+    fn pinned(&mut self) -> Result<Vec<u32>, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "pinned")?;
+        self.waiting(|this| {
+            let ways = this.part(Part::Ways)?;
+            Ok(pins::pinned(&this.tables.layout, &ways))
+        })
+    }
+
+    fn resize_cache(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "resize_cache")?;
+        self.waiting(|this| {
+            batch::not_pending(this.pending, "resize_cache")?;
+            this.resize(cache_rows)
         })
     }
 

@@ -67,11 +67,6 @@ pub(crate) fn record_outcome(
     carry(&mut Call::begin(context, encoder, "hotrow.forward"), params, batch, tables, space, result);
 }
 
-/// Whether rows are admitted and others leave for them.
-fn admits(params: &Params) -> bool {
-    params.mode == Mode::Train as u32 && params.sets > 0
-}
-
 /// What shall happen (SPEC 3.1 to 3.4): the stages that read and write metadata only, in order. No row moves.
 fn decide(call: &mut Call<'_>, params: &Params, batch: &Bound<'_>, tables: &Tables, space: &Space) {
     let layout = &tables.layout;
@@ -85,7 +80,7 @@ fn decide(call: &mut Call<'_>, params: &Params, batch: &Bound<'_>, tables: &Tabl
     // The most distinct rows there can be; how many there are only the device knows.
     let distinct = layout.most_distinct(indices);
     probe::record(call, uniform, tables, space, indices);
-    if admits(params) {
+    if params.mode == Mode::Train as u32 && params.sets > 0 {
         touch::record(call, uniform, tables, space, indices);
     }
     let missed = SortJob {
@@ -98,7 +93,7 @@ fn decide(call: &mut Call<'_>, params: &Params, batch: &Bound<'_>, tables: &Tabl
     let to = DedupTo { segment: &space.segment, starts: &space.starts, segments: count::MOVES, valid: count::VALID };
     let missed = dedup::record(call, &space.step, &missed, &space.sorted, &space.sort, &to);
     claim::record(call, uniform, tables, space, &missed, distinct);
-    if admits(params) {
+    if params.admits() {
         admit::record(call, uniform, tables, space, distinct);
     }
     locate::record(call, uniform, tables, space, &missed, indices);
@@ -115,7 +110,7 @@ fn carry(
 ) {
     let uniform = &call.context.uniform(params);
     if params.indices > 0 {
-        let phases = if admits(params) { exchange::Phases::Both } else { exchange::Phases::Unpack };
+        let phases = if params.admits() { exchange::Phases::Both } else { exchange::Phases::Unpack };
         let list = moves(space, tables.layout.most_distinct(params.indices), records);
         exchange::record(call, uniform, tables, &list, phases);
     }

@@ -88,7 +88,8 @@ impl Group {
         if part == Part::Ways {
             let mut t = [0];
             self.read_words(Part::Clock, 0, &mut t)?;
-            ways::check(&self.tables.layout, t[0], whole_sets(&self.tables.layout, &range)?.start, words)?;
+            let first_set = whole_sets(&self.tables.layout, &range)?.start;
+            ways::check(&self.tables.layout, self.config.policy, t[0], first_set, words)?;
         }
         if self.pending.is_some() && matches!(part, Part::Clock | Part::Ways) {
             let mut now = vec![0; words.len()];
@@ -101,6 +102,12 @@ impl Group {
             staged.settle(&self.context, &self.tables, self.pending.is_some())?;
             return staged.write_words(first_word, words);
         }
+        self.put_words(part, first_word, words)
+    }
+
+    /// Replaces words of a part that is in the device's memory, whatever they are.
+    pub(super) fn put_words(&self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
+        let range = part.range(&self.config, &self.tables.layout, first_word, words.len())?;
         let spacing = part.spacing(&self.tables.layout);
         let mut rest = words;
         for (buffer, words) in self.pieces(part, range) {

@@ -22,7 +22,7 @@ pub(crate) struct Tables {
     pub(crate) tables: wgpu::Buffer,
     /// The table of each feature.
     pub(crate) features: wgpu::Buffer,
-    /// Tags, stamps, freqs and dirty flags, set by set.
+    /// Tags, stamps, freqs and flags, set by set.
     pub(crate) ways: wgpu::Buffer,
     /// Slots: dim weights and the state, FP32.
     pub(crate) cache: Windows,
@@ -45,10 +45,8 @@ impl Tables {
         store: Option<&SharedStore>,
     ) -> Result<Self, Error> {
         let filler = Filler::new(config, &layout, source)?;
-        let slots = u64::from(layout.slots());
         let none = wgpu::BufferUsages::empty();
-        let ways = context.buffer("ways", (slots * 16).max(512), none)?;
-        let cache = Windows::new(context, &layout)?;
+        let (ways, cache) = new_cache(context, &layout)?;
         let tables = context.buffer("tables", 4 * table_words(config).len() as u64, none)?;
         let features = config.feature_tables();
         let feature_buffer = context.buffer("features", 4 * features.len() as u64, none)?;
@@ -57,12 +55,6 @@ impl Tables {
         let mut words = table_words(config);
         words[0] = store.map_or(0, |store| store.read().step());
         queue.write_buffer(&tables, 0, bytemuck::cast_slice(&words));
-        let empty: Vec<u32> = (0..128).map(|word| if word < 32 { NONE } else { 0 }).collect();
-        let sets = layout.sets as usize;
-        for first in (0..sets).step_by(4096) {
-            let words = empty.repeat((sets - first).min(4096));
-            queue.write_buffer(&ways, first as u64 * 512, bytemuck::cast_slice(&words));
-        }
 
         let usage = match config.placement {
             // MAP_READ without MAP_WRITE: host-cached memory, not the window into video memory.
@@ -96,6 +88,19 @@ impl Tables {
         let unpacks = uniforms(Shard::UNPACK);
         Ok(Self { layout, tables, features: feature_buffer, ways, cache, records, freqs, packs, unpacks })
     }
+}
+
+/// The metadata of empty ways, and their slots.
+pub(crate) fn new_cache(context: &Context, layout: &Layout) -> Result<(wgpu::Buffer, Windows), Error> {
+    let ways = context.buffer("ways", (u64::from(layout.slots()) * 16).max(512), wgpu::BufferUsages::empty())?;
+    let cache = Windows::new(context, layout)?;
+    let empty: Vec<u32> = (0..128).map(|word| if word < 32 { NONE } else { 0 }).collect();
+    let sets = layout.sets as usize;
+    for first in (0..sets).step_by(4096) {
+        let words = empty.repeat((sets - first).min(4096));
+        context.queue().write_buffer(&ways, first as u64 * 512, bytemuck::cast_slice(&words));
+    }
+    Ok((ways, cache))
 }
 
 /// Drivers hand out host memory page by page, and a process that fills more than there is dies: ask for it in one piece first.

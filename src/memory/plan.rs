@@ -17,7 +17,7 @@ pub struct Calls {
     pub prefetch: bool,
     /// Indices of the largest frozen forward, or rows that are read or written at once.
     pub frozen: Option<u32>,
-    /// Whether the cache is ever flushed.
+    /// Whether the cache is ever flushed, or rows are pinned.
     pub flush: bool,
     /// Most recorded forwards whose outcome the device has not told yet; one is reckoned with in any case.
     pub in_flight: u32,

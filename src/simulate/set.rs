@@ -1,6 +1,6 @@
 //! One set of the cache: its ways and the order in which they are given up.
 
-use super::rows::Rows;
+use super::rows::{Home, Rows};
 use crate::Policy;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,10 +13,25 @@ struct Way {
     row: u32,
     /// The step that last touched it.
     stamp: u64,
+    /// Never given up.
+    pinned: bool,
 }
 
-/// The ways of one set. Ways fill in ascending order and are never emptied again, so those beyond `ways.len()` are
-/// the empty ones and cost nothing.
+/// No row: a way that a pinned row has left, under [`Policy::Static`] only.
+const HOLE: u32 = u32::MAX;
+
+impl Way {
+    /// What the policy goes by.
+    fn value(&self, policy: Policy, rows: &Rows) -> u64 {
+        match policy {
+            Policy::Lru | Policy::Static => self.stamp,
+            Policy::Lfu => u64::from(rows[self.row].freq),
+        }
+    }
+}
+
+/// The ways of one set. Ways fill in ascending order and are never emptied again while steps admit rows, so those beyond `ways.len()`
+/// are the empty ones and cost nothing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Set {
     ways: Vec<Way>,
@@ -33,7 +48,7 @@ type Victim = (u32, Option<u32>);
 impl Set {
     /// The number of the row in a way, if it is filled.
     pub(super) fn row(&self, way: u32) -> Option<u32> {
-        self.ways.get(way as usize).map(|way| way.row)
+        self.ways.get(way as usize).map(|way| way.row).filter(|&row| row != HOLE)
     }
 
     /// Notes that a way's row is in the batch of this step.
@@ -76,7 +91,7 @@ impl Set {
 
     /// Puts a row into a way just taken.
     pub(super) fn seat(&mut self, way: u32, row: u32, stamp: u64) {
-        let newcomer = Way { row, stamp };
+        let newcomer = Way { row, stamp, pinned: false };
         match self.ways.get_mut(way as usize) {
             Some(old) => *old = newcomer,
             None => self.ways.push(newcomer),
@@ -87,12 +102,52 @@ impl Set {
     /// Ends the set's admissions of this step: from now on the rows just seated can be victims too.
     pub(super) fn settle(&mut self, policy: Policy, rows: &Rows) {
         for way in self.seated.drain(..) {
-            let Way { row, stamp } = self.ways[way as usize];
-            let value = match policy {
-                Policy::Lru => stamp,
-                Policy::Lfu => u64::from(rows[row].freq),
-            };
-            self.order.push(Reverse((value, way)));
+            let held = &self.ways[way as usize];
+            self.order.push(Reverse((held.value(policy, rows), way)));
         }
+    }
+
+    /// Pins exactly `wanted`, hottest first, in a set of `ways` ways at `step`. Returns how many rows came and how many left for them.
+    pub(super) fn pin(&mut self, ways: u32, policy: Policy, wanted: &[u32], step: u64, rows: &mut Rows) -> (u64, u64) {
+        let mut left = 0;
+        let before: Vec<bool> = self.ways.iter_mut().map(|way| std::mem::take(&mut way.pinned)).collect();
+        let mut missing = Vec::new();
+        for &row in wanted {
+            match rows[row].home {
+                Home::Way(way) => self.ways[way as usize].pinned = true,
+                Home::Table => missing.push(row),
+            }
+        }
+        if policy == Policy::Static {
+            for (way, _) in self.ways.iter_mut().zip(before).filter(|(way, before)| *before && !way.pinned) {
+                rows[way.row].home = Home::Table;
+                way.row = HOLE;
+                left += 1;
+            }
+        }
+        // Empty ways before any other, then the least value, then the first way.
+        let value = |way: u32| match self.ways.get(way as usize) {
+            Some(held) if held.row != HOLE => Some(held.value(policy, rows)),
+            _ => None,
+        };
+        let free = |way: &u32| self.ways.get(*way as usize).is_none_or(|held| !held.pinned);
+        let mut victims: Vec<(Option<u64>, u32)> =
+            (0..if missing.is_empty() { 0 } else { ways }).filter(free).map(|way| (value(way), way)).collect();
+        victims.sort_unstable();
+        for (&row, &(_, way)) in missing.iter().zip(&victims) {
+            if let Some(gone) = self.row(way) {
+                rows[gone].home = Home::Table;
+                left += 1;
+            }
+            rows[row].home = Home::Way(way);
+            let newcomer = Way { row, stamp: step, pinned: true };
+            match self.ways.get_mut(way as usize) {
+                Some(old) => *old = newcomer,
+                None => self.ways.push(newcomer),
+            }
+        }
+        let victims = (0..).zip(&self.ways).filter(|(_, way)| !way.pinned && way.row != HOLE);
+        self.order = victims.map(|(at, way)| Reverse((way.value(policy, rows), at))).collect();
+        (missing.len() as u64, left)
     }
 }

@@ -111,6 +111,20 @@ fn use_counts_stop_at_the_cap() {
 }
 
 #[test]
+fn pinned_rows_are_no_victims() {
+    let mut cache = one_set(3, Lru);
+    assert_eq!(cache.pin(&[7, 8, 7, 9], 2), [9], "two ways of three, 7 counts once");
+    play(&mut cache, &[&[1], &[2], &[8]]);
+    assert_eq!(residents(&cache, 3), [Some(7), Some(8), Some(2)]);
+    // 8 stays as an ordinary row and is the newest; 7 is the oldest.
+    assert_eq!(cache.pin(&[2], 1), [0u32; 0]);
+    play(&mut cache, &[&[3]]);
+    assert_eq!(residents(&cache, 3), [Some(3), Some(8), Some(2)]);
+    assert_eq!(cache.pin(&[4, 5, 6, 7], 99), [7], "a set has no more");
+    assert_eq!(play(&mut cache, &[&[1], &[4, 5, 6]]).hits, 4);
+}
+
+#[test]
 fn an_empty_batch_changes_nothing() {
     let mut cache = one_set(2, Lru);
     play(&mut cache, &[&[1]]);
@@ -136,7 +150,12 @@ fn games() -> impl Strategy<Value = (u32, u32, Policy, Vec<Vec<u32>>)> {
         prop::collection::vec(prop::collection::vec(id.clone(), 1), 1..200),
         prop::collection::vec(prop::collection::vec(id, 0..40), 1..25),
     ];
-    (1..6_u32, prop_oneof![1..5_u32, Just(32)], prop_oneof![Just(Lru), Just(Lfu)], batches)
+    (
+        1..6_u32,
+        prop_oneof![1..5_u32, Just(32)],
+        prop_oneof![4 => Just(Lru), 4 => Just(Lfu), 1 => Just(Policy::Static)],
+        batches,
+    )
 }
 
 /// Step and set of the first difference between simulator and model, if any.

@@ -3,7 +3,7 @@
 //!
 //! Floats are compared step by step: before each call the model takes the implementation's weights, states and records
 //! over from a [`Snapshot`], makes the step itself, and the two results are compared:
-//! - step number, tags, stamps, frequencies, dirty flags and counters exactly (of an empty way only that it is one);
+//! - step number, tags, stamps, frequencies, flags and counters exactly (of an empty way only that it is one);
 //! - computed floats within the radius that [`Approx`] carries along: 2^-24 of the result for each FP32 addition and
 //!   product, 2^-21 for each division and 2^-20 for each root (WGSL promises 2.5 and 4.5 ULP), 2^-126 where a device flushes
 //!   subnormals. A sum of m terms is thus within about `m * 2^-24 * sum |term|`, in any order of summation;
@@ -344,6 +344,15 @@ pub struct Way {
     pub row: u32,
     pub stamp: u32,
     pub dirty: bool,
+    /// No victim.
+    pub pinned: bool,
+}
+
+impl Way {
+    /// As a snapshot has it.
+    pub fn flags(&self) -> u32 {
+        u32::from(self.dirty) + 2 * u32::from(self.pinned)
+    }
 }
 
 /// One valid index of a batch.
@@ -542,7 +551,7 @@ impl Naive {
                 counters.unique_misses += 1;
                 // Taken back where the row is admitted.
                 counters.conflicts += 1;
-                if self.sets > 0 {
+                if self.sets > 0 && self.config.policy != Policy::Static {
                     missing.entry(fmix32(row) % self.sets).or_default().push(row);
                 }
             }
@@ -562,35 +571,100 @@ impl Naive {
     }
 
     fn admit(&mut self, set: u32, mut candidates: Vec<u32>, counts: &BTreeMap<u32, u32>, effect: &mut Effect) {
-        let stride = 4 * self.format.words() as u64;
         let lfu = self.config.policy == Policy::Lfu;
         let freqs = self.freqs.clone();
-        let key = |row: u32| if lfu { freqs[&row] } else { counts[&row] };
+        // A pinned row may never have been used.
+        let freq = |row: u32| freqs.get(&row).copied().unwrap_or(0);
+        let key = |row: u32| if lfu { freq(row) } else { counts[&row] };
         candidates.sort_by_key(|&row| (Reverse(key(row)), row));
-        let mut victims: Vec<(Option<u32>, u32)> = (0..self.config.ways)
-            .map(|way| {
-                let held = self.ways.get(&(set, way));
-                (held.map(|held| if lfu { freqs[&held.row] } else { held.stamp }), way)
-            })
-            .collect();
-        // `None`, an empty way, sorts before every value.
-        victims.sort_unstable();
-        for (row, (value, way)) in candidates.into_iter().zip(victims) {
+        for (row, (value, way)) in candidates.into_iter().zip(self.victims(set)) {
             if let Some(value) = value {
                 if if lfu { value >= key(row) } else { value == self.t } {
                     break;
                 }
                 self.evict((set, way), effect);
             }
-            let loaded = self.format.decode(self.record(row));
-            self.slots.insert(row, loaded.iter().map(|x| x.value as f32).collect());
-            effect.slots.insert(row, loaded);
-            self.ways.insert((set, way), Way { row, stamp: self.t, dirty: false });
-            let counters = self.count(row);
-            counters.admitted += 1;
-            counters.conflicts -= 1;
-            counters.bytes_read += stride;
+            self.load(row, (set, way), effect);
+            self.count(row).conflicts -= 1;
         }
+    }
+
+    /// The ways of a set in the order in which they are given up, with what that goes by; `None`, an empty way, before every value.
+    /// Pinned ones are not given up.
+    fn victims(&self, set: u32) -> Vec<(Option<u32>, u32)> {
+        let value = |held: &Way| match self.config.policy {
+            Policy::Lfu => self.freqs.get(&held.row).copied().unwrap_or(0),
+            Policy::Lru | Policy::Static => held.stamp,
+        };
+        let ways = (0..self.config.ways).map(|way| (self.ways.get(&(set, way)), way));
+        let mut victims: Vec<(Option<u32>, u32)> = ways
+            .filter(|(held, _)| held.is_none_or(|held| !held.pinned))
+            .map(|(held, way)| (held.map(value), way))
+            .collect();
+        victims.sort_unstable();
+        victims
+    }
+
+    /// A row comes into an empty way.
+    fn load(&mut self, row: u32, place: (u32, u32), effect: &mut Effect) {
+        let stride = 4 * self.format.words() as u64;
+        let loaded = self.format.decode(self.record(row));
+        self.slots.insert(row, loaded.iter().map(|x| x.value as f32).collect());
+        effect.slots.insert(row, loaded);
+        self.ways.insert(place, Way { row, stamp: self.t, dirty: false, pinned: false });
+        let counters = self.count(row);
+        counters.admitted += 1;
+        counters.bytes_read += stride;
+    }
+
+    /// The pinned rows, set by set and way by way.
+    pub fn pinned(&self) -> Vec<u32> {
+        self.ways.values().filter(|held| held.pinned).map(|held| held.row).collect()
+    }
+
+    /// Whether there is such a call at all.
+    pub fn can_pin(&self, rows: &[u32], ways: u32) -> bool {
+        (1..=self.config.ways).contains(&ways) && (self.sets > 0 || rows.is_empty())
+    }
+
+    /// Exactly `rows` are pinned, less those that are returned: up to `ways` others of their set came before them.
+    pub fn pin(&mut self, rows: &[u32], ways: u32) -> (Vec<u32>, Effect) {
+        let mut effect = self.flush();
+        let (mut wanted, mut left_out) = (Vec::<u32>::new(), Vec::new());
+        for &row in rows {
+            let set = |row: u32| fmix32(row) % self.sets;
+            let before = wanted.iter().filter(|&&other| set(other) == set(row)).count();
+            if wanted.contains(&row) || left_out.contains(&row) {
+                continue;
+            }
+            if before < ways as usize { wanted.push(row) } else { left_out.push(row) }
+        }
+        for (place, held) in self.ways.clone() {
+            let stays = wanted.contains(&held.row);
+            self.ways.get_mut(&place).expect("it is there").pinned = stays;
+            if held.pinned && !stays && self.config.policy == Policy::Static {
+                self.evict(place, &mut effect);
+            }
+        }
+        for row in wanted {
+            let set = fmix32(row) % self.sets;
+            let place = match self.place(row) {
+                Some(place) => place,
+                None => {
+                    let (value, way) = self.victims(set)[0];
+                    if value.is_some() {
+                        self.evict((set, way), &mut effect);
+                    }
+                    self.load(row, (set, way), &mut effect);
+                    let counters = self.count(row);
+                    counters.unique += 1;
+                    counters.unique_misses += 1;
+                    (set, way)
+                }
+            };
+            self.ways.get_mut(&place).expect("it was just found").pinned = true;
+        }
+        (left_out, effect)
     }
 
     fn evict(&mut self, place: (u32, u32), effect: &mut Effect) {
@@ -731,6 +805,16 @@ impl Naive {
         effect
     }
 
+    /// A cache of another size, the pinned rows in it; no row is dirty. Returns those that find no way.
+    pub fn resize(&mut self, cache_rows: u32) -> (Vec<u32>, Effect) {
+        let pinned = self.pinned();
+        self.ways.clear();
+        self.slots.clear();
+        self.config.cache_rows = cache_rows;
+        self.sets = cache_rows.div_ceil(self.config.ways);
+        if self.sets == 0 { (pinned, Effect::default()) } else { self.pin(&pinned, self.config.ways) }
+    }
+
     /// A resident row changes in its slot, as by an update; any other in the table.
     pub fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Effect {
         let mut effect = Effect::default();
@@ -780,6 +864,10 @@ pub enum Call {
     Frozen,
     ReadRows(Vec<u32>),
     WriteRows(Vec<u32>, Vec<f32>),
+    /// Rows, and most of a set.
+    Pin(Vec<u32>, u32),
+    /// Rows of the cache from now on.
+    ResizeCache(u32),
     LearningRate(f32),
     /// The step's backward once more, which has no forward any longer.
     BackwardAgain,
@@ -936,7 +1024,10 @@ impl Checker {
     }
 
     fn call(&mut self, batch: &BatchData, call: &Call) -> Result<(), String> {
-        let parts = matches!(call, Call::Reset | Call::ResetDiscarding | Call::WriteRows(..));
+        let parts = matches!(
+            call,
+            Call::Reset | Call::ResetDiscarding | Call::WriteRows(..) | Call::Pin(..) | Call::ResizeCache(_)
+        );
         if parts && self.pending == Pending::Unsaid {
             return Ok(());
         }
@@ -950,6 +1041,8 @@ impl Checker {
         let effect = match call {
             Call::Frozen => return self.frozen(batch),
             Call::ReadRows(rows) => return self.read(rows),
+            Call::Pin(rows, ways) => return self.pin(rows, *ways),
+            Call::ResizeCache(rows) => return self.resize_cache(*rows),
             Call::BackwardAgain => return self.backward_again(batch),
             Call::Flush => self.model.flush(),
             Call::Reset => self.model.reset(false),
@@ -970,6 +1063,8 @@ impl Checker {
             Call::Reset => self.subject.reset(),
             Call::ResetDiscarding => self.subject.reset_discarding(),
             Call::WriteRows(rows, values) => self.subject.write_rows(rows, values),
+            Call::Pin(rows, ways) => self.subject.pin(rows, *ways).map(drop),
+            Call::ResizeCache(rows) => self.subject.resize_cache(*rows).map(drop),
             Call::LearningRate(lr) => {
                 self.subject.set_learning_rate(*lr)?;
                 Ok(())
@@ -997,6 +1092,48 @@ impl Checker {
         }
     }
 
+    fn pin(&mut self, rows: &[u32], ways: u32) -> Result<(), String> {
+        let found = self.subject.pin(rows, ways);
+        if !self.model.can_pin(rows, ways) {
+            return match found {
+                Err(Error::Pins { .. }) => self.compare(&Effect::default()),
+                other => Err(format!("wanted an error of the pins, found {other:?}")),
+            };
+        }
+        let (left_out, effect) = self.model.pin(rows, ways);
+        let found = found.map_err(|error| error.to_string())?;
+        if found != left_out {
+            return Err(format!("left out: wanted {left_out:?}, found {found:?}"));
+        }
+        let (wanted, found) = (self.model.pinned(), self.subject.pinned().map_err(|error| error.to_string())?);
+        if found != wanted {
+            return Err(format!("pinned: wanted {wanted:?}, found {found:?}"));
+        }
+        self.compare(&effect)
+    }
+
+    fn resize_cache(&mut self, rows: u32) -> Result<(), String> {
+        // By itself: what is loaded is what this has written.
+        self.subject.flush().map_err(|error| error.to_string())?;
+        let effect = self.model.flush();
+        self.compare(&effect)?;
+        let found = self.subject.resize_cache(rows);
+        if rows > self.model.rows {
+            return match found {
+                Err(Error::Config { field: "cache_rows", .. }) => self.compare(&Effect::default()),
+                other => Err(format!("wanted an error of the configuration, found {other:?}")),
+            };
+        }
+        let (left_out, effect) = self.model.resize(rows);
+        let found = found.map_err(|error| error.to_string())?;
+        if found != left_out {
+            return Err(format!("left out: wanted {left_out:?}, found {found:?}"));
+        }
+        equal("config.cache_rows", rows, self.subject.config().cache_rows)?;
+        check_layout(self.subject.layout(), &self.model, &self.model.config)?;
+        self.compare(&effect)
+    }
+
     fn read(&mut self, rows: &[u32]) -> Result<(), String> {
         let found = self.subject.read_rows(rows).map_err(|error| error.to_string())?;
         let dim = self.model.format.dim;
@@ -1015,7 +1152,7 @@ impl Checker {
         equal("t", model.t, after.t)?;
         self.compare_ways(&after)?;
         let freqs: Vec<u32> = match self.config.policy {
-            Policy::Lru => Vec::new(),
+            Policy::Lru | Policy::Static => Vec::new(),
             Policy::Lfu => (0..model.rows).map(|row| model.freqs.get(&row).copied().unwrap_or(0)).collect(),
         };
         equal("rows with a frequency", freqs.len(), after.freqs.len())?;
@@ -1045,7 +1182,7 @@ impl Checker {
                 let name = |field: &str| format!("{field} of set {set}, way {way}");
                 let Some(held) = model.ways.get(&(set, way)) else {
                     equal(&name("tag"), NONE, field(0))?;
-                    equal(&name("dirty"), 0, field(3))?;
+                    equal(&name("flags"), 0, field(3))?;
                     continue;
                 };
                 equal(&name("tag"), held.row, field(0))?;
@@ -1053,7 +1190,7 @@ impl Checker {
                 if self.config.policy == Policy::Lfu {
                     equal(&name("freq"), model.freqs.get(&held.row).copied().unwrap_or(0), field(2))?;
                 }
-                equal(&name("dirty"), u32::from(held.dirty), field(3))?;
+                equal(&name("flags"), held.flags(), field(3))?;
             }
         }
         Ok(())
@@ -1135,7 +1272,7 @@ fn raw_batches() -> impl Strategy<Value = Vec<Raw>> {
     let size = prop_oneof![1 => Just(0usize), 2 => 1..4usize, 3 => 0..40usize];
     let shape = (prop_oneof![1 => Just(0usize), 9 => 1..5usize], prop::collection::vec(size, 1..12), any::<u64>());
     let flags = (0..3u8, any::<bool>(), 0..6u8, 0..10u8);
-    let calls = || prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(0..8u8, 1..3)];
+    let calls = || prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(0..11u8, 1..3)];
     let batch = (shape, flags, calls(), calls()).prop_map(
         |((bags_per_feature, sizes, seed), (spread, weighted, bad, gradient), between, after)| Raw {
             bags_per_feature,
@@ -1164,7 +1301,7 @@ pub fn configs() -> impl Strategy<Value = GroupConfig> {
     let stored = (
         prop::sample::select(Precision::ALL.to_vec()),
         prop::sample::select(vec![Rounding::Nearest, Rounding::Stochastic]),
-        prop::sample::select(vec![Policy::Lru, Policy::Lfu]),
+        prop::sample::select(vec![Policy::Lru, Policy::Lru, Policy::Lfu, Policy::Lfu, Policy::Static]),
         prop::sample::select(vec![Pooling::Sum, Pooling::Mean, Pooling::None]),
         prop::sample::select(vec![OutOfRange::Error, OutOfRange::Clamp, OutOfRange::Skip]),
     );
@@ -1274,6 +1411,14 @@ fn any_call(config: &GroupConfig, call: u8, rng: &mut rand_pcg::Pcg64) -> Call {
             Call::WriteRows(rows, values)
         }
         6 => Call::BackwardAgain,
+        7 | 8 => {
+            // From a few rows to more than a set has ways; at times more ways than there are, or none.
+            let count = rng.random_range(0..=total.min(60));
+            let rows = (0..count).map(|_| rng.random_range(0..total)).collect();
+            let most = if rng.random_range(0..9) == 0 { config.ways + 1 } else { config.ways };
+            Call::Pin(rows, if rng.random_range(0..12) == 0 { 0 } else { rng.random_range(1..=most) })
+        }
+        9 => Call::ResizeCache([0, 1, total / 3, total, total + 1][rng.random_range(0..5)]),
         _ => Call::LearningRate(0.05),
     }
 }

@@ -436,13 +436,15 @@ fn foreign_snapshots_are_refused() {
             let right = group.snapshot().unwrap();
             let occupied = right.ways.iter().position(|&word| word == 1).unwrap();
             type Spoil = fn(&mut hotrow::Snapshot, usize);
-            let spoils: [Spoil; 6] = [
+            let spoils: [Spoil; 8] = [
                 |s, at| s.ways[at] = 4_000_000,
                 |s, at| s.ways[at] = 2,            // row 2 is in another way
                 |s, at| s.ways[at + 32] = s.t + 1, // a stamp from the future
-                |s, at| s.ways[at + 96] = 2,
+                |s, at| s.ways[at + 96] = 4,
                 |s, _| s.records.truncate(3),
                 |s, _| s.ways[31 + 96] = 1, // a dirty empty way
+                |s, _| s.ways[31 + 96] = 2, // a pinned one
+                |s, at| s.ways[at + 96] = 7,
             ];
             for (which, spoil) in spoils.into_iter().enumerate() {
                 let mut wrong = right.clone();

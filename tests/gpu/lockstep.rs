@@ -76,7 +76,7 @@ fn snapshots(layout: &Layout, gpu: &Snapshot, cpu: &Snapshot, size: f32, codes: 
         return Err(format!("t: {} on the GPU, {} on the CPU", gpu.t, cpu.t));
     }
     if let Some(i) = gpu.ways.iter().zip(&cpu.ways).position(|(a, b)| a != b) {
-        let field = [Field::Tag, Field::Stamp, Field::Freq, Field::Dirty][i % 128 / 32];
+        let field = [Field::Tag, Field::Stamp, Field::Freq, Field::Flags][i % 128 / 32];
         return Err(format!("set {}, way {}, {field:?}: {} and {}", i / 128, i % 32, gpu.ways[i], cpu.ways[i]));
     }
     if gpu.freqs != cpu.freqs {
@@ -153,7 +153,7 @@ pub(crate) fn random_config(source: &mut Pcg64) -> GroupConfig {
     config.precision = Precision::ALL[source.random_range(0..5)];
     config.rounding = [Rounding::Nearest, Rounding::Stochastic][source.random_range(0..2)];
     config.random_bits = RandomBits::ALL[source.random_range(0..3)];
-    config.policy = [Policy::Lru, Policy::Lfu][source.random_range(0..2)];
+    config.policy = [Policy::Lru, Policy::Lfu, Policy::Static][source.random_range(0..3)];
     config.pooling = [Pooling::Sum, Pooling::Mean, Pooling::None][source.random_range(0..3)];
     config.optimizer =
         [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)][source.random_range(0..3)];
@@ -176,6 +176,14 @@ pub(crate) fn random_config(source: &mut Pcg64) -> GroupConfig {
         [None, Some(stride * u64::from(rows.div_ceil(7))), Some(stride * u64::from(rows.div_ceil(20)))]
             [source.random_range(0..3)];
     config
+}
+
+/// No rows, a few or all, and how many of a set.
+pub(crate) fn random_pins(config: &GroupConfig, source: &mut Pcg64) -> (Vec<u32>, u32) {
+    let total = config.total_rows() as u32;
+    let count = [0, 3, 40, total][source.random_range(0..4)];
+    let rows = (0..count).map(|_| source.random_range(0..total)).collect();
+    (rows, [1, 5, 31, 32][source.random_range(0..4)])
 }
 
 pub(crate) fn random_batch(config: &GroupConfig, source: &mut Pcg64) -> Batch {
@@ -215,6 +223,31 @@ pub(crate) fn random_run(context: &Context, seed: u64, codes: &mut Codes) -> Res
     let run = |pair: &mut Pair<'_>, source: &mut Pcg64| -> Result<(), String> {
         pair.compare("new")?;
         for _ in 0..4 {
+            if source.random_bool(0.15) {
+                let rows = config.total_rows() as u32;
+                let rows = [0, 1, rows / 3, rows, rows + 1][source.random_range(0..5)];
+                let layout = Layout::new(&GroupConfig { cache_rows: rows, ..config.clone() }, u64::MAX);
+                // More windows than the device binds are refused there, and nowhere else.
+                let fits = layout.is_ok_and(|layout| layout.windows() <= context.caps().choose_windows());
+                if (fits || rows > config.total_rows() as u32)
+                    && let Some([a, b]) = pair.both("resize_cache", |group| group.resize_cache(rows))?
+                    && a != b
+                {
+                    return Err(format!("resize_cache {rows}: {a:?} on the GPU, {b:?} on the CPU"));
+                }
+                pair.compare("after resize_cache")?;
+            }
+            if source.random_bool(0.4) {
+                let (rows, ways) = random_pins(&config, source);
+                for rows in [&rows[..], &rows[..rows.len() / 2]] {
+                    if let Some([a, b]) = pair.both("pin", |group| Ok((group.pin(rows, ways)?, group.pinned()?)))?
+                        && a != b
+                    {
+                        return Err(format!("pin {rows:?}, {ways} ways: {a:?} on the GPU, {b:?} on the CPU"));
+                    }
+                    pair.compare("after pin")?;
+                }
+            }
             let batch = random_batch(&config, source);
             let salt: u32 = source.random_range(1..1000);
             pair.step(&batch, |i| ((i as u32).wrapping_mul(salt) % 17) as f32 / 8.0 - 1.0)?;
@@ -334,12 +367,13 @@ fn differences_are_noticed() {
     let same = |wrong: &Snapshot| snapshots(&layout, wrong, &right, 64.0, &mut Codes::default());
     assert_eq!(same(&right), Ok(()));
     type Spoil = fn(&mut Snapshot);
-    let spoils: [(&str, Spoil); 9] = [
+    let spoils: [(&str, Spoil); 10] = [
         ("t", |s| s.t += 1),
         ("tag", |s| s.ways[0] ^= 1),
         ("stamp", |s| s.ways[32] += 1),
         ("freq of a slot", |s| s.ways[64] += 1),
         ("dirty", |s| s.ways[96] ^= 1),
+        ("pinned", |s| s.ways[96] ^= 2),
         ("freq", |s| s.freqs[7] += 1),
         ("counter", |s| s.counters[0].evictions += 1),
         ("cache", |s| s.cache[5] += 1e-2),

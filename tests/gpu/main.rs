@@ -10,6 +10,8 @@ mod child;
 #[path = "../common/closed_form.rs"]
 mod closed_form;
 mod command;
+#[path = "../common/pins.rs"]
+mod common_pins;
 mod dedup;
 mod device;
 mod exact;
@@ -21,6 +23,7 @@ mod memory;
 mod naive;
 mod naive_runs;
 mod parts;
+mod pins;
 mod placement;
 mod prefetch;
 mod recorded;

@@ -17,7 +17,7 @@ fn random_config(random: &mut Pcg64, context: &Context) -> GroupConfig {
     let rows: u32 = tables.iter().sum();
     let mut config = GroupConfig::new(&tables, *[1, 3, 4, 5, 9, 32, 100, 132].choose(random).unwrap());
     config.precision = *Precision::ALL.choose(random).unwrap();
-    config.policy = *[Policy::Lru, Policy::Lfu].choose(random).unwrap();
+    config.policy = *[Policy::Lru, Policy::Lfu, Policy::Static].choose(random).unwrap();
     let optimizers = [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)];
     config.optimizer = *optimizers.choose(random).unwrap();
     config.cache_rows = random.random_range(0..=rows) * random.random_range(0..2);
@@ -83,7 +83,7 @@ fn a_plan_is_right_to_the_byte() {
                 // Some are smaller than the one before, and need nothing; some are empty.
                 let indices = random.random_range(0..40u32).pow(2);
                 let (rows, offsets) = batch(&config, indices, &mut random);
-                match random.random_range(0..3) {
+                match random.random_range(0..4) {
                     0 => {
                         let outputs = group.forward(&rows, &offsets, None).unwrap();
                         group.backward(&outputs).unwrap();
@@ -92,6 +92,10 @@ fn a_plan_is_right_to_the_byte() {
                     1 => {
                         group.forward_frozen(&rows, &offsets, None).unwrap();
                         calls.frozen = calls.frozen.max(Some(indices));
+                    }
+                    2 if layout.sets > 0 => {
+                        group.pin(&rows, random.random_range(1..=32)).unwrap();
+                        calls.flush = true;
                     }
                     _ => {
                         group.flush().unwrap();

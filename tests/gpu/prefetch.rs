@@ -7,7 +7,7 @@ use rand_pcg::Pcg64;
 
 use crate::{
     device::with_gpu,
-    lockstep::{Batch, random_batch, random_config, trace_batches},
+    lockstep::{Batch, random_batch, random_config, random_pins, trace_batches},
     recorded::Recorded,
 };
 
@@ -26,6 +26,8 @@ pub(crate) struct Plan {
     pub(crate) backward: bool,
     pub(crate) when: When,
     pub(crate) flush: bool,
+    /// Rows to pin after the flush, and how many of a set.
+    pin: Option<(Vec<u32>, u32)>,
     /// What comes between the forward and its backward.
     between: u32,
 }
@@ -33,12 +35,17 @@ pub(crate) struct Plan {
 pub(crate) fn random_plans(config: &GroupConfig, source: &mut Pcg64, steps: usize) -> Vec<Plan> {
     let whens = [When::Never, When::BeforeBackward, When::BeforeBackward, When::AfterBackward];
     (0..steps)
-        .map(|_| Plan {
-            batch: random_batch(config, source),
-            backward: source.random_bool(0.8),
-            when: whens[source.random_range(0..4)],
-            flush: source.random_bool(0.1),
-            between: source.random_range(0..12),
+        .map(|_| {
+            let batch = random_batch(config, source);
+            let pin = source.random_bool(0.2).then(|| random_pins(config, source));
+            Plan {
+                batch,
+                backward: source.random_bool(0.8),
+                when: whens[source.random_range(0..4)],
+                flush: pin.is_some() || source.random_bool(0.1),
+                pin,
+                between: source.random_range(0..12),
+            }
         })
         .collect()
 }
@@ -87,6 +94,15 @@ pub(crate) fn play(group: &mut dyn Embedding, plans: &[Plan], overlap: bool) -> 
         prefetch(group, When::AfterBackward);
         if plan.flush && !ahead {
             group.flush().unwrap();
+            if let Some((rows, ways)) = &plan.pin {
+                outcomes.push(match group.pin(rows, *ways) {
+                    Ok(left_out) => Ok(left_out.iter().map(|&row| row as f32).collect()),
+                    Err(error) => {
+                        assert!(matches!(error, Error::Order { .. } | Error::Pins { .. }), "step {i}: {error}");
+                        Err(error)
+                    }
+                });
+            }
         }
         outcomes.push(outputs);
     }
@@ -164,7 +180,8 @@ fn staged_real_traces() {
             let mut config = GroupConfig::new(&[rows], 20);
             (config.policy, config.cache_rows) = (policy, rows / 20);
             config.init = Init::Uniform { low: -0.1, high: 0.1 };
-            let plan = |batch| Plan { batch, backward: true, when: When::BeforeBackward, flush: false, between: 9 };
+            let plan =
+                |batch| Plan { batch, backward: true, when: When::BeforeBackward, flush: false, pin: None, between: 9 };
             let plans: Vec<Plan> = batches.into_iter().map(plan).collect();
             let wanted = play(&mut Group::new(context, config.clone()).unwrap(), &plans, false);
             config.placement = Placement::Staged;
@@ -190,7 +207,7 @@ fn a_wrong_overlap_is_noticed() {
     let mut plans = random_plans(&config, &mut source, 6);
     let make = || cpu::Group::new(config.clone()).unwrap();
     for plan in &mut plans {
-        (plan.backward, plan.when, plan.flush) = (true, When::BeforeBackward, false);
+        (plan.backward, plan.when, plan.flush, plan.pin) = (true, When::BeforeBackward, false, None);
         plan.between = 9;
         plan.batch = Batch {
             indices: (0..30).map(|_| source.random_range(0..60)).collect(),
@@ -226,6 +243,9 @@ fn misuse(group: &mut dyn Embedding) {
     refused(group.reset_discarding());
     refused(group.read_rows(&[1]));
     refused(group.write_rows(&[1], &[0.0; 4]));
+    refused(group.pin(&[1], 1));
+    refused(group.pinned());
+    refused(group.resize_cache(1));
     refused(group.counters());
     refused(group.snapshot());
     group.backward(&outputs).unwrap();

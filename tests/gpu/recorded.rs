@@ -143,6 +143,15 @@ impl Embedding for Recorded {
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
         self.group.write_rows(rows, values)
     }
+    fn pin(&mut self, rows: &[u32], ways: u32) -> Result<Vec<u32>, Error> {
+        self.group.pin(rows, ways)
+    }
+    fn pinned(&mut self) -> Result<Vec<u32>, Error> {
+        self.group.pinned()
+    }
+    fn resize_cache(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
+        self.group.resize_cache(cache_rows)
+    }
     fn counters(&mut self) -> Result<Vec<Counters>, Error> {
         self.group.counters()
     }

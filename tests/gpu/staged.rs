@@ -178,12 +178,12 @@ fn what_needs_the_host_cannot_be_recorded_in_one_piece() {
 
 /// A store that fails every so often, as a disk does that is full for a while.
 #[derive(Debug)]
-struct Failing {
-    inner: RamStore,
+pub(crate) struct Failing {
+    pub(crate) inner: RamStore,
     /// Calls until the next failure.
-    patience: Arc<AtomicI64>,
+    pub(crate) patience: Arc<AtomicI64>,
     /// Nothing can be written.
-    full: Arc<AtomicBool>,
+    pub(crate) full: Arc<AtomicBool>,
 }
 
 impl Failing {
@@ -244,7 +244,7 @@ impl Store for Failing {
 }
 
 /// Calls again until it works, as a caller would; the failures are counted.
-fn insist<T>(failures: &mut u32, mut call: impl FnMut() -> Result<T, Error>) -> T {
+pub(crate) fn insist<T>(failures: &mut u32, mut call: impl FnMut() -> Result<T, Error>) -> T {
     for _ in 0..3 {
         match call() {
             Ok(done) => return done,

@@ -197,6 +197,8 @@ fn a_step_has_as_many_dispatches_as_the_documentation_says() {
             (Policy::Lfu, 64, [23, 6]),
             (Policy::Lru, 0, [11, 6]),
             (Policy::Lfu, 0, [14, 6]),
+            // No admit, and nothing is packed in forward.
+            (Policy::Static, 64, [12, 6]),
         ] {
             let mut config = GroupConfig::new(&[5000], 1);
             (config.policy, config.cache_rows) = (policy, cache_rows);

@@ -69,6 +69,36 @@ impl PolicyName {
     }
 }
 
+/// Every policy; training and benchmarks know those that admit rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum CachePolicyName {
+    /// The row untouched for longest leaves
+    Lru,
+    /// The row used least leaves, for one used more
+    Lfu,
+    /// The rows used most are pinned, no other ever comes
+    Static,
+}
+
+impl CachePolicyName {
+    pub(crate) const fn policy(self) -> Policy {
+        match self {
+            Self::Lru => Policy::Lru,
+            Self::Lfu => Policy::Lfu,
+            Self::Static => Policy::Static,
+        }
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Lru => "LRU",
+            Self::Lfu => "LFU",
+            Self::Static => "static",
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PlacementName {

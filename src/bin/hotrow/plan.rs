@@ -3,7 +3,7 @@
 mod report;
 
 use crate::failure::Failure;
-use crate::names::{OptimizerName, PlacementName, PolicyName, PrecisionName};
+use crate::names::{CachePolicyName, OptimizerName, PlacementName, PrecisionName};
 use crate::options::Options;
 use crate::output;
 use hotrow::{Calls, GroupConfig, Layout, MemoryReport};
@@ -34,8 +34,8 @@ pub(crate) struct Args {
           value_parser = percent)]
     cache_percent: Vec<f64>,
     /// Replacement policies
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [PolicyName::Lru])]
-    policy: Vec<PolicyName>,
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [CachePolicyName::Lru])]
+    policy: Vec<CachePolicyName>,
     /// Update rules
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [OptimizerName::Sgd])]
     optimizer: Vec<OptimizerName>,
@@ -67,7 +67,7 @@ struct Choice {
     dim: u32,
     precision: PrecisionName,
     cache_percent: f64,
-    policy: PolicyName,
+    policy: CachePolicyName,
     optimizer: OptimizerName,
     batch: u32,
     placement: PlacementName,

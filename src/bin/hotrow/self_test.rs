@@ -95,6 +95,7 @@ fn case(precision: Precision, policy: Policy, placement: Placement, difference: 
         policy: match policy {
             Policy::Lru => "lru",
             Policy::Lfu => "lfu",
+            Policy::Static => "static",
         },
         placement: match placement {
             Placement::Device => "device",

@@ -1,7 +1,7 @@
 //! `hotrow simulate`: hit rates of traces for sizes x ways x policies (P1 Tables 6 and 10).
 
 use crate::failure::Failure;
-use crate::names::PolicyName;
+use crate::names::CachePolicyName;
 use crate::options::{Backend, Options};
 use crate::output;
 use crate::plot::{Chart, Series};
@@ -35,8 +35,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "T[,T]")]
     trace: Vec<String>,
     /// Replacement policies
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [PolicyName::Lru, PolicyName::Lfu])]
-    policy: Vec<PolicyName>,
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [CachePolicyName::Lru, CachePolicyName::Lfu])]
+    policy: Vec<CachePolicyName>,
     /// Ways of a set, 0 for fully associative
     #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_values_t = [32], allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(0..=MAX_WAYS))]
@@ -68,7 +68,7 @@ fn percent(text: &str) -> Result<f64, String> {
 #[derive(Clone, Debug, Serialize)]
 struct Outcome {
     trace: String,
-    policy: PolicyName,
+    policy: CachePolicyName,
     ways: u32,
     cache_percent: f64,
     sets: u32,
@@ -87,7 +87,7 @@ struct Outcome {
 /// What a user chose for one run.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
-    policy: PolicyName,
+    policy: CachePolicyName,
     ways: u32,
     percent: f64,
 }
@@ -196,6 +196,9 @@ fn play(
 /// The plain simulator.
 fn cpu(trace: &Trace, policy: Policy, shape: Geometry, batch: usize, progress: &Progress) -> anyhow::Result<Counters> {
     let mut cache = Simulator::new(shape.sets, shape.ways, policy)?;
+    if policy == Policy::Static {
+        cache.pin(&trace.hottest(shape.slots as usize), shape.ways);
+    }
     // Whole batches between two reports.
     for stretch in trace.ids.chunks(batch * (REPORT / batch).max(1)) {
         for ids in stretch.chunks(batch) {
@@ -270,16 +273,18 @@ fn chart(outcomes: &[Outcome], several_traces: bool, batch: u32) -> Chart {
         chart.log_x = true;
         chart.x_range = Some((0.8 * least, 1.25 * most));
     }
-    let mut colours: Vec<(&str, u32)> = Vec::new();
-    let mut drawn: Vec<(&str, u32, PolicyName)> = Vec::new();
+    // Static is a colour of its own: it and LFU would both be the dashed line of their ways.
+    let mut colours: Vec<(&str, u32, bool)> = Vec::new();
+    let mut drawn: Vec<(&str, u32, CachePolicyName)> = Vec::new();
     for first in outcomes {
         let line = (first.trace.as_str(), first.ways, first.policy);
         if drawn.contains(&line) {
             continue;
         }
         drawn.push(line);
-        let colour = colours.iter().position(|&of| of == (line.0, line.1)).unwrap_or_else(|| {
-            colours.push((line.0, line.1));
+        let own = (line.0, line.1, line.2 == CachePolicyName::Static);
+        let colour = colours.iter().position(|&of| of == own).unwrap_or_else(|| {
+            colours.push(own);
             colours.len() - 1
         });
         let mut points: Vec<(f64, f64)> = outcomes
@@ -293,7 +298,7 @@ fn chart(outcomes: &[Outcome], several_traces: bool, batch: u32) -> Chart {
             label: format!("{prefix}{}, {}", first.policy.name(), ways_name(first.ways)),
             points,
             colour,
-            dashed: first.policy == PolicyName::Lfu,
+            dashed: first.policy == CachePolicyName::Lfu,
             markers: true,
             spread: Vec::new(),
         });

@@ -35,6 +35,9 @@ pub(crate) fn gpu(
     config.pooling = Pooling::None;
     config.cache_rows = u64::from(shape.slots).min(rows) as u32;
     let mut group = Group::new(context, config)?;
+    if policy == Policy::Static {
+        group.pin(&trace.hottest(shape.slots as usize), shape.ways)?;
+    }
     let storage = |what, words: &[u32]| {
         context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
             label: Some(what),

@@ -127,6 +127,12 @@ impl Staged {
         }
     }
 
+    /// The cache has another size. All that has left has landed.
+    pub(crate) fn resized(&mut self, layout: &Layout, policy: Policy) {
+        (self.slots, self.keeps) = (layout.slots(), keeps(policy, layout));
+        (self.flight, self.outgrown, self.aside) = (None, None, None);
+    }
+
     pub(crate) fn store(&self) -> &SharedStore {
         &self.host.store
     }
@@ -461,6 +467,34 @@ impl Staged {
         }
     }
 
+    /// Gathers the rows of a list that the host has made, of a table that is settled, copies them, and says what exchange binds.
+    /// `most`: as for [`Self::arrive_aside`].
+    pub(crate) fn bring_aside(
+        &mut self,
+        context: &Context,
+        encoder: &mut wgpu::CommandEncoder,
+        tables: &Tables,
+        list: &[Move],
+        most: u32,
+    ) -> Result<Option<Aside>, Error> {
+        // In passing: the ring stays as long as the steps want it.
+        let host = Host { uploads: Pool::uploads(), ..self.host.clone() };
+        let mut fetch = Fetch {
+            context: context.clone(),
+            host: host.clone(),
+            listing: None,
+            list: list.into(),
+            landings: Vec::new(),
+            before: None,
+            slots: self.slots,
+            stride: self.stride,
+            after: None,
+            took: Duration::ZERO,
+        };
+        let arrivals = fetch.run()?;
+        self.receive_aside(context, encoder, tables, &arrivals, most, &host)
+    }
+
     /// Copies what has come for a frozen step of at most `most` Moves, and says what exchange binds; `None` if nothing is missing.
     pub(crate) fn arrive_aside(
         &mut self,
@@ -470,15 +504,27 @@ impl Staged {
         arrivals: &Arrivals,
         most: u32,
     ) -> Result<Option<Aside>, Error> {
+        let host = self.host.clone();
+        self.receive_aside(context, encoder, tables, arrivals, most, &host)
+    }
+
+    fn receive_aside(
+        &mut self,
+        context: &Context,
+        encoder: &mut wgpu::CommandEncoder,
+        tables: &Tables,
+        arrivals: &Arrivals,
+        most: u32,
+        host: &Host,
+    ) -> Result<Option<Aside>, Error> {
         if most == 0 {
             return Ok(None);
         }
-        let host = self.host.clone();
         let flight = self.aside(context, &tables.layout, most)?;
         if arrivals.list.is_empty() {
             return Ok(None);
         }
-        receive(&host, encoder, tables, flight, 0, arrivals);
+        receive(host, encoder, tables, flight, 0, arrivals);
         let shard = context.uniform(&flight.shard(Shard::UNPACK, 0, 0, flight.capacity));
         Ok(Some(Aside { flight: flight.buffer.clone(), shard }))
     }

@@ -86,7 +86,7 @@ impl Model {
 
     fn admit(&mut self, set: u32, missing: &[u32], count: &BTreeMap<u32, u64>) {
         let key = |row: u32| match self.policy {
-            Policy::Lru => count[&row],
+            Policy::Lru | Policy::Static => count[&row],
             Policy::Lfu => self.freq[&row],
         };
         let mut candidates: Vec<(u64, u32)> =
@@ -97,7 +97,7 @@ impl Model {
         let mut victims: Vec<(Option<u64>, u32)> = (0..self.ways)
             .map(|way| {
                 let value = self.slots.get(&(set, way)).map(|&(row, stamp)| match self.policy {
-                    Policy::Lru => stamp,
+                    Policy::Lru | Policy::Static => stamp,
                     Policy::Lfu => self.freq.get(&row).copied().unwrap_or(0),
                 });
                 (value, way)
@@ -108,12 +108,15 @@ impl Model {
             _ => a.cmp(b),
         });
 
+        if self.policy == Policy::Static {
+            victims.clear(); // no step admits a row
+        }
         let mut admitted = 0;
         for (&(key, row), &(value, way)) in candidates.iter().zip(&victims) {
             if let Some(value) = value {
                 let stop = match (self.policy, self.fault) {
                     (Policy::Lru, Fault::Unprotected) => false,
-                    (Policy::Lru, _) => value == self.t,
+                    (Policy::Lru | Policy::Static, _) => value == self.t,
                     (Policy::Lfu, Fault::TiesReplaced) => value > key,
                     (Policy::Lfu, _) => value >= key,
                 };

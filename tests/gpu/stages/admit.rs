@@ -2,7 +2,7 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
     Context, GroupConfig, Policy, cpu,
     hash::fmix32,
-    layout::{Field, Move, NONE, Unique, WAYS, count, way_at},
+    layout::{DIRTY, Field, Move, NONE, PINNED, Unique, WAYS, count, way_at},
 };
 use rand::{RngExt as _, seq::SliceRandom as _};
 
@@ -21,6 +21,7 @@ struct Seen {
     kept: usize,
     most_candidates: usize,
     changed: usize,
+    pinned: usize,
 }
 
 struct Case {
@@ -34,6 +35,8 @@ struct Case {
     keys: u32,
     /// A resident row that is in the batch is stamped t, and this share of the others too.
     protected: f64,
+    /// Share of the rows in the cache that are pinned.
+    pinned: f64,
 }
 
 fn run(context: &Context, seed: u64, case: &Case, seen: &mut Seen) {
@@ -50,6 +53,10 @@ fn run(context: &Context, seed: u64, case: &Case, seen: &mut Seen) {
         ways[way_at(WAYS, slot, Field::Freq)] = source.random_range(1..=case.keys);
         if source.random_bool(case.protected) {
             ways[way_at(WAYS, slot, Field::Stamp)] = T;
+        }
+        if ways[way_at(WAYS, slot, Field::Tag)] != NONE {
+            let pinned = if source.random_bool(case.pinned) { PINNED } else { 0 };
+            ways[way_at(WAYS, slot, Field::Flags)] = pinned | [0, DIRTY][source.random_range(0..2)];
         }
     }
     let mut batch = distinct_rows(&mut source, case.n, total);
@@ -103,7 +110,14 @@ fn run(context: &Context, seed: u64, case: &Case, seen: &mut Seen) {
         seen.victims += usize::from(step.victim != NONE);
         seen.kept += usize::from(step.flags & Move::KEEP != 0);
     }
-    // Said without the mirror: nobody who was touched by this batch has left (LRU).
+    // Said without the mirror: no pinned row has left, and it is pinned still.
+    for slot in (0..layout.slots()).filter(|&slot| ways[way_at(WAYS, slot, Field::Flags)] & PINNED != 0) {
+        let word = |ways: &[u32], field| ways[way_at(WAYS, slot, field)];
+        assert_eq!(word(&run.found[4], Field::Tag), word(&ways, Field::Tag), "{what}: slot {slot} was pinned");
+        assert_eq!(word(&run.found[4], Field::Flags), word(&ways, Field::Flags), "{what}: slot {slot}");
+        seen.pinned += 1;
+    }
+    // Nobody who was touched by this batch has left (LRU).
     if case.policy == Policy::Lru {
         for slot in (0..layout.slots()).filter(|&slot| ways[way_at(WAYS, slot, Field::Stamp)] == T) {
             let at = way_at(WAYS, slot, Field::Tag);
@@ -119,16 +133,22 @@ fn cases(policy: Policy) {
             for (sets, n) in
                 [(1, 0), (1, 1), (1, 31), (1, 33), (1, 70), (1, 400), (2, 300), (5, 40), (7, 900), (40, 500)]
             {
-                for (fill, keys, protected) in
-                    [(0.0, 3, 0.0), (0.05, 4, 0.2), (1.0, 1, 0.0), (1.0, 3, 0.3), (1.0, 100, 0.1)]
-                {
-                    let case = Case { policy, sets, n, fill, keys, protected };
+                for (fill, keys, protected, pinned) in [
+                    (0.0, 3, 0.0, 0.0),
+                    (0.05, 4, 0.2, 0.5),
+                    (1.0, 1, 0.0, 0.0),
+                    (1.0, 3, 0.3, 0.3),
+                    (1.0, 100, 0.1, 0.0),
+                    (1.0, 100, 0.1, 0.9),
+                    (1.0, 2, 0.0, 1.0),
+                ] {
+                    let case = Case { policy, sets, n, fill, keys, protected, pinned };
                     run(context, seed, &case, &mut seen);
                 }
             }
         }
         assert!(seen.admitted > 500 && seen.bypassed > 500 && seen.victims > 100, "{seen:?}");
-        assert!(seen.most_candidates > 300 && seen.changed > 0, "{seen:?}");
+        assert!(seen.most_candidates > 300 && seen.changed > 0 && seen.pinned > 500, "{seen:?}");
         assert_eq!(seen.kept > 50, policy == Policy::Lfu, "{seen:?}");
     });
 }
@@ -155,7 +175,7 @@ fn lfu_refuses_the_equal() {
         for slot in 0..32 {
             ways[way_at(WAYS, slot, Field::Tag)] = 100 + slot;
             ways[way_at(WAYS, slot, Field::Freq)] = 32 - slot; // the last way is used least
-            ways[way_at(WAYS, slot, Field::Dirty)] = 1;
+            ways[way_at(WAYS, slot, Field::Flags)] = 1;
         }
         // The lowest row comes last: the order is the rows', not the list's.
         let row = |u: u32| 39 - u;
@@ -181,10 +201,47 @@ fn lfu_refuses_the_equal() {
                 let here = after[39 - (31 - slot) as usize];
                 let wanted = Move { place: slot, row: 31 - slot, victim: 100 + slot, flags: Move::WRITE };
                 assert_eq!(here, wanted, "way {slot}");
-                assert_eq!(ways[way_at(WAYS, slot, Field::Dirty)], 1, "the victim's until exchange has packed it");
+                assert_eq!(ways[way_at(WAYS, slot, Field::Flags)], 1, "the victim's until exchange has packed it");
                 assert_eq!(ways[way_at(WAYS, slot, Field::Freq)], 20);
             }
         }
         assert_eq!(after.iter().filter(|step| step.victim != NONE).count(), 19);
+    });
+}
+
+/// By hand, without the mirror: 40 candidates for one full set in which every other way is pinned, the oldest too. The others go, the oldest
+/// first. The same without pins ends otherwise, and a set that is pinned whole takes nobody.
+#[test]
+fn pinned_ways_are_not_taken() {
+    on_each(|context| {
+        let mut config = GroupConfig::new(&[200], 4);
+        config.cache_rows = 32;
+        let layout = layout_of(&config);
+        let unique: Vec<Unique> =
+            (0..40).map(|row| Unique { row, count: 1, key: 1, slot: layout.slots() + row }).collect();
+        let moves: Vec<Move> =
+            unique.iter().map(|one| Move { place: one.slot, row: one.row, victim: NONE, flags: 0 }).collect();
+        let admitted = |pinned: fn(u32) -> bool| -> Vec<u32> {
+            let mut ways = vec![0; 128];
+            for slot in 0..32 {
+                ways[way_at(WAYS, slot, Field::Tag)] = 100 + slot;
+                ways[way_at(WAYS, slot, Field::Stamp)] = 1 + slot / 8; // ties go by way
+                ways[way_at(WAYS, slot, Field::Flags)] = DIRTY | if pinned(slot) { PINNED } else { 0 };
+            }
+            let bindings = [
+                words(&params(&config, &layout, TRAIN, 0)),
+                words(&step(&mut rng(1), T, &[(count::MOVES, 40)])),
+                guarded(&unique),
+                guarded(&moves),
+                ways,
+                tables(&mut rng(1), &[200], T),
+            ];
+            context.run_stage(super::kernel("admit"), &bindings, 1).unwrap()[4][..32].to_vec()
+        };
+        let wanted: Vec<u32> = (0..32).map(|slot| if slot % 2 == 0 { 100 + slot } else { slot / 2 }).collect();
+        assert_eq!(admitted(|slot| slot % 2 == 0), wanted);
+        assert_ne!(admitted(|_| false), wanted);
+        assert_eq!(admitted(|_| false), (0..32).collect::<Vec<_>>());
+        assert_eq!(admitted(|_| true), (100..132).collect::<Vec<_>>());
     });
 }

@@ -42,7 +42,7 @@ fn matches_the_mirror() {
                     let per_shard = 700;
                     let first_row = per_shard * source.random_range(0..3u32);
                     let shard = match policy {
-                        Policy::Lru => Shard { first_row: 0, rows: total, ..Shard::default() },
+                        Policy::Lru | Policy::Static => Shard { first_row: 0, rows: total, ..Shard::default() },
                         Policy::Lfu => Shard { first_row, rows: per_shard, ..Shard::default() },
                     };
                     let near_the_end = [0, 5, FREQ_MAX - 1, FREQ_MAX - 3, FREQ_MAX];

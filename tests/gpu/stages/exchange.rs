@@ -1,7 +1,7 @@
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
     Context, GroupConfig, Layout, Optimizer, Precision, RandomBits, Rounding, codec, cpu,
-    layout::{Field, Move, NONE, Shard, WAYS, count, way_at},
+    layout::{DIRTY, Field, Move, NONE, PINNED, Shard, WAYS, count, way_at},
 };
 use rand::{RngExt as _, seq::SliceRandom as _};
 use rand_pcg::Pcg64;
@@ -220,9 +220,9 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
             continue;
         }
         if one.place < slots {
-            let dirty = way_at(WAYS, one.place, Field::Dirty);
-            assert_eq!(run.found[7][dirty], 0, "{what}: slot {}", one.place);
-            if flags[dirty] == 0 {
+            let at = way_at(WAYS, one.place, Field::Flags);
+            assert_eq!(run.found[7][at], flags[at] & PINNED, "{what}: slot {}", one.place);
+            if flags[at] & DIRTY == 0 {
                 assert_eq!(run.found[4][record(one.victim)], stale[record(one.victim)], "{what}: a clean victim");
                 seen.clean += 1;
                 continue;

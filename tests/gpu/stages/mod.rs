@@ -345,7 +345,7 @@ pub(crate) fn ways(source: &mut Pcg64, sets: u32, total: u32, t: u32, fill: f64)
             ways[way_at(WAYS, slot, Field::Tag)] = row;
             ways[way_at(WAYS, slot, Field::Stamp)] = source.random_range(1..=t);
             ways[way_at(WAYS, slot, Field::Freq)] = source.random_range(1..7);
-            ways[way_at(WAYS, slot, Field::Dirty)] = source.random_range(0..2);
+            ways[way_at(WAYS, slot, Field::Flags)] = source.random_range(0..4);
         }
     }
     ways

@@ -40,7 +40,7 @@ fn matches_the_mirror() {
                         .map(|&row| if row == NONE { NONE } else { slot_of(&ways, layout.sets, row) })
                         .collect();
                     let shard = match policy {
-                        Policy::Lru => Shard { first_row: 0, rows: 3 * per_shard, ..Shard::default() },
+                        Policy::Lru | Policy::Static => Shard { first_row: 0, rows: 3 * per_shard, ..Shard::default() },
                         Policy::Lfu => Shard { first_row: index * per_shard, rows: per_shard, ..Shard::default() },
                     };
                     let freqs: Vec<u32> = (0..per_shard).map(|_| near_the_end[source.random_range(0..5)]).collect();

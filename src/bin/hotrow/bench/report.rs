@@ -369,6 +369,7 @@ pub(crate) fn lines(runs: &[Run]) -> Vec<Line> {
         policy: match point.policy {
             Some(Policy::Lru) => "lru",
             Some(Policy::Lfu) => "lfu",
+            Some(Policy::Static) => "static",
             None => "",
         },
         placement: match point.placement {

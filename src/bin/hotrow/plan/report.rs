@@ -1,7 +1,7 @@
 //! A plan as tables and as JSON.
 
 use super::{BINDING, Choice};
-use crate::names::{OptimizerName, PlacementName, PolicyName, PrecisionName, option_name};
+use crate::names::{CachePolicyName, OptimizerName, PlacementName, PrecisionName, option_name};
 use crate::output;
 use hotrow::{GroupConfig, Layout, MemoryReport, TableMemory};
 use serde::Serialize;
@@ -16,7 +16,7 @@ pub(super) struct Plan {
     cache_percent: f64,
     cache_rows: u32,
     slots: u32,
-    policy: PolicyName,
+    policy: CachePolicyName,
     optimizer: OptimizerName,
     batch: u32,
     placement: PlacementName,

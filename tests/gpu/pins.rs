@@ -1,0 +1,190 @@
+//! Pinned rows on a device, in every placement. That each call does what it should is told by `lockstep.rs` and `naive_runs.rs`, with
+//! prefetched batches and staged tables by `prefetch.rs`.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering::Relaxed},
+};
+
+use hotrow::{
+    Context, Counters, Embedding, FileStore, Group, GroupConfig, Layout, Placement, Policy, RamStore, SharedStore,
+    layout::{Field, WAYS, way_at},
+};
+
+use crate::{
+    common_pins::{self as common, POLICIES, some, step},
+    device::{skipped, with_gpu},
+    staged::{Failing, insist},
+};
+
+fn placements(context: &Context) -> impl Iterator<Item = Placement> {
+    let mappable = context.caps().mappable;
+    if !mappable {
+        skipped(&format!("pins in mapped placement: {} cannot", context.caps().name));
+    }
+    [Placement::Device, Placement::Mapped, Placement::Staged]
+        .into_iter()
+        .filter(move |&placement| mappable || placement != Placement::Mapped)
+}
+
+#[test]
+fn hot_batches_move_nothing() {
+    with_gpu(|context| {
+        for placement in placements(context) {
+            for policy in POLICIES {
+                let layout = Layout::new(&common::config(policy), u64::MAX).unwrap();
+                let mut config = GroupConfig { placement, ..common::config(policy) };
+                // Several shards, and two windows where the device binds them.
+                config.shard_bytes = Some(layout.stride() * 100);
+                let windows = u64::from(context.caps().choose_windows().min(2));
+                config.window_bytes = Some(u64::from(layout.slots()) / windows * layout.slot_bytes());
+                let mut group = Traced(Group::new(context, config).unwrap());
+                common::hot_batches_move_nothing(&mut group.0, |_| 0);
+                // The same with what the copies say of a staged table.
+                let pinned = group.0.pinned().unwrap();
+                group.0.flush().unwrap(); // what has left in the last step goes to the store with the next call
+                let before = group.records();
+                step(&mut group.0, &pinned);
+                assert_eq!(group.records(), before, "{policy:?}");
+                step(&mut group.0, &some(40));
+                assert_eq!(group.records() != before, placement == Placement::Staged, "{policy:?}");
+            }
+        }
+    });
+}
+
+struct Traced(Group);
+
+impl Traced {
+    fn records(&self) -> u64 {
+        self.0.traffic().map_or(0, |traffic| traffic.bytes_in + traffic.bytes_out)
+    }
+}
+
+#[test]
+fn fp32_shows_nothing() {
+    with_gpu(|context| {
+        for placement in placements(context) {
+            common::fp32_shows_nothing(&|config| {
+                Box::new(Group::new(context, GroupConfig { placement, ..config }).unwrap())
+            });
+        }
+    });
+}
+
+/// From two windows of the cache to none, one and three, where the device binds them.
+#[test]
+fn a_resized_cache_is_as_a_new_one() {
+    with_gpu(|context| {
+        for placement in [Placement::Device, Placement::Staged] {
+            common::a_resized_cache_is_as_a_new_one(&|config| {
+                let layout = Layout::new(&config, u64::MAX).unwrap();
+                let window_bytes = (context.caps().choose_windows() >= 3).then(|| 64 * layout.slot_bytes());
+                Box::new(Group::new(context, GroupConfig { placement, window_bytes, ..config }).unwrap())
+            });
+        }
+    });
+}
+
+#[test]
+fn misuse_is_refused() {
+    with_gpu(|context| {
+        for placement in [Placement::Device, Placement::Staged] {
+            common::misuse_is_refused(&|config| {
+                Box::new(Group::new(context, GroupConfig { placement, ..config }).unwrap())
+            });
+        }
+    });
+}
+
+/// What a pin loads is clean: a file that was flushed stays so, and opens again. A step's updates are not.
+#[test]
+fn a_file_stays_flushed() {
+    with_gpu(|context| {
+        let folder = tempfile::tempdir().unwrap();
+        for pins in [true, false] {
+            let path = folder.path().join(format!("{pins}.hotrow"));
+            let config = GroupConfig { placement: Placement::Staged, ..common::config(Policy::Static) };
+            let store = SharedStore::new(FileStore::create(&path, &config).unwrap());
+            let mut group = Group::with_store(context, config.clone(), store).unwrap();
+            step(&mut group, &some(1));
+            if pins {
+                group.pin(&some(2), 30).unwrap();
+            } else {
+                group.flush().unwrap();
+                step(&mut group, &some(1));
+            }
+            drop(group);
+            assert_eq!(FileStore::open(&path, &config).unwrap().was_flushed(), pins);
+        }
+    });
+}
+
+/// All but in which way of its set a row is: rows that come into ways emptied by a call that failed take them in another order.
+fn whole(group: &mut Group) -> (Vec<[u32; 5]>, Vec<u32>, Vec<Counters>, Vec<f32>) {
+    let found = group.snapshot().unwrap();
+    let mut ways: Vec<[u32; 5]> = (0..found.ways.len() as u32 / 4)
+        .map(|slot| {
+            let word = |field| found.ways[way_at(WAYS, slot, field)];
+            [slot / WAYS, word(Field::Tag), word(Field::Stamp), word(Field::Freq), word(Field::Flags)]
+        })
+        .collect();
+    ways.sort_unstable();
+    let rows = group.read_rows(&(0..801).collect::<Vec<_>>()).unwrap();
+    (ways, found.records, found.counters, rows)
+}
+
+/// Whatever call to the store fails, in the flush or while rows are loaded: what is not loaded is not in the cache, and the call made again
+/// ends as one that never failed.
+#[test]
+fn a_store_that_fails_loses_nothing() {
+    with_gpu(|context| {
+        for policy in [Policy::Lfu, Policy::Static] {
+            let config = GroupConfig { placement: Placement::Staged, ..common::config(policy) };
+            let layout = Layout::new(&config, u64::MAX).unwrap();
+            let rows = [some(7), (0..60).collect()].concat();
+            let mut wanted = None;
+            let (mut failures, mut loading) = (0, 0);
+            for patience in [i64::MAX].into_iter().chain(0..20) {
+                let left = Arc::new(AtomicI64::new(i64::MAX));
+                let inner = RamStore::new(&layout).unwrap();
+                let store = SharedStore::new(Failing { inner, patience: left.clone(), full: Arc::default() });
+                let mut group = Group::with_store(context, config.clone(), store).unwrap();
+                group.pin(&some(3), 9).unwrap();
+                (0..3).for_each(|seed| drop(step(&mut group, &some(seed))));
+                let before = failures;
+                left.store(patience, Relaxed);
+                let left_out = insist(&mut failures, || {
+                    let done = group.pin(&rows, 20);
+                    if done.is_err() {
+                        // What there is now is what a group can have left.
+                        let half = group.snapshot().unwrap();
+                        let mut other = Group::new(context, config.clone()).unwrap();
+                        other.restore(&half).unwrap();
+                        assert_eq!(other.pinned(), group.pinned());
+                        loading += usize::from(group.pinned().unwrap().iter().all(|row| rows.contains(row)));
+                    }
+                    done
+                });
+                left.store(i64::MAX, Relaxed);
+                let pinned = whole(&mut group);
+                assert!(left_out.len() > 5, "{left_out:?}");
+                let mut rows = group.pinned().unwrap();
+                rows.sort_unstable(); // a bag is summed in this order
+                step(&mut group, &rows);
+                group.flush().unwrap();
+                let found = (left_out, pinned, whole(&mut group));
+                // Not `assert_eq`: that would print every record.
+                let first = wanted.get_or_insert_with(|| found.clone());
+                assert!(*first == found, "{policy:?}, patience {patience}");
+                // The companion: one pin fewer is seen.
+                group.pin(&rows[1..], 32).unwrap();
+                assert!(first.2 != whole(&mut group));
+                if failures == before && patience != i64::MAX {
+                    break; // it did not come to that call
+                }
+            }
+            assert!(failures >= 2 && loading >= 1, "{policy:?}: {failures} failures, {loading} while rows were loaded");
+        }
+    });
+}

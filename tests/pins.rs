@@ -1,0 +1,152 @@
+//! Pinned rows on the CPU backend and in the simulator. `naive.rs` checks each call against the FP64 model.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "common/pins.rs"]
+mod common;
+
+use hotrow::{Embedding, Error, GroupConfig, Policy, cpu, simulate::Simulator};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_pcg::Pcg64;
+
+fn group(config: GroupConfig) -> Box<dyn Embedding> {
+    Box::new(cpu::Group::new(config).unwrap())
+}
+
+#[test]
+fn hot_batches_move_nothing() {
+    for policy in common::POLICIES {
+        common::hot_batches_move_nothing(&mut *group(common::config(policy)), |_| 0);
+    }
+}
+
+#[test]
+fn fp32_shows_nothing() {
+    common::fp32_shows_nothing(&group);
+}
+
+#[test]
+fn a_resized_cache_is_as_a_new_one() {
+    common::a_resized_cache_is_as_a_new_one(&group);
+}
+
+#[test]
+fn misuse_is_refused() {
+    common::misuse_is_refused(&group);
+}
+
+/// Counters and residents of the simulator against those of a group, over random batches and pins, in sets of 1 to 40 ways. `bend` changes what
+/// the simulator is told to pin.
+fn simulated(seed: u64, policy: Policy, bend: impl Fn(&mut Vec<u32>, &mut u32)) -> Result<(), String> {
+    let mut source = Pcg64::seed_from_u64(seed);
+    let rows = source.random_range(20..300);
+    let mut config = GroupConfig::new(&[rows], 1);
+    (config.policy, config.ways) = (policy, [1, 2, 7, 32, 40][source.random_range(0..5)]);
+    config.cache_rows = source.random_range(1..=rows);
+    let mut group = cpu::Group::new(config).unwrap();
+    let (sets, ways) = (group.layout().sets, group.layout().ways);
+    let mut cache = Simulator::new(sets, ways, policy).unwrap();
+    for step in 0..12 {
+        if source.random_bool(0.4) {
+            let count = [0, 4, 60][source.random_range(0..3)];
+            let mut list: Vec<u32> = (0..count).map(|_| source.random_range(0..rows)).collect();
+            let mut share = source.random_range(1..=ways);
+            let wanted = group.pin(&list, share).unwrap();
+            bend(&mut list, &mut share);
+            let found = cache.pin(&list, share);
+            if found != wanted {
+                return Err(format!("step {step}: left out {found:?}, a group {wanted:?}"));
+            }
+        }
+        let batch: Vec<u32> = (0..source.random_range(1..60)).map(|_| source.random_range(0..rows)).collect();
+        cache.step(&batch);
+        group.forward(&batch, &[0, batch.len() as u32], None).unwrap();
+        group.abandon_backward();
+        let (found, wanted) = (cache.counters(), group.counters().unwrap()[0]);
+        let found = [found.hits, found.unique, found.unique_misses, found.admitted, found.conflicts, found.evictions];
+        let wanted =
+            [wanted.hits, wanted.unique, wanted.unique_misses, wanted.admitted, wanted.conflicts, wanted.evictions];
+        if found != wanted {
+            return Err(format!("step {step}: {found:?}, a group {wanted:?}"));
+        }
+        let words = group.snapshot().unwrap().ways;
+        for (set, tags) in (0..sets).zip(words.chunks(4 * ways as usize)) {
+            let wanted: Vec<_> = tags[..ways as usize].iter().map(|&tag| (tag != u32::MAX).then_some(tag)).collect();
+            let found: Vec<_> = (0..ways).map(|way| cache.resident(set, way)).collect();
+            if found != wanted {
+                return Err(format!("step {step}, set {set}: {found:?}, a group {wanted:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_simulator_pins_as_a_group_does() {
+    for policy in common::POLICIES {
+        for seed in 0..150 {
+            simulated(seed, policy, |_, _| ()).unwrap_or_else(|error| panic!("seed {seed}, {policy:?}: {error}"));
+        }
+        // The companions: a row fewer, a way fewer, the other order.
+        let wrong = |bend: fn(&mut Vec<u32>, &mut u32)| (0..20).any(|seed| simulated(seed, policy, bend).is_err());
+        assert!(wrong(|rows, _| rows.truncate(rows.len().saturating_sub(1))));
+        assert!(wrong(|_, share| *share -= 1));
+        assert!(wrong(|rows, _| rows.reverse()));
+    }
+}
+
+/// What no group can have left is refused: under static a row that is not pinned, anywhere a flag that is none.
+#[test]
+fn foreign_flags_are_refused() {
+    for policy in common::POLICIES {
+        let mut group = group(common::config(policy));
+        group.pin(&[5], 1).unwrap();
+        common::step(&mut *group, &[5]);
+        let right = group.snapshot().unwrap();
+        let at = right.ways.iter().position(|&word| word == 5).unwrap() + 96;
+        assert_eq!(right.ways[at], 3, "dirty and pinned");
+        let empty = (0..128).find(|&slot| right.ways[slot / 32 * 128 + slot % 32] == u32::MAX).unwrap();
+        let empty = empty / 32 * 128 + empty % 32 + 96;
+        for (at, word) in [(at, 4), (at, 7), (empty, 1), (empty, 2), (empty, 3)] {
+            let mut wrong = right.clone();
+            wrong.ways[at] = word;
+            let found = group.restore(&wrong);
+            assert!(matches!(found, Err(Error::Snapshot { what: "flags", .. })), "{word}: {found:?}");
+        }
+        for word in [0, 1] {
+            let mut other = right.clone();
+            other.ways[at] = word;
+            assert_eq!(group.restore(&other).is_err(), policy == Policy::Static, "{word}");
+        }
+    }
+}
+
+/// A group with pins goes on from a checkpoint bit for bit.
+#[cfg(feature = "checkpoint")]
+#[test]
+fn a_checkpoint_keeps_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pins.safetensors");
+    for policy in common::POLICIES {
+        let mut straight = group(common::config(policy));
+        common::step(&mut *straight, &common::some(1));
+        straight.pin(&common::some(2), 5).unwrap();
+        common::step(&mut *straight, &common::some(2));
+        hotrow::checkpoint::save(&mut *straight, &path).unwrap();
+        let contents = hotrow::checkpoint::contents(&path).unwrap();
+        assert_eq!(contents.config.policy, policy);
+        let mut loaded = group(contents.config);
+        assert_ne!(loaded.snapshot().unwrap(), straight.snapshot().unwrap());
+        hotrow::checkpoint::load(&mut *loaded, &path).unwrap();
+        assert_eq!(loaded.pinned().unwrap(), straight.pinned().unwrap());
+        assert!(loaded.pinned().unwrap().len() > 10);
+        for seed in 3..6 {
+            let outputs = [&mut straight, &mut loaded].map(|group| {
+                let outputs = common::step(&mut **group, &common::some(seed));
+                group.pin(&common::some(seed), 7).unwrap();
+                outputs
+            });
+            assert_eq!(outputs[0], outputs[1], "{policy:?}");
+            assert_eq!(loaded.snapshot().unwrap(), straight.snapshot().unwrap(), "{policy:?}");
+        }
+    }
+}
