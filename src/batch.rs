@@ -1,6 +1,6 @@
 //! Checks of a batch that both backends make before anything moves.
 
-use crate::{Error, GroupConfig, Layout, Pooling};
+use crate::{Error, GroupConfig, Layout, Pooling, layout::Step};
 
 /// Most indices a batch may have (SPEC 3).
 pub(crate) const MAX_INDICES: u64 = 1 << 30;
@@ -55,17 +55,22 @@ pub(crate) fn check_offsets(indices: u64, offsets: &[u32]) -> Result<(), Error> 
     }
 }
 
-/// Linear rows given by the caller exist.
-pub(crate) fn check_rows(layout: &Layout, rows: &[u32]) -> Result<(), Error> {
+/// Linear rows given to `call` exist.
+pub(crate) fn check_rows(layout: &Layout, rows: &[u32], call: &'static str) -> Result<(), Error> {
     check_length(rows.len() as u64)?;
     match rows.iter().position(|&row| row >= layout.total_rows) {
         None => Ok(()),
-        Some(position) => Err(Error::IndexOutOfRange {
-            table: 0,
-            rows: layout.total_rows,
-            position: position as u32,
-            value: rows[position],
-        }),
+        Some(at) => Err(Error::RowOutOfRange { call, rows: layout.total_rows, position: at as u32, row: rows[at] }),
+    }
+}
+
+/// Why a step did not take place, if it did not.
+pub(crate) fn fault(config: &GroupConfig, step: &Step, indices: u32) -> Option<Error> {
+    let (position, value, table) = (step.error_position, step.error_value, step.error_table);
+    match step.error {
+        0 => None,
+        2 => Some(Error::BadOffsets { indices, position, value }),
+        _ => Some(Error::IndexOutOfRange { table, rows: config.tables[table as usize], position, value }),
     }
 }
 
@@ -111,7 +116,7 @@ pub(crate) fn check_grads(config: &GroupConfig, forward: Pending, found: usize) 
 
 /// Checks rows and values to write, and returns the rows ascending and distinct, with the last value of each.
 pub(crate) fn rows_to_write(layout: &Layout, rows: &[u32], values: &[f32]) -> Result<(Vec<u32>, Vec<f32>), Error> {
-    check_rows(layout, rows)?;
+    check_rows(layout, rows, "write_rows")?;
     let dim = layout.dim as usize;
     let (wanted, found) = (rows.len() as u64 * dim as u64, values.len() as u64);
     if found != wanted {

@@ -117,14 +117,14 @@ pub trait Embedding {
     /// The newest value of each linear row, flushed or not: `[rows, dim]`.
     ///
     /// # Errors
-    /// [`Error::IndexOutOfRange`] names the first row that does not exist.
+    /// [`Error::RowOutOfRange`] names the first row that does not exist.
     fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error>;
 
     /// Replaces the weights of linear rows; the optimiser state stays. Of a row listed twice the last value counts. A row with a
     /// value that is not finite keeps its old one, and is counted.
     ///
     /// # Errors
-    /// [`Error::IndexOutOfRange`], [`Error::Length`], and [`Error::Order`] between forward and backward.
+    /// [`Error::RowOutOfRange`], [`Error::Length`], and [`Error::Order`] between forward and backward.
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error>;
 
     /// From now on exactly `rows` are pinned (linear rows, hottest first, a row listed twice counts once), less those that are
@@ -140,7 +140,7 @@ pub trait Embedding {
     /// Source: P3 (SCARS) section 4, the rows that are hot held in the device's memory; `ways` keeps room in each set for the others.
     ///
     /// # Errors
-    /// [`Error::Pins`] unless `ways` is 1 to [`Layout::ways`], and for rows to pin without a cache; [`Error::IndexOutOfRange`] names
+    /// [`Error::Pins`] unless `ways` is 1 to [`Layout::ways`], and for rows to pin without a cache; [`Error::RowOutOfRange`] names
     /// the first row that does not exist; [`Error::Order`] between forward and backward: nothing has changed then.
     /// [`Error::Store`] if a staged table's store fails: what was to be loaded is not in the cache, and the call may be made again.
     fn pin(&mut self, rows: &[u32], ways: u32) -> Result<Vec<u32>, Error>;

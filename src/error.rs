@@ -29,6 +29,21 @@ pub enum Error {
         /// The index.
         value: u32,
     },
+    /// A linear row that the group, or profile, has not: its tables have fewer rows together. The call did nothing.
+    #[error(
+        "{call}: wanted linear rows below {rows}, all tables together, found {row} at position {position}; \
+             nothing was done: give rows of a table as its first linear row plus the index"
+    )]
+    RowOutOfRange {
+        /// The call.
+        call: &'static str,
+        /// Rows of all tables together.
+        rows: u32,
+        /// Where among the rows given.
+        position: u32,
+        /// The row.
+        row: u32,
+    },
     /// The offsets of a batch do not ascend from 0 to the number of indices. The step did not take place.
     #[error(
         "offsets: wanted them to ascend from 0 to {indices}, found {value} at position {position}; \
@@ -169,6 +184,18 @@ pub enum Error {
         /// What would be accepted.
         wanted: String,
         /// What was found.
+        found: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A model of traffic that cannot be: no such distribution, or no plan under this budget.
+    #[error("{what}: wanted {wanted}, found {found}; {remedy}")]
+    Scars {
+        /// The argument.
+        what: &'static str,
+        /// What would be accepted.
+        wanted: String,
+        /// What was given.
         found: String,
         /// What to do.
         remedy: &'static str,

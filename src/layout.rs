@@ -28,6 +28,7 @@ pub mod count {
     pub const VALID: usize = 2;
     pub const MISSED: usize = 3;
     pub const MOVES: usize = 4;
+    pub const CHUNKS: usize = 5;
 }
 
 /// The uniform of a recorded call. Twin of `Params` in `shaders/shared/common.wgsl`, which explains each field.
@@ -285,6 +286,21 @@ impl Shard {
     pub const fn holds(&self, row: u32) -> bool {
         row.wrapping_sub(self.first_row) < self.rows
     }
+}
+
+/// A parameter-shared table. Twin of `Robe` in `shaders/shared/robe.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable, PartialEq, Eq)]
+#[allow(missing_docs, reason = "explained at the WGSL twin")]
+pub struct Robe {
+    pub dim: u32,
+    pub chunk: u32,
+    pub chunks: u32,
+    pub starts: u32,
+    pub weights: u32,
+    pub reach: u32,
+    pub tail: u32,
+    pub dense: u32,
 }
 
 /// Fields of the cache's metadata: a set is its ways' tags, their stamps, freqs and flags (`shaders/shared/meta.wgsl`).

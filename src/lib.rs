@@ -17,6 +17,7 @@ pub mod gpu;
 pub mod hash;
 mod init;
 pub mod layout;
+pub mod lookup;
 mod memory;
 mod params;
 mod parts;
@@ -24,7 +25,9 @@ mod pins;
 #[cfg(any(unix, windows))]
 mod positioned;
 pub mod rng;
+pub mod robe;
 mod scaler;
+pub mod scars;
 #[doc(hidden)]
 pub mod shader;
 pub mod simulate;

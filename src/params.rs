@@ -1,6 +1,10 @@
 //! The uniform of a call, made from configuration and layout: the same on both backends.
 
-use crate::{GroupConfig, Layout, OptimizerKind, OutOfRange, Policy, Pooling, Rounding, layout::Params, rng::Purpose};
+use crate::{
+    GroupConfig, Layout, OptimizerKind, OutOfRange, Policy, Pooling, Rounding,
+    layout::{Params, Robe},
+    rng::Purpose,
+};
 
 /// Which kind of forward a call is; `MODE_*` in `shaders/shared/common.wgsl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +84,24 @@ impl Params {
         Self { indices, bags, bags_per_feature, weighted: u32::from(weighted), ..self }
     }
 
+    /// A parameter-shared table's: an invocation moves a float.
+    pub(crate) fn floats(self) -> Self {
+        Self { lanes: lanes(self.dim), ..self }
+    }
+
+    /// Of the sums of its chunks: a partial row has one for each weight, then how many chunks reach the last.
+    pub(crate) fn chunk_sums(self, robe: &Robe) -> Self {
+        let dim = robe.reach + 1;
+        Self { dim, lanes: lanes(dim), partials: 0, ..self }
+    }
+
     /// One row an index and an output, as reading and writing rows want it.
     pub(crate) fn rows(self, indices: u32) -> Self {
         Self { indices, bags: indices, bags_per_feature: indices.max(1), pooling: 2, weighted: 0, ..self }
     }
+}
+
+/// Invocations that move `floats` one by one together: a power of two.
+fn lanes(floats: u32) -> u32 {
+    floats.clamp(4, 32).next_power_of_two()
 }

@@ -22,6 +22,10 @@ pub enum Purpose {
     Value = 8,
     /// Initial values that are normally distributed: two at a time, from all four words.
     Normal = 10,
+    /// Which access of a stretch a sampled profile counts.
+    Profile = 12,
+    /// Where in the window a shuffled sample waits.
+    Shuffle = 14,
 }
 
 /// Four words in, four well mixed words out.

@@ -6,7 +6,7 @@
 //! replaced by the text once for each window of the cache but the first, the last first, with the window's number for every `$`; the
 //! bindings of those windows are declared at the end.
 
-use crate::{RankBody, gpu};
+use crate::{RankBody, gpu, robe};
 
 /// How a shader sees a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,6 +77,11 @@ files![
     "probe.wgsl",
     "rescale.wgsl",
     "reset.wgsl",
+    "robe_gather.wgsl",
+    "robe_hash.wgsl",
+    "robe_keys.wgsl",
+    "robe_merge.wgsl",
+    "robe_update.wgsl",
     "scan.wgsl",
     "scatter.wgsl",
     "segments.wgsl",
@@ -104,6 +109,8 @@ files![
     "shared/rank_portable.wgsl",
     "shared/rank_subgroup32.wgsl",
     "shared/rng.wgsl",
+    "shared/robe.wgsl",
+    "shared/robe_sum.wgsl",
     "shared/scan.wgsl",
     "shared/scaler.wgsl",
     "shared/shard.wgsl",
@@ -304,6 +311,7 @@ pub fn structs() -> Vec<HostStruct> {
         host_struct!(SmallInfo { capacity, count, mask, positions, dedup, segments, valid, pad0 }),
         host_struct!(DedupInfo { capacity, count, segments, valid }),
         host_struct!(Move { place, row, victim, flags }),
+        host_struct!(Robe { dim, chunk, chunks, starts, weights, reach, tail, dense }),
         host_struct!(Target { row, place, start, end }),
         host_struct!(Inspected { elements, half, pad0, pad1 }),
         host_struct!(ScaleRule {
@@ -379,6 +387,11 @@ pub fn constants() -> Vec<(&'static str, u32)> {
         ("COUNT_VALID", count::VALID as u32),
         ("COUNT_MISSED", count::MISSED as u32),
         ("COUNT_MOVES", count::MOVES as u32),
+        ("COUNT_CHUNKS", count::CHUNKS as u32),
+        ("ROBE_PRIME", robe::hash::PRIME),
+        ("ROBE_R1", robe::hash::R1),
+        ("ROBE_R2", robe::hash::R2),
+        ("ROBE_R3", robe::hash::R3),
     ]
 }
 

@@ -407,7 +407,10 @@ fn written_rows_are_read_back() {
         group.reset().unwrap();
         assert_eq!(group.read_rows(&[3, 9, 650]).unwrap(), [&values[15..], &values[10..15], &values[5..10]].concat());
         assert_eq!(group.read_rows(&[600]).unwrap(), old);
-        assert!(matches!(group.read_rows(&[5, ROWS]), Err(Error::IndexOutOfRange { position: 1, value: ROWS, .. })));
+        assert!(matches!(
+            group.read_rows(&[5, ROWS]),
+            Err(Error::RowOutOfRange { call: "read_rows", position: 1, row: ROWS, .. })
+        ));
     }
 }
 

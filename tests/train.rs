@@ -214,7 +214,7 @@ fn what_is_no_data_is_named() {
 #[test]
 fn what_cannot_be_asked_for() {
     let data = data();
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 14] = [
         (&["--lr", "0"], "wanted a finite number above 0"),
         (&["--dense-lr", "nan"], "wanted a finite number above 0"),
         (&["--cache-percent", "101"], "wanted a number from 0 to 100"),
@@ -222,13 +222,62 @@ fn what_cannot_be_asked_for() {
         (&["--policy", "static"], "invalid value 'static' for '--policy"),
         (&["--seeds", "0"], "0 is not in"),
         (&["--checkpoint-every", "5"], "--checkpoint-every: wanted --out DIR beside it, found none"),
-        (&["--out", "x"], "--out: wanted --grid, --profile or --checkpoint-every beside it"),
+        (&["--out", "x"], "--out: wanted --grid, --profile, --checkpoint-every or several --batch beside it"),
+        (&["--seconds", "1"], "wanted several batch sizes to compare, found one"),
+        (&["--seconds", "1", "--batch", "8,16"], "--seconds: wanted no --epochs beside it"),
+        (&["--batch", "8,16", "--grid"], "--batch: wanted one size beside --grid, found 2"),
+        (&["--batch", "8,16", "--resume", "x"], "--batch: wanted one size beside --resume, found 2"),
+        (&["--batch", "8,0"], "0 is not in"),
         (&["--resume", "nowhere"], "--resume: wanted checkpoints of these settings and seeds in nowhere, found none"),
     ];
     for (asked, wanted) in cases {
         let (_, found) = on(&data, &[&["--task", "author"], asked].concat(), 2);
         assert!(found.contains(wanted), "{wanted}: {found}");
     }
+}
+
+#[test]
+fn batch_sizes_are_compared() {
+    let (data, file) = (data(), tempfile::tempdir().unwrap());
+    let (path, out) = (file.path().join("out.json"), file.path().join("charts"));
+    let (path, out_name) = (path.to_str().unwrap(), out.to_str().unwrap());
+    let asked =
+        ["--task", "author", "--batch", "64,16", "--seeds", "2", "--epochs", "2", "--out", out_name, "--json", path];
+    let (printed, _) = on(&data, &asked, 0);
+    assert!(printed.contains("| tables | batch | steps "), "{printed}");
+    let found = json(Path::new(path));
+    let of = |at: usize, what: &str| found[at][what].as_u64().unwrap();
+    assert_eq!((found.len(), of(0, "batch"), of(1, "batch")), (2, 16, 64), "ascending");
+    let steps = |at: usize| found[at]["runs"][0]["steps"].as_u64().unwrap();
+    assert!(steps(0) > 3 * steps(1), "the same epochs: {} and {} steps", steps(0), steps(1));
+    // The losses are those of each size alone.
+    let alone = |batch: &str| {
+        on(
+            &data,
+            &[
+                "--task",
+                "author",
+                "--precision",
+                "fp32",
+                "--batch",
+                batch,
+                "--seeds",
+                "2",
+                "--epochs",
+                "2",
+                "--json",
+                path,
+            ],
+            0,
+        );
+        losses(Path::new(path))[0].clone()
+    };
+    let runs = |at: usize| -> Vec<f64> {
+        found[at]["runs"].as_array().unwrap().iter().map(|run| run["loss"].as_f64().unwrap()).collect()
+    };
+    assert_eq!((runs(0), runs(1)), (alone("16"), alone("64")));
+    assert_ne!(runs(0), runs(1));
+    assert!(out.join("batches.svg").exists() && out.join("batches.png").exists());
 }
 
 #[test]

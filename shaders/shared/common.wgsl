@@ -24,6 +24,7 @@ const COUNT_UNIQUE: u32 = 1u;  // distinct rows, in backward
 const COUNT_VALID: u32 = 2u;   // accesses: indices that are not left out
 const COUNT_MISSED: u32 = 3u;  // accesses that missed
 const COUNT_MOVES: u32 = 4u;   // length of the list of Moves; in forward the distinct missing rows
+const COUNT_CHUNKS: u32 = 5u;  // chunks of a batch, in the backward of a parameter-shared table
 
 const MODE_TRAIN: u32 = 0u;
 const MODE_FROZEN: u32 = 1u;

@@ -128,7 +128,7 @@ impl Group {
     /// Takes note of a forward that has been carried out in the current space.
     fn carried(&mut self, params: &Params, outputs: Vec<f32>) -> Result<Vec<f32>, Error> {
         let Some(space) = &self.train[self.current] else { return Ok(outputs) };
-        let fault = fault(&self.config, &space.step, params.indices);
+        let fault = batch::fault(&self.config, &space.step, params.indices);
         let pending = Pending { indices: params.indices, bags: params.bags, weighted: params.weighted == 1 };
         self.pending = fault.is_none().then_some(pending);
         fault.map_or(Ok(outputs), Err)
@@ -162,15 +162,6 @@ impl Group {
         decide(&mut self.tables, space, &params, &batch);
         carry(&mut self.tables, space, &params, &batch, outputs);
         Ok(params)
-    }
-}
-
-fn fault(config: &GroupConfig, step: &Step, indices: u32) -> Option<Error> {
-    let (position, value, table) = (step.error_position, step.error_value, step.error_table);
-    match step.error {
-        0 => None,
-        2 => Some(Error::BadOffsets { indices, position, value }),
-        _ => Some(Error::IndexOutOfRange { table, rows: config.tables[table as usize], position, value }),
     }
 }
 
@@ -358,7 +349,7 @@ impl Embedding for Group {
         let batch = Batch { indices, offsets, weights: weights.unwrap_or_default() };
         decide(&mut self.tables, space, &params, &batch);
         carry(&mut self.tables, space, &params, &batch, Some(&mut outputs));
-        fault(&self.config, &space.step, params.indices).map_or(Ok(outputs), Err)
+        batch::fault(&self.config, &space.step, params.indices).map_or(Ok(outputs), Err)
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
@@ -405,7 +396,7 @@ impl Embedding for Group {
 
     fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
         batch::not_prefetched(self.prefetched.is_some(), "read_rows")?;
-        batch::check_rows(&self.tables.layout, rows)?;
+        batch::check_rows(&self.tables.layout, rows, "read_rows")?;
         let mut outputs = zeroed("outputs", rows.len() * self.tables.layout.dim as usize)?;
         if !rows.is_empty() {
             self.look_up(rows, Some(&mut outputs))?;
@@ -440,7 +431,7 @@ impl Embedding for Group {
     fn pin(&mut self, rows: &[u32], ways: u32) -> Result<Vec<u32>, Error> {
         batch::not_prefetched(self.prefetched.is_some(), "pin")?;
         batch::not_pending(self.pending, "pin")?;
-        batch::check_rows(&self.tables.layout, rows)?;
+        batch::check_rows(&self.tables.layout, rows, "pin")?;
         self.pin_rows(rows, ways)
     }
 

@@ -1,9 +1,6 @@
 //! Host side of `shaders/arrange.wgsl`: from a dedup of the accesses to what backward reads.
 
-use super::{
-    call::{Call, Groups},
-    space::Space,
-};
+use super::call::{Call, Groups};
 use crate::shader::{
     Access::{Read, ReadWrite, Uniform},
     Kernel,
@@ -25,17 +22,29 @@ pub(crate) const KERNEL: Kernel = Kernel {
     ],
 };
 
-pub(crate) fn record(call: &mut Call<'_>, space: &Space, order: &wgpu::Buffer, scaler: &wgpu::Buffer, indices: u32) {
+/// What a dedup has sorted, and where it goes.
+pub(crate) struct Arranged<'a> {
+    pub(crate) step: &'a wgpu::Buffer,
+    pub(crate) order: &'a wgpu::Buffer,
+    pub(crate) segment: &'a wgpu::Buffer,
+    pub(crate) keys: &'a wgpu::Buffer,
+    pub(crate) places: &'a wgpu::Buffer,
+    pub(crate) access: &'a wgpu::Buffer,
+    pub(crate) accesses: &'a wgpu::Buffer,
+    pub(crate) targets: &'a wgpu::Buffer,
+}
+
+pub(crate) fn record(call: &mut Call<'_>, all: &Arranged<'_>, scaler: &wgpu::Buffer, most: u32) {
     let bindings = [
-        space.step.as_entire_binding(),
-        order.as_entire_binding(),
-        space.segment.as_entire_binding(),
-        space.keys.as_entire_binding(),
-        space.places.as_entire_binding(),
-        space.access.as_entire_binding(),
-        space.accesses.as_entire_binding(),
-        space.targets.as_entire_binding(),
+        all.step.as_entire_binding(),
+        all.order.as_entire_binding(),
+        all.segment.as_entire_binding(),
+        all.keys.as_entire_binding(),
+        all.places.as_entire_binding(),
+        all.access.as_entire_binding(),
+        all.accesses.as_entire_binding(),
+        all.targets.as_entire_binding(),
         scaler.as_entire_binding(),
     ];
-    call.dispatch(&KERNEL, &bindings, &Groups::of(indices, 256));
+    call.dispatch(&KERNEL, &bindings, &Groups::of(most, 256));
 }

@@ -36,11 +36,14 @@ pub(crate) fn record_backward(
     let job = SortJob { keys, values: None, capacity: indices, count: count::INDICES, key_bits };
     let to = DedupTo { segment: &space.segment, starts: &space.starts, segments: count::UNIQUE, valid: count::VALID };
     let sorted = dedup::record(call, &space.step, &job, &space.sorted, &space.sort, &to);
-    arrange::record(call, space, sorted.values, gradients.scaler, indices);
+    let Space { step, segment, keys, places, access, accesses, targets, scratch, .. } = space;
+    let arranged = arrange::Arranged { step, order: sorted.values, segment, keys, places, access, accesses, targets };
+    arrange::record(call, &arranged, gradients.scaler, indices);
     // A batch of one chunk has no heavy row.
     if indices > merge::CHUNK {
         merge::record(call, &uniform, tables, space, indices, &gradients.outputs);
-        combine::record(call, &uniform, tables, space, indices);
+        let partial = combine::Partial { targets, segment, scratch };
+        combine::record(call, &uniform, (layout.width(), tables.cache.count()), &partial, indices);
     }
     update::record(call, &uniform, tables, space, layout.most_distinct(indices), &gradients.outputs, records);
 }

@@ -2,8 +2,8 @@
 
 use super::{
     call::{Call, Groups},
-    space::{Bound, Space},
-    tables::Tables,
+    space::Bound,
+    tables::Numbering,
 };
 use crate::shader::{
     Access::{Read, ReadWrite, Uniform},
@@ -23,14 +23,20 @@ pub(crate) const KERNEL: Kernel = Kernel {
     ],
 };
 
-pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, batch: &Bound<'_>, tables: &Tables, space: &Space) {
+pub(crate) fn record(
+    call: &mut Call<'_>,
+    uniform: &wgpu::Buffer,
+    batch: &Bound<'_>,
+    numbering: Numbering<'_>,
+    step: &wgpu::Buffer,
+) {
     let bindings = [
         uniform.as_entire_binding(),
         batch.indices.clone(),
         batch.offsets.clone(),
-        tables.features.as_entire_binding(),
-        tables.tables.as_entire_binding(),
-        space.step.as_entire_binding(),
+        numbering.features.as_entire_binding(),
+        numbering.tables.as_entire_binding(),
+        step.as_entire_binding(),
     ];
     call.dispatch(&KERNEL, &bindings, &Groups::Direct(1));
 }

@@ -1,7 +1,7 @@
 //! The group driven by host slices: every call uploads, submits and waits.
 
 use super::{
-    Batch, GradBuffer, Group, assign, call::Call, exchange, exchange::Records, forward::moves, group::grown,
+    Batch, Context, GradBuffer, Group, assign, call::Call, exchange, exchange::Records, forward::moves, group::grown,
     kept::passing, space::Bound,
 };
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A batch of the caller's slices, on the device.
-struct Uploaded {
+pub(super) struct Uploaded {
     /// Bytes of indices and of offsets; there are as many weights as indices.
     lengths: [u64; 2],
     indices: wgpu::Buffer,
@@ -22,7 +22,26 @@ struct Uploaded {
 }
 
 impl Uploaded {
-    fn batch(&self) -> Batch<'_> {
+    /// A batch whose shape can be.
+    pub(super) fn new(
+        context: &Context,
+        config: &GroupConfig,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+    ) -> Result<Self, Error> {
+        let bags = offsets.len().max(1) as u64 - 1;
+        batch::check_shape(config, indices.len() as u64, bags, weights.map(|w| w.len() as u64))?;
+        batch::check_offsets(indices.len() as u64, offsets)?;
+        Ok(Self {
+            lengths: [indices.len() as u64 * 4, offsets.len() as u64 * 4],
+            indices: context.upload("indices", bytemuck::cast_slice(indices))?,
+            offsets: context.upload("offsets", bytemuck::cast_slice(offsets))?,
+            weights: weights.map(|weights| context.upload("weights", bytemuck::cast_slice(weights))).transpose()?,
+        })
+    }
+
+    pub(super) fn batch(&self) -> Batch<'_> {
         let [indices, offsets] = self.lengths;
         Batch {
             indices: (indices > 0).then(|| self.indices.slice(..indices)),
@@ -48,30 +67,9 @@ impl Group {
         self.context.new_encoder()
     }
 
-    fn upload(&self, what: &'static str, words: &[u8]) -> Result<wgpu::Buffer, Error> {
-        let buffer = self.context.buffer(what, words.len() as u64, wgpu::BufferUsages::empty())?;
-        // A buffer is written in whole words; behind an odd number of halves comes a zero.
-        let (whole, rest) = words.split_at(words.len() & !3);
-        self.context.queue().write_buffer(&buffer, 0, whole);
-        if !rest.is_empty() {
-            let mut last = [0; 4];
-            last[..rest.len()].copy_from_slice(rest);
-            self.context.queue().write_buffer(&buffer, whole.len() as u64, &last);
-        }
-        Ok(buffer)
-    }
-
     /// Uploads a batch.
     fn uploaded(&self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Uploaded, Error> {
-        let bags = offsets.len().max(1) as u64 - 1;
-        batch::check_shape(&self.config, indices.len() as u64, bags, weights.map(|w| w.len() as u64))?;
-        batch::check_offsets(indices.len() as u64, offsets)?;
-        Ok(Uploaded {
-            lengths: [indices.len() as u64 * 4, offsets.len() as u64 * 4],
-            indices: self.upload("indices", bytemuck::cast_slice(indices))?,
-            offsets: self.upload("offsets", bytemuck::cast_slice(offsets))?,
-            weights: weights.map(|weights| self.upload("weights", bytemuck::cast_slice(weights))).transpose()?,
-        })
+        Uploaded::new(&self.context, &self.config, indices, offsets, weights)
     }
 
     /// A buffer for the outputs of a batch, and its bytes.
@@ -119,11 +117,11 @@ impl Group {
         let Some(space) = self.space(mode) else { return Ok(Vec::new()) };
         let words = self.context.download(encoder, &[(outputs, bytes), (&space.step, size_of::<Step>() as u64)])?;
         let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[1]));
-        if step.error != 0 {
+        if let Some(fault) = batch::fault(&self.config, &step, indices) {
             if mode == Mode::Train {
                 self.pending = None;
             }
-            return Err(self.fault(&step, indices));
+            return Err(fault);
         }
         Ok(words[0].iter().map(|&word| f32::from_bits(word)).collect())
     }
@@ -152,9 +150,9 @@ impl Group {
     ) -> Result<(Params, u32), Error> {
         let n = rows.len() as u32;
         let params = Params::new(&self.config, &self.tables.layout, Mode::Rows, Purpose::Write).rows(n);
-        let indices = self.upload("rows", bytemuck::cast_slice(rows))?;
+        let indices = self.context.upload("rows", bytemuck::cast_slice(rows))?;
         let offsets: Vec<u32> = (0..=n).collect();
-        let offsets = self.upload("offsets", bytemuck::cast_slice(&offsets))?;
+        let offsets = self.context.upload("offsets", bytemuck::cast_slice(&offsets))?;
         let nothing = self.nothing.clone();
         let bound =
             Bound { indices: passing(&indices), offsets: passing(&offsets), weights: nothing.as_entire_binding() };
@@ -175,7 +173,7 @@ impl Group {
                 GradSlice::F32(grads) => bytemuck::cast_slice(grads),
                 GradSlice::F16(grads) => bytemuck::cast_slice(grads),
             };
-            let buffer = this.upload("grad_outputs", bytes)?;
+            let buffer = this.context.upload("grad_outputs", bytes)?;
             let grads = match grad_outputs {
                 GradSlice::F32(_) => GradBuffer::F32(buffer.slice(..)),
                 GradSlice::F16(_) => GradBuffer::F16(buffer.slice(..)),
@@ -280,7 +278,7 @@ impl Embedding for Group {
     fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
         batch::not_prefetched(self.prefetched.is_some(), "read_rows")?;
         self.waiting(|this| {
-            batch::check_rows(&this.tables.layout, rows)?;
+            batch::check_rows(&this.tables.layout, rows, "read_rows")?;
             if rows.is_empty() {
                 return Ok(Vec::new());
             }
@@ -301,7 +299,7 @@ impl Embedding for Group {
             if rows.is_empty() {
                 return Ok(());
             }
-            let values = this.upload("values", bytemuck::cast_slice(&values))?;
+            let values = this.context.upload("values", bytemuck::cast_slice(&values))?;
             let mut encoder = this.encoder();
             let (params, most) = this.record_rows(&mut encoder, &ascending, None)?;
             let Some(space) = &this.frozen else { return Ok(()) };
@@ -329,7 +327,7 @@ impl Embedding for Group {
         batch::not_prefetched(self.prefetched.is_some(), "pin")?;
         self.waiting(|this| {
             batch::not_pending(this.pending, "pin")?;
-            batch::check_rows(&this.tables.layout, rows)?;
+            batch::check_rows(&this.tables.layout, rows, "pin")?;
             this.pin_rows(rows, ways)
         })
     }

@@ -3,8 +3,6 @@
 use super::{
     call::{Call, Groups},
     merge::CHUNK,
-    space::Space,
-    tables::Tables,
 };
 use crate::shader::{
     Access::{Read, ReadWrite, Uniform},
@@ -17,12 +15,20 @@ pub(crate) const KERNEL: Kernel = Kernel {
     bindings: &[(Uniform, "params"), (Read, "targets"), (Read, "segment"), (ReadWrite, "scratch")],
 };
 
-pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &Space, indices: u32) {
+/// The partial rows of a merge, and whose they are.
+pub(crate) struct Partial<'a> {
+    pub(crate) targets: &'a wgpu::Buffer,
+    pub(crate) segment: &'a wgpu::Buffer,
+    pub(crate) scratch: &'a wgpu::Buffer,
+}
+
+/// Of at most `most` sorted accesses; `cut` is the width of a Quad, and the cache's windows, which matter to the choice of pipelines only.
+pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, cut: (u32, u32), partial: &Partial<'_>, most: u32) {
     let bindings = [
         uniform.as_entire_binding(),
-        space.targets.as_entire_binding(),
-        space.segment.as_entire_binding(),
-        space.scratch.as_entire_binding(),
+        partial.targets.as_entire_binding(),
+        partial.segment.as_entire_binding(),
+        partial.scratch.as_entire_binding(),
     ];
-    call.dispatch_rows(&KERNEL, tables, &bindings, &Groups::capped(indices.div_ceil(CHUNK), 1));
+    call.launch(&KERNEL, cut, &bindings, &Groups::capped(most.div_ceil(CHUNK), 1));
 }

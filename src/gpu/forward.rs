@@ -71,8 +71,9 @@ pub(crate) fn record_outcome(
 fn decide(call: &mut Call<'_>, params: &Params, batch: &Bound<'_>, tables: &Tables, space: &Space) {
     let layout = &tables.layout;
     let uniform = &call.context.uniform(params);
-    linearize::record(call, params, uniform, batch, tables, space);
-    begin::record(call, uniform, batch, tables, space);
+    let Space { step, keys, access, .. } = space;
+    linearize::record(call, params, uniform, batch, tables.numbering(), [step, keys, access]);
+    begin::record(call, uniform, batch, tables.numbering(), step);
     let indices = params.indices;
     if indices == 0 {
         return;

@@ -244,17 +244,8 @@ impl Group {
             .map_err(|error| Error::Device { reason: error.to_string() })?;
         match self.reports.take() {
             None => Ok(()),
-            Some((step, indices)) => Err(self.fault(&step, indices)),
+            Some((step, indices)) => batch::fault(&self.config, &step, indices).map_or(Ok(()), Err),
         }
-    }
-
-    pub(super) fn fault(&self, step: &Step, indices: u32) -> Error {
-        let (position, value) = (step.error_position, step.error_value);
-        if step.error == 2 {
-            return Error::BadOffsets { indices, position, value };
-        }
-        let table = step.error_table;
-        Error::IndexOutOfRange { table, rows: self.config.tables[table as usize], position, value }
     }
 
     /// Records one step forward. `outputs` gets `[bags, dim]` floats, or `[indices, dim]` with pooling none; it lies in a buffer of

@@ -2,8 +2,8 @@
 
 use super::{
     call::{Call, Groups},
-    space::{Bound, Space},
-    tables::Tables,
+    space::Bound,
+    tables::Numbering,
 };
 use crate::layout::Params;
 use crate::shader::{
@@ -31,18 +31,18 @@ pub(crate) fn record(
     params: &Params,
     uniform: &wgpu::Buffer,
     batch: &Bound<'_>,
-    tables: &Tables,
-    space: &Space,
+    numbering: Numbering<'_>,
+    [step, keys, access]: [&wgpu::Buffer; 3],
 ) {
     let bindings = [
         uniform.as_entire_binding(),
         batch.indices.clone(),
         batch.offsets.clone(),
-        tables.features.as_entire_binding(),
-        tables.tables.as_entire_binding(),
-        space.step.as_entire_binding(),
-        space.keys.as_entire_binding(),
-        space.access.as_entire_binding(),
+        numbering.features.as_entire_binding(),
+        numbering.tables.as_entire_binding(),
+        step.as_entire_binding(),
+        keys.as_entire_binding(),
+        access.as_entire_binding(),
     ];
     // One invocation an index, and one an offset.
     call.dispatch(&KERNEL, &bindings, &Groups::of(params.indices.max(params.bags + 1), 256));

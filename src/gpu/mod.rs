@@ -35,6 +35,12 @@ mod readback;
 mod rescale;
 mod reset;
 mod resize;
+pub(crate) mod robe;
+mod robe_gather;
+mod robe_hash;
+mod robe_keys;
+mod robe_merge;
+mod robe_update;
 mod scaler;
 mod scan;
 mod scatter;
@@ -93,4 +99,9 @@ pub(crate) const KERNELS: &[&Kernel] = &[
     &collect::KERNEL,
     &reset::KERNEL,
     &assign::KERNEL,
+    &robe_hash::KERNEL,
+    &robe_gather::KERNEL,
+    &robe_keys::KERNEL,
+    &robe_merge::KERNEL,
+    &robe_update::KERNEL,
 ];

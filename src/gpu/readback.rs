@@ -1,4 +1,4 @@
-//! Bringing results back: downloads that wait because the caller asked, and step reports that never do.
+//! To the device and back: uploads; downloads that wait because the caller asked, and step reports that never do.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,6 +11,20 @@ use crate::{Error, layout::Step, memory::Allocation};
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(600);
 
 impl Context {
+    /// A buffer of its own for what the host has.
+    pub(crate) fn upload(&self, what: &'static str, words: &[u8]) -> Result<wgpu::Buffer, Error> {
+        let buffer = self.buffer(what, words.len() as u64, wgpu::BufferUsages::empty())?;
+        // A buffer is written in whole words; behind an odd number of halves comes a zero.
+        let (whole, rest) = words.split_at(words.len() & !3);
+        self.queue().write_buffer(&buffer, 0, whole);
+        if !rest.is_empty() {
+            let mut last = [0; 4];
+            last[..rest.len()].copy_from_slice(rest);
+            self.queue().write_buffer(&buffer, whole.len() as u64, &last);
+        }
+        Ok(buffer)
+    }
+
     /// Submits `encoder` and waits for the words of `sources`.
     pub(crate) fn download(
         &self,

@@ -15,6 +15,15 @@ pub(crate) struct Freqs {
     pub(crate) counters: wgpu::Buffer,
 }
 
+/// How rows are numbered, and what is counted of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Numbering<'a> {
+    /// Step number, then for each table its base, its rows and its counters.
+    pub(crate) tables: &'a wgpu::Buffer,
+    /// The table of each feature.
+    pub(crate) features: &'a wgpu::Buffer,
+}
+
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) layout: Layout,
@@ -37,6 +46,10 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
+    pub(crate) fn numbering(&self) -> Numbering<'_> {
+        Numbering { tables: &self.tables, features: &self.features }
+    }
+
     pub(crate) fn new(
         context: &Context,
         config: &GroupConfig,
@@ -104,7 +117,7 @@ pub(crate) fn new_cache(context: &Context, layout: &Layout) -> Result<(wgpu::Buf
 }
 
 /// Drivers hand out host memory page by page, and a process that fills more than there is dies: ask for it in one piece first.
-fn host_can_hold(bytes: u64) -> Result<(), Error> {
+pub(crate) fn host_can_hold(bytes: u64) -> Result<(), Error> {
     let mut whole = Vec::<u8>::new();
     let reserved = usize::try_from(bytes).is_ok_and(|bytes| whole.try_reserve_exact(bytes).is_ok());
     if reserved { Ok(()) } else { Err(Error::OutOfMemory { what: "records", bytes }) }

@@ -187,7 +187,7 @@ fn first_difference(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn simulator_is_the_model((sets, ways, policy, batches) in games()) {

@@ -121,7 +121,15 @@ pub fn misuse_is_refused(make: Make<'_>) {
             );
         }
         let error = group.pin(&[1, 801, 900], 3).unwrap_err();
-        assert!(matches!(error, Error::IndexOutOfRange { position: 1, value: 801, rows: 801, .. }), "{error}");
+        assert_eq!(error, Error::RowOutOfRange { call: "pin", rows: 801, position: 1, row: 801 });
+        // In the caller's terms: linear rows and all tables, no index of one table, no step, no batch.
+        assert_eq!(
+            error.to_string(),
+            "pin: wanted linear rows below 801, all tables together, found 801 at position 1; \
+             nothing was done: give rows of a table as its first linear row plus the index"
+        );
+        let error = group.write_rows(&[801], &[0.0; 8]).unwrap_err();
+        assert_eq!(error, Error::RowOutOfRange { call: "write_rows", rows: 801, position: 0, row: 801 });
         assert_eq!(group.snapshot().unwrap(), before);
 
         let (indices, offsets) = batch(&[1, 2, 3]);

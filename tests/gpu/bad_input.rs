@@ -243,7 +243,7 @@ fn shapes_and_buffers() {
         assert_eq!(group.forward(&[1], &[0, 1], None), Err(Error::Bags { features: 2, bags: 1 }));
         let weights = group.forward(&[1], &[0, 1, 1], Some(&[1.0, 2.0]));
         assert_eq!(weights, Err(Error::Length { what: "weights", wanted: 1, found: 2 }));
-        assert!(matches!(group.read_rows(&[30]), Err(Error::IndexOutOfRange { value: 30, .. })));
+        assert!(matches!(group.read_rows(&[30]), Err(Error::RowOutOfRange { call: "read_rows", row: 30, .. })));
         assert!(matches!(group.write_rows(&[1], &[0.0; 3]), Err(Error::Length { .. })));
 
         let (indices, offsets) = (storage(context, &[1u32]), storage(context, &[0u32, 1, 1]));

@@ -41,6 +41,34 @@ fn simulate_counts_the_same_on_both_backends() {
     });
 }
 
+/// The runs of `plan --verify`: what is counted, and whether that is what was predicted.
+fn verified(backend: &str, trace: &str, seed: &str) -> Vec<(bool, Vec<f64>)> {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("out.json");
+    let mut command = Command::cargo_bin("hotrow").unwrap();
+    command.args(["plan", "--verify", "--trace", trace, "--backend", backend, "--seed", seed, "--dim", "8"]);
+    command.args(["--budget", "32KiB", "--precision", "int4", "--optimizer", "adagrad"]);
+    command.arg("--json").arg(&json).assert().success();
+    let plan: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    let run = |run: &serde_json::Value| {
+        let measures = run["measures"].as_array().unwrap();
+        (run["within"] == true, measures.iter().map(|measure| measure["counted"].as_f64().unwrap()).collect())
+    };
+    plan["verify"].as_array().unwrap().iter().map(run).collect()
+}
+
+#[test]
+fn plans_hold_on_the_device() {
+    with_gpu(|_| {
+        for trace in ["zipf:rows=4000,s=1.05,n=20000", "zipf:rows=900,s=0.7,n=20000", "uniform:rows=3000,n=20000"] {
+            let gpu = verified("gpu", trace, "1");
+            assert!(gpu.len() == 2 && gpu[0].0 && gpu[0].1.iter().all(|&counted| counted > 0.0), "{trace}: {gpu:?}");
+            assert_eq!(gpu, verified("cpu", trace, "1"), "{trace}");
+            assert_ne!(gpu, verified("cpu", trace, "2"), "the comparison can fail");
+        }
+    });
+}
+
 /// Tables in host memory stand beside the one on the device, with the bytes that crossed in each pass: INT4 x 8 takes 12 a record.
 fn placements_are_compared(points: &[serde_json::Value], mappable: bool) {
     let crossed = |placement: &str, kind: &str| -> Vec<[f64; 2]> {
@@ -197,6 +225,40 @@ fn placements_wrong(suite: &serde_json::Value) -> Option<String> {
     (paces.len() < 2).then(|| format!("{} paces", paces.len()))
 }
 
+/// Where the suite's figures of pinned rows cannot be: P3's shapes are all there, and a hot batch moves nothing.
+fn pinned_wrong(suite: &serde_json::Value) -> Option<String> {
+    let (Some(steps), Some(epochs)) = (suite["pinned"]["steps"].as_array(), suite["pinned"]["epochs"].as_array())
+    else {
+        return Some(suite["pinned"].to_string());
+    };
+    let of = |kind: &'static str, cache: u64| {
+        steps
+            .iter()
+            .filter(move |step| step["kind"] == kind && step["cache_mb"] == cache && step["placement"] != "device")
+    };
+    for step in steps {
+        let number = |key: &str| step[key].as_f64().unwrap_or(f64::NAN);
+        let (rate, bytes) = (number("hit_rate"), number("bytes_in") + number("bytes_out"));
+        let right = match step["kind"].as_str().unwrap_or_default() {
+            "hot" => rate == 1.0 && bytes == 0.0,
+            "normal" => rate < 1.0 && bytes > 0.0,
+            "even" => step["cache_mb"] == 0 && rate == 0.0 || (rate - 0.95).abs() < 3e-3,
+            _ => step["cache_mb"] != 0 || rate == 0.0 && bytes > 0.0,
+        };
+        if !right || number("step_seconds") <= 0.0 || number("pinned_rows") > number("cache_rows") {
+            return Some(step.to_string());
+        }
+    }
+    // A larger cache holds more: fewer bytes for the same batches.
+    let mixed: Vec<f64> =
+        [0, 128, 256, 512, 1024].iter().filter_map(|&cache| of("mixed", cache).next()?["bytes_in"].as_f64()).collect();
+    let counts = [of("hot", 256).count(), of("normal", 256).count(), of("even", 1024).count(), mixed.len()];
+    if counts != [5, 5, 2, 5] || !mixed.is_sorted_by(|a, b| a >= b) || mixed[0] == mixed[4] {
+        return Some(format!("{counts:?} {mixed:?}"));
+    }
+    (epochs.len() != 5).then(|| format!("{} epochs", epochs.len()))
+}
+
 #[test]
 fn the_suite_measures_every_kernel() {
     with_gpu(|context| {
@@ -207,7 +269,15 @@ fn the_suite_measures_every_kernel() {
         let mut command = Command::cargo_bin("hotrow").unwrap();
         command.current_dir(folder.path()).args(["bench", "--suite", "--backend", "gpu", "--size", "small"]);
         command
-            .args(["--only", "hits,small,sort,uncached,staged,windows", "--commit", "abc", "--out", "out", "--beside"])
+            .args([
+                "--only",
+                "hits,small,sort,uncached,staged,pinned,windows",
+                "--commit",
+                "abc",
+                "--out",
+                "out",
+                "--beside",
+            ])
             .arg(&beside);
         let done = command.assert().success();
         let out = String::from_utf8_lossy(&done.get_output().stdout).into_owned();
@@ -227,6 +297,7 @@ fn the_suite_measures_every_kernel() {
         let goal = |id: &str| suite["goals"].as_array().unwrap().iter().find(|goal| goal["id"] == id).unwrap().clone();
         assert!(goal("gather")["reached"].as_f64().is_some() && goal("nvidia_step")["reached"].is_null());
         assert_eq!(placements_wrong(&suite), None);
+        assert_eq!(pinned_wrong(&suite), None);
         assert!(std::fs::read_to_string(folder.path().join("out/goals.md")).unwrap().contains("unmeasured"));
         // The companion: what is missing or cannot be is noticed.
         assert!(wrong(&suite, &["teleport"]).is_some());
@@ -238,6 +309,17 @@ fn the_suite_measures_every_kernel() {
         assert!(wrong(&broken, &kernels).is_some());
         broken["copy_bytes_per_second"] = 0.into();
         assert!(wrong(&broken, &kernels).is_some());
+        let hot = suite["pinned"]["steps"].as_array().unwrap().iter().position(|step| step["kind"] == "hot").unwrap();
+        for (key, value) in [("bytes_in", 1.0), ("hit_rate", 0.99), ("step_seconds", 0.0)] {
+            broken = suite.clone();
+            broken["pinned"]["steps"][hot][key] = value.into();
+            assert!(pinned_wrong(&broken).is_some(), "{key}");
+        }
+        broken = suite.clone();
+        broken["pinned"]["steps"].as_array_mut().unwrap().remove(hot);
+        assert!(pinned_wrong(&broken).is_some());
+        broken["pinned"] = serde_json::Value::Null;
+        assert!(pinned_wrong(&broken).is_some());
         let paces = suite["paces"].as_array().unwrap().len();
         for (pace, key) in (0..paces).flat_map(|pace| ["counted_bytes_in", "copied_bytes"].map(|key| (pace, key))) {
             broken = suite.clone();

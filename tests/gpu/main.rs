@@ -27,10 +27,13 @@ mod pins;
 mod placement;
 mod prefetch;
 mod recorded;
+mod robe;
 mod rounding;
 #[path = "../common/scaled.rs"]
 mod scaled;
 mod scaler;
+#[path = "../common/shared.rs"]
+mod shared;
 mod sort;
 mod staged;
 mod stages;

@@ -312,7 +312,7 @@ fn waiting_is_counted_only_where_it_happens() {
             let after = milliseconds(&group);
             let [host, waited] = [after[0] - before[0], after[1] - before[1]];
             assert!(host >= 100, "{host}");
-            assert_eq!(waited < host / 3, hidden, "{waited} of {host} ms");
+            assert_eq!(waited < host / 8, hidden, "{waited} of {host} ms"); // on a busy machine forward begins late
         }
     });
 }

@@ -1,5 +1,6 @@
 //! `hotrow train`: what low precision costs, and what a cache gives back (P1 sections 4 and 5, P2).
 
+mod batches;
 mod cells;
 mod charts;
 mod claims;
@@ -68,6 +69,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
                 .to_owned(),
         ));
     }
+    batches::check(args)?;
     let task = tasks::open(name, &choices)?;
     let run_options = run_options(options, args, &*task)?;
     if args.grid.grid {
@@ -75,6 +77,9 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     }
     if args.grid.profile {
         return profile::command::run(options, args, name, &*task, &run_options);
+    }
+    if args.batch.len() > 1 {
+        return batches::run(options, args, &*task, &run_options);
     }
     compare::run(options, args, &*task, &run_options)
 }
@@ -87,11 +92,12 @@ fn run_options(options: &Options, args: &Args, task: &dyn Task) -> Result<RunOpt
     };
     let defaults = task.defaults();
     Ok(RunOptions {
-        batch: args.batch.map_or(defaults.batch, |batch| batch as usize),
+        batch: args.batch.first().map_or(defaults.batch, |&batch| batch as usize),
         epochs: args.epochs.unwrap_or(defaults.epochs),
         rule: Rule { optimizer: args.optimizer.unwrap_or(defaults.optimizer), lr: args.lr.unwrap_or(defaults.lr) },
         dense_lr: args.dense_lr.unwrap_or(defaults.dense_lr),
         decay: args.decay.unwrap_or(defaults.decay),
+        seconds: args.seconds,
         limit: args.limit.map(|limit| limit as usize),
         scaling: args.loss_scale,
         device,

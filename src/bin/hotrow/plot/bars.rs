@@ -97,7 +97,7 @@ impl Bars {
 
 /// Three digits are enough to compare bars.
 fn number(value: f64) -> String {
-    let digits = if value >= 100.0 { 0 } else { 1 };
+    let digits = if value >= 100.0 || value.fract() == 0.0 { 0 } else { 1 };
     if value > 0.0 && value < 0.05 { "<0.1".to_owned() } else { format!("{value:.digits$}") }
 }
 

@@ -36,6 +36,8 @@ pub(crate) enum Id {
     Alone,
     Hidden,
     BusBytes,
+    PinnedFlat,
+    PinnedStep,
     Windows,
     NvidiaStep,
     NvidiaElementWise,
@@ -117,6 +119,15 @@ pub(crate) fn all() -> Vec<Goal> {
         goal(Hidden, "the same, host's part hidden by prefetch", ">= 50 %", Some(0.50), false, Share),
         // On any machine.
         goal(BusBytes, "the same, bytes counted and bytes copied", "equal", Some(1.0), false, Share),
+        goal(
+            PinnedFlat,
+            "forward, 95 % of the accesses pinned, 128 to 1024 MB: slowest against fastest",
+            "<= 1.1 x",
+            Some(1.1),
+            true,
+            Times,
+        ),
+        goal(PinnedStep, "step, the same, no cache against 1024 MB", ">= 6 x", Some(6.0), false, Times),
         goal(Windows, "gather, 100 % hits, cache cut in windows, against one", "reported", None, true, Times),
         goal(
             NvidiaStep,

@@ -7,6 +7,7 @@ mod charts;
 mod copy;
 mod goals;
 mod lab;
+mod pinned;
 mod report;
 mod shapes;
 mod size;
@@ -74,6 +75,8 @@ enum Part {
     Skew,
     /// SGD, row-wise and element-wise AdaGrad
     Optimizers,
+    /// Hot rows pinned: caches of 128 to 1024 MB against none, hot batches, an epoch
+    Pinned,
     /// A thousand indices
     Small,
     /// Shaders with wgpu's runtime checks and without
@@ -155,6 +158,7 @@ pub(crate) fn run(options: &Options, args: &Args, out: &Path, seconds: Option<u6
             Part::Scaling => cases::scaling(&lab, &mut report),
             Part::Skew => cases::skew(&lab, &mut report),
             Part::Optimizers => cases::optimizers(&lab, &mut report),
+            Part::Pinned => pinned::run(&lab, &mut report),
             Part::Small => cases::small(&lab, &mut report),
             Part::Trusted => cases::trusted(&lab, &mut report),
             Part::Tbe => cases::tbe(&lab, &mut report),
@@ -188,7 +192,7 @@ fn finish(options: &Options, out: &Path, report: &Report) -> Result<(), Failure>
     if !report.wrong.is_empty() {
         return Err(anyhow::anyhow!("--suite: {}", report.wrong.join("; ")).into());
     }
-    if report.cases.is_empty() && report.sorts.is_empty() && report.paces.is_empty() {
+    if report.cases.is_empty() && report.pinned.is_none() && report.sorts.is_empty() && report.paces.is_empty() {
         return Err(anyhow::anyhow!("--suite: wanted measurements, found none: {}", report.left_out.join("; ")).into());
     }
     Ok(())

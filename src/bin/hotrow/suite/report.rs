@@ -7,6 +7,7 @@ use super::bytes::Facts;
 use super::copy::Copy;
 use super::goals::Goal;
 use super::lab::{Lab, Stage, Times};
+use super::pinned::Pinned;
 use crate::output;
 
 /// Goes up when a field changes its meaning or goes away.
@@ -34,6 +35,8 @@ pub(crate) struct Report {
     pub(crate) bus_out_bytes_per_second: Option<f64>,
     pub(crate) cases: Vec<Case>,
     pub(crate) paces: Vec<Pace>,
+    /// Pinned rows, in the shape of P3's tables.
+    pub(crate) pinned: Option<Pinned>,
     pub(crate) sorts: Vec<Sort>,
     pub(crate) scaling: Vec<Point>,
     /// Predictions of the UVM model (SPEC 4), no measurements but for the pages really copied.
@@ -250,6 +253,7 @@ impl Report {
             bus_out_bytes_per_second: None,
             cases: Vec::new(),
             paces: Vec::new(),
+            pinned: None,
             sorts: Vec::new(),
             scaling: Vec::new(),
             uvm: Vec::new(),
@@ -324,6 +328,9 @@ impl Report {
                 text += &format!("\n- {}: {}. {}.", pace.name, pace.shape, pace.why);
             }
             text += "\n";
+        }
+        if let Some(pinned) = &self.pinned {
+            text += &pinned.tables();
         }
         if !self.sorts.is_empty() {
             text += &format!(
@@ -486,7 +493,7 @@ pub(crate) fn seconds(seconds: Option<f64>) -> String {
 }
 
 /// The median, and how far lowest and highest lie apart.
-fn spread(times: Option<Times>) -> String {
+pub(super) fn spread(times: Option<Times>) -> String {
     times.map_or_else(
         || "-".to_owned(),
         |times| {
@@ -499,7 +506,7 @@ fn spread(times: Option<Times>) -> String {
     )
 }
 
-fn percent(share: Option<f64>) -> String {
+pub(super) fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", 100.0 * share))
 }
 
@@ -507,6 +514,6 @@ fn rate(bytes_per_second: Option<f64>) -> String {
     bytes_per_second.map_or_else(|| "-".to_owned(), |rate| format!("{:.2} GB/s", rate * 1e-9))
 }
 
-fn bytes(bytes: f64) -> String {
+pub(super) fn bytes(bytes: f64) -> String {
     if bytes >= 1e9 { format!("{:.2} GB", bytes * 1e-9) } else { format!("{:.3} MB", bytes * 1e-6) }
 }

@@ -86,6 +86,11 @@ impl Size {
         if self.is_full() { (24, 6, 8) } else { (22, 2, 4) }
     }
 
+    /// What P3's caches, batches and tables are divided by.
+    pub(crate) fn pinned(self) -> u32 {
+        if self.is_full() { 1 } else { 512 }
+    }
+
     /// Bytes of a cache larger than a binding, and of what is taken for a binding where the device's own is larger than that cache.
     pub(crate) fn windows(self) -> (u64, u64) {
         if self.is_full() { (5 << 30, 2 << 30) } else { (10 << 20, 4 << 20) }

@@ -37,7 +37,11 @@ const HEAVY: u32 = 128;
 
 impl Workload {
     pub(crate) fn run(&self, lab: &Lab) -> anyhow::Result<Case> {
-        let mut group = Group::new(&lab.timed, self.config.clone())?;
+        self.run_on(lab, &mut Group::new(&lab.timed, self.config.clone())?)
+    }
+
+    /// On a group of this configuration.
+    pub(crate) fn run_on(&self, lab: &Lab, group: &mut Group) -> anyhow::Result<Case> {
         let upload =
             |batch: &Batch| Uploaded { indices: lab.storage(&batch.indices()), offsets: lab.storage(&batch.offsets()) };
         let most = |size: &dyn Fn(&Batch) -> usize| self.warm.iter().chain(&self.batches).map(size).max().unwrap_or(0);
@@ -53,27 +57,27 @@ impl Workload {
         };
         for batch in &self.warm {
             let mut encoder = lab.encoder();
-            forward(&mut group, &mut encoder, &upload(batch))?;
+            forward(group, &mut encoder, &upload(batch))?;
             group.abandon_backward();
             lab.submit(encoder)?;
         }
         let uploaded: Vec<Uploaded> = self.batches.iter().map(upload).collect();
         // A whole step that is not counted: what the kernels allocate and compile is there afterwards.
         let mut encoder = lab.encoder();
-        forward(&mut group, &mut encoder, &uploaded[0])?;
+        forward(group, &mut encoder, &uploaded[0])?;
         if self.backward {
             group.record_backward(&mut encoder, grads.slice(..))?;
         }
         lab.submit(encoder)?;
         group.check()?;
-        let before = total(&mut group)?;
+        let before = total(group)?;
         let mut turn = uploaded.iter().cycle().skip(1);
         let phases = if self.backward { &["forward", "backward"][..] } else { &["forward"] };
         let measured = lab.measure(phases, |phase, encoder| {
             if phase == 0 {
                 group.abandon_backward();
                 if let Some(batch) = turn.next() {
-                    forward(&mut group, encoder, batch)?;
+                    forward(group, encoder, batch)?;
                 }
             } else {
                 group.record_backward(encoder, grads.slice(..))?;
@@ -81,7 +85,7 @@ impl Workload {
             Ok(())
         })?;
         group.check()?;
-        let seen = total(&mut group)? - before;
+        let seen = total(group)? - before;
         Ok(self.case(lab, &measured, seen))
     }
 

@@ -103,7 +103,7 @@ fn size_names(places: &[f64]) -> Vec<String> {
 }
 
 /// Moves whole lines apart where their points would lie on each other.
-fn spread_out(chart: &mut Chart) {
+pub(super) fn spread_out(chart: &mut Chart) {
     let count = chart.series.len();
     for (i, series) in chart.series.iter_mut().enumerate() {
         let aside = (i as f64 - (count - 1) as f64 / 2.0) * APART;

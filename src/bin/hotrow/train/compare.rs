@@ -152,7 +152,8 @@ fn folder(args: &Args) -> Result<Option<PathBuf>, Failure> {
             Err(Failure::Usage("--checkpoint-every: wanted --out DIR beside it, found none; give one".into()))
         }
         (Some(_), None) if args.resume.is_none() => Err(Failure::Usage(
-            "--out: wanted --grid, --profile or --checkpoint-every beside it, found none; the table goes to --json"
+            "--out: wanted --grid, --profile, --checkpoint-every or several --batch beside it, found none; the table goes \
+             to --json"
                 .into(),
         )),
         (out, _) => Ok(out.map(|out| out.join("checkpoints"))),

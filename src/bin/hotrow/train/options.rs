@@ -31,9 +31,12 @@ pub(crate) struct Args {
     /// Passes over the training set [default: the task's own]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) epochs: Option<u32>,
-    /// Samples in a batch [default: the task's own]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
-    pub(super) batch: Option<u32>,
+    /// Samples in a batch; several are compared with each other (P3 Table VII) [default: the task's own]
+    #[arg(long, value_name = "N[,N]", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub(super) batch: Vec<u32>,
+    /// With several batch sizes: train each run for so long, instead of so many epochs
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub(super) seconds: Option<f64>,
     /// Floats in a row [default: the task's own]
     #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(super) dim: Option<u32>,
@@ -87,6 +90,13 @@ fn rate(text: &str) -> Result<f32, String> {
     match text.trim().parse::<f32>() {
         Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
         _ => Err("wanted a finite number above 0".to_owned()),
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 1e6 => Ok(seconds),
+        _ => Err("wanted a number above 0, at most 1000000".to_owned()),
     }
 }
 

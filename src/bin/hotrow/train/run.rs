@@ -25,6 +25,8 @@ const TESTED: usize = 1024;
 pub(crate) struct RunOptions {
     pub(crate) batch: usize,
     pub(crate) epochs: u32,
+    /// Trains for so long instead, however many epochs that is.
+    pub(crate) seconds: Option<f64>,
     pub(crate) rule: Rule,
     pub(crate) dense_lr: f32,
     /// Both rates go down to 0, the same amount every step.
@@ -167,18 +169,30 @@ impl<'a> Model<'a> {
             (trained.steps, trained.loss) = (beside.steps, beside.loss);
             watch(beside.steps.min(steps));
         }
+        // How much of the run is done, 0 to 1.
+        let share = |trained: u64| match self.options.seconds {
+            Some(_) if trained == 0 => 0.0,
+            Some(seconds) => start.elapsed().as_secs_f64() / seconds,
+            None => trained as f64 / steps as f64,
+        };
         // Proved by the next loss, or the test's.
         let mut unproved = None;
-        while trained.steps < steps {
+        while share(trained.steps) < 1.0 {
             let (epoch, done) = epoch(trained.steps, count.div_ceil(size));
             let order = order(count, seed, epoch);
             if done == 0 {
                 trained.loss = 0.0;
             }
             for samples in order.chunks(size).skip(done) {
+                let share = share(trained.steps);
+                if share >= 1.0 {
+                    // The mean of an epoch that was cut short.
+                    trained.loss *= count as f64 / (trained.steps as usize % count.div_ceil(size) * size).max(1) as f64;
+                    break;
+                }
                 let batch = self.task.train_batch(samples, seed, epoch);
                 if self.options.decay {
-                    let left = 1.0 - trained.steps as f32 / steps as f32;
+                    let left = 1.0 - share as f32;
                     self.tables.set_learning_rate(left * self.options.rule.lr)?;
                     self.optimizer.set_learning_rate(left * self.options.dense_lr);
                 }
@@ -425,6 +439,7 @@ mod tests {
         RunOptions {
             batch: 32,
             epochs: 2,
+            seconds: None,
             rule: Rule { optimizer: OptimizerName::Adagrad, lr: 0.2 },
             dense_lr: 0.1,
             decay: true,
@@ -441,6 +456,19 @@ mod tests {
     /// Without what the clock says.
     fn timeless(outcome: anyhow::Result<Outcome>) -> Outcome {
         Outcome { seconds: 0.0, samples_per_second: 0.0, ..outcome.unwrap() }
+    }
+
+    #[test]
+    fn a_run_by_the_clock_stops_in_time() {
+        let trained = |seconds| {
+            let by_clock = RunOptions { seconds: Some(seconds), ..options() };
+            run(&tiny(), &choice(Setting::FP32), 1, &by_clock, &|_| {}).unwrap()
+        };
+        let (short, long) = (trained(1e-9), trained(0.3));
+        assert_eq!(short.steps, 1, "the first step is always taken");
+        assert!(long.steps > 1 && long.loss < short.loss, "{long:?}");
+        // Of the samples that were seen: a sum over a whole epoch would be 1/20 of it.
+        assert!(short.train_loss > 0.5 && short.train_loss < 1.0, "{short:?}");
     }
 
     #[test]

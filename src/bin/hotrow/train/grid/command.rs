@@ -125,8 +125,8 @@ pub(crate) fn jobs(args: &Args, run_options: &RunOptions) -> usize {
 
 /// Everything beside setting and seed that a run's result depends on.
 pub(crate) fn subject(name: TaskName, task: &dyn Task, run_options: &RunOptions) -> Subject {
-    // Field by field, so that none that is added later is forgotten.
-    let RunOptions { batch, epochs, rule: Rule { optimizer, lr }, dense_lr, decay, limit, scaling, device } =
+    // Field by field, so that none that is added later is forgotten. No grid is trained by the clock.
+    let RunOptions { batch, epochs, seconds: _, rule: Rule { optimizer, lr }, dense_lr, decay, limit, scaling, device } =
         run_options;
     let mut dims: Vec<String> = task.tables().iter().map(|table| table.dim.to_string()).collect();
     dims.dedup();

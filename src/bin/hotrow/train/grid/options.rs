@@ -17,7 +17,8 @@ pub(crate) struct GridArgs {
     /// Draw the charts and tables of the runs that lie in --out again, and run nothing
     #[arg(long, requires = "out", conflicts_with_all = ["grid", "profile"])]
     plots: bool,
-    /// Folder of a grid's runs, tables and charts [default: train-TASK]; of the checkpoints of other runs
+    /// Folder of a grid's runs, tables and charts [default: train-TASK]; of the chart of several --batch; of the checkpoints of other
+    /// runs
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Runs at a time, each on a core of its own [default: as many as there are cores; 1 on a GPU]

@@ -193,6 +193,7 @@ mod tests {
         let task = small();
         let defaults = task.defaults();
         let mut options = RunOptions {
+            seconds: None,
             batch: 64,
             epochs: 1,
             rule: Rule { optimizer: defaults.optimizer, lr: defaults.lr },

@@ -1,0 +1,27 @@
+// Every chunk of the batch: where it begins, for the sort; which of the outputs' gradients is its first, and its coefficient. One
+// invocation a chunk.
+// Bytes a chunk: 12 in, 12 out.
+#include "shared/common.wgsl"
+#include "shared/robe.wgsl"
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<uniform> robe: Robe;
+@group(0) @binding(2) var<storage, read_write> step: Step;
+@group(0) @binding(3) var<storage, read> hashes: array<u32>;
+@group(0) @binding(4) var<storage, read> access: array<vec2<u32>>;              // by index: output row, coefficient
+@group(0) @binding(5) var<storage, read_write> chunk_keys: array<u32>;          // NONE where the index was left out
+@group(0) @binding(6) var<storage, read_write> chunk_access: array<vec2<u32>>;  // first gradient, coefficient
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let k = flat_group(group, groups) * 256u + lane;
+    if (k == 0u) { step.counts[COUNT_CHUNKS] = step.counts[COUNT_INDICES] * robe.chunks; }
+    if (k >= params.indices * robe.chunks) { return; }
+    let i = k / robe.chunks;
+    let j = k % robe.chunks;
+    let hash = hashes[i];
+    chunk_keys[k] = select(reduced(hash + chunk_hash(j)) % robe.starts, NONE, hash == NONE);
+    let one = access[i];
+    chunk_access[k] = vec2<u32>(one.x * robe.dim + j * robe.chunk, one.y);
+}

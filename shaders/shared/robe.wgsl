@@ -1,0 +1,52 @@
+// A parameter-shared table (P4, ROBE-Z): chunk j of linear row g begins at ((g R3 + j R2 + R1) mod P) mod starts of the shared array.
+struct Robe {
+    dim: u32,     // floats in a row
+    chunk: u32,   // Z: values of a row that lie together
+    chunks: u32,  // of a row; the last may be shorter
+    starts: u32,  // places where a chunk may begin: weights - chunk + 1
+    weights: u32, // of the shared array
+    reach: u32,   // weights of the longest chunk: chunk, or dim
+    tail: u32,    // weights of a row's last chunk
+    dense: u32,   // 1: backward goes over all weights
+}
+
+const ROBE_PRIME: u32 = 2038074743u;
+const ROBE_R1: u32 = 634329019u;
+const ROBE_R2: u32 = 1825252241u;
+const ROBE_R3: u32 = 871205356u;
+const ROBE_RECIPROCAL: u32 = 2262765894u; // 2^62 / P, rounded down by 0.27
+
+// The upper half of a product: of 16-bit halves, whose products and carries fit into 32 bits.
+fn upper_product(a: u32, b: u32) -> u32 {
+    let a0 = a & 0xffffu;
+    let a1 = a >> 16u;
+    let b0 = b & 0xffffu;
+    let b1 = b >> 16u;
+    let across = a0 * b1;
+    let middle = a1 * b0 + ((a0 * b0) >> 16u) + (across & 0xffffu);
+    return a1 * b1 + (across >> 16u) + (middle >> 16u);
+}
+
+// a * b mod P of a, b < P, exactly. With x = a * b < 2^62 the quotient q = floor(floor(x / 2^30) * RECIPROCAL / 2^32) is at most x / P, and
+// short of it by less than 1 (the last floor) + 2^30 / P (the first) + 0.27 x / 2^62 (RECIPROCAL's) < 1.78. So the rest is below
+// 2 P < 2^32: the lower 32 bits are all of it.
+fn product_mod(a: u32, b: u32) -> u32 {
+    let lower = a * b;
+    let q = upper_product((upper_product(a, b) << 2u) | (lower >> 30u), ROBE_RECIPROCAL);
+    return reduced(lower - q * ROBE_PRIME);
+}
+
+// x mod P of x < 2 P.
+fn reduced(x: u32) -> u32 {
+    return select(x, x - ROBE_PRIME, x >= ROBE_PRIME);
+}
+
+// What a row's chunks have in common.
+fn row_hash(row: u32) -> u32 {
+    return reduced(product_mod(row % ROBE_PRIME, ROBE_R3) + ROBE_R1);
+}
+
+// What rows have in common at chunk j < 2^24.
+fn chunk_hash(j: u32) -> u32 {
+    return product_mod(j, ROBE_R2);
+}

@@ -1,0 +1,32 @@
+// Sums of the gradients of chunks. Needs `accesses`, `params`, `robe`, shared/gradient1.wgsl.
+
+var<private> unscale: f32; // 1 over the scale of the loss; set before anything is summed
+
+struct Sum {
+    value: f32,
+    chunks: u32, // how many of them reach the weight
+}
+
+// Weights of a chunk whose first gradient is `first`.
+fn reach_of(first: u32) -> u32 {
+    if (robe.tail == robe.reach) { return robe.reach; }
+    return select(robe.reach, robe.tail, first % robe.dim + robe.tail == robe.dim);
+}
+
+// Of sorted chunks first to end - 1, in order, at their weight e.
+fn sum_of(first: u32, end: u32, e: u32) -> Sum {
+    var sum = Sum(0.0, 0u);
+    for (var j = first; j < end; j++) {
+        let one = accesses[j];
+        if (e >= reach_of(one.x)) { continue; }
+        var g = unscale * grad_output(one.x + e);
+        if (params.weighted == 1u || params.pooling == MEAN) { g = bitcast<f32>(one.y) * g; }
+        sum.value += g;
+        sum.chunks += 1u;
+    }
+    return sum;
+}
+
+fn is_heavy(one: Target) -> bool {
+    return one.end - one.start > MERGE_CHUNK;
+}

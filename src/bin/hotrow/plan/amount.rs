@@ -1,0 +1,78 @@
+//! Sizes and counts as people write them: 64MiB, 1.5GB, 1e9.
+
+use bytesize::ByteSize;
+
+/// No more than that: sums of a few stay far below 2^64.
+const MOST: u64 = 1 << 60;
+
+/// A size in bytes, with a unit or none.
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
+    match text.trim().parse::<ByteSize>() {
+        Ok(ByteSize(bytes)) if bytes <= MOST => Ok(bytes),
+        _ => Err("wanted a size of at most 1 EiB, such as 65536, 64MiB or 1.5GB".to_owned()),
+    }
+}
+
+/// As [`bytes`], without 0.
+pub(super) fn some_bytes(text: &str) -> Result<u64, String> {
+    match bytes(text)? {
+        0 => Err("wanted at least one byte".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// A whole number from 1 to 2^53, in digits or as 1e9.
+pub(super) fn count(text: &str) -> Result<u64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(number) if number.fract() == 0.0 && (1.0..=9_007_199_254_740_992.0).contains(&number) => Ok(number as u64),
+        _ => Err("wanted a whole number from 1 to 2^53, such as 4096 or 1e9".to_owned()),
+    }
+}
+
+/// A number above 0.
+pub(super) fn positive(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
+        _ => Err("wanted a number above 0".to_owned()),
+    }
+}
+
+/// How many times as large something shall be.
+pub(super) fn times(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(number) if (1.0..=1e6).contains(&number) => Ok(number),
+        _ => Err("wanted a number from 1 to 1e6".to_owned()),
+    }
+}
+
+/// Bytes in the largest unit that leaves a whole part.
+pub(super) fn in_units(bytes: f64) -> String {
+    ByteSize(bytes.round() as u64).display().iec().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, wanted) in [("65536", 65_536), ("64MiB", 64 << 20), (" 1.5 GB", 1_500_000_000), ("0", 0)] {
+            assert_eq!(bytes(text), Ok(wanted), "{text}");
+        }
+        for text in ["", "MiB", "-1", "1e3", "12 parsecs", "2EiB", "99999999999999999999"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+        assert!(some_bytes("0MiB").is_err() && some_bytes("1") == Ok(1));
+        assert_eq!(in_units(67_108_864.0), "64.0 MiB");
+    }
+
+    #[test]
+    fn counts_are_whole() {
+        assert_eq!([count("1e9"), count("4096")], [Ok(1_000_000_000), Ok(4096)]);
+        for text in ["0", "1.5", "-3", "nan", "inf", "1e17", ""] {
+            assert!(count(text).is_err(), "{text}");
+        }
+        assert!(positive("1.5") == Ok(1.5) && positive("0").is_err() && positive("nan").is_err());
+        assert!(times("5") == Ok(5.0) && times("0.5").is_err() && times("1e300").is_err() && times("nan").is_err());
+    }
+}

@@ -1,0 +1,166 @@
+//! `--distribution`: how lookups spread over rows, where there is no trace. `zipf:rows=1e9,s=1.05` and the like.
+
+use super::amount;
+use hotrow::Error;
+use hotrow::scars::{Formula, Skew};
+use rand::{Rng, RngExt};
+use rand_distr::{Distribution as _, StandardNormal, Zipf};
+
+/// Rows i = 0, 1, .. with probability ~ a shape of i.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Distribution {
+    pub(super) text: String,
+    pub(super) rows: u64,
+    pub(super) formula: Formula,
+}
+
+/// What can be asked for, and the key beside rows.
+const SHAPES: [(&str, Option<&str>); 4] =
+    [("zipf", Some("s")), ("exponential", Some("scale")), ("half-normal", Some("scale")), ("uniform", None)];
+
+const WANTED: &str = "wanted zipf:rows=N,s=S, exponential:rows=N,scale=X, half-normal:rows=N,scale=X or uniform:rows=N";
+
+impl std::str::FromStr for Distribution {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, pairs) = text.split_once(':').ok_or(WANTED)?;
+        let &(kind, parameter) = SHAPES.iter().find(|(name, _)| *name == kind.trim()).ok_or(WANTED)?;
+        let (mut rows, mut value) = (None, None);
+        for pair in pairs.split(',') {
+            let (key, number) = pair.split_once('=').ok_or(WANTED)?;
+            let key = key.trim();
+            let fail = |reason: String| format!("{key}: {reason}");
+            let twice = if key == "rows" {
+                rows.replace(amount::count(number).map_err(fail)?).is_some()
+            } else if Some(key) == parameter {
+                value.replace(amount::positive(number).map_err(fail)?).is_some()
+            } else {
+                return Err(format!("{WANTED}, found the key {key}"));
+            };
+            if twice {
+                return Err(format!("wanted {key} once, found it twice"));
+            }
+        }
+        let rows = rows.ok_or("wanted rows=N, found none")?;
+        let value = match parameter {
+            Some(key) => value.ok_or_else(|| format!("wanted {key}=X, found none"))?,
+            None => 0.0,
+        };
+        let formula = match kind {
+            "exponential" => Formula::Exponential(value),
+            "half-normal" => Formula::HalfNormal(value),
+            // Uniform: Zipf with s = 0.
+            _ => Formula::Zipf(value),
+        };
+        Ok(Self { text: text.trim().to_owned(), rows, formula })
+    }
+}
+
+impl Distribution {
+    /// What the model knows of it.
+    pub(super) fn skew(&self) -> Result<Skew, Error> {
+        Skew::of(self.formula, self.rows)
+    }
+
+    /// `n` lookups drawn from it, each by itself.
+    pub(super) fn draw(&self, n: usize, random: &mut impl Rng) -> anyhow::Result<Vec<u32>> {
+        let rows = u32::try_from(self.rows)?;
+        Ok(match self.formula {
+            Formula::Zipf(s) => {
+                let ranks = Zipf::new(f64::from(rows), s)?;
+                // Ranks run from 1 to rows; the minimum guards the last one against rounding.
+                (0..n).map(|_| (ranks.sample(random) as u32 - 1).min(rows - 1)).collect()
+            }
+            // The whole part of an exponential variable that ends at `rows`, by its inverse.
+            Formula::Exponential(scale) => {
+                let mass = -(-f64::from(rows) / scale).exp_m1();
+                let row = |u: f64| (-scale * (-u * mass).ln_1p()) as u32;
+                (0..n).map(|_| row(random.random()).min(rows - 1)).collect()
+            }
+            Formula::HalfNormal(scale) => (0..n).map(|_| half_normal(rows, scale, random)).collect(),
+        })
+    }
+}
+
+/// Row i of `rows` with probability ~ e^(-(i / scale)^2 / 2), by rejection: at least one try in six is taken.
+fn half_normal(rows: u32, scale: f64, random: &mut impl Rng) -> u32 {
+    let weight = |i: f64| (-0.5 * (i / scale) * (i / scale)).exp();
+    loop {
+        let (row, taken) = if scale > f64::from(rows) {
+            let row = random.random_range(0..rows);
+            (f64::from(row), weight(row.into()))
+        } else if random.random::<f64>() * (1.0 + scale * (0.5 * std::f64::consts::PI).sqrt()) < 1.0 {
+            // Row 0, of weight 1, against the integral of all others.
+            (0.0, 1.0)
+        } else {
+            // Row i is reached from (i - 1, i], where the normal density is nowhere less than at i.
+            let normal: f64 = StandardNormal.sample(random);
+            let (x, row) = (normal.abs() * scale, (normal.abs() * scale).ceil());
+            (row, weight(row) / weight(x))
+        };
+        // A weight too small for a float is no number when divided by another.
+        if row < f64::from(rows) && random.random::<f64>() < taken {
+            return row as u32;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use rand_pcg::Pcg64;
+
+    #[test]
+    fn bad_ones_are_told() {
+        for text in [
+            "",
+            "zipf",
+            "zipf:rows=10",
+            "zipf:s=1",
+            "zipf:rows=10,s=1,s=1",
+            "zipf:rows=10,scale=1",
+            "zipf:rows=0,s=1",
+            "zipf:rows=10,s=-1",
+            "zipf:rows=10,s=nan",
+            "normal:rows=10,scale=2",
+            "exponential:rows=10,scale=0",
+            "uniform:rows=1.5",
+            "uniform:rows",
+        ] {
+            assert!(text.parse::<Distribution>().is_err(), "{text}");
+        }
+        let text = "half-normal:rows=1e9, scale=2e6";
+        let parsed: Distribution = text.parse().unwrap();
+        assert_eq!((parsed.rows, parsed.formula), (1_000_000_000, Formula::HalfNormal(2e6)));
+    }
+
+    /// Pearson's chi squared of 40,000 draws over 12 rows, 11 degrees of freedom: 31.3 is passed by chance once in a thousand.
+    fn chi_squared(drawn: &str, wanted: &str) -> f64 {
+        let [drawn, wanted] = [drawn, wanted].map(|text| text.parse::<Distribution>().unwrap());
+        let mut random = Pcg64::seed_from_u64(1);
+        let mut counts = [0.0; 12];
+        for row in drawn.draw(40_000, &mut random).unwrap() {
+            counts[row as usize] += 1.0;
+        }
+        let skew = wanted.skew().unwrap();
+        (0..12)
+            .map(|row| {
+                let expected = 40_000.0 * (skew.mass(row + 1) - skew.mass(row));
+                (counts[row as usize] - expected) * (counts[row as usize] - expected) / expected
+            })
+            .sum()
+    }
+
+    #[test]
+    fn draws_follow_the_model() {
+        for text in
+            ["zipf:rows=12,s=1.2", "exponential:rows=12,scale=5", "half-normal:rows=12,scale=5", "uniform:rows=12"]
+        {
+            let found = chi_squared(text, text);
+            assert!(found < 31.3, "{text}: {found}");
+        }
+        assert!(chi_squared("half-normal:rows=12,scale=5", "half-normal:rows=12,scale=5.5") > 31.3);
+    }
+}

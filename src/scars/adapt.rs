@@ -1,0 +1,312 @@
+//! Between epochs: whether to pin other rows, more of them, or fewer.
+//!
+//! Nothing is changed by a [`Proposal`] until it is [applied](Proposal::apply).
+
+use super::{HotRows, Ranked, positive, refused, sets_for};
+use crate::{Counters, Embedding, Error, hash::fmix32};
+
+#[cfg(test)]
+mod tests;
+
+/// A run, and the cache it ran on.
+#[derive(Clone, Debug)]
+pub struct Run<'a> {
+    /// What the run counted, of all tables together: the counters after it less those before it.
+    pub counters: Counters,
+    /// Batches it had.
+    pub batches: u64,
+    /// How often each linear row was used in it. Rows of a group's tables together.
+    pub ranked: &'a Ranked,
+    /// Linear rows pinned meanwhile.
+    pub pinned: Vec<u32>,
+    /// Sets of the cache.
+    pub sets: u32,
+    /// Ways of a set.
+    pub set_ways: u32,
+    /// Of these, those that may be pinned.
+    pub ways: u32,
+    /// Bytes of a record: [`Layout::stride`](crate::Layout::stride).
+    pub record: u64,
+    /// Each batch had a backward: its rows were written too.
+    pub training: bool,
+}
+
+/// When a change is worth proposing. Shares, 0 to 1, are of the bytes that would cross the bus with nothing pinned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// A change must save this much: 0.02. Less may be chance: the hottest rows of a sample look hotter than they are.
+    pub gain: f64,
+    /// This much less than the most that could be saved will do: 0.005. Fewer rows are then pinned, once and for all: it is measured from
+    /// the best choice that the rules allow, not from what is pinned.
+    pub loss: f64,
+    /// A smaller cache must be smaller by this share of the rows pinned now: 0.1.
+    pub fewer: f64,
+    /// Most rows that may be pinned; unless the cache may be resized, as many as its ways take if that is less.
+    pub most_rows: u64,
+    /// Whether the cache itself may be made larger for more rows, and smaller for fewer: to so many sets that 99 % of the rows are expected
+    /// to find a way. Not by default: under LRU and LFU ways that are not pinned serve other rows.
+    pub resize: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { gain: 0.02, loss: 0.005, fewer: 0.1, most_rows: u64::MAX, resize: false }
+    }
+}
+
+/// What is proposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Advice {
+    /// To leave things as they are.
+    Keep,
+    /// To pin more rows: those outside are hot too.
+    Grow,
+    /// To pin fewer rows: the coldest of them hardly save anything.
+    Shrink,
+    /// To pin other rows, as many as now: what is hot has changed.
+    Repin,
+}
+
+/// Hit rate and traffic of a batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// Hits among accesses, 0 to 1.
+    pub hit_rate: f64,
+    /// Bytes that cross the bus for a batch, both ways.
+    pub bytes: f64,
+}
+
+/// A proposal, and what is expected of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proposal {
+    /// What to do.
+    pub advice: Advice,
+    /// Why, in a sentence.
+    pub reason: String,
+    /// Linear rows to be pinned then, hottest first; all find a way. Of [`Advice::Keep`], those pinned now.
+    pub rows: Vec<u32>,
+    /// Rows the cache shall hold then; as now, unless [`Rules::resize`].
+    pub cache_rows: u32,
+    /// What the run's counters say. Bytes of pinning and flushing are among them.
+    pub measured: Rates,
+    /// What the model says of the rows pinned now. A difference from what was measured is what the model leaves out: rows used again
+    /// within few batches, and rows that an LRU or LFU cache keeps beside the pinned ones, make the measured rates better.
+    pub now: Rates,
+    /// What the model says of [`Proposal::rows`], if the next run is like this one.
+    pub then: Rates,
+    /// Bytes that cross once, when it is applied: records of the rows that come, all of them if the cache is resized, and, in training, of
+    /// the rows that leave.
+    pub moved: u64,
+}
+
+impl<'a> Run<'a> {
+    /// Of a group that has just had so many batches since its counters, added up, were `since`. `ways` of each set may be pinned.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device is lost.
+    pub fn of(
+        group: &mut dyn Embedding,
+        since: Counters,
+        batches: u64,
+        ranked: &'a Ranked,
+        ways: u32,
+        training: bool,
+    ) -> Result<Self, Error> {
+        let counters = group.counters()?.into_iter().sum::<Counters>() - since;
+        let (pinned, layout) = (group.pinned()?, group.layout());
+        let (sets, set_ways, record) = (layout.sets, layout.ways, layout.stride());
+        Ok(Self { counters, batches, ranked, pinned, sets, set_ways, ways: ways.min(set_ways), record, training })
+    }
+
+    /// What to do before the next run.
+    ///
+    /// While the counts stay the same, so does what was proposed and applied: the next advice is [`Advice::Keep`], whatever the rules. Counts of
+    /// other accesses differ by chance, which `gain` and `fewer` are for; the fewer accesses, the more: [`Profile`](super::Profile)s
+    /// may count on over several runs.
+    ///
+    /// The model is P3's (eq. 6): lookups are independent draws, as in a shuffled epoch. Its bytes are within 1 % of the counted ones while
+    /// a batch is at most 1 % of the accesses counted; with exact counts its hit rate is exact for the same accesses again. Of other accesses
+    /// the same rows take less: a row is among the hottest partly by chance, the more the fewer accesses were counted.
+    ///
+    /// # Errors
+    /// [`Error::Scars`] for a run without batches or accesses, and for rules that are no shares.
+    pub fn propose(&self, rules: &Rules) -> Result<Proposal, Error> {
+        for (what, share) in [("gain", rules.gain), ("loss", rules.loss), ("fewer", rules.fewer)] {
+            if !(0.0..=1.0).contains(&share) {
+                return Err(refused(what, "a share, 0 to 1", &share, "correct the rules"));
+            }
+        }
+        let remedy = "let the run have batches, and count their accesses";
+        let lookups = positive("lookups of a batch", self.counters.accesses as f64 / self.batches as f64, remedy)?;
+        let skew = self.ranked.skew()?;
+
+        let saving = Saving { accesses: self.ranked.accesses() as f64, lookups };
+        let all = skew.distinct(lookups, 0);
+        let present = HotRows::new(&self.pinned);
+        let (pinned, listed) = (present.len(), rules.most_rows.min(self.ranked.used().len() as u64) as usize);
+        let mine = self.ranked.used().iter().filter(|&&(row, _)| present.has(row));
+        let (hits_now, saved_now) = saving.of_all(mine);
+
+        // One size is aimed at, whatever is pinned now: the fewest rows that are as good as the most, but for the loss. So what Grow or Shrink
+        // has reached is grown or shrunk no further, and nothing is given up twice.
+        let most = if rules.resize { self.ranked.used()[..listed].to_vec() } else { self.best(self.sets, listed) };
+        let target = saving.enough(&most, rules.loss * all);
+        let target_sets = if rules.resize { self.sets_of(target as u64)? } else { self.sets };
+        let grown = Choice::of(self, saving, target_sets.max(self.sets), if target > pinned { target } else { 0 });
+        let same = Choice::of(self, saving, self.sets, pinned.min(listed));
+
+        let worth = |choice: &Choice, over: f64| choice.saved - over >= rules.gain * all && choice.saved > over;
+        let fewer = target < pinned && target as f64 <= (1.0 - rules.fewer) * pinned as f64;
+        let change = if grown.rows.len() > pinned && worth(&grown, same.saved) {
+            Some((Advice::Grow, grown))
+        } else if fewer && target_sets <= self.sets {
+            Some((Advice::Shrink, Choice::of(self, saving, target_sets, target)))
+        } else if worth(&same, saved_now) {
+            Some((Advice::Repin, same))
+        } else {
+            None
+        };
+
+        let each = self.record as f64 * if self.training { 2.0 } else { 1.0 };
+        let rates = |hits: u64, saved: f64| Rates {
+            hit_rate: hits as f64 / saving.accesses,
+            bytes: each * (all - saved).max(0.0),
+        };
+        let now = rates(hits_now, saved_now);
+
+        let kept = (Advice::Keep, self.pinned.clone(), self.sets, now, 0);
+        let (advice, rows, sets, then, moved) = match change {
+            None => kept,
+            Some((advice, choice)) => {
+                let then = rates(choice.hits, choice.saved);
+                let moved = self.record * self.moves(&choice, &present);
+                // A run like the last one has to earn what the change itself costs.
+                let earned = (now.bytes - then.bytes) * self.batches as f64;
+                let pays = advice == Advice::Shrink || earned > moved as f64;
+                if pays { (advice, choice.rows, choice.sets, then, moved) } else { kept }
+            }
+        };
+        let cache_rows = sets * self.set_ways;
+        let measured =
+            Rates { hit_rate: self.counters.hit_rate(), bytes: self.counters.bus_bytes() as f64 / self.batches as f64 };
+        let reason = reason(advice, pinned, rows.len(), now, then);
+        Ok(Proposal { advice, reason, rows, cache_rows, measured, now, then, moved })
+    }
+
+    /// Records that a choice moves: rows that come, all of them into another cache, and, in training, rows that leave.
+    fn moves(&self, choice: &Choice, present: &HotRows) -> u64 {
+        let wanted = HotRows::new(&choice.rows);
+        let comes = choice.rows.iter().filter(|&&row| choice.sets != self.sets || !present.has(row)).count();
+        let leaves = self.pinned.iter().filter(|&&row| self.training && !wanted.has(row)).count();
+        (comes + leaves) as u64
+    }
+
+    /// The hottest rows that find a way in a cache of so many sets, with their counts, at most so many.
+    fn best(&self, sets: u32, most: usize) -> Vec<(u32, u64)> {
+        let mut taken = vec![0; sets as usize];
+        let finds_way = |&&(row, _): &&(u32, u64)| {
+            let set = &mut taken[(fmix32(row) % sets) as usize];
+            *set += 1;
+            *set <= self.ways
+        };
+        let most = most.min(sets as usize * self.ways as usize);
+        self.ranked.used().iter().take_while(|_| most > 0).filter(finds_way).take(most).copied().collect()
+    }
+
+    /// Sets in which so many rows are expected to find a way, 99 % of them; at most as many as hold all rows, where some find none.
+    fn sets_of(&self, rows: u64) -> Result<u32, Error> {
+        if rows == 0 {
+            return Ok(0);
+        }
+        let all = self.ranked.rows().div_ceil(u64::from(self.set_ways)) as u32;
+        Ok(sets_for(rows, self.ways, 0.99)?.min(all))
+    }
+}
+
+/// What pinning a row saves.
+#[derive(Clone, Copy, Debug)]
+struct Saving {
+    accesses: f64,
+    lookups: f64,
+}
+
+impl Saving {
+    /// The probability that a batch has a row that was used `count` times: `1 - (1 - P)^b` (P3 eq. 1).
+    fn of(self, count: u64) -> f64 {
+        -(self.lookups * (-(count as f64) / self.accesses).ln_1p()).exp_m1()
+    }
+
+    /// Accesses to some rows, and what pinning them saves.
+    fn of_all<'r>(self, rows: impl IntoIterator<Item = &'r (u32, u64)>) -> (u64, f64) {
+        rows.into_iter().fold((0, 0.0), |(hits, sum), &(_, count)| (hits + count, sum + self.of(count)))
+    }
+
+    /// How many of the rows, hottest first, save as much as all of them less `loss`.
+    fn enough(self, rows: &[(u32, u64)], loss: f64) -> usize {
+        let wanted = self.of_all(rows).1 - loss;
+        let mut sum = 0.0;
+        let short = |&&(_, count): &&(u32, u64)| {
+            let short = sum < wanted;
+            sum += self.of(count);
+            short
+        };
+        rows.iter().take_while(short).count()
+    }
+}
+
+/// Rows to pin, and the cache to pin them in.
+#[derive(Clone, Debug)]
+struct Choice {
+    sets: u32,
+    rows: Vec<u32>,
+    hits: u64,
+    saved: f64,
+}
+
+impl Choice {
+    /// The hottest rows that find a way in so many sets, at most `most`.
+    fn of(run: &Run<'_>, saving: Saving, sets: u32, most: usize) -> Self {
+        let best = run.best(sets, most);
+        let (hits, saved) = saving.of_all(&best);
+        Self { sets, rows: best.into_iter().map(|(row, _)| row).collect(), hits, saved }
+    }
+}
+
+fn reason(advice: Advice, pinned: usize, rows: usize, now: Rates, then: Rates) -> String {
+    let (now, then) = (100.0 * now.hit_rate, 100.0 * then.hit_rate);
+    match advice {
+        Advice::Keep => {
+            format!("the {pinned} rows pinned take {now:.1} % of the accesses, and no other choice is worth its change")
+        }
+        Advice::Grow => {
+            format!("the {pinned} rows pinned take {now:.1} % of the accesses, {rows} would take {then:.1} %")
+        }
+        Advice::Shrink => {
+            format!("{rows} rows would take {then:.1} % of the accesses, the {pinned} rows pinned take {now:.1} %")
+        }
+        Advice::Repin => {
+            format!(
+                "the {pinned} rows pinned take {now:.1} % of the accesses, the {rows} hottest would take {then:.1} %"
+            )
+        }
+    }
+}
+
+impl Proposal {
+    /// Gives the cache its size, if that changes, and pins the proposed rows, at most `ways` of a set. Returns those that found no way: none,
+    /// with the run's ways. [`Advice::Keep`] changes nothing.
+    ///
+    /// # Errors
+    /// As [`Embedding::pin`] and [`Embedding::resize_cache`]; may be called again.
+    pub fn apply(&self, group: &mut dyn Embedding, ways: u32) -> Result<Vec<u32>, Error> {
+        if self.advice == Advice::Keep {
+            return Ok(Vec::new());
+        }
+        if self.cache_rows != group.layout().slots() {
+            // What is pinned now need not move with it.
+            group.pin(&[], ways)?;
+            group.resize_cache(self.cache_rows.min(group.layout().total_rows))?;
+        }
+        if self.rows.is_empty() { Ok(Vec::new()) } else { group.pin(&self.rows, ways) }
+    }
+}

@@ -1,0 +1,50 @@
+//! One memory for cached rows and batches (P3 eq. 7).
+
+use super::{Workload, refused};
+use crate::Error;
+
+/// The device's memory: M of P3's eq. 7, `b = (M - |C| d) / a`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Budget {
+    /// Bytes for cached rows and for what a batch takes: M.
+    pub bytes: u64,
+    /// Bytes that a sample of a batch takes, activations and all: a. With 0 a batch is bounded by the epoch alone.
+    pub sample: u64,
+    /// The smallest batch, in samples. 1 is P3's own problem, whose answer often is the smallest batch that can be: without a cost of its
+    /// own a batch of one sample is as cheap as any other, and leaves most memory to rows.
+    pub smallest_batch: u64,
+    /// What a batch costs whatever its size, as the bytes that cross the bus in that time.
+    pub batch_cost: f64,
+}
+
+impl Budget {
+    /// The batches that fit, in samples: from the smallest one to what fits without any cached row, at most an epoch.
+    pub(super) fn batches(&self, workload: &Workload) -> Result<(u64, u64), Error> {
+        let remedy = "raise the budget, or make the smallest batch or what a sample takes smaller";
+        if self.smallest_batch == 0 || self.smallest_batch > workload.samples {
+            let wanted = format!("1 to the {} samples of an epoch", workload.samples);
+            return Err(refused("smallest batch", wanted, &self.smallest_batch, "give samples"));
+        }
+        if !(self.batch_cost.is_finite() && self.batch_cost >= 0.0) {
+            return Err(refused("cost of a batch", "0 or more bytes", &self.batch_cost, "give bytes"));
+        }
+        let most = self.bytes.checked_div(self.sample).unwrap_or(u64::MAX).min(workload.samples);
+        if most < self.smallest_batch {
+            let wanted = format!("{} bytes or more", u128::from(self.sample) * u128::from(self.smallest_batch));
+            return Err(refused("budget", wanted, &self.bytes, remedy));
+        }
+        Ok((self.smallest_batch, most))
+    }
+
+    /// Bytes left for rows beside a batch: `M - a b`.
+    pub(super) const fn for_rows(&self, batch: u64) -> u64 {
+        self.bytes.saturating_sub(self.sample.saturating_mul(batch))
+    }
+
+    /// The largest batch beside rows of so many bytes (eq. 7, rounded down); `None` if there is no room for one sample.
+    pub(super) fn batch_beside(&self, rows: u128, workload: &Workload) -> Option<u64> {
+        let left = u64::try_from(u128::from(self.bytes).checked_sub(rows)?).ok()?;
+        let batch = left.checked_div(self.sample).unwrap_or(u64::MAX).min(workload.samples);
+        (batch > 0).then_some(batch)
+    }
+}

@@ -1,0 +1,309 @@
+//! Every way of counting against plain counts.
+
+use super::*;
+use crate::scars::Skew;
+use proptest::prelude::*;
+use rand::SeedableRng;
+use rand_distr::{Distribution, Zipf};
+use rand_pcg::Pcg64;
+use std::collections::BTreeMap;
+
+fn zipf(rows: u32, s: f64, n: usize, seed: u64) -> Vec<u32> {
+    let ranks = Zipf::new(f64::from(rows), s).expect("a distribution");
+    // Multiplied, so that the hottest rows are not the first ones.
+    let row = |rank: f64| ((rank as u64 - 1).min(u64::from(rows) - 1) * 7919 % u64::from(rows)) as u32;
+    ranks.sample_iter(Pcg64::seed_from_u64(seed)).take(n).map(row).collect()
+}
+
+fn plain(rows: &[u32]) -> BTreeMap<u32, u64> {
+    let mut counts = BTreeMap::new();
+    rows.iter().for_each(|&row| *counts.entry(row).or_insert(0) += 1);
+    counts
+}
+
+fn ordered(counts: &BTreeMap<u32, u64>) -> Vec<(u32, u64)> {
+    let mut used: Vec<(u32, u64)> = counts.iter().map(|(&row, &count)| (row, count)).collect();
+    used.sort_by_key(|&(_, count)| std::cmp::Reverse(count)); // stable: rows ascend where counts are equal
+    used
+}
+
+fn sampled(one_in: u32, seed: u32) -> Counting {
+    Counting::Sampled { one_in: NonZeroU32::new(one_in).expect("not 0"), seed }
+}
+
+proptest! {
+    #[test]
+    fn exact_counts_are_the_plain_ones(
+        first in proptest::collection::vec(0..40_u32, 0..300),
+        second in proptest::collection::vec(0..25_u32, 0..300),
+        share in 0.0..=1.0_f64,
+    ) {
+        let mut profile = Profile::new(&[40, 25], Counting::Exact);
+        profile.count(0, &first).unwrap();
+        profile.count(1, &second).unwrap();
+        let linear: Vec<u32> = first.iter().copied().chain(second.iter().map(|index| 40 + index)).collect();
+        let wanted = ordered(&plain(&linear));
+        let ranked = profile.ranked();
+        prop_assert_eq!(ranked.used(), &wanted[..]);
+        prop_assert_eq!((ranked.rows(), ranked.accesses(), profile.accesses()), (65, linear.len() as u64, linear.len() as u64));
+        let of_second = profile.ranked_of(1);
+        let wanted_of_second: Vec<_> = wanted.iter().copied().filter(|&(row, _)| row >= 40).collect();
+        prop_assert_eq!((of_second.used(), of_second.rows()), (&wanted_of_second[..], 25));
+
+        // The fewest rows that carry a share, by trying every number.
+        let carried = |n: usize| wanted[..n].iter().map(|&(_, count)| count).sum::<u64>();
+        let fewest = (0..=wanted.len()).find(|&n| carried(n) as f64 >= share * linear.len() as f64).unwrap();
+        prop_assert_eq!(ranked.rows_for(share), fewest);
+        prop_assert_eq!(ranked.hottest(fewest), wanted[..fewest].iter().map(|&(row, _)| row).collect::<Vec<_>>());
+        prop_assert_eq!(ranked.share_of(fewest), carried(fewest) as f64 / linear.len().max(1) as f64);
+
+        let counts: Vec<u64> = ranked.counts().collect();
+        prop_assert_eq!(counts.len(), 65);
+        prop_assert!(counts.iter().sum::<u64>() == ranked.accesses() && counts.is_sorted_by(|a, b| a >= b));
+
+        if !linear.is_empty() {
+            prop_assert!(ranked.skew().unwrap().bins() == Skew::from_counts(counts).unwrap().bins());
+        }
+
+        // The same out of frequencies, and in one piece.
+        let frequencies: Vec<u32> = (0..65).map(|row| linear.iter().filter(|&&other| other == row).count() as u32).collect();
+        prop_assert_eq!(&Profile::of_frequencies(&[40, 25], &frequencies).unwrap().ranked(), &ranked);
+        let mut whole = Profile::new(&[65], Counting::Exact);
+        whole.count_rows(&linear).unwrap();
+        prop_assert_eq!(whole.ranked(), ranked);
+    }
+
+    #[test]
+    fn a_sample_does_not_depend_on_how_the_stream_is_cut(
+        rows in proptest::collection::vec(0..30_u32, 0..400),
+        cuts in proptest::collection::vec(0..400_usize, 0..10),
+        one_in in 1..60_u32,
+        seed: u32,
+    ) {
+        let mut whole = Profile::new(&[30], sampled(one_in, seed));
+        whole.count_rows(&rows).unwrap();
+        let mut cut = Profile::new(&[30], sampled(one_in, seed));
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|at| at.min(rows.len())).chain([0, rows.len()]).collect();
+        cuts.sort_unstable();
+        cuts.windows(2).for_each(|pair| cut.count_rows(&rows[pair[0]..pair[1]]).unwrap());
+        let found = whole.ranked();
+        prop_assert_eq!(&found, &cut.ranked());
+        // One of each stretch, the last one perhaps not.
+        let stretches = rows.len() as u64 / u64::from(one_in);
+        let taken = found.accesses() / u64::from(one_in);
+        prop_assert!(taken == stretches || taken == stretches + 1 && !(rows.len() as u64).is_multiple_of(u64::from(one_in)));
+        if one_in == 1 {
+            prop_assert_eq!(found.used(), &ordered(&plain(&rows))[..]);
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "sketch")]
+    fn bounded_counts_keep_their_bounds(
+        s in 0.0..2.0_f64,
+        kept in 1..300_u32,
+        n in 1..20_000_usize,
+        seed: u64,
+    ) {
+        let stream = zipf(2000, s, n, seed);
+        let mut profile = Profile::new(&[1500, 500], Counting::Bounded { rows: kept });
+        profile.count_rows(&stream).unwrap();
+        bounds(&profile, &plain(&stream))?;
+        // The whole is the tables' sum, but for one access each that sharing out rounds off.
+        let ranked = profile.ranked();
+        let tables = [0, 1].map(|table| profile.ranked_of(table).accesses());
+        prop_assert!(ranked.accesses() == n as u64 && n as u64 - tables.iter().sum::<u64>() <= 2);
+        prop_assert_eq!(ranked.counts().sum::<u64>(), n as u64);
+        prop_assert_eq!(ranked.counts().count(), 2000);
+        prop_assert!(ranked.skew().unwrap().bins() == Skew::from_counts(ranked.counts()).unwrap().bins());
+    }
+}
+
+#[cfg(feature = "sketch")]
+fn bounds(profile: &Profile, plain: &BTreeMap<u32, u64>) -> Result<(), TestCaseError> {
+    let error = match profile.accuracy() {
+        Accuracy::Exact => 0,
+        Accuracy::Below(error) => error,
+        Accuracy::Sampled(_) => return Err(TestCaseError::fail("not a sample")),
+    };
+    let found: BTreeMap<u32, u64> = profile.ranked().used().iter().copied().collect();
+    for (row, &count) in plain {
+        let kept = found.get(row).copied().unwrap_or(0);
+        prop_assert!(kept <= count && count <= kept + error, "row {row}: {count} within {kept} + {error}");
+    }
+    prop_assert!(found.keys().all(|row| plain.contains_key(row)));
+    Ok(())
+}
+
+#[test]
+#[cfg(feature = "sketch")]
+fn bounds_are_not_met_by_other_counts() {
+    let stream = zipf(2000, 1.0, 20_000, 3);
+    let mut profile = Profile::new(&[2000], Counting::Bounded { rows: 100 });
+    profile.count_rows(&stream).unwrap();
+    let Accuracy::Below(error) = profile.accuracy() else { panic!("2000 rows do not fit 100") };
+    let counts = plain(&stream);
+    assert!(bounds(&profile, &counts).is_ok());
+    let hottest = profile.ranked().hottest(1)[0];
+    for wrong in [counts[&hottest] + error + 1, counts[&hottest] - error - 1] {
+        let mut others = counts.clone();
+        others.insert(hottest, wrong);
+        assert!(bounds(&profile, &others).is_err(), "{wrong}");
+    }
+    // Rows that fit are counted exactly.
+    let mut roomy = Profile::new(&[2000], Counting::Bounded { rows: 2000 });
+    roomy.count_rows(&stream).unwrap();
+    assert_eq!((roomy.accuracy(), roomy.ranked().used()), (Accuracy::Exact, &ordered(&counts)[..]));
+}
+
+/// Rows with more than `n / rows` accesses that are not listed.
+#[cfg(feature = "sketch")]
+fn missed(stream: &[u32], rows: u32, room: u32) -> usize {
+    let mut profile = Profile::new(&[50_000], Counting::Bounded { rows: room });
+    profile.count_rows(stream).unwrap();
+    let ranked = profile.ranked();
+    let often = |&(_, &count): &(&u32, &u64)| count * u64::from(rows) > stream.len() as u64;
+    let listed = |row: u32| ranked.used().iter().any(|&(other, _)| other == row);
+    plain(stream).iter().filter(often).filter(|&(&row, _)| !listed(row)).count()
+}
+
+#[test]
+#[cfg(feature = "sketch")]
+fn what_takes_more_than_its_share_is_listed() {
+    // Of each 91 accesses, 60 are to the same 60 rows, the others to rows that come once. In the end only such come.
+    let mut others = 60..;
+    let mut stream: Vec<u32> =
+        (0..1000).flat_map(|_| (0..60).chain(others.by_ref().take(31)).collect::<Vec<_>>()).collect();
+    stream.extend(others.take(200));
+    assert_eq!(missed(&stream, 96, 96), 0);
+    // The companion: a quarter of the places, with room for as many rows, loses some.
+    assert!(missed(&stream, 96, 24) > 0);
+    for s in [0.0, 0.5, 1.0, 1.5] {
+        for rows in [6, 100, 3000] {
+            assert_eq!(missed(&zipf(50_000, s, 200_000, 5), rows, rows), 0, "{s} {rows}");
+        }
+    }
+}
+
+#[test]
+#[cfg(feature = "sketch")]
+fn a_skewed_stream_is_known_well_in_little_memory() {
+    let stream = zipf(100_000, 1.1, 500_000, 8);
+    let counts = ordered(&plain(&stream));
+    let mut profile = Profile::new(&[100_000], Counting::Bounded { rows: 3000 });
+    profile.count_rows(&stream).unwrap();
+    let Accuracy::Below(error) = profile.accuracy() else { panic!("100,000 rows do not fit 3000") };
+    // 3.5 n / places, by the paper; 16,384 places.
+    assert!(error as f64 <= 3.5 * 500_000.0 / 16_384.0, "{error}");
+    // The rows it calls hottest carry what the hottest carry, but for the error.
+    let hot: std::collections::BTreeSet<u32> = profile.ranked().hottest(1000).into_iter().collect();
+    let share = |rows: &mut dyn Iterator<Item = u64>| rows.sum::<u64>() as f64 / 500_000.0;
+    let found = share(&mut counts.iter().filter(|(row, _)| hot.contains(row)).map(|&(_, count)| count));
+    let best = share(&mut counts.iter().take(1000).map(|&(_, count)| count));
+    assert!(found <= best && best - found < 0.02, "{found} of {best}");
+    // What it promises of them is never more than they carry, and at most 1000 errors less.
+    let promised = profile.ranked().share_of(1000);
+    assert!(promised <= found && found - promised <= 1000.0 * error as f64 / 500_000.0, "{found}, promised {promised}");
+}
+
+/// What a sample of one in `one_in` says of a row.
+fn estimate(stream: &[u32], row: u32, one_in: u32, seed: u32) -> u64 {
+    let mut profile = Profile::new(&[1000], sampled(one_in, seed));
+    profile.count_rows(stream).unwrap();
+    let ranked = profile.ranked();
+    let found = ranked.used().iter().find(|&&(other, _)| other == row).map_or(0, |&(_, count)| count);
+    assert_eq!(ranked.standard_error(found), (found as f64 * f64::from(one_in - 1)).sqrt());
+    found
+}
+
+/// Mean and root mean square of an estimate's deviation from a row's true count, over 400 seeds, in the greatest standard error that a
+/// sample may have. The mean itself has one of at most 1 / 20 then.
+fn deviation(stream: &[u32], row: u32, one_in: u32, estimate: impl Fn(&[u32], u32, u32, u32) -> u64) -> (f64, f64) {
+    let truth = stream.iter().filter(|&&other| other == row).count() as f64;
+    let error = (truth * f64::from(one_in - 1)).sqrt();
+    let seeds = 400;
+    let (sum, squares) = (0..seeds).fold((0.0, 0.0), |(sum, squares), seed| {
+        let off = (estimate(stream, row, one_in, seed) as f64 - truth) / error;
+        (sum + off, squares + off * off)
+    });
+    (sum / f64::from(seeds), (squares / f64::from(seeds)).sqrt())
+}
+
+#[test]
+fn a_sample_is_right_on_average_whatever_the_order() {
+    let drawn = zipf(1000, 1.0, 20_000, 4);
+    for row in [0, 7919 % 1000] {
+        let (mean, spread) = deviation(&drawn, row, 10, estimate);
+        assert!(mean.abs() < 0.2 && (0.8..1.15).contains(&spread), "{mean} {spread}");
+    }
+    // Clustered: far less spread than drawing each on its own would have.
+    let clustered: Vec<u32> = (0..20_000).map(|i| i / 1000).collect();
+    let (mean, spread) = deviation(&clustered, 3, 10, estimate);
+    assert!(mean.abs() < 0.2 && spread < 0.1, "{mean} {spread}");
+    // Fields one behind the other, as many as one access stands for. To count each 26th would see one field only.
+    let fields: Vec<u32> = (0..26_000).map(|i| i % 26).collect();
+    let (mean, spread) = deviation(&fields, 3, 26, estimate);
+    assert!(mean.abs() < 0.2 && spread < 1.15, "{mean} {spread}");
+    let each_26th = |stream: &[u32], row, one_in: u32, _| {
+        let counted = stream.iter().step_by(one_in as usize).filter(|&&other| other == row).count();
+        counted as u64 * u64::from(one_in)
+    };
+    assert!(deviation(&fields, 3, 26, each_26th).0 < -0.2);
+}
+
+#[test]
+fn shuffled_counts_rank_alike() {
+    // Counts up to 20, many equal: rows ascend among them.
+    let mut profile = Profile::new(&[100], Counting::Exact);
+    (0..100).rev().for_each(|row| profile.count_rows(&vec![row; 1 + row as usize % 20]).unwrap());
+    let ranked = profile.ranked();
+    assert_eq!(ranked.hottest(6), [19, 39, 59, 79, 99, 18]);
+    assert_eq!(ranked.hottest(1000).len(), 100, "no more than were used");
+}
+
+#[test]
+fn a_skew_table_of_known_counts() {
+    // 2^14 / rank^2, 200 ranks: exponent 2, by construction but for rounding.
+    let mut profile = Profile::new(&[1000], Counting::Exact);
+    let count = |rank: u64| (1 << 14) / (rank * rank);
+    (1..=200_u32).for_each(|rank| profile.count_rows(&vec![rank; count(u64::from(rank)) as usize]).unwrap());
+    let table = profile.ranked().table();
+    let all: u64 = (1..=200).map(count).sum();
+    let top = |ranks: u64| (1..=ranks).map(count).sum::<u64>() as f64 / all as f64;
+    // 128 ranks are used at all: 1, 5 and 10 % of them are 2, 7 and 13.
+    assert_eq!((table.accesses, table.distinct, table.top), (all, 128, [top(2), top(7), top(13)]));
+    let ones = (1..=200).filter(|&rank| count(rank) == 1).count() as f64;
+    assert_eq!(table.once, Some(ones / 128.0));
+    assert!((table.exponent.unwrap() - 2.0).abs() < 0.005, "{table:?}");
+    // Equal counts have no skew; a sample does not know what was seen once; of nothing there is nothing.
+    let mut even = Profile::new(&[1000], sampled(2, 0));
+    (0..1000).for_each(|row| even.count_rows(&[row, row]).unwrap());
+    let table = even.ranked().table();
+    assert_eq!((table.exponent.map(|s| s.abs() < 1e-12), table.once), (Some(true), None));
+    let none = Profile::new(&[10], Counting::Exact).ranked();
+    assert_eq!((none.table().top, none.table().exponent, none.rows_for(0.9)), ([0.0; 3], None, 0));
+}
+
+#[test]
+fn rows_never_used_cost_nothing() {
+    let rows = u32::MAX - 1;
+    let mut profile = Profile::new(&[rows], Counting::Exact);
+    profile.count_rows(&[5, 7, 5]).unwrap();
+    let begun = std::time::Instant::now();
+    let skew = profile.ranked().skew().unwrap();
+    assert_eq!((skew.rows(), skew.accesses(), skew.bins().len()), (u64::from(rows), Some(3), 3));
+    // One by one, they took over a minute.
+    assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn bad_input_is_named_and_nothing_is_counted() {
+    let mut profile = Profile::new(&[10, 5], Counting::Exact);
+    let error = profile.count(1, &[0, 4, 5]).unwrap_err();
+    assert_eq!(error, Error::IndexOutOfRange { table: 1, rows: 5, position: 2, value: 5 });
+    let error = profile.count_rows(&[14, u32::MAX]).unwrap_err();
+    assert_eq!(error, Error::RowOutOfRange { call: "count_rows", rows: 15, position: 1, row: u32::MAX });
+    assert_eq!((profile.accesses(), profile.ranked().used().len()), (0, 0));
+    let error = Profile::of_frequencies(&[10, 5], &[1; 14]).unwrap_err();
+    assert_eq!(error, Error::Length { what: "frequencies", wanted: 15, found: 14 });
+}

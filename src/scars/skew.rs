@@ -1,0 +1,433 @@
+//! How often rows are looked up, most probable rows first.
+
+use std::collections::HashMap;
+
+use super::{bins, law::Formula, positive, refused};
+use crate::Error;
+
+/// The most rows a distribution may have: numbers of rows stay exact in a 64-bit float.
+const MOST_ROWS: u64 = 1 << 53;
+
+/// Rows that share one probability.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Bin {
+    /// How many rows.
+    pub rows: u64,
+    /// For each of them, the probability that a lookup asks for it: the mean of the bin.
+    pub probability: f64,
+}
+
+/// How often each row is looked up: the `P(e)` of P3's eq. 1, as bins of rows that share a probability, most probable first.
+///
+/// Row numbers here are ranks: row 0 is the hottest. Measured counts are kept exactly, one bin for each count that occurs (at most
+/// `sqrt(2 n)` bins for n lookups); a formula's rows are put together where their probabilities lie within 1/64 of each other (some
+/// thousand bins for 10^9 rows), and [`Skew::error`] bounds what that changes.
+#[derive(Clone, Debug)]
+pub struct Skew {
+    bins: Vec<Bin>,
+    /// Where each bin begins; in the end, all rows.
+    starts: Vec<u64>,
+    /// The weights before each bin; in the end, all of them. Counts, where measured.
+    before: Vec<f64>,
+    /// For each bin, `ln(1 - P)`.
+    logs: Vec<f64>,
+    /// The weights within a bin, where they differ.
+    law: Option<Formula>,
+    accesses: Option<u64>,
+    error: f64,
+}
+
+impl Skew {
+    /// Of measured counts, one for each row, in any order. A count of zero is a row that is never looked up.
+    ///
+    /// # Errors
+    /// [`Error::Scars`] without rows, when all counts are zero, and when they add up to more than 2^53.
+    pub fn from_counts(counts: impl IntoIterator<Item = u64>) -> Result<Self, Error> {
+        Self::from_bins(counts.into_iter().map(|count| (count, 1)))
+    }
+
+    /// Of measured counts, each with the number of rows that have it, in any order; a count may come again. However many rows were never
+    /// looked up, they are one such pair: (0, rows).
+    ///
+    /// ```
+    /// # use hotrow::scars::Skew;
+    /// let skew = Skew::from_bins([(7, 1), (3, 2), (0, 4_000_000_000)])?;
+    /// assert_eq!((skew.rows(), skew.accesses()), (4_000_000_003, Some(13)));
+    /// # Ok::<(), hotrow::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Skew::from_counts`], and of more than 2^53 rows.
+    pub fn from_bins(bins: impl IntoIterator<Item = (u64, u64)>) -> Result<Self, Error> {
+        let (mut rows_of, mut rows, mut accesses) = (HashMap::<u64, u64>::new(), 0u64, 0u64);
+        for (count, more) in bins.into_iter().filter(|&(_, more)| more > 0) {
+            rows = rows.saturating_add(more);
+            accesses = accesses.saturating_add(count.saturating_mul(more));
+            let alike = rows_of.entry(count).or_default();
+            *alike = alike.saturating_add(more);
+        }
+        if rows == 0 {
+            return Err(refused("counts", "at least one row", &"none", "count the lookups of some rows"));
+        }
+        check_rows(rows)?;
+        if accesses == 0 || accesses > MOST_ROWS {
+            let found = if accesses == 0 { "only zeros".to_owned() } else { format!("{accesses} or more") };
+            return Err(refused(
+                "counts",
+                "1 to 2^53 lookups together",
+                &found,
+                "count some lookups, or scale the counts down",
+            ));
+        }
+        let mut bins: Vec<(u64, u64)> = rows_of.into_iter().collect();
+        bins.sort_unstable_by(|a, b| b.cmp(a));
+        let bins = bins.into_iter().map(|(count, rows)| (rows, (count * rows) as f64));
+        Ok(Self::new(bins, None, Some(accesses), 0.0))
+    }
+
+    /// Every row as likely as every other.
+    ///
+    /// # Errors
+    /// [`Error::Scars`] for no rows, or more than 2^53.
+    pub fn uniform(rows: u64) -> Result<Self, Error> {
+        check_rows(rows)?;
+        Ok(Self::new([(rows, rows as f64)], None, None, 0.0))
+    }
+
+    /// Of a formula: Zipf, exponential, half-normal.
+    ///
+    /// # Errors
+    /// [`Error::Scars`] for no rows, more than 2^53, an `s` that is negative or not finite, and a scale that is not a finite number
+    /// above 0.
+    pub fn of(formula: Formula, rows: u64) -> Result<Self, Error> {
+        check_rows(rows)?;
+        match formula {
+            Formula::Zipf(0.0) => return Self::uniform(rows),
+            Formula::Zipf(s) => positive("Zipf's s", s, "give the slope of the logarithms, such as 1")?,
+            Formula::Exponential(scale) | Formula::HalfNormal(scale) => positive("scale", scale, SCALE)?,
+        };
+        let (starts, widest) = bins::cut(formula, rows);
+        let bins = starts.windows(2).map(|ends| (ends[1] - ends[0], formula.sum(ends[0], ends[1])));
+        Ok(Self::new(bins, Some(formula), None, bins::error(widest)))
+    }
+
+    /// Zipf: `P(i)` goes as `(i + 1)^-s`, row 0 being the hottest. P3 takes s = 1; s = 0 is uniform.
+    ///
+    /// # Errors
+    /// As [`Skew::of`].
+    pub fn zipf(rows: u64, s: f64) -> Result<Self, Error> {
+        Self::of(Formula::Zipf(s), rows)
+    }
+
+    /// Exponential: `P(i)` goes as `e^(-i / scale)`. The scale is in rows.
+    ///
+    /// # Errors
+    /// As [`Skew::of`].
+    pub fn exponential(rows: u64, scale: f64) -> Result<Self, Error> {
+        Self::of(Formula::Exponential(scale), rows)
+    }
+
+    /// Half-normal: `P(i)` goes as `e^(-(i / scale)^2 / 2)`. The scale is in rows.
+    ///
+    /// # Errors
+    /// As [`Skew::of`].
+    pub fn half_normal(rows: u64, scale: f64) -> Result<Self, Error> {
+        Self::of(Formula::HalfNormal(scale), rows)
+    }
+
+    /// Of bins: their rows, and their weight.
+    fn new(
+        weighed: impl IntoIterator<Item = (u64, f64)>,
+        law: Option<Formula>,
+        accesses: Option<u64>,
+        error: f64,
+    ) -> Self {
+        let weighed: Vec<(u64, f64)> = weighed.into_iter().collect();
+        let (mut starts, mut before) = (vec![0], vec![0.0]);
+        let (mut row, mut weight) = (0, 0.0);
+        for &(rows, more) in &weighed {
+            row += rows;
+            weight += more;
+            starts.push(row);
+            before.push(weight);
+        }
+        let probability = |(rows, more): (u64, f64)| (more / rows as f64 / weight).min(1.0);
+        let bins: Vec<Bin> =
+            weighed.into_iter().map(|bin| Bin { rows: bin.0, probability: probability(bin) }).collect();
+        let logs = bins.iter().map(|bin| (-bin.probability).ln_1p()).collect();
+        Self { bins, starts, before, logs, law, accesses, error }
+    }
+
+    /// Rows, those that are never looked up too.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.starts[self.bins.len()]
+    }
+
+    /// Lookups that were counted; `None` for a formula.
+    #[must_use]
+    pub const fn accesses(&self) -> Option<u64> {
+        self.accesses
+    }
+
+    /// The bins, most probable first. Their `rows * probability` add up to 1.
+    #[must_use]
+    pub fn bins(&self) -> &[Bin] {
+        &self.bins
+    }
+
+    /// The relative error of [`Skew::distinct`] that putting rows together makes, at most: 0 where measured, 2.2e-5 for a formula. The
+    /// error is upward.
+    #[must_use]
+    pub const fn error(&self) -> f64 {
+        self.error
+    }
+
+    /// The share of lookups that ask for one of the `hottest` rows: the hit rate of a cache that pins them. 1 from all rows on.
+    #[must_use]
+    pub fn mass(&self, hottest: u64) -> f64 {
+        self.weight(hottest) / self.before[self.bins.len()]
+    }
+
+    /// The fewest rows that carry this share of the lookups. A share of 1 or more: all rows that are ever looked up.
+    #[must_use]
+    pub fn rows_for(&self, share: f64) -> u64 {
+        // Not below what the used rows carry, in spite of rounding.
+        let used = self.bins.partition_point(|bin| bin.probability > 0.0);
+        let share = share.min(self.mass(self.starts[used]));
+        let (mut few, mut enough) = (0, self.starts[used]);
+        if share.is_nan() || share <= 0.0 {
+            return 0;
+        }
+        while enough - few > 1 {
+            let middle = few + (enough - few) / 2;
+            if self.mass(middle) >= share { enough = middle } else { few = middle }
+        }
+        enough
+    }
+
+    /// The weight of the hottest rows.
+    fn weight(&self, hottest: u64) -> f64 {
+        let (bin, rows) = self.find(hottest);
+        self.before[bin] + if rows == 0 { 0.0 } else { self.part(bin, 0, rows) }
+    }
+
+    /// The bin that row lies in, and how many of its rows lie before it. Past all bins, for all rows.
+    fn find(&self, row: u64) -> (usize, u64) {
+        let bin = self.starts.partition_point(|&start| start <= row) - 1;
+        if bin == self.bins.len() { (bin, 0) } else { (bin, row - self.starts[bin]) }
+    }
+
+    /// The weight of some rows of a bin.
+    fn part(&self, bin: usize, from: u64, to: u64) -> f64 {
+        let start = self.starts[bin];
+        match self.law {
+            Some(law) => law.sum(start + from, start + to),
+            None => {
+                let whole = self.before[bin + 1] - self.before[bin];
+                whole / self.bins[bin].rows as f64 * (to - from) as f64
+            }
+        }
+    }
+
+    /// The rows after the `pinned` hottest, by bins.
+    pub(super) fn rest(&self, pinned: u64) -> impl Iterator<Item = Part> {
+        self.parts(pinned, self.rows())
+    }
+
+    /// The rows from `from` to before `to`, by bins; of a bin that is cut, what lies between, with the mean of that.
+    pub(super) fn parts(&self, from: u64, to: u64) -> impl Iterator<Item = Part> {
+        let (first, _) = self.find(from);
+        let last = self.starts[..self.bins.len()].partition_point(|&start| start < to);
+        (first..last).map(move |bin| {
+            let (start, whole) = (self.starts[bin], self.bins[bin]);
+            let (from, to) = (from.max(start) - start, to.min(start + whole.rows) - start);
+            let rows = (to - from) as f64;
+            if to - from == whole.rows {
+                return Part { rows, probability: whole.probability, log: self.logs[bin] };
+            }
+            let weight = self.part(bin, from, to) / self.before[self.bins.len()];
+            let probability = (weight / rows).min(1.0);
+            Part { rows, probability, log: (-probability).ln_1p() }
+        })
+    }
+
+    /// The probability of one row. 0 for a row past all.
+    #[must_use]
+    pub fn probability(&self, row: u64) -> f64 {
+        let (bin, at) = self.find(row);
+        if bin == self.bins.len() {
+            return 0.0;
+        }
+        self.part(bin, at, at + 1) / self.before[self.bins.len()]
+    }
+}
+
+const SCALE: &str = "give the rows over which the probability falls by 1/e (half-normal: the standard deviation)";
+
+/// Rows of one probability.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) rows: f64,
+    pub(super) probability: f64,
+    /// `ln(1 - probability)`.
+    pub(super) log: f64,
+}
+
+fn check_rows(rows: u64) -> Result<(), Error> {
+    if (1..=MOST_ROWS).contains(&rows) {
+        return Ok(());
+    }
+    Err(refused("rows", "1 to 2^53", &rows, "give the rows of the table"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn laws(rows: u64) -> Vec<Skew> {
+        let spread = rows as f64 / 20.0;
+        vec![
+            Skew::uniform(rows).unwrap(),
+            Skew::zipf(rows, 0.0).unwrap(),
+            Skew::zipf(rows, 0.7).unwrap(),
+            Skew::zipf(rows, 1.0).unwrap(),
+            Skew::zipf(rows, 1.000_000_1).unwrap(),
+            Skew::zipf(rows, 2.5).unwrap(),
+            Skew::exponential(rows, spread).unwrap(),
+            Skew::exponential(rows, 0.01).unwrap(),
+            Skew::exponential(rows, 1e300).unwrap(),
+            Skew::half_normal(rows, spread).unwrap(),
+            Skew::half_normal(rows, 1e-5).unwrap(),
+            Skew::half_normal(rows, 40.0).unwrap(),
+        ]
+    }
+
+    #[test]
+    fn bins_hold_all_rows_and_all_lookups_in_descending_order() {
+        for rows in [1, 2, 65, 1000, 1_000_000_000, MOST_ROWS] {
+            for skew in laws(rows) {
+                assert_eq!(skew.rows(), rows);
+                assert_eq!(skew.bins().iter().map(|bin| bin.rows).sum::<u64>(), rows);
+                let mass: f64 = skew.bins().iter().map(|bin| bin.rows as f64 * bin.probability).sum();
+                assert!((mass - 1.0).abs() < 1e-9, "{mass}");
+                assert!((skew.mass(rows) - 1.0).abs() < 1e-15 && skew.mass(0) == 0.0);
+                let sound = |bins: &[Bin]| bins[0].probability >= bins[1].probability * (1.0 - 1e-9);
+                assert!(skew.bins().windows(2).all(sound), "descending");
+                assert!(skew.bins().iter().all(|bin| (0.0..=1.0).contains(&bin.probability)));
+                assert!(skew.bins().len() < 8000, "{}", skew.bins().len());
+                assert!(skew.error() < 2.2e-5 && (rows > 65 || skew.error() == 0.0), "{}", skew.error());
+            }
+        }
+    }
+
+    #[test]
+    fn masses_are_those_of_the_formulas() {
+        let rows = 20_000u64;
+        let weights = [
+            (Skew::zipf(rows, 1.0), (0..rows).map(|i| 1.0 / (i + 1) as f64).collect::<Vec<_>>()),
+            (Skew::exponential(rows, 900.0), (0..rows).map(|i| (-(i as f64) / 900.0).exp()).collect()),
+            (Skew::half_normal(rows, 3000.0), (0..rows).map(|i| (-0.5 * (i as f64 / 3000.0).powi(2)).exp()).collect()),
+        ];
+        for (skew, weights) in weights {
+            let skew = skew.unwrap();
+            let all: f64 = weights.iter().sum();
+            let mut mass = 0.0;
+            for (row, weight) in (0..rows).zip(weights) {
+                if row % 37 == 0 {
+                    // Also within a bin.
+                    assert!((skew.mass(row) - mass).abs() < 1e-10, "{row}");
+                    assert!((skew.probability(row) - weight / all).abs() <= 1e-8 * weight / all, "{row}");
+                }
+                mass += weight / all;
+            }
+            assert!((skew.mass(100) - skew.mass(101)).abs() > 1e-5, "one row is seen");
+            assert_eq!(skew.probability(rows), 0.0);
+        }
+    }
+
+    #[test]
+    fn counts_are_kept_exactly() {
+        let skew = Skew::from_counts([3, 0, 7, 3, 0, 1]).unwrap();
+        assert_eq!((skew.rows(), skew.accesses(), skew.error()), (6, Some(14), 0.0));
+        let bins: Vec<(u64, f64)> = skew.bins().iter().map(|bin| (bin.rows, bin.probability)).collect();
+        assert_eq!(bins, [(1, 7.0 / 14.0), (2, 3.0 / 14.0), (1, 1.0 / 14.0), (2, 0.0)]);
+        assert_eq!(
+            [0, 1, 2, 3, 4, 6, 99].map(|rows| (skew.mass(rows) * 14.0).round()),
+            [0.0, 7.0, 10.0, 13.0, 14.0, 14.0, 14.0]
+        );
+        assert_eq!(
+            [0.0, 0.4, 0.5, 0.51, 10.0 / 14.0, 0.99, 1.0, 2.0].map(|share| skew.rows_for(share)),
+            [0, 1, 1, 2, 2, 4, 4, 4]
+        );
+    }
+
+    #[test]
+    fn the_fewest_rows_that_carry_a_share() {
+        for skew in laws(5000) {
+            for share in [1e-9, 0.1, 0.5, 0.9, 0.999] {
+                let rows = skew.rows_for(share);
+                assert!(skew.mass(rows) >= share && skew.mass(rows - 1) < share, "{share}: {rows}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_counts(counts in prop::collection::vec(prop_oneof![0u64..20, 0u64..1_000_000], 1..300)) {
+            let mut sorted = counts.clone();
+            sorted.sort_unstable_by(|a, b| b.cmp(a));
+            let all: u64 = counts.iter().sum();
+            prop_assume!(all > 0);
+            let skew = Skew::from_counts(counts).unwrap();
+            let mut carried = 0;
+            for (row, &count) in (0..).zip(&sorted) {
+                prop_assert!((skew.mass(row) - carried as f64 / all as f64).abs() < 1e-12);
+                prop_assert_eq!((skew.probability(row) * all as f64).round() as u64, count);
+                carried += count;
+            }
+        }
+
+        #[test]
+        fn rows_put_together_are_the_same_rows(bins in prop::collection::vec((0u64..9, 0u64..30), 1..12)) {
+            prop_assume!(bins.iter().any(|&(count, rows)| count * rows > 0));
+            let each = || bins.iter().flat_map(|&(count, rows)| std::iter::repeat_n(count, rows as usize));
+            let (together, apart) = (Skew::from_bins(bins.iter().copied()).unwrap(), Skew::from_counts(each()).unwrap());
+            prop_assert_eq!(together.bins(), apart.bins());
+            prop_assert_eq!((together.rows(), together.accesses()), (apart.rows(), apart.accesses()));
+            let more = Skew::from_counts(each().chain([1])).unwrap();
+            prop_assert!(together.bins() != more.bins(), "one more row is seen");
+        }
+    }
+
+    #[test]
+    fn what_is_no_distribution_is_refused_by_name() {
+        let refused: [(Result<Skew, Error>, &str); 18] = [
+            (Skew::from_bins([]), "counts"),
+            (Skew::from_bins([(5, 0)]), "counts"),
+            (Skew::from_bins([(0, 7)]), "counts"),
+            (Skew::from_bins([(1 << 40, 1 << 40)]), "counts"),
+            (Skew::from_bins([(0, u64::MAX), (0, u64::MAX), (1, 1)]), "rows"),
+            (Skew::from_counts([]), "counts"),
+            (Skew::from_counts([0, 0]), "counts"),
+            (Skew::from_counts([u64::MAX, 5]), "counts"),
+            (Skew::uniform(0), "rows"),
+            (Skew::uniform(u64::MAX), "rows"),
+            (Skew::zipf(0, 1.0), "rows"),
+            (Skew::zipf(10, -0.5), "Zipf's s"),
+            (Skew::zipf(10, f64::NAN), "Zipf's s"),
+            (Skew::zipf(10, f64::INFINITY), "Zipf's s"),
+            (Skew::exponential(10, 0.0), "scale"),
+            (Skew::exponential(0, 1.0), "rows"),
+            (Skew::half_normal(10, f64::NAN), "scale"),
+            (Skew::half_normal(10, -1.0), "scale"),
+        ];
+        for (result, wanted) in refused {
+            let Err(Error::Scars { what, .. }) = result else { panic!("{wanted} was accepted") };
+            assert_eq!(what, wanted);
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Communication in the bytes of this crate: packed records, in both directions, and indices.
+
+use std::{
+    iter::Sum,
+    ops::{Add, Mul},
+};
+
+use super::{Draws, Skew, positive, refused, skew::Part};
+use crate::Error;
+
+/// What a row and a lookup take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowBytes {
+    /// A record as it crosses, to be read or written back: the layout's [`stride`](crate::Layout::stride).
+    pub record: u64,
+    /// A cached row on the device, metadata too.
+    pub slot: u64,
+    /// The index of one lookup; 0 where indices are made on the device or are not to be counted.
+    pub index: u64,
+}
+
+/// One table, and how it is looked up.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Table {
+    /// How often each row is looked up.
+    pub skew: Skew,
+    /// What rows take.
+    pub bytes: RowBytes,
+    /// Lookups of a sample, in the mean.
+    pub lookups: f64,
+}
+
+/// An epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// Samples of an epoch (`Q / lookups` of the paper, whose Q are lookups).
+    pub samples: u64,
+    /// Rows that were looked up are updated, and written back.
+    pub training: bool,
+    /// How the lookups come about.
+    pub draws: Draws,
+}
+
+impl Workload {
+    /// An epoch of training, lookups drawn independently.
+    #[must_use]
+    pub const fn training(samples: u64) -> Self {
+        Self { samples, training: true, draws: Draws::Independent }
+    }
+
+    /// An epoch that only reads.
+    #[must_use]
+    pub const fn inference(samples: u64) -> Self {
+        Self { samples, training: false, draws: Draws::Independent }
+    }
+
+    /// Batches of an epoch, the last shorter one too.
+    ///
+    /// # Panics
+    /// For a batch of no samples.
+    #[must_use]
+    pub const fn batches(&self, batch: u64) -> u64 {
+        self.samples.div_ceil(batch)
+    }
+
+    /// How often each size of batch occurs: the whole ones, and the rest.
+    fn sizes(&self, batch: u64) -> [(f64, u64); 2] {
+        [((self.samples / batch) as f64, batch), (1.0, self.samples % batch)]
+    }
+}
+
+/// Expected bytes that cross the bus.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bytes {
+    /// Indices, to the device.
+    pub index: f64,
+    /// Records read from the table's memory.
+    pub read: f64,
+    /// Records written to it.
+    pub written: f64,
+}
+
+impl Bytes {
+    /// Both directions and the indices.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.index + self.read + self.written
+    }
+}
+
+impl Add for Bytes {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { index: self.index + other.index, read: self.read + other.read, written: self.written + other.written }
+    }
+}
+
+impl Mul<f64> for Bytes {
+    type Output = Self;
+
+    fn mul(self, times: f64) -> Self {
+        Self { index: self.index * times, read: self.read * times, written: self.written * times }
+    }
+}
+
+impl Sum for Bytes {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), Add::add)
+    }
+}
+
+impl Table {
+    /// A table.
+    ///
+    /// # Errors
+    /// [`Error::Scars`] for lookups that are not a finite number above 0, and for records or slots of no bytes.
+    pub fn new(skew: Skew, bytes: RowBytes, lookups: f64) -> Result<Self, Error> {
+        let lookups = positive("lookups of a sample", lookups, "give the mean number of rows a sample looks up")?;
+        for (what, found) in [("bytes of a record", bytes.record), ("bytes of a slot", bytes.slot)] {
+            if found == 0 {
+                return Err(refused(what, "1 or more", &found, "take them from the group's layout"));
+            }
+        }
+        Ok(Self { skew, bytes, lookups })
+    }
+
+    /// Expected bytes of a batch of so many samples while the `pinned` hottest rows, and only those, are resident (`Policy::Static`).
+    ///
+    /// Each distinct other row is read once and, in training, written once, by its update. Pinned rows do not cross: see
+    /// [`Table::flush`].
+    #[must_use]
+    pub fn batch(&self, workload: &Workload, samples: u64, pinned: u64) -> Bytes {
+        let lookups = samples as f64 * self.lookups;
+        let records = self.bytes.record as f64 * self.skew.distinct_drawn(workload.draws, lookups, pinned);
+        Bytes {
+            index: self.bytes.index as f64 * lookups,
+            read: records,
+            written: if workload.training { records } else { 0.0 },
+        }
+    }
+
+    /// Expected bytes of one flush after an epoch: the pinned rows that were updated, once each.
+    #[must_use]
+    pub fn flush(&self, workload: &Workload, pinned: u64) -> Bytes {
+        if !workload.training {
+            return Bytes::default();
+        }
+        let lookups = workload.samples as f64 * self.lookups;
+        let pinned = self.skew.parts(0, pinned);
+        let dirty: f64 = pinned.map(|part| part.rows * self.skew.seen(workload.draws, part, lookups)).sum();
+        Bytes { written: self.bytes.record as f64 * dirty, ..Bytes::default() }
+    }
+
+    /// Bytes that bring the pinned rows to the device, once before the first epoch.
+    #[must_use]
+    pub fn load(&self, pinned: u64) -> Bytes {
+        Bytes { read: self.bytes.record as f64 * pinned.min(self.skew.rows()) as f64, ..Bytes::default() }
+    }
+
+    /// Expected bytes of an epoch in batches of so many samples: all batches, the last shorter one too, and one flush.
+    ///
+    /// # Panics
+    /// For a batch of no samples.
+    #[must_use]
+    pub fn epoch(&self, workload: &Workload, batch: u64, pinned: u64) -> Bytes {
+        let batches = workload.sizes(batch).map(|(times, samples)| self.batch(workload, samples, pinned) * times);
+        batches.into_iter().sum::<Bytes>() + self.flush(workload, pinned)
+    }
+
+    /// Bytes of an epoch that pinning one more such row saves. Never negative: its flush is one of the writes it saves.
+    pub(super) fn saved(&self, workload: &Workload, batch: u64, part: Part) -> f64 {
+        let seen = |samples: u64| self.skew.seen(workload.draws, part, samples as f64 * self.lookups);
+        let times: f64 = workload.sizes(batch).map(|(times, samples)| times * seen(samples)).iter().sum();
+        let updates = if workload.training { times - seen(workload.samples) } else { 0.0 };
+        self.bytes.record as f64 * (times + updates).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let skew = Skew::from_counts([6, 3, 2, 1, 0]).unwrap();
+        Table::new(skew, RowBytes { record: 20, slot: 70, index: 4 }, 3.0).unwrap()
+    }
+
+    /// Row by row, batch by batch.
+    fn slow(table: &Table, workload: &Workload, batch: u64, pinned: usize) -> Bytes {
+        let probabilities = [6.0, 3.0, 2.0, 1.0, 0.0].map(|count| count / 12.0);
+        let seen = |p: f64, samples: u64| 1.0 - (1.0 - p).powf(samples as f64 * table.lookups);
+        let mut bytes = Bytes::default();
+        let mut left = workload.samples;
+        while left > 0 {
+            let samples = left.min(batch);
+            let records: f64 = probabilities[pinned..].iter().map(|&p| 20.0 * seen(p, samples)).sum();
+            bytes.index += 4.0 * table.lookups * samples as f64;
+            bytes.read += records;
+            bytes.written += if workload.training { records } else { 0.0 };
+            left -= samples;
+        }
+        if workload.training {
+            bytes.written += probabilities[..pinned].iter().map(|&p| 20.0 * seen(p, workload.samples)).sum::<f64>();
+        }
+        bytes
+    }
+
+    #[test]
+    fn an_epoch_is_its_batches() {
+        let table = table();
+        for workload in [Workload::training(23), Workload::inference(23), Workload::training(1)] {
+            for batch in [1, 2, 5, 22, 23, 24, 1000] {
+                for pinned in 0..=5 {
+                    let found = table.epoch(&workload, batch, pinned);
+                    let wanted = slow(&table, &workload, batch, pinned as usize);
+                    assert!((found.index - wanted.index).abs() < 1e-9);
+                    assert!((found.read - wanted.read).abs() < 1e-9);
+                    assert!((found.written - wanted.written).abs() < 1e-9, "{batch} {pinned}: {found:?} {wanted:?}");
+                }
+            }
+        }
+        // The shorter batch is seen, and the flush.
+        let workload = Workload::training(23);
+        let whole = table.batch(&workload, 5, 1) * (23.0 / 5.0);
+        assert!((table.epoch(&workload, 5, 1).read - whole.read).abs() > 1.0);
+        assert!(table.epoch(&workload, 5, 1).written > table.epoch(&workload, 5, 1).read + 19.0);
+        assert_eq!(table.flush(&workload, 99).written, table.flush(&workload, 5).written);
+        assert_eq!(table.load(3).total(), 60.0);
+    }
+
+    #[test]
+    fn a_pinned_row_saves_what_the_epoch_shows() {
+        let table = table();
+        for draws in [Draws::Independent, Draws::Epoch] {
+            for training in [false, true] {
+                let workload = Workload { samples: 4, training, draws };
+                for batch in [1, 3, 4] {
+                    for pinned in 0..5 {
+                        let epoch = |pinned| table.epoch(&workload, batch, pinned).total();
+                        let saved = table.saved(&workload, batch, table.skew.rest(pinned).next().unwrap());
+                        assert!((epoch(pinned) - epoch(pinned + 1) - saved).abs() < 1e-9 && saved >= 0.0);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_whole_epoch_in_one_batch_reads_each_counted_row_once() {
+        let table = table();
+        let workload = Workload { draws: Draws::Epoch, ..Workload::training(4) };
+        assert_eq!(table.epoch(&workload, 4, 0), Bytes { index: 48.0, read: 80.0, written: 80.0 });
+        assert!(table.epoch(&Workload::training(4), 4, 0).read < 79.0, "independent lookups miss some");
+    }
+
+    #[test]
+    fn what_is_no_table_is_refused() {
+        let bytes = RowBytes { record: 20, slot: 70, index: 4 };
+        let refused = |bytes, lookups| Table::new(Skew::uniform(3).unwrap(), bytes, lookups).is_err();
+        assert!(refused(bytes, 0.0) && refused(bytes, f64::NAN) && refused(bytes, f64::INFINITY));
+        assert!(refused(RowBytes { record: 0, ..bytes }, 1.0) && refused(RowBytes { slot: 0, ..bytes }, 1.0));
+        assert!(!refused(RowBytes { index: 0, ..bytes }, 1.0));
+    }
+}

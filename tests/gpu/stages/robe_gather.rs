@@ -1,0 +1,88 @@
+use bytemuck::{cast_slice, cast_slice_mut};
+use hotrow::{Context, GroupConfig, Pooling, cpu, layout::Params};
+use rand::RngExt as _;
+
+use super::{
+    Like, TRAIN, check, floats, guarded, junk, layout_of,
+    linearize::offsets,
+    on_each, params, read, rng,
+    robe::{SHAPES, hashes, lanes, robe},
+    words,
+};
+
+struct Case {
+    pooling: Pooling,
+    weighted: bool,
+    /// Weights are powers of two: products are exact, and so the order of a sum shows in its bits.
+    exact: bool,
+    indices: u32,
+    bags: u32,
+    shape: [u32; 3],
+}
+
+fn run(context: &Context, seed: u64, case: &Case) -> usize {
+    let &Case { pooling, weighted, exact, indices, bags, shape } = case;
+    let mut source = rng(seed);
+    let robe = robe(shape);
+    let config = GroupConfig { pooling, ..GroupConfig::new(&[1500], robe.dim) };
+    let lanes = lanes(robe.dim);
+    let params = Params {
+        indices,
+        bags,
+        lanes,
+        weighted: u32::from(weighted),
+        ..params(&config, &layout_of(&config), TRAIN, 0)
+    };
+    let n = indices as usize;
+    let weight = |_| match exact {
+        true => [0.5, -1.0, 2.0, 4.0][source.random_range(0..4)],
+        false => source.random_range(-2.0..2.0),
+    };
+    let weights: Vec<f32> = (0..n).map(weight).collect();
+    let offsets = offsets(&mut source, bags, indices);
+    let rows = if pooling == Pooling::None { indices } else { bags };
+    let bindings = [
+        words(&params),
+        words(&robe),
+        guarded(&offsets),
+        guarded(&hashes(&mut source, n)),
+        guarded(&weights),
+        guarded(&floats(&mut source, robe.weights as usize, 1.0)),
+        guarded(&junk(&mut source, 2 * n)),
+        guarded(&junk(&mut source, (rows * robe.dim) as usize)),
+    ];
+    let longest = offsets.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0) as f32;
+    let (rounded, divided) = (f32::EPSILON * (longest + 2.0) * longest.max(1.0) * 2.0, 4.0 * f32::EPSILON);
+    let mean = pooling == Pooling::Mean;
+    let outputs = if (exact || !weighted) && !mean { Like::Bits } else { Like::Within(rounded) };
+    let rules = [("outputs", outputs), ("access", if mean { Like::Pairs(divided) } else { Like::Bits })];
+    let what = format!("seed {seed}, {indices} indices, {bags} bags, {robe:?}, {pooling:?}, weighted {weighted}");
+    let per_group = 256 / lanes * if pooling == Pooling::None { 4 } else { 1 };
+    check(context, "robe_gather", &what, &bindings, rows.div_ceil(per_group) + 1, &rules, |b| {
+        let [params, robe, offsets, hashes, weights, memory, access, outputs] = b else { unreachable!() };
+        let (access, outputs) = (cast_slice_mut(access), cast_slice_mut(outputs));
+        let (weights, memory) = (cast_slice(weights), cast_slice(memory));
+        cpu::robe_gather(&read(params), &read(robe), offsets, hashes, weights, memory, access, outputs);
+    })
+    .changed
+}
+
+#[test]
+fn matches_the_mirror() {
+    on_each(|context| {
+        let mut changed = 0;
+        for pooling in [Pooling::Sum, Pooling::Mean, Pooling::None] {
+            for weighted in [false, true] {
+                // The last shape's array is larger than a test's.
+                for (seed, shape) in SHAPES[..8].iter().enumerate() {
+                    for (indices, bags) in [(0, 1), (1, 1), (7, 9), (300, 4)] {
+                        let exact = (indices + bags) % 2 == 0;
+                        let case = Case { pooling, weighted, exact, indices, bags, shape: *shape };
+                        changed += run(context, seed as u64, &case);
+                    }
+                }
+            }
+        }
+        assert!(changed > 0);
+    });
+}

@@ -1,0 +1,296 @@
+//! Parameter-shared tables on the CPU: against a second reading of the formula in FP64, against themselves, and bad input.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "common/shared.rs"]
+mod shared;
+
+use hotrow::{
+    Embedding, Error, GradSlice, GroupConfig, Init, LossScale, Optimizer, OutOfRange, Pooling, Precision, cpu,
+    lookup::Lookup as _,
+    robe::{self, Backward, Config, hash::PRIME},
+};
+use shared::{Bags, WAYS, bags, close, config, forward, gradients, moved, outputs, random_grads};
+
+#[test]
+fn steps_are_the_model_s() {
+    let mut seen = 0;
+    for seed in 0..60 {
+        let config = config(seed);
+        for backward in WAYS {
+            let config = Config { backward, ..config.clone() };
+            let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+            for step in 0..3 {
+                // The last has starts of more than 128 chunks.
+                let (per_feature, most) = if step == 2 { (20, 60) } else { (5, 12) };
+                let bags = bags(&config, seed * 10 + step, per_feature, most);
+                let before = group.snapshot();
+                let found = forward(&mut group, &bags);
+                close(&found, &outputs(&config, &before.weights, &bags)).unwrap_or_else(|e| panic!("{seed}: {e}"));
+                let grads = random_grads(seed, found.len());
+                group.backward(&grads).unwrap();
+                let after = group.snapshot();
+                seen += moved(&config, &bags, &grads, &before, &after)
+                    .unwrap_or_else(|error| panic!("seed {seed}, {config:?}: {error}"));
+                assert_eq!(after.t, before.t + 1);
+            }
+        }
+    }
+    assert!(seen > 10_000, "{seen} weights moved");
+}
+
+#[test]
+fn a_wrong_step_is_noticed() {
+    let config = Config { optimizer: Optimizer::sgd(0.1), ..config(3) };
+    let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+    let bags = bags(&config, 3, 5, 12);
+    let before = group.snapshot();
+    let mut found = forward(&mut group, &bags);
+    let grads = random_grads(3, found.len());
+    group.backward(&grads).unwrap();
+    let after = group.snapshot();
+    moved(&config, &bags, &grads, &before, &after).unwrap();
+    let &w = gradients(&config, &bags, &grads).keys().next().unwrap();
+    let mut wrong = after.clone();
+    wrong.weights[w] += 1e-4;
+    assert!(moved(&config, &bags, &grads, &before, &wrong).is_err());
+    let other = Config { chunk: config.chunk + 1, ..config.clone() };
+    assert!(moved(&other, &bags, &grads, &before, &after).is_err());
+    found[0] += 1e-3;
+    assert!(close(&found, &outputs(&config, &before.weights, &bags)).is_err());
+}
+
+/// Dense and sparse backward, and batches of whatever shape before: the same bits.
+#[test]
+fn dense_and_sparse_are_the_same_bits() {
+    for seed in 0..40 {
+        let run = |backward| {
+            let config = Config { backward, ..config(seed) };
+            let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+            for step in 0..3 {
+                // Enough for starts of more than 128 chunks.
+                let found = forward(&mut group, &bags(&config, seed + step, 8, 60));
+                group.backward(&random_grads(step, found.len())).unwrap();
+            }
+            group.snapshot()
+        };
+        let [dense, sparse, auto] = [Backward::Dense, Backward::Sparse, Backward::Auto].map(run);
+        assert!(dense == sparse && dense == auto, "seed {seed}");
+    }
+}
+
+/// `<forward(M), g> = <M, backward(g)>` for any weights and gradients: backward is the transpose of forward. With M = 0 and SGD at 1 what
+/// backward leaves is minus the gradient.
+#[test]
+fn backward_is_the_adjoint_of_forward() {
+    let gap = |seed: u64, spoil: bool| {
+        let config = Config { optimizer: Optimizer::sgd(1.0), ..config(seed) };
+        let bags = bags(&config, seed, 6, 40);
+        let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+        let memory = random_grads(seed + 1, config.weights as usize);
+        group.write_weights(&memory).unwrap();
+        let found = forward(&mut group, &bags);
+        let grads = random_grads(seed, found.len());
+        group.abandon_backward();
+        group.write_weights(&vec![0.0; memory.len()]).unwrap();
+        forward(&mut group, &bags);
+        group.backward(&grads).unwrap();
+        let mut back: Vec<f32> = group.snapshot().weights.iter().map(|w| -w).collect();
+        if spoil {
+            back.rotate_left(1);
+        }
+        let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+        let size: f64 = found.iter().zip(&grads).map(|(a, b)| f64::from(a * b).abs()).sum();
+        let gap = (dot(&found, &grads) - dot(&memory, &back)).abs();
+        if size == 0.0 { 0.0 } else { gap / size }
+    };
+    for seed in 0..40 {
+        assert!(gap(seed, false) < 1e-5, "seed {seed}: {}", gap(seed, false));
+    }
+    assert!((0..40).filter(|&seed| gap(seed, true) > 1e-3).count() > 20, "the comparison can fail");
+}
+
+/// One chunk of dim weights where every row has its own: an ordinary FP32 table of as many rows. The shared face is the same.
+#[test]
+fn without_collisions_it_is_a_plain_table() {
+    let dim = 8;
+    let mut shared = Config::new(&[12], dim, 100_000, dim);
+    shared.optimizer = Optimizer::adagrad(0.1);
+    let places: Vec<u32> = (0..12).map(|row| robe::hash::location(row, 0, 100_000, dim)).collect();
+    assert!(places.iter().all(|&a| places.iter().all(|&b| a == b || a.abs_diff(b) >= dim)), "no two rows overlap");
+    let mut plain = GroupConfig::new(&[12], dim);
+    plain.precision = Precision::Fp32;
+    plain.optimizer = shared.optimizer;
+    let mut shared = robe::cpu::Group::new(shared).unwrap();
+    let mut plain = cpu::Group::new(plain).unwrap();
+    let rows: Vec<u32> = (0..12).collect();
+    let values = shared.read_rows(&rows).unwrap();
+    plain.write_rows(&rows, &values).unwrap();
+    for step in 0..4 {
+        let bags =
+            Bags { indices: (0..40).map(|i| (i * i + step) % 12).collect(), offsets: vec![0, 7, 7, 40], weights: None };
+        let found = [forward(&mut shared, &bags), forward(&mut plain, &bags)];
+        assert_eq!(found[0], found[1]);
+        let grads = random_grads(u64::from(step), found[0].len());
+        shared.backward(&grads).unwrap();
+        hotrow::lookup::Lookup::backward(&mut plain, &grads).unwrap();
+    }
+    assert_eq!(shared.read_rows(&rows).unwrap(), Embedding::read_rows(&mut plain, &rows).unwrap());
+}
+
+#[test]
+fn counters_and_frozen_steps() {
+    let mut config = Config::new(&[10, 5], 4, 64, 4);
+    config.out_of_range = OutOfRange::Skip;
+    let mut group = robe::cpu::Group::new(config).unwrap();
+    let bags = Bags { indices: vec![1, 2, 10, 4, 5, 0], offsets: vec![0, 3, 6], weights: None };
+    let frozen = group.forward_frozen(&bags.indices, &bags.offsets, None).unwrap();
+    assert_eq!(group.counters().accesses, [0, 0]);
+    assert_eq!((group.snapshot().t, group.pending()), (0, false));
+    assert_eq!(forward(&mut group, &bags), frozen);
+    let counters = group.counters();
+    assert_eq!((counters.accesses, counters.out_of_range), (vec![2, 2], vec![1, 1]));
+    assert_eq!((group.snapshot().t, group.pending()), (1, true));
+}
+
+#[test]
+fn what_is_not_finite_is_left_out_and_counted() {
+    for backward in WAYS {
+        let mut config = Config::new(&[100], 4, 40, 4);
+        (config.backward, config.init) = (backward, Init::Constant(1.0));
+        let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+        let before = group.snapshot();
+        let bags = Bags { indices: vec![3, 50], offsets: vec![0, 1, 2], weights: None };
+        forward(&mut group, &bags);
+        let mut grads = vec![1.0; 8];
+        grads[1] = f32::NAN;
+        grads[6] = f32::INFINITY;
+        group.backward(&grads).unwrap();
+        let after = group.snapshot();
+        let bad = [(3, 1), (50, 2)].map(|(row, e)| robe::hash::location(row, e, 40, 4) as usize);
+        let read = gradients(&config, &bags, &grads);
+        for w in 0..40 {
+            let moves = read.contains_key(&w) && !bad.contains(&w);
+            assert_eq!(before.weights[w] != after.weights[w], moves, "{backward:?}, weight {w}");
+        }
+        assert_eq!(after.counters.skipped_weights, 2);
+    }
+}
+
+#[test]
+fn a_scaled_loss_moves_as_a_plain_one() {
+    let config = Config { optimizer: Optimizer::adagrad(0.1), ..config(11) };
+    let bags = bags(&config, 11, 5, 12);
+    let mut groups = [(); 3].map(|()| robe::cpu::Group::new(config.clone()).unwrap());
+    let n = forward(&mut groups[0], &bags).len();
+    groups[1..].iter_mut().for_each(|group| drop(forward(group, &bags)));
+    let grads: Vec<f32> = random_grads(1, n).iter().map(|g| half::f16::from_f32(*g).to_f32()).collect();
+    groups[0].backward(&grads).unwrap();
+    // A power of two: not a bit is lost.
+    let scaled: Vec<u16> = grads.iter().map(|g| half::f16::from_f32(g * 64.0).to_bits()).collect();
+    let mut scaler = cpu::Scaler::new(LossScale::Static { scale: 64.0 }).unwrap();
+    scaler.inspect(GradSlice::F16(&scaled));
+    let state = scaler.decide().unwrap();
+    groups[1].backward_scaled(GradSlice::F16(&scaled), &state).unwrap();
+    assert_eq!(groups[1].snapshot(), groups[0].snapshot());
+    // Of an overflow nothing moves.
+    let before = groups[2].snapshot();
+    let mut scaler = cpu::Scaler::new(LossScale::Static { scale: 64.0 }).unwrap();
+    let wrong = vec![f32::INFINITY; n];
+    scaler.inspect(GradSlice::F32(&wrong));
+    let state = scaler.decide().unwrap();
+    groups[2].backward_scaled(GradSlice::F32(&wrong), &state).unwrap();
+    assert_eq!(groups[2].snapshot(), before);
+    assert_ne!(groups[0].snapshot(), before);
+}
+
+#[test]
+fn bad_batches_leave_everything_as_it_was() {
+    let mut group = robe::cpu::Group::new(Config::new(&[10, 5], 4, 64, 4)).unwrap();
+    let before = group.snapshot();
+    let mut refused = |indices: &[u32], offsets: &[u32], weights: Option<&[f32]>| {
+        group.forward(indices, offsets, weights).unwrap_err()
+    };
+    assert!(matches!(
+        refused(&[1, 5], &[0, 1, 2], None),
+        Error::IndexOutOfRange { table: 1, rows: 5, position: 1, value: 5 }
+    ));
+    assert!(matches!(refused(&[1, 2], &[0, 3, 2], None), Error::BadOffsets { position: 1, .. }));
+    assert!(matches!(refused(&[1, 2], &[], None), Error::Length { what: "offsets", .. }));
+    assert!(matches!(refused(&[1, 2], &[0, 2], None), Error::Bags { features: 2, bags: 1 }));
+    assert!(matches!(refused(&[1, 2], &[0, 1, 2], Some(&[1.0])), Error::Length { what: "weights", .. }));
+    assert!(matches!(group.backward(&[]), Err(Error::Order { .. })));
+    let mut after = group.snapshot();
+    assert_eq!(std::mem::take(&mut after.counters.out_of_range), [0, 1], "counted, and no more");
+    after.counters.out_of_range = vec![0, 0];
+    assert_eq!(after, before);
+    group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+    assert!(matches!(group.backward(&[1.0; 7]), Err(Error::Length { what: "grad_outputs", wanted: 8, found: 7 })));
+    assert!(matches!(group.write_weights(&[0.0; 64]), Err(Error::Order { .. })));
+    group.backward(&[1.0; 8]).unwrap();
+    assert!(matches!(group.write_weights(&[0.0; 63]), Err(Error::Length { wanted: 64, found: 63, .. })));
+    let before = group.snapshot();
+    let mut weights = [0.0; 64];
+    weights[5] = f32::NAN;
+    assert!(matches!(group.write_weights(&weights), Err(Error::Source { row: 5, .. })));
+    let restored = |change: fn(&mut robe::Snapshot)| {
+        let mut snapshot = before.clone();
+        change(&mut snapshot);
+        robe::cpu::Group::new(group.config().clone()).unwrap().restore(&snapshot)
+    };
+    assert!(matches!(restored(|s| s.weights[7] = f32::INFINITY), Err(Error::Source { row: 7, .. })));
+    assert!(matches!(restored(|s| s.weights.truncate(63)), Err(Error::Length { wanted: 64, found: 63, .. })));
+    assert!(matches!(restored(|s| s.states.push(0.0)), Err(Error::Length { wanted: 0, found: 1, .. })));
+    assert!(matches!(restored(|s| s.counters.accesses.push(0)), Err(Error::Length { wanted: 2, found: 3, .. })));
+    assert_eq!((restored(|_| {}), group.snapshot()), (Ok(()), before));
+    assert!(matches!(group.read_rows(&[14, 15]), Err(Error::RowOutOfRange { position: 1, row: 15, .. })));
+    assert!(matches!(group.set_learning_rate(f32::NAN), Err(Error::Config { field: "lr", .. })));
+}
+
+/// An empty batch, and bags without a row, are legal and move nothing.
+#[test]
+fn empty_batches_move_nothing() {
+    for pooling in [Pooling::Sum, Pooling::Mean, Pooling::None] {
+        let mut group = robe::cpu::Group::new(Config { pooling, ..Config::new(&[10], 4, 64, 3) }).unwrap();
+        let before = group.snapshot();
+        let found = group.forward(&[], &[0, 0, 0], None).unwrap();
+        assert_eq!(found, vec![0.0; if pooling == Pooling::None { 0 } else { 8 }]);
+        group.backward(&found).unwrap();
+        assert_eq!(group.snapshot(), before);
+    }
+}
+
+/// 100,000 times one row: sums of many chunks at one start, and a last chunk that ends before the others.
+#[test]
+fn one_row_a_hundred_thousand_times() {
+    for backward in WAYS {
+        let n = 100_000;
+        let mut config = Config::new(&[1 << 31], 5, PRIME / 50_000, 3);
+        (config.backward, config.init, config.optimizer) = (backward, Init::Constant(0.0), Optimizer::sgd(1.0));
+        let mut group = robe::cpu::Group::new(config).unwrap();
+        group.forward(&vec![2_000_000_000; n], &[0, n as u32], None).unwrap();
+        // Small integers sum exactly in any order.
+        group.backward(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
+        let sums = [1.0, 2.0, 3.0, 4.0, 5.0].map(|x| -100_000.0 * x);
+        assert_eq!(group.read_rows(&[2_000_000_000]).unwrap(), sums);
+        assert_eq!(group.snapshot().weights.iter().filter(|&&w| w != 0.0).count(), 5);
+    }
+}
+
+/// A snapshot is everything: another group goes on from it bit for bit.
+#[test]
+fn a_restored_group_goes_on() {
+    let config = Config { optimizer: Optimizer::adagrad(0.1), ..config(5) };
+    let mut first = robe::cpu::Group::new(config.clone()).unwrap();
+    let step = |group: &mut robe::cpu::Group, seed| {
+        let found = forward(group, &bags(&config, seed, 6, 10));
+        group.backward(&random_grads(seed, found.len())).unwrap();
+    };
+    step(&mut first, 1);
+    let mut second = robe::cpu::Group::new(Config { seed: 99, ..config.clone() }).unwrap();
+    second.restore(&first.snapshot()).unwrap();
+    assert_eq!(second.snapshot(), first.snapshot());
+    [&mut first, &mut second].into_iter().for_each(|group| step(group, 2));
+    assert_eq!(second.snapshot(), first.snapshot());
+    assert!(first.snapshot().t == 2 && first.counters().accesses.iter().sum::<u64>() > 0);
+}
