@@ -240,7 +240,7 @@ def label(shader):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--timeout", type=float, default=90, help="seconds for all shaders together")
+    parser.add_argument("--timeout", type=float, default=240, help="seconds for all shaders together")
     parser.add_argument("--browser", help="a Chromium; default: the first on the path")
     parser.add_argument("shaders", metavar="SHADERS.json")
     options = parser.parse_args()

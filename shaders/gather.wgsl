@@ -23,74 +23,20 @@ fn term(i: u32, place: u32, q: u32) -> Quad {
     return value;
 }
 
-fn pool(output: u32, lane: u32) {
-    // Bad offsets make the step a no-op, but they are still in the buffer.
-    let first = min(offsets[output], params.indices);
-    let end = clamp(offsets[output + 1u], first, params.indices);
-    var scale = 1.0;
-    if (params.pooling == MEAN) {
-        var valid = 0u;
-        for (var i = first; i < end; i++) { valid += select(1u, 0u, places[i] == NONE); }
-        scale = 1.0 / f32(max(valid, 1u));
-    }
-    if (params.pooling == MEAN || params.weighted == 1u) {
-        for (var i = first + lane; i < end; i += params.lanes) {
-            var coefficient = scale;
-            if (params.weighted == 1u) { coefficient *= weights[i]; }
-            access[i].y = bitcast<u32>(coefficient);
-        }
-    }
-    for (var q = lane; q < weight_quads(); q += params.lanes) {
-        var sum = Quad();
-        var i = first;
-        // Four rows in flight, added in bag order.
-        for (; i + 4u <= end; i += 4u) {
-            let p = vec4<u32>(places[i], places[i + 1u], places[i + 2u], places[i + 3u]);
-            let a = term(i, p.x, q);
-            let b = term(i + 1u, p.y, q);
-            let c = term(i + 2u, p.z, q);
-            let d = term(i + 3u, p.w, q);
-            sum = (((sum + a) + b) + c) + d;
-        }
-        for (; i < end; i++) { sum += term(i, places[i], q); }
-        if (params.pooling == MEAN) { sum *= scale; }
-        outputs[output * weight_quads() + q] = sum;
-    }
+fn output_quads() -> u32 {
+    return weight_quads();
 }
 
-// Output rows first, first + apart, first + 2 apart, first + 3 apart.
-fn copy(first: u32, apart: u32, lane: u32) {
-    var place = vec4<u32>(NONE);
-    for (var k = 0u; k < 4u; k++) {
-        let i = first + k * apart;
-        if (i < params.indices) {
-            place[k] = places[i];
-            if (params.weighted == 1u && lane == 0u) { access[i].y = bitcast<u32>(weights[i]); }
-        }
-    }
-    let i = vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u) * apart;
-    for (var q = lane; q < weight_quads(); q += params.lanes) {
-        let a = term(i.x, place.x, q);
-        let b = term(i.y, place.y, q);
-        let c = term(i.z, place.z, q);
-        let d = term(i.w, place.w, q);
-        if (i.x < params.indices) { outputs[i.x * weight_quads() + q] = a; }
-        if (i.y < params.indices) { outputs[i.y * weight_quads() + q] = b; }
-        if (i.z < params.indices) { outputs[i.z * weight_quads() + q] = c; }
-        if (i.w < params.indices) { outputs[i.w * weight_quads() + q] = d; }
-    }
+fn place_of(i: u32) -> u32 {
+    return places[i];
 }
+
+fn at_quad(q: u32) {}
+
+#include "shared/pool.wgsl"
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) local: u32) {
-    let lane = local & (params.lanes - 1u);
-    let at_once = 256u / params.lanes;
-    let group_of_rows = flat_group(group, groups);
-    if (params.pooling == POOL_NONE) {
-        copy(group_of_rows * at_once * 4u + local / params.lanes, at_once, lane);
-    } else {
-        let output = group_of_rows * at_once + local / params.lanes;
-        if (output < params.bags) { pool(output, lane); }
-    }
+    pool_rows(flat_group(group, groups), local);
 }

@@ -21,6 +21,7 @@ fn weight_quads() -> u32 {
 }
 
 #include "shared/merge.wgsl"
+#include "shared/robe_reach.wgsl"
 #include "shared/robe_sum.wgsl"
 
 @compute @workgroup_size(256)

@@ -37,6 +37,19 @@ fn check_length(indices: u64) -> Result<(), Error> {
     Ok(())
 }
 
+/// Checks a batch of the caller's slices, and counts its bags.
+pub(crate) fn check_slices(
+    config: &GroupConfig,
+    indices: &[u32],
+    offsets: &[u32],
+    weights: Option<&[f32]>,
+) -> Result<u32, Error> {
+    let (indices, bags) = (indices.len() as u64, offsets.len().max(1) as u64 - 1);
+    check_shape(config, indices, bags, weights.map(|weights| weights.len() as u64))?;
+    check_offsets(indices, offsets)?;
+    Ok(bags as u32)
+}
+
 /// Offsets ascend from 0 to the number of indices.
 pub(crate) fn check_offsets(indices: u64, offsets: &[u32]) -> Result<(), Error> {
     if offsets.is_empty() {
@@ -74,9 +87,9 @@ pub(crate) fn fault(config: &GroupConfig, step: &Step, indices: u32) -> Option<E
     }
 }
 
-/// A backward needs a forward.
-pub(crate) fn no_forward() -> Error {
-    Error::Order { call: "backward", wanted: "a forward before each backward", found: "none since the last backward" }
+/// A backward, and whatever goes by its gradients, needs a forward.
+pub(crate) fn no_forward(call: &'static str) -> Error {
+    Error::Order { call, wanted: "a forward before each backward", found: "none since the last backward" }
 }
 
 /// Refuses `call` while a forward waits for its backward: it would spoil what that backward builds on.

@@ -17,6 +17,8 @@ pub struct Caps {
     pub subgroup: Option<(u32, u32)>,
     /// Shaders may read and write host memory that the host maps.
     pub mappable: bool,
+    /// Shaders may add to floats in memory atomically.
+    pub float_atomics: bool,
     /// Passes can be timed on the device.
     pub timestamps: bool,
     /// Most bytes one storage binding may have.
@@ -65,6 +67,26 @@ impl RankBody {
     }
 }
 
+/// How several invocations add to one float in memory ([`Backward::Atomic`](crate::robe::Backward::Atomic)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AddBody {
+    /// By the device's own addition.
+    Native,
+    /// By exchanging what was read for the sum, again if another came first: anywhere.
+    Exchange,
+}
+
+impl AddBody {
+    /// The variant's name, as in `shaders/shared/add_<name>.wgsl`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Exchange => "exchange",
+        }
+    }
+}
+
 impl Caps {
     /// What `device` was created with.
     #[must_use]
@@ -83,6 +105,7 @@ impl Caps {
                 .contains(wgpu::Features::SUBGROUP)
                 .then_some((info.subgroup_min_size, info.subgroup_max_size)),
             mappable: features.contains(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS),
+            float_atomics: features.contains(wgpu::Features::SHADER_FLOAT32_ATOMIC),
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
             binding_bytes: limits.max_storage_buffer_binding_size.min(ADDRESSABLE) & !255,
             buffer_bytes: limits.max_buffer_size.min(ADDRESSABLE) & !255,
@@ -97,6 +120,12 @@ impl Caps {
     #[must_use]
     pub fn choose_rank(&self) -> RankBody {
         if self.subgroup == Some((32, 32)) { RankBody::Subgroup32 } else { RankBody::Portable }
+    }
+
+    /// The device's own addition where it has one and was created with it.
+    #[must_use]
+    pub fn choose_add(&self) -> AddBody {
+        if self.float_atomics { AddBody::Native } else { AddBody::Exchange }
     }
 
     /// Most bytes a shard of a table may have.
@@ -169,6 +198,7 @@ impl Caps {
 pub fn requirements(adapter: &wgpu::Adapter) -> (wgpu::Features, wgpu::Limits) {
     let wished = wgpu::Features::SUBGROUP
         | wgpu::Features::MAPPABLE_PRIMARY_BUFFERS
+        | wgpu::Features::SHADER_FLOAT32_ATOMIC
         | wgpu::Features::TIMESTAMP_QUERY
         | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES;
     let has = adapter.limits();

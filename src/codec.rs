@@ -1,6 +1,6 @@
 //! The packed formats (SPEC 2, P1 section 3): FP16 by bit manipulation, integer codes by row-wise min-max.
 //!
-//! `half.wgsl`, `pack.wgsl` and `unpack*.wgsl` in `shaders/shared/` do the same on the device.
+//! `half.wgsl`, `codec.wgsl`, `pack.wgsl` and `unpack*.wgsl` in `shaders/shared/` do the same on the device.
 
 use crate::{Layout, Precision, RandomBits, Rounding, rng};
 
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn steps_are_the_shader_s_constants() {
-        let shader = include_str!("../shaders/shared/pack.wgsl");
+        let shader = include_str!("../shaders/shared/codec.wgsl");
         let constant = |prefix: &str| {
             let at = shader.find(prefix).unwrap() + prefix.len();
             shader[at..].split(';').next().unwrap().parse::<f32>().unwrap()

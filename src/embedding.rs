@@ -1,6 +1,9 @@
 //! The face both backends share: what a trainer, a test or the command holds.
 
-use crate::{Counters, Error, GradSlice, GroupConfig, Layout, Part, Policy, ScalerState, cpu::memory::zeroed, ways};
+use crate::{
+    Calls, Counters, Error, GradSlice, GroupConfig, Layout, MemoryReport, Part, Policy, ScalerState,
+    cpu::memory::zeroed, ways,
+};
 
 /// Everything a group keeps between steps, bit by bit.
 #[derive(Clone, Debug, PartialEq)]
@@ -166,6 +169,11 @@ pub trait Embedding {
     /// # Errors
     /// [`Error::Device`] if the device is lost.
     fn counters(&mut self) -> Result<Vec<Counters>, Error>;
+
+    /// Every byte that is allocated for the group, by purpose. Unless a backend knows better, what a group of this configuration keeps.
+    fn memory(&self) -> MemoryReport {
+        MemoryReport::plan(self.config(), self.layout(), Calls::default())
+    }
 
     /// Reads `out.len()` words of a part, from `first_word` on.
     ///

@@ -200,6 +200,16 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
+    /// A question about a table's compression that has no answer.
+    #[error("{what}: wanted {wanted}, found {found}; ask for that")]
+    Fidelity {
+        /// The argument.
+        what: &'static str,
+        /// What would be accepted.
+        wanted: String,
+        /// What was given.
+        found: String,
+    },
     /// Rows that cannot be pinned so.
     #[error("pin, {what}: wanted {wanted}, found {found}; {remedy}")]
     Pins {

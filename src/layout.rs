@@ -301,6 +301,11 @@ pub struct Robe {
     pub reach: u32,
     pub tail: u32,
     pub dense: u32,
+    pub block: u32,
+    pub block_words: u32,
+    pub window: u32,
+    pub window_words: u32,
+    pub first: u32,
 }
 
 /// Fields of the cache's metadata: a set is its ways' tags, their stamps, freqs and flags (`shaders/shared/meta.wgsl`).

@@ -40,7 +40,7 @@ mod trusted;
 pub mod uvm;
 mod ways;
 
-pub use caps::{Caps, RankBody, requirements};
+pub use caps::{AddBody, Caps, RankBody, requirements};
 pub use config::*;
 pub use counters::Counters;
 pub use embedding::{Embedding, Snapshot};
@@ -50,6 +50,7 @@ pub use gpu::{
     Traffic,
 };
 pub use layout::{Layout, ScalerState};
+pub use lookup::Lookup;
 pub use memory::{Allocation, Calls, MemoryReport, TableMemory, memory_factor};
 pub use parts::Part;
 pub use scaler::{GradSlice, LossScale};

@@ -1,10 +1,13 @@
-//! What every kind of table does, and all that a trainer needs of one. [`Lookup`] has methods of [`Embedding`]'s names: a file that imports
-//! both names the trait in a call.
+//! What every kind of table does, and all that a trainer needs of one.
+//!
+//! A trainer holds `Box<dyn Lookup>`; its methods need no import there. Every [`Embedding`] is a [`Lookup`] by itself, rather than by being
+//! its supertrait: `use hotrow::Embedding` alone then goes on to bring all methods of a group of rows. A file that imports both traits names
+//! one in a call on such a group.
 
-use crate::{Embedding, Error, GradSlice, ScalerState};
+use crate::{Counters, Embedding, Error, GradSlice, MemoryReport, ScalerState, robe};
 
 /// Tables that are looked up and trained, whatever holds their weights: cached rows ([`Embedding`]; each is one of these) or one shared
-/// array ([`robe`](crate::robe)). Each call waits for its result.
+/// array ([`robe`]). Each call waits for its result.
 ///
 /// Indices count within their table. `offsets` has one entry per bag and one more; the bags come feature by feature, the same
 /// number for each. Outputs and gradients are row-major: `[bags, dim]`, or `[indices, dim]` with pooling none.
@@ -48,9 +51,44 @@ pub trait Lookup {
     /// # Errors
     /// [`Error::Config`] for one that is not finite; the old one stays.
     fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error>;
+
+    /// Counters of each table. Those of a shared array are `accesses`, `out_of_range`, the bytes, and `skipped_rows`, which are weights
+    /// there, all of them counted as the first table's. Its bytes are those of dim weights an access, read in forward and written in
+    /// backward; where rows repeat or chunks overlap, less is written.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device is lost.
+    fn counters(&mut self) -> Result<Vec<Counters>, Error>;
+
+    /// Every byte that is allocated for the group, by purpose; of a group on the CPU, whose scratch lasts as long as a call, what it keeps.
+    fn memory(&self) -> MemoryReport;
+
+    /// Which kind of table it is: the way to what only one of them can do.
+    fn kind(&mut self) -> Kind<'_>;
 }
 
-impl<E: Embedding + ?Sized> Lookup for E {
+/// The kinds of tables.
+#[non_exhaustive]
+pub enum Kind<'a> {
+    /// Rows of their own, cached or not.
+    Rows(&'a mut dyn Embedding),
+    /// A shared array on a GPU.
+    Robe(&'a mut robe::Group),
+    /// A shared array on the CPU.
+    RobeCpu(&'a mut robe::cpu::Group),
+}
+
+impl std::fmt::Debug for Kind<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Rows(_) => "Rows",
+            Self::Robe(_) => "Robe",
+            Self::RobeCpu(_) => "RobeCpu",
+        })
+    }
+}
+
+impl<E: Embedding> Lookup for E {
     fn pending(&self) -> bool {
         Embedding::pending(self)
     }
@@ -77,5 +115,17 @@ impl<E: Embedding + ?Sized> Lookup for E {
 
     fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
         Embedding::set_learning_rate(self, lr)
+    }
+
+    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
+        Embedding::counters(self)
+    }
+
+    fn memory(&self) -> MemoryReport {
+        Embedding::memory(self)
+    }
+
+    fn kind(&mut self) -> Kind<'_> {
+        Kind::Rows(self)
     }
 }

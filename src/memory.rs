@@ -5,6 +5,7 @@ use std::fmt;
 use crate::{GroupConfig, Layout, Placement, Policy, Precision};
 
 mod plan;
+mod robe;
 
 pub use plan::Calls;
 
@@ -72,8 +73,9 @@ impl TableMemory {
 /// A buffer's name, without `hotrow.`, and its bytes.
 pub type Allocation = (&'static str, u64);
 
-/// Every byte that is allocated for a group, by purpose: of a living one ([`Group::memory`](crate::Group::memory)), or of one that
-/// is yet to be ([`MemoryReport::plan`]).
+/// Every byte that is allocated for a group, by purpose: of a living one ([`Lookup::memory`](crate::Lookup::memory)), or of one that
+/// is yet to be ([`MemoryReport::plan`], [`MemoryReport::plan_robe`]). A shared array's weights are its `payload`, their optimiser state its
+/// `record_state`; it has no cache, and its tables' rows take nothing.
 ///
 /// What a call allocates in passing and gives back (uploads, downloads) is not in it, nor are the uniforms that a context keeps
 /// for all its groups, at most 1,024 of 16 to 128 bytes.
@@ -114,7 +116,7 @@ pub struct MemoryReport {
     pub padding: u64,
     /// Of all that, bytes in the host's memory: the records unless they live on the device, and the staging.
     pub host: u64,
-    /// [`memory_factor`]: the papers' formula, beside [`factor`](Self::factor).
+    /// [`memory_factor`]: the papers' formula, beside [`factor`](Self::factor). Of a shared array P4's: its bytes against the FP32 rows.
     pub formula: f64,
     /// Every buffer, ascending by name and bytes.
     pub allocations: Vec<Allocation>,

@@ -1,12 +1,12 @@
 //! The WGSL files, composed: the one place that knows where shader text comes from.
 //!
 //! A stage is `shaders/<stage>.wgsl` with one entry point `main`. A line `#include "shared/x.wgsl"` is replaced by that file.
-//! Where there is no `shared/x.wgsl`, it stands for `shared/x_<body>.wgsl`, the body that [`Caps`](crate::Caps) chose, or for
+//! Where there is no `shared/x.wgsl`, it stands for `shared/x_<body>.wgsl`, a body that [`Caps`](crate::Caps) chose, or for
 //! `shared/x<width>.wgsl`, of the width that a group's dim allows ([`quad_width`](crate::layout::quad_width)). A line `#window text` is
-//! replaced by the text once for each window of the cache but the first, the last first, with the window's number for every `$`; the
+//! replaced by the text once for each window of the cache, or of a shared array, but the first, the last first, with the window's number for every `$`; the
 //! bindings of those windows are declared at the end.
 
-use crate::{RankBody, gpu, robe};
+use crate::{AddBody, RankBody, gpu, robe};
 
 /// How a shader sees a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +41,8 @@ pub struct Source {
     pub wgsl: String,
     /// Uses subgroup operations.
     pub subgroups: bool,
+    /// Adds to floats atomically, for which WGSL itself has no name: wgpu's compiler alone takes it.
+    pub float_atomics: bool,
     /// Windows of the cache; each beyond the first is one more storage buffer.
     pub windows: u32,
     /// Override constants of a representative pipeline.
@@ -77,10 +79,17 @@ files![
     "probe.wgsl",
     "rescale.wgsl",
     "reset.wgsl",
+    "robe_blocks.wgsl",
+    "robe_covered.wgsl",
+    "robe_decode.wgsl",
     "robe_gather.wgsl",
+    "robe_gradient.wgsl",
     "robe_hash.wgsl",
     "robe_keys.wgsl",
     "robe_merge.wgsl",
+    "robe_runs.wgsl",
+    "robe_scatter.wgsl",
+    "robe_step.wgsl",
     "robe_update.wgsl",
     "scan.wgsl",
     "scatter.wgsl",
@@ -88,7 +97,10 @@ files![
     "sort_small.wgsl",
     "touch.wgsl",
     "update.wgsl",
+    "shared/add_exchange.wgsl",
+    "shared/add_native.wgsl",
     "shared/bag.wgsl",
+    "shared/codec.wgsl",
     "shared/common.wgsl",
     "shared/dedup.wgsl",
     "shared/exact.wgsl",
@@ -104,13 +116,20 @@ files![
     "shared/meta.wgsl",
     "shared/move.wgsl",
     "shared/pack.wgsl",
+    "shared/pool.wgsl",
     "shared/quad1.wgsl",
     "shared/quad4.wgsl",
     "shared/rank_portable.wgsl",
     "shared/rank_subgroup32.wgsl",
     "shared/rng.wgsl",
     "shared/robe.wgsl",
+    "shared/robe_array.wgsl",
+    "shared/robe_due.wgsl",
+    "shared/robe_move.wgsl",
+    "shared/robe_pool.wgsl",
+    "shared/robe_reach.wgsl",
     "shared/robe_sum.wgsl",
+    "shared/robe_window.wgsl",
     "shared/scan.wgsl",
     "shared/scaler.wgsl",
     "shared/shard.wgsl",
@@ -131,38 +150,56 @@ files![
 pub struct Bodies {
     /// How a sort ranks keys.
     pub rank: RankBody,
+    /// How floats in memory are added to.
+    pub add: AddBody,
     /// Floats of a Quad: 4 or 1.
     pub width: u32,
-    /// Windows of the cache.
+    /// Windows of the cache, or of a shared array.
     pub windows: u32,
 }
 
 impl Bodies {
     /// What runs on any device, for a cache within one binding.
-    pub const PLAIN: Self = Self { rank: RankBody::Portable, width: 1, windows: 1 };
+    pub const PLAIN: Self = Self { rank: RankBody::Portable, add: AddBody::Exchange, width: 1, windows: 1 };
 }
 
-/// The binding that a windowed cache continues.
-const CACHE: &str = "cache";
+/// The bindings that windows continue, and what they are arrays of: the cache, and the shared array where all of it is read.
+const WINDOWED: [(&str, &str); 2] = [("cache", "Quad"), ("window", "u32")];
 
-/// How `kernel` binds the cache, if it does.
-fn cache_access(kernel: &Kernel) -> Option<Access> {
-    kernel.bindings.iter().find(|(_, name)| *name == CACHE).map(|&(access, _)| access)
+/// What `kernel` binds in windows, if anything: how, its name and its elements.
+fn windowed(kernel: &Kernel) -> Option<(Access, &'static str, &'static str)> {
+    let find = |&(access, name): &(Access, &'static str)| {
+        WINDOWED.iter().find(|(windowed, _)| *windowed == name).map(|&(_, element)| (access, name, element))
+    };
+    kernel.bindings.iter().find_map(find)
 }
 
-/// True if `kernel` binds the cache, so that there is one of it for each number of windows.
+/// True if `kernel` binds the cache or all of a shared array, so that there is one of it for each number of windows.
 #[must_use]
 pub fn has_windows(kernel: &Kernel) -> bool {
-    cache_access(kernel).is_some()
+    windowed(kernel).is_some()
 }
 
-/// The bindings of `kernel`: its table, then the further windows of the cache, bound as the first is.
+/// Which of `kernel`'s bindings has further windows.
+#[must_use]
+pub fn window_binding(kernel: &Kernel) -> Option<usize> {
+    windowed(kernel).and_then(|(_, windowed, _)| kernel.bindings.iter().position(|(_, name)| *name == windowed))
+}
+
+/// The bindings of `kernel`: its table, then the further windows, bound as the first is.
 #[must_use]
 pub fn bindings(kernel: &Kernel, windows: u32) -> Vec<(Access, String)> {
     let own = kernel.bindings.iter().map(|&(access, name)| (access, name.to_owned()));
-    let more =
-        cache_access(kernel).into_iter().flat_map(|access| (1..windows).map(move |i| (access, format!("{CACHE}{i}"))));
+    let more = windowed(kernel)
+        .into_iter()
+        .flat_map(|(access, name, _)| (1..windows).map(move |i| (access, format!("{name}{i}"))));
     own.chain(more).collect()
+}
+
+/// True if there are several of `kernel`, by the width of Quads or the number of windows: they are built when first wanted.
+#[must_use]
+pub fn is_cut(kernel: &Kernel) -> bool {
+    moves_rows(kernel) || has_windows(kernel)
 }
 
 /// True if `kernel` moves rows, so that there is one of it for each width.
@@ -174,8 +211,9 @@ pub fn moves_rows(kernel: &Kernel) -> bool {
 fn include(path: &str, bodies: Bodies, out: &mut String) {
     let stem = path.trim_end_matches(".wgsl");
     let ranked = || file(&format!("{stem}_{}.wgsl", bodies.rank.name()));
+    let added = || file(&format!("{stem}_{}.wgsl", bodies.add.name()));
     let wide = || file(&format!("{stem}{}.wgsl", bodies.width));
-    let Some(text) = file(path).or_else(ranked).or_else(wide) else {
+    let Some(text) = file(path).or_else(ranked).or_else(added).or_else(wide) else {
         // Left in the text, so that the shader compiler names it; `tests/shaders.rs` compiles every stage.
         out.push_str(&format!("missing include {path}\n"));
         return;
@@ -201,7 +239,8 @@ pub fn compose(kernel: &Kernel, bodies: Bodies) -> String {
     include(&format!("{}.wgsl", kernel.name), bodies, &mut out);
     for (binding, (access, name)) in bindings(kernel, bodies.windows).iter().enumerate().skip(kernel.bindings.len()) {
         let access = if *access == Access::Read { "read" } else { "read_write" };
-        out.push_str(&format!("@group(0) @binding({binding}) var<storage, {access}> {name}: array<Quad>;\n"));
+        let element = windowed(kernel).map_or("", |(.., element)| element);
+        out.push_str(&format!("@group(0) @binding({binding}) var<storage, {access}> {name}: array<{element}>;\n"));
     }
     out
 }
@@ -214,6 +253,7 @@ pub fn sources() -> Vec<Source> {
         variant,
         wgsl: compose(kernel, bodies),
         subgroups: bodies.rank == RankBody::Subgroup32,
+        float_atomics: bodies.add == AddBody::Native,
         windows: bodies.windows,
         constants: Vec::new(),
     };
@@ -225,6 +265,7 @@ pub fn sources() -> Vec<Source> {
         ("quad1 windows3", 1, 3),
         ("quad4 windows3", 4, 3),
     ];
+    let windows = [("", 1, 1), ("windows2", 1, 2), ("windows3", 1, 3)];
     let mut all = Vec::new();
     for kernel in gpu::KERNELS {
         let [portable, subgroup32] = [RankBody::Portable, RankBody::Subgroup32]
@@ -234,10 +275,19 @@ pub fn sources() -> Vec<Source> {
             all.extend(
                 rows.map(|&(name, width, windows)| source(kernel, name, Bodies { width, windows, ..Bodies::PLAIN })),
             );
-        } else if portable.wgsl == subgroup32.wgsl {
-            all.push(source(kernel, "", Bodies::PLAIN));
-        } else {
+        } else if has_windows(kernel) {
+            all.extend(
+                windows.map(|(name, width, windows)| source(kernel, name, Bodies { width, windows, ..Bodies::PLAIN })),
+            );
+        } else if portable.wgsl != subgroup32.wgsl {
             all.extend([portable, subgroup32]);
+        } else {
+            let [exchange, native] = [AddBody::Exchange, AddBody::Native]
+                .map(|add| source(kernel, add.name(), Bodies { add, ..Bodies::PLAIN }));
+            match exchange.wgsl == native.wgsl {
+                true => all.push(source(kernel, "", Bodies::PLAIN)),
+                false => all.extend([exchange, native]),
+            }
         }
     }
     all
@@ -311,7 +361,21 @@ pub fn structs() -> Vec<HostStruct> {
         host_struct!(SmallInfo { capacity, count, mask, positions, dedup, segments, valid, pad0 }),
         host_struct!(DedupInfo { capacity, count, segments, valid }),
         host_struct!(Move { place, row, victim, flags }),
-        host_struct!(Robe { dim, chunk, chunks, starts, weights, reach, tail, dense }),
+        host_struct!(Robe {
+            dim,
+            chunk,
+            chunks,
+            starts,
+            weights,
+            reach,
+            tail,
+            dense,
+            block,
+            block_words,
+            window,
+            window_words,
+            first,
+        }),
         host_struct!(Target { row, place, start, end }),
         host_struct!(Inspected { elements, half, pad0, pad1 }),
         host_struct!(ScaleRule {

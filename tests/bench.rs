@@ -85,3 +85,134 @@ fn bad_usage_is_refused() {
     args.extend(["--out", "file", "--precision", "fp32", "--policy", "lru", "--hit-rate", "50"]);
     bench(folder.path(), &args).code(1);
 }
+
+/// A run of `--robe` on the CPU: small tables, and narrow rows so that it is short.
+fn robe(folder: &std::path::Path, more: &[&str]) -> (String, serde_json::Value) {
+    let mut args =
+        vec!["--robe", "--backend", "cpu", "--size", "small", "--dim", "16", "--batch", "32", "--out", "out"];
+    args.extend(more);
+    let done = bench(folder, &args).success();
+    let out = String::from_utf8_lossy(&done.get_output().stdout).into_owned();
+    let json = std::fs::read(folder.join("out/robe-cpu.json")).expect("the command names what it wrote");
+    (out, serde_json::from_slice(&json).expect("the command writes JSON"))
+}
+
+/// Where a report of `--robe` is not as the schema says, or has a figure that cannot be.
+fn robe_wrong(report: &serde_json::Value) -> Option<String> {
+    if report["schema"] != 1 || report["command"] != "bench --robe" || report["backend"] != "cpu" {
+        return Some(format!("{} {} {}", report["schema"], report["command"], report["backend"]));
+    }
+    let cells = report["cells"].as_array()?;
+    if cells.len() != 90 {
+        return Some(format!("{} cells", cells.len()));
+    }
+    let positive = |value: &serde_json::Value| value.as_f64().is_some_and(|value| value > 0.0);
+    for cell in cells {
+        let number = |key: &str| cell[key].as_u64();
+        let [weights, chunk, touched] = ["weights", "chunk", "touched"].map(|key| number(key).unwrap_or(0));
+        let both = ["dense", "sparse"].map(|way| &cell[way]);
+        let right = if cell["refused"].is_null() {
+            let measured =
+                both.iter().all(|way| positive(&way["forward"]["median"]) && positive(&way["backward"]["median"]));
+            let choice = if weights <= touched { "dense" } else { "sparse" };
+            let [dense, sparse] = both.map(|way| way["backward"]["lowest"].as_f64().unwrap_or(f64::NAN));
+            let taken = if choice == "dense" { dense } else { sparse };
+            let regret = cell["regret"].as_f64().unwrap_or(f64::NAN);
+            let covered = number("covered").unwrap_or(0);
+            measured
+                && cell["auto"] == choice
+                && (regret - (taken / dense.min(sparse) - 1.0)).abs() < 1e-9
+                && (chunk.min(16)..=touched.min(weights)).contains(&covered)
+                && touched == 32 * 16_u64.div_ceil(chunk) * chunk.min(16)
+        } else {
+            cell["refused"].as_str().is_some_and(|reason| reason.len() > 10) && both.iter().all(|way| way.is_null())
+        };
+        if !right {
+            return Some(cell.to_string());
+        }
+    }
+    let refused = cells.iter().filter(|cell| !cell["refused"].is_null()).count();
+    let named = report["left_out"].as_array()?.len();
+    (named != refused).then(|| format!("{refused} cells refused, {named} named"))
+}
+
+#[test]
+fn shared_tables_are_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, report) = robe(folder.path(), &[]);
+    assert_eq!(robe_wrong(&report), None);
+    for file in ["robe-cpu.json", "robe-cpu.md", "robe-cpu-heat.png", "robe-cpu-heat.svg", "robe-cpu-crossover.png"] {
+        assert!(folder.path().join("out").join(file).is_file() && out.contains(file), "{file}:\n{out}");
+    }
+    // 16 K rows x 16 at 10,000x are 25 weights: less than a chunk of 32.
+    let refused = |cell: &&serde_json::Value| !cell["refused"].is_null();
+    let cells = report["cells"].as_array().unwrap();
+    let none: Vec<_> = cells.iter().filter(refused).collect();
+    assert_eq!(none.len(), 1, "{none:?}");
+    assert!(none[0]["weights"] == 25 && none[0]["refused"].as_str().unwrap().contains("a chunk of 32"), "{}", none[0]);
+    assert!(out.contains("Left out: 16 K rows at 10000x in chunks of 32: "), "{out}");
+    assert!(out.contains("Not P4's sizes") && out.contains("P4 table 14") && out.contains("Figure 3 (f)"), "{out}");
+    // Tables of each kind in bags of 20 and of 1; without a GPU no goal is met or missed.
+    let beside = report["beside"].as_array().unwrap();
+    assert_eq!(beside.len(), 12);
+    assert!(beside.iter().all(|one| one["forward"]["median"].as_f64().unwrap() > 0.0));
+    assert!(report["goals"].as_array().unwrap().iter().all(|goal| goal["met"].is_null()));
+    // The companion: what is missing or cannot be is noticed.
+    let at = cells.iter().position(|cell| cell["refused"].is_null()).unwrap();
+    for (key, value) in
+        [("auto", "neither".into()), ("covered", 0.into()), ("regret", 9.0.into()), ("refused", "no".into())]
+    {
+        let mut broken = report.clone();
+        broken["cells"][at][key] = value;
+        assert!(robe_wrong(&broken).is_some(), "{key}");
+    }
+    let mut broken = report.clone();
+    broken["left_out"] = serde_json::json!([]);
+    assert!(robe_wrong(&broken).is_some());
+    broken["cells"].as_array_mut().unwrap().pop();
+    assert!(robe_wrong(&broken).is_some());
+}
+
+#[test]
+fn arrays_that_cannot_be_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    // P4's rows, of which memory for the smallest arrays only: of 8 floats a row at 10,000x.
+    let args = ["--robe", "--backend", "cpu", "--size", "full", "--batch", "16", "--memory", "300KB", "--out", "out"];
+    bench(folder.path(), &args).success();
+    let report: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("out/robe-cpu.json")).unwrap()).unwrap();
+    let reason = |weights: u64| {
+        let cells = report["cells"].as_array().unwrap();
+        let cell = cells.iter().find(|cell| cell["weights"] == weights && cell["chunk"] == 32).unwrap();
+        cell["refused"].as_str().map(str::to_owned)
+    };
+    assert_eq!(reason(51_200), None, "4 M at 10,000x");
+    assert!(reason(1_638_400_000).unwrap().contains("--memory"), "128 M at 10x");
+    assert!(reason(3_276_800_000).unwrap().contains("the prime 2038074743"), "256 M at 10x");
+    // Nothing at all is no result.
+    let mut args = args.to_vec();
+    args[8] = "1KB";
+    let failed = bench(folder.path(), &args).code(1);
+    let err = String::from_utf8_lossy(&failed.get_output().stderr).into_owned();
+    assert!(err.contains("wanted measurements, found none") && err.trim().lines().count() == 1, "{err}");
+}
+
+#[test]
+fn bad_usage_of_robe_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases: [&[&str]; 8] = [
+        &["--robe", "--suite"],
+        &["--robe", "--precision", "int8"],
+        &["--robe", "--rows", "1000"],
+        &["--robe", "--only", "sort"],
+        &["--robe", "--memory", "much"],
+        &["--robe", "--size", "huge"],
+        &["--memory", "1GB"],
+        &["--robe", "--backend", "cpu", "--optimizer", "row-wise-adagrad"],
+    ];
+    for case in cases {
+        bench(folder.path(), case).code(2);
+    }
+    let failed = bench(folder.path(), &["--robe", "--backend", "gpu"]).code(1);
+    assert!(String::from_utf8_lossy(&failed.get_output().stderr).contains("no adapter"));
+}

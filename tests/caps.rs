@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use hotrow::{
-    Caps, Error, GroupConfig, Layout, Placement, RankBody, requirements,
+    AddBody, Caps, Error, GroupConfig, Layout, Placement, RankBody, requirements,
     wgpu::{self, AdapterInfo, Backend, DeviceType, Features, Limits},
 };
 
@@ -133,6 +133,15 @@ fn features_are_facts_only_where_they_are_enabled() {
 }
 
 #[test]
+fn floats_are_added_natively_only_where_that_is_enabled() {
+    let info = AdapterInfo::new(DeviceType::DiscreteGpu, Backend::Vulkan);
+    let of = |features| Caps::from_parts(&info, features, &Limits::default());
+    assert_eq!(of(Features::SHADER_FLOAT32_ATOMIC).choose_add(), AddBody::Native);
+    assert_eq!(of(Features::all() - Features::SHADER_FLOAT32_ATOMIC).choose_add(), AddBody::Exchange);
+    assert_eq!(fixture("NVIDIA").choose_add(), AddBody::Exchange);
+}
+
+#[test]
 fn a_shard_fits_a_binding_and_a_buffer() {
     assert_eq!(fixture("NVIDIA").choose_shard_bytes(), 2 * GIB - 256, "rounded down to whole 256 bytes");
     assert_eq!(fixture("Apple").choose_shard_bytes(), 4 * GIB - 256);
@@ -217,6 +226,7 @@ fn requirements_ask_for_what_is_there() {
     assert!(adapter.features().contains(features));
     let useful = Features::SUBGROUP
         | Features::MAPPABLE_PRIMARY_BUFFERS
+        | Features::SHADER_FLOAT32_ATOMIC
         | Features::TIMESTAMP_QUERY
         | Features::TIMESTAMP_QUERY_INSIDE_PASSES;
     assert!(useful.contains(features));

@@ -606,3 +606,139 @@ fn no_second_copy_in_memory() {
     measure(&mut |group| checkpoint::load(group, &path).unwrap());
     measure(&mut |group| drop(group.snapshot().unwrap()));
 }
+
+mod robe {
+    use super::*;
+    use hotrow::{
+        Lookup,
+        robe::{Config, cpu::Group},
+    };
+
+    fn config(optimizer: Optimizer) -> Config {
+        Config { optimizer, seed: 3, ..Config::new(&[150, 50], 8, 300, 4) }
+    }
+
+    fn train(group: &mut dyn Lookup, steps: std::ops::Range<u32>) {
+        for step in steps {
+            let indices: Vec<u32> = (0..40).map(|i| (i * 7 + step * 11) % 50).collect();
+            let outputs = group.forward(&indices, &[0, 20, 40], None).unwrap();
+            group.backward(&outputs.iter().map(|x| x * 0.1 + 0.2).collect::<Vec<_>>()).unwrap();
+        }
+    }
+
+    fn trained(optimizer: Optimizer) -> Group {
+        let mut group = Group::new(config(optimizer)).unwrap();
+        train(&mut group, 0..5);
+        group
+    }
+
+    #[test]
+    fn a_group_goes_on_from_it() {
+        let folder = tempdir().unwrap();
+        for (name, optimizer) in [("sgd", Optimizer::sgd(0.1)), ("adagrad", Optimizer::adagrad(0.1))] {
+            let path = folder.path().join(name);
+            let mut group = trained(optimizer);
+            checkpoint::save_lookup(&mut group, &path).unwrap();
+            let mut again = Group::new(config(optimizer)).unwrap();
+            train(&mut again, 7..8);
+            checkpoint::load_lookup(&mut again as &mut dyn Lookup, &path).unwrap();
+            assert_eq!(again.snapshot(), group.snapshot());
+            train(&mut group, 5..9);
+            train(&mut again, 5..9);
+            assert_eq!(again.snapshot(), group.snapshot());
+            // A plain safetensors file.
+            let bytes = fs::read(&path).unwrap();
+            let file = SafeTensors::deserialize(&bytes).unwrap();
+            assert_eq!(file.tensor("weights").unwrap().shape(), [300]);
+            assert_eq!(file.tensor("counters").unwrap().shape(), [2, 3]);
+            assert_eq!(file.tensor("states").is_ok(), name == "adagrad");
+            // Saved again, the same bytes.
+            checkpoint::save_lookup(&mut trained(optimizer), &path).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), bytes);
+        }
+        for precision in [Precision::Fp16, Precision::Int8] {
+            let config = Config { precision, ..config(Optimizer::adagrad(0.1)) };
+            let (mut group, mut again) = (Group::new(config.clone()).unwrap(), Group::new(config.clone()).unwrap());
+            train(&mut group, 0..3);
+            let path = folder.path().join("packed");
+            checkpoint::save_lookup(&mut group, &path).unwrap();
+            checkpoint::load_lookup(&mut again, &path).unwrap();
+            train(&mut group, 3..6);
+            train(&mut again, 3..6);
+            assert_eq!(again.snapshot(), group.snapshot(), "{precision:?}");
+        }
+        // Either kind in one call.
+        let path = folder.path().join("rows");
+        let mut rows = super::trained(&super::config());
+        checkpoint::save_lookup(&mut rows, &path).unwrap();
+        let mut again = super::Group::new(super::config()).unwrap();
+        checkpoint::load_lookup(&mut again, &path).unwrap();
+        assert_eq!(Embedding::snapshot(&mut again).unwrap(), Embedding::snapshot(&mut rows).unwrap());
+        // And not one for the other.
+        let mut shared = trained(Optimizer::adagrad(0.1));
+        let before = shared.snapshot();
+        assert!(matches!(checkpoint::load_lookup(&mut shared, &path), Err(Error::Checkpoint { what: "format", .. })));
+        let other = checkpoint::load_lookup(&mut rows, folder.path().join("adagrad"));
+        assert!(matches!(other, Err(Error::Checkpoint { what: "format", .. })), "{other:?}");
+        assert_eq!(shared.snapshot(), before);
+    }
+
+    #[test]
+    fn what_is_not_its_own_is_refused() {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("robe");
+        let adagrad = config(Optimizer::adagrad(0.1));
+        checkpoint::save_lookup(&mut trained(adagrad.optimizer), &path).unwrap();
+        let others = [
+            (Config { tables: vec![150, 51], ..adagrad.clone() }, "tables"),
+            (Config { dim: 9, ..adagrad.clone() }, "dim"),
+            (Config { weights: 301, ..adagrad.clone() }, "weights"),
+            (Config { chunk: 5, ..adagrad.clone() }, "chunk"),
+            (Config { seed: 4, ..adagrad.clone() }, "seed"),
+            (Config { precision: Precision::Int8, ..adagrad.clone() }, "precision"),
+            (Config { rounding: Rounding::Nearest, ..adagrad.clone() }, "rounding"),
+            (Config { block: 32, ..adagrad.clone() }, "block"),
+            (config(Optimizer::sgd(0.1)), "optimizer"),
+        ];
+        for (config, field) in others {
+            let mut group = Group::new(config).unwrap();
+            let before = group.snapshot();
+            match checkpoint::load_lookup(&mut group, &path) {
+                Err(Error::Checkpoint { what, .. }) => assert_eq!(what, field),
+                other => panic!("{field}: {other:?}"),
+            }
+            assert_eq!(group.snapshot(), before);
+        }
+        // How gradients are applied may differ.
+        let other = Config { optimizer: Optimizer::adagrad(0.5), ..adagrad.clone() };
+        checkpoint::load_lookup(&mut Group::new(other).unwrap(), &path).unwrap();
+        let mut group = Group::new(adagrad).unwrap();
+        group.forward(&[1], &[0, 1, 1], None).unwrap();
+        assert!(matches!(checkpoint::load_lookup(&mut group, &path), Err(Error::Order { .. })));
+        assert!(matches!(checkpoint::save_lookup(&mut group, &path), Err(Error::Order { .. })));
+        assert!(checkpoint::load_lookup(&mut trained(Optimizer::adagrad(0.1)), folder.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn every_byte_counts() {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("robe");
+        let mut group = trained(Optimizer::adagrad(0.1));
+        checkpoint::save_lookup(&mut group, &path).unwrap();
+        let whole = fs::read(&path).unwrap();
+        let before = group.snapshot();
+        let mut refused = |bytes: &[u8], what: &str| {
+            fs::write(&path, bytes).unwrap();
+            let found = checkpoint::load_lookup(&mut group, &path);
+            assert!(matches!(found, Err(Error::Checkpoint { .. })), "{what}: {found:?}");
+            assert_eq!(group.snapshot(), before, "{what}");
+        };
+        for at in (0..whole.len()).step_by(whole.len() / 97) {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x10;
+            refused(&bytes, &format!("byte {at}"));
+            refused(&whole[..at], &format!("cut at {at}"));
+        }
+        refused(&[&whole[..], &[0]].concat(), "one more");
+    }
+}

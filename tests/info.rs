@@ -75,6 +75,7 @@ fn every_adapter_passes_its_self_test() {
     }
     for adapter in adapters {
         let wanted = [
+            "add",
             "backend",
             "device_type",
             "driver",

@@ -6,17 +6,17 @@
 mod shared;
 
 use hotrow::{
-    Embedding, Error, GradSlice, GroupConfig, Init, LossScale, Optimizer, OutOfRange, Pooling, Precision, cpu,
-    lookup::Lookup as _,
+    Embedding, Error, GradSlice, GroupConfig, Init, LossScale, Optimizer, OutOfRange, Pooling, Precision, Rounding,
+    cpu,
+    lookup::{Kind, Lookup},
     robe::{self, Backward, Config, hash::PRIME},
 };
-use shared::{Bags, WAYS, bags, close, config, forward, gradients, moved, outputs, random_grads};
+use shared::{Bags, WAYS, bags, close, config, forward, gradients, moved, outputs, packed, random_grads, weights};
 
 #[test]
 fn steps_are_the_model_s() {
     let mut seen = 0;
-    for seed in 0..60 {
-        let config = config(seed);
+    for (seed, config) in (0..60).map(|seed| (seed, config(seed))).chain((0..64).map(|seed| (seed, packed(seed)))) {
         for backward in WAYS {
             let config = Config { backward, ..config.clone() };
             let mut group = robe::cpu::Group::new(config.clone()).unwrap();
@@ -26,7 +26,8 @@ fn steps_are_the_model_s() {
                 let bags = bags(&config, seed * 10 + step, per_feature, most);
                 let before = group.snapshot();
                 let found = forward(&mut group, &bags);
-                close(&found, &outputs(&config, &before.weights, &bags)).unwrap_or_else(|e| panic!("{seed}: {e}"));
+                close(&found, &outputs(&config, &weights(&config, &before), &bags))
+                    .unwrap_or_else(|e| panic!("{seed}: {e}"));
                 let grads = random_grads(seed, found.len());
                 group.backward(&grads).unwrap();
                 let after = group.snapshot();
@@ -52,20 +53,116 @@ fn a_wrong_step_is_noticed() {
     moved(&config, &bags, &grads, &before, &after).unwrap();
     let &w = gradients(&config, &bags, &grads).keys().next().unwrap();
     let mut wrong = after.clone();
-    wrong.weights[w] += 1e-4;
+    wrong.weight_words[w] = (f32::from_bits(wrong.weight_words[w]) + 1e-4).to_bits();
     assert!(moved(&config, &bags, &grads, &before, &wrong).is_err());
     let other = Config { chunk: config.chunk + 1, ..config.clone() };
     assert!(moved(&other, &bags, &grads, &before, &after).is_err());
     found[0] += 1e-3;
-    assert!(close(&found, &outputs(&config, &before.weights, &bags)).is_err());
+    assert!(close(&found, &outputs(&config, &weights(&config, &before), &bags)).is_err());
+}
+
+#[test]
+fn a_wrong_packed_step_is_noticed() {
+    let mut noticed = 0;
+    for seed in 0..32 {
+        let config = packed(seed);
+        let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+        let bags = bags(&config, seed, 5, 12);
+        let before = group.snapshot();
+        let found = forward(&mut group, &bags);
+        let grads = random_grads(seed, found.len());
+        group.backward(&grads).unwrap();
+        let after = group.snapshot();
+        moved(&config, &bags, &grads, &before, &after).unwrap();
+        let mut wrong = after.clone();
+        // Of a half its highest bit of the fraction; of a code its highest bit.
+        let highest = if config.precision == Precision::Fp16 { 9 } else { config.precision.bits() - 1 };
+        *wrong.weight_words.last_mut().unwrap() ^= 1 << highest;
+        let wrong_weight = weights(&config, &wrong) != weights(&config, &after);
+        let refused = moved(&config, &bags, &grads, &before, &wrong).is_err();
+        assert!(refused || !wrong_weight, "seed {seed}, {config:?}");
+        let mut still = after.clone();
+        still.weight_words.clone_from(&before.weight_words);
+        noticed += u32::from(refused) + u32::from(moved(&config, &bags, &grads, &before, &still).is_err());
+    }
+    assert!(noticed > 20, "{noticed}");
+}
+
+/// Stochastic rounding through whole steps: what a weight is on average is what FP32 makes of it; to the nearest a small step is lost.
+#[test]
+fn small_steps_are_not_lost_on_average() {
+    let mean_move = |precision, rounding, backward| {
+        let mut moves = vec![0.0; 64];
+        let runs = 4000;
+        for seed in 0..runs {
+            let mut config = Config::new(&[1], 64, 64, 64);
+            (config.precision, config.rounding, config.backward, config.seed) = (precision, rounding, backward, seed);
+            config.optimizer = Optimizer::sgd(1.0);
+            let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+            // The ends of the range stay; between them each weight moves by a fifth of the distance of two codes.
+            let start: Vec<f32> = (0..64u8).map(|e| f32::from(e * 4) / 63.0 * 0.25 + 1.0).collect();
+            group.write_weights(&start).unwrap();
+            let before = weights(&config, &group.snapshot());
+            let step = if precision == Precision::Fp16 { 2f32.powi(-10) } else { (before[63] - before[0]) / 255.0 };
+            group.forward(&[0], &[0, 1], None).unwrap();
+            let grads: Vec<f32> = (0..64).map(|e| if e == 0 || e == 63 { 0.0 } else { step / 5.0 }).collect();
+            group.backward(&grads).unwrap();
+            let after = weights(&config, &group.snapshot());
+            for (sum, (before, after)) in moves.iter_mut().zip(before.iter().zip(&after)) {
+                *sum += f64::from(before - after) / f64::from(step) / f64::from(runs);
+            }
+        }
+        moves
+    };
+    for precision in [Precision::Fp16, Precision::Int8] {
+        for backward in WAYS {
+            let moves = mean_move(precision, Rounding::Stochastic, backward);
+            // Six standard deviations of a coin of 1/5.
+            let spread = 6.0 * (0.2f64 * 0.8 / 4000.0).sqrt();
+            let wrong = moves[1..63].iter().position(|by| (by - 0.2).abs() > spread);
+            assert!(wrong.is_none() && moves[0] == 0.0, "{precision:?}: {moves:?}");
+        }
+        let lost = mean_move(precision, Rounding::Nearest, Backward::Dense);
+        assert!(lost[1..63].iter().all(|by| by.abs() < 1e-3), "{precision:?}: {lost:?}");
+    }
+}
+
+/// Of a block whose range no scale can be, no weight moves, and each that was to is counted; FP16 saturates.
+#[test]
+fn ranges_that_cannot_be_are_left_out_and_counted() {
+    for (backward, precision) in WAYS.into_iter().flat_map(|way| [(way, Precision::Int8), (way, Precision::Fp16)]) {
+        let mut config = Config::new(&[3], 4, 40, 4);
+        (config.backward, config.precision, config.optimizer) = (backward, precision, Optimizer::sgd(1.0));
+        (config.init, config.block) = (Init::Constant(1.0), 32);
+        let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+        let before = group.snapshot();
+        group.forward(&[1], &[0, 1], None).unwrap();
+        group.backward(&[3e38, -3e38, 1.0, f32::NAN]).unwrap();
+        let after = group.snapshot();
+        let first = robe::hash::location(1, 0, 40, 4) as usize;
+        if precision == Precision::Int8 {
+            assert!(first + 4 <= 32, "one block");
+            assert_eq!((after.counters.skipped_weights, &after.weight_words), (4, &before.weight_words));
+        } else {
+            assert_eq!(after.counters.skipped_weights, 1);
+            assert_eq!(weights(&config, &after)[first..first + 4], [-65504.0, 65504.0, 0.0, 1.0]);
+        }
+        let mut values = vec![0.0; 40];
+        (values[33], values[35]) = (3e38, -3e38);
+        let written = group.write_weights(&values);
+        match precision {
+            Precision::Int8 => assert!(matches!(written, Err(Error::Source { row: 32, .. })), "{written:?}"),
+            _ => assert_eq!(written, Ok(())),
+        }
+    }
 }
 
 /// Dense and sparse backward, and batches of whatever shape before: the same bits.
 #[test]
 fn dense_and_sparse_are_the_same_bits() {
-    for seed in 0..40 {
+    for (seed, config) in (0..40).map(|seed| (seed, config(seed))).chain((0..64).map(|seed| (seed, packed(seed)))) {
         let run = |backward| {
-            let config = Config { backward, ..config(seed) };
+            let config = Config { backward, ..config.clone() };
             let mut group = robe::cpu::Group::new(config.clone()).unwrap();
             for step in 0..3 {
                 // Enough for starts of more than 128 chunks.
@@ -95,7 +192,7 @@ fn backward_is_the_adjoint_of_forward() {
         group.write_weights(&vec![0.0; memory.len()]).unwrap();
         forward(&mut group, &bags);
         group.backward(&grads).unwrap();
-        let mut back: Vec<f32> = group.snapshot().weights.iter().map(|w| -w).collect();
+        let mut back: Vec<f32> = weights(&config, &group.snapshot()).iter().map(|w| -w).collect();
         if spoil {
             back.rotate_left(1);
         }
@@ -133,9 +230,41 @@ fn without_collisions_it_is_a_plain_table() {
         assert_eq!(found[0], found[1]);
         let grads = random_grads(u64::from(step), found[0].len());
         shared.backward(&grads).unwrap();
-        hotrow::lookup::Lookup::backward(&mut plain, &grads).unwrap();
+        Lookup::backward(&mut plain, &grads).unwrap();
     }
     assert_eq!(shared.read_rows(&rows).unwrap(), Embedding::read_rows(&mut plain, &rows).unwrap());
+}
+
+#[test]
+fn a_trainer_holds_either_kind() {
+    let rows = [300, 200];
+    let optimizer = Optimizer::adagrad(0.1);
+    let cached = GroupConfig { optimizer, cache_rows: 32, ..GroupConfig::new(&rows, 8) };
+    let shared = Config { optimizer, ..Config::new(&rows, 8, 400, 4) };
+    let mut held: Vec<Box<dyn Lookup>> =
+        vec![Box::new(cpu::Group::new(cached).unwrap()), Box::new(robe::cpu::Group::new(shared.clone()).unwrap())];
+    for table in &mut held {
+        let before = table.forward(&[1, 2, 2, 199], &[0, 3, 4], None).unwrap();
+        assert!(table.pending());
+        table.backward(&vec![0.5; before.len()]).unwrap();
+        assert_ne!(table.forward_frozen(&[1, 2, 2, 199], &[0, 3, 4], None).unwrap(), before);
+        let counters = table.counters().unwrap();
+        assert_eq!(counters.iter().map(|table| table.accesses).collect::<Vec<_>>(), [3, 1]);
+        let memory = table.memory();
+        assert_eq!((memory.rows, memory.dim, memory.state), (500, 8, 8));
+        assert_eq!(memory.total(), memory.allocations.iter().map(|(_, bytes)| bytes).sum::<u64>());
+    }
+    assert!(matches!(held[0].kind(), Kind::Rows(rows) if rows.config().cache_rows == 32));
+    assert!(matches!(held[1].kind(), Kind::RobeCpu(group) if group.config() == &shared));
+    let shared = held[1].memory();
+    assert_eq!((shared.payload, shared.record_state), (1600, 1600));
+    let counters = held[1].counters().unwrap();
+    assert_eq!((counters[0].bytes_read, counters[0].bus_bytes(), counters[1].bytes_read), (3 * 32, 2 * 3 * 32, 32));
+    assert_eq!((counters[0].skipped_rows, counters[0].hits), (0, 0));
+    // A weight that is skipped is the first table's.
+    let before = held[1].forward(&[7], &[0, 0, 1], None).unwrap();
+    held[1].backward(&[&vec![0.0; before.len() - 1][..], &[f32::NAN]].concat()).unwrap();
+    assert_eq!(held[1].counters().unwrap().iter().map(|t| t.skipped_rows).collect::<Vec<_>>(), [1, 0]);
 }
 
 #[test]
@@ -171,7 +300,7 @@ fn what_is_not_finite_is_left_out_and_counted() {
         let read = gradients(&config, &bags, &grads);
         for w in 0..40 {
             let moves = read.contains_key(&w) && !bad.contains(&w);
-            assert_eq!(before.weights[w] != after.weights[w], moves, "{backward:?}, weight {w}");
+            assert_eq!(before.weight_words[w] != after.weight_words[w], moves, "{backward:?}, weight {w}");
         }
         assert_eq!(after.counters.skipped_weights, 2);
     }
@@ -238,13 +367,36 @@ fn bad_batches_leave_everything_as_it_was() {
         change(&mut snapshot);
         robe::cpu::Group::new(group.config().clone()).unwrap().restore(&snapshot)
     };
-    assert!(matches!(restored(|s| s.weights[7] = f32::INFINITY), Err(Error::Source { row: 7, .. })));
-    assert!(matches!(restored(|s| s.weights.truncate(63)), Err(Error::Length { wanted: 64, found: 63, .. })));
-    assert!(matches!(restored(|s| s.states.push(0.0)), Err(Error::Length { wanted: 0, found: 1, .. })));
+    assert!(matches!(restored(|s| s.weight_words[7] = f32::INFINITY.to_bits()), Err(Error::Source { row: 7, .. })));
+    assert!(matches!(restored(|s| s.weight_words.truncate(63)), Err(Error::Length { wanted: 64, found: 63, .. })));
+    assert!(matches!(restored(|s| s.state_words.push(0)), Err(Error::Length { wanted: 0, found: 1, .. })));
     assert!(matches!(restored(|s| s.counters.accesses.push(0)), Err(Error::Length { wanted: 2, found: 3, .. })));
     assert_eq!((restored(|_| {}), group.snapshot()), (Ok(()), before));
     assert!(matches!(group.read_rows(&[14, 15]), Err(Error::RowOutOfRange { position: 1, row: 15, .. })));
     assert!(matches!(group.set_learning_rate(f32::NAN), Err(Error::Config { field: "lr", .. })));
+}
+
+#[test]
+fn packed_snapshots_are_checked() {
+    let config =
+        Config { optimizer: Optimizer::adagrad(0.1), precision: Precision::Int8, ..Config::new(&[10], 4, 200, 4) };
+    let half = Config { precision: Precision::Fp16, ..config.clone() };
+    for (config, words) in [(config, 4 * 18), (half, 4 * 32)] {
+        let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+        let good = group.snapshot();
+        assert_eq!((good.weight_words.len(), good.state_words.len()), (words, 128));
+        let mut restored = |change: fn(&mut robe::Snapshot)| {
+            let mut snapshot = good.clone();
+            change(&mut snapshot);
+            group.restore(&snapshot)
+        };
+        let place = if config.precision == Precision::Int8 { 64 } else { 36 };
+        let wrong = restored(|s| s.weight_words[18] = f32::INFINITY.to_bits());
+        assert!(matches!(wrong, Err(Error::Source { row, .. }) if row == place || row == 37), "{wrong:?}");
+        assert!(matches!(restored(|s| s.state_words[3] = 0x7c00_0000), Err(Error::Source { row: 7, .. })));
+        assert!(matches!(restored(|s| s.weight_words.truncate(70)), Err(Error::Length { .. })));
+        assert_eq!(restored(|_| {}), Ok(()));
+    }
 }
 
 /// An empty batch, and bags without a row, are legal and move nothing.
@@ -273,24 +425,69 @@ fn one_row_a_hundred_thousand_times() {
         group.backward(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
         let sums = [1.0, 2.0, 3.0, 4.0, 5.0].map(|x| -100_000.0 * x);
         assert_eq!(group.read_rows(&[2_000_000_000]).unwrap(), sums);
-        assert_eq!(group.snapshot().weights.iter().filter(|&&w| w != 0.0).count(), 5);
+        assert_eq!(group.snapshot().weight_words.iter().filter(|&&w| w << 1 != 0).count(), 5);
     }
 }
 
 /// A snapshot is everything: another group goes on from it bit for bit.
 #[test]
 fn a_restored_group_goes_on() {
-    let config = Config { optimizer: Optimizer::adagrad(0.1), ..config(5) };
+    for config in [config(5), packed(4), packed(5), packed(6)] {
+        restored_group_goes_on(&Config { optimizer: Optimizer::adagrad(0.1), ..config });
+    }
+}
+
+fn restored_group_goes_on(config: &Config) {
     let mut first = robe::cpu::Group::new(config.clone()).unwrap();
     let step = |group: &mut robe::cpu::Group, seed| {
-        let found = forward(group, &bags(&config, seed, 6, 10));
+        let found = forward(group, &bags(config, seed, 6, 10));
         group.backward(&random_grads(seed, found.len())).unwrap();
     };
     step(&mut first, 1);
-    let mut second = robe::cpu::Group::new(Config { seed: 99, ..config.clone() }).unwrap();
+    let mut second = robe::cpu::Group::new(Config { init: Init::Constant(0.5), ..config.clone() }).unwrap();
     second.restore(&first.snapshot()).unwrap();
     assert_eq!(second.snapshot(), first.snapshot());
     [&mut first, &mut second].into_iter().for_each(|group| step(group, 2));
     assert_eq!(second.snapshot(), first.snapshot());
-    assert!(first.snapshot().t == 2 && first.counters().accesses.iter().sum::<u64>() > 0);
+    assert_eq!(
+        4 * (second.snapshot().weight_words.len() + second.snapshot().state_words.len()) as u64,
+        config.table_bytes()
+    );
+    // Random bits are the step's: another step would round otherwise.
+    let mut late = first.snapshot();
+    late.t += 1;
+    second.restore(&late).unwrap();
+    [&mut first, &mut second].into_iter().for_each(|group| step(group, 3));
+    let same = first.snapshot().weight_words == second.snapshot().weight_words;
+    assert_eq!(same, config.precision == Precision::Fp32 || config.rounding == Rounding::Nearest);
+    assert!(first.snapshot().t == 3 && first.counters().accesses.iter().sum::<u64>() > 0);
+}
+
+/// Another chunk over the same weights reads as a group that was made so, and what does not fit the array changes nothing.
+#[test]
+fn an_array_goes_on_under_another_configuration() {
+    let base = Config { tables: vec![50, 30], features: Vec::new(), weights: 300, chunk: 7, ..config(3) };
+    let config = Config { optimizer: Optimizer::sgd(0.1), ..base };
+    let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+    let found = forward(&mut group, &bags(&config, 3, 5, 12));
+    assert!(matches!(group.reconfigure(config.clone()), Err(Error::Order { call: "reconfigure", .. })));
+    group.backward(&random_grads(3, found.len())).unwrap();
+    let before = group.snapshot();
+    let other = Config { chunk: config.chunk + 1, tables: vec![200, 4, 60], ..config.clone() };
+    group.reconfigure(other.clone()).unwrap();
+    let after = group.snapshot();
+    assert_eq!((after.t, &after.weight_words), (before.t, &before.weight_words));
+    assert_eq!(after.counters.accesses, [0, 0, 0], "other tables count anew");
+    let bags = bags(&other, 4, 5, 12);
+    let mut fresh = robe::cpu::Group::new(other.clone()).unwrap();
+    fresh.restore(&after).unwrap();
+    assert_eq!(forward(&mut group, &bags), forward(&mut fresh, &bags));
+    group.abandon_backward();
+    let chunk = Config { chunk: config.chunk + 2, ..other.clone() };
+    group.reconfigure(chunk).unwrap();
+    assert!(group.snapshot().counters.accesses.iter().sum::<u64>() > 0, "the same tables count on");
+    assert_ne!(forward(&mut group, &bags), forward(&mut fresh, &bags), "the comparison can fail");
+    group.abandon_backward();
+    let larger = Config { weights: other.weights + 1, ..other };
+    assert!(matches!(group.reconfigure(larger), Err(Error::Config { field: "weights", .. })));
 }

@@ -35,8 +35,13 @@ fn parse(wgsl: &str) -> Result<Module, String> {
 /// A portable shader may use no optional capability at all (`pack2x16float` is core WGSL, though naga counts it as one);
 /// a subgroup variant subgroup operations and nothing else.
 fn validate(module: &Module, wgsl: &str, subgroups: bool) -> Result<ModuleInfo, String> {
-    let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+    let mut capabilities = Capabilities::empty();
     capabilities.set(Capabilities::SUBGROUP, subgroups);
+    validate_with(module, wgsl, capabilities)
+}
+
+fn validate_with(module: &Module, wgsl: &str, more: Capabilities) -> Result<ModuleInfo, String> {
+    let capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32 | more;
     Validator::new(ValidationFlags::all(), capabilities).validate(module).map_err(|error| error.emit_to_string(wgsl))
 }
 
@@ -239,7 +244,40 @@ fn check_all(wgsl: &str, subgroups: bool, constants: &[(&str, f64)], most: usize
     check_pipeline(wgsl, subgroups, constants, most)
 }
 
+/// A shader that adds to floats atomically: no capability but that one; and translation for Vulkan and Metal, for DX12 has none.
+fn check_float_atomics(wgsl: &str) -> Result<(), String> {
+    check_directives(wgsl)?;
+    let module = parse(wgsl)?;
+    let info = validate_with(&module, wgsl, Capabilities::SHADER_FLOAT32_ATOMIC)?;
+    check_entry(&module)?;
+    check_buffers(&module, MAX_STORAGE_BUFFERS)?;
+    check_workgroup(&module)?;
+    let spirv = {
+        use naga::back::spv::{Capability, Options, PipelineOptions, write_vec};
+        let options = Options {
+            lang_version: (1, 0),
+            capabilities: Some([Capability::Shader, Capability::AtomicFloat32AddEXT].into_iter().collect()),
+            bounds_check_policies: restrict(),
+            ..Options::default()
+        };
+        let pipeline = PipelineOptions { shader_stage: ShaderStage::Compute, entry_point: ENTRY.to_owned() };
+        write_vec(&module, &info, &options, Some(&pipeline)).map_err(|error| format!("SPIR-V: {error}"))?
+    };
+    let msl = {
+        use naga::back::msl::{Options, PipelineOptions, write_string};
+        let options = Options { lang_version: (3, 0), bounds_check_policies: restrict(), ..Options::default() };
+        let entry_point = Some((ShaderStage::Compute, ENTRY.to_owned()));
+        let (text, written) =
+            write_string(&module, &info, &options, &PipelineOptions { entry_point, ..PipelineOptions::default() })
+                .map_err(|error| format!("MSL: {error}"))?;
+        entry_written(&written.entry_point_names).map_err(|error| format!("MSL: {error}"))?;
+        text
+    };
+    if spirv.is_empty() || msl.is_empty() { Err("nothing written".into()) } else { Ok(()) }
+}
+
 /// Every file of `shaders/` (parts in `shaders/shared/` aside) is in the list, and every variant has a portable sibling.
+/// `sources`: name, variant, and whether it needs more than any device has.
 fn check_complete(files: &BTreeSet<String>, sources: &[(&str, &str, bool)]) -> Result<(), String> {
     let mut seen = BTreeSet::new();
     for &(name, variant, _) in sources {
@@ -249,7 +287,7 @@ fn check_complete(files: &BTreeSet<String>, sources: &[(&str, &str, bool)]) -> R
         if !files.contains(name) {
             return Err(format!("{name}: no file of that name in shaders/"));
         }
-        if !sources.iter().any(|&(other, _, subgroups)| other == name && !subgroups) {
+        if !sources.iter().any(|&(other, _, special)| other == name && !special) {
             return Err(format!("{name}/{variant}: no portable variant"));
         }
     }
@@ -357,7 +395,11 @@ fn every_shader_passes_every_check() {
     let sources = hotrow::shader::sources();
     let mut failures = Vec::new();
     for source in &sources {
-        if let Err(error) = check_all(&source.wgsl, source.subgroups, &source.constants, most_buffers(source.windows)) {
+        let passed = match source.float_atomics {
+            true => check_float_atomics(&source.wgsl),
+            false => check_all(&source.wgsl, source.subgroups, &source.constants, most_buffers(source.windows)),
+        };
+        if let Err(error) = passed {
             failures.push(format!("{}/{}: {error}", source.name, source.variant));
         }
     }
@@ -378,15 +420,18 @@ fn the_most_windows_pass_every_check() {
     let kernels: Vec<_> =
         hotrow::shader::kernels().iter().filter(|kernel| hotrow::shader::has_windows(kernel)).collect();
     let names: Vec<_> = kernels.iter().map(|kernel| kernel.name).collect();
-    assert_eq!(names, ["exchange", "gather", "update", "assign"]);
+    assert_eq!(names, ["exchange", "gather", "update", "assign", "robe_gather", "robe_decode"]);
     for kernel in kernels {
         for width in [1, 4] {
             let bodies = hotrow::shader::Bodies { width, windows, ..hotrow::shader::Bodies::PLAIN };
             let text = hotrow::shader::compose(kernel, bodies);
-            assert_eq!(
-                text.matches("params.window_slots) * params.row_quads").count(),
-                text.matches("cache1[").count() * 24
-            );
+            let array = !hotrow::shader::moves_rows(kernel);
+            let (first, each) = match array {
+                true => ("window1[", " * robe.window_words];"),
+                false => ("cache1[", "params.window_slots) * params.row_quads"),
+            };
+            assert!(text.contains(first), "{}", kernel.name);
+            assert_eq!(text.matches(each).count(), text.matches(first).count() * 24);
             check_all(&text, false, &[], most_buffers(windows)).unwrap();
             let bindings = hotrow::shader::bindings(kernel, windows);
             let bindings: Vec<_> =
@@ -401,7 +446,8 @@ fn the_most_windows_pass_every_check() {
 fn one_window_leaves_no_trace() {
     for source in hotrow::shader::sources().iter().filter(|source| source.windows == 1) {
         let code: String = source.wgsl.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
-        assert!(!code.contains("cache1") && !code.contains("params.window_slots"), "{}", source.name);
+        let traces = ["cache1", "params.window_slots", "window1", "robe.window_words"];
+        assert!(traces.iter().all(|trace| !code.contains(trace)), "{}", source.name);
     }
 }
 
@@ -416,7 +462,8 @@ fn every_shader_file_is_listed() {
         .collect();
     assert!(!files.is_empty(), "no shaders in {folder}");
     let sources = hotrow::shader::sources();
-    let listed: Vec<_> = sources.iter().map(|source| (source.name, source.variant, source.subgroups)).collect();
+    let special = |source: &hotrow::shader::Source| source.subgroups || source.float_atomics;
+    let listed: Vec<_> = sources.iter().map(|source| (source.name, source.variant, special(source))).collect();
     check_complete(&files, &listed).unwrap();
 }
 
@@ -482,7 +529,10 @@ fn bindings_and_workgroups_agree_with_the_host() {
         let bindings: Vec<_> = (0..).zip(&bindings).map(|(i, (access, name))| (i, name.as_str(), *access)).collect();
         let check = parse(&source.wgsl).and_then(|module| {
             check_bindings(&module, &bindings)?;
-            let info = validate(&module, &source.wgsl, source.subgroups)?;
+            let mut more = Capabilities::empty();
+            more.set(Capabilities::SUBGROUP, source.subgroups);
+            more.set(Capabilities::SHADER_FLOAT32_ATOMIC, source.float_atomics);
+            let info = validate_with(&module, &source.wgsl, more)?;
             let (module, _) = specialise(&module, &info, &source.constants)?;
             check_workgroup_size(&module, [kernel.workgroup, 1, 1])
         });
@@ -581,6 +631,23 @@ fn optional_capabilities_are_rejected_in_portable_shaders() {
         let module = parse(wgsl).unwrap_or_else(|error| panic!("{error}"));
         rejected(validate(&module, wgsl, true), because);
     }
+}
+
+/// What the native addition may use is that, in a storage buffer, and no more.
+#[test]
+fn float_atomics_are_checked() {
+    let adds = |ty: &str, body: &str| {
+        format!(
+            "@group(0) @binding(0) var<storage, read_write> sums: array<{ty}>;
+            @compute @workgroup_size(64) fn main(@builtin(local_invocation_index) i: u32) {{ {body} }}"
+        )
+    };
+    let right = adds("atomic<f32>", "atomicAdd(&sums[i], 1.0);");
+    check_float_atomics(&right).unwrap();
+    rejected(check_all(&right, false, &[], MAX_STORAGE_BUFFERS), "SHADER_FLOAT32_ATOMIC");
+    rejected(check_float_atomics(&adds("atomic<f32>", "atomicMax(&sums[i], 1.0);")), "atomic");
+    rejected(check_float_atomics(&adds("u32", "sums[i] = subgroupAdd(i);")), "ubgroup");
+    rejected(check_float_atomics("@compute @workgroup_size(64) fn other() {}"), "other");
 }
 
 #[test]

@@ -214,7 +214,25 @@ fn what_is_no_data_is_named() {
 #[test]
 fn what_cannot_be_asked_for() {
     let data = data();
-    let cases: [(&[&str], &str); 14] = [
+    let cases: [(&[&str], &str); 29] = [
+        (&["--until-full", "2"], "--until-full: wanted settings to compare with the full table, found none"),
+        (&["--until-full", "2", "--table", "robe:weights=99", "--decay", "true"], "--decay: wanted constant rates"),
+        (&["--until-full", "2", "--table", "robe:weights=9"], "at least a chunk of 32, found 9"),
+        (&["--goal-steps", "2"], "--until-full"),
+        (&["--until-full", "2", "--batch", "8,16"], "--batch: wanted one size beside --until-full, found 2"),
+        (&["--table", "robe"], "wanted compression or weights, found neither"),
+        (
+            &["--table", "robe:compression=10,z=8"],
+            "wanted compression, weights, chunk, precision, rounding, found \"z\"",
+        ),
+        (&["--table", "robe:compression=0"], "a number from 1 on, found compression=0"),
+        (&["--table", "robe:compression=1000"], "32 to 2038074743 weights"),
+        (&["--table", "robe:weights=16"], "at least a chunk of 32, found 16"),
+        (&["--table", "words=robe:weights=16,chunk=17"], "at least a chunk of 17, found 16"),
+        (&["--table", "words=robe:weights=2038074744"], "at most the prime 2038074743"),
+        (&["--table", "robe:weights=99", "--optimizer", "row-wise-adagrad"], "a shared weight belongs to no row"),
+        (&["--table", "verbs=robe:weights=99"], "wanted a table of the task, found none of that name; it has words"),
+        (&["--table", "robe:weights=99", "--grid"], "--table: wanted neither --grid nor --profile beside it"),
         (&["--lr", "0"], "wanted a finite number above 0"),
         (&["--dense-lr", "nan"], "wanted a finite number above 0"),
         (&["--cache-percent", "101"], "wanted a number from 0 to 100"),
@@ -300,6 +318,106 @@ fn a_run_goes_on_from_its_checkpoint() {
     assert_eq!(kept.len(), 4, "{kept:?}");
     assert!(kept.contains(&"int4-stochastic-5-lfu-seed1".to_owned()), "{kept:?}");
     assert_eq!(run(&["--epochs", "2", "--resume", out]), whole);
+}
+
+#[test]
+fn shared_tables_beside_cached_ones() {
+    let (data, file) = (data(), tempfile::tempdir().unwrap());
+    let path = file.path().join("out.json");
+    let run = |more: &[&str]| {
+        let asked = ["--task", "author", "--seeds", "2", "--json", path.to_str().unwrap()];
+        on(&data, &[&asked[..], more].concat(), 0).0
+    };
+    let tables =
+        ["--table", "cached:precision=int8,cache-percent=5,policy=lfu", "--table", "robe:compression=10,chunk=2"];
+    let stdout = run(&tables);
+    for wanted in ["| fp32 ", "| int8 stochastic, 5 % lfu ", "| robe 10x, chunks of 2 "] {
+        assert!(stdout.contains(wanted), "{wanted}: {stdout}");
+    }
+    let both = losses(&path);
+    assert!(both.len() == 3 && both[2] != both[0] && both[2] != both[1], "{both:?}");
+    let robe = &json(&path)[2];
+    let table = &robe["tables"][0];
+    assert_eq!((&table["kind"], &table["compression"], &table["chunk"]), (&"robe".into(), &10.0.into(), &2.into()));
+    let run_of = &robe["runs"][0];
+    assert!((run_of["memory_paper"].as_f64().unwrap() - 0.1).abs() < 1e-3 && run_of["hit_rate"].is_null());
+    assert!(run_of["bus_bytes"].as_u64().unwrap() > 0);
+    // Alone, by weights instead, and as the table's own: the same numbers.
+    run(&["--table", "cached", "--table", "robe:weights=800,chunk=2"]);
+    assert_eq!(losses(&path), [both[0].clone(), both[2].clone()]);
+    run(&["--table", "words=robe:compression=10,chunk=2"]);
+    assert_eq!(losses(&path), [both[0].clone(), both[2].clone()]);
+    // With lists of options.
+    run(&["--precision", "int8", "--table", "robe:compression=10,chunk=2"]);
+    assert_eq!(losses(&path)[2], both[2]);
+    // Killed and resumed.
+    let out = file.path().join("out");
+    let (out, robe) = (out.to_str().unwrap(), &tables[2..]);
+    run(&[robe, &["--epochs", "2"]].concat());
+    let whole = losses(&path);
+    run(&[robe, &["--epochs", "1", "--out", out, "--checkpoint-every", "4"]].concat());
+    assert_ne!(losses(&path), whole);
+    assert!(file.path().join("out/checkpoints/robe-10x-chunks-of-2-seed1").is_dir());
+    run(&[robe, &["--epochs", "2", "--resume", out]].concat());
+    assert_eq!(losses(&path), whole);
+}
+
+/// What `--until-full` found, without what the clock said.
+fn until(path: &Path) -> Value {
+    let mut found: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    for setting in found["settings"].as_array_mut().unwrap() {
+        for time in ["step_ms", "tables_ms"] {
+            assert!(setting[time].take().as_f64().unwrap() > 0.0);
+        }
+    }
+    found
+}
+
+#[test]
+fn steps_until_the_full_table_s_loss() {
+    let (data, file) = (data(), tempfile::tempdir().unwrap());
+    let run = |name: &str| {
+        let out = file.path().join(name);
+        let tables =
+            ["--table", "robe:compression=4,chunk=2", "--table", "robe:weights=8,chunk=1", "--table", "cached"];
+        let asked =
+            ["--task", "author", "--until-full", "3", "--goal-steps", "20", "--test-every", "5", "--tested", "60"];
+        let more = ["--seeds", "2", "--rates", "0.3,0.1", "--out", out.to_str().unwrap()];
+        let (stdout, _) = on(&data, &[&asked[..], &tables, &more].concat(), 0);
+        for wanted in ["| fp32 ", "| robe 4x, chunks of 2 ", "| robe of 8 weights, chunks of 1 ", "60 steps at most"] {
+            assert!(stdout.contains(wanted), "{wanted}: {stdout}");
+        }
+        for name in ["until.md", "until.png", "until.svg", "losses.png", "losses.svg"] {
+            assert!(out.join(name).is_file(), "{name}");
+        }
+        until(&out.join("until.json"))
+    };
+    let found = run("one");
+    assert_eq!(found["settings"].as_array().unwrap().len(), 3);
+    for seed in 0..2 {
+        let curve = |at: usize| -> Vec<(u64, f64)> {
+            let run = &found["settings"][at]["runs"][seed];
+            serde_json::from_value(run["curve"].clone()).unwrap()
+        };
+        let full = curve(0);
+        assert_eq!(full.iter().map(|&(step, _)| step).collect::<Vec<_>>(), [5, 10, 15, 20]);
+        let goal = full.iter().map(|&(_, loss)| loss).fold(f64::INFINITY, f64::min);
+        for at in 0..3 {
+            let (run, curve) = (&found["settings"][at]["runs"][seed], curve(at));
+            assert_eq!(run["goal"].as_f64().unwrap(), goal);
+            let reached = curve.iter().find(|&&(_, loss)| loss <= goal).map(|&(step, _)| step);
+            assert_eq!(run["reached"].as_u64(), reached);
+            // It goes as far as the full table did, and on to the goal or the end.
+            let last = curve.last().unwrap().0;
+            assert_eq!(last, reached.map_or(if at == 0 { 20 } else { 60 }, |step| step.max(20)), "{curve:?}");
+        }
+        // Eight weights tell no eight authors apart.
+        assert!(found["settings"][2]["runs"][seed]["reached"].is_null());
+    }
+    let bytes = |at: usize| found["settings"][at]["runs"][0]["bytes"].as_u64().unwrap();
+    // 2,000 rows of dim 4 with their AdaGrad state, and a quarter of it; clock and counters beside it.
+    assert!((64_000..65_000).contains(&bytes(0)) && (16_000..16_500).contains(&bytes(1)), "{} {}", bytes(0), bytes(1));
+    assert_eq!(run("another"), found, "the same numbers");
 }
 
 #[test]

@@ -4,38 +4,12 @@ var<workgroup> pack_low: array<u32, 256>; // as `ordered`
 var<workgroup> pack_high: array<u32, 256>;
 var<workgroup> pack_bad: array<u32, 256>;
 var<workgroup> pack_places: array<u32, 64>; // staged: of each row the place of its record
-var<private> pack_step: u32; // the clock of the step; set before any row is packed
 
-fn unordered(key: u32) -> u32 {
-    return key ^ select(0xffffffffu, 0x80000000u, (key & 0x80000000u) != 0u);
-}
-
-// A value x, element of `row`, to its code.
-fn code_of(x: f32, row: u32, element: u32, scale: f32, bias: f32) -> u32 {
-    if (scale == 0.0) { return 0u; }
-    let top = f32((1u << params.bits) - 1u);
-    let v = (x - bias) / scale;
-    let near = round(v);
-    if (params.stochastic == 0u || abs(v - near) <= (top + 1.0 + abs(bias) / scale) * 2.384185791015625e-7) {
-        return u32(clamp(near, 0.0, top));
-    }
-    let below = floor(v);
-    // The noise's 24 bits, and of the half behind them what is beyond: no bit of it is lost in either difference.
-    let random = noise(pack_step, row, element, 0u);
-    let beyond = select(0.0, 2.98023223876953125e-8, params.random_bits == 24u);
-    let up = (v - below) - f32(random >> 8u) * 5.9604644775390625e-8 > beyond;
-    return u32(clamp(below + select(0.0, 1.0, up), 0.0, top));
-}
+#include "shared/codec.wgsl"
 
 // A float of the row, weights and state counted on: weights need no padding, so that the state's Quads follow at once.
 fn element_of(place: u32, e: u32) -> f32 {
     return part_of(load_quad(place, e / WIDTH), e % WIDTH);
-}
-
-// Element `element` of `row`, weight (purpose 0) or state (1), in FP16.
-fn half_of(x: f32, row: u32, element: u32, purpose: u32) -> u32 {
-    if (params.stochastic == 0u) { return half_from_bits(bitcast<u32>(x), false, 0u); }
-    return half_from_bits(bitcast<u32>(x), true, noise(pack_step, row, element, purpose));
 }
 
 // One 16-bit half of the record behind its FP32 words: state in FP16, or payload.
@@ -104,16 +78,10 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, local: u32) -> bool {
     var bias = 0u; // its bits
     var refused = pack_bad[head] != 0u;
     if (params.bits <= 8u) {
-        // fl(1 / (2^k - 1)), rounded here once for both sides.
-        var inverse = 0.0039215688593685627;
-        if (params.bits == 4u) { inverse = 0.06666667014360428; }
-        if (params.bits == 2u) { inverse = 0.3333333432674408; }
-        bias = unordered(pack_low[head]);
-        if (bias == 0x80000000u) { bias = 0u; } // -0 and +0 are equal; one of them is stored
+        bias = bias_of(pack_low[head]);
         let span = bitcast<f32>(unordered(pack_high[head])) - bitcast<f32>(bias);
         refused = refused || (bitcast<u32>(span) & 0x7f800000u) == 0x7f800000u;
-        scale = span * inverse;
-        if (scale < 1.1754943508222875e-38) { scale = 0.0; }
+        scale = scale_of(span);
     }
     if (live && refused && lane == 0u) { count(table_of(row), SKIPPED_ROWS, 1u); }
     let taken = live && !refused;

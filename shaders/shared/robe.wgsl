@@ -8,7 +8,14 @@ struct Robe {
     reach: u32,   // weights of the longest chunk: chunk, or dim
     tail: u32,    // weights of a row's last chunk
     dense: u32,   // 1: backward goes over all weights
+    block: u32,   // weights of a block: a power of two. Its number is the row of their random bits; integers share a scale and a bias
+    block_words: u32,  // words of a block
+    window: u32,       // weights of a window of the array, whole blocks; the last may hold fewer
+    window_words: u32, // its words
+    first: u32,        // of the window that an update writes, its first weight
 }
+
+const ADAGRAD: u32 = 1u; // params.optimizer; else SGD
 
 const ROBE_PRIME: u32 = 2038074743u;
 const ROBE_R1: u32 = 634329019u;

@@ -1,16 +1,10 @@
-// Sums of the gradients of chunks. Needs `accesses`, `params`, `robe`, shared/gradient1.wgsl.
+// Sums of the gradients of chunks. Needs `accesses`, `params`, `robe`, shared/gradient1.wgsl, shared/robe_reach.wgsl.
 
 var<private> unscale: f32; // 1 over the scale of the loss; set before anything is summed
 
 struct Sum {
     value: f32,
     chunks: u32, // how many of them reach the weight
-}
-
-// Weights of a chunk whose first gradient is `first`.
-fn reach_of(first: u32) -> u32 {
-    if (robe.tail == robe.reach) { return robe.reach; }
-    return select(robe.reach, robe.tail, first % robe.dim + robe.tail == robe.dim);
 }
 
 // Of sorted chunks first to end - 1, in order, at their weight e.
@@ -25,8 +19,4 @@ fn sum_of(first: u32, end: u32, e: u32) -> Sum {
         sum.chunks += 1u;
     }
     return sum;
-}
-
-fn is_heavy(one: Target) -> bool {
-    return one.end - one.start > MERGE_CHUNK;
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::fault;
 use crate::{
     Error, GroupConfig, Optimizer, OptimizerKind, OutOfRange, Policy, Pooling, Precision, RandomBits, Rounding,
-    layout::WAYS,
+    layout::WAYS, robe,
 };
 
 /// A word for each variant, and back.
@@ -57,6 +57,28 @@ pub(super) fn of(config: &GroupConfig) -> Vec<(&'static str, String)> {
         ("weight_decay", format!("{weight_decay:?}")),
         ("out_of_range", out_of_range(config.out_of_range).into()),
         ("seed", config.seed.to_string()),
+    ]
+}
+
+/// What of a parameter-shared group's configuration a checkpoint keeps, and whether it must be the same to go on bit for bit.
+pub(super) fn of_robe(config: &robe::Config) -> Vec<(&'static str, String, bool)> {
+    let Optimizer { kind: rule, lr, eps, weight_decay } = config.optimizer;
+    vec![
+        ("tables", list(&config.tables), true),
+        ("features", list(&config.features), false),
+        ("dim", config.dim.to_string(), true),
+        ("weights", config.weights.to_string(), true),
+        ("chunk", config.chunk.to_string(), true),
+        ("precision", precision(config.precision).into(), true),
+        ("rounding", rounding(config.rounding).into(), true),
+        ("block", config.block.to_string(), true),
+        ("pooling", pooling(config.pooling).into(), false),
+        ("optimizer", kind(rule).into(), true),
+        ("lr", format!("{lr:?}"), false),
+        ("eps", format!("{eps:?}"), false),
+        ("weight_decay", format!("{weight_decay:?}"), false),
+        ("out_of_range", out_of_range(config.out_of_range).into(), false),
+        ("seed", config.seed.to_string(), true),
     ]
 }
 

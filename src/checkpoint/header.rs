@@ -13,7 +13,7 @@ use crate::{Error, GroupConfig, Layout, Part};
 const FORMAT: &str = "hotrow checkpoint";
 const VERSION: &str = "1";
 /// The tensor that ends the file.
-const CHECKSUMS: &str = "checksums";
+pub(super) const CHECKSUMS: &str = "checksums";
 
 /// What a checkpoint holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,33 +56,40 @@ pub(super) fn tensors(config: &GroupConfig, layout: &Layout) -> Vec<Tensor> {
     tensors
 }
 
-/// Places of the tensors behind the header, and of the checksums behind them: name, type, shape, first byte and end.
-fn places(tensors: &[Tensor]) -> Vec<(&'static str, Dtype, Vec<u64>, [u64; 2])> {
+/// Name, type, shape, first byte behind the header, and end.
+pub(super) type Place = (&'static str, Dtype, Vec<u64>, [u64; 2]);
+
+/// Places of tensors one after another, and of the checksums behind them: of the header and of each tensor.
+pub(super) fn in_order(tensors: impl ExactSizeIterator<Item = (&'static str, Dtype, Vec<u64>)>) -> Vec<Place> {
+    let checksums = tensors.len() as u64 + 1;
     let mut end = 0;
-    let mut place = |name, dtype, shape: Vec<u64>, bytes| {
+    let place = |(name, dtype, shape): (&'static str, Dtype, Vec<u64>)| {
         let begin = end;
-        end += bytes;
+        end += shape.iter().product::<u64>() * (dtype.bitsize() as u64 / 8);
         (name, dtype, shape, [begin, end])
     };
-    let mut places: Vec<_> =
-        tensors.iter().map(|tensor| place(tensor.name, tensor.dtype, tensor.shape.clone(), tensor.bytes())).collect();
-    let checksums = tensors.len() as u64 + 1;
-    places.push(place(CHECKSUMS, Dtype::U32, vec![checksums], 4 * checksums));
-    places
+    tensors.chain([(CHECKSUMS, Dtype::U32, vec![checksums])]).map(place).collect()
+}
+
+fn places(tensors: &[Tensor]) -> Vec<Place> {
+    in_order(tensors.iter().map(|tensor| (tensor.name, tensor.dtype, tensor.shape.clone())))
 }
 
 /// The first bytes of the file: the header's length, and the header.
 pub(super) fn write(contents: &Contents, tensors: &[Tensor]) -> Vec<u8> {
-    let mut metadata = serde_json::Map::new();
     let own = [("format", FORMAT.into()), ("version", VERSION.into()), ("step", contents.step.to_string())];
-    for (field, value) in own.into_iter().chain(fields::of(&contents.config)) {
-        metadata.insert(field.into(), value.into());
-    }
+    compose(own.into_iter().chain(fields::of(&contents.config)), &places(tensors))
+}
+
+/// A header of such metadata and tensors, behind its length.
+pub(super) fn compose(metadata: impl IntoIterator<Item = (&'static str, String)>, places: &[Place]) -> Vec<u8> {
+    let metadata: serde_json::Map<String, serde_json::Value> =
+        metadata.into_iter().map(|(field, value)| (field.into(), value.into())).collect();
     let mut header = serde_json::Map::new();
     header.insert("__metadata__".into(), metadata.into());
-    for (name, dtype, shape, offsets) in places(tensors) {
+    for (name, dtype, shape, offsets) in places {
         let info = serde_json::json!({ "dtype": dtype, "shape": shape, "data_offsets": offsets });
-        header.insert(name.into(), info);
+        header.insert((*name).into(), info);
     }
     let mut text = serde_json::Value::Object(header).to_string();
     // The tensors begin on 8 bytes.

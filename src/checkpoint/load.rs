@@ -2,8 +2,12 @@
 
 use std::path::Path;
 
-use super::{fault, fields, header::Contents, reader::Reader};
-use crate::{Embedding, Error, Part, batch, ways};
+use super::{fault, fields, header::Contents, reader::Reader, robe};
+use crate::{
+    Embedding, Error, Part, batch,
+    lookup::{Kind, Lookup},
+    ways,
+};
 
 /// What a checkpoint holds, without its tables; of these only the length is checked.
 ///
@@ -49,4 +53,16 @@ pub fn load(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
     group.write_part(Part::Clock, 0, &[step])?;
     let changed = "the file changed while it was read, and the group holds a part of it: load another";
     file.walk(Some(changed), |part, first, words| group.write_part(part, first, words))
+}
+
+/// As [`load`], of whichever kind of table.
+///
+/// # Errors
+/// As [`load`]; [`Error::Checkpoint`] for a file of the other kind.
+pub fn load_lookup(group: &mut (impl Lookup + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
+    match group.kind() {
+        Kind::Rows(group) => load(group, path),
+        Kind::Robe(group) => robe::load(group, path.as_ref()),
+        Kind::RobeCpu(group) => robe::load(group, path.as_ref()),
+    }
 }

@@ -33,20 +33,24 @@
 //! | `checksums` | U32 | `[tensors]` | CRC-32 of the header and of each tensor before this one, in the order of the file |
 //!
 //! What a group has not got is left out: `ways` and `cache` without a cache, `frequencies` under LRU. Configuration and step number are
-//! in the header's metadata. [`Embedding::flush`](crate::Embedding::flush) before saving makes `records` the newest values of all rows.
+//! in the header's metadata. A parameter-shared group's file has `counters` (U64, `[tables, 3]`: accesses, out of range,
+//! skipped weights, all of them the first table's), `weights` and, unless it is SGD,
+//! `states` (F32, `[|M|]`; of another precision the words that hold them, U32), and `checksums` likewise. [`save_lookup`] and
+//! [`load_lookup`] take either kind. [`Embedding::flush`](crate::Embedding::flush) before saving makes `records` the newest values of all rows.
 
 mod beside;
 mod fields;
 mod header;
 mod load;
 mod reader;
+mod robe;
 mod save;
 
 use std::path::Path;
 
 pub use header::Contents;
-pub use load::{contents, load};
-pub use save::save;
+pub use load::{contents, load, load_lookup};
+pub use save::{save, save_lookup};
 
 use crate::{Error, Layout, Part};
 

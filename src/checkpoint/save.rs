@@ -6,9 +6,13 @@ use super::{
     beside::Beside,
     chunk_words,
     header::{self, Contents},
-    little_endian,
+    little_endian, robe,
 };
-use crate::{Embedding, Error, Part, batch, cpu::memory::zeroed};
+use crate::{
+    Embedding, Error, Part, batch,
+    cpu::memory::zeroed,
+    lookup::{Kind, Lookup},
+};
 
 /// Writes everything `group` keeps between steps to `path`: beside it first, then in place of what stood there, and on disk when this
 /// returns. If the process is killed, or this fails, what stood there before still does. A killed one leaves a file
@@ -53,4 +57,16 @@ pub fn save(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
     little_endian(&mut checksums);
     file.write(bytemuck::cast_slice(&checksums))?;
     file.replace()
+}
+
+/// As [`save`], of whichever kind of table. A shared array is copied into the host's memory as a whole.
+///
+/// # Errors
+/// As [`save`].
+pub fn save_lookup(group: &mut (impl Lookup + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
+    match group.kind() {
+        Kind::Rows(group) => save(group, path),
+        Kind::Robe(group) => robe::save(group, path.as_ref()),
+        Kind::RobeCpu(group) => robe::save(group, path.as_ref()),
+    }
 }

@@ -1,5 +1,6 @@
 use super::{
-    record::{self, MEAN, POOL_NONE},
+    bags::Bags,
+    record::{self, POOL_NONE},
     rows::{AHEAD, Floats, Rows, prefetch, sum_rows},
     spread::each_row,
 };
@@ -17,30 +18,8 @@ pub fn gather(
     outputs: &mut [f32],
 ) {
     let dim = params.dim as usize;
-    let weighted = params.weighted == 1;
-    let mean = params.pooling == MEAN;
-    let bag = |output: usize| {
-        if params.pooling == POOL_NONE {
-            return output..output + 1;
-        }
-        let first = offsets[output].min(params.indices);
-        first as usize..offsets[output + 1].clamp(first, params.indices) as usize
-    };
-    let scale_of = |output: usize| {
-        if !mean {
-            return 1.0;
-        }
-        let valid = places[bag(output)].iter().filter(|&&place| place != NONE).count();
-        1.0 / valid.max(1) as f32
-    };
-    let rows = if params.pooling == POOL_NONE { params.indices } else { params.bags } as usize;
-    for output in 0..if weighted || mean { rows } else { 0 } {
-        let scale = scale_of(output);
-        for i in bag(output) {
-            let coefficient = if weighted { scale * weights[i] } else { scale };
-            access[i][1] = coefficient.to_bits();
-        }
-    }
+    let bags = Bags { params, offsets, places, weights };
+    bags.coefficients(access);
     let floats = params.indices as usize * dim;
     let placed = Placed {
         slots: params.slots,
@@ -50,17 +29,17 @@ pub fn gather(
         cache,
         scratch,
     };
-    each_row(&mut outputs[..rows * dim], dim, floats, |output, row| {
+    each_row(&mut outputs[..bags.outputs() * dim], dim, floats, |output, row| {
         if params.pooling == POOL_NONE {
-            return placed.copy(output, weighted.then(|| weights[output]), row);
+            return placed.copy(output, bags.weight(output), row);
         }
-        if weighted {
-            sum_rows(&Weighted { placed: &placed, weights }, bag(output), row);
+        if params.weighted == 1 {
+            sum_rows(&Weighted { placed: &placed, weights }, bags.of(output), row);
         } else {
-            sum_rows(&placed, bag(output), row);
+            sum_rows(&placed, bags.of(output), row);
         }
-        if mean {
-            let scale = scale_of(output);
+        if bags.mean() {
+            let scale = bags.scale(output);
             row.iter_mut().for_each(|sum| *sum *= scale);
         }
     });

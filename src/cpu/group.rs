@@ -114,10 +114,8 @@ impl Group {
         weights: Option<&[f32]>,
         mode: Mode,
     ) -> Result<Params, Error> {
-        let bags = offsets.len().max(1) as u64 - 1;
-        batch::check_shape(&self.config, indices.len() as u64, bags, weights.map(|w| w.len() as u64))?;
-        batch::check_offsets(indices.len() as u64, offsets)?;
-        Ok(self.params(mode, Purpose::WriteBack).batch(indices.len() as u32, bags as u32, weights.is_some()))
+        let bags = batch::check_slices(&self.config, indices, offsets, weights)?;
+        Ok(self.params(mode, Purpose::WriteBack).batch(indices.len() as u32, bags, weights.is_some()))
     }
 
     fn outputs(&self, params: &Params) -> Result<Vec<f32>, Error> {
@@ -136,12 +134,12 @@ impl Group {
 
     /// The backward of the last forward, by a scaler's verdict.
     fn move_rows(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
-        let pending = self.pending.ok_or_else(batch::no_forward)?;
+        let pending = self.pending.ok_or_else(|| batch::no_forward("backward"))?;
         batch::check_grads(&self.config, pending, grad_outputs.len())?;
         let Pending { indices, bags, weighted } = pending;
         let params = self.params(Mode::Train, Purpose::Update).batch(indices, bags, weighted);
         let (tables, Some(space)) = (&mut self.tables, &mut self.train[self.current]) else {
-            return Err(batch::no_forward());
+            return Err(batch::no_forward("backward"));
         };
         if indices > 0 {
             backward(tables, space, params, grad_outputs, scaler);

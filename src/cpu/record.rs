@@ -14,7 +14,7 @@ pub(super) const MEAN: u32 = 1;
 pub(super) use crate::layout::POOL_NONE;
 
 /// A layout that describes rows and records as `params` does. It knows of no shards.
-pub(super) fn layout(params: &Params) -> Layout {
+pub(crate) fn layout(params: &Params) -> Layout {
     Layout {
         dim: params.dim,
         precision: match params.bits {

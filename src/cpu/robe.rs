@@ -1,23 +1,22 @@
 //! A parameter-shared table on the CPU: the story of `gpu/robe/`, told with plain functions.
 
+mod sums;
+
 use super::{
-    arrange, begin, combine,
-    dedup::{DedupTo, dedup},
-    linearize,
+    begin, linearize,
     memory::{reserved, zeroed},
-    merge::CHUNK,
-    robe_gather, robe_hash, robe_keys, robe_merge, robe_update,
-    sort::{SortJob, SortScratch, SortSpace},
+    robe_blocks, robe_gather, robe_hash, robe_scatter, robe_step, robe_update,
 };
 use crate::{
-    Error, GradSlice, GroupConfig, Layout, ScalerState,
+    Calls, Error, GradSlice, GroupConfig, Layout, MemoryReport, ScalerState,
     batch::{self, Pending},
-    layout::{Params, Step, Target, count, table_words},
-    lookup::Lookup,
+    layout::{Params, Robe, Step, table_words},
+    lookup::{Kind, Lookup},
     params::Mode,
     rng::Purpose,
-    robe::{Config, Counters, Snapshot, check_weights},
+    robe::{Backward, Config, Counters, Gradient, Snapshot, Storage, check_weights},
 };
+use sums::Sums;
 
 /// The CPU backend: the oracle of the tests, and what runs without a GPU, on all cores.
 #[derive(Debug)]
@@ -28,11 +27,33 @@ pub struct Group {
     layout: Layout,
     tables: Vec<u32>,
     features: Vec<u32>,
-    memory: Vec<f32>,
-    states: Vec<f32>,
+    storage: Storage,
+    memory: Vec<u32>,
+    states: Vec<u32>,
+    /// Where [`Backward::Atomic`] adds gradients up; all of it is 0 between steps.
+    scattered: Option<Scattered>,
     train: Option<Space>,
     /// A forward whose backward has not come.
     pending: Option<Pending>,
+}
+
+#[derive(Debug)]
+struct Scattered {
+    /// One a weight.
+    sums: Vec<f32>,
+    /// A bit a weight, where weights decay.
+    covered: Vec<u32>,
+}
+
+impl Scattered {
+    /// That of a group whose backward wants one.
+    fn new(config: &Config) -> Result<Option<Self>, Error> {
+        if config.backward != Backward::Atomic {
+            return Ok(None);
+        }
+        let marks = if config.optimizer.weight_decay == 0.0 { 0 } else { config.weights.div_ceil(32) };
+        Ok(Some(Self { sums: zeroed("sums", config.weights as usize)?, covered: zeroed("covered", marks as usize)? }))
+    }
 }
 
 /// What a batch needs between its first stage and its last.
@@ -54,17 +75,23 @@ impl Group {
     /// Allocates the array and fills it.
     ///
     /// # Errors
-    /// [`Error::Config`], and [`Error::OutOfMemory`] if the host has not the memory.
+    /// [`Error::Config`], [`Error::OutOfMemory`] if the host has not the memory, and [`Error::Source`] for initial values whose range no
+    /// scale can be.
     pub fn new(config: Config) -> Result<Self, Error> {
         config.check()?;
         let rows = config.rows();
         let layout = Layout::new(&rows, u64::MAX)?;
-        let weights = config.weights as usize;
-        let mut memory = zeroed("weights", weights)?;
-        let states = zeroed("states", if config.has_state() { weights } else { 0 })?;
-        config.initial(0, &mut memory);
+        let storage = config.storage()?;
+        let words = storage.all(config.has_state());
+        let (mut memory, states) = (zeroed("weights", words.memory)?, zeroed("states", words.states)?);
+        config.initial(&storage, |at, words| {
+            memory[at..at + words.len()].copy_from_slice(words);
+            Ok(())
+        })?;
         let (tables, features) = (table_words(&rows), rows.feature_tables());
-        Ok(Self { config, rows, layout, tables, features, memory, states, train: None, pending: None })
+        let scattered = Scattered::new(&config)?;
+        let (train, pending) = (None, None);
+        Ok(Self { config, rows, layout, tables, features, storage, memory, states, scattered, train, pending })
     }
 
     /// The configuration; the learning rate is the newest.
@@ -89,8 +116,8 @@ impl Group {
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             t: self.tables[0],
-            weights: self.memory.clone(),
-            states: self.states.clone(),
+            weight_words: self.memory.clone(),
+            state_words: self.states.clone(),
             counters: self.counters(),
         }
     }
@@ -105,20 +132,44 @@ impl Group {
         snapshot.check(&self.config)?;
         self.pending = None;
         self.tables = snapshot.counters.words(&self.config, snapshot.t);
-        self.memory.copy_from_slice(&snapshot.weights);
-        self.states.copy_from_slice(&snapshot.states);
+        self.memory.copy_from_slice(&snapshot.weight_words);
+        self.states.copy_from_slice(&snapshot.state_words);
         Ok(())
     }
 
-    /// Replaces the shared weights; the optimiser's state stays.
+    /// Replaces the shared weights, brought down to what the array keeps; the optimiser's state stays.
     ///
     /// # Errors
-    /// [`Error::Length`] unless there are |M| of them, [`Error::Source`] for the first that is not finite, [`Error::Order`] between
-    /// forward and backward: nothing has changed then.
+    /// [`Error::Length`] unless there are |M| of them, [`Error::Source`] for the first that is not finite and for the first block whose
+    /// range no scale can be, [`Error::Order`] between forward and backward: nothing has changed then.
     pub fn write_weights(&mut self, weights: &[f32]) -> Result<(), Error> {
         batch::not_pending(self.pending, "write_weights")?;
         check_weights(&self.config, weights)?;
-        self.memory.copy_from_slice(weights);
+        let mut words = zeroed("weights", self.memory.len())?;
+        self.storage.pack(&self.config.noise(self.tables[0], Purpose::Write), 0, weights, &mut words)?;
+        self.memory = words;
+        Ok(())
+    }
+
+    /// Goes on with the same array under another configuration: other tables, features, chunk, pooling, learning rate or backward. Weights,
+    /// states and step number stay; counters do if the tables are the same, and begin anew otherwise.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a configuration that cannot be, or that wants another array; [`Error::Order`] between forward and backward:
+    /// nothing has changed then.
+    pub fn reconfigure(&mut self, config: Config) -> Result<(), Error> {
+        batch::not_pending(self.pending, "reconfigure")?;
+        self.config.same_array(&config)?;
+        let rows = config.rows();
+        let scattered = Scattered::new(&config)?;
+        self.layout = Layout::new(&rows, u64::MAX)?;
+        if config.tables != self.config.tables {
+            let t = self.tables[0];
+            self.tables = table_words(&rows);
+            self.tables[0] = t;
+        }
+        self.features = rows.feature_tables();
+        (self.config, self.rows, self.train, self.scattered) = (config, rows, None, scattered);
         Ok(())
     }
 
@@ -133,10 +184,8 @@ impl Group {
         weights: Option<&[f32]>,
         mode: Mode,
     ) -> Result<(Vec<f32>, Space), Error> {
-        let bags = offsets.len().max(1) as u64 - 1;
-        batch::check_shape(&self.rows, indices.len() as u64, bags, weights.map(|w| w.len() as u64))?;
-        batch::check_offsets(indices.len() as u64, offsets)?;
-        let params = self.params(mode).batch(indices.len() as u32, bags as u32, weights.is_some());
+        let bags = batch::check_slices(&self.rows, indices, offsets, weights)?;
+        let params = self.params(mode).batch(indices.len() as u32, bags, weights.is_some());
         self.config.batch_chunks(params.indices, params.bags)?;
         if mode == Mode::Train {
             self.pending = None; // what its backward would need goes
@@ -164,50 +213,54 @@ impl Group {
             return Err(error);
         }
         robe_hash(params, step, &keys, hashes, tables);
-        robe_gather(params, &self.config.robe(), offsets, hashes, weights, &self.memory, access, &mut outputs);
+        robe_gather(params, &self.config.undivided(), offsets, hashes, weights, &self.memory, access, &mut outputs);
         Ok((outputs, space))
     }
 
-    /// The stages of backward, in order.
-    fn move_weights(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
-        let pending = self.pending.ok_or_else(batch::no_forward)?;
+    /// What waits for its backward, whose gradients these are: the uniforms of its stages, and how many chunks it has.
+    fn waiting(&self, grad_outputs: GradSlice<'_>, call: &'static str) -> Result<(Params, Robe, u32), Error> {
+        let pending = self.pending.ok_or_else(|| batch::no_forward(call))?;
         batch::check_grads(&self.rows, pending, grad_outputs.len())?;
         let Pending { indices, bags, weighted } = pending;
-        let Some(space) = &mut self.train else { return Err(batch::no_forward()) };
         let n = self.config.batch_chunks(indices, bags)?;
-        if n > 0 {
-            let robe = self.config.robe();
-            let robe = &crate::layout::Robe { dense: u32::from(self.config.dense(n)), ..robe };
-            let params = Params::new(&self.rows, &self.layout, Mode::Train, Purpose::Update);
-            let params = &params.batch(indices, bags, weighted).chunk_sums(robe);
-            let chunks = n as usize;
-            let mut keys = zeroed("chunk_keys", chunks)?;
-            let mut access = zeroed("chunk_access", chunks)?;
-            let (mut segment, mut starts) = (zeroed("segment", chunks)?, zeroed("starts", chunks)?);
-            let (mut sorted, mut sort) = (SortSpace::new(chunks)?, SortScratch::new(chunks)?);
-            let mut accesses = zeroed("accesses", chunks)?;
-            let distinct = chunks.min(robe.starts as usize);
-            let mut targets: Vec<Target> = zeroed("targets", distinct + 1)?;
-            let mut scratch = zeroed("scratch", 2 * chunks.div_ceil(CHUNK) * params.dim as usize)?;
-            let Space { step, hashes, access: by_index } = space;
-            robe_keys(params, robe, step, hashes, by_index, &mut keys, &mut access);
-            let key_bits = u32::BITS - robe.starts.leading_zeros();
-            let job = SortJob { keys: &keys, values: None, count: count::CHUNKS, key_bits };
-            let to = &mut DedupTo {
-                segment: &mut segment,
-                starts: &mut starts,
-                segments: count::UNIQUE,
-                valid: count::VALID,
-            };
-            let (_, order) = dedup(step, &job, &mut sorted, &mut sort, to);
-            arrange(step, order, &segment, &keys, &keys, &access, &mut accesses, &mut targets, scaler);
-            robe_merge(params, robe, &targets, &segment, &accesses, grad_outputs, &mut scratch);
-            combine(params, &targets, &segment, &mut scratch);
-            let (memory, states) = (&mut self.memory, &mut self.states);
-            robe_update(params, robe, &targets, &accesses, grad_outputs, &scratch, memory, states, &mut self.tables);
+        let robe = Robe { dense: u32::from(self.config.dense(n)), ..self.config.undivided() };
+        let params = Params::new(&self.rows, &self.layout, Mode::Train, Purpose::Update);
+        Ok((params.batch(indices, bags, weighted).chunk_sums(&robe), robe, n))
+    }
+
+    /// Backward: the sums, then the optimiser.
+    fn move_weights(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
+        let (params, robe, n) = &self.waiting(grad_outputs, "backward")?;
+        let (memory, states, tables) = (&mut self.memory, &mut self.states, &mut self.tables);
+        let space = self.train.as_mut().filter(|_| *n > 0);
+        if let (Some(Space { hashes, access, .. }), Some(Scattered { sums, covered })) = (&space, &mut self.scattered) {
+            robe_scatter(params, robe, scaler, hashes, access, grad_outputs, sums, covered);
+            robe_step(params, robe, sums, covered, memory, states, tables);
+        } else if let Some(space) = space {
+            let Sums { targets, accesses, scratch, .. } = Sums::new(params, robe, *n, space, grad_outputs, scaler)?;
+            let update = if self.storage.plain() { robe_update } else { robe_blocks };
+            update(params, robe, &targets, &accesses, grad_outputs, &scratch, memory, states, tables);
         }
         self.pending = None;
         Ok(())
+    }
+
+    /// The gradient of the last forward's loss by the shared weights, out of the gradients of its outputs: dense or sparse by the rule that
+    /// [`backward`](Lookup::backward) goes by, in as many stages and the same order of sums. Nothing moves, and the forward goes on
+    /// waiting for its backward.
+    ///
+    /// # Errors
+    /// As [`backward`](Lookup::backward); [`Error::OutOfMemory`].
+    pub fn gradient(&mut self, grad_outputs: &[f32]) -> Result<Gradient, Error> {
+        let grad_outputs = GradSlice::F32(grad_outputs);
+        let (params, robe, n) = &self.waiting(grad_outputs, "gradient")?;
+        let Some(space) = self.train.as_mut().filter(|_| *n > 0) else {
+            return Ok(match robe.dense {
+                1 => Gradient::Dense(zeroed("sums", robe.weights as usize)?),
+                _ => Gradient::Sparse { locations: Vec::new(), sums: Vec::new() },
+            });
+        };
+        Sums::new(params, robe, *n, space, grad_outputs, &ScalerState::unscaled())?.gradient(space)
     }
 }
 
@@ -250,5 +303,17 @@ impl Lookup for Group {
         self.rows.set_learning_rate(lr)?;
         self.config.optimizer.lr = lr;
         Ok(())
+    }
+
+    fn counters(&mut self) -> Result<Vec<crate::Counters>, Error> {
+        Ok(Self::counters(self).of_tables(&self.config))
+    }
+
+    fn memory(&self) -> MemoryReport {
+        MemoryReport::plan_robe(&self.config, Calls::default())
+    }
+
+    fn kind(&mut self) -> Kind<'_> {
+        Kind::RobeCpu(self)
     }
 }

@@ -1,7 +1,23 @@
 //! The caller's buffers, checked before they are bound.
 
-use super::Context;
-use crate::Error;
+use super::{Batch, Context};
+use crate::{Error, GroupConfig, batch, layout::Params};
+
+impl Batch<'_> {
+    /// Indices and bags, if such a shape can be.
+    ///
+    /// # Errors
+    /// [`Error::Length`], [`Error::Bags`], [`Error::TooLarge`].
+    pub(crate) fn shape(&self, config: &GroupConfig) -> Result<(u32, u32), Error> {
+        let indices = self.indices.map_or(0, |slice| slice.size() / 4);
+        let offsets = self.offsets.size() / 4;
+        if offsets == 0 {
+            return Err(Error::Length { what: "offsets", wanted: 1, found: 0 });
+        }
+        batch::check_shape(config, indices, offsets - 1, self.weights.map(|slice| slice.size() / 4))?;
+        Ok((indices as u32, (offsets - 1) as u32))
+    }
+}
 
 impl Context {
     /// A binding of all of `slice`, which holds at least `wanted` bytes.
@@ -52,5 +68,31 @@ impl Context {
             Some(slice) if wanted > 0 => self.bind(what, slice, wanted),
             _ => Ok(nothing.clone()),
         }
+    }
+
+    /// The outputs of a batch, in a buffer of their own, and how many rows of them there are; `nothing` where there are none.
+    ///
+    /// # Errors
+    /// As [`Context::bind`].
+    pub(crate) fn bind_outputs<'b>(
+        &self,
+        config: &GroupConfig,
+        nothing: &'b wgpu::Buffer,
+        batch: &Batch<'_>,
+        params: &Params,
+        outputs: wgpu::BufferSlice<'b>,
+    ) -> Result<(wgpu::BindingResource<'b>, u32), Error> {
+        let inputs = [("indices", batch.indices), ("offsets", Some(batch.offsets)), ("weights", batch.weights)];
+        for (what, slice) in inputs {
+            if slice.is_some_and(|slice| slice.buffer() == outputs.buffer()) {
+                let found = format!("that of the {what}");
+                return Err(Error::Buffer { what: "outputs", wanted: "a buffer of its own".into(), found });
+            }
+        }
+        let rows = batch::output_rows(config, params.indices, params.bags);
+        let wanted = u64::from(rows) * u64::from(config.dim) * 4;
+        // Binding an empty buffer is impossible, and an output nobody wants need not exist.
+        let binding = if wanted == 0 { nothing.as_entire_binding() } else { self.bind("outputs", outputs, wanted)? };
+        Ok((binding, rows))
     }
 }

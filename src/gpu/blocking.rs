@@ -1,55 +1,20 @@
 //! The group driven by host slices: every call uploads, submits and waits.
 
 use super::{
-    Batch, Context, GradBuffer, Group, assign, call::Call, exchange, exchange::Records, forward::moves, group::grown,
-    kept::passing, space::Bound,
+    Batch, Group, assign,
+    call::Call,
+    exchange,
+    exchange::Records,
+    forward::moves,
+    group::grown,
+    kept::passing,
+    slices::{Uploaded, UploadedGrads, floats, new_outputs, outcome},
+    space::Bound,
 };
 use crate::{
-    Counters, Embedding, Error, GradSlice, GroupConfig, Layout, Part, ScalerState, batch,
-    layout::{Params, Step},
-    params::Mode,
-    pins,
-    rng::Purpose,
+    Counters, Embedding, Error, GradSlice, GroupConfig, Layout, Part, ScalerState, batch, layout::Params, params::Mode,
+    pins, rng::Purpose,
 };
-
-/// A batch of the caller's slices, on the device.
-pub(super) struct Uploaded {
-    /// Bytes of indices and of offsets; there are as many weights as indices.
-    lengths: [u64; 2],
-    indices: wgpu::Buffer,
-    offsets: wgpu::Buffer,
-    weights: Option<wgpu::Buffer>,
-}
-
-impl Uploaded {
-    /// A batch whose shape can be.
-    pub(super) fn new(
-        context: &Context,
-        config: &GroupConfig,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-    ) -> Result<Self, Error> {
-        let bags = offsets.len().max(1) as u64 - 1;
-        batch::check_shape(config, indices.len() as u64, bags, weights.map(|w| w.len() as u64))?;
-        batch::check_offsets(indices.len() as u64, offsets)?;
-        Ok(Self {
-            lengths: [indices.len() as u64 * 4, offsets.len() as u64 * 4],
-            indices: context.upload("indices", bytemuck::cast_slice(indices))?,
-            offsets: context.upload("offsets", bytemuck::cast_slice(offsets))?,
-            weights: weights.map(|weights| context.upload("weights", bytemuck::cast_slice(weights))).transpose()?,
-        })
-    }
-
-    pub(super) fn batch(&self) -> Batch<'_> {
-        let [indices, offsets] = self.lengths;
-        Batch {
-            indices: (indices > 0).then(|| self.indices.slice(..indices)),
-            offsets: self.offsets.slice(..offsets),
-            weights: self.weights.as_ref().map(|buffer| buffer.slice(..indices)),
-        }
-    }
-}
 
 impl Group {
     /// Waits until the device has done what was submitted, tells of a recorded step that was left out if there is one, and only
@@ -72,13 +37,6 @@ impl Group {
         Uploaded::new(&self.context, &self.config, indices, offsets, weights)
     }
 
-    /// A buffer for the outputs of a batch, and its bytes.
-    fn new_outputs(&self, indices: u32, bags: u32) -> Result<(wgpu::Buffer, u64), Error> {
-        let rows = batch::output_rows(&self.config, indices, bags);
-        let bytes = u64::from(rows) * u64::from(self.tables.layout.dim) * 4;
-        Ok((self.context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?, bytes))
-    }
-
     /// Uploads a batch, records it in `mode`, waits for its outputs.
     fn run(
         &mut self,
@@ -89,7 +47,8 @@ impl Group {
     ) -> Result<Vec<f32>, Error> {
         self.waiting(|this| {
             let batch = this.uploaded(indices, offsets, weights)?;
-            let (outputs, bytes) = this.new_outputs(indices.len() as u32, offsets.len() as u32 - 1)?;
+            let (outputs, bytes) =
+                new_outputs(&this.context, &this.config, indices.len() as u32, offsets.len() as u32 - 1)?;
             let mut encoder = this.encoder();
             match (mode, &this.staged) {
                 (Mode::Train, Some(_)) => {
@@ -115,15 +74,11 @@ impl Group {
         indices: u32,
     ) -> Result<Vec<f32>, Error> {
         let Some(space) = self.space(mode) else { return Ok(Vec::new()) };
-        let words = self.context.download(encoder, &[(outputs, bytes), (&space.step, size_of::<Step>() as u64)])?;
-        let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[1]));
-        if let Some(fault) = batch::fault(&self.config, &step, indices) {
-            if mode == Mode::Train {
-                self.pending = None;
-            }
-            return Err(fault);
+        let found = outcome(&self.context, encoder, &self.config, &space.step, (outputs, bytes), indices);
+        if found.is_err() && mode == Mode::Train {
+            self.pending = None;
         }
-        Ok(words[0].iter().map(|&word| f32::from_bits(word)).collect())
+        found
     }
 
     /// Decides a staged step and fetches what it misses. If the host fails, the batch goes on waiting as one that was prefetched.
@@ -150,12 +105,8 @@ impl Group {
     ) -> Result<(Params, u32), Error> {
         let n = rows.len() as u32;
         let params = Params::new(&self.config, &self.tables.layout, Mode::Rows, Purpose::Write).rows(n);
-        let indices = self.context.upload("rows", bytemuck::cast_slice(rows))?;
-        let offsets: Vec<u32> = (0..=n).collect();
-        let offsets = self.context.upload("offsets", bytemuck::cast_slice(&offsets))?;
-        let nothing = self.nothing.clone();
-        let bound =
-            Bound { indices: passing(&indices), offsets: passing(&offsets), weights: nothing.as_entire_binding() };
+        let (batch, nothing) = (Uploaded::rows(&self.context, rows)?, self.nothing.clone());
+        let bound = Bound::of(&self.context, &nothing, &batch.batch(), &params)?;
         grown(&mut self.frozen, &self.context, &self.tables.layout, n, false)?;
         let binding = outputs.map(passing);
         let outputs = binding.as_ref().map(|binding| (binding, n));
@@ -167,20 +118,12 @@ impl Group {
     /// The backward of the last forward, by a scaler's verdict.
     fn move_rows(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         self.waiting(|this| {
-            let pending = this.pending.ok_or_else(batch::no_forward)?;
+            let pending = this.pending.ok_or_else(|| batch::no_forward("backward"))?;
             batch::check_grads(&this.config, pending, grad_outputs.len())?;
-            let bytes: &[u8] = match grad_outputs {
-                GradSlice::F32(grads) => bytemuck::cast_slice(grads),
-                GradSlice::F16(grads) => bytemuck::cast_slice(grads),
-            };
-            let buffer = this.context.upload("grad_outputs", bytes)?;
-            let grads = match grad_outputs {
-                GradSlice::F32(_) => GradBuffer::F32(buffer.slice(..)),
-                GradSlice::F16(_) => GradBuffer::F16(buffer.slice(..)),
-            };
+            let grads = UploadedGrads::new(&this.context, grad_outputs)?;
             let verdict = this.context.uniform(scaler);
             let mut encoder = this.encoder();
-            this.record_backward_by(&mut encoder, grads, &verdict)?;
+            this.record_backward_by(&mut encoder, grads.buffer(), &verdict)?;
             this.context.finish(encoder)
         })
     }
@@ -229,7 +172,7 @@ impl Embedding for Group {
     fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
         self.waiting(|this| {
             let (indices, bags) = this.prefetched_shape().ok_or_else(batch::no_prefetch)?;
-            let (outputs, bytes) = this.new_outputs(indices, bags)?;
+            let (outputs, bytes) = new_outputs(&this.context, &this.config, indices, bags)?;
             this.fetch(None)?;
             let mut encoder = this.encoder();
             this.carry(&mut encoder, outputs.slice(..))?;
@@ -287,7 +230,7 @@ impl Embedding for Group {
             let mut encoder = this.encoder();
             this.record_rows(&mut encoder, rows, Some(&outputs))?;
             let words = this.context.download(encoder, &[(&outputs, bytes)])?;
-            Ok(words[0].iter().map(|&word| f32::from_bits(word)).collect())
+            Ok(floats(&words[0]))
         })
     }
 
@@ -346,6 +289,10 @@ impl Embedding for Group {
             batch::not_pending(this.pending, "resize_cache")?;
             this.resize(cache_rows)
         })
+    }
+
+    fn memory(&self) -> crate::MemoryReport {
+        self.memory()
     }
 
     fn counters(&mut self) -> Result<Vec<Counters>, Error> {

@@ -7,7 +7,7 @@ use std::{
 
 use super::options::{ContextOptions, Shaders};
 use crate::{
-    Caps, Error, RankBody,
+    AddBody, Caps, Error, RankBody,
     caps::STORAGE_BUFFERS,
     gpu,
     gpu::{kept::Kept, timeline::Timeline},
@@ -33,7 +33,7 @@ type Text = dyn Fn(&Kernel, Bodies) -> String + Send + Sync;
 /// What a context's shader modules are made of.
 enum Recipe {
     /// The crate's own text, with or without wgpu's checks.
-    Own { rank: RankBody, shaders: Shaders },
+    Own { rank: RankBody, add: AddBody, shaders: Shaders },
     /// A test's own text; never trusted.
     Foreign(Box<Text>),
 }
@@ -41,10 +41,13 @@ enum Recipe {
 impl Recipe {
     fn module(&self, device: &wgpu::Device, kernel: &Kernel, (width, windows): (u32, u32)) -> wgpu::ShaderModule {
         let text = match self {
-            &Self::Own { rank, shaders: Shaders::Trusted } => {
-                return trusted::shader_module(device, kernel, Bodies { rank, width, windows });
+            &Self::Own { rank, add, shaders } => {
+                let bodies = Bodies { rank, add, width, windows };
+                if shaders == Shaders::Trusted {
+                    return trusted::shader_module(device, kernel, bodies);
+                }
+                shader::compose(kernel, bodies)
             }
-            &Self::Own { rank, shaders: Shaders::Checked } => shader::compose(kernel, Bodies { rank, width, windows }),
             Self::Foreign(text) => text(kernel, Bodies { width, windows, ..Bodies::PLAIN }),
         };
         device.create_shader_module(wgpu::ShaderModuleDescriptor {
@@ -59,9 +62,9 @@ struct Inner {
     queue: wgpu::Queue,
     caps: Caps,
     recipe: Recipe,
-    /// Of the stages that do not move rows.
+    /// Of the stages of which there is one.
     common: Pipelines,
-    /// Of those that do: for each number of windows of the cache, for Quads of 1 float and of 4; built when first wanted.
+    /// Of the others: for each number of windows, for Quads of 1 float and of 4; built when first wanted.
     rows: Vec<[OnceLock<Pipelines>; 2]>,
     max_groups: u32,
     kept: Kept,
@@ -104,7 +107,16 @@ impl Context {
                 remedy: "leave ContextOptions::rank alone, or take RankBody::Portable",
             });
         }
-        Self::with_recipe(device, queue, options.max_groups, Recipe::Own { rank, shaders: options.shaders })
+        let add = options.add.unwrap_or_else(|| caps.choose_add());
+        if add == AddBody::Native && caps.choose_add() != add {
+            return Err(Error::Unsupported {
+                what: "the native addition of floats",
+                wanted: "a device with SHADER_FLOAT32_ATOMIC".into(),
+                found: "one created without it".into(),
+                remedy: "leave ContextOptions::add alone, or take AddBody::Exchange",
+            });
+        }
+        Self::with_recipe(device, queue, options.max_groups, Recipe::Own { rank, add, shaders: options.shaders })
     }
 
     /// As [`Context::new`] with each stage's text by the caller: a test runs here what the device itself could not.
@@ -195,7 +207,7 @@ impl Context {
         self.inner.max_groups.saturating_mul(4).min(self.inner.caps.choose_grid())
     }
 
-    /// Builds what moves rows in Quads of `width` floats, with a cache of so many windows (at most [`Caps::choose_windows`]), if that
+    /// Builds what moves rows in Quads of `width` floats, with a cache or a shared array of so many windows (at most [`Caps::choose_windows`]), if that
     /// has not been done yet.
     pub(crate) fn prepare(&self, width: u32, windows: u32) -> Result<(), Error> {
         self.row_pipelines(width, windows).check()
@@ -207,7 +219,7 @@ impl Context {
         place.get_or_init(|| Pipelines::new(device, recipe, (width, windows), true))
     }
 
-    /// The pipeline of a stage; `width` and `windows` matter to those that move rows.
+    /// The pipeline of a stage; `width` and `windows` matter to those that move rows or bind windows.
     pub(crate) fn pipeline(&self, name: &str, width: u32, windows: u32) -> &Pipeline {
         match self.inner.common.by_name.get(name) {
             Some(pipeline) => pipeline,
@@ -327,10 +339,10 @@ impl Context {
 }
 
 impl Pipelines {
-    /// Of the stages that move rows, or of the others.
+    /// Of the stages that move rows or bind windows, or of the others.
     fn new(device: &wgpu::Device, recipe: &Recipe, cut: (u32, u32), rows: bool) -> Self {
         let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
-        let kernels = gpu::KERNELS.iter().filter(|kernel| shader::moves_rows(kernel) == rows);
+        let kernels = gpu::KERNELS.iter().filter(|kernel| shader::is_cut(kernel) == rows);
         let built = kernels.map(|kernel| {
             let bindings = shader::bindings(kernel, cut.1);
             (kernel.name, pipeline(device, kernel.name, &bindings, &recipe.module(device, kernel, cut)))

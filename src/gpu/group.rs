@@ -10,14 +10,14 @@ use super::{
     prefetch::Prefetched,
     readback::Reports,
     reset,
-    space::{Bound, FlushSpace, Space},
+    space::{self, Bound, FlushSpace, Space},
     staged::{Staged, Traffic},
     tables::Tables,
 };
 use crate::{
     Error, GroupConfig, Layout, Placement, RamStore, ScalerState, SharedStore, Source,
     batch::{self, Pending},
-    layout::{Params, Step, WAYS},
+    layout::{Params, WAYS},
     params::Mode,
     rng::Purpose,
     store,
@@ -238,14 +238,7 @@ impl Group {
     /// # Errors
     /// [`Error::IndexOutOfRange`] or [`Error::BadOffsets`] of the first such step not told yet.
     pub fn check(&mut self) -> Result<(), Error> {
-        self.context
-            .device()
-            .poll(wgpu::PollType::Poll)
-            .map_err(|error| Error::Device { reason: error.to_string() })?;
-        match self.reports.take() {
-            None => Ok(()),
-            Some((step, indices)) => batch::fault(&self.config, &step, indices).map_or(Ok(()), Err),
-        }
+        self.reports.check(&self.context, &self.config)
     }
 
     /// Records one step forward. `outputs` gets `[bags, dim]` floats, or `[indices, dim]` with pooling none; it lies in a buffer of
@@ -306,8 +299,7 @@ impl Group {
     /// Has the outcome of the step in `mode`'s space heard of when the caller's submission is done.
     pub(super) fn report(&self, encoder: &mut wgpu::CommandEncoder, mode: Mode, indices: u32) {
         if let Some(space) = self.space(mode) {
-            let report = self.reports.record(&self.context, encoder, indices);
-            encoder.copy_buffer_to_buffer(&space.step, 0, &report, 0, size_of::<Step>() as u64);
+            self.reports.record(&self.context, encoder, &space.step, indices);
         }
     }
 
@@ -318,14 +310,9 @@ impl Group {
 
     /// The parameters of a batch whose shape and buffers can be.
     pub(super) fn batch_params(&self, batch: &Batch<'_>, mode: Mode) -> Result<Params, Error> {
-        let indices = batch.indices.map_or(0, |slice| slice.size() / 4);
-        let offsets = batch.offsets.size() / 4;
-        if offsets == 0 {
-            return Err(Error::Length { what: "offsets", wanted: 1, found: 0 });
-        }
-        batch::check_shape(&self.config, indices, offsets - 1, batch.weights.map(|slice| slice.size() / 4))?;
+        let (indices, bags) = batch.shape(&self.config)?;
         let params = Params::new(&self.config, &self.tables.layout, mode, Purpose::WriteBack);
-        Ok(params.batch(indices as u32, (offsets - 1) as u32, batch.weights.is_some()))
+        Ok(params.batch(indices, bags, batch.weights.is_some()))
     }
 
     /// The caller's outputs, checked, and how many rows of them there are.
@@ -335,22 +322,7 @@ impl Group {
         params: &Params,
         outputs: wgpu::BufferSlice<'b>,
     ) -> Result<(wgpu::BindingResource<'b>, u32), Error> {
-        let inputs = [("indices", batch.indices), ("offsets", Some(batch.offsets)), ("weights", batch.weights)];
-        for (what, slice) in inputs {
-            if slice.is_some_and(|slice| slice.buffer() == outputs.buffer()) {
-                let found = format!("that of the {what}");
-                return Err(Error::Buffer { what: "outputs", wanted: "a buffer of its own".into(), found });
-            }
-        }
-        let rows = batch::output_rows(&self.config, params.indices, params.bags);
-        let wanted = u64::from(rows) * u64::from(self.tables.layout.dim) * 4;
-        // Binding an empty buffer is impossible, and an output nobody wants need not exist.
-        let binding = if wanted == 0 {
-            self.nothing.as_entire_binding()
-        } else {
-            self.context.bind("outputs", outputs, wanted)?
-        };
-        Ok((binding, rows))
+        self.context.bind_outputs(&self.config, &self.nothing, batch, params, outputs)
     }
 
     /// Records the stages and returns the number of indices.
@@ -426,7 +398,7 @@ impl Group {
         context.guarded(|| {
             let (Some(Pending { indices, bags, weighted }), Some(space)) = (self.pending, &self.train[self.current])
             else {
-                return Err(batch::no_forward());
+                return Err(batch::no_forward("backward"));
             };
             let rows = batch::output_rows(&self.config, indices, bags);
             let landing = match &mut self.staged {
@@ -523,13 +495,6 @@ pub(super) fn grown<'s>(
     indices: u32,
     train: bool,
 ) -> Result<&'s Space, Error> {
-    // A smaller one is freed before the larger one is allocated.
-    match space.take_if(|space| space.capacity >= indices) {
-        Some(enough) => Ok(space.insert(enough)),
-        None => {
-            *space = None;
-            context.forget_bindings();
-            Ok(space.insert(Space::new(context, layout, indices, train)?))
-        }
-    }
+    let make = || Space::new(context, layout, indices, train);
+    space::grown(space, context, |space| space.capacity >= indices, make)
 }

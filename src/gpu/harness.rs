@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Error,
-    layout::{Params, Step, count, quad_width},
+    layout::{Params, Robe, Step, count, quad_width},
     shader::{self, Access, Kernel},
 };
 
@@ -34,8 +34,8 @@ impl Context {
         Ok(buffer)
     }
 
-    /// Runs `kernel` once over `bindings` (in order, as words) and returns them as it left them. The cache is one array here, and cut
-    /// into windows on the device if the `Params` say so.
+    /// Runs `kernel` once over `bindings` (in order, as words) and returns them as it left them. The cache is one array here, and so
+    /// is a shared array; they are cut into windows on the device if `Params` or `Robe` say so.
     ///
     /// # Errors
     /// As any allocation and download.
@@ -44,7 +44,17 @@ impl Context {
         use wgpu::util::DeviceExt as _;
         let mut cut = (1, 1);
         let mut bindings = bindings.to_vec();
-        let cache = kernel.bindings.iter().position(|(_, name)| *name == "cache");
+        let cache = shader::window_binding(kernel);
+        if let Some(array) = cache.filter(|_| !shader::moves_rows(kernel)) {
+            // A shared array, by its second binding.
+            let robe: Robe = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&bindings[1]));
+            cut.1 = robe.weights.div_ceil(robe.window);
+            for window in (1..cut.1).rev() {
+                let words = bindings[array].split_off((window * robe.window_words) as usize);
+                bindings.insert(kernel.bindings.len(), words);
+            }
+            self.prepare(1, cut.1)?;
+        }
         if shader::moves_rows(kernel) {
             // Its first binding is its `Params`.
             let params: Params = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&bindings[0]));

@@ -36,16 +36,24 @@ mod rescale;
 mod reset;
 mod resize;
 pub(crate) mod robe;
+mod robe_blocks;
+mod robe_covered;
+mod robe_decode;
 mod robe_gather;
+mod robe_gradient;
 mod robe_hash;
 mod robe_keys;
 mod robe_merge;
+mod robe_runs;
+mod robe_scatter;
+mod robe_step;
 mod robe_update;
 mod scaler;
 mod scan;
 mod scatter;
 mod segments;
 mod settled;
+mod slices;
 mod sort;
 mod sort_small;
 mod sorter;
@@ -101,7 +109,14 @@ pub(crate) const KERNELS: &[&Kernel] = &[
     &assign::KERNEL,
     &robe_hash::KERNEL,
     &robe_gather::KERNEL,
+    &robe_decode::KERNEL,
     &robe_keys::KERNEL,
     &robe_merge::KERNEL,
     &robe_update::KERNEL,
+    &robe_gradient::KERNEL,
+    &robe_runs::KERNEL,
+    &robe_covered::KERNEL,
+    &robe_scatter::KERNEL,
+    &robe_step::KERNEL,
+    &robe_blocks::KERNEL,
 ];

@@ -1,6 +1,6 @@
 //! How a context is made, where the defaults will not do.
 
-use crate::RankBody;
+use crate::{AddBody, RankBody};
 
 /// Whether wgpu adds its runtime checks to the crate's shaders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -23,6 +23,7 @@ pub enum Shaders {
 pub struct ContextOptions {
     pub(super) shaders: Shaders,
     pub(super) rank: Option<RankBody>,
+    pub(super) add: Option<AddBody>,
     pub(super) max_groups: Option<u32>,
 }
 
@@ -37,6 +38,12 @@ impl ContextOptions {
     #[must_use]
     pub const fn rank(self, rank: RankBody) -> Self {
         Self { rank: Some(rank), ..self }
+    }
+
+    /// Floats in memory are added to by this body. [`AddBody::Native`] is refused where the device was created without it.
+    #[must_use]
+    pub const fn add(self, add: AddBody) -> Self {
+        Self { add: Some(add), ..self }
     }
 
     /// At most so many workgroups in x: small values make small tests cross what large batches cross.

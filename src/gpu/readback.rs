@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_intrusive::channel::shared::oneshot_channel;
 
 use super::Context;
-use crate::{Error, layout::Step, memory::Allocation};
+use crate::{Error, GroupConfig, batch, layout::Step, memory::Allocation};
 
 /// How long a call that waits gives the device.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(600);
@@ -141,8 +141,14 @@ impl Reports {
         Self { shared: Arc::new(Mutex::new(shared)) }
     }
 
-    /// Records the copy of a step's outcome; it is read when the caller's submission is done.
-    pub(crate) fn record(&self, context: &Context, encoder: &wgpu::CommandEncoder, indices: u32) -> wgpu::Buffer {
+    /// Records the copy of a step's outcome, of a batch of so many indices; it is read when the caller's submission is done.
+    pub(crate) fn record(
+        &self,
+        context: &Context,
+        encoder: &mut wgpu::CommandEncoder,
+        step: &wgpu::Buffer,
+        indices: u32,
+    ) {
         let free = self.lock().free.pop();
         let target = free.unwrap_or_else(|| {
             self.lock().made += 1;
@@ -164,13 +170,16 @@ impl Reports {
                 shared.faults.push((step, indices));
             }
         });
-        target
+        encoder.copy_buffer_to_buffer(step, 0, &target, 0, size_of::<Step>() as u64);
     }
 
-    /// The first fault not yet told, with its batch's number of indices.
-    pub(crate) fn take(&self) -> Option<(Step, u32)> {
+    /// Tells of the first step not told yet that was left out, if the device has said so by now.
+    pub(crate) fn check(&self, context: &Context, config: &GroupConfig) -> Result<(), Error> {
+        let polled = context.device().poll(wgpu::PollType::Poll);
+        polled.map_err(|error| Error::Device { reason: error.to_string() })?;
         let faults = &mut self.lock().faults;
-        (!faults.is_empty()).then(|| faults.remove(0))
+        let first = (!faults.is_empty()).then(|| faults.remove(0));
+        first.and_then(|(step, indices)| batch::fault(config, &step, indices)).map_or(Ok(()), Err)
     }
 
     /// Every report buffer, those under way too.

@@ -3,6 +3,7 @@
 use super::{
     call::{Call, Groups},
     robe::{Array, Space, Uniforms},
+    robe_decode,
     space::Bound,
 };
 use crate::layout::{POOL_NONE, Params};
@@ -20,12 +21,13 @@ pub(crate) const KERNEL: Kernel = Kernel {
         (Read, "offsets"),
         (Read, "hashes"),
         (Read, "weights"),
-        (Read, "memory"),
+        (Read, "window"),
         (ReadWrite, "access"),
         (ReadWrite, "outputs"),
     ],
 };
 
+/// This stage, or that of the same bindings for packed arrays.
 pub(crate) fn record(
     call: &mut Call<'_>,
     params: &Params,
@@ -41,11 +43,14 @@ pub(crate) fn record(
         batch.offsets.clone(),
         space.hashes.as_entire_binding(),
         batch.weights.clone(),
-        array.memory.as_entire_binding(),
+        array.memory[0].as_entire_binding(),
         space.access.as_entire_binding(),
         outputs.clone(),
     ];
+    let others = array.memory[1..].iter().map(wgpu::Buffer::as_entire_binding);
+    let bindings: Vec<_> = bindings.into_iter().chain(others).collect();
     // With pooling none each takes four rows.
     let per_group = 256 / params.lanes * if params.pooling == POOL_NONE { 4 } else { 1 };
-    call.dispatch(&KERNEL, &bindings, &Groups::of(rows, per_group));
+    let kernel = if array.storage.plain() { &KERNEL } else { &robe_decode::KERNEL };
+    call.launch(kernel, (1, array.memory.len() as u32), &bindings, &Groups::of(rows, per_group));
 }

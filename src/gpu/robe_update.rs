@@ -2,7 +2,8 @@
 
 use super::{
     call::{Call, Groups},
-    robe::{Array, Chunks, Uniforms},
+    robe::{Array, Due},
+    robe_blocks,
 };
 use crate::layout::Robe;
 use crate::shader::{
@@ -26,25 +27,39 @@ pub(crate) const KERNEL: Kernel = Kernel {
     ],
 };
 
-pub(crate) fn record(
-    call: &mut Call<'_>,
-    uniforms: &Uniforms,
-    robe: &Robe,
-    array: &Array,
-    (chunks, count): (&Chunks, u32),
-    grad_outputs: &wgpu::BindingResource<'_>,
-) {
-    let bindings = [
-        uniforms.params.as_entire_binding(),
-        uniforms.robe.as_entire_binding(),
-        chunks.targets.as_entire_binding(),
-        chunks.accesses.as_entire_binding(),
-        grad_outputs.clone(),
-        chunks.scratch.as_entire_binding(),
-        array.memory.as_entire_binding(),
-        array.states.as_entire_binding(),
-        array.tables.as_entire_binding(),
-    ];
-    let weights = if robe.dense == 1 { robe.weights } else { count * robe.reach };
-    call.dispatch(&KERNEL, &bindings, &Groups::capped(weights, 256));
+/// This stage, or that of the same bindings for packed arrays: a dispatch for each window of the array.
+pub(crate) fn record(call: &mut Call<'_>, due: &Due<'_>, array: &Array) {
+    let kernel = if array.storage.plain() { &KERNEL } else { &robe_blocks::KERNEL };
+    for (k, (memory, states)) in (0..).zip(array.memory.iter().zip(&array.states)) {
+        let robe = Robe { first: k * due.robe.window, ..due.robe };
+        let other = (k > 0).then(|| call.context.uniform(&robe));
+        let [params, first, targets, accesses, grad_outputs, scratch] = due.bindings();
+        let bindings = [
+            params,
+            other.as_ref().map_or(first, wgpu::Buffer::as_entire_binding),
+            targets,
+            accesses,
+            grad_outputs,
+            scratch,
+            memory.as_entire_binding(),
+            states.as_entire_binding(),
+            array.tables.as_entire_binding(),
+        ];
+        // Dense an invocation a weight of the window; sparse the starts, or the blocks that their chunks may reach.
+        let groups = match (robe.dense, array.storage.plain()) {
+            (1, _) => Groups::capped(robe.window.min(robe.weights - robe.first), 256),
+            (_, true) => Groups::capped(due.chunks, starts_at_once(robe.reach)),
+            (_, false) => {
+                let unit = array.storage.unit();
+                let reached = u64::from(due.chunks) * u64::from(((robe.reach + unit - 2) / unit + 1) * unit);
+                Groups::Capped(reached.div_ceil(256))
+            }
+        };
+        call.dispatch(kernel, &bindings, &groups);
+    }
+}
+
+/// Starts whose weights a workgroup moves at once: they own at most as many as eight times the invocations.
+fn starts_at_once(reach: u32) -> u32 {
+    256 / (1 << reach.ilog2()).min(8)
 }

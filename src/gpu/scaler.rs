@@ -23,12 +23,16 @@ impl<'a> GradBuffer<'a> {
         matches!(self, Self::F16(_))
     }
 
+    pub(super) fn slice(&self) -> wgpu::BufferSlice<'a> {
+        match *self {
+            Self::F32(slice) | Self::F16(slice) => slice,
+        }
+    }
+
     /// The slice, and how long it must be for so many elements.
     pub(super) fn wanted(&self, elements: u64) -> (wgpu::BufferSlice<'a>, u64) {
-        match *self {
-            Self::F32(slice) => (slice, elements * 4),
-            Self::F16(slice) => (slice, (elements * 2).next_multiple_of(16)),
-        }
+        let bytes = if self.is_half() { (elements * 2).next_multiple_of(16) } else { elements * 4 };
+        (self.slice(), bytes)
     }
 }
 

@@ -1,16 +1,36 @@
-use super::hash::PRIME;
-use crate::{Error, GroupConfig, Init, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, batch, layout};
+use super::{
+    hash::PRIME,
+    storage::{BLOCKS, Storage, Words, block_words},
+};
+use crate::{
+    Error, GroupConfig, Init, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding, batch,
+    codec::Noise,
+    layout::{self, Layout, Params},
+    params::Mode,
+    rng::Purpose,
+};
 
-/// Which weights a backward goes through. The result is the same bits: of either it is the weights that a chunk of the batch covers
-/// that move, by the same sums.
+/// Which weights a backward goes through, and how it comes by their sums. It is always those that a chunk of the batch covers that move,
+/// each once. Dense and sparse sort the chunks and add in batch order: the same bits of either, and run after run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backward {
     /// All |M|: best where the array is small.
     Dense,
     /// Those that the batch's chunks cover: best where the array is large.
     Sparse,
-    /// Dense where the array has no more weights than the batch's chunks.
+    /// Dense where the array has no more weights than the batch's chunks: indices x chunks of a row x weights of the longest.
+    ///
+    /// Measured by `hotrow bench --robe` with chunks of 32: sparse becomes the faster where the array has 0.8 to 1.25 times as many weights as
+    /// the chunks on two CPU cores (batches of 10,240 rows x 128), 1.0 to 1.25 times on llvmpipe (batches of 1,024); at a hundred times it is
+    /// over twenty times as fast. With chunks of 1 the two cross later on the CPU, at 5 to 10 times, where dense is up to 1.4 times as fast below. No
+    /// GPU was measured yet.
     Auto,
+    /// Nothing is sorted: each gradient is added atomically to its weight's sum as it comes, then the optimiser goes through all |M|. Takes
+    /// |M| FP32 sums more, and a bit a weight where weights decay. On a GPU the order of a sum, and so its rounding, is another one run
+    /// after run: within (terms - 1) x 2^-24 of the sum of the terms' magnitudes, as any order is. On the CPU it is that of the
+    /// indices. The device's own additions serve where it was created with [`requirements`](crate::requirements), else an exchange
+    /// that is tried again. A gradient asked for by itself is sorted, and dense.
+    Atomic,
 }
 
 /// Tables of one dim that share an array of weights. Rows are numbered on: `linear row = table base + index`, and it is the linear row
@@ -23,10 +43,17 @@ pub struct Config {
     pub features: Vec<u32>,
     /// Floats in a row, 1 to 2^24.
     pub dim: u32,
-    /// FP32 weights of the shared array, |M|: at least a chunk, at most [`PRIME`], beyond which none would be reached.
+    /// Weights of the shared array, |M|: at least a chunk, at most [`PRIME`], beyond which none would be reached.
     pub weights: u32,
     /// Neighbouring values of a row that lie together, Z: 1 or more. The last chunk of a row is shorter where Z does not divide dim.
     pub chunk: u32,
+    /// How the array keeps a weight. The optimiser's state is FP32 beside FP32, and FP16 beside all else.
+    pub precision: Precision,
+    /// How weights that have moved, and their states, are brought down to it. Random bits are a function of seed, step and place.
+    pub rounding: Rounding,
+    /// Neighbouring weights that share a scale and a bias, 8 bytes, under an integer precision: a power of two, 16 to 256. Where one of
+    /// them moves, all are rounded again.
+    pub block: u32,
     /// What becomes of the rows of a bag.
     pub pooling: Pooling,
     /// The update rule, SGD or element-wise AdaGrad: a weight's gradient is the sum over all chunks that cover it, and it moves once.
@@ -37,12 +64,15 @@ pub struct Config {
     pub backward: Backward,
     /// What the array holds at first.
     pub init: Init,
-    /// Seed of the initial values. The hash has constants of its own.
+    /// Seed of the initial values and of stochastic rounding. The hash has constants of its own.
     pub seed: u32,
+    /// Most bytes of one window of the array; `None` takes what the device binds. Small values are for tests.
+    pub window_bytes: Option<u64>,
 }
 
 impl Config {
-    /// Tables of `rows` x `dim` in `weights` weights by chunks of `chunk`: sum pooling, SGD at 0.01, and values uniform within
+    /// Tables of `rows` x `dim` in `weights` FP32 weights by chunks of `chunk` (else blocks of 64, stochastic rounding): sum pooling, SGD
+    /// at 0.01, and values uniform within
     /// `sqrt(1 / rows)` of the largest table, as the authors' DLRM has it.
     #[must_use]
     pub fn new(tables: &[u32], dim: u32, weights: u32, chunk: u32) -> Self {
@@ -54,12 +84,16 @@ impl Config {
             dim,
             weights,
             chunk,
+            precision: Precision::Fp32,
+            rounding: Rounding::Stochastic,
+            block: 64,
             pooling: Pooling::Sum,
             optimizer: Optimizer::sgd(0.01),
             out_of_range: OutOfRange::Error,
             backward: Backward::Auto,
             init: Init::Uniform { low: -high, high },
             seed: 0,
+            window_bytes: None,
         }
     }
 
@@ -72,6 +106,7 @@ impl Config {
             let wanted = "a finite number from 1 on".into();
             return Err(Error::Config { field: "compression", wanted, found: compression.to_string() });
         }
+        Self::new(tables, dim, chunk, chunk).check()?; // dim, tables and chunk by their own names
         let values = tables.iter().map(|&rows| f64::from(rows)).sum::<f64>() * f64::from(dim);
         let weights = (values / compression).floor();
         if weights > f64::from(PRIME) || weights < f64::from(chunk) {
@@ -92,10 +127,34 @@ impl Config {
         self.rows().total_rows() as f64 * f64::from(self.dim) / f64::from(self.weights)
     }
 
-    /// Bytes of weights and optimiser state.
+    /// Bytes of weights and optimiser state: 4 a weight and 4 its state in FP32, 2 each in FP16, and of integers 8 more a block, of which
+    /// the last is as large as any.
     #[must_use]
     pub fn table_bytes(&self) -> u64 {
-        4 * u64::from(self.weights) * if self.has_state() { 2 } else { 1 }
+        self.array_bytes().iter().sum()
+    }
+
+    /// Of the array, and of its states.
+    pub(crate) fn array_bytes(&self) -> [u64; 2] {
+        let bits = u64::from(self.precision.bits());
+        let state_bits = if self.has_state() { bits.clamp(16, 32) } else { 0 };
+        let blocks = u64::from(self.blocks());
+        let packed = self.precision != Precision::Fp32;
+        let weights = if packed { blocks * u64::from(self.block) } else { u64::from(self.weights) };
+        let header = if self.precision.is_integer() { 8 * blocks } else { 0 };
+        [weights * bits / 8 + header, weights * state_bits / 8]
+    }
+
+    /// Blocks of the array, each with its own scale and bias under an integer precision.
+    pub(crate) const fn blocks(&self) -> u32 {
+        self.weights.div_ceil(if self.block == 0 { 1 } else { self.block })
+    }
+
+    /// Weights, scales and biases against the rows in FP32.
+    pub(crate) fn factor(&self) -> f64 {
+        let header = if self.precision.is_integer() { 64.0 * f64::from(self.blocks()) } else { 0.0 };
+        let bits = f64::from(self.weights) * f64::from(self.precision.bits()) + header;
+        bits / (self.rows().total_rows() as f64 * f64::from(self.dim) * 32.0)
     }
 
     /// Everything that can be wrong before a device is asked.
@@ -118,19 +177,51 @@ impl Config {
             let wanted = "SGD or element-wise AdaGrad: a shared weight belongs to no row".into();
             return fail("optimizer", wanted, "row-wise AdaGrad".into());
         }
+        let [fewest, most] = BLOCKS;
+        if !self.block.is_power_of_two() || !(fewest..=most).contains(&self.block) {
+            return fail("block", format!("a power of two from {fewest} to {most}"), self.block.to_string());
+        }
+        if self.backward == Backward::Atomic && self.precision != Precision::Fp32 {
+            let wanted = "dense, sparse or auto beside packed weights: atomics add to FP32".into();
+            return fail("backward", wanted, "atomic".into());
+        }
+        if self.window() == 0 {
+            let found = format!("{} window_bytes", self.window_bytes.unwrap_or(0));
+            return fail("window_bytes", "room for a block of weights and states".into(), found);
+        }
         Ok(())
     }
 
+    /// Whether `other` can go on with this configuration's array.
+    pub(crate) fn same_array(&self, other: &Self) -> Result<(), Error> {
+        other.check()?;
+        let states = |config: &Self| if config.has_state() { "one state a weight" } else { "no state" }.to_owned();
+        let parts = [
+            ("weights", self.weights.to_string(), other.weights.to_string()),
+            ("precision", format!("{:?}", self.precision), format!("{:?}", other.precision)),
+            ("block", self.block.to_string(), other.block.to_string()),
+            ("optimizer", states(self), states(other)),
+            ("window_bytes", self.window().to_string(), other.window().to_string()),
+        ];
+        match parts.into_iter().find(|(_, wanted, found)| wanted != found) {
+            Some((field, wanted, found)) => {
+                Err(Error::Config { field, wanted: format!("{wanted}, as the array has"), found })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// One state a weight, or none.
-    pub(crate) fn has_state(&self) -> bool {
-        self.optimizer.kind != OptimizerKind::Sgd
+    pub(crate) const fn has_state(&self) -> bool {
+        !matches!(self.optimizer.kind, OptimizerKind::Sgd)
     }
 
     /// The rows as if they were there: what is checked, numbered and looked up is the same.
     pub(crate) fn rows(&self) -> GroupConfig {
         GroupConfig {
             features: self.features.clone(),
-            precision: Precision::Fp32,
+            precision: self.precision,
+            rounding: self.rounding,
             pooling: self.pooling,
             optimizer: self.optimizer,
             out_of_range: self.out_of_range,
@@ -142,31 +233,118 @@ impl Config {
 
     /// Chunks of a row.
     pub(crate) const fn chunks(&self) -> u32 {
-        self.dim.div_ceil(self.chunk)
+        // Of a configuration that nobody has checked nothing is divided by 0.
+        self.dim.div_ceil(if self.chunk == 0 { 1 } else { self.chunk })
     }
 
     /// The uniform.
     pub(crate) const fn robe(&self) -> layout::Robe {
         let chunks = self.chunks();
+        let window = self.window();
+        let window_words = match self.precision {
+            Precision::Fp32 => window,
+            _ => window.div_ceil(self.block) * block_words(self.precision, self.block),
+        };
         layout::Robe {
             dim: self.dim,
             chunk: self.chunk,
             chunks,
-            starts: self.weights - self.chunk + 1,
+            starts: self.weights.saturating_sub(self.chunk) + 1,
             weights: self.weights,
             reach: if self.chunk < self.dim { self.chunk } else { self.dim },
-            tail: self.dim - (chunks - 1) * self.chunk,
+            tail: self.dim.saturating_sub(chunks.saturating_sub(1) * self.chunk),
             dense: 0,
+            block: self.block,
+            block_words: block_words(self.precision, self.block),
+            window,
+            window_words,
+            first: 0,
         }
+    }
+
+    /// The same where the array is one piece, whatever its windows are on a device.
+    pub(crate) const fn undivided(&self) -> layout::Robe {
+        layout::Robe { window: self.weights, ..self.robe() }
+    }
+
+    /// Weights of a window: all, or as many blocks as its bytes hold, of the array as of the states; 0 if that is none.
+    const fn window(&self) -> u32 {
+        let (block, words) = match self.precision {
+            Precision::Fp32 => (1, 1),
+            precision => (self.block, block_words(precision, self.block)),
+        };
+        // States are FP16 beside codes, which take fewer bytes then.
+        let half = if self.has_state() && block > 1 { block / 2 } else { 0 };
+        let block_bytes = 4 * if half > words { half } else { words } as u64;
+        match self.window_bytes {
+            Some(bytes) if bytes / block_bytes < self.weights.div_ceil(block) as u64 => {
+                (bytes / block_bytes) as u32 * block
+            }
+            _ => self.weights,
+        }
+    }
+
+    /// Windows of the array.
+    pub(crate) const fn windows(&self) -> u32 {
+        self.weights.div_ceil(self.window())
+    }
+
+    /// Words of each window: of its weights, and of their states.
+    pub(crate) fn window_words(&self) -> Result<Vec<Words>, Error> {
+        let storage = self.storage()?;
+        let (all, each) = (storage.all(self.has_state()), storage.span(self.robe().window));
+        let cut = |words: usize, each: usize, k: usize| words.saturating_sub(k * each).min(each);
+        let of = |k| Words { memory: cut(all.memory, each.memory, k), states: cut(all.states, each.states, k) };
+        Ok((0..self.windows() as usize).map(of).collect())
+    }
+
+    /// The same within what a device binds.
+    pub(crate) fn bound(&self, most: u64) -> Self {
+        Self { window_bytes: Some(self.window_bytes.map_or(most, |bytes| bytes.min(most))), ..self.clone() }
+    }
+
+    /// Where weights lie in memory.
+    pub(crate) fn storage(&self) -> Result<Storage, Error> {
+        let rows = self.rows();
+        let layout = Layout::new(&rows, u64::MAX)?;
+        Ok(Storage::new(&Params::new(&rows, &layout, Mode::Rows, Purpose::Init), &self.robe()))
+    }
+
+    /// The noise of weights that are written from outside a step.
+    pub(crate) fn noise(&self, step: u32, purpose: Purpose) -> Noise {
+        let rows = self.rows();
+        Noise { rounding: rows.rounding, random_bits: rows.random_bits, seed: rows.seed, step, purpose: purpose as u32 }
+    }
+
+    /// Whether the backward of a batch of so many indices goes through all weights: as [`Backward`] says.
+    #[must_use]
+    pub fn is_dense(&self, indices: u32) -> bool {
+        self.dense(indices.saturating_mul(self.chunks()))
     }
 
     /// Whether the backward of a batch of `chunks` chunks goes through all weights.
     pub(crate) fn dense(&self, chunks: u32) -> bool {
         match self.backward {
-            Backward::Dense => true,
+            Backward::Dense | Backward::Atomic => true,
             Backward::Sparse => false,
             Backward::Auto => u64::from(self.weights) <= u64::from(chunks) * u64::from(self.robe().reach),
         }
+    }
+
+    /// Whether a batch of so many indices and bags can be counted.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], and [`Error::Config`] for a configuration that cannot be.
+    pub fn check_batch(&self, indices: u32, bags: u32) -> Result<(), Error> {
+        self.check()?;
+        self.batch_chunks(indices, bags).map(|_| ())
+    }
+
+    /// Most weights that a batch of so many indices covers: as much room as its sparse gradient may take.
+    #[must_use]
+    pub fn most_covered(&self, indices: u32) -> u32 {
+        let covered = u64::from(indices) * u64::from(self.chunks()) * u64::from(self.robe().reach);
+        covered.min(u64::from(self.weights)) as u32
     }
 
     /// Chunks of a batch, if 32 bits count them, their weights and the outputs.
@@ -184,16 +362,32 @@ impl Config {
         Ok(chunks as u32)
     }
 
-    /// Initial weights from weight `first` on, a multiple of [`BLOCK`]: the same on every machine, whatever dim and chunk are.
-    pub(crate) fn initial(&self, first: u32, weights: &mut [f32]) {
+    /// The words of the initial weights, piece by piece, each with its first word: the same on every machine, whatever dim and chunk are.
+    pub(crate) fn initial(
+        &self,
+        storage: &Storage,
+        mut take: impl FnMut(usize, &[u32]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         use rayon::prelude::*;
-        let blocks = weights.par_chunks_mut(BLOCK as usize).enumerate();
-        blocks.for_each(|(k, block)| self.init.row(self.seed, first / BLOCK + k as u32, block));
+        let noise = self.noise(0, Purpose::Init);
+        let (mut weights, mut words) = (Vec::new(), Vec::new());
+        for first in (0..self.weights).step_by(PIECE as usize) {
+            weights.resize(PIECE.min(self.weights - first) as usize, 0.0);
+            let rows = weights.par_chunks_mut(ROW as usize).enumerate();
+            rows.for_each(|(k, row)| self.init.row(self.seed, first / ROW + k as u32, row));
+            let [at, end] = [first, first + weights.len() as u32].map(|weight| storage.word(weight));
+            words.resize(end - at, 0);
+            storage.pack(&noise, first / self.block, &weights, &mut words)?;
+            take(at, &words)?;
+        }
+        Ok(())
     }
 }
 
 /// Weights whose initial values are drawn as one row.
-pub(crate) const BLOCK: u32 = 1 << 14;
+const ROW: u32 = 1 << 14;
+/// Weights whose words are made at once.
+const PIECE: u32 = 128 * ROW;
 
 #[cfg(test)]
 mod tests {
@@ -219,6 +413,10 @@ mod tests {
             (Config { tables: vec![u32::MAX, 5], ..good.clone() }, "tables", "4294967300"),
             (Config { features: vec![2], ..good.clone() }, "features", "2"),
             (Config { optimizer: Optimizer::row_wise_adagrad(0.1), ..good.clone() }, "optimizer", "row-wise AdaGrad"),
+            (Config { block: 48, ..good.clone() }, "block", "48"),
+            (Config { block: 8, ..good.clone() }, "block", "8"),
+            (Config { block: 512, ..good.clone() }, "block", "512"),
+            (Config { precision: Precision::Fp16, backward: Backward::Atomic, ..good.clone() }, "backward", "atomic"),
             (Config { optimizer: Optimizer { eps: 0.0, ..Optimizer::adagrad(0.1) }, ..good.clone() }, "eps", "0"),
         ];
         for (config, field, found) in wrong {
@@ -227,6 +425,22 @@ mod tests {
         }
         for right in [Config { chunk: 64, ..good.clone() }, Config { weights: PRIME, ..good.clone() }, good] {
             right.check().unwrap();
+        }
+    }
+
+    #[test]
+    fn another_configuration_wants_the_same_array() {
+        let good = Config::new(&[100, 7], 10, 64, 8);
+        for other in [Config { chunk: 5, ..good.clone() }, Config { tables: vec![9], dim: 3, ..good.clone() }] {
+            good.same_array(&other).unwrap();
+        }
+        let others = [
+            (Config { weights: 65, ..good.clone() }, "weights"),
+            (Config { optimizer: Optimizer::adagrad(0.1), ..good.clone() }, "optimizer"),
+            (Config { chunk: 0, ..good.clone() }, "chunk"),
+        ];
+        for (other, wanted) in others {
+            assert!(matches!(good.same_array(&other), Err(Error::Config { field, .. }) if field == wanted), "{wanted}");
         }
     }
 
@@ -241,6 +455,67 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn bytes_follow_the_precision() {
+        let bytes = |precision, optimizer| {
+            let config = Config { precision, optimizer, ..Config::new(&[100], 10, 6401, 8) };
+            let words = config.storage().unwrap().all(config.has_state());
+            assert_eq!(config.table_bytes(), 4 * (words.memory + words.states) as u64);
+            config.table_bytes()
+        };
+        let blocks = 101;
+        for (precision, weights, state) in [
+            (Precision::Fp32, 4 * 6401, 4 * 6401),
+            (Precision::Fp16, 128 * blocks, 128 * blocks),
+            (Precision::Int8, 72 * blocks, 128 * blocks),
+            (Precision::Int4, 40 * blocks, 128 * blocks),
+            (Precision::Int2, 24 * blocks, 128 * blocks),
+        ] {
+            assert_eq!(bytes(precision, Optimizer::sgd(0.1)), weights);
+            assert_eq!(bytes(precision, Optimizer::adagrad(0.1)), weights + state);
+        }
+    }
+
+    #[test]
+    fn the_rule_counts_the_batch_s_chunks() {
+        // 3 indices x 4 chunks of at most 32: 384 weights touched.
+        for (weights, dense) in [(32, true), (383, true), (384, true), (385, false), (PRIME, false)] {
+            let config = Config::new(&[1000], 128, weights, 32);
+            assert_eq!(config.is_dense(3), dense, "{weights}");
+            for (backward, wanted) in [(Backward::Dense, true), (Backward::Sparse, false)] {
+                assert_eq!(Config { backward, ..config.clone() }.is_dense(3), wanted, "set, whatever the array");
+            }
+        }
+        // A row shorter than a chunk touches its own weights only; without indices there are none.
+        let short = Config::new(&[1000], 10, 41, 40);
+        assert_eq!([0, 4, 5].map(|indices| short.is_dense(indices)), [false, false, true]);
+        // More than 32 bits count.
+        assert!(Config::new(&[1000], 1 << 10, PRIME, 1 << 10).is_dense(1 << 24));
+    }
+
+    #[test]
+    fn windows_are_whole_blocks_and_hold_weights_and_states() {
+        let cut = |precision, optimizer, bytes| {
+            let config = Config { precision, optimizer, ..Config::new(&[100], 10, 6401, 8) }.bound(bytes);
+            config.check().unwrap();
+            (config.windows(), config.robe().window, config.robe().window_words)
+        };
+        let (sgd, adagrad) = (Optimizer::sgd(0.1), Optimizer::adagrad(0.1));
+        assert_eq!(cut(Precision::Fp32, adagrad, u64::MAX), (1, 6401, 6401));
+        assert_eq!(cut(Precision::Fp32, adagrad, 6401 * 4), (1, 6401, 6401));
+        assert_eq!(cut(Precision::Fp32, sgd, 6400 * 4 + 3), (2, 6400, 6400));
+        // 101 blocks of 72 bytes, of 128 of states, and of 128 bytes in FP16.
+        assert_eq!(cut(Precision::Int8, sgd, 72 * 101), (1, 6401, 18 * 101));
+        assert_eq!(cut(Precision::Int8, sgd, 72 * 101 - 1), (2, 6400, 1800));
+        assert_eq!(cut(Precision::Int8, adagrad, 72 * 101), (2, 56 * 64, 56 * 18));
+        assert_eq!(cut(Precision::Fp16, adagrad, 50 * 128), (3, 3200, 1600));
+        // 8.2 GB, the most there can be, in windows of what most devices bind.
+        let largest = Config { weights: PRIME, ..Config::new(&[100], 10, 6401, 8) }.bound((1 << 31) - 4);
+        assert_eq!((largest.windows(), largest.robe().window), (4, (1 << 29) - 1));
+        let none = Config { precision: Precision::Int8, window_bytes: Some(71), ..Config::new(&[100], 10, 6401, 8) };
+        assert_eq!(refused(&none).0, "window_bytes");
     }
 
     #[test]

@@ -1,18 +1,26 @@
-//! Parameter-shared tables (P4, ROBE-Z): instead of rows one array of |M| FP32 weights, 10 to 10,000 times smaller than the rows would be.
+//! Parameter-shared tables (P4, ROBE-Z): instead of rows one array of |M| weights, 10 to 10,000 times smaller than the rows would be.
 //! A row is cut into chunks of Z values; chunk j of row i is read at a hashed place of the array ([`hash`]), and rows share weights.
 //!
+//! The array is FP32, or FP16, or integers in blocks that share a scale and a bias ([`Config::precision`]), rounded as a cached table's rows
+//! are. One larger than a device binds lies in several buffers, the windows; the bits do not depend on them.
+//!
 //! [`Group`] is on a GPU, [`cpu::Group`] on the CPU; both are driven through [`Lookup`](crate::lookup::Lookup).
+//! [`fidelity`] says what a table at hand would lose.
 
 mod config;
+pub mod fidelity;
+mod gradient;
 pub mod hash;
+mod storage;
 
-pub use crate::gpu::robe::Group;
+pub use crate::gpu::robe::{GradientBuffer, Group};
 use crate::{
     Error,
     layout::{CLOCK_WORDS, TABLE_WORDS, table_words},
 };
-pub(crate) use config::BLOCK as INITIAL_BLOCK;
 pub use config::{Backward, Config};
+pub use gradient::Gradient;
+pub(crate) use storage::Storage;
 
 /// The CPU backend.
 pub mod cpu {
@@ -24,15 +32,15 @@ pub mod cpu {
 pub struct Snapshot {
     /// Step number.
     pub t: u32,
-    /// The shared weights.
-    pub weights: Vec<f32>,
-    /// The optimiser's state, one a weight; empty under SGD.
-    pub states: Vec<f32>,
+    /// The shared weights as they are kept: FP32 a word each, FP16 two a word, integers in blocks, each scale, bias and codes.
+    pub weight_words: Vec<u32>,
+    /// The optimiser's state, one a weight: FP32, or two FP16 a word beside packed weights; empty under SGD.
+    pub state_words: Vec<u32>,
     /// What steps did.
     pub counters: Counters,
 }
 
-/// What steps did, counted. What a table reads and writes follows from it: dim weights an access.
+/// What steps did, counted. What a table reads and writes follows from it, dim weights an access: [`of_tables`](Self::of_tables).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Indices looked up in each table, duplicates too.
@@ -44,22 +52,41 @@ pub struct Counters {
 }
 
 impl Snapshot {
+    /// The weights as values.
+    ///
+    /// # Errors
+    /// As `restore` has them, unless it is a snapshot of a group of this configuration.
+    pub fn weights(&self, config: &Config) -> Result<Vec<f32>, Error> {
+        self.check(config).map(|storage| storage.weights(&self.weight_words))
+    }
+
+    /// The states as values, one a weight; none under SGD.
+    ///
+    /// # Errors
+    /// As [`weights`](Self::weights).
+    pub fn states(&self, config: &Config) -> Result<Vec<f32>, Error> {
+        self.check(config).map(|storage| storage.states(&self.state_words))
+    }
+
     /// Each part has the size it has in a group of this configuration, and every value is finite.
-    pub(crate) fn check(&self, config: &Config) -> Result<(), Error> {
-        let (weights, tables) = (u64::from(config.weights), config.tables.len() as u64);
+    pub(crate) fn check(&self, config: &Config) -> Result<Storage, Error> {
+        let storage = config.storage()?;
+        let words = storage.all(config.has_state());
+        let tables = config.tables.len();
         let parts = [
-            ("snapshot's weights", weights, self.weights.len()),
-            ("snapshot's states", if config.has_state() { weights } else { 0 }, self.states.len()),
+            ("snapshot's weight_words", words.memory, self.weight_words.len()),
+            ("snapshot's state_words", words.states, self.state_words.len()),
             ("snapshot's accesses", tables, self.counters.accesses.len()),
             ("snapshot's out_of_range", tables, self.counters.out_of_range.len()),
         ];
         for (what, wanted, found) in parts {
-            if wanted != found as u64 {
-                return Err(Error::Length { what, wanted, found: found as u64 });
+            if wanted != found {
+                return Err(Error::Length { what, wanted: wanted as u64, found: found as u64 });
             }
         }
-        finite("snapshot's weights", &self.weights)?;
-        finite("snapshot's states", &self.states)
+        finite("snapshot's weights", storage.not_finite(&self.weight_words))?;
+        finite("snapshot's states", storage.state_not_finite(&self.state_words))?;
+        Ok(storage)
     }
 }
 
@@ -69,16 +96,17 @@ pub(crate) fn check_weights(config: &Config, weights: &[f32]) -> Result<(), Erro
     if wanted != found {
         return Err(Error::Length { what: "weights", wanted, found });
     }
-    finite("weights", weights)
+    let wrong = (0..).zip(weights).find(|(_, x)| !x.is_finite());
+    finite("weights", wrong.map(|(place, &x)| (place, x)))
 }
 
-fn finite(name: &str, values: &[f32]) -> Result<(), Error> {
-    let Some(place) = values.iter().position(|x| !x.is_finite()) else { return Ok(()) };
+fn finite(name: &str, wrong: Option<(u32, f32)>) -> Result<(), Error> {
+    let Some((row, value)) = wrong else { return Ok(()) };
     Err(Error::Source {
         name: name.into(),
-        row: place as u32,
+        row,
         wanted: "a finite value".into(),
-        found: values[place].to_string(),
+        found: value.to_string(),
         remedy: "correct it",
     })
 }
@@ -103,6 +131,18 @@ impl Counters {
             table[2..2 + counters.len()].copy_from_slice(&counters);
         }
         words
+    }
+
+    /// Table by table as any other group counts, the bytes those of weights without their scales: [`Lookup::counters`](crate::Lookup::counters) says what of it means what.
+    #[must_use]
+    pub fn of_tables(&self, config: &Config) -> Vec<crate::Counters> {
+        let skipped = std::iter::once(self.skipped_weights).chain(std::iter::repeat(0));
+        let of = |((&accesses, &out_of_range), skipped_rows): ((&u64, &u64), u64)| {
+            let bytes = (accesses * u64::from(config.dim) * u64::from(config.precision.bits())).div_ceil(8);
+            let (bytes_read, bytes_written) = (bytes, bytes);
+            crate::Counters { accesses, out_of_range, skipped_rows, bytes_read, bytes_written, ..Default::default() }
+        };
+        self.accesses.iter().zip(&self.out_of_range).zip(skipped).map(of).collect()
     }
 
     /// Out of the `tables` buffer: a weight that is skipped is counted as a row of the first table.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use hotrow::{
-    Init, Optimizer, OptimizerKind, OutOfRange, Pooling,
+    Init, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding,
     lookup::Lookup,
     robe::{Backward, Config, Snapshot},
 };
@@ -87,8 +87,36 @@ pub fn gradients(config: &Config, bags: &Bags, grads: &[f32]) -> BTreeMap<usize,
     sums
 }
 
-/// Whether `after` is what the batch's gradients make of `before`.
+/// The values of a snapshot.
+pub fn weights(config: &Config, snapshot: &Snapshot) -> Vec<f32> {
+    snapshot.weights(config).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The weights of an FP32 array.
+pub fn fp32(snapshot: &Snapshot) -> Vec<f32> {
+    snapshot.weight_words.iter().map(|&word| f32::from_bits(word)).collect()
+}
+
+/// Adds to a weight of an FP32 array.
+pub fn nudge(snapshot: &mut Snapshot, w: usize, by: f32) {
+    snapshot.weight_words[w] = (f32::from_bits(snapshot.weight_words[w]) + by).to_bits();
+}
+
+/// Whether `after` is what the batch's gradients make of `before`; how many weights they are due.
 pub fn moved(
+    config: &Config,
+    bags: &Bags,
+    grads: &[f32],
+    before: &Snapshot,
+    after: &Snapshot,
+) -> Result<usize, String> {
+    // Some thousand terms at most, of which no more than 128 are added one behind the other, each rounded a few times.
+    moved_within(2f64.powi(-20), config, bags, grads, before, after)
+}
+
+/// As [`moved`], of sums that may be off by a share of the size of their terms.
+pub fn moved_within(
+    share: f64,
     config: &Config,
     bags: &Bags,
     grads: &[f32],
@@ -98,38 +126,94 @@ pub fn moved(
     let sums = gradients(config, bags, grads);
     let Optimizer { kind, lr, eps, weight_decay } = config.optimizer;
     let (lr, eps, weight_decay) = (f64::from(lr), f64::from(eps), f64::from(weight_decay));
-    for w in 0..before.weights.len() {
-        let (old, new) = (before.weights[w], after.weights[w]);
+    let states = [before, after].map(|snapshot| snapshot.states(config).unwrap_or_else(|error| panic!("{error}")));
+    let (old_weights, new_weights) = (weights(config, before), weights(config, after));
+    let packed = config.precision != Precision::Fp32;
+    // What each weight shall be, and how far off FP32 may be.
+    let mut wanted: Vec<(f64, f64)> = old_weights.iter().map(|&old| (f64::from(old), 0.0)).collect();
+    for (w, &old) in old_weights.iter().enumerate() {
         let Some(&(sum, size)) = sums.get(&w) else {
-            let same = old.to_bits() == new.to_bits() && before.states.get(w) == after.states.get(w);
-            if !same {
-                return Err(format!("weight {w}, which no row reads: {old} became {new}"));
+            if states[0].get(w).map(|x| x.to_bits()) != states[1].get(w).map(|x| x.to_bits()) {
+                return Err(format!("state {w}, which no row reads, moved"));
             }
             continue;
         };
         let old = f64::from(old);
         let g = sum + weight_decay * old;
-        // Some thousand terms at most, each rounded a few times.
-        let error = 2f64.powi(-20) * (size + (weight_decay * old).abs());
+        let error = share * (size + (weight_decay * old).abs());
         let (by, slack) = if kind == OptimizerKind::Sgd {
             (lr * g, lr * error)
         } else {
-            let state = f64::from(before.states[w]) + g * g;
-            let found = f64::from(after.states[w]);
+            let state = f64::from(states[0][w]) + g * g;
+            let found = f64::from(states[1][w]);
             let wide = 2.0 * g.abs() * error + error * error + 1e-6 * state;
-            if (found - state).abs() > wide + 1e-30 {
-                return Err(format!("state {w}: {found} for {state}"));
+            let rounded = if packed { half_step(config, state) } else { 0.0 };
+            let kept = if packed { state.min(65504.0) } else { state };
+            if (found - kept).abs() > wide + rounded + 1e-30 {
+                return Err(format!("state {w}: {found} for {kept}"));
             }
             let by = |g: f64, state: f64| lr * g / (state.max(0.0).sqrt() + eps);
             let (one, other) = (by(g, state), by(g + error, (state - wide).max(0.0)));
             (one, (one - other).abs() + lr * error / (state.sqrt() + eps) + 1e-5 * one.abs())
         };
-        let wanted = old - by;
-        if (f64::from(new) - wanted).abs() > slack + 1e-6 * (old.abs() + by.abs()) {
-            return Err(format!("weight {w}: {new} for {wanted}"));
+        wanted[w] = (old - by, slack + 1e-6 * (old.abs() + by.abs()));
+    }
+    let block = if config.precision.is_integer() { config.block as usize } else { 1 };
+    for (k, wanted) in wanted.chunks(block).enumerate() {
+        let weights = k * block..k * block + wanted.len();
+        let same = |w: usize| old_weights[w].to_bits() == new_weights[w].to_bits();
+        if weights.clone().all(|w| !sums.contains_key(&w)) {
+            match weights.clone().find(|&w| !same(w)) {
+                Some(w) => {
+                    return Err(format!("weight {w}, which no row reads: {} is {}", old_weights[w], new_weights[w]));
+                }
+                None => continue,
+            }
+        }
+        let far = wanted.iter().map(|(_, slack)| *slack).fold(0.0, f64::max);
+        let step = if config.precision.is_integer() { scale(config, after, k, wanted, far)? } else { 0.0 };
+        for (w, &(value, slack)) in weights.zip(wanted) {
+            let rounded = match config.precision {
+                Precision::Fp32 => 0.0,
+                Precision::Fp16 => half_step(config, value),
+                _ => step * (if config.rounding == Rounding::Nearest { 0.5 } else { 1.0 } + 1e-3) + far,
+            };
+            if (f64::from(new_weights[w]) - value).abs() > slack + rounded {
+                return Err(format!("weight {w}: {} for {value}, within {slack} and {rounded}", new_weights[w]));
+            }
         }
     }
     Ok(sums.len())
+}
+
+/// How far rounding takes a value to FP16.
+fn half_step(config: &Config, value: f64) -> f64 {
+    let neighbours = (value.abs() * 2f64.powi(-10)).max(2f64.powi(-24)) * 1.001;
+    if config.rounding == Rounding::Nearest { neighbours / 2.0 } else { neighbours }
+}
+
+/// The scale of a block of integers, if it is what the range of `wanted` makes it.
+fn scale(config: &Config, after: &Snapshot, block: usize, wanted: &[(f64, f64)], far: f64) -> Result<f64, String> {
+    let bits = config.precision.bits();
+    let record = block * (2 + config.block * bits / 32) as usize;
+    let scale = f64::from(f32::from_bits(after.weight_words[record]));
+    let ends = wanted.iter().fold((f64::MAX, f64::MIN), |(low, high), (x, _)| (low.min(*x), high.max(*x)));
+    let range = scale * f64::from((1 << bits) - 1);
+    match (range - (ends.1 - ends.0)).abs() <= 2.0 * far + 1e-6 * (ends.0.abs() + ends.1.abs()) {
+        true => Ok(scale),
+        false => Err(format!("block {block}: a range of {range} for {ends:?}")),
+    }
+}
+
+/// What sums in any order may be off by, as a share of their terms' size: a rounding for each term of the weight that has the most, and
+/// a few of the terms themselves.
+pub fn any_order(config: &Config, bags: &Bags) -> f64 {
+    let mut terms_of = vec![0u32; config.weights as usize];
+    for (_, row, _) in terms(config, bags) {
+        let Some(row) = row else { continue };
+        (0..config.dim).for_each(|e| terms_of[place(config, row, e)] += 1);
+    }
+    2f64.powi(-24) * (f64::from(terms_of.into_iter().max().unwrap_or(0)) + 8.0)
 }
 
 /// Whether `found` is `wanted`, as closely as FP32 sums can be.
@@ -167,6 +251,14 @@ pub fn config(seed: u64) -> Config {
     config.init = Init::Uniform { low: -1.0, high: 1.0 };
     config.seed = seed as u32;
     config
+}
+
+/// The same, kept packed: every precision below FP32 in turn, nearest and stochastic, blocks of several sizes.
+pub fn packed(seed: u64) -> Config {
+    let precision = Precision::ALL[1 + seed as usize % 4];
+    let rounding = [Rounding::Nearest, Rounding::Stochastic][seed as usize / 4 % 2];
+    let block = [16, 64, 256, 32][seed as usize / 8 % 4];
+    Config { precision, rounding, block, ..config(seed) }
 }
 
 /// A batch of up to `most` indices a bag; a row in four is the hottest, and some are no row at all.

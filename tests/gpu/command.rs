@@ -331,3 +331,50 @@ fn the_suite_measures_every_kernel() {
         assert!(placements_wrong(&broken).is_some());
     });
 }
+
+#[test]
+fn shared_tables_are_measured_on_the_device() {
+    with_gpu(|context| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::cargo_bin("hotrow").unwrap();
+        command.current_dir(folder.path()).args([
+            "bench",
+            "--robe",
+            "--backend",
+            "gpu",
+            "--size",
+            "small",
+            "--out",
+            "out",
+        ]);
+        // Small arrays only, and narrow rows.
+        command.args(["--dim", "8", "--batch", "64", "--memory", "20KB", "--commit", "abc", "--seconds", "60"]);
+        let done = command.assert().success();
+        let out = String::from_utf8_lossy(&done.get_output().stdout).into_owned();
+        assert_eq!(out.contains("software adapter: these figures show"), !context.caps().is_hardware(), "{out}");
+        let report: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(folder.path().join("out/robe-gpu.json")).unwrap()).unwrap();
+        assert_eq!((&report["backend"], &report["commit"]), (&"gpu".into(), &"abc".into()));
+        let cells = report["cells"].as_array().unwrap();
+        let measured: Vec<_> = cells.iter().filter(|cell| cell["refused"].is_null()).collect();
+        assert!(measured.len() > 10, "{} of {}", measured.len(), cells.len());
+        let stage = |cell: &serde_json::Value, way: &str, name: &str| {
+            cell[way]["stages"].as_array().unwrap().iter().any(|stage| stage["stage"] == name)
+        };
+        for cell in measured {
+            for way in ["dense", "sparse"] {
+                assert!(cell[way]["backward"]["median"].as_f64().unwrap() > 0.0, "{cell}");
+                assert!(stage(cell, way, "robe_gather") && stage(cell, way, "robe_update"), "{cell}");
+                assert!(!stage(cell, way, "probe"), "the comparison can fail");
+            }
+        }
+        // Of other sizes than the goals': shown, neither met nor missed.
+        assert!(report["goals"].as_array().unwrap().iter().all(|goal| goal["met"].is_null()));
+        // Tables beside them that are larger than that are named, not measured.
+        let beside = report["beside"].as_array().unwrap();
+        let small = |one: &&serde_json::Value| one["bytes"].as_u64().unwrap() <= 20_000;
+        let measured = |one: &serde_json::Value| one["forward"]["median"].as_f64().is_some_and(|median| median > 0.0);
+        assert!(beside.iter().all(|one| measured(one) == small(&one) && one["refused"].is_null() == small(&one)));
+        assert!(beside.iter().any(measured), "the comparison can fail");
+    });
+}

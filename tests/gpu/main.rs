@@ -16,6 +16,8 @@ mod dedup;
 mod device;
 mod exact;
 mod filled;
+#[path = "../common/gradient.rs"]
+mod gradient;
 mod lockstep;
 mod low_precision;
 mod memory;
@@ -28,6 +30,9 @@ mod placement;
 mod prefetch;
 mod recorded;
 mod robe;
+mod robe_atomic;
+mod robe_edges;
+mod robe_gradient;
 mod rounding;
 #[path = "../common/scaled.rs"]
 mod scaled;

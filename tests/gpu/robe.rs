@@ -3,23 +3,24 @@
 
 use hotrow::wgpu::util::DeviceExt as _;
 use hotrow::{
-    Batch, Context, Error, GradSlice, Init, LossScale, Optimizer, OutOfRange, Pooling, RankBody, cpu,
+    Batch, Calls, Context, Error, GradSlice, Init, LossScale, MemoryReport, Optimizer, OptimizerKind, OutOfRange,
+    Pooling, Precision, RankBody, Rounding, cpu,
     lookup::Lookup as _,
-    robe::{self, Backward, Config, Snapshot, hash::PRIME},
+    robe::{self, Backward, Config, Snapshot},
     wgpu,
 };
 
 use crate::{
     device::{again, options, with_gpu},
-    shared::{Bags, WAYS, bags, close, config, forward, moved, outputs, random_grads},
+    shared::{Bags, WAYS, bags, close, config, forward, moved, outputs, packed, random_grads, weights},
 };
 
 #[test]
 fn steps_are_the_model_s() {
     with_gpu(|context| {
-        for seed in 0..30 {
+        for (seed, config) in (0..30).map(|seed| (seed, config(seed))).chain((0..32).map(|seed| (seed, packed(seed)))) {
             let backward = WAYS[seed as usize % 2];
-            let config = Config { backward, ..config(seed) };
+            let config = Config { backward, ..config };
             let mut group = robe::Group::new(context, config.clone()).unwrap();
             for step in 0..3 {
                 // The last has starts of more than 128 chunks.
@@ -27,7 +28,8 @@ fn steps_are_the_model_s() {
                 let bags = bags(&config, seed * 10 + step, per_feature, most);
                 let before = group.snapshot().unwrap();
                 let found = forward(&mut group, &bags);
-                close(&found, &outputs(&config, &before.weights, &bags)).unwrap_or_else(|e| panic!("{seed}: {e}"));
+                close(&found, &outputs(&config, &weights(&config, &before), &bags))
+                    .unwrap_or_else(|e| panic!("{seed}: {e}"));
                 let grads = random_grads(seed, found.len());
                 group.backward(&grads).unwrap();
                 let after = group.snapshot().unwrap();
@@ -80,13 +82,49 @@ fn sums_are_the_cpu_s_bits() {
     });
 }
 
+/// One array under one configuration after the other, as on the CPU: other tables, other chunks and so other scratch.
+#[test]
+fn an_array_goes_on_under_another_configuration() {
+    with_gpu(|context| {
+        for seed in 0..6 {
+            let base =
+                Config { tables: vec![5000, 307], features: Vec::new(), weights: 3000, chunk: 16, ..exact(seed) };
+            let others = [
+                Config { chunk: 1, backward: Backward::Sparse, ..base.clone() },
+                Config { chunk: 5, backward: Backward::Dense, tables: vec![400, 7, 60], ..base.clone() },
+            ];
+            let mut group = robe::Group::new(context, base.clone()).unwrap();
+            let mut mirror = robe::cpu::Group::new(base.clone()).unwrap();
+            let both = |group: &mut dyn hotrow::lookup::Lookup, config: &Config| {
+                let bags = Bags { weights: None, ..bags(config, seed, 12, 60) };
+                let found = forward(group, &bags);
+                group.backward(&random_grads(seed, found.len())).unwrap();
+                found
+            };
+            assert_eq!(both(&mut group, &base), both(&mut mirror, &base));
+            for other in others {
+                group.reconfigure(other.clone()).unwrap();
+                mirror = robe::cpu::Group::new(other.clone()).unwrap();
+                mirror.restore(&group.snapshot().unwrap()).unwrap();
+                let before = group.snapshot().unwrap();
+                assert_eq!(both(&mut group, &other), both(&mut mirror, &other), "seed {seed}");
+                let after = group.snapshot().unwrap();
+                assert!(after == mirror.snapshot(), "seed {seed}");
+                assert!(after != before, "the comparison can fail");
+            }
+            let larger = Config { weights: 3001, ..base };
+            assert!(matches!(group.reconfigure(larger), Err(Error::Config { field: "weights", .. })));
+        }
+    });
+}
+
 /// Whatever fuses, it fuses alike: dense, sparse, and twice the same.
 #[test]
 fn dense_and_sparse_are_the_same_bits() {
     with_gpu(|context| {
-        for seed in 0..20 {
+        for (seed, config) in (0..20).map(|seed| (seed, config(seed))).chain((0..32).map(|seed| (seed, packed(seed)))) {
             let run = |backward| -> Snapshot {
-                let config = Config { backward, ..config(seed) };
+                let config = Config { backward, ..config.clone() };
                 let mut group = robe::Group::new(context, config.clone()).unwrap();
                 for step in 0..2 {
                     let found = forward(&mut group, &bags(&config, seed + step, 8, 60));
@@ -96,6 +134,219 @@ fn dense_and_sparse_are_the_same_bits() {
             };
             assert!(run(Backward::Dense) == run(Backward::Sparse), "seed {seed}");
         }
+    });
+}
+
+/// Codes of weights and states, and how many of them are the neighbours of others'; an error where they differ by more, or scales and
+/// biases, clocks and counters do.
+fn codes_apart(config: &Config, found: &Snapshot, wanted: &Snapshot) -> Result<(usize, usize), String> {
+    if (found.t, &found.counters) != (wanted.t, &wanted.counters) {
+        return Err(format!("{:?} for {:?}", found.counters, wanted.counters));
+    }
+    let (mut codes, mut others) = (0, 0);
+    let bits = config.precision.bits() as usize;
+    let block = config.block as usize * bits / 32;
+    let header = if bits <= 8 { 2 } else { 0 };
+    let weights = (bits, header, block + header, &found.weight_words, &wanted.weight_words);
+    let states = (16, 0, config.block as usize / 2, &found.state_words, &wanted.state_words);
+    for (bits, header, stride, found, wanted) in [weights, states] {
+        for (i, (a, b)) in found.iter().zip(wanted).enumerate() {
+            if i % stride < header {
+                let [a, b] = [a, b].map(|&word| f64::from(f32::from_bits(word)));
+                if (a - b).abs() > 1e-5 * a.abs().max(b.abs()).max(0.01) {
+                    return Err(format!("word {i}: {a} for {b}"));
+                }
+                continue;
+            }
+            for at in (0..32).step_by(bits) {
+                let [a, b] = [a, b].map(|word| (word >> at) & ((1 << bits) - 1));
+                if a.abs_diff(b) > 1 {
+                    return Err(format!("word {i}: {a} for {b}"));
+                }
+                (codes, others) = (codes + 1, others + usize::from(a != b));
+            }
+        }
+    }
+    Ok((codes, others))
+}
+
+/// The CPU goes along from the device's state, step by step. Counters and clocks are equal; codes too, but for at most 1 in 10,000 which are
+/// neighbours: where a sum is rounded otherwise (weights are multiplied, AdaGrad divides).
+#[test]
+fn packed_steps_are_the_cpu_s() {
+    with_gpu(|context| {
+        let (mut codes, mut others, mut moved, mut noticed) = (0, 0, 0, 0);
+        for seed in 0..64 {
+            let config = Config { backward: WAYS[seed as usize / 2 % 2], ..packed(seed) };
+            let mut group = robe::Group::new(context, config.clone()).unwrap();
+            let mut mirror = robe::cpu::Group::new(config.clone()).unwrap();
+            let mut wrong = robe::cpu::Group::new(Config { seed: 99, ..config.clone() }).unwrap();
+            assert_eq!(group.snapshot().unwrap(), mirror.snapshot(), "as it begins");
+            for step in 0..3 {
+                let before = group.snapshot().unwrap();
+                let bags = bags(&config, seed + step, 8, 40);
+                let found = forward(&mut group, &bags);
+                let grads = random_grads(step, found.len());
+                group.backward(&grads).unwrap();
+                for mirror in [&mut mirror, &mut wrong] {
+                    mirror.restore(&before).unwrap();
+                    close(&forward(mirror, &bags), &outputs(&config, &weights(&config, &before), &bags)).unwrap();
+                    mirror.backward(&grads).unwrap();
+                }
+                let found = group.snapshot().unwrap();
+                let apart = codes_apart(&config, &found, &mirror.snapshot());
+                let (some, apart) = apart.unwrap_or_else(|error| panic!("seed {seed}, {config:?}: {error}"));
+                (codes, others) = (codes + some, others + apart);
+                moved += before.weight_words.iter().zip(&found.weight_words).filter(|(a, b)| a != b).count();
+                // Another seed rounds otherwise.
+                noticed += codes_apart(&config, &found, &wrong.snapshot()).map_or(0, |(_, others)| others);
+            }
+            // What is written is rounded by the same bits, too.
+            let values = random_grads(seed, config.weights as usize);
+            mirror.restore(&group.snapshot().unwrap()).unwrap();
+            group.write_weights(&values).unwrap();
+            mirror.write_weights(&values).unwrap();
+            assert_eq!(group.snapshot().unwrap(), mirror.snapshot());
+        }
+        assert!(moved > 1000 && codes > 500_000 && others <= codes / 10_000, "{others} of {codes}, {moved}");
+        assert!(noticed > 20 * (codes / 10_000), "{noticed} of {codes}: the comparison can fail");
+    });
+}
+
+/// Stochastic rounding through whole steps on the device, each weight a fifth of the way to the next code.
+#[test]
+fn small_steps_are_not_lost_on_average() {
+    with_gpu(|context| {
+        let mean_move = |precision, rounding, backward| {
+            let (n, steps) = (64 * 64, 20);
+            let mut config = Config::new(&[1], n, n, n);
+            (config.precision, config.rounding, config.backward) = (precision, rounding, backward);
+            config.optimizer = Optimizer::sgd(1.0);
+            let mut group = robe::Group::new(context, config.clone()).unwrap();
+            let inner = |w: u32| (1..63).contains(&(w % 64));
+            let start: Vec<f32> = (0..n).map(|w| (w % 64 * 4) as f32 / 63.0 * 0.25 + 1.0).collect();
+            let mut sum = 0.0;
+            for _ in 0..steps {
+                group.write_weights(&start).unwrap();
+                let before = weights(&config, &group.snapshot().unwrap());
+                let step = if precision == Precision::Fp16 { 2f32.powi(-10) } else { (before[63] - before[0]) / 255.0 };
+                group.forward(&[0], &[0, 1], None).unwrap();
+                // The row lies at the array's only start: weight w is element w.
+                let grads: Vec<f32> = (0..n).map(|w| if inner(w) { step / 5.0 } else { 0.0 }).collect();
+                group.backward(&grads).unwrap();
+                let after = weights(&config, &group.snapshot().unwrap());
+                let moves = before.iter().zip(&after).map(|(before, after)| f64::from((before - after) / step));
+                sum += moves.sum::<f64>();
+            }
+            let samples = f64::from(steps * 64 * 62);
+            (sum / samples, (0.2 * 0.8 / samples).sqrt())
+        };
+        for precision in [Precision::Fp16, Precision::Int8] {
+            for backward in WAYS {
+                let (mean, deviation) = mean_move(precision, Rounding::Stochastic, backward);
+                assert!((mean - 0.2).abs() < 6.0 * deviation, "{precision:?}, {backward:?}: {mean} +- {deviation}");
+            }
+            let (lost, deviation) = mean_move(precision, Rounding::Nearest, Backward::Dense);
+            assert!(lost.abs() < deviation, "{precision:?}: {lost}");
+        }
+    });
+}
+
+/// An array of several windows is that of one, bit for bit: chunks may lie in two of them.
+#[test]
+fn windows_change_no_bit() {
+    with_gpu(|context| {
+        let most = context.caps().choose_windows();
+        let mut several = 0;
+        for (seed, config) in (0..10).map(|seed| (seed, config(seed))).chain((0..16).map(|seed| (seed, packed(seed)))) {
+            let config = Config { backward: WAYS[seed as usize / 2 % 2], ..config };
+            let run = |window_bytes| {
+                let config = Config { window_bytes, ..config.clone() };
+                let mut group = robe::Group::new(context, config.clone()).unwrap();
+                let mut seen = Vec::new();
+                for step in 0..2 {
+                    let bags = bags(&config, seed + step, 6, 40);
+                    let found = forward(&mut group, &bags);
+                    group.backward(&random_grads(step, found.len())).unwrap();
+                    seen.push(found);
+                }
+                let first = group.snapshot().unwrap();
+                group.restore(&first).unwrap();
+                assert_eq!(group.snapshot().unwrap(), first);
+                let windows = group.memory().allocations.iter().filter(|(what, _)| *what == "weights").count() as u64;
+                group.write_weights(&weights(&config, &first)).unwrap();
+                (windows, (seen, first, group.snapshot().unwrap().weight_words))
+            };
+            let (one, whole) = run(None);
+            assert_eq!(one, 1);
+            for windows in [2, 3, 5].into_iter().filter(|&windows| windows <= most) {
+                let block_bytes = match config.precision {
+                    Precision::Fp32 => 4,
+                    precision => {
+                        let words = config.block * precision.bits() / 32 + if precision.is_integer() { 2 } else { 0 };
+                        let half = if config.optimizer.kind == OptimizerKind::Sgd { 0 } else { config.block / 2 };
+                        4 * words.max(half)
+                    }
+                };
+                let blocks = if block_bytes == 4 { config.weights } else { config.weights.div_ceil(config.block) };
+                let (cut, found) = run(Some(u64::from(blocks.div_ceil(windows) * block_bytes)));
+                assert!(cut <= u64::from(windows) && (cut > 1 || blocks == 1), "{cut} windows of {windows}");
+                assert!(found == whole, "seed {seed}, {windows} windows, {config:?}");
+                several += u64::from(cut > 1);
+            }
+        }
+        assert!(several > 30 || most < 5, "{several}");
+    });
+}
+
+/// Were a window taken for another, the comparison above would see it.
+#[test]
+fn a_wrong_window_is_noticed() {
+    with_gpu(|context| {
+        for (precision, bytes) in [(Precision::Fp32, 2000), (Precision::Int8, 18 * 4 * 8)] {
+            let config = Config { precision, window_bytes: Some(bytes), ..Config::new(&[1000], 16, 1000, 8) };
+            let config = Config { init: Init::Uniform { low: -1.0, high: 1.0 }, ..config };
+            let rows: Vec<u32> = (0..1000).collect();
+            let right = robe::Group::new(context, config.clone()).unwrap().read_rows(&rows).unwrap();
+            assert_eq!(right, robe::cpu::Group::new(config.clone()).unwrap().read_rows(&rows).unwrap());
+            let stage = if precision == Precision::Fp32 { "robe_gather" } else { "robe_decode" };
+            for (from, to) in [("return window1[at", "return window1[1u + at"), ("at >= 1u * robe", "at > 1u * robe")] {
+                let spoiled =
+                    Context::with_shaders(context.device(), context.queue(), 65_535, move |kernel, bodies| {
+                        let text = hotrow::shader::compose(kernel, bodies);
+                        if kernel.name != stage || bodies.windows == 1 {
+                            return text;
+                        }
+                        assert!(text.contains(from), "{stage}: {from}");
+                        text.replace(from, to)
+                    });
+                let mut group = robe::Group::new(&spoiled.unwrap(), config.clone()).unwrap();
+                assert!(group.read_rows(&rows).unwrap() != right, "{stage}: {to}");
+            }
+        }
+    });
+}
+
+/// More than llvmpipe binds. Where one binding would hold it all, windows of as much.
+#[test]
+fn an_array_larger_than_a_binding() {
+    with_gpu(|context| {
+        let limit = context.caps().choose_shard_bytes().min(128 << 20);
+        let weights = (limit / 4) as u32 + 100_000;
+        let config = Config { window_bytes: Some(limit), ..Config::new(&[1 << 31], 128, weights, 32) };
+        let config = Config { optimizer: Optimizer::sgd(0.5), backward: Backward::Sparse, ..config };
+        let mut group = robe::Group::new(context, config.clone()).unwrap();
+        let mut mirror = robe::cpu::Group::new(config).unwrap();
+        let indices: Vec<u32> = (0..4000).map(|i| i * 500_009).collect();
+        let groups: [&mut dyn hotrow::lookup::Lookup; 2] = [&mut group, &mut mirror];
+        let [found, wanted] = groups.map(|group| {
+            let found = group.forward(&indices, &[0, 4000], None).unwrap();
+            group.backward(&random_grads(1, found.len())).unwrap();
+            (found, group.read_rows(&indices).unwrap())
+        });
+        assert!(found == wanted);
+        let beyond = |row: u32| (0..4).any(|j| u64::from(robe::hash::location(row, 32 * j, weights, 32)) > limit / 4);
+        assert!(indices.iter().filter(|&&row| beyond(row)).count() > 20);
     });
 }
 
@@ -132,14 +383,14 @@ fn a_caller_s_encoder_gets_the_same() {
         let batch = Batch { indices: Some(wrong.slice(..)), ..batch };
         let mut strict =
             robe::Group::new(context, Config { out_of_range: OutOfRange::Error, ..records.config().clone() }).unwrap();
-        strict.write_weights(&before.weights).unwrap();
+        strict.write_weights(&weights(records.config(), &before)).unwrap();
         let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         strict.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
         strict.record_backward(&mut encoder, grads.slice(..)).unwrap();
         context.queue().submit([encoder.finish()]);
         let told = (0..10_000).find_map(|_| strict.snapshot().err());
         assert!(matches!(told, Some(Error::IndexOutOfRange { position: 0, value: u32::MAX, .. })), "{told:?}");
-        assert_eq!(strict.snapshot().unwrap().weights, before.weights);
+        assert_eq!(strict.snapshot().unwrap().weight_words, before.weight_words);
     });
 }
 
@@ -157,12 +408,13 @@ fn bad_input_is_named_and_moves_nothing() {
                 other => panic!("{other:?}"),
             }
         }
-        let limit = context.caps().choose_shard_bytes();
-        let weights = (limit / 4 + 1).min(u64::from(PRIME)) as u32;
-        let large = robe::Group::new(context, Config::new(&[10], 4, weights, 4));
-        if u64::from(weights) * 4 > limit {
-            assert!(matches!(large, Err(Error::TooLarge { what: "weights", .. })), "{large:?}");
-        }
+        // More windows than a stage has storage buffers for, and one that holds no weight.
+        let tiny = |window_bytes| Config { window_bytes: Some(window_bytes), ..Config::new(&[10], 4, 64, 4) };
+        assert!(context.caps().choose_windows() < 64);
+        let large = robe::Group::new(context, tiny(4));
+        assert!(matches!(large, Err(Error::TooLarge { what: "weights", .. })), "{large:?}");
+        let none = robe::Group::new(context, tiny(3));
+        assert!(matches!(none, Err(Error::Config { field: "window_bytes", .. })), "{none:?}");
         let mut group = robe::Group::new(context, Config::new(&[10, 5], 4, 64, 4)).unwrap();
         let before = group.snapshot().unwrap();
         assert!(matches!(
@@ -172,7 +424,7 @@ fn bad_input_is_named_and_moves_nothing() {
         assert!(matches!(group.forward(&[1, 2], &[0, 3, 2], None), Err(Error::BadOffsets { position: 1, .. })));
         assert!(matches!(group.backward(&[]), Err(Error::Order { .. })));
         assert!(matches!(group.read_rows(&[15]), Err(Error::RowOutOfRange { row: 15, .. })));
-        assert_eq!(group.snapshot().unwrap().weights, before.weights);
+        assert_eq!(group.snapshot().unwrap().weight_words, before.weight_words);
         // NaN stays where it would come to be; the others move.
         group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
         assert!(matches!(group.write_weights(&[0.0; 64]), Err(Error::Order { .. })));
@@ -180,7 +432,10 @@ fn bad_input_is_named_and_moves_nothing() {
         let after = group.snapshot().unwrap();
         assert_eq!((after.t, after.counters.skipped_weights), (1, 2));
         assert_eq!(after.counters.accesses, [1, 1]);
-        assert!(after.weights.iter().all(|w| w.is_finite()) && after.weights != before.weights);
+        assert!(
+            after.weight_words.iter().all(|&w| f32::from_bits(w).is_finite())
+                && after.weight_words != before.weight_words
+        );
     });
 }
 
@@ -197,7 +452,7 @@ fn a_cpu_s_snapshot_goes_on_and_every_buffer_is_told_of() {
         group.restore(&mirror.snapshot()).unwrap();
         assert_eq!(group.snapshot().unwrap(), mirror.snapshot());
         let bytes = |group: &robe::Group, name| -> u64 {
-            group.allocations().iter().filter(|(what, _)| *what == name).map(|(_, bytes)| bytes).sum()
+            group.memory().allocations.iter().filter(|(what, _)| *what == name).map(|(_, bytes)| bytes).sum()
         };
         assert_eq!(bytes(&group, "weights") + bytes(&group, "states"), group.config().table_bytes());
         assert_eq!((group.config().table_bytes(), bytes(&group, "hashes")), (40_000, 0));
@@ -207,6 +462,55 @@ fn a_cpu_s_snapshot_goes_on_and_every_buffer_is_told_of() {
         group.backward(&random_grads(6, found.len())).unwrap();
         let chunks = bags.indices.len() as u64 * u64::from(group.config().dim.div_ceil(group.config().chunk));
         assert_eq!(bytes(&group, "chunk_keys"), (4 * chunks).next_multiple_of(16));
+    });
+}
+
+#[test]
+fn a_memory_plan_is_right_to_the_byte() {
+    with_gpu(|context| {
+        for seed in 0..24 {
+            let optimizer = [Optimizer::sgd(0.1), Optimizer::adagrad(0.1)][seed as usize % 2];
+            // Sorted, packed, by atomics, in two windows.
+            let config = match seed {
+                0..9 => Config { optimizer, ..config(seed) },
+                9..15 => Config { optimizer, ..packed(seed) },
+                15..18 => Config { optimizer, backward: Backward::Atomic, ..config(seed) },
+                _ => {
+                    let config = Config { optimizer, ..if seed < 21 { config(seed) } else { packed(seed) } };
+                    Config { window_bytes: Some((config.table_bytes() / 3).max(1024)), ..config }
+                }
+            };
+            let mut group = robe::Group::new(context, config.clone()).unwrap();
+            let mut calls = Calls::default();
+            let check = |group: &robe::Group, calls| {
+                let (plan, found) = (MemoryReport::plan_robe(&config, calls), group.memory());
+                assert_eq!(plan, found, "{calls:?}, {config:?}");
+                let buffers: u64 = found.allocations.iter().map(|(_, bytes)| bytes).sum();
+                assert_eq!(found.total(), buffers);
+                if config.precision == Precision::Fp32 {
+                    assert_eq!(found.payload + found.record_state, config.table_bytes());
+                }
+            };
+            check(&group, calls);
+            // The second is larger, the third smaller.
+            for (step, most) in [(0, 12), (1, 60), (2, 12)] {
+                let bags = bags(&config, seed + step, 8, most);
+                let n = bags.indices.len() as u32;
+                let found = forward(&mut group, &bags);
+                group.backward(&random_grads(step, found.len())).unwrap();
+                calls.train = calls.train.max(Some(n));
+                check(&group, calls);
+                if step == 1 {
+                    group.forward_frozen(&bags.indices, &bags.offsets, bags.weights.as_deref()).unwrap();
+                    calls.frozen = Some(n);
+                    check(&group, calls);
+                }
+            }
+            // The companion: a larger batch, another array.
+            let other = |config: &Config, calls| MemoryReport::plan_robe(config, calls) != group.memory();
+            assert!(other(&config, Calls { train: calls.train.map(|n| n + 4), ..calls }));
+            assert!(other(&Config { weights: config.weights + 512, ..config.clone() }, calls));
+        }
     });
 }
 
@@ -233,6 +537,6 @@ fn a_scaled_loss_and_an_overflow() {
         forward(&mut group, &bags);
         let wrong = vec![f32::NAN; n];
         group.backward_scaled(GradSlice::F32(&wrong), &decided(GradSlice::F32(&wrong))).unwrap();
-        assert_eq!(group.snapshot().unwrap().weights, after.weights);
+        assert_eq!(group.snapshot().unwrap().weight_words, after.weight_words);
     });
 }

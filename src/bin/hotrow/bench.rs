@@ -1,8 +1,9 @@
-//! `hotrow bench`: bandwidth against hit rate, forward and backward (P1 Figure 9).
+//! `hotrow bench`: bandwidth against hit rate, forward and backward (P1 Figure 9); by options the suite or shared tables instead.
 
 mod cpu;
 mod gpu;
 mod report;
+mod robe;
 mod shape;
 mod staged;
 mod sweep;
@@ -52,13 +53,16 @@ pub(crate) struct Args {
     /// Accesses in a batch
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     batch: Option<u32>,
-    /// Seconds each backend may take, about [default: 20]; seconds after which the suite begins no further part [default: 240, small 90]
+    /// Seconds each backend may take, about [default: 20]; seconds after which the suite begins no further part [default: 240, small 90],
+    /// --robe no further cell [default: 150, on the CPU 300, small 90]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
     #[command(flatten)]
     uvm: uvm::UvmArgs,
     #[command(flatten)]
     suite: suite::Args,
+    #[command(flatten)]
+    robe: robe::Args,
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -104,6 +108,17 @@ fn beside(context: &Context) -> Vec<Placement> {
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     if args.suite.suite {
         return suite::run(options, &args.suite, &args.out, args.seconds);
+    }
+    if args.robe.robe {
+        let asked = robe::Asked {
+            suite: &args.suite,
+            out: &args.out,
+            seconds: args.seconds,
+            dim: args.dim,
+            batch: args.batch,
+            optimizer: args.optimizer.optimizer(1e-3),
+        };
+        return robe::run(options, &args.robe, &asked);
     }
     if options.backend == Backend::Cpu && args.placement.iter().any(|&name| name != PlacementName::Device) {
         return Err(Failure::Usage(

@@ -38,6 +38,8 @@ struct Adapter {
     limits: Limits,
     rank: &'static str,
     rank_why: String,
+    /// How floats in memory are added to atomically.
+    add: &'static str,
     memory: Memory,
     timestamps: bool,
     /// Why it gives no device that will do; null if it does.
@@ -148,6 +150,7 @@ fn examine(adapter: &wgpu::Adapter, options: &Options, args: &Args) -> Adapter {
             shard_bytes: caps.choose_shard_bytes(),
             cache_bytes: u64::from(caps.choose_windows()) * caps.choose_shard_bytes(),
         },
+        add: caps.choose_add().name(),
         timestamps: caps.timestamps,
         self_test: opened.as_ref().ok().filter(|_| !args.no_self_test).map(test),
         unusable: opened.err().map(|error| error.to_string()),
@@ -213,6 +216,7 @@ fn table(adapter: &Adapter) -> comfy_table::Table {
     table.add_row(["shared memory a workgroup", &format!("{} KiB", limits.shared_bytes >> 10)]);
     table.add_row(["lanes of a subgroup", &format!("{} to {}", limits.subgroup_min, limits.subgroup_max)]);
     table.add_row(["sort kernels", &format!("{}: {}", adapter.rank, adapter.rank_why)]);
+    table.add_row(["atomic addition of floats", adapter.add]);
     table.add_row(["tables in device memory", "yes"]);
     table.add_row(["tables in mapped host memory", &mapped]);
     table.add_row(["largest shard of a table", &mebibytes(adapter.memory.shard_bytes)]);

@@ -34,7 +34,7 @@ struct Cli {
 enum Command {
     Bench(bench::Args),
     Info(info::Args),
-    Plan(plan::Args),
+    Plan(Box<plan::Args>),
     Simulate(simulate::Args),
     #[cfg(feature = "train")]
     Train(Box<train::Args>),

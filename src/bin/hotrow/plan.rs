@@ -1,4 +1,5 @@
-//! `hotrow plan`: how large a cache and which batch, by SCARS (SPEC 8); with `--memory`, what a group of tables takes, to the byte.
+//! `hotrow plan`: how large a cache and which batch, by SCARS (SPEC 8); with `--memory`, what a group of tables takes, to the byte; with
+//! `--robe`, what a table at hand loses in a shared array.
 
 mod amount;
 mod bus;
@@ -11,6 +12,7 @@ mod input;
 mod memory;
 mod portions;
 mod report;
+mod robe;
 mod scaling;
 mod sizes;
 mod split;
@@ -20,7 +22,8 @@ use crate::failure::Failure;
 use crate::names::{OptimizerName, PrecisionName};
 use crate::options::Options;
 
-/// How large a cache, and which batch: from a trace or a distribution, and a budget. With --memory, what tables take, to the byte
+/// How large a cache, and which batch: from a trace or a distribution, and a budget. With --memory, what tables take, to the byte.
+/// With --robe, what a table's rows lose in a shared array
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -29,13 +32,18 @@ pub(crate) struct Args {
     cache: cache::Args,
     #[command(flatten)]
     memory: memory::Args,
+    #[command(flatten)]
+    robe: robe::Args,
 }
 
-/// What both kinds of plan ask for. Several values, comma separated, are for --memory alone.
+/// Floats in a row, if nobody says.
+const DIM: u32 = 128;
+
+/// What several kinds of plan ask for. Several values, comma separated, are for --memory alone.
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// Floats in a row
-    #[arg(long, value_name = "D[,D]", value_delimiter = ',', default_values_t = [128], allow_negative_numbers = true,
+    /// Floats in a row [default: 128]
+    #[arg(long, value_name = "D[,D]", value_delimiter = ',', allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     dim: Vec<u32>,
     /// Precisions of the table
@@ -51,10 +59,19 @@ struct Common {
     batch: Vec<u32>,
 }
 
+impl Common {
+    /// Floats in a row.
+    fn dims(&self) -> &[u32] {
+        if self.dim.is_empty() { &[DIM] } else { &self.dim }
+    }
+}
+
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
-    if args.memory.memory {
-        memory::run(options, &args.common, &args.memory)
+    if let Some(table) = &args.robe.robe {
+        robe::run(options, &args.common, &args.cache, table, &args.robe)
+    } else if args.memory.memory {
+        memory::run(options, &args.common, &args.memory, &args.robe)
     } else {
         cache::run(options, &args.common, &args.cache)
     }

@@ -1,11 +1,13 @@
-//! Line and bar charts as SVG and PNG, large enough to read in a README.
+//! Line and bar charts and heat maps as SVG and PNG, large enough to read in a README.
 
 mod bars;
 mod dashes;
+mod heat;
 mod legend;
 mod symmetric;
 
 pub(crate) use bars::Bars;
+pub(crate) use heat::{Heat, Panel, short};
 
 use crate::output;
 use anyhow::{anyhow, ensure};

@@ -1,10 +1,11 @@
-//! `hotrow train`: what low precision costs, and what a cache gives back (P1 sections 4 and 5, P2).
+//! `hotrow train`: what low precision costs, and what a cache gives back (P1 sections 4 and 5, P2); what fewer bytes cost in steps (P4).
 
 mod batches;
 mod cells;
 mod charts;
 mod claims;
 mod compare;
+mod course;
 mod dense;
 mod dots;
 mod fingerprint;
@@ -18,6 +19,7 @@ mod outcome;
 mod profile;
 mod record;
 mod report;
+mod robe;
 mod run;
 mod scaling;
 mod setting;
@@ -26,6 +28,7 @@ mod summary;
 mod tables;
 mod task;
 mod tasks;
+mod until;
 mod workers;
 
 pub(crate) use options::Args;
@@ -77,6 +80,9 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     }
     if args.grid.profile {
         return profile::command::run(options, args, name, &*task, &run_options);
+    }
+    if let Some(times) = args.until.until_full {
+        return until::run(options, args, times, &*task, &run_options);
     }
     if args.batch.len() > 1 {
         return batches::run(options, args, &*task, &run_options);

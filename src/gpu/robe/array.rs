@@ -6,8 +6,8 @@ use crate::{
         Context,
         tables::{Numbering, host_can_hold},
     },
-    layout::table_words,
-    robe::{Config, INITIAL_BLOCK},
+    layout::{Robe, table_words},
+    robe::{Config, Storage},
 };
 
 #[derive(Debug)]
@@ -16,42 +16,76 @@ pub(crate) struct Array {
     pub(crate) tables: wgpu::Buffer,
     /// The table of each feature.
     pub(crate) features: wgpu::Buffer,
-    /// The shared weights.
-    pub(crate) memory: wgpu::Buffer,
-    /// One a weight, where the optimiser has any.
-    pub(crate) states: wgpu::Buffer,
+    /// The shared weights, a buffer a window.
+    pub(crate) memory: Vec<wgpu::Buffer>,
+    /// One a weight, where the optimiser has any, in the same windows.
+    pub(crate) states: Vec<wgpu::Buffer>,
+    pub(crate) storage: Storage,
+    /// The uniform, in windows that the device binds.
+    pub(crate) robe: Robe,
+    /// Words of each window but the last.
+    pub(super) window: [usize; 2],
 }
 
 impl Array {
     pub(super) fn new(context: &Context, config: &Config) -> Result<Self, Error> {
         let none = wgpu::BufferUsages::empty();
         let rows = config.rows();
-        let bytes = 4 * u64::from(config.weights);
-        let limit = context.caps().choose_shard_bytes();
-        if bytes > limit {
-            let remedy = "compress more: the shared weights are one binding";
-            return Err(Error::TooLarge { what: "weights", wanted: bytes, limit, remedy });
+        let config = &config.bound(context.caps().choose_shard_bytes());
+        let (storage, robe) = (config.storage()?, config.robe());
+        let (windows, most) = (config.windows(), context.caps().choose_windows());
+        if windows > most {
+            let limit = u64::from(most) * config.window_bytes.unwrap_or(u64::MAX);
+            let remedy =
+                "compress more: the shared weights are cut into as many windows as a stage has storage buffers for";
+            return Err(Error::TooLarge { what: "weights", wanted: config.table_bytes(), limit, remedy });
         }
         if context.caps().device_type == wgpu::DeviceType::Cpu {
             host_can_hold(config.table_bytes())?;
         }
-        let memory = context.buffer("weights", bytes, none)?;
-        let states = context.buffer("states", if config.has_state() { bytes } else { 0 }, none)?;
-        let tables = context.upload("tables", bytemuck::cast_slice(&table_words(&rows)))?;
-        let features = context.upload("features", bytemuck::cast_slice(&rows.feature_tables()))?;
-        let most = 128 * INITIAL_BLOCK;
-        let mut weights = Vec::new();
-        for first in (0..config.weights).step_by(most as usize) {
-            weights.resize(most.min(config.weights - first) as usize, 0.0);
-            config.initial(first, &mut weights);
-            context.queue().write_buffer(&memory, 4 * u64::from(first), bytemuck::cast_slice(&weights));
+        context.prepare(1, windows)?;
+        let each = storage.span(robe.window);
+        let words = config.window_words()?;
+        let of = |what, words: usize| context.buffer(what, 4 * words as u64, none);
+        let this = Self {
+            memory: words.iter().map(|window| of("weights", window.memory)).collect::<Result<_, _>>()?,
+            states: words.iter().map(|window| of("states", window.states)).collect::<Result<_, _>>()?,
+            tables: context.upload("tables", bytemuck::cast_slice(&table_words(&rows)))?,
+            features: context.upload("features", bytemuck::cast_slice(&rows.feature_tables()))?,
+            storage,
+            robe,
+            window: [each.memory, each.states],
+        };
+        config.initial(&this.storage, |at, words| {
+            this.write_memory(context, at, words);
             // Hands the staged bytes over, so that a large array does not gather on the host first.
             context.queue().submit([]);
-        }
-        Ok(Self { tables, features, memory, states })
+            Ok(())
+        })?;
+        Ok(this)
+    }
+
+    /// Writes words of the array from word `at` on.
+    pub(super) fn write_memory(&self, context: &Context, at: usize, words: &[u32]) {
+        write(context, &self.memory, self.window[0], at, words);
+    }
+
+    /// Writes all states.
+    pub(super) fn write_states(&self, context: &Context, words: &[u32]) {
+        write(context, &self.states, self.window[1], 0, words);
     }
 
     pub(super) fn numbering(&self) -> Numbering<'_> {
         Numbering { tables: &self.tables, features: &self.features }
+    }
+}
+
+fn write(context: &Context, windows: &[wgpu::Buffer], each: usize, at: usize, words: &[u32]) {
+    let (mut at, mut words) = (at, words);
+    while !words.is_empty() {
+        let (window, first) = (at / each, at % each);
+        let (now, later) = words.split_at(words.len().min(each - first));
+        context.queue().write_buffer(&windows[window], 4 * first as u64, bytemuck::cast_slice(now));
+        (at, words) = (at + now.len(), later);
     }
 }

@@ -1,19 +1,25 @@
 //! The group driven by host slices: every call uploads, submits and waits.
 
-use super::{Batch, GradBuffer, Group};
+use super::Group;
 use crate::{
-    Error, GradSlice, ScalerState, batch,
-    gpu::{blocking::Uploaded, kept::passing, space::Bound},
-    layout::Step,
-    lookup::Lookup,
+    Error, GradSlice, Layout, ScalerState, batch,
+    cpu::memory::zeroed,
+    gpu::{
+        kept::passing,
+        slices::{Uploaded, UploadedGrads, floats, new_outputs, outcome},
+        space::Bound,
+    },
+    layout::table_words,
+    lookup::{Kind, Lookup},
     params::Mode,
-    robe::{Counters, Snapshot, check_weights},
+    rng::Purpose,
+    robe::{Config, Counters, Snapshot, check_weights},
 };
 
 impl Group {
     /// Waits until the device has done what was submitted, tells of a recorded step that was left out if there is one, and only
     /// then does `work`.
-    fn waiting<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+    pub(super) fn waiting<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         let context = self.context.clone();
         context.guarded(|| {
             context.wait(None)?;
@@ -33,42 +39,26 @@ impl Group {
             let batch = Uploaded::new(&this.context, &this.rows, indices, offsets, weights)?;
             let (n, bags) = (indices.len() as u32, offsets.len() as u32 - 1);
             this.config.batch_chunks(n, bags)?;
-            let rows = batch::output_rows(&this.rows, n, bags);
-            let bytes = u64::from(rows) * u64::from(this.config.dim) * 4;
-            let outputs = this.context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
+            let (outputs, bytes) = new_outputs(&this.context, &this.rows, n, bags)?;
             let mut encoder = this.context.new_encoder();
-            let batch: Batch<'_> = batch.batch();
-            this.record(&mut encoder, &batch, outputs.slice(..), mode)?;
+            this.record(&mut encoder, &batch.batch(), outputs.slice(..), mode)?;
             let Some(space) = this.space(mode) else { return Ok(Vec::new()) };
-            let words =
-                this.context.download(encoder, &[(&outputs, bytes), (&space.step, size_of::<Step>() as u64)])?;
-            let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[1]));
-            if let Some(fault) = batch::fault(&this.rows, &step, n) {
-                if mode == Mode::Train {
-                    this.pending = None;
-                }
-                return Err(fault);
+            let found = outcome(&this.context, encoder, &this.rows, &space.step, (&outputs, bytes), n);
+            if found.is_err() && mode == Mode::Train {
+                this.pending = None;
             }
-            Ok(floats(&words[0]))
+            found
         })
     }
 
     fn move_weights(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         self.waiting(|this| {
-            let pending = this.pending.ok_or_else(batch::no_forward)?;
+            let pending = this.pending.ok_or_else(|| batch::no_forward("backward"))?;
             batch::check_grads(&this.rows, pending, grad_outputs.len())?;
-            let bytes: &[u8] = match grad_outputs {
-                GradSlice::F32(grads) => bytemuck::cast_slice(grads),
-                GradSlice::F16(grads) => bytemuck::cast_slice(grads),
-            };
-            let buffer = this.context.upload("grad_outputs", bytes)?;
-            let grads = match grad_outputs {
-                GradSlice::F32(_) => GradBuffer::F32(buffer.slice(..)),
-                GradSlice::F16(_) => GradBuffer::F16(buffer.slice(..)),
-            };
+            let grads = UploadedGrads::new(&this.context, grad_outputs)?;
             let verdict = this.context.uniform(scaler);
             let mut encoder = this.context.new_encoder();
-            this.record_backward_by(&mut encoder, grads, &verdict)?;
+            this.record_backward_by(&mut encoder, grads.buffer(), &verdict)?;
             this.context.finish(encoder)
         })
     }
@@ -90,15 +80,20 @@ impl Group {
     /// [`Error::Device`] if the device is lost.
     pub fn snapshot(&mut self) -> Result<Snapshot, Error> {
         self.waiting(|this| {
-            let bytes = 4 * u64::from(this.config.weights);
             let array = &this.array;
-            let states = if this.config.has_state() { bytes } else { 0 };
-            let parts = [(&array.tables, array.tables.size()), (&array.memory, bytes), (&array.states, states)];
-            let words = this.context.download(this.context.new_encoder(), &parts)?;
+            let all = array.storage.all(this.config.has_state());
+            let mut parts = vec![(&array.tables, array.tables.size())];
+            let sizes = [all.memory, all.states].into_iter().zip(array.window);
+            for (windows, (words, each)) in [&array.memory, &array.states].into_iter().zip(sizes) {
+                let of = |k| 4 * words.saturating_sub(k * each).min(each) as u64;
+                parts.extend(windows.iter().enumerate().map(|(k, window)| (window, of(k))));
+            }
+            let mut words = this.context.download(this.context.new_encoder(), &parts)?;
+            let states = words.split_off(1 + array.memory.len());
             Ok(Snapshot {
                 t: words[0][0],
-                weights: floats(&words[1]),
-                states: floats(&words[2]),
+                weight_words: words[1..].concat(),
+                state_words: states.concat(),
                 counters: Counters::from_words(&words[0]),
             })
         })
@@ -117,29 +112,61 @@ impl Group {
             let (queue, array) = (this.context.queue(), &this.array);
             let words = snapshot.counters.words(&this.config, snapshot.t);
             queue.write_buffer(&array.tables, 0, bytemuck::cast_slice(&words));
-            queue.write_buffer(&array.memory, 0, bytemuck::cast_slice(&snapshot.weights));
-            queue.write_buffer(&array.states, 0, bytemuck::cast_slice(&snapshot.states));
+            array.write_memory(&this.context, 0, &snapshot.weight_words);
+            array.write_states(&this.context, &snapshot.state_words);
             Ok(())
         })
     }
 
-    /// Replaces the shared weights; the optimiser's state stays.
+    /// Goes on with the same array under another configuration: other tables, features, chunk, pooling, learning rate or backward. Weights,
+    /// states and step number stay; counters do if the tables are the same, and begin anew otherwise.
     ///
     /// # Errors
-    /// [`Error::Length`] unless there are |M| of them, [`Error::Source`] for the first that is not finite, [`Error::Order`] between
-    /// forward and backward: nothing has changed then.
+    /// [`Error::Config`] for a configuration that cannot be, or that wants another array; [`Error::Order`] between forward and backward:
+    /// nothing has changed then. [`Error::Device`] if the device is lost.
+    pub fn reconfigure(&mut self, config: Config) -> Result<(), Error> {
+        self.waiting(|this| {
+            batch::not_pending(this.pending, "reconfigure")?;
+            config.check()?;
+            let most = this.context.caps().choose_shard_bytes();
+            this.config.bound(most).same_array(&config.bound(most))?;
+            let rows = config.rows();
+            let layout = Layout::new(&rows, u64::MAX)?;
+            let scattered = super::Scattered::new(&this.context, &config)?;
+            let features = this.context.upload("features", bytemuck::cast_slice(&rows.feature_tables()))?;
+            if config.tables != this.config.tables {
+                let mut words = table_words(&rows);
+                words[0] = this.context.download_part(&this.array.tables, 0..4)?[0];
+                this.array.tables = this.context.upload("tables", bytemuck::cast_slice(&words))?;
+            }
+            this.array.features = features;
+            this.array.robe = config.bound(most).robe();
+            (this.config, this.rows, this.layout) = (config, rows, layout);
+            // Scratch is sized by the chunk, too.
+            (this.train, this.frozen, this.chunks, this.runs) = (None, None, None, None);
+            this.scattered = scattered;
+            this.context.forget_bindings();
+            Ok(())
+        })
+    }
+
+    /// Replaces the shared weights, brought down to what the array keeps; the optimiser's state stays.
+    ///
+    /// # Errors
+    /// [`Error::Length`] unless there are |M| of them, [`Error::Source`] for the first that is not finite and for the first block whose
+    /// range no scale can be, [`Error::Order`] between forward and backward: nothing has changed then.
     pub fn write_weights(&mut self, weights: &[f32]) -> Result<(), Error> {
         self.waiting(|this| {
             batch::not_pending(this.pending, "write_weights")?;
             check_weights(&this.config, weights)?;
-            this.context.queue().write_buffer(&this.array.memory, 0, bytemuck::cast_slice(weights));
+            let step = this.context.download_part(&this.array.tables, 0..4)?[0];
+            let storage = &this.array.storage;
+            let mut words = zeroed("weights", storage.all(false).memory)?;
+            storage.pack(&this.config.noise(step, Purpose::Write), 0, weights, &mut words)?;
+            this.array.write_memory(&this.context, 0, &words);
             Ok(())
         })
     }
-}
-
-fn floats(words: &[u32]) -> Vec<f32> {
-    words.iter().map(|&word| f32::from_bits(word)).collect()
 }
 
 impl Lookup for Group {
@@ -172,16 +199,12 @@ impl Lookup for Group {
             }
             let n = rows.len() as u32;
             let params = this.params(Mode::Rows).rows(n);
-            let indices = this.context.upload("rows", bytemuck::cast_slice(rows))?;
-            let offsets: Vec<u32> = (0..=n).collect();
-            let offsets = this.context.upload("offsets", bytemuck::cast_slice(&offsets))?;
-            let weights = this.nothing.as_entire_binding();
-            let bound = Bound { indices: passing(&indices), offsets: passing(&offsets), weights };
-            let bytes = u64::from(n) * u64::from(this.config.dim) * 4;
-            let outputs = this.context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
+            let (batch, nothing) = (Uploaded::rows(&this.context, rows)?, this.nothing.clone());
+            let bound = Bound::of(&this.context, &nothing, &batch.batch(), &params)?;
+            let (outputs, bytes) = new_outputs(&this.context, &this.rows, n, n)?;
             let space = super::Space::grown(&mut this.frozen, &this.context, n)?;
             let mut encoder = this.context.new_encoder();
-            let (context, robe) = (&this.context, this.config.robe());
+            let (context, robe) = (&this.context, this.array.robe);
             super::forward(context, &mut encoder, &this.array, space, &params, &robe, &bound, (&passing(&outputs), n));
             Ok(floats(&context.download(encoder, &[(&outputs, bytes)])?[0]))
         })
@@ -191,5 +214,17 @@ impl Lookup for Group {
         self.rows.set_learning_rate(lr)?;
         self.config.optimizer.lr = lr;
         Ok(())
+    }
+
+    fn counters(&mut self) -> Result<Vec<crate::Counters>, Error> {
+        Ok(self.counters()?.of_tables(&self.config))
+    }
+
+    fn memory(&self) -> crate::MemoryReport {
+        self.memory()
+    }
+
+    fn kind(&mut self) -> Kind<'_> {
+        Kind::Robe(self)
     }
 }

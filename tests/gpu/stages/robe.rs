@@ -1,8 +1,13 @@
 //! What the stages of a parameter-shared table meet.
 
-use hotrow::layout::{NONE, Robe, Target};
+use hotrow::{
+    GroupConfig, Pooling, Precision,
+    layout::{NONE, Params, Robe, Target},
+};
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
+
+use super::{TRAIN, floats, gradients, guarded, layout_of, merge::CHUNK, params, words};
 
 /// Dim, chunk and weights: chunks of one and of all, that divide dim and that do not, longer than a row; arrays that one chunk fills.
 pub(super) const SHAPES: [[u32; 3]; 9] = [
@@ -20,7 +25,110 @@ pub(super) const SHAPES: [[u32; 3]; 9] = [
 pub(super) fn robe([dim, chunk, weights]: [u32; 3]) -> Robe {
     let chunks = dim.div_ceil(chunk);
     let starts = weights - chunk + 1;
-    Robe { dim, chunk, chunks, starts, weights, reach: chunk.min(dim), tail: dim - (chunks - 1) * chunk, dense: 0 }
+    let tail = dim - (chunks - 1) * chunk;
+    let (block, block_words) = (64, 64);
+    let reach = chunk.min(dim);
+    let (window, window_words) = (weights, weights);
+    Robe {
+        dim,
+        chunk,
+        chunks,
+        starts,
+        weights,
+        reach,
+        tail,
+        dense: 0,
+        block,
+        block_words,
+        window,
+        window_words,
+        first: 0,
+    }
+}
+
+/// The same, kept in blocks of a precision.
+pub(super) fn packed(precision: Precision, block: u32, robe: Robe) -> Robe {
+    let bits = precision.bits();
+    let block_words = block * bits / 32 + if precision.is_integer() { 2 } else { 0 };
+    let mut robe = Robe { block, block_words, ..robe };
+    cut(bits, &mut robe, 1);
+    robe
+}
+
+/// In so many windows, or fewer.
+pub(super) fn cut(bits: u32, robe: &mut Robe, windows: u32) {
+    let (block, words) = if bits == 32 { (1, 1) } else { (robe.block, robe.block_words) };
+    robe.window = robe.weights.div_ceil(windows).next_multiple_of(block);
+    robe.window_words = robe.window / block * words;
+}
+
+/// Words of the array and of its states.
+pub(super) fn words_of(bits: u32, robe: &Robe) -> [usize; 2] {
+    let blocks = robe.weights.div_ceil(robe.block);
+    match bits {
+        32 => [robe.weights as usize; 2],
+        _ => [blocks * robe.block_words, blocks * robe.block / 2].map(|words| words as usize),
+    }
+}
+
+/// Weights as they are kept: scales and values that neither unpacking nor a step of a power of two rounds.
+pub(super) fn kept(source: &mut Pcg64, bits: u32, robe: &Robe) -> Vec<u32> {
+    let n = words_of(bits, robe)[0];
+    match bits {
+        32 => floats(source, n, 1.0).iter().map(|x| x.to_bits()).collect(),
+        16 => {
+            // Zeros behind the array's end.
+            let half =
+                |i| if i < robe.weights { half::f16::from_f32(source.random_range(-1.0..1.0)).to_bits() } else { 0 };
+            let halves: Vec<u16> = (0..2 * n as u32).map(half).collect();
+            bytemuck::cast_slice(&halves).to_vec()
+        }
+        _ => {
+            let mut words = super::junk(source, n);
+            for (k, record) in (0..).zip(words.chunks_exact_mut(robe.block_words as usize)) {
+                record[0] = [2f32.powi(-9), 2f32.powi(-7), 0.0][source.random_range(0..9usize) / 4].to_bits();
+                record[1] = (source.random_range(-256..256) as f32 / 256.0 + 0.0).to_bits();
+                // Behind the array's end.
+                let rest = (robe.weights - k * robe.block).min(robe.block) * bits;
+                let whole = 2 + rest as usize / 32;
+                if rest < robe.block * bits {
+                    record[whole] &= (1 << (rest % 32)) - 1;
+                    record[whole + 1..].fill(0);
+                }
+            }
+            words
+        }
+    }
+}
+
+/// Packed words of two sides: of each `every` codes one may be the next one, beside two more; scales and biases are close.
+pub(super) fn alike(bits: u32, robe: &Robe, found: &[u32], wanted: &[u32], every: usize) -> Result<(), String> {
+    let header = if bits <= 8 { 2 } else { 0 };
+    let mask = (1u32 << bits) - 1;
+    let (mut codes, mut others) = (0, 0);
+    if found.len() != wanted.len() {
+        return Err(format!("{} words for {}", found.len(), wanted.len()));
+    }
+    let records = found.chunks(robe.block_words as usize).zip(wanted.chunks(robe.block_words as usize));
+    for (k, (a, b)) in records.enumerate() {
+        let close = |i: usize| super::close(a[i], b[i], 1e-5);
+        if a.len() == robe.block_words as usize && !(0..header).all(close) {
+            return Err(format!("block {k}: {:?} for {:?}", &a[..2], &b[..2]));
+        }
+        for (i, (a, b)) in a.iter().zip(b).enumerate().skip(header) {
+            for at in (0..32).step_by(bits as usize) {
+                let [a, b] = [a, b].map(|word| (word >> at) & mask);
+                // Halves of either sign about zero are neighbours, too.
+                let apart = if bits == 16 && (a ^ b) >> 15 == 1 { (a & 0x7fff) + (b & 0x7fff) } else { a.abs_diff(b) };
+                if apart > 1 {
+                    return Err(format!("block {k}, word {i}: {a} for {b}"));
+                }
+                codes += 1;
+                others += usize::from(a != b);
+            }
+        }
+    }
+    if others > codes / every + 2 { Err(format!("{others} of {codes} codes")) } else { Ok(()) }
 }
 
 /// Invocations of a row of `floats`.
@@ -61,4 +169,56 @@ pub(super) fn chunks(source: &mut Pcg64, robe: &Robe, lengths: &[u32], outputs: 
     });
     let accesses = accesses.collect();
     Chunks { segment, targets, accesses }
+}
+
+/// What the last stage of a sorted backward reads: params, robe, targets, accesses, gradients, scratch.
+pub(super) fn due(source: &mut Pcg64, lengths: &[u32], shape: [u32; 3]) -> (Robe, [Vec<u32>; 6]) {
+    let robe = robe(shape);
+    let outputs = source.random_range(1..20);
+    let half = source.random_bool(0.4);
+    let mut sorted = chunks(source, &robe, lengths, outputs);
+    sorted.targets[0].end = 0.5f32.to_bits();
+    let pooling = [Pooling::Sum, Pooling::None, Pooling::Mean][source.random_range(0..3)];
+    let config = GroupConfig { pooling, ..GroupConfig::new(&[1500], robe.dim) };
+    let width = robe.reach + 1;
+    let tiles = (sorted.segment.len() as u32).div_ceil(CHUNK);
+    let mut scratch = floats(source, (2 * tiles * width) as usize, 1.0);
+    // Behind the sums of a partial row: whether any of its chunks reaches the last weight.
+    scratch.chunks_exact_mut(width as usize).for_each(|row| row[width as usize - 1] = source.random_range(0..2) as f32);
+    let params = Params {
+        dim: width,
+        lanes: lanes(width),
+        weighted: source.random_range(0..2),
+        half_grads: u32::from(half),
+        ..params(&config, &layout_of(&config), TRAIN, 0)
+    };
+    let bindings = [
+        words(&params),
+        words(&robe),
+        guarded(&sorted.targets),
+        guarded(&sorted.accesses),
+        gradients(&floats(source, (outputs * robe.dim) as usize, 1.0), half),
+        guarded(&scratch),
+    ];
+    (robe, bindings)
+}
+
+#[test]
+fn other_codes_are_noticed() {
+    let mut source = super::rng(1);
+    for (precision, block) in [(Precision::Fp16, 16), (Precision::Int8, 64), (Precision::Int2, 16)] {
+        let bits = precision.bits();
+        let robe = packed(precision, block, robe([8, 3, 1000]));
+        let right = kept(&mut source, bits, &robe);
+        let noticed = |change: &dyn Fn(&mut [u32])| {
+            let mut wrong = right.clone();
+            change(&mut wrong);
+            alike(bits, &robe, &wrong, &right, 10_000).is_err()
+        };
+        assert!(!noticed(&|_| {}) && noticed(&|words| words[5] ^= 2) && noticed(&|words| words[7] ^= 0x0200_0000));
+        assert!(!noticed(&|words| words[5] ^= 1), "a neighbour");
+        assert!(noticed(&|words| words[2..9].iter_mut().for_each(|word| *word ^= 1)), "too many neighbours");
+        assert!(noticed(&|words| words[0] = 2f32.to_bits() + 100));
+        assert!(alike(bits, &robe, &right[1..], &right, 10_000).is_err());
+    }
 }

@@ -1,16 +1,17 @@
 use bytemuck::{cast_slice, cast_slice_mut};
-use hotrow::{Context, GroupConfig, Pooling, cpu, layout::Params};
+use hotrow::{Context, GroupConfig, Pooling, Precision, cpu, layout::Params};
 use rand::RngExt as _;
 
 use super::{
-    Like, TRAIN, check, floats, guarded, junk, layout_of,
+    Like, TRAIN, check, guarded, junk, layout_of,
     linearize::offsets,
     on_each, params, read, rng,
-    robe::{SHAPES, hashes, lanes, robe},
+    robe::{SHAPES, hashes, kept, lanes, packed, robe},
     words,
 };
 
 struct Case {
+    precision: Precision,
     pooling: Pooling,
     weighted: bool,
     /// Weights are powers of two: products are exact, and so the order of a sum shows in its bits.
@@ -21,10 +22,10 @@ struct Case {
 }
 
 fn run(context: &Context, seed: u64, case: &Case) -> usize {
-    let &Case { pooling, weighted, exact, indices, bags, shape } = case;
+    let &Case { precision, pooling, weighted, exact, indices, bags, shape } = case;
     let mut source = rng(seed);
-    let robe = robe(shape);
-    let config = GroupConfig { pooling, ..GroupConfig::new(&[1500], robe.dim) };
+    let robe = packed(precision, [16, 64, 256][seed as usize % 3], robe(shape));
+    let config = GroupConfig { precision, pooling, ..GroupConfig::new(&[1500], robe.dim) };
     let lanes = lanes(robe.dim);
     let params = Params {
         indices,
@@ -47,7 +48,7 @@ fn run(context: &Context, seed: u64, case: &Case) -> usize {
         guarded(&offsets),
         guarded(&hashes(&mut source, n)),
         guarded(&weights),
-        guarded(&floats(&mut source, robe.weights as usize, 1.0)),
+        guarded(&kept(&mut source, precision.bits(), &robe)),
         guarded(&junk(&mut source, 2 * n)),
         guarded(&junk(&mut source, (rows * robe.dim) as usize)),
     ];
@@ -56,12 +57,15 @@ fn run(context: &Context, seed: u64, case: &Case) -> usize {
     let mean = pooling == Pooling::Mean;
     let outputs = if (exact || !weighted) && !mean { Like::Bits } else { Like::Within(rounded) };
     let rules = [("outputs", outputs), ("access", if mean { Like::Pairs(divided) } else { Like::Bits })];
-    let what = format!("seed {seed}, {indices} indices, {bags} bags, {robe:?}, {pooling:?}, weighted {weighted}");
+    let what = format!(
+        "{precision:?}, seed {seed}, {indices} indices, {bags} bags, {robe:?}, {pooling:?}, weighted {weighted}"
+    );
     let per_group = 256 / lanes * if pooling == Pooling::None { 4 } else { 1 };
-    check(context, "robe_gather", &what, &bindings, rows.div_ceil(per_group) + 1, &rules, |b| {
+    let stage = if precision == Precision::Fp32 { "robe_gather" } else { "robe_decode" };
+    check(context, stage, &what, &bindings, rows.div_ceil(per_group) + 1, &rules, |b| {
         let [params, robe, offsets, hashes, weights, memory, access, outputs] = b else { unreachable!() };
         let (access, outputs) = (cast_slice_mut(access), cast_slice_mut(outputs));
-        let (weights, memory) = (cast_slice(weights), cast_slice(memory));
+        let weights = cast_slice(weights);
         cpu::robe_gather(&read(params), &read(robe), offsets, hashes, weights, memory, access, outputs);
     })
     .changed
@@ -69,15 +73,21 @@ fn run(context: &Context, seed: u64, case: &Case) -> usize {
 
 #[test]
 fn matches_the_mirror() {
+    matches(&[Precision::Fp32]);
+}
+
+/// In one window, and in several; the precisions in turn.
+pub(super) fn matches(precisions: &[Precision]) {
     on_each(|context| {
-        let mut changed = 0;
+        let (mut changed, mut turn) = (0, precisions.iter().cycle());
         for pooling in [Pooling::Sum, Pooling::Mean, Pooling::None] {
             for weighted in [false, true] {
                 // The last shape's array is larger than a test's.
                 for (seed, shape) in SHAPES[..8].iter().enumerate() {
                     for (indices, bags) in [(0, 1), (1, 1), (7, 9), (300, 4)] {
                         let exact = (indices + bags) % 2 == 0;
-                        let case = Case { pooling, weighted, exact, indices, bags, shape: *shape };
+                        let precision = *turn.next().unwrap();
+                        let case = Case { precision, pooling, weighted, exact, indices, bags, shape: *shape };
                         changed += run(context, seed as u64, &case);
                     }
                 }

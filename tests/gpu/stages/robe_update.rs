@@ -1,35 +1,44 @@
-use bytemuck::{cast_slice, cast_slice_mut};
-use hotrow::{Context, GroupConfig, Optimizer, Pooling, cpu, layout::Params};
+use bytemuck::cast_slice;
+use hotrow::{
+    Context, GroupConfig, Optimizer, Pooling, Precision, Rounding, cpu,
+    layout::{Params, Robe},
+};
 use rand::RngExt as _;
 
 use super::{
     Like, TRAIN, check, floats, gradients, gradients_of, guarded, layout_of,
     merge::{CHUNK, lengths},
     on_each, params, read, rng,
-    robe::{SHAPES, chunks, lanes, robe},
+    robe::{SHAPES, alike, chunks, cut, kept, lanes, packed, robe},
     tables, words,
 };
 
-struct Case<'a> {
-    lengths: &'a [u32],
-    shape: [u32; 3],
-    dense: bool,
-    optimizer: Optimizer,
+pub(super) struct Case<'a> {
+    pub(super) precision: Precision,
+    pub(super) rounding: Rounding,
+    pub(super) lengths: &'a [u32],
+    pub(super) shape: [u32; 3],
+    pub(super) dense: bool,
+    pub(super) optimizer: Optimizer,
     /// Gradients that are not finite.
-    broken: bool,
+    pub(super) broken: bool,
+    /// Windows of the array; each is a dispatch.
+    pub(super) windows: u32,
 }
 
 /// What the kernel left of weights, states and counters.
-fn run(context: &Context, seed: u64, case: &Case<'_>) -> (usize, [Vec<u32>; 3]) {
-    let &Case { lengths, shape, dense, optimizer, broken } = case;
+pub(super) fn run(context: &Context, seed: u64, case: &Case<'_>) -> (usize, [Vec<u32>; 3]) {
+    let &Case { precision, rounding, lengths, shape, dense, optimizer, broken, windows } = case;
     let mut source = rng(seed);
-    let robe = hotrow::layout::Robe { dense: u32::from(dense), ..robe(shape) };
+    let (bits, block) = (precision.bits(), [64, 16, 256, 32][seed as usize % 4]);
+    let mut robe = packed(precision, block, Robe { dense: u32::from(dense), ..robe(shape) });
+    cut(bits, &mut robe, windows);
     let outputs = source.random_range(1..20);
     let half = source.random_bool(0.4);
     let mut sorted = chunks(&mut source, &robe, lengths, outputs);
-    sorted.targets[0].end = 0.5f32.to_bits();
+    (sorted.targets[0].start, sorted.targets[0].end) = (seed as u32, 0.5f32.to_bits());
     let pooling = [Pooling::Sum, Pooling::None, Pooling::Mean][source.random_range(0..3)];
-    let config = GroupConfig { pooling, optimizer, ..GroupConfig::new(&[7, 1500], robe.dim) };
+    let config = GroupConfig { precision, rounding, pooling, optimizer, ..GroupConfig::new(&[7, 1500], robe.dim) };
     let width = robe.reach + 1;
     let tiles = (sorted.segment.len() as u32).div_ceil(CHUNK);
     let mut scratch = floats(&mut source, (2 * tiles * width) as usize, 1.0);
@@ -39,48 +48,105 @@ fn run(context: &Context, seed: u64, case: &Case<'_>) -> (usize, [Vec<u32>; 3]) 
     if broken {
         grads.iter_mut().for_each(|g| {
             if source.random_bool(0.05) {
-                *g = [f32::NAN, f32::INFINITY][source.random_range(0..2)];
+                *g = [f32::NAN, f32::INFINITY, 3e38, -3e38][source.random_range(0..4)];
             }
         });
     }
-    let weights = robe.weights as usize;
-    let states: Vec<f32> = (0..weights).map(|_| source.random_range(0.5..2.0)).collect();
-    let bindings = [
-        words(&Params {
-            dim: width,
-            lanes: lanes(width),
-            weighted: source.random_range(0..2),
-            half_grads: u32::from(half),
-            ..params(&config, &layout_of(&config), TRAIN, 0)
-        }),
-        words(&robe),
-        guarded(&sorted.targets),
-        guarded(&sorted.accesses),
-        gradients(&grads, half),
-        guarded(&scratch),
-        guarded(&floats(&mut source, weights, 1.0)),
-        guarded(&states),
-        guarded(&tables(&mut source, &config.tables, 3)),
-    ];
+    let memory = kept(&mut source, bits, &robe);
+    let mut state = |_| source.random_range(0.5..2.0f32);
+    let states: Vec<u32> = match precision {
+        Precision::Fp32 => (0..robe.weights).map(|i| state(i).to_bits()).collect(),
+        _ => {
+            let halves = robe.weights.div_ceil(block) * block;
+            let half = |i| if i < robe.weights { half::f16::from_f32(state(i)).to_bits() } else { 0 };
+            cast_slice::<u16, u32>(&(0..halves).map(half).collect::<Vec<_>>()).to_vec()
+        }
+    };
+    let mut counters = guarded(&tables(&mut source, &config.tables, 3));
+    let params = Params {
+        dim: width,
+        lanes: lanes(width),
+        weighted: source.random_range(0..2),
+        half_grads: u32::from(half),
+        ..params(&config, &layout_of(&config), TRAIN, 2)
+    };
     // SGD at a power of two without decay rounds once, at the end: the order of the sums shows in the bits. Else some hundred terms
     // below 4, and a division.
     let exact = optimizer == Optimizer::sgd(0.5);
-    let like = if exact { Like::Bits } else { Like::Within(f32::EPSILON * 128.0 * 512.0) };
-    let what = format!("seed {seed}, {lengths:?}, {robe:?}, {optimizer:?}, half {half}");
-    let items = if dense { robe.weights } else { sorted.targets[0].row * robe.reach };
-    let groups = [1, items.div_ceil(256).max(1)][source.random_range(0..2)];
-    let run = check(context, "robe_update", &what, &bindings, groups, &[("memory", like), ("states", like)], |b| {
-        let [params, robe, targets, accesses, grad_outputs, scratch, memory, states, tables] = b else {
-            unreachable!()
-        };
-        let (targets, accesses, scratch) = (cast_slice(targets), cast_slice(accesses), cast_slice(scratch));
-        let params = read(params);
-        let grads = gradients_of(grad_outputs, &params);
-        let (memory, states) = (cast_slice_mut(memory), cast_slice_mut(states));
-        cpu::robe_update(&params, &read(robe), targets, accesses, grads, scratch, memory, states, tables);
-    });
-    let [memory, states, tables] = [6, 7, 8].map(|binding| run.found[binding].clone());
-    (run.changed, [memory, states, tables])
+    let plain = precision == Precision::Fp32;
+    let like = match (plain, exact) {
+        (true, true) => Like::Bits,
+        (true, false) => Like::Within(f32::EPSILON * 128.0 * 512.0),
+        (false, _) => Like::Elsewhere,
+    };
+    let what = format!("{precision:?}, {rounding:?}, seed {seed}, {lengths:?}, {robe:?}, {optimizer:?}, half {half}");
+    let units = robe.weights.div_ceil(16) + 2;
+    let items =
+        if dense { robe.weights } else { sorted.targets[0].row * robe.reach * if plain { 1 } else { units.min(64) } };
+    let groups = [1, items.div_ceil(256).clamp(1, 300)][source.random_range(0..2)];
+    let state_words = if plain { robe.window } else { robe.window / 2 } as usize;
+    let (mut changed, mut left) = (0, [Vec::new(), Vec::new()]);
+    for (k, (memory, states)) in (0..).zip(memory.chunks(robe.window_words as usize).zip(states.chunks(state_words))) {
+        let robe = Robe { first: k * robe.window, ..robe };
+        let bindings = [
+            words(&params),
+            words(&robe),
+            guarded(&sorted.targets),
+            guarded(&sorted.accesses),
+            gradients(&grads, half),
+            guarded(&scratch),
+            guarded(memory),
+            guarded(states),
+            counters,
+        ];
+        let stage = if plain { "robe_update" } else { "robe_blocks" };
+        let run = check(context, stage, &what, &bindings, groups, &[("memory", like), ("states", like)], |b| {
+            let [params, robe, targets, accesses, grad_outputs, scratch, memory, states, tables] = b else {
+                unreachable!()
+            };
+            let (targets, accesses, scratch) = (cast_slice(targets), cast_slice(accesses), cast_slice(scratch));
+            let params = read(params);
+            let grads = gradients_of(grad_outputs, &params);
+            let mirror = if plain { cpu::robe_update } else { cpu::robe_blocks };
+            mirror(&params, &read(robe), targets, accesses, grads, scratch, memory, states, tables);
+        });
+        if !plain {
+            let every = if exact { 10_000 } else { 200 };
+            let sides = |binding: usize| [&run.found[binding][..], &run.wanted[binding][..]];
+            let [found, wanted] = sides(6);
+            alike(bits, &robe, found, wanted, every).unwrap_or_else(|error| panic!("{what}: weights, {error}"));
+            let [found, wanted] = sides(7);
+            let halves = Robe { block_words: block / 2, ..robe };
+            alike(16, &halves, found, wanted, every).unwrap_or_else(|error| panic!("{what}: states, {error}"));
+        }
+        changed += run.changed;
+        left[0].extend_from_slice(&run.found[6][..memory.len()]);
+        left[1].extend_from_slice(&run.found[7][..states.len()]);
+        counters = run.found[8].clone();
+    }
+    let [memory, states] = left;
+    (changed, [memory, states, counters])
+}
+
+/// Dense and sparse, in one window and in several: the same bits.
+pub(super) fn ways(
+    context: &Context,
+    seed: u64,
+    precision: Precision,
+    lengths: &[u32],
+    shape: [u32; 3],
+    optimizer: Optimizer,
+    broken: bool,
+) -> usize {
+    let rounding = [Rounding::Nearest, Rounding::Stochastic][seed as usize / 3 % 2];
+    let run = |dense, windows| {
+        run(context, seed, &Case { precision, rounding, lengths, shape, dense, optimizer, broken, windows })
+    };
+    let (changed, dense) = run(true, 1);
+    for (ways, windows) in [(false, 1), (true, 3), (false, 2)] {
+        assert!(run(ways, windows).1 == dense, "{precision:?}, seed {seed}: dense {ways}, {windows} windows differ");
+    }
+    changed
 }
 
 #[test]
@@ -94,11 +160,7 @@ fn matches_the_mirror_dense_and_sparse() {
                 seed += 1;
                 let optimizer = [Optimizer::sgd(0.5), Optimizer::adagrad(0.1), decayed][seed as usize % 3];
                 let broken = seed % 5 == 0;
-                let [dense, sparse] = [true, false].map(|dense| {
-                    run(context, seed, &Case { lengths: &lengths, shape: *shape, dense, optimizer, broken })
-                });
-                assert!(dense.1 == sparse.1, "seed {seed}: dense and sparse differ");
-                changed += dense.0;
+                changed += ways(context, seed, Precision::Fp32, &lengths, *shape, optimizer, broken);
             }
         }
         assert!(changed > 0);

@@ -18,7 +18,7 @@ use hotrow::scars::{self, RowBytes, Workload};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What is planned for when nothing is named.
 const GENERATED: &str = "zipf:rows=100000,s=1.05,n=1000000";
@@ -88,13 +88,14 @@ pub(crate) struct Args {
     /// Most batches of each order that are run [default: the epoch; of a distribution 64, or what it takes to tell]
     #[arg(long, value_name = "N", requires = "verify", allow_negative_numbers = true, value_parser = amount::count)]
     verify_batches: Option<u64>,
-    /// Draw STEM.svg and STEM.png: bytes and hit rate over cache size; and STEM-quarters: who uses which part of it
+    /// Draw STEM.svg and STEM.png: bytes and hit rate over cache size; and STEM-quarters: who uses which part of it. With --robe: eps over
+    /// the array's size
     #[arg(long, value_name = "STEM", conflicts_with = "memory")]
     plot: Option<PathBuf>,
 }
 
 /// The one value of an option that takes several with `--memory`.
-fn only<T: Copy>(option: &str, values: &[T]) -> Result<Option<T>, Failure> {
+pub(super) fn only<T: Copy>(option: &str, values: &[T]) -> Result<Option<T>, Failure> {
     match values {
         [] => Ok(None),
         [value] => Ok(Some(*value)),
@@ -121,6 +122,16 @@ pub(super) fn run(options: &Options, common: &Common, args: &Args) -> Result<(),
 }
 
 impl Args {
+    /// As `--robe` takes it too.
+    pub(super) fn trace(&self) -> Option<&str> {
+        self.trace.as_deref()
+    }
+
+    /// As `--robe` takes it too.
+    pub(super) fn plot(&self) -> Option<&Path> {
+        self.plot.as_deref()
+    }
+
     fn input(&self, options: &Options) -> Result<Input, Failure> {
         if let Some(distribution) = &self.distribution {
             return Input::of_distribution(distribution, self.lookups, self.samples);
@@ -153,7 +164,7 @@ struct Job {
 impl Job {
     fn new(args: &Args, common: &Common, input: Input) -> Result<Self, Failure> {
         let (Some(dim), Some(precision), Some(optimizer)) = (
-            only("--dim", &common.dim)?,
+            only("--dim", common.dims())?,
             only("--precision", &common.precision)?,
             only("--optimizer", &common.optimizer)?,
         ) else {

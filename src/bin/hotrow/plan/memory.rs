@@ -1,8 +1,9 @@
 //! `hotrow plan --memory`: what a group of tables will take, before anything is allocated and without a device.
 
 mod report;
+mod shared;
 
-use super::Common;
+use super::{Common, robe};
 use crate::failure::Failure;
 use crate::names::{CachePolicyName, OptimizerName, PlacementName, PrecisionName};
 use crate::options::Options;
@@ -21,8 +22,8 @@ const BATCH: u32 = 65_536;
 #[command(next_help_heading = "Memory to the byte (--memory)")]
 #[group(skip)]
 pub(crate) struct Args {
-    /// Plan the memory of a group of tables, before anything is allocated
-    #[arg(long, requires = "rows")]
+    /// Plan the memory of a group of tables, before anything is allocated; with --compression of one whose rows share an array (ROBE)
+    #[arg(long, requires = "rows", group = "sharing")]
     pub(super) memory: bool,
     /// Rows of each table of the group
     #[arg(long, value_name = "N[,N]", value_delimiter = ',', requires = "memory", allow_negative_numbers = true,
@@ -71,7 +72,7 @@ impl Args {
     fn choices(&self, common: &Common) -> Vec<Choice> {
         let mut choices = Vec::new();
         let batches = if common.batch.is_empty() { &[BATCH][..] } else { &common.batch };
-        for &dim in &common.dim {
+        for &dim in common.dims() {
             for &precision in &common.precision {
                 for &cache_percent in &self.cache_percent {
                     for &policy in &self.policy {
@@ -114,7 +115,10 @@ impl Args {
 }
 
 /// Runs the subcommand.
-pub(super) fn run(options: &Options, common: &Common, args: &Args) -> Result<(), Failure> {
+pub(super) fn run(options: &Options, common: &Common, args: &Args, robe: &robe::Args) -> Result<(), Failure> {
+    if robe.shared()? {
+        return shared::run(options, common, &args.rows, robe);
+    }
     let plans = args.choices(common).into_iter().map(|choice| args.plan(choice)).collect::<Result<Vec<_>, _>>()?;
     if let Some(path) = &options.json {
         output::write_json(path, &plans)?;

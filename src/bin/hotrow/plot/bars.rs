@@ -108,7 +108,7 @@ fn round_step(least: f64) -> f64 {
     [1.0, 2.0, 5.0].into_iter().map(|times| times * power).find(|&step| step >= least * 0.999).unwrap_or(10.0 * power)
 }
 
-fn wrapped(words: &str, letters: usize) -> Vec<String> {
+pub(super) fn wrapped(words: &str, letters: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in words.split(' ') {
         let last = lines.len() - 1;
@@ -133,7 +133,7 @@ fn line(scene: &mut Scene, x: f64, top: f64, bottom: f64, colour: &str, dashes: 
     });
 }
 
-fn text(scene: &mut Scene, x: f64, y: f64, content: &str, size: u32, anchor: TextAnchor) {
+pub(super) fn text(scene: &mut Scene, x: f64, y: f64, content: &str, size: u32, anchor: TextAnchor) {
     let content = plain(content);
     scene.add(Primitive::Text { x, y, content, size, anchor, rotate: None, bold: false, color: None });
 }

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::output;
+
 /// One row of the table.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Goal {
@@ -45,6 +47,11 @@ pub(crate) enum Id {
     Skew,
     ElementWise,
     Trusted,
+    RobeForward,
+    RobeDense,
+    RobeSparse,
+    RobeCrossover,
+    RobeFlat,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -77,7 +84,27 @@ impl Goal {
     }
 }
 
-/// Every goal, unmeasured.
+/// Those of `bench --robe`, unmeasured.
+pub(crate) fn robe() -> Vec<Goal> {
+    use Id::*;
+    use Unit::*;
+    let goal = |id, what, goal, threshold, unit| Goal::new(id, what, goal, Some(threshold), true, unit);
+    vec![
+        goal(RobeForward, "forward, chunks of 32, every array", "<= 0.05 ms", 5e-5, Seconds),
+        goal(RobeDense, "dense backward at 1,000x and above", "<= 0.10 ms", 1e-4, Seconds),
+        goal(
+            RobeSparse,
+            "sparse against dense backward, no more weights than the batch touches",
+            "<= 1.5 x",
+            1.5,
+            Times,
+        ),
+        goal(RobeCrossover, "the same above the crossover", "<= 1 x", 1.0, Times),
+        goal(RobeFlat, "slowest against fastest number of rows in one array", "<= 1.1 x", 1.1, Times),
+    ]
+}
+
+/// Every goal of the suite, unmeasured.
 pub(crate) fn all() -> Vec<Goal> {
     use Id::*;
     use Unit::*;
@@ -152,6 +179,21 @@ pub(crate) fn reach(goals: &mut [Goal], id: Id, reached: Option<f64>, judged: bo
         goal.remark = remark.into();
         goal.met = goal.progress().filter(|_| judged).map(|share| share >= 1.0);
     }
+}
+
+/// Goal against reached.
+pub(crate) fn table(goals: &[Goal]) -> String {
+    let mut table = output::table(["what", "goal", "reached", "met", "remark"], 1);
+    for goal in goals {
+        let met = match goal.met {
+            None => "-",
+            Some(true) => "yes",
+            Some(false) => "no",
+        };
+        let reached = goal.reached.map_or_else(|| "unmeasured".to_owned(), |reached| goal.unit.show(reached));
+        table.add_row([goal.what, goal.goal, &reached, met, &goal.remark]);
+    }
+    table.to_string()
 }
 
 #[cfg(test)]

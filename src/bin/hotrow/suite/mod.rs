@@ -5,17 +5,17 @@ mod bytes;
 mod cases;
 mod charts;
 mod copy;
-mod goals;
-mod lab;
+pub(crate) mod goals;
+pub(crate) mod lab;
 mod pinned;
-mod report;
-mod shapes;
+pub(crate) mod report;
+pub(crate) mod shapes;
 mod size;
 mod sort;
 mod staged;
 mod uncached;
 mod windows;
-mod workload;
+pub(crate) mod workload;
 
 pub(crate) use size::Size;
 
@@ -36,11 +36,11 @@ use std::time::Duration;
 #[group(id = "suite_options")]
 pub(crate) struct Args {
     /// Measure every kernel and whole steps at named shapes instead, against the device's own copy bandwidth
-    #[arg(long, conflicts_with_all = ["precision", "policy", "hit_rate", "placement", "optimizer", "rows", "dim", "batch"])]
+    #[arg(long, group = "mode", conflicts_with_all = ["precision", "policy", "hit_rate", "placement", "optimizer", "rows", "dim", "batch"])]
     pub(crate) suite: bool,
-    /// Sizes of the suite [default: full on a GPU, small on a software driver]
-    #[arg(long, value_enum, requires = "suite")]
-    size: Option<Size>,
+    /// Sizes of the suite or of --robe [default: full, small on a software driver]
+    #[arg(long, value_enum, requires = "mode")]
+    pub(crate) size: Option<Size>,
     /// Parts of the suite [default: all]
     #[arg(long, value_enum, value_delimiter = ',', requires = "suite")]
     only: Vec<Part>,
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", requires = "suite")]
     beside: Vec<PathBuf>,
     /// Commit to put into the results [default: the environment's `HOTROW_COMMIT`, then and at build]
-    #[arg(long, value_name = "HASH", requires = "suite")]
+    #[arg(long, value_name = "HASH", requires = "mode")]
     commit: Option<String>,
 }
 
@@ -123,12 +123,7 @@ pub(crate) fn run(options: &Options, args: &Args, out: &Path, seconds: Option<u6
         _ => adapter::open_best(adapter::Wanted::Hardware)
             .map_err(|error| anyhow::anyhow!("{error}; --backend gpu takes a software driver too"))?,
     };
-    // The device is this command's own. Without a handler of its own wgpu panics, and all figures so far would be lost.
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let sink = heard.clone();
-    context.device().on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
-        sink.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_string());
-    }));
+    let heard = listen(&context);
     let hardware = context.caps().is_hardware();
     let size = args.size.unwrap_or(if hardware { Size::Full } else { Size::Small });
     let budget = Duration::from_secs(seconds.unwrap_or(size.seconds()));
@@ -167,7 +162,7 @@ pub(crate) fn run(options: &Options, args: &Args, out: &Path, seconds: Option<u6
         if let Err(error) = done {
             report.left_out.push(format!("{name}: {error:#}"));
         }
-        if let Some(error) = heard.lock().unwrap_or_else(PoisonError::into_inner).drain(..).next() {
+        if let Some(error) = first(&heard) {
             report.left_out.push(format!("{name}: its figures are not to be trusted: {error}"));
         }
         output::note(&format!("suite: {name} took {:.1} s", lab.seconds() - start));
@@ -198,7 +193,26 @@ fn finish(options: &Options, out: &Path, report: &Report) -> Result<(), Failure>
     Ok(())
 }
 
-fn commit(args: &Args) -> String {
+/// What a device complained of where nobody asked.
+pub(crate) type Heard = Arc<Mutex<Vec<String>>>;
+
+/// Collects what the device complains of. It is this command's own; without a handler of its own wgpu panics, and all figures so far would
+/// be lost.
+pub(crate) fn listen(context: &hotrow::Context) -> Heard {
+    let heard = Heard::default();
+    let sink = heard.clone();
+    context.device().on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+        sink.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_string());
+    }));
+    heard
+}
+
+/// The first complaint since it was last asked.
+pub(crate) fn first(heard: &Heard) -> Option<String> {
+    heard.lock().unwrap_or_else(PoisonError::into_inner).drain(..).next()
+}
+
+pub(crate) fn commit(args: &Args) -> String {
     let by_environment = || std::env::var("HOTROW_COMMIT").ok().filter(|commit| !commit.is_empty());
     let at_build = || option_env!("HOTROW_COMMIT").map(str::to_owned);
     args.commit.clone().or_else(by_environment).or_else(at_build).unwrap_or_else(|| "unknown commit".to_owned())

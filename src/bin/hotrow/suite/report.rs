@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::bytes::Facts;
 use super::copy::Copy;
-use super::goals::Goal;
+use super::goals::{self, Goal};
 use super::lab::{Lab, Stage, Times};
 use super::pinned::Pinned;
 use crate::output;
@@ -63,6 +63,22 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
+    /// The host's cores.
+    pub(crate) fn cpu() -> Self {
+        let threads = rayon::current_num_threads();
+        Self {
+            adapter: format!("CPU, {threads} threads"),
+            backend: "cpu".to_owned(),
+            driver: String::new(),
+            device_type: "Cpu".to_owned(),
+            software: false,
+            timing: "wall clock",
+            subgroup: None,
+            binding_bytes: 0,
+            threads,
+        }
+    }
+
     pub(crate) fn of(context: &Context, timing: &'static str) -> Self {
         let (info, caps) = (context.device().adapter_info(), context.caps());
         Self {
@@ -464,21 +480,7 @@ impl Report {
     /// What stands in the results' README.
     pub(crate) fn goals_as_markdown(&self) -> String {
         let small = if self.size == "small" { " Small sizes, not those of the goals." } else { "" };
-        format!("Goal against reached: {}.{small}\n\n{}\n", self.title(), self.goal_table())
-    }
-
-    fn goal_table(&self) -> String {
-        let mut table = output::table(["what", "goal", "reached", "met", "remark"], 1);
-        for goal in &self.goals {
-            let met = match goal.met {
-                None => "-",
-                Some(true) => "yes",
-                Some(false) => "no",
-            };
-            let reached = goal.reached.map_or_else(|| "unmeasured".to_owned(), |reached| goal.unit.show(reached));
-            table.add_row([goal.what, goal.goal, &reached, met, &goal.remark]);
-        }
-        table.to_string()
+        format!("Goal against reached: {}.{small}\n\n{}\n", self.title(), goals::table(&self.goals))
     }
 }
 
@@ -493,7 +495,7 @@ pub(crate) fn seconds(seconds: Option<f64>) -> String {
 }
 
 /// The median, and how far lowest and highest lie apart.
-pub(super) fn spread(times: Option<Times>) -> String {
+pub(crate) fn spread(times: Option<Times>) -> String {
     times.map_or_else(
         || "-".to_owned(),
         |times| {
@@ -506,7 +508,7 @@ pub(super) fn spread(times: Option<Times>) -> String {
     )
 }
 
-pub(super) fn percent(share: Option<f64>) -> String {
+pub(crate) fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", 100.0 * share))
 }
 
@@ -514,6 +516,6 @@ fn rate(bytes_per_second: Option<f64>) -> String {
     bytes_per_second.map_or_else(|| "-".to_owned(), |rate| format!("{:.2} GB/s", rate * 1e-9))
 }
 
-pub(super) fn bytes(bytes: f64) -> String {
+pub(crate) fn bytes(bytes: f64) -> String {
     if bytes >= 1e9 { format!("{:.2} GB", bytes * 1e-9) } else { format!("{:.3} MB", bytes * 1e-6) }
 }

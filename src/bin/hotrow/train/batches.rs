@@ -56,6 +56,7 @@ pub(crate) fn check(args: &Args) -> Result<(), Failure> {
         ("--table", !args.table.is_empty()),
         ("--checkpoint-every", args.checkpoint_every.is_some()),
         ("--resume", args.resume.is_some()),
+        ("--until-full", args.until.until_full.is_some()),
     ];
     match others.into_iter().find(|&(_, given)| given) {
         Some((other, _)) => Err(Failure::Usage(format!(

@@ -3,11 +3,12 @@
 use super::grid::command::jobs;
 use super::interval::{Interval, loss_change};
 use super::kept::{self, Keep};
-use super::mixed::{self, TableSetting};
+use super::mixed;
 use super::options::Args;
 use super::outcome::Outcome;
 use super::run::{self, RunOptions};
-use super::setting::{Choice, Setting, WAYS};
+use super::setting::{Choice, Kind, SMALL_TABLE, Setting, WAYS};
+use super::tables::{self, Rule};
 use super::task::{TableSpec, Task};
 use super::workers::side_by_side;
 use crate::failure::Failure;
@@ -40,7 +41,7 @@ struct OfTable<'a> {
     rows: u32,
     dim: u32,
     #[serde(flatten)]
-    setting: Setting,
+    setting: Kind,
 }
 
 #[derive(Debug, Serialize)]
@@ -52,7 +53,7 @@ struct Seeded<'a> {
 
 /// Trains what was asked for, or what makes the point, and prints it.
 pub(crate) fn run(options: &Options, args: &Args, task: &dyn Task, run_options: &RunOptions) -> Result<(), Failure> {
-    let choices = labelled(args, task.tables())?;
+    let choices = labelled(args, task.tables(), run_options.rule)?;
     let seeds = args.seeds(options.seed);
     let folder = folder(args)?;
     if args.task.is_none() {
@@ -72,7 +73,7 @@ pub(crate) fn run(options: &Options, args: &Args, task: &dyn Task, run_options: 
         let (skipped, overflows) = (sum(|run| run.skipped_rows), sum(|run| run.overflows.unwrap_or(0)));
         if skipped > 0 {
             output::print(&format!(
-                "{}: {skipped} updates of rows were not finite and left out: do not trust its loss; lower --lr",
+                "{}: {skipped} updates of rows, or of shared weights, were not finite and left out: do not trust its loss; lower --lr",
                 choice.setting
             ))?;
         }
@@ -119,29 +120,36 @@ fn telling() -> Vec<Setting> {
 }
 
 /// Every choice that was asked for, with its name; first plain FP32, which the others are compared with.
-fn labelled(args: &Args, tables: &[TableSpec]) -> Result<Vec<(String, Choice)>, Failure> {
-    let mut settings = args.settings();
-    if settings.is_empty() {
-        // With --table the tables that are not named stay.
-        settings = if args.table.is_empty() { telling() } else { vec![Setting::FP32; 2] };
-    } else if !args.table.is_empty() && settings.len() == 1 {
-        settings = vec![Setting::FP32; 2];
+pub(crate) fn labelled(args: &Args, tables: &[TableSpec], rule: Rule) -> Result<Vec<(String, Choice)>, Failure> {
+    let (named, mut settings) = args.kinds();
+    if settings.is_empty() && named.is_empty() {
+        settings = telling().into_iter().map(Kind::from).collect();
+    } else if settings.is_empty() || (!named.is_empty() && settings.len() == 1) {
+        // With a table's own setting those that are not named stay.
+        settings = vec![Kind::FP32; 2];
     }
-    let of = |(at, &setting): (usize, &Setting)| {
-        let mixed = if at == 0 { &[] } else { &args.table[..] };
-        let label = [vec![setting.label()], mixed.iter().map(TableSetting::label).collect()].concat().join("; ");
-        let choice = mixed::choice(setting, mixed, tables).map_err(Failure::Usage)?;
-        if setting.precision != PrecisionName::Fp32
-            && choice.settings.iter().all(|of| of.precision == PrecisionName::Fp32)
-        {
+    let of = |(at, &setting): (usize, &Kind)| {
+        let mixed = if at == 0 { &[] } else { &named[..] };
+        let label = [vec![setting.label()], mixed.iter().map(|mixed| mixed.label()).collect()].concat().join("; ");
+        let choice = mixed::choice(setting, mixed.iter().copied(), tables).map_err(Failure::Usage)?;
+        if setting.is_smaller() && !choice.settings.iter().any(Kind::is_smaller) {
             return Err(Failure::Usage(format!(
                 "{label}: wanted a table of more than 1,000 rows to keep so, found none (smaller ones stay FP32, P1 4.3); \
                  take larger tables, or name one with --table"
             )));
         }
+        tables::check(tables, &choice, rule).map_err(|error| Failure::Usage(format!("{label}: {error}")))?;
         Ok((label, choice))
     };
     settings.iter().enumerate().map(of).collect()
+}
+
+/// How many tables stay as they are, whatever is asked for all.
+pub(crate) fn small(tables: &[TableSpec]) -> String {
+    match tables.iter().filter(|table| table.rows <= SMALL_TABLE).count() {
+        0 => String::new(),
+        count => format!("{count} of {} tables, of at most {SMALL_TABLE} rows, stay FP32 unless named\n", tables.len()),
+    }
 }
 
 /// Where checkpoints lie, if any are written or read.
@@ -226,7 +234,7 @@ fn compared<'a>(
     let changes = |fp32: &Vec<Outcome>| -> Vec<f64> {
         runs.iter().zip(fp32).map(|(run, fp32)| loss_change(run.loss, fp32.loss)).collect()
     };
-    let of = |(table, &setting): (&'a TableSpec, &Setting)| OfTable {
+    let of = |(table, &setting): (&'a TableSpec, &Kind)| OfTable {
         name: &table.name,
         rows: table.rows,
         dim: table.dim,
@@ -247,11 +255,12 @@ fn compared<'a>(
 fn heading(task: &dyn Task, options: &RunOptions, seeds: usize) -> String {
     let decay = if options.decay { ", both going down to 0" } else { "" };
     format!(
-        "{}\n{} of {} samples a batch, {} at {}, dense part adagrad at {}{decay}; {seeds} {}\n\
+        "{}\n{}{} of {} samples a batch, {} at {}, dense part adagrad at {}{decay}; {seeds} {}\n\
          change: of the test loss against FP32 of the same seed, with its 95 % interval over the seeds\n\
-         memory: of the tables against FP32 weights, by P1's formula, and with the optimiser's state and all else that stays\n\
-         moved: to and from the tables' memory in training\n",
+         memory: of the tables against FP32 weights, by the papers' formula, and with the optimiser's state and all else that stays\n\
+         moved: to and from the tables' memory in training; of robe at most, as if no chunks overlapped\n",
         task.source(),
+        small(task.tables()),
         if options.epochs == 1 { "1 epoch".to_owned() } else { format!("{} epochs", options.epochs) },
         options.batch,
         option_name(&options.rule.optimizer),

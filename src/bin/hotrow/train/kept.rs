@@ -92,7 +92,7 @@ impl Unproved {
             }
             fs::create_dir_all(&partial)?;
             for (at, group) in tables.groups().enumerate() {
-                checkpoint::save(group, partial.join(group_name(at)))?;
+                checkpoint::save_lookup(group, partial.join(group_name(at)))?;
             }
             let dense = beside.dense.iter().enumerate().map(|(at, tensor)| (at.to_string(), tensor.clone()));
             let mut tensors: HashMap<String, Tensor> = dense.collect();
@@ -163,7 +163,7 @@ pub(crate) fn load(folder: &Path, identity: &Identity, tables: &mut Tables, like
         });
         let dense = dense.collect::<anyhow::Result<Vec<_>>>()?;
         for (at, group) in tables.groups().enumerate() {
-            checkpoint::load(group, place.join(group_name(at)))?;
+            checkpoint::load_lookup(group, place.join(group_name(at)))?;
         }
         let [loss] = loss[..] else { bail!("dense.safetensors: wanted one loss, found {}", loss.len()) };
         Ok(Beside { steps, dense, loss })

@@ -1,47 +1,146 @@
-//! A setting of its own for some tables: `--table C3=int4:stochastic:lfu:10`.
+//! What `--table` takes: a setting to compare with the others (`robe:compression=1000,chunk=32`), or one of its own for a table
+//! (`C3=robe:weights=5000`, `C3=int4:stochastic:lfu:10`).
 
-use super::setting::{Choice, Setting};
+use super::robe::{CHUNK, Robe, Size};
+use super::setting::{Choice, Kind, Setting};
 use super::task::TableSpec;
-use crate::names::{PolicyName, RoundingName, option_name};
+use crate::names::{PolicyName, PrecisionName, RoundingName, option_name};
 use clap::ValueEnum;
 use std::str::FromStr;
 
 /// What `--table` takes.
-pub(crate) const FORM: &str = "NAME=PRECISION[:ROUNDING[:POLICY:PERCENT[:WAYS]]]";
+pub(crate) const FORM: &str = "[NAME=]KIND[:KEY=VALUE,..]|NAME=PRECISION[:ROUNDING[:POLICY:PERCENT[:WAYS]]]";
 
-/// A table by name, and its setting.
+/// A setting, and the table it is of: none, if it is one to compare with the others.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TableSetting {
-    table: String,
-    setting: Setting,
+    table: Option<String>,
+    pub(super) kind: Kind,
 }
 
 impl FromStr for TableSetting {
     type Err = String;
 
-    /// Rounding is stochastic where nothing else is said, and there is no cache.
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(kind) = kind(text) {
+            return Ok(Self { table: None, kind: kind? });
+        }
         let Some((table, parts)) = text.split_once('=').filter(|(table, _)| !table.is_empty()) else {
-            return Err(format!("wanted {FORM}, found {text:?}; write it as C3=int4:stochastic:lfu:10"));
+            return Err(format!(
+                "wanted {FORM}, KIND being cached or robe, found {text:?}; write it as robe:compression=1000,chunk=32 or \
+                 C3=int4:stochastic:lfu:10"
+            ));
         };
-        let mut parts = parts.split(':');
-        let precision = named(parts.next().unwrap_or_default(), "a precision")?;
-        let rounding = parts.next().map_or(Ok(RoundingName::Stochastic), |part| named(part, "a rounding"))?;
-        let mut setting = Setting::uncached(precision, rounding);
-        if let Some(policy) = parts.next() {
-            setting.policy = named::<PolicyName>(policy, "a policy")?;
-            let percent = parts.next().unwrap_or_default();
-            let legal = percent.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
-            setting.cache_percent = legal.ok_or_else(|| fail("a cache of 0 to 100 percent of the rows", percent))?;
+        let kind = kind(parts).unwrap_or_else(|| short(parts).map(Kind::Rows))?;
+        Ok(Self { table: Some(table.to_owned()), kind })
+    }
+}
+
+/// A setting by its kind and the names of its options; none, if the text does not begin with a kind.
+fn kind(text: &str) -> Option<Result<Kind, String>> {
+    let (kind, options) = text.split_once(':').unwrap_or((text, ""));
+    match kind {
+        "cached" => Some(cached(options).map(Kind::Rows)),
+        "robe" => Some(robe(options).map(Kind::Robe)),
+        _ => None,
+    }
+}
+
+/// Options by name, each at most once and none but those of `known`.
+fn named_options<'t>(text: &'t str, kind: &str, known: &[&str]) -> Result<Vec<(&'t str, &'t str)>, String> {
+    let mut options: Vec<(&str, &str)> = Vec::new();
+    for option in text.split(',').filter(|_| !text.is_empty()) {
+        let (key, value) = option.split_once('=').unwrap_or((option, ""));
+        if !known.contains(&key) {
+            return Err(format!("{kind}: wanted {}, found {key:?}; write each as KEY=VALUE", known.join(", ")));
         }
-        if let Some(ways) = parts.next() {
-            setting.ways = ways.parse().ok().filter(|&ways| ways > 0).ok_or_else(|| fail("ways, at least 1", ways))?;
+        if options.iter().any(|&(other, _)| other == key) {
+            return Err(format!("{kind}: wanted {key} once, found it twice; leave one out"));
         }
-        match parts.next() {
-            Some(more) => Err(fail(&format!("nothing after {FORM}"), more)),
-            None => Ok(Self { table: table.to_owned(), setting: setting.plain() }),
+        options.push((key, value));
+    }
+    Ok(options)
+}
+
+/// FP32 without a cache, where nothing else is said; stochastic rounding and LFU.
+fn cached(text: &str) -> Result<Setting, String> {
+    let known = ["precision", "rounding", "cache-percent", "policy", "ways"];
+    let mut setting =
+        Setting { policy: PolicyName::Lfu, ..Setting::uncached(PrecisionName::Fp32, RoundingName::Stochastic) };
+    for (key, value) in named_options(text, "cached", &known)? {
+        match key {
+            "precision" => setting.precision = named(value, "a precision")?,
+            "rounding" => setting.rounding = named(value, "a rounding")?,
+            "cache-percent" => setting.cache_percent = percent(value)?,
+            "policy" => setting.policy = named(value, "a policy")?,
+            _ => setting.ways = ways(value)?,
         }
     }
+    Ok(setting.plain())
+}
+
+fn robe(text: &str) -> Result<Robe, String> {
+    let (mut compression, mut weights, mut chunk) = (None, None, CHUNK);
+    let (mut precision, mut rounding) = (PrecisionName::Fp32, None);
+    for (key, value) in named_options(text, "robe", &["compression", "weights", "chunk", "precision", "rounding"])? {
+        let fail = |wanted: &str| format!("robe: wanted {wanted}, found {key}={value}; write it as robe:{EXAMPLE}");
+        let whole = |wanted| value.parse().ok().filter(|&number: &u32| number > 0).ok_or_else(|| fail(wanted));
+        match key {
+            "compression" => {
+                let times = value.parse().ok().filter(|times: &f64| times.is_finite() && *times >= 1.0);
+                compression = Some(Size::Compression(times.ok_or_else(|| fail("a compression, a number from 1 on"))?));
+            }
+            "weights" => weights = Some(Size::Weights(whole("weights, a whole number from 1 on")?)),
+            "precision" => precision = named(value, "a precision")?,
+            "rounding" => rounding = Some(named(value, "a rounding")?),
+            _ => chunk = whole("values in a chunk, a whole number from 1 on")?,
+        }
+    }
+    match (compression, weights) {
+        (Some(size), None) | (None, Some(size)) => {
+            if precision == PrecisionName::Fp32 && rounding.is_some() {
+                return Err(
+                    "robe: wanted a precision that rounds beside rounding, found fp32; leave rounding out".to_owned()
+                );
+            }
+            let rounding = rounding.unwrap_or(RoundingName::Stochastic);
+            Ok(Robe { precision, rounding, ..Robe::fp32(size, chunk) })
+        }
+        (found, _) => Err(format!(
+            "robe: wanted compression or weights, found {}; write it as robe:{EXAMPLE}",
+            if found.is_some() { "both" } else { "neither" }
+        )),
+    }
+}
+
+const EXAMPLE: &str = "compression=1000,chunk=32";
+
+/// `int4:stochastic:lfu:10`. Rounding is stochastic where nothing else is said, and there is no cache.
+fn short(text: &str) -> Result<Setting, String> {
+    let mut parts = text.split(':');
+    let precision = named(parts.next().unwrap_or_default(), "a precision")?;
+    let rounding = parts.next().map_or(Ok(RoundingName::Stochastic), |part| named(part, "a rounding"))?;
+    let mut setting = Setting::uncached(precision, rounding);
+    if let Some(policy) = parts.next() {
+        setting.policy = named(policy, "a policy")?;
+        setting.cache_percent = percent(parts.next().unwrap_or_default())?;
+    }
+    if let Some(part) = parts.next() {
+        setting.ways = ways(part)?;
+    }
+    match parts.next() {
+        Some(more) => Err(fail(&format!("nothing after {FORM}"), more)),
+        None => Ok(setting.plain()),
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let legal = text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
+    legal.ok_or_else(|| fail("a cache of 0 to 100 percent of the rows", text))
+}
+
+fn ways(text: &str) -> Result<u32, String> {
+    text.parse().ok().filter(|&ways| ways > 0).ok_or_else(|| fail("ways, at least 1", text))
 }
 
 fn named<T: ValueEnum>(text: &str, what: &str) -> Result<T, String> {
@@ -52,23 +151,37 @@ fn named<T: ValueEnum>(text: &str, what: &str) -> Result<T, String> {
 }
 
 fn fail(wanted: &str, found: &str) -> String {
-    format!("wanted {wanted}, found {found:?}; write it as C3=int4:stochastic:lfu:10")
+    format!(
+        "wanted {wanted}, found {found:?}; write it as C3=int4:stochastic:lfu:10 or \
+         cached:precision=int4,cache-percent=10,policy=lfu"
+    )
 }
 
 impl TableSetting {
+    /// Whether it is of one table alone.
+    pub(crate) fn is_named(&self) -> bool {
+        self.table.is_some()
+    }
+
     /// "C3 int4 stochastic, 10 % lfu".
     pub(crate) fn label(&self) -> String {
-        format!("{} {}", self.table, self.setting.label())
+        let name = self.table.iter().map(|table| format!("{table} ")).collect::<String>();
+        name + &self.kind.label()
     }
 }
 
-/// Every table in `setting`, small ones in FP32, and those that are named in their own. Of two for one table the later counts.
+/// Every table in `setting`, small ones in FP32, and those that `mixed` names in their own. Of two for one table the later counts.
 ///
 /// # Errors
 /// A sentence naming the tables there are, if one of `mixed` is not among them.
-pub(crate) fn choice(setting: Setting, mixed: &[TableSetting], tables: &[TableSpec]) -> Result<Choice, String> {
+pub(crate) fn choice<'m>(
+    setting: impl Into<Kind>,
+    mixed: impl IntoIterator<Item = &'m TableSetting>,
+    tables: &[TableSpec],
+) -> Result<Choice, String> {
     let mut choice = Choice::uniform(setting, tables);
-    for TableSetting { table, setting } in mixed {
+    for TableSetting { table, kind } in mixed {
+        let Some(table) = table else { continue };
         let Some(at) = tables.iter().position(|spec| spec.name == *table) else {
             let names: Vec<&str> = tables.iter().map(|spec| spec.name.as_str()).collect();
             return Err(format!(
@@ -76,7 +189,7 @@ pub(crate) fn choice(setting: Setting, mixed: &[TableSetting], tables: &[TableSp
                 names.join(", ")
             ));
         };
-        choice.settings[at] = *setting;
+        choice.settings[at] = *kind;
     }
     Ok(choice)
 }
@@ -84,7 +197,6 @@ pub(crate) fn choice(setting: Setting, mixed: &[TableSetting], tables: &[TableSp
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::PrecisionName;
     use crate::train::setting::{SMALL_TABLE, WAYS};
     use hotrow::{Init, Pooling};
 
@@ -96,19 +208,54 @@ mod tests {
         ways: WAYS,
     };
 
+    fn parsed(text: &str) -> TableSetting {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
     fn setting(text: &str) -> Setting {
-        text.parse::<TableSetting>().unwrap().setting
+        match parsed(text).kind {
+            Kind::Rows(setting) => setting,
+            Kind::Robe(robe) => panic!("{robe:?}"),
+        }
     }
 
     #[test]
     fn every_form() {
-        assert_eq!("C3=fp32".parse(), Ok(TableSetting { table: "C3".into(), setting: Setting::FP32 }));
+        assert_eq!(parsed("C3=fp32"), TableSetting { table: Some("C3".into()), kind: Kind::FP32 });
         assert_eq!(setting("a=int4:stochastic:lfu:10"), CACHED);
         assert_eq!(setting("a=int4:stochastic:lfu:10:1"), Setting { ways: 1, ..CACHED });
         assert_eq!(setting("a=int8"), Setting::uncached(PrecisionName::Int8, RoundingName::Stochastic));
         assert_eq!(setting("a=fp16:nearest"), Setting::uncached(PrecisionName::Fp16, RoundingName::Nearest));
         assert_eq!(setting("a=int2:nearest:lru:0"), Setting::uncached(PrecisionName::Int2, RoundingName::Nearest));
         assert_eq!(setting("a=int2:nearest:lru:0.5").cache_percent, 0.5);
+    }
+
+    #[test]
+    fn options_have_names() {
+        assert_eq!(parsed("cached"), TableSetting { table: None, kind: Kind::FP32 });
+        assert_eq!(setting("cached:precision=int4,cache-percent=10"), CACHED);
+        assert_eq!(setting("cached:policy=lfu,cache-percent=10,rounding=stochastic,ways=32,precision=int4"), CACHED);
+        let other = Setting {
+            precision: PrecisionName::Fp16,
+            rounding: RoundingName::Nearest,
+            policy: PolicyName::Lru,
+            cache_percent: 0.5,
+            ways: 2,
+        };
+        let text = "C1=cached:precision=fp16,rounding=nearest,policy=lru,cache-percent=0.5,ways=2";
+        assert_eq!(parsed(text), TableSetting { table: Some("C1".into()), kind: other.into() });
+        let robe = |size, chunk| Kind::Robe(Robe::fp32(size, chunk));
+        assert_eq!(parsed("robe:compression=1000").kind, robe(Size::Compression(1000.0), CHUNK));
+        assert_eq!(parsed("robe:chunk=8,compression=2.5").kind, robe(Size::Compression(2.5), 8));
+        let nearest =
+            Robe { precision: PrecisionName::Int8, rounding: RoundingName::Nearest, ..Robe::fp32(Size::Weights(7), 2) };
+        assert_eq!(parsed("robe:weights=7,chunk=2,precision=int8,rounding=nearest").kind, Kind::Robe(nearest));
+        "robe:weights=7,rounding=nearest".parse::<TableSetting>().unwrap_err();
+        let named = parsed("C3=robe:weights=5000,chunk=1");
+        assert_eq!(named, TableSetting { table: Some("C3".into()), kind: robe(Size::Weights(5000), 1) });
+        assert!(named.is_named() && !parsed("robe:weights=1").is_named());
+        assert_eq!(named.label(), "C3 robe of 5000 weights, chunks of 1");
+        assert_eq!(parsed("robe:compression=10").label(), "robe 10x");
     }
 
     #[test]
@@ -125,6 +272,25 @@ mod tests {
             ("C3=int4:nearest:lfu:NaN", "0 to 100 percent", "\"NaN\""),
             ("C3=int4:nearest:lfu:10:0", "at least 1", "\"0\""),
             ("C3=int4:nearest:lfu:10:32:7", "nothing after", "\"7\""),
+            ("robes", "KIND being cached or robe", "\"robes\""),
+            ("robe", "compression or weights", "neither"),
+            ("robe:", "compression or weights", "neither"),
+            ("robe:compression=10,weights=10", "compression or weights", "both"),
+            ("robe:compression=0.5", "from 1 on", "compression=0.5"),
+            ("robe:compression=inf", "from 1 on", "compression=inf"),
+            ("robe:compression=ten", "from 1 on", "compression=ten"),
+            ("robe:weights=0", "from 1 on", "weights=0"),
+            ("robe:weights=5000000000", "from 1 on", "weights=5000000000"),
+            ("robe:weights=10,chunk=0", "from 1 on", "chunk=0"),
+            ("robe:compression=10,chunks=8", "compression, weights, chunk", "\"chunks\""),
+            ("robe:compression=10,compression=20", "compression once", "twice"),
+            ("robe:compression", "from 1 on", "compression="),
+            ("C3=robe:policy=lfu", "compression, weights, chunk", "\"policy\""),
+            ("cached:compression=10", "precision, rounding, cache-percent", "\"compression\""),
+            ("cached:precision=int3", "fp32, fp16, int8, int4, int2", "\"int3\""),
+            ("cached:cache-percent=101", "0 to 100 percent", "\"101\""),
+            ("cached:ways=0", "at least 1", "\"0\""),
+            ("cached:,", "precision, rounding", "\"\""),
         ] {
             let error = text.parse::<TableSetting>().unwrap_err();
             for part in ["wanted ", wanted, found, "; "] {
@@ -144,11 +310,12 @@ mod tests {
             stream: 0,
         };
         let tables = [table("small", SMALL_TABLE), table("large", 5000), table("other", 5000)];
-        let mixed = ["large=int2", "large=int4:stochastic:lfu:10", "small=fp16"].map(|text| text.parse().unwrap());
+        let mixed = ["large=int2", "large=int4:stochastic:lfu:10", "small=robe:weights=40", "cached"].map(parsed);
         let found = choice(setting("x=int8"), &mixed, &tables).unwrap();
-        assert_eq!(found.settings, [setting("x=fp16"), CACHED, setting("x=int8")]);
+        assert_eq!(found.settings[1..], [CACHED, setting("x=int8")]);
+        assert_eq!(found.settings[0], mixed[2].kind, "small, and named");
         assert_eq!(mixed[1].label(), "large int4 stochastic, 10 % lfu");
-        let error = choice(Setting::FP32, &["middle=int2".parse().unwrap()], &tables).unwrap_err();
+        let error = choice(Setting::FP32, &[parsed("middle=int2")], &tables).unwrap_err();
         assert!(error.contains("middle") && error.contains("small, large, other"), "{error}");
     }
 }

@@ -4,8 +4,9 @@ use super::cells::Lists;
 use super::grid::options::GridArgs;
 use super::mixed::{self, TableSetting};
 use super::scaling::{self, Scaling};
-use super::setting::{Setting, WAYS};
+use super::setting::{Kind, Setting, WAYS};
 use super::tasks::{Cardinalities, TaskName};
+use super::until::options::UntilArgs;
 use crate::names::{OptimizerName, PolicyName, PrecisionName, RoundingName};
 use std::path::PathBuf;
 
@@ -25,7 +26,9 @@ pub(crate) struct Args {
     /// Dlrm: rows of the 26 tables: a cap or a scale (1/100) for P1's Table 1, or 26 numbers [default: 1/100]
     #[arg(long, value_name = "N|1/N|N,N,..")]
     pub(super) cardinalities: Option<Cardinalities>,
-    /// A setting of its own for a table, beside each of the others; may be given several times
+    /// A setting to compare with the others and with FP32, of KIND cached (precision, rounding, cache-percent, policy, ways) or
+    /// robe (compression or weights of the array that the tables share; chunk, precision, rounding); or with NAME= one of its own for a table, beside each
+    /// of the others. May be given several times
     #[arg(long, value_name = mixed::FORM)]
     pub(super) table: Vec<TableSetting>,
     /// Passes over the training set [default: the task's own]
@@ -52,7 +55,7 @@ pub(crate) struct Args {
     /// Whether both rates go down to 0 in even steps [default: the task's own]
     #[arg(long, value_name = "BOOL")]
     pub(super) decay: Option<bool>,
-    /// Train on the first N samples
+    /// Train on the first N samples; more clicks are generated where N is more
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) limit: Option<u32>,
     /// Scale of the loss, with the gradients of the tables in FP16: none, static:S, backoff, log-normal, log-normal-original
@@ -83,10 +86,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["grid", "profile", "out"])]
     pub(super) resume: Option<PathBuf>,
     #[command(flatten)]
+    pub(super) until: UntilArgs,
+    #[command(flatten)]
     pub(super) grid: GridArgs,
 }
 
-fn rate(text: &str) -> Result<f32, String> {
+pub(super) fn rate(text: &str) -> Result<f32, String> {
     match text.trim().parse::<f32>() {
         Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
         _ => Err("wanted a finite number above 0".to_owned()),
@@ -125,6 +130,22 @@ impl Args {
     /// The seeds of the runs.
     pub(super) fn seeds(&self, first: u64) -> Vec<u64> {
         (0..u64::from(self.seeds)).map(|k| first.wrapping_add(k)).collect()
+    }
+
+    /// Settings of single tables; and all to compare with each other, FP32 first, none if there are none.
+    pub(super) fn kinds(&self) -> (Vec<&TableSetting>, Vec<Kind>) {
+        let (named, asked): (Vec<&TableSetting>, Vec<&TableSetting>) =
+            self.table.iter().partition(|setting| setting.is_named());
+        let mut kinds: Vec<Kind> = self.settings().into_iter().map(Kind::from).collect();
+        for &TableSetting { kind, .. } in asked {
+            if kinds.is_empty() {
+                kinds.push(Kind::FP32);
+            }
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        (named, kinds)
     }
 
     /// Every combination that was asked for, FP32 first; none if nothing was.

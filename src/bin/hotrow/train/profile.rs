@@ -136,13 +136,13 @@ pub(crate) struct Profile {
 }
 
 /// Does short runs of a choice, one a seed, in the seeds' order.
-pub(crate) type TrialRunner<'a> = dyn Fn(&Choice, &[u64]) -> anyhow::Result<Vec<Outcome>> + 'a;
+pub(crate) type TrialRunner<'a> = dyn Fn(&Choice<Setting>, &[u64]) -> anyhow::Result<Vec<Outcome>> + 'a;
 
 /// A precision and a hit rate for the large tables.
 #[derive(Clone, Debug)]
 struct Candidate {
     what: String,
-    choice: Choice,
+    choice: Choice<Setting>,
     memory: f64,
 }
 
@@ -249,7 +249,7 @@ fn factor(table: &TableSpec, setting: &Setting) -> f64 {
 }
 
 /// All tables against FP32.
-fn memory(tables: &[TableSpec], choice: &Choice) -> f64 {
+fn memory(tables: &[TableSpec], choice: &Choice<Setting>) -> f64 {
     let weights = |table: &TableSpec| f64::from(table.rows) * f64::from(table.dim);
     let all: f64 = tables.iter().map(weights).sum();
     tables.iter().zip(&choice.settings).map(|(table, setting)| weights(table) * factor(table, setting)).sum::<f64>()

@@ -15,7 +15,7 @@ use candle_core::{Tensor, Var, backprop::GradStore};
 use hotrow::{ScalerState, cpu};
 use rand::{SeedableRng as _, seq::SliceRandom as _};
 use rand_pcg::Pcg64;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Samples tested at once.
 const TESTED: usize = 1024;
@@ -123,18 +123,20 @@ struct Trained {
 }
 
 /// A model under training.
-struct Model<'a> {
+pub(crate) struct Model<'a> {
     task: &'a dyn Task,
     identity: Identity,
     options: &'a RunOptions,
-    tables: Tables,
+    pub(crate) tables: Tables,
     dense: Box<dyn Dense>,
     optimizer: AdaGrad,
     scaler: Option<cpu::Scaler>,
+    /// Time that forward and backward of the tables have taken.
+    pub(crate) in_tables: Duration,
 }
 
 impl<'a> Model<'a> {
-    fn new(task: &'a dyn Task, choice: &Choice, seed: u64, options: &'a RunOptions) -> anyhow::Result<Self> {
+    pub(crate) fn new(task: &'a dyn Task, choice: &Choice, seed: u64, options: &'a RunOptions) -> anyhow::Result<Self> {
         let tables = Tables::new(task.tables(), choice, options.rule, seed, &options.device)?;
         let dense = task.dense(seed)?;
         let optimizer = AdaGrad::new(&dense.vars(), options.dense_lr)?;
@@ -148,7 +150,7 @@ impl<'a> Model<'a> {
             loss_scale: options.scaling.to_string(),
         };
         let scaler = options.scaling.0.map(cpu::Scaler::new).transpose()?;
-        Ok(Self { task, identity, options, tables, dense, optimizer, scaler })
+        Ok(Self { task, identity, options, tables, dense, optimizer, scaler, in_tables: Duration::ZERO })
     }
 
     fn train(&mut self, keep: &Keep, watch: &dyn Fn(u64)) -> anyhow::Result<(Trained, Option<Unproved>)> {
@@ -240,8 +242,10 @@ impl<'a> Model<'a> {
     }
 
     /// Forward, backward, update; the loss before it.
-    fn step(&mut self, batch: &Batch) -> anyhow::Result<f64> {
+    pub(crate) fn step(&mut self, batch: &Batch) -> anyhow::Result<f64> {
+        let start = Instant::now();
         let outputs = self.tables.forward(&batch.bags)?;
+        self.in_tables += start.elapsed();
         let embedded: Vec<Var> = shaped(self.task.tables(), outputs, Var::from_vec)?;
         let tensors: Vec<Tensor> = embedded.iter().map(|var| var.as_tensor().clone()).collect();
         let logits = self.dense.logits(&tensors, batch)?;
@@ -256,13 +260,17 @@ impl<'a> Model<'a> {
         let vars = self.dense.vars();
         match &mut self.scaler {
             None => {
+                let start = Instant::now();
                 self.tables.backward(&of_tables)?;
+                self.in_tables += start.elapsed();
                 self.optimizer.step(&vars, &gradients)?;
             }
             Some(scaler) => {
                 let halves: Vec<_> = of_tables.iter().map(|gradients| scaling::halves(gradients)).collect();
                 let state = scaling::decide(scaler, &halves, &vars, &gradients)?;
+                let start = Instant::now();
                 self.tables.backward_scaled(&halves, &state)?;
+                self.in_tables += start.elapsed();
                 if !state.overflowed() {
                     self.optimizer.step_scaled(&vars, &gradients, state.inverse)?;
                 }
@@ -273,8 +281,13 @@ impl<'a> Model<'a> {
 
     /// The whole test set, with the tables frozen.
     fn test(&mut self) -> anyhow::Result<Score> {
+        self.test_first(usize::MAX)
+    }
+
+    /// The first samples of it.
+    pub(crate) fn test_first(&mut self, samples: usize) -> anyhow::Result<Score> {
         let mut scorer = Scorer::new(self.task.target());
-        let all = self.task.test_len();
+        let all = self.task.test_len().min(samples);
         for first in (0..all).step_by(TESTED) {
             let batch = self.task.test_batch(first..all.min(first + TESTED));
             let outputs = self.tables.forward_frozen(&batch.bags)?;
@@ -287,7 +300,7 @@ impl<'a> Model<'a> {
 }
 
 /// After so many steps: the epoch, and the steps of it that are done.
-fn epoch(steps: u64, each: usize) -> (u32, usize) {
+pub(crate) fn epoch(steps: u64, each: usize) -> (u32, usize) {
     let each = each.max(1) as u64;
     ((steps / each) as u32, (steps % each) as usize)
 }
@@ -450,7 +463,7 @@ mod tests {
     }
 
     fn choice(setting: Setting) -> Choice {
-        Choice { settings: vec![setting] }
+        Choice { settings: vec![setting.into()] }
     }
 
     /// Without what the clock says.

@@ -1,5 +1,6 @@
 //! How the tables of a run are kept: what the grid varies, and nothing else.
 
+use super::robe::Robe;
 use super::task::TableSpec;
 use crate::names::{PolicyName, PrecisionName, RoundingName, option_name};
 use hotrow::GroupConfig;
@@ -83,23 +84,73 @@ impl Setting {
     }
 }
 
-/// The setting of each table of a task.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Choice {
-    pub(crate) settings: Vec<Setting>,
+/// Which kind of table it is, and how it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Kind {
+    /// Rows of their own, with a cache or without.
+    Rows(Setting),
+    /// Rows that share an array.
+    Robe(Robe),
 }
 
-impl Choice {
+impl Kind {
+    /// What the others are compared with.
+    pub(crate) const FP32: Self = Self::Rows(Setting::FP32);
+
+    pub(crate) fn label(&self) -> String {
+        match self {
+            Self::Rows(setting) => setting.label(),
+            Self::Robe(robe) => robe.label(),
+        }
+    }
+
+    /// Whether it takes less than FP32 rows: what small tables are not kept in.
+    pub(crate) fn is_smaller(&self) -> bool {
+        match self {
+            Self::Rows(setting) => setting.precision != PrecisionName::Fp32,
+            Self::Robe(_) => true,
+        }
+    }
+}
+
+impl From<Setting> for Kind {
+    fn from(setting: Setting) -> Self {
+        Self::Rows(setting)
+    }
+}
+
+impl PartialEq<Setting> for Kind {
+    fn eq(&self, other: &Setting) -> bool {
+        matches!(self, Self::Rows(setting) if setting == other)
+    }
+}
+
+/// The setting of each table of a task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Choice<S = Kind> {
+    pub(crate) settings: Vec<S>,
+}
+
+impl<S: Copy + From<Setting>> Choice<S> {
     /// All tables alike, but the small ones in FP32.
-    pub(crate) fn uniform(setting: Setting, tables: &[TableSpec]) -> Self {
-        let of = |table: &TableSpec| if table.rows <= SMALL_TABLE { Setting::FP32 } else { setting };
+    pub(crate) fn uniform(setting: impl Into<S>, tables: &[TableSpec]) -> Self {
+        let setting = setting.into();
+        let of = |table: &TableSpec| if table.rows <= SMALL_TABLE { Setting::FP32.into() } else { setting };
         Self { settings: tables.iter().map(of).collect() }
+    }
+}
+
+impl Choice<Setting> {
+    pub(crate) fn kinds(&self) -> Choice {
+        Choice { settings: self.settings.iter().map(|&setting| setting.into()).collect() }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::train::robe::Size;
     use hotrow::{Init, Policy, Pooling, Precision, Rounding};
 
     const CACHED: Setting = Setting {
@@ -151,8 +202,10 @@ mod tests {
 
     #[test]
     fn small_tables_stay_in_fp32() {
-        let choice = Choice::uniform(CACHED, &[table(1000), table(1001)]);
+        let choice: Choice = Choice::uniform(CACHED, &[table(1000), table(1001)]);
         assert_eq!(choice.settings, [Setting::FP32, CACHED]);
+        let robe = Kind::Robe(Robe::fp32(Size::Compression(10.0), 8));
+        assert_eq!(Choice::<Kind>::uniform(robe, &[table(1000), table(1001)]).settings, [Kind::FP32, robe]);
     }
 
     #[test]
@@ -163,5 +216,15 @@ mod tests {
             r#"{"precision":"int4","rounding":"stochastic","policy":"lfu","cache_percent":10.0,"ways":32}"#
         );
         assert_eq!(serde_json::from_str::<Setting>(&text).unwrap(), CACHED);
+        // Of either kind, each as itself.
+        assert_eq!(serde_json::from_str::<Kind>(&text).unwrap(), CACHED);
+        let kinds = [Size::Compression(1000.0), Size::Weights(5000)].map(|size| Kind::Robe(Robe::fp32(size, 32)));
+        let texts = kinds.map(|kind| serde_json::to_string(&kind).unwrap());
+        assert_eq!(
+            texts[0],
+            r#"{"kind":"robe","compression":1000.0,"chunk":32,"precision":"fp32","rounding":"stochastic"}"#
+        );
+        assert_eq!(texts[1], r#"{"kind":"robe","weights":5000,"chunk":32,"precision":"fp32","rounding":"stochastic"}"#);
+        assert_eq!(texts.map(|text| serde_json::from_str::<Kind>(&text).unwrap()), kinds);
     }
 }

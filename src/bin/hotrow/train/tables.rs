@@ -1,12 +1,12 @@
 //! The tables of a model, in as few groups as their settings allow, behind one face.
 
 use crate::names::OptimizerName;
-use crate::train::setting::{Choice, Setting};
+use crate::train::robe::Robe;
+use crate::train::setting::{Choice, Kind, Setting};
 use crate::train::task::{Bags, TableSpec};
 use hotrow::hash::fmix32;
 use hotrow::{
-    Calls, Context, Counters, Embedding, Error, GradSlice, Group, GroupConfig, Init, MemoryReport, ScalerState, cpu,
-    memory_factor,
+    Context, Counters, Error, GradSlice, Group, GroupConfig, Init, Lookup, ScalerState, cpu, memory_factor, robe,
 };
 
 /// What computes the embeddings.
@@ -27,7 +27,7 @@ pub(crate) struct Rule {
 struct Shared {
     /// Places in the task's list.
     tables: Vec<usize>,
-    group: Box<dyn Embedding>,
+    group: Box<dyn Lookup>,
     cached: bool,
     /// Bytes of FP32 weights.
     plain_bytes: f64,
@@ -59,19 +59,9 @@ impl Tables {
         seed: u64,
         device: &Device,
     ) -> anyhow::Result<Self> {
-        let mut members: Vec<(Setting, Vec<usize>)> = Vec::new();
-        for (at, (spec, &setting)) in specs.iter().zip(&choice.settings).enumerate() {
-            let like = |&(other, ref tables): &(Setting, Vec<usize>)| {
-                let first = &specs[tables[0]];
-                other == setting && (first.stream, first.dim, first.pooling) == (spec.stream, spec.dim, spec.pooling)
-            };
-            match members.iter().position(like) {
-                Some(group) => members[group].1.push(at),
-                None => members.push((setting, vec![at])),
-            }
-        }
-        let shared =
-            members.into_iter().map(|(setting, tables)| Shared::new(specs, tables, setting, rule, seed, device));
+        let shared = members(specs, choice)
+            .into_iter()
+            .map(|(kind, tables)| Shared::new(specs, tables, kind, rule, seed, device));
         Ok(Self { shared: shared.collect::<anyhow::Result<_>>()?, count: specs.len() })
     }
 
@@ -88,7 +78,7 @@ impl Tables {
     fn look_up(
         &mut self,
         bags: &[Bags],
-        forward: impl Fn(&mut dyn Embedding, &[u32], &[u32]) -> Result<Vec<f32>, Error>,
+        forward: impl Fn(&mut dyn Lookup, &[u32], &[u32]) -> Result<Vec<f32>, Error>,
     ) -> Result<Vec<Vec<f32>>, Error> {
         let mut outputs = vec![Vec::new(); self.count];
         for shared in &mut self.shared {
@@ -135,7 +125,7 @@ impl Tables {
     }
 
     /// The groups, in a fixed order.
-    pub(crate) fn groups(&mut self) -> impl Iterator<Item = &mut (dyn Embedding + 'static)> {
+    pub(crate) fn groups(&mut self) -> impl Iterator<Item = &mut (dyn Lookup + 'static)> {
         self.shared.iter_mut().map(|shared| &mut *shared.group)
     }
 
@@ -159,6 +149,11 @@ impl Tables {
         Ok(all)
     }
 
+    /// Every byte that stays.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.shared.iter().map(|shared| shared.kept_bytes).sum::<f64>() as u64
+    }
+
     pub(crate) fn factors(&self) -> Factors {
         let over = |of: fn(&Shared) -> f64| self.shared.iter().map(of).sum::<f64>();
         let plain = over(|shared| shared.plain_bytes);
@@ -169,8 +164,78 @@ impl Tables {
     }
 }
 
+/// Which tables share a group, and how it is kept: those that are kept alike, and can.
+fn members(specs: &[TableSpec], choice: &Choice) -> Vec<(Kind, Vec<usize>)> {
+    let mut members: Vec<(Kind, Vec<usize>)> = Vec::new();
+    for (at, (spec, &kind)) in specs.iter().zip(&choice.settings).enumerate() {
+        let like = |&(other, ref tables): &(Kind, Vec<usize>)| {
+            let first = &specs[tables[0]];
+            other == kind && (first.stream, first.dim, first.pooling) == (spec.stream, spec.dim, spec.pooling)
+        };
+        match members.iter().position(like) {
+            Some(group) => members[group].1.push(at),
+            None => members.push((kind, vec![at])),
+        }
+    }
+    members
+}
+
+/// Whether the arrays that tables share can be: before anything is trained.
+///
+/// # Errors
+/// What is wrong with the first that cannot.
+pub(crate) fn check(specs: &[TableSpec], choice: &Choice, rule: Rule) -> Result<(), Error> {
+    members(specs, choice).iter().try_for_each(|(kind, tables)| match kind {
+        Kind::Rows(_) => Ok(()),
+        Kind::Robe(robe) => shared_config(specs, tables, *robe, rule, 0).map(|_| ()),
+    })
+}
+
+/// Of the tables that share an array. It begins as the largest of them would, as the authors' DLRM has it.
+fn shared_config(
+    specs: &[TableSpec],
+    tables: &[usize],
+    robe: Robe,
+    rule: Rule,
+    seed: u64,
+) -> Result<robe::Config, Error> {
+    let rows: Vec<u32> = tables.iter().map(|&table| specs[table].rows).collect();
+    let first = &specs[tables[0]];
+    let largest = tables.iter().map(|&table| &specs[table]).max_by_key(|spec| spec.rows).unwrap_or(first);
+    let config = robe::Config {
+        pooling: first.pooling,
+        optimizer: rule.optimizer.optimizer(rule.lr),
+        init: largest.init,
+        seed: table_seed(seed, tables[0]),
+        ..robe.config(&rows, first.dim)?
+    };
+    config.check().map(|()| config)
+}
+
 impl Shared {
     fn new(
+        specs: &[TableSpec],
+        tables: Vec<usize>,
+        kind: Kind,
+        rule: Rule,
+        seed: u64,
+        device: &Device,
+    ) -> anyhow::Result<Self> {
+        match kind {
+            Kind::Rows(setting) => Self::of_rows(specs, tables, setting, rule, seed, device),
+            Kind::Robe(robe) => {
+                let config = shared_config(specs, &tables, robe, rule, seed)?;
+                let group: Box<dyn Lookup> = match device {
+                    Device::Cpu => Box::new(robe::cpu::Group::new(config)?),
+                    Device::Gpu(context) => Box::new(robe::Group::new(context, config)?),
+                };
+                let formula = group.memory().formula;
+                Ok(Self::of(tables, group, false, formula))
+            }
+        }
+    }
+
+    fn of_rows(
         specs: &[TableSpec],
         tables: Vec<usize>,
         setting: Setting,
@@ -191,20 +256,26 @@ impl Shared {
             (first_row..).zip(out.chunks_exact_mut(dim)).for_each(|(row, weights)| values.row(row, weights));
             Ok(())
         };
-        let group: Box<dyn Embedding> = match device {
-            Device::Cpu => Box::new(cpu::Group::filled(config.clone(), &source)?),
-            Device::Gpu(context) => Box::new(Group::filled(context, config.clone(), &source)?),
-        };
-        let kept_bytes = MemoryReport::plan(&config, group.layout(), Calls::default()).kept() as f64;
         let share = f64::from(config.cache_rows) / config.total_rows() as f64;
-        Ok(Self {
+        let formula = memory_factor(config.dim, config.precision, share, config.policy);
+        let cached = config.cache_rows > 0;
+        let group: Box<dyn Lookup> = match device {
+            Device::Cpu => Box::new(cpu::Group::filled(config, &source)?),
+            Device::Gpu(context) => Box::new(Group::filled(context, config, &source)?),
+        };
+        Ok(Self::of(tables, group, cached, formula))
+    }
+
+    fn of(tables: Vec<usize>, group: Box<dyn Lookup>, cached: bool, formula: f64) -> Self {
+        let memory = group.memory();
+        Self {
             tables,
             group,
-            cached: config.cache_rows > 0,
-            plain_bytes: config.total_rows() as f64 * f64::from(config.dim) * 4.0,
-            formula: memory_factor(config.dim, config.precision, share, config.policy),
-            kept_bytes,
-        })
+            cached,
+            plain_bytes: memory.rows as f64 * f64::from(memory.dim) * 4.0,
+            formula,
+            kept_bytes: memory.kept() as f64,
+        }
     }
 }
 
@@ -251,6 +322,7 @@ fn joined<'a>(bags: impl Iterator<Item = &'a Bags>) -> (Vec<u32>, Vec<u32>) {
 mod tests {
     use super::*;
     use crate::names::{PolicyName, PrecisionName, RoundingName};
+    use crate::train::robe::Size;
     use hotrow::Pooling;
 
     fn specs() -> Vec<TableSpec> {
@@ -274,8 +346,8 @@ mod tests {
         vec![of(&[&[1, 69], &[]]), of(&[&[49], &[0, 0, 7]]), of(&[&[5, 6], &[89]])]
     }
 
-    fn tables(settings: [Setting; 3], seed: u64) -> Tables {
-        let choice = Choice { settings: settings.to_vec() };
+    fn tables(settings: [impl Into<Kind>; 3], seed: u64) -> Tables {
+        let choice = Choice { settings: settings.map(Into::into).to_vec() };
         let rule = Rule { optimizer: OptimizerName::Adagrad, lr: 0.1 };
         Tables::new(&specs(), &choice, rule, seed, &Device::Cpu).unwrap()
     }
@@ -322,6 +394,62 @@ mod tests {
         assert_eq!(tables.counters().unwrap(), Counters::default());
         assert_eq!(tables.forward(&bags()).unwrap(), frozen);
         assert_eq!((tables.counters().unwrap().accesses, tables.hit_rate().unwrap()), (9, Some(0.0)));
+    }
+
+    const ROBE: Kind = Kind::Robe(Robe::fp32(Size::Compression(4.0), 3));
+
+    #[test]
+    fn tables_of_one_array_are_those_of_one_group() {
+        let mut joint = tables([ROBE; 3], 7);
+        assert_eq!((joint.shared.len(), joint.hit_rate().unwrap()), (1, None));
+        // By hand: the same group, its rows numbered on, its bags one table after another.
+        let rule = Rule { optimizer: OptimizerName::Adagrad, lr: 0.1 };
+        let Kind::Robe(robe) = ROBE else { unreachable!("it is one") };
+        let config = shared_config(&specs(), &[0, 1, 2], robe, rule, 7).unwrap();
+        assert_eq!((config.weights, config.init), (210, specs()[2].init), "as the largest table begins");
+        let mut group = robe::cpu::Group::new(config).unwrap();
+        let (indices, offsets) = joined(bags().iter());
+        let wanted = group.forward(&indices, &offsets, None).unwrap();
+        assert_eq!(joint.forward(&bags()).unwrap().concat(), wanted);
+        let gradients: Vec<f32> = (0..24).map(|i| i as f32 / 16.0).collect();
+        group.backward(&gradients).unwrap();
+        joint.backward(&gradients.chunks(8).map(<[f32]>::to_vec).collect::<Vec<_>>()).unwrap();
+        let after = joint.forward_frozen(&bags()).unwrap();
+        assert_eq!(after.concat(), group.forward_frozen(&indices, &offsets, None).unwrap());
+        assert_ne!(after.concat(), wanted);
+        assert_eq!(joint.counters().unwrap().accesses, 9);
+        assert_eq!(joint.counters().unwrap().bus_bytes(), 2 * 9 * 4 * 4);
+        // Another kind beside it is a group of its own, and nothing to the others.
+        let alone = trained(tables([Kind::FP32, ROBE, Kind::FP32], 7));
+        let beside = trained(tables([CACHED.into(), ROBE, Kind::FP32], 7));
+        assert_eq!(alone, beside);
+        assert_ne!(alone[0][1], after[1], "one table to an array, and three");
+    }
+
+    #[test]
+    fn an_array_s_memory_is_its_weights() {
+        let factors = tables([ROBE; 3], 0).factors();
+        assert!((factors.paper - 0.25).abs() < 1e-12, "{factors:?}");
+        assert!(factors.kept > 0.5 && factors.kept < 0.5 + 1024.0 / (210.0 * 16.0), "AdaGrad doubles it: {factors:?}");
+        let mixed = tables([ROBE, Kind::FP32, Kind::FP32], 0).factors();
+        assert!((mixed.paper - (0.25 * 70.0 + 140.0) / 210.0).abs() < 1e-12, "{mixed:?}");
+    }
+
+    #[test]
+    fn arrays_are_checked_before_anything_runs() {
+        let rule = |optimizer| Rule { optimizer, lr: 0.1 };
+        let choice = |size, chunk| Choice::<Kind> { settings: vec![Kind::Robe(Robe::fp32(size, chunk)); 3] };
+        let said =
+            |size, chunk, optimizer| check(&specs(), &choice(size, chunk), rule(optimizer)).map_err(|e| e.to_string());
+        assert_eq!(said(Size::Compression(4.0), 3, OptimizerName::Sgd), Ok(()));
+        for (size, chunk, optimizer, wanted) in [
+            (Size::Compression(1000.0), 3, OptimizerName::Sgd, "compression"),
+            (Size::Weights(10), 11, OptimizerName::Sgd, "weights"),
+            (Size::Weights(10), 3, OptimizerName::RowWiseAdagrad, "row-wise"),
+        ] {
+            let error = said(size, chunk, optimizer).unwrap_err();
+            assert!(error.contains(wanted), "{error}");
+        }
     }
 
     #[test]

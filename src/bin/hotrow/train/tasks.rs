@@ -37,7 +37,7 @@ pub(crate) struct Choices {
     pub(crate) criteo: Option<PathBuf>,
     /// Rows of the tables of clicks, where they shall not be the task's own.
     pub(crate) cardinalities: Option<Cardinalities>,
-    /// Samples to train on; more need not be read.
+    /// Samples to train on; more need not be read, fewer than that not be generated.
     pub(crate) limit: Option<usize>,
     /// Seed of what is generated.
     pub(crate) seed: u64,

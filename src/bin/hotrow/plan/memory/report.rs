@@ -27,7 +27,7 @@ pub(super) struct Plan {
     kept_bytes: u64,
     device_bytes: u64,
     host_bytes: u64,
-    largest_buffer: Buffer,
+    largest_buffer: Largest,
     formula_factor: f64,
     factor: f64,
     factor_with_state: f64,
@@ -38,7 +38,7 @@ pub(super) struct Plan {
 
 /// Bytes by purpose.
 #[derive(Debug, Serialize)]
-struct Bytes {
+pub(super) struct Bytes {
     payload: u64,
     scales: u64,
     record_state: u64,
@@ -53,15 +53,52 @@ struct Bytes {
     padding: u64,
 }
 
+impl Bytes {
+    pub(super) const fn of(report: &MemoryReport) -> Self {
+        Self {
+            payload: report.payload,
+            scales: report.scales,
+            record_state: report.record_state,
+            cache_weights: report.cache_weights,
+            cache_state: report.cache_state,
+            tags: report.tags,
+            stamps: report.stamps,
+            frequencies: report.frequencies,
+            counters: report.counters,
+            staging: report.staging,
+            scratch: report.scratch,
+            padding: report.padding,
+        }
+    }
+}
+
+/// The largest buffer.
 #[derive(Debug, Serialize)]
-struct Buffer {
+pub(super) struct Largest {
     what: &'static str,
     bytes: u64,
 }
 
+impl Largest {
+    pub(super) fn of(report: &MemoryReport) -> Self {
+        let (what, bytes) = report.largest();
+        Self { what, bytes }
+    }
+
+    /// The note on a buffer that the device would not bind.
+    pub(super) fn too_large(&self, title: &str, remedy: &str) -> Option<String> {
+        let Self { what, bytes } = self;
+        (*bytes > BINDING).then(|| {
+            format!(
+                "note: {title}: the buffer `{what}` takes {bytes} bytes, more than the {BINDING} of a Vulkan binding: {remedy}"
+            )
+        })
+    }
+}
+
 /// What the rows of one table take.
 #[derive(Debug, Serialize)]
-struct Table {
+pub(super) struct Table {
     rows: u64,
     payload: u64,
     scales: u64,
@@ -72,7 +109,7 @@ struct Table {
 }
 
 impl Table {
-    fn of(table: &TableMemory) -> Self {
+    pub(super) fn of(table: &TableMemory) -> Self {
         let &TableMemory { rows, payload, scales, state, padding, frequencies, .. } = table;
         Self { rows, payload, scales, state, padding, frequencies, total_bytes: table.total() }
     }
@@ -84,7 +121,6 @@ impl Table {
 
 impl Plan {
     pub(super) fn new(choice: Choice, config: &GroupConfig, layout: &Layout, report: MemoryReport) -> Self {
-        let (what, bytes) = report.largest();
         Self {
             rows: report.rows,
             dim: choice.dim,
@@ -98,25 +134,12 @@ impl Plan {
             placement: choice.placement,
             shard_bytes: config.shard_bytes,
             shards: layout.shards,
-            bytes: Bytes {
-                payload: report.payload,
-                scales: report.scales,
-                record_state: report.record_state,
-                cache_weights: report.cache_weights,
-                cache_state: report.cache_state,
-                tags: report.tags,
-                stamps: report.stamps,
-                frequencies: report.frequencies,
-                counters: report.counters,
-                staging: report.staging,
-                scratch: report.scratch,
-                padding: report.padding,
-            },
+            bytes: Bytes::of(&report),
             total_bytes: report.total(),
             kept_bytes: report.kept(),
             device_bytes: report.device(),
             host_bytes: report.host,
-            largest_buffer: Buffer { what, bytes },
+            largest_buffer: Largest::of(&report),
             formula_factor: report.formula,
             factor: report.factor(),
             factor_with_state: report.factor_with_state(),
@@ -138,49 +161,46 @@ impl Plan {
         )
     }
 
-    /// Every purpose; each table where there are several.
     pub(super) fn text(&self) -> String {
-        let mut table = output::table(["purpose", "bytes"], 1);
-        for (purpose, bytes) in self.report.lines().into_iter().filter(|&(_, bytes)| bytes > 0) {
-            table.add_row([purpose.to_owned(), bytes.to_string()]);
-        }
-        let (largest, bytes) = (self.largest_buffer.what, self.largest_buffer.bytes);
-        for (what, value) in [
-            ("total".to_owned(), self.total_bytes.to_string()),
-            ("of it on the device".to_owned(), self.device_bytes.to_string()),
-            ("of it in host memory".to_owned(), self.host_bytes.to_string()),
-            (format!("largest buffer ({largest})"), bytes.to_string()),
-            ("factor, P1's formula".to_owned(), format!("{:.6}", self.formula_factor)),
-            ("factor, all of it against FP32 rows".to_owned(), format!("{:.6}", self.factor)),
-            ("the same, against FP32 rows and state".to_owned(), format!("{:.6}", self.factor_with_state)),
-        ] {
-            table.add_row([what, value]);
-        }
-        let mut text = format!("{}\n{table}\n", self.title());
-        if self.tables.len() > 1 {
-            let header = ["table", "rows", "payload", "scales", "state", "padding", "frequencies", "bytes"];
-            let mut each = output::table(header, 0);
-            for (index, table) in self.tables.iter().enumerate() {
-                each.add_row([index as u64].iter().chain(&table.cells()).map(u64::to_string));
-            }
-            let own: u64 = self.tables.iter().map(|table| table.total_bytes).sum();
-            // Writing into a string cannot fail.
-            let _ = writeln!(text, "\n{each}\n{} bytes are shared by the tables", self.total_bytes - own);
-        }
-        text
+        text(&self.title(), &self.report, "P1's formula")
     }
 
     /// The note on a buffer that the device would not bind.
     pub(super) fn too_large(&self) -> Option<String> {
-        let Buffer { what, bytes } = self.largest_buffer;
-        (bytes > BINDING).then(|| {
-            format!(
-                "note: {}: the buffer `{what}` takes {bytes} bytes, more than the {BINDING} of a Vulkan binding: make the batch, or \
-                 the cache, smaller",
-                self.title()
-            )
-        })
+        self.largest_buffer.too_large(&self.title(), "make the batch, or the cache, smaller")
     }
+}
+
+/// Every purpose; each table where there are several. `formula`: whose.
+pub(super) fn text(title: &str, report: &MemoryReport, formula: &str) -> String {
+    let mut table = output::table(["purpose", "bytes"], 1);
+    for (purpose, bytes) in report.lines().into_iter().filter(|&(_, bytes)| bytes > 0) {
+        table.add_row([purpose.to_owned(), bytes.to_string()]);
+    }
+    let (largest, bytes) = report.largest();
+    for (what, value) in [
+        ("total".to_owned(), report.total().to_string()),
+        ("of it on the device".to_owned(), report.device().to_string()),
+        ("of it in host memory".to_owned(), report.host.to_string()),
+        (format!("largest buffer ({largest})"), bytes.to_string()),
+        (format!("factor, {formula}"), format!("{:.6}", report.formula)),
+        ("factor, all of it against FP32 rows".to_owned(), format!("{:.6}", report.factor())),
+        ("the same, against FP32 rows and state".to_owned(), format!("{:.6}", report.factor_with_state())),
+    ] {
+        table.add_row([what, value]);
+    }
+    let mut text = format!("{title}\n{table}\n");
+    if report.tables.len() > 1 {
+        let header = ["table", "rows", "payload", "scales", "state", "padding", "frequencies", "bytes"];
+        let mut each = output::table(header, 0);
+        for (index, table) in report.tables.iter().enumerate() {
+            each.add_row([index as u64].iter().chain(&Table::of(table).cells()).map(u64::to_string));
+        }
+        let own: u64 = report.tables.iter().map(TableMemory::total).sum();
+        // Writing into a string cannot fail.
+        let _ = writeln!(text, "\n{each}\n{} bytes are shared by the tables", report.total() - own);
+    }
+    text
 }
 
 /// One line a plan.

@@ -17,7 +17,7 @@ pub(crate) struct GridArgs {
     /// Draw the charts and tables of the runs that lie in --out again, and run nothing
     #[arg(long, requires = "out", conflicts_with_all = ["grid", "profile"])]
     plots: bool,
-    /// Folder of a grid's runs, tables and charts [default: train-TASK]; of the chart of several --batch; of the checkpoints of other
+    /// Folder of a grid's runs, tables and charts [default: train-TASK]; of the chart of several --batch, of what --until-full finds; of the checkpoints of other
     /// runs
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,

@@ -5,7 +5,7 @@ use super::super::options::Args;
 use super::super::outcome::Outcome;
 use super::super::record;
 use super::super::run::{self, RunOptions};
-use super::super::setting::Choice;
+use super::super::setting::{Choice, Setting};
 use super::super::task::Task;
 use super::super::tasks::TaskName;
 use super::super::workers;
@@ -35,9 +35,10 @@ pub(crate) fn run(
     let samples = run_options.samples(task).min(TRIAL_STEPS * run_options.batch);
     let short = RunOptions { limit: Some(samples), epochs: 1, ..run_options.clone() };
     let (seeds, at_once) = (args.seeds(options.seed), jobs(args, run_options));
-    let trial = |choice: &Choice, seeds: &[u64]| -> anyhow::Result<Vec<Outcome>> {
+    let trial = |choice: &Choice<Setting>, seeds: &[u64]| -> anyhow::Result<Vec<Outcome>> {
         let progress = Progress::new("short runs", short.steps(task) * seeds.len() as u64);
-        let one = |&seed: &u64| run::run(task, choice, seed, &short, &|steps| progress.advance(steps));
+        let choice = choice.kinds();
+        let one = |&seed: &u64| run::run(task, &choice, seed, &short, &|steps| progress.advance(steps));
         workers::side_by_side(seeds, at_once, one).into_iter().collect()
     };
     let profile = propose(task.tables(), &observed, &seeds, &trial)?;

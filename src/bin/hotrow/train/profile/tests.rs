@@ -29,13 +29,13 @@ fn cold(table: &TableSpec) -> Observed {
 
 /// Runs of `one`, seed by seed.
 fn each(
-    one: impl Fn(&Choice, u64) -> anyhow::Result<Outcome>,
-) -> impl Fn(&Choice, &[u64]) -> anyhow::Result<Vec<Outcome>> {
+    one: impl Fn(&Choice<Setting>, u64) -> anyhow::Result<Outcome>,
+) -> impl Fn(&Choice<Setting>, &[u64]) -> anyhow::Result<Vec<Outcome>> {
     move |choice, seeds| seeds.iter().map(|&seed| one(choice, seed)).collect()
 }
 
 /// Made-up results at the beginning of training, where little is lost yet.
-fn trial(choice: &Choice, seed: u64) -> anyhow::Result<Outcome> {
+fn trial(choice: &Choice<Setting>, seed: u64) -> anyhow::Result<Outcome> {
     let [fp32, mut run] = [Setting::FP32, choice.settings[0]].map(|setting| made_up::outcome(&setting, seed));
     run.loss = fp32.loss + (run.loss - fp32.loss) / 1000.0;
     Ok(run)
@@ -47,7 +47,7 @@ fn a_hot_table_gets_a_cache_a_cold_one_fp16_a_small_one_nothing() {
     let observed = [hot(&tables[0], 90), cold(&tables[1]), hot(&tables[2], 90)];
     // Only what is kept in fewer than 8 bits costs anything.
     let tried = RefCell::new(Vec::new());
-    let runner = |choice: &Choice, seed| {
+    let runner = |choice: &Choice<Setting>, seed| {
         tried.borrow_mut().push((choice.clone(), seed));
         let low = choice.settings.iter().any(|setting| setting.precision.precision().bits() < 8);
         let change = if low { 1.01 } else { 1.0001 };
@@ -78,7 +78,7 @@ fn a_hot_table_gets_a_cache_a_cold_one_fp16_a_small_one_nothing() {
 fn a_candidate_that_fails_is_passed_over() {
     let tables = [table("hot", 10_000)];
     let observed = [hot(&tables[0], 90)];
-    let runner = |choice: &Choice, seed| {
+    let runner = |choice: &Choice<Setting>, seed| {
         if choice.settings[0].precision == PrecisionName::Int2 {
             bail!("made up");
         }
@@ -93,7 +93,7 @@ fn a_candidate_that_fails_is_passed_over() {
 fn if_nothing_serves_it_stays_in_fp32() {
     let tables = [table("hot", 10_000)];
     let observed = [hot(&tables[0], 90)];
-    let runner = |choice: &Choice, seed| {
+    let runner = |choice: &Choice<Setting>, seed| {
         let worse = if choice.settings[0] == Setting::FP32 { 1.0 } else { 1.1 };
         Ok(Outcome { loss: worse, ..made_up::outcome(&Setting::FP32, seed) })
     };
@@ -113,7 +113,7 @@ fn luck_is_not_enough() {
 #[test]
 fn small_tables_need_no_run() {
     let tables = [table("small", 1000)];
-    let none = |_: &Choice, _: &[u64]| bail!("nothing may run");
+    let none = |_: &Choice<Setting>, _: &[u64]| bail!("nothing may run");
     let profile = propose(&tables, &[hot(&tables[0], 90)], &[0], &none).unwrap();
     assert_eq!((profile.proposals[0].setting, profile.trials.len()), (Setting::FP32, 0));
 }

@@ -23,7 +23,7 @@ use std::ops::Range;
 
 const DIM: u32 = 16;
 
-/// Samples of the generated set.
+/// Samples of the generated set, unless more are asked for.
 const TRAIN: usize = 150_000;
 const TEST: usize = 30_000;
 
@@ -46,7 +46,8 @@ impl Dlrm {
             let source = format!("{}: Criteo's click log", path.display());
             return Ok(Self::new(&source, train, test, &cardinalities, dim, None));
         }
-        Self::generated(&cardinalities, dim, [TRAIN, TEST], choices.seed)
+        let train = choices.limit.map_or(TRAIN, |limit| limit.max(TRAIN));
+        Self::generated(&cardinalities, dim, [train, TEST], choices.seed)
     }
 
     /// The generated set, of so many samples to train and to test.

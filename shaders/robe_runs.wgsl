@@ -1,0 +1,66 @@
+// Which weights a sparse gradient has. All chunks that cover a weight begin at it or before, so those covered behind a start and before
+// the next are the first ones there: a run. Of each start how long its run is, and how many weights those before it in its block of 256
+// have; of each block how many all have. One invocation a start.
+// Bytes a start: 32 in, 8 out, and 8 a chunk where rows end in shorter ones.
+#include "shared/common.wgsl"
+#include "shared/target.wgsl"
+#include "shared/robe.wgsl"
+#include "shared/lanes.wgsl"
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<uniform> robe: Robe;
+@group(0) @binding(2) var<storage, read> targets: array<Target>;
+@group(0) @binding(3) var<storage, read> accesses: array<vec2<u32>>;
+@group(0) @binding(4) var<storage, read> scratch: array<f32>; // the partial rows of robe_merge
+@group(0) @binding(5) var<storage, read_write> runs: array<vec2<u32>>; // weights before it in its block, its own
+@group(0) @binding(6) var<storage, read_write> blocks: array<u32>;
+
+fn weight_quads() -> u32 {
+    return params.dim;
+}
+
+#include "shared/merge.wgsl"
+#include "shared/robe_reach.wgsl"
+
+var<workgroup> length: u32;
+
+// Whether any chunk that begins at a start is a whole one.
+fn has_whole(one: Target) -> bool {
+    if (is_heavy(one)) { return scratch[partial_at(partial_row(one), robe.reach)] > 0.0; }
+    for (var j = one.start; j < one.end; j++) {
+        if (reach_of(accesses[j].x) == robe.reach) { return true; }
+    }
+    return false;
+}
+
+// Length of start d's run, of n.
+fn run_of(d: u32, n: u32) -> u32 {
+    let row = targets[d + 1u].row;
+    var end = row + robe.tail;
+    // Of two whole chunks the later one reaches further.
+    for (var back = d + 1u; back > 0u; back--) {
+        let one = targets[back];
+        if (one.row + robe.reach <= end) { break; }
+        if (has_whole(one)) {
+            end = one.row + robe.reach;
+            break;
+        }
+    }
+    if (d + 1u < n) { end = min(end, targets[d + 2u].row); }
+    return end - row;
+}
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, lane: Lane) {
+    let me = lane_index(lane);
+    if (me == 0u) { length = targets[0].row; }
+    let n = workgroupUniformLoad(&length);
+    for (var block = flat_group(group, groups); block < (n + 255u) / 256u; block += groups.x * groups.y) {
+        let d = block * 256u + me;
+        var run = 0u;
+        if (d < n) { run = run_of(d, n); }
+        let scan = scan_lanes(run, lane);
+        if (d < n) { runs[d] = vec2<u32>(scan.before, run); }
+        if (me == 0u) { blocks[block] = scan.total; }
+    }
+}

@@ -1,0 +1,42 @@
+// Backward without a sort: the gradient of each element that was read is added to its weight's sum, in whatever order they come. One
+// invocation an element. A bit a weight tells which are covered; without weight decay the others' sum of 0 moves nothing anyway.
+// Bytes an access: 12 in; an element: 4 in, 8 of a sum; with weight decay 4 of a mark.
+#include "shared/common.wgsl"
+#include "shared/quad1.wgsl"
+#include "shared/half.wgsl"
+#include "shared/gradient1.wgsl"
+#include "shared/robe.wgsl"
+#include "shared/scaler.wgsl"
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<uniform> robe: Robe;
+@group(0) @binding(2) var<uniform> scaler: ScalerState;
+@group(0) @binding(3) var<storage, read> hashes: array<u32>;
+@group(0) @binding(4) var<storage, read> access: array<vec2<u32>>; // by index: output row, coefficient
+@group(0) @binding(5) var<storage, read> grad_outputs: array<Words>;
+@group(0) @binding(6) var<storage, read_write> sums: array<Added>; // one a weight
+@group(0) @binding(7) var<storage, read_write> covered: array<atomic<u32>>; // a bit a weight
+
+#include "shared/add.wgsl"
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    if (scaler.overflow != 0u) { return; } // nothing of the table moves
+    let first = flat_group(group, groups) * 256u + local;
+    for (var at = first; at < params.indices * robe.dim; at += groups.x * groups.y * 256u) {
+        let i = at / robe.dim;
+        let hash = hashes[i];
+        if (hash == NONE) { continue; }
+        let column = at % robe.dim;
+        let one = access[i];
+        var g = scaler.inverse * grad_output(one.x * robe.dim + column);
+        if (params.weighted == 1u || params.pooling == MEAN) { g = bitcast<f32>(one.y) * g; }
+        let w = reduced(hash + chunk_hash(column / robe.chunk)) % robe.starts + column % robe.chunk;
+        add(w, g);
+        if (params.weight_decay != 0.0) {
+            let mark = 1u << (w & 31u);
+            if ((atomicLoad(&covered[w / 32u]) & mark) == 0u) { atomicOr(&covered[w / 32u], mark); }
+        }
+    }
+}

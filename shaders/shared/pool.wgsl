@@ -1,0 +1,76 @@
+// How a forward pools (SPEC 3.6): each bag's rows in bag order, params.lanes invocations an output row; with pooling none they move four
+// output rows at once. Needs `params`, `offsets`, `weights`, `access`, `outputs: array<Quad>`, and of whoever includes it: output_quads(),
+// the Quads of an output row; place_of(i), where index i's row is, or NONE; at_quad(q), called before the terms of Quad q; and
+// term(i, place, q), what index i adds there.
+
+fn pool(output: u32, lane: u32) {
+    // Bad offsets make the step a no-op, but they are still in the buffer.
+    let first = min(offsets[output], params.indices);
+    let end = clamp(offsets[output + 1u], first, params.indices);
+    var scale = 1.0;
+    if (params.pooling == MEAN) {
+        var valid = 0u;
+        for (var i = first; i < end; i++) { valid += select(1u, 0u, place_of(i) == NONE); }
+        scale = 1.0 / f32(max(valid, 1u));
+    }
+    if (params.pooling == MEAN || params.weighted == 1u) {
+        for (var i = first + lane; i < end; i += params.lanes) {
+            var coefficient = scale;
+            if (params.weighted == 1u) { coefficient *= weights[i]; }
+            access[i].y = bitcast<u32>(coefficient);
+        }
+    }
+    for (var q = lane; q < output_quads(); q += params.lanes) {
+        at_quad(q);
+        var sum = Quad();
+        var i = first;
+        // Four rows in flight, added in bag order.
+        for (; i + 4u <= end; i += 4u) {
+            let p = vec4<u32>(place_of(i), place_of(i + 1u), place_of(i + 2u), place_of(i + 3u));
+            let a = term(i, p.x, q);
+            let b = term(i + 1u, p.y, q);
+            let c = term(i + 2u, p.z, q);
+            let d = term(i + 3u, p.w, q);
+            sum = (((sum + a) + b) + c) + d;
+        }
+        for (; i < end; i++) { sum += term(i, place_of(i), q); }
+        if (params.pooling == MEAN) { sum *= scale; }
+        outputs[output * output_quads() + q] = sum;
+    }
+}
+
+// Output rows first, first + apart, first + 2 apart, first + 3 apart.
+fn copy(first: u32, apart: u32, lane: u32) {
+    var place = vec4<u32>(NONE);
+    for (var k = 0u; k < 4u; k++) {
+        let i = first + k * apart;
+        if (i < params.indices) {
+            place[k] = place_of(i);
+            if (params.weighted == 1u && lane == 0u) { access[i].y = bitcast<u32>(weights[i]); }
+        }
+    }
+    let i = vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u) * apart;
+    for (var q = lane; q < output_quads(); q += params.lanes) {
+        at_quad(q);
+        let a = term(i.x, place.x, q);
+        let b = term(i.y, place.y, q);
+        let c = term(i.z, place.z, q);
+        let d = term(i.w, place.w, q);
+        if (i.x < params.indices) { outputs[i.x * output_quads() + q] = a; }
+        if (i.y < params.indices) { outputs[i.y * output_quads() + q] = b; }
+        if (i.z < params.indices) { outputs[i.z * output_quads() + q] = c; }
+        if (i.w < params.indices) { outputs[i.w * output_quads() + q] = d; }
+    }
+}
+
+// What a workgroup does of all that.
+fn pool_rows(group: u32, local: u32) {
+    let lane = local & (params.lanes - 1u);
+    let at_once = 256u / params.lanes;
+    if (params.pooling == POOL_NONE) {
+        copy(group * at_once * 4u + local / params.lanes, at_once, lane);
+    } else {
+        let output = group * at_once + local / params.lanes;
+        if (output < params.bags) { pool(output, lane); }
+    }
+}

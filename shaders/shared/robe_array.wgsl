@@ -1,0 +1,10 @@
+// A weight of a shared array that is kept packed: FP16 two a word; integers in blocks, each scale, bias and codes. Needs `array_word`,
+// `params`, `robe`, shared/half.wgsl.
+
+fn weight_at(w: u32) -> f32 {
+    if (params.bits == 16u) { return f32_from_half((array_word(w / 2u) >> (16u * (w & 1u))) & 0xffffu); }
+    let base = (w >> firstTrailingBit(robe.block)) * robe.block_words;
+    let bit = (w & (robe.block - 1u)) * params.bits;
+    let code = (array_word(base + 2u + bit / 32u) >> (bit & 31u)) & ((1u << params.bits) - 1u);
+    return f32(code) * bitcast<f32>(array_word(base)) + bitcast<f32>(array_word(base + 1u));
+}

@@ -1,0 +1,36 @@
+// The rows of bags out of a shared array, read by `weight_at` and pooled in bag order: a float an invocation, for a chunk begins anywhere.
+// Needs `offsets`, `hashes`, `weights`, `access`, `outputs`, `params`, `robe`.
+#include "shared/quad1.wgsl"
+
+// Of the chunk that an invocation is at: what rows have in common there, and which of its weights it reads.
+var<private> chunk: u32;
+var<private> within: u32;
+
+fn output_quads() -> u32 {
+    return robe.dim;
+}
+
+fn place_of(i: u32) -> u32 {
+    return hashes[i];
+}
+
+fn at_quad(column: u32) {
+    chunk = chunk_hash(column / robe.chunk);
+    within = column % robe.chunk;
+}
+
+// What index i adds. A row left out adds 0, which changes no bit of a sum that began with +0.
+fn term(i: u32, hash: u32, column: u32) -> f32 {
+    if (hash == NONE) { return 0.0; }
+    let value = weight_at(reduced(hash + chunk) % robe.starts + within);
+    if (params.weighted == 1u) { return value * weights[i]; }
+    return value;
+}
+
+#include "shared/pool.wgsl"
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    pool_rows(flat_group(group, groups), local);
+}

@@ -1,0 +1,16 @@
+// How far chunks reach. Needs `robe`, shared/target.wgsl, shared/merge.wgsl.
+
+// Weights of a chunk whose first gradient is `first`.
+fn reach_of(first: u32) -> u32 {
+    if (robe.tail == robe.reach) { return robe.reach; }
+    return select(robe.reach, robe.tail, first % robe.dim + robe.tail == robe.dim);
+}
+
+// Whether a start has so many chunks that their sums, and behind them how many reach the last weight, are in a partial row.
+fn is_heavy(one: Target) -> bool {
+    return one.end - one.start > MERGE_CHUNK;
+}
+
+fn partial_row(one: Target) -> u32 {
+    return 2u * (one.start / MERGE_CHUNK) + 1u;
+}

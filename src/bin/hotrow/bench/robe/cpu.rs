@@ -1,0 +1,127 @@
+//! The CPU backend's runner: wall clock.
+
+use hotrow::lookup::Lookup as _;
+use hotrow::robe::{Config, cpu::Group};
+use hotrow::{Error, cpu};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use super::beside::{Forward, Table};
+use super::measure::{Runner, Step};
+use crate::suite::{Size, lab::Times};
+
+/// Seconds after which three rounds are enough.
+const SLICE: Duration = Duration::from_millis(300);
+
+pub(crate) struct CpuRunner {
+    size: Size,
+    group: Option<Group>,
+}
+
+impl CpuRunner {
+    pub(crate) fn new(size: Size) -> Self {
+        Self { size, group: None }
+    }
+
+    fn group(&mut self) -> anyhow::Result<&mut Group> {
+        self.group.as_mut().ok_or_else(|| anyhow::anyhow!("--robe: wanted an array, found none"))
+    }
+}
+
+/// Rounds of `one`, whose parts are timed by itself; the first is not counted.
+fn rounds<const PARTS: usize>(
+    size: Size,
+    mut one: impl FnMut() -> anyhow::Result<[f64; PARTS]>,
+) -> anyhow::Result<[Times; PARTS]> {
+    one()?;
+    let mut seconds = [const { Vec::new() }; PARTS];
+    let start = Instant::now();
+    while seconds[0].len() < 3 || (seconds[0].len() < size.rounds().0 && start.elapsed() < SLICE) {
+        for (all, part) in seconds.iter_mut().zip(one()?) {
+            all.push(part);
+        }
+    }
+    Ok(seconds.map(Times::of))
+}
+
+impl Runner for CpuRunner {
+    fn allocate(&mut self, config: Config) -> Result<(), Error> {
+        self.group = None; // freed before the next is allocated
+        self.group = Some(Group::new(config)?);
+        Ok(())
+    }
+
+    fn reconfigure(&mut self, config: Config) -> Result<(), Error> {
+        self.group.as_mut().map_or(Ok(()), |group| group.reconfigure(config))
+    }
+
+    fn steps(&mut self, batches: &[Vec<u32>]) -> anyhow::Result<Step> {
+        let size = self.size;
+        let group = self.group()?;
+        // P4's loss is the sum of all that was read.
+        let grads = vec![1.0; batches[0].len() * group.config().dim as usize];
+        let offsets: Vec<u32> = (0..=batches[0].len() as u32).collect();
+        let mut turn = batches.iter().cycle();
+        let [forward, backward] = rounds(size, || {
+            let Some(batch) = turn.next() else { return Ok([0.0; 2]) };
+            let start = Instant::now();
+            let outputs = group.forward(batch, &offsets, None)?;
+            let forward = start.elapsed().as_secs_f64();
+            drop(black_box(outputs));
+            let start = Instant::now();
+            group.backward(&grads)?;
+            Ok([forward, start.elapsed().as_secs_f64()])
+        })?;
+        Ok(Step { forward, backward, stages: Vec::new() })
+    }
+
+    fn free(&mut self) {
+        self.group = None;
+    }
+}
+
+/// A table's forward over batches in turn, after others that fill its cache.
+pub(crate) fn forward(
+    size: Size,
+    table: &Table,
+    warm: &[Vec<u32>],
+    batches: &[Vec<u32>],
+    offsets: &[u32],
+) -> anyhow::Result<Forward> {
+    match table {
+        Table::Robe(config) => {
+            let mut group = Group::new(config.clone())?;
+            let mut turn = batches.iter().cycle();
+            let [times] = rounds(size, || {
+                let Some(batch) = turn.next() else { return Ok([0.0]) };
+                let start = Instant::now();
+                drop(black_box(group.forward(batch, offsets, None)?));
+                let seconds = start.elapsed().as_secs_f64();
+                group.abandon_backward();
+                Ok([seconds])
+            })?;
+            Ok(Forward { times, hit_rate: None })
+        }
+        Table::Cached(config) => {
+            use hotrow::Embedding;
+            let mut group = cpu::Group::new((**config).clone())?;
+            for batch in warm {
+                Embedding::forward(&mut group, batch, offsets, None)?;
+                group.abandon_backward();
+            }
+            let before: hotrow::Counters = Embedding::counters(&mut group)?.into_iter().sum();
+            let mut turn = batches.iter().cycle();
+            let [times] = rounds(size, || {
+                let Some(batch) = turn.next() else { return Ok([0.0]) };
+                let start = Instant::now();
+                drop(black_box(Embedding::forward(&mut group, batch, offsets, None)?));
+                let seconds = start.elapsed().as_secs_f64();
+                group.abandon_backward();
+                Ok([seconds])
+            })?;
+            let after: hotrow::Counters = Embedding::counters(&mut group)?.into_iter().sum();
+            let seen = after - before;
+            Ok(Forward { times, hit_rate: Some(seen.hits as f64 / (seen.accesses as f64).max(1.0)) })
+        }
+    }
+}

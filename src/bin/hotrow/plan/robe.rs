@@ -1,0 +1,297 @@
+//! `hotrow plan --robe`: what a table at hand loses in a shared array (P4, definition 2), and the size that a wanted eps takes.
+
+mod chart;
+mod report;
+mod table;
+
+use super::{Common, amount, cache};
+use crate::failure::Failure;
+use crate::options::Options;
+use crate::output;
+use hotrow::robe::Config;
+use hotrow::robe::fidelity::{Bound, Fidelity, Fit, Wanted, largest_singular_value, size_for};
+use rand::SeedableRng;
+use rand::seq::index;
+use rand_pcg::Pcg64;
+use report::{Line, Report, Sample, Size, Sketch, Source};
+use table::Table;
+
+/// Compressions, if nobody says: those of P4 that leave a chunk, and none.
+const COMPRESSIONS: [f64; 5] = [1.0, 10.0, 100.0, 1000.0, 10_000.0];
+
+/// P4's choice.
+const CHUNK: u32 = 32;
+
+/// Weights of the largest array that is fitted unasked: it takes 5 GiB.
+const MOST_WEIGHTS: u32 = 1 << 28;
+
+/// Products that the largest singular value may take: minutes.
+const MOST_PRODUCTS: f64 = 2e12;
+
+/// Options of `plan --robe`
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "What a shared array loses (--robe)")]
+#[group(skip)]
+pub(crate) struct Args {
+    /// What rows of TABLE lose in ROBE's shared array, the (1 +- eps) of P4: a .npy file, a checkpoint (.safetensors), a file of nothing
+    /// but FP32 rows (with --dim), or generated: normal:rows=..,dim=..[,mean=..,std=..], clustered:rows=..,dim=..,clusters=..[,noise=..].
+    /// With --trace rows count by their lookups
+    #[arg(long, value_name = "TABLE", group = "sharing", conflicts_with_all = [
+        "memory", "distribution", "budget", "sample_bytes", "lookups", "samples", "smallest_batch", "batch_cost", "pinned_ways",
+        "inference", "scale", "verify", "verify_dim", "verify_batches", "precision", "optimizer", "batch", "rows", "cache_percent",
+        "policy", "placement", "prefetch", "shard_bytes",
+    ])]
+    pub(super) robe: Option<String>,
+    /// How many times fewer weights than the table has values [default: 1,10,100,1000,10000, as far as they leave a chunk and no more
+    /// than 2^28 weights; a fit takes 20 B a weight]. With --memory: what that takes, to the byte
+    #[arg(long, value_name = "X[,X]", value_delimiter = ',', requires = "sharing", allow_negative_numbers = true,
+          conflicts_with_all = ["precision", "cache_percent", "policy", "placement", "prefetch", "shard_bytes"])]
+    compression: Vec<f64>,
+    /// Neighbouring values of a row that lie together, Z [default: 32]
+    #[arg(long, value_name = "Z[,Z]", value_delimiter = ',', requires = "sharing", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    chunk: Vec<u32>,
+    /// Search the smallest array that keeps each sampled row within this: a length such as 0.5, or 10% of the row's own. With P4's
+    /// corollary 6 beside it
+    #[arg(long, value_name = "EPS", requires = "robe", conflicts_with = "memory", allow_negative_numbers = true, value_parser = eps)]
+    eps: Option<Eps>,
+    /// Of the sampled rows, this share [default: 1]
+    #[arg(long, value_name = "SHARE", requires = "eps", conflicts_with = "memory", allow_negative_numbers = true, value_parser = share)]
+    quantile: Option<f64>,
+    /// With which probability corollary 6 may fail
+    #[arg(long, value_name = "DELTA", default_value_t = 0.01, requires = "eps", conflicts_with = "memory", allow_negative_numbers = true, value_parser = chance)]
+    delta: f64,
+    /// Rows, or lookups of a trace, drawn to be measured
+    #[arg(long, value_name = "N", default_value_t = 10_000, requires = "robe", conflicts_with = "memory", allow_negative_numbers = true, value_parser = amount::count)]
+    sample: u64,
+}
+
+impl Args {
+    /// Neighbouring values of a row that lie together.
+    pub(super) fn chunks(&self) -> &[u32] {
+        if self.chunk.is_empty() { &[CHUNK] } else { &self.chunk }
+    }
+
+    /// As they were given.
+    pub(super) fn compressions(&self) -> &[f64] {
+        &self.compression
+    }
+
+    /// Whether `--memory` is about a shared array.
+    pub(super) fn shared(&self) -> Result<bool, Failure> {
+        if self.compression.is_empty() && !self.chunk.is_empty() {
+            return Err(Failure::Usage(
+                "--chunk: wanted --compression beside it with --memory, found none; give one".into(),
+            ));
+        }
+        Ok(!self.compression.is_empty())
+    }
+}
+
+/// A wanted eps, as it is written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Eps {
+    eps: f64,
+    relative: bool,
+}
+
+fn eps(text: &str) -> Result<Eps, String> {
+    let text = text.trim();
+    let (number, relative) = text.strip_suffix('%').map_or((text, false), |number| (number, true));
+    let eps = amount::positive(number)?;
+    Ok(Eps { eps: if relative { eps / 100.0 } else { eps }, relative })
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.trim().parse() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("wanted a number from 0 to 1".to_owned()),
+    }
+}
+
+fn chance(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(chance) if chance > 0.0 && chance < 1.0 => Ok(chance),
+        _ => Err("wanted a number between 0 and 1".to_owned()),
+    }
+}
+
+/// Runs the subcommand.
+pub(super) fn run(
+    options: &Options,
+    common: &Common,
+    cache: &cache::Args,
+    text: &str,
+    args: &Args,
+) -> Result<(), Failure> {
+    let dim = cache::only("--dim", &common.dim)?;
+    let table = table::open(text, dim, options.group_seed())?;
+    let uses = cache.trace().map(|trace| Uses::new(options, trace, &table)).transpose()?;
+    let mut random = Pcg64::seed_from_u64(options.seed);
+    let rows = sample(&table, uses.as_ref(), args.sample, &mut random);
+    let job = Job { table, uses, rows };
+    let report = job.report(args)?;
+    if let Some(path) = &options.json {
+        output::write_json(path, &report)?;
+    }
+    if let Some(stem) = cache.plot() {
+        chart::curve(&report).write(stem)?;
+    }
+    output::print(&report.text())?;
+    Ok(())
+}
+
+/// How often rows are looked up.
+struct Uses {
+    name: String,
+    ids: Vec<u32>,
+    counts: Vec<u32>,
+}
+
+impl Uses {
+    fn new(options: &Options, trace: &str, table: &Table) -> Result<Self, Failure> {
+        let trace = options.trace(trace)?;
+        let mut counts = vec![0; table.rows as usize];
+        for &id in &trace.ids {
+            let Some(count) = counts.get_mut(id as usize) else {
+                return Err(Failure::Usage(format!(
+                    "--trace: wanted ids below {}, the rows of {}, found {id}; name the trace of this table",
+                    table.rows, table.name
+                )));
+            };
+            *count += 1;
+        }
+        Ok(Self { name: trace.name, ids: trace.ids, counts })
+    }
+}
+
+/// Rows to measure, in random order: all different, or as lookups meet them.
+fn sample(table: &Table, uses: Option<&Uses>, most: u64, random: &mut Pcg64) -> Vec<u32> {
+    let all = uses.map_or(table.rows as usize, |uses| uses.ids.len());
+    let places = index::sample(random, all, usize::try_from(most).unwrap_or(all).min(all));
+    places.into_iter().map(|place| uses.map_or(place as u32, |uses| uses.ids[place])).collect()
+}
+
+struct Job {
+    table: Table,
+    uses: Option<Uses>,
+    rows: Vec<u32>,
+}
+
+/// What the library refuses of a configuration is bad usage here.
+fn usage(error: hotrow::Error) -> Failure {
+    match error {
+        hotrow::Error::Config { .. } | hotrow::Error::Fidelity { .. } => Failure::Usage(error.to_string()),
+        _ => error.into(),
+    }
+}
+
+impl Job {
+    fn report(&self, args: &Args) -> Result<Report, Failure> {
+        let table = &self.table;
+        let mut configs = Vec::new();
+        for &chunk in args.chunks() {
+            let compressions = if args.compression.is_empty() { &COMPRESSIONS[..] } else { &args.compression };
+            for &compression in compressions {
+                let config = Config::compressed(&table.tables, table.dim, compression, chunk);
+                // Nobody asked for these.
+                if args.compression.is_empty() && !config.as_ref().is_ok_and(|config| config.weights <= MOST_WEIGHTS) {
+                    continue;
+                }
+                configs.push(config.map_err(usage)?);
+            }
+        }
+        if configs.is_empty() {
+            let (chunks, values) = (args.chunks(), table.values());
+            return Err(Failure::Usage(format!(
+                "--chunk: wanted one of at most {values}, the values of {}, found {chunks:?}; or name a --compression",
+                table.name
+            )));
+        }
+        // All values' mean: what there is no going below.
+        let (constant, _) = self.measured(&Config::new(&table.tables, table.dim, 1, 1))?;
+        let mut lines = Vec::new();
+        for config in &configs {
+            let (found, unlike) = self.measured(config)?;
+            lines.push(Line::new(config, &found, unlike, &constant)?);
+        }
+        let wanted =
+            args.eps.map(|eps| Wanted { eps: eps.eps, relative: eps.relative, quantile: args.quantile.unwrap_or(1.0) });
+        let mut sizes = Vec::new();
+        for &chunk in wanted.iter().flat_map(|_| args.chunks()) {
+            sizes.extend(wanted.map(|wanted| self.size(chunk, wanted, &constant)).transpose()?);
+        }
+        let sketch = wanted.map(|wanted| self.sketch(wanted, args.delta, &constant)).transpose()?.flatten();
+        let squares = constant.rows.iter().map(|row| row.norm * row.norm).sum::<f64>();
+        Ok(Report {
+            table: Source {
+                name: table.name.clone(),
+                kind: table.kind,
+                tables: table.tables.clone(),
+                rows: table.rows,
+                dim: table.dim,
+                values: table.values(),
+                bytes: 4 * table.values(),
+            },
+            sample: Sample {
+                rows: self.rows.len(),
+                by: self.uses.as_ref().map_or_else(|| "row".to_owned(), |uses| uses.name.clone()),
+                rms_length: (squares / self.rows.len() as f64).sqrt(),
+            },
+            constant: Line::new(&Config::new(&table.tables, table.dim, 1, 1), &constant, None, &constant)?,
+            lines,
+            wanted: wanted.map(Into::into),
+            sizes,
+            sketch,
+        })
+    }
+
+    fn measured(&self, config: &Config) -> Result<(Fidelity, Option<f64>), Failure> {
+        let fit = Fit::new(config, &*self.table.source, self.counts()).map_err(usage)?;
+        let unlike = fit.unlike_share(&self.rows)?;
+        Ok((fit.fidelity(&*self.table.source, &self.rows)?, unlike))
+    }
+
+    fn counts(&self) -> Option<&[u32]> {
+        self.uses.as_ref().map(|uses| &uses.counts[..])
+    }
+
+    fn size(&self, chunk: u32, wanted: Wanted, constant: &Fidelity) -> Result<Size, Failure> {
+        let table = &self.table;
+        let config = Config::new(&table.tables, table.dim, chunk, chunk);
+        if table.values() > u64::from(MOST_WEIGHTS) {
+            return Err(Failure::Usage(format!(
+                "--eps: wanted a table of at most {MOST_WEIGHTS} values, since arrays up to its size are fitted at 20 B a weight, found {} in {}; \
+                 give --compression alone, or fewer rows",
+                table.values(),
+                table.name
+            )));
+        }
+        let found = size_for(&config, &*table.source, self.counts(), &self.rows, wanted).map_err(usage)?;
+        Ok(Size::new(chunk, table.values(), wanted, &found, constant, self.uses.is_none()))
+    }
+
+    /// Corollary 6, unless it would take too long to say.
+    fn sketch(&self, wanted: Wanted, delta: f64, constant: &Fidelity) -> Result<Option<Sketch>, Failure> {
+        let table = &self.table;
+        let dim = f64::from(table.dim);
+        let products = f64::from(table.rows) * dim * dim / 2.0;
+        if products > MOST_PRODUCTS {
+            output::note(&format!(
+                "corollary 6 is left out: the largest singular value of {} rows x {} would take {products:.0e} products, more than \
+                 {MOST_PRODUCTS:.0e}",
+                table.rows, table.dim
+            ));
+            return Ok(None);
+        }
+        let config = Config::new(&table.tables, table.dim, 1, 1);
+        let sigma = largest_singular_value(&config, &*table.source)?;
+        let squares = constant.rows.iter().map(|row| row.norm * row.norm).sum::<f64>() / constant.rows.len() as f64;
+        let eps = if wanted.relative { wanted.eps * squares.sqrt() } else { wanted.eps };
+        if eps == 0.0 {
+            return Ok(None);
+        }
+        let bound = Bound::new(sigma, table.rows, table.dim, eps, delta)?;
+        Ok(Some(Sketch::new(&bound, eps, delta, table.values())))
+    }
+}

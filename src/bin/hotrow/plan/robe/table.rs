@@ -1,0 +1,227 @@
+//! The table that `--robe` names: a file of rows, a checkpoint, or one made up.
+
+use crate::failure::Failure;
+use crate::plan::amount;
+use anyhow::Context as _;
+use hotrow::rng::pcg4d;
+use hotrow::{Embedding as _, Error, F32File, Init, Source, checkpoint, cpu};
+use std::fs::File;
+use std::path::Path;
+
+/// FP32 rows.
+pub(super) struct Table {
+    pub(super) name: String,
+    /// `numpy`, `checkpoint`, `floats` or `generated`.
+    pub(super) kind: &'static str,
+    /// Rows of each table; a checkpoint may hold several.
+    pub(super) tables: Vec<u32>,
+    /// All together.
+    pub(super) rows: u32,
+    pub(super) dim: u32,
+    pub(super) source: Box<dyn Source>,
+}
+
+impl Table {
+    fn new(name: &str, kind: &'static str, rows: u32, dim: u32, source: impl Source + 'static) -> Self {
+        Self { name: name.to_owned(), kind, tables: vec![rows], rows, dim, source: Box::new(source) }
+    }
+
+    pub(super) fn values(&self) -> u64 {
+        u64::from(self.rows) * u64::from(self.dim)
+    }
+}
+
+/// `dim` as it was asked for: only a file of nothing but floats needs it.
+pub(super) fn open(text: &str, dim: Option<u32>, seed: u32) -> Result<Table, Failure> {
+    let generated =
+        text.split_once(':').and_then(|(kind, keys)| Some((SHAPES.iter().find(|shape| shape.0 == kind)?, keys)));
+    let path = Path::new(text);
+    let table = if let Some((&(kind, keys), given)) = generated {
+        made(text, kind, keys, given, seed).map_err(|reason| Failure::Usage(format!("--robe {text}: {reason}")))?
+    } else {
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("npy") => numpy(text, path)?,
+            Some("safetensors") => saved(text, path)?,
+            _ => floats(text, path, dim)?,
+        }
+    };
+    match dim {
+        Some(dim) if dim != table.dim => {
+            Err(Failure::Usage(format!("--dim: wanted {}, as {text} has it, found {dim}; leave it out", table.dim)))
+        }
+        _ => Ok(table),
+    }
+}
+
+/// Rows that a group of tables holds.
+fn rows_of(text: &str, rows: u64) -> Result<u32, Failure> {
+    u32::try_from(rows).ok().filter(|&rows| rows > 0 && rows < u32::MAX).ok_or_else(|| {
+        Failure::Usage(format!("--robe {text}: wanted 1 to 4294967294 rows, found {rows}; name another table"))
+    })
+}
+
+fn numpy(text: &str, path: &Path) -> Result<Table, Failure> {
+    // Says what is wrong with the file, if anything is.
+    let source = F32File::npy(path)?;
+    let header = npyz::NpyHeader::from_reader(File::open(path)?).with_context(|| text.to_owned())?;
+    let &[rows, dim] = header.shape() else {
+        return Err(Failure::Usage(format!(
+            "--robe {text}: wanted an array of two axes, rows and dim, found {:?}; reshape it",
+            header.shape()
+        )));
+    };
+    let (rows, dim) = (rows_of(text, rows)?, u32::try_from(dim).unwrap_or(u32::MAX));
+    Ok(Table::new(text, "numpy", rows, dim, source))
+}
+
+fn floats(text: &str, path: &Path, dim: Option<u32>) -> Result<Table, Failure> {
+    let source = F32File::raw(path)?;
+    let dim = dim.ok_or_else(|| {
+        Failure::Usage(format!("--robe {text}: wanted --dim beside a file of nothing but floats, found none"))
+    })?;
+    let (bytes, row) = (path.metadata().with_context(|| text.to_owned())?.len(), 4 * u64::from(dim));
+    if !bytes.is_multiple_of(row) {
+        return Err(Failure::Usage(format!(
+            "--robe {text}: wanted whole rows of {dim} floats, {row} B each, found {bytes} B; give the dim of the file"
+        )));
+    }
+    Ok(Table::new(text, "floats", rows_of(text, bytes / row)?, dim, source))
+}
+
+/// Rows read at once out of a group.
+const PIECE: u32 = 1 << 14;
+
+/// The newest values of all rows, read into memory.
+fn saved(text: &str, path: &Path) -> Result<Table, Failure> {
+    let config = checkpoint::contents(path)?.config;
+    let (tables, dim) = (config.tables.clone(), config.dim);
+    let rows = config.total_rows() as u32;
+    let mut group = cpu::Group::new(config)?;
+    checkpoint::load(&mut group, path)?;
+    let mut values: Vec<f32> = Vec::new();
+    for first in (0..rows).step_by(PIECE as usize) {
+        let piece: Vec<u32> = (first..rows.min(first.saturating_add(PIECE))).collect();
+        values.extend(group.read_rows(&piece)?);
+    }
+    Ok(Table { tables, ..Table::new(text, "checkpoint", rows, dim, values) })
+}
+
+/// What can be made up, and its keys beside rows and dim.
+const SHAPES: [(&str, &[&str]); 2] = [("normal", &["mean", "std"]), ("clustered", &["clusters", "noise"])];
+
+const WANTED: &str = "wanted normal:rows=N,dim=D[,mean=X,std=X] or clustered:rows=N,dim=D,clusters=N[,noise=X]";
+
+/// Most rows of a cluster's number, and the most clusters.
+fn whole(number: &str) -> Result<u32, String> {
+    u32::try_from(amount::count(number)?).map_err(|_| "wanted at most 4294967295".to_owned())
+}
+
+fn finite(number: &str) -> Result<f32, String> {
+    match number.trim().parse::<f32>() {
+        Ok(number) if number.is_finite() => Ok(number),
+        _ => Err("wanted a number".to_owned()),
+    }
+}
+
+fn made(text: &str, kind: &str, keys: &[&str], given: &str, seed: u32) -> Result<Table, String> {
+    let mut pairs: Vec<(&str, &str)> = Vec::new();
+    for pair in given.split(',') {
+        let (key, number) = pair.split_once('=').ok_or(WANTED)?;
+        let key = key.trim();
+        if !["rows", "dim"].contains(&key) && !keys.contains(&key) {
+            return Err(format!("{WANTED}, found the key {key}"));
+        }
+        if pairs.iter().any(|&(known, _)| known == key) {
+            return Err(format!("wanted {key} once, found it twice"));
+        }
+        pairs.push((key, number));
+    }
+    let of = |key: &str| pairs.iter().find(|pair| pair.0 == key).map(|pair| pair.1);
+    let named = |key: &str| of(key).ok_or_else(|| format!("wanted {key}=N, found none"));
+    let fail = |key: &'static str| move |reason: String| format!("{key}: {reason}");
+    let rows = whole(named("rows")?).map_err(fail("rows"))?;
+    let dim = whole(named("dim")?).map_err(fail("dim"))?;
+    if rows == u32::MAX || dim > 1 << 24 {
+        return Err("wanted at most 4294967294 rows and a dim of at most 2^24".to_owned());
+    }
+    let number = |key: &'static str, otherwise: f32| of(key).map_or(Ok(otherwise), finite).map_err(fail(key));
+    let spread = |key: &'static str, otherwise: f32| match number(key, otherwise)? {
+        value if value >= 0.0 => Ok(value),
+        value => Err(format!("{key}: wanted a number from 0 on, found {value}")),
+    };
+    let normal = |std| Init::Normal { mean: 0.0, std };
+    Ok(if kind == "normal" {
+        let init = Init::Normal { mean: number("mean", 0.0)?, std: spread("std", 1.0)? };
+        let source = move |first_row: u32, dim: usize, out: &mut [f32]| -> Result<(), Error> {
+            (first_row..).zip(out.chunks_exact_mut(dim)).for_each(|(row, values)| init.row(seed, row, values));
+            Ok(())
+        };
+        Table::new(text, "generated", rows, dim, source)
+    } else {
+        let clusters = whole(named("clusters")?).map_err(fail("clusters"))?;
+        let (centres, noise) = (normal(1.0), normal(spread("noise", 0.0)?));
+        let source = move |first_row: u32, dim: usize, out: &mut [f32]| -> Result<(), Error> {
+            let mut own = vec![0.0; dim];
+            for (row, values) in (first_row..).zip(out.chunks_exact_mut(dim)) {
+                centres.row(seed, pcg4d([seed, row, 0, 0])[0] % clusters, values);
+                noise.row(!seed, row, &mut own);
+                values.iter_mut().zip(&own).for_each(|(x, own)| *x += own);
+            }
+            Ok(())
+        };
+        Table::new(text, "generated", rows, dim, source)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_ones_are_told() {
+        for text in [
+            "normal:",
+            "normal:rows=10",
+            "normal:dim=4",
+            "normal:rows=10,dim=0",
+            "normal:rows=10,dim=1.5",
+            "normal:rows=10,dim=4,dim=4",
+            "normal:rows=10,dim=4,std=much",
+            "normal:rows=10,dim=4,mean=inf",
+            "normal:rows=10,dim=4,clusters=2",
+            "normal:rows=5e9,dim=4",
+            "normal:rows=10,dim=1e9",
+            "clustered:rows=10,dim=4",
+            "clustered:rows=10,dim=4,clusters=0",
+            "clustered:rows=10,dim=4,clusters=2,std=1",
+        ] {
+            match open(text, None, 0) {
+                Err(Failure::Usage(sentence)) => assert!(sentence.contains("wanted"), "{text}: {sentence}"),
+                _ => panic!("{text}"),
+            }
+        }
+    }
+
+    #[test]
+    fn made_tables_are_what_they_say() {
+        let read = |text: &str, first: u32, rows: usize| {
+            let table = open(text, None, 5).ok().unwrap();
+            let mut out = vec![0.0; rows * table.dim as usize];
+            table.source.rows(first, table.dim as usize, &mut out).unwrap();
+            out
+        };
+        let mut wanted = vec![0.0; 4];
+        Init::Normal { mean: 2.0, std: 0.5 }.row(5, 7, &mut wanted);
+        assert_eq!(read("normal:rows=10,dim=4,mean=2,std=0.5", 7, 1), wanted);
+        // As many different rows as clusters, and with noise as many as rows.
+        let distinct = |text| {
+            let out = read(text, 0, 1000);
+            out.chunks(4)
+                .map(|row| row.iter().map(|x| x.to_bits()).collect::<Vec<_>>())
+                .collect::<std::collections::HashSet<_>>()
+                .len()
+        };
+        assert_eq!(distinct("clustered:rows=1000,dim=4,clusters=20"), 20);
+        assert_eq!(distinct("clustered:rows=1000,dim=4,clusters=20,noise=0.1"), 1000);
+    }
+}

@@ -1,0 +1,198 @@
+//! Heat maps side by side on one colour scale: a number in each cell, a stroke through those that have none.
+
+use super::bars::{text, wrapped};
+use super::{TITLE_LETTERS, WIDTH, write};
+use anyhow::ensure;
+use kuva::plot::ColorMap;
+use kuva::render::color::Color;
+use kuva::render::render::{Primitive, Scene, TextAnchor};
+use std::path::{Path, PathBuf};
+
+const TEXT: u32 = 12;
+const CELL: f64 = 30.0;
+const MARGIN: f64 = 16.0;
+/// Room for the names of a panel's lines.
+const NAMES: f64 = 52.0;
+/// Height of a line of text.
+const LINE: f64 = 24.0;
+/// Panels beside each other.
+const ACROSS: usize = 3;
+/// Where of the colours the fastest begins: white would look like paper.
+const PALE: f64 = 0.08;
+
+/// One map.
+#[derive(Clone, Debug)]
+pub(crate) struct Panel {
+    pub(crate) title: String,
+    /// What runs to the right.
+    pub(crate) label: String,
+    pub(crate) columns: Vec<String>,
+    pub(crate) lines: Vec<String>,
+    /// Line by line; `None` where there is no figure.
+    pub(crate) values: Vec<Vec<Option<f64>>>,
+}
+
+/// Several of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Heat {
+    pub(crate) title: String,
+    /// What the colours mean, with its unit.
+    pub(crate) label: String,
+    pub(crate) panels: Vec<Panel>,
+}
+
+impl Heat {
+    /// Writes `stem.svg` and `stem.png` and returns their names.
+    pub(crate) fn write(&self, stem: &Path) -> anyhow::Result<[PathBuf; 2]> {
+        ensure!(self.ends().is_some(), "plot: wanted at least one number above 0 to draw, found none");
+        write(self.scene(), stem)
+    }
+
+    /// The least and the most of all panels.
+    fn ends(&self) -> Option<(f64, f64)> {
+        let values = self.panels.iter().flat_map(|panel| panel.values.iter().flatten().flatten().copied());
+        let values: Vec<f64> = values.filter(|value| value.is_finite() && *value > 0.0).collect();
+        let least = values.iter().copied().min_by(f64::total_cmp)?;
+        Some((least, values.iter().copied().max_by(f64::total_cmp)?))
+    }
+
+    fn scene(&self) -> Scene {
+        let ends = self.ends().unwrap_or((1.0, 1.0));
+        let title = wrapped(&self.title, TITLE_LETTERS);
+        let top = MARGIN + title.len() as f64 * LINE;
+        let tallest = |panels: &[Panel]| panels.iter().map(|panel| panel.lines.len()).max().unwrap_or(0) as f64;
+        // Title, columns' names and label of a panel.
+        let height = |panels: &[Panel]| tallest(panels) * CELL + 3.0 * LINE + MARGIN;
+        let all: f64 = self.panels.chunks(ACROSS).map(height).sum();
+        let mut scene = Scene::new(WIDTH, top + all + 2.5 * LINE + MARGIN);
+        for (i, line) in title.iter().enumerate() {
+            text(&mut scene, WIDTH / 2.0, MARGIN + (i as f64 + 0.6) * LINE, line, 17, TextAnchor::Middle);
+        }
+        let width = (WIDTH - 2.0 * MARGIN) / ACROSS as f64;
+        let mut y = top;
+        for row in self.panels.chunks(ACROSS) {
+            for (i, panel) in row.iter().enumerate() {
+                draw(&mut scene, panel, (MARGIN + i as f64 * width, y, width), ends);
+            }
+            y += height(row);
+        }
+        self.scale(&mut scene, y, ends);
+        scene
+    }
+
+    /// The colours and what they stand for, evenly by ratio.
+    fn scale(&self, scene: &mut Scene, y: f64, ends: (f64, f64)) {
+        const STEPS: usize = 100;
+        let (left, width) = (WIDTH * 0.25, WIDTH * 0.5);
+        for i in 0..STEPS {
+            let x = left + width * i as f64 / STEPS as f64;
+            // A little wider, so that no seam shows.
+            rect(scene, (x, y, width / STEPS as f64 + 0.5, LINE * 0.6), &colour(i as f64 / (STEPS - 1) as f64));
+        }
+        for i in 0..=4 {
+            let share = f64::from(i) / 4.0;
+            let value = ends.0 * (ends.1 / ends.0).powf(share);
+            text(scene, left + width * share, y + LINE * 1.2, &short(value), TEXT, TextAnchor::Middle);
+        }
+        text(scene, WIDTH / 2.0, y + LINE * 2.1, &self.label, 14, TextAnchor::Middle);
+    }
+}
+
+fn draw(scene: &mut Scene, panel: &Panel, (left, top, width): (f64, f64, f64), (least, most): (f64, f64)) {
+    let x = left + NAMES;
+    let cell = (width - NAMES - MARGIN) / panel.columns.len().max(1) as f64;
+    let middle = |i: usize| x + (i as f64 + 0.5) * cell;
+    let under = 0.35 * f64::from(TEXT);
+    text(scene, left + (width + NAMES - MARGIN) / 2.0, top + 0.7 * LINE, &panel.title, 14, TextAnchor::Middle);
+    let first = top + 1.1 * LINE;
+    for (i, (name, values)) in panel.lines.iter().zip(&panel.values).enumerate() {
+        let y = first + i as f64 * CELL;
+        text(scene, x - 5.0, y + CELL / 2.0 + under, name, TEXT, TextAnchor::End);
+        for (j, value) in values.iter().enumerate() {
+            let place = (x + j as f64 * cell, y, cell - 1.0, CELL - 1.0);
+            match value.filter(|value| value.is_finite() && *value > 0.0) {
+                Some(value) => {
+                    let share = if most > least { (value / least).ln() / (most / least).ln() } else { 0.0 };
+                    rect(scene, place, &colour(share));
+                    let paint = if share > 0.6 { "#ffffff" } else { "#000000" };
+                    let (x, y, content) = (middle(j), y + CELL / 2.0 + under, short(value));
+                    let (size, anchor, color) = (TEXT - 1, TextAnchor::Middle, Some(Color::from(paint)));
+                    scene.add(Primitive::Text { x, y, content, size, anchor, rotate: None, bold: false, color });
+                }
+                None => {
+                    rect(scene, place, "#eeeeee");
+                    scene.add(Primitive::Line {
+                        x1: place.0 + 3.0,
+                        y1: y + CELL - 4.0,
+                        x2: place.0 + cell - 4.0,
+                        y2: y + 3.0,
+                        stroke: Color::from("#999999"),
+                        stroke_width: 1.0,
+                        stroke_dasharray: None,
+                    });
+                }
+            }
+        }
+    }
+    let below = first + panel.lines.len() as f64 * CELL;
+    for (i, name) in panel.columns.iter().enumerate() {
+        text(scene, middle(i), below + 0.65 * LINE, name, TEXT, TextAnchor::Middle);
+    }
+    text(scene, left + (width + NAMES - MARGIN) / 2.0, below + 1.4 * LINE, &panel.label, TEXT, TextAnchor::Middle);
+}
+
+fn rect(scene: &mut Scene, (x, y, width, height): (f64, f64, f64, f64), paint: &str) {
+    let fill = Color::from(paint);
+    scene.add(Primitive::Rect { x, y, width, height, fill, stroke: None, stroke_width: None, opacity: None });
+}
+
+/// Pale for 0, dark for 1.
+fn colour(share: f64) -> String {
+    ColorMap::YellowOrangeRed.map(PALE + (1.0 - PALE) * share.clamp(0.0, 1.0))
+}
+
+/// Three digits that count, at most.
+pub(crate) fn short(value: f64) -> String {
+    match value {
+        value if value >= 1e4 => format!("{:.0}K", value / 1e3),
+        value if value >= 99.95 => format!("{value:.0}"),
+        value if value >= 9.995 => format!("{value:.1}"),
+        value if value >= 0.0995 => format!("{value:.2}"),
+        value => format!("{value:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heat() -> Heat {
+        let panel = Panel {
+            title: "(a) forward".into(),
+            label: "compression".into(),
+            columns: vec!["10x".into(), "100x".into()],
+            lines: vec!["4 M".into(), "8 M".into()],
+            values: vec![vec![Some(0.5), Some(12.0)], vec![None, Some(f64::NAN)]],
+        };
+        Heat { title: "a title".into(), label: "milliseconds".into(), panels: vec![panel; 4] }
+    }
+
+    #[test]
+    fn cells_have_numbers_or_a_stroke() {
+        let folder = tempfile::tempdir().unwrap();
+        let [svg, png] = heat().write(&folder.path().join("heat")).unwrap();
+        let svg = std::fs::read_to_string(svg).unwrap();
+        assert!(svg.contains(">0.50<") && svg.contains(">12.0<") && svg.contains("8 M"), "{svg}");
+        assert_eq!(svg.matches("<line").count(), 4 * 2, "a stroke a cell without a number");
+        assert!(std::fs::read(png).unwrap().starts_with(b"\x89PNG"));
+        let mut none = heat();
+        none.panels.iter_mut().for_each(|panel| panel.values = vec![vec![None]]);
+        assert!(none.write(&folder.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn numbers_have_three_digits() {
+        let shown = [0.0123, 0.1, 0.996, 9.99, 10.0, 99.96, 123.4, 12_345.0].map(short);
+        assert_eq!(shown, ["0.012", "0.10", "1.00", "9.99", "10.0", "100", "123", "12K"]);
+    }
+}

@@ -1,0 +1,171 @@
+//! A parameter-shared group to a file and back. Its array is what is left of a table that would not fit, so it is held in memory whole.
+
+use std::{fs, path::Path};
+
+use safetensors::tensor::{Dtype, Metadata};
+
+use super::{
+    beside::Beside,
+    fault, fields,
+    header::{CHECKSUMS, Place, compose, in_order},
+};
+use crate::{
+    Error, Lookup, Precision, batch,
+    robe::{Config, Counters, Group, Snapshot, cpu},
+};
+
+const FORMAT: &str = "hotrow robe checkpoint";
+const VERSION: &str = "1";
+const DAMAGED: &str = "the file is damaged: get another copy, or take an older checkpoint";
+const FOREIGN: &str = "give the path of a file that checkpoint::save_lookup wrote of a shared array, unchanged";
+
+/// What either backend's group does.
+pub(super) trait Shared: Lookup {
+    fn config(&self) -> &Config;
+    fn take(&mut self) -> Result<Snapshot, Error>;
+    fn put(&mut self, snapshot: &Snapshot) -> Result<(), Error>;
+}
+
+impl Shared for Group {
+    fn config(&self) -> &Config {
+        self.config()
+    }
+
+    fn take(&mut self) -> Result<Snapshot, Error> {
+        self.snapshot()
+    }
+
+    fn put(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        self.restore(snapshot)
+    }
+}
+
+impl Shared for cpu::Group {
+    fn config(&self) -> &Config {
+        self.config()
+    }
+
+    fn take(&mut self) -> Result<Snapshot, Error> {
+        Ok(self.snapshot())
+    }
+
+    fn put(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        self.restore(snapshot)
+    }
+}
+
+/// The tensors of such a group, one after another: FP32 weights as they are, all others as the words that hold them.
+fn places(config: &Config) -> Vec<Place> {
+    let plain = config.precision == Precision::Fp32;
+    let dtype = if plain { Dtype::F32 } else { Dtype::U32 };
+    let [weights, states] = config.array_bytes().map(|bytes| vec![bytes / 4]);
+    let mut tensors = vec![("counters", Dtype::U64, vec![config.tables.len() as u64, 3]), ("weights", dtype, weights)];
+    if config.has_state() {
+        tensors.push(("states", dtype, states));
+    }
+    in_order(tensors.into_iter())
+}
+
+pub(super) fn save(group: &mut impl Shared, path: &Path) -> Result<(), Error> {
+    if group.pending() {
+        return Err(batch::backward_first("checkpoint::save_lookup"));
+    }
+    let Snapshot { t, weight_words, state_words, counters } = group.take()?;
+    let config = group.config();
+    let own = [("format", FORMAT.into()), ("version", VERSION.into()), ("step", t.to_string())];
+    let metadata = own.into_iter().chain(fields::of_robe(config).into_iter().map(|(field, value, _)| (field, value)));
+    let head = compose(metadata, &places(config));
+    let mut file = Beside::create(path)?;
+    let mut checksums = Vec::new();
+    for bytes in [head, counted(&counters), bytes_of(&weight_words), bytes_of(&state_words)]
+        .iter()
+        .filter(|bytes| !bytes.is_empty())
+    {
+        checksums.push(crc32fast::hash(bytes));
+        file.write(bytes)?;
+    }
+    file.write(&checksums.iter().flat_map(|sum| sum.to_le_bytes()).collect::<Vec<u8>>())?;
+    file.replace()
+}
+
+pub(super) fn load(group: &mut impl Shared, path: &Path) -> Result<(), Error> {
+    if group.pending() {
+        return Err(batch::backward_first("checkpoint::load_lookup"));
+    }
+    let bytes = fs::read(path)
+        .map_err(|error| fault(path, "file", "one that can be read", &error, "check the path and its permissions"))?;
+    let foreign = |what, found: &dyn std::fmt::Display| {
+        fault(path, what, format!("a safetensors file of format {FORMAT:?}"), &found, FOREIGN)
+    };
+    let text = bytes.first_chunk().map(|&length| u64::from_le_bytes(length));
+    let text = text.and_then(|text| bytes.get(8..usize::try_from(text).ok()?.checked_add(8)?));
+    let text = text.ok_or_else(|| foreign("header", &format!("a file of {} bytes", bytes.len())))?;
+    let found: Metadata = serde_json::from_slice(text).map_err(|error| foreign("header", &error))?;
+    let field = |field: &str| found.metadata().as_ref().and_then(|all| all.get(field)).map_or("none", String::as_str);
+    if field("format") != FORMAT {
+        return Err(foreign("format", &field("format")));
+    }
+    if field("version") != VERSION {
+        let remedy = "read it with the version of hotrow that wrote it, or a newer one";
+        return Err(fault(path, "version", VERSION, &field("version"), remedy));
+    }
+    for (name, wanted, must) in fields::of_robe(group.config()) {
+        if must && field(name) != wanted {
+            let remedy = "load it into a group of the same configuration, or take another file";
+            return Err(fault(path, name, wanted, &field(name), remedy));
+        }
+    }
+    // Of this configuration: the tensors are known, and must lie where they would have been written.
+    let places = places(group.config());
+    for (name, dtype, shape, [begin, end]) in &places {
+        let wanted = format!("{dtype:?} {shape:?} at {begin} to {end}");
+        let found = found.info(name).map_or("none".into(), |info| {
+            format!("{:?} {:?} at {} to {}", info.dtype, info.shape, info.data_offsets.0, info.data_offsets.1)
+        });
+        if wanted != found {
+            return Err(fault(path, name, wanted, &found, FOREIGN));
+        }
+    }
+    let (head, data) = bytes.split_at(8 + text.len());
+    let wanted = places.last().map_or(0, |(.., [_, end])| *end);
+    if data.len() as u64 != wanted {
+        let remedy = "the file is cut off or something follows it: get it again, or take an older checkpoint";
+        return Err(fault(path, "length", format!("{wanted} bytes of tensors"), &data.len(), remedy));
+    }
+    let mut parts = places.iter().map(|(.., [begin, end])| &data[*begin as usize..*end as usize]).collect::<Vec<_>>();
+    let checksums = parts.pop().unwrap_or_default();
+    let names = ["header"].into_iter().chain(places.iter().map(|(name, ..)| *name).filter(|name| *name != CHECKSUMS));
+    for ((name, part), wanted) in names.zip([head].iter().chain(&parts)).zip(words(checksums)) {
+        let found = crc32fast::hash(part);
+        if found != wanted {
+            return Err(fault(path, name, format!("checksum {wanted:08x}"), &format!("{found:08x}"), DAMAGED));
+        }
+    }
+    let step = field("step");
+    let t = step.parse().map_err(|_| fault(path, "step", "a whole number", &step, DAMAGED))?;
+    let part = |at: usize| parts.get(at).map_or_else(Vec::new, |part| words(part).collect());
+    let snapshot = Snapshot { t, weight_words: part(1), state_words: part(2), counters: uncounted(parts[0]) };
+    group.put(&snapshot)
+}
+
+fn bytes_of(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+}
+
+/// Accesses, out of range, and in the first row the weights that were skipped.
+fn counted(counters: &Counters) -> Vec<u8> {
+    let skipped = std::iter::once(counters.skipped_weights).chain(std::iter::repeat(0));
+    let rows = counters.accesses.iter().zip(&counters.out_of_range).zip(skipped);
+    rows.flat_map(|((&accesses, &outside), skipped)| [accesses, outside, skipped]).flat_map(u64::to_le_bytes).collect()
+}
+
+fn uncounted(bytes: &[u8]) -> Counters {
+    let words: Vec<u32> = words(bytes).collect();
+    let column =
+        |at: usize| words.chunks_exact(6).map(move |row| u64::from(row[2 * at]) | u64::from(row[2 * at + 1]) << 32);
+    Counters { accesses: column(0).collect(), out_of_range: column(1).collect(), skipped_weights: column(2).sum() }
+}

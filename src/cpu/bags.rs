@@ -1,0 +1,64 @@
+//! How a forward pools: the twin of `shaders/shared/pool.wgsl`.
+
+use std::ops::Range;
+
+use super::record::{MEAN, POOL_NONE};
+use crate::layout::{NONE, Params};
+
+/// The bags of a batch.
+#[derive(Clone, Copy)]
+pub(super) struct Bags<'a> {
+    pub(super) params: &'a Params,
+    pub(super) offsets: &'a [u32],
+    /// Of each index where its row is, or [`NONE`].
+    pub(super) places: &'a [u32],
+    /// One an index, if the batch has any.
+    pub(super) weights: &'a [f32],
+}
+
+impl Bags<'_> {
+    pub(super) fn mean(&self) -> bool {
+        self.params.pooling == MEAN
+    }
+
+    /// The weight of an index, in a batch with weights.
+    pub(super) fn weight(&self, i: usize) -> Option<f32> {
+        (self.params.weighted == 1).then(|| self.weights[i])
+    }
+
+    /// Output rows.
+    pub(super) fn outputs(&self) -> usize {
+        (if self.params.pooling == POOL_NONE { self.params.indices } else { self.params.bags }) as usize
+    }
+
+    /// The indices of an output row.
+    pub(super) fn of(&self, output: usize) -> Range<usize> {
+        if self.params.pooling == POOL_NONE {
+            return output..output + 1;
+        }
+        let first = self.offsets[output].min(self.params.indices);
+        first as usize..self.offsets[output + 1].clamp(first, self.params.indices) as usize
+    }
+
+    /// What the sum of an output row is multiplied with.
+    pub(super) fn scale(&self, output: usize) -> f32 {
+        if !self.mean() {
+            return 1.0;
+        }
+        let valid = self.places[self.of(output)].iter().filter(|&&place| place != NONE).count();
+        1.0 / valid.max(1) as f32
+    }
+
+    /// The coefficient of each index, for backward, where it is not 1.
+    pub(super) fn coefficients(&self, access: &mut [[u32; 2]]) {
+        if self.params.weighted == 0 && !self.mean() {
+            return;
+        }
+        for output in 0..self.outputs() {
+            let scale = self.scale(output);
+            for i in self.of(output) {
+                access[i][1] = self.weight(i).map_or(scale, |weight| scale * weight).to_bits();
+            }
+        }
+    }
+}

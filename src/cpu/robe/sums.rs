@@ -1,0 +1,95 @@
+//! From the gradients of a batch's outputs to sorted chunks, whose sums the last stage of a backward makes use of.
+
+use super::{
+    super::{
+        arrange, combine,
+        dedup::{DedupTo, dedup},
+        memory::zeroed,
+        merge::CHUNK,
+        robe_covered, robe_gradient, robe_keys, robe_merge,
+        robe_runs::{self, BLOCK},
+        scan,
+        sort::{SortJob, SortScratch, SortSpace},
+    },
+    Space,
+};
+use crate::{
+    Error, GradSlice, ScalerState,
+    layout::{Params, Robe, ScanInfo, Target, count},
+    robe::Gradient,
+};
+
+/// The sorted chunks of a batch: what its last stage reads.
+pub(super) struct Sums<'a> {
+    pub(super) params: &'a Params,
+    pub(super) robe: &'a Robe,
+    pub(super) targets: Vec<Target>,
+    pub(super) accesses: Vec<[u32; 2]>,
+    pub(super) grad_outputs: GradSlice<'a>,
+    pub(super) scratch: Vec<f32>,
+}
+
+impl<'a> Sums<'a> {
+    /// The stages of backward up to the last, in order, of a batch of `n` chunks.
+    pub(super) fn new(
+        params: &'a Params,
+        robe: &'a Robe,
+        n: u32,
+        space: &mut Space,
+        grad_outputs: GradSlice<'a>,
+        scaler: &ScalerState,
+    ) -> Result<Self, Error> {
+        let chunks = n as usize;
+        let mut keys = zeroed("chunk_keys", chunks)?;
+        let mut access = zeroed("chunk_access", chunks)?;
+        let (mut segment, mut starts) = (zeroed("segment", chunks)?, zeroed("starts", chunks)?);
+        let (mut sorted, mut sort) = (SortSpace::new(chunks)?, SortScratch::new(chunks)?);
+        let mut accesses = zeroed("accesses", chunks)?;
+        let distinct = chunks.min(robe.starts as usize);
+        let mut targets: Vec<Target> = zeroed("targets", distinct + 1)?;
+        let mut scratch = zeroed("scratch", 2 * chunks.div_ceil(CHUNK) * params.dim as usize)?;
+        let Space { step, hashes, access: by_index } = space;
+        robe_keys(params, robe, step, hashes, by_index, &mut keys, &mut access);
+        let key_bits = u32::BITS - robe.starts.leading_zeros();
+        let job = SortJob { keys: &keys, values: None, count: count::CHUNKS, key_bits };
+        let to =
+            &mut DedupTo { segment: &mut segment, starts: &mut starts, segments: count::UNIQUE, valid: count::VALID };
+        let (_, order) = dedup(step, &job, &mut sorted, &mut sort, to);
+        arrange(step, order, &segment, &keys, &keys, &access, &mut accesses, &mut targets, scaler);
+        robe_merge(params, robe, &targets, &segment, &accesses, grad_outputs, &mut scratch);
+        combine(params, &targets, &segment, &mut scratch);
+        Ok(Self { params, robe, targets, accesses, grad_outputs, scratch })
+    }
+
+    /// The gradient by all weights, or by those that chunks cover.
+    pub(super) fn gradient(&self, space: &Space) -> Result<Gradient, Error> {
+        let Self { params, robe, targets, accesses, grad_outputs, scratch } = self;
+        if robe.dense == 1 {
+            let mut sums = zeroed("sums", robe.weights as usize)?;
+            robe_gradient(params, robe, targets, accesses, *grad_outputs, scratch, &mut sums);
+            return Ok(Gradient::Dense(sums));
+        }
+        let starts = targets[0].row;
+        let mut runs = zeroed("runs", starts as usize)?;
+        let mut blocks = zeroed("blocks", (starts as usize).div_ceil(BLOCK))?;
+        robe_runs::robe_runs(params, robe, targets, accesses, scratch, &mut runs, &mut blocks);
+        let info = ScanInfo { count: count::UNIQUE as u32, capacity: starts, per_block: BLOCK as u32, rows: 1 };
+        let mut total = [0];
+        scan(&info, &space.step, &mut blocks, &mut total);
+        let mut locations = zeroed("locations", total[0] as usize)?;
+        let mut sums = zeroed("sums", total[0] as usize)?;
+        robe_covered(
+            params,
+            robe,
+            targets,
+            accesses,
+            *grad_outputs,
+            scratch,
+            &runs,
+            &blocks,
+            &mut locations,
+            &mut sums,
+        );
+        Ok(Gradient::Sparse { locations, sums })
+    }
+}

@@ -1,0 +1,167 @@
+//! Backward by sorting, stage by stage: the chunks sorted by where they begin, so that one invocation sums all that a weight is due.
+
+use super::{
+    super::{
+        Context, GradBuffer, Scaler, arrange, call::Call, combine, dedup, dedup::DedupTo, merge, robe_keys, robe_merge,
+        robe_update, sort::SortJob,
+    },
+    Chunks, Group, Space, Uniforms,
+};
+use crate::{
+    Error, ScalerState,
+    batch::{self, Pending},
+    layout::{Params, Robe, count},
+    params::Mode,
+    rng::Purpose,
+};
+
+/// A forward that waits for its backward.
+pub(super) struct Waiting {
+    pub(super) params: Params,
+    pub(super) robe: Robe,
+    pub(super) indices: u32,
+    /// Gradients of its outputs.
+    gradients: u64,
+    pub(super) chunks: u32,
+}
+
+impl Waiting {
+    /// As many gradients as its outputs had.
+    pub(super) fn bind<'b>(
+        &self,
+        context: &Context,
+        grad_outputs: GradBuffer<'b>,
+    ) -> Result<wgpu::BindingResource<'b>, Error> {
+        let (slice, wanted) = grad_outputs.wanted(self.gradients);
+        context.bind("grad_outputs", slice, wanted)
+    }
+}
+
+/// The sorted chunks of a batch: what the last stage of a backward reads.
+pub(crate) struct Due<'a> {
+    uniforms: Uniforms,
+    params: Params,
+    pub(crate) robe: Robe,
+    scratch: &'a Chunks,
+    /// How many there are.
+    pub(crate) chunks: u32,
+    grad_outputs: wgpu::BindingResource<'a>,
+}
+
+impl<'a> Due<'a> {
+    pub(super) fn new(
+        context: &Context,
+        waiting: &Waiting,
+        scratch: &'a mut Option<Chunks>,
+        grad_outputs: GradBuffer<'a>,
+    ) -> Result<Self, Error> {
+        let &Waiting { params, robe, chunks, .. } = waiting;
+        let bound = waiting.bind(context, grad_outputs)?;
+        let params = Params { half_grads: u32::from(grad_outputs.is_half()), ..params };
+        let scratch = Chunks::grown(scratch, context, &robe, chunks)?;
+        let uniforms = Uniforms::new(context, &params, &robe);
+        Ok(Self { uniforms, params, robe, scratch, chunks, grad_outputs: bound })
+    }
+
+    /// The stages of a backward up to the last, in order.
+    pub(super) fn sort(&self, call: &mut Call<'_>, space: &Space, scaler: &wgpu::Buffer) {
+        let (step, n) = (&space.step, self.chunks);
+        robe_keys::record(call, &self.uniforms, space, (self.scratch, n));
+        let Chunks { keys, access, segment, starts, accesses, targets, scratch, sorted, sort, .. } = self.scratch;
+        // Of as many bits as order every start, and NONE behind them all.
+        let key_bits = u32::BITS - self.robe.starts.leading_zeros();
+        let job = SortJob { keys: keys.as_entire_binding(), values: None, capacity: n, count: count::CHUNKS, key_bits };
+        let to = DedupTo { segment, starts, segments: count::UNIQUE, valid: count::VALID };
+        let order = dedup::record(call, step, &job, sorted, sort, &to).values;
+        let arranged = arrange::Arranged { step, order, segment, keys, places: keys, access, accesses, targets };
+        arrange::record(call, &arranged, scaler, n);
+        // As many chunks as are summed at once have no partial rows.
+        if n > merge::CHUNK {
+            robe_merge::record(call, &self.uniforms, self.params.lanes, (self.scratch, n), &self.grad_outputs);
+            let partial = combine::Partial { targets, segment, scratch };
+            combine::record(call, &self.uniforms.params, (1, 1), &partial, n);
+        }
+    }
+
+    /// In the order in which every stage that sums has them.
+    pub(crate) fn bindings(&self) -> [wgpu::BindingResource<'_>; 6] {
+        [
+            self.uniforms.params.as_entire_binding(),
+            self.uniforms.robe.as_entire_binding(),
+            self.scratch.targets.as_entire_binding(),
+            self.scratch.accesses.as_entire_binding(),
+            self.grad_outputs.clone(),
+            self.scratch.scratch.as_entire_binding(),
+        ]
+    }
+
+    /// Distinct starts, at most.
+    pub(crate) fn starts(&self) -> u32 {
+        self.chunks.min(self.robe.starts)
+    }
+}
+
+impl Group {
+    /// Records the backward of the last forward; `grad_outputs` holds as many floats as its outputs did.
+    ///
+    /// # Errors
+    /// [`Error::Order`] without a forward before it, [`Error::Buffer`] for gradients that cannot be bound, [`Error::TooLarge`],
+    /// [`Error::OutOfMemory`].
+    pub fn record_backward(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        grad_outputs: wgpu::BufferSlice<'_>,
+    ) -> Result<(), Error> {
+        let unscaled = self.context.uniform(&ScalerState::unscaled());
+        self.record_backward_by(encoder, GradBuffer::F32(grad_outputs), &unscaled)
+    }
+
+    /// As [`record_backward`](Self::record_backward), of gradients of a loss that was multiplied with a scale (SPEC 8), by what `scaler`
+    /// decided. If they overflowed, which only the device knows, no weight and no state moves.
+    ///
+    /// # Errors
+    /// As [`record_backward`](Self::record_backward); [`Error::Order`] before [`Scaler::record_decide`].
+    pub fn record_backward_scaled(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        grad_outputs: GradBuffer<'_>,
+        scaler: &Scaler,
+    ) -> Result<(), Error> {
+        let verdict = scaler.decided("record_backward_scaled")?;
+        self.record_backward_by(encoder, grad_outputs, verdict)
+    }
+
+    /// What waits for its backward, which `call` goes by.
+    pub(super) fn waiting_for(&self, call: &'static str) -> Result<Waiting, Error> {
+        let Pending { indices, bags, weighted } = self.pending.ok_or_else(|| batch::no_forward(call))?;
+        let chunks = self.config.batch_chunks(indices, bags)?;
+        let robe = Robe { dense: u32::from(self.config.dense(chunks)), ..self.array.robe };
+        let gradients = u64::from(batch::output_rows(&self.rows, indices, bags)) * u64::from(self.config.dim);
+        let params = Params::new(&self.rows, &self.layout, Mode::Train, Purpose::Update);
+        let params = params.batch(indices, bags, weighted).chunk_sums(&robe);
+        Ok(Waiting { params, robe, indices, gradients, chunks })
+    }
+
+    pub(super) fn record_backward_by(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        grad_outputs: GradBuffer<'_>,
+        scaler: &wgpu::Buffer,
+    ) -> Result<(), Error> {
+        let context = self.context.clone();
+        context.guarded(|| {
+            let waiting = self.waiting_for("backward")?;
+            let space = self.train.as_ref().filter(|_| waiting.chunks > 0);
+            if let (Some(space), Some(scattered)) = (space, &self.scattered) {
+                scattered.record(&context, encoder, &waiting, (&self.array, space), grad_outputs, scaler)?;
+            } else if let Some(space) = space {
+                let due = Due::new(&context, &waiting, &mut self.chunks, grad_outputs)?;
+                let call = &mut Call::begin(&context, encoder, "hotrow.robe.backward");
+                due.sort(call, space, scaler);
+                robe_update::record(call, &due, &self.array);
+            }
+            self.pending = None;
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,160 @@
+//! The gradient by the shared weights, for an optimiser of the caller's.
+
+use super::{
+    super::{
+        GradBuffer,
+        call::Call,
+        robe_covered, robe_gradient,
+        robe_runs::{self, BLOCK},
+        scan,
+        slices::{UploadedGrads, floats},
+    },
+    Due, Group, Runs,
+};
+use crate::{
+    Error, GradSlice, ScalerState, batch,
+    layout::{ScanInfo, count},
+    robe::Gradient,
+};
+
+/// Where a gradient by the shared weights goes: whole buffers or parts of buffers of the caller's, none of which anything else of the call
+/// lies in, each with the usages `STORAGE` and `COPY_DST`.
+#[derive(Clone, Copy, Debug)]
+pub enum GradientBuffer<'a> {
+    /// `[|M|]` floats, one a weight: 0 where no chunk of the batch lies.
+    Dense(wgpu::BufferSlice<'a>),
+    /// The weights that the batch's chunks cover. Room for [`Config::most_covered`](crate::robe::Config::most_covered) of the batch's
+    /// indices; what lies behind `count` stays as it was.
+    Sparse {
+        /// Their places in the array, strictly ascending (`u32`).
+        locations: wgpu::BufferSlice<'a>,
+        /// The gradient by each (`f32`).
+        sums: wgpu::BufferSlice<'a>,
+        /// How many there are: one `u32`.
+        count: wgpu::BufferSlice<'a>,
+    },
+}
+
+impl Group {
+    /// Records the gradient of the last forward's loss by the shared weights, out of the gradients of its outputs, by the stages and in
+    /// the order of sums of [`record_backward`](Self::record_backward). Nothing moves, and the forward goes on waiting for its backward,
+    /// or for [`abandon_backward`](Self::abandon_backward).
+    ///
+    /// # Errors
+    /// As [`record_backward`](Self::record_backward); [`Error::Buffer`] for buffers that cannot be bound, are too short, lack a usage, or
+    /// are one and the same.
+    pub fn record_gradient(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        grad_outputs: GradBuffer<'_>,
+        into: GradientBuffer<'_>,
+    ) -> Result<(), Error> {
+        let context = self.context.clone();
+        context.guarded(|| {
+            let waiting = self.waiting_for("record_gradient")?;
+            into.check(grad_outputs.slice())?;
+            let most = 4 * u64::from(self.config.most_covered(waiting.indices));
+            let space = self.train.as_ref().filter(|_| waiting.chunks > 0);
+            match into {
+                GradientBuffer::Dense(sums) => {
+                    let bound = context.bind("gradient's sums", sums, 4 * u64::from(self.config.weights))?;
+                    let Some(space) = space else {
+                        encoder.clear_buffer(sums.buffer(), sums.offset(), Some(4 * u64::from(self.config.weights)));
+                        return Ok(());
+                    };
+                    let due = Due::new(&context, &waiting, &mut self.chunks, grad_outputs)?;
+                    let call = &mut Call::begin(&context, encoder, "hotrow.robe.gradient");
+                    due.sort(call, space, &context.uniform(&ScalerState::unscaled()));
+                    robe_gradient::record(call, &due, &bound);
+                }
+                GradientBuffer::Sparse { locations, sums, count: counted } => {
+                    let [locations, sums] =
+                        [("gradient's locations", locations), ("gradient's sums", sums)].map(|(what, slice)| {
+                            context.bind_or(what, Some(slice), most, &self.nothing.as_entire_binding())
+                        });
+                    let (locations, sums) = (locations?, sums?);
+                    let Some(space) = space else {
+                        encoder.clear_buffer(counted.buffer(), counted.offset(), Some(4));
+                        return Ok(());
+                    };
+                    let due = Due::new(&context, &waiting, &mut self.chunks, grad_outputs)?;
+                    let runs = Runs::grown(&mut self.runs, &context, due.starts())?;
+                    let mut call = Call::begin(&context, encoder, "hotrow.robe.gradient");
+                    due.sort(&mut call, space, &context.uniform(&ScalerState::unscaled()));
+                    robe_runs::record(&mut call, &due, runs);
+                    let info =
+                        ScanInfo { count: count::UNIQUE as u32, capacity: due.starts(), per_block: BLOCK, rows: 1 };
+                    scan::record(&mut call, &info, &space.step, &runs.blocks, &runs.total);
+                    robe_covered::record(&mut call, &due, runs, [&locations, &sums]);
+                    drop(call);
+                    encoder.copy_buffer_to_buffer(&runs.total, 0, counted.buffer(), counted.offset(), 4);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The gradient of the last forward's loss by the shared weights, out of the gradients of its outputs: dense or sparse by the rule that
+    /// [`backward`](crate::lookup::Lookup::backward) goes by, in the same stages and the same order of sums. Nothing moves, and the
+    /// forward goes on waiting for its backward.
+    ///
+    /// # Errors
+    /// As [`backward`](crate::lookup::Lookup::backward).
+    pub fn gradient(&mut self, grad_outputs: &[f32]) -> Result<Gradient, Error> {
+        self.waiting(|this| {
+            let waiting = this.waiting_for("gradient")?;
+            if let Some(pending) = this.pending {
+                batch::check_grads(&this.rows, pending, grad_outputs.len())?;
+            }
+            let context = this.context.clone();
+            let uploaded = UploadedGrads::new(&context, GradSlice::F32(grad_outputs))?;
+            let (mut encoder, grads) = (context.new_encoder(), uploaded.buffer());
+            let make = |what, n: u32| context.buffer(what, 4 * u64::from(n), wgpu::BufferUsages::empty());
+            if waiting.robe.dense == 1 {
+                let sums = make("sums", this.config.weights)?;
+                this.record_gradient(&mut encoder, grads, GradientBuffer::Dense(sums.slice(..)))?;
+                let bytes = 4 * u64::from(this.config.weights);
+                return Ok(Gradient::Dense(floats(&context.download(encoder, &[(&sums, bytes)])?[0])));
+            }
+            let most = this.config.most_covered(waiting.indices);
+            let (locations, sums, count) = (make("locations", most)?, make("sums", most)?, make("count", 1)?);
+            let into =
+                GradientBuffer::Sparse { locations: locations.slice(..), sums: sums.slice(..), count: count.slice(..) };
+            this.record_gradient(&mut encoder, grads, into)?;
+            let found = context.download(encoder, &[(&count, 4)])?[0][0];
+            let bytes = 4 * u64::from(found.min(most));
+            let words = context.download(context.new_encoder(), &[(&locations, bytes), (&sums, bytes)])?;
+            Ok(Gradient::Sparse { sums: floats(&words[1]), locations: words.into_iter().next().unwrap_or_default() })
+        })
+    }
+}
+
+impl GradientBuffer<'_> {
+    /// Each of its buffers is one of its own and can be copied to.
+    fn check(&self, grad_outputs: wgpu::BufferSlice<'_>) -> Result<(), Error> {
+        let own: &[_] = match self {
+            Self::Dense(sums) => &[("gradient's sums", *sums)],
+            Self::Sparse { locations, sums, count } => {
+                &[("gradient's locations", *locations), ("gradient's sums", *sums), ("gradient's count", *count)]
+            }
+        };
+        let mut others = vec![("grad_outputs", grad_outputs.buffer())];
+        for &(what, slice) in own {
+            let buffer = slice.buffer();
+            if let Some((other, _)) = others.iter().find(|&&(_, other)| other == buffer) {
+                let found = format!("that of the {other}");
+                return Err(Error::Buffer { what, wanted: "a buffer of its own".into(), found });
+            }
+            if !buffer.usage().contains(wgpu::BufferUsages::COPY_DST) {
+                let found = format!("{:?}", buffer.usage());
+                return Err(Error::Buffer { what, wanted: "usage COPY_DST".into(), found });
+            }
+            if slice.size() < 4 || slice.offset() % 4 != 0 {
+                let found = format!("{} bytes from byte {} on", slice.size(), slice.offset());
+                return Err(Error::Buffer { what, wanted: "whole 4-byte entries".into(), found });
+            }
+            others.push((what, buffer));
+        }
+        Ok(())
+    }
+}

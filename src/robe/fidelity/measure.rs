@@ -1,0 +1,191 @@
+//! What rows lose.
+
+use rayon::prelude::*;
+
+use super::fit::{check_rows, checked, read};
+use crate::{
+    Error, Source,
+    robe::{Config, check_weights, hash::location},
+};
+
+/// What the array gives for a row, against the row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row {
+    /// The linear row.
+    pub row: u32,
+    /// Its smallest eps of definition 2: how far the array's row lies from it.
+    pub eps: f64,
+    /// The row's length, `|E[i]|`.
+    pub norm: f64,
+}
+
+impl Row {
+    /// Eps as a part of the row's length; infinite where a row of zeros is not kept.
+    #[must_use]
+    pub fn relative(&self) -> f64 {
+        if self.eps == 0.0 { 0.0 } else { self.eps / self.norm }
+    }
+}
+
+/// Two rows i and j: what definition 2 and theorem 3 are about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pair {
+    /// The linear rows.
+    pub rows: [u32; 2],
+    /// `<E[i], E[j]>`.
+    pub inner: f64,
+    /// `<M(i), E[j]> - <E[i], E[j]>`: definition 2 with `x = E[j]`.
+    pub inner_error: f64,
+    /// The most that definition 2 allows: i's eps times `|E[j]|`.
+    pub inner_bound: f64,
+    /// `|E[i] - E[j]|`.
+    pub distance: f64,
+    /// `|M(i) - M(j)| - |E[i] - E[j]|`.
+    pub distance_error: f64,
+    /// The most that theorem 3 allows: the sum of both eps.
+    pub distance_bound: f64,
+}
+
+/// How near a shared array is to a table, on some of its rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fidelity {
+    /// In the order they were asked for.
+    pub rows: Vec<Row>,
+    /// Row k of the first half beside row k of the second; an odd one is left over.
+    pub pairs: Vec<Pair>,
+}
+
+impl Fidelity {
+    /// Of any array: fitted, or trained while another table was trained in full. `rows` are linear and may be given twice, which counts
+    /// twice. Computed in FP64.
+    ///
+    /// # Errors
+    /// [`Error::Config`]; [`Error::Length`] unless there are |M| weights, [`Error::Source`] for the first that is not finite, or the first
+    /// such row; what `table` says; [`Error::RowOutOfRange`]; [`Error::Fidelity`] for no rows at all.
+    pub fn new(config: &Config, weights: &[f32], table: &dyn Source, rows: &[u32]) -> Result<Self, Error> {
+        checked(config, table)?;
+        check_weights(config, weights)?;
+        check_rows(config, rows, "Fidelity::new")?;
+        if rows.is_empty() {
+            return Err(Error::Fidelity { what: "rows", wanted: "at least one".into(), found: "none".into() });
+        }
+        let both = |row: u32| -> Result<Both, Error> {
+            let mut values = vec![0.0; config.dim as usize];
+            read(table, row, values.len(), &mut values)?;
+            let place = |element| location(row, element, config.weights, config.chunk) as usize;
+            let kept = (0..config.dim).map(|element| weights[place(element)]).collect();
+            Ok(Both { row, values, kept })
+        };
+        let (first, second) = rows.split_at(rows.len().div_ceil(2));
+        let measured = |k: usize| -> Result<(Row, Option<(Row, Pair)>), Error> {
+            let one = both(first[k])?;
+            let Some(&other) = second.get(k) else { return Ok((one.measured(), None)) };
+            let other = both(other)?;
+            Ok((one.measured(), Some((other.measured(), one.beside(&other)))))
+        };
+        // In order, so that it is always the same error that is told.
+        let pairs: Vec<_> = (0..first.len()).into_par_iter().map(measured).collect();
+        let mut found = Self { rows: Vec::with_capacity(rows.len()), pairs: Vec::with_capacity(second.len()) };
+        let mut others = Vec::with_capacity(second.len());
+        for pair in pairs {
+            let (one, other) = pair?;
+            found.rows.push(one);
+            if let Some((other, pair)) = other {
+                others.push(other);
+                found.pairs.push(pair);
+            }
+        }
+        found.rows.extend(others);
+        Ok(found)
+    }
+
+    /// The largest eps: with all rows asked for, the table's own.
+    #[must_use]
+    pub fn max(&self) -> f64 {
+        self.rows.iter().map(|row| row.eps).fold(0.0, f64::max)
+    }
+
+    /// The mean of eps.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        self.mean_of(|row| row.eps)
+    }
+
+    /// The mean of eps^2, what a fit makes small.
+    #[must_use]
+    pub fn mean_square(&self) -> f64 {
+        self.mean_of(|row| row.eps * row.eps)
+    }
+
+    /// The smallest eps that holds for this share of the rows: 0.5 is the median, 1 the largest.
+    ///
+    /// # Errors
+    /// [`Error::Fidelity`] unless it is from 0 to 1.
+    pub fn quantile(&self, share: f64) -> Result<f64, Error> {
+        self.quantile_of(share, |row| row.eps)
+    }
+
+    /// As [`quantile`](Self::quantile), of eps as a part of the row's length.
+    ///
+    /// # Errors
+    /// [`Error::Fidelity`] unless it is from 0 to 1.
+    pub fn relative_quantile(&self, share: f64) -> Result<f64, Error> {
+        self.quantile_of(share, Row::relative)
+    }
+
+    fn mean_of(&self, of: impl Fn(&Row) -> f64) -> f64 {
+        self.rows.iter().map(of).sum::<f64>() / self.rows.len() as f64
+    }
+
+    fn quantile_of(&self, share: f64, of: impl Fn(&Row) -> f64) -> Result<f64, Error> {
+        check_quantile(share)?;
+        let mut all: Vec<f64> = self.rows.iter().map(of).collect();
+        all.sort_unstable_by(f64::total_cmp);
+        let place = (share * all.len() as f64).ceil() as usize;
+        Ok(all[place.clamp(1, all.len()) - 1])
+    }
+}
+
+pub(super) fn check_quantile(share: f64) -> Result<(), Error> {
+    if (0.0..=1.0).contains(&share) {
+        return Ok(());
+    }
+    Err(Error::Fidelity { what: "quantile", wanted: "a number from 0 to 1".into(), found: share.to_string() })
+}
+
+/// A row, and what the array gives for it.
+struct Both {
+    row: u32,
+    values: Vec<f32>,
+    kept: Vec<f32>,
+}
+
+fn length(values: impl Iterator<Item = f64>) -> f64 {
+    values.map(|x| x * x).sum::<f64>().sqrt()
+}
+
+fn differences<'a>(a: &'a [f32], b: &'a [f32]) -> impl Iterator<Item = f64> + 'a {
+    a.iter().zip(b).map(|(&a, &b)| f64::from(a) - f64::from(b))
+}
+
+impl Both {
+    fn measured(&self) -> Row {
+        let norm = length(self.values.iter().map(|&x| f64::from(x)));
+        Row { row: self.row, eps: length(differences(&self.kept, &self.values)), norm }
+    }
+
+    fn beside(&self, other: &Self) -> Pair {
+        let (one, two) = (self.measured(), other.measured());
+        let along = || other.values.iter().map(|&x| f64::from(x));
+        let distance = length(differences(&self.values, &other.values));
+        Pair {
+            rows: [self.row, other.row],
+            inner: self.values.iter().zip(along()).map(|(&a, b)| f64::from(a) * b).sum(),
+            inner_error: differences(&self.kept, &self.values).zip(along()).map(|(a, b)| a * b).sum(),
+            inner_bound: one.eps * two.norm,
+            distance,
+            distance_error: length(differences(&self.kept, &other.kept)) - distance,
+            distance_bound: one.eps + two.eps,
+        }
+    }
+}

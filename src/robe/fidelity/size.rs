@@ -1,0 +1,216 @@
+//! How many weights a wanted eps takes.
+
+use super::{Fidelity, Fit, fit::checked, measure::check_quantile};
+use crate::{
+    Error, Source,
+    robe::{Config, hash::PRIME},
+};
+
+/// What is wanted of an array.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wanted {
+    /// At most this, above 0.
+    pub eps: f64,
+    /// Eps as a part of the row's length instead of a length.
+    pub relative: bool,
+    /// For this share of the rows, 0 to 1; 1: for each of them, as definition 2 has it.
+    pub quantile: f64,
+}
+
+impl Wanted {
+    fn check(&self) -> Result<(), Error> {
+        check_quantile(self.quantile)?;
+        if self.eps.is_finite() && self.eps > 0.0 {
+            return Ok(());
+        }
+        Err(Error::Fidelity { what: "eps", wanted: "a number above 0".into(), found: self.eps.to_string() })
+    }
+
+    /// Eps as it is wanted: at this quantile, absolute or relative.
+    ///
+    /// # Errors
+    /// [`Error::Fidelity`] for a quantile that is not from 0 to 1.
+    pub fn of(&self, found: &Fidelity) -> Result<f64, Error> {
+        if self.relative { found.relative_quantile(self.quantile) } else { found.quantile(self.quantile) }
+    }
+}
+
+/// A size, and the eps it gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tried {
+    /// |M|.
+    pub weights: u32,
+    /// As it was wanted.
+    pub eps: f64,
+}
+
+/// What a search found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Size {
+    /// The smallest size found that does; none if not even as many weights as the table has values do, or [`PRIME`].
+    pub weights: Option<u32>,
+    /// Every size tried, ascending.
+    pub tried: Vec<Tried>,
+}
+
+/// Searches the smallest |M| whose fit gives what is wanted on these rows, from a chunk to as many weights as the table has values. Of
+/// `config` the weights do not count. Each try is a [`Fit`], so the source is gone through some 15 times, and 20 B a weight are taken.
+///
+/// Eps does not fall strictly as |M| grows: another size is another hash. What is promised: the size returned does, and the largest one
+/// below it that was tried, within 1 % of it or 1 weight, does not.
+///
+/// # Errors
+/// As [`Fit::new`] and [`Fidelity::new`]; [`Error::Fidelity`] for an eps that is not above 0 or a quantile that is not from 0 to 1.
+pub fn size_for(
+    config: &Config,
+    table: &dyn Source,
+    uses: Option<&[u32]>,
+    rows: &[u32],
+    wanted: Wanted,
+) -> Result<Size, Error> {
+    wanted.check()?;
+    let smallest = Config { weights: config.chunk, ..config.clone() };
+    let total = checked(&smallest, table)?;
+    let values = u64::from(total) * u64::from(config.dim);
+    let mut size = Size { weights: None, tried: Vec::new() };
+    let mut does = |weights: u32| -> Result<bool, Error> {
+        let config = Config { weights, ..config.clone() };
+        let eps = wanted.of(&Fit::new(&config, table, uses)?.fidelity(table, rows)?)?;
+        size.tried.push(Tried { weights, eps });
+        Ok(eps <= wanted.eps)
+    };
+    let found = search(config.chunk, values.min(PRIME.into()) as u32, &mut does)?;
+    size.weights = found;
+    size.tried.sort_unstable_by_key(|tried| tried.weights);
+    Ok(size)
+}
+
+/// A size from `few` to `many` that does, such that the one tried below it does not.
+fn search<E>(few: u32, many: u32, does: &mut impl FnMut(u32) -> Result<bool, E>) -> Result<Option<u32>, E> {
+    if many < few {
+        return Ok(None);
+    }
+    if does(few)? {
+        return Ok(Some(few));
+    }
+    if many == few || !does(many)? {
+        return Ok(None);
+    }
+    let (mut few, mut many) = (few, many);
+    while many - few > (few / 100).max(1) {
+        let middle = (f64::from(few) * f64::from(many)).sqrt() as u32;
+        let middle = middle.clamp(few + 1, many - 1);
+        if does(middle)? { many = middle } else { few = middle }
+    }
+    Ok(Some(many))
+}
+
+/// The share of their variance that independent elements lose on average in a fit of `load` elements a weight, if these fall by Poisson's
+/// law: `1 - (1 - e^-load) / load`. 0 at no load, 1 in the limit.
+#[must_use]
+pub fn unlike_share(load: f64) -> f64 {
+    if load.is_infinite() {
+        1.0
+    } else if load < 1e-4 {
+        // What is left out is below the rounding of what is not.
+        load / 2.0 - load * load / 6.0 + load * load * load / 24.0
+    } else {
+        1.0 + (-load).exp_m1() / load
+    }
+}
+
+/// The load at which independent elements lose this share of their variance: the other way round of [`unlike_share`]. Rows of nothing in
+/// common keep a relative eps in `rows dim / load_for(eps^2)` weights. Infinite from 1 on.
+#[must_use]
+pub fn load_for(share: f64) -> f64 {
+    if share >= 1.0 {
+        return f64::INFINITY;
+    }
+    if share.is_nan() || share <= 0.0 {
+        return 0.0;
+    }
+    if share < 1e-12 {
+        return 2.0 * share; // the next term is a twelfth of its square
+    }
+    // The share is below load / 2, and above 1 - 1 / load.
+    let (mut low, mut high) = (2.0 * share, (2.0 * share).max(1.0 / (1.0 - share)));
+    while unlike_share(high) < share {
+        high *= 2.0;
+    }
+    // As many halvings as a double has bits that matter, and those from the widest bounds.
+    for _ in 0..128 {
+        let middle = 0.5 * (low + high);
+        if unlike_share(middle) < share { low = middle } else { high = middle }
+    }
+    high
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn shares_by_hand() {
+        let near = |a: f64, b: f64| (a - b).abs() <= 1e-12 * b.abs();
+        for (load, share) in [
+            (0.0, 0.0),
+            (1.0, 0.367_879_441_171_442_3),
+            (10.0, 0.900_004_539_992_976_2),
+            (1000.0, 0.999),
+            (1e-8, 4.999_999_983_333_333e-9),
+            (f64::INFINITY, 1.0),
+        ] {
+            assert!(near(unlike_share(load), share), "{load}: {}", unlike_share(load));
+            assert!(!near(unlike_share(load * 1.01 + 1e-9), share) || share == 1.0, "{load}");
+        }
+        // Both forms where they meet.
+        assert!((unlike_share(0.999_999e-4) - unlike_share(1.000_001e-4)).abs() < 1e-9);
+        assert_eq!([load_for(0.0), load_for(-1.0), load_for(f64::NAN)], [0.0; 3]);
+        assert_eq!(load_for(1.0), f64::INFINITY);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn loads_come_back(exponent in -12f64..6.0) {
+            let load = 10f64.powf(exponent);
+            let back = load_for(unlike_share(load));
+            // Near 1 a share has few digits of the load left.
+            prop_assert!((back / load - 1.0).abs() < 1e-6 + 1e-15 * load * 10.0, "{} {}", load, back);
+        }
+
+        /// Whatever does, the size found does and the largest tried below does not; and that one is near.
+        #[test]
+        fn a_search_keeps_its_promise(few in 1u32..50, more in 0u32..3000, enough in 0u32..4000, odd in 1u32..40) {
+            let many = few + more;
+            let mut tried = Vec::new();
+            // Now and then a small size does, and a large one does not.
+            let truth = |weights: u32| (weights >= enough) ^ weights.is_multiple_of(odd * 7);
+            let found = search(few, many, &mut |weights| { tried.push(weights); Ok::<_, ()>(truth(weights)) }).unwrap();
+            match found {
+                None => prop_assert!(!truth(few) && !truth(many)),
+                Some(found) => {
+                    prop_assert!(truth(found) && (few..=many).contains(&found));
+                    if found > few {
+                        let below = tried.iter().copied().filter(|&weights| weights < found).max().unwrap();
+                        prop_assert!(!truth(below));
+                        prop_assert!(found - below <= (below / 100).max(1));
+                    }
+                }
+            }
+            prop_assert!(tried.len() < 20);
+        }
+    }
+
+    #[test]
+    fn a_search_ends_where_there_is_nothing() {
+        let mut never = |_| Ok::<_, ()>(false);
+        assert_eq!(search(4, 3, &mut never), Ok(None));
+        assert_eq!(search(4, 4, &mut never), Ok(None));
+        assert_eq!(search(4, 5, &mut never), Ok(None));
+        assert_eq!(search(1, u32::MAX, &mut |weights| Ok::<_, ()>(weights == u32::MAX)), Ok(Some(u32::MAX)));
+        assert_eq!(search(1, 9, &mut |_| Err::<bool, _>("stop")), Err("stop"));
+    }
+}

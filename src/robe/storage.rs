@@ -1,0 +1,231 @@
+//! How the shared array lies in memory: FP32 as it is; FP16 two weights a word; integers in blocks, each a record of SPEC 2 whose row is the
+//! block. The optimiser's state is an array beside it, FP32 beside FP32 and else FP16.
+
+use crate::{
+    Error, Layout, Precision,
+    codec::{self, Noise},
+    cpu::{self, record},
+    layout::{Params, Robe},
+};
+
+/// Fewest and most weights of a block: a power of two of them.
+pub(crate) const BLOCKS: [u32; 2] = [16, 256];
+
+/// Where the weights of an array are, and how they are packed. Random bits count a block as a row.
+#[derive(Clone, Debug)]
+pub(crate) struct Storage {
+    weights: u32,
+    block: u32,
+    /// Weights of a block.
+    records: Layout,
+    /// States of a block, where they are FP16.
+    halves: Layout,
+}
+
+/// Words of an array and of its states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Words {
+    pub(crate) memory: usize,
+    pub(crate) states: usize,
+}
+
+/// Words of a block of `block` weights.
+pub(crate) const fn block_words(precision: Precision, block: u32) -> u32 {
+    block * precision.bits() / 32 + if precision.is_integer() { 2 } else { 0 }
+}
+
+impl Storage {
+    /// As `params` and `robe` describe it.
+    pub(crate) fn new(params: &Params, robe: &Robe) -> Self {
+        let header = if params.bits <= 8 { 2 } else { 0 };
+        let plain = Params { dim: robe.block, state: 0, state_half: 0, ..*params };
+        let of = |bits, state_word, record_words| {
+            record::layout(&Params { bits, state_word, payload_half: 2 * state_word, record_words, ..plain })
+        };
+        Self {
+            weights: robe.weights,
+            block: robe.block,
+            records: of(params.bits, header, robe.block_words),
+            halves: of(16, 0, robe.block / 2),
+        }
+    }
+
+    /// True if a weight is a word of its own.
+    pub(crate) fn plain(&self) -> bool {
+        self.records.precision == Precision::Fp32
+    }
+
+    pub(crate) const fn block(&self) -> u32 {
+        self.block
+    }
+
+    /// The word with which weight `first` begins, or behind the last one: where it is packed it begins a block.
+    pub(crate) fn word(&self, first: u32) -> usize {
+        if self.plain() { first as usize } else { self.words(first.div_ceil(self.block)).memory }
+    }
+
+    /// Words of `blocks` blocks.
+    pub(crate) fn words(&self, blocks: u32) -> Words {
+        let [memory, states] =
+            [&self.records, &self.halves].map(|layout| blocks as usize * layout.record_words as usize);
+        Words { memory, states }
+    }
+
+    /// Words of so many weights that begin and end a block, or the array.
+    pub(crate) fn span(&self, weights: u32) -> Words {
+        let states = if self.plain() { weights as usize } else { self.words(weights.div_ceil(self.block)).states };
+        Words { memory: self.word(weights), states }
+    }
+
+    /// Weights that one invocation alone may write: they share words.
+    pub(crate) fn unit(&self) -> u32 {
+        match self.records.precision {
+            Precision::Fp32 => 1,
+            Precision::Fp16 => 2,
+            _ => self.block,
+        }
+    }
+
+    /// Words of all of it, with states or without.
+    pub(crate) fn all(&self, has_state: bool) -> Words {
+        let all = self.span(self.weights);
+        Words { states: if has_state { all.states } else { 0 }, ..all }
+    }
+
+    /// Packs `weights`, of which the first begins block `first`. Values that cannot be stored leave the words of their block as they were.
+    ///
+    /// # Errors
+    /// [`Error::Source`] names the first weight of the first such block.
+    pub(crate) fn pack(&self, noise: &Noise, first: u32, weights: &[f32], words: &mut [u32]) -> Result<(), Error> {
+        use rayon::prelude::*;
+        if self.plain() {
+            words.copy_from_slice(bytemuck::cast_slice(weights));
+            return Ok(());
+        }
+        let records = words.par_chunks_mut(self.records.record_words as usize);
+        let blocks = weights.par_chunks(self.block as usize).zip(records).enumerate();
+        let refused = blocks.find_map_first(|(k, (weights, record))| {
+            let block = first + k as u32;
+            (!self.pack_block(noise, block, weights, record)).then_some(block)
+        });
+        refused.map_or(Ok(()), |block| {
+            Err(Error::Source {
+                name: "weights".into(),
+                row: block * self.block,
+                wanted: format!("in {} weights finite values within {:e} of each other", self.block, f32::MAX),
+                found: "others".into(),
+                remedy: "correct them",
+            })
+        })
+    }
+
+    /// Packs a block's weights, fewer in the last; false, and the record as it was, if they cannot be stored.
+    pub(crate) fn pack_block(&self, noise: &Noise, block: u32, weights: &[f32], record: &mut [u32]) -> bool {
+        cpu::rows::pack(&self.records, noise, block, weights, &[], record)
+    }
+
+    /// Packs a block's finite states in FP16.
+    pub(crate) fn pack_states(&self, noise: &Noise, block: u32, states: &[f32], words: &mut [u32]) {
+        let noise = Noise { purpose: noise.purpose + 1, ..*noise };
+        let packed = cpu::rows::pack(&self.halves, &noise, block, states, &[], words);
+        debug_assert!(packed, "what is finite can be stored");
+    }
+
+    /// The weights of a block.
+    pub(crate) fn unpack_block(&self, record: &[u32], weights: &mut [f32]) {
+        cpu::rows::unpack(&self.records, record, weights, &mut []);
+    }
+
+    /// The states of a block, in FP16.
+    pub(crate) fn unpack_states(&self, words: &[u32], states: &mut [f32]) {
+        cpu::rows::unpack(&self.halves, words, states, &mut []);
+    }
+
+    /// `n` weights from `first` on; `room` is for those that have to be unpacked.
+    #[inline]
+    pub(crate) fn read<'a>(&self, memory: &'a [u32], first: u32, n: usize, room: &'a mut [f32]) -> &'a [f32] {
+        let first = first as usize;
+        if self.plain() {
+            return &bytemuck::cast_slice(memory)[first..first + n];
+        }
+        let room = &mut room[..n];
+        if self.records.precision == Precision::Fp16 {
+            let halves: &[u16] = bytemuck::cast_slice(memory);
+            let halves = &halves[first..first + n];
+            room.iter_mut().zip(halves).for_each(|(x, &half)| *x = codec::f32_from_half(u32::from(half)));
+            return room;
+        }
+        let (block, stride) = (self.block as usize, self.records.record_words as usize);
+        let mut done = 0;
+        while done < n {
+            let e = (first + done) % block;
+            let take = (block - e).min(n - done);
+            let record = &memory[(first + done) / block * stride..][..stride];
+            for (e, x) in (e as u32..).zip(&mut room[done..done + take]) {
+                *x = codec::weight(&self.records, record, e);
+            }
+            done += take;
+        }
+        room
+    }
+
+    /// All weights, out of the words of the whole array.
+    pub(crate) fn weights(&self, memory: &[u32]) -> Vec<f32> {
+        let mut weights = vec![0.0; self.weights as usize];
+        match self.plain() {
+            true => weights.copy_from_slice(bytemuck::cast_slice(memory)),
+            false => {
+                let records = memory.chunks_exact(self.records.record_words as usize);
+                let blocks = weights.chunks_mut(self.block as usize).zip(records);
+                blocks.for_each(|(weights, record)| self.unpack_block(record, weights));
+            }
+        }
+        weights
+    }
+
+    /// All states likewise, if there are any.
+    pub(crate) fn states(&self, words: &[u32]) -> Vec<f32> {
+        if self.plain() || words.is_empty() {
+            return bytemuck::cast_slice(words).to_vec();
+        }
+        halves(words).take(self.weights as usize).collect()
+    }
+
+    /// The first weight whose words are not those of a finite value, or of a block of finite values.
+    pub(crate) fn not_finite(&self, memory: &[u32]) -> Option<(u32, f32)> {
+        match self.records.precision {
+            Precision::Fp32 => first_wrong(floats(memory)),
+            Precision::Fp16 => first_wrong(halves(memory)),
+            precision => {
+                let top = ((1u32 << precision.bits()) - 1) as f32;
+                let records = memory.chunks_exact(self.records.record_words as usize);
+                // What is wrong with scale or bias is wrong with the highest value.
+                let highest = records.map(|record| top * f32::from_bits(record[0]) + f32::from_bits(record[1]));
+                first_wrong(highest).map(|(block, value)| (block * self.block, value))
+            }
+        }
+    }
+
+    /// The first state that is not finite.
+    pub(crate) fn state_not_finite(&self, words: &[u32]) -> Option<(u32, f32)> {
+        if self.plain() { first_wrong(floats(words)) } else { first_wrong(halves(words)) }
+    }
+}
+
+fn first_wrong(values: impl Iterator<Item = f32>) -> Option<(u32, f32)> {
+    let mut values = (0..).zip(values);
+    values.find(|(_, value)| !value.is_finite())
+}
+
+fn floats(words: &[u32]) -> impl Iterator<Item = f32> {
+    words.iter().map(|&word| f32::from_bits(word))
+}
+
+/// Infinity and NaN too, which no array holds.
+fn halves(words: &[u32]) -> impl Iterator<Item = f32> {
+    let halves: &[u16] = bytemuck::cast_slice(words);
+    halves.iter().map(|&half| {
+        let bits = codec::f32_from_half(u32::from(half)).to_bits();
+        f32::from_bits(if half & 0x7c00 == 0x7c00 { bits | 0x7f80_0000 } else { bits })
+    })
+}

@@ -1,0 +1,165 @@
+//! Parameter-shared tables on the GPU at the edges of what they take: batches around a workgroup's and a sort's size, arrays of more
+//! blocks than a dispatch has workgroups, one row over and over, chunks of 1 and longer than a row, and configurations that cannot be.
+
+use hotrow::{
+    Context, Error, Init, Optimizer, RankBody,
+    lookup::Lookup as _,
+    robe::{self, Backward, Config, Gradient, hash::PRIME},
+};
+
+use crate::{
+    device::{again, options, with_gpu},
+    shared::{Bags, WAYS, forward, fp32, nudge, random_grads},
+};
+
+/// A step of a batch on the device and on the CPU: outputs, gradient, and what is left, bit for bit.
+fn same_as_the_cpu(context: &Context, config: &Config, bags: &Bags) -> Gradient {
+    let mut group = robe::Group::new(context, config.clone()).unwrap();
+    let mut mirror = robe::cpu::Group::new(config.clone()).unwrap();
+    let outputs = forward(&mut group, bags);
+    assert!(outputs == forward(&mut mirror, bags), "outputs, {config:?}");
+    let grads = random_grads(1, outputs.len());
+    let gradient = group.gradient(&grads).unwrap();
+    assert!(gradient == mirror.gradient(&grads).unwrap(), "gradient, {config:?}");
+    group.backward(&grads).unwrap();
+    mirror.backward(&grads).unwrap();
+    let after = group.snapshot().unwrap();
+    assert!(after == mirror.snapshot(), "after, {config:?}");
+    let mut wrong = after.clone();
+    nudge(&mut wrong, 0, 1.0);
+    assert!(wrong != after, "the comparison can fail");
+    gradient
+}
+
+#[test]
+fn batches_around_a_workgroup_and_a_sort() {
+    with_gpu(|context| {
+        let narrow = again(context, &options().rank(RankBody::Portable).max_groups(3));
+        for n in [0, 1, 127, 128, 129, 255, 256, 257, 1023, 1024, 1025, 3071, 3072, 3073] {
+            let indices: Vec<u32> = (0..n).map(|i| i * i % 977).collect();
+            let bags = Bags { indices, offsets: vec![0, n / 3, n / 3, n], weights: None };
+            for (k, backward) in (0..).zip(WAYS) {
+                // A chunk an index, many, and one that a row does not fill.
+                for [dim, chunk, weights] in [[8, 8, 700], [5, 1, 4000], [3, 40, 900]] {
+                    let config = Config {
+                        backward,
+                        optimizer: Optimizer::sgd(0.5),
+                        ..Config::new(&[1000], dim, weights, chunk)
+                    };
+                    same_as_the_cpu(if n % 2 == k { context } else { &narrow }, &config, &bags);
+                }
+            }
+        }
+    });
+}
+
+/// More blocks of weights than workgroups of one dimension.
+#[test]
+fn an_array_of_more_than_65535_blocks() {
+    with_gpu(|context| {
+        let weights = 65_536 * 256 + 1000;
+        if u64::from(weights) * 4 > context.caps().choose_shard_bytes() {
+            return crate::device::skipped("an array of 64 MiB: the device binds less");
+        }
+        let bags = Bags { indices: (0..500).map(|i| i * 7_919).collect(), offsets: vec![0, 100, 500], weights: None };
+        for backward in [Backward::Dense, Backward::Sparse, Backward::Atomic] {
+            let mut config = Config::new(&[u32::MAX - 1], 16, weights, 8);
+            (config.backward, config.optimizer, config.init) = (backward, Optimizer::sgd(0.5), Init::Constant(0.25));
+            let gradient = same_as_the_cpu(context, &config, &bags);
+            let covered = match gradient {
+                Gradient::Dense(sums) => {
+                    assert!(sums[65_536 * 256..].len() == 1000);
+                    sums.iter().filter(|&&sum| sum != 0.0).count()
+                }
+                Gradient::Sparse { locations, .. } => locations.len(),
+            };
+            // Few of 1,000 chunks overlap among 16 million.
+            assert!((7900..=8000).contains(&covered), "{covered}");
+        }
+    });
+}
+
+/// Sums of many chunks at each start, with whole numbers that add up exactly.
+#[test]
+fn one_row_a_hundred_thousand_times() {
+    with_gpu(|context| {
+        let n = 100_000;
+        for backward in WAYS {
+            let mut config = Config::new(&[1 << 31], 5, PRIME / 50_000, 3);
+            (config.backward, config.init, config.optimizer) = (backward, Init::Constant(0.0), Optimizer::sgd(1.0));
+            let mut group = robe::Group::new(context, config).unwrap();
+            group.forward(&vec![2_000_000_000; n], &[0, n as u32], None).unwrap();
+            let grads = [1.0, 2.0, 3.0, 4.0, 5.0];
+            match group.gradient(&grads).unwrap() {
+                Gradient::Dense(sums) => assert_eq!(sums.iter().filter(|&&sum| sum != 0.0).count(), 5),
+                Gradient::Sparse { locations, sums } => {
+                    assert_eq!(locations.len(), 5);
+                    assert_eq!(sums.iter().sum::<f32>(), 1_500_000.0);
+                }
+            }
+            group.backward(&grads).unwrap();
+            assert_eq!(group.read_rows(&[2_000_000_000]).unwrap(), grads.map(|g| -100_000.0 * g));
+            assert_eq!(fp32(&group.snapshot().unwrap()).iter().filter(|&&w| w != 0.0).count(), 5);
+        }
+    });
+}
+
+/// A gradient that is not finite leaves out the weights it reaches, and no others, as on the CPU.
+#[test]
+fn what_is_not_finite_is_left_out_and_counted() {
+    with_gpu(|context| {
+        for backward in WAYS {
+            let mut config = Config::new(&[100], 4, 300, 3);
+            (config.backward, config.optimizer) = (backward, Optimizer::sgd(0.5));
+            let mut group = robe::Group::new(context, config.clone()).unwrap();
+            let mut mirror = robe::cpu::Group::new(config).unwrap();
+            let mut grads = random_grads(1, 40);
+            for (k, wrong) in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 3e38, 3e38].into_iter().enumerate() {
+                grads[7 * k] = wrong;
+            }
+            // Each bag reads row 5, and a row of its own.
+            let indices: Vec<u32> = (0..20).map(|i| if i % 2 == 0 { 5 } else { i }).collect();
+            let offsets: Vec<u32> = (0..=10).map(|bag| 2 * bag).collect();
+            group.forward(&indices, &offsets, None).unwrap();
+            mirror.forward(&indices, &offsets, None).unwrap();
+            group.backward(&grads).unwrap();
+            mirror.backward(&grads).unwrap();
+            let found = group.snapshot().unwrap();
+            assert_eq!(found, mirror.snapshot());
+            assert!(found.counters.skipped_weights > 3 && fp32(&found).iter().all(|w| w.is_finite()));
+        }
+    });
+}
+
+#[test]
+fn configurations_that_cannot_be_are_named() {
+    with_gpu(|context| {
+        let good = Config::new(&[100, 7], 10, 64, 8);
+        robe::Group::new(context, good.clone()).unwrap();
+        for (config, field, found) in [
+            (Config { chunk: 65, ..good.clone() }, "weights", "64"),
+            (Config { weights: PRIME + 1, ..good.clone() }, "weights", "2038074744"),
+            (Config { dim: 0, ..good.clone() }, "dim", "0"),
+            (Config { tables: vec![u32::MAX, u32::MAX], ..good.clone() }, "tables", "8589934590"),
+            (Config { tables: vec![u32::MAX], ..good.clone() }, "tables", "4294967295"),
+        ] {
+            let of = |error| match error {
+                Error::Config { field, found, .. } => (field, found),
+                other => panic!("{other:?}"),
+            };
+            let wanted = (field, found.to_owned());
+            assert_eq!(of(robe::cpu::Group::new(config.clone()).unwrap_err()), wanted);
+            assert_eq!(of(robe::Group::new(context, config).unwrap_err()), wanted);
+        }
+        // As many rows as 32 bits number, the last of them too.
+        let most = Config { tables: vec![u32::MAX - 2, 1], ..good };
+        let mut group = robe::Group::new(context, most.clone()).unwrap();
+        let mut mirror = robe::cpu::Group::new(most).unwrap();
+        let rows = [u32::MAX - 2, u32::MAX - 3, 0];
+        assert_eq!(group.read_rows(&rows).unwrap(), mirror.read_rows(&rows).unwrap());
+        for compression in [1e9, 0.5, f64::INFINITY, f64::NAN] {
+            let made = Config::compressed(&[1000], 64, compression, 32);
+            assert!(matches!(made, Err(Error::Config { field: "compression", .. })), "{compression}");
+        }
+    });
+}

@@ -1,0 +1,222 @@
+//! The gradient by shared weights on the GPU: what backward moves by, the CPU's bits, the transpose of forward, and what a caller's own
+//! encoder and buffers get.
+
+use hotrow::wgpu::{self, util::DeviceExt as _};
+use hotrow::{
+    Batch, Context, Error, GradBuffer, Optimizer, Pooling, RankBody,
+    lookup::Lookup as _,
+    robe::{self, Backward, Config, Gradient, GradientBuffer},
+};
+
+use crate::{
+    device::{again, options, with_gpu},
+    gradient::{adjoint_gap, dense, descended, is_model},
+    shared::{Bags, WAYS, bags, config, forward, fp32, random_grads},
+};
+
+/// Sums without weights, SGD at a power of two: nothing that a compiler could fuse, so the CPU's bits.
+fn exact(seed: u64) -> Config {
+    let pooling = [Pooling::Sum, Pooling::None][seed as usize % 2];
+    Config { pooling, optimizer: Optimizer::sgd(0.5), ..config(seed) }
+}
+
+#[test]
+fn it_is_the_cpu_s_and_backward_a_step_of_sgd_by_it() {
+    with_gpu(|context| {
+        let narrow = again(context, &options().rank(RankBody::Portable).max_groups(3));
+        for seed in 0..30 {
+            for (context, backward) in [(context, WAYS[0]), (context, WAYS[1]), (&narrow, WAYS[seed as usize / 2 % 2])]
+            {
+                let config = Config { backward, ..exact(seed) };
+                // The second has starts of more than 128 chunks.
+                let bags = Bags { weights: None, ..bags(&config, seed, 6 + 20 * (seed as usize % 2), 60) };
+                let mut group = robe::Group::new(context, config.clone()).unwrap();
+                let mut mirror = robe::cpu::Group::new(config.clone()).unwrap();
+                let grads = random_grads(seed, forward(&mut group, &bags).len());
+                forward(&mut mirror, &bags);
+                let before = group.snapshot().unwrap();
+                let found = group.gradient(&grads).unwrap();
+                assert_eq!((group.snapshot().unwrap(), group.pending()), (before.clone(), true));
+                assert!(found == mirror.gradient(&grads).unwrap(), "seed {seed}, {config:?}");
+                assert!(found == group.gradient(&grads).unwrap(), "a second time");
+                group.backward(&grads).unwrap();
+                let after = group.snapshot().unwrap();
+                assert!(descended(&fp32(&before), &found, config.optimizer) == fp32(&after), "seed {seed}");
+            }
+        }
+    });
+}
+
+#[test]
+fn dense_and_sparse_are_the_model_s() {
+    with_gpu(|context| {
+        for seed in 0..24 {
+            let bags = bags(&config(seed), seed, 8, 60);
+            let [all, covered] = WAYS.map(|backward| {
+                let config = Config { backward, ..config(seed) };
+                let mut group = robe::Group::new(context, config.clone()).unwrap();
+                let grads = random_grads(seed, forward(&mut group, &bags).len());
+                let found = group.gradient(&grads).unwrap();
+                is_model(&config, &bags, &grads, &found).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                dense(&config, &found).iter().map(|x| x.to_bits()).collect::<Vec<_>>()
+            });
+            assert!(all == covered, "seed {seed}");
+        }
+    });
+}
+
+#[test]
+fn it_is_the_adjoint_of_forward() {
+    with_gpu(|context| {
+        let gap = |seed, spoil| {
+            let config = Config { backward: WAYS[seed as usize % 2], ..config(seed) };
+            adjoint_gap(&config, seed, spoil, |memory, bags, grads| {
+                let mut group = robe::Group::new(context, config.clone()).unwrap();
+                group.write_weights(memory).unwrap();
+                let found = forward(&mut group, bags);
+                let grads = grads(found.len());
+                let gradient = group.gradient(&grads).unwrap();
+                (found, grads, gradient)
+            })
+        };
+        for seed in 0..24 {
+            assert!(gap(seed, false) < 1e-5, "seed {seed}: {}", gap(seed, false));
+        }
+        assert!((0..24).filter(|&seed| gap(seed, true) > 1e-3).count() > 12, "the comparison can fail");
+    });
+}
+
+fn buffer<T: bytemuck::Pod>(context: &Context, values: &[T]) -> wgpu::Buffer {
+    context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
+        label: None,
+        contents: bytemuck::cast_slice(values),
+        usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
+    })
+}
+
+/// The words of buffers, after `encoder`.
+fn words(context: &Context, mut encoder: wgpu::CommandEncoder, buffers: &[&wgpu::Buffer]) -> Vec<Vec<u32>> {
+    let staged: Vec<_> = buffers
+        .iter()
+        .map(|buffer| {
+            let to = context.device().create_buffer(&wgpu::BufferDescriptor {
+                label: None,
+                size: buffer.size(),
+                usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            });
+            encoder.copy_buffer_to_buffer(buffer, 0, &to, 0, buffer.size());
+            to
+        })
+        .collect();
+    context.queue().submit([encoder.finish()]);
+    staged.iter().for_each(|buffer| buffer.map_async(wgpu::MapMode::Read, .., |result| result.unwrap()));
+    context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+    staged.iter().map(|buffer| bytemuck::cast_slice(&buffer.get_mapped_range(..).unwrap()).to_vec()).collect()
+}
+
+fn encoder(context: &Context) -> wgpu::CommandEncoder {
+    context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
+}
+
+#[test]
+fn a_caller_s_buffers_get_the_same() {
+    with_gpu(|context| {
+        for (seed, empty) in [(1, false), (4, false), (5, false), (4, true)] {
+            let config = Config { backward: Backward::Sparse, ..exact(seed) };
+            let mut bags = Bags { weights: None, ..bags(&config, seed, 12, 30) };
+            if empty {
+                bags.indices.clear();
+                bags.offsets.fill(0);
+            }
+            let mut waits = robe::Group::new(context, config.clone()).unwrap();
+            let mut records = robe::Group::new(context, config.clone()).unwrap();
+            let grads = random_grads(4, forward(&mut waits, &bags).len());
+            let gradient = waits.gradient(&grads).unwrap();
+            let Gradient::Sparse { locations, sums } = gradient.clone() else { panic!("{gradient:?}") };
+            let [indices, offsets] =
+                [&bags.indices, &bags.offsets].map(|words| buffer(context, &[&words[..], &[0]].concat()));
+            let (outputs, grads) =
+                (buffer(context, &vec![f32::NAN; grads.len() + 1]), buffer(context, &[&grads[..], &[0.0]].concat()));
+            let n = bags.indices.len() as u64;
+            let batch = Batch {
+                indices: (n > 0).then(|| indices.slice(..4 * n)),
+                offsets: offsets.slice(..offsets.size() - 4),
+                weights: None,
+            };
+            let most = config.most_covered(n as u32) as usize;
+            assert!(most >= locations.len());
+            let wide = buffer(context, &vec![f32::NAN; config.weights as usize]);
+            let places = buffer(context, &vec![7u32; most + 1]);
+            let values = buffer(context, &vec![f32::NAN; most + 1]);
+            let count = buffer(context, &[9u32]);
+            let into =
+                GradientBuffer::Sparse { locations: places.slice(..), sums: values.slice(..), count: count.slice(..) };
+            let mut encoder = encoder(context);
+            records.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+            let before = fp32(&records.snapshot().unwrap());
+            let grads = GradBuffer::F32(grads.slice(..));
+            records.record_gradient(&mut encoder, grads, into).unwrap();
+            records.record_gradient(&mut encoder, grads, GradientBuffer::Dense(wide.slice(..))).unwrap();
+            let found = words(context, encoder, &[&places, &values, &count, &wide]);
+            assert_eq!((found[2][0] as usize, records.pending()), (locations.len(), true), "seed {seed}");
+            assert_eq!(found[0][..locations.len()], locations);
+            assert!(found[0][locations.len()..].iter().all(|&place| place == 7), "beyond the count nothing is written");
+            let bits = |sums: &[f32]| sums.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert_eq!(found[1][..sums.len()], bits(&sums));
+            assert_eq!(found[3], bits(&dense(&config, &gradient)));
+            assert_eq!(fp32(&records.snapshot().unwrap()), before);
+        }
+    });
+}
+
+#[test]
+fn wrong_buffers_are_named() {
+    with_gpu(|context| {
+        let mut group = robe::Group::new(context, Config::new(&[10], 4, 64, 4)).unwrap();
+        assert!(matches!(group.gradient(&[]), Err(Error::Order { call: "gradient", .. })));
+        group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+        assert!(matches!(group.gradient(&[1.0]), Err(Error::Length { what: "grad_outputs", wanted: 8, found: 1 })));
+        let before = group.snapshot().unwrap();
+        let usage = wgpu::BufferUsages::STORAGE;
+        let made = |size, usage| {
+            context.device().create_buffer(&wgpu::BufferDescriptor {
+                label: None,
+                size,
+                usage,
+                mapped_at_creation: false,
+            })
+        };
+        let grads = buffer(context, &[1.0f32; 8]);
+        let [sums, other, places] = [(); 3].map(|()| made(256, usage | wgpu::BufferUsages::COPY_DST));
+        let (short, bare) = (made(252, usage | wgpu::BufferUsages::COPY_DST), made(256, usage));
+        let tiny = made(28, usage | wgpu::BufferUsages::COPY_DST);
+        let unbound = made(256, wgpu::BufferUsages::COPY_DST);
+        let mut refused = |into| {
+            let error =
+                group.record_gradient(&mut encoder(context), GradBuffer::F32(grads.slice(..)), into).unwrap_err();
+            match error {
+                Error::Buffer { what, wanted, .. } => (what, wanted),
+                other => panic!("{other:?}"),
+            }
+        };
+        let (own, sums_name) = ("a buffer of its own", "gradient's sums");
+        assert_eq!(refused(GradientBuffer::Dense(grads.slice(..))), (sums_name, own.into()));
+        assert_eq!(refused(GradientBuffer::Dense(short.slice(..))), (sums_name, "256 bytes".into()));
+        assert_eq!(refused(GradientBuffer::Dense(bare.slice(..))), (sums_name, "usage COPY_DST".into()));
+        assert_eq!(refused(GradientBuffer::Dense(unbound.slice(..))), (sums_name, "usage STORAGE".into()));
+        let (locations, count) = ("gradient's locations", "gradient's count");
+        for (place, counts, wanted) in [
+            (&grads, &other, (locations, own)),
+            (&sums, &other, (sums_name, own)),
+            (&places, &sums, (count, own)),
+            (&places, &bare, (count, "usage COPY_DST")),
+            (&tiny, &other, (locations, "32 bytes")),
+        ] {
+            let into =
+                GradientBuffer::Sparse { locations: place.slice(..), sums: sums.slice(..), count: counts.slice(..) };
+            assert_eq!(refused(into), (wanted.0, wanted.1.to_owned()));
+        }
+        assert_eq!((group.snapshot().unwrap(), group.pending()), (before, true));
+    });
+}

@@ -1,0 +1,177 @@
+//! The gradient by shared weights as such: what backward moves by, bit for bit; the model's in FP64; the transpose of forward.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "common/gradient.rs"]
+mod gradient;
+#[path = "common/shared.rs"]
+mod shared;
+
+use gradient::{adjoint_gap, dense, descended, is_model};
+use hotrow::{
+    Error, Optimizer, Pooling,
+    lookup::Lookup as _,
+    robe::{self, Backward, Config, Gradient, Snapshot},
+};
+use proptest::prelude::*;
+use shared::{Bags, WAYS, bags, config, forward, random_grads, weights};
+
+/// The gradient of a batch, and what its backward leaves. Nothing has moved in between.
+fn step(config: &Config, bags: &Bags, seed: u64) -> (Gradient, Vec<f32>, [Snapshot; 2]) {
+    let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+    let grads = random_grads(seed, forward(&mut group, bags).len());
+    let before = group.snapshot();
+    let found = group.gradient(&grads).unwrap();
+    assert_eq!((group.snapshot(), group.pending()), (before.clone(), true));
+    assert_eq!(group.gradient(&grads).unwrap(), found, "a second time");
+    group.backward(&grads).unwrap();
+    (found, grads, [before, group.snapshot()])
+}
+
+#[test]
+fn backward_is_a_step_of_sgd_by_it() {
+    let mut moved = 0;
+    for seed in 0..40 {
+        for backward in WAYS {
+            let mut config = Config { backward, optimizer: Optimizer::sgd(0.1), ..config(seed) };
+            // Only a sparse gradient tells what decays.
+            config.optimizer.weight_decay = if backward == Backward::Sparse { 0.01 } else { 0.0 };
+            let bags = bags(&config, seed, 8, 60);
+            let (gradient, _, [before, after]) = step(&config, &bags, seed);
+            assert_eq!(matches!(gradient, Gradient::Dense(_)), backward == Backward::Dense);
+            let [before, after] = [before, after].map(|snapshot| weights(&config, &snapshot));
+            let wanted = descended(&before, &gradient, config.optimizer);
+            assert!(wanted == after, "seed {seed}, {backward:?}");
+            moved += before.iter().zip(&after).filter(|(a, b)| a != b).count();
+            // Of a gradient that is a little off it is not.
+            let Gradient::Sparse { locations, mut sums } = gradient else { continue };
+            if let Some(sum) = sums.iter_mut().find(|sum| sum.abs() > 0.01) {
+                *sum *= 1.01;
+                let wrong = Gradient::Sparse { locations, sums };
+                assert!(descended(&before, &wrong, config.optimizer) != after);
+            }
+        }
+    }
+    assert!(moved > 10_000, "{moved}");
+}
+
+#[test]
+fn dense_and_sparse_are_the_model_s() {
+    for seed in 0..60 {
+        let bags = bags(&config(seed), seed, 8, 60);
+        let [all, covered] = WAYS.map(|backward| {
+            let config = Config { backward, ..config(seed) };
+            let (gradient, grads, _) = step(&config, &bags, seed);
+            is_model(&config, &bags, &grads, &gradient).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            gradient
+        });
+        let config = config(seed);
+        let [all_sums, covered_sums] = [&all, &covered].map(|gradient| dense(&config, gradient));
+        let bits = |sums: &[f32]| sums.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert!(bits(&all_sums) == bits(&covered_sums), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_wrong_gradient_is_noticed() {
+    let config = Config { backward: Backward::Sparse, ..Config::new(&[300, 7], 8, 5000, 3) };
+    let bags = bags(&config, 3, 4, 12);
+    let (gradient, grads, _) = step(&config, &bags, 3);
+    is_model(&config, &bags, &grads, &gradient).unwrap();
+    let Gradient::Sparse { locations, sums } = gradient else { panic!("{gradient:?}") };
+    let wrong = |change: fn(&mut Vec<u32>, &mut Vec<f32>)| {
+        let (mut locations, mut sums) = (locations.clone(), sums.clone());
+        change(&mut locations, &mut sums);
+        is_model(&config, &bags, &grads, &Gradient::Sparse { locations, sums })
+    };
+    wrong(|_, _| {}).unwrap();
+    wrong(|_, sums| sums[0] += 1e-3).unwrap_err();
+    wrong(|locations, sums| {
+        locations.pop();
+        sums.pop();
+    })
+    .unwrap_err();
+    wrong(|locations, sums| {
+        locations.swap(0, 1);
+        sums.swap(0, 1);
+    })
+    .unwrap_err();
+    wrong(|locations, sums| {
+        let last = locations.len() - 1;
+        locations[last] += 1;
+        sums[last] += 0.0;
+    })
+    .unwrap_err();
+    let mut wide = dense(&config, &Gradient::Sparse { locations: locations.clone(), sums: sums.clone() });
+    let free = (0..wide.len()).find(|w| !locations.contains(&(*w as u32))).unwrap();
+    wide[free] = 1e-3;
+    is_model(&config, &bags, &grads, &Gradient::Dense(wide)).unwrap_err();
+}
+
+/// `<forward(M), g> = <M, gradient(g)>` for any weights and gradients.
+#[test]
+fn it_is_the_adjoint_of_forward() {
+    let gap = |seed, spoil| {
+        let config = Config { backward: WAYS[seed as usize % 2], ..config(seed) };
+        adjoint_gap(&config, seed, spoil, |memory, bags, grads| {
+            let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+            group.write_weights(memory).unwrap();
+            let found = forward(&mut group, bags);
+            let grads = grads(found.len());
+            let gradient = group.gradient(&grads).unwrap();
+            (found, grads, gradient)
+        })
+    };
+    for seed in 0..60 {
+        assert!(gap(seed, false) < 1e-5, "seed {seed}: {}", gap(seed, false));
+    }
+    assert!((0..60).filter(|&seed| gap(seed, true) > 1e-3).count() > 30, "the comparison can fail");
+}
+
+#[test]
+fn what_is_not_finite_shows() {
+    for backward in WAYS {
+        let mut group = robe::cpu::Group::new(Config { backward, ..Config::new(&[100], 4, 40, 4) }).unwrap();
+        group.forward(&[3], &[0, 1], None).unwrap();
+        let found = group.gradient(&[1.0, f32::NAN, 2.0, f32::NEG_INFINITY]).unwrap();
+        let start = robe::hash::location(3, 0, 40, 4) as usize;
+        let sums = dense(group.config(), &found);
+        assert!(sums[start] == 1.0 && sums[start + 1].is_nan() && sums[start + 2] == 2.0);
+        assert_eq!(sums[start + 3], f32::NEG_INFINITY);
+    }
+}
+
+#[test]
+fn nothing_has_no_gradient() {
+    for pooling in [Pooling::Sum, Pooling::None] {
+        for backward in WAYS {
+            let config = Config { pooling, backward, ..Config::new(&[10], 4, 64, 3) };
+            let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+            assert!(matches!(group.gradient(&[]), Err(Error::Order { call: "gradient", .. })));
+            let n = group.forward(&[], &[0, 0, 0], None).unwrap().len();
+            assert!(matches!(group.gradient(&[1.0]), Err(Error::Length { what: "grad_outputs", .. })));
+            let found = group.gradient(&vec![1.0; n]).unwrap();
+            let none = Gradient::Sparse { locations: Vec::new(), sums: Vec::new() };
+            assert_eq!(found, if backward == Backward::Dense { Gradient::Dense(vec![0.0; 64]) } else { none });
+            assert!(group.pending());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 48, ..ProptestConfig::default() })]
+
+    /// Whatever dim, chunk and array: the model's places and sums, and as many as the configuration has room for.
+    #[test]
+    fn any_shape(dim in 1u32..70, chunk in 1u32..40, more in 0u32..3000, rows in 1u32..5000, seed: u64, weighted: bool) {
+        let mut config = Config::new(&[rows, 9], dim, chunk + more, chunk);
+        config.pooling = [Pooling::Sum, Pooling::Mean, Pooling::None][seed as usize % 3];
+        config.backward = Backward::Sparse;
+        let mut bags = bags(&config, seed, 6, 20);
+        bags.weights = weighted.then(|| random_grads(seed, bags.indices.len()));
+        let (gradient, grads, _) = step(&config, &bags, seed);
+        is_model(&config, &bags, &grads, &gradient).map_err(TestCaseError::fail)?;
+        let Gradient::Sparse { locations, .. } = gradient else { unreachable!() };
+        prop_assert!(locations.len() <= config.most_covered(bags.indices.len() as u32) as usize);
+    }
+}
