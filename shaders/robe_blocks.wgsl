@@ -1,6 +1,7 @@
 // robe_update of an array that is kept packed: the weights that chunks cover move in FP32, and what they share words with is packed again: a
 // word of two halves, or a block of codes with its scale and bias. An invocation a weight; those of a word or a block are its one writer.
-// Dense: over all weights; sparse: start d has the blocks from behind the last one that the start before it may reach to its own last one.
+// Dense, or where chunks lie on most of the array: over all weights; else start d has the blocks from behind the last one that the start
+// before it may reach to its own last one.
 // Of a block whose range no scale can be nothing moves, and each weight that was to is counted. Dispatched once a window of the array.
 // Bytes a weight that is covered: 8 + 4 a chunk; bits / 8 in and out (of a block all of them), 2 likewise of a state.
 #include "shared/common.wgsl"
@@ -146,7 +147,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let unit = select(robe.block, 2u, params.bits == 16u);
     let block = flat_group(group, groups);
     let blocks = groups.x * groups.y;
-    if (robe.dense == 1u) {
+    if (goes_over_all(n)) {
         for (var first = robe.first + block * 256u; first < end; first += blocks * 256u) {
             let w = first + local;
             let sum = due_in_block(first, local, n, end);

@@ -1,8 +1,9 @@
 // The optimiser of a parameter-shared table: what each weight is due is summed over the starts whose chunks cover it, in ascending order,
 // and over the chunks of a start in batch order; then the weight moves, once. Over all weights (dense), or over those from each start to
-// the next as far as a chunk reaches (sparse): the same sums. A weight that no chunk covers stays as it is; so does one whose sum or
-// new value is not finite, which is counted. Dispatched once a window of the array.
-// Bytes a weight that is covered: 8 + 4 a chunk; 4 (1 + state) in and out. Dense: 16 log2(starts) a 256 weights, 16 a weight.
+// the next as far as a chunk reaches (sparse, unless they are most of the array): the same sums. A weight that no chunk covers stays as it
+// is; so does one whose sum or new value is not finite, which is counted. Dispatched once a window of the array.
+// Bytes a weight that is covered: 8 + 4 a chunk; 4 (1 + state) in and out. Over all: 16 log2(starts) a 256 weights, 16 a weight; else 32 a
+// start, and of it a weight 16 (1 + log2(starts within a chunk's reach)).
 #include "shared/common.wgsl"
 #include "shared/quad1.wgsl"
 #include "shared/target.wgsl"
@@ -31,7 +32,8 @@ fn weight_quads() -> u32 {
 #include "shared/robe_due.wgsl"
 #include "shared/robe_move.wgsl"
 
-var<workgroup> ends: array<u32, 256>; // how many weights a block's starts own, added up
+var<workgroup> owns: array<u32, 256>; // how many weights the starts of a block own
+var<workgroup> ends: array<u32, 256>; // the same, added up
 
 // Weights from start d to the next, as far as a chunk reaches: what lies behind the next start is that one's.
 fn owned(d: u32, n: u32) -> u32 {
@@ -49,7 +51,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let end = min(robe.first + robe.window, robe.weights);
     let block = flat_group(group, groups);
     let blocks = groups.x * groups.y;
-    if (robe.dense == 1u) {
+    if (goes_over_all(n)) {
         for (var first = robe.first + block * 256u; first < end; first += blocks * 256u) {
             let sum = due_in_block(first, local, n, end);
             if (sum.chunks > 0u) { move_weight(first + local, sum.value); }
@@ -58,14 +60,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         // Starts may own a weight each or robe.reach: the invocations share the weights, not the starts.
         let starts = 256u / min(1u << firstLeadingBit(robe.reach), 8u);
         for (var first = block * starts; first < n; first += blocks * starts) {
-            var own = 0u;
-            if (local < starts) { own = owned(first + local, n); }
-            ends[local] = own;
-            for (var apart = 1u; apart < starts; apart *= 2u) {
-                workgroupBarrier();
-                if (local >= apart) { own += ends[local - apart]; }
-                workgroupBarrier();
-                ends[local] = own;
+            if (local < starts) { owns[local] = owned(first + local, n); }
+            workgroupBarrier(); // and the block before has been done
+            if (local < starts) {
+                var all = 0u;
+                if (robe.reach == 1u) {
+                    all = min(local + 1u, n - first); // each owns one
+                } else {
+                    for (var d = 0u; d <= local; d++) { all += owns[d]; }
+                }
+                ends[local] = all;
             }
             workgroupBarrier();
             let all = ends[starts - 1u];
@@ -81,7 +85,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 let sum = due_from(w, first + k);
                 if (sum.chunks > 0u) { move_weight(w, sum.value); }
             }
-            workgroupBarrier(); // before the next block's
         }
     }
 }

@@ -119,21 +119,41 @@ fn robe_wrong(report: &serde_json::Value) -> Option<String> {
             let taken = if choice == "dense" { dense } else { sparse };
             let regret = cell["regret"].as_f64().unwrap_or(f64::NAN);
             let covered = number("covered").unwrap_or(0);
+            // An atomic backward is measured, or why not is said.
+            let atomic = match cell["atomic_refused"].as_str() {
+                None => positive(&cell["atomic"]["backward"]["median"]),
+                Some(reason) => reason.len() > 10 && cell["atomic"].is_null(),
+            };
             measured
+                && atomic
                 && cell["auto"] == choice
                 && (regret - (taken / dense.min(sparse) - 1.0)).abs() < 1e-9
                 && (chunk.min(16)..=touched.min(weights)).contains(&covered)
                 && touched == 32 * 16_u64.div_ceil(chunk) * chunk.min(16)
         } else {
-            cell["refused"].as_str().is_some_and(|reason| reason.len() > 10) && both.iter().all(|way| way.is_null())
+            cell["refused"].as_str().is_some_and(|reason| reason.len() > 10)
+                && ["dense", "sparse", "atomic", "atomic_refused"].iter().all(|way| cell[*way].is_null())
         };
         if !right {
             return Some(cell.to_string());
         }
     }
-    let refused = cells.iter().filter(|cell| !cell["refused"].is_null()).count();
+    let of = |key: &str| cells.iter().filter(|cell| !cell[key].is_null()).count();
+    let refused = of("refused") + of("atomic_refused");
     let named = report["left_out"].as_array()?.len();
-    (named != refused).then(|| format!("{refused} cells refused, {named} named"))
+    if named != refused {
+        return Some(format!("{refused} cells refused, {named} named"));
+    }
+    // Where atomic is at least 5 % faster than the better of the others: counted again.
+    let lowest = |cell: &serde_json::Value, way: &str| cell[way]["backward"]["lowest"].as_f64();
+    let share = |cell| Some(lowest(cell, "atomic")? / lowest(cell, "dense")?.min(lowest(cell, "sparse")?));
+    let faster = cells.iter().filter_map(share).filter(|share| *share < 0.95).count() as u64;
+    let sum = |key: &str| report["atomic"].as_array()?.iter().map(|one| one[key].as_u64()).sum::<Option<u64>>();
+    let counted = (sum("faster"), sum("cells"));
+    let verdict = report["verdict"].as_str()?;
+    let said = if faster == 0 { "nowhere faster".to_owned() } else { format!("in {faster} of {} cells", of("atomic")) };
+    (counted != (Some(faster), Some(of("atomic") as u64)) || !(verdict.contains(&said) || of("atomic") == 0))
+        .then(|| format!("{faster} faster, found {counted:?}: {verdict}"))
 }
 
 #[test]
@@ -141,7 +161,14 @@ fn shared_tables_are_measured() {
     let folder = tempfile::tempdir().unwrap();
     let (out, report) = robe(folder.path(), &[]);
     assert_eq!(robe_wrong(&report), None);
-    for file in ["robe-cpu.json", "robe-cpu.md", "robe-cpu-heat.png", "robe-cpu-heat.svg", "robe-cpu-crossover.png"] {
+    for file in [
+        "robe-cpu.json",
+        "robe-cpu.csv",
+        "robe-cpu.md",
+        "robe-cpu-heat.png",
+        "robe-cpu-heat.svg",
+        "robe-cpu-crossover.png",
+    ] {
         assert!(folder.path().join("out").join(file).is_file() && out.contains(file), "{file}:\n{out}");
     }
     // 16 K rows x 16 at 10,000x are 25 weights: less than a chunk of 32.
@@ -152,6 +179,14 @@ fn shared_tables_are_measured() {
     assert!(none[0]["weights"] == 25 && none[0]["refused"].as_str().unwrap().contains("a chunk of 32"), "{}", none[0]);
     assert!(out.contains("Left out: 16 K rows at 10000x in chunks of 32: "), "{out}");
     assert!(out.contains("Not P4's sizes") && out.contains("P4 table 14") && out.contains("Figure 3 (f)"), "{out}");
+    // Of an atomic backward: a table, a line in the plot, a column in the CSV, and where it is faster.
+    let svg = std::fs::read_to_string(folder.path().join("out/robe-cpu-crossover.svg")).unwrap();
+    assert!(["dense", "sparse", "atomic"].iter().all(|way| svg.contains(&format!("backward, {way}"))), "{svg}");
+    let csv = std::fs::read_to_string(folder.path().join("out/robe-cpu.csv")).unwrap();
+    let (head, lines) = csv.split_once('\n').unwrap();
+    assert!(head.contains(",atomic_median_seconds,") && lines.lines().count() == 90, "{head}");
+    assert!(out.contains("backward, atomic (sums of one thread, index by index): rows against chunk"), "{out}");
+    assert!(out.contains(report["verdict"].as_str().unwrap()), "{out}");
     // Tables of each kind in bags of 20 and of 1; without a GPU no goal is met or missed.
     let beside = report["beside"].as_array().unwrap();
     assert_eq!(beside.len(), 12);
@@ -159,11 +194,23 @@ fn shared_tables_are_measured() {
     assert!(report["goals"].as_array().unwrap().iter().all(|goal| goal["met"].is_null()));
     // The companion: what is missing or cannot be is noticed.
     let at = cells.iter().position(|cell| cell["refused"].is_null()).unwrap();
-    for (key, value) in
-        [("auto", "neither".into()), ("covered", 0.into()), ("regret", 9.0.into()), ("refused", "no".into())]
-    {
+    for (key, value) in [
+        ("auto", "neither".into()),
+        ("covered", 0.into()),
+        ("regret", 9.0.into()),
+        ("refused", "no".into()),
+        ("atomic", serde_json::Value::Null),
+        ("atomic_refused", "found no room for it".into()),
+    ] {
         let mut broken = report.clone();
         broken["cells"][at][key] = value;
+        assert!(robe_wrong(&broken).is_some(), "{key}");
+    }
+    for (key, value) in
+        [("verdict", "Atomic backward is faster in 91 of 90 cells".into()), ("atomic", serde_json::json!([]))]
+    {
+        let mut broken = report.clone();
+        broken[key] = value;
         assert!(robe_wrong(&broken).is_some(), "{key}");
     }
     let mut broken = report.clone();
@@ -187,6 +234,19 @@ fn arrays_that_cannot_be_are_named() {
         cell["refused"].as_str().map(str::to_owned)
     };
     assert_eq!(reason(51_200), None, "4 M at 10,000x");
+    // Of its 200 KiB dense and sparse, but not as many bytes of sums beside them.
+    let cells = report["cells"].as_array().unwrap();
+    let small = cells.iter().find(|cell| cell["weights"] == 51_200 && cell["chunk"] == 32).unwrap();
+    assert!(small["sparse"].is_object() && small["atomic"].is_null(), "{small}");
+    assert!(small["atomic_refused"].as_str().unwrap().contains("--memory"), "{small}");
+    assert_eq!(report["verdict"], "Atomic backward was measured nowhere.");
+    assert!(
+        report["left_out"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|one| one.as_str().unwrap().starts_with("atomic backward of 4 M"))
+    );
     assert!(reason(1_638_400_000).unwrap().contains("--memory"), "128 M at 10x");
     assert!(reason(3_276_800_000).unwrap().contains("the prime 2038074743"), "256 M at 10x");
     // Nothing at all is no result.

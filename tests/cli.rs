@@ -2,7 +2,10 @@
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use assert_cmd::Command;
+#[path = "common/command.rs"]
+mod command;
+
+use command::{hotrow, outcome};
 use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
@@ -26,22 +29,6 @@ const KEYS: [&str; 15] = [
     "conflicts",
     "evictions",
 ];
-
-fn hotrow(arguments: &[&str]) -> Command {
-    let mut command = Command::cargo_bin("hotrow").unwrap();
-    command.env_remove("HOTROW_DATA").args(arguments);
-    command
-}
-
-/// Runs and expects an exit code; returns stdout and stderr.
-fn outcome(arguments: &[&str], code: i32) -> (String, String) {
-    let output = hotrow(arguments).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{stdout}\n{stderr}");
-    assert!(!stderr.contains("panicked"), "{arguments:?}: {stderr}");
-    (stdout, stderr)
-}
 
 /// A trace in which 3 recurs: `3 1 3 2`, a thousand times.
 fn small(dir: &TempDir) -> PathBuf {

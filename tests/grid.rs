@@ -187,5 +187,5 @@ fn bad_usage_is_said() {
     }
     let done = run(&data, folder.path(), &["--plots"]);
     assert_eq!(done.status.code(), Some(1));
-    assert!(text(&done.stderr).contains("found none"), "{}", text(&done.stderr));
+    assert!(text(&done.stderr).contains("found neither"), "{}", text(&done.stderr));
 }

@@ -2,39 +2,21 @@
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use assert_cmd::Command;
+#[path = "common/command.rs"]
+mod command;
+#[path = "common/plan.rs"]
+mod common;
+#[path = "common/data.rs"]
+mod data;
+
+use command::keys;
+use common::{json, outcome, plan};
 use serde_json::Value;
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Runs `hotrow plan` and expects an exit code; returns stdout and stderr.
-fn outcome(arguments: &[&str], code: i32) -> (String, String) {
-    let mut command = Command::cargo_bin("hotrow").unwrap();
-    let output = command.env_remove("HOTROW_DATA").arg("plan").args(arguments).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{stdout}\n{stderr}");
-    assert!(!stderr.contains("panicked"), "{arguments:?}: {stderr}");
-    (stdout, stderr)
-}
-
-/// The plan as `--json` has it, as text.
-fn json(arguments: &[&str]) -> String {
-    let folder = TempDir::new().unwrap();
-    let file = folder.path().join("plan.json");
-    outcome(&[arguments, &["--json", file.to_str().unwrap()]].concat(), 0);
-    fs::read_to_string(file).unwrap()
-}
-
-fn plan(arguments: &[&str]) -> Value {
-    serde_json::from_str(&json(arguments)).unwrap()
-}
-
 fn near(found: &Value, wanted: f64) {
-    let found = found.as_f64().unwrap();
-    assert!((found - wanted).abs() <= 1e-9 * wanted.abs(), "{found}, wanted {wanted}");
+    common::near(found, wanted, 1e-9);
 }
 
 /// `3 1 3 2`, a thousand times, as one bag a line of so many ids.
@@ -104,6 +86,10 @@ fn bad_input_is_told_by_name() {
         (&["--memory", "--rows", "10", "--trace", "uniform:rows=10"], "--memory"),
         (&["--memory", "--rows", "10", "--budget", "1MiB"], "--memory"),
         (&["--memory", "--rows", "10", "--verify"], "--memory"),
+        (&["--memory", "--rows", "10", "--backend", "gpu"], "--backend"),
+        (&["--backend", "gpu"], "--verify"),
+        (&["--memory", "--rows", "10", "--data", "."], "--data"),
+        (&["--data", ".", zipf[0], zipf[1]], "--data"),
         (&["--rows", "10"], "--memory"),
         (&["--cache-percent", "10"], "--memory"),
     ] {
@@ -127,18 +113,6 @@ fn alone_it_plans_for_generated_lookups_and_says_so() {
     for shown in ["cache rows", "expected hit rate", "bus bytes of an epoch", "hottest rows", "P3 Figure 4"] {
         assert!(stdout.contains(shown), "{shown}: {stdout}");
     }
-}
-
-/// Every key of the text, in order, each once.
-fn keys(json: &str) -> Vec<&str> {
-    let mut keys = Vec::new();
-    for line in json.lines() {
-        let Some((key, _)) = line.trim().strip_prefix('"').and_then(|line| line.split_once("\":")) else { continue };
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
-    }
-    keys
 }
 
 #[test]
@@ -457,32 +431,9 @@ fn locality_is_found_where_it_is() {
     assert!((0.25..0.27).contains(&locality), "{locality}");
 }
 
-const TRACES: [&str; 8] = [
-    "cache2k_orm_busy",
-    "cache2k_orm_night",
-    "ebooks_words",
-    "wikitext2_words",
-    "wikitext2_bigrams",
-    "online_retail_stock",
-    "diabetes130_fields",
-    "goemotions_words",
-];
-
-/// The data folder: `HOTROW_DATA`, else beside the checkout.
-fn data() -> Option<PathBuf> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
-    let folder = std::env::var_os("HOTROW_DATA").map_or_else(beside, PathBuf::from);
-    folder.is_dir().then_some(folder)
-}
-
 #[test]
 fn real_traces_within_one_percent() {
-    let Some(folder) = data() else {
-        // Not eprintln, whose output the test harness keeps to itself while the test passes.
-        let line = b"SKIPPED: no data folder for the traces of hotrow plan --verify; set HOTROW_DATA\n";
-        std::io::stderr().write_all(line).unwrap();
-        return;
-    };
+    let Some(folder) = data::folder("the traces of hotrow plan --verify") else { return };
     // Small batches, then batches of 5 percent of the trace.
     let small = |_: u64| ["--budget", "256KiB", "--verify-batches", "1000"].map(str::to_owned).to_vec();
     let large = |samples: u64| {
@@ -500,7 +451,7 @@ fn real_traces_within_one_percent() {
         .map(str::to_owned)
         .to_vec()
     };
-    for name in TRACES {
+    for name in data::TRACES {
         let data = folder.to_str().unwrap();
         let common = ["--data", data, "--trace", name, "--backend", "cpu", "--dim", "4", "--precision", "fp32"];
         let samples = plan(&common)["source"]["samples"].as_u64().unwrap();

@@ -2,39 +2,21 @@
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use assert_cmd::Command;
+#[path = "common/command.rs"]
+mod command;
+#[path = "common/plan.rs"]
+mod common;
+
+use command::keys;
+use common::{json, outcome, plan};
 use hotrow::robe::Config;
 use hotrow::{Calls, GroupConfig, Init, MemoryReport, Optimizer, Precision, checkpoint, cpu};
 use serde_json::Value;
 use std::fs;
 use tempfile::TempDir;
 
-/// Runs `hotrow plan` and expects an exit code; returns stdout and stderr.
-fn outcome(arguments: &[&str], code: i32) -> (String, String) {
-    let mut command = Command::cargo_bin("hotrow").unwrap();
-    let output = command.env_remove("HOTROW_DATA").arg("plan").args(arguments).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{stdout}\n{stderr}");
-    assert!(!stderr.contains("panicked"), "{arguments:?}: {stderr}");
-    (stdout, stderr)
-}
-
-/// What `--json` has, as text.
-fn json(arguments: &[&str]) -> String {
-    let folder = TempDir::new().unwrap();
-    let file = folder.path().join("plan.json");
-    outcome(&[arguments, &["--json", file.to_str().unwrap()]].concat(), 0);
-    fs::read_to_string(file).unwrap()
-}
-
-fn plan(arguments: &[&str]) -> Value {
-    serde_json::from_str(&json(arguments)).unwrap()
-}
-
 fn near(found: &Value, wanted: f64) {
-    let found = found.as_f64().unwrap();
-    assert!((found - wanted).abs() <= 1e-6 * wanted.abs(), "{found}, wanted {wanted}");
+    common::near(found, wanted, 1e-6);
 }
 
 fn bytes(values: &[f32]) -> Vec<u8> {
@@ -91,6 +73,10 @@ fn bad_input_is_told_by_name() {
         (&["--robe", normal, "--compression", "lots"], "--compression"),
         (&["--robe", normal, "--chunk", "0"], "--chunk"),
         (&["--robe", normal, "--chunk", "900"], "--chunk"),
+        // One of them is not left out without a word.
+        (&["--robe", normal, "--chunk", "4,900"], "found 900"),
+        (&["--robe", normal, "--backend", "gpu"], "--backend"),
+        (&["--robe", normal, "--data", "."], "--data"),
         (&["--robe", normal, "--eps", "0"], "--eps"),
         (&["--robe", normal, "--eps", "-1"], "--eps"),
         (&["--robe", normal, "--eps", "0%"], "--eps"),
@@ -138,18 +124,6 @@ fn bad_input_is_told_by_name() {
     outcome(&["--robe", "no/such/floats", "--dim", "4"], 1);
     outcome(&["--robe", normal, "--json", "no/such/folder/plan.json"], 1);
     outcome(&["--robe", normal, "--plot", "no/such/folder/plan"], 1);
-}
-
-/// Every key of the text, in order, each once.
-fn keys(json: &str) -> Vec<&str> {
-    let mut keys = Vec::new();
-    for line in json.lines() {
-        let Some((key, _)) = line.trim().strip_prefix('"').and_then(|line| line.split_once("\":")) else { continue };
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
-    }
-    keys
 }
 
 #[test]
@@ -333,7 +307,7 @@ fn memory_of_a_shared_array() {
     for (place, optimizer) in [(0, Optimizer::sgd(0.01)), (3, Optimizer::adagrad(0.01))] {
         let config = Config { optimizer, ..Config::compressed(&[100_000, 2000], 16, 10.0, 8).unwrap() };
         let calls = if place == 0 { Calls::default() } else { 4096.into() };
-        let report = MemoryReport::plan_robe(&config, calls);
+        let report = MemoryReport::plan_robe(&config, calls).unwrap();
         assert_eq!((at(place, "total_bytes"), at(place, "weights")), (report.total(), 163_200));
         assert_eq!(at(place, "device_bytes"), report.device());
         assert_eq!(found[place]["bytes"]["payload"], 4 * 163_200);
@@ -356,6 +330,8 @@ fn memory_of_a_shared_array() {
         (&["--compression", "10", "--sample", "1"], "--sample"),
         (&["--delta", "0.5"], "--delta"),
         (&["--compression", "10", "--batch", "1000000000"], "split the batch"),
+        (&["--compression", "10", "--backend", "gpu"], "--backend"),
+        (&["--compression", "10", "--data", "."], "--data"),
     ] {
         let (stdout, stderr) = outcome(&[&rows[..], more].concat(), 2);
         assert!(stderr.contains(named) && stdout.is_empty(), "{more:?}: {stderr}");

@@ -7,9 +7,9 @@ mod gradient;
 #[path = "common/shared.rs"]
 mod shared;
 
-use gradient::{adjoint_gap, dense, descended, is_model};
+use gradient::{adjoint_gap, dense, descended, halved, is_model};
 use hotrow::{
-    Error, Optimizer, Pooling,
+    Error, GradSlice, Optimizer, Pooling,
     lookup::Lookup as _,
     robe::{self, Backward, Config, Gradient, Snapshot},
 };
@@ -21,9 +21,9 @@ fn step(config: &Config, bags: &Bags, seed: u64) -> (Gradient, Vec<f32>, [Snapsh
     let mut group = robe::cpu::Group::new(config.clone()).unwrap();
     let grads = random_grads(seed, forward(&mut group, bags).len());
     let before = group.snapshot();
-    let found = group.gradient(&grads).unwrap();
+    let found = group.gradient(GradSlice::F32(&grads)).unwrap();
     assert_eq!((group.snapshot(), group.pending()), (before.clone(), true));
-    assert_eq!(group.gradient(&grads).unwrap(), found, "a second time");
+    assert_eq!(group.gradient(GradSlice::F32(&grads)).unwrap(), found, "a second time");
     group.backward(&grads).unwrap();
     (found, grads, [before, group.snapshot()])
 }
@@ -118,7 +118,7 @@ fn it_is_the_adjoint_of_forward() {
             group.write_weights(memory).unwrap();
             let found = forward(&mut group, bags);
             let grads = grads(found.len());
-            let gradient = group.gradient(&grads).unwrap();
+            let gradient = group.gradient(GradSlice::F32(&grads)).unwrap();
             (found, grads, gradient)
         })
     };
@@ -128,12 +128,31 @@ fn it_is_the_adjoint_of_forward() {
     assert!((0..60).filter(|&seed| gap(seed, true) > 1e-3).count() > 30, "the comparison can fail");
 }
 
+/// Halves are the floats they stand for, whatever bits an FP32 gradient has beyond them.
+#[test]
+fn halves_give_what_their_floats_give() {
+    let mut rounded = 0;
+    for seed in 0..20 {
+        let config = Config { backward: WAYS[seed as usize % 2], ..config(seed) };
+        let bags = bags(&config, seed, 8, 60);
+        let mut group = robe::cpu::Group::new(config).unwrap();
+        let exact = random_grads(seed, forward(&mut group, &bags).len());
+        let (halves, floats) = halved(&exact);
+        let found = group.gradient(GradSlice::F16(&halves)).unwrap();
+        assert!(found == group.gradient(GradSlice::F32(&floats)).unwrap(), "seed {seed}");
+        rounded += usize::from(found != group.gradient(GradSlice::F32(&exact)).unwrap());
+        let short = group.gradient(GradSlice::F16(&halves[1..]));
+        assert!(matches!(short, Err(Error::Length { what: "grad_outputs", .. })));
+    }
+    assert_eq!(rounded, 20, "the comparison can fail");
+}
+
 #[test]
 fn what_is_not_finite_shows() {
     for backward in WAYS {
         let mut group = robe::cpu::Group::new(Config { backward, ..Config::new(&[100], 4, 40, 4) }).unwrap();
         group.forward(&[3], &[0, 1], None).unwrap();
-        let found = group.gradient(&[1.0, f32::NAN, 2.0, f32::NEG_INFINITY]).unwrap();
+        let found = group.gradient(GradSlice::F32(&[1.0, f32::NAN, 2.0, f32::NEG_INFINITY])).unwrap();
         let start = robe::hash::location(3, 0, 40, 4) as usize;
         let sums = dense(group.config(), &found);
         assert!(sums[start] == 1.0 && sums[start + 1].is_nan() && sums[start + 2] == 2.0);
@@ -147,10 +166,10 @@ fn nothing_has_no_gradient() {
         for backward in WAYS {
             let config = Config { pooling, backward, ..Config::new(&[10], 4, 64, 3) };
             let mut group = robe::cpu::Group::new(config.clone()).unwrap();
-            assert!(matches!(group.gradient(&[]), Err(Error::Order { call: "gradient", .. })));
+            assert!(matches!(group.gradient(GradSlice::F32(&[])), Err(Error::Order { call: "gradient", .. })));
             let n = group.forward(&[], &[0, 0, 0], None).unwrap().len();
-            assert!(matches!(group.gradient(&[1.0]), Err(Error::Length { what: "grad_outputs", .. })));
-            let found = group.gradient(&vec![1.0; n]).unwrap();
+            assert!(matches!(group.gradient(GradSlice::F32(&[1.0])), Err(Error::Length { what: "grad_outputs", .. })));
+            let found = group.gradient(GradSlice::F32(&vec![1.0; n])).unwrap();
             let none = Gradient::Sparse { locations: Vec::new(), sums: Vec::new() };
             assert_eq!(found, if backward == Backward::Dense { Gradient::Dense(vec![0.0; 64]) } else { none });
             assert!(group.pending());

@@ -2,29 +2,12 @@
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+#[path = "common/data.rs"]
+mod data;
+
 use hotrow::scars::Skew;
 use hotrow::trace::{Source, load};
 use rand::{SeedableRng, seq::SliceRandom};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-
-const TRACES: [&str; 8] = [
-    "cache2k_orm_busy",
-    "cache2k_orm_night",
-    "ebooks_words",
-    "wikitext2_words",
-    "wikitext2_bigrams",
-    "online_retail_stock",
-    "diabetes130_fields",
-    "goemotions_words",
-];
-
-/// The data folder: `HOTROW_DATA`, else beside the checkout.
-fn data() -> Option<PathBuf> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
-    let folder = std::env::var_os("HOTROW_DATA").map_or_else(beside, PathBuf::from);
-    folder.is_dir().then_some(folder)
-}
 
 /// Mean distinct rows of the whole batches, of those whose rank is `pinned` or more.
 fn counted(ranks: &[u32], rows: usize, batch: usize, pinned: u32) -> f64 {
@@ -42,15 +25,9 @@ fn counted(ranks: &[u32], rows: usize, batch: usize, pinned: u32) -> f64 {
 
 #[test]
 fn distinct_rows_of_shuffled_traces_are_predicted() {
-    let Some(folder) = data() else {
-        // Not eprintln, whose output the test harness keeps to itself while the test passes.
-        std::io::stderr()
-            .write_all(b"SKIPPED: no data folder for the model of distinct rows; set HOTROW_DATA\n")
-            .unwrap();
-        return;
-    };
+    let Some(folder) = data::folder("the model of distinct rows") else { return };
     println!("trace, batch, pinned: shuffled, predicted independent, of an epoch; in order");
-    for name in TRACES {
+    for name in data::TRACES {
         let trace = load(name, &Source { data: Some(&folder), seed: 0 }).unwrap();
         let rows = trace.distinct as usize;
         let mut counts = vec![0u64; rows];

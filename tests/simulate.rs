@@ -2,27 +2,16 @@
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+#[path = "common/data.rs"]
+mod data;
+
 use hotrow::Policy::{self, Lfu, Lru, Static};
 use hotrow::simulate::{Geometry, Simulator};
 use hotrow::trace::{Source, Trace, load};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-
-/// The data folder: `HOTROW_DATA`, else beside the checkout.
-fn data() -> Option<PathBuf> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
-    let folder = std::env::var_os("HOTROW_DATA").map_or_else(beside, PathBuf::from);
-    folder.is_dir().then_some(folder)
-}
 
 /// A trace of the data folder; without the folder the test says loudly that it did not run.
 fn trace(name: &str) -> Option<Trace> {
-    let Some(folder) = data() else {
-        // Not eprintln, whose output the test harness keeps to itself while the test passes.
-        let line = format!("SKIPPED: no data folder for {name}; set HOTROW_DATA\n");
-        std::io::stderr().write_all(line.as_bytes()).unwrap();
-        return None;
-    };
+    let folder = data::folder(name)?;
     Some(load(name, &Source { data: Some(&folder), seed: 0 }).unwrap())
 }
 

@@ -1,6 +1,9 @@
 //! `hotrow train` from the shell, on data small enough for seconds: what it prints and writes, and what it says about bad input.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+#[path = "common/data.rs"]
+mod data;
+
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -414,6 +417,21 @@ fn steps_until_the_full_table_s_loss() {
         // Eight weights tell no eight authors apart.
         assert!(found["settings"][2]["runs"][seed]["reached"].is_null());
     }
+    // The pictures again, without training: of what is there, not of what would be found.
+    let at = |name: &str| file.path().join("one").join(name);
+    let (svg, redraw) =
+        (fs::read(at("until.svg")).unwrap(), ["--plots", "--out", at("").to_str().unwrap()].map(str::to_owned));
+    let redraw = redraw.each_ref().map(String::as_str);
+    fs::remove_file(at("until.svg")).unwrap();
+    train(&redraw, 0);
+    assert!(fs::read(at("until.svg")).unwrap() == svg);
+    let json = fs::read_to_string(at("until.json")).unwrap();
+    fs::write(at("until.json"), json.replacen("\"step_ms\": ", "\"step_ms\": 1", 1)).unwrap();
+    train(&redraw, 0);
+    assert!(fs::read(at("until.svg")).unwrap() != svg);
+    fs::write(at("until.json"), "{}").unwrap();
+    let (_, stderr) = train(&redraw, 1);
+    assert!(stderr.contains("until.json") && stderr.lines().count() == 1, "{stderr}");
     let bytes = |at: usize| found["settings"][at]["runs"][0]["bytes"].as_u64().unwrap();
     // 2,000 rows of dim 4 with their AdaGrad state, and a quarter of it; clock and counters beside it.
     assert!((64_000..65_000).contains(&bytes(0)) && (16_000..16_500).contains(&bytes(1)), "{} {}", bytes(0), bytes(1));
@@ -439,13 +457,7 @@ fn a_loss_that_is_not_finite_is_an_error() {
 /// The plain linear models of the data folder's README (7): FP32 must beat them before it is compared with.
 #[test]
 fn fp32_beats_the_floors() {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
-    let folder = std::env::var_os("HOTROW_DATA").map_or_else(beside, Into::into);
-    if !folder.is_dir() {
-        let line = b"SKIPPED: no data folder for the floors of hotrow train; set HOTROW_DATA\n";
-        std::io::Write::write_all(&mut std::io::stderr(), line).unwrap();
-        return;
-    }
+    let Some(folder) = data::folder("the floors of hotrow train") else { return };
     let (file, folder) = (tempfile::tempdir().unwrap(), folder.to_str().unwrap().to_owned());
     let path = file.path().join("out.json");
     let cases: [(&[&str], &str, f64, f64); 3] = [

@@ -51,3 +51,9 @@ fn due_in_block(first: u32, local: u32, n: u32, end: u32) -> Sum {
 fn due_from(w: u32, d: u32) -> Sum {
     return due(w, first_beyond(i32(w) - i32(robe.reach), d - min(d, robe.reach - 1u), d), d + 1u);
 }
+
+// Whether an update of n starts goes over all weights: a dense one, and a sparse one whose starts' chunks, laid side by side, would
+// cover the array. They lie on each other, so that some are covered by none, but most are: to find out which costs more than to pass by.
+fn goes_over_all(n: u32) -> bool {
+    return robe.dense == 1u || n >= robe.weights / robe.reach;
+}

@@ -245,14 +245,13 @@ impl Group {
         Ok(())
     }
 
-    /// The gradient of the last forward's loss by the shared weights, out of the gradients of its outputs: dense or sparse by the rule that
-    /// [`backward`](Lookup::backward) goes by, in as many stages and the same order of sums. Nothing moves, and the forward goes on
-    /// waiting for its backward.
+    /// The gradient of the last forward's loss by the shared weights, out of the gradients of its outputs, FP32 or FP16: dense or sparse by
+    /// the rule that [`backward`](Lookup::backward) goes by, in as many stages and the same order of sums. Nothing moves, and the forward
+    /// goes on waiting for its backward.
     ///
     /// # Errors
     /// As [`backward`](Lookup::backward); [`Error::OutOfMemory`].
-    pub fn gradient(&mut self, grad_outputs: &[f32]) -> Result<Gradient, Error> {
-        let grad_outputs = GradSlice::F32(grad_outputs);
+    pub fn gradient(&mut self, grad_outputs: GradSlice<'_>) -> Result<Gradient, Error> {
         let (params, robe, n) = &self.waiting(grad_outputs, "gradient")?;
         let Some(space) = self.train.as_mut().filter(|_| *n > 0) else {
             return Ok(match robe.dense {
@@ -310,7 +309,7 @@ impl Lookup for Group {
     }
 
     fn memory(&self) -> MemoryReport {
-        MemoryReport::plan_robe(&self.config, Calls::default())
+        MemoryReport::planned_robe(&self.config, &self.storage, &Calls::default(), 0)
     }
 
     fn kind(&mut self) -> Kind<'_> {

@@ -45,15 +45,17 @@ pub(crate) fn record(call: &mut Call<'_>, due: &Due<'_>, array: &Array) {
             states.as_entire_binding(),
             array.tables.as_entire_binding(),
         ];
-        // Dense an invocation a weight of the window; sparse the starts, or the blocks that their chunks may reach.
-        let groups = match (robe.dense, array.storage.plain()) {
-            (1, _) => Groups::capped(robe.window.min(robe.weights - robe.first), 256),
-            (_, true) => Groups::capped(due.chunks, starts_at_once(robe.reach)),
-            (_, false) => {
-                let unit = array.storage.unit();
-                let reached = u64::from(due.chunks) * u64::from(((robe.reach + unit - 2) / unit + 1) * unit);
-                Groups::Capped(reached.div_ceil(256))
-            }
+        // An invocation a weight of the window where all of them may be gone over, which only the device knows: as many as the starts
+        // want if they are not. Else the starts, or the blocks that their chunks may reach.
+        let starts = due.starts();
+        let groups = if robe.dense == 1 || starts >= robe.weights / robe.reach {
+            Groups::capped(robe.window.min(robe.weights - robe.first), 256)
+        } else if array.storage.plain() {
+            Groups::capped(starts, starts_at_once(robe.reach))
+        } else {
+            let unit = array.storage.unit();
+            let reached = u64::from(starts) * u64::from(((robe.reach + unit - 2) / unit + 1) * unit);
+            Groups::Capped(reached.div_ceil(256))
         };
         call.dispatch(kernel, &bindings, &groups);
     }

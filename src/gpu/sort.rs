@@ -5,7 +5,12 @@
 //! read and written once, read once: 1.3 bytes a pair. That makes 21.3 bytes a pair and pass, 4 fewer where values are
 //! positions and need not be read; 85 bytes a pair for 32-bit keys. Up to 1,024 keys are sorted in one dispatch.
 
-use super::{Context, call::Call, histogram, scan, scatter, sort_small, space::Make};
+use super::{
+    Context,
+    call::Call,
+    histogram, scan, scatter, sort_small,
+    space::{Make, in_context},
+};
 use crate::{
     Error,
     layout::{Pass, ScanInfo},
@@ -68,7 +73,7 @@ pub(crate) fn passes(key_bits: u32) -> u32 {
 
 impl SortSpace {
     pub(crate) fn new(context: &Context, capacity: u32) -> Result<Self, Error> {
-        Self::of(&mut |what, bytes| context.buffer(what, bytes, wgpu::BufferUsages::empty()), capacity)
+        Self::of(&mut in_context(context), capacity)
     }
 
     fn pairs(&self, which: usize) -> Pairs<'_> {
@@ -133,7 +138,7 @@ impl<B> SortSpace<B> {
 
 impl SortScratch {
     pub(crate) fn new(context: &Context, capacity: u32) -> Result<Self, Error> {
-        Self::of(&mut |what, bytes| context.buffer(what, bytes, wgpu::BufferUsages::empty()), capacity)
+        Self::of(&mut in_context(context), capacity)
     }
 }
 

@@ -56,6 +56,11 @@ pub(crate) fn grown<'s, T>(
 /// What stands for a buffer of a name and so many bytes.
 pub(crate) type Make<'m, B> = dyn FnMut(&'static str, u64) -> Result<B, Error> + 'm;
 
+/// Buffers of `context`.
+pub(crate) fn in_context(context: &Context) -> impl FnMut(&'static str, u64) -> Result<wgpu::Buffer, Error> {
+    |what, bytes| context.buffer(what, bytes, wgpu::BufferUsages::empty())
+}
+
 /// Scratch of forward and backward.
 #[derive(Debug)]
 pub(crate) struct Space<B = wgpu::Buffer> {
@@ -86,7 +91,7 @@ pub(crate) struct Space<B = wgpu::Buffer> {
 impl Space {
     /// `train`: with what admission and backward need.
     pub(crate) fn new(context: &Context, layout: &Layout, indices: u32, train: bool) -> Result<Self, Error> {
-        Self::of(&mut |what, bytes| context.buffer(what, bytes, wgpu::BufferUsages::empty()), layout, indices, train)
+        Self::of(&mut in_context(context), layout, indices, train)
     }
 }
 
@@ -132,7 +137,7 @@ pub(crate) struct FlushSpace<B = wgpu::Buffer> {
 
 impl FlushSpace {
     pub(crate) fn new(context: &Context, layout: &Layout) -> Result<Self, Error> {
-        Self::of(&mut |what, bytes| context.buffer(what, bytes, wgpu::BufferUsages::empty()), layout)
+        Self::of(&mut in_context(context), layout)
     }
 }
 

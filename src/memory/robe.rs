@@ -8,17 +8,26 @@ use crate::{
         robe::{Chunks, Scattered, Space},
     },
     layout::table_words,
-    robe::{Backward, Config},
+    robe::{Backward, Config, Storage},
 };
 
 impl MemoryReport {
     /// What a parameter-shared group of this configuration takes once all `calls` have come, `train` each with its backward; no device is
-    /// asked: `window_bytes` says how a device's bindings cut the array, none: not at all. Right to the byte for a configuration that
-    /// [`Config::check`] takes, as [`MemoryReport::plan`] is. Nothing is ever prefetched or flushed. Of calls that the configuration cannot
-    /// take ([`Error::TooLarge`]) there is no scratch.
-    #[must_use]
-    pub fn plan_robe(config: &Config, calls: impl Into<Calls>) -> Self {
+    /// asked: `window_bytes` says how a device's bindings cut the array, none: not at all. Right to the byte, as [`MemoryReport::plan`] is.
+    /// Nothing is ever prefetched or flushed.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a configuration that cannot be ([`Config::check`]), [`Error::TooLarge`] for calls that it cannot take.
+    pub fn plan_robe(config: &Config, calls: impl Into<Calls>) -> Result<Self, Error> {
         let calls = calls.into();
+        config.check()?;
+        let chunks = |indices: Option<u32>| indices.map_or(Ok(0), |indices| config.batch_chunks(indices, 0));
+        let (train, _) = (chunks(calls.train)?, chunks(calls.frozen)?);
+        Ok(Self::planned_robe(config, &config.storage()?, &calls, train))
+    }
+
+    /// The same of what has been checked: `storage` is the array's, and the largest batch that is trained has so many `chunks`.
+    pub(crate) fn planned_robe(config: &Config, storage: &Storage, calls: &Calls, chunks: u32) -> Self {
         let mut scratch = Vec::new();
         let mut note = |what, bytes| {
             scratch.push((what, buffer_bytes(bytes)));
@@ -28,14 +37,13 @@ impl MemoryReport {
             // Writing a line cannot fail.
             let _space = Space::of(&mut note, indices);
         }
-        let chunks = calls.train.and_then(|indices| config.batch_chunks(indices, 0).ok());
         if config.backward == Backward::Atomic {
             let _scattered = Scattered::of(&mut note, config);
-        } else if let Some(chunks) = chunks.filter(|&chunks| chunks > 0) {
+        } else if chunks > 0 {
             let _chunks = Chunks::of(&mut note, &config.robe(), chunks);
         }
         let staging = vec![("report", REPORT_BYTES); calls.in_flight.max(1) as usize];
-        Self::of_robe(config, Allocated { kept: kept(config), staging, scratch })
+        Self::of_robe(config, Allocated { kept: kept(config, storage), staging, scratch })
     }
 
     /// What of these buffers serves which purpose.
@@ -88,8 +96,8 @@ fn table_bytes(config: &Config) -> [u64; 2] {
 }
 
 /// The buffers of `gpu::robe::Array`, and the one that stands where a batch has no weights.
-fn kept(config: &Config) -> Vec<Allocation> {
-    let windows = config.window_words().unwrap_or_default();
+fn kept(config: &Config, storage: &Storage) -> Vec<Allocation> {
+    let windows = config.window_words(storage);
     let bytes = |words: usize| 4 * words as u64;
     let windows =
         windows.iter().flat_map(|window| [("weights", bytes(window.memory)), ("states", bytes(window.states))]);
@@ -106,7 +114,7 @@ mod tests {
     #[test]
     fn every_byte_has_a_purpose() {
         let config = Config { optimizer: Optimizer::adagrad(0.1), ..Config::new(&[1000, 250], 16, 2000, 5) };
-        let report = MemoryReport::plan_robe(&config, Calls::default());
+        let report = MemoryReport::plan_robe(&config, Calls::default()).unwrap();
         assert_eq!((report.payload, report.record_state, report.rows, report.formula), (8000, 8000, 1250, 0.1));
         // Clock, two tables; two features' 8 bytes up to 16; what stands for no weights.
         assert_eq!((report.counters, report.padding), (4 * (4 + 2 * 28) + 8, 8 + 16));
@@ -118,15 +126,38 @@ mod tests {
         assert!((weights - 2.0 * state).abs() < 1e-12 && weights > 0.2 && weights < 0.21, "{report}");
         // In blocks of 64 codes, the last of 16: 32 of them with scale and bias, and 48 places of padding in codes and FP16 states.
         let int8 = Config { precision: Precision::Int8, ..config.clone() };
-        let packed = MemoryReport::plan_robe(&int8, Calls::default());
+        let packed = MemoryReport::plan_robe(&int8, Calls::default()).unwrap();
         assert_eq!((packed.payload, packed.scales, packed.record_state), (2000, 8 * 32, 4000));
         assert_eq!((packed.padding, packed.formula), (report.padding + 48 * 3, (2000.0 + 8.0 * 32.0) / 80_000.0));
         assert_eq!(packed.kept(), int8.table_bytes() + packed.counters + report.padding);
         // Rows take nothing: ten times as many change no byte.
-        let more = MemoryReport::plan_robe(&Config { tables: vec![10_000, 2500], ..config.clone() }, Calls::default());
-        assert_eq!(more.total(), report.total());
-        assert!(
-            MemoryReport::plan_robe(&Config { weights: 2004, ..config }, Calls::default()).total() > report.total()
-        );
+        let total = |config: &Config| MemoryReport::plan_robe(config, Calls::default()).unwrap().total();
+        assert_eq!(total(&Config { tables: vec![10_000, 2500], ..config.clone() }), report.total());
+        assert!(total(&Config { weights: 2004, ..config }) > report.total());
+    }
+
+    #[test]
+    fn what_cannot_be_has_no_plan() {
+        let good = Config::new(&[1000, 250], 16, 2000, 5);
+        let refused = |config: Config, calls: Calls| MemoryReport::plan_robe(&config, calls).unwrap_err();
+        for (field, config) in [
+            ("weights", Config { weights: 4, ..good.clone() }),
+            ("weights", Config { weights: u32::MAX, ..good.clone() }),
+            ("chunk", Config { chunk: 0, ..good.clone() }),
+            ("dim", Config { dim: 0, ..good.clone() }),
+            ("block", Config { block: 0, ..good.clone() }),
+            ("window_bytes", Config { window_bytes: Some(3), ..good.clone() }),
+            ("optimizer", Config { optimizer: Optimizer::row_wise_adagrad(0.1), ..good.clone() }),
+        ] {
+            let error = refused(config, Calls::default());
+            assert!(matches!(error, Error::Config { field: found, .. } if found == field), "{field}: {error}");
+        }
+        // Four chunks an index.
+        let (train, frozen) = (Some(1 << 28), Some(1 << 28));
+        for calls in [Calls { train, ..Calls::default() }, Calls { frozen, ..Calls::default() }] {
+            let error = refused(good.clone(), calls);
+            assert!(matches!(error, Error::TooLarge { what: "batch's chunks", .. }), "{error}");
+        }
+        MemoryReport::plan_robe(&good, 1 << 20).unwrap();
     }
 }

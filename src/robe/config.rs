@@ -16,13 +16,13 @@ use crate::{
 pub enum Backward {
     /// All |M|: best where the array is small.
     Dense,
-    /// Those that the batch's chunks cover: best where the array is large.
+    /// Those that the batch's chunks cover: best where the array is large. Where the distinct chunks laid side by side would cover the array, a
+    /// GPU goes over all of it, which takes less than to find out which weights are covered; which of the two, the device decides.
     Sparse,
     /// Dense where the array has no more weights than the batch's chunks: indices x chunks of a row x weights of the longest.
     ///
-    /// Measured by `hotrow bench --robe` with chunks of 32: sparse becomes the faster where the array has 0.8 to 1.25 times as many weights as
-    /// the chunks on two CPU cores (batches of 10,240 rows x 128), 1.0 to 1.25 times on llvmpipe (batches of 1,024); at a hundred times it is
-    /// over twenty times as fast. With chunks of 1 the two cross later on the CPU, at 5 to 10 times, where dense is up to 1.4 times as fast below. No
+    /// Measured by `hotrow bench --robe` with chunks of 32: on two CPU cores (batches of 10,240 rows x 128) the two cross near there; at a
+    /// hundred times as many weights sparse is over twenty times as fast. With chunks of 1 the two cross later on the CPU, at 5 to 10 times, where dense is up to 1.4 times as fast below. No
     /// GPU was measured yet.
     Auto,
     /// Nothing is sorted: each gradient is added atomically to its weight's sum as it comes, then the optimiser goes through all |M|. Takes
@@ -289,13 +289,12 @@ impl Config {
         self.weights.div_ceil(self.window())
     }
 
-    /// Words of each window: of its weights, and of their states.
-    pub(crate) fn window_words(&self) -> Result<Vec<Words>, Error> {
-        let storage = self.storage()?;
+    /// Words of each window of an array that lies so: of its weights, and of their states.
+    pub(crate) fn window_words(&self, storage: &Storage) -> Vec<Words> {
         let (all, each) = (storage.all(self.has_state()), storage.span(self.robe().window));
         let cut = |words: usize, each: usize, k: usize| words.saturating_sub(k * each).min(each);
         let of = |k| Words { memory: cut(all.memory, each.memory, k), states: cut(all.states, each.states, k) };
-        Ok((0..self.windows() as usize).map(of).collect())
+        (0..self.windows() as usize).map(of).collect()
     }
 
     /// The same within what a device binds.

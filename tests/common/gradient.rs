@@ -1,6 +1,7 @@
 //! What a gradient by shared weights must be, whoever made it.
 #![allow(dead_code, unreachable_pub, reason = "each test crate that includes this file uses its own part of it")]
 
+use half::f16;
 use hotrow::{
     Optimizer,
     robe::{Config, Gradient},
@@ -18,6 +19,11 @@ pub fn dense(config: &Config, gradient: &Gradient) -> Vec<f32> {
             all
         }
     }
+}
+
+/// Gradients in FP16, as bits and as the floats they stand for.
+pub fn halved(grads: &[f32]) -> (Vec<u16>, Vec<f32>) {
+    grads.iter().map(|&g| f16::from_f32(g)).map(|half| (half.to_bits(), half.to_f32())).unzip()
 }
 
 /// Weights after a step of SGD as backward makes it, operation by operation.

@@ -8,7 +8,7 @@ use rand_pcg::Pcg64;
 use tempfile::tempdir;
 
 use crate::{
-    device::{skipped, with_gpu},
+    device::{share, skipped, with_gpu},
     prefetch::{Plan, busy_config, play, random_plans},
 };
 
@@ -49,7 +49,7 @@ fn a_loaded_group_goes_on_bit_for_bit() {
         }
         let folder = tempdir().unwrap();
         let path = folder.path().join("group.safetensors");
-        for seed in 0..25 {
+        for seed in share(0..15) {
             let (config, first, second) = random_case(seed);
             let from = GroupConfig {
                 placement: if seed % 4 < 2 { Placement::Staged } else { Placement::Device },
@@ -82,7 +82,7 @@ fn from_one_backend_to_the_other() {
     with_gpu(|context| {
         let folder = tempdir().unwrap();
         let path = folder.path().join("group.safetensors");
-        for seed in 100..115 {
+        for seed in share(100..108) {
             let (config, first, second) = random_case(seed);
             let pair = || -> [Box<dyn Embedding>; 2] {
                 [Box::new(gpu(context, &config)), Box::new(cpu::Group::new(config.clone()).unwrap())]

@@ -3,7 +3,7 @@
 use hotrow::{Context, Embedding as _, Group, GroupConfig, Init, Optimizer, Policy, Precision};
 use rand::{RngExt, SeedableRng};
 
-use crate::device::with_gpu;
+use crate::device::{share, with_gpu};
 
 pub(crate) fn config(precision: Precision, cache_rows: u32) -> GroupConfig {
     let mut config = GroupConfig::new(&[400, 200], 33);
@@ -39,12 +39,13 @@ pub(crate) fn run(context: &Context, config: GroupConfig) -> Vec<u32> {
 fn an_fp32_table_is_the_same_with_and_without_a_cache() {
     with_gpu(|context| {
         let without = run(context, config(Precision::Fp32, 0));
-        for cache_rows in [1, 32, 64, 200, 600] {
-            for policy in [Policy::Lru, Policy::Lfu] {
-                let mut with = config(Precision::Fp32, cache_rows);
-                with.policy = policy;
-                assert!(run(context, with) == without, "{cache_rows} rows, {policy:?}");
-            }
+        let policies = [Policy::Lru, Policy::Lfu];
+        for (cache_rows, policy) in
+            share([1, 32, 64, 200, 600].into_iter().flat_map(|rows| policies.map(|p| (rows, p))))
+        {
+            let mut with = config(Precision::Fp32, cache_rows);
+            with.policy = policy;
+            assert!(run(context, with) == without, "{cache_rows} rows, {policy:?}");
         }
         // The comparison can fail: a narrower table does differ.
         assert!(run(context, config(Precision::Fp16, 64)) != without);
@@ -54,7 +55,7 @@ fn an_fp32_table_is_the_same_with_and_without_a_cache() {
 #[test]
 fn the_same_seed_gives_the_same_bits_and_another_does_not() {
     with_gpu(|context| {
-        for precision in [Precision::Fp16, Precision::Int4] {
+        for precision in share([Precision::Int4, Precision::Fp16]) {
             let once = run(context, config(precision, 64));
             assert!(run(context, config(precision, 64)) == once);
             let mut other = config(precision, 64);

@@ -6,7 +6,7 @@ use hotrow::{Layout, Optimizer, Placement, Policy, Pooling, Precision, RandomBit
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-use crate::device::{skipped, with_gpu};
+use crate::device::{share, skipped, with_gpu};
 
 /// Floats of one expression, rounded differently: 16 ULP of the largest term, which sums of a few hundred terms stay well below.
 const RELATIVE: f32 = 16.0 * f32::EPSILON;
@@ -288,7 +288,7 @@ pub(crate) fn random_configurations() {
             |name: &str, otherwise| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise);
         let first: u64 = number("HOTROW_TEST_SEED", 1);
         let mut codes = Codes::default();
-        for seed in first..first + number("HOTROW_TEST_RUNS", 60) {
+        for seed in share(first..first + number("HOTROW_TEST_RUNS", 60)) {
             if let Err(difference) = random_run(context, seed, &mut codes) {
                 panic!("{difference}");
             }

@@ -3,7 +3,10 @@
 use hotrow::{Context, Embedding, Group, GroupConfig, Placement};
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
-use crate::{device::with_gpu, naive};
+use crate::{
+    device::{share, with_gpu},
+    naive,
+};
 
 /// Every other table that is not to be cut into shards is staged.
 fn group(context: &Context, mut config: GroupConfig) -> Box<dyn Embedding> {
@@ -16,7 +19,7 @@ fn group(context: &Context, mut config: GroupConfig) -> Box<dyn Embedding> {
 #[test]
 fn edge_cases() {
     with_gpu(|context| {
-        for (name, config, run) in naive::edge_cases() {
+        for (name, config, run) in share(naive::edge_cases()) {
             if let Err(difference) = naive::check_run(&mut |config| group(context, config), &config, &run) {
                 panic!("{name}: {difference}");
             }
@@ -28,7 +31,8 @@ fn edge_cases() {
 fn random_runs() {
     with_gpu(|context| {
         // PROPTEST_CASES asks for more.
-        let cases = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(48);
+        let cases = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
+        let cases = cases.unwrap_or_else(|| share(0..48).count() as u32);
         let config = Config { cases, failure_persistence: None, ..Config::default() };
         let outcome = TestRunner::new(config).run(&naive::runs(), |(config, run)| {
             naive::check_run(&mut |config| group(context, config), &config, &run).map_err(TestCaseError::fail)

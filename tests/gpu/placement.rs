@@ -4,7 +4,7 @@ use hotrow::{
     Context, Embedding as _, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RankBody, Snapshot,
 };
 
-use crate::device::{again, options, skipped, with_gpu};
+use crate::device::{again, options, share, skipped, with_gpu};
 
 fn run(context: &Context, config: &GroupConfig) -> (Vec<f32>, Snapshot) {
     let mut group = Group::new(context, config.clone()).unwrap();
@@ -46,7 +46,7 @@ fn any_number_of_shards_gives_the_same_bits() {
     with_gpu(|context| {
         let one = run(context, &config());
         // From two shards to more than the 64 that one workgroup of bounds cuts.
-        for shard_bytes in [64 << 10, 10_000, 2_000] {
+        for shard_bytes in share([10_000, 2_000, 64 << 10]) {
             let mut several = config();
             several.shard_bytes = Some(shard_bytes);
             let shards = hotrow::Layout::new(&several, u64::MAX).unwrap().shards;
@@ -62,7 +62,7 @@ fn any_number_of_shards_gives_the_same_bits() {
 #[test]
 fn a_dispatch_too_wide_for_one_dimension_gives_the_same_bits() {
     with_gpu(|context| {
-        let narrow = again(context, &options().rank(RankBody::Portable).max_groups(7));
+        let narrow = again(&options().rank(RankBody::Portable).max_groups(7));
         assert_eq!(run(&narrow, &config()), run(context, &config()));
     });
 }

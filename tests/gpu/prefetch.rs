@@ -6,7 +6,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
 use crate::{
-    device::with_gpu,
+    device::{share, with_gpu},
     lockstep::{Batch, random_batch, random_config, random_pins, trace_batches},
     recorded::Recorded,
 };
@@ -121,7 +121,7 @@ pub(crate) fn busy_config(source: &mut Pcg64) -> GroupConfig {
 }
 
 fn same(make: &dyn Fn(&GroupConfig) -> Box<dyn Embedding>, runs: u64) {
-    for seed in 0..runs {
+    for seed in share(0..runs) {
         let mut source = Pcg64::seed_from_u64(seed);
         let config = busy_config(&mut source);
         let plans = random_plans(&config, &mut source, 10);
@@ -142,7 +142,7 @@ fn on_the_gpu() {
 fn staged() {
     with_gpu(|context| {
         let (mut forwarded, mut out) = (0, 0);
-        for seed in 0..24 {
+        for seed in share(0..24) {
             let mut source = Pcg64::seed_from_u64(seed);
             let config = busy_config(&mut source);
             let plans = random_plans(&config, &mut source, 10);
@@ -163,7 +163,7 @@ fn staged() {
                 out += traffic.records_out;
             }
         }
-        assert!(forwarded > 100 && out > 3000, "{forwarded} {out}");
+        assert!(forwarded > 30 && out > 1000, "{forwarded} {out}");
     });
 }
 
@@ -291,28 +291,36 @@ fn waiting_is_counted_only_where_it_happens() {
         assert!(first.host_nanoseconds > 0);
         assert_eq!(first.host_nanoseconds, first.waited_nanoseconds, "nobody prefetched");
 
-        let pause = |time| std::thread::sleep(std::time::Duration::from_millis(time));
-        for hidden in [true, false] {
-            let before = milliseconds(&group);
-            let lock = store.write();
-            group.prefetch(&[4, 5, 6], &[0, 3], None).unwrap();
-            pause(200); // the thread has come to the lock
-            if hidden {
-                drop(lock);
-                pause(200);
-                group.forward_prefetched().unwrap();
-            } else {
-                std::thread::scope(|scope| {
-                    let forward = scope.spawn(|| group.forward_prefetched());
-                    pause(200);
+        // Whether the thread has come to the lock cannot be seen: on a busy machine once more, with longer pauses.
+        for (hidden, mut time) in [(true, 100), (false, 100)] {
+            let [host, waited] = loop {
+                let pause = || std::thread::sleep(std::time::Duration::from_millis(time));
+                let before = milliseconds(&group);
+                let lock = store.write();
+                group.prefetch(&[4, 5, 6], &[0, 3], None).unwrap();
+                pause(); // the thread has come to the lock
+                if hidden {
                     drop(lock);
-                    forward.join().unwrap().unwrap();
-                });
-            }
-            let after = milliseconds(&group);
-            let [host, waited] = [after[0] - before[0], after[1] - before[1]];
-            assert!(host >= 100, "{host}");
-            assert_eq!(waited < host / 8, hidden, "{waited} of {host} ms"); // on a busy machine forward begins late
+                    pause();
+                    group.forward_prefetched().unwrap();
+                } else {
+                    std::thread::scope(|scope| {
+                        let forward = scope.spawn(|| group.forward_prefetched());
+                        pause();
+                        drop(lock);
+                        forward.join().unwrap().unwrap();
+                    });
+                }
+                let after = milliseconds(&group);
+                let found = [after[0] - before[0], after[1] - before[1]];
+                let told = found[0] >= time / 2 && (found[1] < found[0] / 8) == hidden;
+                if told || time > 3000 {
+                    break found;
+                }
+                time *= 2;
+            };
+            assert!(host >= time / 2, "{host} of {time} ms");
+            assert_eq!(waited < host / 8, hidden, "{waited} of {host} ms");
         }
     });
 }

@@ -11,14 +11,16 @@ use hotrow::{
 };
 
 use crate::{
-    device::{again, options, with_gpu},
+    device::{again, options, share, with_gpu},
     shared::{Bags, WAYS, bags, close, config, forward, moved, outputs, packed, random_grads, weights},
 };
 
 #[test]
 fn steps_are_the_model_s() {
     with_gpu(|context| {
-        for (seed, config) in (0..30).map(|seed| (seed, config(seed))).chain((0..32).map(|seed| (seed, packed(seed)))) {
+        for (seed, config) in
+            share((0..30).map(|seed| (seed, config(seed))).chain((0..32).map(|seed| (seed, packed(seed)))))
+        {
             let backward = WAYS[seed as usize % 2];
             let config = Config { backward, ..config };
             let mut group = robe::Group::new(context, config.clone()).unwrap();
@@ -61,8 +63,8 @@ fn run(group: &mut dyn hotrow::lookup::Lookup, config: &Config, seed: u64) -> Ve
 #[test]
 fn sums_are_the_cpu_s_bits() {
     with_gpu(|context| {
-        let narrow = again(context, &options().rank(RankBody::Portable).max_groups(3));
-        for seed in 0..24 {
+        let narrow = again(&options().rank(RankBody::Portable).max_groups(3));
+        for seed in share(0..24) {
             let config = exact(seed);
             let mut mirror = robe::cpu::Group::new(config.clone()).unwrap();
             let wanted = (run(&mut mirror, &config, seed), mirror.snapshot());
@@ -122,7 +124,9 @@ fn an_array_goes_on_under_another_configuration() {
 #[test]
 fn dense_and_sparse_are_the_same_bits() {
     with_gpu(|context| {
-        for (seed, config) in (0..20).map(|seed| (seed, config(seed))).chain((0..32).map(|seed| (seed, packed(seed)))) {
+        for (seed, config) in
+            share((0..20).map(|seed| (seed, config(seed))).chain((0..32).map(|seed| (seed, packed(seed)))))
+        {
             let run = |backward| -> Snapshot {
                 let config = Config { backward, ..config.clone() };
                 let mut group = robe::Group::new(context, config.clone()).unwrap();
@@ -176,7 +180,7 @@ fn codes_apart(config: &Config, found: &Snapshot, wanted: &Snapshot) -> Result<(
 fn packed_steps_are_the_cpu_s() {
     with_gpu(|context| {
         let (mut codes, mut others, mut moved, mut noticed) = (0, 0, 0, 0);
-        for seed in 0..64 {
+        for seed in share(0..64) {
             let config = Config { backward: WAYS[seed as usize / 2 % 2], ..packed(seed) };
             let mut group = robe::Group::new(context, config.clone()).unwrap();
             let mut mirror = robe::cpu::Group::new(config.clone()).unwrap();
@@ -208,7 +212,7 @@ fn packed_steps_are_the_cpu_s() {
             mirror.write_weights(&values).unwrap();
             assert_eq!(group.snapshot().unwrap(), mirror.snapshot());
         }
-        assert!(moved > 1000 && codes > 500_000 && others <= codes / 10_000, "{others} of {codes}, {moved}");
+        assert!(moved > 1000 && codes > 100_000 && others <= codes / 10_000, "{others} of {codes}, {moved}");
         assert!(noticed > 20 * (codes / 10_000), "{noticed} of {codes}: the comparison can fail");
     });
 }
@@ -258,7 +262,9 @@ fn windows_change_no_bit() {
     with_gpu(|context| {
         let most = context.caps().choose_windows();
         let mut several = 0;
-        for (seed, config) in (0..10).map(|seed| (seed, config(seed))).chain((0..16).map(|seed| (seed, packed(seed)))) {
+        for (seed, config) in
+            share((0..10).map(|seed| (seed, config(seed))).chain((0..16).map(|seed| (seed, packed(seed)))))
+        {
             let config = Config { backward: WAYS[seed as usize / 2 % 2], ..config };
             let run = |window_bytes| {
                 let config = Config { window_bytes, ..config.clone() };
@@ -295,7 +301,7 @@ fn windows_change_no_bit() {
                 several += u64::from(cut > 1);
             }
         }
-        assert!(several > 30 || most < 5, "{several}");
+        assert!(several > 10 || most < 5, "{several}");
     });
 }
 
@@ -468,7 +474,7 @@ fn a_cpu_s_snapshot_goes_on_and_every_buffer_is_told_of() {
 #[test]
 fn a_memory_plan_is_right_to_the_byte() {
     with_gpu(|context| {
-        for seed in 0..24 {
+        for seed in share(0..24) {
             let optimizer = [Optimizer::sgd(0.1), Optimizer::adagrad(0.1)][seed as usize % 2];
             // Sorted, packed, by atomics, in two windows.
             let config = match seed {
@@ -477,13 +483,13 @@ fn a_memory_plan_is_right_to_the_byte() {
                 15..18 => Config { optimizer, backward: Backward::Atomic, ..config(seed) },
                 _ => {
                     let config = Config { optimizer, ..if seed < 21 { config(seed) } else { packed(seed) } };
-                    Config { window_bytes: Some((config.table_bytes() / 3).max(1024)), ..config }
+                    Config { window_bytes: Some(config.table_bytes().div_ceil(2).max(1024)), ..config }
                 }
             };
             let mut group = robe::Group::new(context, config.clone()).unwrap();
             let mut calls = Calls::default();
             let check = |group: &robe::Group, calls| {
-                let (plan, found) = (MemoryReport::plan_robe(&config, calls), group.memory());
+                let (plan, found) = (MemoryReport::plan_robe(&config, calls).unwrap(), group.memory());
                 assert_eq!(plan, found, "{calls:?}, {config:?}");
                 let buffers: u64 = found.allocations.iter().map(|(_, bytes)| bytes).sum();
                 assert_eq!(found.total(), buffers);
@@ -507,7 +513,7 @@ fn a_memory_plan_is_right_to_the_byte() {
                 }
             }
             // The companion: a larger batch, another array.
-            let other = |config: &Config, calls| MemoryReport::plan_robe(config, calls) != group.memory();
+            let other = |config: &Config, calls| MemoryReport::plan_robe(config, calls).unwrap() != group.memory();
             assert!(other(&config, Calls { train: calls.train.map(|n| n + 4), ..calls }));
             assert!(other(&Config { weights: config.weights + 512, ..config.clone() }, calls));
         }

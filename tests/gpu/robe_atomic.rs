@@ -8,7 +8,7 @@ use hotrow::{
 };
 
 use crate::{
-    device::{again, options, with_gpu},
+    device::{again, options, share, with_gpu},
     shared::{Bags, any_order, bags, close, config, forward, fp32, moved_within, nudge, outputs, random_grads},
 };
 
@@ -18,10 +18,10 @@ fn on_each_body(test: impl Fn(&Context)) {
         let mut bodies = vec![AddBody::Exchange];
         bodies.extend(context.caps().float_atomics.then_some(AddBody::Native));
         for add in bodies {
-            test(&again(context, &options().add(add)));
+            test(&again(&options().add(add)));
         }
         // And with few workgroups, which go round.
-        test(&again(context, &options().add(AddBody::Exchange).max_groups(3)));
+        test(&again(&options().add(AddBody::Exchange).max_groups(3)));
     });
 }
 
@@ -33,7 +33,7 @@ fn atomic(config: Config) -> Config {
 fn steps_are_the_model_s() {
     on_each_body(|context| {
         let mut seen = 0;
-        for seed in 0..24 {
+        for seed in share(1..25) {
             let config = atomic(config(seed));
             let mut group = robe::Group::new(context, config.clone()).unwrap();
             for step in 0..3 {
@@ -55,7 +55,7 @@ fn steps_are_the_model_s() {
                 }
             }
         }
-        assert!(seen > 10_000, "{seen} weights moved");
+        assert!(seen > 1_000, "{seen} weights moved");
     });
 }
 
@@ -86,7 +86,7 @@ fn run(context: &Context, config: &Config, seed: u64, spoil: impl Fn(&mut [f32])
 #[test]
 fn exact_sums_are_the_sorted_ones() {
     on_each_body(|context| {
-        for seed in 0..12 {
+        for seed in share(0..12) {
             let sorted = run(context, &Config { backward: Backward::Sparse, ..exact(seed) }, seed, |_| {});
             assert!(run(context, &atomic(exact(seed)), seed, |_| {}) == sorted, "seed {seed}");
             let other = run(context, &atomic(exact(seed)), seed, |grads| grads.iter_mut().for_each(|g| *g += 1.0));
@@ -99,7 +99,7 @@ fn exact_sums_are_the_sorted_ones() {
 #[test]
 fn windows_change_no_bit() {
     on_each_body(|context| {
-        for (seed, weight_decay) in (0..8).flat_map(|seed| [0.0, 0.25].map(|decay| (seed, decay))) {
+        for (seed, weight_decay) in share((0..8).flat_map(|seed| [0.0, 0.25].map(|decay| (seed, decay)))) {
             let mut config = exact(seed);
             config.optimizer.weight_decay = weight_decay;
             let sorted = run(context, &Config { backward: Backward::Sparse, ..config.clone() }, seed, |_| {});
@@ -122,7 +122,7 @@ fn windows_change_no_bit() {
 fn what_is_not_finite_is_left_out_and_counted_as_when_sorted() {
     on_each_body(|context| {
         let mut skipped = 0;
-        for seed in 0..8 {
+        for seed in share(0..8) {
             let spoil = |grads: &mut [f32]| {
                 grads.iter_mut().step_by(97).for_each(|g| *g = f32::NAN);
                 grads.iter_mut().skip(5).step_by(101).for_each(|g| *g = f32::INFINITY);
@@ -234,7 +234,7 @@ fn an_empty_batch_moves_nothing_and_sums_are_told_of() {
         assert_eq!(bytes(&sorted, "sums"), 0);
         // A gradient by itself is sorted, and dense.
         group.forward(&[1], &[0, 1], None).unwrap();
-        assert!(matches!(group.gradient(&[1.0; 4]).unwrap(), Gradient::Dense(_)));
+        assert!(matches!(group.gradient(GradSlice::F32(&[1.0; 4])).unwrap(), Gradient::Dense(_)));
         assert_eq!(fp32(&group.snapshot().unwrap()), fp32(&before));
     });
 }

@@ -2,7 +2,7 @@
 //! blocks than a dispatch has workgroups, one row over and over, chunks of 1 and longer than a row, and configurations that cannot be.
 
 use hotrow::{
-    Context, Error, Init, Optimizer, RankBody,
+    Context, Error, GradSlice, Init, Optimizer, RankBody,
     lookup::Lookup as _,
     robe::{self, Backward, Config, Gradient, hash::PRIME},
 };
@@ -19,8 +19,8 @@ fn same_as_the_cpu(context: &Context, config: &Config, bags: &Bags) -> Gradient 
     let outputs = forward(&mut group, bags);
     assert!(outputs == forward(&mut mirror, bags), "outputs, {config:?}");
     let grads = random_grads(1, outputs.len());
-    let gradient = group.gradient(&grads).unwrap();
-    assert!(gradient == mirror.gradient(&grads).unwrap(), "gradient, {config:?}");
+    let gradient = group.gradient(GradSlice::F32(&grads)).unwrap();
+    assert!(gradient == mirror.gradient(GradSlice::F32(&grads)).unwrap(), "gradient, {config:?}");
     group.backward(&grads).unwrap();
     mirror.backward(&grads).unwrap();
     let after = group.snapshot().unwrap();
@@ -34,7 +34,7 @@ fn same_as_the_cpu(context: &Context, config: &Config, bags: &Bags) -> Gradient 
 #[test]
 fn batches_around_a_workgroup_and_a_sort() {
     with_gpu(|context| {
-        let narrow = again(context, &options().rank(RankBody::Portable).max_groups(3));
+        let narrow = again(&options().rank(RankBody::Portable).max_groups(3));
         for n in [0, 1, 127, 128, 129, 255, 256, 257, 1023, 1024, 1025, 3071, 3072, 3073] {
             let indices: Vec<u32> = (0..n).map(|i| i * i % 977).collect();
             let bags = Bags { indices, offsets: vec![0, n / 3, n / 3, n], weights: None };
@@ -90,7 +90,7 @@ fn one_row_a_hundred_thousand_times() {
             let mut group = robe::Group::new(context, config).unwrap();
             group.forward(&vec![2_000_000_000; n], &[0, n as u32], None).unwrap();
             let grads = [1.0, 2.0, 3.0, 4.0, 5.0];
-            match group.gradient(&grads).unwrap() {
+            match group.gradient(GradSlice::F32(&grads)).unwrap() {
                 Gradient::Dense(sums) => assert_eq!(sums.iter().filter(|&&sum| sum != 0.0).count(), 5),
                 Gradient::Sparse { locations, sums } => {
                     assert_eq!(locations.len(), 5);

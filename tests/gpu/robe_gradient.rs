@@ -3,14 +3,14 @@
 
 use hotrow::wgpu::{self, util::DeviceExt as _};
 use hotrow::{
-    Batch, Context, Error, GradBuffer, Optimizer, Pooling, RankBody,
+    Batch, Context, Error, GradBuffer, GradSlice, Optimizer, Pooling, RankBody,
     lookup::Lookup as _,
     robe::{self, Backward, Config, Gradient, GradientBuffer},
 };
 
 use crate::{
-    device::{again, options, with_gpu},
-    gradient::{adjoint_gap, dense, descended, is_model},
+    device::{again, options, share, with_gpu},
+    gradient::{adjoint_gap, dense, descended, halved, is_model},
     shared::{Bags, WAYS, bags, config, forward, fp32, random_grads},
 };
 
@@ -23,8 +23,8 @@ fn exact(seed: u64) -> Config {
 #[test]
 fn it_is_the_cpu_s_and_backward_a_step_of_sgd_by_it() {
     with_gpu(|context| {
-        let narrow = again(context, &options().rank(RankBody::Portable).max_groups(3));
-        for seed in 0..30 {
+        let narrow = again(&options().rank(RankBody::Portable).max_groups(3));
+        for seed in share(0..30) {
             for (context, backward) in [(context, WAYS[0]), (context, WAYS[1]), (&narrow, WAYS[seed as usize / 2 % 2])]
             {
                 let config = Config { backward, ..exact(seed) };
@@ -35,10 +35,10 @@ fn it_is_the_cpu_s_and_backward_a_step_of_sgd_by_it() {
                 let grads = random_grads(seed, forward(&mut group, &bags).len());
                 forward(&mut mirror, &bags);
                 let before = group.snapshot().unwrap();
-                let found = group.gradient(&grads).unwrap();
+                let found = group.gradient(GradSlice::F32(&grads)).unwrap();
                 assert_eq!((group.snapshot().unwrap(), group.pending()), (before.clone(), true));
-                assert!(found == mirror.gradient(&grads).unwrap(), "seed {seed}, {config:?}");
-                assert!(found == group.gradient(&grads).unwrap(), "a second time");
+                assert!(found == mirror.gradient(GradSlice::F32(&grads)).unwrap(), "seed {seed}, {config:?}");
+                assert!(found == group.gradient(GradSlice::F32(&grads)).unwrap(), "a second time");
                 group.backward(&grads).unwrap();
                 let after = group.snapshot().unwrap();
                 assert!(descended(&fp32(&before), &found, config.optimizer) == fp32(&after), "seed {seed}");
@@ -50,18 +50,41 @@ fn it_is_the_cpu_s_and_backward_a_step_of_sgd_by_it() {
 #[test]
 fn dense_and_sparse_are_the_model_s() {
     with_gpu(|context| {
-        for seed in 0..24 {
+        for seed in share(0..24) {
             let bags = bags(&config(seed), seed, 8, 60);
             let [all, covered] = WAYS.map(|backward| {
                 let config = Config { backward, ..config(seed) };
                 let mut group = robe::Group::new(context, config.clone()).unwrap();
                 let grads = random_grads(seed, forward(&mut group, &bags).len());
-                let found = group.gradient(&grads).unwrap();
+                let found = group.gradient(GradSlice::F32(&grads)).unwrap();
                 is_model(&config, &bags, &grads, &found).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
                 dense(&config, &found).iter().map(|x| x.to_bits()).collect::<Vec<_>>()
             });
             assert!(all == covered, "seed {seed}");
         }
+    });
+}
+
+#[test]
+fn halves_give_what_their_floats_give() {
+    with_gpu(|context| {
+        let mut rounded = 0;
+        for seed in 0..12 {
+            let config = Config { backward: WAYS[seed as usize / 2 % 2], ..exact(seed) };
+            let bags = Bags { weights: None, ..bags(&config, seed, 8, 60) };
+            let mut group = robe::Group::new(context, config.clone()).unwrap();
+            let mut mirror = robe::cpu::Group::new(config).unwrap();
+            let exact = random_grads(seed, forward(&mut group, &bags).len());
+            forward(&mut mirror, &bags);
+            let (halves, floats) = halved(&exact);
+            let found = group.gradient(GradSlice::F16(&halves)).unwrap();
+            assert!(found == group.gradient(GradSlice::F32(&floats)).unwrap(), "seed {seed}");
+            assert!(found == mirror.gradient(GradSlice::F16(&halves)).unwrap(), "seed {seed}");
+            rounded += usize::from(found != group.gradient(GradSlice::F32(&exact)).unwrap());
+            let short = group.gradient(GradSlice::F16(&halves[1..]));
+            assert!(matches!(short, Err(Error::Length { what: "grad_outputs", .. })));
+        }
+        assert_eq!(rounded, 12, "the comparison can fail");
     });
 }
 
@@ -75,11 +98,11 @@ fn it_is_the_adjoint_of_forward() {
                 group.write_weights(memory).unwrap();
                 let found = forward(&mut group, bags);
                 let grads = grads(found.len());
-                let gradient = group.gradient(&grads).unwrap();
+                let gradient = group.gradient(GradSlice::F32(&grads)).unwrap();
                 (found, grads, gradient)
             })
         };
-        for seed in 0..24 {
+        for seed in share(0..24) {
             assert!(gap(seed, false) < 1e-5, "seed {seed}: {}", gap(seed, false));
         }
         assert!((0..24).filter(|&seed| gap(seed, true) > 1e-3).count() > 12, "the comparison can fail");
@@ -132,7 +155,7 @@ fn a_caller_s_buffers_get_the_same() {
             let mut waits = robe::Group::new(context, config.clone()).unwrap();
             let mut records = robe::Group::new(context, config.clone()).unwrap();
             let grads = random_grads(4, forward(&mut waits, &bags).len());
-            let gradient = waits.gradient(&grads).unwrap();
+            let gradient = waits.gradient(GradSlice::F32(&grads)).unwrap();
             let Gradient::Sparse { locations, sums } = gradient.clone() else { panic!("{gradient:?}") };
             let [indices, offsets] =
                 [&bags.indices, &bags.offsets].map(|words| buffer(context, &[&words[..], &[0]].concat()));
@@ -174,9 +197,12 @@ fn a_caller_s_buffers_get_the_same() {
 fn wrong_buffers_are_named() {
     with_gpu(|context| {
         let mut group = robe::Group::new(context, Config::new(&[10], 4, 64, 4)).unwrap();
-        assert!(matches!(group.gradient(&[]), Err(Error::Order { call: "gradient", .. })));
+        assert!(matches!(group.gradient(GradSlice::F32(&[])), Err(Error::Order { call: "gradient", .. })));
         group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
-        assert!(matches!(group.gradient(&[1.0]), Err(Error::Length { what: "grad_outputs", wanted: 8, found: 1 })));
+        assert!(matches!(
+            group.gradient(GradSlice::F32(&[1.0])),
+            Err(Error::Length { what: "grad_outputs", wanted: 8, found: 1 })
+        ));
         let before = group.snapshot().unwrap();
         let usage = wgpu::BufferUsages::STORAGE;
         let made = |size, usage| {

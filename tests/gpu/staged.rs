@@ -12,7 +12,7 @@ use hotrow::{
 
 use crate::{
     child::{self, Waiting},
-    device::{again, options, with_gpu},
+    device::{options, with_gpu},
 };
 
 fn config() -> GroupConfig {
@@ -513,7 +513,7 @@ fn a_lost_device_leaves_the_table() {
     with_gpu(|_| {
         // A device of its own: losing the shared one would end the other tests.
         let context = hotrow::adapter::open_best(hotrow::adapter::Wanted::Any).unwrap();
-        let context = again(&context, &options());
+        let context = Context::with_options(context.device(), context.queue(), &options()).unwrap();
         let mut group = Group::new(&context, config()).unwrap();
         let store = group.store().unwrap().clone();
         run(&mut group, 0..2, true);

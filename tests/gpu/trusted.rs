@@ -7,9 +7,9 @@ use crate::{
     exact, lockstep,
 };
 
-fn in_each_mode(context: &Context, test: impl Fn(&Context)) {
+fn in_each_mode(test: impl Fn(&Context)) {
     for shaders in [Shaders::Checked, Shaders::Trusted] {
-        let context = again(context, &ContextOptions::default().shaders(shaders).rank(RankBody::Portable));
+        let context = again(&ContextOptions::default().shaders(shaders).rank(RankBody::Portable));
         assert_eq!(context.shaders(), shaders);
         test(&context);
     }
@@ -17,9 +17,9 @@ fn in_each_mode(context: &Context, test: impl Fn(&Context)) {
 
 #[test]
 fn both_give_the_same_bits() {
-    with_gpu(|context| {
+    with_gpu(|_| {
         let seen = std::cell::RefCell::new(Vec::new());
-        in_each_mode(context, |context| {
+        in_each_mode(|context| {
             let mut config = exact::config(Precision::Int8, 96);
             config.policy = Policy::Lfu;
             seen.borrow_mut().push([exact::run(context, config.clone()), {
@@ -36,8 +36,8 @@ fn both_give_the_same_bits() {
 
 #[test]
 fn both_are_in_lockstep_with_the_cpu() {
-    with_gpu(|context| {
-        in_each_mode(context, |context| {
+    with_gpu(|_| {
+        in_each_mode(|context| {
             for seed in 1000..1012 {
                 if let Err(difference) = lockstep::random_run(context, seed, &mut lockstep::Codes::default()) {
                     panic!("{:?}: {difference}", context.shaders());

@@ -42,9 +42,9 @@ fn bindable(caps: &Caps) -> Vec<u32> {
     can
 }
 
-fn in_each_mode(context: &Context, test: impl Fn(&Context)) {
+fn in_each_mode(test: impl Fn(&Context)) {
     for shaders in [Shaders::Checked, Shaders::Trusted] {
-        test(&again(context, &ContextOptions::default().shaders(shaders)));
+        test(&again(&ContextOptions::default().shaders(shaders)));
     }
 }
 
@@ -114,7 +114,7 @@ fn any_number_gives_the_same_bits(dim: u32) {
     with_gpu(|context| {
         let windows = bindable(context.caps());
         let optimizers = [Optimizer::sgd(0.05), Optimizer::adagrad(0.05), Optimizer::row_wise_adagrad(0.05)];
-        in_each_mode(context, |context| {
+        in_each_mode(|context| {
             for (policy, optimizer) in [Policy::Lru, Policy::Lfu].into_iter().cycle().zip(optimizers) {
                 let config = config(dim, policy, optimizer);
                 let one = run(context, &config);

@@ -54,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     batch: Option<u32>,
     /// Seconds each backend may take, about [default: 20]; seconds after which the suite begins no further part [default: 240, small 90],
-    /// --robe no further cell [default: 150, on the CPU 300, small 90]
+    /// --robe no further cell [default: 220, on the CPU 450, small 130]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
     #[command(flatten)]
@@ -129,17 +129,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     std::fs::create_dir_all(&args.out)
         .map_err(|error| anyhow::anyhow!("{}: wanted a folder for the results: {error}", args.out.display()))?;
     let mut runs = Vec::new();
-    let gpu = match options.backend {
-        Backend::Cpu => None,
-        Backend::Gpu => Some(adapter::open_best(adapter::Wanted::Any)?),
-        Backend::Auto => match adapter::open_best(adapter::Wanted::Hardware) {
-            Ok(context) => Some(context),
-            Err(reason) => {
-                output::note(&format!("running on the CPU backend: {reason}"));
-                None
-            }
-        },
-    };
+    let gpu = options.backend.open("running")?;
     match gpu {
         Some(context) => {
             let hardware = context.caps().is_hardware();

@@ -1,9 +1,11 @@
 //! Options that every subcommand takes.
 
 use crate::failure::Failure;
+use crate::output;
 use clap::{Args, ValueEnum};
 use hotrow::trace::{self, Source, Trace, TraceError};
-use std::path::PathBuf;
+use hotrow::{Context, Error, adapter};
+use std::path::{Path, PathBuf};
 
 /// Options that every subcommand takes, before or after its name.
 #[derive(Debug, Args)]
@@ -33,10 +35,32 @@ pub(crate) enum Backend {
     Cpu,
 }
 
+impl Backend {
+    /// The adapter that computes; `None` for the CPU, which is told where nobody asked for it: `doing` is what goes on there.
+    pub(crate) fn open(self, doing: &str) -> Result<Option<Context>, Error> {
+        Ok(match self {
+            Self::Cpu => None,
+            Self::Gpu => Some(adapter::open_best(adapter::Wanted::Any)?),
+            Self::Auto => match adapter::open_best(adapter::Wanted::Hardware) {
+                Ok(context) => Some(context),
+                Err(reason) => {
+                    output::note(&format!("{doing} on the CPU backend: {reason}"));
+                    None
+                }
+            },
+        })
+    }
+}
+
 impl Options {
     /// The seed of a group: both halves of the option count.
     pub(crate) const fn group_seed(&self) -> u32 {
         (self.seed ^ (self.seed >> 32)) as u32
+    }
+
+    /// The data folder, by option alone.
+    pub(crate) fn data_option(&self) -> Option<&Path> {
+        self.data.as_deref()
     }
 
     /// The data folder, by option or environment.

@@ -20,7 +20,7 @@ mod verify;
 
 use crate::failure::Failure;
 use crate::names::{OptimizerName, PrecisionName};
-use crate::options::Options;
+use crate::options::{Backend, Options};
 
 /// How large a cache, and which batch: from a trace or a distribution, and a budget. With --memory, what tables take, to the byte.
 /// With --robe, what a table's rows lose in a shared array
@@ -68,6 +68,7 @@ impl Common {
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    check(options, args)?;
     if let Some(table) = &args.robe.robe {
         robe::run(options, &args.common, &args.cache, table, &args.robe)
     } else if args.memory.memory {
@@ -75,4 +76,28 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     } else {
         cache::run(options, &args.common, &args.cache)
     }
+}
+
+/// Refuses what is asked of every subcommand and would be ignored here.
+fn check(options: &Options, args: &Args) -> Result<(), Failure> {
+    if options.backend == Backend::Gpu && !args.cache.verify() {
+        return Err(Failure::Usage(
+            "--backend: wanted auto or cpu without --verify, found gpu; nothing but --verify runs on a GPU, leave it out".into(),
+        ));
+    }
+    let mode = match () {
+        () if args.memory.memory => Some("--memory"),
+        () if args.robe.robe.is_some() => Some("--robe TABLE"),
+        () if args.cache.distributed() => Some("--distribution"),
+        () => None, // a plan for cache and batch says itself that it looked none up
+    };
+    if args.cache.trace().is_none()
+        && let (Some(mode), Some(folder)) = (mode, options.data_option())
+    {
+        return Err(Failure::Usage(format!(
+            "--data: wanted --trace beside it, found {} with {mode} alone; only traces are looked up there, leave it out",
+            folder.display()
+        )));
+    }
+    Ok(())
 }

@@ -18,7 +18,7 @@ use kuva::plot::{LinePlot, LineStyle, ScatterPlot};
 use kuva::render::color::Color;
 use kuva::render::layout::{Layout, TickFormat};
 use kuva::render::plots::Plot;
-use kuva::render::render::{Primitive, Scene, render_multiple};
+use kuva::render::render::{Primitive, Scene, TextAnchor, render_multiple};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,6 +42,15 @@ const DASHES: &str = "9 5";
 
 /// Radius of a marker.
 const MARKER: f64 = 4.5;
+
+/// Size of the numbers on the axes.
+const TICK: u32 = 14;
+
+/// Width of a digit in units of the text size: as wide as any usual sans serif font has them.
+const DIGIT: f64 = 0.64;
+
+/// What stays free beyond the last number of the x axis.
+const EDGE: f64 = 4.0;
 
 const BAND: &str = "#888888";
 
@@ -143,6 +152,7 @@ impl Chart {
         ensure!(!plots.is_empty(), "plot: wanted at least one point to draw, found none");
         let layout = self.layout(&plots, ends);
         let mut scene = render_multiple(plots, layout);
+        widen(&mut scene);
         legend::add(&mut scene, &drawn);
         Ok(scene)
     }
@@ -172,7 +182,7 @@ impl Chart {
             .with_y_label(plain(&self.y_label))
             .with_title_size(18)
             .with_label_size(16)
-            .with_tick_size(14)
+            .with_tick_size(TICK)
             .with_title_wrap(TITLE_LETTERS)
             .with_tick_format(TickFormat::Custom(Arc::new(tick)));
         if let Some((from, to)) = self.x_range {
@@ -230,6 +240,23 @@ fn marker(series: &Series, x: f64, y: f64, radius: f64) -> Primitive {
         let (cx, cy, r) = (x, y, radius);
         Primitive::Circle { cx, cy, r, fill, fill_opacity: None, stroke: None, stroke_width: None }
     }
+}
+
+/// Makes room on the right for the last number of the x axis: kuva leaves none where the axis is logarithmic.
+fn widen(scene: &mut Scene) {
+    let end = scene.elements.iter().filter_map(tick_end).fold(0.0, f64::max);
+    scene.width = scene.width.max((end + EDGE).ceil());
+}
+
+/// Where a number on an axis ends, about.
+fn tick_end(element: &Primitive) -> Option<f64> {
+    let Primitive::Text { x, content, size: size @ TICK, anchor, .. } = element else { return None };
+    let beyond = match anchor {
+        TextAnchor::Start => 1.0,
+        TextAnchor::Middle => 0.5,
+        TextAnchor::End => 0.0,
+    };
+    Some(x + beyond * content.chars().count() as f64 * DIGIT * f64::from(*size))
 }
 
 /// The name at a place of the x axis, if one stands there.
@@ -298,6 +325,33 @@ mod tests {
         chart.symmetric_y = Some(0.01);
         let symmetric: Vec<_> = chart.placed(&series).collect();
         assert!(close(&symmetric, &[((0.0, 2.0), (1.0, 1.0)), ((2.0, 3.0), (0.0, 1.0))]), "{symmetric:?}");
+    }
+
+    fn line(points: Vec<(f64, f64)>) -> Series {
+        Series { label: "line".into(), points, colour: 0, dashed: false, markers: true, spread: Vec::new() }
+    }
+
+    #[test]
+    fn the_last_number_of_an_axis_is_all_there() {
+        for (log_x, last, shown, wider) in [
+            (true, 1e3, "1000", true),
+            (true, 2e9, "1e10", true),
+            (true, 9e5, "1000000", true),
+            (false, 97_000.0, "100000", false),
+            (false, 10.0, "10", false),
+        ] {
+            let mut chart = Chart::new("x", "y");
+            chart.log_x = log_x;
+            chart.series.push(line(vec![(1.0, 1.0), (last, 2.0)]));
+            let scene = chart.scene().unwrap();
+            let ticks = || scene.elements.iter().filter_map(|element| Some((element, tick_end(element)?)));
+            let (_, end) = ticks()
+                .find(|(element, _)| matches!(element, Primitive::Text { content, anchor: TextAnchor::Middle, .. } if content == shown))
+                .unwrap_or_else(|| panic!("{last}: no {shown}"));
+            assert!(end > WIDTH - 80.0, "{shown} stands near the end of the axis: {end}");
+            assert!(ticks().all(|(_, end)| end + EDGE <= scene.width), "{last}: {}", scene.width);
+            assert_eq!(scene.width > WIDTH, wider, "{last}: {}", scene.width);
+        }
     }
 
     #[test]

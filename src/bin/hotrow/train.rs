@@ -46,6 +46,11 @@ use tasks::{Choices, TaskName};
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let data = options.data();
     if let Some(folder) = args.grid.redraw() {
+        // A folder may hold both: then --json takes the grid.
+        let grid = folder.join(record::FILE).exists();
+        if until::redraw(options.json.as_deref().filter(|_| !grid), folder)? && !grid {
+            return Ok(());
+        }
         return grid::command::redraw(options, folder);
     }
     let of_clicks = args.criteo.is_some() || args.cardinalities.is_some();

@@ -45,7 +45,7 @@ impl Array {
         }
         context.prepare(1, windows)?;
         let each = storage.span(robe.window);
-        let words = config.window_words()?;
+        let words = config.window_words(&storage);
         let of = |what, words: usize| context.buffer(what, 4 * words as u64, none);
         let this = Self {
             memory: words.iter().map(|window| of("weights", window.memory)).collect::<Result<_, _>>()?,

@@ -94,20 +94,20 @@ impl Group {
         })
     }
 
-    /// The gradient of the last forward's loss by the shared weights, out of the gradients of its outputs: dense or sparse by the rule that
-    /// [`backward`](crate::lookup::Lookup::backward) goes by, in the same stages and the same order of sums. Nothing moves, and the
-    /// forward goes on waiting for its backward.
+    /// The gradient of the last forward's loss by the shared weights, out of the gradients of its outputs, FP32 or FP16: dense or sparse by
+    /// the rule that [`backward`](crate::lookup::Lookup::backward) goes by, in the same stages and the same order of sums. Nothing moves,
+    /// and the forward goes on waiting for its backward.
     ///
     /// # Errors
     /// As [`backward`](crate::lookup::Lookup::backward).
-    pub fn gradient(&mut self, grad_outputs: &[f32]) -> Result<Gradient, Error> {
+    pub fn gradient(&mut self, grad_outputs: GradSlice<'_>) -> Result<Gradient, Error> {
         self.waiting(|this| {
             let waiting = this.waiting_for("gradient")?;
             if let Some(pending) = this.pending {
                 batch::check_grads(&this.rows, pending, grad_outputs.len())?;
             }
             let context = this.context.clone();
-            let uploaded = UploadedGrads::new(&context, GradSlice::F32(grad_outputs))?;
+            let uploaded = UploadedGrads::new(&context, grad_outputs)?;
             let (mut encoder, grads) = (context.new_encoder(), uploaded.buffer());
             let make = |what, n: u32| context.buffer(what, 4 * u64::from(n), wgpu::BufferUsages::empty());
             if waiting.robe.dense == 1 {

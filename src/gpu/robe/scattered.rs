@@ -1,10 +1,14 @@
 //! [`Backward::Atomic`](crate::robe::Backward::Atomic): nothing is sorted; each gradient is added to its weight's sum as it comes.
 
 use super::{
-    super::{Context, GradBuffer, call::Call, robe_scatter, robe_step, space::Make},
+    super::{
+        Context, GradBuffer,
+        call::Call,
+        robe_scatter, robe_step,
+        space::{Make, in_context},
+    },
     Array, Space, Uniforms,
     backward::Waiting,
-    space::in_context,
 };
 use crate::{
     Error,

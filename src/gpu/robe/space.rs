@@ -8,7 +8,7 @@ use crate::{
         merge::CHUNK,
         robe_runs::BLOCK,
         sort::{SortScratch, SortSpace},
-        space::{Make, grown},
+        space::{Make, grown, in_context},
     },
     layout::{Params, Robe, Step},
 };
@@ -23,11 +23,6 @@ impl Uniforms {
     pub(super) fn new(context: &Context, params: &Params, robe: &Robe) -> Self {
         Self { params: context.uniform(params), robe: context.uniform(robe) }
     }
-}
-
-/// Buffers of `context`.
-pub(super) fn in_context(context: &Context) -> impl FnMut(&'static str, u64) -> Result<wgpu::Buffer, Error> {
-    |what, bytes| context.buffer(what, bytes, wgpu::BufferUsages::empty())
 }
 
 /// What forward leaves for backward.

@@ -153,7 +153,8 @@ pub(super) struct Chunks {
 /// Chunks of `outputs` outputs at distinct ascending starts, as many at each as `lengths` says; fewer starts if there is no room for them.
 /// Coefficients are powers of two, so that the order of a sum shows in its bits.
 pub(super) fn chunks(source: &mut Pcg64, robe: &Robe, lengths: &[u32], outputs: u32) -> Chunks {
-    let mut starts: Vec<u32> = match robe.starts > 1000 && source.random_bool(0.5) {
+    let side_by_side = robe.chunk * lengths.len() as u32;
+    let mut starts: Vec<u32> = match robe.starts > side_by_side.max(1000) && source.random_bool(0.5) {
         true => lengths.iter().map(|_| source.random_range(0..robe.starts)).collect(),
         // Next to each other, at the end of the array too.
         false => (robe.starts - robe.starts.min(lengths.len() as u32)..robe.starts).collect(),

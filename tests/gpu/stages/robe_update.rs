@@ -166,3 +166,23 @@ fn matches_the_mirror_dense_and_sparse() {
         assert!(changed > 0);
     });
 }
+
+/// More starts than a workgroup takes at once, in arrays that they cover a part of and in arrays that they would cover: the two ways in
+/// which a sparse update goes.
+#[test]
+fn many_starts_match_the_mirror() {
+    on_each(|context| {
+        let shapes = [([4, 1, 2000], 700), ([6, 3, 4000], 600), ([100, 7, 5000], 400), ([64, 32, 20_000], 300)];
+        for (seed, ([dim, chunk, weights], starts)) in (40..).zip(shapes) {
+            for (seed, weights) in [(seed, weights), (seed + 4, weights), (seed + 8, starts * chunk)] {
+                let mut lengths = vec![1; starts as usize];
+                (lengths[3], lengths[starts as usize - 2]) = (5, 300);
+                // Where chunks would cover the array, starts lie side by side: none is lost.
+                assert!(starts * chunk <= weights);
+                let optimizer = [Optimizer::sgd(0.5), Optimizer::adagrad(0.1)][seed as usize % 2];
+                let shape = [dim, chunk, weights];
+                assert!(ways(context, seed, Precision::Fp32, &lengths, shape, optimizer, false) > 0);
+            }
+        }
+    });
+}

@@ -127,6 +127,16 @@ impl Args {
         self.trace.as_deref()
     }
 
+    /// Whether lookups are drawn, none looked up.
+    pub(super) const fn distributed(&self) -> bool {
+        self.distribution.is_some()
+    }
+
+    /// Whether kernels run.
+    pub(super) const fn verify(&self) -> bool {
+        self.verify
+    }
+
     /// As `--robe` takes it too.
     pub(super) fn plot(&self) -> Option<&Path> {
         self.plot.as_deref()

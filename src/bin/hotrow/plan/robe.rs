@@ -190,8 +190,9 @@ impl Job {
     fn report(&self, args: &Args) -> Result<Report, Failure> {
         let table = &self.table;
         let mut configs = Vec::new();
+        let compressions = if args.compression.is_empty() { &COMPRESSIONS[..] } else { &args.compression };
         for &chunk in args.chunks() {
-            let compressions = if args.compression.is_empty() { &COMPRESSIONS[..] } else { &args.compression };
+            let before = configs.len();
             for &compression in compressions {
                 let config = Config::compressed(&table.tables, table.dim, compression, chunk);
                 // Nobody asked for these.
@@ -200,13 +201,15 @@ impl Job {
                 }
                 configs.push(config.map_err(usage)?);
             }
-        }
-        if configs.is_empty() {
-            let (chunks, values) = (args.chunks(), table.values());
-            return Err(Failure::Usage(format!(
-                "--chunk: wanted one of at most {values}, the values of {}, found {chunks:?}; or name a --compression",
-                table.name
-            )));
+            if configs.len() == before {
+                return Err(Failure::Usage(format!(
+                    "--chunk: wanted at most {}, since no larger array is fitted unasked for the {} values of {}, found {chunk}; make it \
+                     smaller, or name a --compression",
+                    table.values().min(MOST_WEIGHTS.into()),
+                    table.values(),
+                    table.name
+                )));
+            }
         }
         // All values' mean: what there is no going below.
         let (constant, _) = self.measured(&Config::new(&table.tables, table.dim, 1, 1))?;

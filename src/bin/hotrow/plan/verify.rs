@@ -10,11 +10,10 @@ use super::fit::Pinned;
 use super::sizes::Shape;
 use crate::failure::Failure;
 use crate::options::Backend;
-use crate::output;
 use crate::progress::Progress;
 use expectation::Expectation;
 use hotrow::scars::Skew;
-use hotrow::{Context, Counters, Embedding, Group, Placement, adapter, cpu};
+use hotrow::{Context, Counters, Embedding, Group, Placement, cpu};
 use judge::{BOUND, Judge, TOLERANCE};
 use serde::Serialize;
 
@@ -69,17 +68,7 @@ enum Device {
 
 impl Device {
     fn of(backend: Backend) -> Result<Self, Failure> {
-        Ok(match backend {
-            Backend::Cpu => Self::Cpu,
-            Backend::Gpu => Self::Gpu(adapter::open_best(adapter::Wanted::Any)?),
-            Backend::Auto => match adapter::open_best(adapter::Wanted::Hardware) {
-                Ok(context) => Self::Gpu(context),
-                Err(reason) => {
-                    output::note(&format!("verifying on the CPU backend: {reason}"));
-                    Self::Cpu
-                }
-            },
-        })
+        Ok(backend.open("verifying")?.map_or(Self::Cpu, Self::Gpu))
     }
 
     fn name(&self) -> String {

@@ -10,6 +10,7 @@ pub(crate) use dlrm::Cardinalities;
 use crate::train::task::Task;
 use anyhow::bail;
 use clap::ValueEnum;
+use hotrow::trace::{self, TraceError};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -53,6 +54,11 @@ impl Choices {
             ),
         }
     }
+}
+
+/// The labels of a data set's bags, each below `classes`.
+fn labels(folder: &Path, name: &str, bags: usize, classes: u8) -> Result<Vec<u8>, TraceError> {
+    trace::read_labels(&trace::companion(folder, &format!("{name}.labels.u8"))?, bags, classes)
 }
 
 /// Loads or generates what the task needs.

@@ -21,6 +21,7 @@ use crate::output;
 use crate::progress::Progress;
 use anyhow::{Context as _, ensure};
 use report::{Followed, Report, Row, Tried};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Rates that are tried, as multiples of the task's own.
@@ -128,11 +129,25 @@ pub(crate) fn run(
         output::write_json(path, &report)?;
     }
     if let Some(folder) = args.grid.out() {
-        for picture in report.write(folder)? {
-            output::note(&format!("picture: {}", picture.display()));
-        }
+        told(report.write(folder)?);
     }
     Ok(())
+}
+
+/// The pictures of what was found in a folder, drawn again, and all of it into `json`; false: there is no such thing.
+pub(crate) fn redraw(json: Option<&Path>, folder: &Path) -> anyhow::Result<bool> {
+    let Some(report) = Report::read(folder)? else { return Ok(false) };
+    if let Some(path) = json {
+        output::write_json(path, &report)?;
+    }
+    told(report.draw(folder)?);
+    Ok(true)
+}
+
+fn told(pictures: Vec<PathBuf>) {
+    for picture in pictures {
+        output::note(&format!("picture: {}", picture.display()));
+    }
 }
 
 /// On one thread, as runs are.

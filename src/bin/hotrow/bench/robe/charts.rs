@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::measure::Cell;
+use super::measure::{Cell, Way};
 use super::published::{Axes, TABLES};
 use super::report::{Report, axes};
 use super::shape::{CHUNK, COMPRESSION, COMPRESSIONS};
@@ -45,7 +45,7 @@ fn heat(report: &Report) -> Heat {
 /// Time against |M|, chunks of 32.
 fn crossover(report: &Report) -> Chart {
     let mut chart = Chart::new("|M|, weights of the shared array", "Milliseconds");
-    chart.title = format!("Dense and sparse, chunks of {CHUNK}: {}", report.title());
+    chart.title = format!("Dense, sparse and atomic, chunks of {CHUNK}: {}", report.title());
     (chart.log_x, chart.log_y) = (true, true);
     let line = |of: &dyn Fn(&Cell) -> Option<f64>| -> Vec<(f64, f64)> {
         let cells = report
@@ -54,13 +54,10 @@ fn crossover(report: &Report) -> Chart {
             .filter(|cell| cell.setting.chunk == CHUNK && COMPRESSIONS.contains(&cell.setting.compression));
         cells.filter_map(|cell| Some((cell.setting.weights as f64, 1e3 * of(cell)?))).collect()
     };
-    let lines = [
-        ("forward", 0, line(&|cell| Some(cell.dense.as_ref()?.forward.median))),
-        ("backward, dense", 1, line(&|cell| Some(cell.backwards()?.0))),
-        ("backward, sparse", 2, line(&|cell| Some(cell.backwards()?.1))),
-    ];
-    for (label, colour, points) in lines {
-        let label = label.to_owned();
+    let backward = |way| line(&|cell| Some(cell.step(way)?.backward.lowest));
+    let backwards = Way::ALL.map(|way| (format!("backward, {}", way.name()), backward(way)));
+    let forward = ("forward".to_owned(), line(&|cell| Some(cell.dense.as_ref()?.forward.median)));
+    for (colour, (label, points)) in std::iter::once(forward).chain(backwards).enumerate() {
         chart.series.push(Series { label, points, colour, dashed: false, markers: true, spread: Vec::new() });
     }
     chart

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::measure::Cell;
-use super::shape::CHUNK;
+use super::shape::{CHUNK, Setting, count};
 use crate::suite::goals::{Goal, Id, reach, robe};
 
 /// Where sparse becomes the faster backward, for chunks of one size.
@@ -55,6 +55,122 @@ fn crossover(cells: &[Cell], chunk: u32) -> Option<Crossover> {
         smallest,
         largest,
     })
+}
+
+/// Share of the faster one's time by which a backward must differ to be called faster.
+const APART: f64 = 0.05;
+
+/// Where the atomic backward is faster than the better of dense and sparse, for chunks of one size.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Atomic {
+    pub(crate) chunk: u32,
+    /// Cells in which all three were measured.
+    pub(crate) cells: usize,
+    /// Those in which it takes at least 5 % less than the better of the others.
+    pub(crate) faster: usize,
+    /// The smallest and the largest of their arrays: |M|, |M| over what the batch touches, compression.
+    pub(crate) from: Option<Edge>,
+    pub(crate) to: Option<Edge>,
+    /// Cells with no smaller and no larger an array than those.
+    pub(crate) between: usize,
+    /// Its time over the better one's: where least, where most.
+    pub(crate) best: f64,
+    pub(crate) best_at: Setting,
+    pub(crate) worst: f64,
+    pub(crate) worst_at: Setting,
+}
+
+/// An array at an end of a stretch.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Edge {
+    pub(crate) weights: u64,
+    pub(crate) ratio: f64,
+    pub(crate) compression: f64,
+}
+
+pub(crate) fn atomic(cells: &[Cell]) -> Vec<Atomic> {
+    let mut chunks: Vec<u32> = cells.iter().map(|cell| cell.setting.chunk).collect();
+    chunks.sort_unstable();
+    chunks.dedup();
+    chunks.into_iter().filter_map(|chunk| atomic_of(cells, chunk)).collect()
+}
+
+fn atomic_of(cells: &[Cell], chunk: u32) -> Option<Atomic> {
+    let these = cells.iter().filter(|cell| cell.setting.chunk == chunk);
+    let these: Vec<(&Cell, f64)> = these.filter_map(|cell| Some((cell, cell.atomic_share()?))).collect();
+    let best = these.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
+    let worst = these.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let faster: Vec<&Cell> = these.iter().filter(|one| one.1 < 1.0 - APART).map(|one| one.0).collect();
+    let edge = |cell: &&Cell| Edge {
+        weights: cell.setting.weights,
+        ratio: cell.ratio(),
+        compression: cell.setting.compression,
+    };
+    let weights = |cell: &&&Cell| cell.setting.weights;
+    let (from, to) = (faster.iter().min_by_key(weights).map(edge), faster.iter().max_by_key(weights).map(edge));
+    let ends = from.zip(to).map(|(from, to)| from.weights..=to.weights);
+    Some(Atomic {
+        chunk,
+        cells: these.len(),
+        faster: faster.len(),
+        from,
+        to,
+        between: ends.map_or(0, |ends| these.iter().filter(|one| ends.contains(&one.0.setting.weights)).count()),
+        best: best.1,
+        best_at: best.0.setting,
+        worst: worst.1,
+        worst_at: worst.0.setting,
+    })
+}
+
+/// Over all chunks, in a sentence.
+pub(crate) fn verdict(all: &[Atomic]) -> String {
+    let sum = |of: &dyn Fn(&Atomic) -> usize| all.iter().map(of).sum::<usize>();
+    let (cells, faster) = (sum(&|one| one.cells), sum(&|one| one.faster));
+    let Some(best) = all.iter().min_by(|a, b| a.best.total_cmp(&b.best)) else {
+        return "Atomic backward was measured nowhere.".to_owned();
+    };
+    let place = format!("{}, chunks of {}", place(&best.best_at), best.chunk);
+    match faster {
+        0 => format!(
+            "Atomic backward is nowhere faster than the better of dense and sparse, in {cells} cells: at best it takes {:.2} times as long ({place}).",
+            best.best
+        ),
+        _ => format!(
+            "Atomic backward is faster than the better of dense and sparse in {faster} of {cells} cells, at most {:.2} times as fast ({place}).",
+            1.0 / best.best
+        ),
+    }
+}
+
+/// Of one chunk size.
+pub(crate) fn stretch(one: &Atomic) -> String {
+    let cells = if one.cells == 1 { "1 cell".to_owned() } else { format!("{} cells", one.cells) };
+    let times = format!(
+        "its time is {:.2} ({}) to {:.2} ({}) of the better one's",
+        one.best,
+        place(&one.best_at),
+        one.worst,
+        place(&one.worst_at)
+    );
+    let Some((from, to)) = one.from.zip(one.to) else { return format!("faster nowhere, of {cells}; {times}") };
+    let ends = |of: &dyn Fn(Edge) -> String| {
+        let (from, to) = (of(from), of(to));
+        if from == to { from } else { format!("{from} to {to}") }
+    };
+    format!(
+        "faster with |M| of {} ({} times what the batch touches, {}), there in {} of {}, of {cells} in all; {times}",
+        ends(&|edge| count(edge.weights as f64)),
+        ends(&|edge| format!("{:.3}", edge.ratio)),
+        ends(&|edge| format!("{}x", round(edge.compression))),
+        one.faster,
+        one.between,
+    )
+}
+
+fn place(setting: &Setting) -> String {
+    let (weights, rows) = (count(setting.weights as f64), count(f64::from(setting.rows)));
+    format!("|M| {weights}, {rows} rows, {}x", round(setting.compression))
 }
 
 /// What `Backward::Auto` loses against the faster backward of each cell.
@@ -219,6 +335,8 @@ mod tests {
             covered: Some(500),
             dense: step(dense),
             sparse: step(sparse),
+            atomic: None,
+            atomic_refused: None,
             auto: Some("dense"),
             regret: Some(dense / dense.min(sparse) - 1.0),
             refused: None,
@@ -239,6 +357,37 @@ mod tests {
         assert!(sparse[0].at.is_none() && name(&sparse[0]).contains("always sparse loses the least time"));
         let dense = crossovers(&cells[..1]);
         assert!(name(&dense[0]).contains("always dense loses the least time"));
+    }
+
+    #[test]
+    fn atomic_is_named_where_it_is_faster() {
+        // Over the better one: 0.5, 0.97 (not 5 % apart), 0.8, 3.
+        let times = [(2.0, 3.0, 1.0), (1.0, 2.0, 0.97), (4.0, 2.0, 1.6), (4.0, 1.0, 3.0)];
+        let mut cells = Vec::new();
+        for (weights, (dense, sparse, atomic)) in (1..).map(|k| 1000 * k).zip(times) {
+            let mut one = cell(weights, 1000, dense, sparse);
+            one.atomic = cell(weights, 1000, atomic, atomic).dense;
+            cells.push(one);
+        }
+        cells.push(cell(9000, 1000, 1.0, 1.0)); // was not measured
+        let found = atomic(&cells);
+        assert_eq!(found.len(), 1);
+        let one = &found[0];
+        assert_eq!((one.cells, one.faster, one.between), (4, 2, 3));
+        assert_eq!((one.from.map(|edge| edge.weights), one.to.map(|edge| edge.ratio)), (Some(1000), Some(3.0)));
+        assert_eq!((one.best, one.best_at.weights, one.worst, one.worst_at.weights), (0.5, 1000, 3.0, 4000));
+        let text = stretch(one);
+        let whole = "faster with |M| of 1 K to 3 K (1.000 to 3.000 times what the batch touches, 128x to 42.67x), there in 2 of 3, of 4 cells \
+                     in all; its time is 0.50 (|M| 1 K, 1 K rows, 128x) to 3.00 (|M| 4 K, 1 K rows, 32x) of the better one's";
+        assert_eq!(text, whole);
+        let text = verdict(&found);
+        assert!(text.contains("in 2 of 4 cells, at most 2.00 times as fast (|M| 1 K, 1 K rows, 128x"), "{text}");
+        let slower = atomic(&cells[3..]);
+        assert!(
+            slower[0].from.is_none() && stretch(&slower[0]).starts_with("faster nowhere, of 1 cell; its time is 3.00")
+        );
+        assert!(verdict(&slower).contains("nowhere faster") && verdict(&slower).contains("3.00 times as long"));
+        assert!(atomic(&cells[4..]).is_empty() && verdict(&[]).contains("measured nowhere"));
     }
 
     #[test]

@@ -48,6 +48,9 @@ pub(crate) struct Cell {
     pub(crate) covered: Option<u64>,
     pub(crate) dense: Option<Step>,
     pub(crate) sparse: Option<Step>,
+    pub(crate) atomic: Option<Step>,
+    /// Why the atomic one was not, where the others were.
+    pub(crate) atomic_refused: Option<String>,
     /// What `Backward::Auto` takes.
     pub(crate) auto: Option<&'static str>,
     /// How much longer that backward took than the faster one, as a share of it; lowest against lowest.
@@ -56,10 +59,44 @@ pub(crate) struct Cell {
     pub(crate) refused: Option<String>,
 }
 
+/// How a backward comes by its sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Dense,
+    Sparse,
+    Atomic,
+}
+
+impl Way {
+    pub(crate) const ALL: [Self; 3] = [Self::Dense, Self::Sparse, Self::Atomic];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Dense => "dense",
+            Self::Sparse => "sparse",
+            Self::Atomic => "atomic",
+        }
+    }
+}
+
 impl Cell {
+    pub(crate) fn step(&self, way: Way) -> Option<&Step> {
+        match way {
+            Way::Dense => self.dense.as_ref(),
+            Way::Sparse => self.sparse.as_ref(),
+            Way::Atomic => self.atomic.as_ref(),
+        }
+    }
+
     /// Dense and sparse backward as they are compared with each other: their lowest, for neighbours on the machine only ever add.
     pub(crate) fn backwards(&self) -> Option<(f64, f64)> {
         Some((self.dense.as_ref()?.backward.lowest, self.sparse.as_ref()?.backward.lowest))
+    }
+
+    /// The atomic backward over the faster of the other two, lowest against lowest.
+    pub(crate) fn atomic_share(&self) -> Option<f64> {
+        let (dense, sparse) = self.backwards()?;
+        Some(self.atomic.as_ref()?.backward.lowest / dense.min(sparse)).filter(|share| share.is_finite())
     }
 
     /// |M| over what the batch's chunks touch.
@@ -104,7 +141,7 @@ pub(crate) fn run(
                     Err(error) => cell.refused = Some(error.to_string()),
                     Ok(()) => {
                         held = Some(setting.weights);
-                        measure(runner, shape, &config, limits.seed, &mut cell)?;
+                        measure(runner, shape, &config, limits, &mut cell)?;
                     }
                 }
             }
@@ -129,15 +166,18 @@ fn config(shape: &Shape, setting: &Setting, limits: &Limits<'_>) -> Result<Confi
 }
 
 fn fits(config: &Config, limits: &Limits<'_>) -> Result<(), String> {
-    if let Some(most) = limits.memory.filter(|&most| config.table_bytes() > most) {
-        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-        return Err(format!(
-            "memory: wanted at most {:.3} GiB an array (--memory), found {:.3} GiB",
-            gib(most),
-            gib(config.table_bytes())
-        ));
-    }
+    within(limits, config.table_bytes(), "an array")?;
     (limits.out_of_time)().map_or(Ok(()), Err)
+}
+
+fn within(limits: &Limits<'_>, bytes: u64, of: &str) -> Result<(), String> {
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    match limits.memory {
+        Some(most) if bytes > most => {
+            Err(format!("memory: wanted at most {:.3} GiB {of} (--memory), found {:.3} GiB", gib(most), gib(bytes)))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn unmeasured(shape: &Shape, setting: &Setting, config: Option<&Config>) -> Cell {
@@ -149,14 +189,22 @@ fn unmeasured(shape: &Shape, setting: &Setting, config: Option<&Config>) -> Cell
         covered: None,
         dense: None,
         sparse: None,
+        atomic: None,
+        atomic_refused: None,
         auto: config.map(|config| if config.is_dense(shape.batch) { "dense" } else { "sparse" }),
         regret: None,
         refused: None,
     }
 }
 
-fn measure(runner: &mut dyn Runner, shape: &Shape, config: &Config, seed: u32, cell: &mut Cell) -> anyhow::Result<()> {
-    let batches = shape.batches(cell.setting.rows, seed);
+fn measure(
+    runner: &mut dyn Runner,
+    shape: &Shape,
+    config: &Config,
+    limits: &Limits<'_>,
+    cell: &mut Cell,
+) -> anyhow::Result<()> {
+    let batches = shape.batches(cell.setting.rows, limits.seed);
     cell.covered = Some(covered(config, &batches[0]));
     let mut step = |backward| {
         runner.reconfigure(Config { backward, ..config.clone() })?;
@@ -168,7 +216,17 @@ fn measure(runner: &mut dyn Runner, shape: &Shape, config: &Config, seed: u32, c
         let taken = if cell.auto == Some("dense") { a } else { b };
         taken / a.min(b) - 1.0
     });
+    match adding(runner, config, limits) {
+        Ok(()) => cell.atomic = Some(runner.steps(&batches)?),
+        Err(reason) => cell.atomic_refused = Some(reason),
+    }
     Ok(())
+}
+
+/// Makes the array's backward atomic, or says why it cannot be: its sums take |M| floats more, in one binding.
+fn adding(runner: &mut dyn Runner, config: &Config, limits: &Limits<'_>) -> Result<(), String> {
+    within(limits, config.table_bytes() + 4 * u64::from(config.weights), "an array and its atomic sums")?;
+    runner.reconfigure(Config { backward: Backward::Atomic, ..config.clone() }).map_err(|error| error.to_string())
 }
 
 /// How many distinct weights the chunks of a batch cover; rows are those of one table.
@@ -197,6 +255,56 @@ fn covered(config: &Config, rows: &[u32]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite::Size;
+
+    /// Takes no time; has no room for the sums of more than `most` weights.
+    struct Pretended {
+        most: u32,
+        backward: Backward,
+    }
+
+    impl Runner for Pretended {
+        fn allocate(&mut self, _: Config) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn reconfigure(&mut self, config: Config) -> Result<(), Error> {
+            if config.backward == Backward::Atomic && config.weights > self.most {
+                let (wanted, limit) = (u64::from(config.weights), u64::from(self.most));
+                return Err(Error::TooLarge { what: "sums", wanted, limit, remedy: "fewer" });
+            }
+            self.backward = config.backward;
+            Ok(())
+        }
+
+        fn steps(&mut self, _: &[Vec<u32>]) -> anyhow::Result<Step> {
+            let seconds = match self.backward {
+                Backward::Dense => 3.0,
+                Backward::Sparse => 2.0,
+                _ => 1.0,
+            };
+            let times = Times { median: seconds, lowest: seconds, ..Times::default() };
+            Ok(Step { forward: times, backward: times, stages: Vec::new() })
+        }
+
+        fn free(&mut self) {}
+    }
+
+    #[test]
+    fn an_atomic_backward_that_cannot_be_is_named() {
+        let shape = Shape::new(Size::Small, None, Some(64));
+        let settings = [1000, 2000, 4000].map(|weights| Setting { weights, ..shape.setting(4_000, 512.0, 32) });
+        let limits = Limits { memory: Some(8 * 2000), optimizer: Optimizer::sgd(1e-3), seed: 1, out_of_time: &|| None };
+        let mut runner = Pretended { most: 1500, backward: Backward::Auto };
+        let cells = run(&mut runner, &shape, &settings, &limits, &|| ()).unwrap();
+        let share = |cell: &Cell| cell.atomic_share();
+        assert_eq!(cells.iter().map(share).collect::<Vec<_>>(), [Some(0.5), None, None]);
+        assert!(cells.iter().all(|cell| cell.refused.is_none() && cell.backwards() == Some((3.0, 2.0))));
+        let reason = |at: usize| cells[at].atomic_refused.clone().unwrap_or_default();
+        assert_eq!(reason(0), "");
+        assert!(reason(1).contains("sums") && !reason(1).contains("--memory"), "{}", reason(1));
+        assert!(reason(2).contains("atomic sums (--memory)"), "{}", reason(2));
+    }
 
     #[test]
     fn covered_weights_are_counted_once() {

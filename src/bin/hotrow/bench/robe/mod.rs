@@ -11,18 +11,18 @@ mod report;
 mod shape;
 
 use bytesize::ByteSize;
-use hotrow::Optimizer;
+use hotrow::{AddBody, Optimizer};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
-use crate::options::{Backend, Options};
+use crate::options::Options;
 use crate::output;
 use crate::progress::Progress;
 use crate::suite::lab::Lab;
 use crate::suite::report::Machine;
 use crate::suite::{self, Size};
-use hotrow::{Context, adapter};
+use hotrow::Context;
 use measure::{Limits, Runner};
 use report::Report;
 use shape::Shape;
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Measure parameter-shared tables instead: P4's Figure 3 and its appendix, and their forward beside cached tables'
     #[arg(long, group = "mode", conflicts_with_all = ["precision", "policy", "hit_rate", "placement", "rows", "only", "beside"])]
     pub(crate) robe: bool,
-    /// Most memory of a table; larger ones are left out [default: on the CPU 8 GiB or three quarters of what is free]
+    /// Most memory of a table, with the sums of an atomic backward; larger ones are left out [default: on the CPU 8 GiB or three quarters of what is free]
     #[arg(long, value_name = "SIZE", requires = "robe")]
     memory: Option<ByteSize>,
 }
@@ -52,9 +52,9 @@ pub(crate) struct Asked<'a> {
 /// Seconds after which no further cell is begun.
 fn budget(gpu: bool, size: Size) -> u64 {
     match (gpu, size.is_full()) {
-        (true, true) => 150,
-        (false, true) => 300,
-        (_, false) => 90,
+        (true, true) => 220,
+        (false, true) => 450,
+        (_, false) => 130,
     }
 }
 
@@ -68,17 +68,7 @@ pub(crate) fn run(options: &Options, args: &Args, asked: &Asked<'_>) -> Result<(
     // Before minutes of measuring: results that cannot be written are lost.
     std::fs::create_dir_all(asked.out)
         .map_err(|error| anyhow::anyhow!("{}: wanted a folder for the results: {error}", asked.out.display()))?;
-    let context = match options.backend {
-        Backend::Cpu => None,
-        Backend::Gpu => Some(adapter::open_best(adapter::Wanted::Any)?),
-        Backend::Auto => match adapter::open_best(adapter::Wanted::Hardware) {
-            Ok(context) => Some(context),
-            Err(reason) => {
-                output::note(&format!("running on the CPU backend: {reason}"));
-                None
-            }
-        },
-    };
+    let context = options.backend.open("running")?;
     let report = match &context {
         Some(context) => on_gpu(options, args, asked, context)?,
         None => on_cpu(options, args, asked)?,
@@ -91,6 +81,7 @@ fn on_cpu(options: &Options, args: &Args, asked: &Asked<'_>) -> anyhow::Result<R
     let shape = Shape::new(size, asked.dim, asked.batch);
     let mut report = Report::new(size.name(), "cpu", Machine::cpu(), shape);
     report.memory = Some(args.memory.map_or_else(free, |ByteSize(bytes)| bytes));
+    report.adds = "sums of one thread, index by index";
     let mut runner = cpu::CpuRunner::new(size);
     measure(options, asked, (size, false), &mut report, &mut runner, false, |table, warm, batches, offsets, _| {
         cpu::forward(size, table, warm, batches, offsets)
@@ -105,6 +96,10 @@ fn on_gpu(options: &Options, args: &Args, asked: &Asked<'_>, context: &Context) 
     let lab = Lab::new(context, size, options.group_seed(), Duration::MAX);
     let mut report = Report::new(size.name(), "gpu", Machine::of(context, lab.timing()), shape);
     report.memory = args.memory.map(|ByteSize(bytes)| bytes);
+    report.adds = match context.caps().choose_add() {
+        AddBody::Native => "the device's own additions",
+        AddBody::Exchange => "exchanges tried again: no float atomics here",
+    };
     let mut runner = gpu::GpuRunner::new(&lab);
     let judged = lab.judges() && report.shape.published;
     measure(options, asked, (size, true), &mut report, &mut runner, judged, |table, warm, batches, offsets, bag| {
@@ -144,13 +139,16 @@ fn measure(
     report.optimizer = format!("{:?}", asked.optimizer.kind);
     report.crossovers = judge::crossovers(&cells);
     report.regret = judge::regret(&cells);
+    report.atomic = judge::atomic(&cells);
+    report.verdict = judge::verdict(&report.atomic);
     report.flat = judge::flat(&cells);
     report.goals = judge::goals(&cells, &report.crossovers, &report.flat, judged);
     for cell in &cells {
-        if let Some(reason) = &cell.refused {
+        for (what, reason) in [("", &cell.refused), ("atomic backward of ", &cell.atomic_refused)] {
+            let Some(reason) = reason else { continue };
             let one = &cell.setting;
             let (rows, times) = (shape::count(f64::from(one.rows)), judge::round(one.compression));
-            report.left_out.push(format!("{rows} rows at {times}x in chunks of {}: {reason}", one.chunk));
+            report.left_out.push(format!("{what}{rows} rows at {times}x in chunks of {}: {reason}", one.chunk));
         }
     }
     report.cells = cells;
@@ -183,7 +181,9 @@ fn finish(options: &Options, asked: &Asked<'_>, report: &Report) -> Result<(), F
     output::write_file(&markdown, text.as_bytes())?;
     let json = options.json.clone().unwrap_or_else(|| asked.out.join(format!("robe-{}.json", report.backend)));
     output::write_json(&json, report)?;
-    written.extend([markdown, json]);
+    let csv = asked.out.join(format!("robe-{}.csv", report.backend));
+    output::write_csv(&csv, &report.lines())?;
+    written.extend([markdown, json, csv]);
     for path in &written {
         output::print(&format!("wrote {}", path.display()))?;
     }

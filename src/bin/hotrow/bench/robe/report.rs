@@ -3,12 +3,13 @@
 use serde::Serialize;
 
 use super::beside::Beside;
-use super::judge::{Crossover, Flat, Regret, milliseconds, name, round};
-use super::measure::{Cell, Step};
+use super::judge::{Atomic, Crossover, Flat, Regret, milliseconds, name, round, stretch};
+use super::measure::{Cell, Way};
 use super::published::{self, Axes, Pass, Table};
 use super::shape::{CHUNK, CHUNKS, COMPRESSION, COMPRESSIONS, MIDDLE, Shape, count};
 use crate::output;
 use crate::suite::goals::{Goal, table as goal_table};
+use crate::suite::lab::Times;
 use crate::suite::report::{Machine, bytes, percent, seconds, spread};
 
 /// Goes up when a field changes its meaning or goes away.
@@ -36,12 +37,43 @@ pub(crate) struct Report {
     /// A chunk size each.
     pub(crate) crossovers: Vec<Crossover>,
     pub(crate) regret: Regret,
+    /// How an atomic backward adds here.
+    pub(crate) adds: &'static str,
+    /// Where it is faster than the others, a chunk size each, and in a sentence.
+    pub(crate) atomic: Vec<Atomic>,
+    pub(crate) verdict: String,
     /// An array each.
     pub(crate) flat: Vec<Flat>,
     pub(crate) beside: Vec<Beside>,
     pub(crate) goals: Vec<Goal>,
     /// What was not measured, and why.
     pub(crate) left_out: Vec<String>,
+}
+
+/// A cell, in the CSV.
+#[derive(Debug, Serialize)]
+pub(crate) struct Line {
+    backend: &'static str,
+    adapter: String,
+    software: bool,
+    dim: u32,
+    batch: u32,
+    rows: u32,
+    compression: f64,
+    chunk: u32,
+    weights: u64,
+    touched: u64,
+    covered: Option<u64>,
+    forward_median_seconds: Option<f64>,
+    dense_median_seconds: Option<f64>,
+    dense_lowest_seconds: Option<f64>,
+    sparse_median_seconds: Option<f64>,
+    sparse_lowest_seconds: Option<f64>,
+    atomic_median_seconds: Option<f64>,
+    atomic_lowest_seconds: Option<f64>,
+    auto: &'static str,
+    /// Why the cell, or its atomic backward, was not measured.
+    left_out: String,
 }
 
 /// The lines and columns of a table.
@@ -75,6 +107,9 @@ impl Report {
             cells: Vec::new(),
             crossovers: Vec::new(),
             regret: Regret::default(),
+            adds: "",
+            atomic: Vec::new(),
+            verdict: String::new(),
             flat: Vec::new(),
             beside: Vec::new(),
             goals: Vec::new(),
@@ -115,11 +150,15 @@ impl Report {
 
     /// The seconds of a table's cells, line by line.
     pub(crate) fn values(&self, table: &Table) -> Vec<Vec<Option<f64>>> {
+        self.seconds_of(table.axes, if table.sparse { Way::Sparse } else { Way::Dense }, table.pass)
+    }
+
+    fn seconds_of(&self, axes: Axes, way: Way, pass: Pass) -> Vec<Vec<Option<f64>>> {
         let one = |cell: &Cell| {
-            let step: &Step = if table.sparse { cell.sparse.as_ref()? } else { cell.dense.as_ref()? };
-            Some(if table.pass == Pass::Forward { step.forward.median } else { step.backward.median })
+            let step = cell.step(way)?;
+            Some(if pass == Pass::Forward { step.forward.median } else { step.backward.median })
         };
-        self.grid(table.axes).iter().map(|line| line.iter().map(|cell| one((*cell)?)).collect()).collect()
+        self.grid(axes).iter().map(|line| line.iter().map(|cell| one((*cell)?)).collect()).collect()
     }
 
     pub(crate) fn heading(&self, table: &Table) -> String {
@@ -129,14 +168,17 @@ impl Report {
             (Pass::Backward, false) => "backward, dense",
             (Pass::Backward, true) => "backward, sparse",
         };
-        let over = match table.axes {
+        format!("{pass}: {}", self.over(table.axes))
+    }
+
+    fn over(&self, axes: Axes) -> String {
+        match axes {
             Axes::RowsCompression => format!("rows against compression, chunks of {CHUNK}"),
             Axes::RowsChunk => format!("rows against chunk, {COMPRESSION}x"),
             Axes::ChunkCompression => {
                 format!("chunk against compression, {} rows", count(f64::from(self.shape.rows[MIDDLE])))
             }
-        };
-        format!("{pass}: {over}")
+        }
     }
 
     /// All tables, as Markdown.
@@ -169,7 +211,16 @@ impl Report {
                 "\nP4 table {}{panel}: {}\n\n{}\n",
                 table.number,
                 self.heading(table),
-                self.times(table, theirs)
+                self.times(table.axes, &self.values(table), theirs.then_some(table.milliseconds))
+            );
+        }
+        // P4 has none.
+        for axes in [Axes::RowsCompression, Axes::RowsChunk, Axes::ChunkCompression] {
+            text += &format!(
+                "\nbackward, atomic ({}): {}\n\n{}\n",
+                self.adds,
+                self.over(axes),
+                self.times(axes, &self.seconds_of(axes, Way::Atomic, Pass::Backward), None)
             );
         }
         text += &format!(
@@ -192,6 +243,10 @@ impl Report {
         text += "\nCrossover of dense and sparse backward.\n\n";
         for one in &self.crossovers {
             text += &format!("- chunks of {}: {}\n", one.chunk, name(one));
+        }
+        text += &format!("\n{}\n\n", self.verdict);
+        for one in &self.atomic {
+            text += &format!("- chunks of {}: {}\n", one.chunk, stretch(one));
         }
         if !self.flat.is_empty() {
             text += &format!("\nOne array, several numbers of rows: time is flat.\n\n{}\n", self.flat_table());
@@ -228,18 +283,19 @@ impl Report {
         groups.into_iter().map(|(all, why)| (all.join("; "), why)).collect()
     }
 
-    fn times(&self, table: &Table, theirs: bool) -> String {
-        let (lines, columns) = axes(&self.shape, table.axes);
-        let corner = if table.axes == Axes::ChunkCompression { "chunk" } else { "rows" };
+    /// Milliseconds, beside P4's if given.
+    fn times(&self, axes: Axes, values: &[Vec<Option<f64>>], theirs: Option<&[&[f64]]>) -> String {
+        let (lines, columns) = self::axes(&self.shape, axes);
+        let corner = if axes == Axes::ChunkCompression { "chunk" } else { "rows" };
         let mut shown = output::table(std::iter::once(corner.to_owned()).chain(columns).collect::<Vec<_>>(), 0);
-        for ((name, values), published) in lines.into_iter().zip(self.values(table)).zip(table.milliseconds) {
-            let mut line = vec![name];
-            for (ours, p4) in values.iter().zip(*published) {
-                let ours = ours.map_or_else(|| "-".to_owned(), milliseconds);
-                let p4 = if p4.is_nan() { "-".to_owned() } else { format!("{p4:.2}") };
-                line.push(if theirs { format!("{ours} / {p4}") } else { ours });
-            }
-            shown.add_row(line);
+        for (i, (name, values)) in lines.into_iter().zip(values).enumerate() {
+            let ours = values.iter().map(|value| value.map_or_else(|| "-".to_owned(), milliseconds));
+            let line = ours.enumerate().map(|(k, ours)| match theirs.map(|theirs| theirs[i][k]) {
+                None => ours,
+                Some(p4) if p4.is_nan() => format!("{ours} / -"),
+                Some(p4) => format!("{ours} / {p4:.2}"),
+            });
+            shown.add_row(std::iter::once(name).chain(line).collect::<Vec<_>>());
         }
         shown.to_string()
     }
@@ -263,7 +319,7 @@ impl Report {
     }
 
     fn flat_table(&self) -> String {
-        let mut shown = output::table(["|M|", "rows", "compression", "forward", "dense", "sparse"], 0);
+        let mut shown = output::table(["|M|", "rows", "compression", "forward", "dense", "sparse", "atomic"], 0);
         for flat in &self.flat {
             let same = |cell: &&Cell| cell.setting.weights == flat.weights && cell.setting.chunk == CHUNK;
             for cell in self.cells.iter().filter(same) {
@@ -275,6 +331,7 @@ impl Report {
                     spread(Some(dense.forward)),
                     spread(Some(dense.backward)),
                     spread(Some(sparse.backward)),
+                    spread(cell.atomic.as_ref().map(|step| step.backward)),
                 ]);
             }
         }
@@ -304,6 +361,39 @@ impl Report {
         format!("Goal against reached: {}.{small}{judged}\n\n{}", self.title(), goal_table(&self.goals))
     }
 
+    /// A line a cell, as the CSV has them.
+    pub(crate) fn lines(&self) -> Vec<Line> {
+        let line = |cell: &Cell| {
+            let seconds = |way: Way| cell.step(way).map(|step| step.backward);
+            let [dense, sparse, atomic] = Way::ALL.map(seconds);
+            let of = |times: Option<Times>| (times.map(|times| times.median), times.map(|times| times.lowest));
+            let reasons = [&cell.refused, &cell.atomic_refused];
+            Line {
+                backend: self.backend,
+                adapter: self.machine.adapter.clone(),
+                software: self.machine.software,
+                dim: self.shape.dim,
+                batch: self.shape.batch,
+                rows: cell.setting.rows,
+                compression: cell.setting.compression,
+                chunk: cell.setting.chunk,
+                weights: cell.setting.weights,
+                touched: cell.touched,
+                covered: cell.covered,
+                forward_median_seconds: cell.dense.as_ref().map(|step| step.forward.median),
+                dense_median_seconds: of(dense).0,
+                dense_lowest_seconds: of(dense).1,
+                sparse_median_seconds: of(sparse).0,
+                sparse_lowest_seconds: of(sparse).1,
+                atomic_median_seconds: of(atomic).0,
+                atomic_lowest_seconds: of(atomic).1,
+                auto: cell.auto.unwrap_or_default(),
+                left_out: reasons.into_iter().flatten().cloned().collect(),
+            }
+        };
+        self.cells.iter().map(line).collect()
+    }
+
     /// Where time goes, of some cells: stages that take 5 % of their phase.
     pub(crate) fn stages(&self) -> Option<String> {
         let mut shown =
@@ -314,11 +404,11 @@ impl Report {
             .iter()
             .filter(|cell| cell.setting.rows == self.shape.rows[0] && COMPRESSIONS.contains(&cell.setting.compression));
         for cell in chosen {
-            for (backward, step) in [("dense", &cell.dense), ("sparse", &cell.sparse)] {
-                let Some(step) = step else { continue };
+            for way in Way::ALL {
+                let Some(step) = cell.step(way) else { continue };
                 for stage in &step.stages {
                     let whole = if stage.phase == "forward" { step.forward } else { step.backward }.median;
-                    let forward_again = stage.phase == "forward" && backward == "sparse";
+                    let forward_again = stage.phase == "forward" && way != Way::Dense;
                     if forward_again || stage.seconds.is_none_or(|seconds| seconds < 0.05 * whole) {
                         continue;
                     }
@@ -327,7 +417,7 @@ impl Report {
                         count(f64::from(cell.setting.rows)),
                         format!("{}x", cell.setting.compression),
                         cell.setting.chunk.to_string(),
-                        backward.to_owned(),
+                        way.name().to_owned(),
                         stage.phase.to_owned(),
                         stage.stage.to_owned(),
                         seconds(stage.seconds),

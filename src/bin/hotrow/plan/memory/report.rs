@@ -22,23 +22,91 @@ pub(super) struct Plan {
     placement: PlacementName,
     shard_bytes: Option<u64>,
     shards: u32,
+    #[serde(flatten)]
+    taken: Taken,
+}
+
+/// What every plan says of its memory.
+#[derive(Debug, Serialize)]
+pub(super) struct Taken {
     bytes: Bytes,
     total_bytes: u64,
-    kept_bytes: u64,
-    device_bytes: u64,
+    pub(super) kept_bytes: u64,
+    pub(super) device_bytes: u64,
     host_bytes: u64,
     largest_buffer: Largest,
     formula_factor: f64,
-    factor: f64,
+    pub(super) factor: f64,
     factor_with_state: f64,
     tables: Vec<Table>,
     #[serde(skip)]
     report: MemoryReport,
 }
 
+impl Taken {
+    pub(super) fn of(report: MemoryReport) -> Self {
+        Self {
+            bytes: Bytes::of(&report),
+            total_bytes: report.total(),
+            kept_bytes: report.kept(),
+            device_bytes: report.device(),
+            host_bytes: report.host,
+            largest_buffer: Largest::of(&report),
+            formula_factor: report.formula,
+            factor: report.factor(),
+            factor_with_state: report.factor_with_state(),
+            tables: report.tables.iter().map(Table::of).collect(),
+            report,
+        }
+    }
+
+    /// Every purpose; each table where there are several. `formula`: whose.
+    pub(super) fn text(&self, title: &str, formula: &str) -> String {
+        let report = &self.report;
+        let mut table = output::table(["purpose", "bytes"], 1);
+        for (purpose, bytes) in report.lines().into_iter().filter(|&(_, bytes)| bytes > 0) {
+            table.add_row([purpose.to_owned(), bytes.to_string()]);
+        }
+        let (largest, bytes) = report.largest();
+        for (what, value) in [
+            ("total".to_owned(), report.total().to_string()),
+            ("of it on the device".to_owned(), report.device().to_string()),
+            ("of it in host memory".to_owned(), report.host.to_string()),
+            (format!("largest buffer ({largest})"), bytes.to_string()),
+            (format!("factor, {formula}"), format!("{:.6}", report.formula)),
+            ("factor, all of it against FP32 rows".to_owned(), format!("{:.6}", report.factor())),
+            ("the same, against FP32 rows and state".to_owned(), format!("{:.6}", report.factor_with_state())),
+        ] {
+            table.add_row([what, value]);
+        }
+        let mut text = format!("{title}\n{table}\n");
+        if report.tables.len() > 1 {
+            let header = ["table", "rows", "payload", "scales", "state", "padding", "frequencies", "bytes"];
+            let mut each = output::table(header, 0);
+            for (index, table) in report.tables.iter().enumerate() {
+                each.add_row([index as u64].iter().chain(&Table::of(table).cells()).map(u64::to_string));
+            }
+            let own: u64 = report.tables.iter().map(TableMemory::total).sum();
+            // Writing into a string cannot fail.
+            let _ = writeln!(text, "\n{each}\n{} bytes are shared by the tables", report.total() - own);
+        }
+        text
+    }
+
+    /// The note on a buffer that the device would not bind.
+    pub(super) fn too_large(&self, title: &str, remedy: &str) -> Option<String> {
+        let Largest { what, bytes } = self.largest_buffer;
+        (bytes > BINDING).then(|| {
+            format!(
+                "note: {title}: the buffer `{what}` takes {bytes} bytes, more than the {BINDING} of a Vulkan binding: {remedy}"
+            )
+        })
+    }
+}
+
 /// Bytes by purpose.
 #[derive(Debug, Serialize)]
-pub(super) struct Bytes {
+struct Bytes {
     payload: u64,
     scales: u64,
     record_state: u64,
@@ -54,7 +122,7 @@ pub(super) struct Bytes {
 }
 
 impl Bytes {
-    pub(super) const fn of(report: &MemoryReport) -> Self {
+    const fn of(report: &MemoryReport) -> Self {
         Self {
             payload: report.payload,
             scales: report.scales,
@@ -74,31 +142,21 @@ impl Bytes {
 
 /// The largest buffer.
 #[derive(Debug, Serialize)]
-pub(super) struct Largest {
+struct Largest {
     what: &'static str,
     bytes: u64,
 }
 
 impl Largest {
-    pub(super) fn of(report: &MemoryReport) -> Self {
+    fn of(report: &MemoryReport) -> Self {
         let (what, bytes) = report.largest();
         Self { what, bytes }
-    }
-
-    /// The note on a buffer that the device would not bind.
-    pub(super) fn too_large(&self, title: &str, remedy: &str) -> Option<String> {
-        let Self { what, bytes } = self;
-        (*bytes > BINDING).then(|| {
-            format!(
-                "note: {title}: the buffer `{what}` takes {bytes} bytes, more than the {BINDING} of a Vulkan binding: {remedy}"
-            )
-        })
     }
 }
 
 /// What the rows of one table take.
 #[derive(Debug, Serialize)]
-pub(super) struct Table {
+struct Table {
     rows: u64,
     payload: u64,
     scales: u64,
@@ -109,7 +167,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn of(table: &TableMemory) -> Self {
+    fn of(table: &TableMemory) -> Self {
         let &TableMemory { rows, payload, scales, state, padding, frequencies, .. } = table;
         Self { rows, payload, scales, state, padding, frequencies, total_bytes: table.total() }
     }
@@ -134,17 +192,7 @@ impl Plan {
             placement: choice.placement,
             shard_bytes: config.shard_bytes,
             shards: layout.shards,
-            bytes: Bytes::of(&report),
-            total_bytes: report.total(),
-            kept_bytes: report.kept(),
-            device_bytes: report.device(),
-            host_bytes: report.host,
-            largest_buffer: Largest::of(&report),
-            formula_factor: report.formula,
-            factor: report.factor(),
-            factor_with_state: report.factor_with_state(),
-            tables: report.tables.iter().map(Table::of).collect(),
-            report,
+            taken: Taken::of(report),
         }
     }
 
@@ -162,45 +210,13 @@ impl Plan {
     }
 
     pub(super) fn text(&self) -> String {
-        text(&self.title(), &self.report, "P1's formula")
+        self.taken.text(&self.title(), "P1's formula")
     }
 
     /// The note on a buffer that the device would not bind.
     pub(super) fn too_large(&self) -> Option<String> {
-        self.largest_buffer.too_large(&self.title(), "make the batch, or the cache, smaller")
+        self.taken.too_large(&self.title(), "make the batch, or the cache, smaller")
     }
-}
-
-/// Every purpose; each table where there are several. `formula`: whose.
-pub(super) fn text(title: &str, report: &MemoryReport, formula: &str) -> String {
-    let mut table = output::table(["purpose", "bytes"], 1);
-    for (purpose, bytes) in report.lines().into_iter().filter(|&(_, bytes)| bytes > 0) {
-        table.add_row([purpose.to_owned(), bytes.to_string()]);
-    }
-    let (largest, bytes) = report.largest();
-    for (what, value) in [
-        ("total".to_owned(), report.total().to_string()),
-        ("of it on the device".to_owned(), report.device().to_string()),
-        ("of it in host memory".to_owned(), report.host.to_string()),
-        (format!("largest buffer ({largest})"), bytes.to_string()),
-        (format!("factor, {formula}"), format!("{:.6}", report.formula)),
-        ("factor, all of it against FP32 rows".to_owned(), format!("{:.6}", report.factor())),
-        ("the same, against FP32 rows and state".to_owned(), format!("{:.6}", report.factor_with_state())),
-    ] {
-        table.add_row([what, value]);
-    }
-    let mut text = format!("{title}\n{table}\n");
-    if report.tables.len() > 1 {
-        let header = ["table", "rows", "payload", "scales", "state", "padding", "frequencies", "bytes"];
-        let mut each = output::table(header, 0);
-        for (index, table) in report.tables.iter().enumerate() {
-            each.add_row([index as u64].iter().chain(&Table::of(table).cells()).map(u64::to_string));
-        }
-        let own: u64 = report.tables.iter().map(TableMemory::total).sum();
-        // Writing into a string cannot fail.
-        let _ = writeln!(text, "\n{each}\n{} bytes are shared by the tables", report.total() - own);
-    }
-    text
 }
 
 /// One line a plan.
@@ -230,12 +246,12 @@ pub(super) fn summary(plans: &[Plan]) -> String {
             plan.dim.to_string(),
             plan.cache_percent.to_string(),
             plan.batch.to_string(),
-            plan.device_bytes.to_string(),
-            plan.host_bytes.to_string(),
-            plan.total_bytes.to_string(),
-            format!("{:.4}", plan.formula_factor),
-            format!("{:.4}", plan.factor),
-            format!("{:.4}", plan.factor_with_state),
+            plan.taken.device_bytes.to_string(),
+            plan.taken.host_bytes.to_string(),
+            plan.taken.total_bytes.to_string(),
+            format!("{:.4}", plan.taken.formula_factor),
+            format!("{:.4}", plan.taken.factor),
+            format!("{:.4}", plan.taken.factor_with_state),
         ]);
     }
     table.to_string()

@@ -1,7 +1,7 @@
 //! `--memory --compression`: what tables take whose rows share one array (ROBE).
 
-use super::report::{Bytes, Largest, Table};
-use super::{BATCH, BINDING, report};
+use super::report::Taken;
+use super::{BATCH, BINDING};
 use crate::failure::Failure;
 use crate::names::{OptimizerName, option_name};
 use crate::options::Options;
@@ -21,26 +21,15 @@ struct Plan {
     weights: u32,
     optimizer: OptimizerName,
     batch: u32,
-    bytes: Bytes,
-    total_bytes: u64,
-    kept_bytes: u64,
-    device_bytes: u64,
-    host_bytes: u64,
-    largest_buffer: Largest,
-    formula_factor: f64,
-    factor: f64,
-    factor_with_state: f64,
-    tables: Vec<Table>,
-    #[serde(skip)]
-    report: MemoryReport,
+    #[serde(flatten)]
+    taken: Taken,
 }
 
 impl Plan {
     fn new(config: &Config, optimizer: OptimizerName, batch: u32) -> Result<Self, hotrow::Error> {
-        config.check()?;
         config.check_batch(batch, batch)?;
         let calls = if batch == 0 { Calls::default() } else { batch.into() };
-        let report = MemoryReport::plan_robe(config, calls);
+        let report = MemoryReport::plan_robe(config, calls)?;
         Ok(Self {
             rows: report.rows,
             dim: config.dim,
@@ -49,17 +38,7 @@ impl Plan {
             weights: config.weights,
             optimizer,
             batch,
-            bytes: Bytes::of(&report),
-            total_bytes: report.total(),
-            kept_bytes: report.kept(),
-            device_bytes: report.device(),
-            host_bytes: report.host,
-            largest_buffer: Largest::of(&report),
-            formula_factor: report.formula,
-            factor: report.factor(),
-            factor_with_state: report.factor_with_state(),
-            tables: report.tables.iter().map(Table::of).collect(),
-            report,
+            taken: Taken::of(report),
         })
     }
 
@@ -103,14 +82,13 @@ pub(super) fn run(options: &Options, common: &Common, rows: &[u32], asked: &robe
         output::write_json(path, &plans)?;
     }
     for plan in &plans {
-        output::print(&report::text(&plan.title(), &plan.report, "P4's formula"))?;
+        output::print(&plan.taken.text(&plan.title(), "P4's formula"))?;
     }
     if plans.len() > 1 {
         output::print(&summary(&plans))?;
     }
     for plan in &plans {
-        if let Some(warning) = plan.largest_buffer.too_large(&plan.title(), "make the batch smaller, or compress more")
-        {
+        if let Some(warning) = plan.taken.too_large(&plan.title(), "make the batch smaller, or compress more") {
             output::note(&warning);
         }
     }
@@ -129,9 +107,9 @@ fn summary(plans: &[Plan]) -> String {
             plan.chunk.to_string(),
             plan.batch.to_string(),
             plan.weights.to_string(),
-            plan.kept_bytes.to_string(),
-            plan.device_bytes.to_string(),
-            format!("{:.6}", plan.factor),
+            plan.taken.kept_bytes.to_string(),
+            plan.taken.device_bytes.to_string(),
+            format!("{:.6}", plan.taken.factor),
         ]);
     }
     table.to_string()

@@ -63,7 +63,8 @@ pub(crate) fn redraw(options: &Options, folder: &Path) -> Result<(), Failure> {
     let records = record::load(folder)?;
     let Some(subject) = record::common(&records, folder)? else {
         return Err(anyhow!(
-            "{}: wanted the runs of a grid, found none; run `hotrow train --grid --out {0}` first",
+            "{}: wanted the runs of a grid or what --until-full found, found neither; run `hotrow train --grid --out {0}` first, or with \
+             --until-full N",
             folder.display()
         )
         .into());

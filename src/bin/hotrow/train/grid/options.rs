@@ -14,7 +14,7 @@ pub(crate) struct GridArgs {
     /// Propose precision, policy and cache share of each table, from its first accesses and short runs
     #[arg(long)]
     pub(crate) profile: bool,
-    /// Draw the charts and tables of the runs that lie in --out again, and run nothing
+    /// Draw the charts and tables of the runs that lie in --out again, the pictures of what --until-full found, and run nothing
     #[arg(long, requires = "out", conflicts_with_all = ["grid", "profile"])]
     plots: bool,
     /// Folder of a grid's runs, tables and charts [default: train-TASK]; of the chart of several --batch, of what --until-full finds; of the checkpoints of other

@@ -1,6 +1,6 @@
 //! Who wrote this paragraph, or sentence: mean-pooled word embeddings, and a softmax over eight authors.
 
-use super::Choices;
+use super::{Choices, labels};
 use crate::names::OptimizerName;
 use crate::train::dense::{Dense, Fresh, Mlp};
 use crate::train::task::{Bags, Batch, Defaults, TableSpec, Target, Task};
@@ -34,8 +34,7 @@ impl Author {
         let name = if choices.sentences { "ebooks_sentences" } else { "ebooks_words" };
         let offsets = trace::companion(folder, &format!("{name}.offsets.u32"))?;
         let offsets = trace::read_offsets(&offsets, words.ids.len())?;
-        let labels = trace::companion(folder, &format!("{name}.labels.u8"))?;
-        let labels = trace::read_labels(&labels, offsets.len() - 1, AUTHORS as u8)?;
+        let labels = labels(folder, name, offsets.len() - 1, AUTHORS as u8)?;
         // A fifth, by the number of the bag (the data's README, 7).
         let (test, train) = (0..labels.len() as u32).partition::<Vec<_>, _>(|&bag| fmix32(bag).is_multiple_of(5));
         let rows = words.ids.iter().max().context("no words")? + 1;

@@ -1,7 +1,7 @@
 //! Whether a patient comes back to hospital: 39 categorical fields, each with a vector. Side by side these go into an MLP, to whose logit
 //! the products of all pairs of them are added (`DeepFM`, Guo et al. 2017).
 
-use super::Choices;
+use super::{Choices, labels};
 use crate::names::OptimizerName;
 use crate::train::dense::{Dense, Fresh, Mlp};
 use crate::train::task::{Bags, Batch, Defaults, TableSpec, Target, Task};
@@ -44,8 +44,7 @@ impl Readmission {
                 1 + FIELDS
             );
         }
-        let labels = trace::companion(folder, &format!("{NAME}.labels.u8"))?;
-        let labels = trace::read_labels(&labels, offsets.len() - 1, 2)?;
+        let labels = labels(folder, NAME, offsets.len() - 1, 2)?;
         Self::of(&found.ids, labels, choices.dim.unwrap_or(DIM))
     }
 

@@ -7,14 +7,17 @@ use crate::plot::{Chart, Series};
 use crate::train::compare::small;
 use crate::train::course::Took;
 use anyhow::Context as _;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+
+/// What the next `--plots` reads.
+const FILE: &str = "until.json";
 
 /// Numbers of bytes that differ by less have one place in the picture.
 const ALIKE: f64 = 0.05;
 
 /// Everything: the schema of `--json` and of until.json.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Report {
     task: String,
     data: String,
@@ -40,7 +43,7 @@ pub(super) struct Report {
 }
 
 /// A setting.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) setting: String,
     /// The rate it was trained with.
@@ -54,14 +57,14 @@ pub(super) struct Row {
 }
 
 /// A rate, and the test loss after a short run; none, if one was not finite.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Tried {
     pub(super) rate: f32,
     pub(super) loss: Option<f64>,
 }
 
 /// A run of a seed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Followed {
     pub(super) seed: u64,
     /// Bytes of all tables that stay, optimiser state included.
@@ -153,8 +156,23 @@ impl Report {
 
     /// Writes until.json, until.md and the pictures, whose names it returns.
     pub(super) fn write(&self, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-        output::write_json(&folder.join("until.json"), self)?;
+        output::write_json(&folder.join(FILE), self)?;
         output::write_file(&folder.join("until.md"), self.markdown().as_bytes())?;
+        self.draw(folder)
+    }
+
+    /// What was written to a folder, if it is there.
+    pub(super) fn read(folder: &Path) -> anyhow::Result<Option<Self>> {
+        let path = folder.join(FILE);
+        let wanted = || format!("{}: wanted what --until-full wrote; run it again", path.display());
+        match std::fs::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            text => serde_json::from_slice(&text.with_context(wanted)?).with_context(wanted),
+        }
+    }
+
+    /// Writes the pictures.
+    pub(super) fn draw(&self, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let mut written = self.trade_off().write(&folder.join("until"))?.to_vec();
         written.extend(self.losses().write(&folder.join("losses"))?);
         Ok(written)
