@@ -1,7 +1,7 @@
 //! The sort of (key, position) pairs by itself: hotrow's on the device, beside the crate lampshade on the same device and
 //! rayon's stable sort on the CPU. Device time is taken by timestamps, or by the wall clock where there are none (which it says).
 //!
-//! 10^4 to 10^7 pairs; 10^8 on hardware, or with `HOTROW_BENCH_LARGE` set.
+//! 10^4 to 10^7 pairs; 10^8 on hardware, or with `HOTROW_BENCH_LARGE` set. With `--test`, to see that it works, 10^6 at most.
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 #![allow(clippy::print_stdout, reason = "a figure is worth nothing without the adapter it comes from")]
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on may stop")]
@@ -22,9 +22,17 @@ use support::Timer;
 const KEY_BITS: [u32; 2] = [32, 20];
 
 fn sizes(hardware: bool) -> impl Iterator<Item = u32> {
-    let large = hardware || std::env::var_os("HOTROW_BENCH_LARGE").is_some();
+    let tried = std::env::args().any(|argument| argument == "--test");
+    let large = !tried && (hardware || std::env::var_os("HOTROW_BENCH_LARGE").is_some());
     // 2^24 is the size at which others are compared.
-    (4..=if large { 8 } else { 7 }).map(|power| 10u32.pow(power)).chain(large.then_some(1 << 24))
+    let most = if tried {
+        6
+    } else if large {
+        8
+    } else {
+        7
+    };
+    (4..=most).map(|power| 10u32.pow(power)).chain(large.then_some(1 << 24))
 }
 
 fn keys(n: u32, bits: u32) -> Vec<u32> {

@@ -113,6 +113,7 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
     codes[local] = code;
     halves[local] = kept;
     workgroupBarrier();
+    storageBarrier(); // words that others of the unit have read are written
     if (packs) {
         // Behind the array's end there are codes of 0.
         let first = (at - lane); // of the unit
@@ -148,10 +149,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let block = flat_group(group, groups);
     let blocks = groups.x * groups.y;
     if (goes_over_all(n)) {
-        for (var first = robe.first + block * 256u; first < end; first += blocks * 256u) {
-            let w = first + local;
-            let sum = due_in_block(first, local, n, end);
-            move_unit(w < end, w, sum, unit, local);
+        let share = share_of(vec2<u32>(robe.first, end), block, blocks);
+        var starts = starts_before(share.x, local, n);
+        for (var first = share.x; first < share.y; first += 256u) {
+            starts = starts_within(first, starts, local, n);
+            if (starts.x < starts.y) {
+                let w = first + local;
+                var sum = Sum(0.0, 0u);
+                if (w < end) { sum = due_within(w, starts); }
+                move_unit(w < end, w, sum, unit, local);
+            }
         }
     } else {
         // Units that a chunk may reach.

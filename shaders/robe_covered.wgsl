@@ -1,5 +1,6 @@
 // The shared weights that chunks cover, ascending, and the gradient by each: the sums by which robe_update moves.
-// Bytes a weight that is covered: 8 + 4 a chunk, 28 to find its place, 8 out.
+// An invocation a place, so that none is idle where starts lie near and own a weight or two each.
+// Bytes a weight that is covered: 8 + 4 a chunk, 8 out; to find its start 4 log2(starts / 256) + 64 and 16 log2(starts within a chunk's reach).
 #include "shared/common.wgsl"
 #include "shared/quad1.wgsl"
 #include "shared/target.wgsl"
@@ -27,20 +28,32 @@ fn weight_quads() -> u32 {
 #include "shared/robe_sum.wgsl"
 #include "shared/robe_due.wgsl"
 
+// The start whose run has a place: the last with no more weights before it. A block of 256 starts first, then one of its own.
+fn start_at(place: u32, n: u32) -> u32 {
+    var block = 0u;
+    for (var high = (n + 255u) / 256u; high - block > 1u;) {
+        let middle = block + (high - block) / 2u;
+        if (blocks[middle] <= place) { block = middle; } else { high = middle; }
+    }
+    var d = block * 256u;
+    for (var high = min(d + 256u, n); high - d > 1u;) {
+        let middle = d + (high - d) / 2u;
+        if (blocks[block] + runs[middle].x <= place) { d = middle; } else { high = middle; }
+    }
+    return d;
+}
+
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) local: u32) {
-    if (local == 0u) { length = targets[0].row; }
-    let n = workgroupUniformLoad(&length);
+    let n = targets[0].row;
+    if (n == 0u) { return; }
     unscale = bitcast<f32>(targets[0].end);
-    let first = flat_group(group, groups) * 256u + local;
-    for (var at = first; at < n * robe.reach; at += groups.x * groups.y * 256u) {
-        let d = at / robe.reach;
-        let e = at % robe.reach;
-        let run = runs[d];
-        if (e >= run.y) { continue; }
-        let w = targets[d + 1u].row + e;
-        let place = blocks[d / 256u] + run.x + e;
+    let last = runs[n - 1u];
+    let total = blocks[(n - 1u) / 256u] + last.x + last.y;
+    for (var place = flat_group(group, groups) * 256u + local; place < total; place += groups.x * groups.y * 256u) {
+        let d = start_at(place, n);
+        let w = targets[d + 1u].row + (place - blocks[d / 256u] - runs[d].x);
         locations[place] = w;
         sums[place] = due_from(w, d).value;
     }

@@ -1,5 +1,5 @@
 // The gradient by every shared weight, for an optimiser of the caller's: the sums by which robe_update moves, and 0 where no chunk lies.
-// Bytes a weight: 4 out; one that is covered: 8 + 4 a chunk. 16 log2(starts) a 256 weights.
+// Bytes a weight: 4 out; one that is covered: 8 + 4 a chunk. To find its starts: as robe_update, dense.
 #include "shared/common.wgsl"
 #include "shared/quad1.wgsl"
 #include "shared/target.wgsl"
@@ -23,6 +23,11 @@ fn weight_quads() -> u32 {
 #include "shared/robe_reach.wgsl"
 #include "shared/robe_sum.wgsl"
 #include "shared/robe_due.wgsl"
+#include "shared/robe_walk.wgsl"
+
+fn take(w: u32, sum: Sum) {
+    sums[w] = sum.value;
+}
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -30,8 +35,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (local == 0u) { length = targets[0].row; }
     let n = workgroupUniformLoad(&length);
     unscale = bitcast<f32>(targets[0].end);
-    for (var first = flat_group(group, groups) * 256u; first < robe.weights; first += groups.x * groups.y * 256u) {
-        let sum = due_in_block(first, local, n, robe.weights);
-        if (first + local < robe.weights) { sums[first + local] = sum.value; }
+    let share = share_of(vec2<u32>(0u, robe.weights), flat_group(group, groups), groups.x * groups.y);
+    let starts = owners(share, local, n);
+    if (would_cover(starts, share)) {
+        over_blocks(share, local, n);
+    } else {
+        for (var w = share.x + local; w < share.y; w += 256u) { sums[w] = 0.0; }
+        storageBarrier(); // no workgroup writes to another's share
+        over_starts(starts, starts_at_once(), share, local, n);
     }
 }

@@ -1,9 +1,10 @@
 // The optimiser of a parameter-shared table: what each weight is due is summed over the starts whose chunks cover it, in ascending order,
-// and over the chunks of a start in batch order; then the weight moves, once. Over all weights (dense), or over those from each start to
-// the next as far as a chunk reaches (sparse, unless they are most of the array): the same sums. A weight that no chunk covers stays as it
+// and over the chunks of a start in batch order; then the weight moves, once. Dense: each workgroup has a share of the weights, and goes over
+// all of them where chunks cover most, else over those of its starts. Sparse: each has a share of the starts, and goes over the weights from
+// each to the next as far as a chunk reaches; unless they are most of the array. The same sums. A weight that no chunk covers stays as it
 // is; so does one whose sum or new value is not finite, which is counted. Dispatched once a window of the array.
-// Bytes a weight that is covered: 8 + 4 a chunk; 4 (1 + state) in and out. Over all: 16 log2(starts) a 256 weights, 16 a weight; else 32 a
-// start, and of it a weight 16 (1 + log2(starts within a chunk's reach)).
+// Bytes a weight that is covered: 8 + 4 a chunk; 4 (1 + state) in and out. Of a share 64 log2(starts). A block of 256 weights 32 and 16 a
+// start, and of it a weight 16 (1 + log2(starts of the block)); else 32 a start, and of it a weight 16 (1 + log2(starts within a chunk's reach)).
 #include "shared/common.wgsl"
 #include "shared/quad1.wgsl"
 #include "shared/target.wgsl"
@@ -31,15 +32,11 @@ fn weight_quads() -> u32 {
 #include "shared/robe_sum.wgsl"
 #include "shared/robe_due.wgsl"
 #include "shared/robe_move.wgsl"
+#include "shared/robe_walk.wgsl"
 
-var<workgroup> owns: array<u32, 256>; // how many weights the starts of a block own
-var<workgroup> ends: array<u32, 256>; // the same, added up
-
-// Weights from start d to the next, as far as a chunk reaches: what lies behind the next start is that one's.
-fn owned(d: u32, n: u32) -> u32 {
-    if (d >= n) { return 0u; }
-    if (d + 1u == n) { return robe.reach; }
-    return min(robe.reach, targets[d + 2u].row - targets[d + 1u].row);
+// A weight that no chunk covers stays.
+fn take(w: u32, sum: Sum) {
+    if (sum.chunks > 0u) { move_weight(w, sum.value); }
 }
 
 @compute @workgroup_size(256)
@@ -51,40 +48,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let end = min(robe.first + robe.window, robe.weights);
     let block = flat_group(group, groups);
     let blocks = groups.x * groups.y;
+    let window = vec2<u32>(robe.first, end);
     if (goes_over_all(n)) {
-        for (var first = robe.first + block * 256u; first < end; first += blocks * 256u) {
-            let sum = due_in_block(first, local, n, end);
-            if (sum.chunks > 0u) { move_weight(first + local, sum.value); }
+        let share = share_of(window, block, blocks);
+        let starts = owners(share, local, n);
+        if (would_cover(starts, share)) {
+            over_blocks(share, local, n);
+        } else {
+            over_starts(starts, starts_at_once(), share, local, n);
         }
     } else {
-        // Starts may own a weight each or robe.reach: the invocations share the weights, not the starts.
-        let starts = 256u / min(1u << firstLeadingBit(robe.reach), 8u);
-        for (var first = block * starts; first < n; first += blocks * starts) {
-            if (local < starts) { owns[local] = owned(first + local, n); }
-            workgroupBarrier(); // and the block before has been done
-            if (local < starts) {
-                var all = 0u;
-                if (robe.reach == 1u) {
-                    all = min(local + 1u, n - first); // each owns one
-                } else {
-                    for (var d = 0u; d <= local; d++) { all += owns[d]; }
-                }
-                ends[local] = all;
-            }
-            workgroupBarrier();
-            let all = ends[starts - 1u];
-            for (var at = local; at < all; at += 256u) {
-                var k = 0u;
-                for (var jump = starts / 2u; jump > 0u; jump /= 2u) {
-                    if (ends[k + jump - 1u] <= at) { k += jump; }
-                }
-                var before = 0u;
-                if (k > 0u) { before = ends[k - 1u]; }
-                let w = targets[first + k + 1u].row + (at - before);
-                if (w < robe.first || w >= end) { continue; } // another window's
-                let sum = due_from(w, first + k);
-                if (sum.chunks > 0u) { move_weight(w, sum.value); }
-            }
-        }
+        over_starts(vec2<u32>(block * starts_at_once(), n), blocks * starts_at_once(), window, local, n);
     }
 }

@@ -170,7 +170,8 @@ pub trait Embedding {
     /// [`Error::Device`] if the device is lost.
     fn counters(&mut self) -> Result<Vec<Counters>, Error>;
 
-    /// Every byte that is allocated for the group, by purpose. Unless a backend knows better, what a group of this configuration keeps.
+    /// Every byte that is allocated for the group, by purpose. Unless a backend knows better, what a group of this configuration
+    /// has before its first batch: the CPU's does not count its scratch.
     fn memory(&self) -> MemoryReport {
         MemoryReport::plan(self.config(), self.layout(), Calls::default())
     }

@@ -87,14 +87,14 @@ pub enum Error {
         /// What it has.
         found: String,
     },
-    /// Something is larger than the device binds.
-    #[error("{what}: wanted {wanted} bytes, the device binds {limit}; {remedy}")]
+    /// Something is larger than the device binds, or than 32 bits count on any.
+    #[error("{what}: wanted {wanted} bytes, the most that the device binds or 32 bits count is {limit}; {remedy}")]
     TooLarge {
         /// What it is.
         what: &'static str,
         /// Bytes it takes.
         wanted: u64,
-        /// Bytes the device binds.
+        /// The most there can be: bytes that the device binds, or as many as are counted where no device is asked.
         limit: u64,
         /// What to do.
         remedy: &'static str,

@@ -300,7 +300,7 @@ pub struct Robe {
     pub weights: u32,
     pub reach: u32,
     pub tail: u32,
-    pub dense: u32,
+    pub dense_from: u32,
     pub block: u32,
     pub block_words: u32,
     pub window: u32,

@@ -60,7 +60,8 @@ pub trait Lookup {
     /// [`Error::Device`] if the device is lost.
     fn counters(&mut self) -> Result<Vec<Counters>, Error>;
 
-    /// Every byte that is allocated for the group, by purpose; of a group on the CPU, whose scratch lasts as long as a call, what it keeps.
+    /// Every byte that is allocated for the group, by purpose. Of a group on the CPU: what one on a device has before its first batch, its
+    /// report of 64 bytes included; scratch of a batch, which may stay until the next, is not counted.
     fn memory(&self) -> MemoryReport;
 
     /// Which kind of table it is: the way to what only one of them can do.

@@ -99,7 +99,7 @@ fn robe(folder: &std::path::Path, more: &[&str]) -> (String, serde_json::Value) 
 
 /// Where a report of `--robe` is not as the schema says, or has a figure that cannot be.
 fn robe_wrong(report: &serde_json::Value) -> Option<String> {
-    if report["schema"] != 1 || report["command"] != "bench --robe" || report["backend"] != "cpu" {
+    if report["schema"] != 2 || report["command"] != "bench --robe" || report["backend"] != "cpu" {
         return Some(format!("{} {} {}", report["schema"], report["command"], report["backend"]));
     }
     let cells = report["cells"].as_array()?;
@@ -107,53 +107,97 @@ fn robe_wrong(report: &serde_json::Value) -> Option<String> {
         return Some(format!("{} cells", cells.len()));
     }
     let positive = |value: &serde_json::Value| value.as_f64().is_some_and(|value| value > 0.0);
+    // What is compared with each other, and the key of what the rule loses there.
+    let pairs = [("update", "regret"), ("gradient", "gradient_regret")];
+    let ways = ["dense_update", "sparse_update", "dense_gradient", "sparse_gradient", "atomic_update"];
+    let lowest = |cell: &serde_json::Value, way: &str| cell["steps"][way]["backward"]["lowest"].as_f64();
     for cell in cells {
         let number = |key: &str| cell[key].as_u64();
         let [weights, chunk, touched] = ["weights", "chunk", "touched"].map(|key| number(key).unwrap_or(0));
-        let both = ["dense", "sparse"].map(|way| &cell[way]);
         let right = if cell["refused"].is_null() {
-            let measured =
-                both.iter().all(|way| positive(&way["forward"]["median"]) && positive(&way["backward"]["median"]));
-            let choice = if weights <= touched { "dense" } else { "sparse" };
-            let [dense, sparse] = both.map(|way| way["backward"]["lowest"].as_f64().unwrap_or(f64::NAN));
-            let taken = if choice == "dense" { dense } else { sparse };
-            let regret = cell["regret"].as_f64().unwrap_or(f64::NAN);
+            // Dense and sparse updates are measured; the others too, or why not is said.
+            let measured = ways.iter().enumerate().all(|(i, way)| {
+                let step = &cell["steps"][way];
+                match cell["ways_refused"][way].as_str() {
+                    None => positive(&step["forward"]["median"]) && positive(&step["backward"]["median"]),
+                    Some(reason) => i > 1 && reason.len() > 10 && step.is_null(),
+                }
+            });
+            // By places for an update, by what they may touch at most for a gradient.
+            let of = |dense: bool| if dense { "dense" } else { "sparse" };
+            let starts = number("starts").unwrap_or(0);
+            let choices = [of(starts >= weights / 32), of(weights <= touched)];
+            let lost = pairs.iter().zip(choices).all(|((what, key), choice)| {
+                let way = |how: &str| lowest(cell, &format!("{how}_{what}"));
+                match (way("dense").zip(way("sparse")), cell[key].as_f64()) {
+                    (None, None) => *what != "update",
+                    (Some((dense, sparse)), Some(regret)) => {
+                        let taken = if choice == "dense" { dense } else { sparse };
+                        (regret - (taken / dense.min(sparse) - 1.0)).abs() < 1e-9
+                    }
+                    _ => false,
+                }
+            });
             let covered = number("covered").unwrap_or(0);
-            // An atomic backward is measured, or why not is said.
-            let atomic = match cell["atomic_refused"].as_str() {
-                None => positive(&cell["atomic"]["backward"]["median"]),
-                Some(reason) => reason.len() > 10 && cell["atomic"].is_null(),
-            };
             measured
-                && atomic
-                && cell["auto"] == choice
-                && (regret - (taken / dense.min(sparse) - 1.0)).abs() < 1e-9
+                && lost
+                && [&cell["auto"], &cell["gradient_auto"]] == choices
+                && (1..=32 * 16_u64.div_ceil(chunk)).contains(&starts)
                 && (chunk.min(16)..=touched.min(weights)).contains(&covered)
                 && touched == 32 * 16_u64.div_ceil(chunk) * chunk.min(16)
         } else {
-            cell["refused"].as_str().is_some_and(|reason| reason.len() > 10)
-                && ["dense", "sparse", "atomic", "atomic_refused"].iter().all(|way| cell[*way].is_null())
+            let none = |key: &str| cell[key].as_object().is_some_and(serde_json::Map::is_empty);
+            cell["refused"].as_str().is_some_and(|reason| reason.len() > 10) && none("steps") && none("ways_refused")
         };
         if !right {
             return Some(cell.to_string());
         }
     }
-    let of = |key: &str| cells.iter().filter(|cell| !cell[key].is_null()).count();
-    let refused = of("refused") + of("atomic_refused");
+    let refused = cells.iter().filter(|cell| !cell["refused"].is_null()).count()
+        + cells.iter().map(|cell| cell["ways_refused"].as_object().map_or(0, serde_json::Map::len)).sum::<usize>();
     let named = report["left_out"].as_array()?.len();
     if named != refused {
         return Some(format!("{refused} cells refused, {named} named"));
     }
     // Where atomic is at least 5 % faster than the better of the others: counted again.
-    let lowest = |cell: &serde_json::Value, way: &str| cell[way]["backward"]["lowest"].as_f64();
-    let share = |cell| Some(lowest(cell, "atomic")? / lowest(cell, "dense")?.min(lowest(cell, "sparse")?));
-    let faster = cells.iter().filter_map(share).filter(|share| *share < 0.95).count() as u64;
+    let share =
+        |cell| Some(lowest(cell, "atomic_update")? / lowest(cell, "dense_update")?.min(lowest(cell, "sparse_update")?));
+    let shares: Vec<f64> = cells.iter().filter_map(share).collect();
+    let (faster, atomic) = (shares.iter().filter(|share| **share < 0.95).count() as u64, shares.len());
     let sum = |key: &str| report["atomic"].as_array()?.iter().map(|one| one[key].as_u64()).sum::<Option<u64>>();
     let counted = (sum("faster"), sum("cells"));
     let verdict = report["verdict"].as_str()?;
-    let said = if faster == 0 { "nowhere faster".to_owned() } else { format!("in {faster} of {} cells", of("atomic")) };
-    (counted != (Some(faster), Some(of("atomic") as u64)) || !(verdict.contains(&said) || of("atomic") == 0))
-        .then(|| format!("{faster} faster, found {counted:?}: {verdict}"))
+    let said = if faster == 0 { "nowhere faster".to_owned() } else { format!("in {faster} of {atomic} cells") };
+    if counted != (Some(faster), Some(atomic as u64)) || !(verdict.contains(&said) || atomic == 0) {
+        return Some(format!("{faster} faster, found {counted:?}: {verdict}"));
+    }
+    // Of Auto, for all and for each size of chunks: counted again.
+    for (what, key) in pairs {
+        for chunk in [None, Some(1u64), Some(2), Some(4), Some(8), Some(16), Some(32)] {
+            let these = cells.iter().filter(|cell| chunk.is_none_or(|chunk| cell["chunk"] == chunk));
+            let lost: Vec<f64> = these.filter_map(|cell| cell[key].as_f64()).collect();
+            let same = |one: &&serde_json::Value| one["of"] == what && one["chunk"].as_u64() == chunk;
+            let found: Vec<_> = report["regrets"].as_array()?.iter().filter(same).collect();
+            let figures =
+                |one: &serde_json::Value| Some((one["cells"].as_u64()?, one["mean"].as_f64()?, one["worst"].as_f64()?));
+            let right = match found[..] {
+                [] => lost.is_empty(),
+                [one] => figures(one).is_some_and(|(n, mean, worst)| {
+                    let sum: f64 = lost.iter().sum();
+                    n == lost.len() as u64
+                        && (mean - sum / lost.len() as f64).abs() < 1e-9
+                        && worst == lost.iter().copied().fold(0.0, f64::max)
+                }),
+                _ => false,
+            };
+            let crossovers = report["crossovers"].as_array()?.iter();
+            let crossed = crossovers.filter(|one| one["of"] == what && one["chunk"].as_u64() == chunk);
+            if !right || crossed.count() != usize::from(chunk.is_some() && !lost.is_empty()) {
+                return Some(format!("{what}, chunks of {chunk:?}: {found:?}"));
+            }
+        }
+    }
+    None
 }
 
 #[test]
@@ -179,13 +223,36 @@ fn shared_tables_are_measured() {
     assert!(none[0]["weights"] == 25 && none[0]["refused"].as_str().unwrap().contains("a chunk of 32"), "{}", none[0]);
     assert!(out.contains("Left out: 16 K rows at 10000x in chunks of 32: "), "{out}");
     assert!(out.contains("Not P4's sizes") && out.contains("P4 table 14") && out.contains("Figure 3 (f)"), "{out}");
-    // Of an atomic backward: a table, a line in the plot, a column in the CSV, and where it is faster.
+    // Of updates and gradients: tables, a line in the plot, a column in the CSV; and where an atomic update is faster.
     let svg = std::fs::read_to_string(folder.path().join("out/robe-cpu-crossover.svg")).unwrap();
-    assert!(["dense", "sparse", "atomic"].iter().all(|way| svg.contains(&format!("backward, {way}"))), "{svg}");
+    let ways = ["dense update", "sparse update", "atomic update", "dense gradient", "sparse gradient"];
+    assert!(ways.iter().all(|way| svg.contains(&format!(">{way}<"))), "{svg}");
+    let heat = std::fs::read_to_string(folder.path().join("out/robe-cpu-heat.svg")).unwrap();
+    let panels = ["(b) dense gradient", "(f) sparse gradient", "dense update", "sparse update", "atomic update"];
+    assert!(panels.iter().all(|panel| heat.contains(&format!(">{panel}<"))), "{heat}");
     let csv = std::fs::read_to_string(folder.path().join("out/robe-cpu.csv")).unwrap();
     let (head, lines) = csv.split_once('\n').unwrap();
-    assert!(head.contains(",atomic_median_seconds,") && lines.lines().count() == 90, "{head}");
-    assert!(out.contains("backward, atomic (sums of one thread, index by index): rows against chunk"), "{out}");
+    assert_eq!(lines.lines().count(), 90);
+    for way in ways {
+        let column = |figure| format!(",{}_{figure}_seconds,", way.replace(' ', "_"));
+        assert!(head.contains(&column("median")) && head.contains(&column("lowest")), "{way}: {head}");
+    }
+    let updates = "dense / sparse / atomic update (atomic: sums of one thread, index by index): rows against chunk";
+    assert!(out.contains(updates) && out.contains("P4 table 10, Figure 3 (f): sparse gradient: rows"), "{out}");
+    for what in ["Crossover of dense and sparse update.", "Crossover of dense and sparse gradient.", "always sparse |"]
+    {
+        assert!(out.contains(what), "{what}: {out}");
+    }
+    // Flat or not is said of what was measured.
+    let goals = report["goals"].as_array().unwrap();
+    let flat = goals.iter().find(|goal| goal["id"] == "robe_flat").unwrap()["reached"].as_f64().unwrap();
+    let said = format!("takes at most {flat:.2} times as long as the fastest");
+    let verdict = if flat <= 1.1 { "within the goal of 1.1" } else { "above the goal of 1.1" };
+    let line = out.lines().find(|line| line.starts_with("One array, several numbers of rows")).unwrap();
+    assert!(line.contains(&said) && line.contains(verdict), "{line}");
+    for id in ["robe_dense_gradient", "robe_sparse_gradient"] {
+        assert!(goals.iter().any(|goal| goal["id"] == id && goal["reached"].as_f64() > Some(0.0)), "{id}");
+    }
     assert!(out.contains(report["verdict"].as_str().unwrap()), "{out}");
     // Tables of each kind in bags of 20 and of 1; without a GPU no goal is met or missed.
     let beside = report["beside"].as_array().unwrap();
@@ -196,23 +263,37 @@ fn shared_tables_are_measured() {
     let at = cells.iter().position(|cell| cell["refused"].is_null()).unwrap();
     for (key, value) in [
         ("auto", "neither".into()),
+        ("gradient_auto", "neither".into()),
+        ("starts", 0.into()),
         ("covered", 0.into()),
         ("regret", 9.0.into()),
+        ("gradient_regret", serde_json::Value::Null),
         ("refused", "no".into()),
-        ("atomic", serde_json::Value::Null),
-        ("atomic_refused", "found no room for it".into()),
+        ("steps", serde_json::json!({})),
+        ("ways_refused", serde_json::json!({"dense_gradient": "found no room for it"})),
     ] {
         let mut broken = report.clone();
         broken["cells"][at][key] = value;
         assert!(robe_wrong(&broken).is_some(), "{key}");
     }
-    for (key, value) in
-        [("verdict", "Atomic backward is faster in 91 of 90 cells".into()), ("atomic", serde_json::json!([]))]
-    {
+    for (key, value) in [
+        ("verdict", "Atomic update is faster in 91 of 90 cells".into()),
+        ("atomic", serde_json::json!([])),
+        ("regrets", serde_json::json!([])),
+        ("crossovers", serde_json::json!([])),
+    ] {
         let mut broken = report.clone();
         broken[key] = value;
         assert!(robe_wrong(&broken).is_some(), "{key}");
     }
+    for way in ways.map(|way| way.replace(' ', "_")) {
+        let mut broken = report.clone();
+        broken["cells"][at]["steps"][&way]["backward"]["median"] = 0.into();
+        assert!(robe_wrong(&broken).is_some(), "{way}");
+    }
+    let mut broken = report.clone();
+    broken["regrets"][0]["mean"] = 0.9.into();
+    assert!(robe_wrong(&broken).is_some());
     let mut broken = report.clone();
     broken["left_out"] = serde_json::json!([]);
     assert!(robe_wrong(&broken).is_some());
@@ -223,7 +304,7 @@ fn shared_tables_are_measured() {
 #[test]
 fn arrays_that_cannot_be_are_named() {
     let folder = tempfile::tempdir().unwrap();
-    // P4's rows, of which memory for the smallest arrays only: of 8 floats a row at 10,000x.
+    // P4's rows, of which memory for the smallest arrays only.
     let args = ["--robe", "--backend", "cpu", "--size", "full", "--batch", "16", "--memory", "300KB", "--out", "out"];
     bench(folder.path(), &args).success();
     let report: serde_json::Value =
@@ -234,19 +315,22 @@ fn arrays_that_cannot_be_are_named() {
         cell["refused"].as_str().map(str::to_owned)
     };
     assert_eq!(reason(51_200), None, "4 M at 10,000x");
-    // Of its 200 KiB dense and sparse, but not as many bytes of sums beside them.
+    // Of its 200 KiB both updates and the few sums of a sparse gradient, but not as many bytes of sums beside them.
     let cells = report["cells"].as_array().unwrap();
     let small = cells.iter().find(|cell| cell["weights"] == 51_200 && cell["chunk"] == 32).unwrap();
-    assert!(small["sparse"].is_object() && small["atomic"].is_null(), "{small}");
-    assert!(small["atomic_refused"].as_str().unwrap().contains("--memory"), "{small}");
-    assert_eq!(report["verdict"], "Atomic backward was measured nowhere.");
-    assert!(
-        report["left_out"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|one| one.as_str().unwrap().starts_with("atomic backward of 4 M"))
-    );
+    assert!(small["steps"]["sparse_update"].is_object() && small["steps"]["sparse_gradient"].is_object(), "{small}");
+    for way in ["atomic_update", "dense_gradient"] {
+        assert!(small["steps"][way].is_null(), "{small}");
+        assert!(small["ways_refused"][way].as_str().unwrap().contains("--memory"), "{small}");
+    }
+    assert_eq!(small["gradient_regret"], serde_json::Value::Null);
+    let csv = std::fs::read_to_string(folder.path().join("out/robe-cpu.csv")).unwrap();
+    assert!(csv.contains("dense gradient: memory: ") && csv.contains("; atomic update: memory: "), "{csv}");
+    assert_eq!(report["verdict"], "Atomic update was measured nowhere.");
+    for what in ["atomic update of 4 M", "dense gradient of 4 M"] {
+        let all = report["left_out"].as_array().unwrap();
+        assert!(all.iter().any(|one| one.as_str().unwrap().starts_with(what)), "{what}");
+    }
     assert!(reason(1_638_400_000).unwrap().contains("--memory"), "128 M at 10x");
     assert!(reason(3_276_800_000).unwrap().contains("the prime 2038074743"), "256 M at 10x");
     // Nothing at all is no result.
@@ -273,6 +357,18 @@ fn bad_usage_of_robe_is_refused() {
     for case in cases {
         bench(folder.path(), case).code(2);
     }
+    // What only the model of unified memory reads is refused by its name elsewhere, and read there.
+    for (option, value) in [("--page-kib", "128"), ("--bus-gb-s", "3"), ("--fault-us", "1")] {
+        for mode in ["--robe", "--suite"] {
+            let failed = bench(folder.path(), &[mode, option, value]).code(2);
+            let err = String::from_utf8_lossy(&failed.get_output().stderr).into_owned();
+            assert!(err.contains(mode) && err.contains(option), "{mode} {option}: {err}");
+        }
+    }
+    let mut args = SMALL.to_vec();
+    args.extend(["--precision", "fp32", "--policy", "lru", "--hit-rate", "50"]);
+    args.extend(["--page-kib", "128", "--bus-gb-s", "3", "--fault-us", "1"]);
+    bench(folder.path(), &args).success();
     let failed = bench(folder.path(), &["--robe", "--backend", "gpu"]).code(1);
     assert!(String::from_utf8_lossy(&failed.get_output().stderr).contains("no adapter"));
 }

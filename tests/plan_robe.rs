@@ -53,6 +53,9 @@ fn bad_input_is_told_by_name() {
     let floats = write(&folder, "rows.f32", &bytes(&rows()));
     let flat = write(&folder, "flat.npy", &npy("<f4", "(8,)", &bytes(&[1.0; 8])));
     let array = write(&folder, "rows.npy", &npy("<f4", "(300, 8)", &bytes(&rows())));
+    let narrow = write(&folder, "narrow.npy", &npy("<f4", "(10, 0)", &[]));
+    let wide = write(&folder, "wide.npy", &npy("<f4", "(1, 16777217)", &[]));
+    let none = write(&folder, "none.npy", &npy("<f4", "(0, 8)", &[]));
     let trace = write(&folder, "trace.txt", b"1 2 300");
     let normal = "normal:rows=100,dim=8";
     for (arguments, named) in [
@@ -64,6 +67,10 @@ fn bad_input_is_told_by_name() {
         (&["--robe", &floats], "--dim"),
         (&["--robe", &floats, "--dim", "7"], "9600 B"),
         (&["--robe", &flat], "two axes"),
+        (&["--robe", &narrow], "narrow.npy: wanted a dim of 1 to 16777216, found 0; "),
+        (&["--robe", &wide], "wide.npy: wanted a dim of 1 to 16777216, found 16777217; "),
+        (&["--robe", &none], "none.npy: wanted 1 to 4294967294 rows, found 0; "),
+        (&["--robe", &floats, "--dim", "16777217"], "dim"),
         (&["--robe", &array, "--dim", "16"], "--dim"),
         (&["--robe", &array, "--trace", &trace], "300"),
         (&["--robe", normal, "--compression", "0.5"], "compression"),
@@ -329,7 +336,7 @@ fn memory_of_a_shared_array() {
         (&["--compression", "10", "--eps", "1"], "--eps"),
         (&["--compression", "10", "--sample", "1"], "--sample"),
         (&["--delta", "0.5"], "--delta"),
-        (&["--compression", "10", "--batch", "1000000000"], "split the batch"),
+        (&["--compression", "10", "--batch", "1000000000"], "32 bits count is 8589934588; split the batch"),
         (&["--compression", "10", "--backend", "gpu"], "--backend"),
         (&["--compression", "10", "--data", "."], "--data"),
     ] {

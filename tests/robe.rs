@@ -176,6 +176,21 @@ fn dense_and_sparse_are_the_same_bits() {
     }
 }
 
+/// Which way `Auto` goes depends on distinct places, not on how often a batch asks for them.
+#[test]
+fn auto_goes_by_distinct_places() {
+    let from = |backward, weights, chunk| {
+        let config = Config { backward, ..Config::new(&[1000], 128, weights, chunk) };
+        robe::cpu::Group::new(config).unwrap().dense_from()
+    };
+    for chunk in [1, 16, 32, 100] {
+        assert_eq!([Backward::Dense, Backward::Sparse].map(|way| from(way, 6400, chunk)), [0, u32::MAX], "{chunk}");
+    }
+    // A place for each 32 weights, or for as many as a chunk has; no chunk is longer than a row.
+    let auto = |chunk| from(Backward::Auto, 6400, chunk);
+    assert_eq!([1, 16, 32, 100, 128, 500].map(auto), [200, 200, 200, 64, 50, 50]);
+}
+
 /// `<forward(M), g> = <M, backward(g)>` for any weights and gradients: backward is the transpose of forward. With M = 0 and SGD at 1 what
 /// backward leaves is minus the gradient.
 #[test]

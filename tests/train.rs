@@ -66,7 +66,9 @@ fn train(arguments: &[&str], code: i32) -> (String, String) {
 fn on(data: &TempDir, arguments: &[&str], code: i32) -> (String, String) {
     let folder = data.path().to_str().unwrap();
     let small = ["--data", folder, "--dim", "4", "--epochs", "1", "--batch", "32", "--decay", "false"];
-    let given = |option: &&[&str]| !arguments.contains(&option[0]);
+    // --goal-steps stands in for --epochs, which is refused beside it.
+    let instead = arguments.contains(&"--goal-steps").then_some("--epochs");
+    let given = |option: &&[&str]| !arguments.contains(&option[0]) && instead != Some(option[0]);
     train(&[arguments, &small.chunks(2).filter(given).flatten().copied().collect::<Vec<_>>()].concat(), code)
 }
 
@@ -255,6 +257,47 @@ fn what_cannot_be_asked_for() {
         let (_, found) = on(&data, &[&["--task", "author"], asked].concat(), 2);
         assert!(found.contains(wanted), "{wanted}: {found}");
     }
+}
+
+#[test]
+fn what_would_be_ignored_is_refused() {
+    let data = data();
+    let steps = ["--until-full", "1", "--table", "robe:compression=10", "--goal-steps", "4"];
+    let cases: [(&[&str], &str); 14] = [
+        (&[&steps[..], &["--rates", "1", "--lr", "77"]].concat(), "--lr: wanted no --rates beside it"),
+        (&[&steps[..], &["--epochs", "99"]].concat(), "--epochs: wanted no --goal-steps beside it"),
+        (&["--sentences", "--task", "readmission"], "--sentences: wanted --task author beside it, found readmission"),
+        (&["--profile", "--precision", "int4"], "--precision: wanted no --profile beside it"),
+        (&["--profile", "--rounding", "nearest"], "--rounding: wanted no --profile beside it"),
+        (&["--profile", "--policy", "lfu"], "--policy: wanted no --profile beside it"),
+        (&["--profile", "--cache-percent", "5"], "--cache-percent: wanted no --profile beside it"),
+        (&["--profile", "--ways", "1"], "--ways: wanted no --profile beside it"),
+        (&["--precision", "fp32", "--rounding", "nearest"], "--rounding: wanted a --precision below fp32 beside it"),
+        (&["--precision", "int8", "--policy", "lru"], "--policy: wanted a --cache-percent above 0 beside it"),
+        (&["--policy", "lru", "--cache-percent", "0"], "--policy: wanted a --cache-percent above 0 beside it"),
+        (&["--precision", "int8", "--ways", "1"], "--ways: wanted a --cache-percent above 0 beside it"),
+        (&["--batch", "8,16", "--ways", "1"], "--ways: wanted a --cache-percent above 0 beside it"),
+        (&["--table", "cached:policy=lru"], "cached: wanted a cache-percent above 0 beside policy, found no cache"),
+    ];
+    for (asked, wanted) in cases {
+        let task = ["--task", "author"];
+        let (_, found) = on(&data, &[if asked.contains(&"--task") { &[][..] } else { &task }, asked].concat(), 2);
+        assert!(found.contains(wanted) && found.contains("; "), "{wanted}: {found}");
+    }
+    // Each alone is heard: another rate, other steps.
+    let file = tempfile::tempdir().unwrap();
+    let path = file.path().join("out.json");
+    let run = |more: &[&str]| {
+        let asked = ["--task", "author", "--until-full", "1", "--table", "robe:weights=800", "--seeds", "1", "--json"];
+        on(&data, &[&asked[..], &[path.to_str().unwrap()], more].concat(), 0);
+        until(&path)
+    };
+    let [rates, lr] = [["--rates", "1"], ["--lr", "1"]].map(|rate| run(&[&rate[..], &["--goal-steps", "4"]].concat()));
+    let tried = |found: &Value| found["settings"][0]["rates"].as_array().unwrap().len();
+    assert_eq!((tried(&rates), tried(&lr)), (1, 3));
+    let last = |found: &Value| found["settings"][0]["runs"][0]["curve"].as_array().unwrap().last().unwrap()[0].as_u64();
+    let epoch = run(&["--rates", "1", "--epochs", "1", "--test-every", "5"]);
+    assert!(last(&rates) == Some(4) && last(&epoch) > Some(4), "{:?} {:?}", last(&rates), last(&epoch));
 }
 
 #[test]

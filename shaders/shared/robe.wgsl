@@ -7,7 +7,7 @@ struct Robe {
     weights: u32, // of the shared array
     reach: u32,   // weights of the longest chunk: chunk, or dim
     tail: u32,    // weights of a row's last chunk
-    dense: u32,   // 1: backward goes over all weights
+    dense_from: u32, // distinct starts from which a backward goes over all weights
     block: u32,   // weights of a block: a power of two. Its number is the row of their random bits; integers share a scale and a bias
     block_words: u32,  // words of a block
     window: u32,       // weights of a window of the array, whole blocks; the last may hold fewer

@@ -2,7 +2,7 @@
 // Needs `targets`, `scratch`, `robe`, shared/merge.wgsl, shared/robe_reach.wgsl, shared/robe_sum.wgsl.
 
 var<workgroup> length: u32; // starts, where a workgroup wants to know
-var<workgroup> within: array<u32, 2>; // the first start that matters to a block of weights, and the first beyond
+var<workgroup> within: vec2<u32>; // as `starts_within`
 
 // Of the chunks that begin at a start, at their weight e.
 fn total_of(one: Target, e: u32) -> Sum {
@@ -36,24 +36,51 @@ fn due(w: u32, first: u32, end: u32) -> Sum {
     return sum;
 }
 
-// Of weight first + local < end, of a block of 256 that a workgroup takes together; there are n starts. In uniform control flow.
-fn due_in_block(first: u32, local: u32, n: u32, end: u32) -> Sum {
-    let reach = i32(robe.reach);
-    workgroupBarrier(); // an earlier block's have been read
-    if (local < 2u) { within[local] = first_beyond(select(i32(first) - reach, i32(first) + 255, local == 1u), 0u, n); }
-    workgroupBarrier();
-    let w = first + local;
-    if (w >= end) { return Sum(0.0, 0u); }
-    return due(w, first_beyond(i32(w) - reach, within[0], within[1]), within[1]);
-}
-
 // Of weight w, which lies behind start d and before the next.
 fn due_from(w: u32, d: u32) -> Sum {
     return due(w, first_beyond(i32(w) - i32(robe.reach), d - min(d, robe.reach - 1u), d), d + 1u);
 }
 
-// Whether an update of n starts goes over all weights: a dense one, and a sparse one whose starts' chunks, laid side by side, would
-// cover the array. They lie on each other, so that some are covered by none, but most are: to find out which costs more than to pass by.
+// Of weight w of a block of 256, of which these are the starts within.
+fn due_within(w: u32, starts: vec2<u32>) -> Sum {
+    return due(w, first_beyond(i32(w) - i32(robe.reach), starts.x, starts.y), starts.y);
+}
+
+// Whether an update of n starts goes over all weights.
 fn goes_over_all(n: u32) -> bool {
-    return robe.dense == 1u || n >= robe.weights / robe.reach;
+    return n >= robe.dense_from;
+}
+
+// Of weights window.x to window.y - 1 those that a workgroup goes over: neighbouring blocks of 256, as many for each.
+fn share_of(window: vec2<u32>, group: u32, groups: u32) -> vec2<u32> {
+    let blocks = (window.y - window.x + 255u) / 256u;
+    let each = (blocks + groups - 1u) / groups * 256u;
+    return min(window.x + vec2<u32>(group, group + 1u) * each, window.yy);
+}
+
+// The starts that matter to a block of 256 weights, ascending: the first that reaches so far, and the first beyond. A workgroup looks for
+// those of its first block; then, block by block, there are no more than 256 new ones, for as many weights. All in uniform control flow.
+
+// Those of the block before weight `first`, as far as they matter to the next.
+fn starts_before(first: u32, local: u32, n: u32) -> vec2<u32> {
+    if (local < 2u) { within[local] = first_beyond(i32(first) - select(i32(robe.reach), 1, local == 1u), 0u, n); }
+    return workgroupUniformLoad(&within);
+}
+
+// Those of the block at weight `first`, out of those of the block before.
+fn starts_within(first: u32, before: vec2<u32>, local: u32, n: u32) -> vec2<u32> {
+    find_beyond(i32(first) - i32(robe.reach), before.x, 0u, local, n);
+    find_beyond(i32(first) + 255, before.y, 1u, local, n);
+    return workgroupUniformLoad(&within);
+}
+
+// The first start from `low` on, at most 256 further, that is beyond `limit`: one of 256 invocations says so.
+fn find_beyond(limit: i32, low: u32, which: u32, local: u32, n: u32) {
+    let d = low + local;
+    if (d > n || (local > 0u && i32(targets[d].row) > limit)) { return; }
+    if (d == n || i32(targets[d + 1u].row) > limit) {
+        within[which] = d;
+    } else if (local == 255u) {
+        within[which] = d + 1u;
+    }
 }

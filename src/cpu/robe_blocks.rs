@@ -39,7 +39,7 @@ pub fn robe_blocks(
     // Without a state no word of it is looked at.
     let states = if params.optimizer == 0 { &mut [][..] } else { &mut states[..words.states] };
     let kept = Blocks { blocks, memory: &mut memory[..words.memory], states };
-    let skipped = if robe.dense == 1 { all.dense(kept) } else { all.sparse(0..due.starts.len(), kept) };
+    let skipped = if due.goes_over_all() { all.dense(kept) } else { all.sparse(0..due.starts.len(), kept) };
     count(tables, 0, SKIPPED_ROWS, skipped);
 }
 

@@ -35,6 +35,11 @@ impl<'a> Due<'a> {
         Self { gradients: Gradients { params, robe, accesses, grad_outputs, inverse }, starts, scratch }
     }
 
+    /// Whether an update goes over all weights.
+    pub(super) fn goes_over_all(&self) -> bool {
+        self.starts.len() >= self.gradients.robe.dense_from as usize
+    }
+
     pub(super) fn reach(&self) -> u32 {
         self.gradients.robe.reach
     }

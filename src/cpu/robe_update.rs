@@ -32,7 +32,7 @@ pub fn robe_update(
     // Without a state no element of it is looked at.
     let states = if params.optimizer == 0 { &mut [][..] } else { &mut states[..window] };
     let states: &mut [f32] = bytemuck::cast_slice_mut(states);
-    let skipped = if robe.dense == 1 {
+    let skipped = if due.goes_over_all() {
         all.dense(robe.first, memory, states)
     } else {
         all.sparse(0..due.starts.len(), robe.first, memory, states)

@@ -37,5 +37,5 @@ pub(crate) fn record(
     let to = [locations.clone(), sums.clone()];
     let [locations, sums] = to;
     let bindings = [params, robe, targets, accesses, grad_outputs, scratch, each, blocks, locations, sums];
-    call.dispatch(&KERNEL, &bindings, &Groups::capped(due.starts() * due.robe.reach, 256));
+    call.dispatch(&KERNEL, &bindings, &Groups::capped((due.starts() * due.robe.reach).min(due.robe.weights), 256));
 }

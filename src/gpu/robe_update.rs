@@ -48,7 +48,7 @@ pub(crate) fn record(call: &mut Call<'_>, due: &Due<'_>, array: &Array) {
         // An invocation a weight of the window where all of them may be gone over, which only the device knows: as many as the starts
         // want if they are not. Else the starts, or the blocks that their chunks may reach.
         let starts = due.starts();
-        let groups = if robe.dense == 1 || starts >= robe.weights / robe.reach {
+        let groups = if starts >= robe.dense_from {
             Groups::capped(robe.window.min(robe.weights - robe.first), 256)
         } else if array.storage.plain() {
             Groups::capped(starts, starts_at_once(robe.reach))

@@ -10,20 +10,22 @@ use crate::{
     rng::Purpose,
 };
 
-/// Which weights a backward goes through, and how it comes by their sums. It is always those that a chunk of the batch covers that move,
-/// each once. Dense and sparse sort the chunks and add in batch order: the same bits of either, and run after run.
+/// How a backward comes by its sums, and past which weights it goes. It is always those that a chunk of the batch covers that move, each
+/// once. Dense and sparse sort the chunks and add in batch order: the same terms in the same order, and so the same bits run after run;
+/// of either as of the other wherever a device's compiler fuses multiplications and additions alike in both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backward {
-    /// All |M|: best where the array is small.
+    /// All |M|, shared out by weights: best where the array is small. A workgroup of a GPU whose share has few chunks goes over their weights
+    /// only.
     Dense,
-    /// Those that the batch's chunks cover: best where the array is large. Where the distinct chunks laid side by side would cover the array, a
-    /// GPU goes over all of it, which takes less than to find out which weights are covered; which of the two, the device decides.
+    /// Those that the batch's chunks cover: best where the array is large. Where the distinct chunks laid side by side would cover the
+    /// array, a GPU goes over all of it, which takes less than to find out which weights are covered; the device counts them and decides.
     Sparse,
-    /// Dense where the array has no more weights than the batch's chunks: indices x chunks of a row x weights of the longest.
+    /// What is measured to be faster, by the distinct places where the batch's chunks begin, which are counted when they have been sorted.
+    /// On a GPU that is [`Sparse`](Self::Sparse). The CPU goes over all weights where there are at most 32 for each distinct place, or as
+    /// many as the longest chunk has if that is more.
     ///
-    /// Measured by `hotrow bench --robe` with chunks of 32: on two CPU cores (batches of 10,240 rows x 128) the two cross near there; at a
-    /// hundred times as many weights sparse is over twenty times as fast. With chunks of 1 the two cross later on the CPU, at 5 to 10 times, where dense is up to 1.4 times as fast below. No
-    /// GPU was measured yet.
+    /// Measured by `hotrow bench --robe` on two CPU cores and on a software driver; no GPU was measured yet.
     Auto,
     /// Nothing is sorted: each gradient is added atomically to its weight's sum as it comes, then the optimiser goes through all |M|. Takes
     /// |M| FP32 sums more, and a bit a weight where weights decay. On a GPU the order of a sum, and so its rounding, is another one run
@@ -253,7 +255,7 @@ impl Config {
             weights: self.weights,
             reach: if self.chunk < self.dim { self.chunk } else { self.dim },
             tail: self.dim.saturating_sub(chunks.saturating_sub(1) * self.chunk),
-            dense: 0,
+            dense_from: 0,
             block: self.block,
             block_words: block_words(self.precision, self.block),
             window,
@@ -315,18 +317,15 @@ impl Config {
         Noise { rounding: rows.rounding, random_bits: rows.random_bits, seed: rows.seed, step, purpose: purpose as u32 }
     }
 
-    /// Whether the backward of a batch of so many indices goes through all weights: as [`Backward`] says.
+    /// Whether the gradient of a batch of so many indices is by all weights, where it is asked for by itself: under [`Backward::Auto`]
+    /// where the array has no more weights than the batch's chunks, indices x chunks of a row x weights of the longest. Before the chunks
+    /// are sorted nobody knows how many are distinct, and so how much room a sparse one takes.
     #[must_use]
     pub fn is_dense(&self, indices: u32) -> bool {
-        self.dense(indices.saturating_mul(self.chunks()))
-    }
-
-    /// Whether the backward of a batch of `chunks` chunks goes through all weights.
-    pub(crate) fn dense(&self, chunks: u32) -> bool {
         match self.backward {
             Backward::Dense | Backward::Atomic => true,
             Backward::Sparse => false,
-            Backward::Auto => u64::from(self.weights) <= u64::from(chunks) * u64::from(self.robe().reach),
+            Backward::Auto => self.weights == self.most_covered(indices),
         }
     }
 
@@ -478,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rule_counts_the_batch_s_chunks() {
+    fn a_gradient_is_dense_where_chunks_might_cover_the_array() {
         // 3 indices x 4 chunks of at most 32: 384 weights touched.
         for (weights, dense) in [(32, true), (383, true), (384, true), (385, false), (PRIME, false)] {
             let config = Config::new(&[1000], 128, weights, 32);

@@ -62,7 +62,7 @@ fn any_number_of_shards_gives_the_same_bits() {
 #[test]
 fn a_dispatch_too_wide_for_one_dimension_gives_the_same_bits() {
     with_gpu(|context| {
-        let narrow = again(&options().rank(RankBody::Portable).max_groups(7));
+        let narrow = again(&options().rank(RankBody::Portable).max_groups(3));
         assert_eq!(run(&narrow, &config()), run(context, &config()));
     });
 }

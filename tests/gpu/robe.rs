@@ -1,6 +1,8 @@
 //! Parameter-shared tables on the GPU: against the model in FP64, against the CPU bit for bit where sums are all there is, in a caller's
 //! own encoders, and bad input.
 
+use std::collections::HashMap;
+
 use hotrow::wgpu::util::DeviceExt as _;
 use hotrow::{
     Batch, Calls, Context, Error, GradSlice, Init, LossScale, MemoryReport, Optimizer, OptimizerKind, OutOfRange,
@@ -15,14 +17,35 @@ use crate::{
     shared::{Bags, WAYS, bags, close, config, forward, moved, outputs, packed, random_grads, weights},
 };
 
+/// 0 or 1 by all bits of a seed: `packed` picks by its lowest two, by the third and by the next two, each of which meets both.
+fn odd(seed: u64) -> usize {
+    seed.count_ones() as usize % 2
+}
+
+fn way(seed: u64) -> Backward {
+    WAYS[odd(seed)]
+}
+
+/// No precision, and no rounding of it, goes one way alone.
+#[test]
+fn seeds_pair_everything_with_either_way() {
+    for (seeds, each) in [(0..16, 1), (0..32, 2), (0..64, 4)] {
+        let mut met = HashMap::<_, u32>::new();
+        for seed in seeds {
+            let config = packed(seed);
+            *met.entry((config.precision, config.rounding, way(seed))).or_default() += 1;
+        }
+        assert!(met.len() == 4 * 2 * 2 && met.values().all(|&times| times == each), "{met:?}");
+    }
+}
+
 #[test]
 fn steps_are_the_model_s() {
     with_gpu(|context| {
         for (seed, config) in
             share((0..30).map(|seed| (seed, config(seed))).chain((0..32).map(|seed| (seed, packed(seed)))))
         {
-            let backward = WAYS[seed as usize % 2];
-            let config = Config { backward, ..config };
+            let config = Config { backward: way(seed), ..config };
             let mut group = robe::Group::new(context, config.clone()).unwrap();
             for step in 0..3 {
                 // The last has starts of more than 128 chunks.
@@ -181,7 +204,7 @@ fn packed_steps_are_the_cpu_s() {
     with_gpu(|context| {
         let (mut codes, mut others, mut moved, mut noticed) = (0, 0, 0, 0);
         for seed in share(0..64) {
-            let config = Config { backward: WAYS[seed as usize / 2 % 2], ..packed(seed) };
+            let config = Config { backward: way(seed), ..packed(seed) };
             let mut group = robe::Group::new(context, config.clone()).unwrap();
             let mut mirror = robe::cpu::Group::new(config.clone()).unwrap();
             let mut wrong = robe::cpu::Group::new(Config { seed: 99, ..config.clone() }).unwrap();
@@ -265,7 +288,7 @@ fn windows_change_no_bit() {
         for (seed, config) in
             share((0..10).map(|seed| (seed, config(seed))).chain((0..16).map(|seed| (seed, packed(seed)))))
         {
-            let config = Config { backward: WAYS[seed as usize / 2 % 2], ..config };
+            let config = Config { backward: way(seed), ..config };
             let run = |window_bytes| {
                 let config = Config { window_bytes, ..config.clone() };
                 let mut group = robe::Group::new(context, config.clone()).unwrap();
@@ -309,25 +332,30 @@ fn windows_change_no_bit() {
 #[test]
 fn a_wrong_window_is_noticed() {
     with_gpu(|context| {
-        for (precision, bytes) in [(Precision::Fp32, 2000), (Precision::Int8, 18 * 4 * 8)] {
+        let rows: Vec<u32> = (0..1000).collect();
+        let of = |precision, bytes| {
             let config = Config { precision, window_bytes: Some(bytes), ..Config::new(&[1000], 16, 1000, 8) };
             let config = Config { init: Init::Uniform { low: -1.0, high: 1.0 }, ..config };
-            let rows: Vec<u32> = (0..1000).collect();
             let right = robe::Group::new(context, config.clone()).unwrap().read_rows(&rows).unwrap();
             assert_eq!(right, robe::cpu::Group::new(config.clone()).unwrap().read_rows(&rows).unwrap());
-            let stage = if precision == Precision::Fp32 { "robe_gather" } else { "robe_decode" };
-            for (from, to) in [("return window1[at", "return window1[1u + at"), ("at >= 1u * robe", "at > 1u * robe")] {
-                let spoiled =
-                    Context::with_shaders(context.device(), context.queue(), 65_535, move |kernel, bodies| {
-                        let text = hotrow::shader::compose(kernel, bodies);
-                        if kernel.name != stage || bodies.windows == 1 {
-                            return text;
-                        }
-                        assert!(text.contains(from), "{stage}: {from}");
-                        text.replace(from, to)
-                    });
-                let mut group = robe::Group::new(&spoiled.unwrap(), config.clone()).unwrap();
-                assert!(group.read_rows(&rows).unwrap() != right, "{stage}: {to}");
+            (config, right)
+        };
+        // Either precision has a stage of its own; both are spoiled at once, since every pipeline is built anew each time.
+        let stages = ["robe_gather", "robe_decode"];
+        let both = [of(Precision::Fp32, 2000), of(Precision::Int8, 18 * 4 * 8)];
+        for (from, to) in [("return window1[at", "return window1[1u + at"), ("at >= 1u * robe", "at > 1u * robe")] {
+            let spoiled = Context::with_shaders(context.device(), context.queue(), 65_535, move |kernel, bodies| {
+                let text = hotrow::shader::compose(kernel, bodies);
+                if !stages.contains(&kernel.name) || bodies.windows == 1 {
+                    return text;
+                }
+                assert!(text.contains(from), "{}: {from}", kernel.name);
+                text.replace(from, to)
+            });
+            let spoiled = spoiled.unwrap();
+            for ((config, right), stage) in both.iter().zip(stages) {
+                let mut group = robe::Group::new(&spoiled, config.clone()).unwrap();
+                assert!(&group.read_rows(&rows).unwrap() != right, "{stage}: {to}");
             }
         }
     });
@@ -474,15 +502,15 @@ fn a_cpu_s_snapshot_goes_on_and_every_buffer_is_told_of() {
 #[test]
 fn a_memory_plan_is_right_to_the_byte() {
     with_gpu(|context| {
-        for seed in share(0..24) {
-            let optimizer = [Optimizer::sgd(0.1), Optimizer::adagrad(0.1)][seed as usize % 2];
+        for seed in share(0..26) {
+            let optimizer = [Optimizer::sgd(0.1), Optimizer::adagrad(0.1)][odd(seed)];
             // Sorted, packed, by atomics, in two windows.
             let config = match seed {
                 0..9 => Config { optimizer, ..config(seed) },
-                9..15 => Config { optimizer, ..packed(seed) },
-                15..18 => Config { optimizer, backward: Backward::Atomic, ..config(seed) },
+                9..17 => Config { optimizer, ..packed(seed) },
+                17..20 => Config { optimizer, backward: Backward::Atomic, ..config(seed) },
                 _ => {
-                    let config = Config { optimizer, ..if seed < 21 { config(seed) } else { packed(seed) } };
+                    let config = Config { optimizer, ..if seed < 22 { config(seed) } else { packed(seed) } };
                     Config { window_bytes: Some(config.table_bytes().div_ceil(2).max(1024)), ..config }
                 }
             };

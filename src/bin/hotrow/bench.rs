@@ -54,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     batch: Option<u32>,
     /// Seconds each backend may take, about [default: 20]; seconds after which the suite begins no further part [default: 240, small 90],
-    /// --robe no further cell [default: 220, on the CPU 450, small 130]
+    /// --robe no further cell or gradient [default: 300, on the CPU 900, small 180]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
     #[command(flatten)]

@@ -10,6 +10,7 @@ mod dense;
 mod dots;
 mod fingerprint;
 mod grid;
+mod ignored;
 mod interval;
 mod kept;
 mod metrics;
@@ -78,6 +79,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         ));
     }
     batches::check(args)?;
+    ignored::check(args, name)?;
     let task = tasks::open(name, &choices)?;
     let run_options = run_options(options, args, &*task)?;
     if args.grid.grid {

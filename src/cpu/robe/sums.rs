@@ -62,9 +62,9 @@ impl<'a> Sums<'a> {
     }
 
     /// The gradient by all weights, or by those that chunks cover.
-    pub(super) fn gradient(&self, space: &Space) -> Result<Gradient, Error> {
+    pub(super) fn gradient(&self, space: &Space, dense: bool) -> Result<Gradient, Error> {
         let Self { params, robe, targets, accesses, grad_outputs, scratch } = self;
-        if robe.dense == 1 {
+        if dense {
             let mut sums = zeroed("sums", robe.weights as usize)?;
             robe_gradient(params, robe, targets, accesses, *grad_outputs, scratch, &mut sums);
             return Ok(Gradient::Dense(sums));

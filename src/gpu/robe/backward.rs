@@ -135,7 +135,7 @@ impl Group {
     pub(super) fn waiting_for(&self, call: &'static str) -> Result<Waiting, Error> {
         let Pending { indices, bags, weighted } = self.pending.ok_or_else(|| batch::no_forward(call))?;
         let chunks = self.config.batch_chunks(indices, bags)?;
-        let robe = Robe { dense: u32::from(self.config.dense(chunks)), ..self.array.robe };
+        let robe = Robe { dense_from: self.dense_from(), ..self.array.robe };
         let gradients = u64::from(batch::output_rows(&self.rows, indices, bags)) * u64::from(self.config.dim);
         let params = Params::new(&self.rows, &self.layout, Mode::Train, Purpose::Update);
         let params = params.batch(indices, bags, weighted).chunk_sums(&robe);

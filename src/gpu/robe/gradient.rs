@@ -94,9 +94,9 @@ impl Group {
         })
     }
 
-    /// The gradient of the last forward's loss by the shared weights, out of the gradients of its outputs, FP32 or FP16: dense or sparse by
-    /// the rule that [`backward`](crate::lookup::Lookup::backward) goes by, in the same stages and the same order of sums. Nothing moves,
-    /// and the forward goes on waiting for its backward.
+    /// The gradient of the last forward's loss by the shared weights, out of the gradients of its outputs, FP32 or FP16: dense or sparse as
+    /// [`Config::is_dense`](crate::robe::Config::is_dense) says, in the stages and the order of sums of
+    /// [`backward`](crate::lookup::Lookup::backward). Nothing moves, and the forward goes on waiting for its backward.
     ///
     /// # Errors
     /// As [`backward`](crate::lookup::Lookup::backward).
@@ -110,7 +110,7 @@ impl Group {
             let uploaded = UploadedGrads::new(&context, grad_outputs)?;
             let (mut encoder, grads) = (context.new_encoder(), uploaded.buffer());
             let make = |what, n: u32| context.buffer(what, 4 * u64::from(n), wgpu::BufferUsages::empty());
-            if waiting.robe.dense == 1 {
+            if this.config.is_dense(waiting.indices) {
                 let sums = make("sums", this.config.weights)?;
                 this.record_gradient(&mut encoder, grads, GradientBuffer::Dense(sums.slice(..)))?;
                 let bytes = 4 * u64::from(this.config.weights);

@@ -22,7 +22,7 @@ use crate::{
     layout::{Params, Robe},
     params::Mode,
     rng::Purpose,
-    robe::Config,
+    robe::{Backward, Config},
 };
 
 /// Tables whose rows share an array of weights on the GPU.
@@ -98,6 +98,16 @@ impl Group {
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.context
+    }
+
+    /// Distinct places where a batch's chunks begin, from which its backward goes over all weights: as [`Backward`] says.
+    #[must_use]
+    pub fn dense_from(&self) -> u32 {
+        match self.config.backward {
+            Backward::Dense | Backward::Atomic => 0,
+            // As many as would cover the array, laid side by side.
+            Backward::Sparse | Backward::Auto => self.config.weights / self.array.robe.reach,
+        }
     }
 
     /// Gives up the backward of the last forward.

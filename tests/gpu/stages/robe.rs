@@ -37,7 +37,7 @@ pub(super) fn robe([dim, chunk, weights]: [u32; 3]) -> Robe {
         weights,
         reach,
         tail,
-        dense: 0,
+        dense_from: weights / reach,
         block,
         block_words,
         window,

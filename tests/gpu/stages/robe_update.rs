@@ -5,6 +5,8 @@ use hotrow::{
 };
 use rand::RngExt as _;
 
+use crate::device::share;
+
 use super::{
     Like, TRAIN, check, floats, gradients, gradients_of, guarded, layout_of,
     merge::{CHUNK, lengths},
@@ -31,7 +33,8 @@ pub(super) fn run(context: &Context, seed: u64, case: &Case<'_>) -> (usize, [Vec
     let &Case { precision, rounding, lengths, shape, dense, optimizer, broken, windows } = case;
     let mut source = rng(seed);
     let (bits, block) = (precision.bits(), [64, 16, 256, 32][seed as usize % 4]);
-    let mut robe = packed(precision, block, Robe { dense: u32::from(dense), ..robe(shape) });
+    let mut robe =
+        packed(precision, block, Robe { dense_from: if dense { 0 } else { robe(shape).dense_from }, ..robe(shape) });
     cut(bits, &mut robe, windows);
     let outputs = source.random_range(1..20);
     let half = source.random_bool(0.4);
@@ -173,16 +176,20 @@ fn matches_the_mirror_dense_and_sparse() {
 fn many_starts_match_the_mirror() {
     on_each(|context| {
         let shapes = [([4, 1, 2000], 700), ([6, 3, 4000], 600), ([100, 7, 5000], 400), ([64, 32, 20_000], 300)];
-        for (seed, ([dim, chunk, weights], starts)) in (40..).zip(shapes) {
-            for (seed, weights) in [(seed, weights), (seed + 4, weights), (seed + 8, starts * chunk)] {
-                let mut lengths = vec![1; starts as usize];
-                (lengths[3], lengths[starts as usize - 2]) = (5, 300);
-                // Where chunks would cover the array, starts lie side by side: none is lost.
-                assert!(starts * chunk <= weights);
-                let optimizer = [Optimizer::sgd(0.5), Optimizer::adagrad(0.1)][seed as usize % 2];
-                let shape = [dim, chunk, weights];
-                assert!(ways(context, seed, Precision::Fp32, &lengths, shape, optimizer, false) > 0);
-            }
+        let cases = (40..).zip(shapes).flat_map(|(seed, ([dim, chunk, weights], starts))| {
+            [(seed, weights), (seed + 4, weights), (seed + 8, starts * chunk)]
+                .map(|(seed, weights)| (seed, [dim, chunk, weights], starts))
+        });
+        // Each shape and each size of the array meets several precisions.
+        let packed = |seed| Precision::ALL[1 + (seed + seed / 4) as usize % 4];
+        let plain = cases.clone().map(|case| (Precision::Fp32, case));
+        for (precision, (seed, shape, starts)) in plain.chain(share(cases.map(|case| (packed(case.0), case)))) {
+            let mut lengths = vec![1; starts as usize];
+            (lengths[3], lengths[starts as usize - 2]) = (5, 300);
+            // Where chunks would cover the array, starts lie side by side: none is lost.
+            assert!(starts * shape[1] <= shape[2]);
+            let optimizer = [Optimizer::sgd(0.5), Optimizer::adagrad(0.1)][seed as usize % 2];
+            assert!(ways(context, seed, precision, &lengths, shape, optimizer, false) > 0);
         }
     });
 }

@@ -49,8 +49,11 @@ pub(crate) enum Id {
     Trusted,
     RobeForward,
     RobeDense,
+    RobeDenseGradient,
     RobeSparse,
+    RobeSparseGradient,
     RobeCrossover,
+    RobeCrossoverGradient,
     RobeFlat,
 }
 
@@ -90,17 +93,44 @@ pub(crate) fn robe() -> Vec<Goal> {
     use Unit::*;
     let goal = |id, what, goal, threshold, unit| Goal::new(id, what, goal, Some(threshold), true, unit);
     vec![
-        goal(RobeForward, "forward, chunks of 32, every array", "<= 0.05 ms", 5e-5, Seconds),
-        goal(RobeDense, "dense backward at 1,000x and above", "<= 0.10 ms", 1e-4, Seconds),
+        goal(RobeForward, "forward of every array (Z = 32, medians)", "<= 0.05 ms", 5e-5, Seconds),
+        goal(RobeDense, "dense update at 1,000x and above (Z = 32, medians)", "<= 0.10 ms", 1e-4, Seconds),
+        goal(RobeDenseGradient, "dense gradient at 1,000x and above (Z = 32, medians)", "<= 0.10 ms", 1e-4, Seconds),
         goal(
             RobeSparse,
-            "sparse against dense backward, no more weights than the batch touches",
+            "sparse against dense update, no more weights than the batch touches (Z = 32, lowest times)",
             "<= 1.5 x",
             1.5,
             Times,
         ),
-        goal(RobeCrossover, "the same above the crossover", "<= 1 x", 1.0, Times),
-        goal(RobeFlat, "slowest against fastest number of rows in one array", "<= 1.1 x", 1.1, Times),
+        goal(
+            RobeSparseGradient,
+            "sparse against dense gradient, no more weights than the batch touches (Z = 32, lowest times)",
+            "<= 1.5 x",
+            1.5,
+            Times,
+        ),
+        goal(
+            RobeCrossover,
+            "sparse against dense update above the crossover (Z = 32, lowest times)",
+            "<= 1 x",
+            1.0,
+            Times,
+        ),
+        goal(
+            RobeCrossoverGradient,
+            "sparse against dense gradient above the crossover (Z = 32, lowest times)",
+            "<= 1 x",
+            1.0,
+            Times,
+        ),
+        goal(
+            RobeFlat,
+            "slowest against fastest number of rows in one array (Z = 32, lowest times)",
+            "<= 1.1 x",
+            1.1,
+            Times,
+        ),
     ]
 }
 

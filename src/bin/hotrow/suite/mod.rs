@@ -36,7 +36,8 @@ use std::time::Duration;
 #[group(id = "suite_options")]
 pub(crate) struct Args {
     /// Measure every kernel and whole steps at named shapes instead, against the device's own copy bandwidth
-    #[arg(long, group = "mode", conflicts_with_all = ["precision", "policy", "hit_rate", "placement", "optimizer", "rows", "dim", "batch"])]
+    #[arg(long, group = "mode", conflicts_with_all = ["precision", "policy", "hit_rate", "placement", "optimizer", "rows", "dim", "batch",
+        "page_kib", "bus_gb_s", "fault_us"])]
     pub(crate) suite: bool,
     /// Sizes of the suite or of --robe [default: full, small on a software driver]
     #[arg(long, value_enum, requires = "mode")]

@@ -67,13 +67,23 @@ fn cached(text: &str) -> Result<Setting, String> {
     let known = ["precision", "rounding", "cache-percent", "policy", "ways"];
     let mut setting =
         Setting { policy: PolicyName::Lfu, ..Setting::uncached(PrecisionName::Fp32, RoundingName::Stochastic) };
-    for (key, value) in named_options(text, "cached", &known)? {
+    let options = named_options(text, "cached", &known)?;
+    for &(key, value) in &options {
         match key {
             "precision" => setting.precision = named(value, "a precision")?,
             "rounding" => setting.rounding = named(value, "a rounding")?,
             "cache-percent" => setting.cache_percent = percent(value)?,
             "policy" => setting.policy = named(value, "a policy")?,
             _ => setting.ways = ways(value)?,
+        }
+    }
+    for (key, means, wanted, found) in [
+        ("rounding", setting.precision != PrecisionName::Fp32, "a precision that rounds", "fp32"),
+        ("policy", setting.has_cache(), "a cache-percent above 0", "no cache"),
+        ("ways", setting.has_cache(), "a cache-percent above 0", "no cache"),
+    ] {
+        if !means && options.iter().any(|&(given, _)| given == key) {
+            return Err(format!("cached: wanted {wanted} beside {key}, found {found}; leave {key} out"));
         }
     }
     Ok(setting.plain())
@@ -290,6 +300,9 @@ mod tests {
             ("cached:precision=int3", "fp32, fp16, int8, int4, int2", "\"int3\""),
             ("cached:cache-percent=101", "0 to 100 percent", "\"101\""),
             ("cached:ways=0", "at least 1", "\"0\""),
+            ("cached:rounding=nearest,cache-percent=5", "rounds beside rounding", "fp32"),
+            ("cached:precision=int8,policy=lru", "above 0 beside policy", "no cache"),
+            ("C3=cached:precision=int8,cache-percent=0,ways=4", "above 0 beside ways", "no cache"),
             ("cached:,", "precision, rounding", "\"\""),
         ] {
             let error = text.parse::<TableSetting>().unwrap_err();

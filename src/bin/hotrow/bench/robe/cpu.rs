@@ -2,12 +2,12 @@
 
 use hotrow::lookup::Lookup as _;
 use hotrow::robe::{Config, cpu::Group};
-use hotrow::{Error, cpu};
+use hotrow::{Error, GradSlice, cpu};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use super::beside::{Forward, Table};
-use super::measure::{Runner, Step};
+use super::measure::{Runner, Step, What};
 use crate::suite::{Size, lab::Times};
 
 /// Seconds after which three rounds are enough.
@@ -55,7 +55,7 @@ impl Runner for CpuRunner {
         self.group.as_mut().map_or(Ok(()), |group| group.reconfigure(config))
     }
 
-    fn steps(&mut self, batches: &[Vec<u32>]) -> anyhow::Result<Step> {
+    fn steps(&mut self, batches: &[Vec<u32>], what: What) -> anyhow::Result<Step> {
         let size = self.size;
         let group = self.group()?;
         // P4's loss is the sum of all that was read.
@@ -69,10 +69,25 @@ impl Runner for CpuRunner {
             let forward = start.elapsed().as_secs_f64();
             drop(black_box(outputs));
             let start = Instant::now();
-            group.backward(&grads)?;
-            Ok([forward, start.elapsed().as_secs_f64()])
+            // A gradient is allocated by its call, which is part of its time, and freed behind it, which is not.
+            let gradient = match what {
+                What::Update => group.backward(&grads).map(|()| None)?,
+                What::Gradient => Some(group.gradient(GradSlice::F32(&grads))?),
+            };
+            let backward = start.elapsed().as_secs_f64();
+            drop(black_box(gradient));
+            Ok([forward, backward])
         })?;
+        group.abandon_backward();
         Ok(Step { forward, backward, stages: Vec::new() })
+    }
+
+    fn auto(&self, starts: u32) -> &'static str {
+        let from = self.group.as_ref().map_or(0, |group| {
+            debug_assert_eq!(group.config().backward, hotrow::robe::Backward::Auto);
+            group.dense_from()
+        });
+        if starts >= from { "dense" } else { "sparse" }
     }
 
     fn free(&mut self) {

@@ -1,11 +1,11 @@
 //! The GPU's runner: steps recorded into queues, device timestamps.
 
-use hotrow::robe::{Config, Group};
+use hotrow::robe::{Backward, Config, GradientBuffer, Group};
 use hotrow::wgpu;
-use hotrow::{Batch, Error};
+use hotrow::{Batch, Error, GradBuffer};
 
 use super::beside::{Forward, Table};
-use super::measure::{Runner, StageTime, Step};
+use super::measure::{Runner, StageTime, Step, What};
 use crate::suite::lab::{Lab, Measured};
 use crate::suite::shapes::Batch as Rows;
 use crate::suite::workload::Workload;
@@ -48,23 +48,92 @@ impl Uploaded {
     }
 }
 
-/// Forward and, if wanted, backward in turn; what is allocated and compiled is there before anything is counted.
-fn measure(lab: &Lab, group: &mut Group, data: &Uploaded, backward: bool) -> anyhow::Result<Measured> {
+/// Where gradients go, over and over.
+enum Room {
+    Dense(wgpu::Buffer),
+    Sparse { locations: wgpu::Buffer, sums: wgpu::Buffer, count: wgpu::Buffer },
+}
+
+impl Room {
+    /// For batches of so many indices, one binding each.
+    fn new(lab: &Lab, config: &Config, indices: u32) -> Result<Self, Error> {
+        let make = |what, entries: u32| {
+            let bytes = bound(what, entries, lab.binding())?;
+            let scope = lab.timed.device().push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+            let buffer = lab.room(bytes, wgpu::BufferUsages::empty());
+            match pollster::block_on(scope.pop()) {
+                Some(_) => Err(Error::OutOfMemory { what, bytes }),
+                None => Ok(buffer),
+            }
+        };
+        if config.backward == Backward::Dense {
+            return Ok(Self::Dense(make("dense gradient", config.weights)?));
+        }
+        let most = config.most_covered(indices);
+        let (locations, sums) = (make("sparse gradient's locations", most)?, make("sparse gradient's sums", most)?);
+        Ok(Self::Sparse { locations, sums, count: make("sparse gradient's count", 1)? })
+    }
+
+    fn buffer(&self) -> GradientBuffer<'_> {
+        match self {
+            Self::Dense(sums) => GradientBuffer::Dense(sums.slice(..)),
+            Self::Sparse { locations, sums, count } => {
+                GradientBuffer::Sparse { locations: locations.slice(..), sums: sums.slice(..), count: count.slice(..) }
+            }
+        }
+    }
+}
+
+/// Bytes of so many entries of a gradient, if one binding holds them: rounded up to 16, as buffers are.
+fn bound(what: &'static str, entries: u32, limit: u64) -> Result<u64, Error> {
+    let bytes = (4 * u64::from(entries)).next_multiple_of(16);
+    if bytes > limit {
+        let remedy = "compress more: a gradient's sums are one binding";
+        return Err(Error::TooLarge { what, wanted: bytes, limit, remedy });
+    }
+    Ok(bytes)
+}
+
+/// What comes behind a forward.
+enum Behind {
+    Nothing,
+    Update,
+    Gradient(Room),
+}
+
+impl Behind {
+    fn phases(&self) -> &'static [&'static str] {
+        match self {
+            Self::Nothing => &["forward"],
+            Self::Update => &["forward", "update"],
+            Self::Gradient(_) => &["forward", "gradient"],
+        }
+    }
+
+    fn record(&self, group: &mut Group, encoder: &mut wgpu::CommandEncoder, data: &Uploaded) -> Result<(), Error> {
+        let grads = data.grads.slice(..);
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Update => group.record_backward(encoder, grads),
+            Self::Gradient(room) => group.record_gradient(encoder, GradBuffer::F32(grads), room.buffer()),
+        }
+    }
+}
+
+/// Forward and what comes behind it in turn; what is allocated and compiled is there before anything is counted.
+fn measure(lab: &Lab, group: &mut Group, data: &Uploaded, behind: &Behind) -> anyhow::Result<Measured> {
     lab.timeline.listen(false);
     let mut encoder = lab.encoder();
     data.forward(group, &mut encoder, 0)?;
-    if backward {
-        group.record_backward(&mut encoder, data.grads.slice(..))?;
-    }
+    behind.record(group, &mut encoder, data)?;
     lab.submit(encoder)?;
     let mut turn = 0;
-    let phases = if backward { &["forward", "backward"][..] } else { &["forward"] };
-    let measured = lab.measure(phases, |phase, encoder| {
+    let measured = lab.measure(behind.phases(), |phase, encoder| {
         if phase == 0 {
             turn += 1;
             data.forward(group, encoder, turn)?;
         } else {
-            group.record_backward(encoder, data.grads.slice(..))?;
+            behind.record(group, encoder, data)?;
         }
         Ok(())
     })?;
@@ -84,11 +153,15 @@ impl Runner for GpuRunner<'_> {
         self.group.as_mut().map_or(Ok(()), |group| group.reconfigure(config))
     }
 
-    fn steps(&mut self, batches: &[Vec<u32>]) -> anyhow::Result<Step> {
+    fn steps(&mut self, batches: &[Vec<u32>], what: What) -> anyhow::Result<Step> {
         let group = self.group.as_mut().ok_or_else(|| anyhow::anyhow!("--robe: wanted an array, found none"))?;
         let offsets: Vec<u32> = (0..=batches[0].len() as u32).collect();
         let data = Uploaded::new(self.lab, batches, &offsets, group.config().dim);
-        let measured = measure(self.lab, group, &data, true)?;
+        let behind = match what {
+            What::Update => Behind::Update,
+            What::Gradient => Behind::Gradient(Room::new(self.lab, group.config(), batches[0].len() as u32)?),
+        };
+        let measured = measure(self.lab, group, &data, &behind)?;
         let stages = measured.stages.iter().map(|stage| StageTime {
             phase: stage.phase,
             stage: stage.stage,
@@ -97,9 +170,14 @@ impl Runner for GpuRunner<'_> {
         });
         Ok(Step {
             forward: measured.phase("forward").unwrap_or_default(),
-            backward: measured.phase("backward").unwrap_or_default(),
+            backward: measured.phase(what.name()).unwrap_or_default(),
             stages: stages.collect(),
         })
+    }
+
+    /// There it is the sparse update.
+    fn auto(&self, _: u32) -> &'static str {
+        "sparse"
     }
 
     fn free(&mut self) {
@@ -120,7 +198,7 @@ pub(crate) fn forward(
         Table::Robe(config) => {
             let mut group = Group::new(&lab.timed, config.clone())?;
             let data = Uploaded::new(lab, batches, offsets, config.dim);
-            let times = measure(lab, &mut group, &data, false)?.phase("forward").unwrap_or_default();
+            let times = measure(lab, &mut group, &data, &Behind::Nothing)?.phase("forward").unwrap_or_default();
             Ok(Forward { times, hit_rate: None })
         }
         Table::Cached(config) => {
@@ -139,5 +217,23 @@ pub(crate) fn forward(
             let case = workload.run(lab)?;
             Ok(Forward { times: case.forward.unwrap_or_default(), hit_rate: Some(case.hit_rate) })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gradient_is_one_binding() {
+        assert_eq!(bound("sums", 4, 16).ok(), Some(16));
+        assert_eq!(bound("sums", u32::MAX, u64::MAX).ok(), Some(1 << 34));
+        // 5 entries take the 32 bytes that a buffer of them has.
+        for (entries, limit) in [(5, 16), (5, 31), (1 << 25, (1 << 27) - 1)] {
+            let error = bound("dense gradient", entries, limit).unwrap_err();
+            assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+            assert!(error.to_string().contains("dense gradient"), "{error}");
+        }
+        assert_eq!(bound("sums", 5, 32).ok(), Some(32));
     }
 }

@@ -3,6 +3,7 @@
 use hotrow::robe::{Backward, Config, hash};
 use hotrow::{Error, Optimizer, Pooling};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 use super::shape::{Setting, Shape};
 use crate::suite::lab::Times;
@@ -13,16 +14,19 @@ pub(crate) trait Runner {
     fn allocate(&mut self, config: Config) -> Result<(), Error>;
     /// The same array under another configuration.
     fn reconfigure(&mut self, config: Config) -> Result<(), Error>;
-    /// Forward and backward over the batches in turn.
-    fn steps(&mut self, batches: &[Vec<u32>]) -> anyhow::Result<Step>;
+    /// Forward, and update or gradient, over the batches in turn.
+    fn steps(&mut self, batches: &[Vec<u32>], what: What) -> anyhow::Result<Step>;
+    /// What `Backward::Auto` takes for an update of an array of that configuration, whose batch has so many distinct starts.
+    fn auto(&self, starts: u32) -> &'static str;
     /// Frees the array.
     fn free(&mut self);
 }
 
-/// Forward and backward.
+/// Forward, and what came behind it.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Step {
     pub(crate) forward: Times,
+    /// The update, or the gradient.
     pub(crate) backward: Times,
     /// What of it the stages took, on a device that stamps them.
     pub(crate) stages: Vec<StageTime>,
@@ -42,61 +46,149 @@ pub(crate) struct Cell {
     #[serde(flatten)]
     pub(crate) setting: Setting,
     pub(crate) array_bytes: u64,
-    /// Chunks of a batch times the longest chunk: what the rule of `Backward::Auto` compares |M| with.
+    /// Chunks of a batch times the longest chunk: what `Backward::Auto` compares |M| with, of a gradient.
     pub(crate) touched: u64,
     /// Distinct weights among them, of the first batch.
     pub(crate) covered: Option<u64>,
-    pub(crate) dense: Option<Step>,
-    pub(crate) sparse: Option<Step>,
-    pub(crate) atomic: Option<Step>,
-    /// Why the atomic one was not, where the others were.
-    pub(crate) atomic_refused: Option<String>,
-    /// What `Backward::Auto` takes.
+    /// Distinct places where its chunks begin: what `Backward::Auto` compares |M| with, of an update.
+    pub(crate) starts: Option<u32>,
+    /// What was measured of it.
+    pub(crate) steps: BTreeMap<Way, Step>,
+    /// Why the others of its ways were not, where the cell was.
+    pub(crate) ways_refused: BTreeMap<Way, String>,
+    /// What `Backward::Auto` takes for an update.
     pub(crate) auto: Option<&'static str>,
-    /// How much longer that backward took than the faster one, as a share of it; lowest against lowest.
+    /// What it takes for a gradient.
+    pub(crate) gradient_auto: Option<&'static str>,
+    /// How much longer that update took than the faster one, as a share of it; lowest against lowest.
     pub(crate) regret: Option<f64>,
+    /// The same of gradients.
+    pub(crate) gradient_regret: Option<f64>,
     /// Why it was not measured.
     pub(crate) refused: Option<String>,
 }
 
-/// How a backward comes by its sums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    Dense,
-    Sparse,
-    Atomic,
+/// What is done behind a forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum What {
+    /// The sums and the optimiser in one: `backward`. No gradient lies in memory.
+    Update,
+    /// The gradient alone, into memory: P4's backward.
+    Gradient,
 }
 
-impl Way {
-    pub(crate) const ALL: [Self; 3] = [Self::Dense, Self::Sparse, Self::Atomic];
+impl What {
+    pub(crate) const ALL: [Self; 2] = [Self::Update, Self::Gradient];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Dense => "dense",
-            Self::Sparse => "sparse",
-            Self::Atomic => "atomic",
+            Self::Update => "update",
+            Self::Gradient => "gradient",
+        }
+    }
+
+    /// Dense and sparse.
+    pub(crate) fn ways(self) -> [Way; 2] {
+        match self {
+            Self::Update => [Way::DenseUpdate, Way::SparseUpdate],
+            Self::Gradient => [Way::DenseGradient, Way::SparseGradient],
+        }
+    }
+}
+
+/// What is done, and how it comes by its sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Way {
+    DenseUpdate,
+    SparseUpdate,
+    DenseGradient,
+    SparseGradient,
+    AtomicUpdate,
+}
+
+impl Way {
+    /// In the order in which they are measured.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::DenseUpdate, Self::SparseUpdate, Self::DenseGradient, Self::SparseGradient, Self::AtomicUpdate];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::DenseUpdate => "dense update",
+            Self::SparseUpdate => "sparse update",
+            Self::AtomicUpdate => "atomic update",
+            Self::DenseGradient => "dense gradient",
+            Self::SparseGradient => "sparse gradient",
+        }
+    }
+
+    fn what(self) -> What {
+        match self {
+            Self::DenseUpdate | Self::SparseUpdate | Self::AtomicUpdate => What::Update,
+            Self::DenseGradient | Self::SparseGradient => What::Gradient,
+        }
+    }
+
+    fn backward(self) -> Backward {
+        match self {
+            Self::DenseUpdate | Self::DenseGradient => Backward::Dense,
+            Self::SparseUpdate | Self::SparseGradient => Backward::Sparse,
+            Self::AtomicUpdate => Backward::Atomic,
+        }
+    }
+
+    /// Bytes beside the array: sums of all weights, or sums and places of what a batch covers at most.
+    fn beside(self, config: &Config, batch: u32) -> u64 {
+        match self {
+            Self::DenseUpdate | Self::SparseUpdate => 0,
+            Self::AtomicUpdate | Self::DenseGradient => 4 * u64::from(config.weights),
+            Self::SparseGradient => 8 * u64::from(config.most_covered(batch)),
         }
     }
 }
 
 impl Cell {
     pub(crate) fn step(&self, way: Way) -> Option<&Step> {
-        match way {
-            Way::Dense => self.dense.as_ref(),
-            Way::Sparse => self.sparse.as_ref(),
-            Way::Atomic => self.atomic.as_ref(),
+        self.steps.get(&way)
+    }
+
+    fn lowest(&self, way: Way) -> Option<f64> {
+        Some(self.step(way)?.backward.lowest)
+    }
+
+    /// Dense and sparse as they are compared with each other: their lowest, for neighbours on the machine only ever add.
+    pub(crate) fn both(&self, what: What) -> Option<(f64, f64)> {
+        let [dense, sparse] = what.ways().map(|way| self.lowest(way));
+        dense.zip(sparse)
+    }
+
+    /// How much longer the choice of `Backward::Auto` took than the faster one.
+    fn lost(&self, what: What) -> Option<f64> {
+        let (dense, sparse) = self.both(what).filter(|(a, b)| a.min(*b) > 0.0)?;
+        let taken = if self.choice(what)? == "dense" { dense } else { sparse };
+        Some(taken / dense.min(sparse) - 1.0)
+    }
+
+    /// What `Backward::Auto` takes.
+    pub(crate) fn choice(&self, what: What) -> Option<&'static str> {
+        match what {
+            What::Update => self.auto,
+            What::Gradient => self.gradient_auto,
         }
     }
 
-    /// Dense and sparse backward as they are compared with each other: their lowest, for neighbours on the machine only ever add.
-    pub(crate) fn backwards(&self) -> Option<(f64, f64)> {
-        Some((self.dense.as_ref()?.backward.lowest, self.sparse.as_ref()?.backward.lowest))
+    pub(crate) fn regret(&self, what: What) -> Option<f64> {
+        match what {
+            What::Update => self.regret,
+            What::Gradient => self.gradient_regret,
+        }
     }
 
-    /// The atomic backward over the faster of the other two, lowest against lowest.
+    /// The atomic update over the faster of the other two, lowest against lowest.
     pub(crate) fn atomic_share(&self) -> Option<f64> {
-        let (dense, sparse) = self.backwards()?;
-        Some(self.atomic.as_ref()?.backward.lowest / dense.min(sparse)).filter(|share| share.is_finite())
+        let (dense, sparse) = self.both(What::Update)?;
+        Some(self.lowest(Way::AtomicUpdate)? / dense.min(sparse)).filter(|share| share.is_finite())
     }
 
     /// |M| over what the batch's chunks touch.
@@ -187,12 +279,13 @@ fn unmeasured(shape: &Shape, setting: &Setting, config: Option<&Config>) -> Cell
         array_bytes: config.map_or(4 * setting.weights, Config::table_bytes),
         touched: u64::from(shape.batch) * dim.div_ceil(chunk) * chunk.min(dim),
         covered: None,
-        dense: None,
-        sparse: None,
-        atomic: None,
-        atomic_refused: None,
-        auto: config.map(|config| if config.is_dense(shape.batch) { "dense" } else { "sparse" }),
+        starts: None,
+        steps: BTreeMap::new(),
+        ways_refused: BTreeMap::new(),
+        auto: None,
+        gradient_auto: config.map(|config| if config.is_dense(shape.batch) { "dense" } else { "sparse" }),
         regret: None,
+        gradient_regret: None,
         refused: None,
     }
 }
@@ -205,32 +298,52 @@ fn measure(
     cell: &mut Cell,
 ) -> anyhow::Result<()> {
     let batches = shape.batches(cell.setting.rows, limits.seed);
-    cell.covered = Some(covered(config, &batches[0]));
-    let mut step = |backward| {
-        runner.reconfigure(Config { backward, ..config.clone() })?;
-        runner.steps(&batches)
-    };
-    let (dense, sparse) = (step(Backward::Dense)?, step(Backward::Sparse)?);
-    (cell.dense, cell.sparse) = (Some(dense), Some(sparse));
-    cell.regret = cell.backwards().filter(|(a, b)| a.min(*b) > 0.0).map(|(a, b)| {
-        let taken = if cell.auto == Some("dense") { a } else { b };
-        taken / a.min(b) - 1.0
-    });
-    match adding(runner, config, limits) {
-        Ok(()) => cell.atomic = Some(runner.steps(&batches)?),
-        Err(reason) => cell.atomic_refused = Some(reason),
+    let (starts, covered) = places(config, &batches[0]);
+    (cell.starts, cell.covered, cell.auto) = (Some(starts), Some(covered), Some(runner.auto(starts)));
+    for way in Way::ALL {
+        match measured(runner, (shape, config), limits, way, &batches)? {
+            Ok(step) => drop(cell.steps.insert(way, step)),
+            Err(reason) => drop(cell.ways_refused.insert(way, reason)),
+        }
     }
+    (cell.regret, cell.gradient_regret) = (cell.lost(What::Update), cell.lost(What::Gradient));
     Ok(())
 }
 
-/// Makes the array's backward atomic, or says why it cannot be: its sums take |M| floats more, in one binding.
-fn adding(runner: &mut dyn Runner, config: &Config, limits: &Limits<'_>) -> Result<(), String> {
-    within(limits, config.table_bytes() + 4 * u64::from(config.weights), "an array and its atomic sums")?;
-    runner.reconfigure(Config { backward: Backward::Atomic, ..config.clone() }).map_err(|error| error.to_string())
+/// A way, or why there is neither room nor time for it; whatever else fails, ends the run.
+fn measured(
+    runner: &mut dyn Runner,
+    (shape, config): (&Shape, &Config),
+    limits: &Limits<'_>,
+    way: Way,
+    batches: &[Vec<u32>],
+) -> anyhow::Result<Result<Step, String>> {
+    let beside = way.beside(config, shape.batch);
+    if beside > 0 {
+        let of = match way {
+            Way::AtomicUpdate => "an array and its atomic sums",
+            _ => "an array and its gradient",
+        };
+        let fits = within(limits, config.table_bytes() + beside, of);
+        if let Err(reason) = fits.and_then(|()| (limits.out_of_time)().map_or(Ok(()), Err)) {
+            return Ok(Err(reason));
+        }
+    }
+    let mut step = || {
+        runner.reconfigure(Config { backward: way.backward(), ..config.clone() })?;
+        runner.steps(batches, way.what())
+    };
+    match step() {
+        Ok(step) => Ok(Ok(step)),
+        Err(error) => match error.downcast_ref::<Error>() {
+            Some(Error::TooLarge { .. } | Error::OutOfMemory { .. }) => Ok(Err(error.to_string())),
+            _ => Err(error),
+        },
+    }
 }
 
-/// How many distinct weights the chunks of a batch cover; rows are those of one table.
-fn covered(config: &Config, rows: &[u32]) -> u64 {
+/// In how many distinct places the chunks of a batch begin, and how many distinct weights they cover; rows are those of one table.
+fn places(config: &Config, rows: &[u32]) -> (u32, u64) {
     let (chunk, dim) = (config.chunk, config.dim);
     let mut pieces: Vec<(u32, u32)> = rows
         .iter()
@@ -244,12 +357,13 @@ fn covered(config: &Config, rows: &[u32]) -> u64 {
         })
         .collect();
     pieces.sort_unstable();
+    let starts = pieces.chunk_by(|one, next| one.0 == next.0).count() as u32;
     let (mut sum, mut reached) = (0, 0);
     for (start, end) in pieces {
         sum += u64::from(end.saturating_sub(start.max(reached)));
         reached = reached.max(end);
     }
-    sum
+    (starts, sum)
 }
 
 #[cfg(test)]
@@ -257,53 +371,156 @@ mod tests {
     use super::*;
     use crate::suite::Size;
 
-    /// Takes no time; has no room for the sums of more than `most` weights.
+    /// Takes no time; has no room for the sums of more than `most` weights, be they an atomic update's or a gradient's.
     struct Pretended {
         most: u32,
-        backward: Backward,
+        config: Option<Config>,
+        /// What was asked for, of one array after the other.
+        asked: Vec<(Backward, What)>,
+    }
+
+    impl Pretended {
+        fn new(most: u32) -> Self {
+            Self { most, config: None, asked: Vec::new() }
+        }
+
+        fn room(&self, weights: u32) -> Result<(), Error> {
+            let (wanted, limit) = (u64::from(weights), u64::from(self.most));
+            if wanted > limit {
+                return Err(Error::TooLarge { what: "sums", wanted, limit, remedy: "fewer" });
+            }
+            Ok(())
+        }
     }
 
     impl Runner for Pretended {
-        fn allocate(&mut self, _: Config) -> Result<(), Error> {
+        fn allocate(&mut self, config: Config) -> Result<(), Error> {
+            self.config = Some(config);
             Ok(())
         }
 
         fn reconfigure(&mut self, config: Config) -> Result<(), Error> {
-            if config.backward == Backward::Atomic && config.weights > self.most {
-                let (wanted, limit) = (u64::from(config.weights), u64::from(self.most));
-                return Err(Error::TooLarge { what: "sums", wanted, limit, remedy: "fewer" });
+            if config.backward == Backward::Atomic {
+                self.room(config.weights)?;
             }
-            self.backward = config.backward;
+            self.config = Some(config);
             Ok(())
         }
 
-        fn steps(&mut self, _: &[Vec<u32>]) -> anyhow::Result<Step> {
-            let seconds = match self.backward {
-                Backward::Dense => 3.0,
-                Backward::Sparse => 2.0,
+        fn steps(&mut self, batches: &[Vec<u32>], what: What) -> anyhow::Result<Step> {
+            let config = self.config.as_ref().unwrap();
+            let seconds = match (config.backward, what) {
+                (Backward::Dense, What::Update) => 3.0,
+                (Backward::Sparse, What::Update) => 2.0,
+                (Backward::Dense, What::Gradient) => {
+                    self.room(config.weights)?;
+                    4.0
+                }
+                (Backward::Sparse, What::Gradient) => 5.0,
                 _ => 1.0,
             };
-            let times = Times { median: seconds, lowest: seconds, ..Times::default() };
+            assert_eq!(batches.len(), 4);
+            self.asked.push((config.backward, what));
+            let times = Times { median: 2.0 * seconds, lowest: seconds, ..Times::default() };
             Ok(Step { forward: times, backward: times, stages: Vec::new() })
+        }
+
+        fn auto(&self, starts: u32) -> &'static str {
+            let weights = self.config.as_ref().map_or(0, |config| config.weights);
+            if starts >= weights / 32 { "dense" } else { "sparse" }
         }
 
         fn free(&mut self) {}
     }
 
+    const IN_TIME: &dyn Fn() -> Option<String> = &|| None;
+
+    fn limits(memory: u64, out_of_time: &dyn Fn() -> Option<String>) -> Limits<'_> {
+        Limits { memory: Some(memory), optimizer: Optimizer::sgd(1e-3), seed: 1, out_of_time }
+    }
+
     #[test]
-    fn an_atomic_backward_that_cannot_be_is_named() {
+    fn what_has_no_room_is_named() {
         let shape = Shape::new(Size::Small, None, Some(64));
         let settings = [1000, 2000, 4000].map(|weights| Setting { weights, ..shape.setting(4_000, 512.0, 32) });
-        let limits = Limits { memory: Some(8 * 2000), optimizer: Optimizer::sgd(1e-3), seed: 1, out_of_time: &|| None };
-        let mut runner = Pretended { most: 1500, backward: Backward::Auto };
-        let cells = run(&mut runner, &shape, &settings, &limits, &|| ()).unwrap();
-        let share = |cell: &Cell| cell.atomic_share();
-        assert_eq!(cells.iter().map(share).collect::<Vec<_>>(), [Some(0.5), None, None]);
-        assert!(cells.iter().all(|cell| cell.refused.is_none() && cell.backwards() == Some((3.0, 2.0))));
-        let reason = |at: usize| cells[at].atomic_refused.clone().unwrap_or_default();
-        assert_eq!(reason(0), "");
-        assert!(reason(1).contains("sums") && !reason(1).contains("--memory"), "{}", reason(1));
-        assert!(reason(2).contains("atomic sums (--memory)"), "{}", reason(2));
+        let mut runner = Pretended::new(1500);
+        // 8 KB: array and sums of 2,000 weights, or array and places and sums of 666.
+        let cells = run(&mut runner, &shape, &settings, &limits(8 * 2000, IN_TIME), &|| ()).unwrap();
+        assert_eq!(cells.iter().map(Cell::atomic_share).collect::<Vec<_>>(), [Some(0.5), None, None]);
+        assert!(cells.iter().all(|cell| cell.refused.is_none() && cell.both(What::Update) == Some((3.0, 2.0))));
+        let both: Vec<_> = cells.iter().map(|cell| cell.both(What::Gradient)).collect();
+        assert_eq!(both, [Some((4.0, 5.0)), None, None]);
+        let reason = |at: usize, way| cells[at].ways_refused.get(&way).cloned().unwrap_or_default();
+        for (way, what) in [(Way::AtomicUpdate, "atomic sums (--memory)"), (Way::DenseGradient, "gradient (--memory)")]
+        {
+            assert_eq!(reason(0, way), "");
+            assert!(reason(1, way).contains("sums") && !reason(1, way).contains("--memory"), "{}", reason(1, way));
+            assert!(reason(2, way).contains(what), "{}", reason(2, way));
+        }
+        // 4 bytes a weight, and 8 of each that is covered: all 2,000, more than there is room for.
+        assert_eq!(reason(0, Way::SparseGradient), "");
+        assert!(reason(1, Way::SparseGradient).contains("gradient (--memory)"));
+        let all = [
+            (Backward::Dense, What::Update),
+            (Backward::Sparse, What::Update),
+            (Backward::Dense, What::Gradient),
+            (Backward::Sparse, What::Gradient),
+            (Backward::Atomic, What::Update),
+        ];
+        assert_eq!(runner.asked, [&all[..], &all[..2], &all[..2]].concat());
+    }
+
+    #[test]
+    fn regret_of_a_gradient_is_its_own() {
+        let shape = Shape::new(Size::Small, None, Some(64));
+        // 8,192 weights are touched: far below and far above.
+        let settings = [1000, 800_000].map(|weights| Setting { weights, ..shape.setting(4_000, 512.0, 32) });
+        let cells = run(&mut Pretended::new(1 << 20), &shape, &settings, &limits(1 << 24, IN_TIME), &|| ()).unwrap();
+        let found: Vec<_> = cells.iter().map(|cell| (cell.auto, cell.regret, cell.gradient_regret)).collect();
+        assert_eq!(found, [(Some("dense"), Some(0.5), Some(0.0)), (Some("sparse"), Some(0.0), Some(0.25))]);
+    }
+
+    #[test]
+    fn what_comes_too_late_is_named() {
+        let shape = Shape::new(Size::Small, None, Some(64));
+        let settings = [1000, 2000].map(|weights| Setting { weights, ..shape.setting(4_000, 512.0, 32) });
+        // Asked before a cell, and before each way that takes memory of its own.
+        let asked = std::cell::Cell::new(0);
+        let late = || {
+            asked.set(asked.get() + 1);
+            (asked.get() > 2).then(|| "out of time".to_owned())
+        };
+        let cells = run(&mut Pretended::new(9000), &shape, &settings, &limits(1 << 20, &late), &|| ()).unwrap();
+        let measured: Vec<Way> = cells[0].steps.keys().copied().collect();
+        assert_eq!(measured, [Way::DenseUpdate, Way::SparseUpdate, Way::DenseGradient]);
+        let refused: Vec<(Way, &str)> = cells[0].ways_refused.iter().map(|(&way, why)| (way, why.as_str())).collect();
+        assert_eq!(refused, [(Way::SparseGradient, "out of time"), (Way::AtomicUpdate, "out of time")]);
+        assert_eq!(cells[1].refused.as_deref(), Some("out of time"));
+        assert!(cells[1].steps.is_empty() && cells[1].ways_refused.is_empty());
+    }
+
+    #[test]
+    fn other_errors_end_the_run() {
+        struct Broken;
+        impl Runner for Broken {
+            fn allocate(&mut self, _: Config) -> Result<(), Error> {
+                Ok(())
+            }
+            fn reconfigure(&mut self, _: Config) -> Result<(), Error> {
+                Ok(())
+            }
+            fn steps(&mut self, _: &[Vec<u32>], _: What) -> anyhow::Result<Step> {
+                Err(Error::Device { reason: "lost".into() }.into())
+            }
+            fn auto(&self, _: u32) -> &'static str {
+                "sparse"
+            }
+            fn free(&mut self) {}
+        }
+        let shape = Shape::new(Size::Small, None, Some(64));
+        let settings = [shape.setting(4_000, 512.0, 32)];
+        let failed = run(&mut Broken, &shape, &settings, &limits(1 << 20, IN_TIME), &|| ()).unwrap_err();
+        assert!(failed.to_string().contains("lost"), "{failed}");
     }
 
     #[test]
@@ -314,8 +531,13 @@ mod tests {
                 rows.iter().flat_map(|&row| (0..10).map(move |e| hash::location(row, e, 60, 4))).collect();
             places.sort_unstable();
             places.dedup();
-            assert_eq!(covered(&config, rows), places.len() as u64, "{rows:?}");
+            let mut starts: Vec<u32> =
+                rows.iter().flat_map(|&row| [0, 4, 8].map(|e| hash::location(row, e, 60, 4))).collect();
+            starts.sort_unstable();
+            starts.dedup();
+            let found = super::places(&config, rows);
+            assert_eq!(found, (starts.len() as u32, places.len() as u64), "{rows:?}");
         }
-        assert_eq!(covered(&Config::new(&[1000], 8, 8, 8), &[1, 2, 3]), 8);
+        assert_eq!(places(&Config::new(&[1000], 8, 8, 8), &[1, 2, 3]), (1, 8));
     }
 }

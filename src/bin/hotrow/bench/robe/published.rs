@@ -1,4 +1,5 @@
 //! P4's own figures, in milliseconds: its appendix, tables 2 to 14 (tables 3, 5 and 6 are Figure 3 (a) to (c); 7, 9 and 10 are (d) to (f)).
+//! Its backward is an operator's, which returns a gradient, dense or by places (COO); no optimiser is in it.
 //! `PyTorch` on one GPU that it does not name; the card of its other experiments is a Quadro RTX 8000.
 //!
 //! 256 M rows at 10x are more weights than the hash reaches, for they are above its prime. P4 has figures for sparse gradients all the same,

@@ -3,17 +3,17 @@
 use serde::Serialize;
 
 use super::beside::Beside;
-use super::judge::{Atomic, Crossover, Flat, Regret, milliseconds, name, round, stretch};
-use super::measure::{Cell, Way};
+use super::judge::{Atomic, Crossover, Flat, Regret, flat_verdict, milliseconds, name, round, stretch};
+use super::measure::{Cell, Way, What};
 use super::published::{self, Axes, Pass, Table};
 use super::shape::{CHUNK, CHUNKS, COMPRESSION, COMPRESSIONS, MIDDLE, Shape, count};
 use crate::output;
-use crate::suite::goals::{Goal, table as goal_table};
+use crate::suite::goals::{Goal, Id, table as goal_table};
 use crate::suite::lab::Times;
 use crate::suite::report::{Machine, bytes, percent, seconds, spread};
 
 /// Goes up when a field changes its meaning or goes away.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 /// Everything of one run.
 #[derive(Debug, Serialize)]
@@ -34,10 +34,13 @@ pub(crate) struct Report {
     pub(crate) memory: Option<u64>,
     pub(crate) seconds: f64,
     pub(crate) cells: Vec<Cell>,
-    /// A chunk size each.
+    /// A chunk size each, of updates and of gradients.
     pub(crate) crossovers: Vec<Crossover>,
-    pub(crate) regret: Regret,
-    /// How an atomic backward adds here.
+    /// Over all and a chunk size each, of updates and of gradients.
+    pub(crate) regrets: Vec<Regret>,
+    /// What the time of a gradient has in it here.
+    pub(crate) gradients: &'static str,
+    /// How an atomic update adds here.
     pub(crate) adds: &'static str,
     /// Where it is faster than the others, a chunk size each, and in a sentence.
     pub(crate) atomic: Vec<Atomic>,
@@ -65,14 +68,20 @@ pub(crate) struct Line {
     touched: u64,
     covered: Option<u64>,
     forward_median_seconds: Option<f64>,
-    dense_median_seconds: Option<f64>,
-    dense_lowest_seconds: Option<f64>,
-    sparse_median_seconds: Option<f64>,
-    sparse_lowest_seconds: Option<f64>,
-    atomic_median_seconds: Option<f64>,
-    atomic_lowest_seconds: Option<f64>,
+    dense_update_median_seconds: Option<f64>,
+    dense_update_lowest_seconds: Option<f64>,
+    sparse_update_median_seconds: Option<f64>,
+    sparse_update_lowest_seconds: Option<f64>,
+    atomic_update_median_seconds: Option<f64>,
+    atomic_update_lowest_seconds: Option<f64>,
+    dense_gradient_median_seconds: Option<f64>,
+    dense_gradient_lowest_seconds: Option<f64>,
+    sparse_gradient_median_seconds: Option<f64>,
+    sparse_gradient_lowest_seconds: Option<f64>,
+    starts: Option<u32>,
     auto: &'static str,
-    /// Why the cell, or its atomic backward, was not measured.
+    gradient_auto: &'static str,
+    /// Why the cell, or which of its ways, was not measured.
     left_out: String,
 }
 
@@ -106,7 +115,8 @@ impl Report {
             seconds: 0.0,
             cells: Vec::new(),
             crossovers: Vec::new(),
-            regret: Regret::default(),
+            regrets: Vec::new(),
+            gradients: "",
             adds: "",
             atomic: Vec::new(),
             verdict: String::new(),
@@ -148,9 +158,19 @@ impl Report {
         }
     }
 
-    /// The seconds of a table's cells, line by line.
+    /// The seconds of a table's cells, line by line: P4's backward returns a gradient.
     pub(crate) fn values(&self, table: &Table) -> Vec<Vec<Option<f64>>> {
-        self.seconds_of(table.axes, if table.sparse { Way::Sparse } else { Way::Dense }, table.pass)
+        match (table.pass, table.sparse) {
+            (Pass::Forward, false) => self.seconds_of(table.axes, Way::DenseUpdate, Pass::Forward),
+            (Pass::Forward, true) => self.seconds_of(table.axes, Way::SparseUpdate, Pass::Forward),
+            (Pass::Backward, false) => self.seconds_of(table.axes, Way::DenseGradient, Pass::Backward),
+            (Pass::Backward, true) => self.seconds_of(table.axes, Way::SparseGradient, Pass::Backward),
+        }
+    }
+
+    /// The same of updates, which P4 has none of.
+    pub(crate) fn updates(&self, axes: Axes, way: Way) -> Vec<Vec<Option<f64>>> {
+        self.seconds_of(axes, way, Pass::Backward)
     }
 
     fn seconds_of(&self, axes: Axes, way: Way, pass: Pass) -> Vec<Vec<Option<f64>>> {
@@ -164,9 +184,9 @@ impl Report {
     pub(crate) fn heading(&self, table: &Table) -> String {
         let pass = match (table.pass, table.sparse) {
             (Pass::Forward, false) => "forward",
-            (Pass::Forward, true) => "forward, before a sparse backward",
-            (Pass::Backward, false) => "backward, dense",
-            (Pass::Backward, true) => "backward, sparse",
+            (Pass::Forward, true) => "forward, before a sparse update",
+            (Pass::Backward, false) => "dense gradient",
+            (Pass::Backward, true) => "sparse gradient",
         };
         format!("{pass}: {}", self.over(table.axes))
     }
@@ -205,6 +225,10 @@ impl Report {
             "Milliseconds, medians. Not P4's sizes: its figures do not stand beside.\n".to_owned()
         };
         text += &note;
+        text += &format!(
+            "Gradient: the sums alone, into memory, as P4's operator returns them ({}). Update: the sums and the optimiser in one (`backward`), no gradient in memory; a sparse update goes over all weights where its chunks would cover the array anyway.\n",
+            self.gradients
+        );
         for table in &published::TABLES {
             let panel = table.panel.map_or_else(String::new, |panel| format!(", Figure 3 ({panel})"));
             text += &format!(
@@ -217,39 +241,33 @@ impl Report {
         // P4 has none.
         for axes in [Axes::RowsCompression, Axes::RowsChunk, Axes::ChunkCompression] {
             text += &format!(
-                "\nbackward, atomic ({}): {}\n\n{}\n",
+                "\ndense / sparse / atomic update (atomic: {}): {}\n\n{}\n",
                 self.adds,
                 self.over(axes),
-                self.times(axes, &self.seconds_of(axes, Way::Atomic, Pass::Backward), None)
+                self.update_times(axes)
             );
         }
         text += &format!(
-            "\nWhat `Backward::Auto` takes, and how much longer that is than the faster one (lowest against lowest, here and below).\n\n{}\n",
+            "\nWhat `Backward::Auto` takes, and how much longer that is than the faster one (lowest against lowest, here and below): update / gradient.\n\n{}\n",
             self.choices()
         );
-        let regret = &self.regret;
-        if let Some((rows, compression, chunk)) = regret.worst_at {
-            text += &format!(
-                "\nOver {} cells: mean {}, worst {} ({} rows, {}x, chunks of {chunk}); always dense would lose {} and always sparse {} in the mean.\n",
-                regret.cells,
-                percent(Some(regret.mean)),
-                percent(Some(regret.worst)),
-                count(f64::from(rows)),
-                round(compression),
-                percent(Some(regret.mean_dense)),
-                percent(Some(regret.mean_sparse)),
-            );
+        if !self.regrets.is_empty() {
+            text +=
+                &format!("\nThe same over all cells, and what always one of them would lose.\n\n{}\n", self.losses());
         }
-        text += "\nCrossover of dense and sparse backward.\n\n";
-        for one in &self.crossovers {
-            text += &format!("- chunks of {}: {}\n", one.chunk, name(one));
+        for what in What::ALL {
+            text += &format!("\nCrossover of dense and sparse {}.\n\n", what.name());
+            for one in self.crossovers.iter().filter(|one| one.of == what) {
+                text += &format!("- chunks of {}: {}\n", one.chunk, name(one));
+            }
         }
         text += &format!("\n{}\n\n", self.verdict);
         for one in &self.atomic {
             text += &format!("- chunks of {}: {}\n", one.chunk, stretch(one));
         }
-        if !self.flat.is_empty() {
-            text += &format!("\nOne array, several numbers of rows: time is flat.\n\n{}\n", self.flat_table());
+        let goal = self.goals.iter().find(|goal| goal.id == Id::RobeFlat).and_then(|goal| goal.threshold);
+        if let Some(verdict) = flat_verdict(&self.flat, goal) {
+            text += &format!("\n{verdict} Medians:\n\n{}\n", self.flat_table());
         }
         if !self.beside.is_empty() {
             text += &format!(
@@ -300,14 +318,54 @@ impl Report {
         shown.to_string()
     }
 
+    /// Milliseconds of the updates.
+    fn update_times(&self, axes: Axes) -> String {
+        let (lines, columns) = self::axes(&self.shape, axes);
+        let corner = if axes == Axes::ChunkCompression { "chunk" } else { "rows" };
+        let mut shown = output::table(std::iter::once(corner.to_owned()).chain(columns).collect::<Vec<_>>(), 0);
+        let ways = [Way::DenseUpdate, Way::SparseUpdate, Way::AtomicUpdate].map(|way| self.updates(axes, way));
+        for (i, name) in lines.into_iter().enumerate() {
+            let one = |k: usize| {
+                let all = ways.each_ref().map(|way| way[i][k].map_or_else(|| "-".to_owned(), milliseconds));
+                if all.iter().all(|one| one == "-") { "-".to_owned() } else { all.join(" / ") }
+            };
+            shown.add_row(std::iter::once(name).chain((0..ways[0][i].len()).map(one)).collect::<Vec<_>>());
+        }
+        shown.to_string()
+    }
+
+    fn losses(&self) -> String {
+        let head = ["chunks of", "", "cells", "mean", "worst", "where", "always dense", "always sparse"];
+        let mut shown = output::table(head, 2);
+        for one in &self.regrets {
+            let at = &one.worst_at;
+            let chunk = if one.chunk.is_none() { format!(", chunks of {}", at.chunk) } else { String::new() };
+            let place = format!("{} rows, {}x{chunk}", count(f64::from(at.rows)), round(at.compression));
+            shown.add_row([
+                one.chunk.map_or_else(|| "all".to_owned(), |chunk| chunk.to_string()),
+                one.of.name().to_owned(),
+                one.cells.to_string(),
+                percent(Some(one.mean)),
+                percent(Some(one.worst)),
+                if one.worst > 0.0 { place } else { "-".to_owned() },
+                percent(Some(one.mean_dense)),
+                percent(Some(one.mean_sparse)),
+            ]);
+        }
+        shown.to_string()
+    }
+
     fn choices(&self) -> String {
         let columns = COMPRESSIONS.map(|times| format!("{times}x")).to_vec();
         let chunks = CHUNKS[..CHUNKS.len() - 1].iter().map(|chunk| format!("Z {chunk}, {COMPRESSION}x"));
         let head = std::iter::once("rows".to_owned()).chain(columns).chain(chunks);
         let mut shown = output::table(head.collect::<Vec<_>>(), 0);
-        let one = |cell: &Option<&Cell>| match cell.and_then(|cell| cell.auto.zip(cell.regret)) {
-            Some((auto, regret)) => format!("{auto} +{:.0} %", 100.0 * regret),
-            None => "-".to_owned(),
+        let one = |cell: &Option<&Cell>| {
+            let lost = |what| {
+                let (choice, lost) = cell.and_then(|cell| Some((cell.choice(what)?, cell.regret(what)?)))?;
+                Some(format!("{choice} +{:.0} %", 100.0 * lost))
+            };
+            What::ALL.map(|what| lost(what).unwrap_or_else(|| "-".to_owned())).join(" / ")
         };
         let both = self.grid(Axes::RowsCompression).into_iter().zip(self.grid(Axes::RowsChunk));
         for (rows, (compressions, chunks)) in self.shape.rows.iter().zip(both) {
@@ -319,20 +377,19 @@ impl Report {
     }
 
     fn flat_table(&self) -> String {
-        let mut shown = output::table(["|M|", "rows", "compression", "forward", "dense", "sparse", "atomic"], 0);
+        let head = ["weights", "rows", "compression", "forward"].into_iter().chain(Way::ALL.map(Way::name));
+        let mut shown = output::table(head.collect::<Vec<_>>(), 0);
         for flat in &self.flat {
             let same = |cell: &&Cell| cell.setting.weights == flat.weights && cell.setting.chunk == CHUNK;
-            for cell in self.cells.iter().filter(same) {
-                let (Some(dense), Some(sparse)) = (&cell.dense, &cell.sparse) else { continue };
-                shown.add_row([
+            for cell in self.cells.iter().filter(same).filter(|cell| cell.both(What::Update).is_some()) {
+                let first = [
                     count(flat.weights as f64),
                     count(f64::from(cell.setting.rows)),
                     format!("{}x", round(cell.setting.compression)),
-                    spread(Some(dense.forward)),
-                    spread(Some(dense.backward)),
-                    spread(Some(sparse.backward)),
-                    spread(cell.atomic.as_ref().map(|step| step.backward)),
-                ]);
+                    spread(cell.step(Way::DenseUpdate).map(|step| step.forward)),
+                ];
+                let ways = Way::ALL.map(|way| spread(cell.step(way).map(|step| step.backward)));
+                shown.add_row(first.into_iter().chain(ways).collect::<Vec<_>>());
             }
         }
         shown.to_string()
@@ -364,10 +421,13 @@ impl Report {
     /// A line a cell, as the CSV has them.
     pub(crate) fn lines(&self) -> Vec<Line> {
         let line = |cell: &Cell| {
-            let seconds = |way: Way| cell.step(way).map(|step| step.backward);
-            let [dense, sparse, atomic] = Way::ALL.map(seconds);
-            let of = |times: Option<Times>| (times.map(|times| times.median), times.map(|times| times.lowest));
-            let reasons = [&cell.refused, &cell.atomic_refused];
+            let of = |way: Way| {
+                let times = cell.step(way).map(|step| step.backward);
+                (times.map(|times: Times| times.median), times.map(|times| times.lowest))
+            };
+            let (dense, sparse, atomic) = (of(Way::DenseUpdate), of(Way::SparseUpdate), of(Way::AtomicUpdate));
+            let (dense_gradient, sparse_gradient) = (of(Way::DenseGradient), of(Way::SparseGradient));
+            let ways = cell.ways_refused.iter().map(|(way, reason)| format!("{}: {reason}", way.name()));
             Line {
                 backend: self.backend,
                 adapter: self.machine.adapter.clone(),
@@ -380,15 +440,21 @@ impl Report {
                 weights: cell.setting.weights,
                 touched: cell.touched,
                 covered: cell.covered,
-                forward_median_seconds: cell.dense.as_ref().map(|step| step.forward.median),
-                dense_median_seconds: of(dense).0,
-                dense_lowest_seconds: of(dense).1,
-                sparse_median_seconds: of(sparse).0,
-                sparse_lowest_seconds: of(sparse).1,
-                atomic_median_seconds: of(atomic).0,
-                atomic_lowest_seconds: of(atomic).1,
+                forward_median_seconds: cell.step(Way::DenseUpdate).map(|step| step.forward.median),
+                dense_update_median_seconds: dense.0,
+                dense_update_lowest_seconds: dense.1,
+                sparse_update_median_seconds: sparse.0,
+                sparse_update_lowest_seconds: sparse.1,
+                atomic_update_median_seconds: atomic.0,
+                atomic_update_lowest_seconds: atomic.1,
+                dense_gradient_median_seconds: dense_gradient.0,
+                dense_gradient_lowest_seconds: dense_gradient.1,
+                sparse_gradient_median_seconds: sparse_gradient.0,
+                sparse_gradient_lowest_seconds: sparse_gradient.1,
+                starts: cell.starts,
                 auto: cell.auto.unwrap_or_default(),
-                left_out: reasons.into_iter().flatten().cloned().collect(),
+                gradient_auto: cell.gradient_auto.unwrap_or_default(),
+                left_out: cell.refused.iter().cloned().chain(ways).collect::<Vec<_>>().join("; "),
             }
         };
         self.cells.iter().map(line).collect()
@@ -397,7 +463,7 @@ impl Report {
     /// Where time goes, of some cells: stages that take 5 % of their phase.
     pub(crate) fn stages(&self) -> Option<String> {
         let mut shown =
-            output::table(["rows", "compression", "chunk", "backward", "phase", "stage", "time", "dispatches"], 0);
+            output::table(["rows", "compression", "chunk", "way", "phase", "stage", "time", "dispatches"], 0);
         let mut any = false;
         let chosen = self
             .cells
@@ -408,7 +474,7 @@ impl Report {
                 let Some(step) = cell.step(way) else { continue };
                 for stage in &step.stages {
                     let whole = if stage.phase == "forward" { step.forward } else { step.backward }.median;
-                    let forward_again = stage.phase == "forward" && way != Way::Dense;
+                    let forward_again = stage.phase == "forward" && way != Way::DenseUpdate;
                     if forward_again || stage.seconds.is_none_or(|seconds| seconds < 0.05 * whole) {
                         continue;
                     }

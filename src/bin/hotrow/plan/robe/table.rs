@@ -53,10 +53,20 @@ pub(super) fn open(text: &str, dim: Option<u32>, seed: u32) -> Result<Table, Fai
     }
 }
 
+/// Most floats in a row.
+const MOST_DIM: u32 = 1 << 24;
+
 /// Rows that a group of tables holds.
 fn rows_of(text: &str, rows: u64) -> Result<u32, Failure> {
     u32::try_from(rows).ok().filter(|&rows| rows > 0 && rows < u32::MAX).ok_or_else(|| {
         Failure::Usage(format!("--robe {text}: wanted 1 to 4294967294 rows, found {rows}; name another table"))
+    })
+}
+
+/// Floats in a row of such a group.
+fn dim_of(text: &str, dim: u64) -> Result<u32, Failure> {
+    u32::try_from(dim).ok().filter(|dim| (1..=MOST_DIM).contains(dim)).ok_or_else(|| {
+        Failure::Usage(format!("--robe {text}: wanted a dim of 1 to 16777216, found {dim}; name another table"))
     })
 }
 
@@ -70,7 +80,7 @@ fn numpy(text: &str, path: &Path) -> Result<Table, Failure> {
             header.shape()
         )));
     };
-    let (rows, dim) = (rows_of(text, rows)?, u32::try_from(dim).unwrap_or(u32::MAX));
+    let (rows, dim) = (rows_of(text, rows)?, dim_of(text, dim)?);
     Ok(Table::new(text, "numpy", rows, dim, source))
 }
 
@@ -79,6 +89,7 @@ fn floats(text: &str, path: &Path, dim: Option<u32>) -> Result<Table, Failure> {
     let dim = dim.ok_or_else(|| {
         Failure::Usage(format!("--robe {text}: wanted --dim beside a file of nothing but floats, found none"))
     })?;
+    let dim = dim_of(text, dim.into())?;
     let (bytes, row) = (path.metadata().with_context(|| text.to_owned())?.len(), 4 * u64::from(dim));
     if !bytes.is_multiple_of(row) {
         return Err(Failure::Usage(format!(
@@ -141,7 +152,7 @@ fn made(text: &str, kind: &str, keys: &[&str], given: &str, seed: u32) -> Result
     let fail = |key: &'static str| move |reason: String| format!("{key}: {reason}");
     let rows = whole(named("rows")?).map_err(fail("rows"))?;
     let dim = whole(named("dim")?).map_err(fail("dim"))?;
-    if rows == u32::MAX || dim > 1 << 24 {
+    if rows == u32::MAX || dim > MOST_DIM {
         return Err("wanted at most 4294967294 rows and a dim of at most 2^24".to_owned());
     }
     let number = |key: &'static str, otherwise: f32| of(key).map_or(Ok(otherwise), finite).map_err(fail(key));
