@@ -176,9 +176,9 @@ fn dense_and_sparse_are_the_same_bits() {
     }
 }
 
-/// Which way `Auto` goes depends on distinct places, not on how often a batch asks for them.
+/// From how many distinct places on a backward goes over all weights.
 #[test]
-fn auto_goes_by_distinct_places() {
+fn auto_goes_dense_from_a_place_for_each_32_weights() {
     let from = |backward, weights, chunk| {
         let config = Config { backward, ..Config::new(&[1000], 128, weights, chunk) };
         robe::cpu::Group::new(config).unwrap().dense_from()

@@ -2,7 +2,7 @@
 // Needs `targets`, `scratch`, `robe`, shared/merge.wgsl, shared/robe_reach.wgsl, shared/robe_sum.wgsl.
 
 var<workgroup> length: u32; // starts, where a workgroup wants to know
-var<workgroup> within: vec2<u32>; // as `starts_within`
+var<workgroup> within: array<u32, 2>; // as `starts_within`; no vector, whose components no two invocations may write at once
 
 // Of the chunks that begin at a start, at their weight e.
 fn total_of(one: Target, e: u32) -> Sum {
@@ -64,14 +64,19 @@ fn share_of(window: vec2<u32>, group: u32, groups: u32) -> vec2<u32> {
 // Those of the block before weight `first`, as far as they matter to the next.
 fn starts_before(first: u32, local: u32, n: u32) -> vec2<u32> {
     if (local < 2u) { within[local] = first_beyond(i32(first) - select(i32(robe.reach), 1, local == 1u), 0u, n); }
-    return workgroupUniformLoad(&within);
+    return found_within();
 }
 
 // Those of the block at weight `first`, out of those of the block before.
 fn starts_within(first: u32, before: vec2<u32>, local: u32, n: u32) -> vec2<u32> {
     find_beyond(i32(first) - i32(robe.reach), before.x, 0u, local, n);
     find_beyond(i32(first) + 255, before.y, 1u, local, n);
-    return workgroupUniformLoad(&within);
+    return found_within();
+}
+
+fn found_within() -> vec2<u32> {
+    let found = workgroupUniformLoad(&within);
+    return vec2<u32>(found[0], found[1]);
 }
 
 // The first start from `low` on, at most 256 further, that is beyond `limit`: one of 256 invocations says so.

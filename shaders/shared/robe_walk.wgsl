@@ -59,7 +59,7 @@ fn over_blocks(share: vec2<u32>, local: u32, n: u32) {
 // The starts that own weights of a share: from the last that begins no later.
 fn owners(share: vec2<u32>, local: u32, n: u32) -> vec2<u32> {
     if (local < 2u) { within[local] = first_beyond(select(i32(share.x), i32(share.y) - 1, local == 1u), 0u, n); }
-    let found = workgroupUniformLoad(&within);
+    let found = found_within();
     return vec2<u32>(max(found.x, 1u) - 1u, found.y);
 }
 

@@ -82,3 +82,21 @@ impl<'a> Due<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_counts_once_however_often_it_is_asked_for() {
+        // Three places of 10 chunks each.
+        let target = |row, start| Target { row, place: 0, start, end: start + 10 };
+        let targets = [Target { row: 3, ..Target::default() }, target(4, 0), target(9, 10), target(40, 20)];
+        let (params, accesses) = (Params::default(), vec![[0; 2]; 30]);
+        let over = |dense_from| {
+            let robe = Robe { dense_from, ..Robe::default() };
+            Due::new(&params, &robe, &targets, &accesses, GradSlice::F32(&[]), &[]).goes_over_all()
+        };
+        assert_eq!([0, 3, 4, 30, u32::MAX].map(over), [true, true, false, false, false]);
+    }
+}

@@ -127,8 +127,14 @@ fn an_array_goes_on_under_another_configuration() {
                 found
             };
             assert_eq!(both(&mut group, &base), both(&mut mirror, &base));
+            let from = |config: &Config| match config.backward {
+                Backward::Dense | Backward::Atomic => 0,
+                Backward::Sparse | Backward::Auto => config.weights / config.chunk.min(config.dim),
+            };
+            assert_eq!(group.dense_from(), from(&base), "as many places as would cover the array");
             for other in others {
                 group.reconfigure(other.clone()).unwrap();
+                assert_eq!(group.dense_from(), from(&other));
                 mirror = robe::cpu::Group::new(other.clone()).unwrap();
                 mirror.restore(&group.snapshot().unwrap()).unwrap();
                 let before = group.snapshot().unwrap();
