@@ -79,6 +79,14 @@ pub fn scale_and_bias(weights: &[f32], bits: u32) -> Option<(f32, f32)> {
     span.is_finite().then_some((scale, bias))
 }
 
+/// How far a stored value's quotient `(x - bias) / scale` can lie from its code, in codes: SPEC 2. It holds for quotients that are off by
+/// 2.5 ULP, the most that WGSL allows.
+#[inline]
+#[must_use]
+pub fn tolerance(scale: f32, bias: f32, bits: u32) -> f32 {
+    ((1u32 << bits) as f32 + bias.abs() / scale) * 2f32.powi(-21)
+}
+
 /// The code of `x` under a row's scale and bias. Stochastic rounding goes up if `noise`, in 2^-32, is below the fraction: see
 /// [`rng::noise`].
 #[inline]
@@ -90,7 +98,7 @@ pub fn code(x: f32, scale: f32, bias: f32, bits: u32, rounding: Rounding, noise:
     let top = ((1u32 << bits) - 1) as f32;
     let v = (x - bias) / scale;
     let near = v.round_ties_even();
-    if rounding == Rounding::Nearest || (v - near).abs() <= (top + 1.0 + bias.abs() / scale) * 2f32.powi(-22) {
+    if rounding == Rounding::Nearest || (v - near).abs() <= tolerance(scale, bias, bits) {
         return near.clamp(0.0, top) as u32;
     }
     let below = v.floor();
@@ -338,6 +346,10 @@ mod tests {
         for (bits, value) in found {
             assert_eq!(value.to_bits(), inverse_steps(bits).to_bits(), "{bits}");
         }
+        let factor = "abs(bias) / scale) * ";
+        let at = shader.find(factor).unwrap() + factor.len();
+        let factor: f32 = shader[at..].split(')').next().unwrap().parse().unwrap();
+        assert_eq!((factor * 256.0).to_bits(), tolerance(1.0, 0.0, 8).to_bits());
     }
 
     #[test]
@@ -413,6 +425,37 @@ mod tests {
             }
         }
         assert!(ratios.iter().all(|&n| n > 1000), "{ratios:?}");
+    }
+
+    /// The largest distance of a stored value's quotient from its code, in tolerances, where the division is off by `ulps`.
+    fn farthest(ulps: f64) -> f64 {
+        let mut random = StdRng::seed_from_u64(15);
+        let mut most: f64 = 0.0;
+        for bits in INTEGERS {
+            for round in 0..4_000 {
+                let far = if round % 2 == 0 { 1.0 } else { 10f32.powi(random.random_range(-2..5)) };
+                let low = random.random_range(-1.0..1.0) * far;
+                let (scale, bias) = scale_and_bias(&[low, low + random.random::<f32>()], bits).unwrap();
+                if scale == 0.0 {
+                    continue;
+                }
+                for q in 0..1u32 << bits {
+                    let x = q as f32 * scale + bias;
+                    let v = f64::from((x - bias) / scale);
+                    let ulp = 2f64.powf(v.abs().max(1e-30).log2().floor() - 23.0);
+                    let away = (v - f64::from(q)).abs() + (ulps - 0.5).max(0.0) * ulp;
+                    most = most.max(away / f64::from(tolerance(scale, bias, bits)));
+                }
+            }
+        }
+        most
+    }
+
+    #[test]
+    fn a_stored_code_is_found_again_by_any_division_that_wgsl_allows() {
+        let most = farthest(2.5);
+        assert!(most <= 1.0, "{most}");
+        assert!(2.0 * most > 1.0, "{most}: half the tolerance, 2^-22, would not do");
     }
 
     /// Numbers of noise, out of all `2^k` there are, below a fraction of `cut` in 2^-32. Noise ascends with its random bits.

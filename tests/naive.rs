@@ -304,7 +304,7 @@ impl Plain {
                 _ if scale == 0.0 => 0,
                 _ => {
                     let v = (x - low) / scale;
-                    let snap = (top + 1.0 + low.abs() / scale) * 2f32.powi(-22);
+                    let snap = (top + 1.0 + low.abs() / scale) * 2f32.powi(-21);
                     let nearest = v.round_ties_even();
                     let up = self.config.rounding == Rounding::Stochastic && (v - nearest).abs() > snap;
                     let q = if up { (v + self.toss()).floor() } else { nearest };

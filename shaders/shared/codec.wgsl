@@ -27,7 +27,7 @@ fn code_of(x: f32, row: u32, element: u32, scale: f32, bias: f32) -> u32 {
     let top = f32((1u << params.bits) - 1u);
     let v = (x - bias) / scale;
     let near = round(v);
-    if (params.stochastic == 0u || abs(v - near) <= (top + 1.0 + abs(bias) / scale) * 2.384185791015625e-7) {
+    if (params.stochastic == 0u || abs(v - near) <= (top + 1.0 + abs(bias) / scale) * 4.76837158203125e-7) {
         return u32(clamp(near, 0.0, top));
     }
     let below = floor(v);

@@ -280,7 +280,7 @@ impl Format {
             let nearest = v.round_ties_even();
             // What the format has must not move; at the edge of the SPEC's tolerance either is right.
             let away = (v - nearest).abs() + slack;
-            let snaps = away < 0.5 && away <= 0.99 * (levels + bias.abs() / scale) * 2f64.powi(-22);
+            let snaps = away < 0.5 && away <= 0.99 * (levels + bias.abs() / scale) * 2f64.powi(-21);
             if code < least || code > most || (snaps && code != clamp(nearest)) {
                 return Err(format!("element {i}: {x:?} is {v} steps, found code {code} (scale {scale}, bias {bias})"));
             }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Layout, Precision, RandomBits, Rounding,
-    codec::{Noise, inverse_steps},
+    codec::{self, Noise, inverse_steps},
     rng,
 };
 
@@ -254,7 +254,8 @@ fn pack_codes<const BITS: usize>(
     if scale == 0.0 {
         return bytes.fill(0);
     }
-    let coder = Coder { scale, bias, top: ((1u32 << BITS) - 1) as f32, random };
+    let tolerance = codec::tolerance(scale, bias, BITS as u32);
+    let coder = Coder { scale, bias, top: ((1u32 << BITS) - 1) as f32, tolerance, random };
     let (blocks, rest) = weights.as_chunks::<BLOCK>();
     let (whole, bytes) = bytes.split_at_mut(blocks.len() * (BLOCK * BITS / 8));
     let mut first = 0;
@@ -274,6 +275,7 @@ struct Coder<'a> {
     scale: f32,
     bias: f32,
     top: f32,
+    tolerance: f32,
     random: &'a Random<'a>,
 }
 
@@ -281,7 +283,7 @@ impl Coder<'_> {
     #[inline(always)]
     fn codes(&self, weights: &[f32; BLOCK], first: u32) -> [u8; BLOCK] {
         let mut codes = [0; BLOCK];
-        let Self { scale, bias, top, random } = *self;
+        let Self { scale, bias, top, tolerance, random } = *self;
         let stored = |x: f32| (x.clamp(0.0, top) + WHOLE).to_bits() as u8;
         match random.noise.rounding {
             Rounding::Nearest => {
@@ -291,7 +293,6 @@ impl Coder<'_> {
             }
             Rounding::Stochastic => {
                 // As good as a whole number: the noise would only turn a stored value into its neighbour.
-                let tolerance = (top + 1.0 + bias.abs() / scale) * 2f32.powi(-22);
                 let noise = random.block(first);
                 // Of the noise's half bit what the 24 bits that a float takes leave over; none of the differences is rounded.
                 let beyond = if random.noise.random_bits == RandomBits::TwentyFour { 2f32.powi(-25) } else { 0.0 };
