@@ -4,8 +4,8 @@
 //! nothing touches a device before that.
 
 use crate::{
-    Error,
-    layout::{MOST_WAYS, WAYS},
+    error::Error,
+    table::layout::{MOST_WAYS, WAYS},
 };
 
 /// How the table stores a weight (P1 section 3).
@@ -57,8 +57,8 @@ pub enum Rounding {
 
 /// How many random bits decide where an element is rounded to, if rounding is stochastic.
 ///
-/// They come from [pcg4d](crate::rng): one hash of 128 bits serves 4 elements with 24 bits, 8 with 16, 16 with 8
-/// ([`rng::noise`](crate::rng::noise) says which of its bits an element takes). An element at the fraction f of the way from its lower
+/// They come from [pcg4d](crate::table::rng): one hash of 128 bits serves 4 elements with 24 bits, 8 with 16, 16 with 8
+/// ([`rng::noise`](crate::table::rng::noise) says which of its bits an element takes). An element at the fraction f of the way from its lower
 /// neighbour to its upper one goes up if `(r + 1/2) * 2^-k < f`, r being its k random bits as a number. So what is representable stays,
 /// and the probability of going up is within `2^-(k+1)` of f: of each rounding, the expected error is at most that share of the
 /// distance between the neighbours. What is added again and again and is smaller than that share is lost: P2 (3.1) found 8 bits

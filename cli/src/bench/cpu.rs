@@ -1,11 +1,11 @@
 //! The CPU backend's runner: wall clock around forward and backward.
 
 use super::sweep::{Runner, Seen};
-use hotrow::{Embedding, GroupConfig, cpu};
+use hotrow::{CpuGroup, Embedding, GroupConfig};
 use std::time::Instant;
 
 pub(crate) struct CpuRunner {
-    group: cpu::Group,
+    group: CpuGroup,
     offsets: Vec<u32>,
     grads: Vec<f32>,
 }
@@ -13,7 +13,7 @@ pub(crate) struct CpuRunner {
 impl CpuRunner {
     pub(crate) fn new(config: GroupConfig, offsets: &[u32]) -> anyhow::Result<Self> {
         let outputs = (offsets.len() - 1) * config.dim as usize;
-        Ok(Self { group: cpu::Group::new(config)?, offsets: offsets.to_vec(), grads: vec![1e-3; outputs] })
+        Ok(Self { group: CpuGroup::new(config)?, offsets: offsets.to_vec(), grads: vec![1e-3; outputs] })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The GPU's runner: device timestamps around forward and backward, wall clock where there are none.
 
 use super::sweep::{Runner, Seen};
-use hotrow::gpu::Resolution;
+use hotrow::Resolution;
 use hotrow::wgpu::{self, util::DeviceExt as _};
 use hotrow::{Batch, Context, Embedding as _, Group, GroupConfig, Timeline};
 use std::time::Instant;

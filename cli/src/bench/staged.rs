@@ -2,7 +2,7 @@
 
 use super::gpu::GpuBatch;
 use super::sweep::{Runner, Seen};
-use hotrow::gpu::Resolution;
+use hotrow::Resolution;
 use hotrow::{Context, Embedding as _, Group, GroupConfig, Timeline, wgpu};
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
 //! The device under test: buffers, repeated measurements, the time that is left.
 
 use anyhow::Context as _;
-use hotrow::gpu::Resolution;
+use hotrow::Resolution;
 use hotrow::wgpu::{self, util::DeviceExt as _};
 use hotrow::{Context, ContextOptions, Shaders, Timeline};
 use serde::Serialize;

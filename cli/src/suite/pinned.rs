@@ -5,7 +5,7 @@ mod table;
 
 pub(crate) use table::Pinned;
 
-use hotrow::layout::WAYS;
+use hotrow::internals::layout::WAYS;
 use hotrow::scars::{HotBatches, HotRows, Samples};
 use hotrow::{Embedding as _, Group, GroupConfig, Optimizer, Placement, Policy, Precision};
 

@@ -2,14 +2,15 @@
 
 use rayon::prelude::*;
 
-use super::Fidelity;
 use crate::{
-    Error, Source,
-    cpu::memory::zeroed,
+    error::Error,
+    host::alloc::zeroed,
     robe::{
-        Config,
+        config::Config,
+        fidelity::measure::Fidelity,
         hash::{chunk_start, location, row_hash},
     },
+    source::Source,
 };
 
 /// Floats of a block of rows, and of the part of it that a thread asks for at once.
@@ -97,7 +98,7 @@ impl Fit {
         &self.config
     }
 
-    /// The weights, |M| of them: what [`write_weights`](crate::robe::cpu::Group::write_weights) takes.
+    /// The weights, |M| of them: what [`write_weights`](crate::CpuRobeGroup::write_weights) takes.
     #[must_use]
     pub fn weights(&self) -> &[f32] {
         &self.weights
@@ -143,14 +144,14 @@ impl Fit {
 }
 
 /// The rows of all tables, if there can be such tables and the source has them.
-pub(super) fn checked(config: &Config, source: &dyn Source) -> Result<u32, Error> {
+pub(crate) fn checked(config: &Config, source: &dyn Source) -> Result<u32, Error> {
     config.check()?;
     let rows = config.rows().total_rows() as u32;
     source.check(rows, config.dim as usize)?;
     Ok(rows)
 }
 
-pub(super) fn check_rows(config: &Config, given: &[u32], call: &'static str) -> Result<(), Error> {
+pub(crate) fn check_rows(config: &Config, given: &[u32], call: &'static str) -> Result<(), Error> {
     let rows = config.rows().total_rows() as u32;
     match given.iter().position(|&row| row >= rows) {
         None => Ok(()),
@@ -159,7 +160,7 @@ pub(super) fn check_rows(config: &Config, given: &[u32], call: &'static str) -> 
 }
 
 /// Hands all rows on, block by block, in order: first row, `[rows, dim]`.
-pub(super) fn blocks(
+pub(crate) fn blocks(
     source: &dyn Source,
     dim: usize,
     rows: u32,
@@ -183,7 +184,7 @@ pub(super) fn blocks(
 }
 
 /// Neighbouring rows, every value finite.
-pub(super) fn read(source: &dyn Source, first_row: u32, dim: usize, values: &mut [f32]) -> Result<(), Error> {
+pub(crate) fn read(source: &dyn Source, first_row: u32, dim: usize, values: &mut [f32]) -> Result<(), Error> {
     source.rows(first_row, dim, values)?;
     let Some(place) = values.iter().position(|x| !x.is_finite()) else { return Ok(()) };
     Err(Error::Source {

@@ -1,8 +1,8 @@
 //! The CPU backend's runner: wall clock.
 
-use hotrow::lookup::Lookup as _;
-use hotrow::robe::{Config, cpu::Group};
-use hotrow::{Error, GradSlice, cpu};
+use hotrow::Lookup as _;
+use hotrow::{CpuGroup, CpuRobeGroup, robe::Config};
+use hotrow::{Error, GradSlice};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ const SLICE: Duration = Duration::from_millis(300);
 
 pub(crate) struct CpuRunner {
     size: Size,
-    group: Option<Group>,
+    group: Option<CpuRobeGroup>,
 }
 
 impl CpuRunner {
@@ -23,7 +23,7 @@ impl CpuRunner {
         Self { size, group: None }
     }
 
-    fn group(&mut self) -> anyhow::Result<&mut Group> {
+    fn group(&mut self) -> anyhow::Result<&mut CpuRobeGroup> {
         self.group.as_mut().ok_or_else(|| anyhow::anyhow!("--robe: wanted an array, found none"))
     }
 }
@@ -47,7 +47,7 @@ fn rounds<const PARTS: usize>(
 impl Runner for CpuRunner {
     fn allocate(&mut self, config: Config) -> Result<(), Error> {
         self.group = None; // freed before the next is allocated
-        self.group = Some(Group::new(config)?);
+        self.group = Some(CpuRobeGroup::new(config)?);
         Ok(())
     }
 
@@ -105,7 +105,7 @@ pub(crate) fn forward(
 ) -> anyhow::Result<Forward> {
     match table {
         Table::Robe(config) => {
-            let mut group = Group::new(config.clone())?;
+            let mut group = CpuRobeGroup::new(config.clone())?;
             let mut turn = batches.iter().cycle();
             let [times] = rounds(size, || {
                 let Some(batch) = turn.next() else { return Ok([0.0]) };
@@ -119,7 +119,7 @@ pub(crate) fn forward(
         }
         Table::Cached(config) => {
             use hotrow::Embedding;
-            let mut group = cpu::Group::new((**config).clone())?;
+            let mut group = CpuGroup::new((**config).clone())?;
             for batch in warm {
                 Embedding::forward(&mut group, batch, offsets, None)?;
                 group.abandon_backward();

@@ -1,8 +1,11 @@
 //! The GPU's runner: steps recorded into queues, device timestamps.
 
-use hotrow::robe::{Backward, Config, GradientBuffer, Group};
 use hotrow::wgpu;
 use hotrow::{Batch, Error, GradBuffer};
+use hotrow::{
+    GradientBuffer, RobeGroup,
+    robe::{Backward, Config},
+};
 
 use super::beside::{Forward, Table};
 use super::measure::{Runner, StageTime, Step, What};
@@ -12,7 +15,7 @@ use crate::suite::workload::Workload;
 
 pub(crate) struct GpuRunner<'a> {
     lab: &'a Lab,
-    group: Option<Group>,
+    group: Option<RobeGroup>,
 }
 
 impl<'a> GpuRunner<'a> {
@@ -41,7 +44,7 @@ impl Uploaded {
         }
     }
 
-    fn forward(&self, group: &mut Group, encoder: &mut wgpu::CommandEncoder, turn: usize) -> Result<(), Error> {
+    fn forward(&self, group: &mut RobeGroup, encoder: &mut wgpu::CommandEncoder, turn: usize) -> Result<(), Error> {
         let indices = &self.indices[turn % self.indices.len()];
         let batch = Batch { indices: Some(indices.slice(..)), offsets: self.offsets.slice(..), weights: None };
         group.record_forward(encoder, &batch, self.outputs.slice(..))
@@ -110,7 +113,7 @@ impl Behind {
         }
     }
 
-    fn record(&self, group: &mut Group, encoder: &mut wgpu::CommandEncoder, data: &Uploaded) -> Result<(), Error> {
+    fn record(&self, group: &mut RobeGroup, encoder: &mut wgpu::CommandEncoder, data: &Uploaded) -> Result<(), Error> {
         let grads = data.grads.slice(..);
         match self {
             Self::Nothing => Ok(()),
@@ -121,7 +124,7 @@ impl Behind {
 }
 
 /// Forward and what comes behind it in turn; what is allocated and compiled is there before anything is counted.
-fn measure(lab: &Lab, group: &mut Group, data: &Uploaded, behind: &Behind) -> anyhow::Result<Measured> {
+fn measure(lab: &Lab, group: &mut RobeGroup, data: &Uploaded, behind: &Behind) -> anyhow::Result<Measured> {
     lab.timeline.listen(false);
     let mut encoder = lab.encoder();
     data.forward(group, &mut encoder, 0)?;
@@ -145,7 +148,7 @@ fn measure(lab: &Lab, group: &mut Group, data: &Uploaded, behind: &Behind) -> an
 impl Runner for GpuRunner<'_> {
     fn allocate(&mut self, config: Config) -> Result<(), Error> {
         self.group = None; // freed before the next is allocated
-        self.group = Some(Group::new(&self.lab.timed, config)?);
+        self.group = Some(RobeGroup::new(&self.lab.timed, config)?);
         Ok(())
     }
 
@@ -196,7 +199,7 @@ pub(crate) fn forward(
 ) -> anyhow::Result<Forward> {
     match table {
         Table::Robe(config) => {
-            let mut group = Group::new(&lab.timed, config.clone())?;
+            let mut group = RobeGroup::new(&lab.timed, config.clone())?;
             let data = Uploaded::new(lab, batches, offsets, config.dim);
             let times = measure(lab, &mut group, &data, &Behind::Nothing)?.phase("forward").unwrap_or_default();
             Ok(Forward { times, hit_rate: None })
