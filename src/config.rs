@@ -3,10 +3,12 @@
 //! [`GroupConfig`] is plain data. [`GroupConfig::check`] turns it into a [`Layout`](crate::Layout) or a named error;
 //! nothing touches a device before that.
 
-use crate::{
-    error::Error,
-    table::layout::{MOST_WAYS, WAYS},
-};
+use crate::error::Error;
+
+/// Lanes, ways and bits: a set has 32 ways on a GPU, and on the CPU unless the configuration says otherwise.
+pub const WAYS: u32 = 32;
+/// Most ways of a set: a probe looks at them all.
+pub(crate) const MOST_WAYS: u32 = 1024;
 
 /// How the table stores a weight (P1 section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -172,7 +172,7 @@ fn faults(layers: &[Vec<Module>], arrows: &BTreeMap<Module, BTreeSet<Module>>) -
         for to in targets {
             match layer_of(layers, to) {
                 Some(other) if other < own => {
-                    faults.push(format!("{} names {}, which is above it", name(from), name(to)))
+                    faults.push(format!("{} names {}, which is above it", name(from), name(to)));
                 }
                 _ => {}
             }

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use crate::{
     checkpoint::fault,
-    config::{GroupConfig, Optimizer, OptimizerKind, OutOfRange, Policy, Pooling, Precision, RandomBits, Rounding},
+    config::{
+        GroupConfig, Optimizer, OptimizerKind, OutOfRange, Policy, Pooling, Precision, RandomBits, Rounding, WAYS,
+    },
     error::Error,
     robe,
-    table::layout::WAYS,
 };
 
 /// A word for each variant, and back.

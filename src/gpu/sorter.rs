@@ -5,8 +5,8 @@ use crate::{
     gpu::{
         engine::{call::Call, context::Context},
         stages::sort::{
-            dedup::{self, DedupTo},
-            sort::{Pairs, SortJob, SortScratch, SortSpace},
+            dedup,
+            space::{DedupTo, Pairs, SortJob, SortScratch, SortSpace},
         },
     },
     table::layout::{Step, count},

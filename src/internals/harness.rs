@@ -9,8 +9,8 @@ use crate::{
             context::Context,
         },
         stages::sort::{
-            dedup::{self, DedupTo},
-            sort::{SortJob, SortScratch, SortSpace},
+            dedup,
+            space::{DedupTo, SortJob, SortScratch, SortSpace},
         },
     },
     table::layout::{Params, Robe, Step, count, quad_width},

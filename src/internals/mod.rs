@@ -7,11 +7,13 @@ use crate::{
     gpu::{engine::context::Context, stages::KERNELS},
     wgsl::{Bodies, Kernel, Source},
 };
-pub use crate::{
-    record::rows,
-    table::{batch::check_offsets, layout},
-};
+pub use crate::{record::rows, table::batch::check_offsets};
 pub use harness::Deduped;
+
+/// What host and shaders share.
+pub mod layout {
+    pub use crate::{config::WAYS, table::layout::*};
+}
 
 /// Kernels described and composed.
 pub mod shader {

@@ -8,16 +8,14 @@ use crate::{
     error::Error,
 };
 
-/// Lanes, ways and bits: a set has 32 ways on a GPU, and on the CPU unless the configuration says otherwise.
-pub const WAYS: u32 = 32;
-/// Most ways of a set: a probe looks at them all.
-pub(crate) const MOST_WAYS: u32 = 1024;
 /// No row, no slot, no key.
 pub const NONE: u32 = u32::MAX;
 /// Where a row's frequency stops.
 pub const FREQ_MAX: u32 = 1 << 31;
 /// [`Params::pooling`] for pooling none.
 pub(crate) const POOL_NONE: u32 = 2;
+/// Accesses of a chunk, and of a tile: `MERGE_CHUNK` in `shaders/shared/merge.wgsl`.
+pub(crate) const MERGE_CHUNK: u32 = 128;
 /// Words before the first table in the `tables` buffer; word 0 is the step number.
 pub const CLOCK_WORDS: usize = 4;
 /// Words of a table in the `tables` buffer: base, rows, then 13 counters of two words.
@@ -633,7 +631,7 @@ mod tests {
         for (name, value) in wanted {
             assert_eq!(constant(common, name), value, "{name}");
         }
-        assert_eq!(constant(merge, "MERGE_CHUNK"), crate::gpu::stages::cached::merge::CHUNK as usize);
+        assert_eq!(constant(merge, "MERGE_CHUNK"), MERGE_CHUNK as usize);
         assert_ne!(constant(common, "STEP_COUNTS"), constant(common, "COUNT_MOVES"), "the comparison can fail");
     }
 

@@ -3,7 +3,7 @@
 pub(crate) mod batch;
 pub(crate) mod counters;
 pub mod hash;
-pub mod layout;
+pub(crate) mod layout;
 pub(crate) mod params;
 pub(crate) mod parts;
 pub(crate) mod pins;

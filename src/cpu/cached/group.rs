@@ -12,7 +12,7 @@ use crate::{
         },
         sort::{
             dedup::{DedupTo, dedup},
-            sort::SortJob,
+            radix::SortJob,
         },
     },
     embedding::Embedding,

@@ -11,8 +11,8 @@ use crate::{
             },
             sort::{
                 dedup::{DedupTo, dedup},
+                radix::{SortJob, SortScratch, SortSpace},
                 scan,
-                sort::{SortJob, SortScratch, SortSpace},
             },
         },
     },

@@ -7,12 +7,12 @@ use crate::{
         stages::{
             cached::{arrange, combine, exchange::Records, merge, space::Space, tables::Tables, update},
             sort::{
-                dedup::{self, DedupTo},
-                sort::SortJob,
+                dedup,
+                space::{DedupTo, SortJob},
             },
         },
     },
-    table::layout::{Params, count},
+    table::layout::{MERGE_CHUNK, Params, count},
 };
 
 /// The gradients that a backward merges.
@@ -48,7 +48,7 @@ pub(crate) fn record_backward(
     let arranged = arrange::Arranged { step, order: sorted.values, segment, keys, places, access, accesses, targets };
     arrange::record(call, &arranged, gradients.scaler, indices);
     // A batch of one chunk has no heavy row.
-    if indices > merge::CHUNK {
+    if indices > MERGE_CHUNK {
         merge::record(call, &uniform, tables, space, indices, &gradients.outputs);
         let partial = combine::Partial { targets, segment, scratch };
         combine::record(call, &uniform, (layout.width(), tables.cache.count()), &partial, indices);

@@ -13,8 +13,8 @@ use crate::{
                 touch,
             },
             sort::{
-                dedup::{self, DedupTo},
-                sort::SortJob,
+                dedup,
+                space::{DedupTo, SortJob},
             },
         },
     },

@@ -1,13 +1,13 @@
 //! A group of tables on the GPU, recorded into the caller's encoder. `forward.rs` has the stages of forward.
 
 use crate::{
-    config::{GroupConfig, Placement},
+    config::{GroupConfig, Placement, WAYS},
     error::Error,
     gpu::{
         cached::{
             backward::{Gradients, record_backward},
             forward::record_step,
-            prefetch::Prefetched,
+            prefetched::Prefetched,
             staged::{Staged, traffic::Traffic},
         },
         engine::{
@@ -15,13 +15,14 @@ use crate::{
             call::Call,
             context::Context,
             readback::Reports,
+            scratch,
         },
         scaler::Scaler,
         stages::cached::{
             collect,
             exchange::{self, Records},
             reset,
-            space::{self, Bound, FlushSpace, Space},
+            space::{Bound, FlushSpace, Space},
             tables::Tables,
         },
     },
@@ -29,7 +30,7 @@ use crate::{
     store::{self, SharedStore, ram::RamStore},
     table::{
         batch::{self, Pending},
-        layout::{Layout, Params, ScalerState, WAYS},
+        layout::{Layout, Params, ScalerState},
         params::Mode,
         rng::Purpose,
     },
@@ -497,5 +498,5 @@ pub(crate) fn grown<'s>(
     train: bool,
 ) -> Result<&'s Space, Error> {
     let make = || Space::new(context, layout, indices, train);
-    space::grown(space, context, |space| space.capacity >= indices, make)
+    scratch::grown(space, context, |space| space.capacity >= indices, make)
 }

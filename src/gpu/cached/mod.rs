@@ -8,5 +8,6 @@ pub(crate) mod maintenance;
 pub(crate) mod parts;
 pub(crate) mod pins;
 pub(crate) mod prefetch;
+pub(crate) mod prefetched;
 pub(crate) mod resize;
 pub(crate) mod staged;

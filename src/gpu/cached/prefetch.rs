@@ -3,15 +3,13 @@
 //! What a prefetch of batch i + 1 does before the backward of batch i touches neither rows nor dirty flags, and the backward's random bits
 //! come from its own step number: so the order of the two does not matter. What was decided is carried out by the forward.
 
-use std::{thread::JoinHandle, time::Instant};
-
 use crate::{
     error::Error,
     gpu::{
         cached::{
             forward::{Outcome, record_decisions, record_outcome},
             group::{Group, grown},
-            staged::fetch::{Arrivals, Fetch},
+            prefetched::{Coming, Gathering, Held, Prefetched},
         },
         engine::bind::Batch,
         stages::cached::{exchange::Records, space::Bound},
@@ -22,118 +20,6 @@ use crate::{
         params::Mode,
     },
 };
-
-/// Part of a buffer that the caller handed over.
-#[derive(Debug)]
-struct Held {
-    buffer: wgpu::Buffer,
-    range: std::ops::Range<u64>,
-}
-
-impl Held {
-    fn new(slice: wgpu::BufferSlice<'_>) -> Self {
-        Self { buffer: slice.buffer().clone(), range: slice.offset()..slice.offset() + slice.size() }
-    }
-
-    fn slice(&self) -> wgpu::BufferSlice<'_> {
-        self.buffer.slice(self.range.clone())
-    }
-}
-
-/// A batch whose step is decided, and not carried out yet.
-#[derive(Debug)]
-pub(crate) struct Prefetched {
-    params: Params,
-    indices: Option<Held>,
-    offsets: Held,
-    weights: Option<Held>,
-    /// Which space it is in.
-    space: usize,
-    /// A staged table's missing records.
-    coming: Coming,
-}
-
-/// How far the records of a prefetched batch have come.
-#[derive(Debug)]
-enum Coming {
-    /// The table is not staged: there is nothing for the host to do.
-    Nothing,
-    /// The device has been asked what is missing; or the host has failed, and may be asked again.
-    Asked(Fetch),
-    /// A thread waits for the answer and gathers.
-    Gathering(Gathering),
-    /// Ready to be copied.
-    Here(Arrivals),
-}
-
-/// A thread that nobody leaves behind: it holds the store.
-#[derive(Debug)]
-struct Gathering(Option<JoinHandle<(Fetch, Result<Arrivals, Error>)>>);
-
-impl Drop for Gathering {
-    fn drop(&mut self) {
-        if let Some(thread) = self.0.take() {
-            let _nobody_asks = thread.join();
-        }
-    }
-}
-
-impl Gathering {
-    fn start(mut fetch: Fetch) -> Self {
-        Self(Some(std::thread::spawn(move || {
-            let found = fetch.run_meanwhile();
-            (fetch, found)
-        })))
-    }
-
-    fn join(mut self) -> Option<(Fetch, Result<Arrivals, Error>)> {
-        let start = Instant::now();
-        // A panic goes on here as if there were no thread.
-        let done = self.0.take().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        if let Some((fetch, _)) = &done {
-            fetch.waited(start.elapsed());
-        }
-        done
-    }
-}
-
-impl Coming {
-    /// Waits until everything is here. May be asked again after an error.
-    fn arrive(&mut self) -> Result<(), Error> {
-        let done = match std::mem::replace(self, Self::Nothing) {
-            Self::Gathering(thread) => thread.join(),
-            Self::Asked(mut fetch) => {
-                let found = fetch.run();
-                Some((fetch, found))
-            }
-            settled => {
-                *self = settled;
-                None
-            }
-        };
-        match done {
-            None => Ok(()),
-            Some((_, Ok(arrivals))) => {
-                *self = Self::Here(arrivals);
-                Ok(())
-            }
-            Some((fetch, Err(error))) => {
-                *self = Self::Asked(fetch);
-                Err(error)
-            }
-        }
-    }
-}
-
-impl Prefetched {
-    fn batch(&self) -> Batch<'_> {
-        Batch {
-            indices: self.indices.as_ref().map(Held::slice),
-            offsets: self.offsets.slice(),
-            weights: self.weights.as_ref().map(Held::slice),
-        }
-    }
-}
 
 impl Group {
     /// Records the first half of a step: which rows are missing, which leave for them. The last forward's backward may come

@@ -2,12 +2,9 @@
 //! passes has a pass for each dispatch.
 
 use crate::{
-    gpu::{
-        engine::{
-            context::Context,
-            timeline::{Resolution, Timeline},
-        },
-        stages::cached::tables::Tables,
+    gpu::engine::{
+        context::Context,
+        timeline::{Resolution, Timeline},
     },
     wgsl as shader,
     wgsl::Kernel,
@@ -63,23 +60,6 @@ impl<'a> Call<'a> {
 
     pub(crate) fn dispatch(&mut self, kernel: &Kernel, bindings: &[wgpu::BindingResource<'_>], groups: &Groups) {
         self.launch(kernel, (1, 1), bindings, groups);
-    }
-
-    /// As `dispatch`, of a stage that moves rows, as wide as those of `tables`. `bindings` has the first window of the cache; the
-    /// others are added here.
-    pub(crate) fn dispatch_rows(
-        &mut self,
-        kernel: &Kernel,
-        tables: &Tables,
-        bindings: &[wgpu::BindingResource<'_>],
-        groups: &Groups,
-    ) {
-        let cut = (tables.layout.width(), tables.cache.count());
-        if cut.1 == 1 || !shader::has_windows(kernel) {
-            return self.launch(kernel, cut, bindings, groups);
-        }
-        let all: Vec<_> = bindings.iter().cloned().chain(tables.cache.others()).collect();
-        self.launch(kernel, cut, &all, groups);
     }
 
     /// A dispatch of the pipeline for Quads of a width and a cache of so many windows, with all the bindings that has.

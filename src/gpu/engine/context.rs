@@ -167,6 +167,14 @@ impl Context {
         Ok(Self { inner: Arc::new(inner), timeline: None })
     }
 
+    /// This context, its dispatches timed by `timeline`: groups made with it are, those made without are not.
+    #[must_use]
+    pub fn timed(&self, timeline: &Timeline) -> Self {
+        let mut timed = self.clone();
+        timed.timeline = Some(timeline.clone());
+        timed
+    }
+
     /// The device.
     #[must_use]
     pub fn device(&self) -> &wgpu::Device {
@@ -405,4 +413,12 @@ fn pipeline(device: &wgpu::Device, name: &str, bindings: &[(Access, String)], mo
         cache: None,
     });
     Pipeline { layout, pipeline }
+}
+
+impl Timeline {
+    /// A timeline on the context's device.
+    #[must_use]
+    pub fn new(context: &Context) -> Self {
+        Self::on(context.device(), context.queue())
+    }
 }

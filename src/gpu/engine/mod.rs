@@ -7,4 +7,6 @@ pub(crate) mod caps;
 pub(crate) mod context;
 pub(crate) mod options;
 pub(crate) mod readback;
+pub(crate) mod scratch;
 pub(crate) mod timeline;
+pub(crate) mod wait;

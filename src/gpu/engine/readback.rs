@@ -7,13 +7,10 @@ use futures_intrusive::channel::shared::oneshot_channel;
 use crate::{
     config::GroupConfig,
     error::Error,
-    gpu::engine::context::Context,
+    gpu::engine::{context::Context, wait::wait},
     memory::Allocation,
     table::{batch, layout::Step},
 };
-
-/// How long a call that waits gives the device.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(600);
 
 impl Context {
     /// A buffer of its own for what the host has.
@@ -104,8 +101,7 @@ impl Context {
 
     /// Waits for a submission, or for all of them.
     pub(crate) fn wait(&self, submission_index: Option<wgpu::SubmissionIndex>) -> Result<(), Error> {
-        let wait = wgpu::PollType::Wait { submission_index, timeout: Some(PATIENCE) };
-        self.device().poll(wait).map(drop).map_err(|error| Error::Device { reason: error.to_string() })
+        wait(self.device(), submission_index)
     }
 
     /// Submits `encoder` and waits until the device has done it.

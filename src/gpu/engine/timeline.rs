@@ -1,12 +1,12 @@
 //! How long each dispatch took on the device: a stamp between dispatches where a pass can take one, else a pass for each
-//! dispatch, else nothing but the count. Only a context made with [`Context::timed`] records any of it.
+//! dispatch, else nothing but the count. Only a context made with [`Context::timed`](crate::Context::timed) records any of it.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use crate::{error::Error, gpu::engine::context::Context};
+use crate::{error::Error, gpu::engine::wait::wait};
 
 /// Most stamps of a set; WebGPU's limit for a query set.
 const STAMPS: u32 = 4096;
@@ -46,7 +46,7 @@ pub struct Record {
     pub nanoseconds: Option<f64>,
 }
 
-/// Collects the times of what is recorded through a context made with [`Context::timed`]: record, [`Timeline::resolve`] into the
+/// Collects the times of what is recorded through a context made with [`Context::timed`](crate::Context::timed): record, [`Timeline::resolve`] into the
 /// last encoder, submit, [`Timeline::read`]. Clones share what they collect; one encoder at a time.
 #[derive(Clone, Debug)]
 pub struct Timeline {
@@ -56,7 +56,7 @@ pub struct Timeline {
 #[derive(Debug)]
 struct Inner {
     /// Without its own timeline, so that neither keeps the other alive.
-    context: Context,
+    device: wgpu::Device,
     resolution: Resolution,
     stamps: Option<Stamps>,
     heard: Mutex<Heard>,
@@ -98,21 +98,9 @@ impl Heard {
     }
 }
 
-impl Context {
-    /// This context, its dispatches timed by `timeline`: groups made with it are, those made without are not.
-    #[must_use]
-    pub fn timed(&self, timeline: &Timeline) -> Self {
-        let mut timed = self.clone();
-        timed.timeline = Some(timeline.clone());
-        timed
-    }
-}
-
 impl Timeline {
-    /// A timeline on the context's device.
-    #[must_use]
-    pub fn new(context: &Context) -> Self {
-        let device = context.device();
+    /// A timeline on a device.
+    pub(crate) fn on(device: &wgpu::Device, queue: &wgpu::Queue) -> Self {
         let features = device.features();
         let resolution = if !features.contains(wgpu::Features::TIMESTAMP_QUERY) {
             Resolution::Count
@@ -138,12 +126,11 @@ impl Timeline {
                 }),
                 resolved: buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC),
                 mapped: buffer(wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ),
-                nanoseconds_per_tick: f64::from(context.queue().get_timestamp_period()),
+                nanoseconds_per_tick: f64::from(queue.get_timestamp_period()),
             }
         });
-        let mut context = context.clone();
-        context.timeline = None;
-        Self { inner: Arc::new(Inner { context, resolution, stamps, heard: Mutex::default(), listening: true.into() }) }
+        let device = device.clone();
+        Self { inner: Arc::new(Inner { device, resolution, stamps, heard: Mutex::default(), listening: true.into() }) }
     }
 
     /// How finely the device tells the time.
@@ -200,9 +187,9 @@ impl Timeline {
     pub fn read(&self) -> Result<Record, Error> {
         let heard = std::mem::take(&mut *self.heard());
         let ticks = match &self.inner.stamps {
-            Some(stamps) if heard.resolved > 0 => stamps.read(&self.inner.context, heard.resolved)?,
+            Some(stamps) if heard.resolved > 0 => stamps.read(&self.inner.device, heard.resolved)?,
             _ => {
-                self.inner.context.wait(None)?;
+                wait(&self.inner.device, None)?;
                 Vec::new()
             }
         };
@@ -273,14 +260,14 @@ impl Stamps {
         });
     }
 
-    fn read(&self, context: &Context, count: u32) -> Result<Vec<u64>, Error> {
+    fn read(&self, device: &wgpu::Device, count: u32) -> Result<Vec<u64>, Error> {
         let lost = |reason: String| Error::Device { reason };
         let (sender, receiver) = std::sync::mpsc::channel();
         self.mapped.map_async(wgpu::MapMode::Read, .., move |result| {
             // The receiver may be gone if the wait below failed.
             let _unheard = sender.send(result);
         });
-        context.wait(None)?;
+        wait(device, None)?;
         // Whichever thread polled last may be on its way to send it.
         match receiver.recv_timeout(std::time::Duration::from_secs(10)) {
             Ok(Ok(())) => {}

@@ -8,7 +8,7 @@ use crate::{
                 space::{FlushSpace, Space},
                 tables::{Freqs, Tables},
             },
-            sort::sort::{SortScratch, SortSpace},
+            sort::space::{SortScratch, SortSpace},
         },
     },
     memory::{Allocated, Allocation, MemoryReport},

@@ -8,7 +8,7 @@ use crate::{
                 array::Array,
                 space::{Chunks, Runs, Scattered, Space},
             },
-            sort::sort::{SortScratch, SortSpace},
+            sort::space::{SortScratch, SortSpace},
         },
     },
     memory::{Allocated, Allocation, MemoryReport},

@@ -7,20 +7,20 @@ use crate::{
         robe::RobeGroup,
         scaler::Scaler,
         stages::{
-            cached::{arrange, combine, merge},
+            cached::{arrange, combine},
             robe::{
-                robe_keys, robe_merge, robe_update,
+                robe_blocks, robe_keys, robe_merge, robe_update,
                 space::{Chunks, Due, Space, Uniforms},
             },
             sort::{
-                dedup::{self, DedupTo},
-                sort::SortJob,
+                dedup,
+                space::{DedupTo, SortJob},
             },
         },
     },
     table::{
         batch::{self, Pending},
-        layout::{Params, Robe, ScalerState, count},
+        layout::{MERGE_CHUNK, Params, Robe, ScalerState, count},
         params::Mode,
         rng::Purpose,
     },
@@ -76,7 +76,7 @@ impl<'a> Due<'a> {
         let arranged = arrange::Arranged { step, order, segment, keys, places: keys, access, accesses, targets };
         arrange::record(call, &arranged, scaler, n);
         // As many chunks as are summed at once have no partial rows.
-        if n > merge::CHUNK {
+        if n > MERGE_CHUNK {
             robe_merge::record(call, &self.uniforms, self.params.lanes, (self.scratch, n), &self.grad_outputs);
             let partial = combine::Partial { targets, segment, scratch };
             combine::record(call, &self.uniforms.params, (1, 1), &partial, n);
@@ -141,7 +141,8 @@ impl RobeGroup {
                 let due = Due::new(&context, &waiting, &mut self.chunks, grad_outputs)?;
                 let call = &mut Call::begin(&context, encoder, "hotrow.robe.backward");
                 due.sort(call, space, scaler);
-                robe_update::record(call, &due, &self.array);
+                let kernel = if self.array.storage.plain() { &robe_update::KERNEL } else { &robe_blocks::KERNEL };
+                robe_update::record(call, kernel, &due, &self.array);
             }
             self.pending = None;
             Ok(())

@@ -8,9 +8,8 @@ use crate::{
         slices::{UploadedGrads, floats},
         stages::{
             robe::{
-                robe_covered, robe_gradient,
-                robe_runs::{self, BLOCK},
-                space::{Due, Runs},
+                robe_covered, robe_gradient, robe_runs,
+                space::{Due, RUNS_BLOCK, Runs},
             },
             sort::scan,
         },
@@ -88,8 +87,12 @@ impl RobeGroup {
                     let mut call = Call::begin(&context, encoder, "hotrow.robe.gradient");
                     due.sort(&mut call, space, &context.uniform(&ScalerState::unscaled()));
                     robe_runs::record(&mut call, &due, runs);
-                    let info =
-                        ScanInfo { count: count::UNIQUE as u32, capacity: due.starts(), per_block: BLOCK, rows: 1 };
+                    let info = ScanInfo {
+                        count: count::UNIQUE as u32,
+                        capacity: due.starts(),
+                        per_block: RUNS_BLOCK,
+                        rows: 1,
+                    };
                     scan::record(&mut call, &info, &space.step, &runs.blocks, &runs.total);
                     robe_covered::record(&mut call, &due, runs, [&locations, &sums]);
                     drop(call);

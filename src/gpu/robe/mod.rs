@@ -15,7 +15,7 @@ use crate::{
             cached::{begin, linearize, space::Bound},
             robe::{
                 array::Array,
-                robe_gather, robe_hash,
+                robe_decode, robe_gather, robe_hash,
                 space::{Chunks, Runs, Scattered, Space, Uniforms},
             },
         },
@@ -228,5 +228,6 @@ fn forward(
     linearize::record(call, params, &uniforms.params, batch, array.numbering(), [step, keys, access]);
     begin::record(call, &uniforms.params, batch, array.numbering(), step);
     robe_hash::record(call, uniforms, array, space, params.indices);
-    robe_gather::record(call, params, uniforms, batch, array, space, outputs);
+    let kernel = if array.storage.plain() { &robe_gather::KERNEL } else { &robe_decode::KERNEL };
+    robe_gather::record(call, kernel, (params, uniforms), batch, array, space, outputs);
 }

@@ -7,7 +7,7 @@ use crate::{
     host::alloc::zeroed,
     robe::{
         config::Config,
-        fidelity::fit::{blocks, checked},
+        fidelity::rows::{blocks, checked},
     },
     source::Source,
     table::rng::pcg4d,

@@ -7,7 +7,7 @@ use crate::{
     robe::{
         check_weights,
         config::Config,
-        fidelity::fit::{check_rows, checked, read},
+        fidelity::rows::{check_rows, checked, read},
         hash::location,
     },
     source::Source,

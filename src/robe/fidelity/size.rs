@@ -5,8 +5,9 @@ use crate::{
     robe::{
         config::Config,
         fidelity::{
-            fit::{Fit, checked},
+            fit::Fit,
             measure::{Fidelity, check_quantile},
+            rows::checked,
         },
         hash::PRIME,
     },

@@ -11,11 +11,11 @@ use crate::{
         },
     },
     scaler::GradSlice,
-    table::layout::{Params, Target},
+    table::layout::{MERGE_CHUNK, Params, Target},
 };
 
 /// Accesses of a chunk, and of a tile.
-pub(crate) const CHUNK: usize = 128;
+pub(crate) const CHUNK: usize = MERGE_CHUNK as usize;
 
 /// What the sums of a backward read: the twins of `shaders/shared/sum.wgsl`.
 #[derive(Clone, Copy)]

@@ -2,8 +2,8 @@
 
 use crate::{
     cpu::stages::{
-        cached::merge,
-        sort::sort::{SortScratch, SortSpace},
+        cached::merge::CHUNK,
+        sort::radix::{SortScratch, SortSpace},
     },
     error::Error,
     host::alloc::zeroed,
@@ -40,7 +40,7 @@ impl Space {
         let capacity = (indices + indices / 8).max(64);
         let rows = capacity.min(layout.total_rows) as usize;
         let n = capacity as usize;
-        let tiles = if train { n.div_ceil(merge::CHUNK) } else { 0 };
+        let tiles = if train { n.div_ceil(CHUNK) } else { 0 };
         let dim = layout.dim as usize;
         Ok(Self {
             capacity,

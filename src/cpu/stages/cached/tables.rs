@@ -11,17 +11,17 @@ use crate::{
 
 /// Places of the counters, as in `shaders/shared/common.wgsl`.
 pub(crate) mod counter {
-    pub(in crate::cpu) const ACCESSES: usize = 0;
-    pub(in crate::cpu) const HITS: usize = 1;
-    pub(in crate::cpu) const UNIQUE: usize = 2;
-    pub(in crate::cpu) const UNIQUE_MISSES: usize = 3;
-    pub(in crate::cpu) const ADMITTED: usize = 4;
-    pub(in crate::cpu) const EVICTIONS: usize = 5;
-    pub(in crate::cpu) const WRITE_BACKS: usize = 6;
-    pub(in crate::cpu) const BYPASS_READS: usize = 7;
-    pub(in crate::cpu) const BYPASS_WRITES: usize = 8;
-    pub(in crate::cpu) const SKIPPED_ROWS: usize = 9;
-    pub(in crate::cpu) const OUT_OF_RANGE: usize = 10;
+    pub(crate) const ACCESSES: usize = 0;
+    pub(crate) const HITS: usize = 1;
+    pub(crate) const UNIQUE: usize = 2;
+    pub(crate) const UNIQUE_MISSES: usize = 3;
+    pub(crate) const ADMITTED: usize = 4;
+    pub(crate) const EVICTIONS: usize = 5;
+    pub(crate) const WRITE_BACKS: usize = 6;
+    pub(crate) const BYPASS_READS: usize = 7;
+    pub(crate) const BYPASS_WRITES: usize = 8;
+    pub(crate) const SKIPPED_ROWS: usize = 9;
+    pub(crate) const OUT_OF_RANGE: usize = 10;
 }
 
 pub(crate) fn table_base(tables: &[u32], table: u32) -> u32 {

@@ -3,9 +3,9 @@
 use crate::{
     cpu::stages::sort::{
         heads::{self, heads},
+        radix::{SortJob, SortScratch, SortSpace, Sorted},
         scan::scan,
         segments::segments,
-        sort::{SortJob, SortScratch, SortSpace, Sorted},
     },
     table::layout::{DedupInfo, ScanInfo, Step},
 };

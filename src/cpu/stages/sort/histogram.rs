@@ -1,5 +1,5 @@
 use crate::{
-    cpu::stages::sort::sort::live,
+    cpu::stages::sort::live,
     table::layout::{Pass, Step},
 };
 

@@ -1,5 +1,5 @@
 use crate::{
-    cpu::stages::sort::{histogram::BLOCK, sort::live},
+    cpu::stages::sort::{histogram::BLOCK, live},
     table::layout::{Pass, Step},
 };
 

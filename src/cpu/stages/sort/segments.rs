@@ -1,7 +1,7 @@
 use crate::{
     cpu::stages::sort::{
         heads::{BLOCK, head},
-        sort::live,
+        live,
     },
     table::layout::{DedupInfo, NONE, Step},
 };

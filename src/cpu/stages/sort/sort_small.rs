@@ -1,5 +1,5 @@
 use crate::{
-    cpu::stages::sort::{heads::head, sort::live},
+    cpu::stages::sort::{heads::head, live},
     table::layout::{NONE, SmallInfo, Step},
 };
 

@@ -1,10 +1,8 @@
 //! Host side of `shaders/cached/combine.wgsl`: a workgroup a tile, for the heavy row that begins there.
 
 use crate::{
-    gpu::{
-        engine::call::{Call, Groups},
-        stages::cached::merge::CHUNK,
-    },
+    gpu::engine::call::{Call, Groups},
+    table::layout::MERGE_CHUNK,
     wgsl::{
         Access::{Read, ReadWrite, Uniform},
         Kernel,
@@ -32,5 +30,5 @@ pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, cut: (u32, u32
         partial.segment.as_entire_binding(),
         partial.scratch.as_entire_binding(),
     ];
-    call.launch(&KERNEL, cut, &bindings, &Groups::capped(most.div_ceil(CHUNK), 1));
+    call.launch(&KERNEL, cut, &bindings, &Groups::capped(most.div_ceil(MERGE_CHUNK), 1));
 }

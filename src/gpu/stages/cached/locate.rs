@@ -5,7 +5,7 @@ use crate::{
         engine::call::{Call, Groups},
         stages::{
             cached::{space::Space, tables::Tables},
-            sort::sort::Sorted,
+            sort::space::Sorted,
         },
     },
     wgsl::{

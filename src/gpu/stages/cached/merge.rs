@@ -5,6 +5,7 @@ use crate::{
         engine::call::{Call, Groups},
         stages::cached::{space::Space, tables::Tables},
     },
+    table::layout::MERGE_CHUNK,
     wgsl::{
         Access::{Read, ReadWrite, Uniform},
         Kernel,
@@ -24,9 +25,6 @@ pub(crate) const KERNEL: Kernel = Kernel {
     ],
 };
 
-/// Accesses of a chunk, and of a tile: `MERGE_CHUNK` in `shaders/shared/merge.wgsl`.
-pub(crate) const CHUNK: u32 = 128;
-
 pub(crate) fn record(
     call: &mut Call<'_>,
     uniform: &wgpu::Buffer,
@@ -44,6 +42,6 @@ pub(crate) fn record(
         space.scratch.as_entire_binding(),
     ];
     let layout = &tables.layout;
-    let groups = Groups::capped(2 * indices.div_ceil(CHUNK), layout.at_once());
+    let groups = Groups::capped(2 * indices.div_ceil(MERGE_CHUNK), layout.at_once());
     call.dispatch_rows(&KERNEL, tables, &bindings, &groups);
 }

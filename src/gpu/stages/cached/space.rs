@@ -6,13 +6,14 @@
 use crate::{
     error::Error,
     gpu::{
-        engine::{bind::Batch, context::Context},
-        stages::{
-            cached::merge,
-            sort::sort::{SortScratch, SortSpace},
+        engine::{
+            bind::Batch,
+            context::Context,
+            scratch::{Make, in_context},
         },
+        stages::sort::space::{SortScratch, SortSpace},
     },
-    table::layout::{Layout, Params},
+    table::layout::{Layout, MERGE_CHUNK, Params},
 };
 
 /// A batch's buffers, ready to bind. `weights` and an empty batch's `indices` are a buffer nobody reads.
@@ -37,31 +38,6 @@ impl<'a> Bound<'a> {
             weights: context.bind_or("weights", batch.weights, u64::from(params.indices) * 4, &nothing)?,
         })
     }
-}
-
-/// The scratch in `kept` if it has `room`, or a new one there: the smaller one is freed before the larger one is allocated.
-pub(crate) fn grown<'s, T>(
-    kept: &'s mut Option<T>,
-    context: &Context,
-    room: impl FnOnce(&mut T) -> bool,
-    make: impl FnOnce() -> Result<T, Error>,
-) -> Result<&'s T, Error> {
-    match kept.take_if(room) {
-        Some(enough) => Ok(kept.insert(enough)),
-        None => {
-            *kept = None;
-            context.forget_bindings();
-            Ok(kept.insert(make()?))
-        }
-    }
-}
-
-/// What stands for a buffer of a name and so many bytes.
-pub(crate) type Make<'m, B> = dyn FnMut(&'static str, u64) -> Result<B, Error> + 'm;
-
-/// Buffers of `context`.
-pub(crate) fn in_context(context: &Context) -> impl FnMut(&'static str, u64) -> Result<wgpu::Buffer, Error> {
-    |what, bytes| context.buffer(what, bytes, wgpu::BufferUsages::empty())
 }
 
 /// Scratch of forward and backward.
@@ -104,7 +80,7 @@ impl<B> Space<B> {
         let capacity = indices.max(1);
         let rows = layout.most_distinct(capacity);
         let (n, r) = (u64::from(capacity), u64::from(rows));
-        let tiles = if train { n.div_ceil(u64::from(merge::CHUNK)) } else { 0 };
+        let tiles = if train { n.div_ceil(u64::from(MERGE_CHUNK)) } else { 0 };
         let dim = u64::from(layout.dim);
         Ok(Self {
             capacity,

@@ -3,11 +3,18 @@
 use crate::{
     config::{GroupConfig, Placement, Policy},
     error::Error,
-    gpu::{engine::context::Context, stages::cached::windows::Windows},
+    gpu::{
+        engine::{
+            call::{Call, Groups},
+            context::Context,
+        },
+        stages::cached::windows::Windows,
+    },
     record::init::Filler,
     source::Source,
     store::SharedStore,
     table::layout::{Layout, NONE, Shard, table_words},
+    wgsl::{self, Kernel},
 };
 
 /// Frequencies of neighbouring rows, and the uniform that says of which.
@@ -141,4 +148,23 @@ fn fill(
         context.queue().submit([]);
         Ok(())
     })
+}
+
+impl Call<'_> {
+    /// As `dispatch`, of a stage that moves rows, as wide as those of `tables`. `bindings` has the first window of the cache; the
+    /// others are added here.
+    pub(crate) fn dispatch_rows(
+        &mut self,
+        kernel: &Kernel,
+        tables: &Tables,
+        bindings: &[wgpu::BindingResource<'_>],
+        groups: &Groups,
+    ) {
+        let cut = (tables.layout.width(), tables.cache.count());
+        if cut.1 == 1 || !wgsl::has_windows(kernel) {
+            return self.launch(kernel, cut, bindings, groups);
+        }
+        let all: Vec<_> = bindings.iter().cloned().chain(tables.cache.others()).collect();
+        self.launch(kernel, cut, &all, groups);
+    }
 }

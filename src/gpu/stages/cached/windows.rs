@@ -1,5 +1,5 @@
 //! The cache on the device: a buffer a window, so that it may be larger than a binding. Stages list the first window among their
-//! bindings; [`Call::dispatch_rows`](crate::gpu::engine::call::Call::dispatch_rows) adds the others, and `shaders/shared/slots.wgsl` finds a slot among
+//! bindings; `Call::dispatch_rows` adds the others, and `shaders/shared/slots.wgsl` finds a slot among
 //! them.
 
 use crate::{error::Error, gpu::engine::context::Context, table::layout::Layout};

@@ -7,7 +7,6 @@ use crate::{
             cached::space::Bound,
             robe::{
                 array::Array,
-                robe_decode,
                 space::{Space, Uniforms},
             },
         },
@@ -34,11 +33,11 @@ pub(crate) const KERNEL: Kernel = Kernel {
     ],
 };
 
-/// This stage, or that of the same bindings for packed arrays.
+/// `kernel` is this stage, or `robe_decode` for a packed array.
 pub(crate) fn record(
     call: &mut Call<'_>,
-    params: &Params,
-    uniforms: &Uniforms,
+    kernel: &Kernel,
+    (params, uniforms): (&Params, &Uniforms),
     batch: &Bound<'_>,
     array: &Array,
     space: &Space,
@@ -58,6 +57,5 @@ pub(crate) fn record(
     let bindings: Vec<_> = bindings.into_iter().chain(others).collect();
     // With pooling none each takes four rows.
     let per_group = 256 / params.lanes * if params.pooling == POOL_NONE { 4 } else { 1 };
-    let kernel = if array.storage.plain() { &KERNEL } else { &robe_decode::KERNEL };
     call.launch(kernel, (1, array.memory.len() as u32), &bindings, &Groups::of(rows, per_group));
 }

@@ -3,11 +3,9 @@
 use crate::{
     gpu::{
         engine::call::{Call, Groups},
-        stages::{
-            cached::merge::CHUNK,
-            robe::space::{Chunks, Uniforms},
-        },
+        stages::robe::space::{Chunks, Uniforms},
     },
+    table::layout::MERGE_CHUNK,
     wgsl::{
         Access::{Read, ReadWrite, Uniform},
         Kernel,
@@ -44,5 +42,5 @@ pub(crate) fn record(
         grad_outputs.clone(),
         chunks.scratch.as_entire_binding(),
     ];
-    call.dispatch(&KERNEL, &bindings, &Groups::capped(2 * count.div_ceil(CHUNK), 256 / lanes));
+    call.dispatch(&KERNEL, &bindings, &Groups::capped(2 * count.div_ceil(MERGE_CHUNK), 256 / lanes));
 }

@@ -3,7 +3,7 @@
 use crate::{
     gpu::{
         engine::call::{Call, Groups},
-        stages::robe::space::{Due, Runs},
+        stages::robe::space::{Due, RUNS_BLOCK, Runs},
     },
     wgsl::{
         Access::{Read, ReadWrite, Uniform},
@@ -25,12 +25,9 @@ pub(crate) const KERNEL: Kernel = Kernel {
     ],
 };
 
-/// Starts of a block.
-pub(crate) const BLOCK: u32 = 256;
-
 pub(crate) fn record(call: &mut Call<'_>, due: &Due<'_>, runs: &Runs) {
     let [params, robe, targets, accesses, _, scratch] = due.bindings();
     let (each, blocks) = (runs.runs.as_entire_binding(), runs.blocks.as_entire_binding());
     let bindings = [params, robe, targets, accesses, scratch, each, blocks];
-    call.dispatch(&KERNEL, &bindings, &Groups::capped(due.starts(), BLOCK));
+    call.dispatch(&KERNEL, &bindings, &Groups::capped(due.starts(), RUNS_BLOCK));
 }

@@ -3,7 +3,7 @@
 use crate::{
     gpu::{
         engine::call::{Call, Groups},
-        stages::robe::{array::Array, robe_blocks, space::Due},
+        stages::robe::{array::Array, space::Due},
     },
     table::layout::Robe,
     wgsl::{
@@ -28,9 +28,8 @@ pub(crate) const KERNEL: Kernel = Kernel {
     ],
 };
 
-/// This stage, or that of the same bindings for packed arrays: a dispatch for each window of the array.
-pub(crate) fn record(call: &mut Call<'_>, due: &Due<'_>, array: &Array) {
-    let kernel = if array.storage.plain() { &KERNEL } else { &robe_blocks::KERNEL };
+/// `kernel` is this stage, or `robe_blocks` for a packed array: a dispatch for each window of the array.
+pub(crate) fn record(call: &mut Call<'_>, kernel: &Kernel, due: &Due<'_>, array: &Array) {
     for (k, (memory, states)) in (0..).zip(array.memory.iter().zip(&array.states)) {
         let robe = Robe { first: k * due.robe.window, ..due.robe };
         let other = (k > 0).then(|| call.context.uniform(&robe));

@@ -4,19 +4,18 @@
 use crate::{
     error::Error,
     gpu::{
-        engine::context::Context,
-        stages::{
-            cached::{
-                merge::CHUNK,
-                space::{Make, grown, in_context},
-            },
-            robe::robe_runs::BLOCK,
-            sort::sort::{SortScratch, SortSpace},
+        engine::{
+            context::Context,
+            scratch::{Make, grown, in_context},
         },
+        stages::sort::space::{SortScratch, SortSpace},
     },
     robe::config::{Backward, Config},
-    table::layout::{Params, Robe, Step},
+    table::layout::{MERGE_CHUNK, Params, Robe, Step},
 };
+
+/// Starts of a block.
+pub(crate) const RUNS_BLOCK: u32 = 256;
 
 /// The uniforms of a call.
 pub(crate) struct Uniforms {
@@ -108,7 +107,7 @@ impl<B> Chunks<B> {
             starts: make("starts", starts * 4)?,
             accesses: make("accesses", n * 8)?,
             targets: make("targets", (starts + 1) * 16)?,
-            scratch: make("scratch", 2 * n.div_ceil(u64::from(CHUNK)) * u64::from(robe.reach + 1) * 4)?,
+            scratch: make("scratch", 2 * n.div_ceil(u64::from(MERGE_CHUNK)) * u64::from(robe.reach + 1) * 4)?,
         })
     }
 }
@@ -132,7 +131,7 @@ impl Runs {
 
     fn new(context: &Context, capacity: u32) -> Result<Self, Error> {
         let make = |what, words: u64| context.buffer(what, 4 * words, wgpu::BufferUsages::empty());
-        let blocks = u64::from(capacity.div_ceil(BLOCK));
+        let blocks = u64::from(capacity.div_ceil(RUNS_BLOCK));
         Ok(Self {
             capacity,
             runs: make("runs", 2 * u64::from(capacity))?,

@@ -5,25 +5,12 @@ use crate::{
     gpu::{
         engine::call::Call,
         stages::sort::{
-            heads, scan, segments,
-            sort::{SortJob, SortScratch, SortSpace, Sorted},
-            sort_small,
+            heads, scan, segments, sort_small,
+            space::{DedupTo, SortJob, SortScratch, SortSpace, Sorted},
         },
     },
     table::layout::{DedupInfo, ScanInfo},
 };
-
-/// Where a dedup leaves its results.
-pub(crate) struct DedupTo<'a> {
-    /// For each sorted key the number of its distinct key.
-    pub(crate) segment: &'a wgpu::Buffer,
-    /// For each distinct key the place of its first sorted key.
-    pub(crate) starts: &'a wgpu::Buffer,
-    /// Which of the step's counts gets the number of distinct keys.
-    pub(crate) segments: usize,
-    /// Which of the step's counts gets the number of keys other than NONE.
-    pub(crate) valid: usize,
-}
 
 pub(crate) fn record<'s>(
     call: &mut Call<'_>,

@@ -1,7 +1,10 @@
 //! Host side of `shaders/sort/histogram.wgsl`: digit counts of each block of keys.
 
 use crate::{
-    gpu::engine::call::{Call, Groups},
+    gpu::{
+        engine::call::{Call, Groups},
+        stages::sort::space::BLOCK,
+    },
     wgsl::{
         Access::{Read, ReadWrite, Uniform},
         Kernel,
@@ -13,9 +16,6 @@ pub(crate) const KERNEL: Kernel = Kernel {
     workgroup: 256,
     bindings: &[(Uniform, "pass_info"), (ReadWrite, "step"), (Read, "keys"), (ReadWrite, "digits")],
 };
-
-/// Keys of a block: `SORT_BLOCK` in `shaders/shared/sort.wgsl`.
-pub(crate) const BLOCK: u32 = 3072;
 
 pub(crate) fn record(
     call: &mut Call<'_>,

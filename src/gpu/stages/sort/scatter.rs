@@ -3,10 +3,7 @@
 use crate::{
     gpu::{
         engine::call::{Call, Groups},
-        stages::sort::{
-            histogram::BLOCK,
-            sort::{Pairs, SortScratch, Source},
-        },
+        stages::sort::space::{BLOCK, Pairs, SortScratch, Source},
     },
     wgsl::{
         Access::{Read, ReadWrite, Uniform},

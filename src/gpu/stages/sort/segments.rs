@@ -3,7 +3,10 @@
 use crate::{
     gpu::{
         engine::call::{Call, Groups},
-        stages::sort::{dedup::DedupTo, heads::BLOCK, sort::SortScratch},
+        stages::sort::{
+            heads::BLOCK,
+            space::{DedupTo, SortScratch},
+        },
     },
     wgsl::{
         Access::{Read, ReadWrite, Uniform},

@@ -3,10 +3,7 @@
 use crate::{
     gpu::{
         engine::call::{Call, Groups},
-        stages::sort::{
-            dedup::DedupTo,
-            sort::{Pairs, SortJob, SortScratch},
-        },
+        stages::sort::space::{DedupTo, Pairs, SortJob, SortScratch},
     },
     table::layout::SmallInfo,
     wgsl::{

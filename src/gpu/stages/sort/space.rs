@@ -1,21 +1,15 @@
-//! A stable radix sort of (key, value) pairs, 8 bits a pass. The number of keys stays on the device.
-//!
-//! A pass is three dispatches, whatever the number of keys: histogram reads the keys (4 bytes a pair), scan goes over the
-//! counts of the blocks, scatter reads and writes pairs (16 bytes). The counts are 1 KiB a block of 3,072 keys, written once,
-//! read and written once, read once: 1.3 bytes a pair. That makes 21.3 bytes a pair and pass, 4 fewer where values are
-//! positions and need not be read; 85 bytes a pair for 32-bit keys. Up to 1,024 keys are sorted in one dispatch.
+//! What sort and dedup work on: keys, values, and the arrays they go through.
 
 use crate::{
     error::Error,
-    gpu::{
-        engine::{call::Call, context::Context},
-        stages::{
-            cached::space::{Make, in_context},
-            sort::{histogram, scan, scatter, sort_small},
-        },
+    gpu::engine::{
+        context::Context,
+        scratch::{Make, in_context},
     },
-    table::layout::{Pass, ScanInfo},
 };
+
+/// Keys of a block: `SORT_BLOCK` in `shaders/shared/sort.wgsl`.
+pub(crate) const BLOCK: u32 = 3072;
 
 /// Two arrays that belong together.
 #[derive(Clone, Copy)]
@@ -72,55 +66,25 @@ pub(crate) fn passes(key_bits: u32) -> u32 {
     key_bits.div_ceil(8).max(1)
 }
 
+/// Where a dedup leaves its results.
+pub(crate) struct DedupTo<'a> {
+    /// For each sorted key the number of its distinct key.
+    pub(crate) segment: &'a wgpu::Buffer,
+    /// For each distinct key the place of its first sorted key.
+    pub(crate) starts: &'a wgpu::Buffer,
+    /// Which of the step's counts gets the number of distinct keys.
+    pub(crate) segments: usize,
+    /// Which of the step's counts gets the number of keys other than NONE.
+    pub(crate) valid: usize,
+}
+
 impl SortSpace {
     pub(crate) fn new(context: &Context, capacity: u32) -> Result<Self, Error> {
         Self::of(&mut in_context(context), capacity)
     }
 
-    fn pairs(&self, which: usize) -> Pairs<'_> {
+    pub(crate) fn pairs(&self, which: usize) -> Pairs<'_> {
         Pairs { keys: &self.arrays[which][0], values: &self.arrays[which][1] }
-    }
-
-    /// Sorts; the result stays valid until the next sort into this space.
-    pub(crate) fn record(
-        &self,
-        call: &mut Call<'_>,
-        step: &wgpu::Buffer,
-        job: &SortJob<'_>,
-        scratch: &SortScratch,
-    ) -> Sorted<'_> {
-        if job.capacity <= sort_small::MOST {
-            let sorted = self.sorted(job.key_bits);
-            sort_small::record(call, step, job, &sorted, None, scratch);
-            return sorted;
-        }
-        self.record_large(call, step, job, scratch)
-    }
-
-    /// As for more keys than one workgroup takes, however many there are.
-    pub(crate) fn record_large(
-        &self,
-        call: &mut Call<'_>,
-        step: &wgpu::Buffer,
-        job: &SortJob<'_>,
-        scratch: &SortScratch,
-    ) -> Sorted<'_> {
-        let (capacity, count) = (job.capacity, job.count as u32);
-        let rows = ScanInfo { count, capacity, per_block: histogram::BLOCK, rows: 256 };
-        let mut from =
-            Source { keys: job.keys.clone(), values: job.values.clone().unwrap_or_else(|| job.keys.clone()) };
-        for pass in 0..passes(job.key_bits) {
-            let shift = 8 * pass;
-            let positions = u32::from(pass == 0 && job.values.is_none());
-            let info = Pass { shift, mask: (job.mask() >> shift) & 255, count, capacity, positions };
-            let info = call.context.uniform(&info);
-            let to = self.pairs(pass as usize & 1);
-            histogram::record(call, &info, step, &from.keys, &scratch.digits, capacity);
-            scan::record(call, &rows, step, &scratch.digits, &scratch.totals);
-            scatter::record(call, &info, step, &from, scratch, &to, capacity);
-            from = Source { keys: to.keys.as_entire_binding(), values: to.values.as_entire_binding() };
-        }
-        self.sorted(job.key_bits)
     }
 
     /// Where a sort by `key_bits` has left its result.
@@ -147,7 +111,7 @@ impl<B> SortScratch<B> {
     /// The list of its buffers.
     pub(crate) fn of(make: &mut Make<'_, B>, capacity: u32) -> Result<Self, Error> {
         // A column of 256 counts a block of the sort; more than the one count a block that dedup needs.
-        let digits = 256 * u64::from(capacity.div_ceil(histogram::BLOCK).max(1));
+        let digits = 256 * u64::from(capacity.div_ceil(BLOCK).max(1));
         Ok(Self { digits: make("scan", digits * 4)?, totals: make("scan", 256 * 4)? })
     }
 }

@@ -27,11 +27,6 @@ pub(crate) struct SortScratch {
     pub(crate) totals: Vec<u32>,
 }
 
-/// How many keys there are: as many as a step has counted, and no more than there is room for.
-pub(crate) fn live(step: &Step, count: u32, capacity: u32) -> usize {
-    step.counts[count as usize].min(capacity) as usize
-}
-
 /// What is sorted, and how.
 pub(crate) struct SortJob<'a> {
     pub(crate) keys: &'a [u32],
