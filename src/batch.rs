@@ -51,7 +51,7 @@ pub(crate) fn check_slices(
 }
 
 /// Offsets ascend from 0 to the number of indices.
-pub(crate) fn check_offsets(indices: u64, offsets: &[u32]) -> Result<(), Error> {
+pub fn check_offsets(indices: u64, offsets: &[u32]) -> Result<(), Error> {
     if offsets.is_empty() {
         return Err(Error::Length { what: "offsets", wanted: 1, found: 0 });
     }

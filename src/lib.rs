@@ -16,6 +16,8 @@ mod error;
 pub mod gpu;
 pub mod hash;
 mod init;
+#[doc(hidden)]
+pub mod internals;
 pub mod layout;
 pub mod lookup;
 mod memory;
@@ -33,11 +35,7 @@ pub mod shader;
 pub mod simulate;
 mod source;
 pub mod store;
-#[cfg(feature = "cli")]
-pub mod trace;
 mod trusted;
-#[cfg(feature = "cli")]
-pub mod uvm;
 mod ways;
 
 pub use caps::{AddBody, Caps, RankBody, requirements};

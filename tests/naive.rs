@@ -1,13 +1,11 @@
 //! The naive model of `common/naive.rs`: against numbers worked out by hand, against the crate, and against groups that
 //! are bent in one place each, which it must reject.
 
-#[path = "common/naive.rs"]
-mod naive;
-
 use hotrow::{
     Counters, Embedding, Error, GradSlice, GroupConfig, Init, Layout, Optimizer, OutOfRange, Part, Policy, Pooling,
     Precision, Rounding, ScalerState, Snapshot,
 };
+use hotrow_harness::naive;
 use naive::{Approx, BatchData, Call, Format, Naive, check_run, fmix32, half_above, half_below, half_nearest};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;

@@ -1,10 +1,8 @@
 //! Pinned rows on the CPU backend and in the simulator. `naive.rs` checks each call against the FP64 model.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-#[path = "common/pins.rs"]
-mod common;
-
 use hotrow::{Embedding, Error, GroupConfig, Policy, cpu, simulate::Simulator};
+use hotrow_harness::pins;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
@@ -14,24 +12,24 @@ fn group(config: GroupConfig) -> Box<dyn Embedding> {
 
 #[test]
 fn hot_batches_move_nothing() {
-    for policy in common::POLICIES {
-        common::hot_batches_move_nothing(&mut *group(common::config(policy)), |_| 0);
+    for policy in pins::POLICIES {
+        pins::hot_batches_move_nothing(&mut *group(pins::config(policy)), |_| 0);
     }
 }
 
 #[test]
 fn fp32_shows_nothing() {
-    common::fp32_shows_nothing(&group);
+    pins::fp32_shows_nothing(&group);
 }
 
 #[test]
 fn a_resized_cache_is_as_a_new_one() {
-    common::a_resized_cache_is_as_a_new_one(&group);
+    pins::a_resized_cache_is_as_a_new_one(&group);
 }
 
 #[test]
 fn misuse_is_refused() {
-    common::misuse_is_refused(&group);
+    pins::misuse_is_refused(&group);
 }
 
 /// Counters and residents of the simulator against those of a group, over random batches and pins, in sets of 1 to 40 ways. `bend` changes what
@@ -82,7 +80,7 @@ fn simulated(seed: u64, policy: Policy, bend: impl Fn(&mut Vec<u32>, &mut u32)) 
 
 #[test]
 fn the_simulator_pins_as_a_group_does() {
-    for policy in common::POLICIES {
+    for policy in pins::POLICIES {
         for seed in 0..150 {
             simulated(seed, policy, |_, _| ()).unwrap_or_else(|error| panic!("seed {seed}, {policy:?}: {error}"));
         }
@@ -97,10 +95,10 @@ fn the_simulator_pins_as_a_group_does() {
 /// What no group can have left is refused: under static a row that is not pinned, anywhere a flag that is none.
 #[test]
 fn foreign_flags_are_refused() {
-    for policy in common::POLICIES {
-        let mut group = group(common::config(policy));
+    for policy in pins::POLICIES {
+        let mut group = group(pins::config(policy));
         group.pin(&[5], 1).unwrap();
-        common::step(&mut *group, &[5]);
+        pins::step(&mut *group, &[5]);
         let right = group.snapshot().unwrap();
         let at = right.ways.iter().position(|&word| word == 5).unwrap() + 96;
         assert_eq!(right.ways[at], 3, "dirty and pinned");
@@ -126,11 +124,11 @@ fn foreign_flags_are_refused() {
 fn a_checkpoint_keeps_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pins.safetensors");
-    for policy in common::POLICIES {
-        let mut straight = group(common::config(policy));
-        common::step(&mut *straight, &common::some(1));
-        straight.pin(&common::some(2), 5).unwrap();
-        common::step(&mut *straight, &common::some(2));
+    for policy in pins::POLICIES {
+        let mut straight = group(pins::config(policy));
+        pins::step(&mut *straight, &pins::some(1));
+        straight.pin(&pins::some(2), 5).unwrap();
+        pins::step(&mut *straight, &pins::some(2));
         hotrow::checkpoint::save(&mut *straight, &path).unwrap();
         let contents = hotrow::checkpoint::contents(&path).unwrap();
         assert_eq!(contents.config.policy, policy);
@@ -141,8 +139,8 @@ fn a_checkpoint_keeps_them() {
         assert!(loaded.pinned().unwrap().len() > 10);
         for seed in 3..6 {
             let outputs = [&mut straight, &mut loaded].map(|group| {
-                let outputs = common::step(&mut **group, &common::some(seed));
-                group.pin(&common::some(seed), 7).unwrap();
+                let outputs = pins::step(&mut **group, &pins::some(seed));
+                group.pin(&pins::some(seed), 7).unwrap();
                 outputs
             });
             assert_eq!(outputs[0], outputs[1], "{policy:?}");

@@ -2,15 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "common/shared.rs"]
-mod shared;
-
 use hotrow::{
     Embedding, Error, GradSlice, GroupConfig, Init, LossScale, Optimizer, OutOfRange, Pooling, Precision, Rounding,
     cpu,
     lookup::{Kind, Lookup},
     robe::{self, Backward, Config, hash::PRIME},
 };
+use hotrow_harness::shared;
 use shared::{Bags, WAYS, bags, close, config, forward, gradients, moved, outputs, packed, random_grads, weights};
 
 #[test]

@@ -3,14 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "common/shared.rs"]
-mod shared;
-
 use hotrow::{
     GradSlice, Init, LossScale, Optimizer, Pooling, cpu,
     lookup::Lookup as _,
     robe::{self, Backward, Config, Snapshot},
 };
+use hotrow_harness::shared;
 use shared::{Bags, any_order, bags, config, forward, fp32, moved_within, nudge, random_grads};
 
 fn atomic(config: Config) -> Config {

@@ -3,9 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "common/shared.rs"]
-mod shared;
-
 use hotrow::{
     Error, Init, Source,
     lookup::Lookup as _,
@@ -14,6 +11,7 @@ use hotrow::{
         fidelity::{Fidelity, Fit, Wanted, largest_singular_value, size_for, unlike_share},
     },
 };
+use hotrow_harness::shared;
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;

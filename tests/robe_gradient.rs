@@ -2,17 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "common/gradient.rs"]
-mod gradient;
-#[path = "common/shared.rs"]
-mod shared;
-
 use gradient::{adjoint_gap, dense, descended, halved, is_model};
 use hotrow::{
     Error, GradSlice, Optimizer, Pooling,
     lookup::Lookup as _,
     robe::{self, Backward, Config, Gradient, Snapshot},
 };
+use hotrow_harness::{gradient, shared};
 use proptest::prelude::*;
 use shared::{Bags, WAYS, bags, config, forward, random_grads, weights};
 

@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test fails as the test does")]
 
-#[path = "common/scaled.rs"]
-mod scaled;
-
 use hotrow::{Embedding as _, Error, GradSlice, GroupConfig, LossScale, Optimizer, Precision, ScalerState, cpu};
+use hotrow_harness::scaled;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Normal};
 use rand_pcg::Pcg64;

@@ -3,7 +3,7 @@
 use hotrow::wgpu::util::DeviceExt as _;
 use hotrow::{Batch, Context, Embedding as _, Error, Group, GroupConfig, Init, OutOfRange, Placement, Pooling, wgpu};
 
-use crate::device::with_gpu;
+use hotrow_harness::device::with_gpu;
 
 fn config() -> GroupConfig {
     let mut config = GroupConfig::new(&[10, 20], 4);

@@ -7,7 +7,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 use tempfile::tempdir;
 
-use crate::{
+use hotrow_harness::{
     device::{share, skipped, with_gpu},
     prefetch::{Plan, busy_config, play, random_plans},
 };

@@ -3,7 +3,7 @@
 use hotrow::{Context, RankBody, gpu::Deduped, layout::NONE};
 use rand::{RngExt, SeedableRng};
 
-use crate::device::{again, options, share, with_gpu};
+use hotrow_harness::device::{again, options, share, with_gpu};
 
 /// Written with the standard library's sort, which shares nothing with the shaders.
 pub(crate) fn expected(keys: &[u32], live: usize) -> Deduped {

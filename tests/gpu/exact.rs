@@ -3,7 +3,7 @@
 use hotrow::{Context, Embedding as _, Group, GroupConfig, Init, Optimizer, Policy, Precision};
 use rand::{RngExt, SeedableRng};
 
-use crate::device::{share, with_gpu};
+use hotrow_harness::device::{share, with_gpu};
 
 pub(crate) fn config(precision: Precision, cache_rows: u32) -> GroupConfig {
     let mut config = GroupConfig::new(&[400, 200], 33);

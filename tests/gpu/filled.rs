@@ -4,7 +4,7 @@ use hotrow::{
     Embedding as _, Error, FileStore, Group, GroupConfig, Optimizer, Placement, Precision, SharedStore, cpu, store,
 };
 
-use crate::device::{skipped, with_gpu};
+use hotrow_harness::device::{skipped, with_gpu};
 
 /// More than a chunk of 8 MiB, and two shards.
 fn config(precision: Precision, placement: Placement) -> GroupConfig {

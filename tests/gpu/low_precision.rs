@@ -2,7 +2,7 @@
 
 use hotrow::Group;
 
-use crate::{closed_form, device::with_gpu};
+use hotrow_harness::{closed_form, device::with_gpu};
 
 #[test]
 fn small_updates_add_up_at_random_and_are_lost_to_the_nearest() {

@@ -7,22 +7,12 @@ mod bad_input;
 mod checkpoint;
 #[path = "../store/child.rs"]
 mod child;
-#[path = "../common/closed_form.rs"]
-mod closed_form;
-mod command;
-#[path = "../common/pins.rs"]
-mod common_pins;
 mod dedup;
-mod device;
 mod exact;
 mod filled;
-#[path = "../common/gradient.rs"]
-mod gradient;
 mod lockstep;
 mod low_precision;
 mod memory;
-#[path = "../common/naive.rs"]
-mod naive;
 mod naive_runs;
 mod parts;
 mod pins;
@@ -34,16 +24,11 @@ mod robe_atomic;
 mod robe_edges;
 mod robe_gradient;
 mod rounding;
-#[path = "../common/scaled.rs"]
-mod scaled;
 mod scaler;
-#[path = "../common/shared.rs"]
-mod shared;
 mod sort;
 mod staged;
 mod stages;
 mod subgroup32;
 mod timeline;
 mod trusted;
-mod uvm;
 mod windows;

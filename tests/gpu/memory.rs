@@ -10,7 +10,7 @@ use hotrow::{
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
 use rand_pcg::Pcg64;
 
-use crate::device::{skipped, with_gpu};
+use hotrow_harness::device::{skipped, with_gpu};
 
 fn random_config(random: &mut Pcg64, context: &Context) -> GroupConfig {
     let tables: Vec<u32> = (0..random.random_range(1..4)).map(|_| random.random_range(1..800)).collect();

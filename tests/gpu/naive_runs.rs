@@ -3,7 +3,7 @@
 use hotrow::{Context, Embedding, Group, GroupConfig, Placement};
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
-use crate::{
+use hotrow_harness::{
     device::{share, with_gpu},
     naive,
 };

@@ -3,7 +3,7 @@
 use hotrow::{Context, Embedding, Error, Group, GroupConfig, Layout, Optimizer, Part, Policy, Precision, Snapshot};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
-use crate::device::with_gpu;
+use hotrow_harness::device::with_gpu;
 
 /// Two tables in many shards, slots with padding.
 fn config() -> GroupConfig {

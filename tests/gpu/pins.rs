@@ -11,10 +11,10 @@ use hotrow::{
     layout::{Field, WAYS, way_at},
 };
 
-use crate::{
-    common_pins::{self as common, POLICIES, some, step},
+use crate::staged::{Failing, insist};
+use hotrow_harness::{
     device::{skipped, with_gpu},
-    staged::{Failing, insist},
+    pins::{self as common, POLICIES, some, step},
 };
 
 fn placements(context: &Context) -> impl Iterator<Item = Placement> {

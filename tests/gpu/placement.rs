@@ -4,7 +4,7 @@ use hotrow::{
     Context, Embedding as _, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RankBody, Snapshot,
 };
 
-use crate::device::{again, options, share, skipped, with_gpu};
+use hotrow_harness::device::{again, options, share, skipped, with_gpu};
 
 fn run(context: &Context, config: &GroupConfig) -> (Vec<f32>, Snapshot) {
     let mut group = Group::new(context, config.clone()).unwrap();

@@ -1,124 +1,16 @@
 //! A batch that is prefetched while the last one waits for its backward gives the same outputs, tags and tables, bit for bit, as one that
 //! comes after it (SPEC 4): over random configurations, where the next batch evicts, admits and misses what the last one uses.
 
-use hotrow::{Embedding, Error, Group, GroupConfig, Init, Placement, Policy, Snapshot, cpu};
+use hotrow::{Embedding, Error, Group, GroupConfig, Init, Placement, Policy, cpu};
+use hotrow_harness::{
+    device::{share, with_gpu},
+    lockstep::Batch,
+    prefetch::{When, busy_config, play, random_plans},
+};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
-use crate::{
-    device::{share, with_gpu},
-    lockstep::{Batch, random_batch, random_config, random_pins, trace_batches},
-    recorded::Recorded,
-};
-
-/// When the next batch is prefetched.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum When {
-    Never,
-    BeforeBackward,
-    AfterBackward,
-}
-
-/// What a step does besides its forward.
-#[derive(Debug)]
-pub(crate) struct Plan {
-    pub(crate) batch: Batch,
-    pub(crate) backward: bool,
-    pub(crate) when: When,
-    pub(crate) flush: bool,
-    /// Rows to pin after the flush, and how many of a set.
-    pin: Option<(Vec<u32>, u32)>,
-    /// What comes between the forward and its backward.
-    between: u32,
-}
-
-pub(crate) fn random_plans(config: &GroupConfig, source: &mut Pcg64, steps: usize) -> Vec<Plan> {
-    let whens = [When::Never, When::BeforeBackward, When::BeforeBackward, When::AfterBackward];
-    (0..steps)
-        .map(|_| {
-            let batch = random_batch(config, source);
-            let pin = source.random_bool(0.2).then(|| random_pins(config, source));
-            Plan {
-                batch,
-                backward: source.random_bool(0.8),
-                when: whens[source.random_range(0..4)],
-                flush: pin.is_some() || source.random_bool(0.1),
-                pin,
-                between: source.random_range(0..12),
-            }
-        })
-        .collect()
-}
-
-type Outcome = Result<Vec<f32>, Error>;
-
-/// All steps: their outputs or errors, and what is left at the end. `overlap`: prefetching as planned.
-pub(crate) fn play(group: &mut dyn Embedding, plans: &[Plan], overlap: bool) -> (Vec<Outcome>, Snapshot) {
-    let mut outcomes = Vec::new();
-    let mut ahead = false;
-    for (i, plan) in plans.iter().enumerate() {
-        let Batch { indices, offsets, weights } = &plan.batch;
-        let outputs = if std::mem::take(&mut ahead) {
-            group.forward_prefetched()
-        } else {
-            group.forward(indices, offsets, weights.as_deref())
-        };
-        if let Err(error) = &outputs {
-            assert!(matches!(error, Error::IndexOutOfRange { .. }), "step {i}: {error}");
-        }
-        let total = group.config().total_rows() as u32;
-        match plan.between {
-            0 => outcomes.push(group.forward_frozen(indices, offsets, weights.as_deref())),
-            1 => outcomes.push(group.read_rows(&(0..total).step_by(3).collect::<Vec<_>>())),
-            2 => group.flush().unwrap(),
-            3 => {
-                let now = group.snapshot().unwrap();
-                group.restore(&now).unwrap();
-            }
-            4 => group.set_learning_rate(0.05 + 0.01 * i as f32).unwrap(),
-            _ => {}
-        }
-        let mut prefetch = |group: &mut dyn Embedding, when| {
-            let Some(next) = plans.get(i + 1) else { return };
-            if overlap && plan.when == when && !plan.flush {
-                let Batch { indices, offsets, weights } = &next.batch;
-                group.prefetch(indices, offsets, weights.as_deref()).unwrap();
-                ahead = true;
-            }
-        };
-        prefetch(group, When::BeforeBackward);
-        if let (Ok(outputs), true) = (&outputs, plan.backward) {
-            let grads: Vec<f32> = outputs.iter().map(|x| x * 0.1 + 0.01).collect();
-            group.backward(&grads).unwrap();
-        }
-        prefetch(group, When::AfterBackward);
-        if plan.flush && !ahead {
-            group.flush().unwrap();
-            if let Some((rows, ways)) = &plan.pin {
-                outcomes.push(match group.pin(rows, *ways) {
-                    Ok(left_out) => Ok(left_out.iter().map(|&row| row as f32).collect()),
-                    Err(error) => {
-                        assert!(matches!(error, Error::Order { .. } | Error::Pins { .. }), "step {i}: {error}");
-                        Err(error)
-                    }
-                });
-            }
-        }
-        outcomes.push(outputs);
-    }
-    (outcomes, group.snapshot().unwrap())
-}
-
-/// A configuration whose small cache turns over fast.
-pub(crate) fn busy_config(source: &mut Pcg64) -> GroupConfig {
-    let mut config = random_config(source);
-    config.dim = config.dim.min(65);
-    config.placement = Placement::Device;
-    if source.random_bool(0.5) {
-        config.cache_rows = config.cache_rows.min(64);
-    }
-    config
-}
+use crate::recorded::Recorded;
 
 fn same(make: &dyn Fn(&GroupConfig) -> Box<dyn Embedding>, runs: u64) {
     for seed in share(0..runs) {
@@ -164,31 +56,6 @@ fn staged() {
             }
         }
         assert!(forwarded > 30 && out > 1000, "{forwarded} {out}");
-    });
-}
-
-/// The same over real traces.
-#[test]
-fn staged_real_traces() {
-    with_gpu(|context| {
-        for (name, bags, policy) in [
-            ("online_retail_stock", 64, Policy::Lru),
-            ("ebooks_words", 32, Policy::Lfu),
-            ("wikitext2_words", 100, Policy::Lfu),
-        ] {
-            let Some((rows, batches)) = trace_batches(name, bags, 10) else { continue };
-            let mut config = GroupConfig::new(&[rows], 20);
-            (config.policy, config.cache_rows) = (policy, rows / 20);
-            config.init = Init::Uniform { low: -0.1, high: 0.1 };
-            let plan =
-                |batch| Plan { batch, backward: true, when: When::BeforeBackward, flush: false, pin: None, between: 9 };
-            let plans: Vec<Plan> = batches.into_iter().map(plan).collect();
-            let wanted = play(&mut Group::new(context, config.clone()).unwrap(), &plans, false);
-            config.placement = Placement::Staged;
-            let mut group = Group::new(context, config).unwrap();
-            assert_eq!(play(&mut group, &plans, true), wanted, "{name}");
-            assert!(group.traffic().unwrap().forwarded > 0, "{name}");
-        }
     });
 }
 

@@ -12,7 +12,7 @@ use hotrow::{
     wgpu,
 };
 
-use crate::{
+use hotrow_harness::{
     device::{again, options, share, with_gpu},
     shared::{Bags, WAYS, bags, close, config, forward, moved, outputs, packed, random_grads, weights},
 };

@@ -7,7 +7,7 @@ use hotrow::{
     robe::{self, Backward, Config, Gradient, Snapshot},
 };
 
-use crate::{
+use hotrow_harness::{
     device::{again, options, share, with_gpu},
     shared::{Bags, any_order, bags, close, config, forward, fp32, moved_within, nudge, outputs, random_grads},
 };

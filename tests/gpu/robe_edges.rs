@@ -7,7 +7,7 @@ use hotrow::{
     robe::{self, Backward, Config, Gradient, hash::PRIME},
 };
 
-use crate::{
+use hotrow_harness::{
     device::{again, options, with_gpu},
     shared::{Bags, WAYS, forward, fp32, nudge, random_grads},
 };
@@ -59,7 +59,7 @@ fn an_array_of_more_than_65535_blocks() {
     with_gpu(|context| {
         let weights = 65_536 * 256 + 1000;
         if u64::from(weights) * 4 > context.caps().choose_shard_bytes() {
-            return crate::device::skipped("an array of 64 MiB: the device binds less");
+            return hotrow_harness::device::skipped("an array of 64 MiB: the device binds less");
         }
         let bags = Bags { indices: (0..500).map(|i| i * 7_919).collect(), offsets: vec![0, 100, 500], weights: None };
         for backward in [Backward::Dense, Backward::Sparse, Backward::Atomic] {

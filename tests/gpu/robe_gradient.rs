@@ -8,7 +8,7 @@ use hotrow::{
     robe::{self, Backward, Config, Gradient, GradientBuffer},
 };
 
-use crate::{
+use hotrow_harness::{
     device::{again, options, share, with_gpu},
     gradient::{adjoint_gap, dense, descended, halved, is_model},
     shared::{Bags, WAYS, bags, config, forward, fp32, random_grads},

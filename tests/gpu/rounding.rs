@@ -7,10 +7,8 @@ use hotrow::{
 };
 use rand::RngExt as _;
 
-use crate::{
-    device::{share, with_gpu},
-    stages::{TRAIN, exchange::code_at, kernel, layout_of, params, rng as source_of, slot_rows, words},
-};
+use crate::stages::{TRAIN, exchange::code_at, kernel, layout_of, params, rng as source_of, slot_rows, words};
+use hotrow_harness::device::{share, with_gpu};
 
 /// Runs `exchange` over rows 0, 1, .. from scratch at step `t`, and returns their records.
 fn write(context: &Context, config: &GroupConfig, rows: &[Vec<f32>], t: u32) -> Vec<Vec<u32>> {

@@ -8,9 +8,9 @@ use hotrow::{
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
-use crate::{
+use crate::recorded::Recorded;
+use hotrow_harness::{
     device::with_gpu,
-    recorded::Recorded,
     scaled::{self, Bend, Seen, random_config},
 };
 

@@ -7,10 +7,8 @@ use hotrow::{
 };
 use rand::RngExt as _;
 
-use crate::{
-    dedup::{expected, rng},
-    device::{skipped, with_gpu},
-};
+use crate::dedup::{expected, rng};
+use hotrow_harness::device::{skipped, with_gpu};
 
 fn upload(context: &Context, words: &[u32], usage: BufferUsages) -> wgpu::Buffer {
     let contents = bytemuck::cast_slice(words);

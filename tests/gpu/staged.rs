@@ -10,10 +10,8 @@ use hotrow::{
     Precision, RamStore, SharedStore, Snapshot, Store, Traffic, wgpu,
 };
 
-use crate::{
-    child::{self, Waiting},
-    device::{options, with_gpu},
-};
+use crate::child::{self, Waiting};
+use hotrow_harness::device::{options, with_gpu};
 
 fn config() -> GroupConfig {
     let mut config = GroupConfig::new(&[3000], 20);

@@ -10,9 +10,9 @@ use rand::RngExt as _;
 
 use crate::{
     dedup::{check, rng},
-    device::with_gpu,
     stages::scatter,
 };
+use hotrow_harness::device::with_gpu;
 
 /// Stand-ins for the built-ins. Every call is in uniform control flow, so barriers are allowed.
 const STANDINS: &str = "

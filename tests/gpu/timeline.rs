@@ -7,7 +7,7 @@ use hotrow::{
     wgpu::{self, util::DeviceExt as _},
 };
 
-use crate::device::{skipped, with_gpu};
+use hotrow_harness::device::{skipped, with_gpu};
 
 /// The same adapter, with only `features` of those it has.
 fn open(features: wgpu::Features) -> Context {

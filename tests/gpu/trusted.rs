@@ -2,9 +2,10 @@
 
 use hotrow::{Context, ContextOptions, Policy, Precision, RankBody, Shaders};
 
-use crate::{
+use crate::exact;
+use hotrow_harness::{
     device::{again, with_gpu},
-    exact, lockstep,
+    lockstep,
 };
 
 fn in_each_mode(test: impl Fn(&Context)) {

@@ -7,7 +7,7 @@ use hotrow::{
     wgpu,
 };
 
-use crate::device::{again, options, skipped, with_gpu};
+use hotrow_harness::device::{again, options, skipped, with_gpu};
 
 const ROWS: u32 = 3000;
 

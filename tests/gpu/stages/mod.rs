@@ -51,7 +51,7 @@ use hotrow::{
 use rand::{RngExt, SeedableRng, seq::SliceRandom as _};
 use rand_pcg::Pcg64;
 
-use crate::device::{again, options, with_gpu};
+use hotrow_harness::device::{again, options, with_gpu};
 
 /// Stands behind every array. As an index it is far out of range, as a float it is next to nothing.
 const GUARD: u32 = 0xa5a5_a5a5;

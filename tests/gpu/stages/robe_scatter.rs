@@ -7,7 +7,7 @@ use super::{
     robe::{SHAPES, hashes, robe},
     words,
 };
-use crate::device::{again, options};
+use hotrow_harness::device::{again, options};
 
 fn run(context: &Context, seed: u64, n: u32, shape: [u32; 3]) -> usize {
     let mut source = rng(seed);

@@ -5,7 +5,7 @@ use hotrow::{
 };
 use rand::RngExt as _;
 
-use crate::device::share;
+use hotrow_harness::device::share;
 
 use super::{
     Like, TRAIN, check, floats, gradients, gradients_of, guarded, layout_of,

@@ -1,0 +1,80 @@
+//! Options that every subcommand takes.
+
+use crate::failure::Failure;
+use crate::output;
+use crate::trace::{self, Source, Trace, TraceError};
+use clap::{Args, ValueEnum};
+use hotrow::{Context, Error, adapter};
+use std::path::{Path, PathBuf};
+
+/// Options that every subcommand takes, before or after its name.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Write the results to FILE as JSON
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Seed of everything random
+    #[arg(long, global = true, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    pub(crate) seed: u64,
+    /// What computes
+    #[arg(long, global = true, value_enum, default_value_t = Backend::Auto)]
+    pub(crate) backend: Backend,
+    /// Folder in which traces are looked up by name [default: the environment's `HOTROW_DATA`]
+    #[arg(long, global = true, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+/// What computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Backend {
+    /// What suits the subcommand: a hardware adapter, else the CPU
+    Auto,
+    /// A GPU, software ones included
+    Gpu,
+    /// The CPU
+    Cpu,
+}
+
+impl Backend {
+    /// The adapter that computes; `None` for the CPU, which is told where nobody asked for it: `doing` is what goes on there.
+    pub(crate) fn open(self, doing: &str) -> Result<Option<Context>, Error> {
+        Ok(match self {
+            Self::Cpu => None,
+            Self::Gpu => Some(adapter::open_best(adapter::Wanted::Any)?),
+            Self::Auto => match adapter::open_best(adapter::Wanted::Hardware) {
+                Ok(context) => Some(context),
+                Err(reason) => {
+                    output::note(&format!("{doing} on the CPU backend: {reason}"));
+                    None
+                }
+            },
+        })
+    }
+}
+
+impl Options {
+    /// The seed of a group: both halves of the option count.
+    pub(crate) const fn group_seed(&self) -> u32 {
+        (self.seed ^ (self.seed >> 32)) as u32
+    }
+
+    /// The data folder, by option alone.
+    pub(crate) fn data_option(&self) -> Option<&Path> {
+        self.data.as_deref()
+    }
+
+    /// The data folder, by option or environment.
+    pub(crate) fn data(&self) -> Option<PathBuf> {
+        let by_environment = || std::env::var_os("HOTROW_DATA").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+        self.data.clone().or_else(by_environment)
+    }
+
+    /// The trace that `text` asks for. A generated one that cannot be is bad usage, a bad file is not.
+    pub(crate) fn trace(&self, text: &str) -> Result<Trace, Failure> {
+        let data = self.data();
+        trace::load(text, &Source { data: data.as_deref(), seed: self.seed }).map_err(|error| match error {
+            TraceError::Spec { .. } => Failure::Usage(error.to_string()),
+            _ => error.into(),
+        })
+    }
+}

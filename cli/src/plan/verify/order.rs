@@ -1,0 +1,126 @@
+//! Orders in which lookups are played, and how they are cut into batches of bags.
+
+use super::super::input::Lookups;
+use super::expectation::Batches;
+use rand::Rng;
+use rand::seq::SliceRandom;
+
+/// Lookups in an order.
+pub(in super::super) struct Order {
+    /// `shuffled`, `samples shuffled` or `real`.
+    pub(super) name: &'static str,
+    pub(super) ids: Vec<u32>,
+    bags: Bags,
+}
+
+enum Bags {
+    /// Batches of so many lookups, in bags of one size.
+    Equal { batch: usize, bag: usize },
+    /// Where bags begin, and the end of the last; batches of so many of them.
+    Own { offsets: Vec<u32>, batch: usize },
+}
+
+/// The order that the prediction is for.
+pub(super) const SHUFFLED: &str = "shuffled";
+pub(super) const SAMPLES: &str = "samples shuffled";
+pub(super) const REAL: &str = "real";
+
+impl Order {
+    /// Lookups as the prediction has them: each by itself, in bags of one size.
+    pub(in super::super) fn shuffled(ids: Vec<u32>, batch: usize, bag: usize) -> Self {
+        let batch = batch.min(ids.len()).max(1);
+        Self { name: SHUFFLED, ids, bags: Bags::Equal { batch, bag } }
+    }
+
+    /// A trace's own bags in batches of so many samples, at most so many batches: samples shuffled, if any has more than one lookup,
+    /// and as they are.
+    pub(in super::super) fn of_samples(
+        trace: &Lookups,
+        batch: usize,
+        batches: usize,
+        random: &mut impl Rng,
+    ) -> Vec<Self> {
+        let mut samples = trace.samples();
+        let most = batches.saturating_mul(batch).min(samples.len());
+        let order = |name, samples: &[&[u32]]| {
+            let mut end = 0;
+            let ends = samples.iter().map(|sample| {
+                end += sample.len() as u32;
+                end
+            });
+            let offsets = std::iter::once(0).chain(ends).collect();
+            Self { name, ids: samples.concat(), bags: Bags::Own { offsets, batch } }
+        };
+        let mut orders = vec![order(REAL, &samples[..most])];
+        if samples.iter().any(|sample| sample.len() > 1) {
+            samples.shuffle(random);
+            orders.insert(0, order(SAMPLES, &samples[..most]));
+        }
+        orders
+    }
+
+    /// Each batch: its lookups, and the offsets of its bags in them.
+    pub(super) fn batches(&self) -> Box<dyn Iterator<Item = (&[u32], Vec<u32>)> + '_> {
+        match &self.bags {
+            &Bags::Equal { batch, bag } => Box::new(self.ids.chunks(batch).map(move |ids| {
+                (ids, (0..ids.len()).step_by(bag).chain([ids.len()]).map(|offset| offset as u32).collect())
+            })),
+            Bags::Own { offsets, batch } => {
+                let bags = offsets.len() - 1;
+                Box::new((0..bags).step_by(*batch).map(move |first| {
+                    let offsets = &offsets[first..=(first + batch).min(bags)];
+                    let (start, end) = (offsets[0], offsets[offsets.len() - 1]);
+                    let ids = &self.ids[start as usize..end as usize];
+                    (ids, offsets.iter().map(|offset| offset - start).collect())
+                }))
+            }
+        }
+    }
+
+    pub(super) fn sizes(&self) -> Batches {
+        let mut sizes = Batches::new();
+        for (ids, _) in self.batches() {
+            *sizes.entry(ids.len() as u64).or_default() += 1;
+        }
+        sizes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::input::{From, Input};
+    use crate::trace::Trace;
+    use rand::SeedableRng;
+    use rand_pcg::Pcg64;
+
+    #[test]
+    fn bags_are_the_traces_own() {
+        let trace =
+            Trace { name: String::new(), ids: vec![1, 2, 3, 4, 5, 6], offsets: Some(vec![0, 3, 3, 4, 6]), distinct: 6 };
+        let From::Trace(lookups) = Input::of_trace(trace, None).unwrap().from else { unreachable!() };
+        let orders = Order::of_samples(&lookups, 3, usize::MAX, &mut Pcg64::seed_from_u64(1));
+        let names: Vec<_> = orders.iter().map(|order| order.name).collect();
+        assert_eq!(names, [SAMPLES, REAL]);
+        let real: Vec<_> = orders[1].batches().collect();
+        assert_eq!(real, [(&[1, 2, 3, 4][..], vec![0, 3, 3, 4]), (&[5, 6], vec![0, 2])]);
+        assert_eq!(orders[1].sizes(), Batches::from([(4, 1), (2, 1)]));
+        // Whole samples, each once.
+        let mut bags: Vec<Vec<u32>> = Vec::new();
+        for (ids, offsets) in orders[0].batches() {
+            bags.extend(offsets.windows(2).map(|ends| ids[ends[0] as usize..ends[1] as usize].to_vec()));
+        }
+        bags.sort();
+        assert_eq!(bags, [vec![], vec![1, 2, 3], vec![4], vec![5, 6]]);
+        let first = Order::of_samples(&lookups, 1, 1, &mut Pcg64::seed_from_u64(1));
+        assert_eq!(first[1].ids, [1, 2, 3]);
+    }
+
+    #[test]
+    fn shuffled_lookups_are_cut_evenly() {
+        let order = Order::shuffled(vec![7; 8], 5, 2);
+        let found: Vec<_> = order.batches().map(|(_, offsets)| offsets).collect();
+        assert_eq!(found, [vec![0, 2, 4, 5], vec![0, 2, 3]]);
+        assert_eq!(order.sizes(), Batches::from([(5, 1), (3, 1)]));
+    }
+}

@@ -1,0 +1,307 @@
+//! `hotrow simulate`: hit rates of traces for sizes x ways x policies (P1 Tables 6 and 10).
+
+use crate::failure::Failure;
+use crate::names::CachePolicyName;
+use crate::options::{Backend, Options};
+use crate::output;
+use crate::plot::{Chart, Series};
+use crate::progress::Progress;
+use crate::simulate_gpu::gpu;
+use crate::trace::{self, Trace};
+use comfy_table::Table;
+use hotrow::simulate::{Counters, Geometry, Simulator};
+use hotrow::{Context, Policy, adapter};
+use rayon::prelude::*;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// What is played when no trace is given.
+const GENERATED: &str = "zipf:rows=100000,s=1.05,n=1000000";
+
+/// Most ways a set can be given; 0 serves beyond.
+const MAX_WAYS: i64 = 1 << 20;
+
+/// Most accesses in a batch (SPEC 3.3).
+const MAX_BATCH: i64 = 1 << 30;
+
+/// Accesses between two reports of progress.
+const REPORT: usize = 1 << 16;
+
+/// Hit rates of traces for cache sizes x ways x policies
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Traces: files, names in the data folder, or generated (zipf:rows=..,s=..[,n=..], uniform:rows=..[,n=..],
+    /// meta2021[:rows=..,n=..])
+    #[arg(long, value_name = "T[,T]")]
+    trace: Vec<String>,
+    /// Replacement policies
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [CachePolicyName::Lru, CachePolicyName::Lfu])]
+    policy: Vec<CachePolicyName>,
+    /// Ways of a set, 0 for fully associative
+    #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_values_t = [32], allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(0..=MAX_WAYS))]
+    ways: Vec<u32>,
+    /// Cache sizes in percent of the trace's distinct rows
+    #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_values_t = [1.0, 5.0, 10.0],
+          allow_negative_numbers = true, value_parser = percent)]
+    cache_percent: Vec<f64>,
+    /// Accesses in a batch
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=MAX_BATCH))]
+    batch: u32,
+    /// Write the results to FILE as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Draw STEM.svg and STEM.png: hit rate against cache size
+    #[arg(long, value_name = "STEM")]
+    plot: Option<PathBuf>,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim().parse() {
+        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent),
+        _ => Err("wanted a number above 0 and at most 100".to_owned()),
+    }
+}
+
+/// One configuration and its outcome. The fields and their order are the schema of `--json` and `--csv` (SPEC 9).
+#[derive(Clone, Debug, Serialize)]
+struct Outcome {
+    trace: String,
+    policy: CachePolicyName,
+    ways: u32,
+    cache_percent: f64,
+    sets: u32,
+    slots: u32,
+    batch: u32,
+    accesses: u64,
+    hits: u64,
+    hit_rate: f64,
+    unique: u64,
+    unique_misses: u64,
+    admitted: u64,
+    conflicts: u64,
+    evictions: u64,
+}
+
+/// What a user chose for one run.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    policy: CachePolicyName,
+    ways: u32,
+    percent: f64,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    let mut traces: Vec<String> = args.trace.iter().flat_map(|text| trace::split_list(text)).collect();
+    if args.trace.is_empty() {
+        output::note(&format!(
+            "no --trace: playing generated data, {GENERATED}; name a file, or a trace of --data DIR, for real accesses"
+        ));
+        traces.push(GENERATED.to_owned());
+    }
+    if traces.is_empty() {
+        return Err(Failure::Usage("--trace: wanted at least one trace, found none".to_owned()));
+    }
+    if options.backend == Backend::Gpu
+        && let Some(ways) = args.ways.iter().find(|&&ways| ways != 32)
+    {
+        return Err(Failure::Usage(format!(
+            "--ways: wanted 32 with --backend gpu, found {ways}; its kernels know no other, use --backend cpu"
+        )));
+    }
+    // `auto` is the CPU here: it knows any number of ways.
+    let context = match options.backend {
+        Backend::Gpu => Some(adapter::open_best(adapter::Wanted::Any)?),
+        Backend::Auto | Backend::Cpu => None,
+    };
+    let mut outcomes = Vec::new();
+    for text in &traces {
+        let trace = options.trace(text)?;
+        outcomes.extend(play_all(context.as_ref(), args, &trace)?);
+    }
+    if let Some(path) = &options.json {
+        output::write_json(path, &outcomes)?;
+    }
+    if let Some(path) = &args.csv {
+        output::write_csv(path, &outcomes)?;
+    }
+    if let Some(stem) = &args.plot {
+        chart(&outcomes, traces.len() > 1, args.batch).write(stem)?;
+    }
+    output::print(&table(&outcomes).to_string())?;
+    Ok(())
+}
+
+/// Every configuration over one trace, in the order the options name them.
+fn play_all(context: Option<&Context>, args: &Args, trace: &Trace) -> Result<Vec<Outcome>, Failure> {
+    let mut choices = Vec::new();
+    for &policy in &args.policy {
+        for &ways in &args.ways {
+            for &percent in &args.cache_percent {
+                choices.push(Choice { policy, ways, percent });
+            }
+        }
+    }
+    let progress = Progress::new(&trace.name, (choices.len() * trace.ids.len()) as u64);
+    let play_one = |choice: &Choice| play(context, args.batch, trace, *choice, &progress);
+    // A device is one; the CPU plays as many configurations at a time as it has cores.
+    let outcomes = match context {
+        Some(_) => choices.iter().map(play_one).collect::<anyhow::Result<_>>()?,
+        None => choices.par_iter().map(play_one).collect::<anyhow::Result<_>>()?,
+    };
+    Ok(outcomes)
+}
+
+fn play(
+    context: Option<&Context>,
+    batch: u32,
+    trace: &Trace,
+    choice: Choice,
+    progress: &Progress,
+) -> anyhow::Result<Outcome> {
+    let shape = Geometry::of_percent(trace.distinct.into(), choice.percent, choice.ways)?;
+    let policy = choice.policy.policy();
+    let seen = match context {
+        Some(context) => gpu(context, trace, policy, shape, batch as usize, progress)?,
+        None => cpu(trace, policy, shape, batch as usize, progress)?,
+    };
+    let room = u64::from(shape.sets) * u64::from(shape.ways);
+    if room != u64::from(shape.slots) {
+        output::note(&format!(
+            "note: {} % of {} are {} slots, but whole sets of {} ways make it {room}",
+            choice.percent, trace.name, shape.slots, shape.ways
+        ));
+    }
+    Ok(Outcome {
+        trace: trace.name.clone(),
+        policy: choice.policy,
+        ways: choice.ways,
+        cache_percent: choice.percent,
+        sets: shape.sets,
+        slots: shape.slots,
+        batch,
+        accesses: seen.accesses,
+        hits: seen.hits,
+        hit_rate: seen.hit_rate(),
+        unique: seen.unique,
+        unique_misses: seen.unique_misses,
+        admitted: seen.admitted,
+        conflicts: seen.conflicts,
+        evictions: seen.evictions,
+    })
+}
+
+/// The plain simulator.
+fn cpu(trace: &Trace, policy: Policy, shape: Geometry, batch: usize, progress: &Progress) -> anyhow::Result<Counters> {
+    let mut cache = Simulator::new(shape.sets, shape.ways, policy)?;
+    if policy == Policy::Static {
+        cache.pin(&trace.hottest(shape.slots as usize), shape.ways);
+    }
+    // Whole batches between two reports.
+    for stretch in trace.ids.chunks(batch * (REPORT / batch).max(1)) {
+        for ids in stretch.chunks(batch) {
+            cache.step(ids);
+        }
+        progress.advance(stretch.len() as u64);
+    }
+    Ok(cache.counters())
+}
+
+/// How many ways, in words.
+fn ways_name(ways: u32) -> String {
+    match ways {
+        0 => "fully associative".to_owned(),
+        1 => "1 way".to_owned(),
+        _ => format!("{ways} ways"),
+    }
+}
+
+fn table(outcomes: &[Outcome]) -> Table {
+    let header = [
+        "trace",
+        "policy",
+        "ways",
+        "cache %",
+        "sets",
+        "slots",
+        "accesses",
+        "hits",
+        "hit rate %",
+        "admitted",
+        "conflicts",
+        "evictions",
+    ];
+    let mut table = output::table(header, 2);
+    for outcome in outcomes {
+        table.add_row([
+            outcome.trace.clone(),
+            outcome.policy.name().to_owned(),
+            if outcome.ways == 0 { "full".to_owned() } else { outcome.ways.to_string() },
+            outcome.cache_percent.to_string(),
+            outcome.sets.to_string(),
+            outcome.slots.to_string(),
+            outcome.accesses.to_string(),
+            outcome.hits.to_string(),
+            format!("{:.3}", 100.0 * outcome.hit_rate),
+            outcome.admitted.to_string(),
+            outcome.conflicts.to_string(),
+            outcome.evictions.to_string(),
+        ]);
+    }
+    table
+}
+
+/// One line for each trace x ways x policy: colour tells trace and ways, LFU is dashed.
+fn chart(outcomes: &[Outcome], several_traces: bool, batch: u32) -> Chart {
+    let mut chart = Chart::new("Cache size (% of rows)", "Hit rate (%)");
+    let what = match outcomes.first() {
+        Some(outcome) if !several_traces => format!(": {}", outcome.trace),
+        _ => String::new(),
+    };
+    let each = if batch == 1 { "one access at a time".to_owned() } else { format!("batches of {batch} accesses") };
+    chart.title = format!("Hit rate by cache size{what}, {each}");
+    // Whole tens around the data: the differences between ways are small.
+    let rates = outcomes.iter().map(|outcome| 100.0 * outcome.hit_rate);
+    let (low, high) = rates.fold((100.0_f64, 0.0_f64), |(low, high), rate| (low.min(rate), high.max(rate)));
+    let low = ((low / 10.0).floor() * 10.0).min(90.0);
+    chart.y_range = Some((low, ((high / 10.0).ceil() * 10.0).max(low + 10.0)));
+    let sizes = outcomes.iter().map(|outcome| outcome.cache_percent);
+    let (least, most) = sizes.fold((f64::INFINITY, 0.0_f64), |(least, most), size| (least.min(size), most.max(size)));
+    if most > 20.0 * least {
+        chart.log_x = true;
+        chart.x_range = Some((0.8 * least, 1.25 * most));
+    }
+    // Static is a colour of its own: it and LFU would both be the dashed line of their ways.
+    let mut colours: Vec<(&str, u32, bool)> = Vec::new();
+    let mut drawn: Vec<(&str, u32, CachePolicyName)> = Vec::new();
+    for first in outcomes {
+        let line = (first.trace.as_str(), first.ways, first.policy);
+        if drawn.contains(&line) {
+            continue;
+        }
+        drawn.push(line);
+        let own = (line.0, line.1, line.2 == CachePolicyName::Static);
+        let colour = colours.iter().position(|&of| of == own).unwrap_or_else(|| {
+            colours.push(own);
+            colours.len() - 1
+        });
+        let mut points: Vec<(f64, f64)> = outcomes
+            .iter()
+            .filter(|outcome| (outcome.trace.as_str(), outcome.ways, outcome.policy) == line)
+            .map(|outcome| (outcome.cache_percent, 100.0 * outcome.hit_rate))
+            .collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let prefix = if several_traces { format!("{}: ", first.trace) } else { String::new() };
+        chart.series.push(Series {
+            label: format!("{prefix}{}, {}", first.policy.name(), ways_name(first.ways)),
+            points,
+            colour,
+            dashed: first.policy == CachePolicyName::Lfu,
+            markers: true,
+            spread: Vec::new(),
+        });
+    }
+    chart
+}

@@ -1,0 +1,77 @@
+//! `simulate --backend gpu`: the same trace played through the real kernels, tables and all (FP32, one float a row).
+
+use crate::progress::Progress;
+use crate::trace::Trace;
+use anyhow::ensure;
+use hotrow::simulate::{Counters, Geometry};
+use hotrow::wgpu::util::DeviceExt as _;
+use hotrow::{Batch, Context, Embedding as _, Group, GroupConfig, Policy, Pooling, Precision, wgpu};
+
+/// Steps handed to the device at a time, so that it neither waits for the host nor falls far behind.
+const STEPS: usize = 32;
+
+/// Rows of the largest table that is made for a simulation: with its frequencies 2 GiB.
+const MOST_ROWS: u64 = 1 << 28;
+
+/// Plays `trace` in batches of `batch` accesses through the device's cache of `shape` (32 ways).
+pub(crate) fn gpu(
+    context: &Context,
+    trace: &Trace,
+    policy: Policy,
+    shape: Geometry,
+    batch: usize,
+    progress: &Progress,
+) -> anyhow::Result<Counters> {
+    let rows = trace.ids.iter().max().map_or(1, |&id| u64::from(id) + 1);
+    ensure!(
+        rows <= MOST_ROWS,
+        "--backend gpu: wanted ids below {MOST_ROWS}, found {}, and the real table has a row for each; renumber them, or use \
+         --backend cpu",
+        rows - 1
+    );
+    let mut config = GroupConfig::new(&[rows as u32], 1);
+    config.precision = Precision::Fp32;
+    config.policy = policy;
+    config.pooling = Pooling::None;
+    config.cache_rows = u64::from(shape.slots).min(rows) as u32;
+    let mut group = Group::new(context, config)?;
+    if policy == Policy::Static {
+        group.pin(&trace.hottest(shape.slots as usize), shape.ways)?;
+    }
+    let storage = |what, words: &[u32]| {
+        context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
+            label: Some(what),
+            contents: bytemuck::cast_slice(words),
+            usage: wgpu::BufferUsages::STORAGE,
+        })
+    };
+    let longest = batch.min(trace.ids.len()) as u32;
+    let offsets = storage("offsets", &(0..=longest).collect::<Vec<_>>());
+    let outputs = storage("outputs", &vec![0; longest as usize]);
+    for stretch in trace.ids.chunks(batch.saturating_mul(STEPS)) {
+        let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        for ids in stretch.chunks(batch) {
+            let indices = storage("indices", ids);
+            let one = Batch {
+                indices: Some(indices.slice(..)),
+                offsets: offsets.slice(..4 * (ids.len() as u64 + 1)),
+                weights: None,
+            };
+            group.record_forward(&mut encoder, &one, outputs.slice(..))?;
+        }
+        let index = context.queue().submit([encoder.finish()]);
+        context.device().poll(wgpu::PollType::Wait { submission_index: Some(index), timeout: None })?;
+        progress.advance(stretch.len() as u64);
+    }
+    group.check()?;
+    let seen: hotrow::Counters = group.counters()?.into_iter().sum();
+    Ok(Counters {
+        accesses: seen.accesses,
+        hits: seen.hits,
+        unique: seen.unique,
+        unique_misses: seen.unique_misses,
+        admitted: seen.admitted,
+        conflicts: seen.conflicts,
+        evictions: seen.evictions,
+    })
+}

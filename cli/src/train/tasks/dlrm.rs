@@ -1,0 +1,219 @@
+//! Will this advertisement be clicked? DLRM on Criteo's click logs, or on a generated log of the same shape whose clicks come
+//! from a known model.
+
+mod cardinalities;
+mod criteo;
+mod model;
+mod planted;
+mod samples;
+
+pub(crate) use cardinalities::Cardinalities;
+
+use super::Choices;
+use crate::names::OptimizerName;
+use crate::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
+use crate::train::dense::Dense;
+use crate::train::metrics::Score;
+use crate::train::task::{Bags, Batch, Defaults, TableSpec, Target, Task};
+use candle_core::Result;
+use hotrow::{Init, Pooling};
+use model::Model;
+use samples::Samples;
+use std::ops::Range;
+
+const DIM: u32 = 16;
+
+/// Samples of the generated set, unless more are asked for.
+const TRAIN: usize = 150_000;
+const TEST: usize = 30_000;
+
+#[derive(Debug)]
+pub(crate) struct Dlrm {
+    source: String,
+    train: Samples,
+    test: Samples,
+    tables: Vec<TableSpec>,
+    /// Of the base rate and of the planted model.
+    bounds: Option<[f64; 2]>,
+}
+
+impl Dlrm {
+    pub(crate) fn open(choices: &Choices) -> anyhow::Result<Self> {
+        let cardinalities = choices.cardinalities.clone().unwrap_or_default();
+        let dim = choices.dim.unwrap_or(DIM);
+        if let Some(path) = &choices.criteo {
+            let criteo::Split { train, test } = criteo::read(path, &cardinalities.rows, choices.limit)?;
+            let source = format!("{}: Criteo's click log", path.display());
+            return Ok(Self::new(&source, train, test, &cardinalities, dim, None));
+        }
+        let train = choices.limit.map_or(TRAIN, |limit| limit.max(TRAIN));
+        Self::generated(&cardinalities, dim, [train, TEST], choices.seed)
+    }
+
+    /// The generated set, of so many samples to train and to test.
+    fn generated(
+        cardinalities: &Cardinalities,
+        dim: u32,
+        [train, test]: [usize; 2],
+        seed: u64,
+    ) -> anyhow::Result<Self> {
+        let set = planted::generate(&cardinalities.rows, train, test, seed)?;
+        let (entropy, blind, Score { loss, auc, .. }) = (set.entropy(), set.blind_loss(), set.score());
+        let source = format!(
+            "generated click log of Criteo's shape, seed {seed}; best reachable log-loss {entropy:.4} ({loss:.4} on the labels \
+             drawn), AUC {:.4}; with no features at all: {blind:.4}",
+            auc.unwrap_or(f64::NAN)
+        );
+        Ok(Self::new(&source, set.train, set.test, cardinalities, dim, Some([blind, entropy])))
+    }
+
+    fn new(
+        source: &str,
+        train: Samples,
+        test: Samples,
+        cardinalities: &Cardinalities,
+        dim: u32,
+        bounds: Option<[f64; 2]>,
+    ) -> Self {
+        let table = |(table, &rows): (usize, &u32)| {
+            // DLRM's own: wider for tables of fewer rows.
+            let limit = 1.0 / (rows as f32).sqrt();
+            TableSpec {
+                name: format!("C{}", table + 1),
+                rows,
+                dim,
+                pooling: Pooling::Sum,
+                init: Init::Uniform { low: -limit, high: limit },
+                stream: 0,
+            }
+        };
+        let tables = cardinalities.rows.iter().enumerate().map(table).collect();
+        let source =
+            format!("{source}; {} samples to train, {} to test; {}", train.len(), test.len(), cardinalities.text());
+        Self { source, train, test, tables, bounds }
+    }
+}
+
+fn batch(from: &Samples, samples: impl ExactSizeIterator<Item = usize>) -> Batch {
+    let mut batch = Batch { bags: vec![Bags::new(); CRITEO_CATEGORIES], samples: samples.len(), ..Batch::default() };
+    for sample in samples {
+        batch.dense.extend(from.dense(sample));
+        batch.bags.iter_mut().zip(from.rows(sample)).for_each(|(bags, &row)| bags.push([row]));
+        batch.labels.push(from.labels[sample].into());
+    }
+    batch
+}
+
+impl Task for Dlrm {
+    fn name(&self) -> &'static str {
+        "dlrm"
+    }
+
+    fn source(&self) -> String {
+        self.source.clone()
+    }
+
+    fn tables(&self) -> &[TableSpec] {
+        &self.tables
+    }
+
+    fn target(&self) -> Target {
+        Target::Binary
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults { batch: 128, epochs: 1, optimizer: OptimizerName::Adagrad, lr: 0.02, dense_lr: 0.02, decay: false }
+    }
+
+    fn train_len(&self) -> usize {
+        self.train.len()
+    }
+
+    fn test_len(&self) -> usize {
+        self.test.len()
+    }
+
+    fn train_batch(&self, samples: &[u32], _: u64, _: u32) -> Batch {
+        batch(&self.train, samples.iter().map(|&sample| sample as usize))
+    }
+
+    fn test_batch(&self, samples: Range<usize>) -> Batch {
+        batch(&self.test, samples)
+    }
+
+    fn dense(&self, seed: u64) -> Result<Box<dyn Dense>> {
+        Ok(Box::new(Model::new(CRITEO_COUNTS, CRITEO_CATEGORIES, self.tables[0].dim as usize, seed)?))
+    }
+
+    fn blind_loss(&self) -> Option<f64> {
+        self.bounds.map(|[blind, _]| blind)
+    }
+
+    fn best_loss(&self) -> Option<f64> {
+        self.bounds.map(|[_, best]| best)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::train::fingerprint::fingerprint;
+    use crate::train::run::{self, RunOptions};
+    use crate::train::setting::{Choice, Setting};
+    use crate::train::tables::{Device, Rule};
+
+    fn small() -> Dlrm {
+        Dlrm::generated(&"300".parse().unwrap(), 8, [8000, 4000], 1).unwrap()
+    }
+
+    #[test]
+    fn other_data_of_the_same_size_have_another_fingerprint() {
+        let of = |seed| fingerprint(&Dlrm::generated(&"300".parse().unwrap(), 8, [1500, 500], seed).unwrap());
+        assert_eq!(of(1).len(), 8);
+        assert_eq!(of(1), of(1));
+        assert_ne!(of(1), of(2));
+    }
+
+    #[test]
+    fn a_batch_has_a_row_of_each_table_a_sample() {
+        let task = small();
+        let batch = task.train_batch(&[5, 3, 5], 0, 0);
+        assert_eq!((batch.samples, batch.dense.len(), batch.labels.len()), (3, 3 * CRITEO_COUNTS, 3));
+        assert_eq!(batch.bags.len(), task.tables().len());
+        for (table, bags) in batch.bags.iter().enumerate() {
+            assert_eq!(bags.offsets, [0, 1, 2, 3]);
+            assert_eq!(bags.indices, [5, 3, 5].map(|sample| task.train.rows(sample)[table]));
+            assert!(bags.indices.iter().all(|&row| row < task.tables()[table].rows));
+        }
+        assert_eq!(batch.dense[CRITEO_COUNTS..2 * CRITEO_COUNTS], *task.train.dense(3));
+        assert_eq!(task.test_batch(7..9).labels, [7, 8].map(|sample| u32::from(task.test.labels[sample])));
+    }
+
+    #[test]
+    fn a_short_run_learns_but_not_more_than_there_is() {
+        let task = small();
+        let defaults = task.defaults();
+        let mut options = RunOptions {
+            seconds: None,
+            batch: 64,
+            epochs: 1,
+            rule: Rule { optimizer: defaults.optimizer, lr: defaults.lr },
+            dense_lr: defaults.dense_lr,
+            decay: defaults.decay,
+            limit: None,
+            scaling: crate::train::scaling::Scaling(None),
+            device: Device::Cpu,
+        };
+        let choice = Choice::uniform(Setting::FP32, task.tables());
+        let found = run::run(&task, &choice, 1, &options, &|_| {}).unwrap();
+        let blind = task.blind_loss().unwrap();
+        let best = task.best_loss().unwrap();
+        assert!(found.loss < blind - 0.2 * (blind - best), "{found:?}, blind {blind}, best {best}");
+        assert!(found.loss > best, "{found:?}, best {best}");
+        assert!(found.auc.unwrap() > 0.6, "{found:?}");
+        // Without training there is no such gain.
+        options.limit = Some(1);
+        let untrained = run::run(&task, &choice, 1, &options, &|_| {}).unwrap();
+        assert!(untrained.loss > blind - 0.2 * (blind - best), "{untrained:?}");
+    }
+}

@@ -1,0 +1,189 @@
+//! Criteo's click logs: lines to samples.
+
+use super::samples::Samples;
+use crate::trace::{CRITEO_CATEGORIES, CriteoFile, TraceError};
+use hotrow::hash::fmix32;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// The last of so many parts of the file is the test set. Criteo-Kaggle holds seven days, and P1 tests on the last.
+const PARTS: usize = 7;
+
+/// Tables of at most as many rows number their categories; larger ones hash them.
+const NUMBERED: u32 = 1000;
+
+/// Why there is no data set.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CriteoError {
+    #[error(transparent)]
+    Line(#[from] TraceError),
+    #[error(
+        "{}: wanted at least {PARTS} lines, of which the last seventh is the test set, found {lines}; the file is cut off \
+         or the wrong one, get it again", path.display()
+    )]
+    Short { path: PathBuf, lines: usize },
+    #[error(
+        "{}: wanted memory for {samples} samples of 157 bytes, found too little; take fewer with --limit N", path.display()
+    )]
+    Memory { path: PathBuf, samples: usize },
+}
+
+/// The samples of a file: to train on, and to test on.
+#[derive(Debug)]
+pub(crate) struct Split {
+    pub(crate) train: Samples,
+    pub(crate) test: Samples,
+}
+
+/// Reads a file. The last seventh of the lines is the test set; `limit` keeps the first samples of the training set.
+///
+/// # Errors
+/// [`CriteoError`] names the file and the line.
+pub(crate) fn read(path: &Path, rows: &[u32; CRITEO_CATEGORIES], limit: Option<usize>) -> Result<Split, CriteoError> {
+    // Read twice: what is counted first needs neither twice the memory nor a guess where the test set begins.
+    let mut lines = 0;
+    let mut file = CriteoFile::open(path)?;
+    while file.next_line()?.is_some() {
+        lines += 1;
+    }
+    let test = lines / PARTS;
+    if test == 0 {
+        return Err(CriteoError::Short { path: path.into(), lines });
+    }
+    let train = (lines - test).min(limit.unwrap_or(usize::MAX));
+    let room = |samples: usize| {
+        Samples::with_room(samples).map_err(|_| CriteoError::Memory { path: path.into(), samples: train + test })
+    };
+    let mut split = Split { train: room(train)?, test: room(test)? };
+    let mut tables = rows.map(Rows::new);
+    let mut file = CriteoFile::open(path)?;
+    for number in 0.. {
+        let Some(line) = file.next_line()? else { break };
+        let part = match number {
+            _ if number < train => &mut split.train,
+            _ if number < lines - test => continue, // beyond the limit
+            _ => &mut split.test,
+        };
+        let mut categories = line.categories()?.into_iter();
+        let rows = tables.each_mut().map(|table| table.of(categories.next().flatten()));
+        part.push(line.counts()?, rows, line.label()?);
+    }
+    Ok(split)
+}
+
+/// From the categories of a field to the rows of its table. Row 0 is the missing category.
+///
+/// A hash needs no memory and gives every later line the same row. In a table with a row for each of its few categories it
+/// would still throw some together, so that small tables number them by first appearance while rows are left.
+#[derive(Debug)]
+struct Rows {
+    rows: u32,
+    numbered: HashMap<u32, u32>,
+}
+
+impl Rows {
+    fn new(rows: u32) -> Self {
+        Self { rows, numbered: HashMap::new() }
+    }
+
+    fn of(&mut self, category: Option<u32>) -> u32 {
+        let Some(category) = category else { return 0 };
+        let hashed = || 1 + fmix32(category) % (self.rows - 1);
+        if self.rows > NUMBERED {
+            return hashed();
+        }
+        let next = self.numbered.len() as u32 + 1;
+        match self.numbered.get(&category) {
+            Some(&row) => row,
+            None if next < self.rows => {
+                self.numbered.insert(category, next);
+                next
+            }
+            None => hashed(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use tempfile::TempDir;
+
+    /// A line with `count` first and `category` first and last.
+    fn line(label: &str, count: &str, category: &str) -> String {
+        format!("{label}\t{count}{}\t{category}{}\t{category}\n", "\t7".repeat(12), "\t".repeat(24))
+    }
+
+    fn write(dir: &TempDir, content: &str) -> PathBuf {
+        let path = dir.path().join("day.txt");
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    const ROWS: [u32; CRITEO_CATEGORIES] = {
+        let mut rows = [5; CRITEO_CATEGORIES];
+        rows[25] = 5000;
+        rows
+    };
+
+    #[test]
+    fn lines_become_samples() {
+        let dir = TempDir::new().unwrap();
+        let text: String =
+            (0..15).map(|i| line(&(i % 2).to_string(), &(i - 1).to_string(), &format!("{i:x}"))).collect();
+        for text in [text.clone(), text.replace('\n', "\r\n"), text.trim_end().to_owned()] {
+            let Split { train, test } = read(&write(&dir, &text), &ROWS, None).unwrap();
+            assert_eq!((train.len(), test.len()), (13, 2), "15 lines: the last 2 are the last seventh");
+            assert_eq!((train.labels[0], train.labels[1], test.labels[1]), (0, 1, 0));
+            // Counts -1, 0, 1, 2: those below 0 are 0.
+            let first: Vec<f32> = (0..4).map(|sample| train.dense(sample)[0]).collect();
+            assert_eq!(first, [0.0, 0.0, 2f32.ln(), 3f32.ln()]);
+            assert_eq!(train.dense(0)[1..], [8f64.ln() as f32; 12]);
+            // A missing category is row 0; four others have rows of their own, the next share them.
+            assert_eq!(train.rows(0)[1..25], [0; 24]);
+            let small: Vec<u32> = (0..6).map(|sample| train.rows(sample)[0]).collect();
+            assert_eq!(small, [1, 2, 3, 4, 1 + fmix32(4) % 4, 1 + fmix32(5) % 4]);
+            // A large table hashes.
+            assert_eq!(test.rows(1)[25], 1 + fmix32(14) % 4999);
+        }
+        let limited = read(&write(&dir, &text), &ROWS, Some(3)).unwrap();
+        let whole = read(&write(&dir, &text), &ROWS, None).unwrap();
+        assert_eq!(limited.train.rows, whole.train.rows[..3 * CRITEO_CATEGORIES]);
+        assert_eq!(limited.test.rows.len(), whole.test.rows.len());
+        assert_eq!(limited.test.labels, whole.test.labels);
+    }
+
+    #[test]
+    fn hashed_rows_are_spread_and_in_range() {
+        let mut rows = Rows::new(1001);
+        let mut hits = vec![0; 1001];
+        (0..100_000).for_each(|category| hits[rows.of(Some(category)) as usize] += 1);
+        // 100 each, with a deviation of 10; row 0 is for those that are missing.
+        assert_eq!(hits[0], 0);
+        assert!(hits[1..].iter().all(|&hits| (50..150).contains(&hits)), "{hits:?}");
+        assert_eq!(rows.of(None), 0);
+        let mut two = Rows::new(2);
+        assert_eq!([Some(7), Some(8), None].map(|category| two.of(category)), [1, 1, 0]);
+    }
+
+    #[test]
+    fn bad_files_are_refused_by_line() {
+        let dir = TempDir::new().unwrap();
+        let good = line("1", "3", "ab").repeat(6);
+        for (content, found) in [
+            (String::new(), "found 0"),
+            (good.clone(), "found 6"),
+            (good.clone() + "1\t2\n", "\"2 fields\" in line 7"),
+            (good.clone() + &line("1", "3", "ab\t"), "\"42 fields\" in line 7"),
+            (good.clone() + &line("3", "3", "ab"), "\"3\" in line 7"),
+            (good.clone() + &line("1", "3", "zz"), "\"zz\" in line 7"),
+            (good.clone() + &line("1", "x", "ab"), "\"x\" in line 7"),
+            (good.replacen("1\t", "", 6) + &line("1", "3", "ab"), "no label\" in line 1"),
+        ] {
+            let error = read(&write(&dir, &content), &ROWS, None).unwrap_err().to_string();
+            assert!(error.contains("day.txt: wanted") && error.contains(found) && error.contains("; "), "{error}");
+        }
+        assert!(read(&write(&dir, &line("1", "3", "ab").repeat(7)), &ROWS, None).is_ok());
+    }
+}

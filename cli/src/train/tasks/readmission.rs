@@ -1,0 +1,205 @@
+//! Whether a patient comes back to hospital: 39 categorical fields, each with a vector. Side by side these go into an MLP, to whose logit
+//! the products of all pairs of them are added (`DeepFM`, Guo et al. 2017).
+
+use super::{Choices, labels};
+use crate::names::OptimizerName;
+use crate::trace::{self, Source};
+use crate::train::dense::{Dense, Fresh, Mlp};
+use crate::train::task::{Bags, Batch, Defaults, TableSpec, Target, Task};
+use anyhow::{Context as _, ensure};
+use candle_core::{DType, Device, Result, Tensor, Var};
+use hotrow::hash::fmix32;
+use hotrow::{Init, Pooling};
+use std::collections::HashMap;
+use std::ops::Range;
+
+const NAME: &str = "diabetes130_fields";
+const DIM: u32 = 16;
+const HIDDEN: usize = 64;
+/// Fields that are learned from. Before them stands the patient's number, which tells training from test.
+const FIELDS: usize = 39;
+
+#[derive(Debug)]
+pub(crate) struct Readmission {
+    /// Encounter by encounter its fields' rows, numbered without the patients.
+    rows: Vec<u32>,
+    labels: Vec<u8>,
+    /// Encounters of either part.
+    train: Vec<u32>,
+    test: Vec<u32>,
+    tables: [TableSpec; 1],
+}
+
+impl Readmission {
+    pub(crate) fn open(choices: &Choices) -> anyhow::Result<Self> {
+        let folder = choices.folder("readmission")?;
+        let found = trace::load(NAME, &Source { data: Some(folder), seed: 0 })?;
+        let offsets =
+            found.offsets.with_context(|| format!("{NAME}.offsets.u32: wanted it beside the ids, found none"))?;
+        let bad = offsets.windows(2).position(|pair| pair[1] - pair[0] != 1 + FIELDS as u32);
+        if let Some(at) = bad {
+            let found = offsets[at + 1] - offsets[at];
+            anyhow::bail!(
+                "{NAME}: wanted {} fields in each bag, found {found} in bag {at}; get the file again",
+                1 + FIELDS
+            );
+        }
+        let labels = labels(folder, NAME, offsets.len() - 1, 2)?;
+        Self::of(&found.ids, labels, choices.dim.unwrap_or(DIM))
+    }
+
+    fn of(ids: &[u32], labels: Vec<u8>, dim: u32) -> anyhow::Result<Self> {
+        let bags = || ids.chunks_exact(1 + FIELDS);
+        // A fifth of the patients (the data's README, 7).
+        let is_test = |&at: &u32| fmix32(ids[at as usize * (1 + FIELDS)]).is_multiple_of(5);
+        let (test, train): (Vec<_>, Vec<_>) = (0..labels.len() as u32).partition(is_test);
+        ensure!(
+            !train.is_empty() && !test.is_empty(),
+            "{NAME}: wanted patients to train and to test, found {} and {} encounters",
+            train.len(),
+            test.len()
+        );
+        let mut numbers = HashMap::new();
+        let rows = bags().flat_map(|bag| &bag[1..]).map(|&id| {
+            let next = numbers.len() as u32;
+            *numbers.entry(id).or_insert(next)
+        });
+        let rows: Vec<u32> = rows.collect();
+        let init = Init::Uniform { low: -0.1, high: 0.1 };
+        let count = numbers.len() as u32;
+        let table = TableSpec { name: "fields".into(), rows: count, dim, pooling: Pooling::None, init, stream: 0 };
+        Ok(Self { rows, labels, train, test, tables: [table] })
+    }
+
+    fn batch(&self, encounters: impl Iterator<Item = u32>) -> Batch {
+        let mut batch = Batch { bags: vec![Bags::new()], ..Batch::default() };
+        for at in encounters.map(|at| at as usize) {
+            batch.bags[0].push(self.rows[at * FIELDS..(at + 1) * FIELDS].iter().copied());
+            batch.labels.push(self.labels[at].into());
+            batch.samples += 1;
+        }
+        batch
+    }
+}
+
+impl Task for Readmission {
+    fn name(&self) -> &'static str {
+        "readmission"
+    }
+
+    fn source(&self) -> String {
+        let (train, test) = (self.train.len(), self.test.len());
+        format!("{NAME}: {train} encounters to train, {test} of other patients to test, {FIELDS} fields")
+    }
+
+    fn tables(&self) -> &[TableSpec] {
+        &self.tables
+    }
+
+    fn target(&self) -> Target {
+        Target::Binary
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults { batch: 256, epochs: 3, optimizer: OptimizerName::Adagrad, lr: 0.02, dense_lr: 0.01, decay: true }
+    }
+
+    fn train_len(&self) -> usize {
+        self.train.len()
+    }
+
+    fn test_len(&self) -> usize {
+        self.test.len()
+    }
+
+    fn train_batch(&self, samples: &[u32], _: u64, _: u32) -> Batch {
+        self.batch(samples.iter().map(|&sample| self.train[sample as usize]))
+    }
+
+    fn test_batch(&self, samples: Range<usize>) -> Batch {
+        self.batch(self.test[samples].iter().copied())
+    }
+
+    fn dense(&self, seed: u64) -> Result<Box<dyn Dense>> {
+        let dim = self.tables[0].dim as usize;
+        let mlp = Mlp::new(&[FIELDS * dim, HIDDEN, 1], &mut Fresh::new(seed))?;
+        let one = Tensor::eye(dim, DType::F32, &Device::Cpu)?;
+        Ok(Box::new(Model { mlp, over_fields: Tensor::cat(&[&one; FIELDS], 0)? }))
+    }
+}
+
+struct Model {
+    mlp: Mlp,
+    /// A field's identity matrix below the other's: a product with it adds the fields up.
+    over_fields: Tensor,
+}
+
+impl Dense for Model {
+    fn logits(&self, embedded: &[Tensor], batch: &Batch) -> Result<Tensor> {
+        let fields = embedded[0].reshape((batch.samples, ()))?;
+        self.mlp.forward(&fields)? + pairs(&fields, &self.over_fields)?
+    }
+
+    fn vars(&self) -> Vec<&Var> {
+        self.mlp.vars()
+    }
+}
+
+/// The dot products of all pairs of a sample's fields, added up: half of the square of the sum less the sum of the squares.
+fn pairs(fields: &Tensor, over_fields: &Tensor) -> Result<Tensor> {
+    let of_sum = fields.matmul(over_fields)?.sqr()?.sum_keepdim(1)?;
+    (of_sum - fields.sqr()?.sum_keepdim(1)?)? * 0.5
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three encounters of two patients: their ids are 0 and 1, of which the first is tested (fmix32(0) = 0).
+    fn small() -> Readmission {
+        let bag = |patient: u32, last: u32| {
+            (0..40).map(move |at| {
+                if at == 0 {
+                    patient
+                } else if at == 39 {
+                    last
+                } else {
+                    at + 100
+                }
+            })
+        };
+        let ids: Vec<u32> = bag(0, 200).chain(bag(1, 201)).chain(bag(0, 201)).collect();
+        Readmission::of(&ids, vec![1, 0, 1], 4).unwrap()
+    }
+
+    #[test]
+    fn patients_tell_the_parts_and_are_no_field() {
+        let task = small();
+        assert!(!fmix32(1).is_multiple_of(5));
+        assert_eq!((task.train_len(), task.test_len()), (1, 2));
+        // 38 fields that all share, and two values of the last.
+        assert_eq!(task.tables()[0].rows, 40);
+        let batch = task.test_batch(0..2);
+        assert_eq!((batch.samples, &batch.labels[..], &batch.bags[0].offsets[..]), (2, &[1, 1][..], &[0, 39, 78][..]));
+        assert_eq!(batch.bags[0].indices[..39], (0..39).collect::<Vec<u32>>());
+        assert_eq!(batch.bags[0].indices[39 + 38], 39);
+        assert_eq!(task.train_batch(&[0], 0, 0).bags[0].indices[38], 39, "the same value, the same row");
+    }
+
+    #[test]
+    fn pairs_by_hand() {
+        // Three fields of two floats: (1, 2), (3, 4), (-1, 0).
+        let fields = Tensor::new(&[[1f32, 2.0, 3.0, 4.0, -1.0, 0.0]], &Device::Cpu).unwrap();
+        let one = Tensor::eye(2, DType::F32, &Device::Cpu).unwrap();
+        let found = pairs(&fields, &Tensor::cat(&[&one; 3], 0).unwrap()).unwrap();
+        // 11, -1 and -3.
+        assert_eq!(found.to_vec2::<f32>().unwrap(), [[7.0]]);
+    }
+
+    #[test]
+    fn a_part_without_patients_is_refused() {
+        let ids: Vec<u32> = (0..40).collect();
+        let message = Readmission::of(&ids, vec![0], 4).unwrap_err().to_string();
+        assert!(message.contains("found 0 and 1 encounters"), "{message}");
+    }
+}

@@ -1,0 +1,47 @@
+//! Pipelines and bind groups of the baseline's kernels. They are no stages: no group runs them.
+
+use hotrow::Context;
+
+/// Rows in frames.
+pub(super) const PAGES: &str = include_str!("pages.wgsl");
+/// Pages between host and frames.
+pub(super) const CARRY: &str = include_str!("carry.wgsl");
+
+/// Name and text of each kernel, for the compilers that check them.
+#[doc(hidden)]
+#[must_use]
+pub const fn shaders() -> [(&'static str, &'static str); 2] {
+    [("uvm pages", PAGES), ("uvm carry", CARRY)]
+}
+
+pub(super) fn pipeline(context: &Context, text: &'static str) -> wgpu::ComputePipeline {
+    let module = context.device().create_shader_module(wgpu::ShaderModuleDescriptor {
+        label: Some("hotrow.uvm"),
+        source: wgpu::ShaderSource::Wgsl(text.into()),
+    });
+    context.device().create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: Some("hotrow.uvm"),
+        layout: None,
+        module: &module,
+        entry_point: Some("main"),
+        compilation_options: wgpu::PipelineCompilationOptions::default(),
+        cache: None,
+    })
+}
+
+/// Whole buffers, bound from 0 on.
+pub(super) fn bind_group<'b>(
+    context: &Context,
+    pipeline: &wgpu::ComputePipeline,
+    buffers: impl IntoIterator<Item = &'b wgpu::Buffer>,
+) -> wgpu::BindGroup {
+    let entries: Vec<_> = (0..)
+        .zip(buffers)
+        .map(|(binding, buffer)| wgpu::BindGroupEntry { binding, resource: buffer.as_entire_binding() })
+        .collect();
+    context.device().create_bind_group(&wgpu::BindGroupDescriptor {
+        label: Some("hotrow.uvm"),
+        layout: &pipeline.get_bind_group_layout(0),
+        entries: &entries,
+    })
+}

@@ -1,0 +1,105 @@
+//! `hotrow info` from outside: exit codes, messages, schema. No GPU is needed.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use assert_cmd::Command;
+use serde_json::Value;
+use std::io::Write as _;
+use tempfile::TempDir;
+
+/// Runs without any Vulkan driver, unless `drivers`; returns exit code, stdout, stderr and the JSON.
+fn info(arguments: &[&str], drivers: bool) -> (i32, String, String, Value) {
+    let dir = TempDir::new().unwrap();
+    let json = dir.path().join("info.json");
+    let mut command = Command::cargo_bin("hotrow").unwrap();
+    command.arg("info").args(arguments).arg("--json").arg(&json);
+    if !drivers {
+        command.env("WGPU_BACKEND", "vulkan").env("VK_DRIVER_FILES", "/nonexistent");
+        command.env("VK_ICD_FILENAMES", "/nonexistent");
+    }
+    let output = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    let json = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    (output.status.code().unwrap(), stdout, stderr, json)
+}
+
+fn keys(object: &Value) -> Vec<&str> {
+    object.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[test]
+fn without_a_driver_it_says_so_and_what_to_do() {
+    let (code, stdout, _, json) = info(&[], false);
+    assert_eq!(code, 0, "{stdout}");
+    for wanted in ["No adapter was found", "mesa-vulkan-drivers", "libEGL_nvidia.so.0", "self-test: passed, 2 cases"] {
+        assert!(stdout.contains(wanted), "{wanted}: {stdout}");
+    }
+    assert_eq!(keys(&json), ["adapters", "auto", "cpu", "remedy", "version"]);
+    assert_eq!(json["auto"], "cpu");
+    assert_eq!(json["adapters"], Value::Array(Vec::new()));
+    assert!(json["remedy"].as_str().unwrap().contains("mesa-vulkan-drivers"));
+    assert_eq!(keys(&json["cpu"]), ["self_test", "threads"]);
+    assert_eq!(json["cpu"]["self_test"][0]["passed"], true);
+}
+
+#[test]
+fn backend_gpu_without_an_adapter_fails() {
+    let (code, _, stderr, _) = info(&["--backend", "gpu"], false);
+    assert_eq!(code, 1);
+    assert!(stderr.contains("error: --backend gpu: wanted an adapter"), "{stderr}");
+    assert!(stderr.contains("install a Vulkan driver"), "{stderr}");
+}
+
+#[test]
+fn backend_cpu_looks_at_no_adapter() {
+    let (code, stdout, _, json) = info(&["--backend", "cpu"], true);
+    assert_eq!(code, 0);
+    assert!(!stdout.contains("adapter"), "{stdout}");
+    assert_eq!((&json["adapters"], &json["remedy"]), (&Value::Array(Vec::new()), &Value::Null));
+    let (code, stdout, _, json) = info(&["--backend", "cpu", "--no-self-test"], true);
+    assert_eq!((code, &json["cpu"]["self_test"]), (0, &Value::Null));
+    assert!(stdout.contains("self-test: not run"), "{stdout}");
+}
+
+/// Whatever adapters this machine has, if any.
+#[test]
+fn every_adapter_passes_its_self_test() {
+    let (code, stdout, stderr, json) = info(&[], true);
+    assert_eq!(code, 0, "{stdout}\n{stderr}");
+    let adapters = json["adapters"].as_array().unwrap();
+    if adapters.is_empty() {
+        // Past libtest, which keeps what a passing test prints to itself.
+        writeln!(std::io::stderr().lock(), "SKIPPED: no adapter to test").unwrap();
+    }
+    for adapter in adapters {
+        let wanted = [
+            "add",
+            "backend",
+            "device_type",
+            "driver",
+            "hardware",
+            "limits",
+            "memory",
+            "name",
+            "rank",
+            "rank_why",
+            "self_test",
+            "timestamps",
+            "unusable",
+        ];
+        assert_eq!(keys(adapter), wanted);
+        assert_eq!(keys(&adapter["memory"]), ["cache_bytes", "device", "mapped", "mapped_why", "shard_bytes"]);
+        assert!(adapter["memory"]["cache_bytes"].as_u64() >= adapter["memory"]["shard_bytes"].as_u64());
+        assert!(adapter["limits"]["storage_buffers"].as_u64().unwrap() > 0);
+        assert!(stdout.contains(adapter["name"].as_str().unwrap()), "{stdout}");
+        if adapter["unusable"].is_null() {
+            let cases = adapter["self_test"].as_array().unwrap();
+            let per_placement = 10;
+            // Device, staged, and mapped where there is that.
+            let placements = if adapter["memory"]["mapped"] == true { 3 } else { 2 };
+            assert_eq!(cases.len(), per_placement * placements);
+            assert_eq!(keys(&cases[0]), ["difference", "passed", "placement", "policy", "precision"]);
+        }
+    }
+}

@@ -1,0 +1,465 @@
+//! `hotrow plan` for cache and batch, from outside: bad input, schema, figures that can be worked out by hand, and `--verify`.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "common/command.rs"]
+mod command;
+#[path = "common/plan.rs"]
+mod common;
+
+use command::keys;
+use common::{json, outcome, plan};
+use hotrow_harness::data;
+use serde_json::Value;
+use std::fs;
+use tempfile::TempDir;
+
+fn near(found: &Value, wanted: f64) {
+    common::near(found, wanted, 1e-9);
+}
+
+/// `3 1 3 2`, a thousand times, as one bag a line of so many ids.
+fn trace(folder: &TempDir, bag: usize) -> String {
+    let ids = [3, 1, 3, 2].repeat(1000);
+    let lines: Vec<String> =
+        ids.chunks(bag).map(|bag| bag.iter().map(|id: &u32| id.to_string()).collect::<Vec<_>>().join(" ")).collect();
+    let path = folder.path().join("small.txt");
+    fs::write(&path, lines.join("\n")).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn bad_input_is_told_by_name() {
+    let folder = TempDir::new().unwrap();
+    let bags = trace(&folder, 4);
+    let zipf = ["--distribution", "zipf:rows=1000,s=1"];
+    for (arguments, named) in [
+        (&["--trace", "zipf:rows=10"][..], "s"),
+        (&["--trace", "uniform:rows=10", "--distribution", "uniform:rows=10"], "--distribution"),
+        (&["--distribution", "zipf:rows=10"], "s=X"),
+        (&["--distribution", "normal:rows=10"], "half-normal"),
+        (&["--distribution", "exponential:rows=10,scale=-1"], "scale"),
+        (&["--distribution", "uniform:rows=1e10"], "4294967294"),
+        (&["--budget", "lots"], "--budget"),
+        (&["--budget", "0"], "--budget"),
+        (&["--budget", "-1"], "--budget"),
+        (&["--budget", "1KiB", "--smallest-batch", "2048"], "--budget"),
+        (&["--dim", "0"], "--dim"),
+        (&["--dim", "4,8"], "--dim"),
+        (&["--precision", "int3"], "--precision"),
+        (&["--precision", "int4,int8"], "--precision"),
+        (&["--optimizer", "adam"], "--optimizer"),
+        (&["--optimizer", "sgd,adagrad"], "--optimizer"),
+        (&["--sample-bytes", "0"], "--sample-bytes"),
+        (&["--sample-bytes", "1 furlong"], "--sample-bytes"),
+        (&["--lookups", "0"], "--lookups"),
+        (&["--lookups", "nan"], "--lookups"),
+        (&["--lookups", "1.5"], "--lookups"),
+        (&["--lookups", "4", "--trace", &bags], "bags"),
+        (&["--samples", "10"], "--distribution"),
+        (&["--samples", "10", "--trace", "uniform:rows=10"], "--samples"),
+        (&["--samples", "0", zipf[0], zipf[1]], "--samples"),
+        (&["--samples", "9e15", "--lookups", "1e300", zipf[0], zipf[1]], "--samples"),
+        (&["--samples", "10", "--lookups", "2e9", "--budget", "1EiB", zipf[0], zipf[1]], "1073741824 lookups"),
+        (
+            &["--batch", "600000000", "--lookups", "2", "--samples", "1e9", "--budget", "1EiB", zipf[0], zipf[1]],
+            "--batch",
+        ),
+        (&["--smallest-batch", "0"], "--smallest-batch"),
+        (&["--smallest-batch", "1e7"], "--smallest-batch"),
+        (&["--smallest-batch", "7", "--batch", "7"], "--batch"),
+        (&["--batch", "0"], "--batch"),
+        (&["--batch", "10000000"], "--batch"),
+        (&["--batch", "7,8"], "--batch"),
+        (&["--batch-cost", "-1"], "--batch-cost"),
+        (&["--pinned-ways", "0"], "--pinned-ways"),
+        (&["--pinned-ways", "33"], "--pinned-ways"),
+        (&["--scale", "0"], "--scale"),
+        (&["--scale", "1e300"], "--scale"),
+        (&["--scale", "1e-300"], "--scale"),
+        (&["--verify-dim", "4"], "--verify"),
+        (&["--verify-batches", "4"], "--verify"),
+        (&["--verify", "--verify-dim", "0"], "--verify-dim"),
+        (&["--verify", "--verify-batches", "0"], "--verify-batches"),
+        (&["--verify", "--distribution", "uniform:rows=1e9"], "--verify"),
+        (&["--memory", "--rows", "10", "--trace", "uniform:rows=10"], "--memory"),
+        (&["--memory", "--rows", "10", "--budget", "1MiB"], "--memory"),
+        (&["--memory", "--rows", "10", "--verify"], "--memory"),
+        (&["--memory", "--rows", "10", "--backend", "gpu"], "--backend"),
+        (&["--backend", "gpu"], "--verify"),
+        (&["--memory", "--rows", "10", "--data", "."], "--data"),
+        (&["--data", ".", zipf[0], zipf[1]], "--data"),
+        (&["--rows", "10"], "--memory"),
+        (&["--cache-percent", "10"], "--memory"),
+    ] {
+        let (stdout, stderr) = outcome(arguments, 2);
+        assert!(stderr.contains(named) && stdout.is_empty(), "{arguments:?}: {stderr}");
+        assert_eq!(stderr.matches("error:").count(), 1, "{arguments:?}: {stderr}");
+    }
+    // Possible, and then not to be had.
+    let (_, stderr) = outcome(&["--trace", "no/such/trace"], 1);
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    outcome(&["--json", "no/such/folder/plan.json"], 1);
+    outcome(&["--plot", "no/such/folder/plan"], 1);
+}
+
+#[test]
+fn alone_it_plans_for_generated_lookups_and_says_so() {
+    let (stdout, stderr) = outcome(&[], 0);
+    for said in ["no --trace", "no --budget", "no --sample-bytes", "no --smallest-batch"] {
+        assert!(stderr.contains(said), "{said}: {stderr}");
+    }
+    for shown in ["cache rows", "expected hit rate", "bus bytes of an epoch", "hottest rows", "P3 Figure 4"] {
+        assert!(stdout.contains(shown), "{shown}: {stdout}");
+    }
+}
+
+#[test]
+fn the_schema_is_stable() {
+    let from = ["--distribution", "zipf:rows=2000,s=1", "--dim", "4", "--budget", "64KiB"];
+    let json = json(&[&from[..], &["--scale", "5", "--verify", "--backend", "cpu"]].concat());
+    let wanted = "source name kind rows used_rows samples lookups_per_sample lookups error \
+                  group dim precision optimizer training record_bytes slot_bytes \
+                  budget bytes sample_bytes smallest_batch fixed_batch batch_cost pinned_ways \
+                  plan cache_rows cache_bytes cache_percent pinned_rows without_a_way batch_samples batch_lookups device_bytes form \
+                  hit_rate batch distinct_rows index_bytes read_bytes written_bytes epoch epoch_without_cache epoch_uncoalesced \
+                  load_bytes load_pays_after_epochs one_more_set optimum epoch_bytes epoch_cost cost_percent ideal curve skew lookups_percent rows_percent portions users \
+                  hot_share scaling times lines distribution claimed batch_growth batch_growth_with_indices epoch_growth \
+                  epoch_growth_with_indices holds holds_from_lookups verify order backend batches whole_epoch record measures what \
+                  predicted counted deviation_percent allowed_percent too_short within locality";
+    assert_eq!(keys(&json), wanted.split_whitespace().collect::<Vec<_>>());
+    let value: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&value["source"]["kind"], &value["group"]["precision"]), (&"distribution".into(), &"int8".into()));
+    assert!(value["curve"].as_array().unwrap().len() > 2);
+    assert_eq!(value["skew"].as_array().unwrap().len(), 5);
+}
+
+#[test]
+fn figures_are_those_worked_out_by_hand() {
+    let folder = TempDir::new().unwrap();
+    let bags = trace(&folder, 2);
+    let common = ["--trace", &bags, "--dim", "4", "--precision", "fp32", "--batch", "1"];
+    // No room for a row beside the batch.
+    let sizes = plan(&[&common[..], &["--budget", "1MiB"]].concat());
+    let sample = sizes["budget"]["sample_bytes"].to_string();
+    let bare = plan(&[&common[..], &["--budget", &sample]].concat());
+    assert_eq!((&bare["plan"]["cache_rows"], &bare["plan"]["hit_rate"]), (&0.into(), &0.0.into()));
+    // Rows 3, 1, 2 with 1/2, 1/4, 1/4, two lookups: 3/4 + 2 * 7/16. FP32 x 4: 16 bytes a record.
+    near(&bare["plan"]["batch"]["distinct_rows"], 1.625);
+    near(&bare["plan"]["batch"]["read_bytes"], 26.0);
+    near(&bare["plan"]["batch"]["written_bytes"], 26.0);
+    near(&bare["plan"]["batch"]["index_bytes"], 8.0);
+    near(&bare["plan"]["epoch"]["read_bytes"], 2000.0 * 26.0);
+    near(&bare["plan"]["epoch_uncoalesced"]["read_bytes"], 4000.0 * 16.0);
+    assert_eq!(bare["plan"]["form"], "binomial");
+    // All rows pinned: nothing crosses but the indices, and the three rows once in the flush.
+    let all = &sizes["plan"];
+    assert_eq!((&all["hit_rate"], &all["pinned_rows"]), (&1.0.into(), &3.0.into()));
+    assert_eq!((&all["epoch"]["read_bytes"], &all["epoch"]["written_bytes"]), (&0.0.into(), &48.0.into()));
+    assert_eq!((&sizes["source"]["rows"], &sizes["source"]["used_rows"]), (&4.into(), &3.into()));
+    assert_eq!(sizes["portions"]["hot_share"], 1.0);
+    // Inference writes nothing.
+    let read = plan(&[&common[..], &["--budget", &sample, "--inference"]].concat());
+    assert_eq!((&read["plan"]["epoch"]["written_bytes"], &read["group"]["training"]), (&0.0.into(), &false.into()));
+    // Half of the lookups are row 3's: one row.
+    assert_eq!((&sizes["skew"][0]["rows"], &sizes["skew"][4]["rows"]), (&1.into(), &3.into()));
+}
+
+#[test]
+fn a_batch_beyond_a_hundredth_of_the_trace_is_drawn_without_putting_back() {
+    let folder = TempDir::new().unwrap();
+    let all = plan(&["--trace", &trace(&folder, 4), "--dim", "4", "--budget", "4MiB", "--batch", "1000"]);
+    assert_eq!(all["plan"]["form"], "hypergeometric");
+    assert_eq!(all["plan"]["batch"]["distinct_rows"], 3.0);
+}
+
+/// The bytes of a traffic.
+fn bytes(traffic: &Value) -> f64 {
+    ["index_bytes", "read_bytes", "written_bytes"].map(|key| traffic[key].as_f64().unwrap()).iter().sum()
+}
+
+/// The plan is the optimum, and that the cheapest of the curve; without hashing it would be no dearer.
+fn one_and_the_same(plan: &Value) {
+    let (best, ideal) = (&plan["optimum"], &plan["ideal"]);
+    let curve = plan["curve"].as_array().unwrap();
+    let cheapest = curve.iter().min_by(|a, b| {
+        let [a, b] = [a, b].map(|point| point["epoch_cost"].as_f64().unwrap());
+        a.total_cmp(&b)
+    });
+    assert_eq!(cheapest, Some(best));
+    for key in ["pinned_rows", "cache_bytes", "batch_samples", "hit_rate"] {
+        assert_eq!(plan["plan"][key], best[key], "{key}");
+    }
+    near(&best["epoch_bytes"], bytes(&plan["plan"]["epoch"]));
+    assert!(ideal["epoch_cost"].as_f64().unwrap() <= 1.0001 * best["epoch_cost"].as_f64().unwrap(), "{ideal} {best}");
+}
+
+#[test]
+fn plan_optimum_and_curve_are_one() {
+    let zipf = ["--distribution", "zipf:rows=100000,s=0.8", "--lookups", "4", "--budget", "256MiB"];
+    let free = plan(&zipf);
+    one_and_the_same(&free);
+    let cost = |plan: &Value| plan["optimum"]["epoch_cost"].as_f64().unwrap();
+    // The memory that the table does not need is the batch's, where that is cheaper.
+    for batch in ["2048", "50000"] {
+        let fixed = plan(&[&zipf[..], &["--batch", batch]].concat());
+        one_and_the_same(&fixed);
+        assert!(cost(&free) < cost(&fixed), "{batch}");
+    }
+    let uniform = plan(&["--distribution", "uniform:rows=1000", "--budget", "1GiB"]);
+    one_and_the_same(&uniform);
+    assert_eq!(uniform["plan"]["batch_samples"], 1_000_000, "4 MB an epoch; 12 MB in batches of 2048");
+    // With one way of each set few rows can be pinned at all, and the curve says so.
+    let narrow = plan(&["--distribution", "uniform:rows=1000", "--budget", "1GiB", "--pinned-ways", "1"]);
+    one_and_the_same(&narrow);
+    assert!(narrow["curve"].as_array().unwrap().iter().all(|point| point["hit_rate"].as_f64().unwrap() <= 0.032));
+    let known = plan(&["--trace", "zipf:rows=3000,s=1.05,n=60000", "--dim", "4", "--budget", "1MiB"]);
+    one_and_the_same(&known);
+}
+
+#[test]
+fn an_epoch_has_a_shorter_last_batch() {
+    let trace =
+        ["--trace", "zipf:rows=20000,s=0.5,n=200000", "--dim", "4", "--budget", "200KiB", "--sample-bytes", "1"];
+    let plan = plan(&[&trace[..], &["--batch", "120000", "--verify", "--backend", "cpu"]].concat());
+    let epoch = &plan["plan"]["epoch"];
+    // One batch and two thirds would be 15 % below what is counted.
+    for (key, measure) in [("read_bytes", "bytes read"), ("written_bytes", "bytes written")] {
+        let measures = plan["verify"][0]["measures"].as_array().unwrap();
+        let counted = measures.iter().find(|one| one["what"] == measure).unwrap()["counted"].as_f64().unwrap();
+        let planned = epoch[key].as_f64().unwrap();
+        assert!((planned / counted - 1.0).abs() < 0.02, "{key}: {planned}, counted {counted}");
+    }
+    near(&plan["plan"]["epoch_uncoalesced"]["read_bytes"], 2_400_000.0);
+}
+
+#[test]
+fn a_plan_keeps_to_its_budget_or_says_so() {
+    let said = |arguments: &[&str]| {
+        let (stdout, stderr) = outcome(arguments, 0);
+        (stdout.contains("more than the budget"), stderr.contains("more than the budget"))
+    };
+    let uniform = |rows: &'static str| ["--distribution", rows];
+    // A set does not fit: no cache. What a group takes at the least is more already.
+    let small = [&uniform("uniform:rows=100")[..], &["--budget", "2000", "--batch", "1"]].concat();
+    assert_eq!(plan(&small)["plan"]["cache_rows"], 0);
+    assert_eq!(said(&small), (true, true));
+    let lied = ["--budget", "1MiB", "--sample-bytes", "1", "--batch", "500000"];
+    assert_eq!(said(&[&uniform("uniform:rows=1000")[..], &lied].concat()), (true, true));
+    for budget in ["200KiB", "1MiB", "8MiB"] {
+        let zipf = ["--distribution", "zipf:rows=1e6,s=1", "--budget", budget];
+        assert_eq!(said(&zipf), (false, false), "{budget}");
+        assert!(said(&[&zipf[..], &["--sample-bytes", "1", "--batch", "100000"]].concat()).0, "{budget}");
+    }
+    // No more rows than the table's, no more than the crate takes.
+    let ten = plan(&["--distribution", "uniform:rows=10", "--budget", "1MiB"]);
+    assert_eq!((&ten["plan"]["cache_rows"], &ten["plan"]["cache_percent"]), (&10.into(), &100.0.into()));
+    let huge = plan(&["--distribution", "zipf:rows=4294967294,s=1", "--budget", "4TiB", "--dim", "4"]);
+    assert_eq!(huge["plan"]["cache_rows"], 1_u64 << 31);
+}
+
+#[test]
+fn why_no_more_rows_are_pinned() {
+    let zipf = ["--distribution", "zipf:rows=1e6,s=1.05", "--budget", "8MiB"];
+    for (arguments, why) in [
+        (&["--distribution", "uniform:rows=10", "--budget", "1MiB"][..], "all-rows"),
+        (&["--distribution", "uniform:rows=1000", "--budget", "1TiB"], "all-ways"),
+        (&["--trace", "uniform:rows=3,n=100", "--budget", "1MiB"], "all-rows"),
+        (&[&zipf[..], &["--batch", "2048"]].concat(), "no-room"),
+        (&[&zipf[..], &["--smallest-batch", "10", "--batch-cost", "10MiB"]].concat(), "does-not-pay"),
+    ] {
+        assert_eq!(plan(arguments)["plan"]["one_more_set"], why, "{arguments:?}");
+    }
+}
+
+#[test]
+fn loading_the_pinned_rows_is_told() {
+    let plan = plan(&["--distribution", "zipf:rows=1e6,s=1.05", "--budget", "8MiB"]);
+    let (found, number) = (&plan["plan"], |value: &Value| value.as_f64().unwrap());
+    near(&found["load_bytes"], number(&found["pinned_rows"]) * number(&plan["group"]["record_bytes"]));
+    let saved = bytes(&found["epoch_without_cache"]) - bytes(&found["epoch"]);
+    near(&found["load_pays_after_epochs"], number(&found["load_bytes"]) / saved);
+    assert!(outcome(&[], 0).0.contains("to load the pinned rows, once"));
+}
+
+#[test]
+fn options_do_what_they_say() {
+    let common = ["--distribution", "zipf:rows=1e6,s=1.05", "--dim", "16", "--lookups", "10", "--budget", "8MiB"];
+    let with = |more: &[&str]| plan(&[&common[..], more].concat());
+    let number = |value: &Value| value.as_f64().unwrap();
+    let plain = with(&[]);
+    assert_eq!(plain["plan"]["batch_samples"], 2048, "P3's smallest, since a batch costs nothing of its own");
+    // What the plan takes is what there is, and no more.
+    for plan in [&plain, &with(&["--pinned-ways", "16"]), &with(&["--optimizer", "adagrad", "--precision", "int4"])] {
+        let taken = number(&plan["plan"]["device_bytes"]);
+        assert!(taken <= f64::from(8 << 20) && taken > 0.95 * f64::from(8 << 20), "{}", plan["plan"]);
+    }
+    let halved = with(&["--pinned-ways", "16"]);
+    let pinned = |plan: &Value| number(&plan["plan"]["pinned_rows"]);
+    assert!(pinned(&halved) < 0.55 * pinned(&plain) && pinned(&halved) > 0.45 * pinned(&plain));
+    // A batch's own cost makes batches larger; larger samples make the cache smaller.
+    let costly = with(&["--smallest-batch", "10", "--batch-cost", "10MiB"]);
+    let cheap = with(&["--smallest-batch", "10"]);
+    // What is left beside whole sets is the batch's.
+    assert!(number(&costly["plan"]["batch_samples"]) > 100.0 && number(&cheap["plan"]["batch_samples"]) < 20.0);
+    let heavy = with(&["--sample-bytes", "1MiB", "--smallest-batch", "6"]);
+    assert!(pinned(&heavy) < 0.6 * pinned(&plain) && heavy["budget"]["sample_bytes"] == 1 << 20);
+    for plan in [&plain, &costly, &heavy, &halved] {
+        one_and_the_same(plan);
+    }
+    assert_eq!(plain["curve"][0]["hit_rate"], 0.0);
+}
+
+#[test]
+fn plots_are_drawn() {
+    let folder = TempDir::new().unwrap();
+    let stem = folder.path().join("plan");
+    let rows = plan(&["--plot", stem.to_str().unwrap()])["plan"]["pinned_rows"].as_f64().unwrap();
+    let curve = fs::read_to_string(folder.path().join("plan.svg")).unwrap();
+    assert!(curve.contains(&format!("the plan: {rows:.0} rows in ")), "the table's rows");
+    for name in ["plan.svg", "plan-quarters.svg"] {
+        assert!(fs::read_to_string(folder.path().join(name)).unwrap().starts_with("<svg"), "{name}");
+    }
+    for name in ["plan.png", "plan-quarters.png"] {
+        assert!(fs::read(folder.path().join(name)).unwrap().starts_with(b"\x89PNG"), "{name}");
+    }
+}
+
+/// The runs of `--verify`, by order; each measure within its bound.
+fn verified(arguments: &[&str]) -> Vec<Value> {
+    let plan = plan(&[arguments, &["--verify"]].concat());
+    let runs = plan["verify"].as_array().unwrap().clone();
+    assert_eq!((&runs[0]["order"], &runs[0]["within"]), (&"shuffled".into(), &true.into()), "{}", runs[0]);
+    for measure in runs[0]["measures"].as_array().unwrap() {
+        let [found, allowed] = ["deviation_percent", "allowed_percent"].map(|key| measure[key].as_f64().unwrap());
+        assert!(found.abs() <= allowed, "{measure}");
+    }
+    runs
+}
+
+#[test]
+fn the_kernels_count_what_was_predicted() {
+    let small = ["--dim", "4", "--budget", "64KiB", "--backend", "cpu"];
+    for from in [
+        &["--trace", "zipf:rows=3000,s=1.05,n=200000"][..],
+        &["--trace", "zipf:rows=3000,s=1.05,n=200000", "--inference", "--lookups", "3"],
+        &["--trace", "uniform:rows=3000,n=200000", "--batch", "100", "--verify-batches", "1000"],
+        &["--distribution", "exponential:rows=5000,scale=400", "--batch", "200"],
+        &["--distribution", "half-normal:rows=5000,scale=400", "--batch", "100", "--pinned-ways", "8"],
+    ] {
+        let runs = verified(&[from, &small].concat());
+        // A generated trace has no locality, and its samples are like any others, so one order is as good as another.
+        let orders: Vec<&str> = runs.iter().map(|run| run["order"].as_str().unwrap()).collect();
+        let wanted = match (from[0], from.contains(&"--lookups")) {
+            ("--distribution", _) => &["shuffled"][..],
+            (_, false) => &["shuffled", "real"],
+            (_, true) => &["shuffled", "samples shuffled", "real"],
+        };
+        assert_eq!(orders, wanted);
+        for run in &runs {
+            assert!((run["locality"].as_f64().unwrap() - 1.0).abs() < 0.02, "{run}");
+        }
+        assert!(runs[0]["measures"][2]["counted"].as_f64().unwrap() > 0.0, "some rows are hit");
+    }
+}
+
+#[test]
+fn a_made_tables_pinned_rows_are_known() {
+    // Each batch meets every row, so what it misses is exactly what finds no way: 7 % more than the mean of all hashes.
+    let runs = verified(&[
+        "--distribution",
+        "zipf:rows=1000,s=1",
+        "--dim",
+        "4",
+        "--budget",
+        "1EiB",
+        "--sample-bytes",
+        "1",
+        "--lookups",
+        "1e4",
+        "--batch",
+        "16",
+        "--samples",
+        "1000",
+        "--verify-batches",
+        "2",
+        "--backend",
+        "cpu",
+    ]);
+    let missing = &runs[0]["measures"][1];
+    assert!(missing["deviation_percent"].as_f64().unwrap().abs() < 0.1, "{missing}");
+    assert!(missing["counted"].as_f64().unwrap() > 100.0, "{missing}");
+}
+
+#[test]
+fn too_short_is_no_proof() {
+    let short = ["--trace", "zipf:rows=3000,s=1.05,n=60000", "--dim", "4", "--budget", "64KiB", "--batch", "1"];
+    let (stdout, stderr) =
+        outcome(&[&short[..], &["--verify", "--verify-batches", "16", "--backend", "cpu"]].concat(), 1);
+    assert!(stdout.contains("Too short to tell") && !stdout.contains("lookups, holds"), "{stdout}");
+    assert!(stderr.contains("nothing was proved"), "{stderr}");
+}
+
+#[test]
+fn real_bags_are_played() {
+    // Samples of eight lookups of one row: shuffled by samples two rows a batch, by lookups some sixteen.
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("alike.txt");
+    let line = |i: u32| vec![(i % 500).to_string(); 8].join(" ");
+    fs::write(&path, (0..5000).map(line).collect::<Vec<_>>().join("\n")).unwrap();
+    let common = ["--dim", "4", "--budget", "4KiB", "--batch", "2", "--backend", "cpu"];
+    let runs = verified(&[&["--trace", path.to_str().unwrap()][..], &common].concat());
+    assert_eq!(runs[1]["order"], "samples shuffled");
+    assert_eq!(runs[1]["batches"], 2500);
+    let locality = runs[1]["locality"].as_f64().unwrap();
+    assert!((0.12..0.14).contains(&locality), "{locality}");
+}
+
+#[test]
+fn locality_is_found_where_it_is() {
+    // Each row four times in a row.
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.u32");
+    let bytes: Vec<u8> = (0..8000_u32).flat_map(|i| (i / 4 * 7 % 1000).to_le_bytes()).collect();
+    fs::write(&path, bytes).unwrap();
+    let common = ["--dim", "4", "--budget", "16KiB", "--batch", "40", "--backend", "cpu"];
+    let runs = verified(&[&["--trace", path.to_str().unwrap()][..], &common].concat());
+    assert_eq!(runs[1]["order"], "real");
+    let locality = runs[1]["locality"].as_f64().unwrap();
+    // Ten rows a batch, where forty shuffled lookups have some 39.
+    assert!((0.25..0.27).contains(&locality), "{locality}");
+}
+
+#[test]
+fn real_traces_within_one_percent() {
+    let Some(folder) = data::folder("the traces of hotrow plan --verify") else { return };
+    // Small batches, then batches of 5 percent of the trace.
+    let small = |_: u64| ["--budget", "256KiB", "--verify-batches", "1000"].map(str::to_owned).to_vec();
+    let large = |samples: u64| {
+        let (batch, budget) = (samples / 20, samples / 20 + (128 << 10));
+        [
+            "--sample-bytes",
+            "1",
+            "--budget",
+            &budget.to_string(),
+            "--batch",
+            &batch.to_string(),
+            "--verify-batches",
+            "20",
+        ]
+        .map(str::to_owned)
+        .to_vec()
+    };
+    for name in data::TRACES {
+        let data = folder.to_str().unwrap();
+        let common = ["--data", data, "--trace", name, "--backend", "cpu", "--dim", "4", "--precision", "fp32"];
+        let samples = plan(&common)["source"]["samples"].as_u64().unwrap();
+        for (options, form) in [(small(samples), "binomial"), (large(samples), "hypergeometric")] {
+            let options: Vec<&str> = options.iter().map(String::as_str).collect();
+            let runs = verified(&[&common[..], &options].concat());
+            assert_eq!(runs[0]["form"], form, "{name}");
+            for measure in runs[0]["measures"].as_array().unwrap() {
+                assert!(measure["deviation_percent"].as_f64().unwrap().abs() <= 1.0, "{name}, {form}: {measure}");
+            }
+        }
+    }
+}

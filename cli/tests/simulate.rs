@@ -1,0 +1,107 @@
+//! The exact hit counts of the data folder's README, found there by independent programs.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use hotrow::Policy::{self, Lfu, Lru, Static};
+use hotrow::simulate::{Geometry, Simulator};
+use hotrow_cli::trace::{Source, Trace, load};
+use hotrow_harness::data;
+
+/// A trace of the data folder; without the folder the test says loudly that it did not run.
+fn trace(name: &str) -> Option<Trace> {
+    let folder = data::folder(name)?;
+    Some(load(name, &Source { data: Some(&folder), seed: 0 }).unwrap())
+}
+
+/// Hits of a trace, one access at a time. `ways = 0` is fully associative.
+fn hits(trace: &Trace, policy: Policy, ways: u32, percent: f64) -> u64 {
+    let shape = Geometry::of_percent(trace.distinct.into(), percent, ways).unwrap();
+    let mut cache = Simulator::new(shape.sets, shape.ways, policy).unwrap();
+    for &id in &trace.ids {
+        cache.step(&[id]);
+    }
+    let seen = cache.counters();
+    assert_eq!(seen.accesses, trace.ids.len() as u64);
+    assert_eq!(seen.accesses, seen.unique, "batches of one");
+    assert_eq!(seen.accesses - seen.hits, seen.unique_misses);
+    assert_eq!(seen.unique_misses, seen.admitted + seen.conflicts);
+    seen.hits
+}
+
+/// Percent, then hits of FA, SA32, DM and LFU32.
+type Published = [(f64, [u64; 4]); 3];
+
+fn compare(name: &str, accesses: usize, distinct: u32, published: Published) {
+    let Some(trace) = trace(name) else { return };
+    assert_eq!((trace.ids.len(), trace.distinct), (accesses, distinct));
+    for (percent, wanted) in published {
+        let found =
+            [(Lru, 0), (Lru, 32), (Lru, 1), (Lfu, 32)].map(|(policy, ways)| hits(&trace, policy, ways, percent));
+        assert_eq!(found, wanted, "{name} at {percent} %: FA, SA32, DM, LFU32");
+    }
+}
+
+#[test]
+fn online_retail_stock() {
+    compare(
+        "online_retail_stock",
+        541_909,
+        3_958,
+        [
+            (1.0, [39_204, 39_069, 37_635, 73_601]),
+            (5.0, [119_793, 119_206, 107_886, 170_552]),
+            (10.0, [201_517, 201_177, 174_330, 247_299]),
+        ],
+    );
+}
+
+#[test]
+fn wikitext2_words() {
+    compare(
+        "wikitext2_words",
+        2_551_843,
+        33_278,
+        [
+            (1.0, [1_776_238, 1_769_528, 1_547_535, 1_561_046]),
+            (5.0, [2_095_824, 2_091_686, 1_942_295, 1_924_586]),
+            (10.0, [2_212_196, 2_208_448, 2_075_713, 2_102_318]),
+        ],
+    );
+}
+
+/// Hits of the rows used most, as many as the cache has slots, in one set or in sets of 32; `shift` leaves out the hottest.
+fn static_hits(trace: &Trace, ways: u32, percent: f64, shift: usize) -> u64 {
+    let shape = Geometry::of_percent(trace.distinct.into(), percent, ways).unwrap();
+    let mut cache = Simulator::new(shape.sets, shape.ways, Static).unwrap();
+    let rows = &trace.hottest(shape.slots as usize + shift)[shift..];
+    let left_out = cache.pin(rows, shape.ways);
+    assert_eq!(left_out.is_empty(), ways == 0, "one set takes them all, in several some have too many");
+    trace.ids.chunks(64).for_each(|ids| cache.step(ids));
+    let seen = cache.counters();
+    assert_eq!((seen.accesses, seen.evictions), (trace.ids.len() as u64, 0));
+    assert_eq!(seen.admitted, (rows.len() - left_out.len()) as u64, "by pin, and by no step");
+    seen.hits
+}
+
+#[test]
+fn the_hottest_rows_pinned() {
+    for (name, published) in [
+        ("online_retail_stock", [(1.0, 74_249), (5.0, 172_915), (10.0, 250_544)]),
+        ("wikitext2_words", [(1.0, 1_566_335), (5.0, 1_937_726), (10.0, 2_121_414)]),
+    ] {
+        let Some(trace) = trace(name) else { continue };
+        for (percent, wanted) in published {
+            assert_eq!(static_hits(&trace, 0, percent, 0), wanted, "{name} at {percent} %");
+            assert!(static_hits(&trace, 0, percent, 1) < wanted, "others are fewer hits");
+            // Sets overflow: a few percent of the hits less.
+            let hashed = static_hits(&trace, 32, percent, 0);
+            assert!(hashed < wanted && hashed > wanted * 9 / 10, "{name} at {percent} %: {hashed} of {wanted}");
+        }
+    }
+}
+
+#[test]
+fn lfu_with_other_ways() {
+    let Some(trace) = trace("online_retail_stock") else { return };
+    assert_eq!(hits(&trace, Lfu, 1, 1.0), 65_126);
+    assert_eq!(hits(&trace, Lfu, 0, 1.0), 73_647);
+}

@@ -1,0 +1,28 @@
+//! The data folder of the real traces.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+pub const TRACES: [&str; 8] = [
+    "cache2k_orm_busy",
+    "cache2k_orm_night",
+    "ebooks_words",
+    "wikitext2_words",
+    "wikitext2_bigrams",
+    "online_retail_stock",
+    "diabetes130_fields",
+    "goemotions_words",
+];
+
+/// `HOTROW_DATA`, else beside the checkout; without the folder it is said loudly what did not run.
+pub fn folder(left_out: &str) -> Option<PathBuf> {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let folder = std::env::var_os("HOTROW_DATA").map_or_else(beside, PathBuf::from);
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    // Not eprintln, whose output the test harness keeps to itself while the test passes.
+    let line = format!("SKIPPED: no data folder for {left_out}; set HOTROW_DATA\n");
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+    None
+}

@@ -1,0 +1,93 @@
+//! One device for all tests, or the reason why there is none.
+
+use std::{
+    io::Write as _,
+    sync::{Mutex, OnceLock, PoisonError},
+};
+
+use hotrow::{Context, ContextOptions, Error, Shaders, adapter};
+
+/// What `HOTROW_TEST_SHADERS=checked|trusted` asks for: the suite passes in both modes.
+pub fn options() -> ContextOptions {
+    let shaders = match std::env::var("HOTROW_TEST_SHADERS").as_deref() {
+        Err(_) | Ok("checked") => Shaders::Checked,
+        Ok("trusted") => Shaders::Trusted,
+        Ok(other) => panic!("HOTROW_TEST_SHADERS: wanted checked or trusted, found {other}"),
+    };
+    ContextOptions::default().shaders(shaders)
+}
+
+/// Another context on the device of all tests, made once: building every pipeline takes seconds.
+pub fn again(options: &ContextOptions) -> Context {
+    static MADE: Mutex<Vec<(ContextOptions, Context)>> = Mutex::new(Vec::new());
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, known)) = made.iter().find(|(with, _)| with == options) {
+        return known.clone();
+    }
+    let other = on_device_of(context().expect("only tests that have a device call this"), options);
+    made.push((*options, other.clone()));
+    other
+}
+
+fn on_device_of(context: &Context, options: &ContextOptions) -> Context {
+    Context::with_options(context.device(), context.queue(), options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A test's runs, where they are random or many alike: all of them, or about one in `HOTROW_TEST_SHARE`, the first always. They are
+/// picked by the golden ratio, evenly whatever their seeds are taken modulo. What a test must have met it meets in one of five, too.
+pub fn share<T>(runs: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
+    let one_in: u32 = match std::env::var("HOTROW_TEST_SHARE") {
+        Err(_) => 1,
+        Ok(text) => text.parse().ok().filter(|n| (1..=5).contains(n)).unwrap_or_else(|| {
+            panic!("HOTROW_TEST_SHARE: wanted a number from 1 to 5, found {text}") // a typo must not leave tests out
+        }),
+    };
+    let taken = move |run: u32| run.wrapping_mul(0x9E37_79B9) <= u32::MAX / one_in;
+    (0..).zip(runs).filter(move |(run, _)| taken(*run)).map(|(_, item)| item)
+}
+
+fn context() -> Result<&'static Context, &'static str> {
+    static CONTEXT: OnceLock<Result<Context, String>> = OnceLock::new();
+    let made = CONTEXT.get_or_init(|| {
+        let mode = std::env::var("HOTROW_TEST_GPU").unwrap_or_else(|_| "allow".into());
+        if mode == "off" {
+            return Err("HOTROW_TEST_GPU=off".into());
+        }
+        assert!(mode == "allow" || mode == "require", "HOTROW_TEST_GPU: wanted require, allow or off, found {mode}");
+        let opened = match adapter::open_best(adapter::Wanted::Any) {
+            Ok(context) => context,
+            // Only that there is none is a reason to skip: one that cannot be made use of is what the tests are for.
+            Err(error @ Error::Unsupported { what: "gpu", .. }) if mode == "allow" => return Err(error.to_string()),
+            Err(error) => panic!("HOTROW_TEST_GPU={mode}: {error}"),
+        };
+        let context = if options() == ContextOptions::default() { opened } else { on_device_of(&opened, &options()) };
+        let caps = context.caps();
+        tell(&format!(
+            "GPU tests on {} ({:?}), subgroup {:?}, {:?}",
+            caps.name,
+            caps.backend,
+            caps.subgroup,
+            context.shaders()
+        ));
+        Ok(context)
+    });
+    made.as_ref().map_err(String::as_str)
+}
+
+/// Runs `test` on the device, or prints why it is skipped.
+pub fn with_gpu(test: impl FnOnce(&Context)) {
+    match context() {
+        Ok(context) => test(context),
+        Err(reason) => skipped(&format!("a GPU test: {reason}")),
+    }
+}
+
+/// Past libtest, which keeps what a passing test prints to itself.
+fn tell(text: &str) {
+    writeln!(std::io::stderr().lock(), "{text}").unwrap();
+}
+
+/// Says loudly that something was not tested.
+pub fn skipped(what: &str) {
+    tell(&format!("SKIPPED: {what}"));
+}

@@ -1,0 +1,19 @@
+//! What the tests of the library and of the command share.
+#![allow(
+    missing_docs,
+    missing_debug_implementations,
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "a helper of a test fails as the test does, and is read where it is used"
+)]
+
+pub mod closed_form;
+pub mod data;
+pub mod device;
+pub mod gradient;
+pub mod lockstep;
+pub mod naive;
+pub mod pins;
+pub mod prefetch;
+pub mod scaled;
+pub mod shared;

@@ -1,0 +1,279 @@
+//! GPU against CPU, step by step: the CPU group takes over the GPU's state before each step, both do the same, and then
+//! integers must be equal and floats close.
+
+use hotrow::{Context, Embedding, Error, Group, GroupConfig, Init, OutOfRange, Snapshot, codec, cpu, layout::Field};
+use hotrow::{Layout, Optimizer, Placement, Policy, Pooling, Precision, RandomBits, Rounding};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+/// Floats of one expression, rounded differently: 16 ULP of the largest term, which sums of a few hundred terms stay well below.
+const RELATIVE: f32 = 16.0 * f32::EPSILON;
+
+fn close(a: f32, b: f32, size: f32) -> bool {
+    a == b || (a - b).abs() <= RELATIVE * size.max(a.abs()).max(b.abs())
+}
+
+pub fn floats(what: &str, gpu: &[f32], cpu: &[f32], size: f32) -> Result<(), String> {
+    if gpu.len() != cpu.len() {
+        return Err(format!("{what}: {} floats on the GPU, {} on the CPU", gpu.len(), cpu.len()));
+    }
+    match gpu.iter().zip(cpu).position(|(&a, &b)| !close(a, b, size)) {
+        None => Ok(()),
+        Some(i) => Err(format!("{what}[{i}]: {} on the GPU, {} on the CPU", gpu[i], cpu[i])),
+    }
+}
+
+/// What has been seen of stored elements: codes may differ where the float before rounding did.
+#[derive(Default)]
+pub struct Codes {
+    /// Records before the step; only elements of records that it wrote are counted.
+    before: Vec<u32>,
+    pub written: u64,
+    pub different: u64,
+}
+
+fn records(layout: &Layout, gpu: &[u32], cpu: &[u32], size: f32, codes: &mut Codes) -> Result<(), String> {
+    let stride = layout.record_words as usize;
+    for (row, (a, b)) in gpu.chunks_exact(stride).zip(cpu.chunks_exact(stride)).enumerate() {
+        if codes.before.get(row * stride..(row + 1) * stride) != Some(a) {
+            codes.written += u64::from(layout.dim);
+        }
+        if a == b {
+            continue;
+        }
+        let step = match layout.precision {
+            Precision::Fp32 => 0.0,
+            Precision::Fp16 => 1.0,
+            _ => f32::from_bits(a[0]),
+        };
+        for element in 0..layout.dim {
+            let (x, y) = (codec::weight(layout, a, element), codec::weight(layout, b, element));
+            if close(x, y, size) {
+                continue;
+            }
+            codes.different += 1;
+            // One code apart, or one binary16 neighbour.
+            let most = if step == 1.0 { x.abs().max(y.abs()) / 1024.0 + 2f32.powi(-24) } else { step * 1.001 };
+            if (x - y).abs() > most {
+                return Err(format!("record {row}, element {element}: {x} on the GPU, {y} on the CPU, step {step}"));
+            }
+        }
+        for element in 0..layout.state {
+            let (x, y) = (codec::state(layout, a, element), codec::state(layout, b, element));
+            let half = if layout.state_half { x.abs().max(y.abs()) / 1024.0 + 2f32.powi(-24) } else { 0.0 };
+            if !close(x, y, size * size) && (x - y).abs() > half {
+                return Err(format!("record {row}, state {element}: {x} on the GPU, {y} on the CPU"));
+            }
+        }
+    }
+    Ok(())
+}
+
+pub fn snapshots(layout: &Layout, gpu: &Snapshot, cpu: &Snapshot, size: f32, codes: &mut Codes) -> Result<(), String> {
+    if gpu.t != cpu.t {
+        return Err(format!("t: {} on the GPU, {} on the CPU", gpu.t, cpu.t));
+    }
+    if let Some(i) = gpu.ways.iter().zip(&cpu.ways).position(|(a, b)| a != b) {
+        let field = [Field::Tag, Field::Stamp, Field::Freq, Field::Flags][i % 128 / 32];
+        return Err(format!("set {}, way {}, {field:?}: {} and {}", i / 128, i % 32, gpu.ways[i], cpu.ways[i]));
+    }
+    if gpu.freqs != cpu.freqs {
+        return Err("freqs differ".into());
+    }
+    if gpu.counters != cpu.counters {
+        return Err(format!("counters: {:?} on the GPU, {:?} on the CPU", gpu.counters, cpu.counters));
+    }
+    floats("cache", &gpu.cache, &cpu.cache, size)?;
+    records(layout, &gpu.records, &cpu.records, size, codes)
+}
+
+#[derive(Debug)]
+pub struct Batch {
+    pub indices: Vec<u32>,
+    pub offsets: Vec<u32>,
+    pub weights: Option<Vec<f32>>,
+}
+
+/// One whole step and what may come between steps. The first difference is the error.
+pub struct Pair<'a> {
+    pub gpu: &'a mut dyn Embedding,
+    pub cpu: &'a mut dyn Embedding,
+    pub size: f32,
+    pub codes: Codes,
+}
+
+impl Pair<'_> {
+    fn both<T>(
+        &mut self,
+        what: &str,
+        call: impl Fn(&mut dyn Embedding) -> Result<T, Error>,
+    ) -> Result<Option<[T; 2]>, String> {
+        match (call(self.gpu), call(self.cpu)) {
+            (Ok(a), Ok(b)) => Ok(Some([a, b])),
+            (Err(a), Err(b)) if a == b => Ok(None),
+            (a, b) => Err(format!("{what}: {:?} on the GPU, {:?} on the CPU", a.err(), b.err())),
+        }
+    }
+
+    fn compare(&mut self, what: &str) -> Result<(), String> {
+        let states = [self.gpu.snapshot(), self.cpu.snapshot()].map(|state| state.map_err(|error| error.to_string()));
+        let [gpu, cpu] = states;
+        let (gpu, cpu) = (gpu?, cpu?);
+        let layout = self.gpu.layout().clone();
+        snapshots(&layout, &gpu, &cpu, self.size, &mut self.codes)
+            .map_err(|difference| format!("{what}: {difference}"))?;
+        self.cpu.restore(&gpu).map_err(|error| error.to_string())?;
+        self.codes.before = gpu.records;
+        Ok(())
+    }
+
+    pub fn step(&mut self, batch: &Batch, grad: impl Fn(usize) -> f32) -> Result<(), String> {
+        let weights = batch.weights.as_deref();
+        let frozen = self.both("frozen", |group| group.forward_frozen(&batch.indices, &batch.offsets, weights))?;
+        self.compare("after a frozen forward")?;
+        if let Some([a, b]) = &frozen {
+            floats("frozen outputs", a, b, self.size)?;
+        }
+        let outputs = self.both("forward", |group| group.forward(&batch.indices, &batch.offsets, weights))?;
+        self.compare("after forward")?;
+        let Some([a, b]) = outputs else { return Ok(()) };
+        floats("outputs", &a, &b, self.size)?;
+        let grads: Vec<f32> = (0..a.len()).map(grad).collect();
+        self.both("backward", |group| group.backward(&grads))?;
+        self.compare("after backward")
+    }
+}
+
+pub fn random_config(source: &mut Pcg64) -> GroupConfig {
+    let tables: Vec<u32> = (0..source.random_range(1..=5)).map(|_| source.random_range(1..300)).collect();
+    let dims = [1, 2, 3, 5, 8, 17, 32, 63, 64, 65, 100, 128, 129, 300];
+    let mut config = GroupConfig::new(&tables, dims[source.random_range(0..dims.len())]);
+    config.precision = Precision::ALL[source.random_range(0..5)];
+    config.rounding = [Rounding::Nearest, Rounding::Stochastic][source.random_range(0..2)];
+    config.random_bits = RandomBits::ALL[source.random_range(0..3)];
+    config.policy = [Policy::Lru, Policy::Lfu, Policy::Static][source.random_range(0..3)];
+    config.pooling = [Pooling::Sum, Pooling::Mean, Pooling::None][source.random_range(0..3)];
+    config.optimizer =
+        [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)][source.random_range(0..3)];
+    if source.random_bool(0.3) {
+        config.optimizer.weight_decay = 0.01;
+    }
+    config.out_of_range = [OutOfRange::Error, OutOfRange::Clamp, OutOfRange::Skip][source.random_range(0..3)];
+    let rows = config.total_rows() as u32;
+    config.cache_rows = [0, 1, 32, rows / 4, rows / 2, rows][source.random_range(0..6)].min(rows);
+    config.init = Init::Uniform { low: -1.0, high: 1.0 };
+    config.seed = source.random();
+    if source.random_bool(0.3) {
+        config.placement = Placement::Staged;
+    }
+    if source.random_bool(0.3) {
+        config.features = (0..source.random_range(1..4)).map(|_| source.random_range(0..tables.len() as u32)).collect();
+    }
+    let stride = Layout::new(&config, u64::MAX).unwrap().stride();
+    config.shard_bytes =
+        [None, Some(stride * u64::from(rows.div_ceil(7))), Some(stride * u64::from(rows.div_ceil(20)))]
+            [source.random_range(0..3)];
+    config
+}
+
+/// No rows, a few or all, and how many of a set.
+pub fn random_pins(config: &GroupConfig, source: &mut Pcg64) -> (Vec<u32>, u32) {
+    let total = config.total_rows() as u32;
+    let count = [0, 3, 40, total][source.random_range(0..4)];
+    let rows = (0..count).map(|_| source.random_range(0..total)).collect();
+    (rows, [1, 5, 31, 32][source.random_range(0..4)])
+}
+
+pub fn random_batch(config: &GroupConfig, source: &mut Pcg64) -> Batch {
+    let features = if config.features.is_empty() { config.tables.len() } else { config.features.len() };
+    let per_feature = source.random_range(0..9);
+    let (mut indices, mut offsets) = (Vec::new(), vec![0]);
+    let longest = [1, 4, 40][source.random_range(0..3)];
+    for feature in 0..features {
+        let table = config.features.get(feature).map_or(feature, |&table| table as usize);
+        let rows = config.tables[table];
+        // Few distinct rows make repeats, many make misses.
+        let reach = [rows, rows.div_ceil(10)][source.random_range(0..2)];
+        for _ in 0..per_feature {
+            for _ in 0..source.random_range(0..=longest) {
+                let bad = source.random_bool(0.002);
+                indices.push(if bad { rows + source.random_range(0..5) } else { source.random_range(0..reach) });
+            }
+            offsets.push(indices.len() as u32);
+        }
+    }
+    let weighted = source.random_bool(0.4);
+    let weights = weighted.then(|| indices.iter().map(|_| source.random_range(-2.0..2.0)).collect());
+    Batch { indices, offsets, weights }
+}
+
+/// A random configuration, a few random steps, and what may come between them.
+pub fn random_run(context: &Context, seed: u64, codes: &mut Codes) -> Result<(), String> {
+    let mut source = Pcg64::seed_from_u64(seed);
+    let mut config = random_config(&mut source);
+    // Its cache in up to three windows, as the device allows and the slots last.
+    let layout = Layout::new(&config, u64::MAX).map_err(|error| error.to_string())?;
+    let windows = 1 + seed as u32 % context.caps().choose_windows().min(3);
+    config.window_bytes = Some(u64::from(layout.slots().div_ceil(windows)) * layout.slot_bytes());
+    let mut gpu = Group::new(context, config.clone()).map_err(|error| error.to_string())?;
+    let mut cpu = cpu::Group::new(config.clone()).map_err(|error| error.to_string())?;
+    let mut pair = Pair { gpu: &mut gpu, cpu: &mut cpu, size: 64.0, codes: Codes::default() };
+    let run = |pair: &mut Pair<'_>, source: &mut Pcg64| -> Result<(), String> {
+        pair.compare("new")?;
+        for _ in 0..4 {
+            if source.random_bool(0.15) {
+                let rows = config.total_rows() as u32;
+                let rows = [0, 1, rows / 3, rows, rows + 1][source.random_range(0..5)];
+                let layout = Layout::new(&GroupConfig { cache_rows: rows, ..config.clone() }, u64::MAX);
+                // More windows than the device binds are refused there, and nowhere else.
+                let fits = layout.is_ok_and(|layout| layout.windows() <= context.caps().choose_windows());
+                if (fits || rows > config.total_rows() as u32)
+                    && let Some([a, b]) = pair.both("resize_cache", |group| group.resize_cache(rows))?
+                    && a != b
+                {
+                    return Err(format!("resize_cache {rows}: {a:?} on the GPU, {b:?} on the CPU"));
+                }
+                pair.compare("after resize_cache")?;
+            }
+            if source.random_bool(0.4) {
+                let (rows, ways) = random_pins(&config, source);
+                for rows in [&rows[..], &rows[..rows.len() / 2]] {
+                    if let Some([a, b]) = pair.both("pin", |group| Ok((group.pin(rows, ways)?, group.pinned()?)))?
+                        && a != b
+                    {
+                        return Err(format!("pin {rows:?}, {ways} ways: {a:?} on the GPU, {b:?} on the CPU"));
+                    }
+                    pair.compare("after pin")?;
+                }
+            }
+            let batch = random_batch(&config, source);
+            let salt: u32 = source.random_range(1..1000);
+            pair.step(&batch, |i| ((i as u32).wrapping_mul(salt) % 17) as f32 / 8.0 - 1.0)?;
+            match source.random_range(0..5) {
+                0 => {
+                    pair.both("flush", |group| group.flush())?;
+                }
+                1 => {
+                    pair.both("reset", |group| group.reset())?;
+                }
+                2 => {
+                    let rows: Vec<u32> = (0..10).map(|_| source.random_range(0..config.total_rows() as u32)).collect();
+                    let values: Vec<f32> =
+                        (0..10 * config.dim).map(|i| if i == 3 { f32::NAN } else { i as f32 / 100.0 }).collect();
+                    pair.both("write_rows", |group| group.write_rows(&rows, &values))?;
+                    pair.compare("after write_rows")?;
+                    if let Some([a, b]) = pair.both("read_rows", |group| group.read_rows(&rows))? {
+                        floats("rows", &a, &b, pair.size)?;
+                    }
+                }
+                _ => {}
+            }
+            pair.compare("between steps")?;
+        }
+        Ok(())
+    };
+    let done = run(&mut pair, &mut source);
+    codes.written += pair.codes.written;
+    codes.different += pair.codes.different;
+    done.map_err(|difference| format!("seed {seed}, {config:?}: {difference}"))
+}

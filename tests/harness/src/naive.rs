@@ -1,0 +1,1533 @@
+//! A second reading of the SPEC: maps instead of buffers, FP64 instead of FP32, no shader and no codec in sight. It
+//! knows the crate by its public face only, so that one run checks any [`Embedding`], whatever it runs on.
+//!
+//! Floats are compared step by step: before each call the model takes the implementation's weights, states and records
+//! over from a [`Snapshot`], makes the step itself, and the two results are compared:
+//! - step number, tags, stamps, frequencies, flags and counters exactly (of an empty way only that it is one);
+//! - computed floats within the radius that [`Approx`] carries along: 2^-24 of the result for each FP32 addition and
+//!   product, 2^-21 for each division and 2^-20 for each root (WGSL promises 2.5 and 4.5 ULP), 2^-126 where a device flushes
+//!   subnormals. A sum of m terms is thus within about `m * 2^-24 * sum |term|`, in any order of summation;
+//! - a value that is only moved bit by bit;
+//! - a written record element by element: one of the two neighbours of the FP64 value, the nearer one where rounding is
+//!   nearest, itself where the format has it; an unwritten record bit by bit.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::ops::{Add, Div, Mul, Sub};
+use std::sync::LazyLock;
+
+use hotrow::{
+    Counters, Embedding, Error, GroupConfig, Init, Layout, Optimizer, OptimizerKind, OutOfRange, Policy, Pooling,
+    Precision, Rounding, Snapshot,
+};
+use proptest::prelude::*;
+use rand::{RngExt, SeedableRng};
+
+const NONE: u32 = u32::MAX;
+const TINY: f64 = f32::MIN_POSITIVE as f64;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Numbers
+
+/// An FP64 value and how far an FP32 computation of the same formula may be from it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Approx {
+    pub value: f64,
+    pub radius: f64,
+}
+
+impl Approx {
+    pub fn exact(value: f32) -> Self {
+        Self { value: f64::from(value), radius: 0.0 }
+    }
+
+    /// What a rounded operation gives: `ulps` units of 2^-24, and what flushing a subnormal may cost.
+    fn rounded(value: f64, radius: f64, ulps: f64) -> Self {
+        // Zero times what may be anything: a root of nearly nothing, say, that something was divided by.
+        let radius = if radius.is_nan() { f64::INFINITY } else { radius };
+        Self { value, radius: radius + (value.abs() + radius) * ulps * 2f64.powi(-24) + TINY }
+    }
+
+    fn sqrt(self) -> Self {
+        let low = (self.value - self.radius).max(0.0).sqrt();
+        let root = self.value.sqrt();
+        let moved = if root + low > 0.0 { self.radius / (root + low) } else { self.radius.sqrt() };
+        Self::rounded(root, moved, 16.0)
+    }
+
+    fn admits(self, found: f32) -> bool {
+        (f64::from(found) - self.value).abs() <= self.radius
+    }
+
+    /// Whether FP32 holds it at all.
+    fn finite(self) -> bool {
+        self.value.is_finite() && self.value.abs() <= f64::from(f32::MAX)
+    }
+}
+
+impl Add for Approx {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self::rounded(self.value + other.value, self.radius + other.radius, 1.0)
+    }
+}
+
+impl Sub for Approx {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self::rounded(self.value - other.value, self.radius + other.radius, 1.0)
+    }
+}
+
+impl Mul for Approx {
+    type Output = Self;
+    fn mul(self, other: Self) -> Self {
+        let cross = self.value.abs() * other.radius + other.value.abs() * self.radius + self.radius * other.radius;
+        Self::rounded(self.value * other.value, cross, 1.0)
+    }
+}
+
+impl Div for Approx {
+    type Output = Self;
+    fn div(self, other: Self) -> Self {
+        let value = self.value / other.value;
+        let least = other.value.abs() - other.radius;
+        let moved = if least > 0.0 { (self.radius + value.abs() * other.radius) / least } else { f64::INFINITY };
+        Self::rounded(value, moved, 8.0)
+    }
+}
+
+/// Every binary16 from +0 to 65504, ascending: element i has the bits i.
+static HALVES: LazyLock<Vec<f64>> = LazyLock::new(|| (0..=0x7bff).map(half_value).collect());
+
+/// Value of a binary16 bit pattern, by the definition of the format. No infinities, no NaN: the tables never hold them.
+pub fn half_value(bits: u16) -> f64 {
+    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
+    let size = if exponent == 0 { fraction * 2f64.powi(-24) } else { (1024.0 + fraction) * 2f64.powi(exponent - 25) };
+    if bits >> 15 == 1 { -size } else { size }
+}
+
+/// The greatest binary16 not above `value`, which saturates.
+pub fn half_below(value: f64) -> f64 {
+    if value < 0.0 {
+        return -half_above(-value);
+    }
+    HALVES[HALVES.partition_point(|&half| half <= value) - 1]
+}
+
+/// The least binary16 not below `value`, which saturates.
+pub fn half_above(value: f64) -> f64 {
+    if value < 0.0 {
+        return -half_below(-value);
+    }
+    HALVES[HALVES.partition_point(|&half| half < value).min(HALVES.len() - 1)]
+}
+
+/// The nearest binary16, ties to even.
+pub fn half_nearest(value: f64) -> f64 {
+    let size = value.abs();
+    let above = HALVES.partition_point(|&half| half < size).min(HALVES.len() - 1);
+    let below = above.saturating_sub(1);
+    let (up, down) = (HALVES[above] - size, size - HALVES[below]);
+    let nearest = if up < down || (up == down && above % 2 == 0) || size >= HALVES[above] { above } else { below };
+    HALVES[nearest].copysign(value)
+}
+
+/// murmur3's finaliser (test values in data/README.md).
+pub fn fmix32(row: u32) -> u32 {
+    let mut h = u64::from(row);
+    let wrap = |product: u64| product & 0xffff_ffff;
+    h ^= h >> 16;
+    h = wrap(h * 0x85eb_ca6b);
+    h ^= h >> 13;
+    h = wrap(h * 0xc2b2_ae35);
+    h ^= h >> 16;
+    h as u32
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Records
+
+/// Where the fields of a record lie, worked out from the configuration alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Format {
+    pub dim: usize,
+    pub precision: Precision,
+    /// Numbers of optimiser state.
+    pub state: usize,
+    pub state_half: bool,
+    /// Bits of scale and bias, and of the state.
+    pub head: usize,
+    state_bits: usize,
+}
+
+impl Format {
+    pub fn new(config: &GroupConfig) -> Self {
+        let dim = config.dim as usize;
+        let kind = config.optimizer.kind;
+        let state = match kind {
+            OptimizerKind::Sgd => 0,
+            OptimizerKind::AdaGrad => dim,
+            OptimizerKind::RowWiseAdaGrad => 1,
+        };
+        let state_half = kind == OptimizerKind::AdaGrad && config.precision != Precision::Fp32;
+        let head = if is_integer(config.precision) { 64 } else { 0 };
+        Self {
+            dim,
+            precision: config.precision,
+            state,
+            state_half,
+            head,
+            state_bits: state * if state_half { 16 } else { 32 },
+        }
+    }
+
+    /// First bit of the payload.
+    pub fn payload(&self) -> usize {
+        self.head + self.state_bits
+    }
+
+    /// Words of a record.
+    pub fn words(&self) -> usize {
+        (self.payload() + self.dim * bits_of(self.precision)).div_ceil(32)
+    }
+
+    /// Weights, then state, as the record has them.
+    pub fn decode(&self, record: &[u32]) -> Vec<Approx> {
+        let bits = bits_of(self.precision);
+        let weight = |i: usize| {
+            let field = take_bits(record, self.payload() + i * bits, bits);
+            match self.precision {
+                Precision::Fp32 => Approx::exact(f32::from_bits(field)),
+                Precision::Fp16 => Approx { value: half_value(field as u16), radius: 0.0 },
+                _ => Approx::exact(field as f32) * self.scale(record) + self.bias(record),
+            }
+        };
+        (0..self.dim).map(weight).chain((0..self.state).map(|i| self.state(record, i))).collect()
+    }
+
+    fn scale(&self, record: &[u32]) -> Approx {
+        Approx::exact(f32::from_bits(record[0]))
+    }
+
+    fn bias(&self, record: &[u32]) -> Approx {
+        Approx::exact(f32::from_bits(record[1]))
+    }
+
+    fn state(&self, record: &[u32], i: usize) -> Approx {
+        if self.state_half {
+            Approx { value: half_value(take_bits(record, self.head + 16 * i, 16) as u16), radius: 0.0 }
+        } else {
+            Approx::exact(f32::from_bits(take_bits(record, self.head + 32 * i, 32)))
+        }
+    }
+
+    /// Whether `record` is what writing `row` (weights, then state) may give.
+    pub fn check(&self, rounding: Rounding, record: &[u32], row: &[Approx]) -> Result<(), String> {
+        let (weights, states) = row.split_at(self.dim);
+        for (i, &wanted) in states.iter().enumerate() {
+            let found = self.state(record, i);
+            let ok = if self.state_half { half_ok(rounding, found.value, wanted) } else { close(found.value, wanted) };
+            if !ok {
+                return Err(format!("state {i}: wanted {wanted:?}, found {}", found.value));
+            }
+        }
+        if is_integer(self.precision) {
+            return self.check_codes(rounding, record, weights);
+        }
+        for (i, (&wanted, found)) in weights.iter().zip(self.decode(record)).enumerate() {
+            let half = self.precision == Precision::Fp16;
+            let ok = if half { half_ok(rounding, found.value, wanted) } else { close(found.value, wanted) };
+            if !ok {
+                return Err(format!("element {i}: wanted {wanted:?}, found {}", found.value));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_codes(&self, rounding: Rounding, record: &[u32], weights: &[Approx]) -> Result<(), String> {
+        let bits = bits_of(self.precision);
+        let levels = 2f64.powi(bits as i32);
+        let (low, high) = ends(weights);
+        let wanted = (high - low) * Approx::exact((1.0 / (levels - 1.0)) as f32);
+        let (scale, bias) = (self.scale(record).value, self.bias(record).value);
+        if !close(bias, low) {
+            return Err(format!("bias: wanted {low:?}, found {bias}"));
+        }
+        let constant = scale == 0.0;
+        let right = if constant { wanted.value - wanted.radius < TINY } else { scale >= TINY && close(scale, wanted) };
+        if !right {
+            return Err(format!("scale: wanted {wanted:?}, found {scale}"));
+        }
+        for (i, x) in weights.iter().enumerate() {
+            let code = f64::from(take_bits(record, self.payload() + i * bits, bits));
+            if constant {
+                if code != 0.0 {
+                    return Err(format!("element {i}: code {code} under scale 0"));
+                }
+                continue;
+            }
+            let v = (x.value - bias) / scale;
+            // An FP32 difference and quotient: at most 1 and 2.5 ULP of v.
+            let ulp = 2f64.powf(v.abs().max(TINY).log2().floor() - 23.0);
+            let slack = x.radius / scale + 3.5 * ulp;
+            let clamp = |v: f64| v.clamp(0.0, levels - 1.0);
+            let (least, most) = match rounding {
+                Rounding::Nearest => (clamp(v - slack) - 0.5, clamp(v + slack) + 0.5),
+                Rounding::Stochastic => (clamp((v - slack).floor()), clamp((v + slack).ceil())),
+            };
+            let nearest = v.round_ties_even();
+            // What the format has must not move; at the edge of the SPEC's tolerance either is right.
+            let away = (v - nearest).abs() + slack;
+            let snaps = away < 0.5 && away <= 0.99 * (levels + bias.abs() / scale) * 2f64.powi(-21);
+            if code < least || code > most || (snaps && code != clamp(nearest)) {
+                return Err(format!("element {i}: {x:?} is {v} steps, found code {code} (scale {scale}, bias {bias})"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the table takes the weights: finite, and for integers a range that is finite too.
+    fn takes(&self, weights: &[Approx]) -> bool {
+        let (low, high) = ends(weights);
+        weights.iter().all(|x| x.finite())
+            && (!is_integer(self.precision) || ((high.value - low.value) as f32).is_finite())
+    }
+}
+
+pub fn bits_of(precision: Precision) -> usize {
+    match precision {
+        Precision::Fp32 => 32,
+        Precision::Fp16 => 16,
+        Precision::Int8 => 8,
+        Precision::Int4 => 4,
+        Precision::Int2 => 2,
+    }
+}
+
+pub fn is_integer(precision: Precision) -> bool {
+    !matches!(precision, Precision::Fp32 | Precision::Fp16)
+}
+
+/// Bits `from .. from + count`, the little end first, bit by bit.
+fn take_bits(words: &[u32], from: usize, count: usize) -> u32 {
+    (0..count).map(|i| (words[(from + i) / 32] >> ((from + i) % 32) & 1) << i).sum()
+}
+
+/// Least and greatest; either may be off by as much as any element is.
+fn ends(weights: &[Approx]) -> (Approx, Approx) {
+    let radius = weights.iter().map(|x| x.radius).fold(0.0, f64::max);
+    let low = weights.iter().map(|x| x.value).fold(f64::INFINITY, f64::min);
+    let high = weights.iter().map(|x| x.value).fold(f64::NEG_INFINITY, f64::max);
+    (Approx { value: low, radius }, Approx { value: high, radius })
+}
+
+fn close(found: f64, wanted: Approx) -> bool {
+    (found - wanted.value).abs() <= wanted.radius
+}
+
+fn half_ok(rounding: Rounding, found: f64, wanted: Approx) -> bool {
+    let (low, high) = (wanted.value - wanted.radius, wanted.value + wanted.radius);
+    match rounding {
+        Rounding::Nearest => (half_nearest(low)..=half_nearest(high)).contains(&found),
+        Rounding::Stochastic => (half_below(low)..=half_above(high)).contains(&found),
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The model
+
+/// What a way holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Way {
+    pub row: u32,
+    pub stamp: u32,
+    pub dirty: bool,
+    /// No victim.
+    pub pinned: bool,
+}
+
+impl Way {
+    /// As a snapshot has it.
+    pub fn flags(&self) -> u32 {
+        u32::from(self.dirty) + 2 * u32::from(self.pinned)
+    }
+}
+
+/// One valid index of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    position: usize,
+    row: u32,
+    weight: f32,
+}
+
+/// A batch whose indices are checked: the valid accesses of each bag.
+#[derive(Clone, Debug, Default)]
+pub struct Bags {
+    bags: Vec<Vec<Access>>,
+    indices: usize,
+}
+
+/// The first index outside its table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Offender {
+    pub table: u32,
+    pub rows: u32,
+    pub position: u32,
+    pub value: u32,
+}
+
+/// Floats that a call changed: weights, then state, before any rounding to the record's format.
+#[derive(Clone, Debug, Default)]
+pub struct Effect {
+    pub slots: BTreeMap<u32, Vec<Approx>>,
+    pub records: BTreeMap<u32, Vec<Approx>>,
+}
+
+/// The SPEC, slow and obvious.
+#[derive(Debug)]
+pub struct Naive {
+    pub config: GroupConfig,
+    pub format: Format,
+    pub sets: u32,
+    pub rows: u32,
+    pub t: u32,
+    /// By set and way; an empty way is not there.
+    pub ways: BTreeMap<(u32, u32), Way>,
+    /// By row, LFU only; a row never used is not there.
+    pub freqs: BTreeMap<u32, u32>,
+    pub counters: Vec<Counters>,
+    /// Rows with a slot.
+    pub slots: BTreeMap<u32, Vec<f32>>,
+    /// All records, row by row.
+    pub records: Vec<u32>,
+}
+
+impl Naive {
+    pub fn new(config: &GroupConfig) -> Self {
+        let format = Format::new(config);
+        let rows: u32 = config.tables.iter().sum();
+        Self {
+            config: config.clone(),
+            format,
+            sets: config.cache_rows.div_ceil(config.ways),
+            rows,
+            t: 0,
+            ways: BTreeMap::new(),
+            freqs: BTreeMap::new(),
+            counters: vec![Counters::default(); config.tables.len()],
+            slots: BTreeMap::new(),
+            records: vec![0; rows as usize * format.words()],
+        }
+    }
+
+    /// Takes over every float of the implementation, and nothing else.
+    pub fn take_floats(&mut self, snapshot: &Snapshot) {
+        let width = self.format.dim + self.format.state;
+        self.records.clone_from(&snapshot.records);
+        self.slots.clear();
+        for (&(set, way), held) in &self.ways {
+            let at = (set * self.config.ways + way) as usize * width;
+            self.slots.insert(held.row, snapshot.cache[at..at + width].to_vec());
+        }
+    }
+
+    /// The table a linear row lies in.
+    fn table_of(&self, row: u32) -> usize {
+        let mut base = 0;
+        for (table, &rows) in self.config.tables.iter().enumerate() {
+            if row < base + rows {
+                return table;
+            }
+            base += rows;
+        }
+        unreachable!("row {row} of {}", self.rows)
+    }
+
+    fn count(&mut self, row: u32) -> &mut Counters {
+        let table = self.table_of(row);
+        &mut self.counters[table]
+    }
+
+    fn place(&self, row: u32) -> Option<(u32, u32)> {
+        self.ways.iter().find(|(_, held)| held.row == row).map(|(&place, _)| place)
+    }
+
+    fn record(&self, row: u32) -> &[u32] {
+        let words = self.format.words();
+        &self.records[row as usize * words..(row as usize + 1) * words]
+    }
+
+    /// The newest value of a row: weights, then state.
+    pub fn newest(&self, row: u32) -> Vec<Approx> {
+        match self.slots.get(&row) {
+            Some(slot) => slot.iter().map(|&x| Approx::exact(x)).collect(),
+            None => self.format.decode(self.record(row)),
+        }
+    }
+
+    /// Checks every index; counts nothing. The second part: bad indices of each table.
+    pub fn resolve(
+        &self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+    ) -> (Result<Bags, Offender>, BTreeMap<u32, u64>) {
+        let config = &self.config;
+        let features: Vec<u32> = if config.features.is_empty() {
+            (0..config.tables.len() as u32).collect()
+        } else {
+            config.features.clone()
+        };
+        let bags = offsets.len() - 1;
+        let mut first = None;
+        let mut bad = BTreeMap::new();
+        let mut out = Bags { bags: vec![Vec::new(); bags], indices: indices.len() };
+        for bag in 0..bags {
+            let table = features[bag / (bags / features.len())];
+            let rows = config.tables[table as usize];
+            let base: u32 = config.tables[..table as usize].iter().sum();
+            for position in offsets[bag] as usize..offsets[bag + 1] as usize {
+                let value = indices[position];
+                let mut index = value;
+                if value >= rows {
+                    *bad.entry(table).or_insert(0) += 1;
+                    first.get_or_insert(Offender { table, rows, position: position as u32, value });
+                    match config.out_of_range {
+                        OutOfRange::Clamp => index = rows - 1,
+                        OutOfRange::Skip | OutOfRange::Error => continue,
+                    }
+                }
+                let weight = weights.map_or(1.0, |weights| weights[position]);
+                out.bags[bag].push(Access { position, row: base + index, weight });
+            }
+        }
+        match first {
+            Some(offender) if config.out_of_range == OutOfRange::Error => (Err(offender), bad),
+            _ => (Ok(out), bad),
+        }
+    }
+
+    /// Steps 1 to 5 of a forward: everything but the outputs.
+    pub fn forward(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+    ) -> Result<(Bags, Effect), Offender> {
+        let (bags, bad) = self.resolve(indices, offsets, weights);
+        for (table, count) in bad {
+            self.counters[table as usize].out_of_range += count;
+        }
+        let bags = bags?;
+        let mut effect = Effect::default();
+        // An empty batch changes nothing. The SPEC does not say that one is empty whose every index is skipped; it has no
+        // access, so it is read like the batch without those indices.
+        if bags.bags.iter().all(Vec::is_empty) {
+            return Ok((bags, effect));
+        }
+        self.t += 1;
+        let mut counts = BTreeMap::<u32, u32>::new();
+        for access in bags.bags.iter().flatten() {
+            let hit = self.slots.contains_key(&access.row);
+            let counters = self.count(access.row);
+            counters.accesses += 1;
+            counters.hits += u64::from(hit);
+            *counts.entry(access.row).or_insert(0) += 1;
+        }
+        let mut missing = BTreeMap::<u32, Vec<u32>>::new();
+        for (&row, &count) in &counts {
+            self.count(row).unique += 1;
+            if self.config.policy == Policy::Lfu {
+                let freq = self.freqs.entry(row).or_insert(0);
+                *freq = (u64::from(*freq) + u64::from(count)).min(1 << 31) as u32;
+            }
+            if let Some(place) = self.place(row) {
+                self.ways.get_mut(&place).expect("the place was just found").stamp = self.t;
+            } else {
+                let counters = self.count(row);
+                counters.unique_misses += 1;
+                // Taken back where the row is admitted.
+                counters.conflicts += 1;
+                if self.sets > 0 && self.config.policy != Policy::Static {
+                    missing.entry(fmix32(row) % self.sets).or_default().push(row);
+                }
+            }
+        }
+        for (set, rows) in missing {
+            self.admit(set, rows, &counts, &mut effect);
+        }
+        let stride = 4 * self.format.words() as u64;
+        for &row in counts.keys() {
+            if !self.slots.contains_key(&row) {
+                let counters = self.count(row);
+                counters.bypass_reads += 1;
+                counters.bytes_read += stride;
+            }
+        }
+        Ok((bags, effect))
+    }
+
+    fn admit(&mut self, set: u32, mut candidates: Vec<u32>, counts: &BTreeMap<u32, u32>, effect: &mut Effect) {
+        let lfu = self.config.policy == Policy::Lfu;
+        let freqs = self.freqs.clone();
+        // A pinned row may never have been used.
+        let freq = |row: u32| freqs.get(&row).copied().unwrap_or(0);
+        let key = |row: u32| if lfu { freq(row) } else { counts[&row] };
+        candidates.sort_by_key(|&row| (Reverse(key(row)), row));
+        for (row, (value, way)) in candidates.into_iter().zip(self.victims(set)) {
+            if let Some(value) = value {
+                if if lfu { value >= key(row) } else { value == self.t } {
+                    break;
+                }
+                self.evict((set, way), effect);
+            }
+            self.load(row, (set, way), effect);
+            self.count(row).conflicts -= 1;
+        }
+    }
+
+    /// The ways of a set in the order in which they are given up, with what that goes by; `None`, an empty way, before every value.
+    /// Pinned ones are not given up.
+    fn victims(&self, set: u32) -> Vec<(Option<u32>, u32)> {
+        let value = |held: &Way| match self.config.policy {
+            Policy::Lfu => self.freqs.get(&held.row).copied().unwrap_or(0),
+            Policy::Lru | Policy::Static => held.stamp,
+        };
+        let ways = (0..self.config.ways).map(|way| (self.ways.get(&(set, way)), way));
+        let mut victims: Vec<(Option<u32>, u32)> = ways
+            .filter(|(held, _)| held.is_none_or(|held| !held.pinned))
+            .map(|(held, way)| (held.map(value), way))
+            .collect();
+        victims.sort_unstable();
+        victims
+    }
+
+    /// A row comes into an empty way.
+    fn load(&mut self, row: u32, place: (u32, u32), effect: &mut Effect) {
+        let stride = 4 * self.format.words() as u64;
+        let loaded = self.format.decode(self.record(row));
+        self.slots.insert(row, loaded.iter().map(|x| x.value as f32).collect());
+        effect.slots.insert(row, loaded);
+        self.ways.insert(place, Way { row, stamp: self.t, dirty: false, pinned: false });
+        let counters = self.count(row);
+        counters.admitted += 1;
+        counters.bytes_read += stride;
+    }
+
+    /// The pinned rows, set by set and way by way.
+    pub fn pinned(&self) -> Vec<u32> {
+        self.ways.values().filter(|held| held.pinned).map(|held| held.row).collect()
+    }
+
+    /// Whether there is such a call at all.
+    pub fn can_pin(&self, rows: &[u32], ways: u32) -> bool {
+        (1..=self.config.ways).contains(&ways) && (self.sets > 0 || rows.is_empty())
+    }
+
+    /// Exactly `rows` are pinned, less those that are returned: up to `ways` others of their set came before them.
+    pub fn pin(&mut self, rows: &[u32], ways: u32) -> (Vec<u32>, Effect) {
+        let mut effect = self.flush();
+        let (mut wanted, mut left_out) = (Vec::<u32>::new(), Vec::new());
+        for &row in rows {
+            let set = |row: u32| fmix32(row) % self.sets;
+            let before = wanted.iter().filter(|&&other| set(other) == set(row)).count();
+            if wanted.contains(&row) || left_out.contains(&row) {
+                continue;
+            }
+            if before < ways as usize { wanted.push(row) } else { left_out.push(row) }
+        }
+        for (place, held) in self.ways.clone() {
+            let stays = wanted.contains(&held.row);
+            self.ways.get_mut(&place).expect("it is there").pinned = stays;
+            if held.pinned && !stays && self.config.policy == Policy::Static {
+                self.evict(place, &mut effect);
+            }
+        }
+        for row in wanted {
+            let set = fmix32(row) % self.sets;
+            let place = match self.place(row) {
+                Some(place) => place,
+                None => {
+                    let (value, way) = self.victims(set)[0];
+                    if value.is_some() {
+                        self.evict((set, way), &mut effect);
+                    }
+                    self.load(row, (set, way), &mut effect);
+                    let counters = self.count(row);
+                    counters.unique += 1;
+                    counters.unique_misses += 1;
+                    (set, way)
+                }
+            };
+            self.ways.get_mut(&place).expect("it was just found").pinned = true;
+        }
+        (left_out, effect)
+    }
+
+    fn evict(&mut self, place: (u32, u32), effect: &mut Effect) {
+        let held = self.ways.remove(&place).expect("a victim is resident");
+        self.count(held.row).evictions += 1;
+        if held.dirty {
+            self.write_back(held.row, effect);
+        }
+        self.slots.remove(&held.row);
+    }
+
+    fn write_back(&mut self, row: u32, effect: &mut Effect) {
+        let values = self.newest(row);
+        let stride = 4 * self.format.words() as u64;
+        let taken = self.format.takes(&values[..self.format.dim]);
+        let counters = self.count(row);
+        if taken {
+            counters.write_backs += 1;
+            counters.bytes_written += stride;
+            effect.records.insert(row, values);
+        } else {
+            counters.skipped_rows += 1;
+        }
+    }
+
+    /// Step 6 of a forward, and the whole of a frozen one: the outputs, from the floats last taken over.
+    pub fn gather(&self, bags: &Bags) -> Vec<Approx> {
+        let dim = self.format.dim;
+        let zero = Approx::exact(0.0);
+        let mut out = Vec::new();
+        if self.config.pooling == Pooling::None {
+            out = vec![zero; bags.indices * dim];
+            for access in bags.bags.iter().flatten() {
+                let row = self.newest(access.row);
+                for i in 0..dim {
+                    out[access.position * dim + i] = Approx::exact(access.weight) * row[i];
+                }
+            }
+            return out;
+        }
+        for bag in &bags.bags {
+            let mut sum = vec![zero; dim];
+            for access in bag {
+                let row = self.newest(access.row);
+                for i in 0..dim {
+                    sum[i] = sum[i] + Approx::exact(access.weight) * row[i];
+                }
+            }
+            if self.config.pooling == Pooling::Mean && !bag.is_empty() {
+                sum.iter_mut().for_each(|x| *x = *x / Approx::exact(bag.len() as f32));
+            }
+            out.extend(sum);
+        }
+        out
+    }
+
+    /// The merged gradient of each distinct row.
+    pub fn merge(&self, bags: &Bags, grads: &[f32]) -> BTreeMap<u32, Vec<Approx>> {
+        let dim = self.format.dim;
+        let mut merged = BTreeMap::<u32, Vec<Approx>>::new();
+        for (bag, accesses) in bags.bags.iter().enumerate() {
+            for access in accesses {
+                let output = if self.config.pooling == Pooling::None { access.position } else { bag };
+                let sum = merged.entry(access.row).or_insert_with(|| vec![Approx::exact(0.0); dim]);
+                for i in 0..dim {
+                    let mut g = Approx::exact(grads[output * dim + i]) * Approx::exact(access.weight);
+                    if self.config.pooling == Pooling::Mean {
+                        g = g / Approx::exact(accesses.len() as f32);
+                    }
+                    sum[i] = sum[i] + g;
+                }
+            }
+        }
+        merged
+    }
+
+    pub fn backward(&mut self, bags: &Bags, grads: &[f32]) -> Effect {
+        let mut effect = Effect::default();
+        let stride = 4 * self.format.words() as u64;
+        for (row, gradient) in self.merge(bags, grads) {
+            let new = self.update(&self.newest(row), &gradient);
+            let place = self.place(row);
+            let kept =
+                new.iter().all(|x| x.finite()) && (place.is_some() || self.format.takes(&new[..self.format.dim]));
+            if !kept {
+                self.count(row).skipped_rows += 1;
+            } else if let Some(place) = place {
+                self.ways.get_mut(&place).expect("the place was just found").dirty = true;
+                effect.slots.insert(row, new);
+            } else {
+                let counters = self.count(row);
+                counters.bypass_writes += 1;
+                counters.bytes_written += stride;
+                effect.records.insert(row, new);
+            }
+        }
+        effect
+    }
+
+    fn update(&self, row: &[Approx], gradient: &[Approx]) -> Vec<Approx> {
+        let Optimizer { kind, lr, eps, weight_decay } = self.config.optimizer;
+        let (lr, eps, weight_decay) = (Approx::exact(lr), Approx::exact(eps), Approx::exact(weight_decay));
+        let (weights, states) = row.split_at(self.format.dim);
+        let decays = weight_decay.value != 0.0;
+        let g: Vec<Approx> =
+            gradient.iter().zip(weights).map(|(&g, &w)| if decays { g + weight_decay * w } else { g }).collect();
+        let squares = g.iter().map(|&g| g * g);
+        let states: Vec<Approx> = match kind {
+            OptimizerKind::Sgd => Vec::new(),
+            OptimizerKind::AdaGrad => states.iter().zip(squares).map(|(&state, square)| state + square).collect(),
+            OptimizerKind::RowWiseAdaGrad => {
+                let sum = squares.fold(Approx::exact(0.0), |a, b| a + b);
+                vec![states[0] + sum / Approx::exact(self.format.dim as f32)]
+            }
+        };
+        let step = |i: usize| match kind {
+            OptimizerKind::Sgd => lr * g[i],
+            OptimizerKind::AdaGrad => lr * g[i] / (states[i].sqrt() + eps),
+            OptimizerKind::RowWiseAdaGrad => lr * g[i] / (states[0].sqrt() + eps),
+        };
+        (0..weights.len()).map(|i| weights[i] - step(i)).chain(states.iter().copied()).collect()
+    }
+
+    pub fn flush(&mut self) -> Effect {
+        let mut effect = Effect::default();
+        let dirty: Vec<u32> = self.ways.values().filter(|held| held.dirty).map(|held| held.row).collect();
+        for row in dirty {
+            self.write_back(row, &mut effect);
+        }
+        self.ways.values_mut().for_each(|held| held.dirty = false);
+        effect
+    }
+
+    pub fn reset(&mut self, discard: bool) -> Effect {
+        let effect = if discard { Effect::default() } else { self.flush() };
+        self.ways.clear();
+        self.slots.clear();
+        effect
+    }
+
+    /// A cache of another size, the pinned rows in it; no row is dirty. Returns those that find no way.
+    pub fn resize(&mut self, cache_rows: u32) -> (Vec<u32>, Effect) {
+        let pinned = self.pinned();
+        self.ways.clear();
+        self.slots.clear();
+        self.config.cache_rows = cache_rows;
+        self.sets = cache_rows.div_ceil(self.config.ways);
+        if self.sets == 0 { (pinned, Effect::default()) } else { self.pin(&pinned, self.config.ways) }
+    }
+
+    /// A resident row changes in its slot, as by an update; any other in the table.
+    pub fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Effect {
+        let mut effect = Effect::default();
+        let last: BTreeMap<u32, &[f32]> = rows.iter().copied().zip(values.chunks(self.format.dim)).collect();
+        for (row, weights) in last {
+            let mut new: Vec<Approx> = weights.iter().map(|&x| Approx::exact(x)).collect();
+            let place = self.place(row);
+            let kept = new.iter().all(|x| x.finite()) && (place.is_some() || self.format.takes(&new));
+            new.extend_from_slice(&self.newest(row)[self.format.dim..]);
+            if !kept {
+                self.count(row).skipped_rows += 1;
+            } else if let Some(place) = place {
+                self.ways.get_mut(&place).expect("the place was just found").dirty = true;
+                effect.slots.insert(row, new);
+            } else {
+                effect.records.insert(row, new);
+            }
+        }
+        effect
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Runs
+
+/// One step of a run.
+#[derive(Clone, Debug, Default)]
+pub struct BatchData {
+    pub indices: Vec<u32>,
+    pub offsets: Vec<u32>,
+    pub weights: Option<Vec<f32>>,
+    /// One value for each of the outputs; `None` abandons the backward.
+    pub gradient: Option<Vec<f32>>,
+    /// Calls between forward and backward.
+    pub between: Vec<Call>,
+    /// Calls behind the step.
+    pub after: Vec<Call>,
+}
+
+/// The calls that are not a step.
+#[derive(Clone, Debug)]
+pub enum Call {
+    Flush,
+    Reset,
+    ResetDiscarding,
+    /// A frozen forward of the step's own batch.
+    Frozen,
+    ReadRows(Vec<u32>),
+    WriteRows(Vec<u32>, Vec<f32>),
+    /// Rows, and most of a set.
+    Pin(Vec<u32>, u32),
+    /// Rows of the cache from now on.
+    ResizeCache(u32),
+    LearningRate(f32),
+    /// The step's backward once more, which has no forward any longer.
+    BackwardAgain,
+}
+
+/// What backward and the calls that must not part it from its forward may expect.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Pending {
+    No,
+    Yes,
+    /// A refused or an empty forward: the SPEC does not say whether a backward is owed.
+    Unsaid,
+}
+
+struct Checker {
+    config: GroupConfig,
+    subject: Box<dyn Embedding>,
+    model: Naive,
+    before: Snapshot,
+    pending: Pending,
+}
+
+/// Makes a group, plays the run on it and on the model, and reports the first difference.
+///
+/// The group must give a snapshot between forward and backward too. `Err` names batch, call and place.
+pub fn check_run(
+    make: &mut dyn FnMut(GroupConfig) -> Box<dyn Embedding>,
+    config: &GroupConfig,
+    run: &[BatchData],
+) -> Result<(), String> {
+    let mut subject = make(config.clone());
+    let model = Naive::new(config);
+    check_layout(subject.layout(), &model, config)?;
+    let before = subject.snapshot().map_err(|error| format!("first snapshot: {error}"))?;
+    check_start(&before, &model, config)?;
+    let mut checker = Checker { config: config.clone(), subject, model, before, pending: Pending::No };
+    checker.model.take_floats(&checker.before);
+    checker.compare(&Effect::default()).map_err(|difference| format!("new group: {difference}"))?;
+    for (step, batch) in run.iter().enumerate() {
+        checker.step(batch).map_err(|difference| format!("batch {step}: {difference}"))?;
+    }
+    Ok(())
+}
+
+fn equal<T: PartialEq + std::fmt::Debug + Copy>(what: &str, wanted: T, found: T) -> Result<(), String> {
+    if wanted == found { Ok(()) } else { Err(format!("{what}: wanted {wanted:?}, found {found:?}")) }
+}
+
+fn check_layout(layout: &Layout, model: &Naive, config: &GroupConfig) -> Result<(), String> {
+    let format = &model.format;
+    equal("layout.dim", config.dim, layout.dim)?;
+    equal("layout.precision", config.precision, layout.precision)?;
+    equal("layout.state", format.state as u32, layout.state)?;
+    equal("layout.state_half", format.state_half, layout.state_half)?;
+    equal("layout.state_word", format.head as u32 / 32, layout.state_word)?;
+    equal("layout.payload_half", format.payload() as u32 / 16, layout.payload_half)?;
+    equal("layout.record_words", format.words() as u32, layout.record_words)?;
+    equal("layout.row_words", (format.dim + format.state) as u32, layout.row_words)?;
+    equal("layout.sets", model.sets, layout.sets)?;
+    equal("layout.ways", config.ways, layout.ways)?;
+    equal("layout.total_rows", model.rows, layout.total_rows)?;
+    let stride = 4 * format.words() as u64;
+    if let Some(bytes) = config.shard_bytes
+        && u64::from(layout.rows_per_shard) * stride > bytes
+    {
+        return Err(format!("a shard of {} rows x {stride} exceeds {bytes} bytes", layout.rows_per_shard));
+    }
+    equal("layout.shards", model.rows.div_ceil(layout.rows_per_shard), layout.shards)
+}
+
+/// A new table: states 0, weights as configured to within a step of the format.
+fn check_start(start: &Snapshot, model: &Naive, config: &GroupConfig) -> Result<(), String> {
+    let format = &model.format;
+    equal("records", model.records.len(), start.records.len())?;
+    let (low, high) = match config.init {
+        Init::Constant(value) => (f64::from(value), f64::from(value)),
+        Init::Uniform { low, high } => (f64::from(low), f64::from(high)),
+        Init::Normal { mean, std } => (f64::from(mean) - 6.8 * f64::from(std), f64::from(mean) + 6.8 * f64::from(std)),
+    };
+    for (row, record) in start.records.chunks(format.words()).enumerate() {
+        let values = format.decode(record);
+        for (i, x) in values.iter().enumerate() {
+            let (low, high) = if i >= format.dim {
+                (0.0, 0.0)
+            } else if config.precision == Precision::Fp16 {
+                (half_below(low), half_above(high))
+            } else {
+                (low, high)
+            };
+            if x.value < low - x.radius || x.value > high + x.radius {
+                return Err(format!("new row {row}, number {i}: wanted {low} to {high}, found {x:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Checker {
+    fn step(&mut self, batch: &BatchData) -> Result<(), String> {
+        let BatchData { indices, offsets, .. } = batch;
+        let weights = batch.weights.as_deref();
+        let found = self.subject.forward(indices, offsets, weights);
+        match (self.model.forward(indices, offsets, weights), found) {
+            (Ok((bags, effect)), Ok(found)) => {
+                self.compare(&effect).map_err(|difference| format!("forward: {difference}"))?;
+                self.outputs("forward", &bags, &found)?;
+                self.pending = if bags.bags.iter().all(Vec::is_empty) { Pending::Unsaid } else { Pending::Yes };
+                self.calls(batch, &batch.between)?;
+                if let Some(gradient) = &batch.gradient {
+                    self.backward(&bags, gradient).map_err(|difference| format!("backward: {difference}"))?;
+                }
+            }
+            (Err(wanted), Err(error)) => {
+                offender(&wanted, &error)?;
+                self.compare(&Effect::default()).map_err(|difference| format!("refused forward: {difference}"))?;
+                // The backward of a refused forward does nothing; whether it says so is not laid down.
+                if let (Some(gradient), Pending::No) = (&batch.gradient, self.pending) {
+                    let _either = self.subject.backward(gradient);
+                    self.compare(&Effect::default())
+                        .map_err(|difference| format!("backward of a refused forward: {difference}"))?;
+                }
+                self.pending = Pending::Unsaid;
+            }
+            (Ok(_), Err(error)) => return Err(format!("forward: wanted outputs, found the error: {error}")),
+            (Err(wanted), Ok(_)) => return Err(format!("forward: wanted an error for {wanted:?}, found outputs")),
+        }
+        self.calls(batch, &batch.after)
+    }
+
+    fn backward(&mut self, bags: &Bags, gradient: &[f32]) -> Result<(), String> {
+        self.subject.backward(gradient).map_err(|error| error.to_string())?;
+        self.pending = Pending::No;
+        let effect = self.model.backward(bags, gradient);
+        self.compare(&effect)
+    }
+
+    fn outputs(&self, call: &str, bags: &Bags, found: &[f32]) -> Result<(), String> {
+        let wanted = self.model.gather(bags);
+        equal(&format!("{call}: outputs"), wanted.len(), found.len())?;
+        for (i, (wanted, &found)) in wanted.iter().zip(found).enumerate() {
+            if !wanted.admits(found) {
+                let (row, column) = (i / self.model.format.dim, i % self.model.format.dim);
+                return Err(format!("{call}: output {row}, column {column}: wanted {wanted:?}, found {found}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn calls(&mut self, batch: &BatchData, calls: &[Call]) -> Result<(), String> {
+        for call in calls {
+            self.call(batch, call).map_err(|difference| format!("{call:.40?}: {difference}"))?;
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, batch: &BatchData, call: &Call) -> Result<(), String> {
+        let parts = matches!(
+            call,
+            Call::Reset | Call::ResetDiscarding | Call::WriteRows(..) | Call::Pin(..) | Call::ResizeCache(_)
+        );
+        if parts && self.pending == Pending::Unsaid {
+            return Ok(());
+        }
+        if parts && self.pending == Pending::Yes {
+            let found = self.act(call);
+            if !matches!(found, Err(Error::Order { .. })) {
+                return Err(format!("between forward and backward: wanted an order error, found {found:?}"));
+            }
+            return self.compare(&Effect::default());
+        }
+        let effect = match call {
+            Call::Frozen => return self.frozen(batch),
+            Call::ReadRows(rows) => return self.read(rows),
+            Call::Pin(rows, ways) => return self.pin(rows, *ways),
+            Call::ResizeCache(rows) => return self.resize_cache(*rows),
+            Call::BackwardAgain => return self.backward_again(batch),
+            Call::Flush => self.model.flush(),
+            Call::Reset => self.model.reset(false),
+            Call::ResetDiscarding => self.model.reset(true),
+            Call::WriteRows(rows, values) => self.model.write_rows(rows, values),
+            Call::LearningRate(lr) => {
+                self.model.config.optimizer.lr = *lr;
+                Effect::default()
+            }
+        };
+        self.act(call).map_err(|error| error.to_string())?;
+        self.compare(&effect)
+    }
+
+    fn act(&mut self, call: &Call) -> Result<(), Error> {
+        match call {
+            Call::Flush => self.subject.flush(),
+            Call::Reset => self.subject.reset(),
+            Call::ResetDiscarding => self.subject.reset_discarding(),
+            Call::WriteRows(rows, values) => self.subject.write_rows(rows, values),
+            Call::Pin(rows, ways) => self.subject.pin(rows, *ways).map(drop),
+            Call::ResizeCache(rows) => self.subject.resize_cache(*rows).map(drop),
+            Call::LearningRate(lr) => {
+                self.subject.set_learning_rate(*lr)?;
+                Ok(())
+            }
+            Call::Frozen | Call::ReadRows(_) | Call::BackwardAgain => unreachable!("these have their own functions"),
+        }
+    }
+
+    fn frozen(&mut self, batch: &BatchData) -> Result<(), String> {
+        let weights = batch.weights.as_deref();
+        let found = self.subject.forward_frozen(&batch.indices, &batch.offsets, weights);
+        match (self.model.resolve(&batch.indices, &batch.offsets, weights).0, found) {
+            (Ok(bags), Ok(found)) => self.outputs("frozen", &bags, &found)?,
+            (Err(wanted), Err(error)) => offender(&wanted, &error)?,
+            (wanted, found) => return Err(format!("wanted {wanted:.80?}, found {found:.80?}")),
+        }
+        self.compare(&Effect::default())
+    }
+
+    fn backward_again(&mut self, batch: &BatchData) -> Result<(), String> {
+        let Some(gradient) = batch.gradient.as_ref().filter(|_| self.pending == Pending::No) else { return Ok(()) };
+        match self.subject.backward(gradient) {
+            Err(Error::Order { .. }) => self.compare(&Effect::default()),
+            other => Err(format!("wanted an order error, found {other:?}")),
+        }
+    }
+
+    fn pin(&mut self, rows: &[u32], ways: u32) -> Result<(), String> {
+        let found = self.subject.pin(rows, ways);
+        if !self.model.can_pin(rows, ways) {
+            return match found {
+                Err(Error::Pins { .. }) => self.compare(&Effect::default()),
+                other => Err(format!("wanted an error of the pins, found {other:?}")),
+            };
+        }
+        let (left_out, effect) = self.model.pin(rows, ways);
+        let found = found.map_err(|error| error.to_string())?;
+        if found != left_out {
+            return Err(format!("left out: wanted {left_out:?}, found {found:?}"));
+        }
+        let (wanted, found) = (self.model.pinned(), self.subject.pinned().map_err(|error| error.to_string())?);
+        if found != wanted {
+            return Err(format!("pinned: wanted {wanted:?}, found {found:?}"));
+        }
+        self.compare(&effect)
+    }
+
+    fn resize_cache(&mut self, rows: u32) -> Result<(), String> {
+        // By itself: what is loaded is what this has written.
+        self.subject.flush().map_err(|error| error.to_string())?;
+        let effect = self.model.flush();
+        self.compare(&effect)?;
+        let found = self.subject.resize_cache(rows);
+        if rows > self.model.rows {
+            return match found {
+                Err(Error::Config { field: "cache_rows", .. }) => self.compare(&Effect::default()),
+                other => Err(format!("wanted an error of the configuration, found {other:?}")),
+            };
+        }
+        let (left_out, effect) = self.model.resize(rows);
+        let found = found.map_err(|error| error.to_string())?;
+        if found != left_out {
+            return Err(format!("left out: wanted {left_out:?}, found {found:?}"));
+        }
+        equal("config.cache_rows", rows, self.subject.config().cache_rows)?;
+        check_layout(self.subject.layout(), &self.model, &self.model.config)?;
+        self.compare(&effect)
+    }
+
+    fn read(&mut self, rows: &[u32]) -> Result<(), String> {
+        let found = self.subject.read_rows(rows).map_err(|error| error.to_string())?;
+        let dim = self.model.format.dim;
+        equal("values", rows.len() * dim, found.len())?;
+        for (&row, found) in rows.iter().zip(found.chunks(dim)) {
+            within(&format!("row {row}"), &self.model.newest(row)[..dim], found)?;
+        }
+        self.compare(&Effect::default())
+    }
+
+    /// Everything the implementation keeps against the model, then the floats taken over.
+    fn compare(&mut self, effect: &Effect) -> Result<(), String> {
+        let after = self.subject.snapshot().map_err(|error| format!("snapshot: {error}"))?;
+        let counters = self.subject.counters().map_err(|error| format!("counters: {error}"))?;
+        let model = &self.model;
+        equal("t", model.t, after.t)?;
+        self.compare_ways(&after)?;
+        let freqs: Vec<u32> = match self.config.policy {
+            Policy::Lru | Policy::Static => Vec::new(),
+            Policy::Lfu => (0..model.rows).map(|row| model.freqs.get(&row).copied().unwrap_or(0)).collect(),
+        };
+        equal("rows with a frequency", freqs.len(), after.freqs.len())?;
+        for (row, (wanted, found)) in freqs.iter().zip(&after.freqs).enumerate() {
+            equal(&format!("freq of row {row}"), wanted, found)?;
+        }
+        equal("tables with counters", model.counters.len(), after.counters.len())?;
+        for (table, (wanted, found)) in model.counters.iter().zip(&after.counters).enumerate() {
+            equal(&format!("counters of table {table}"), wanted, found)?;
+        }
+        equal("counters()", &after.counters, &counters)?;
+        self.compare_floats(&after, effect)?;
+        self.before = after;
+        self.model.take_floats(&self.before);
+        Ok(())
+    }
+
+    fn compare_ways(&self, after: &Snapshot) -> Result<(), String> {
+        let (model, ways) = (&self.model, self.config.ways);
+        equal("words of the ways", (model.sets * ways * 4) as usize, after.ways.len())?;
+        let width = model.format.dim + model.format.state;
+        equal("floats of the slots", (model.sets * ways) as usize * width, after.cache.len())?;
+        for set in 0..model.sets {
+            let fields = &after.ways[(set * 4 * ways) as usize..][..4 * ways as usize];
+            for way in 0..ways {
+                let field = |field: usize| fields[field * ways as usize + way as usize];
+                let name = |field: &str| format!("{field} of set {set}, way {way}");
+                let Some(held) = model.ways.get(&(set, way)) else {
+                    equal(&name("tag"), NONE, field(0))?;
+                    equal(&name("flags"), 0, field(3))?;
+                    continue;
+                };
+                equal(&name("tag"), held.row, field(0))?;
+                equal(&name("stamp"), held.stamp, field(1))?;
+                if self.config.policy == Policy::Lfu {
+                    equal(&name("freq"), model.freqs.get(&held.row).copied().unwrap_or(0), field(2))?;
+                }
+                equal(&name("flags"), held.flags(), field(3))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_floats(&self, after: &Snapshot, effect: &Effect) -> Result<(), String> {
+        let model = &self.model;
+        let format = &model.format;
+        let width = format.dim + format.state;
+        for (&(set, way), held) in &model.ways {
+            let at = (set * self.config.ways + way) as usize * width;
+            let found = &after.cache[at..at + width];
+            let name = format!("slot of row {} (set {set}, way {way})", held.row);
+            match effect.slots.get(&held.row) {
+                Some(wanted) => within(&name, wanted, found)?,
+                None => {
+                    let bits = |row: &[f32]| row.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
+                    let wanted = &model.slots[&held.row];
+                    if bits(wanted) != bits(found) {
+                        return Err(format!("{name} moved: was {wanted:?}, is {found:?}"));
+                    }
+                }
+            }
+        }
+        let words = format.words();
+        equal("words of the records", self.before.records.len(), after.records.len())?;
+        for (row, (was, is)) in self.before.records.chunks(words).zip(after.records.chunks(words)).enumerate() {
+            match effect.records.get(&(row as u32)) {
+                Some(wanted) => format
+                    .check(self.config.rounding, is, wanted)
+                    .map_err(|difference| format!("record of row {row}: {difference}"))?,
+                None if was != is => return Err(format!("record of row {row} moved: was {was:x?}, is {is:x?}")),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn within(name: &str, wanted: &[Approx], found: &[f32]) -> Result<(), String> {
+    equal(&format!("{name}: numbers"), wanted.len(), found.len())?;
+    match wanted.iter().zip(found).position(|(wanted, &found)| !wanted.admits(found)) {
+        None => Ok(()),
+        Some(i) => Err(format!("{name}, number {i}: wanted {:?}, found {}", wanted[i], found[i])),
+    }
+}
+
+fn offender(wanted: &Offender, error: &Error) -> Result<(), String> {
+    match *error {
+        Error::IndexOutOfRange { table, rows, position, value } => {
+            equal("first index out of range", wanted, &Offender { table, rows, position, value })
+        }
+        ref other => Err(format!("wanted an error for {wanted:?}, found: {other}")),
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Random runs
+
+/// What proptest picks and shrinks of a batch; indices, weights and gradients follow from the seed.
+#[derive(Clone, Debug)]
+struct Raw {
+    bags_per_feature: usize,
+    /// Sizes of the bags, over again.
+    sizes: Vec<usize>,
+    seed: u64,
+    /// Indices from: 0 the first few rows, for duplicates; 1 the first 64, for hits and full sets; 2 the whole table.
+    spread: u8,
+    weighted: bool,
+    /// 0: one bad index or more, where the mode lets it pass or one time in three.
+    bad: u8,
+    /// 0: none; 1: all zero; 2: one that is not finite.
+    gradient: u8,
+    between: Vec<u8>,
+    after: Vec<u8>,
+}
+
+fn raw_batches() -> impl Strategy<Value = Vec<Raw>> {
+    let size = prop_oneof![1 => Just(0usize), 2 => 1..4usize, 3 => 0..40usize];
+    let shape = (prop_oneof![1 => Just(0usize), 9 => 1..5usize], prop::collection::vec(size, 1..12), any::<u64>());
+    let flags = (0..3u8, any::<bool>(), 0..6u8, 0..10u8);
+    let calls = || prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(0..11u8, 1..3)];
+    let batch = (shape, flags, calls(), calls()).prop_map(
+        |((bags_per_feature, sizes, seed), (spread, weighted, bad, gradient), between, after)| Raw {
+            bags_per_feature,
+            sizes,
+            seed,
+            spread,
+            weighted,
+            bad,
+            gradient,
+            between,
+            after,
+        },
+    );
+    prop::collection::vec(batch, 1..11)
+}
+
+/// Any configuration of 1 to 5 tables, in 1 to 20 shards.
+pub fn configs() -> impl Strategy<Value = GroupConfig> {
+    let rows = prop_oneof![1 => 1..4u32, 1 => 1..40u32, 2 => 1..400u32];
+    let sizes = (
+        prop::collection::vec(rows, 1..6),
+        prop_oneof![1..10u32, 1..301u32],
+        prop::collection::vec(any::<u32>(), 1..7),
+        any::<bool>(),
+    );
+    let stored = (
+        prop::sample::select(Precision::ALL.to_vec()),
+        prop::sample::select(vec![Rounding::Nearest, Rounding::Stochastic]),
+        prop::sample::select(vec![Policy::Lru, Policy::Lru, Policy::Lfu, Policy::Lfu, Policy::Static]),
+        prop::sample::select(vec![Pooling::Sum, Pooling::Mean, Pooling::None]),
+        prop::sample::select(vec![OutOfRange::Error, OutOfRange::Clamp, OutOfRange::Skip]),
+    );
+    let rule = (
+        prop::sample::select(vec![
+            Optimizer::sgd(0.125),
+            Optimizer::sgd(0.3),
+            Optimizer::adagrad(0.1),
+            Optimizer::row_wise_adagrad(0.1),
+        ]),
+        prop_oneof![3 => Just(0.0f32), 1 => Just(0.01)],
+        prop_oneof![
+            3 => Just(Init::Uniform { low: -1.0, high: 1.0 }),
+            1 => Just(Init::Normal { mean: 0.1, std: 0.3 }),
+            1 => Just(Init::Constant(0.3)),
+        ],
+    );
+    (sizes, stored, rule, 0..6u8, any::<u32>(), 1..21u32, any::<u32>()).prop_map(
+        |((tables, dim, features, shared), stored, (rule, decay, init), cache, part, shards, seed)| {
+            let mut config = GroupConfig::new(&tables, dim);
+            let rows: u32 = tables.iter().sum();
+            (config.precision, config.rounding, config.policy, config.pooling, config.out_of_range) = stored;
+            config.optimizer = Optimizer { weight_decay: decay, ..rule };
+            config.init = init;
+            config.seed = seed;
+            config.cache_rows = match cache {
+                0 => 0,
+                1 | 2 => 1 + part % rows.min(config.ways),
+                3 | 4 => 1 + part % rows,
+                _ => rows,
+            };
+            if shared {
+                config.features = features.iter().map(|feature| feature % tables.len() as u32).collect();
+            }
+            let stride = 4 * Format::new(&config).words() as u64;
+            config.shard_bytes = Some(stride * u64::from(rows.div_ceil(shards.min(rows))));
+            config
+        },
+    )
+}
+
+/// A configuration and a few batches for it, with the other calls in between.
+pub fn runs() -> impl Strategy<Value = (GroupConfig, Vec<BatchData>)> {
+    (configs(), raw_batches()).prop_map(|(config, raw)| {
+        let batches = raw.iter().map(|raw| build(&config, raw)).collect();
+        (config, batches)
+    })
+}
+
+fn build(config: &GroupConfig, raw: &Raw) -> BatchData {
+    let mut rng = rand_pcg::Pcg64::seed_from_u64(raw.seed);
+    let features: Vec<u32> =
+        if config.features.is_empty() { (0..config.tables.len() as u32).collect() } else { config.features.clone() };
+    let mut batch = BatchData { offsets: vec![0], ..BatchData::default() };
+    for bag in 0..features.len() * raw.bags_per_feature {
+        let rows = config.tables[features[bag / raw.bags_per_feature] as usize];
+        for _ in 0..raw.sizes[bag % raw.sizes.len()] {
+            let most = rows.min([3, 64, rows][usize::from(raw.spread)]);
+            batch.indices.push(rng.random_range(0..most));
+        }
+        batch.offsets.push(batch.indices.len() as u32);
+    }
+    let count = batch.indices.len();
+    if raw.bad == 0 && count > 0 && (config.out_of_range != OutOfRange::Error || rng.random_range(0..3) == 0) {
+        for _ in 0..rng.random_range(1..4) {
+            let at = rng.random_range(0..count);
+            // Just behind the largest table, or as far as can be.
+            let least = config.tables.iter().max().expect("a group has tables");
+            batch.indices[at] = if rng.random() { *least } else { u32::MAX };
+        }
+    }
+    if raw.weighted {
+        batch.weights = Some((0..count).map(|_| rng.random_range(-2.0..2.0f32)).collect());
+    }
+    let outputs = if config.pooling == Pooling::None { count } else { batch.offsets.len() - 1 };
+    let mut gradient: Vec<f32> = (0..outputs * config.dim as usize).map(|_| rng.random_range(-1.0..1.0f32)).collect();
+    match raw.gradient {
+        1 => gradient.fill(0.0),
+        2 if !gradient.is_empty() => {
+            let at = rng.random_range(0..gradient.len());
+            gradient[at] = if rng.random() { f32::NAN } else { f32::NEG_INFINITY };
+        }
+        _ => {}
+    }
+    batch.gradient = (raw.gradient != 0).then_some(gradient);
+    batch.between = raw.between.iter().map(|&call| any_call(config, call, &mut rng)).collect();
+    batch.after = raw.after.iter().map(|&call| any_call(config, call, &mut rng)).collect();
+    batch
+}
+
+fn any_call(config: &GroupConfig, call: u8, rng: &mut rand_pcg::Pcg64) -> Call {
+    let total: u32 = config.tables.iter().sum();
+    let count = rng.random_range(1..6);
+    let rows: Vec<u32> = (0..count).map(|_| rng.random_range(0..total)).collect();
+    match call {
+        0 => Call::Flush,
+        1 => Call::Reset,
+        2 => Call::ResetDiscarding,
+        3 => Call::Frozen,
+        4 => Call::ReadRows(rows),
+        5 => {
+            let mut values: Vec<f32> =
+                (0..rows.len() * config.dim as usize).map(|_| rng.random_range(-3.0..3.0f32)).collect();
+            if rng.random_range(0..3) == 0 {
+                values[0] = f32::NAN;
+            }
+            Call::WriteRows(rows, values)
+        }
+        6 => Call::BackwardAgain,
+        7 | 8 => {
+            // From a few rows to more than a set has ways; at times more ways than there are, or none.
+            let count = rng.random_range(0..=total.min(60));
+            let rows = (0..count).map(|_| rng.random_range(0..total)).collect();
+            let most = if rng.random_range(0..9) == 0 { config.ways + 1 } else { config.ways };
+            Call::Pin(rows, if rng.random_range(0..12) == 0 { 0 } else { rng.random_range(1..=most) })
+        }
+        9 => Call::ResizeCache([0, 1, total / 3, total, total + 1][rng.random_range(0..5)]),
+        _ => Call::LearningRate(0.05),
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Fixed runs
+
+/// What random runs seldom meet.
+pub fn edge_cases() -> Vec<(String, GroupConfig, Vec<BatchData>)> {
+    let mut cases = Vec::new();
+    let mut add = |name: &str, config: &GroupConfig, run: Vec<BatchData>| {
+        cases.push((name.to_string(), config.clone(), run));
+    };
+    let optimizers = [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)];
+    for precision in Precision::ALL {
+        for optimizer in optimizers {
+            let base = |tables: &[u32], dim: u32, cache_rows: u32| GroupConfig {
+                precision,
+                optimizer,
+                cache_rows,
+                init: Init::Uniform { low: -1.0, high: 1.0 },
+                seed: 7,
+                ..GroupConfig::new(tables, dim)
+            };
+            let name = |what: &str| format!("{what}, {precision:?}, {:?}", optimizer.kind);
+            for cache_rows in [0, 1, 9] {
+                let run = (0..4).map(|i| spread(9, 1, i)).collect();
+                add(&name(&format!("dim 1, {cache_rows} cached")), &base(&[9], 1, cache_rows), run);
+            }
+            let mut ones = base(&[1, 1, 1], 5, 3);
+            ones.shard_bytes = Some(4 * Format::new(&ones).words() as u64);
+            let run = (0..4).map(|_| step(&[0, 0, 0, 0], &[0, 1, 1, 4], 5)).collect();
+            add(&name("one-row tables, one to a shard"), &ones, run);
+            let run = (0..5).map(|i| spread(200, 7, i)).collect();
+            add(&name("whole table cached"), &base(&[200], 7, 200), run);
+            for cache_rows in [0, 32] {
+                let run = vec![step(&[3; 10_000], &[0, 10_000], 3), step(&[3; 10_000], &[0, 1, 10_000], 3)];
+                add(&name(&format!("one index 10^4 times, {cache_rows} cached")), &base(&[40], 3, cache_rows), run);
+            }
+            let all: Vec<u32> = (0..100).collect();
+            let lru = base(&[100], 2, 32);
+            add(&name("100 misses in one set"), &lru, vec![step(&all, &[0, 100], 2), step(&all, &[0, 50, 100], 2)]);
+
+            // Numbers of rows and sets around a power of two, where the key of what is left out meets the key of the last one.
+            for rows in [255, 256, 257] {
+                let mut edge = base(&[rows], 1, 32);
+                edge.out_of_range = OutOfRange::Skip;
+                let batch = [rows - 1, rows, rows - 1, 0, rows + 5, rows - 2];
+                add(&name(&format!("{rows} rows, some left out")), &edge, vec![step(&batch, &[0, 3, 6], 1); 3]);
+                let sets = base(&[rows * 32], 1, rows * 32);
+                let batch = |i: u32| (0..600).map(|k| (k * 11 + i * 301) % (rows * 32)).collect::<Vec<_>>();
+                add(&name(&format!("{rows} sets")), &sets, (0..3).map(|i| step(&batch(i), &[0, 600], 1)).collect());
+            }
+
+            // Rows 0 to 31 fill the set; then each is hit once more, and rows that come ten times drive some of them out.
+            let lfu = GroupConfig { policy: Policy::Lfu, ..lru };
+            let mut evicting: Vec<u32> = (0..32).collect();
+            evicting.extend([40, 41, 42].repeat(10));
+            let run = vec![step(&all[..32], &[0, 32], 2), step(&evicting, &[0, 30, 62], 2), step(&all, &[0, 100], 2)];
+            add(&name("a batch that evicts rows it hit"), &lfu, run.clone());
+            add(&name("the same, to the nearest"), &GroupConfig { rounding: Rounding::Nearest, ..lfu }, run);
+
+            // Three features, all on the second table, one bad index for each kind of mode.
+            for out_of_range in [OutOfRange::Error, OutOfRange::Clamp, OutOfRange::Skip] {
+                let mut shared = base(&[3, 8], 4, 8);
+                shared.features = vec![1, 1, 1];
+                shared.out_of_range = out_of_range;
+                shared.pooling = Pooling::Mean;
+                let run = vec![
+                    step(&[0, 7, 3, 3], &[0, 2, 3, 4], 4),
+                    step(&[0, 8, 3, u32::MAX], &[0, 2, 3, 4], 4),
+                    step(&[u32::MAX, 9], &[0, 2, 2, 2], 4),
+                    step(&[], &[0, 0, 0, 0], 4),
+                    step(&[], &[0], 4),
+                    step(&[7, 7, 7, 1], &[0, 0, 0, 4], 4),
+                ];
+                add(&name(&format!("shared table, {out_of_range:?}")), &shared, run);
+            }
+
+            // A row whose range overflows never enters an integer table; where the table takes it, it stays as it is.
+            let huge = base(&[4], 2, 0);
+            let mut batch = step(&[], &[0, 0], 2);
+            batch.gradient = None;
+            let mut open = step(&[1], &[0, 1], 2);
+            open.after = vec![
+                Call::WriteRows(vec![1, 2, 3], vec![3e38, -3e38, f32::NAN, 0.0, 1.5, 1.5]),
+                Call::ReadRows(vec![0, 1, 2, 3]),
+            ];
+            add(&name("a range that overflows"), &huge, vec![open, batch]);
+        }
+    }
+    cases
+}
+
+/// A step with a gradient of a few values, zero among them; with sum or mean pooling.
+fn step(indices: &[u32], offsets: &[u32], dim: usize) -> BatchData {
+    let gradient = (0..(offsets.len() - 1) * dim).map(|i| [0.5, -0.25, 0.0, 1.0, -0.75][i % 5]).collect();
+    BatchData {
+        indices: indices.to_vec(),
+        offsets: offsets.to_vec(),
+        gradient: Some(gradient),
+        after: vec![Call::ReadRows(vec![0])],
+        ..BatchData::default()
+    }
+}
+
+/// A step of bags of three over `rows` rows, shifted by `first`.
+fn spread(rows: u32, dim: usize, first: u32) -> BatchData {
+    let indices: Vec<u32> = (0..rows).map(|i| (first * 5 + i * i) % rows).collect();
+    let mut offsets: Vec<u32> = (0..rows).step_by(3).collect();
+    offsets.push(rows);
+    step(&indices, &offsets, dim)
+}

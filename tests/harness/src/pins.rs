@@ -1,0 +1,201 @@
+//! What pins must do on any backend and wherever the table lies. Whether they do all they should is told by `naive.rs`, call by call.
+
+use hotrow::{Counters, Embedding, Error, GroupConfig, Init, Optimizer, Part, Policy, Precision};
+
+pub const POLICIES: [Policy; 3] = [Policy::Lru, Policy::Lfu, Policy::Static];
+
+type Make<'m> = &'m dyn Fn(GroupConfig) -> Box<dyn Embedding>;
+
+/// Three tables, a cache of four sets.
+pub fn config(policy: Policy) -> GroupConfig {
+    let mut config = GroupConfig::new(&[300, 1, 500], 8);
+    (config.policy, config.cache_rows, config.precision) = (policy, 128, Precision::Int4);
+    config.optimizer = Optimizer::adagrad(0.05);
+    config.init = Init::Uniform { low: -1.0, high: 1.0 };
+    config
+}
+
+/// Linear rows as a batch with a bag a table.
+fn batch(rows: &[u32]) -> (Vec<u32>, Vec<u32>) {
+    let tables = [0..300u32, 300..301, 301..801];
+    let (mut indices, mut offsets) = (Vec::new(), vec![0]);
+    for table in tables {
+        indices.extend(rows.iter().filter(|row| table.contains(*row)).map(|row| row - table.start));
+        offsets.push(indices.len() as u32);
+    }
+    (indices, offsets)
+}
+
+/// A step of these rows; its outputs.
+pub fn step(group: &mut dyn Embedding, rows: &[u32]) -> Vec<f32> {
+    let (indices, offsets) = batch(rows);
+    let outputs = group.forward(&indices, &offsets, None).unwrap();
+    let grads: Vec<f32> = outputs.iter().map(|x| x * 0.1 + 0.01).collect();
+    group.backward(&grads).unwrap();
+    outputs
+}
+
+/// Rows all over the tables, others each time.
+pub fn some(seed: u32) -> Vec<u32> {
+    (0..90).map(|i: u32| (i * i * 31 + i * 7 + seed * 977) % 801).collect()
+}
+
+fn total(group: &mut dyn Embedding) -> Counters {
+    group.counters().unwrap().into_iter().sum()
+}
+
+/// Rows 0, 7, 14 ... are the hot ones.
+fn hottest() -> Vec<u32> {
+    (0..100).map(|i| i * 7).chain([300]).collect()
+}
+
+/// A batch of pinned rows moves no byte, whatever came before and comes between; one row more does. `moved` may tell of more bytes that cross.
+pub fn hot_batches_move_nothing(group: &mut dyn Embedding, moved: impl Fn(&dyn Embedding) -> u64) {
+    let what = format!("{:?}, {:?}", group.config().policy, group.config().placement);
+    (0..3).for_each(|seed| drop(step(group, &some(seed))));
+    let left_out = group.pin(&hottest(), 24).unwrap();
+    let pinned = group.pinned().unwrap();
+    assert_eq!(pinned.len() + left_out.len(), hottest().len(), "{what}");
+    assert!(pinned.len() > 80 && left_out.len() > 2, "{what}: {left_out:?}");
+    for seed in 3..6 {
+        let before = (total(group), moved(group));
+        (0..2).for_each(|_| drop(step(group, &pinned)));
+        let after = (total(group), moved(group));
+        let done = after.0 - before.0;
+        assert_eq!((done.bytes_read, done.bytes_written, done.unique_misses), (0, 0, 0), "{what}: {done:?}");
+        assert_eq!([done.hits, done.accesses], [2 * pinned.len() as u64; 2], "{what}");
+        assert_eq!(after.1, before.1, "{what}");
+        // The companion: what crosses is seen.
+        step(group, &some(seed));
+        step(group, &[&pinned[..], &left_out[..]].concat());
+        let done = total(group) - after.0;
+        assert!(done.bytes_read > 0 && done.accesses == 91 + 100, "{what}: {done:?}");
+        assert_eq!(group.pinned().unwrap(), pinned, "{what}: none has left");
+    }
+}
+
+/// Outputs of all steps and all rows after them, with other rows pinned time and again, or none.
+fn outputs(group: &mut dyn Embedding, pins: bool) -> Vec<u32> {
+    let mut all = Vec::new();
+    for seed in 0..8 {
+        all.extend(step(group, &some(seed % 5)));
+        if pins {
+            let rows: Vec<u32> = some((seed + 1) % 5).into_iter().take(20 * (seed as usize % 4)).collect();
+            group.pin(&rows, [3, 32][seed as usize % 2]).unwrap();
+        }
+    }
+    all.extend(group.read_rows(&(0..801).collect::<Vec<_>>()).unwrap());
+    all.into_iter().map(f32::to_bits).collect()
+}
+
+/// An FP32 table does not show what is pinned: the same bits as without pins, and without a cache.
+pub fn fp32_shows_nothing(make: Make<'_>) {
+    let config = |policy| GroupConfig { precision: Precision::Fp32, ..config(policy) };
+    let wanted = outputs(&mut *make(GroupConfig { cache_rows: 0, ..config(Policy::Lru) }), false);
+    for policy in POLICIES {
+        let mut group = make(config(policy));
+        assert_eq!(outputs(&mut *group, true), wanted, "{policy:?}");
+        let seen = total(&mut *group);
+        assert!(seen.hits > 10 && seen.evictions > 10, "{policy:?}: {seen:?}");
+    }
+    // The companion: in four bits the same run does show it.
+    let int4 = |policy| GroupConfig { precision: Precision::Int4, ..config(policy) };
+    let plain = outputs(&mut *make(int4(Policy::Lru)), false);
+    assert_ne!(outputs(&mut *make(int4(Policy::Lru)), true), plain);
+}
+
+/// Every named error; nothing changes by any of them.
+pub fn misuse_is_refused(make: Make<'_>) {
+    for policy in POLICIES {
+        let mut group = make(config(policy));
+        step(&mut *group, &some(1));
+        group.pin(&[5, 6, 7], 2).unwrap();
+        step(&mut *group, &some(2));
+        let before = group.snapshot().unwrap();
+        for ways in [0, 33] {
+            let error = group.pin(&[1], ways).unwrap_err();
+            assert!(matches!(&error, Error::Pins { what: "ways", .. }), "{error}");
+            assert!(
+                error.to_string().contains("wanted 1 to 32") && error.to_string().contains(&format!("found {ways}"))
+            );
+        }
+        let error = group.pin(&[1, 801, 900], 3).unwrap_err();
+        assert_eq!(error, Error::RowOutOfRange { call: "pin", rows: 801, position: 1, row: 801 });
+        // In the caller's terms: linear rows and all tables, no index of one table, no step, no batch.
+        assert_eq!(
+            error.to_string(),
+            "pin: wanted linear rows below 801, all tables together, found 801 at position 1; \
+             nothing was done: give rows of a table as its first linear row plus the index"
+        );
+        let error = group.write_rows(&[801], &[0.0; 8]).unwrap_err();
+        assert_eq!(error, Error::RowOutOfRange { call: "write_rows", rows: 801, position: 0, row: 801 });
+        assert_eq!(group.snapshot().unwrap(), before);
+
+        let (indices, offsets) = batch(&[1, 2, 3]);
+        group.forward(&indices, &offsets, None).unwrap();
+        let waiting = group.snapshot().unwrap();
+        let error = group.pin(&[1], 1).unwrap_err();
+        assert!(matches!(error, Error::Order { call: "pin", .. }), "{error}");
+        assert!(group.pending(), "its backward may still come");
+        assert_eq!(group.snapshot().unwrap(), waiting);
+        let grads = vec![0.5; 24];
+        group.backward(&grads).unwrap();
+        // Twice the same is nothing new, and no rows are no pins.
+        assert_eq!(group.pin(&[9, 9, 8, 9], 32).unwrap(), [0u32; 0]);
+        let once = group.snapshot().unwrap();
+        assert_eq!(group.pin(&[8, 9], 32).unwrap(), [0u32; 0]);
+        assert_eq!(group.snapshot().unwrap(), once);
+        assert_eq!(group.pin(&[], 1).unwrap(), [0u32; 0]);
+        assert_eq!(group.pinned().unwrap(), [0u32; 0]);
+        // A reset forgets them.
+        group.pin(&[8, 9], 32).unwrap();
+        group.reset().unwrap();
+        assert_eq!(group.pinned().unwrap(), [0u32; 0]);
+    }
+    let mut bare = make(GroupConfig { cache_rows: 0, ..config(Policy::Static) });
+    let error = bare.pin(&[1], 1).unwrap_err();
+    assert!(matches!(error, Error::Pins { what: "cache", .. }), "{error}");
+    assert_eq!(bare.pin(&[], 1).unwrap(), [0u32; 0]);
+    assert_eq!(bare.pinned().unwrap(), [0u32; 0]);
+}
+
+/// A group whose cache gets another size is as a new one of that size with its table, and goes on so bit for bit.
+pub fn a_resized_cache_is_as_a_new_one(make: Make<'_>) {
+    for policy in POLICIES {
+        for cache_rows in [0, 40, 180] {
+            let what = format!("{policy:?}, {cache_rows} rows");
+            let mut group = make(config(policy));
+            (0..3).for_each(|seed| drop(step(&mut *group, &some(seed))));
+            group.pin(&hottest(), 20).unwrap();
+            step(&mut *group, &some(4));
+
+            let (indices, offsets) = batch(&[1]);
+            group.forward(&indices, &offsets, None).unwrap();
+            assert!(matches!(group.resize_cache(40), Err(Error::Order { call: "resize_cache", .. })), "{what}");
+            group.backward(&[0.5; 24]).unwrap();
+            group.flush().unwrap();
+            let before = group.snapshot().unwrap();
+            assert!(matches!(group.resize_cache(802), Err(Error::Config { field: "cache_rows", .. })), "{what}");
+            assert_eq!(group.snapshot().unwrap(), before, "{what}");
+
+            let mut counters = vec![0; Part::Counters.words(group.config(), group.layout()) as usize];
+            group.read_part(Part::Counters, 0, &mut counters).unwrap();
+            let pinned = group.pinned().unwrap();
+            let left_out = group.resize_cache(cache_rows).unwrap();
+            let mut new = make(GroupConfig { cache_rows, ..group.config().clone() });
+            new.write_part(Part::Clock, 0, &[before.t]).unwrap();
+            new.write_part(Part::Records, 0, &before.records).unwrap();
+            new.write_part(Part::Frequencies, 0, &before.freqs).unwrap();
+            new.write_part(Part::Counters, 0, &counters).unwrap();
+            let wanted = if cache_rows == 0 { pinned.clone() } else { new.pin(&pinned, 32).unwrap() };
+            assert_eq!(left_out, wanted, "{what}");
+            assert_eq!(left_out.is_empty(), cache_rows == 180, "{what}");
+            assert_eq!(group.snapshot().unwrap(), new.snapshot().unwrap(), "{what}");
+            assert_ne!(group.snapshot().unwrap(), before, "{what}: the comparison can fail");
+            for seed in 5..8 {
+                assert_eq!(step(&mut *group, &some(seed)), step(&mut *new, &some(seed)), "{what}");
+            }
+            assert_eq!(group.snapshot().unwrap(), new.snapshot().unwrap(), "{what}");
+        }
+    }
+}

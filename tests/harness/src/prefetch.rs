@@ -1,0 +1,116 @@
+//! Steps whose next batch is prefetched, or not.
+
+use hotrow::{Embedding, Error, GroupConfig, Placement, Snapshot};
+use rand::RngExt as _;
+use rand_pcg::Pcg64;
+
+use crate::lockstep::{Batch, random_batch, random_config, random_pins};
+
+/// When the next batch is prefetched.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum When {
+    Never,
+    BeforeBackward,
+    AfterBackward,
+}
+
+/// What a step does besides its forward.
+#[derive(Debug)]
+pub struct Plan {
+    pub batch: Batch,
+    pub backward: bool,
+    pub when: When,
+    pub flush: bool,
+    /// Rows to pin after the flush, and how many of a set.
+    pub pin: Option<(Vec<u32>, u32)>,
+    /// What comes between the forward and its backward.
+    pub between: u32,
+}
+
+pub fn random_plans(config: &GroupConfig, source: &mut Pcg64, steps: usize) -> Vec<Plan> {
+    let whens = [When::Never, When::BeforeBackward, When::BeforeBackward, When::AfterBackward];
+    (0..steps)
+        .map(|_| {
+            let batch = random_batch(config, source);
+            let pin = source.random_bool(0.2).then(|| random_pins(config, source));
+            Plan {
+                batch,
+                backward: source.random_bool(0.8),
+                when: whens[source.random_range(0..4)],
+                flush: pin.is_some() || source.random_bool(0.1),
+                pin,
+                between: source.random_range(0..12),
+            }
+        })
+        .collect()
+}
+
+type Outcome = Result<Vec<f32>, Error>;
+
+/// All steps: their outputs or errors, and what is left at the end. `overlap`: prefetching as planned.
+pub fn play(group: &mut dyn Embedding, plans: &[Plan], overlap: bool) -> (Vec<Outcome>, Snapshot) {
+    let mut outcomes = Vec::new();
+    let mut ahead = false;
+    for (i, plan) in plans.iter().enumerate() {
+        let Batch { indices, offsets, weights } = &plan.batch;
+        let outputs = if std::mem::take(&mut ahead) {
+            group.forward_prefetched()
+        } else {
+            group.forward(indices, offsets, weights.as_deref())
+        };
+        if let Err(error) = &outputs {
+            assert!(matches!(error, Error::IndexOutOfRange { .. }), "step {i}: {error}");
+        }
+        let total = group.config().total_rows() as u32;
+        match plan.between {
+            0 => outcomes.push(group.forward_frozen(indices, offsets, weights.as_deref())),
+            1 => outcomes.push(group.read_rows(&(0..total).step_by(3).collect::<Vec<_>>())),
+            2 => group.flush().unwrap(),
+            3 => {
+                let now = group.snapshot().unwrap();
+                group.restore(&now).unwrap();
+            }
+            4 => group.set_learning_rate(0.05 + 0.01 * i as f32).unwrap(),
+            _ => {}
+        }
+        let mut prefetch = |group: &mut dyn Embedding, when| {
+            let Some(next) = plans.get(i + 1) else { return };
+            if overlap && plan.when == when && !plan.flush {
+                let Batch { indices, offsets, weights } = &next.batch;
+                group.prefetch(indices, offsets, weights.as_deref()).unwrap();
+                ahead = true;
+            }
+        };
+        prefetch(group, When::BeforeBackward);
+        if let (Ok(outputs), true) = (&outputs, plan.backward) {
+            let grads: Vec<f32> = outputs.iter().map(|x| x * 0.1 + 0.01).collect();
+            group.backward(&grads).unwrap();
+        }
+        prefetch(group, When::AfterBackward);
+        if plan.flush && !ahead {
+            group.flush().unwrap();
+            if let Some((rows, ways)) = &plan.pin {
+                outcomes.push(match group.pin(rows, *ways) {
+                    Ok(left_out) => Ok(left_out.iter().map(|&row| row as f32).collect()),
+                    Err(error) => {
+                        assert!(matches!(error, Error::Order { .. } | Error::Pins { .. }), "step {i}: {error}");
+                        Err(error)
+                    }
+                });
+            }
+        }
+        outcomes.push(outputs);
+    }
+    (outcomes, group.snapshot().unwrap())
+}
+
+/// A configuration whose small cache turns over fast.
+pub fn busy_config(source: &mut Pcg64) -> GroupConfig {
+    let mut config = random_config(source);
+    config.dim = config.dim.min(65);
+    config.placement = Placement::Device;
+    if source.random_bool(0.5) {
+        config.cache_rows = config.cache_rows.min(64);
+    }
+    config
+}

@@ -1,0 +1,154 @@
+//! Whole runs with a scaled loss against the same runs without: where the scale is a power of two and FP16 holds the gradients, scaled or
+//! not, every bit must be the same, and a step that overflowed must be as if its backward had never been called.
+
+use half::f16;
+use hotrow::{Embedding, GradSlice, GroupConfig, LossScale, Optimizer, Policy, Pooling, Precision, Rounding, cpu};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_pcg::Pcg64;
+
+/// What is done wrong on purpose.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bend {
+    Nothing,
+    /// The gradients stay scaled.
+    NotUnscaled,
+    /// An overflow updates all the same.
+    OverflowTaken,
+    /// A step without overflow is skipped.
+    SkippedForNothing,
+}
+
+/// What a run has met.
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub overflows: u32,
+    pub halves: u32,
+    pub scales: std::collections::BTreeSet<u32>,
+}
+
+pub fn random_config(source: &mut Pcg64) -> GroupConfig {
+    let dims = [1, 3, 4, 5, 8, 12, 20, 33, 64, 130];
+    let mut config = GroupConfig::new(&[40, 1, 300], dims[source.random_range(0..dims.len())]);
+    config.precision = Precision::ALL[source.random_range(0..5)];
+    config.rounding = [Rounding::Nearest, Rounding::Stochastic][source.random_range(0..2)];
+    config.policy = [Policy::Lru, Policy::Lfu][source.random_range(0..2)];
+    config.pooling = [Pooling::Sum, Pooling::Mean, Pooling::None][source.random_range(0..3)];
+    config.cache_rows = [0, 32, 96][source.random_range(0..3)];
+    config.seed = source.random();
+    let optimizers = [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)];
+    config.optimizer = optimizers[source.random_range(0..3)];
+    config.optimizer.weight_decay = [0.0, 0.01][source.random_range(0..2)];
+    config
+}
+
+struct Batch {
+    indices: Vec<u32>,
+    offsets: Vec<u32>,
+    weights: Option<Vec<f32>>,
+}
+
+fn random_batch(config: &GroupConfig, source: &mut Pcg64) -> Batch {
+    let bags = [0, 1, 5, 40][source.random_range(0..4)];
+    let (mut indices, mut offsets) = (Vec::new(), vec![0]);
+    for &rows in &config.tables {
+        for _ in 0..bags {
+            let longest = if source.random_bool(0.05) { 200 } else { 4 };
+            indices.extend((0..source.random_range(0..=longest)).map(|_| source.random_range(0..rows)));
+            offsets.push(indices.len() as u32);
+        }
+    }
+    let weights = source.random_bool(0.4).then(|| indices.iter().map(|_| source.random_range(-2.0..2.0)).collect());
+    Batch { indices, offsets, weights }
+}
+
+/// Halves between 2^-8 and 4 in magnitude, and zeros: times 64 they are halves as well.
+fn random_half(source: &mut Pcg64) -> f32 {
+    let exponent = source.random_range(0..10u16);
+    let bits = (7 + exponent) << 10 | source.random_range(0..1024) | source.random_range(0..2) << 15;
+    if source.random_bool(0.1) { 0.0 } else { f16::from_bits(bits).to_f32() }
+}
+
+/// Everything a group keeps, with floats as bits.
+fn kept(group: &mut dyn Embedding) -> (hotrow::Snapshot, Vec<u32>) {
+    let snapshot = group.snapshot().unwrap();
+    let bits = snapshot.cache.iter().map(|x| x.to_bits()).collect();
+    (snapshot, bits)
+}
+
+/// `scaled` gets FP16 or FP32 gradients of a scaled loss, and prefetches if it is to be `ahead`; `plain` the same gradients in FP32, and
+/// no backward where they overflowed. The first difference is the error.
+pub fn run(
+    scaled: &mut dyn Embedding,
+    plain: &mut dyn Embedding,
+    seed: u64,
+    ahead: bool,
+    bend: Bend,
+    seen: &mut Seen,
+) -> Result<(), String> {
+    let mut source = Pcg64::seed_from_u64(seed);
+    let config = plain.config().clone();
+    let config_of_scale = LossScale::Backoff { min: 1.0, max: 64.0, factor: 2.0, window: 3 };
+    let mut scaler = cpu::Scaler::new(config_of_scale).unwrap();
+    let batches: Vec<Batch> = (0..12).map(|_| random_batch(&config, &mut source)).collect();
+    let mut fetched = false;
+    for (step, Batch { indices, offsets, weights }) in batches.iter().enumerate() {
+        let weights = weights.as_deref();
+        let outputs = if fetched {
+            scaled.forward_prefetched().unwrap()
+        } else {
+            scaled.forward(indices, offsets, weights).unwrap()
+        };
+        let wanted = plain.forward(indices, offsets, weights).unwrap();
+        let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        if bits(&outputs) != bits(&wanted) {
+            return Err(format!("step {step}: outputs differ"));
+        }
+        let grads: Vec<f32> = outputs.iter().map(|_| random_half(&mut source)).collect();
+        let mut scaled_grads: Vec<f32> = grads.iter().map(|g| g * scaler.scale()).collect();
+        let overflow = !grads.is_empty() && source.random_bool(0.3);
+        if overflow {
+            // In one element of the last bag.
+            let (n, dim) = (grads.len(), config.dim as usize);
+            let at = source.random_range(n - dim..n);
+            scaled_grads[at] = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN][source.random_range(0..3)];
+        }
+        let halves: Vec<u16> = scaled_grads.iter().map(|&x| f16::from_f32(x).to_bits()).collect();
+        let half = source.random_bool(0.6);
+        let slice = if half { GradSlice::F16(&halves) } else { GradSlice::F32(&scaled_grads) };
+        scaler.inspect(slice);
+        let mut state = scaler.decide().unwrap();
+        assert_eq!(state.overflowed(), overflow, "step {step}");
+        seen.overflows += u32::from(overflow);
+        seen.halves += u32::from(half);
+        seen.scales.insert(state.scale as u32);
+        match bend {
+            Bend::Nothing => {}
+            Bend::NotUnscaled => state.inverse = 1.0,
+            Bend::OverflowTaken => state.overflow = 0,
+            Bend::SkippedForNothing => state.overflow = u32::from(step == 4 || overflow),
+        }
+        fetched = ahead && step + 1 < batches.len();
+        let before = (!fetched).then(|| kept(scaled));
+        if fetched {
+            let Batch { indices, offsets, weights } = &batches[step + 1];
+            scaled.prefetch(indices, offsets, weights.as_deref()).unwrap();
+        }
+        scaled.backward_scaled(slice, &state).unwrap();
+        assert!(!scaled.pending());
+        if !overflow {
+            plain.backward(&grads).unwrap();
+        }
+        if !fetched {
+            let after = kept(scaled);
+            if overflow && before != Some(after.clone()) {
+                return Err(format!("step {step}: an overflow moved something"));
+            }
+            if after != kept(plain) {
+                return Err(format!("step {step}: scaled and plain differ"));
+            }
+        }
+    }
+    scaled.flush().unwrap();
+    plain.flush().unwrap();
+    if kept(scaled) == kept(plain) { Ok(()) } else { Err("after the flush: scaled and plain differ".into()) }
+}
