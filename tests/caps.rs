@@ -1,6 +1,5 @@
 //! What is chosen from a device's facts, on facts of devices that are not here. The figures are the vendors' usual ones, not
 //! measurements; a decision looks at the facts alone, so any combination that could be reported will do.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use hotrow::{
     AddBody, Caps, Error, GroupConfig, Layout, Placement, RankBody, requirements,
