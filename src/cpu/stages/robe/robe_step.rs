@@ -7,7 +7,7 @@ use crate::{
     table::layout::{Params, Robe},
 };
 
-/// Moves each covered weight by its sum, once, and leaves sums and marks 0. Mirror of `shaders/robe/robe_step.wgsl`.
+/// Moves each covered weight by its sum, once, and clears sums and marks. Mirror of `shaders/robe/robe_step.wgsl`.
 pub fn robe_step(
     params: &Params,
     robe: &Robe,
