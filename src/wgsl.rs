@@ -155,6 +155,7 @@ files![
     "shared/quad4.wgsl",
     "shared/rank_portable.wgsl",
     "shared/rank_subgroup32.wgsl",
+    "shared/rate.wgsl",
     "shared/rng.wgsl",
     "shared/robe.wgsl",
     "shared/robe_array.wgsl",
@@ -390,7 +391,6 @@ pub fn structs() -> Vec<HostStruct> {
             optimizer,
             purpose,
             total_rows,
-            lr,
             eps,
             weight_decay,
             lanes,
@@ -399,6 +399,7 @@ pub fn structs() -> Vec<HostStruct> {
             half_grads,
             random_bits,
         }),
+        host_struct!(Rate { lr, pad0, pad1, pad2 }),
         host_struct!(Step {
             t,
             error,

@@ -3,7 +3,7 @@
 use crate::{
     config::{OptimizerKind, Precision, RandomBits, Rounding},
     record::{codec::Noise, rows::optimise::Rule},
-    table::layout::{Layout, Params, quad_width},
+    table::layout::{Layout, Params, Rate, quad_width},
 };
 
 pub(crate) const MODE_TRAIN: u32 = 0;
@@ -62,11 +62,11 @@ pub(crate) fn noise(params: &Params, step: u32) -> Noise {
 }
 
 /// How the call's optimiser moves a row.
-pub(crate) fn rule(params: &Params) -> Rule {
+pub(crate) fn rule(params: &Params, rate: &Rate) -> Rule {
     let kind = match params.optimizer {
         0 => OptimizerKind::Sgd,
         1 => OptimizerKind::AdaGrad,
         _ => OptimizerKind::RowWiseAdaGrad,
     };
-    Rule { kind, lr: params.lr, eps: params.eps, weight_decay: params.weight_decay }
+    Rule { kind, lr: rate.lr, eps: params.eps, weight_decay: params.weight_decay }
 }

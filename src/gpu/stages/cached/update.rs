@@ -25,12 +25,13 @@ pub(crate) const KERNEL: Kernel = Kernel {
         (ReadWrite, "scratch"),
         (ReadWrite, "ways"),
         (ReadWrite, "tables"),
+        (Uniform, "rate"),
     ],
 };
 
 pub(crate) fn record(
     call: &mut Call<'_>,
-    uniform: &wgpu::Buffer,
+    (uniform, rate): (&wgpu::Buffer, &wgpu::Buffer),
     tables: &Tables,
     space: &Space,
     rows: u32,
@@ -50,6 +51,7 @@ pub(crate) fn record(
             space.scratch.as_entire_binding(),
             tables.ways.as_entire_binding(),
             tables.tables.as_entire_binding(),
+            rate.as_entire_binding(),
         ];
         call.dispatch_rows(&KERNEL, tables, &bindings, &Groups::capped(rows, layout.at_once()));
     };

@@ -26,11 +26,18 @@ pub(crate) const KERNEL: Kernel = Kernel {
         (ReadWrite, "memory"),
         (ReadWrite, "states"),
         (ReadWrite, "tables"),
+        (Uniform, "rate"),
     ],
 };
 
 /// A dispatch for each window of the array.
-pub(crate) fn record(call: &mut Call<'_>, uniforms: &Uniforms, robe: &Robe, scattered: &Scattered, array: &Array) {
+pub(crate) fn record(
+    call: &mut Call<'_>,
+    (uniforms, rate): (&Uniforms, &wgpu::Buffer),
+    robe: &Robe,
+    scattered: &Scattered,
+    array: &Array,
+) {
     for (k, (memory, states)) in (0..).zip(array.memory.iter().zip(&array.states)) {
         let robe = Robe { first: k * robe.window, ..*robe };
         let other = (k > 0).then(|| call.context.uniform(&robe));
@@ -42,6 +49,7 @@ pub(crate) fn record(call: &mut Call<'_>, uniforms: &Uniforms, robe: &Robe, scat
             memory.as_entire_binding(),
             states.as_entire_binding(),
             array.tables.as_entire_binding(),
+            rate.as_entire_binding(),
         ];
         // A window may begin within a word of marks.
         let weights = robe.window.min(robe.weights - robe.first) + robe.first % 32;

@@ -25,11 +25,12 @@ pub(crate) const KERNEL: Kernel = Kernel {
         (ReadWrite, "memory"),
         (ReadWrite, "states"),
         (ReadWrite, "tables"),
+        (Uniform, "rate"),
     ],
 };
 
 /// `kernel` is this stage, or `robe_blocks` for a packed array: a dispatch for each window of the array.
-pub(crate) fn record(call: &mut Call<'_>, kernel: &Kernel, due: &Due<'_>, array: &Array) {
+pub(crate) fn record(call: &mut Call<'_>, kernel: &Kernel, due: &Due<'_>, array: &Array, rate: &wgpu::Buffer) {
     for (k, (memory, states)) in (0..).zip(array.memory.iter().zip(&array.states)) {
         let robe = Robe { first: k * due.robe.window, ..due.robe };
         let other = (k > 0).then(|| call.context.uniform(&robe));
@@ -44,6 +45,7 @@ pub(crate) fn record(call: &mut Call<'_>, kernel: &Kernel, due: &Due<'_>, array:
             memory.as_entire_binding(),
             states.as_entire_binding(),
             array.tables.as_entire_binding(),
+            rate.as_entire_binding(),
         ];
         // An invocation a weight of the window where all of them may be gone over, which only the device knows: as many as the starts
         // want if they are not. Else the starts, or the blocks that their chunks may reach.
