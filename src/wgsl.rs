@@ -59,7 +59,8 @@ pub enum Access {
     ReadWrite,
 }
 
-/// What the host knows of a stage: its bindings in order and its workgroup size. `tests/shaders.rs` holds it to the WGSL.
+/// What the host knows of a stage: its workgroup size and its bindings in order, as `kernel!` (`gpu/engine/call.rs`) declares them.
+/// `tests/shaders.rs` holds it to the WGSL.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
     /// The stage, and the name of its files.
