@@ -165,7 +165,7 @@ fn windows_are_what_a_stage_can_bind_beyond_the_default() {
         assert_eq!(with(buffers).choose_windows(), windows, "{buffers} storage buffers");
     }
     // All buffers together may be the narrower: two uniforms are among them. wgpu's default is 28.
-    for (together, windows) in [(0, 1), (10, 1), (11, 2), (28, 19), (34, 25), (35, 25)] {
+    for (together, windows) in [(0, 1), (11, 1), (12, 2), (29, 19), (35, 25), (36, 25)] {
         let caps = Caps { stage_buffers: together, ..with(40) };
         assert_eq!(caps.choose_windows(), windows, "{together} buffers");
     }
