@@ -15,6 +15,7 @@
 #include "shared/half.wgsl"
 #include "shared/gradient1.wgsl"
 #include "shared/robe.wgsl"
+#include "shared/rate.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<uniform> robe: Robe;
@@ -25,6 +26,7 @@
 @group(0) @binding(6) var<storage, read_write> memory: array<f32>; // one window; `states` is the same window
 @group(0) @binding(7) var<storage, read_write> states: array<f32>;
 @group(0) @binding(8) var<storage, read_write> tables: array<atomic<u32>>;
+@group(0) @binding(9) var<uniform> rate: Rate;
 
 fn weight_quads() -> u32 {
     return params.dim;

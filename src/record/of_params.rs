@@ -3,7 +3,7 @@
 use crate::{
     config::{OptimizerKind, Precision, RandomBits, Rounding},
     record::{codec::Noise, rows::optimise::Rule},
-    table::layout::{Layout, Params, quad_width},
+    table::layout::{Layout, Params, Rate, quad_width},
 };
 
 pub(crate) const MODE_TRAIN: u32 = 0;
@@ -61,12 +61,12 @@ pub(crate) fn noise(params: &Params, step: u32) -> Noise {
     Noise { rounding, random_bits, seed: params.seed, step, purpose: params.purpose }
 }
 
-/// The optimiser of a call.
-pub(crate) fn rule(params: &Params) -> Rule {
+/// The optimiser of a call, at its rate.
+pub(crate) fn rule(params: &Params, rate: &Rate) -> Rule {
     let kind = match params.optimizer {
         0 => OptimizerKind::Sgd,
         1 => OptimizerKind::AdaGrad,
         _ => OptimizerKind::RowWiseAdaGrad,
     };
-    Rule { kind, lr: params.lr, eps: params.eps, weight_decay: params.weight_decay }
+    Rule { kind, lr: rate.lr, eps: params.eps, weight_decay: params.weight_decay }
 }

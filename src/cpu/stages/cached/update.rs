@@ -11,7 +11,7 @@ use crate::{
     host::disjoint::each_target,
     record::{of_params as record, rows},
     scaler::GradSlice,
-    table::layout::{DIRTY, Field, Params, Shard, Target, quad_width, way_at},
+    table::layout::{DIRTY, Field, Params, Rate, Shard, Target, quad_width, way_at},
 };
 
 /// A thread's buffers for one row.
@@ -40,13 +40,14 @@ pub fn update(
     scratch: &[f32],
     ways: &mut [u32],
     tables: &mut [u32],
+    rate: &Rate,
 ) {
     let (totals, targets) = (targets[0], &targets[1..][..targets[0].row as usize]);
     let accesses = &accesses[..totals.place as usize];
     let (dim, words) = (params.dim as usize, record::slot_words(params));
     let partials = &scratch[params.partials as usize * quad_width(params.dim) as usize..];
     let gradients = Gradients { params, accesses, grad_outputs, inverse: f32::from_bits(totals.end) };
-    let rule = record::rule(params);
+    let rule = record::rule(params, rate);
     let width = params.ways();
     // Calls `work` with the sum of a row's gradients and a buffer for the row.
     let with_sum = |u: usize, work: &mut dyn FnMut(&[f32], &mut Vec<f32>) -> bool| {

@@ -12,7 +12,7 @@ use crate::{
     record::{codec::Noise, of_params as record, rows::optimise::Rule},
     robe::storage::Storage,
     scaler::GradSlice,
-    table::layout::{Params, Robe, Target},
+    table::layout::{Params, Rate, Robe, Target},
 };
 
 /// `robe_update` for a packed array: the covered weights of a block move in FP32 and the block is packed again. If a
@@ -28,10 +28,11 @@ pub fn robe_blocks(
     memory: &mut [u32],
     states: &mut [u32],
     tables: &mut [u32],
+    rate: &Rate,
 ) {
     let due = Due::new(params, robe, targets, accesses, grad_outputs, scratch);
     let (rule, storage, noise) =
-        (record::rule(params), Storage::new(params, robe), record::noise(params, targets[0].start));
+        (record::rule(params, rate), Storage::new(params, robe), record::noise(params, targets[0].start));
     let all = Packed { due, rule, weights: robe.weights, storage, noise };
     let end = robe.weights.min(robe.first + robe.window);
     let blocks = robe.first / robe.block..end.div_ceil(robe.block);

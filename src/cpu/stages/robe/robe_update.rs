@@ -10,7 +10,7 @@ use crate::{
     },
     record::{of_params as record, rows::optimise::Rule},
     scaler::GradSlice,
-    table::layout::{Params, Robe, Target},
+    table::layout::{Params, Rate, Robe, Target},
 };
 
 /// Sums what each weight is due, over ascending starts, and moves it once. Going over all weights or over the starts
@@ -25,9 +25,10 @@ pub fn robe_update(
     memory: &mut [u32],
     states: &mut [u32],
     tables: &mut [u32],
+    rate: &Rate,
 ) {
     let due = Due::new(params, robe, targets, accesses, grad_outputs, scratch);
-    let all = Covered { due, rule: record::rule(params) };
+    let all = Covered { due, rule: record::rule(params, rate) };
     let window = robe.window.min(robe.weights - robe.first) as usize;
     let memory: &mut [f32] = bytemuck::cast_slice_mut(&mut memory[..window]);
     // Without a state `states` is not read.
