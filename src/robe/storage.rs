@@ -2,13 +2,13 @@
 //! block. The optimiser's state is an array beside it, FP32 beside FP32 and else FP16.
 
 use crate::{
-    config::Precision,
+    config::{OptimizerKind, Precision},
     error::Error,
     record::{
         codec::{self, Noise},
-        of_params as record, rows,
+        rows,
     },
-    table::layout::{Layout, Params, Robe},
+    table::{layout::Robe, row::RowLayout},
 };
 
 /// Fewest and most weights of a block: a power of two of them.
@@ -20,9 +20,9 @@ pub(crate) struct Storage {
     weights: u32,
     block: u32,
     /// Weights of a block.
-    records: Layout,
+    records: RowLayout,
     /// States of a block, where they are FP16.
-    halves: Layout,
+    halves: RowLayout,
 }
 
 /// Words of an array and of its states.
@@ -38,19 +38,10 @@ pub(crate) const fn block_words(precision: Precision, block: u32) -> u32 {
 }
 
 impl Storage {
-    /// As `params` and `robe` describe it.
-    pub(crate) fn new(params: &Params, robe: &Robe) -> Self {
-        let header = if params.bits <= 8 { 2 } else { 0 };
-        let plain = Params { dim: robe.block, state: 0, state_half: 0, ..*params };
-        let of = |bits, state_word, record_words| {
-            record::layout(&Params { bits, state_word, payload_half: 2 * state_word, record_words, ..plain })
-        };
-        Self {
-            weights: robe.weights,
-            block: robe.block,
-            records: of(params.bits, header, robe.block_words),
-            halves: of(16, 0, robe.block / 2),
-        }
+    /// That of `robe`'s weights, kept in `precision`. A block is packed as a row without a state.
+    pub(crate) fn new(precision: Precision, robe: &Robe) -> Self {
+        let block = |precision| RowLayout::new(robe.block, precision, OptimizerKind::Sgd);
+        Self { weights: robe.weights, block: robe.block, records: block(precision), halves: block(Precision::Fp16) }
     }
 
     /// True if a weight is a word of its own.

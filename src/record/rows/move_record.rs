@@ -9,7 +9,7 @@ use crate::{
             unpack::unpack_row,
         },
     },
-    table::layout::Layout,
+    table::row::RowLayout,
 };
 
 /// Moves a row that is at home in its record by its gradient: unpacked, moved and packed again in one go, so that only the record and
@@ -18,7 +18,7 @@ use crate::{
 /// again for the next.
 #[multiversion(targets = "simd")]
 pub fn move_record(
-    layout: &Layout,
+    layout: &RowLayout,
     rule: &Rule,
     noise: &Noise,
     row: u32,
@@ -31,7 +31,7 @@ pub fn move_record(
 
 #[inline(always)]
 pub(crate) fn move_record_row(
-    layout: &Layout,
+    layout: &RowLayout,
     rule: &Rule,
     noise: &Noise,
     row: u32,

@@ -6,7 +6,7 @@ use crate::{
         INFINITE, MAGNITUDE,
         lanes::{fold, padded},
     },
-    table::layout::{quad_width, row_lanes},
+    table::row::{quad_width, row_lanes},
 };
 
 /// How a gradient moves a row.

@@ -10,7 +10,7 @@ use crate::{
             lanes::{fold, padded},
         },
     },
-    table::{layout::Layout, rng},
+    table::{rng, row::RowLayout},
 };
 
 /// Elements packed at once.
@@ -21,13 +21,13 @@ const WHOLE: f32 = 8_388_608.0;
 /// [`crate::record::codec::pack`] at speed: a row into its record, or false and the record untouched.
 #[multiversion(targets = "simd")]
 #[must_use]
-pub fn pack(layout: &Layout, noise: &Noise, row: u32, weights: &[f32], state: &[f32], record: &mut [u32]) -> bool {
+pub fn pack(layout: &RowLayout, noise: &Noise, row: u32, weights: &[f32], state: &[f32], record: &mut [u32]) -> bool {
     pack_row(layout, noise, row, weights, state, record)
 }
 
 #[inline(always)]
 pub(crate) fn pack_row(
-    layout: &Layout,
+    layout: &RowLayout,
     noise: &Noise,
     row: u32,
     weights: &[f32],
@@ -43,7 +43,7 @@ pub(crate) fn pack_row(
 /// The same, of a row whose values are known to be finite; only the range of the weights may still be beyond what a scale can be.
 #[inline(always)]
 pub(crate) fn pack_finite(
-    layout: &Layout,
+    layout: &RowLayout,
     noise: &Noise,
     row: u32,
     weights: &[f32],

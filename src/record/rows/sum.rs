@@ -5,7 +5,7 @@ use multiversion::multiversion;
 use crate::{
     host::trusted::{AHEAD, prefetch},
     record::rows::payload::{Format, Weights, by_format},
-    table::layout::Layout,
+    table::row::RowLayout,
 };
 
 /// Which rows make up which sum.
@@ -23,7 +23,7 @@ pub struct List<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Records<'a> {
     /// How each is laid out.
-    pub layout: &'a Layout,
+    pub layout: &'a RowLayout,
     /// All of them.
     pub words: &'a [u32],
 }

@@ -11,7 +11,10 @@ use crate::{
     host::disjoint::each_target,
     record::{of_params as record, rows},
     scaler::GradSlice,
-    table::layout::{DIRTY, Field, Params, Rate, Shard, Target, quad_width, way_at},
+    table::{
+        layout::{DIRTY, Field, Params, Rate, Shard, Target, way_at},
+        row::quad_width,
+    },
 };
 
 /// A thread's room for one row.
@@ -79,7 +82,7 @@ pub fn update(
         });
     }
     // A bypassed row's scratch is what its record unpacks to: the record is at hand, and scratch stays out of it.
-    let (layout, noise) = (record::layout(params), record::noise(params, totals.start));
+    let (layout, noise) = (record::row(params), record::noise(params, totals.start));
     let move_record = |u: usize, record: &mut [u32]| {
         let row = targets[u].row;
         with_sum(u, &mut |grads, room| rows::move_record(&layout, &rule, &noise, row, grads, record, room))
