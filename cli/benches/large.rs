@@ -169,7 +169,7 @@ fn measure(options: &Options, context: &Context) {
         init: options.init,
         table_bytes: layout.table_bytes(),
         cache_rows: layout.slots(),
-        cache_bytes: u64::from(layout.slots()) * u64::from(layout.row_words) * 4,
+        cache_bytes: u64::from(layout.slots()) * u64::from(layout.row.row_words) * 4,
         batch: options.batch,
         zipf: options.zipf,
         runs: Vec::new(),
