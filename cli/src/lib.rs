@@ -9,6 +9,7 @@ mod output;
 mod plan;
 mod plot;
 mod progress;
+pub mod report;
 mod self_test;
 mod simulate;
 mod simulate_gpu;
