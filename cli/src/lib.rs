@@ -3,6 +3,7 @@
 mod bench;
 mod failure;
 mod info;
+pub mod lab;
 mod names;
 mod options;
 mod output;
@@ -13,7 +14,6 @@ pub mod report;
 mod self_test;
 mod simulate;
 mod simulate_gpu;
-mod suite;
 pub mod trace;
 #[cfg(feature = "train")]
 mod train;
