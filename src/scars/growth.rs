@@ -18,7 +18,7 @@
 //!
 //! The figures are those of 10^6 rows that become 5 * 10^6.
 
-use super::{Skew, words};
+use crate::scars::{skew::Skew, words};
 
 /// A table, the lookups of a batch, and how many of its hottest rows are pinned.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,7 @@ pub fn growth(before: Point<'_>, after: Point<'_>, dim: f64) -> Growth {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scars::Formula;
+    use crate::scars::law::Formula;
 
     /// From 10^6 rows to 5 * 10^6, from so many lookups to 5 times as many.
     fn five_times(formula: Formula, stretched: f64, lookups: f64, pinned: [u64; 2], dim: f64) -> Growth {

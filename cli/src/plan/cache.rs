@@ -13,7 +13,7 @@ use super::{Common, charts, portions, verify};
 use crate::failure::Failure;
 use crate::options::Options;
 use crate::output;
-use hotrow::layout::WAYS;
+use hotrow::internals::layout::WAYS;
 use hotrow::scars::{self, RowBytes, Workload};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;

@@ -1,7 +1,7 @@
 //! Which of the hottest rows are pinned: a set of the cache has only so many ways, so some find none, and colder rows take what is
 //! free elsewhere.
 
-use hotrow::layout::WAYS;
+use hotrow::internals::layout::WAYS;
 use hotrow::scars::{Skew, expected_fit, left_out};
 
 /// How many rows of each of a skew's bins are pinned.

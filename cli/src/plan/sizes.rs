@@ -3,7 +3,7 @@
 use super::memory::BINDING;
 use crate::failure::Failure;
 use crate::names::{OptimizerName, PrecisionName};
-use hotrow::layout::WAYS;
+use hotrow::internals::layout::WAYS;
 use hotrow::{Calls, GroupConfig, Layout, MemoryReport, Placement, Policy};
 
 /// The group that is planned for, but for its cache.

@@ -13,7 +13,7 @@ use crate::options::Backend;
 use crate::progress::Progress;
 use expectation::Expectation;
 use hotrow::scars::Skew;
-use hotrow::{Context, Counters, Embedding, Group, Placement, cpu};
+use hotrow::{Context, Counters, CpuGroup, Embedding, Group, Placement};
 use judge::{BOUND, Judge, TOLERANCE};
 use serde::Serialize;
 
@@ -91,7 +91,7 @@ impl Engine {
         config.placement = Placement::Device;
         config.seed = job.seed;
         let group: Box<dyn Embedding> = match device {
-            Device::Cpu => Box::new(cpu::Group::new(config)?),
+            Device::Cpu => Box::new(CpuGroup::new(config)?),
             Device::Gpu(context) => Box::new(Group::new(context, config)?),
         };
         Ok(Self { group })
