@@ -128,6 +128,14 @@ pub struct Round {
     wall: f64,
 }
 
+impl Round {
+    /// Seconds of a stage, where stages are timed.
+    #[must_use]
+    pub fn stage(&self, name: &str) -> Option<f64> {
+        self.stages.iter().find(|(_, stage, ..)| *stage == name)?.3
+    }
+}
+
 impl Lab {
     /// A lab on the device of `context`.
     #[must_use]

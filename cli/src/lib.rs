@@ -8,7 +8,7 @@ mod names;
 mod options;
 mod output;
 mod plan;
-mod plot;
+pub mod plot;
 mod progress;
 pub mod report;
 mod self_test;

@@ -135,6 +135,13 @@ impl Setting {
     }
 }
 
+impl Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<String> = self.0.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        f.write_str(&all.join(", "))
+    }
+}
+
 impl Serialize for Setting {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
@@ -190,17 +197,10 @@ impl Record {
         self.key(name).is_some_and(|value| value.to_string() == text)
     }
 
-    /// Shape and setting: `hits-uniform: precision=FP32; kernel=gather`.
+    /// Shape and setting: `hits-uniform: precision FP32, kernel gather`.
     #[must_use]
     pub fn place(&self) -> String {
-        let setting: Vec<String> = self.setting.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        format!("{}: {}", self.shape, setting.join("; "))
-    }
-
-    /// The lowest of the rounds, or the only one.
-    #[must_use]
-    pub fn lowest(&self) -> f64 {
-        self.spread.map_or(self.value, |spread| spread.lowest)
+        format!("{}: {}", self.shape, self.setting)
     }
 
     /// The value with its unit; behind it how far the rounds lie apart.

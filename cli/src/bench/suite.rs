@@ -27,7 +27,7 @@ use crate::report::{Record, table};
 use anyhow::Context as _;
 use clap::ValueEnum;
 use hotrow::adapter;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Every kernel and whole steps at named shapes, against the device's own copy bandwidth and the goals
@@ -177,8 +177,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     }
     let mut run = bench.run;
     run.judge(hardware && size.is_full(), deadline.seconds());
-    let charts = charts(&run).into_iter().map(|(stem, chart)| chart(&args.common.out.join(stem)));
-    let charts = charts.collect::<anyhow::Result<Vec<_>>>()?;
+    let charts = charts(&run, &args.common.out)?;
     let tables = tables(&run);
     args.common.finish(options, &run, "suite", (&tables, tables.len()), &charts)?;
     let goals = args.common.out.join("goals.md");
@@ -241,13 +240,11 @@ fn tables(run: &Run) -> Vec<(String, Option<String>)> {
 const DRAWN: [&str; 6] =
     ["hits-uniform", "hits-zipf", "windows-large", "nvidia-row-wise", "mapped-int8", "tbe-1.15-int8"];
 
-type Draw = Box<dyn Fn(&std::path::Path) -> anyhow::Result<[PathBuf; 2]>>;
-
-/// Kernels against the copy, time against work, goals: each with its file's stem, if there are figures.
-fn charts(run: &Run) -> Vec<(&'static str, Draw)> {
+/// Kernels against the copy, time against work, goals: those that there are figures for.
+fn charts(run: &Run, out: &Path) -> anyhow::Result<Vec<[PathBuf; 2]>> {
     let mut kernels = Bars::new("Bytes that must move a second, % of the device's own copy");
     kernels.title = format!("Kernels: {}", run.title());
-    for record in run.records.iter().filter(|record| record.what == "of copy") {
+    for record in run.records.iter().filter(|record| record.what == "of copy" && record.value >= 1e-4) {
         let key = |name| record.key(name).map_or_else(String::new, |value| value.to_string());
         if record.shape == "sort" {
             kernels.record(&format!("sort: {} pairs, {} bits", key("pairs"), key("key bits")), record);
@@ -273,15 +270,14 @@ fn charts(run: &Run) -> Vec<(&'static str, Draw)> {
     for goal in run.measured_goals() {
         goals.push(&goal.title(), 100.0 * goal.progress.unwrap_or(f64::NAN));
     }
-    let mut charts: Vec<(&'static str, Draw)> = Vec::new();
-    if !kernels.bars.is_empty() {
-        charts.push(("suite-kernels", Box::new(move |stem| kernels.write(stem))));
+    let mut written = Vec::new();
+    for (name, bars) in [("suite-kernels", kernels), ("suite-goals", goals)] {
+        if !bars.bars.is_empty() {
+            written.push(bars.write(&out.join(name))?);
+        }
     }
     if !work.series.is_empty() {
-        charts.push(("suite-work", Box::new(move |stem| work.write(stem))));
+        written.push(work.write(&out.join("suite-work"))?);
     }
-    if !goals.bars.is_empty() {
-        charts.push(("suite-goals", Box::new(move |stem| goals.write(stem))));
-    }
-    charts
+    Ok(written)
 }
