@@ -259,7 +259,7 @@ fn robe_wrong(report: &Value) -> Option<String> {
 /// The report with each record that `is` finds changed, or left out where there is nothing to put there.
 fn broken(report: &Value, is: impl Fn(&Value) -> bool, value: Option<f64>) -> Value {
     let mut report = report.clone();
-    let records = report["records"].as_array_mut().unwrap();
+    let records = report["records"].as_array_mut().expect("a list of records");
     match value {
         None => records.retain(|record| !is(record)),
         Some(value) => records.iter_mut().filter(|record| is(record)).for_each(|record| record["value"] = value.into()),

@@ -82,11 +82,12 @@ impl Runner for GpuRunner<'_> {
         let indices = self.lab.storage(indices);
         let (group, inputs) = (&mut self.group, &self.inputs);
         let round = self.lab.round(&["forward", "backward"], |phase, encoder| {
-            Ok(if phase == 0 {
-                group.record_forward(encoder, &inputs.with(&indices), inputs.outputs.slice(..))?
+            if phase == 0 {
+                group.record_forward(encoder, &inputs.with(&indices), inputs.outputs.slice(..))?;
             } else {
-                group.record_backward(encoder, inputs.grads.slice(..))?
-            })
+                group.record_backward(encoder, inputs.grads.slice(..))?;
+            }
+            Ok(())
         })?;
         Ok(Some([round.phases[0], round.phases[1]]))
     }

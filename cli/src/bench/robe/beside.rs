@@ -32,8 +32,11 @@ pub(super) struct Forward {
     pub(super) hit_rate: Option<f64>,
 }
 
-/// Tables by name with the bytes of weights, state and cache; or why there is none.
-fn tables(rows: u32, dim: u32, seed: u32) -> Vec<(String, Result<(Table, u64), String>)> {
+/// A table with the bytes of weights, state and cache; or why there is none.
+type Made = Result<(Table, u64), String>;
+
+/// All of them, by name.
+fn tables(rows: u32, dim: u32, seed: u32) -> Vec<(String, Made)> {
     let cached = |precision, cache_rows| {
         let mut config = GroupConfig::new(&[rows], dim);
         (config.precision, config.cache_rows, config.policy) = (precision, cache_rows, Policy::Lfu);

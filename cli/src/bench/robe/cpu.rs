@@ -89,6 +89,9 @@ impl Runner for CpuRunner {
     }
 }
 
+/// A forward of a batch.
+type Look<'a> = &'a mut dyn FnMut(&[u32]) -> Result<Vec<f32>, Error>;
+
 /// A table's forward over batches in turn, after others that fill its cache.
 pub(super) fn forward(
     size: Size,
@@ -98,7 +101,7 @@ pub(super) fn forward(
     offsets: &[u32],
 ) -> anyhow::Result<Forward> {
     let mut turn = batches.iter().cycle();
-    let mut timed = |step: &mut dyn FnMut(&[u32]) -> Result<Vec<f32>, Error>| {
+    let mut timed = |step: Look<'_>| {
         let one = || {
             let Some(batch) = turn.next() else { return Ok([0.0]) };
             let start = Instant::now();

@@ -63,17 +63,16 @@ fn crossover<'c>(cells: impl Iterator<Item = &'c Cell>, what: What, run: &mut Ru
 
 /// What `Backward::Auto` loses against the faster of dense and sparse in each cell; lowest times.
 fn regret<'c>(cells: impl Iterator<Item = &'c Cell>, what: What, run: &mut Run, setting: &Setting) {
-    let chosen = |cell: &'c Cell| Some((cell.regret(what)?, cell.both(what)?));
-    let all: Vec<(f64, (f64, f64))> = cells.filter_map(chosen).collect();
-    let mean = |of: &dyn Fn(&(f64, (f64, f64))) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
-    let Some(worst) = all.iter().map(|one| one.0).reduce(f64::max) else { return };
+    // Lost by the choice, by always dense, by always sparse.
+    let lost = |cell: &'c Cell| {
+        let (dense, sparse) = cell.both(what)?;
+        Some([cell.regret(what)?, dense / dense.min(sparse) - 1.0, sparse / dense.min(sparse) - 1.0])
+    };
+    let all: Vec<[f64; 3]> = cells.filter_map(lost).collect();
+    let [mean, dense, sparse] = [0, 1, 2].map(|k| all.iter().map(|one| one[k]).sum::<f64>() / all.len() as f64);
+    let Some(worst) = all.iter().map(|one| one[0]).reduce(f64::max) else { return };
     run.push("cells", "auto", setting, all.len() as f64, Unit::Count);
-    for (name, share) in [
-        ("mean", mean(&|one| one.0)),
-        ("worst", worst),
-        ("always dense", mean(&|(_, (dense, sparse))| dense / dense.min(*sparse) - 1.0)),
-        ("always sparse", mean(&|(_, (dense, sparse))| sparse / dense.min(*sparse) - 1.0)),
-    ] {
+    for (name, share) in [("mean", mean), ("worst", worst), ("always dense", dense), ("always sparse", sparse)] {
         run.push(name, "auto", setting, share, Unit::Share);
     }
 }
@@ -232,7 +231,7 @@ mod tests {
         };
         let names =
             ["forward", "dense update", "sparse update", "dense gradient", "sparse gradient"].map(str::to_owned);
-        assert_eq!(flat(&cells), names.clone().into_iter().zip([1.0, 1.05, 1.0, 1.05, 1.0]).collect::<Vec<_>>());
+        assert_eq!(flat(&cells), names.into_iter().zip([1.0, 1.05, 1.0, 1.05, 1.0]).collect::<Vec<_>>());
         // A figure of one number of rows is neither flat nor not; an atomic update is left out.
         cells[1].steps.remove(&Way::SparseGradient);
         cells.iter_mut().zip([1.0, 5.0]).for_each(|(cell, s)| drop(cell.steps.insert(Way::AtomicUpdate, step(s))));
