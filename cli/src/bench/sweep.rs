@@ -62,9 +62,6 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Of the rows that the goals name: a quarter of FP32's bytes and a scale.
-const GOAL_DIM: u32 = 128;
-
 /// Steps that bring the hot rows in before a point is measured. LFU wants the hot rows ahead by more than one use.
 const WARM: usize = 3;
 /// Steps whose median is the figure, as many of them as the budget allows.
@@ -379,10 +376,11 @@ impl<'a> Sweep<'a> {
             let setting = [("kind", "uncached"), ("precision", precision), ("placement", "device")];
             run.value("table bytes read", self.name, &setting)
         };
-        let place = Setting::default();
-        let scaled = if self.shape.dim == GOAL_DIM { place } else { place.with("scaled", f64::from(self.shape.dim)) };
+        let scaled = |is: bool| if is { Setting::default().with("scaled", "yes") } else { Setting::default() };
+        let (Shape { rows, dim, batch, .. }, goal) = (self.shape, Shape::GPU);
         let share = bytes("INT8").zip(bytes("FP32")).map(|(int8, fp32)| int8 / fp32);
-        run.push_some("bytes against FP32", self.name, &scaled, share, Unit::Share);
+        run.push_some("bytes against FP32", self.name, &scaled(dim != goal.dim), share, Unit::Share);
+        let place = scaled((rows, dim, batch) != (goal.rows, goal.dim, goal.batch));
         for &aim in &self.args.hit_rate {
             let text = crate::report::Value::Number(aim).to_string();
             let forward = |kind, placement| {
@@ -391,7 +389,7 @@ impl<'a> Sweep<'a> {
                 run.value("forward", self.name, &setting)
             };
             let times = forward("uvm pages", "device").zip(forward("cached", "mapped")).map(|(a, b)| a / b);
-            run.push_some("against pages", self.name, &scaled.clone().with("aim", aim), times, Unit::Times);
+            run.push_some("against pages", self.name, &place.clone().with("aim", aim), times, Unit::Times);
         }
     }
 

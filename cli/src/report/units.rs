@@ -67,10 +67,15 @@ pub fn seconds(seconds: f64) -> String {
     }
 }
 
-/// `1.234 MB`, `12.34 GB`: powers of ten.
+/// `136 B`, `1.23 KB`, `1.23 MB`, `12.34 GB`: powers of ten.
 #[must_use]
 pub fn bytes(bytes: f64) -> String {
-    if bytes >= 1e9 { format!("{:.2} GB", bytes * 1e-9) } else { format!("{:.3} MB", bytes * 1e-6) }
+    match bytes {
+        bytes if bytes >= 1e9 => format!("{:.2} GB", bytes * 1e-9),
+        bytes if bytes >= 1e6 => format!("{:.2} MB", bytes * 1e-6),
+        bytes if bytes >= 1e3 => format!("{:.2} KB", bytes * 1e-3),
+        bytes => format!("{bytes:.0} B"),
+    }
 }
 
 /// `12.34 GB/s`.
@@ -138,7 +143,7 @@ mod tests {
     #[test]
     fn quantities_have_their_unit() {
         assert_eq!([2.0, 0.0021, 3.2e-6].map(seconds), ["2.00 s", "2.10 ms", "3.2 us"]);
-        assert_eq!([2.5e9, 1234.0].map(bytes), ["2.50 GB", "0.001 MB"]);
+        assert_eq!([2.5e9, 3e6, 1234.0, 136.0].map(bytes), ["2.50 GB", "3.00 MB", "1.23 KB", "136 B"]);
         assert_eq!((percent(0.1234), times(1.5)), ("12.3 %".to_owned(), "1.50 x".to_owned()));
     }
 
