@@ -12,6 +12,7 @@ pub mod data;
 pub mod device;
 pub mod gradient;
 pub mod lockstep;
+pub mod modules;
 pub mod naive;
 pub mod pins;
 pub mod prefetch;
