@@ -1,5 +1,6 @@
 //! `hotrow bench` and `bench robe` from outside, on the CPU: what they write, and what they refuse.
 
+use crate::common::records::{broken, number, records};
 use assert_cmd::Command;
 use serde_json::Value;
 use std::path::Path;
@@ -13,23 +14,6 @@ fn bench(folder: &Path, args: &[&str]) -> assert_cmd::assert::Assert {
 
 fn read(file: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(file).expect("the command names what it wrote")).expect("JSON")
-}
-
-/// The records of a report with these texts and numbers, by their names.
-fn records<'r>(report: &'r Value, what: &str, wanted: &[(&str, Value)]) -> Vec<&'r Value> {
-    let all = report["records"].as_array().expect("a list of records");
-    let has = |record: &Value| {
-        let key = |name: &str| if name == "shape" { record[name].clone() } else { record["setting"][name].clone() };
-        wanted.iter().all(|(name, value)| match value.as_f64() {
-            Some(number) => key(name).as_f64() == Some(number),
-            None => key(name) == *value,
-        })
-    };
-    all.iter().filter(|record| record["what"] == what && has(record)).collect()
-}
-
-fn number(record: &Value) -> f64 {
-    record["value"].as_f64().expect("a figure")
 }
 
 const SMALL: [&str; 8] = ["--rows", "40000", "--dim", "8", "--batch", "100", "--seconds", "1"];
@@ -254,17 +238,6 @@ fn robe_wrong(report: &Value) -> Option<String> {
         }
     }
     None
-}
-
-/// The report with each record that `is` finds changed, or left out where there is nothing to put there.
-fn broken(report: &Value, is: impl Fn(&Value) -> bool, value: Option<f64>) -> Value {
-    let mut report = report.clone();
-    let records = report["records"].as_array_mut().expect("a list of records");
-    match value {
-        None => records.retain(|record| !is(record)),
-        Some(value) => records.iter_mut().filter(|record| is(record)).for_each(|record| record["value"] = value.into()),
-    }
-    report
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The command on the GPU: the real kernels count what the simulator counts.
 
+use crate::common::records::{broken, number, records};
 use assert_cmd::Command;
 use serde_json::Value;
 
@@ -70,23 +71,6 @@ fn plans_hold_on_the_device() {
     });
 }
 
-/// The records of a report with these texts and numbers, by their names.
-fn records<'r>(report: &'r Value, what: &str, wanted: &[(&str, Value)]) -> Vec<&'r Value> {
-    let all = report["records"].as_array().unwrap();
-    let has = |record: &Value| {
-        let key = |name: &str| if name == "shape" { record[name].clone() } else { record["setting"][name].clone() };
-        wanted.iter().all(|(name, value)| match value.as_f64() {
-            Some(number) => key(name).as_f64() == Some(number),
-            None => key(name) == *value,
-        })
-    };
-    all.iter().filter(|record| record["what"] == what && has(record)).collect()
-}
-
-fn number(record: &Value) -> f64 {
-    record["value"].as_f64().unwrap_or(f64::NAN)
-}
-
 /// The figure of the only record of this kind.
 fn figure(report: &Value, what: &str, wanted: &[(&str, Value)]) -> Option<f64> {
     match records(report, what, wanted)[..] {
@@ -97,17 +81,6 @@ fn figure(report: &Value, what: &str, wanted: &[(&str, Value)]) -> Option<f64> {
 
 fn goal<'r>(report: &'r Value, id: &str) -> &'r Value {
     report["goals"].as_array().unwrap().iter().find(|goal| goal["id"] == id).unwrap()
-}
-
-/// The report with each record that `is` finds changed, or left out where there is nothing to put there.
-fn broken(report: &Value, is: impl Fn(&Value) -> bool, value: Option<f64>) -> Value {
-    let mut report = report.clone();
-    let records = report["records"].as_array_mut().unwrap();
-    match value {
-        None => records.retain(|record| !is(record)),
-        Some(value) => records.iter_mut().filter(|record| is(record)).for_each(|record| record["value"] = value.into()),
-    }
-    report
 }
 
 /// Tables in host memory stand beside the one on the device, with the bytes that crossed in each pass: INT4 x 8 takes 12 a record.
