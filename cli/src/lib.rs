@@ -3,16 +3,17 @@
 mod bench;
 mod failure;
 mod info;
+pub mod lab;
 mod names;
 mod options;
 mod output;
 mod plan;
-mod plot;
+pub mod plot;
 mod progress;
+pub mod report;
 mod self_test;
 mod simulate;
 mod simulate_gpu;
-mod suite;
 pub mod trace;
 #[cfg(feature = "train")]
 mod train;
