@@ -125,9 +125,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             "--placement: wanted device with --backend cpu, found another; a CPU has one memory".into(),
         ));
     }
-    // Before minutes of measuring: results that cannot be written are lost.
-    std::fs::create_dir_all(&args.out)
-        .map_err(|error| anyhow::anyhow!("{}: wanted a folder for the results: {error}", args.out.display()))?;
+    output::check_folder("--out", &args.out)?;
     let mut runs = Vec::new();
     let gpu = options.backend.open("running")?;
     match gpu {

@@ -1,4 +1,4 @@
-//! `hotrow plan` without `--memory`: the cache, the batch, and what they are expected to do.
+//! `hotrow plan` without a mode: the cache, the batch, and what they are expected to do.
 
 use super::amount::{self, in_units};
 use super::distribution::Distribution;
@@ -9,8 +9,9 @@ use super::report::{Budget, Group, OneMore, Plan, Point, Report, SkewLine, Sourc
 use super::scaling::scaling;
 use super::sizes::{Shape, Sizes, slots};
 use super::split::{Asked, Splitter};
-use super::{Common, charts, portions, verify};
+use super::{MOST_DIM, charts, portions, verify};
 use crate::failure::Failure;
+use crate::names::{OptimizerName, PrecisionName};
 use crate::options::Options;
 use crate::output;
 use hotrow::layout::WAYS;
@@ -18,7 +19,7 @@ use hotrow::scars::{self, RowBytes, Workload};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What is planned for when nothing is named.
 const GENERATED: &str = "zipf:rows=100000,s=1.05,n=1000000";
@@ -35,111 +36,104 @@ const ROUNDING: u64 = 1024;
 /// Shares of the lookups that the skew table has, in percent.
 const SHARES: [f64; 5] = [50.0, 80.0, 90.0, 95.0, 99.0];
 
-/// Options of a plan for cache and batch
+/// Options of a plan for cache and batch.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Cache and batch")]
 #[group(skip)]
 pub(crate) struct Args {
     /// Lookups of an epoch: a file, a name in the data folder, or generated (zipf:rows=..,s=..[,n=..], uniform:rows=..[,n=..],
     /// meta2021[:rows=..,n=..])
-    #[arg(long, value_name = "T", conflicts_with_all = ["distribution", "memory"])]
+    #[arg(long, value_name = "T", conflicts_with = "distribution")]
     trace: Option<String>,
     /// Instead of a trace: zipf:rows=1e9,s=1.05, exponential:rows=..,scale=.., half-normal:rows=..,scale=.. or uniform:rows=..
-    #[arg(long, value_name = "D", conflicts_with = "memory")]
+    #[arg(long, value_name = "D")]
     distribution: Option<Distribution>,
+    /// Floats in a row
+    #[arg(long, value_name = "D", default_value_t = 128, allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=MOST_DIM))]
+    dim: u32,
+    /// Precision of the table
+    #[arg(long, value_enum, default_value_t = PrecisionName::Int8)]
+    precision: PrecisionName,
+    /// Update rule
+    #[arg(long, value_enum, default_value_t = OptimizerName::Sgd)]
+    optimizer: OptimizerName,
+    /// Samples of a batch [default: the best]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    batch: Option<u32>,
     /// Device memory for cache and batch, such as 64MiB [default: 10 % of the table in FP32]
-    #[arg(long, value_name = "SIZE", conflicts_with = "memory", allow_negative_numbers = true, value_parser = amount::some_bytes)]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = amount::some_bytes)]
     budget: Option<u64>,
     /// Bytes that a sample of a batch takes, the model's activations included [default: what the crate's own steps take]
-    #[arg(long, value_name = "SIZE", conflicts_with = "memory", allow_negative_numbers = true, value_parser = amount::some_bytes)]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = amount::some_bytes)]
     sample_bytes: Option<u64>,
     /// Lookups of a sample, where a trace has no bags and for a distribution [default: 1]
-    #[arg(long, value_name = "N", conflicts_with = "memory", allow_negative_numbers = true, value_parser = amount::positive)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = amount::positive)]
     lookups: Option<f64>,
     /// Samples of an epoch of a distribution [default: 1000000]
-    #[arg(long, value_name = "N", conflicts_with_all = ["trace", "memory"], allow_negative_numbers = true, value_parser = amount::count)]
+    #[arg(long, value_name = "N", conflicts_with = "trace", allow_negative_numbers = true, value_parser = amount::count)]
     samples: Option<u64>,
     /// Samples of the smallest batch that serves [default: 2048, or what half of the budget holds]
-    #[arg(long, value_name = "N", conflicts_with_all = ["batch", "memory"], allow_negative_numbers = true, value_parser = amount::count)]
+    #[arg(long, value_name = "N", conflicts_with = "batch", allow_negative_numbers = true, value_parser = amount::count)]
     smallest_batch: Option<u64>,
     /// What a batch costs whatever its size, as bytes over the bus
-    #[arg(long, value_name = "SIZE", default_value = "0", conflicts_with = "memory", allow_negative_numbers = true,
+    #[arg(long, value_name = "SIZE", default_value = "0", allow_negative_numbers = true,
           value_parser = amount::bytes)]
     batch_cost: u64,
     /// Ways of a set that may be pinned, of 32
-    #[arg(long, value_name = "N", default_value_t = WAYS, conflicts_with = "memory", allow_negative_numbers = true,
+    #[arg(long, value_name = "N", default_value_t = WAYS, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(WAYS)))]
     pinned_ways: u32,
     /// Rows are read only: no backward, nothing is written
-    #[arg(long, conflicts_with = "memory")]
+    #[arg(long)]
     inference: bool,
     /// P3's scaling claim: rows and batch N times as large
-    #[arg(long, value_name = "N", conflicts_with = "memory", allow_negative_numbers = true, value_parser = amount::times)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = amount::times)]
     scale: Option<f64>,
     /// Run the plan with the real kernels and compare counters with it. The forecast is for shuffled lookups: these fail if off by more
     /// than 1 % (in parts of an epoch than chance, 3 % at most) or too few to tell. A trace's samples, shuffled and in real order, are
     /// shown beside it
-    #[arg(long, conflicts_with = "memory")]
+    #[arg(long)]
     verify: bool,
     /// Floats in a row while verifying: fewer are faster, and change no row counted [default: the plan's]
     #[arg(long, value_name = "D", requires = "verify", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+          value_parser = clap::value_parser!(u32).range(1..=MOST_DIM))]
     verify_dim: Option<u32>,
     /// Most batches of each order that are run [default: the epoch; of a distribution 64, or what it takes to tell]
     #[arg(long, value_name = "N", requires = "verify", allow_negative_numbers = true, value_parser = amount::count)]
     verify_batches: Option<u64>,
-    /// Draw STEM.svg and STEM.png: bytes and hit rate over cache size; and STEM-quarters: who uses which part of it. With --robe: eps over
-    /// the array's size
-    #[arg(long, value_name = "STEM", conflicts_with = "memory")]
+    /// Draw STEM.svg and STEM.png: bytes and hit rate over cache size; and STEM-quarters: who uses which part of it
+    #[arg(long, value_name = "STEM")]
     plot: Option<PathBuf>,
 }
 
-/// The one value of an option that takes several with `--memory`.
-pub(super) fn only<T: Copy>(option: &str, values: &[T]) -> Result<Option<T>, Failure> {
-    match values {
-        [] => Ok(None),
-        [value] => Ok(Some(*value)),
-        _ => Err(Failure::Usage(format!("{option}: wanted one value without --memory, found {}", values.len()))),
-    }
-}
-
 /// Runs the subcommand.
-pub(super) fn run(options: &Options, common: &Common, args: &Args) -> Result<(), Failure> {
+pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    let quarters = args.plot.as_deref().map(|stem| output::with_ending(stem, "-quarters"));
+    output::check_plot("--plot", args.plot.as_deref())?;
+    output::check_plot("--plot", quarters.as_deref())?;
     let input = args.input(options)?;
-    let job = Job::new(args, common, input)?;
+    let job = Job::new(args, input)?;
     let report = job.report(options, args)?;
     if let Some(path) = &options.json {
         output::write_json(path, &report)?;
     }
-    if let Some(stem) = &args.plot {
+    if let Some((stem, quarters)) = args.plot.as_ref().zip(quarters) {
         charts::curve(&report).write(stem)?;
-        let mut quarters = stem.clone().into_os_string();
-        quarters.push("-quarters");
-        charts::quarters(&report.source.name, &report.portions).write(&PathBuf::from(quarters))?;
+        charts::quarters(&report.source.name, &report.portions).write(&quarters)?;
     }
     output::print(&report.text())?;
     verify::proved(&report.verify)
 }
 
 impl Args {
-    /// As `--robe` takes it too.
-    pub(super) fn trace(&self) -> Option<&str> {
-        self.trace.as_deref()
-    }
-
-    /// Whether lookups are drawn, none looked up.
-    pub(super) const fn distributed(&self) -> bool {
-        self.distribution.is_some()
+    /// Whether a trace may be looked up in the data folder.
+    pub(super) const fn looks_up(&self) -> bool {
+        self.distribution.is_none()
     }
 
     /// Whether kernels run.
     pub(super) const fn verify(&self) -> bool {
         self.verify
-    }
-
-    /// As `--robe` takes it too.
-    pub(super) fn plot(&self) -> Option<&Path> {
-        self.plot.as_deref()
     }
 
     fn input(&self, options: &Options) -> Result<Input, Failure> {
@@ -172,19 +166,10 @@ struct Job {
 }
 
 impl Job {
-    fn new(args: &Args, common: &Common, input: Input) -> Result<Self, Failure> {
-        let (Some(dim), Some(precision), Some(optimizer)) = (
-            only("--dim", common.dims())?,
-            only("--precision", &common.precision)?,
-            only("--optimizer", &common.optimizer)?,
-        ) else {
-            return Err(Failure::Usage("--dim, --precision, --optimizer: wanted one value of each, found none".into()));
-        };
-        let batch = only("--batch", &common.batch)?.map(u64::from);
-        if batch == Some(0) {
-            return Err(Failure::Usage("--batch: wanted at least one sample without --memory, found 0".into()));
-        }
-        let shape = Shape { rows: input.rows, dim, precision, optimizer, inference: args.inference };
+    fn new(args: &Args, input: Input) -> Result<Self, Failure> {
+        let &Args { dim, precision, optimizer, inference, .. } = args;
+        let batch = args.batch.map(u64::from);
+        let shape = Shape { rows: input.rows, dim, precision, optimizer, inference };
         let sizes = shape.sizes()?;
         let bytes = args.budget.unwrap_or_else(|| {
             let bytes = (u64::from(input.rows) * u64::from(dim) * 4).div_ceil(10);

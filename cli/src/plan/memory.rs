@@ -1,9 +1,9 @@
-//! `hotrow plan --memory`: what a group of tables will take, before anything is allocated and without a device.
+//! `hotrow plan memory`: what a group of tables will take, before anything is allocated and without a device.
 
 mod report;
 mod shared;
 
-use super::{Common, robe};
+use super::{MOST_DIM, robe};
 use crate::failure::Failure;
 use crate::names::{CachePolicyName, OptimizerName, PlacementName, PrecisionName};
 use crate::options::Options;
@@ -14,38 +14,52 @@ use report::Plan;
 /// Bytes of one binding: what a Vulkan device binds through wgpu at most.
 pub(super) const BINDING: u64 = (1 << 31) - 256;
 
-/// Indices of the largest batch, if none is given.
-const BATCH: u32 = 65_536;
-
-/// Options of `plan --memory`
+/// The memory of a group of tables, to the byte, before anything is allocated; with --compression of tables whose rows share an array (ROBE)
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Memory to the byte (--memory)")]
-#[group(skip)]
 pub(crate) struct Args {
-    /// Plan the memory of a group of tables, before anything is allocated; with --compression of one whose rows share an array (ROBE)
-    #[arg(long, requires = "rows", group = "sharing")]
-    pub(super) memory: bool,
     /// Rows of each table of the group
-    #[arg(long, value_name = "N[,N]", value_delimiter = ',', requires = "memory", allow_negative_numbers = true,
+    #[arg(long, value_name = "N[,N]", value_delimiter = ',', required = true, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=4_294_967_294))]
     rows: Vec<u32>,
+    /// Floats in a row
+    #[arg(long, value_name = "D[,D]", value_delimiter = ',', default_values_t = [128], allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=MOST_DIM))]
+    dim: Vec<u32>,
+    /// Precisions of the table
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [PrecisionName::Int8])]
+    precision: Vec<PrecisionName>,
+    /// Update rules
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [OptimizerName::Sgd])]
+    optimizer: Vec<OptimizerName>,
+    /// Indices of the largest batch; 0: only what stays between steps
+    #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_values_t = [65_536], allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(0..=1 << 30))]
+    batch: Vec<u32>,
     /// Rows that the FP32 cache holds, in percent of all rows; 0: no cache
-    #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_values_t = [10.0], requires = "memory",
+    #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_values_t = [10.0],
           allow_negative_numbers = true, value_parser = percent)]
     cache_percent: Vec<f64>,
     /// Replacement policies
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [CachePolicyName::Lru], requires = "memory")]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [CachePolicyName::Lru])]
     policy: Vec<CachePolicyName>,
     /// Where the table lives
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [PlacementName::Device], requires = "memory")]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [PlacementName::Device])]
     placement: Vec<PlacementName>,
     /// Batches are prefetched while the last one waits for its backward
-    #[arg(long, requires = "memory")]
+    #[arg(long)]
     prefetch: bool,
     /// Most bytes of one buffer of records [default: 2147483392, what Vulkan binds at most]
-    #[arg(long, value_name = "B", requires = "memory", allow_negative_numbers = true,
+    #[arg(long, value_name = "B", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..))]
     shard_bytes: Option<u64>,
+    /// The rows share an array (ROBE) of so many times fewer weights than the tables have values
+    #[arg(long, value_name = "X[,X]", value_delimiter = ',', allow_negative_numbers = true,
+          conflicts_with_all = ["precision", "cache_percent", "policy", "placement", "prefetch", "shard_bytes"])]
+    compression: Vec<f64>,
+    /// Neighbouring values of a row that lie together in the array, Z
+    #[arg(long, value_name = "Z[,Z]", value_delimiter = ',', requires = "compression", default_values_t = [robe::CHUNK],
+          allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
+    chunk: Vec<u32>,
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -69,16 +83,15 @@ struct Choice {
 
 impl Args {
     /// Every combination, in the order the options name them.
-    fn choices(&self, common: &Common) -> Vec<Choice> {
+    fn choices(&self) -> Vec<Choice> {
         let mut choices = Vec::new();
-        let batches = if common.batch.is_empty() { &[BATCH][..] } else { &common.batch };
-        for &dim in common.dims() {
-            for &precision in &common.precision {
+        for &dim in &self.dim {
+            for &precision in &self.precision {
                 for &cache_percent in &self.cache_percent {
                     for &policy in &self.policy {
-                        for &optimizer in &common.optimizer {
+                        for &optimizer in &self.optimizer {
                             for &placement in &self.placement {
-                                choices.extend(batches.iter().map(|&batch| Choice {
+                                choices.extend(self.batch.iter().map(|&batch| Choice {
                                     dim,
                                     precision,
                                     cache_percent,
@@ -115,11 +128,11 @@ impl Args {
 }
 
 /// Runs the subcommand.
-pub(super) fn run(options: &Options, common: &Common, args: &Args, robe: &robe::Args) -> Result<(), Failure> {
-    if robe.shared()? {
-        return shared::run(options, common, &args.rows, robe);
+pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    if !args.compression.is_empty() {
+        return shared::run(options, args);
     }
-    let plans = args.choices(common).into_iter().map(|choice| args.plan(choice)).collect::<Result<Vec<_>, _>>()?;
+    let plans = args.choices().into_iter().map(|choice| args.plan(choice)).collect::<Result<Vec<_>, _>>()?;
     if let Some(path) = &options.json {
         output::write_json(path, &plans)?;
     }

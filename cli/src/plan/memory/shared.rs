@@ -1,12 +1,11 @@
-//! `--memory --compression`: what tables take whose rows share one array (ROBE).
+//! `plan memory --compression`: what tables take whose rows share one array (ROBE).
 
 use super::report::Taken;
-use super::{BATCH, BINDING};
+use super::{Args, BINDING};
 use crate::failure::Failure;
 use crate::names::{OptimizerName, option_name};
 use crate::options::Options;
 use crate::output;
-use crate::plan::{Common, robe};
 use hotrow::robe::Config;
 use hotrow::{Calls, MemoryReport};
 use serde::Serialize;
@@ -57,15 +56,14 @@ impl Plan {
 }
 
 /// Every combination, in the order the options name them; a bag an index, which is the most that outputs take.
-pub(super) fn run(options: &Options, common: &Common, rows: &[u32], asked: &robe::Args) -> Result<(), Failure> {
-    let batches = if common.batch.is_empty() { &[BATCH][..] } else { &common.batch };
+pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let mut plans = Vec::new();
-    for &dim in common.dims() {
-        for &chunk in asked.chunks() {
-            for &compression in asked.compressions() {
-                for &optimizer in &common.optimizer {
-                    for &batch in batches {
-                        let plan = Config::compressed(rows, dim, compression, chunk).and_then(|config| {
+    for &dim in &args.dim {
+        for &chunk in &args.chunk {
+            for &compression in &args.compression {
+                for &optimizer in &args.optimizer {
+                    for &batch in &args.batch {
+                        let plan = Config::compressed(&args.rows, dim, compression, chunk).and_then(|config| {
                             // As a Vulkan device cuts it.
                             let window_bytes = Some(BINDING);
                             let config = Config { optimizer: optimizer.optimizer(0.01), window_bytes, ..config };

@@ -1,4 +1,4 @@
-//! The table that `--robe` names: a file of rows, a checkpoint, or one made up.
+//! The table that `plan robe` names: a file of rows, a checkpoint, or one made up.
 
 use crate::failure::Failure;
 use crate::plan::amount;
@@ -37,7 +37,7 @@ pub(super) fn open(text: &str, dim: Option<u32>, seed: u32) -> Result<Table, Fai
         text.split_once(':').and_then(|(kind, keys)| Some((SHAPES.iter().find(|shape| shape.0 == kind)?, keys)));
     let path = Path::new(text);
     let table = if let Some((&(kind, keys), given)) = generated {
-        made(text, kind, keys, given, seed).map_err(|reason| Failure::Usage(format!("--robe {text}: {reason}")))?
+        made(text, kind, keys, given, seed).map_err(|reason| Failure::Usage(format!("{text}: {reason}")))?
     } else {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("npy") => numpy(text, path)?,
@@ -58,15 +58,16 @@ const MOST_DIM: u32 = 1 << 24;
 
 /// Rows that a group of tables holds.
 fn rows_of(text: &str, rows: u64) -> Result<u32, Failure> {
-    u32::try_from(rows).ok().filter(|&rows| rows > 0 && rows < u32::MAX).ok_or_else(|| {
-        Failure::Usage(format!("--robe {text}: wanted 1 to 4294967294 rows, found {rows}; name another table"))
-    })
+    u32::try_from(rows)
+        .ok()
+        .filter(|&rows| rows > 0 && rows < u32::MAX)
+        .ok_or_else(|| Failure::Usage(format!("{text}: wanted 1 to 4294967294 rows, found {rows}; name another table")))
 }
 
 /// Floats in a row of such a group.
 fn dim_of(text: &str, dim: u64) -> Result<u32, Failure> {
     u32::try_from(dim).ok().filter(|dim| (1..=MOST_DIM).contains(dim)).ok_or_else(|| {
-        Failure::Usage(format!("--robe {text}: wanted a dim of 1 to 16777216, found {dim}; name another table"))
+        Failure::Usage(format!("{text}: wanted a dim of 1 to 16777216, found {dim}; name another table"))
     })
 }
 
@@ -76,7 +77,7 @@ fn numpy(text: &str, path: &Path) -> Result<Table, Failure> {
     let header = npyz::NpyHeader::from_reader(File::open(path)?).with_context(|| text.to_owned())?;
     let &[rows, dim] = header.shape() else {
         return Err(Failure::Usage(format!(
-            "--robe {text}: wanted an array of two axes, rows and dim, found {:?}; reshape it",
+            "{text}: wanted an array of two axes, rows and dim, found {:?}; reshape it",
             header.shape()
         )));
     };
@@ -87,13 +88,13 @@ fn numpy(text: &str, path: &Path) -> Result<Table, Failure> {
 fn floats(text: &str, path: &Path, dim: Option<u32>) -> Result<Table, Failure> {
     let source = F32File::raw(path)?;
     let dim = dim.ok_or_else(|| {
-        Failure::Usage(format!("--robe {text}: wanted --dim beside a file of nothing but floats, found none"))
+        Failure::Usage(format!("{text}: wanted --dim beside a file of nothing but floats, found none"))
     })?;
     let dim = dim_of(text, dim.into())?;
     let (bytes, row) = (path.metadata().with_context(|| text.to_owned())?.len(), 4 * u64::from(dim));
     if !bytes.is_multiple_of(row) {
         return Err(Failure::Usage(format!(
-            "--robe {text}: wanted whole rows of {dim} floats, {row} B each, found {bytes} B; give the dim of the file"
+            "{text}: wanted whole rows of {dim} floats, {row} B each, found {bytes} B; give the dim of the file"
         )));
     }
     Ok(Table::new(text, "floats", rows_of(text, bytes / row)?, dim, source))
