@@ -2,20 +2,13 @@
 //! table whose rows share an array.
 
 mod amount;
-mod bus;
 mod cache;
 mod charts;
 mod distribution;
-mod expect;
-mod fit;
 mod input;
 mod memory;
-mod portions;
 mod report;
 mod robe;
-mod scaling;
-mod sizes;
-mod split;
 mod verify;
 
 use crate::failure::Failure;
@@ -37,6 +30,9 @@ enum Mode {
     Memory(memory::Args),
     Robe(robe::Args),
 }
+
+/// Bytes of one binding: the most that a Vulkan device binds through wgpu.
+const BINDING: u64 = (1 << 31) - 256;
 
 /// Most floats in a row.
 const MOST_DIM: i64 = 1 << 24;

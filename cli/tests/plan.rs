@@ -113,7 +113,7 @@ fn alone_it_plans_for_generated_lookups_and_says_so() {
     for said in ["no --trace", "no --budget", "no --sample-bytes", "no --smallest-batch"] {
         assert!(stderr.contains(said), "{said}: {stderr}");
     }
-    for shown in ["cache rows", "expected hit rate", "bus bytes of an epoch", "hottest rows", "P3 Figure 4"] {
+    for shown in ["cache rows", "expected hit rate", "bus bytes of an epoch", "hottest rows", "quarter of the pinned rows"] {
         assert!(stdout.contains(shown), "{shown}: {stdout}");
     }
 }
@@ -310,7 +310,7 @@ fn options_do_what_they_say() {
     let with = |more: &[&str]| plan(&[&common[..], more].concat());
     let number = |value: &Value| value.as_f64().unwrap();
     let plain = with(&[]);
-    assert_eq!(plain["plan"]["batch_samples"], 2048, "P3's smallest, since a batch costs nothing of its own");
+    assert_eq!(plain["plan"]["batch_samples"], 2048, "SCARS' smallest, since a batch costs nothing of its own");
     // What the plan takes is what there is, and no more.
     for plan in [&plain, &with(&["--pinned-ways", "16"]), &with(&["--optimizer", "adagrad", "--precision", "int4"])] {
         let taken = number(&plan["plan"]["device_bytes"]);
@@ -418,7 +418,7 @@ fn too_short_is_no_proof() {
     let short = ["--trace", "zipf:rows=3000,s=1.05,n=60000", "--dim", "4", "--budget", "64KiB", "--batch", "1"];
     let (stdout, stderr) =
         outcome(&[&short[..], &["--verify", "--verify-batches", "16", "--backend", "cpu"]].concat(), 1);
-    assert!(stdout.contains("Too short to tell") && !stdout.contains("lookups, holds"), "{stdout}");
+    assert!(stdout.contains("too short to tell") && !stdout.contains("prediction holds"), "{stdout}");
     assert!(stderr.contains("nothing was proved"), "{stderr}");
 }
 

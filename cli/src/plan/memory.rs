@@ -3,16 +3,13 @@
 mod report;
 mod shared;
 
-use super::{MOST_DIM, robe};
+use super::{BINDING, MOST_DIM, robe};
 use crate::failure::Failure;
 use crate::names::{CachePolicyName, OptimizerName, PlacementName, PrecisionName};
 use crate::options::Options;
 use crate::output;
 use hotrow::{Calls, GroupConfig, Layout, MemoryReport};
 use report::Plan;
-
-/// Bytes of one binding: what a Vulkan device binds through wgpu at most.
-pub(super) const BINDING: u64 = (1 << 31) - 256;
 
 /// The memory of a group of tables, to the byte, before anything is allocated; with --compression of tables whose rows share an array (ROBE)
 #[derive(Debug, clap::Args)]

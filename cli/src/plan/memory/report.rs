@@ -1,6 +1,7 @@
 //! A plan as tables and as JSON.
 
-use super::{BINDING, Choice};
+use super::super::BINDING;
+use super::Choice;
 use crate::names::{CachePolicyName, OptimizerName, PlacementName, PrecisionName, option_name};
 use crate::output;
 use hotrow::{GroupConfig, Layout, MemoryReport, TableMemory};

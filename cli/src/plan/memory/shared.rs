@@ -1,7 +1,8 @@
 //! `plan memory --compression`: what tables take whose rows share one array (ROBE).
 
+use super::super::BINDING;
+use super::Args;
 use super::report::Taken;
-use super::{Args, BINDING};
 use crate::failure::Failure;
 use crate::names::{OptimizerName, option_name};
 use crate::options::Options;
