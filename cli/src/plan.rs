@@ -9,6 +9,7 @@ mod input;
 mod memory;
 mod report;
 mod robe;
+mod spec;
 mod verify;
 
 use crate::failure::Failure;

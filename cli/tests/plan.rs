@@ -113,7 +113,9 @@ fn alone_it_plans_for_generated_lookups_and_says_so() {
     for said in ["no --trace", "no --budget", "no --sample-bytes", "no --smallest-batch"] {
         assert!(stderr.contains(said), "{said}: {stderr}");
     }
-    for shown in ["cache rows", "expected hit rate", "bus bytes of an epoch", "hottest rows", "quarter of the pinned rows"] {
+    for shown in
+        ["cache rows", "expected hit rate", "bus bytes of an epoch", "hottest rows", "quarter of the pinned rows"]
+    {
         assert!(stdout.contains(shown), "{shown}: {stdout}");
     }
 }

@@ -1,15 +1,15 @@
-//! `hotrow plan memory`: what a group of tables will take, before anything is allocated and without a device.
+//! `hotrow plan memory`: the bytes that a group of tables will take, before anything is allocated and without a device.
 
 mod report;
-mod shared;
 
 use super::{BINDING, MOST_DIM, robe};
 use crate::failure::Failure;
 use crate::names::{CachePolicyName, OptimizerName, PlacementName, PrecisionName};
 use crate::options::Options;
 use crate::output;
-use hotrow::{Calls, GroupConfig, Layout, MemoryReport};
-use report::Plan;
+use hotrow::robe::Config;
+use hotrow::{Calls, Error, GroupConfig, Layout, MemoryReport};
+use report::{Kind, Plan};
 
 /// The memory of a group of tables, to the byte, before anything is allocated; with --compression of tables whose rows share an array (ROBE)
 #[derive(Debug, clap::Args)]
@@ -66,70 +66,75 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What a user chose for one plan.
-#[derive(Clone, Copy, Debug)]
-struct Choice {
-    dim: u32,
-    precision: PrecisionName,
-    cache_percent: f64,
-    policy: CachePolicyName,
-    optimizer: OptimizerName,
-    batch: u32,
-    placement: PlacementName,
+/// Every pair of a first and a second value, the second value running fastest.
+fn pairs<A: Copy, B: Copy>(firsts: &[A], seconds: &[B]) -> Vec<(A, B)> {
+    firsts.iter().flat_map(|&first| seconds.iter().map(move |&second| (first, second))).collect()
 }
 
 impl Args {
-    /// Every combination, in the order the options name them.
-    fn choices(&self) -> Vec<Choice> {
-        let mut choices = Vec::new();
-        for &dim in &self.dim {
-            for &precision in &self.precision {
-                for &cache_percent in &self.cache_percent {
-                    for &policy in &self.policy {
-                        for &optimizer in &self.optimizer {
-                            for &placement in &self.placement {
-                                choices.extend(self.batch.iter().map(|&batch| Choice {
-                                    dim,
-                                    precision,
-                                    cache_percent,
-                                    policy,
-                                    optimizer,
-                                    batch,
-                                    placement,
-                                }));
-                            }
-                        }
-                    }
-                }
-            }
+    /// A plan of a cached group for every combination, in the order in which the options name them.
+    fn cached(&self) -> Result<Vec<Plan>, Error> {
+        let rows = pairs(&pairs(&self.dim, &self.precision), &pairs(&self.cache_percent, &self.policy));
+        let calls = pairs(&pairs(&self.optimizer, &self.placement), &self.batch);
+        let mut plans = Vec::new();
+        for (((dim, precision), (cache_percent, policy)), ((optimizer, placement), batch)) in pairs(&rows, &calls) {
+            let mut config = GroupConfig::new(&self.rows, dim);
+            config.precision = precision.precision();
+            config.policy = policy.policy();
+            config.placement = placement.placement();
+            config.optimizer = optimizer.optimizer(0.01);
+            // Within the rows, since the percentage is at most 100.
+            let rows = config.total_rows();
+            config.cache_rows = ((rows as f64 * cache_percent / 100.0).ceil() as u64).min(rows) as u32;
+            config.shard_bytes = self.shard_bytes;
+            let layout = Layout::new(&config, BINDING)?;
+            let calls = Calls { prefetch: self.prefetch, ..calls_of(batch) };
+            let kind = Kind::Cached {
+                precision,
+                cache_percent,
+                cache_rows: config.cache_rows,
+                slots: layout.slots(),
+                policy,
+                optimizer,
+                batch,
+                placement,
+                shard_bytes: config.shard_bytes,
+                shards: layout.shards,
+            };
+            plans.push(Plan::new(dim, kind, MemoryReport::plan(&config, &layout, calls)));
         }
-        choices
+        Ok(plans)
     }
 
-    fn plan(&self, choice: Choice) -> Result<Plan, Failure> {
-        let mut config = GroupConfig::new(&self.rows, choice.dim);
-        config.precision = choice.precision.precision();
-        config.policy = choice.policy.policy();
-        config.placement = choice.placement.placement();
-        config.optimizer = choice.optimizer.optimizer(0.01);
-        // Within the rows, since the percentage is at most 100.
-        let rows = config.total_rows();
-        config.cache_rows = ((rows as f64 * choice.cache_percent / 100.0).ceil() as u64).min(rows) as u32;
-        config.shard_bytes = self.shard_bytes;
-        // What a group refuses is bad usage here.
-        let layout = Layout::new(&config, BINDING).map_err(|error| Failure::Usage(error.to_string()))?;
-        let calls = if choice.batch == 0 { Calls::default() } else { choice.batch.into() };
-        let calls = Calls { prefetch: self.prefetch, ..calls };
-        Ok(Plan::new(choice, &config, &layout, MemoryReport::plan(&config, &layout, calls)))
+    /// The same of tables whose rows share an array. A bag has one index, which is the most that outputs take.
+    fn shared(&self) -> Result<Vec<Plan>, Error> {
+        let arrays = pairs(&pairs(&self.dim, &self.chunk), &self.compression);
+        let calls = pairs(&self.optimizer, &self.batch);
+        let mut plans = Vec::new();
+        for (((dim, chunk), compression), (optimizer, batch)) in pairs(&arrays, &calls) {
+            let mut config = Config::compressed(&self.rows, dim, compression, chunk)?;
+            config.optimizer = optimizer.optimizer(0.01);
+            // As a Vulkan device cuts it.
+            config.window_bytes = Some(BINDING);
+            config.check_batch(batch, batch)?;
+            let report = MemoryReport::plan_robe(&config, calls_of(batch))?;
+            let kind =
+                Kind::Shared { compression: config.compression(), chunk, weights: config.weights, optimizer, batch };
+            plans.push(Plan::new(dim, kind, report));
+        }
+        Ok(plans)
     }
+}
+
+fn calls_of(batch: u32) -> Calls {
+    if batch == 0 { Calls::default() } else { batch.into() }
 }
 
 /// Runs the subcommand.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
-    if !args.compression.is_empty() {
-        return shared::run(options, args);
-    }
-    let plans = args.choices().into_iter().map(|choice| args.plan(choice)).collect::<Result<Vec<_>, _>>()?;
+    let plans = if args.compression.is_empty() { args.cached() } else { args.shared() };
+    // What a group refuses is bad usage here.
+    let plans = plans.map_err(|error| Failure::Usage(error.to_string()))?;
     if let Some(path) = &options.json {
         output::write_json(path, &plans)?;
     }
@@ -139,10 +144,8 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     if plans.len() > 1 {
         output::print(&report::summary(&plans))?;
     }
-    for plan in &plans {
-        if let Some(warning) = plan.too_large() {
-            output::note(&warning);
-        }
+    for warning in plans.iter().filter_map(Plan::too_large) {
+        output::note(&warning);
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `hotrow plan robe`: what a table at hand loses in a shared array (P4, definition 2), and the size that a wanted eps takes.
+//! `hotrow plan robe`: what a table at hand loses in a shared array (ROBE, definition 2), and the size that a wanted eps takes.
 
 mod chart;
 mod report;
@@ -17,10 +17,10 @@ use report::{Line, Report, Sample, Size, Sketch, Source};
 use std::path::PathBuf;
 use table::Table;
 
-/// Compressions, if nobody says: those of P4 that leave a chunk, and none.
+/// Compressions, if nobody says: those of ROBE's paper that leave a chunk, and none.
 const COMPRESSIONS: [f64; 5] = [1.0, 10.0, 100.0, 1000.0, 10_000.0];
 
-/// P4's choice.
+/// The chunk of ROBE's paper.
 pub(super) const CHUNK: u32 = 32;
 
 /// Weights of the largest array that is fitted unasked: it takes 5 GiB.
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "Z[,Z]", value_delimiter = ',', default_values_t = [CHUNK], allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..))]
     chunk: Vec<u32>,
-    /// Search the smallest array that keeps each sampled row within this: a length such as 0.5, or 10% of the row's own. With P4's
+    /// Search the smallest array that keeps each sampled row within this: a length such as 0.5, or 10% of the row's own. With
     /// corollary 6 beside it
     #[arg(long, value_name = "EPS", allow_negative_numbers = true, value_parser = eps)]
     eps: Option<Eps>,
@@ -206,7 +206,6 @@ impl Job {
             sizes.extend(wanted.map(|wanted| self.size(chunk, wanted, &constant)).transpose()?);
         }
         let sketch = wanted.map(|wanted| self.sketch(wanted, args.delta, &constant)).transpose()?.flatten();
-        let squares = constant.rows.iter().map(|row| row.norm * row.norm).sum::<f64>();
         Ok(Report {
             table: Source {
                 name: table.name.clone(),
@@ -220,7 +219,7 @@ impl Job {
             sample: Sample {
                 rows: self.rows.len(),
                 by: self.uses.as_ref().map_or_else(|| "row".to_owned(), |uses| uses.name.clone()),
-                rms_length: (squares / self.rows.len() as f64).sqrt(),
+                rms_length: constant.rms_length(),
             },
             constant: Line::new(&Config::new(&table.tables, table.dim, 1, 1), &constant, None, &constant)?,
             lines,
@@ -252,7 +251,8 @@ impl Job {
             )));
         }
         let found = size_for(&config, &*table.source, self.counts(), &self.rows, wanted).map_err(usage)?;
-        Ok(Size::new(chunk, table.values(), wanted, &found, constant, self.uses.is_none()))
+        let unlike = self.uses.is_none().then(|| wanted.unlike_weights(constant, table.values()));
+        Ok(Size::new(chunk, table.values(), &found, unlike))
     }
 
     /// Corollary 6, unless it would take too long to say.
@@ -270,8 +270,7 @@ impl Job {
         }
         let config = Config::new(&table.tables, table.dim, 1, 1);
         let sigma = largest_singular_value(&config, &*table.source)?;
-        let squares = constant.rows.iter().map(|row| row.norm * row.norm).sum::<f64>() / constant.rows.len() as f64;
-        let eps = if wanted.relative { wanted.eps * squares.sqrt() } else { wanted.eps };
+        let eps = if wanted.relative { wanted.eps * constant.rms_length() } else { wanted.eps };
         if eps == 0.0 {
             return Ok(None);
         }
