@@ -4,16 +4,17 @@ mod arguments;
 mod bench;
 mod failure;
 mod info;
+pub mod lab;
 mod names;
 mod options;
 mod output;
 mod plan;
 mod plot;
 mod progress;
+pub mod report;
 mod self_test;
 mod simulate;
 mod simulate_gpu;
-mod suite;
 pub mod trace;
 #[cfg(feature = "train")]
 mod train;

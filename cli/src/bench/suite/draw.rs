@@ -1,4 +1,4 @@
-//! Samples of 26 lookups, one in each table, by P3's law of Criteo's Terabyte set: half-normal.
+//! Samples of 26 lookups, one in each table, by SCARS's law of Criteo's Terabyte set: half-normal.
 
 use anyhow::Context as _;
 use hotrow::hash::fmix32;
@@ -7,7 +7,7 @@ use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64;
 
-use super::super::shapes::{Batch, shuffled};
+use super::shapes::{Batch, shuffle, shuffled};
 
 /// Categories of Criteo's.
 pub(super) const TABLES: usize = 26;
@@ -114,7 +114,7 @@ impl Even {
         let lookups = samples * TABLES;
         let cold = lookups / 20;
         let mut is_cold: Vec<u32> = (0..lookups).map(|i| u32::from(i < cold)).collect();
-        super::super::shapes::shuffle(&mut is_cold, random);
+        shuffle(&mut is_cold, random);
         let rows = self.law.rows;
         let one = |(table, is_cold): (usize, &[u32])| -> anyhow::Result<Vec<u32>> {
             let hot = self.hot.get(table).filter(|hot| !hot.is_empty()).context("a cache too small for 26 tables")?;
@@ -133,7 +133,7 @@ impl Even {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::shapes::random;
+    use super::super::shapes::random;
     use super::*;
     use hotrow::scars::HotRows;
 

@@ -1,5 +1,6 @@
 //! How large everything is: for a GPU, or so small that a software driver gets through in two minutes.
 
+use crate::lab::Rounds;
 use clap::ValueEnum;
 use std::time::Duration;
 
@@ -10,8 +11,6 @@ pub(crate) enum Size {
     /// The shapes of the goals
     Full,
 }
-
-type SortSize = (u32, u32, &'static str);
 
 impl Size {
     pub(crate) const fn name(self) -> &'static str {
@@ -31,8 +30,9 @@ impl Size {
     }
 
     /// Rounds timed as a whole, rounds whose stages are timed, and the time after which three of the former are enough.
-    pub(crate) fn rounds(self) -> (usize, usize, Duration) {
-        if self.is_full() { (15, 5, Duration::from_secs(3)) } else { (3, 1, Duration::from_secs(1)) }
+    pub(crate) fn rounds(self) -> Rounds {
+        let (whole, detailed, seconds) = if self.is_full() { (15, 5, 3) } else { (3, 1, 1) };
+        Rounds { whole, detailed, slice: Duration::from_secs(seconds) }
     }
 
     /// 1 GiB: seventeen times the L2 of an H200, the largest there is.
@@ -55,20 +55,10 @@ impl Size {
         if self.is_full() { (512, 32, 100_000) } else { (8, 8, 2_000) }
     }
 
-    /// What is left of a published shape.
-    pub(crate) fn scale(self) -> Option<String> {
-        (!self.is_full()).then(|| "small, so that a software driver ends".to_owned())
-    }
-
-    /// Lookups, rows of each of ten tables, what was scaled.
-    pub(crate) fn nvidia(self) -> (u32, u32, Option<String>) {
-        if self.is_full() {
-            let scale = "1.68 M rows a table, NVIDIA's smaller setting, where its cached figures have 26.8 M: making 34 GB of packed \
-                         rows would take most of the suite's time; what a step moves is the same";
-            (1_048_570, 1_680_000, Some(scale.to_owned()))
-        } else {
-            (10_480, 20_000, self.scale())
-        }
+    /// Lookups, rows of each of ten tables. NVIDIA's smaller setting, where its cached figures have 26.8 M rows: making 34 GB of packed rows
+    /// would take most of the suite's time, and a step moves the same.
+    pub(crate) fn nvidia(self) -> (u32, u32) {
+        if self.is_full() { (1_048_570, 1_680_000) } else { (10_480, 20_000) }
     }
 
     /// Indices and rows of the table over the bus.
@@ -105,24 +95,20 @@ impl Size {
         }
     }
 
-    pub(crate) fn sorts(self) -> &'static [SortSize] {
+    /// Pairs and key bits of the sorts; 2^24 by 32 bits is the goal's, 22 bits order four million slots.
+    pub(crate) fn sorts(self) -> &'static [(u32, u32)] {
         if self.is_full() {
             &[
-                (10_000, 32, "launches, not bytes"),
-                (100_000, 32, "a small batch"),
-                (1 << 20, 32, "a batch"),
-                (1 << 20, 22, "a batch, by as many bits as order four million slots"),
-                (10_000_000, 32, "a large batch"),
-                (1 << 24, 32, "the goal's size"),
-                (100_000_000, 32, "beyond every cache"),
+                (10_000, 32),
+                (100_000, 32),
+                (1 << 20, 32),
+                (1 << 20, 22),
+                (10_000_000, 32),
+                (1 << 24, 32),
+                (100_000_000, 32),
             ]
         } else {
-            &[
-                (1_000, 32, "a small batch"),
-                (10_000, 32, "the smallest of a GPU's sizes"),
-                (100_000, 32, "a batch"),
-                (100_000, 16, "fewer bits, fewer passes"),
-            ]
+            &[(1_000, 32), (10_000, 32), (100_000, 32), (100_000, 16)]
         }
     }
 }

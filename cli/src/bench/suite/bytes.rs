@@ -16,115 +16,93 @@ const KERNELS: &[(&str, &[&str])] = &[
 ];
 
 /// The kernel a stage belongs to.
-pub(crate) fn kernel(stage: &'static str) -> &'static str {
+pub(super) fn kernel(stage: &'static str) -> &'static str {
     KERNELS.iter().find(|(_, stages)| stages.contains(&stage)).map_or(stage, |(kernel, _)| kernel)
 }
 
 /// What a mean step of a measurement did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
-pub(crate) struct Facts {
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Facts {
     /// Indices.
-    pub(crate) accesses: f64,
+    pub(super) accesses: f64,
     /// Of these, to rows that were resident.
-    pub(crate) hits: f64,
+    pub(super) hits: f64,
     /// Distinct rows.
-    pub(crate) distinct: f64,
+    pub(super) distinct: f64,
     /// Of these, not resident.
-    pub(crate) missing: f64,
-    pub(crate) admitted: f64,
+    pub(super) missing: f64,
+    pub(super) admitted: f64,
     /// Dirty victims.
-    pub(crate) write_backs: f64,
+    pub(super) write_backs: f64,
     /// Rows used without a slot.
-    pub(crate) bypassed: f64,
+    pub(super) bypassed: f64,
     /// Output rows.
-    pub(crate) outputs: f64,
+    pub(super) outputs: f64,
     /// Accesses to rows of more than 128, whose gradients are summed in chunks first.
-    pub(crate) heavy_accesses: f64,
-    pub(crate) sets: f64,
+    pub(super) heavy_accesses: f64,
+    pub(super) sets: f64,
     /// Bytes of a row in FP32.
-    pub(crate) row: f64,
+    pub(super) row: f64,
     /// Bytes of its optimiser state in FP32.
-    pub(crate) state: f64,
+    pub(super) state: f64,
     /// Bytes of a record.
-    pub(crate) record: f64,
+    pub(super) record: f64,
     /// 8-bit passes of forward's sort of the misses, and of backward's sort of all accesses.
-    pub(crate) passes: [f64; 2],
+    pub(super) passes: [f64; 2],
 }
 
 impl Facts {
-    pub(crate) fn missing_share(&self) -> f64 {
-        if self.distinct > 0.0 { self.missing / self.distinct } else { 0.0 }
-    }
-
     /// Bytes that cross to and from the table in a step.
-    pub(crate) fn table_bytes(&self, backward: bool) -> f64 {
+    pub(super) fn table_bytes(&self, backward: bool) -> f64 {
         if backward { self.bypassed * self.record } else { (self.missing + self.write_backs) * self.record }
     }
 
     /// TBE's measure: outputs and every access's row; backward counts twice.
-    pub(crate) fn logical(&self, backward: bool) -> f64 {
+    pub(super) fn logical(&self, backward: bool) -> f64 {
         let forward = (self.outputs + self.accesses) * self.row;
         if backward { 2.0 * forward } else { forward }
     }
 
-    /// Bytes that `kernel` must move in a phase, and why; `None` where no formula is known.
-    pub(crate) fn bytes(&self, kernel: &str, backward: bool) -> Option<(f64, &'static str)> {
+    /// Bytes that `kernel` must move in a phase; `None` where no formula is known.
+    pub(super) fn bytes(&self, kernel: &str, backward: bool) -> Option<f64> {
         let slot = self.row + self.state;
         // A miss may be asked for several times; how often, the counters do not say: at least once a row.
         let missed = (self.accesses - self.hits).max(self.missing);
         let sorted = if backward { self.accesses } else { missed };
         Some(match kernel {
-            "linearize" => (
-                16.0 * self.accesses + 4.0 * self.outputs,
-                "an index read, its key and output row written; the offsets read",
-            ),
-            "probe" => (
-                8.0 * self.accesses + 128.0 * self.distinct.min(self.sets) + 4.0 * self.distinct,
-                "a key read and a place written an access; 32 tags a set touched; a stamp a row",
-            ),
-            "sort" => (
-                sort(self.passes[usize::from(backward)], sorted, !backward),
-                "a pass reads the keys twice, the values once, and writes both; backward's first reads no values, which are positions",
-            ),
-            "dedup" => (
-                8.0 * sorted + 4.0 * if backward { self.distinct } else { self.missing },
-                "a sorted key read and its segment written; a start a distinct row",
-            ),
-            "admit" => (
-                384.0 * self.missing.min(self.sets) + 48.0 * self.missing + 8.0 * missed,
-                "tags, stamps and dirty flags of a set with a missing row; 48 bytes of lists a missing row; a place a miss",
-            ),
-            "exchange" => (
-                (self.missing + self.write_backs) * (slot + self.record),
-                "a row in and a record out for each dirty victim, a record in and a row out for each missing row",
-            ),
-            "gather" => (
-                4.0 * self.accesses + self.distinct * self.row + self.outputs * self.row,
-                "a place an access; each distinct row read once; the outputs written",
-            ),
-            "arrange" => (
-                24.0 * self.accesses + 24.0 * self.distinct,
-                "order, segment, output row and weight of an access read, the latter two written; row and place of a distinct row",
-            ),
-            "merge" => (
-                self.heavy_accesses * (4.0 + self.row),
-                "the gradients of rows with more than 128 accesses; what it writes is a 128th of that",
-            ),
-            "update" => (
+            // An index read, its key and output row written; the offsets read.
+            "linearize" => 16.0 * self.accesses + 4.0 * self.outputs,
+            // A key read and a place written an access; 32 tags a set touched; a stamp a row.
+            "probe" => 8.0 * self.accesses + 128.0 * self.distinct.min(self.sets) + 4.0 * self.distinct,
+            // A pass reads the keys twice, the values once, and writes both; backward's first reads no values, which are positions.
+            "sort" => sort(self.passes[usize::from(backward)], sorted, !backward),
+            // A sorted key read and its segment written; a start a distinct row.
+            "dedup" => 8.0 * sorted + 4.0 * if backward { self.distinct } else { self.missing },
+            // Tags, stamps and dirty flags of a set with a missing row; 48 bytes of lists a missing row; a place a miss.
+            "admit" => 384.0 * self.missing.min(self.sets) + 48.0 * self.missing + 8.0 * missed,
+            // A row in and a record out for each dirty victim, a record in and a row out for each missing row.
+            "exchange" => (self.missing + self.write_backs) * (slot + self.record),
+            // A place an access; each distinct row read once; the outputs written.
+            "gather" => 4.0 * self.accesses + self.distinct * self.row + self.outputs * self.row,
+            // Order, segment, output row and weight of an access read, the latter two written; row and place of a distinct row.
+            "arrange" => 24.0 * self.accesses + 24.0 * self.distinct,
+            // The gradients of rows with more than 128 accesses; a 128th of that is written.
+            "merge" => self.heavy_accesses * (4.0 + self.row),
+            // Sorted accesses; the gradients once; each distinct row and its state read and written, bypassed rows as records.
+            "update" => {
                 8.0 * self.accesses
                     + 16.0 * self.distinct
                     + self.outputs.min(self.accesses) * self.row
                     + 2.0 * (self.distinct - self.bypassed) * slot
-                    + 2.0 * self.bypassed * self.record,
-                "sorted accesses; the gradients once; each distinct row and its state read and written, bypassed rows as records",
-            ),
+                    + 2.0 * self.bypassed * self.record
+            }
             _ => return None,
         })
     }
 }
 
 /// What a radix sort of `n` pairs moves in so many passes; values that are positions are not read by the first.
-pub(crate) fn sort(passes: f64, n: f64, values: bool) -> f64 {
+pub(super) fn sort(passes: f64, n: f64, values: bool) -> f64 {
     (20.0 * passes - if values { 0.0 } else { 4.0 }).max(0.0) * n
 }
 
@@ -145,7 +123,7 @@ mod tests {
             passes: [4.0, 2.0],
             ..Facts::default()
         };
-        let bytes = |kernel, backward| facts.bytes(kernel, backward).map(|(bytes, _)| bytes);
+        let bytes = |kernel, backward| facts.bytes(kernel, backward);
         assert_eq!(bytes("gather", false), Some(4000.0 + 450.0 * 512.0));
         assert_eq!(bytes("sort", true), Some(36_000.0));
         // Nothing is missing: nothing to sort, admit or exchange.

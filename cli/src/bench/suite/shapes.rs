@@ -75,7 +75,7 @@ pub(crate) fn zipf(pool: &[u32], n: usize, alpha: f64, random: &mut Pcg64) -> an
 }
 
 /// A bijection of `0..n`, n below 2^31: the multiplier is a prime above it.
-pub(super) fn shuffled(rank: u64, n: u64) -> usize {
+pub(crate) fn shuffled(rank: u64, n: u64) -> usize {
     (rank.min(n - 1) * 2_654_435_761 % n) as usize
 }
 
