@@ -139,7 +139,7 @@ impl Found {
     /// The configuration, its layout, and the tensors, which are those that a group of this configuration writes.
     pub(super) fn understand(&self, path: &Path) -> Result<(Contents, Layout, Vec<Tensor>), Error> {
         let fields = Fields { path, text: &|field| self.text(field) };
-        let (config, step) = (fields.config()?, fields.number("step")?);
+        let (config, step) = (fields.config()?, fields.parsed("step")?);
         let layout = Layout::new(&config, u64::MAX).map_err(|error| foreign(path, "configuration", &error))?;
         let tensors = tensors(&config, &layout);
         let places = places(&tensors);
