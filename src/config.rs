@@ -6,10 +6,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{
-    Error,
-    layout::{MOST_WAYS, WAYS},
-};
+use crate::error::Error;
+
+/// Lanes, ways and bits: a set has 32 ways on a GPU, and on the CPU unless the configuration says otherwise.
+pub const WAYS: u32 = 32;
+/// Most ways of a set: a probe looks at them all.
+pub(crate) const MOST_WAYS: u32 = 1024;
 
 /// Gives each variant of an enum its name in options, files and messages: `name`, `Display` and `FromStr`, which takes `_` for `-`.
 macro_rules! named {
@@ -101,8 +103,8 @@ pub enum Rounding {
 
 /// How many random bits decide where an element is rounded to, if rounding is stochastic.
 ///
-/// They come from [pcg4d](crate::rng): one hash of 128 bits serves 4 elements with 24 bits, 8 with 16, 16 with 8
-/// ([`rng::noise`](crate::rng::noise) says which of its bits an element takes). An element at the fraction f of the way from its lower
+/// They come from [pcg4d](crate::table::rng): one hash of 128 bits serves 4 elements with 24 bits, 8 with 16, 16 with 8
+/// ([`rng::noise`](crate::table::rng::noise) says which of its bits an element takes). An element at the fraction f of the way from its lower
 /// neighbour to its upper one goes up if `(r + 1/2) * 2^-k < f`, r being its k random bits as a number. So what is representable stays,
 /// and the probability of going up is within `2^-(k+1)` of f: of each rounding, the expected error is at most that share of the
 /// distance between the neighbours. What is added again and again and is smaller than that share is lost: P2 (3.1) found 8 bits

@@ -2,8 +2,12 @@
 
 use std::path::Path;
 
-use super::fault;
-use crate::{Error, GroupConfig, Optimizer, OptimizerKind, layout::WAYS, robe};
+use crate::{
+    checkpoint::fault,
+    config::{GroupConfig, Optimizer, OptimizerKind, WAYS},
+    error::Error,
+    robe,
+};
 
 /// The rule's name as checkpoints have it.
 fn rule(kind: OptimizerKind) -> String {
@@ -19,7 +23,7 @@ fn to_list(text: &str) -> Option<Vec<u32>> {
 }
 
 /// What of a configuration a checkpoint keeps: all but where a table lies and what a new one holds.
-pub(super) fn of(config: &GroupConfig) -> Vec<(&'static str, String)> {
+pub(crate) fn of(config: &GroupConfig) -> Vec<(&'static str, String)> {
     let Optimizer { kind, lr, eps, weight_decay } = config.optimizer;
     vec![
         ("tables", list(&config.tables)),
@@ -43,7 +47,7 @@ pub(super) fn of(config: &GroupConfig) -> Vec<(&'static str, String)> {
 }
 
 /// What of a parameter-shared group's configuration a checkpoint keeps, and whether it must be the same to go on bit for bit.
-pub(super) fn of_robe(config: &robe::Config) -> Vec<(&'static str, String, bool)> {
+pub(crate) fn of_robe(config: &robe::Config) -> Vec<(&'static str, String, bool)> {
     let Optimizer { kind, lr, eps, weight_decay } = config.optimizer;
     vec![
         ("tables", list(&config.tables), true),
@@ -65,14 +69,14 @@ pub(super) fn of_robe(config: &robe::Config) -> Vec<(&'static str, String, bool)
 }
 
 /// The metadata of a file.
-pub(super) struct Fields<'f> {
-    pub(super) path: &'f Path,
+pub(crate) struct Fields<'f> {
+    pub(crate) path: &'f Path,
     /// The text of a field.
-    pub(super) text: &'f dyn Fn(&str) -> Option<&'f str>,
+    pub(crate) text: &'f dyn Fn(&str) -> Option<&'f str>,
 }
 
 impl Fields<'_> {
-    pub(super) fn get<T>(&self, field: &'static str, read: impl FnOnce(&str) -> Option<T>) -> Result<T, Error> {
+    pub(crate) fn get<T>(&self, field: &'static str, read: impl FnOnce(&str) -> Option<T>) -> Result<T, Error> {
         let found = (self.text)(field);
         found.and_then(read).ok_or_else(|| {
             let remedy = "get a file written by hotrow, or a newer hotrow";
@@ -80,12 +84,12 @@ impl Fields<'_> {
         })
     }
 
-    pub(super) fn parsed<T: std::str::FromStr>(&self, field: &'static str) -> Result<T, Error> {
+    pub(crate) fn parsed<T: std::str::FromStr>(&self, field: &'static str) -> Result<T, Error> {
         self.get(field, |text| text.parse().ok())
     }
 
     /// The configuration that [`of`] wrote down.
-    pub(super) fn config(&self) -> Result<GroupConfig, Error> {
+    pub(crate) fn config(&self) -> Result<GroupConfig, Error> {
         Ok(GroupConfig {
             features: self.get("features", to_list)?,
             precision: self.parsed("precision")?,
@@ -111,7 +115,7 @@ impl Fields<'_> {
 
 /// A checkpoint of `theirs` continues in a group of `ours` bit for bit: what decides the shapes, the packing and the random bits is
 /// the same. How gradients are made and applied may differ.
-pub(super) fn check_same(path: &Path, ours: &GroupConfig, theirs: &GroupConfig) -> Result<(), Error> {
+pub(crate) fn check_same(path: &Path, ours: &GroupConfig, theirs: &GroupConfig) -> Result<(), Error> {
     let sets = |config: &GroupConfig| {
         let sets = config.cache_rows.div_ceil(config.ways);
         if sets == 0 { "no cache".into() } else { format!("{sets} sets of {}", config.ways) }

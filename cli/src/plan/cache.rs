@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::names::{OptimizerName, PrecisionName};
 use crate::options::Options;
 use crate::output;
-use hotrow::layout::WAYS;
+use hotrow::WAYS;
 use hotrow::scars::sets::{
     CacheQuarters, Forecast, GroupBytes, PinnedCache, PinnedRows, PlannedGroup, SetBudget, SetPlanner,
 };

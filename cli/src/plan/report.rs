@@ -6,7 +6,7 @@ use super::input;
 use super::verify::Run;
 use crate::names::{OptimizerName, PrecisionName, option_name};
 use crate::output;
-use hotrow::layout::WAYS;
+use hotrow::WAYS;
 use hotrow::scars::sets::{CacheQuarters, MoreRows, PinnedCache, PinnedRows, RowTraffic, SetCurve, SetSplit};
 use hotrow::scars::{Bytes, Draws, Growth, ScalingClaim, scaling_claims};
 use serde::Serialize;

@@ -12,7 +12,8 @@ use crate::train::tables::{Device, Rule, Tables};
 use crate::train::task::{Batch, TableSpec, Task};
 use anyhow::ensure;
 use candle_core::{Tensor, Var, backprop::GradStore};
-use hotrow::{ScalerState, cpu};
+use hotrow::CpuScaler;
+use hotrow::ScalerState;
 use rand::{SeedableRng as _, seq::SliceRandom as _};
 use rand_pcg::Pcg64;
 use std::time::{Duration, Instant};
@@ -130,7 +131,7 @@ pub(crate) struct Model<'a> {
     pub(crate) tables: Tables,
     dense: Box<dyn Dense>,
     optimizer: AdaGrad,
-    scaler: Option<cpu::Scaler>,
+    scaler: Option<CpuScaler>,
     /// Time that forward and backward of the tables have taken.
     pub(crate) in_tables: Duration,
 }
@@ -149,7 +150,7 @@ impl<'a> Model<'a> {
             settings: choice.clone(),
             loss_scale: options.scaling.to_string(),
         };
-        let scaler = options.scaling.0.map(cpu::Scaler::new).transpose()?;
+        let scaler = options.scaling.0.map(CpuScaler::new).transpose()?;
         Ok(Self { task, identity, options, tables, dense, optimizer, scaler, in_tables: Duration::ZERO })
     }
 
@@ -236,7 +237,7 @@ impl<'a> Model<'a> {
         self.optimizer.restore(squares.to_vec());
         if let (Some(now), [words]) = (&mut self.scaler, scaler) {
             let config = *now.config();
-            *now = cpu::Scaler::with_state(config, ScalerState::from_words(&words.to_vec1()?, &config)?)?;
+            *now = CpuScaler::with_state(config, ScalerState::from_words(&words.to_vec1()?, &config)?)?;
         }
         Ok(())
     }

@@ -6,7 +6,8 @@ use crate::train::setting::{Choice, Kind, Setting};
 use crate::train::task::{Bags, TableSpec};
 use hotrow::hash::fmix32;
 use hotrow::{
-    Context, Counters, Error, GradSlice, Group, GroupConfig, Init, Lookup, ScalerState, cpu, memory_factor, robe,
+    Context, Counters, CpuGroup, CpuRobeGroup, Error, GradSlice, Group, GroupConfig, Init, Lookup, RobeGroup,
+    ScalerState, memory_factor, robe,
 };
 
 /// What computes the embeddings.
@@ -226,8 +227,8 @@ impl Shared {
             Kind::Robe(robe) => {
                 let config = shared_config(specs, &tables, robe, rule, seed)?;
                 let group: Box<dyn Lookup> = match device {
-                    Device::Cpu => Box::new(robe::cpu::Group::new(config)?),
-                    Device::Gpu(context) => Box::new(robe::Group::new(context, config)?),
+                    Device::Cpu => Box::new(CpuRobeGroup::new(config)?),
+                    Device::Gpu(context) => Box::new(RobeGroup::new(context, config)?),
                 };
                 let formula = group.memory().formula;
                 Ok(Self::of(tables, group, false, formula))
@@ -260,7 +261,7 @@ impl Shared {
         let formula = memory_factor(config.dim, config.precision, share, config.policy);
         let cached = config.cache_rows > 0;
         let group: Box<dyn Lookup> = match device {
-            Device::Cpu => Box::new(cpu::Group::filled(config, &source)?),
+            Device::Cpu => Box::new(CpuGroup::filled(config, &source)?),
             Device::Gpu(context) => Box::new(Group::filled(context, config, &source)?),
         };
         Ok(Self::of(tables, group, cached, formula))
@@ -407,7 +408,7 @@ mod tests {
         let Kind::Robe(robe) = ROBE else { unreachable!("it is one") };
         let config = shared_config(&specs(), &[0, 1, 2], robe, rule, 7).unwrap();
         assert_eq!((config.weights, config.init), (210, specs()[2].init), "as the largest table begins");
-        let mut group = robe::cpu::Group::new(config).unwrap();
+        let mut group = CpuRobeGroup::new(config).unwrap();
         let (indices, offsets) = joined(bags().iter());
         let wanted = group.forward(&indices, &offsets, None).unwrap();
         assert_eq!(joint.forward(&bags()).unwrap().concat(), wanted);
