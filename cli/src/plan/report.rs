@@ -412,17 +412,9 @@ pub(super) const QUARTERS: [&str; 4] = ["hottest", "second", "third", "coldest"]
 
 impl Scaling {
     fn text(&self) -> String {
-        let header = [
-            "distribution",
-            "batch: rows",
-            "and indices",
-            "epoch: rows",
-            "and indices",
-            "claim",
-            "holds",
-            "from lookups",
-        ];
-        let mut table = output::table(header, 1);
+        let header =
+            "distribution | batch: rows | and indices | epoch: rows | and indices | claim | holds | from lookups";
+        let mut table = output::table(header.split(" | "), 1);
         for ScalingLine(line) in &self.lines {
             let Growth { batch_rows, batch, epoch_rows, epoch, .. } = line.growth;
             let from = line.holds_from_lookups.map_or_else(|| "never".to_owned(), |lookups| lookups.to_string());

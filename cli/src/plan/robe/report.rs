@@ -238,22 +238,9 @@ impl Report {
     }
 
     fn lines_table(&self) -> String {
-        let header = [
-            "compression",
-            "chunk",
-            "weights",
-            "bytes",
-            "eps: median",
-            "95 %",
-            "largest",
-            "of the row: median",
-            "95 %",
-            "variance lost",
-            "if unlike",
-            "inner products off by",
-            "distances off by",
-        ];
-        let mut table = output::table(header, 0);
+        let header = "compression | chunk | weights | bytes | eps: median | 95 % | largest | of the row: median | 95 % | variance lost | \
+                      if unlike | inner products off by | distances off by";
+        let mut table = output::table(header.split(" | "), 0);
         let mut add = |first: String, chunk: String, line: &Line| {
             let errors = &line.errors;
             table.add_row([
@@ -281,9 +268,8 @@ impl Report {
 
     /// The size found for each chunk. Beside it the largest size that does not do: below the size found, or the table's own.
     fn sizes_table(&self, relative: bool) -> String {
-        let header =
-            ["chunk", "weights", "bytes", "times smaller", "eps", "too few weights", "their eps", "weights if unlike"];
-        let mut table = output::table(header, 0);
+        let header = "chunk | weights | bytes | times smaller | eps | too few weights | their eps | weights if unlike";
+        let mut table = output::table(header.split(" | "), 0);
         let eps = |eps: f64| if relative { percent(eps) } else { digits(eps) };
         for size in &self.sizes {
             let too_few = if size.weights.is_some() { &size.below } else { &size.largest };
