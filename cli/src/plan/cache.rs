@@ -11,7 +11,7 @@ use crate::options::Options;
 use crate::output;
 use hotrow::WAYS;
 use hotrow::scars::sets::{
-    CacheQuarters, Forecast, GroupBytes, PinnedCache, PinnedRows, PlannedGroup, SetBudget, SetPlanner,
+    CacheQuarters, Forecast, GroupBytes, Judge, PinnedCache, PinnedRows, PlannedGroup, SetBudget, SetPlanner,
 };
 use hotrow::scars::{self, Workload};
 use rand::SeedableRng;
@@ -341,7 +341,8 @@ impl<'a> Job<'a> {
                 let rows = cache.rows_by_rank(input.rows);
                 let ranks: Vec<usize> = rows.iter().map(|&row| row as usize).collect();
                 let pinned = PinnedRows::known(&input.skew, &ranks);
-                let enough = || verify::enough(&Forecast::batch(&input.skew, &pinned, lookups as u64), lookups as u64);
+                let forecast = Forecast::batch(&input.skew, &pinned, lookups as u64);
+                let enough = || Judge::enough_batches(&forecast, lookups as u64);
                 let batches = args.verify_batches.unwrap_or_else(enough) as usize;
                 let drawn = distribution.draw(batches.saturating_mul(lookups).min(MOST_DRAWN), &mut random)?;
                 (rows, pinned, vec![verify::Order::shuffled(drawn, lookups, bag)])

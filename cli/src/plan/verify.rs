@@ -1,6 +1,5 @@
 //! `--verify`: the plan carried out with the real kernels, and their counters beside the prediction.
 
-mod judge;
 mod order;
 mod report;
 
@@ -9,10 +8,9 @@ use crate::failure::Failure;
 use crate::options::Backend;
 use crate::progress::Progress;
 use anyhow::anyhow;
-use hotrow::scars::sets::{Expected, Forecast, PinnedRows, PlannedGroup};
+use hotrow::scars::sets::{Expected, Forecast, Judge, Judgement, PinnedRows, PlannedGroup};
 use hotrow::scars::{Draws, Skew};
 use hotrow::{Context, Counters, CpuGroup, Embedding, Group, Placement};
-use judge::{BOUND, CHANCE, Judge, Measure, TOLERANCE};
 use serde::Serialize;
 
 pub(super) use order::Order;
@@ -56,18 +54,23 @@ pub(super) struct Run {
     within: bool,
 }
 
-/// Batches of a distribution that are run, unless it takes more to tell.
-const BATCHES: u64 = 64;
+/// A count of a run.
+#[derive(Debug, Serialize)]
+struct Measure {
+    what: &'static str,
+    #[serde(flatten, with = "JudgementFields")]
+    judged: Judgement,
+}
 
-/// Most lookups that are run to tell.
-const TO_TELL: u64 = 1 << 20;
-
-/// So many batches like this one that chance moves no measure further than is allowed, where that does not take too many.
-pub(super) fn enough(batch: &Forecast, lookups: u64) -> u64 {
-    let enough = |of: &Expected| (CHANCE / BOUND * of.variance.sqrt() / of.mean).powi(2).ceil();
-    let most = (TO_TELL / lookups) as f64;
-    let measures = [batch.distinct, batch.misses, batch.hits];
-    measures.iter().map(enough).filter(|&batches| batches <= most).fold(BATCHES as f64, f64::max) as u64
+#[derive(Serialize)]
+#[serde(remote = "Judgement")]
+struct JudgementFields {
+    predicted: f64,
+    counted: f64,
+    deviation_percent: f64,
+    allowed_percent: f64,
+    too_short: bool,
+    within: bool,
 }
 
 /// Plays each order of lookups on a new group.
@@ -124,7 +127,7 @@ fn play(context: Option<&Context>, job: &Job<'_>, order: &Order, progress: &Prog
         counted.accesses
     );
     let (expected, whole_epoch) = expected(job, order);
-    let judge = Judge { bound: if whole_epoch { TOLERANCE } else { BOUND } };
+    let judge = if whole_epoch { Judge::WHOLE_EPOCH } else { Judge::PART };
     let measures = compare(judge, job, &expected, &counted, record);
     let sizes = order.sizes();
     let largest = sizes.keys().next_back().copied().unwrap_or(0);
@@ -138,8 +141,8 @@ fn play(context: Option<&Context>, job: &Job<'_>, order: &Order, progress: &Prog
         record,
         pinned_rows: job.rows.len() as u64,
         locality: counted.unique as f64 / expected.distinct.mean,
-        too_short: measures.iter().any(|measure| measure.too_short),
-        within: measures.iter().all(|measure| measure.within),
+        too_short: measures.iter().any(|measure| measure.judged.too_short),
+        within: measures.iter().all(|measure| measure.judged.within),
         measures,
     })
 }
@@ -181,16 +184,20 @@ fn expected(job: &Job<'_>, order: &Order) -> (Forecast, bool) {
 /// Each measure, predicted and counted.
 fn compare(judge: Judge, job: &Job<'_>, expected: &Forecast, counted: &Counters, record: u64) -> Vec<Measure> {
     let record = record as f64;
+    let measure = |what, expected: Expected, units, counted: u64| {
+        let judged = judge.judge(expected, units, counted as f64);
+        Measure { what, judged }
+    };
     let mut measures = vec![
-        judge.measure("distinct rows", expected.distinct, 1.0, counted.unique as f64),
-        judge.measure("missing distinct rows", expected.misses, 1.0, counted.unique_misses as f64),
-        judge.measure("hits", expected.hits, 1.0, counted.hits as f64),
-        judge.measure("bytes read", expected.misses, record, counted.bytes_read as f64),
+        measure("distinct rows", expected.distinct, 1.0, counted.unique),
+        measure("missing distinct rows", expected.misses, 1.0, counted.unique_misses),
+        measure("hits", expected.hits, 1.0, counted.hits),
+        measure("bytes read", expected.misses, record, counted.bytes_read),
     ];
     if job.group.training {
         // Each missing row is updated once a batch; each pinned one that was touched goes back once, in the flush.
         let flushed = Forecast::batch(job.skew, job.pinned, counted.accesses).touched;
-        measures.push(judge.measure("bytes written", expected.misses + flushed, record, counted.bytes_written as f64));
+        measures.push(measure("bytes written", expected.misses + flushed, record, counted.bytes_written));
     }
     measures
 }
@@ -236,11 +243,18 @@ mod tests {
             let run = measures(&skew, &cache.rows, &cache.pinned, &lookups, training);
             assert!(run.within && run.pinned_rows == 64 && run.batches > 100, "{run:?}");
             assert_eq!(run.measures.len(), if training { 5 } else { 4 });
-            let records = (run.measures[1].counted * run.record as f64, run.measures[1].predicted * run.record as f64);
-            assert_eq!(records, (run.measures[3].counted, run.measures[3].predicted), "a record a missing row");
+            let records = (
+                run.measures[1].judged.counted * run.record as f64,
+                run.measures[1].judged.predicted * run.record as f64,
+            );
+            assert_eq!(
+                records,
+                (run.measures[3].judged.counted, run.measures[3].judged.predicted),
+                "a record a missing row"
+            );
             let wrong = |run: &Run, what: &str| {
                 let of = run.measures.iter().find(|measure| measure.what == what).unwrap();
-                assert!(!run.within && !of.within, "{what}: {run:?}");
+                assert!(!run.within && !of.judged.within, "{what}: {run:?}");
             };
             // Rows said to be pinned that are not, a row fewer than said, another distribution, lookups with locality.
             wrong(&measures(&skew, &[], &cache.pinned, &lookups, training), "bytes read");

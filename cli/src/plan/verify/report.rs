@@ -1,7 +1,7 @@
 //! A run as text.
 
 use super::super::report::number;
-use super::{Run, order};
+use super::{Measure, Run, order};
 use crate::output;
 
 impl Run {
@@ -12,19 +12,19 @@ impl Run {
 
     /// Whether a measure is wrong, and not only too short a run.
     pub(super) fn fails(&self) -> bool {
-        self.measures.iter().any(|one| !one.within && !one.too_short)
+        self.measures.iter().any(|one| !one.judged.within && !one.judged.too_short)
     }
 
     pub(in super::super) fn text(&self) -> String {
         let header = [self.order, "predicted", "counted", "deviation", "allowed"];
         let columns = if self.is_judged() { 5 } else { 4 };
         let mut table = output::table(header[..columns].to_vec(), 1);
-        for one in &self.measures {
+        for Measure { what, judged: one } in &self.measures {
             // No minus before a zero.
             let deviation = if one.deviation_percent.abs() < 5e-4 { 0.0 } else { one.deviation_percent };
             let allowed = format!("{:.2} %", one.allowed_percent);
             let cells = [
-                one.what.to_owned(),
+                (*what).to_owned(),
                 number(one.predicted),
                 number(one.counted),
                 format!("{deviation:+.3} %"),
@@ -48,13 +48,12 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
-    use super::super::judge::{BOUND, Judge};
     use super::*;
-    use hotrow::scars::sets::Expected;
+    use hotrow::scars::sets::{Expected, Judge};
 
     fn run(order: &'static str, misses: f64, predicted: Expected) -> Run {
-        let judge = Judge { bound: BOUND };
-        let measures = vec![judge.measure("missing distinct rows", predicted, 1.0, misses)];
+        let judged = Judge::PART.judge(predicted, 1.0, misses);
+        let measures = vec![Measure { what: "missing distinct rows", judged }];
         Run {
             order,
             backend: String::new(),
@@ -65,8 +64,8 @@ mod tests {
             record: 1,
             pinned_rows: 0,
             locality: 0.9,
-            too_short: measures.iter().any(|one| one.too_short),
-            within: measures.iter().all(|one| one.within),
+            too_short: judged.too_short,
+            within: judged.within,
             measures,
         }
     }
