@@ -51,10 +51,9 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
 }
 
 impl Common {
-    /// Before minutes of measuring: results that cannot be written are lost.
-    fn make_folder(&self) -> anyhow::Result<()> {
-        std::fs::create_dir_all(&self.out)
-            .map_err(|error| anyhow::anyhow!("{}: wanted a folder for the results: {error}", self.out.display()))
+    /// Makes the folder of the results before minutes of measuring.
+    fn make_folder(&self) -> Result<(), Failure> {
+        output::check_folder("--out", &self.out)
     }
 
     /// A run of `command` without figures.
