@@ -26,6 +26,10 @@ pub enum Unit {
     Count,
     /// A number of things a second.
     PerSecond,
+    /// A loss in nats, or a score from 0 to 1. Its spread is the 95 % interval of a mean.
+    Score,
+    /// By how many percent another figure is passed. Its spread is the 95 % interval of a mean.
+    Change,
 }
 
 impl Unit {
@@ -41,6 +45,8 @@ impl Unit {
             Self::Times => units::times(value),
             Self::Count => Value::Number(value).to_string(),
             Self::PerSecond => format!("{}/s", units::count(value)),
+            Self::Score => format!("{value:.5}"),
+            Self::Change => format!("{value:+.3}"),
         }
     }
 }
@@ -178,6 +184,10 @@ impl Record {
     pub fn text(&self) -> String {
         let value = self.unit.show(self.value);
         match self.spread {
+            Some(Times { lowest, highest, .. }) if matches!(self.unit, Unit::Score | Unit::Change) => {
+                let half = (highest - lowest) / 2.0;
+                format!("{value} ±{half:.0$}", if self.unit == Unit::Score { 5 } else { 3 })
+            }
             Some(Times { median, lowest, highest, .. }) if median > 0.0 => {
                 format!("{value} ({:.0} %)", 100.0 * (highest - lowest) / median)
             }

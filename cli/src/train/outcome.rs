@@ -30,4 +30,10 @@ pub(crate) struct Outcome {
     pub(crate) seconds: f64,
     /// Mean of the last epoch's batches.
     pub(crate) train_loss: f64,
+    /// Bytes of the tables that stay between steps, where they are compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) kept_bytes: Option<u64>,
+    /// Steps and test losses on the way, where the run was tested on the way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) curve: Vec<(u64, f64)>,
 }

@@ -41,13 +41,15 @@ pub(crate) struct Tables {
     count: usize,
 }
 
-/// Memory against FP32 weights.
+/// Memory that stays between steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Factors {
-    /// By the papers' formula.
+pub(crate) struct Memory {
+    /// By the papers' formula, against FP32 weights.
     pub(crate) paper: f64,
-    /// Every byte that stays.
+    /// Every byte, against FP32 weights.
     pub(crate) kept: f64,
+    /// Every byte.
+    pub(crate) bytes: u64,
 }
 
 impl Tables {
@@ -131,36 +133,29 @@ impl Tables {
 
     /// Hits among the accesses to tables with a cache; none without one.
     pub(crate) fn hit_rate(&mut self) -> Result<Option<f64>, Error> {
-        let mut all = Counters::default();
-        let mut cached = false;
-        for shared in self.shared.iter_mut().filter(|shared| shared.cached) {
-            cached = true;
-            all = shared.group.counters()?.into_iter().chain([all]).sum();
-        }
-        Ok(cached.then(|| all.hit_rate()))
+        let cached = self.shared.iter().any(|shared| shared.cached);
+        let counters = self.sum(|shared| shared.cached)?;
+        Ok(cached.then(|| counters.hit_rate()))
     }
 
     /// Counters of all tables in sum.
     pub(crate) fn counters(&mut self) -> Result<Counters, Error> {
+        self.sum(|_| true)
+    }
+
+    fn sum(&mut self, counts: fn(&Shared) -> bool) -> Result<Counters, Error> {
         let mut all = Counters::default();
-        for shared in &mut self.shared {
+        for shared in self.shared.iter_mut().filter(|shared| counts(shared)) {
             all = shared.group.counters()?.into_iter().chain([all]).sum();
         }
         Ok(all)
     }
 
-    /// Every byte that stays.
-    pub(crate) fn kept_bytes(&self) -> u64 {
-        self.shared.iter().map(|shared| shared.kept_bytes).sum::<f64>() as u64
-    }
-
-    pub(crate) fn factors(&self) -> Factors {
+    pub(crate) fn memory(&self) -> Memory {
         let over = |of: fn(&Shared) -> f64| self.shared.iter().map(of).sum::<f64>();
-        let plain = over(|shared| shared.plain_bytes);
-        Factors {
-            paper: over(|shared| shared.formula * shared.plain_bytes) / plain,
-            kept: over(|shared| shared.kept_bytes) / plain,
-        }
+        let (plain, kept) = (over(|shared| shared.plain_bytes), over(|shared| shared.kept_bytes));
+        let formula = over(|shared| shared.formula * shared.plain_bytes);
+        Memory { paper: formula / plain, kept: kept / plain, bytes: kept as u64 }
     }
 }
 
@@ -221,8 +216,8 @@ impl Shared {
         seed: u64,
         device: &Device,
     ) -> anyhow::Result<Self> {
-        match kind {
-            Kind::Rows(setting) => Self::of_rows(specs, tables, setting, rule, seed, device),
+        let (group, cached, formula) = match kind {
+            Kind::Rows(setting) => rows(specs, &tables, setting, rule, seed, device)?,
             Kind::Robe(robe) => {
                 let config = shared_config(specs, &tables, robe, rule, seed)?;
                 let group: Box<dyn Lookup> = match device {
@@ -230,53 +225,44 @@ impl Shared {
                     Device::Gpu(context) => Box::new(robe::Group::new(context, config)?),
                 };
                 let formula = group.memory().formula;
-                Ok(Self::of(tables, group, false, formula))
+                (group, false, formula)
             }
-        }
-    }
-
-    fn of_rows(
-        specs: &[TableSpec],
-        tables: Vec<usize>,
-        setting: Setting,
-        rule: Rule,
-        seed: u64,
-        device: &Device,
-    ) -> anyhow::Result<Self> {
-        let of = |table: usize| &specs[table];
-        let rows: Vec<u32> = tables.iter().map(|&table| of(table).rows).collect();
-        let first = of(tables[0]);
-        let mut config = GroupConfig::new(&rows, first.dim);
-        config.pooling = first.pooling;
-        config.optimizer = rule.optimizer.optimizer(rule.lr);
-        config.seed = table_seed(seed, tables[0]);
-        setting.apply(&mut config);
-        let values = Values::new(&tables, specs, seed);
-        let source = |first_row: u32, dim: usize, out: &mut [f32]| {
-            (first_row..).zip(out.chunks_exact_mut(dim)).for_each(|(row, weights)| values.row(row, weights));
-            Ok(())
         };
-        let share = f64::from(config.cache_rows) / config.total_rows() as f64;
-        let formula = memory_factor(config.dim, config.precision, share, config.policy);
-        let cached = config.cache_rows > 0;
-        let group: Box<dyn Lookup> = match device {
-            Device::Cpu => Box::new(cpu::Group::filled(config, &source)?),
-            Device::Gpu(context) => Box::new(Group::filled(context, config, &source)?),
-        };
-        Ok(Self::of(tables, group, cached, formula))
-    }
-
-    fn of(tables: Vec<usize>, group: Box<dyn Lookup>, cached: bool, formula: f64) -> Self {
         let memory = group.memory();
-        Self {
-            tables,
-            group,
-            cached,
-            plain_bytes: memory.rows as f64 * f64::from(memory.dim) * 4.0,
-            formula,
-            kept_bytes: memory.kept() as f64,
-        }
+        let plain_bytes = memory.rows as f64 * f64::from(memory.dim) * 4.0;
+        Ok(Self { tables, group, cached, plain_bytes, formula, kept_bytes: memory.kept() as f64 })
     }
+}
+
+/// A group of rows of their own; whether it has a cache; and its memory by the papers' formula.
+fn rows(
+    specs: &[TableSpec],
+    tables: &[usize],
+    setting: Setting,
+    rule: Rule,
+    seed: u64,
+    device: &Device,
+) -> anyhow::Result<(Box<dyn Lookup>, bool, f64)> {
+    let rows: Vec<u32> = tables.iter().map(|&table| specs[table].rows).collect();
+    let first = &specs[tables[0]];
+    let mut config = GroupConfig::new(&rows, first.dim);
+    config.pooling = first.pooling;
+    config.optimizer = rule.optimizer.optimizer(rule.lr);
+    config.seed = table_seed(seed, tables[0]);
+    setting.apply(&mut config);
+    let values = Values::new(tables, specs, seed);
+    let source = |first_row: u32, dim: usize, out: &mut [f32]| {
+        (first_row..).zip(out.chunks_exact_mut(dim)).for_each(|(row, weights)| values.row(row, weights));
+        Ok(())
+    };
+    let share = f64::from(config.cache_rows) / config.total_rows() as f64;
+    let formula = memory_factor(config.dim, config.precision, share, config.policy);
+    let cached = config.cache_rows > 0;
+    let group: Box<dyn Lookup> = match device {
+        Device::Cpu => Box::new(cpu::Group::filled(config, &source)?),
+        Device::Gpu(context) => Box::new(Group::filled(context, config, &source)?),
+    };
+    Ok((group, cached, formula))
 }
 
 /// First values of the tables of a group.
@@ -428,17 +414,17 @@ mod tests {
 
     #[test]
     fn an_array_s_memory_is_its_weights() {
-        let factors = tables([ROBE; 3], 0).factors();
+        let factors = tables([ROBE; 3], 0).memory();
         assert!((factors.paper - 0.25).abs() < 1e-12, "{factors:?}");
         assert!(factors.kept > 0.5 && factors.kept < 0.5 + 1024.0 / (210.0 * 16.0), "AdaGrad doubles it: {factors:?}");
-        let mixed = tables([ROBE, Kind::FP32, Kind::FP32], 0).factors();
+        let mixed = tables([ROBE, Kind::FP32, Kind::FP32], 0).memory();
         assert!((mixed.paper - (0.25 * 70.0 + 140.0) / 210.0).abs() < 1e-12, "{mixed:?}");
     }
 
     #[test]
     fn arrays_are_checked_before_anything_runs() {
         let rule = |optimizer| Rule { optimizer, lr: 0.1 };
-        let choice = |size, chunk| Choice::<Kind> { settings: vec![Kind::Robe(Robe::fp32(size, chunk)); 3] };
+        let choice = |size, chunk| Choice { settings: vec![Kind::Robe(Robe::fp32(size, chunk)); 3] };
         let said =
             |size, chunk, optimizer| check(&specs(), &choice(size, chunk), rule(optimizer)).map_err(|e| e.to_string());
         assert_eq!(said(Size::Compression(4.0), 3, OptimizerName::Sgd), Ok(()));
@@ -455,7 +441,7 @@ mod tests {
     #[test]
     fn memory_is_weighed_by_rows() {
         let int8 = Setting::uncached(PrecisionName::Int8, RoundingName::Stochastic);
-        let factors = tables([int8, Setting::FP32, Setting::FP32], 0).factors();
+        let factors = tables([int8, Setting::FP32, Setting::FP32], 0).memory();
         // 8 / 32 + 64 / (32 * 4) for 70 of 210 rows.
         assert!((factors.paper - (0.75 * 70.0 + 140.0) / 210.0).abs() < 1e-12, "{factors:?}");
         // Codes, scale and bias, FP16 state: 20 B a row against 16, and 32 in FP32; and a few hundred bytes a group.

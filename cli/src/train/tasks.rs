@@ -1,6 +1,7 @@
 //! The tasks by name.
 
 mod author;
+mod bags;
 mod dlrm;
 mod readmission;
 mod words;
@@ -64,9 +65,9 @@ fn labels(folder: &Path, name: &str, bags: usize, classes: u8) -> Result<Vec<u8>
 /// Loads or generates what the task needs.
 pub(crate) fn open(name: TaskName, choices: &Choices) -> anyhow::Result<Box<dyn Task>> {
     Ok(match name {
-        TaskName::Author => Box::new(author::Author::open(choices)?),
+        TaskName::Author => Box::new(author::open(choices)?),
         TaskName::Words => Box::new(words::Words::open(choices)?),
-        TaskName::Readmission => Box::new(readmission::Readmission::open(choices)?),
+        TaskName::Readmission => Box::new(readmission::open(choices)?),
         TaskName::Dlrm => Box::new(dlrm::Dlrm::open(choices)?),
     })
 }
