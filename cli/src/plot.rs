@@ -4,10 +4,12 @@ mod bars;
 mod dashes;
 mod heat;
 mod legend;
+mod records;
 mod symmetric;
 
 pub(crate) use bars::Bars;
-pub(crate) use heat::{Heat, Panel, short};
+pub(crate) use heat::{Heat, Panel};
+pub(crate) use records::Style;
 
 use crate::output;
 use anyhow::{anyhow, ensure};

@@ -1,5 +1,7 @@
 //! Measurements in long format, a record a figure, and what is made of them: tables, CSV and JSON.
 
+pub mod goals;
+pub mod run;
 pub mod units;
 
 use crate::output;
@@ -49,6 +51,20 @@ impl Unit {
             Self::Change => format!("{value:+.3}"),
         }
     }
+
+    /// By what values are multiplied where the unit stands above a table or along an axis, and its name there.
+    #[must_use]
+    pub const fn scale(self) -> (f64, &'static str) {
+        match self {
+            Self::Seconds => (1e3, "ms"),
+            Self::Bytes => (1e-6, "MB"),
+            Self::BytesPerSecond => (1e-9, "GB/s"),
+            Self::Share => (1e2, "%"),
+            Self::Times => (1.0, "x"),
+            Self::PerSecond => (1e-6, "million/s"),
+            Self::Count => (1.0, "number"),
+        }
+    }
 }
 
 /// What a setting is set to.
@@ -81,6 +97,12 @@ impl From<f64> for Value {
 impl From<u32> for Value {
     fn from(number: u32) -> Self {
         Self::Number(number.into())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
     }
 }
 
@@ -157,12 +179,13 @@ impl Record {
         Self { spread: (times.rounds > 1).then_some(times), ..one }
     }
 
-    /// What stands under `name`: `what`, `shape`, or a name of the setting.
+    /// What stands under `name`: `what`, `shape`, `unit`, or a name of the setting.
     #[must_use]
     pub fn key(&self, name: &str) -> Option<Value> {
         match name {
             "what" => Some(self.what.as_str().into()),
             "shape" => Some(self.shape.as_str().into()),
+            "unit" => Some(self.unit.scale().1.into()),
             name => self.setting.get(name).cloned(),
         }
     }
@@ -171,6 +194,13 @@ impl Record {
     #[must_use]
     pub fn is(&self, name: &str, text: &str) -> bool {
         self.key(name).is_some_and(|value| value.to_string() == text)
+    }
+
+    /// Shape and setting: `hits-uniform: precision=FP32; kernel=gather`.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let setting: Vec<String> = self.setting.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        format!("{}: {}", self.shape, setting.join("; "))
     }
 
     /// The lowest of the rounds, or the only one.
@@ -197,7 +227,8 @@ impl Record {
 }
 
 /// A table as Markdown: a line for each value of the `lines` names, a column for each value of the `across` name, the figures of both in
-/// their order. Numbers stand in ascending order, names as they come. `None` without a record that has all these names.
+/// their order. Numbers stand in ascending order, names as they come. Figures of one unit stand without it and without their spread, and the
+/// first column names it. `None` without a record that has all these names.
 pub fn table<'r>(records: impl IntoIterator<Item = &'r Record>, lines: &[&str], across: &str) -> Option<String> {
     type Cell<'r> = (Vec<Value>, Value, &'r Record);
     let place = |record: &'r Record| -> Option<Cell<'r>> {
@@ -209,17 +240,25 @@ pub fn table<'r>(records: impl IntoIterator<Item = &'r Record>, lines: &[&str], 
     let mut firsts = distinct(cells.iter().map(|cell| cell.0.clone()));
     ascending(&mut heads);
     ascending(&mut firsts);
-    let head = lines.iter().map(|name| (*name).to_owned()).chain(heads.iter().map(|head| head[0].to_string()));
-    let mut table = output::table(head.collect::<Vec<_>>(), lines.len());
+    let unit = cells.first()?.2.unit;
+    let alike = across != "what" && cells.iter().all(|cell| cell.2.unit == unit);
+    let plain = |value: f64| if value.is_finite() { units::short(unit.scale().0 * value) } else { "-".to_owned() };
+    let text = |record: &Record| if alike { plain(record.value) } else { record.text() };
+    let names = lines.iter().map(|name| (*name).to_owned());
+    let mut head: Vec<String> = names.chain(heads.iter().map(|head| head[0].to_string())).collect();
+    if alike {
+        head[0] = format!("{} ({})", head[0], unit.scale().1);
+    }
+    let mut table = output::table(head, lines.len());
     for first in &firsts {
         let figures = |head: &Vec<Value>| {
             let here = cells.iter().filter(|(line, across, _)| line == first && *across == head[0]);
-            let texts: Vec<String> = here.map(|(_, _, record)| record.text()).collect();
+            let texts: Vec<String> = here.map(|(_, _, record)| text(record)).collect();
             if texts.is_empty() { "-".to_owned() } else { texts.join(" / ") }
         };
         table.add_row(first.iter().map(Value::to_string).chain(heads.iter().map(figures)).collect::<Vec<_>>());
     }
-    (!cells.is_empty()).then(|| table.to_string())
+    Some(table.to_string())
 }
 
 /// Each key once, in the order in which they come.

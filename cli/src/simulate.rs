@@ -111,6 +111,8 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             "--ways: wanted 32 with --backend gpu, found {ways}; its kernels know no other, use --backend cpu"
         )));
     }
+    output::check_file("--csv", args.csv.as_deref())?;
+    output::check_plot("--plot", args.plot.as_deref())?;
     // `auto` is the CPU here: it knows any number of ways.
     let context = match options.backend {
         Backend::Gpu => Some(adapter::open_best(adapter::Wanted::Any)?),

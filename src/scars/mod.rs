@@ -12,7 +12,8 @@
 //! - [`Marginal`]: whether one more cached row pays (eq. 8 to 13), and the paper's binary search.
 //! - [`Planner`]: rows of one or several tables against the batch under one memory (eq. 7), in whole rows and samples; the best split.
 //! - [`fits`], [`left_out`], [`sets_for`]: what becomes of pinned rows in a cache of sets.
-//! - [`growth`]: the paper's claim about larger tables.
+//! - [`sets`]: the same split for a cache of sets, in which some hot rows find no way; what batches then show, and how far chance moves it.
+//! - [`growth`], [`scaling_claims`]: the paper's claim about larger tables.
 //! - [`Profile`]: lookups counted, all of them, a sample, or in bounded memory; [`Ranked`]: the hottest rows, and their [`Skew`].
 //! - [`HotBatches`]: samples whose rows are all pinned in batches of their own, which move no row over the bus.
 //! - [`Run`]: what to pin next, by what a run has shown.
@@ -41,6 +42,7 @@ mod marginal;
 mod planner;
 mod profile;
 mod ranked;
+pub mod sets;
 mod share;
 mod skew;
 mod traffic;
@@ -51,7 +53,7 @@ pub use adapt::{Advice, Proposal, Rates, Rules, Run};
 pub use budget::Budget;
 pub use distinct::Draws;
 pub use fit::{expected_fit, fits, left_out, sets_for};
-pub use growth::{Growth, Point, growth};
+pub use growth::{Growth, Point, ScalingClaim, growth, scaling_claims};
 pub use hot::{HotBatch, HotBatches, HotRows, Kind, Samples};
 pub use law::Formula;
 pub use marginal::{Change as Trade, Marginal};

@@ -1,8 +1,7 @@
 //! The plots of a plan: bytes and hit rate over the size of the cache, and who uses which quarter of it.
 
 use super::amount::in_units;
-use super::portions::Portions;
-use super::report::{Point, Report};
+use super::report::{Point, QUARTERS, Report};
 use crate::plot::{Bars, Chart, Series};
 
 const MIB: f64 = (1 << 20) as f64;
@@ -23,9 +22,9 @@ pub(super) fn curve(report: &Report) -> Chart {
     // What lies far above is cut off.
     let highest = report.curve.iter().map(|point| point.cost_percent).fold(100.0, f64::max).min(HIGHEST);
     chart.y_range = Some((0.0, (highest / 20.0).ceil() * 20.0));
-    let line = |label: &str, colour, dashed, of: fn(&Point) -> f64| Series {
+    let line = |label: &str, colour, dashed, value: fn(&Point) -> f64| Series {
         label: label.to_owned(),
-        points: report.curve.iter().map(|point| (size(point), of(point))).filter(|&(_, y)| y <= HIGHEST).collect(),
+        points: report.curve.iter().map(|point| (size(point), value(point))).filter(|&(_, y)| y <= HIGHEST).collect(),
         colour,
         dashed,
         markers: false,
@@ -59,12 +58,12 @@ pub(super) fn curve(report: &Report) -> Chart {
     chart
 }
 
-/// P3's Figure 4.
-pub(super) fn quarters(name: &str, portions: &Portions) -> Bars {
-    let mut bars = Bars::new(&format!("samples of {} that use it", portions.samples));
-    bars.title = format!("{name}: who uses which quarter of the pinned rows (P3 Figure 4)");
-    for (what, users) in ["hottest quarter", "second", "third", "coldest quarter"].iter().zip(portions.users) {
-        bars.push(what, users);
+/// SCARS Figure 4.
+pub(super) fn quarters(report: &Report) -> Bars {
+    let mut bars = Bars::new(&format!("samples of {} that use it", report.portions.samples));
+    bars.title = format!("{}: who uses which quarter of the pinned rows (SCARS Figure 4)", report.source.name);
+    for (quarter, users) in QUARTERS.iter().zip(report.portions.users) {
+        bars.push(quarter, users);
     }
     bars
 }

@@ -17,7 +17,7 @@ pub(super) fn curve(report: &Report) -> Chart {
     let name = Path::new(&report.table.name)
         .file_name()
         .map_or_else(|| report.table.name.clone().into(), OsStr::to_string_lossy);
-    chart.title = format!("{name}: what its rows lose in a shared array (P4, definition 2)");
+    chart.title = format!("{name}: what its rows lose in a shared array (ROBE, definition 2)");
     (chart.log_x, chart.log_y) = (true, true);
     let spread = |line: &Line| -> Spread { if relative { line.relative } else { line.eps } };
     let mut chunks: Vec<u32> = report.lines.iter().map(|line| line.chunk).collect();

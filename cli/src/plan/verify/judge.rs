@@ -1,15 +1,15 @@
-//! Predicted against counted: how far apart they may be.
+//! Predicted against counted: the deviation that is allowed.
 
-use super::super::expect::Expected;
+use hotrow::scars::sets::Expected;
 use serde::Serialize;
 
-/// The largest deviation allowed, as a share of what was predicted.
+/// The largest deviation allowed, as a share of the prediction.
 pub(super) const TOLERANCE: f64 = 0.01;
 
 /// Where only a part of an epoch is run, chance is allowed for up to here. A run that chance moves further proves nothing.
 pub(super) const BOUND: f64 = 0.03;
 
-/// What chance is taken to move a figure by: so many standard deviations.
+/// Standard deviations that chance is taken to move a measure by.
 pub(super) const CHANCE: f64 = 4.0;
 
 /// Rows so few that not even one is seen, but once in ten thousand runs.
@@ -17,15 +17,15 @@ const NOTHING: f64 = 1e-4;
 
 /// A figure of a run. Its fields are part of the schema of `--json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(in super::super) struct Measure {
-    pub(in super::super) what: &'static str,
-    pub(in super::super) predicted: f64,
-    pub(in super::super) counted: f64,
-    pub(in super::super) deviation_percent: f64,
-    pub(in super::super) allowed_percent: f64,
+pub(super) struct Measure {
+    pub(super) what: &'static str,
+    pub(super) predicted: f64,
+    pub(super) counted: f64,
+    pub(super) deviation_percent: f64,
+    pub(super) allowed_percent: f64,
     /// Chance alone may move it further than can be allowed: neither right nor wrong.
-    pub(in super::super) too_short: bool,
-    pub(in super::super) within: bool,
+    pub(super) too_short: bool,
+    pub(super) within: bool,
 }
 
 /// What is allowed of a run, in shares: chance up to `bound`.
