@@ -63,7 +63,15 @@ impl Unit {
             Self::Times => (1.0, "x"),
             Self::PerSecond => (1e-6, "million/s"),
             Self::Count => (1.0, "number"),
+            Self::Score => (1.0, "nats, or of 1"),
+            Self::Change => (1.0, "%"),
         }
+    }
+
+    /// Whether the spread of a figure is the interval of a mean over seeds, which tables and charts show.
+    #[must_use]
+    pub const fn has_interval(self) -> bool {
+        matches!(self, Self::Score | Self::Change)
     }
 }
 
@@ -214,7 +222,7 @@ impl Record {
     pub fn text(&self) -> String {
         let value = self.unit.show(self.value);
         match self.spread {
-            Some(Times { lowest, highest, .. }) if matches!(self.unit, Unit::Score | Unit::Change) => {
+            Some(Times { lowest, highest, .. }) if self.unit.has_interval() => {
                 let half = (highest - lowest) / 2.0;
                 format!("{value} ±{half:.0$}", if self.unit == Unit::Score { 5 } else { 3 })
             }
@@ -241,7 +249,7 @@ pub fn table<'r>(records: impl IntoIterator<Item = &'r Record>, lines: &[&str], 
     ascending(&mut heads);
     ascending(&mut firsts);
     let unit = cells.first()?.2.unit;
-    let alike = across != "what" && cells.iter().all(|cell| cell.2.unit == unit);
+    let alike = across != "what" && !unit.has_interval() && cells.iter().all(|cell| cell.2.unit == unit);
     let plain = |value: f64| if value.is_finite() { units::short(unit.scale().0 * value) } else { "-".to_owned() };
     let text = |record: &Record| if alike { plain(record.value) } else { record.text() };
     let names = lines.iter().map(|name| (*name).to_owned());

@@ -437,8 +437,7 @@ fn steps_until_the_full_table_s_loss() {
         let out = file.path().join(name);
         let tables =
             ["--table", "robe:compression=4,chunk=2", "--table", "robe:weights=8,chunk=1", "--table", "cached"];
-        let asked =
-            ["until", "3", "--task", "author", "--goal-steps", "20", "--test-every", "5", "--tested", "60"];
+        let asked = ["until", "3", "--task", "author", "--goal-steps", "20", "--test-every", "5", "--tested", "60"];
         let more = ["--seeds", "2", "--rates", "0.3,0.1", "--out", out.to_str().unwrap()];
         let (stdout, _) = on(&data, &[&asked[..], &tables, &more].concat(), 0);
         for wanted in ["| fp32 ", "| robe 4x, chunks of 2 ", "| robe of 8 weights, chunks of 1 ", "60 steps at most"] {
@@ -473,8 +472,10 @@ fn steps_until_the_full_table_s_loss() {
     }
     // The pictures again, without training: of what is there, not of what would be found.
     let at = |name: &str| file.path().join("one").join(name);
-    let (svg, redraw) =
-        (fs::read(at("until.svg")).unwrap(), ["until", "--plots", "--out", at("").to_str().unwrap()].map(str::to_owned));
+    let (svg, redraw) = (
+        fs::read(at("until.svg")).unwrap(),
+        ["until", "--plots", "--out", at("").to_str().unwrap()].map(str::to_owned),
+    );
     let redraw = redraw.each_ref().map(String::as_str);
     fs::remove_file(at("until.svg")).unwrap();
     train(&redraw, 0);

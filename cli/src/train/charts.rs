@@ -1,14 +1,16 @@
-//! Lines over the values of a setting, with the 95 % interval of each point.
+//! Lines of figures over the values of a setting.
 
-use crate::plot::{Chart, Series};
+use crate::plot::{Chart, Style};
 use crate::report::{Record, Value};
 
 /// Distance between lines whose points share a place of the axis.
 const APART: f64 = 0.05;
 
-/// A line for each value of the `lines` names, over the values of `across` side by side; lines of fewer points than `least` are left
-/// out. A colour is a value of the first of `lines`; lines rounded to nearest are dashed.
-pub(crate) fn places(records: &[&Record], across: &str, lines: &[&str], least: usize) -> Chart {
+/// The name of a figure's line in its setting.
+pub(crate) const LINE: &str = "line";
+
+/// A line for each [`LINE`], over the values of `across` side by side; lines of fewer points than `least` are left out.
+pub(crate) fn places(records: &[Record], across: &str, least: usize) -> Chart {
     let mut places: Vec<f64> = records.iter().filter_map(|record| record.setting.number(across)).collect();
     places.sort_by(f64::total_cmp);
     places.dedup();
@@ -16,57 +18,42 @@ pub(crate) fn places(records: &[&Record], across: &str, lines: &[&str], least: u
         let value = record.setting.number(across)?;
         places.iter().position(|&place| place == value).map(|at| at as f64)
     };
-    let mut chart = chart(records, &place, lines, least);
-    chart.x_label = across.to_owned();
+    let mut chart = lines(records, across, place);
+    chart.series.retain(|series| series.points.len() >= least);
     chart.x_names = places.iter().map(|&place| Value::from(place).to_string()).collect();
-    let count = chart.series.len();
+    let middle = (chart.series.len() as f64 - 1.0) / 2.0;
     for (i, series) in chart.series.iter_mut().enumerate() {
-        let aside = (i as f64 - (count - 1) as f64 / 2.0) * APART;
-        series.points.iter_mut().for_each(|(x, _)| *x += aside);
+        series.points.iter_mut().for_each(|(x, _)| *x += (i as f64 - middle) * APART);
     }
     chart
 }
 
-/// The same over the numbers of `across`, in ascending order.
-pub(crate) fn numbers(records: &[&Record], across: &str, lines: &[&str]) -> Chart {
-    let number = |record: &Record| record.setting.number(across).unwrap_or(f64::NAN);
-    let mut records = records.to_vec();
-    records.sort_by(|a, b| number(a).total_cmp(&number(b)));
-    let mut chart = chart(&records, &|record| record.setting.number(across), lines, 1);
-    chart.x_label = across.to_owned();
-    chart
+/// The same over the numbers of `across`.
+pub(crate) fn numbers(records: &[Record], across: &str) -> Chart {
+    lines(records, across, |record| record.setting.number(across))
 }
 
-fn chart(records: &[&Record], place: &dyn Fn(&Record) -> Option<f64>, lines: &[&str], least: usize) -> Chart {
-    let mut chart = Chart::new("", "");
-    let mut colours: Vec<Value> = Vec::new();
-    let mut found: Vec<(Vec<Value>, Series)> = Vec::new();
+/// Lines rounded to nearest are dashed, and have the colour of those rounded stochastically.
+fn lines(records: &[Record], across: &str, x: impl Fn(&Record) -> Option<f64>) -> Chart {
+    let mut colours: Vec<String> = Vec::new();
     for record in records {
-        let key: Option<Vec<Value>> = lines.iter().map(|name| record.key(name)).collect();
-        let (Some(key), Some(x)) = (key, place(record)) else { continue };
-        let at = found.iter().position(|(other, _)| *other == key).unwrap_or_else(|| {
-            if !colours.contains(&key[0]) {
-                colours.push(key[0].clone());
-            }
-            found.push((key.clone(), series(&key, &colours)));
-            found.len() - 1
-        });
-        let half = record.spread.map_or(0.0, |spread| (spread.highest - spread.lowest) / 2.0);
-        found[at].1.points.push((x, record.value));
-        found[at].1.spread.push((half, half));
+        let colour = colour(record);
+        if !colours.contains(&colour) {
+            colours.push(colour);
+        }
     }
-    chart.series = found.into_iter().map(|(_, series)| series).filter(|series| series.points.len() >= least).collect();
+    let style = |record: &Record| Style {
+        colour: colours.iter().position(|known| *known == colour(record)).unwrap_or(0),
+        dashed: record.is("rounding", "nearest"),
+        markers: true,
+    };
+    let mut chart = Chart::new(across, "");
+    chart.lines(records, LINE, x, style);
     chart
 }
 
-fn series(key: &[Value], colours: &[Value]) -> Series {
-    let names: Vec<String> = key.iter().map(Value::to_string).collect();
-    Series {
-        label: names.join(", "),
-        points: Vec::new(),
-        colour: colours.iter().position(|colour| *colour == key[0]).unwrap_or(0),
-        dashed: names.iter().any(|name| name == "nearest"),
-        markers: true,
-        spread: Vec::new(),
-    }
+/// The line's name without its rounding.
+fn colour(record: &Record) -> String {
+    let line = record.key(LINE).map(|line| line.to_string()).unwrap_or_default();
+    line.trim_end_matches(" nearest").trim_end_matches(" stochastic").to_owned()
 }

@@ -317,8 +317,8 @@ fn show_sizes(options: &Options, args: &CompareArgs, training: &Training, cells:
     ))?;
     if let Some(folder) = &args.out {
         let what = if records.iter().any(|record| record.what == "accuracy") { "accuracy" } else { "AUC" };
-        let scores: Vec<&Record> = records.iter().filter(|record| record.what == what).collect();
-        let mut chart = charts::places(&scores, "batch", &["tables"], 1);
+        let scores: Vec<Record> = records.iter().filter(|record| record.what == what).cloned().collect();
+        let mut chart = charts::places(&scores, "batch", 1);
         chart.title = format!("{}: batch size", about.name);
         (chart.x_label, chart.y_label) = ("Samples in a batch".to_owned(), format!("Test {what}"));
         let written = chart.write(&folder.join("batches"))?;

@@ -33,7 +33,12 @@ pub(super) fn check(task: TaskName, run: &RunArgs, beside: &Beside<'_>) -> Resul
         Beside::Until(args) => {
             rules.extend(of_lists(&args.lists));
             let compared = !args.table.is_empty() || args.lists.any();
-            rules.push(("until", !compared, "settings to compare with the full table (--table robe:compression=100, say)", Some("none".into())));
+            rules.push((
+                "until",
+                !compared,
+                "settings to compare with the full table (--table robe:compression=100, say)",
+                Some("none".into()),
+            ));
             let decay = run.decay == Some(true);
             rules.push(("--decay", decay, "constant rates", decay.then(|| "true".into())));
         }

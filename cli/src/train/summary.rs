@@ -1,5 +1,6 @@
 //! The runs of each setup over their seeds, against FP32 with the same seeds.
 
+use super::charts::LINE;
 use super::interval::{Interval, drop, loss_change};
 use super::journal::Record;
 use super::outcome::Outcome;
@@ -124,11 +125,12 @@ pub(crate) fn records(task: &str, cells: &[Cell]) -> Vec<Figure> {
 /// What is varied, by name.
 fn setting(cell: &Cell) -> report::Setting {
     let setup = &cell.setup;
-    let mut found = report::Setting::default().with("tables", setup.label().as_str());
+    let mut found = report::Setting::default().with("tables", setup.label());
     if let Some(rows) = setup.rows() {
-        found = found.with("precision", option_name(&rows.precision).as_str());
-        found = found.with("rounding", option_name(&rows.rounding).as_str());
-        found = found.with("cache", rows.cache_name().as_str()).with(SIZE, rows.cache_percent);
+        let (precision, rounding) = (option_name(&rows.precision), option_name(&rows.rounding));
+        found = found.with(LINE, format!("{precision} {rounding}"));
+        found = found.with("precision", precision).with("rounding", rounding);
+        found = found.with("cache", rows.cache_name()).with(SIZE, rows.cache_percent);
         if rows.has_cache() {
             found = found.with("policy", rows.policy.name()).with("ways", rows.ways);
         }
@@ -137,7 +139,7 @@ fn setting(cell: &Cell) -> report::Setting {
         found = found.with("memory", memory);
     }
     match setup.batch {
-        Some(batch) => found.with("batch", batch as f64),
+        Some(batch) => found.with("batch", batch as f64).with(LINE, setup.label()),
         None => found,
     }
 }

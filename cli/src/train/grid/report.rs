@@ -1,7 +1,7 @@
 //! A grid's results: CSV and JSON of all figures, tables in the shape of Yang 2020's Tables 2 to 6, and its Figures 2 and 4 to 7.
 
 use super::super::cells::LOW;
-use super::super::charts;
+use super::super::charts::{self, LINE};
 use super::super::claims::{self, Claim, NEUTRAL};
 use super::super::journal::{Record, Subject};
 use super::super::setting::{Setting, WAYS};
@@ -9,7 +9,7 @@ use super::super::summary::{self, DROPS, LOSS_CHANGE, SIZE};
 use crate::names::{PolicyName, option_name};
 use crate::output;
 use crate::plot::Chart;
-use crate::report::{self, Record as Figure, Unit, Value};
+use crate::report::{self, Record as Figure};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -117,14 +117,14 @@ impl Report {
 
     fn fp32(&self) -> String {
         let of = |what: &str| self.figures.iter().find(|figure| figure.what == what && figure.is("tables", "fp32"));
-        let Some(loss) = of("test loss") else { return "No run in FP32.".to_owned() };
-        let scores = ["accuracy", "AUC"].iter().filter_map(|&what| Some(format!(", {what} {:.4}", of(what)?.value)));
-        let seeds = loss.spread.map_or(1, |spread| spread.rounds);
+        let scores = ["test loss", "accuracy", "AUC"].iter().filter_map(|&what| of(what));
+        let scores: Vec<String> = scores.map(|figure| format!("{} {}", figure.what, figure.text())).collect();
+        if scores.is_empty() {
+            return "No run in FP32.".to_owned();
+        }
         format!(
-            "FP32: test log-loss {:.5}{}; {seeds} seeds. Changes are in percent of FP32's with the same seed, worse above 0, with half \
-             of their 95 % interval. Columns: nearest / stochastic.",
-            loss.value,
-            scores.collect::<String>()
+            "FP32: {}. Changes are in percent of FP32's with the same seed, worse above 0; ±: half of the 95 % interval over the seeds.",
+            scores.join(", ")
         )
     }
 
@@ -138,7 +138,7 @@ impl Report {
             vec![("Without a cache (Yang 2020, Table 2)".to_owned(), report::table(plain, &["rounding"], "precision"))];
         for &(policy, ways) in &self.caches {
             let (name, source) = (cache_name(policy, ways), source(policy, ways));
-            let table = report::table(of(&|figure| figure.is("cache", &name)), &[SIZE], "precision");
+            let table = report::table(of(&|figure| figure.is("cache", &name)), &[SIZE], LINE);
             tables.push((format!("{name} ({source})"), table));
         }
         let lfu = |figure: &Figure| figure.is("policy", "LFU") && figure.is("rounding", "stochastic");
@@ -154,25 +154,18 @@ impl Report {
         tables.into_iter().filter_map(|(title, table)| Some(format!("{title}:\n\n{}", table?))).collect()
     }
 
-    /// Hits do not depend on how rows are stored: a mean over precisions and roundings.
+    /// The hit rate of each cache and size. It does not depend on how rows are stored: the first cell stands for all.
     fn hit_rates(&self) -> Vec<Figure> {
-        let mut rates: Vec<(report::Setting, Vec<f64>)> = Vec::new();
-        let names: Vec<String> = self.caches.iter().map(|&(policy, ways)| cache_name(policy, ways)).collect();
-        for name in &names {
-            for figure in self.figures.iter().filter(|figure| figure.what == "hit rate" && figure.is("cache", name)) {
-                let size = figure.setting.number(SIZE).unwrap_or_default();
-                let setting = report::Setting::default().with("cache", name.as_str()).with(SIZE, size);
-                match rates.iter_mut().find(|(other, _)| *other == setting) {
-                    Some((_, rates)) => rates.push(figure.value),
-                    None => rates.push((setting, vec![figure.value])),
+        let mut rates: Vec<Figure> = Vec::new();
+        for name in self.caches.iter().map(|&(policy, ways)| cache_name(policy, ways)) {
+            for figure in self.figures.iter().filter(|figure| figure.what == "hit rate" && figure.is("cache", &name)) {
+                let same = |other: &Figure| other.is("cache", &name) && other.key(SIZE) == figure.key(SIZE);
+                if !rates.iter().any(same) {
+                    rates.push(in_line(figure, &name));
                 }
             }
         }
-        let mean = |(setting, rates): (report::Setting, Vec<f64>)| {
-            let mean = rates.iter().sum::<f64>() / rates.len() as f64;
-            Figure::new("hit rate", &self.subject.task, &setting, mean, Unit::Share)
-        };
-        rates.into_iter().map(mean).collect()
+        rates
     }
 
     /// Costs of each setting without a cache, and under 32-way LFU with stochastic rounding.
@@ -202,11 +195,8 @@ impl Report {
         for (stem, what) in [("loss", LOSS_CHANGE), ("score", self.drop())] {
             charts.extend(self.charts(what).into_iter().map(|(name, chart)| (format!("{stem}-{name}"), chart)));
         }
-        let rates = self.hit_rates();
-        let mut hits = charts::places(&rates.iter().collect::<Vec<_>>(), SIZE, &["cache"], 1);
-        hits.series.iter_mut().for_each(|series| series.points.iter_mut().for_each(|(_, rate)| *rate *= 100.0));
-        hits.title = format!("{}: hit rate over training", self.subject.task);
-        (hits.y_label, hits.y_range) = ("Hit rate, %".to_owned(), Some((0.0, 100.0)));
+        let mut hits = charts::places(&self.hit_rates(), SIZE, 1);
+        (hits.title, hits.y_range) = (format!("{}: hit rate over training", self.subject.task), Some((0.0, 100.0)));
         charts.push(("hit-rate".to_owned(), hits));
         let mut written = Vec::new();
         for (stem, chart) in charts.into_iter().filter(|(_, chart)| !chart.series.is_empty()) {
@@ -218,49 +208,43 @@ impl Report {
     /// Yang 2020's Figures 2 and 4 to 8 of a change, by name.
     pub(in super::super) fn charts(&self, what: &str) -> Vec<(String, Chart)> {
         let figures: Vec<&Figure> = self.figures.iter().filter(|figure| figure.what == what).collect();
+        let stochastic_lfu = |figure: &Figure| figure.is("policy", "LFU") && figure.is("rounding", "stochastic");
         let mut charts = Vec::new();
-        let mut all_caches = Vec::new();
+        let mut policies = Vec::new();
         for &(policy, ways) in &self.caches {
             let name = cache_name(policy, ways);
             let of = with_uncached(&figures, &name);
             let stem = format!("by-size-{}-{ways}", option_name(&policy));
-            charts.push((
-                stem,
-                name,
-                charts::places(&of.iter().collect::<Vec<_>>(), SIZE, &["precision", "rounding"], 1),
-            ));
-            all_caches.extend(of);
+            charts.push((stem, name.clone(), charts::places(&of, SIZE, 1)));
+            policies.extend(of.iter().map(|figure| {
+                let rounding = figure.key("rounding").map(|rounding| rounding.to_string()).unwrap_or_default();
+                in_line(figure, &format!("{name} {rounding}"))
+            }));
         }
         for precision in LOW.map(|precision| option_name(&precision)) {
-            let of: Vec<&Figure> = all_caches.iter().filter(|figure| figure.is("precision", &precision)).collect();
+            let of: Vec<Figure> =
+                policies.iter().filter(|figure| figure.is("precision", &precision)).cloned().collect();
             // One point is the cell without a cache, which is the same for all.
-            let chart = charts::places(&of, SIZE, &["cache", "rounding"], 2);
-            charts.push((format!("by-policy-{precision}"), format!("{precision}, policies and ways"), chart));
-            let of = figures.iter().copied().filter(|figure| {
-                figure.is("precision", &precision) && figure.is("policy", "LFU") && figure.is("rounding", "stochastic")
-            });
+            let title = format!("{precision}, policies and ways");
+            charts.push((format!("by-policy-{precision}"), title, charts::places(&of, SIZE, 2)));
+            let of = figures.iter().filter(|figure| figure.is("precision", &precision) && stochastic_lfu(figure));
+            let by_size =
+                |figure: &&Figure| in_line(figure, &format!("{} %", figure.setting.number(SIZE).unwrap_or_default()));
+            let of: Vec<Figure> = of.map(by_size).collect();
             // Two points are the grid's 1 and 32 ways, which other charts show.
-            let chart = charts::places(&of.collect::<Vec<_>>(), "ways", &[SIZE], 3);
-            charts.push((format!("by-ways-{precision}"), format!("{precision} stochastic, LFU by ways"), chart));
+            let title = format!("{precision} stochastic, LFU by ways");
+            charts.push((format!("by-ways-{precision}"), title, charts::places(&of, "ways", 3)));
         }
         let lfu = cache_name(PolicyName::Lfu, WAYS);
-        let of = |cache: &str| -> Vec<&Figure> {
-            let keep = |figure: &&&Figure| figure.is("cache", cache) && figure.is("rounding", "stochastic");
-            figures.iter().filter(keep).copied().collect()
-        };
-        let mut memory = charts::numbers(&of("none"), "memory", &["cache"]);
-        memory.series.extend(charts::numbers(&of(&lfu), "memory", &["precision"]).series);
-        memory.series.iter_mut().enumerate().for_each(|(colour, series)| series.colour = colour);
-        memory.x_label = "Memory against FP32, by formula".to_owned();
-        let title = "memory, stochastic rounding, 32-way LFU (points: cache sizes; none: precisions)";
-        charts.push(("by-memory".to_owned(), title.to_owned(), memory));
-        let y_label = match what {
-            LOSS_CHANGE => "Test log-loss above FP32's, %".to_owned(),
-            _ => format!("Test {} below FP32's, %", what.trim_end_matches(" drop")),
-        };
+        let by_memory = figures.iter().filter(|figure| figure.is("rounding", "stochastic")).filter_map(|figure| {
+            let uncached = figure.is("cache", "none").then(|| in_line(figure, "no cache"));
+            uncached.or_else(|| figure.is("cache", &lfu).then(|| (*figure).clone()))
+        });
+        let title = "memory by formula, stochastic rounding, 32-way LFU (points: cache sizes)".to_owned();
+        charts.push(("by-memory".to_owned(), title, charts::numbers(&by_memory.collect::<Vec<_>>(), "memory")));
         let finish = |(stem, title, mut chart): (String, String, Chart)| {
             chart.title = format!("{}: {title}", self.subject.task);
-            chart.y_label.clone_from(&y_label);
+            chart.y_label = format!("{what} against FP32, % (worse above 0)");
             // Nearest INT2 is a thousand times as far from FP32 as stochastic FP16.
             (chart.symmetric_y, chart.band) = (Some(NEUTRAL / 2.0), Some(NEUTRAL));
             (stem, chart)
@@ -269,15 +253,15 @@ impl Report {
     }
 }
 
-/// Figures with this cache, and those without one as if they had it, of size 0.
+/// The figure in this line of a chart.
+fn in_line(figure: &Figure, line: &str) -> Figure {
+    Figure { setting: figure.setting.clone().with(LINE, line), ..figure.clone() }
+}
+
+/// Figures with this cache, and those without one, of size 0.
 fn with_uncached(figures: &[&Figure], cache: &str) -> Vec<Figure> {
-    let of = |figure: &&&Figure| {
-        (figure.is("cache", cache) || figure.is("cache", "none"))
-            && figure.key("precision") != Some(Value::from("fp32"))
-    };
-    let as_cached =
-        |figure: &&Figure| Figure { setting: figure.setting.clone().with("cache", cache), ..(*figure).clone() };
-    figures.iter().filter(of).map(as_cached).collect()
+    let of = |figure: &&&Figure| figure.is("cache", cache) || figure.is("cache", "none");
+    figures.iter().filter(of).map(|figure| (*figure).clone()).collect()
 }
 
 /// "32-way LFU".

@@ -420,9 +420,9 @@ fn the_files_keep_their_schema() {
         [of("test loss,"), of("test loss change,"), of("accuracy drop,"), of("hit rate,")],
         [233, 232, 232, 224]
     );
-    assert!(rows[0].starts_with("test loss,made up,tables=fp32; precision=fp32; rounding=nearest; cache=none;"), "{}", rows[0]);
+    assert!(rows[0].starts_with("test loss,made up,tables=fp32; line=fp32 nearest; precision=fp32;"), "{}", rows[0]);
     assert!(rows[0].contains(",0.6,score,") && rows[0].ends_with(",3"), "{}", rows[0]);
-    let cell = "tables=int4 stochastic, 5 % lfu, 16 ways; precision=int4; rounding=stochastic; cache=16-way LFU;";
+    let cell = "tables=int4 stochastic, 5 % lfu, 16 ways; line=int4 stochastic; precision=int4; rounding=stochastic; cache=16-way LFU;";
     assert!(rows.iter().any(|row| row.contains(cell)));
     let json: serde_json::Value =
         serde_json::from_reader(std::fs::File::open(folder.path().join("grid.json")).unwrap()).unwrap();
@@ -487,7 +487,7 @@ fn a_line_has_its_points_and_intervals() {
     let (_, chart) = charts.into_iter().find(|(stem, _)| stem == "by-size-lfu-32").unwrap();
     assert_eq!(chart.x_names, ["0", "0.1", "1", "5", "10", "30", "50"]);
     assert_eq!(chart.series.len(), 8);
-    let line = chart.series.iter().find(|series| series.label == "int4, stochastic").unwrap();
+    let line = chart.series.iter().find(|series| series.label == "int4 stochastic").unwrap();
     let setting = Setting::uncached(PrecisionName::Int4, RoundingName::Stochastic);
     let change = find(&cells(&all()), setting).unwrap().loss_change().unwrap();
     assert_eq!(line.points.len(), 7);

@@ -143,7 +143,10 @@ fn the_grid_is_asked() {
     // The short runs saw little, the grid knows better.
     let label = profile.proposals[0].setting.label();
     assert!(lines.len() == 2 && lines[0].contains(&label) && lines[0].contains("not met |"), "{said}");
-    assert!(lines[1].starts_with("| smallest no worse") && lines[1].contains(" met |") && !lines[1].contains("not met"), "{said}");
+    assert!(
+        lines[1].starts_with("| smallest no worse") && lines[1].contains(" met |") && !lines[1].contains("not met"),
+        "{said}"
+    );
     let said = check(&profile, &[]).to_string();
     assert!(said.lines().count() == 3 && said.contains("not run"), "{said}");
 }

@@ -6,7 +6,7 @@ use crate::output;
 use crate::plot::Chart;
 use crate::report::units::median;
 use crate::report::{self, Record as Figure, Setting, Unit};
-use crate::train::charts;
+use crate::train::charts::{self, LINE};
 use crate::train::outcome::Outcome;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -263,12 +263,12 @@ impl Report {
         let mut figures = Vec::new();
         for (what, of) in &lines {
             let figure = |row: &&Row| {
-                let fewer = Setting::default().with(FEWER, full?.bytes() / row.bytes());
+                let fewer = Setting::default().with(FEWER, full?.bytes() / row.bytes()).with(LINE, what.as_str());
                 Some(Figure::new(what.as_str(), &self.task, &fewer, of(row)? / of(full?)?, Unit::Times))
             };
             figures.extend(rows.iter().filter_map(figure));
         }
-        let mut chart = charts::numbers(&figures.iter().collect::<Vec<_>>(), FEWER, &["what"]);
+        let mut chart = charts::numbers(&figures, FEWER);
         chart.title = format!("{}: fewer bytes, more steps", self.task);
         chart.y_label = "Times the full FP32 table's".to_owned();
         (chart.log_x, chart.log_y) = (true, true);
@@ -284,11 +284,11 @@ impl Report {
         for row in &self.settings {
             let curve = row.runs.first().map(|run| &run.curve[..]).unwrap_or_default();
             figures.extend(curve.iter().map(|&(steps, loss)| {
-                let setting = Setting::default().with("tables", row.setting.as_str()).with("Steps", steps as f64);
+                let setting = Setting::default().with(LINE, row.setting.as_str()).with("Steps", steps as f64);
                 Figure::new("test loss", &self.task, &setting, loss, Unit::Score)
             }));
         }
-        let mut chart = charts::numbers(&figures.iter().collect::<Vec<_>>(), "Steps", &["tables"]);
+        let mut chart = charts::numbers(&figures, "Steps");
         chart.series.iter_mut().for_each(|series| series.markers = false);
         chart.title = format!("{}: test loss, seed {}", self.task, self.seeds.first().copied().unwrap_or_default());
         chart.y_label = "Test log-loss".to_owned();
