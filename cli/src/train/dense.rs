@@ -108,6 +108,17 @@ impl Mlp {
     }
 }
 
+/// A network above the outputs of one table.
+impl Dense for Mlp {
+    fn logits(&self, embedded: &[Tensor], _: &Batch) -> Result<Tensor> {
+        self.forward(&embedded[0])
+    }
+
+    fn vars(&self) -> Vec<&Var> {
+        self.vars()
+    }
+}
+
 /// AdaGrad of the dense part: the tables' rule (SPEC 3).
 #[derive(Debug)]
 pub(crate) struct AdaGrad {

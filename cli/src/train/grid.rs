@@ -9,13 +9,14 @@ use super::journal::{self, Journal, Run};
 use super::options::GridArgs;
 use super::run::order;
 use super::setting::{Setup, WAYS};
-use super::skew::{self, Uses};
+use super::skew;
 use super::tables::Device;
 use super::tasks::TaskName;
 use super::training::{self, Training};
 use crate::failure::Failure;
 use crate::options::Options;
 use crate::output;
+use crate::plot::Chart;
 use anyhow::anyhow;
 use report::Report;
 use std::path::Path;
@@ -45,8 +46,7 @@ pub(super) fn run(options: &Options, args: &GridArgs) -> Result<(), Failure> {
     let one = |setup: &Setup, seed| training.run(setup, seed, &Keep::default(), &|steps| progress.advance(steps));
     journal.run(&left, training.jobs, &one)?;
     drop(progress);
-    let uses = uses(&training);
-    skew::chart(training.task.about().name, &uses.iter().collect::<Vec<&Uses>>()).write(&folder.join("skew"))?;
+    skew(&training)?.write(&folder.join("skew"))?;
     show(options, &Report::new(&subject, &journal.last(&runs)), &folder)
 }
 
@@ -118,22 +118,17 @@ fn in_order(setups: &[Setup], seeds: &[u64]) -> Vec<Run> {
     [of(first), of(others)].concat()
 }
 
-/// How often each row of each table is used over the first epoch, or its beginning.
-fn uses(training: &Training) -> Vec<Uses> {
+/// The chart of how often the rows of each table are used over the first epoch, or its beginning.
+fn skew(training: &Training) -> anyhow::Result<Chart> {
     let (task, seed) = (&*training.task, training.seeds[0]);
-    let mut uses: Vec<Uses> = training.tables().iter().map(|table| Uses::new(&table.name, table.rows)).collect();
-    let mut counted = 0;
+    let mut profile = skew::profile(training.tables());
     for samples in order(training.options.samples(task), seed, 0).chunks(training.options.batch) {
-        let batch = task.train_batch(samples, seed, 0);
-        for (uses, bags) in uses.iter_mut().zip(&batch.bags) {
-            uses.count(&bags.indices);
-            counted += bags.indices.len() as u64;
-        }
-        if counted > COUNTED {
+        skew::count(&mut profile, &task.train_batch(samples, seed, 0))?;
+        if profile.accesses() > COUNTED {
             break;
         }
     }
-    uses
+    Ok(skew::chart(task.about().name, training.tables(), &profile))
 }
 
 #[cfg(test)]

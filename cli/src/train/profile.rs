@@ -59,7 +59,7 @@ pub(super) fn run(options: &Options, args: &ProfileArgs) -> Result<(), Failure> 
 /// The first accesses of training, table by table.
 fn observe(training: &Training) -> Vec<Observed> {
     let (task, seed) = (&*training.task, training.seeds[0]);
-    let mut observed: Vec<Observed> = training.tables().iter().map(Observed::new).collect();
+    let mut observed: Vec<Observed> = vec![Observed::default(); training.tables().len()];
     let order = order(training.options.samples(task), seed, 0);
     for samples in order.chunks(training.options.batch).take(STEPS) {
         let batch = task.train_batch(samples, seed, 0);

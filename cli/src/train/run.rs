@@ -431,16 +431,7 @@ mod tests {
             Self::batch(samples.map(|at| at as u32 + 10_000))
         }
         fn dense(&self, seed: u64) -> candle_core::Result<Box<dyn Dense>> {
-            struct Model(Mlp);
-            impl Dense for Model {
-                fn logits(&self, embedded: &[Tensor], _: &Batch) -> candle_core::Result<Tensor> {
-                    self.0.forward(&embedded[0])
-                }
-                fn vars(&self) -> Vec<&Var> {
-                    self.0.vars()
-                }
-            }
-            Ok(Box::new(Model(Mlp::new(&[8, CLASSES], &mut Fresh::new(seed))?)))
+            Ok(Box::new(Mlp::new(&[8, CLASSES], &mut Fresh::new(seed))?))
         }
     }
 

@@ -6,7 +6,7 @@ use crate::train::setting::{Choice, Kind, Setting};
 use crate::train::task::{Bags, TableSpec};
 use hotrow::hash::fmix32;
 use hotrow::{
-    Context, Counters, Error, GradSlice, Group, GroupConfig, Init, Lookup, ScalerState, cpu, memory_factor, robe,
+    Context, Counters, Error, GradSlice, Group, GroupConfig, Lookup, ScalerState, cpu, memory_factor, robe,
 };
 
 /// What computes the embeddings.
@@ -84,10 +84,6 @@ impl Tables {
     ) -> Result<Vec<Vec<f32>>, Error> {
         let mut outputs = vec![Vec::new(); self.count];
         for shared in &mut self.shared {
-            if let [table] = shared.tables[..] {
-                outputs[table] = forward(&mut *shared.group, &bags[table].indices, &bags[table].offsets)?;
-                continue;
-            }
             let (indices, offsets) = joined(shared.tables.iter().map(|&table| &bags[table]));
             let joint = forward(&mut *shared.group, &indices, &offsets)?;
             let each = joint.len() / shared.tables.len();
@@ -101,13 +97,8 @@ impl Tables {
     /// The gradients of the last forward's outputs, table by table.
     pub(crate) fn backward(&mut self, gradients: &[Vec<f32>]) -> Result<(), Error> {
         for shared in &mut self.shared {
-            match shared.tables[..] {
-                [table] => shared.group.backward(&gradients[table])?,
-                _ => {
-                    let parts: Vec<&[f32]> = shared.tables.iter().map(|&table| &gradients[table][..]).collect();
-                    shared.group.backward(&parts.concat())?;
-                }
-            }
+            let parts: Vec<&[f32]> = shared.tables.iter().map(|&table| &gradients[table][..]).collect();
+            shared.group.backward(&parts.concat())?;
         }
         Ok(())
     }
@@ -250,9 +241,13 @@ fn rows(
     config.optimizer = rule.optimizer.optimizer(rule.lr);
     config.seed = table_seed(seed, tables[0]);
     setting.apply(&mut config);
-    let values = Values::new(tables, specs, seed);
+    // A table's first values follow from its own seed and rows, whatever stands before it in the group.
+    let bases: Vec<u32> = rows.iter().scan(0, |next, rows| Some(std::mem::replace(next, *next + rows))).collect();
     let source = |first_row: u32, dim: usize, out: &mut [f32]| {
-        (first_row..).zip(out.chunks_exact_mut(dim)).for_each(|(row, weights)| values.row(row, weights));
+        for (row, weights) in (first_row..).zip(out.chunks_exact_mut(dim)) {
+            let at = bases.partition_point(|&base| base <= row) - 1;
+            specs[tables[at]].init.row(table_seed(seed, tables[at]), row - bases[at], weights);
+        }
         Ok(())
     };
     let share = f64::from(config.cache_rows) / config.total_rows() as f64;
@@ -263,29 +258,6 @@ fn rows(
         Device::Gpu(context) => Box::new(Group::filled(context, config, &source)?),
     };
     Ok((group, cached, formula))
-}
-
-/// First values of the tables of a group.
-struct Values {
-    /// First linear row, seed and distribution of each.
-    tables: Vec<(u32, u32, Init)>,
-}
-
-impl Values {
-    fn new(tables: &[usize], specs: &[TableSpec], seed: u64) -> Self {
-        let mut base = 0;
-        let of = |&table: &usize| {
-            let first = base;
-            base += specs[table].rows;
-            (first, table_seed(seed, table), specs[table].init)
-        };
-        Self { tables: tables.iter().map(of).collect() }
-    }
-
-    fn row(&self, row: u32, weights: &mut [f32]) {
-        let (base, seed, init) = self.tables[self.tables.partition_point(|&(base, ..)| base <= row) - 1];
-        init.row(seed, row - base, weights);
-    }
 }
 
 /// A seed for each table, so that no two share random bits.

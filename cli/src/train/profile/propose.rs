@@ -5,10 +5,10 @@ use crate::train::claims::NEUTRAL;
 use crate::train::interval::{Interval, loss_change};
 use crate::train::outcome::Outcome;
 use crate::train::setting::{SMALL_TABLE, Setting, WAYS};
-use crate::train::skew::Uses;
 use crate::train::task::TableSpec;
-use hotrow::memory_factor;
+use hotrow::scars::{Counting, Profile as Uses};
 use hotrow::simulate::{Geometry, Simulator};
+use hotrow::{Error, memory_factor};
 use serde::Serialize;
 
 /// Cache shares that are proposed, in percent: those of the grid, which can then be asked.
@@ -31,28 +31,33 @@ const SURE: f64 = 0.25;
 const FP16: Setting = Setting::uncached(PrecisionName::Fp16, RoundingName::Stochastic);
 
 /// The first accesses of a table, batch by batch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Observed {
-    pub(crate) uses: Uses,
     batches: Vec<Vec<u32>>,
 }
 
 impl Observed {
-    pub(crate) fn new(table: &TableSpec) -> Self {
-        Self { uses: Uses::new(&table.name, table.rows), batches: Vec::new() }
-    }
-
     /// Takes a batch, if the table has not had its share.
     pub(crate) fn add(&mut self, indices: &[u32]) {
-        if self.batches.iter().map(Vec::len).sum::<usize>() + indices.len() <= ACCESSES {
-            self.uses.count(indices);
+        if self.accesses() + indices.len() <= ACCESSES {
             self.batches.push(indices.to_vec());
         }
     }
 
+    pub(crate) fn accesses(&self) -> usize {
+        self.batches.iter().map(Vec::len).sum()
+    }
+
+    /// The share of the accesses, 0 to 1, that goes to the 1 % of the rows that are used most.
+    fn top_1_percent(&self, table: &TableSpec) -> Result<f64, Error> {
+        let mut uses = Uses::new(&[table.rows], Counting::Exact);
+        self.batches.iter().try_for_each(|batch| uses.count(0, batch))?;
+        Ok(uses.ranked().share_of((f64::from(table.rows) / 100.0).ceil() as usize))
+    }
+
     /// The hit rate, 0 to 1, over the second half of the batches: the first fills the cache.
-    fn hit_rate(&self, policy: PolicyName, percent: f64) -> anyhow::Result<f64> {
-        let shape = Geometry::of_percent(u64::from(self.uses.rows), percent, WAYS)?;
+    fn hit_rate(&self, table: &TableSpec, policy: PolicyName, percent: f64) -> anyhow::Result<f64> {
+        let shape = Geometry::of_percent(u64::from(table.rows), percent, WAYS)?;
         let mut cache = Simulator::new(shape.sets, shape.ways, policy.policy())?;
         let (first, second) = self.batches.split_at(self.batches.len() / 2);
         first.iter().for_each(|batch| cache.step(batch));
@@ -178,15 +183,18 @@ pub(crate) fn propose(
         }
     }
     let proposals = tables.iter().zip(observed).zip(predicted).zip(&taken.settings);
-    let proposals = proposals.map(|(((table, seen), predicted), &setting)| Proposal {
-        table: table.name.clone(),
-        rows: table.rows,
-        setting,
-        top_1_percent: seen.uses.share_of_top(1.0),
-        predicted,
-        memory: factor(table, &setting),
+    let proposals = proposals.map(|(((table, seen), predicted), &setting)| {
+        Ok(Proposal {
+            table: table.name.clone(),
+            rows: table.rows,
+            setting,
+            top_1_percent: seen.top_1_percent(table)?,
+            predicted,
+            memory: factor(table, &setting),
+        })
     });
-    Ok(Profile { schema: 2, proposals: proposals.collect(), trials, memory: taken.memory })
+    let proposals = proposals.collect::<Result<Vec<_>, Error>>()?;
+    Ok(Profile { schema: 2, proposals, trials, memory: taken.memory })
 }
 
 /// Whether short runs speak for a candidate. A single seed has no interval.
@@ -199,8 +207,10 @@ fn predict(table: &TableSpec, seen: &Observed) -> anyhow::Result<Vec<Predicted>>
         return Ok(Vec::new());
     }
     let at = |cache_percent| {
-        let (lru, lfu) =
-            (seen.hit_rate(PolicyName::Lru, cache_percent)?, seen.hit_rate(PolicyName::Lfu, cache_percent)?);
+        let (lru, lfu) = (
+            seen.hit_rate(table, PolicyName::Lru, cache_percent)?,
+            seen.hit_rate(table, PolicyName::Lfu, cache_percent)?,
+        );
         Ok(Predicted { cache_percent, lru, lfu })
     };
     SHARES.into_iter().map(at).collect()

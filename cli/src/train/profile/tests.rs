@@ -15,8 +15,8 @@ fn table(name: &str, rows: u32) -> TableSpec {
 }
 
 /// Batches of 100 accesses to the first `hot` rows, each again in the next batch.
-fn hot(table: &TableSpec, hot: u32) -> Observed {
-    let mut seen = Observed::new(table);
+fn hot(hot: u32) -> Observed {
+    let mut seen = Observed::default();
     for step in 0..40 {
         let batch: Vec<u32> = (0..100).map(|i| (step * 50 + i) % hot).collect();
         seen.add(&batch);
@@ -25,8 +25,8 @@ fn hot(table: &TableSpec, hot: u32) -> Observed {
 }
 
 /// Every row once, none again.
-fn cold(table: &TableSpec) -> Observed {
-    let mut seen = Observed::new(table);
+fn cold() -> Observed {
+    let mut seen = Observed::default();
     (0..40).for_each(|step| seen.add(&(step * 100..(step + 1) * 100).collect::<Vec<u32>>()));
     seen
 }
@@ -48,7 +48,7 @@ fn trial(settings: &[Setting], seed: u64) -> anyhow::Result<Outcome> {
 #[test]
 fn a_hot_table_gets_a_cache_a_cold_one_fp16_a_small_one_nothing() {
     let tables = [table("hot", 10_000), table("cold", 10_000), table("small", 1000)];
-    let observed = [hot(&tables[0], 90), cold(&tables[1]), hot(&tables[2], 90)];
+    let observed = [hot(90), cold(), hot(90)];
     // Only what is kept in fewer than 8 bits costs anything.
     let tried = RefCell::new(Vec::new());
     let runner = |settings: &[Setting], seed| {
@@ -80,7 +80,7 @@ fn a_hot_table_gets_a_cache_a_cold_one_fp16_a_small_one_nothing() {
 #[test]
 fn a_candidate_that_fails_is_passed_over() {
     let tables = [table("hot", 10_000)];
-    let observed = [hot(&tables[0], 90)];
+    let observed = [hot(90)];
     let runner = |settings: &[Setting], seed| {
         if settings[0].precision == PrecisionName::Int2 {
             bail!("made up");
@@ -95,7 +95,7 @@ fn a_candidate_that_fails_is_passed_over() {
 #[test]
 fn if_nothing_serves_it_stays_in_fp32() {
     let tables = [table("hot", 10_000)];
-    let observed = [hot(&tables[0], 90)];
+    let observed = [hot(90)];
     let runner = |settings: &[Setting], seed| {
         let worse = if settings[0] == Setting::FP32 { 1.0 } else { 1.1 };
         Ok(Outcome { loss: worse, ..made_up::outcome(&Setting::FP32, seed) })
@@ -117,23 +117,22 @@ fn luck_is_not_enough() {
 fn small_tables_need_no_run() {
     let tables = [table("small", 1000)];
     let none = |_: &[Setting], _: &[u64]| bail!("nothing may run");
-    let profile = propose(&tables, &[hot(&tables[0], 90)], &[0], &none).unwrap();
+    let profile = propose(&tables, &[hot(90)], &[0], &none).unwrap();
     assert_eq!((profile.proposals[0].setting, profile.trials.len()), (Setting::FP32, 0));
 }
 
 #[test]
 fn what_is_looked_at_is_bounded() {
-    let table = table("hot", 10_000);
-    let mut seen = Observed::new(&table);
+    let mut seen = Observed::default();
     let batch = vec![7; ACCESSES / 2 - 1];
     (0..5).for_each(|_| seen.add(&batch));
-    assert_eq!(seen.uses.accesses() as usize, ACCESSES - 2);
+    assert_eq!(seen.accesses(), ACCESSES - 2);
 }
 
 #[test]
 fn the_grid_is_asked() {
     let tables = [table("hot", 10_000)];
-    let observed = [hot(&tables[0], 90)];
+    let observed = [hot(90)];
     let profile = propose(&tables, &observed, &[0, 1, 2], &each(trial)).unwrap();
     let records = made_up::records(&Cells::Full.settings(&Lists::default()), &|setting, seed| {
         Some(made_up::outcome(setting, seed))

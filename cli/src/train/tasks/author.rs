@@ -5,9 +5,9 @@ use super::{Choices, labels};
 use crate::names::OptimizerName;
 use crate::trace::{self, Source};
 use crate::train::dense::{Dense, Fresh, Mlp};
-use crate::train::task::{About, Batch, Defaults, TableSpec, Target};
+use crate::train::task::{About, Defaults, TableSpec, Target};
 use anyhow::Context as _;
-use candle_core::{Result, Tensor, Var};
+use candle_core::Result;
 use hotrow::hash::fmix32;
 use hotrow::{Init, Pooling};
 
@@ -43,22 +43,7 @@ pub(super) fn open(choices: &Choices) -> anyhow::Result<BagTask> {
         test: test.len(),
         bounds: None,
     };
-    let dense = |dim, seed| -> Result<Box<dyn Dense>> {
-        Ok(Box::new(Model { mlp: Mlp::new(&[dim, AUTHORS], &mut Fresh::new(seed))? }))
-    };
+    let dense =
+        |dim, seed| -> Result<Box<dyn Dense>> { Ok(Box::new(Mlp::new(&[dim, AUTHORS], &mut Fresh::new(seed))?)) };
     Ok(BagTask { about, data: Labelled { ids: words.ids, offsets, labels, train, test }, dense })
-}
-
-struct Model {
-    mlp: Mlp,
-}
-
-impl Dense for Model {
-    fn logits(&self, embedded: &[Tensor], _: &Batch) -> Result<Tensor> {
-        self.mlp.forward(&embedded[0])
-    }
-
-    fn vars(&self) -> Vec<&Var> {
-        self.mlp.vars()
-    }
 }
