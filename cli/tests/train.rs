@@ -218,9 +218,13 @@ fn what_is_no_data_is_named() {
 #[test]
 fn what_cannot_be_asked_for() {
     let data = data();
-    let cases: [(&[&str], &str); 31] = [
+    let cases: [(&[&str], &str); 34] = [
         (&["until", "2"], "until: wanted settings to compare with the full table"),
         (&["until", "--table", "robe:weights=99"], "<N>"),
+        // The old spellings of modes.
+        (&["--seeds", "1", "--until-full", "2"], "until: wanted settings to compare with the full table"),
+        (&["--table", "robe:weights=99", "--grid"], "unexpected argument '--table'"),
+        (&["--precision", "int4", "--profile"], "unexpected argument '--precision'"),
         (&["until", "2", "--table", "robe:weights=99", "--decay", "true"], "--decay: wanted constant rates"),
         (&["until", "2", "--table", "robe:weights=9"], "at least a chunk of 32, found 9"),
         (&["--goal-steps", "2"], "unexpected argument '--goal-steps'"),

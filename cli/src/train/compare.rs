@@ -11,7 +11,7 @@ use super::setting::{Kind, Setting, Setup, WAYS};
 use super::summary::{self, Cell, Value};
 use super::tables;
 use super::task::TableSpec;
-use super::training::{self, Training};
+use super::training::Training;
 use super::{cells::Lists, charts, mixed::TableSetting};
 use crate::failure::Failure;
 use crate::names::{PrecisionName, RoundingName, option_name};
@@ -57,7 +57,7 @@ struct Seeded<'a> {
 
 /// Trains what was asked for, or what makes the point, and prints it.
 pub(super) fn run(options: &Options, args: &CompareArgs) -> Result<(), Failure> {
-    conflicts::check(training::task_name(options, &args.run), &args.run, &Beside::Compare(args))?;
+    conflicts::check(options, &args.run, &Beside::Compare(args))?;
     let mut training = Training::open(options, &args.run, args.batch.first().copied())?;
     training.options.seconds = args.seconds;
     let several = args.batch.len() > 1;
@@ -73,9 +73,9 @@ pub(super) fn run(options: &Options, args: &CompareArgs) -> Result<(), Failure> 
         any_checkpoint(&runs, &keep, resume)?;
     }
     if let Some(out) = &args.out {
-        training::make_folder(out)?;
+        output::check_folder("--out", out)?;
     }
-    if args.run.task.is_none() {
+    if args.run.task.task.is_none() {
         output::note(&format!("no --task: {}", training.task.about().source));
     }
     let cells = summary::cells(&training.run_all(&runs, &keep)?);

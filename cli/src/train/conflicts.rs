@@ -5,6 +5,7 @@ use super::options::{CompareArgs, RunArgs, UntilArgs};
 use super::tasks::TaskName;
 use crate::failure::Failure;
 use crate::names::{PrecisionName, option_name};
+use crate::options::Options;
 
 /// An option, whether it was given, what it wants, and what was found instead: nothing, if it has what it wants.
 type Rule = (&'static str, bool, &'static str, Option<String>);
@@ -18,12 +19,13 @@ pub(super) enum Beside<'a> {
 }
 
 /// Refuses the first option that would make no difference.
-pub(super) fn check(task: TaskName, run: &RunArgs, beside: &Beside<'_>) -> Result<(), Failure> {
+pub(super) fn check(options: &Options, run: &RunArgs, beside: &Beside<'_>) -> Result<(), Failure> {
+    let (args, task) = (&run.task, run.task.name(options));
     let unless = |wanted: TaskName| (task != wanted).then(|| option_name(&task));
     let mut rules: Vec<Rule> = vec![
-        ("--sentences", run.sentences, "--task author", unless(TaskName::Author)),
-        ("--criteo", run.criteo.is_some(), "--task dlrm", unless(TaskName::Dlrm)),
-        ("--cardinalities", run.cardinalities.is_some(), "--task dlrm", unless(TaskName::Dlrm)),
+        ("--sentences", args.sentences, "--task author", unless(TaskName::Author)),
+        ("--criteo", args.criteo.is_some(), "--task dlrm", unless(TaskName::Dlrm)),
+        ("--cardinalities", args.cardinalities.is_some(), "--task dlrm", unless(TaskName::Dlrm)),
     ];
     match beside {
         Beside::Compare(args) => {

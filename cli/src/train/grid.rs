@@ -12,7 +12,7 @@ use super::setting::{Setup, WAYS};
 use super::skew;
 use super::tables::Device;
 use super::tasks::TaskName;
-use super::training::{self, Training};
+use super::training::Training;
 use crate::failure::Failure;
 use crate::options::Options;
 use crate::output;
@@ -26,7 +26,7 @@ const COUNTED: u64 = 1 << 25;
 
 /// Runs what is missing of a grid, then writes its tables and charts. A run that failed makes the exit code 1, at the end.
 pub(super) fn run(options: &Options, args: &GridArgs) -> Result<(), Failure> {
-    conflicts::check(training::task_name(options, &args.run), &args.run, &Beside::Nothing)?;
+    conflicts::check(options, &args.run, &Beside::Nothing)?;
     let training = Training::open(options, &args.run, args.size.batch)?;
     let folder = training.folder(args.out.as_deref());
     let setups = setups(args, &training)?;

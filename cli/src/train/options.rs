@@ -3,7 +3,7 @@
 use super::cells::{Cells, Lists};
 use super::mixed::{self, TableSetting};
 use super::scaling::{self, Scaling};
-use super::tasks::{Cardinalities, TaskName};
+use super::tasks::TaskArgs;
 use crate::names::OptimizerName;
 use std::path::PathBuf;
 
@@ -30,25 +30,11 @@ pub(super) enum Mode {
 /// The task, and how it is trained.
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArgs {
-    /// What to learn [default: author with a data folder, else dlrm on generated data]
-    #[arg(long, value_enum)]
-    pub(super) task: Option<TaskName>,
-    /// Author: sentences instead of paragraphs
-    #[arg(long)]
-    pub(super) sentences: bool,
-    /// Dlrm: Criteo's click log (label, 13 counts, 26 categories, tab separated), plain, .gz or .zst; its last seventh is the
-    /// test set [default: generated clicks]
-    #[arg(long, value_name = "FILE")]
-    pub(super) criteo: Option<PathBuf>,
-    /// Dlrm: rows of the 26 tables: a cap or a scale (1/100) for Table 1 of Yang 2020, or 26 numbers [default: 1/100]
-    #[arg(long, value_name = "N|1/N|N,N,..")]
-    pub(super) cardinalities: Option<Cardinalities>,
+    #[command(flatten)]
+    pub(super) task: TaskArgs,
     /// Passes over the training set [default: the task's own]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) epochs: Option<u32>,
-    /// Floats in a row [default: the task's own]
-    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub(super) dim: Option<u32>,
     /// Update rule of the tables [default: the task's own]
     #[arg(long, value_enum)]
     pub(super) optimizer: Option<OptimizerName>,
@@ -61,9 +47,6 @@ pub(super) struct RunArgs {
     /// Whether both rates go down to 0 in even steps [default: the task's own]
     #[arg(long, value_name = "BOOL")]
     pub(super) decay: Option<bool>,
-    /// Train on the first N samples; more clicks are generated where N is more
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) limit: Option<u32>,
     /// Scale of the loss, with the gradients of the tables in FP16: none, static:S, backoff, log-normal, log-normal-original
     #[arg(long, value_name = "SCALE", default_value = "none", value_parser = scaling::parse)]
     pub(super) loss_scale: Scaling,

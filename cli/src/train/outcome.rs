@@ -11,7 +11,7 @@ pub(crate) struct Outcome {
     pub(crate) auc: Option<f64>,
     /// Of training, over the tables with a cache.
     pub(crate) hit_rate: Option<f64>,
-    /// Against FP32 weights, by the formula of P1's appendix A.
+    /// Against FP32 weights, by the formula of Yang 2020's appendix A.
     pub(crate) memory_paper: f64,
     /// Every byte that stays, optimiser state included, against FP32 weights.
     pub(crate) memory_true: f64,

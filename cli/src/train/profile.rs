@@ -16,7 +16,7 @@ use super::outcome::Outcome;
 use super::run::order;
 use super::setting::{Setting, Setup};
 use super::summary::{self, Cell};
-use super::training::{self, Training};
+use super::training::Training;
 use crate::failure::Failure;
 use crate::options::Options;
 use crate::output;
@@ -31,7 +31,7 @@ const TRIAL_STEPS: usize = 256;
 
 /// Looks at a task, proposes, and asks the grid that lies in the results' folder.
 pub(super) fn run(options: &Options, args: &ProfileArgs) -> Result<(), Failure> {
-    conflicts::check(training::task_name(options, &args.run), &args.run, &Beside::Nothing)?;
+    conflicts::check(options, &args.run, &Beside::Nothing)?;
     let mut training = Training::open(options, &args.run, args.size.batch)?;
     let folder = training.folder(args.out.as_deref());
     let subject = training.subject();

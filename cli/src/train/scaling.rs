@@ -1,4 +1,4 @@
-//! A run with a scaled loss (P5): the gradients of the tables' outputs come in FP16, and a step that overflowed updates nothing.
+//! A run with a scaled loss (OpenSeq2Seq): the gradients of the tables' outputs come in FP16, and a step that overflowed updates nothing.
 
 use candle_core::{Result, Tensor, Var, backprop::GradStore};
 use half::f16;

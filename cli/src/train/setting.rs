@@ -8,7 +8,7 @@ use hotrow::simulate::Geometry;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 
-/// Tables of at most as many rows stay in FP32 (P1 4.3): there is nothing to save on them.
+/// Tables of at most as many rows stay in FP32 (Yang 2020, 4.3): there is nothing to save on them.
 pub(crate) const SMALL_TABLE: u32 = 1000;
 
 /// Ways of a set where nothing else is asked for.

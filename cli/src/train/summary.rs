@@ -34,7 +34,7 @@ impl Cell {
         Interval::of(&self.runs.iter().filter_map(|(_, run)| of(run)).collect::<Vec<_>>())
     }
 
-    /// By how many percent the test log-loss is above FP32's, paired by seed (P1 eq. 1). None for FP32 itself.
+    /// By how many percent the test log-loss is above FP32's, paired by seed (Yang 2020, eq. 1). None for FP32 itself.
     pub(crate) fn loss_change(&self) -> Option<Interval> {
         Interval::of(&self.changes().into_iter().map(|(_, change)| change).collect::<Vec<_>>())
     }

@@ -5,9 +5,7 @@ use crate::train::robe::Robe;
 use crate::train::setting::{Choice, Kind, Setting};
 use crate::train::task::{Bags, TableSpec};
 use hotrow::hash::fmix32;
-use hotrow::{
-    Context, Counters, Error, GradSlice, Group, GroupConfig, Lookup, ScalerState, cpu, memory_factor, robe,
-};
+use hotrow::{Context, Counters, Error, GradSlice, Group, GroupConfig, Lookup, ScalerState, cpu, memory_factor, robe};
 
 /// What computes the embeddings.
 #[derive(Clone, Debug)]
@@ -281,7 +279,7 @@ mod tests {
     use super::*;
     use crate::names::{PolicyName, PrecisionName, RoundingName};
     use crate::train::robe::Size;
-    use hotrow::Pooling;
+    use hotrow::{Init, Pooling};
 
     fn specs() -> Vec<TableSpec> {
         let table = |name: &str, rows, low| TableSpec {

@@ -9,12 +9,12 @@ use super::run::{self, RunOptions};
 use super::setting::{Choice, SMALL_TABLE, Setup};
 use super::tables::{Device, Rule};
 use super::task::{TableSpec, Task};
-use super::tasks::{self, Choices, TaskName};
+use super::tasks::{self, TaskName};
 use crate::failure::Failure;
 use crate::names::option_name;
 use crate::options::{Backend, Options};
 use crate::progress::Progress;
-use anyhow::Context as _;
+use crate::trace::Source;
 use hotrow::adapter;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -30,28 +30,11 @@ pub(crate) struct Training {
     pub(crate) jobs: usize,
 }
 
-/// The task that is asked for.
-pub(crate) fn task_name(options: &Options, args: &RunArgs) -> TaskName {
-    let of_clicks = args.criteo.is_some() || args.cardinalities.is_some();
-    let by_data = if options.data().is_some() && !of_clicks { TaskName::Author } else { TaskName::Dlrm };
-    args.task.unwrap_or(by_data)
-}
-
 impl Training {
     /// Loads the task's data. Options that were not given are the task's own.
     pub(crate) fn open(options: &Options, args: &RunArgs, batch: Option<u32>) -> Result<Self, Failure> {
-        let limit = args.limit.map(|limit| limit as usize);
-        let choices = Choices {
-            data: options.data(),
-            dim: args.dim,
-            sentences: args.sentences,
-            criteo: args.criteo.clone(),
-            cardinalities: args.cardinalities.clone(),
-            limit,
-            seed: options.seed,
-        };
-        let name = task_name(options, args);
-        let task = tasks::open(name, &choices)?;
+        let (name, data) = (args.task.name(options), options.data());
+        let task = tasks::open(name, &args.task, &Source { data: data.as_deref(), seed: options.seed })?;
         let device = match options.backend {
             Backend::Gpu => Device::Gpu(adapter::open_best(adapter::Wanted::Any)?),
             Backend::Cpu => Device::Cpu,
@@ -66,7 +49,7 @@ impl Training {
             dense_lr: args.dense_lr.unwrap_or(defaults.dense_lr),
             decay: args.decay.unwrap_or(defaults.decay),
             seconds: None,
-            limit,
+            limit: args.task.limit(),
             scaling: args.loss_scale,
             device,
         };
@@ -186,11 +169,4 @@ impl Device {
             Self::Gpu(_) => 1,
         }
     }
-}
-
-/// Makes the folder of results before any work is done.
-pub(crate) fn make_folder(folder: &Path) -> anyhow::Result<()> {
-    std::fs::create_dir_all(folder).with_context(|| {
-        format!("{}: wanted a folder for the results; check its name and permissions", folder.display())
-    })
 }

@@ -14,14 +14,14 @@ use super::options::UntilArgs;
 use super::outcome::Outcome;
 use super::run::{Model, RunOptions};
 use super::setting::Setup;
-use super::training::{self, Training};
+use super::training::Training;
 use super::workers::alone;
 use crate::failure::Failure;
 use crate::options::Options;
 use crate::output;
 use crate::progress::Progress;
 use anyhow::{Context as _, ensure};
-use report::{Followed, Report, Row, Tried};
+use report::{Followed, Limits, Report, Row, Tried};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -35,39 +35,31 @@ const TESTS: u64 = 40;
 const ROUNDS: usize = 9;
 const IN_A_ROW: usize = 10;
 
-/// How far and how often.
+/// A training, and how far and how often it goes.
 struct Plan<'a> {
     training: &'a Training,
-    /// Steps of the full table.
-    goal_steps: u64,
-    /// Steps of any other.
-    most: u64,
-    /// Steps of a run that a rate is chosen by.
-    short: u64,
-    every: u64,
-    /// Samples of a test.
-    tested: usize,
+    limits: Limits,
 }
 
 /// Trains what was asked for beside the full table, and prints what came of it.
 pub(super) fn run(options: &Options, args: &UntilArgs) -> Result<(), Failure> {
-    conflicts::check(training::task_name(options, &args.run), &args.run, &Beside::Until(args))?;
+    conflicts::check(options, &args.run, &Beside::Until(args))?;
     let mut training = Training::open(options, &args.run, args.size.batch)?;
     training.options.decay = false;
     let setups = compare::setups(&args.lists, &args.table, &training)?;
     if let Some(folder) = &args.out {
-        training::make_folder(folder)?;
+        output::check_folder("--out", folder)?;
     }
     let goal_steps = args.goal_steps.unwrap_or_else(|| training.options.steps(&*training.task));
-    let plan = Plan {
+    let limits = Limits {
         goal_steps,
         // Of --epochs and a large --limit there may be more than --goal-steps takes; nobody waits for so many.
-        most: goal_steps.saturating_mul(args.times.unwrap_or(1).into()),
-        short: (goal_steps / 2).max(1),
-        every: args.test_every.unwrap_or((goal_steps / TESTS).max(1)).min(goal_steps),
-        tested: args.tested as usize,
-        training: &training,
+        most_steps: goal_steps.saturating_mul(args.times.unwrap_or(1).into()),
+        test_every: args.test_every.unwrap_or((goal_steps / TESTS).max(1)).min(goal_steps),
+        tested: (args.tested as usize).min(training.task.about().test),
+        short_steps: (goal_steps / 2).max(1),
     };
+    let plan = Plan { training: &training, limits };
     let lr = training.options.rule.lr;
     let rates = if args.rates.is_empty() { RATES.map(|times| times * lr).to_vec() } else { args.rates.clone() };
 
@@ -75,7 +67,7 @@ pub(super) fn run(options: &Options, args: &UntilArgs) -> Result<(), Failure> {
     plan.follow(&setups, &mut rows)?;
     alone(|| plan.clock(&setups, &mut rows))?;
 
-    let report = Report::new(&plan, rows);
+    let report = Report::new(&training, limits, rows);
     output::print(&report.markdown())?;
     if let Some(path) = &options.json {
         output::write_json(path, &report)?;
@@ -102,9 +94,9 @@ fn tell(pictures: Vec<PathBuf>) {
     }
 }
 
-/// A run of a setup: its steps at most, the loss to reach, and the steps between tests.
+/// The end of a run: its steps at most, the loss to reach, and the steps between tests.
 #[derive(Clone, Copy)]
-struct Limits {
+struct End {
     most: u64,
     goal: f64,
     every: u64,
@@ -116,10 +108,11 @@ impl Plan<'_> {
         let with = |setup: &Setup, rate| Setup { rate: Some(rate), ..setup.clone() };
         let tries = setups.iter().flat_map(|setup| rates.iter().map(move |&rate| with(setup, rate)));
         let tries = journal::each(&tries.collect::<Vec<_>>(), &self.training.seeds[..1]);
-        let limits = Limits { most: self.short, goal: f64::NEG_INFINITY, every: self.short };
-        let progress = self.progress(tries.len(), limits.most);
+        let short = self.limits.short_steps;
+        let end = End { most: short, goal: f64::NEG_INFINITY, every: short };
+        let progress = self.progress(tries.len(), short);
         let journal = Journal::new(self.training.subject());
-        journal.run(&tries, self.training.jobs, &|setup, seed| self.train(setup, seed, limits, &progress))?;
+        journal.run(&tries, self.training.jobs, &|setup, seed| self.train(setup, seed, end, &progress))?;
         let tried = journal.last(&tries);
         let chosen = setups.iter().zip(tried.chunks(rates.len())).map(|(setup, tried)| {
             let loss = |record: &Record| record.outcome.as_ref().map(|run| run.loss);
@@ -138,15 +131,16 @@ impl Plan<'_> {
         let Training { seeds, jobs, .. } = self.training;
         let (full, others) = (journal::each(&setups[..1], seeds), journal::each(&setups[1..], seeds));
         let journal = Journal::new(self.training.subject());
-        let progress = self.progress(full.len(), self.goal_steps);
-        let alone = Limits { most: self.goal_steps, goal: f64::NEG_INFINITY, every: self.every };
+        let Limits { goal_steps, most_steps, test_every, .. } = self.limits;
+        let progress = self.progress(full.len(), goal_steps);
+        let alone = End { most: goal_steps, goal: f64::NEG_INFINITY, every: test_every };
         let mut records = journal.run_all(&full, *jobs, &|setup, seed| self.train(setup, seed, alone, &progress))?;
         let lowest = |record: &Record| Some((record.seed, report::lowest(&record.outcome.as_ref()?.curve)));
         let goals: Vec<(u64, f64)> = records.iter().filter_map(lowest).collect();
         let goal = |seed| goals.iter().find(|(of, _)| *of == seed).map_or(f64::NAN, |&(_, goal)| goal);
-        let progress = self.progress(others.len(), self.most);
+        let progress = self.progress(others.len(), most_steps);
         let behind = |setup: &Setup, seed| {
-            self.train(setup, seed, Limits { most: self.most, goal: goal(seed), every: self.every }, &progress)
+            self.train(setup, seed, End { most: most_steps, goal: goal(seed), every: test_every }, &progress)
         };
         records.extend(journal.run_all(&others, *jobs, &behind)?);
         for (row, records) in rows.iter_mut().zip(records.chunks(seeds.len())) {
@@ -157,12 +151,12 @@ impl Plan<'_> {
     }
 
     /// Trains until the test loss is at the goal, but at least as long as the full table; or for the most steps there are.
-    fn train(&self, setup: &Setup, seed: u64, limits: Limits, progress: &Progress) -> anyhow::Result<Outcome> {
+    fn train(&self, setup: &Setup, seed: u64, end: End, progress: &Progress) -> anyhow::Result<Outcome> {
         let start = Instant::now();
         let options = self.training.options_of(setup);
         let mut model = self.model(setup, seed, &options)?;
         let mut curve = Vec::new();
-        let mut last = limits.most;
+        let mut last = end.most;
         let score = loop {
             let (loss, _) = model.step()?;
             ensure!(
@@ -171,18 +165,18 @@ impl Plan<'_> {
                 model.steps
             );
             progress.advance(1);
-            if model.steps.is_multiple_of(limits.every) || model.steps == last {
-                let score = model.test(self.tested)?;
+            if model.steps.is_multiple_of(end.every) || model.steps == last {
+                let score = model.test(self.limits.tested)?;
                 curve.push((model.steps, score.loss));
-                if score.loss <= limits.goal {
-                    last = last.min(self.goal_steps.max(model.steps));
+                if score.loss <= end.goal {
+                    last = last.min(self.limits.goal_steps.max(model.steps));
                 }
                 if model.steps >= last {
                     break score;
                 }
             }
         };
-        progress.advance(limits.most.saturating_sub(model.steps));
+        progress.advance(end.most.saturating_sub(model.steps));
         let kept_bytes = Some(model.kept_bytes());
         Ok(Outcome { kept_bytes, curve, ..model.outcome(score, f64::NAN, 0.0, start)? })
     }

@@ -1,7 +1,7 @@
 //! Who wrote this paragraph, or sentence: mean-pooled word embeddings, and a softmax over eight authors.
 
 use super::bags::{BagTask, Labelled};
-use super::{Choices, labels};
+use super::{TaskArgs, folder, labels};
 use crate::names::OptimizerName;
 use crate::trace::{self, Source};
 use crate::train::dense::{Dense, Fresh, Mlp};
@@ -16,10 +16,10 @@ const DIM: u32 = 32;
 const DEFAULTS: Defaults =
     Defaults { batch: 32, epochs: 2, optimizer: OptimizerName::Adagrad, lr: 0.1, dense_lr: 0.1, decay: true };
 
-pub(super) fn open(choices: &Choices) -> anyhow::Result<BagTask> {
-    let folder = choices.folder("author")?;
+pub(super) fn open(args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<BagTask> {
+    let folder = folder(source, "author")?;
     let words = trace::load("ebooks_words", &Source { data: Some(folder), seed: 0 })?;
-    let name = if choices.sentences { "ebooks_sentences" } else { "ebooks_words" };
+    let name = if args.sentences { "ebooks_sentences" } else { "ebooks_words" };
     let offsets = trace::companion(folder, &format!("{name}.offsets.u32"))?;
     let offsets = trace::read_offsets(&offsets, words.ids.len())?;
     let labels = labels(folder, name, offsets.len() - 1, AUTHORS as u8)?;
@@ -28,7 +28,7 @@ pub(super) fn open(choices: &Choices) -> anyhow::Result<BagTask> {
     let table = TableSpec {
         name: "words".into(),
         rows: words.ids.iter().max().context("no words")? + 1,
-        dim: choices.dim.unwrap_or(DIM),
+        dim: args.dim.unwrap_or(DIM),
         pooling: Pooling::Mean,
         init: Init::Uniform { low: -0.1, high: 0.1 },
         stream: 0,

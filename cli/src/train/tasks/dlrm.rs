@@ -9,7 +9,7 @@ mod samples;
 
 pub(crate) use cardinalities::Cardinalities;
 
-use super::Choices;
+use super::TaskArgs;
 use crate::names::OptimizerName;
 use crate::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 use crate::train::dense::Dense;
@@ -37,16 +37,16 @@ pub(crate) struct Dlrm {
 }
 
 impl Dlrm {
-    pub(crate) fn open(choices: &Choices) -> anyhow::Result<Self> {
-        let cardinalities = choices.cardinalities.clone().unwrap_or_default();
-        let dim = choices.dim.unwrap_or(DIM);
-        if let Some(path) = &choices.criteo {
-            let criteo::Split { train, test } = criteo::read(path, &cardinalities.rows, choices.limit)?;
+    pub(crate) fn open(args: &TaskArgs, seed: u64) -> anyhow::Result<Self> {
+        let cardinalities = args.cardinalities.clone().unwrap_or_default();
+        let dim = args.dim.unwrap_or(DIM);
+        if let Some(path) = &args.criteo {
+            let criteo::Split { train, test } = criteo::read(path, &cardinalities.rows, args.limit())?;
             let source = format!("{}: Criteo's click log", path.display());
             return Ok(Self::new(&source, train, test, &cardinalities, dim, None));
         }
-        let train = choices.limit.map_or(TRAIN, |limit| limit.max(TRAIN));
-        Self::generated(&cardinalities, dim, [train, TEST], choices.seed)
+        let train = args.limit().map_or(TRAIN, |limit| limit.max(TRAIN));
+        Self::generated(&cardinalities, dim, [train, TEST], seed)
     }
 
     /// The generated set, of so many samples to train and to test.

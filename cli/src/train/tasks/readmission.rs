@@ -2,7 +2,7 @@
 //! the products of all pairs of them are added (`DeepFM`, Guo et al. 2017).
 
 use super::bags::{BagTask, Labelled};
-use super::{Choices, labels};
+use super::{TaskArgs, folder, labels};
 use crate::names::OptimizerName;
 use crate::trace::{self, Source};
 use crate::train::dense::{Dense, Fresh, Mlp};
@@ -22,8 +22,8 @@ const FIELDS: usize = 39;
 const DEFAULTS: Defaults =
     Defaults { batch: 256, epochs: 3, optimizer: OptimizerName::Adagrad, lr: 0.02, dense_lr: 0.01, decay: true };
 
-pub(super) fn open(choices: &Choices) -> anyhow::Result<BagTask> {
-    let folder = choices.folder("readmission")?;
+pub(super) fn open(args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<BagTask> {
+    let folder = folder(source, "readmission")?;
     let found = trace::load(NAME, &Source { data: Some(folder), seed: 0 })?;
     let offsets = found.offsets.with_context(|| format!("{NAME}.offsets.u32: wanted it beside the ids, found none"))?;
     let bad = offsets.windows(2).position(|pair| pair[1] - pair[0] != 1 + FIELDS as u32);
@@ -35,7 +35,7 @@ pub(super) fn open(choices: &Choices) -> anyhow::Result<BagTask> {
         );
     }
     let labels = labels(folder, NAME, offsets.len() - 1, 2)?;
-    of(&found.ids, labels, choices.dim.unwrap_or(DIM))
+    of(&found.ids, labels, args.dim.unwrap_or(DIM))
 }
 
 /// `ids`: of each encounter the patient's number and its fields. The fields' ids become rows, numbered without the patients.

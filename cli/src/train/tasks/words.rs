@@ -1,7 +1,7 @@
 //! Which word stands between these: CBOW with negative sampling (Mikolov et al. 2013). The mean of the neighbours' vectors, times the
 //! output vectors of the word itself and of words that were drawn.
 
-use super::Choices;
+use super::{TaskArgs, folder};
 use crate::names::OptimizerName;
 use crate::trace::{self, Source};
 use crate::train::dense::Dense;
@@ -36,8 +36,8 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    pub(crate) fn open(choices: &Choices) -> anyhow::Result<Self> {
-        let folder = choices.folder("words")?;
+    pub(crate) fn open(args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<Self> {
+        let folder = folder(source, "words")?;
         let ids = trace::load("wikitext2_words", &Source { data: Some(folder), seed: 0 })?.ids;
         ensure!(
             ids.len() >= TRAIN + TEST,
@@ -45,7 +45,7 @@ impl Words {
             ids.len()
         );
         let test = ids[ids.len() - TEST..].to_vec();
-        Ok(Self::of(ids[..TRAIN].to_vec(), test, choices.dim.unwrap_or(DIM)))
+        Ok(Self::of(ids[..TRAIN].to_vec(), test, args.dim.unwrap_or(DIM)))
     }
 
     fn of(train: Vec<u32>, test: Vec<u32>, dim: u32) -> Self {

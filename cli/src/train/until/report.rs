@@ -1,6 +1,5 @@
 //! Fewer bytes, more steps: JSON, a table, and two pictures.
 
-use super::Plan;
 use crate::names::{OptimizerName, option_name};
 use crate::output;
 use crate::plot::Chart;
@@ -8,6 +7,7 @@ use crate::report::units::median;
 use crate::report::{self, Record as Figure, Setting, Unit};
 use crate::train::charts::{self, LINE};
 use crate::train::outcome::Outcome;
+use crate::train::training::Training;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -28,21 +28,28 @@ pub(super) struct Report {
     batch: usize,
     optimizer: OptimizerName,
     dense_lr: f32,
-    /// Steps of the full table.
-    goal_steps: u64,
-    /// Steps of the others at most.
-    most_steps: u64,
-    /// Steps between tests.
-    test_every: u64,
-    /// Samples of a test.
-    tested: usize,
-    /// Steps of a short run that a rate is chosen by.
-    short_steps: u64,
+    #[serde(flatten)]
+    limits: Limits,
     seeds: Vec<u64>,
     /// The full table first.
     settings: Vec<Row>,
     #[serde(skip)]
     small: String,
+}
+
+/// How far runs go, and how often they are tested.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Limits {
+    /// Steps of the full table.
+    pub(super) goal_steps: u64,
+    /// Steps of the others at most.
+    pub(super) most_steps: u64,
+    /// Steps between tests.
+    pub(super) test_every: u64,
+    /// Samples of a test.
+    pub(super) tested: usize,
+    /// Steps of a short run that a rate is chosen by.
+    pub(super) short_steps: u64,
 }
 
 /// A setting.
@@ -145,22 +152,18 @@ impl Row {
 }
 
 impl Report {
-    pub(super) fn new(plan: &Plan<'_>, settings: Vec<Row>) -> Self {
-        let (about, options) = (plan.training.task.about(), &plan.training.options);
+    pub(super) fn new(training: &Training, limits: Limits, settings: Vec<Row>) -> Self {
+        let (about, options) = (training.task.about(), &training.options);
         Self {
             task: about.name.to_owned(),
             data: about.source.clone(),
             batch: options.batch,
             optimizer: options.rule.optimizer,
             dense_lr: options.dense_lr,
-            goal_steps: plan.goal_steps,
-            most_steps: plan.most,
-            test_every: plan.every,
-            tested: plan.tested.min(about.test),
-            short_steps: plan.short,
-            seeds: plan.training.seeds.clone(),
+            limits,
+            seeds: training.seeds.clone(),
             settings,
-            small: plan.training.small(),
+            small: training.small(),
         }
     }
 
@@ -189,25 +192,18 @@ impl Report {
     }
 
     pub(super) fn markdown(&self) -> String {
-        let figures = self.figures();
+        let Limits { goal_steps, most_steps, test_every, tested, short_steps } = self.limits;
+        let (optimizer, seeds) = (option_name(&self.optimizer), self.seeds.len());
         format!(
-            "{}\n{}batches of {}, {}, dense part adagrad at {}, constant rates; {} seeds\n\
-             goal: the lowest test loss of fp32 in {} steps, tested every {} on {} samples; the others have {} steps at most\n\
-             rate: the best of those tried in {} steps with the first seed\n\
-             compression: of the weights, by the papers' formula; kept: with the optimiser's state and all else that stays\n\
-             times: a step, and forward and backward of its tables, medians of steps taken by turns\n\n{}",
+            "{}\n{}batches of {}, {optimizer}, dense part adagrad at {}, constant rates; {seeds} seeds\n\
+             goal: the lowest test loss of fp32 in {goal_steps} steps, tested every {test_every} on {tested} samples; the others \
+             have {most_steps} steps at most\n\
+             rate: the best of those tried in {short_steps} steps with the first seed\n\n{}",
             self.data,
             self.small,
             self.batch,
-            option_name(&self.optimizer),
             self.dense_lr,
-            self.seeds.len(),
-            self.goal_steps,
-            self.test_every,
-            self.tested,
-            self.most_steps,
-            self.short_steps,
-            report::table(&figures, &["tables"], "what").unwrap_or_default(),
+            report::table(&self.figures(), &["tables"], "what").unwrap_or_default(),
         )
     }
 
@@ -223,7 +219,7 @@ impl Report {
                 ("compression", Some(1.0 / row.mean(|run| run.memory_paper)), Unit::Times),
                 ("kept", Some(row.bytes()), Unit::Bytes),
                 ("rate", Some(row.rate.into()), Unit::Score),
-                ("loss at fp32's steps", Some(row.mean(|run| run.loss_at(self.goal_steps))), Unit::Score),
+                ("loss at fp32's steps", Some(row.mean(|run| run.loss_at(self.limits.goal_steps))), Unit::Score),
                 ("lowest loss", Some(row.mean(|run| lowest(&run.curve))), Unit::Score),
                 ("seeds at goal", Some(reached as f64), Unit::Count),
                 ("steps to goal", row.steps(), Unit::Count),
@@ -251,7 +247,7 @@ impl Report {
                 rows.push(row);
             }
         }
-        let loss = |row: &Row| Some(row.mean(|run| run.loss_at(self.goal_steps)));
+        let loss = |row: &Row| Some(row.mean(|run| run.loss_at(self.limits.goal_steps)));
         let missed = rows.iter().filter(|row| row.steps().is_none()).count();
         let left_out = if missed == 0 { String::new() } else { format!(" ({missed} not reached)") };
         let lines: [(String, &dyn Fn(&Row) -> Option<f64>); 4] = [
@@ -326,11 +322,7 @@ mod tests {
             batch: 32,
             optimizer: OptimizerName::Adagrad,
             dense_lr: 0.1,
-            goal_steps: 10,
-            most_steps: 100,
-            test_every: 5,
-            tested: 50,
-            short_steps: 5,
+            limits: Limits { goal_steps: 10, most_steps: 100, test_every: 5, tested: 50, short_steps: 5 },
             seeds: vec![0, 1],
             settings,
             small: String::new(),
