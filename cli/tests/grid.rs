@@ -160,7 +160,7 @@ fn a_profile_proposes_and_asks_the_grid() {
     let done = run(&data, folder.path(), &more);
     let shown = text(&done.stdout);
     assert!(done.status.success(), "{}", text(&done.stderr));
-    for wanted in ["| words", "top 1 % of rows take %", "Short runs", "No grid in"] {
+    for wanted in ["| words", "accesses to 1 % of rows", "Short runs", "No grid in"] {
         assert!(shown.contains(wanted), "{wanted}: {shown}");
     }
     let profile: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();

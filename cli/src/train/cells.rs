@@ -4,7 +4,7 @@ use super::setting::{Setting, WAYS};
 use crate::names::{PolicyName, PrecisionName, RoundingName};
 use clap::ValueEnum;
 
-/// What the user asked for, list by list; empty where nothing was said.
+/// Values of settings, list by list, as they were given; an empty list was not given.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Lists {
     /// Precisions of the tables

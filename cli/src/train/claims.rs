@@ -1,4 +1,4 @@
-//! What a grid is to show, judged from its runs: the test log-loss against FP32, paired by seed.
+//! Statements that a grid's runs hold up or not: the test log-loss against FP32, paired by seed.
 
 use super::interval::Interval;
 use super::setting::{Setting, Setup, WAYS};

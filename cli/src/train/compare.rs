@@ -95,7 +95,7 @@ pub(super) fn run(options: &Options, args: &CompareArgs) -> Result<(), Failure> 
     Ok(())
 }
 
-/// What is trained if nothing is said: the papers' point. Nearest rounding loses, stochastic rounding less, a small cache of hot rows
+/// The settings that are trained by default show the papers' point. Nearest rounding loses, stochastic rounding less, a small cache of hot rows
 /// gives back the rest, in a fraction of the memory.
 fn telling() -> Vec<Setting> {
     use PrecisionName::{Fp16, Int2, Int4, Int8};
@@ -214,7 +214,7 @@ fn counted(count: usize, one: &str) -> String {
     if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
 }
 
-/// What was trained, how, and what the columns are.
+/// The data, the options of the training, and the meaning of the columns.
 fn heading(training: &Training) -> String {
     let options = &training.options;
     let decay = if options.decay { ", both going down to 0" } else { "" };
@@ -297,7 +297,7 @@ fn notes(training: &Training, cells: &[Cell]) -> Vec<String> {
     notes
 }
 
-/// What is shown of a batch size.
+/// The figures that are shown of a batch size.
 const OF_SIZES: [&str; 6] = ["steps", "samples a second", "test loss", "accuracy", "AUC", "bytes moved"];
 
 /// The table, records and chart of several batch sizes.

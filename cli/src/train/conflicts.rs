@@ -7,10 +7,10 @@ use crate::failure::Failure;
 use crate::names::{PrecisionName, option_name};
 use crate::options::Options;
 
-/// An option, whether it was given, what it wants, and what was found instead: nothing, if it has what it wants.
+/// An option, whether it was given, its requirement, and the value found instead; none, if the requirement is met.
 type Rule = (&'static str, bool, &'static str, Option<String>);
 
-/// What a mode takes beside the task.
+/// The options of a mode beside those of its runs.
 pub(super) enum Beside<'a> {
     Compare(&'a CompareArgs),
     Until(&'a UntilArgs),

@@ -10,7 +10,7 @@ pub(crate) trait Dense {
     /// Logits of a batch as its [`Target`] has them. `embedded`: of each table `[bags, dim]`, or `[indices, dim]` with pooling none.
     fn logits(&self, embedded: &[Tensor], batch: &Batch) -> Result<Tensor>;
 
-    /// What is trained.
+    /// The trained weights.
     fn vars(&self) -> Vec<&Var>;
 }
 

@@ -40,7 +40,7 @@ impl Interval {
         self.low.zip(self.high).is_some_and(|(low, high)| low <= value && value <= high)
     }
 
-    /// All of it at most `reach` from 0.
+    /// Whether both ends are at most `reach` from 0.
     pub(crate) fn lies_within(&self, reach: f64) -> bool {
         self.low.zip(self.high).is_some_and(|(low, high)| -reach <= low && high <= reach)
     }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// Name of the file in the results' folder.
 pub(crate) const FILE: &str = "runs.jsonl";
 
-/// What all runs of a file have in common: they can be compared.
+/// Task, data and hyperparameters, the same for all runs of a file: so they can be compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Subject {
     pub(crate) task: String,
@@ -64,7 +64,7 @@ pub(crate) struct Record {
     pub(crate) failure: Option<String>,
 }
 
-/// What is to be run: a setup and a seed.
+/// A run to do: its setup and seed.
 pub(crate) type Run = (Setup, u64);
 
 /// Every setup with every seed, setup by setup.
@@ -220,7 +220,7 @@ pub(crate) fn load(folder: &Path) -> anyhow::Result<Vec<Record>> {
     Ok(read(&text, &path)?.records)
 }
 
-/// What all runs have in common. Runs that cannot be compared are refused.
+/// The subject of all runs. Runs of different subjects are refused.
 pub(crate) fn common(records: &[Record], folder: &Path) -> anyhow::Result<Option<Subject>> {
     let Some(first) = records.first() else { return Ok(None) };
     let mut subject = first.subject.clone();
@@ -251,7 +251,7 @@ pub(crate) fn latest(records: Vec<Record>) -> Vec<Record> {
     latest
 }
 
-/// What a file holds.
+/// The content of a file.
 struct Lines {
     records: Vec<Record>,
     /// Bytes of them.

@@ -1,4 +1,4 @@
-//! What `--table` takes: a setting to compare with the others (`robe:compression=1000,chunk=32`), or one of its own for a table
+//! The values of `--table`: a setting to compare with the others (`robe:compression=1000,chunk=32`), or one of its own for a table
 //! (`C3=robe:weights=5000`, `C3=int4:stochastic:lfu:10`).
 
 use super::robe::{CHUNK, Robe, Size};
@@ -7,7 +7,7 @@ use crate::names::{PrecisionName, RoundingName, option_name};
 use clap::ValueEnum;
 use std::str::FromStr;
 
-/// What `--table` takes.
+/// The form of a value of `--table`.
 pub(crate) const FORM: &str = "[NAME=]KIND[:KEY=VALUE,..]|NAME=PRECISION[:ROUNDING[:POLICY:PERCENT[:WAYS]]]";
 
 /// A setting, and the table it is of: none, if it is one to compare with the others.
@@ -45,7 +45,7 @@ fn kind(text: &str) -> Option<Result<Kind, String>> {
     }
 }
 
-/// Options by name, each at most once and none but those of `known`.
+/// Options by name. One that is not in `known`, or comes twice, is an error.
 fn named_options<'t>(text: &'t str, kind: &str, known: &[&str]) -> Result<Vec<(&'t str, &'t str)>, String> {
     let mut options: Vec<(&str, &str)> = Vec::new();
     for option in text.split(',').filter(|_| !text.is_empty()) {

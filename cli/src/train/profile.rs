@@ -15,12 +15,13 @@ use super::options::ProfileArgs;
 use super::outcome::Outcome;
 use super::run::order;
 use super::setting::{Setting, Setup};
-use super::summary::{self, Cell};
+use super::summary::{self, Cell, LOSS_CHANGE, Value};
 use super::training::Training;
 use crate::failure::Failure;
 use crate::options::Options;
 use crate::output;
-use propose::{Observed, Profile, Proposal, propose};
+use crate::report::{self, Unit};
+use propose::{Observed, Profile, propose};
 use std::path::Path;
 
 /// Steps whose accesses are looked at.
@@ -68,38 +69,33 @@ fn observe(training: &Training) -> Vec<Observed> {
     observed
 }
 
-fn percent(share: f64) -> String {
-    format!("{:.1}", 100.0 * share)
-}
-
+/// The proposals, and the short runs that chose them.
 fn show(profile: &Profile, how: &str) -> String {
-    let header = ["table", "proposal", "rows", "memory", "top 1 % of rows take %", "LRU hits %", "LFU hits %"];
-    let mut table = output::table(header, 2);
+    let (mut proposals, mut trials, mut failures) = (Vec::new(), Vec::new(), String::new());
     for proposal in &profile.proposals {
+        let setting = report::Setting::default().with("table", proposal.table.as_str());
+        let setting = setting.with("proposal", proposal.setting.label()).with("rows", proposal.rows);
         // Without a cache, the largest that was played through.
         let at = proposal.predicted().or(proposal.predicted.last());
-        table.add_row([
-            proposal.table.clone(),
-            proposal.setting.label(),
-            proposal.rows.to_string(),
-            format!("{:.4}", proposal.memory),
-            percent(proposal.top_1_percent),
-            at.map_or_else(String::new, |at| percent(at.lru)),
-            at.map_or_else(String::new, |at| percent(at.lfu)),
-        ]);
+        let found = [
+            ("memory by formula", Some(proposal.memory), Unit::Times),
+            ("accesses to 1 % of rows", Some(proposal.top_1_percent), Unit::Share),
+            ("LRU hits", at.map(|at| at.lru), Unit::Share),
+            ("LFU hits", at.map(|at| at.lfu), Unit::Share),
+        ];
+        proposals.extend(summary::figures("", &setting, found));
     }
-    let mut trials = output::table(["candidate", "memory", "loss above FP32's", "taken"], 1);
     for trial in &profile.trials {
-        let found = match (&trial.loss_change, &trial.failure) {
-            (Some(change), _) => change.show(" %"),
-            (None, Some(reason)) => reason.clone(),
-            (None, None) => "no seed".to_owned(),
-        };
-        let taken = if trial.taken { "yes" } else { "no" };
-        trials.add_row([trial.what.clone(), format!("{:.4}", trial.memory), found, taken.to_owned()]);
+        let setting = report::Setting::default().with("candidate", trial.what.as_str());
+        let setting = setting.with("taken", if trial.taken { "yes" } else { "no" });
+        trials.extend(summary::figures("", &setting, [("memory by formula", Some(trial.memory), Unit::Times)]));
+        trials.extend(trial.loss_change.map(|change| change.record(LOSS_CHANGE, "", &setting, Unit::Change)));
+        failures.extend(trial.failure.iter().map(|reason| format!("\n- {}: {reason}", trial.what)));
     }
-    let tried = if profile.trials.is_empty() { String::new() } else { format!("\n\nShort runs ({how}):\n\n{trials}") };
-    format!("\n{table}{tried}\n\nAll tables: {:.4} of FP32's memory, by the papers' formula.", profile.memory)
+    let proposals = report::table(&proposals, &["table", "proposal", "rows"], "what").unwrap_or_default();
+    let trials = report::table(&trials, &["candidate", "taken"], "what");
+    let trials = trials.map_or_else(String::new, |trials| format!("\n\nShort runs ({how}):\n\n{trials}{failures}"));
+    format!("\n{proposals}{trials}\n\nAll tables: {:.4} of FP32's memory, by the papers' formula.", profile.memory)
 }
 
 /// The proposals beside what a grid of the same runs measured.
@@ -116,24 +112,23 @@ fn against_grid(profile: &Profile, folder: &Path, subject: &journal::Subject) ->
 }
 
 /// The grid's change and hit rate of each setting that is proposed for a large table; and of its smallest cell that is no worse than FP32.
-fn check(profile: &Profile, cells: &[Cell]) -> comfy_table::Table {
-    let header = ["", "setting", "memory", "loss above FP32's", "no worse", "hits %", "predicted %"];
-    let mut table = output::table(header, 2);
-    let mut add = |name: &str, setting: Setting, proposal: Option<&Proposal>| {
-        let cell = claims::find(cells, setting.plain());
+fn check(profile: &Profile, cells: &[Cell]) -> String {
+    let mut figures = Vec::new();
+    let mut add = |which: &str, of: Setting, predicted: Option<f64>| {
+        let cell = claims::find(cells, of.plain());
         let change = cell.and_then(Cell::loss_change);
-        let hits = cell.and_then(|cell| cell.mean(|run| run.hit_rate));
-        let memory = cell.and_then(|cell| cell.mean(|run| Some(run.memory_paper)));
-        let predicted = proposal.and_then(|proposal| Some(proposal.predicted()?.hit_rate_of(setting.policy)));
-        table.add_row([
-            name.to_owned(),
-            setting.label(),
-            memory.map_or_else(String::new, |memory| format!("{memory:.4}")),
-            change.map_or_else(|| "not run".to_owned(), |change| change.show(" %")),
-            change.map_or("", |change| claims::stand(&change).name()).to_owned(),
-            hits.map_or_else(String::new, percent),
-            predicted.map_or_else(String::new, percent),
-        ]);
+        let verdict = change.map_or(Verdict::NotShown, |change| claims::stand(&change));
+        let setting = report::Setting::default().with("which", which).with("setting", of.label());
+        let setting = setting.with("no worse than FP32", verdict.name());
+        let mean = |of: Value| cell.and_then(|cell| cell.mean(of));
+        let found = [
+            ("runs", Some(cell.map_or(0.0, |cell| cell.runs.len() as f64)), Unit::Count),
+            ("memory by formula", mean(|run| Some(run.memory_paper)), Unit::Times),
+            ("hits", mean(|run| run.hit_rate), Unit::Share),
+            ("predicted hits", predicted, Unit::Share),
+        ];
+        figures.extend(summary::figures("", &setting, found));
+        figures.extend(change.map(|change| change.record(LOSS_CHANGE, "", &setting, Unit::Change)));
     };
     let mut asked: Vec<Setting> = Vec::new();
     for proposal in &profile.proposals {
@@ -141,7 +136,8 @@ fn check(profile: &Profile, cells: &[Cell]) -> comfy_table::Table {
         let large = !proposal.predicted.is_empty() && proposal.setting != Setting::FP32;
         if large && !asked.contains(&proposal.setting) {
             asked.push(proposal.setting);
-            add("proposed", proposal.setting, Some(proposal));
+            let hits = proposal.predicted().map(|at| at.hit_rate_of(proposal.setting.policy));
+            add("proposed", proposal.setting, hits);
         }
     }
     let no_worse = cells.iter().filter_map(|cell| {
@@ -151,7 +147,7 @@ fn check(profile: &Profile, cells: &[Cell]) -> comfy_table::Table {
     if let Some((_, setting)) = no_worse.min_by(|a, b| a.0.total_cmp(&b.0)) {
         add("smallest no worse", setting, None);
     }
-    table
+    report::table(&figures, &["which", "setting", "no worse than FP32"], "what").unwrap_or_default()
 }
 
 #[cfg(test)]

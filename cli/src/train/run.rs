@@ -316,7 +316,7 @@ impl<'a> Model<'a> {
     }
 }
 
-/// What to do about a loss that is not finite.
+/// The remedy for a loss that is not finite.
 fn remedy(keep: &Keep) -> anyhow::Result<String> {
     let lower = "a lower --lr or --dense-lr";
     Ok(match checkpoints::newest(&keep.folder)? {

@@ -5,7 +5,7 @@ use half::f16;
 use hotrow::{GradSlice, LossScale, ScalerState, cpu};
 use std::fmt;
 
-/// What `--loss-scale` asks for.
+/// The value of `--loss-scale`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scaling(pub(crate) Option<LossScale>);
 

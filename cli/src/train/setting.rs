@@ -30,7 +30,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// What the others are compared with.
+    /// The baseline of every comparison.
     pub(crate) const FP32: Self = Self::uncached(PrecisionName::Fp32, RoundingName::Nearest);
 
     /// Without a cache.
@@ -105,7 +105,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What the others are compared with.
+    /// The baseline of every comparison.
     pub(crate) const FP32: Self = Self::Rows(Setting::FP32);
 
     pub(crate) fn label(&self) -> String {
@@ -136,7 +136,7 @@ pub(crate) struct Choice {
     pub(crate) settings: Vec<Kind>,
 }
 
-/// What the runs of a comparison differ in, but for the seed.
+/// The differences between the runs of a comparison, but for the seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Setup {
     /// Of all tables that are not named; small ones stay FP32.

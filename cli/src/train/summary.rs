@@ -122,7 +122,16 @@ pub(crate) fn records(task: &str, cells: &[Cell]) -> Vec<Figure> {
     records
 }
 
-/// What is varied, by name.
+/// Figures of one setting: those that there are.
+pub(crate) fn figures<'a>(
+    shape: &'a str,
+    setting: &'a report::Setting,
+    found: impl IntoIterator<Item = (&'a str, Option<f64>, Unit)> + 'a,
+) -> impl Iterator<Item = Figure> + 'a {
+    found.into_iter().filter_map(move |(what, value, unit)| Some(Figure::new(what, shape, setting, value?, unit)))
+}
+
+/// The names and values of a setup.
 fn setting(cell: &Cell) -> report::Setting {
     let setup = &cell.setup;
     let mut found = report::Setting::default().with("tables", setup.label());

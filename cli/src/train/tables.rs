@@ -7,7 +7,7 @@ use crate::train::task::{Bags, TableSpec};
 use hotrow::hash::fmix32;
 use hotrow::{Context, Counters, Error, GradSlice, Group, GroupConfig, Lookup, ScalerState, cpu, memory_factor, robe};
 
-/// What computes the embeddings.
+/// The device that computes the embeddings.
 #[derive(Clone, Debug)]
 pub(crate) enum Device {
     Cpu,
@@ -59,9 +59,8 @@ impl Tables {
         seed: u64,
         device: &Device,
     ) -> anyhow::Result<Self> {
-        let shared = members(specs, choice)
-            .into_iter()
-            .map(|(kind, tables)| Shared::new(specs, tables, kind, rule, seed, device));
+        let fresh = Fresh { specs, rule, seed };
+        let shared = members(specs, choice).into_iter().map(|(kind, tables)| fresh.shared(tables, kind, device));
         Ok(Self { shared: shared.collect::<anyhow::Result<_>>()?, count: specs.len() })
     }
 
@@ -106,7 +105,7 @@ impl Tables {
         self.groups().try_for_each(|group| group.set_learning_rate(lr))
     }
 
-    /// The same of a scaled loss, in FP16, by what its scaler decided.
+    /// The FP16 gradients of a scaled loss; `scaler` says whether the step overflowed.
     pub(crate) fn backward_scaled(&mut self, gradients: &[Vec<u16>], scaler: &ScalerState) -> Result<(), Error> {
         for shared in &mut self.shared {
             let parts: Vec<&[u16]> = shared.tables.iter().map(|&table| &gradients[table][..]).collect();
@@ -167,48 +166,34 @@ fn members(specs: &[TableSpec], choice: &Choice) -> Vec<(Kind, Vec<usize>)> {
 /// Whether the arrays that tables share can be: before anything is trained.
 ///
 /// # Errors
-/// What is wrong with the first that cannot.
+/// The error of the first array that cannot be.
 pub(crate) fn check(specs: &[TableSpec], choice: &Choice, rule: Rule) -> Result<(), Error> {
+    let fresh = Fresh { specs, rule, seed: 0 };
     members(specs, choice).iter().try_for_each(|(kind, tables)| match kind {
         Kind::Rows(_) => Ok(()),
-        Kind::Robe(robe) => shared_config(specs, tables, *robe, rule, 0).map(|_| ()),
+        Kind::Robe(robe) => fresh.array(tables, *robe).map(|_| ()),
     })
 }
 
-/// Of the tables that share an array. It begins as the largest of them would, as the authors' DLRM has it.
-fn shared_config(
-    specs: &[TableSpec],
-    tables: &[usize],
-    robe: Robe,
+/// Tables before their first step.
+#[derive(Clone, Copy)]
+struct Fresh<'a> {
+    specs: &'a [TableSpec],
     rule: Rule,
     seed: u64,
-) -> Result<robe::Config, Error> {
-    let rows: Vec<u32> = tables.iter().map(|&table| specs[table].rows).collect();
-    let first = &specs[tables[0]];
-    let largest = tables.iter().map(|&table| &specs[table]).max_by_key(|spec| spec.rows).unwrap_or(first);
-    let config = robe::Config {
-        pooling: first.pooling,
-        optimizer: rule.optimizer.optimizer(rule.lr),
-        init: largest.init,
-        seed: table_seed(seed, tables[0]),
-        ..robe.config(&rows, first.dim)?
-    };
-    config.check().map(|()| config)
 }
 
-impl Shared {
-    fn new(
-        specs: &[TableSpec],
-        tables: Vec<usize>,
-        kind: Kind,
-        rule: Rule,
-        seed: u64,
-        device: &Device,
-    ) -> anyhow::Result<Self> {
-        let (group, cached, formula) = match kind {
-            Kind::Rows(setting) => rows(specs, &tables, setting, rule, seed, device)?,
+impl Fresh<'_> {
+    fn rows_of(&self, tables: &[usize]) -> Vec<u32> {
+        tables.iter().map(|&table| self.specs[table].rows).collect()
+    }
+
+    /// A group of `tables`, all kept alike.
+    fn shared(&self, tables: Vec<usize>, kind: Kind, device: &Device) -> anyhow::Result<Shared> {
+        let (group, cached, formula): (Box<dyn Lookup>, bool, f64) = match kind {
+            Kind::Rows(setting) => self.rows(&tables, setting, device)?,
             Kind::Robe(robe) => {
-                let config = shared_config(specs, &tables, robe, rule, seed)?;
+                let config = self.array(&tables, robe)?;
                 let group: Box<dyn Lookup> = match device {
                     Device::Cpu => Box::new(robe::cpu::Group::new(config)?),
                     Device::Gpu(context) => Box::new(robe::Group::new(context, config)?),
@@ -219,43 +204,55 @@ impl Shared {
         };
         let memory = group.memory();
         let plain_bytes = memory.rows as f64 * f64::from(memory.dim) * 4.0;
-        Ok(Self { tables, group, cached, plain_bytes, formula, kept_bytes: memory.kept() as f64 })
+        Ok(Shared { tables, group, cached, plain_bytes, formula, kept_bytes: memory.kept() as f64 })
     }
-}
 
-/// A group of rows of their own; whether it has a cache; and its memory by the papers' formula.
-fn rows(
-    specs: &[TableSpec],
-    tables: &[usize],
-    setting: Setting,
-    rule: Rule,
-    seed: u64,
-    device: &Device,
-) -> anyhow::Result<(Box<dyn Lookup>, bool, f64)> {
-    let rows: Vec<u32> = tables.iter().map(|&table| specs[table].rows).collect();
-    let first = &specs[tables[0]];
-    let mut config = GroupConfig::new(&rows, first.dim);
-    config.pooling = first.pooling;
-    config.optimizer = rule.optimizer.optimizer(rule.lr);
-    config.seed = table_seed(seed, tables[0]);
-    setting.apply(&mut config);
-    // A table's first values follow from its own seed and rows, whatever stands before it in the group.
-    let bases: Vec<u32> = rows.iter().scan(0, |next, rows| Some(std::mem::replace(next, *next + rows))).collect();
-    let source = |first_row: u32, dim: usize, out: &mut [f32]| {
-        for (row, weights) in (first_row..).zip(out.chunks_exact_mut(dim)) {
-            let at = bases.partition_point(|&base| base <= row) - 1;
-            specs[tables[at]].init.row(table_seed(seed, tables[at]), row - bases[at], weights);
-        }
-        Ok(())
-    };
-    let share = f64::from(config.cache_rows) / config.total_rows() as f64;
-    let formula = memory_factor(config.dim, config.precision, share, config.policy);
-    let cached = config.cache_rows > 0;
-    let group: Box<dyn Lookup> = match device {
-        Device::Cpu => Box::new(cpu::Group::filled(config, &source)?),
-        Device::Gpu(context) => Box::new(Group::filled(context, config, &source)?),
-    };
-    Ok((group, cached, formula))
+    /// The array that `tables` share. It begins as the largest of them would, as the authors' DLRM has it.
+    fn array(&self, tables: &[usize], robe: Robe) -> Result<robe::Config, Error> {
+        let first = &self.specs[tables[0]];
+        let largest = tables.iter().map(|&table| &self.specs[table]).max_by_key(|spec| spec.rows).unwrap_or(first);
+        let config = robe::Config {
+            pooling: first.pooling,
+            optimizer: self.rule.optimizer.optimizer(self.rule.lr),
+            init: largest.init,
+            seed: table_seed(self.seed, tables[0]),
+            ..robe.config(&self.rows_of(tables), first.dim)?
+        };
+        config.check().map(|()| config)
+    }
+
+    /// A group of rows of their own; whether it has a cache; and its memory by the papers' formula.
+    fn rows(
+        &self,
+        tables: &[usize],
+        setting: Setting,
+        device: &Device,
+    ) -> anyhow::Result<(Box<dyn Lookup>, bool, f64)> {
+        let (rows, first) = (self.rows_of(tables), &self.specs[tables[0]]);
+        let mut config = GroupConfig::new(&rows, first.dim);
+        config.pooling = first.pooling;
+        config.optimizer = self.rule.optimizer.optimizer(self.rule.lr);
+        config.seed = table_seed(self.seed, tables[0]);
+        setting.apply(&mut config);
+        // A table's first values follow from its own seed and rows, whatever stands before it in the group.
+        let bases: Vec<u32> = rows.iter().scan(0, |next, rows| Some(std::mem::replace(next, *next + rows))).collect();
+        let source = |first_row: u32, dim: usize, out: &mut [f32]| {
+            for (row, weights) in (first_row..).zip(out.chunks_exact_mut(dim)) {
+                let at = bases.partition_point(|&base| base <= row) - 1;
+                let (spec, seed) = (&self.specs[tables[at]], table_seed(self.seed, tables[at]));
+                spec.init.row(seed, row - bases[at], weights);
+            }
+            Ok(())
+        };
+        let share = f64::from(config.cache_rows) / config.total_rows() as f64;
+        let formula = memory_factor(config.dim, config.precision, share, config.policy);
+        let cached = config.cache_rows > 0;
+        let group: Box<dyn Lookup> = match device {
+            Device::Cpu => Box::new(cpu::Group::filled(config, &source)?),
+            Device::Gpu(context) => Box::new(Group::filled(context, config, &source)?),
+        };
+        Ok((group, cached, formula))
+    }
 }
 
 /// A seed for each table, so that no two share random bits.
@@ -361,7 +358,7 @@ mod tests {
         // By hand: the same group, its rows numbered on, its bags one table after another.
         let rule = Rule { optimizer: OptimizerName::Adagrad, lr: 0.1 };
         let Kind::Robe(robe) = ROBE else { unreachable!("it is one") };
-        let config = shared_config(&specs(), &[0, 1, 2], robe, rule, 7).unwrap();
+        let config = Fresh { specs: &specs(), rule, seed: 7 }.array(&[0, 1, 2], robe).unwrap();
         assert_eq!((config.weights, config.init), (210, specs()[2].init), "as the largest table begins");
         let mut group = robe::cpu::Group::new(config).unwrap();
         let (indices, offsets) = joined(bags().iter());

@@ -1,4 +1,4 @@
-//! What is learned: samples, the tables they look up, and the model above.
+//! A learning task: samples, the tables they look up, and the model above.
 
 use crate::names::OptimizerName;
 use crate::train::dense::Dense;
@@ -17,7 +17,7 @@ pub(crate) struct TableSpec {
     pub(crate) stream: usize,
 }
 
-/// What a batch looks up in one table.
+/// The lookups of a batch in one table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Bags {
     pub(crate) indices: Vec<u32>,
@@ -50,7 +50,7 @@ pub(crate) struct Batch {
     pub(crate) samples: usize,
 }
 
-/// What the logits are about.
+/// The meaning of the logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// `[samples, classes]`, of which one is right.
@@ -59,7 +59,7 @@ pub(crate) enum Target {
     Binary,
 }
 
-/// What a task trains with unless told otherwise: found with FP32.
+/// Hyperparameters of a task where none are given: found with FP32.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Defaults {
     pub(crate) batch: usize,

@@ -29,7 +29,7 @@ pub(crate) enum TaskName {
     Dlrm,
 }
 
-/// The task, and what it is made from.
+/// The task and its data.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TaskArgs {
     /// What to learn [default: author with a data folder, else dlrm on generated data]

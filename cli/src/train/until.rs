@@ -41,7 +41,7 @@ struct Plan<'a> {
     limits: Limits,
 }
 
-/// Trains what was asked for beside the full table, and prints what came of it.
+/// Trains the settings beside the full table, and prints the comparison.
 pub(super) fn run(options: &Options, args: &UntilArgs) -> Result<(), Failure> {
     conflicts::check(options, &args.run, &Beside::Until(args))?;
     let mut training = Training::open(options, &args.run, args.size.batch)?;
@@ -63,7 +63,7 @@ pub(super) fn run(options: &Options, args: &UntilArgs) -> Result<(), Failure> {
     let lr = training.options.rule.lr;
     let rates = if args.rates.is_empty() { RATES.map(|times| times * lr).to_vec() } else { args.rates.clone() };
 
-    let (mut rows, setups) = plan.rows(setups, &rates)?;
+    let (mut rows, setups) = plan.rows(&setups, &rates)?;
     plan.follow(&setups, &mut rows)?;
     alone(|| plan.clock(&setups, &mut rows))?;
 
@@ -78,7 +78,7 @@ pub(super) fn run(options: &Options, args: &UntilArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The pictures of the results in a folder, drawn again, and all of it into `json`; false: there are none.
+/// Draws the results of a folder again, and writes them to `json`; false if the folder has none.
 pub(super) fn redraw(json: Option<&Path>, folder: &Path) -> anyhow::Result<bool> {
     let Some(report) = Report::read(folder)? else { return Ok(false) };
     if let Some(path) = json {
@@ -104,7 +104,7 @@ struct End {
 
 impl Plan<'_> {
     /// A row for each setup, and the setups with the rates that short runs with the first seed chose.
-    fn rows(&self, setups: Vec<Setup>, rates: &[f32]) -> anyhow::Result<(Vec<Row>, Vec<Setup>)> {
+    fn rows(&self, setups: &[Setup], rates: &[f32]) -> anyhow::Result<(Vec<Row>, Vec<Setup>)> {
         let with = |setup: &Setup, rate| Setup { rate: Some(rate), ..setup.clone() };
         let tries = setups.iter().flat_map(|setup| rates.iter().map(move |&rate| with(setup, rate)));
         let tries = journal::each(&tries.collect::<Vec<_>>(), &self.training.seeds[..1]);

@@ -68,7 +68,7 @@ impl Observed {
     }
 }
 
-/// What a cache of some size would do for a table.
+/// Predicted hit rates, 0 to 1, of a cache of this size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Predicted {
     pub(crate) cache_percent: f64,
@@ -93,7 +93,7 @@ impl Predicted {
     }
 }
 
-/// What is proposed for a table.
+/// The setting that is proposed for a table.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Proposal {
     pub(crate) table: String,
@@ -108,7 +108,7 @@ pub(crate) struct Proposal {
 }
 
 impl Proposal {
-    /// What was predicted of the cache that is proposed.
+    /// The prediction for the cache that is proposed.
     pub(crate) fn predicted(&self) -> Option<&Predicted> {
         self.predicted.iter().find(|at| at.cache_percent == self.setting.cache_percent)
     }
@@ -216,7 +216,7 @@ fn predict(table: &TableSpec, seen: &Observed) -> anyhow::Result<Vec<Predicted>>
     SHARES.into_iter().map(at).collect()
 }
 
-/// What can be tried, least memory first. FP16 without a cache comes last: what takes more than that is no proposal.
+/// The candidates, least memory first. The last is FP16 without a cache: a candidate that takes more memory is no proposal.
 fn candidates(tables: &[TableSpec], predicted: &[Vec<Predicted>]) -> Vec<Candidate> {
     if predicted.iter().all(Vec::is_empty) {
         return Vec::new();

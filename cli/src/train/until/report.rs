@@ -7,13 +7,14 @@ use crate::report::units::median;
 use crate::report::{self, Record as Figure, Setting, Unit};
 use crate::train::charts::{self, LINE};
 use crate::train::outcome::Outcome;
+use crate::train::summary;
 use crate::train::training::Training;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What the next `--plots` reads.
+/// The file that `--plots` reads.
 const FILE: &str = "until.json";
 
 /// Numbers of bytes that differ by less have one place in the picture.
@@ -174,7 +175,7 @@ impl Report {
         self.draw(folder)
     }
 
-    /// What was written to a folder, if it is there.
+    /// The results in a folder; none without the file.
     pub(super) fn read(folder: &Path) -> anyhow::Result<Option<Self>> {
         let path = folder.join(FILE);
         let wanted = || format!("{}: wanted the results of `train until`; run it again", path.display());
@@ -229,10 +230,7 @@ impl Report {
                 ("time to goal", row.seconds(), Unit::Seconds),
                 ("of fp32's time", of_full(row.seconds(), Row::seconds), Unit::Times),
             ];
-            let figure = |(what, value, unit): (&str, Option<f64>, Unit)| {
-                Some(Figure::new(what, &self.task, &setting, value?, unit))
-            };
-            figures.extend(found.into_iter().filter_map(figure));
+            figures.extend(summary::figures(&self.task, &setting, found));
         }
         figures
     }
@@ -250,7 +248,8 @@ impl Report {
         let loss = |row: &Row| Some(row.mean(|run| run.loss_at(self.limits.goal_steps)));
         let missed = rows.iter().filter(|row| row.steps().is_none()).count();
         let left_out = if missed == 0 { String::new() } else { format!(" ({missed} not reached)") };
-        let lines: [(String, &dyn Fn(&Row) -> Option<f64>); 4] = [
+        type Line<'a> = (String, &'a dyn Fn(&Row) -> Option<f64>);
+        let lines: [Line<'_>; 4] = [
             (format!("steps to its loss{left_out}"), &Row::steps),
             ("time a step".into(), &|row| Some(row.step_ms)),
             ("time to its loss".into(), &Row::seconds),
