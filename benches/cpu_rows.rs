@@ -1,6 +1,6 @@
 //! Row kernels of the CPU side at the shapes of FBGEMM's own benchmarks, beside FBGEMM's figures: a million rows, 2048 bags of 20,
 //! nanoseconds a row, the best of many runs. Sums come straight from the records, one thread (what FBGEMM's figures are) and all;
-//! then the same bags through a [`cpu::Group`]: what a call costs in all. Uniform rows are held back by walks of the page tables: with
+//! then the same bags through a [`CpuGroup`]: what a call costs in all. Uniform rows are held back by walks of the page tables: with
 //! glibc, `GLIBC_TUNABLES=glibc.malloc.hugetlb=1` puts the tables into huge pages.
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 #![allow(clippy::print_stdout, reason = "figures are what this is for")]
@@ -10,12 +10,9 @@ use std::{cell::Cell, hint::black_box, time::Duration, time::Instant};
 
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use hotrow::{
-    Embedding as _, GroupConfig, Init, Layout, Optimizer, OptimizerKind, Precision, RandomBits, Rounding,
+    CpuGroup, Embedding as _, GroupConfig, Init, Layout, Optimizer, OptimizerKind, Precision, RandomBits, Rounding,
     codec::Noise,
-    cpu::{
-        self,
-        rows::{self, List, Records, Rule},
-    },
+    internals::rows::{self, List, Records, Rule},
 };
 use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::Distribution as _;
@@ -262,7 +259,7 @@ fn groups(criterion: &mut Criterion) {
                 config.cache_rows = cache_rows;
                 config.optimizer = Optimizer::row_wise_adagrad(0.01);
                 config.init = Init::Uniform { low: -1.0, high: 1.0 };
-                let mut group = cpu::Group::new(config).unwrap();
+                let mut group = CpuGroup::new(config).unwrap();
                 for zipf in [false, true] {
                     let indices = indices(zipf);
                     // Twice: the first brings the rows in, the second finds them all.

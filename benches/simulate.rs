@@ -2,7 +2,10 @@
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use hotrow::{Policy, simulate::Geometry, simulate::Simulator};
+use hotrow::{
+    Policy,
+    simulate::{Geometry, Simulator},
+};
 use rand::SeedableRng as _;
 use rand_distr::Distribution as _;
 

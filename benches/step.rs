@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use hotrow::{
-    Batch, Context, Embedding as _, Group, GroupConfig, Init, Optimizer, Pooling, Precision, adapter, cpu,
+    Batch, Context, CpuGroup, Embedding as _, Group, GroupConfig, Init, Optimizer, Pooling, Precision, adapter,
     wgpu::{self, util::DeviceExt as _},
 };
 use rand::SeedableRng as _;
@@ -60,7 +60,7 @@ fn on_cpu(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(u64::from(BAGS * POOLED))).sample_size(20);
     for precision in PRECISIONS {
         group.bench_function(format!("{precision:?}").to_lowercase(), |bencher| {
-            let mut table = cpu::Group::new(config(precision)).unwrap();
+            let mut table = CpuGroup::new(config(precision)).unwrap();
             let mut turn = batches.iter().cycle();
             bencher.iter(|| {
                 table.forward(turn.next().unwrap(), &offsets, None).unwrap();
@@ -112,7 +112,7 @@ fn on_one_thread(criterion: &mut Criterion) {
                 config.cache_rows = ROWS / 100 * percent;
                 config.optimizer = Optimizer::adagrad(0.05);
                 config.init = Init::Uniform { low: -0.1, high: 0.1 };
-                let mut table = cpu::Group::new(config).unwrap();
+                let mut table = CpuGroup::new(config).unwrap();
                 let grads = vec![1e-3; BAGS as usize * 32];
                 let mut turn = batches.iter().cycle();
                 let mut step = || {

@@ -1,8 +1,17 @@
 //! The face both backends share: what a trainer, a test or the command holds.
 
 use crate::{
-    Calls, Counters, Error, GradSlice, GroupConfig, Layout, MemoryReport, Part, Policy, ScalerState,
-    cpu::memory::zeroed, ways,
+    config::{GroupConfig, Policy},
+    error::Error,
+    host::alloc::zeroed,
+    memory::{Calls, MemoryReport},
+    scaler::GradSlice,
+    table::{
+        counters::Counters,
+        layout::{Layout, ScalerState},
+        parts::Part,
+        ways,
+    },
 };
 
 /// Everything a group keeps between steps, bit by bit.
@@ -11,7 +20,7 @@ pub struct Snapshot {
     /// Step number.
     pub t: u32,
     /// The cache's metadata, set by set: a tag for each way, then a stamp each, a freq each, a word of flags each
-    /// ([`DIRTY`](crate::layout::DIRTY), [`PINNED`](crate::layout::PINNED)).
+    /// ([`DIRTY`](crate::table::layout::DIRTY), [`PINNED`](crate::table::layout::PINNED)).
     pub ways: Vec<u32>,
     /// Slots: dim weights, then the state.
     pub cache: Vec<f32>,
@@ -91,7 +100,7 @@ pub trait Embedding {
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error>;
 
     /// As [`backward`](Self::backward), of gradients of a loss that was multiplied with a scale (SPEC 8): FP32 or FP16, each times
-    /// the scaler's inverse, in FP32, before anything is added. `scaler` is what a [`cpu::Scaler`](crate::cpu::Scaler) made of the
+    /// the scaler's inverse, in FP32, before anything is added. `scaler` is what a [`CpuScaler`](crate::CpuScaler) made of the
     /// gradients of this step, of all groups and of the rest of the model. If they overflowed, no row, state, dirty flag or counter
     /// moves. What the forward did (step number, stamps, frequencies, admissions) stays done, as after any step.
     ///

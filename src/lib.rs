@@ -2,55 +2,49 @@
 
 pub use wgpu;
 
-pub mod adapter;
-mod batch;
-mod caps;
 #[cfg(feature = "checkpoint")]
 pub mod checkpoint;
-pub mod codec;
 mod config;
-mod counters;
-pub mod cpu;
+mod cpu;
 mod embedding;
 mod error;
-pub mod gpu;
-pub mod hash;
-mod init;
+mod gpu;
+mod host;
 #[doc(hidden)]
 pub mod internals;
-pub mod layout;
-pub mod lookup;
+mod lookup;
 mod memory;
-mod params;
-mod parts;
-mod pins;
-#[cfg(any(unix, windows))]
-mod positioned;
-pub mod rng;
+mod record;
 pub mod robe;
 mod scaler;
 pub mod scars;
-#[doc(hidden)]
-pub mod shader;
 pub mod simulate;
 mod source;
 pub mod store;
-mod trusted;
-mod ways;
+mod table;
+mod wgsl;
 
-pub use caps::{AddBody, Caps, RankBody, requirements};
 pub use config::*;
-pub use counters::Counters;
+pub use cpu::{cached::group::CpuGroup, robe::CpuRobeGroup, scaler::CpuScaler};
 pub use embedding::{Embedding, Snapshot};
 pub use error::Error;
 pub use gpu::{
-    Batch, Context, ContextOptions, Count, Distinct, GradBuffer, Group, Scaler, Shaders, SortedPairs, Sorter, Timeline,
-    Traffic,
+    adapter,
+    cached::{group::Group, staged::traffic::Traffic},
+    engine::{
+        bind::{Batch, GradBuffer},
+        caps::{Caps, requirements},
+        context::Context,
+        options::{ContextOptions, Shaders},
+        timeline::{Record, Resolution, Span, Timeline},
+    },
+    robe::{RobeGroup, gradient::GradientBuffer},
+    scaler::Scaler,
+    sorter::{Count, Distinct, SortedPairs, Sorter},
 };
-pub use layout::{Layout, ScalerState};
-pub use lookup::Lookup;
+pub use lookup::{Lookup, LookupKind, SharedArray};
 pub use memory::{Allocation, Calls, MemoryReport, TableMemory, memory_factor};
-pub use parts::Part;
+pub use record::codec;
 pub use scaler::{GradSlice, LossScale};
 #[cfg(any(unix, windows))]
 pub use source::F32File;
@@ -58,3 +52,11 @@ pub use source::Source;
 #[cfg(all(feature = "file", any(unix, windows)))]
 pub use store::FileStore;
 pub use store::{RamStore, SharedStore, Store};
+pub use table::{
+    counters::Counters,
+    hash,
+    layout::{Layout, ScalerState},
+    parts::Part,
+    rng,
+};
+pub use wgsl::{AddBody, RankBody};

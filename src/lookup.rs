@@ -4,10 +4,17 @@
 //! its supertrait: `use hotrow::Embedding` alone then goes on to bring all methods of a group of rows. A file that imports both traits names
 //! one in a call on such a group.
 
-use crate::{Counters, Embedding, Error, GradSlice, MemoryReport, ScalerState, robe};
+use crate::{
+    embedding::Embedding,
+    error::Error,
+    memory::MemoryReport,
+    robe::{Snapshot, config::Config},
+    scaler::GradSlice,
+    table::{counters::Counters, layout::ScalerState},
+};
 
 /// Tables that are looked up and trained, whatever holds their weights: cached rows ([`Embedding`]; each is one of these) or one shared
-/// array ([`robe`]). Each call waits for its result.
+/// array ([`robe`](crate::robe)). Each call waits for its result.
 ///
 /// Indices count within their table. `offsets` has one entry per bag and one more; the bags come feature by feature, the same
 /// number for each. Outputs and gradients are row-major: `[bags, dim]`, or `[indices, dim]` with pooling none.
@@ -65,26 +72,41 @@ pub trait Lookup {
     fn memory(&self) -> MemoryReport;
 
     /// Which kind of table it is: the way to what only one of them can do.
-    fn kind(&mut self) -> Kind<'_>;
+    fn kind(&mut self) -> LookupKind<'_>;
 }
 
 /// The kinds of tables.
 #[non_exhaustive]
-pub enum Kind<'a> {
+pub enum LookupKind<'a> {
     /// Rows of their own, cached or not.
     Rows(&'a mut dyn Embedding),
-    /// A shared array on a GPU.
-    Robe(&'a mut robe::Group),
-    /// A shared array on the CPU.
-    RobeCpu(&'a mut robe::cpu::Group),
+    /// A shared array.
+    Shared(&'a mut dyn SharedArray),
 }
 
-impl std::fmt::Debug for Kind<'_> {
+/// A parameter-shared table ([`robe`](crate::robe)), on a GPU or on the CPU.
+pub trait SharedArray: Lookup {
+    /// The configuration.
+    fn config(&self) -> &Config;
+
+    /// Everything the array keeps between steps.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device is lost.
+    fn snapshot(&mut self) -> Result<Snapshot, Error>;
+
+    /// Takes over a snapshot.
+    ///
+    /// # Errors
+    /// [`Error::Snapshot`] for one of another configuration; the array stays as it was.
+    fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error>;
+}
+
+impl std::fmt::Debug for LookupKind<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Rows(_) => "Rows",
-            Self::Robe(_) => "Robe",
-            Self::RobeCpu(_) => "RobeCpu",
+            Self::Shared(_) => "Shared",
         })
     }
 }
@@ -126,7 +148,7 @@ impl<E: Embedding> Lookup for E {
         Embedding::memory(self)
     }
 
-    fn kind(&mut self) -> Kind<'_> {
-        Kind::Rows(self)
+    fn kind(&mut self) -> LookupKind<'_> {
+        LookupKind::Rows(self)
     }
 }

@@ -2,12 +2,10 @@
 
 use std::fmt;
 
-use crate::{GroupConfig, Layout, Placement, Policy, Precision};
-
-mod plan;
-mod robe;
-
-pub use plan::Calls;
+use crate::{
+    config::{GroupConfig, Placement, Policy, Precision},
+    table::layout::{Layout, Shard, table_words},
+};
 
 /// Memory of a table against FP32 by the formula of P1's appendix A: `k/32`, integers `+ 64/(32 d)` (scale and bias); with a
 /// cache of `cache_fraction` of the rows `+ c + c/d` (its tags) and under LFU `+ 1/d` (a counter for every row).
@@ -27,6 +25,35 @@ pub fn memory_factor(dim: u32, precision: Precision, cache_fraction: f64, policy
         }
     }
     factor
+}
+
+/// What a group will be asked for, as far as memory goes. `Calls::from(indices)`: steps of up to so many indices, frozen steps of
+/// as many, a flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Calls {
+    /// Indices of the largest forward, with or without its backward; `None`: none ever comes.
+    pub train: Option<u32>,
+    /// Whether batches are prefetched while the last one waits for its backward: each then has a space of its own.
+    pub prefetch: bool,
+    /// Indices of the largest frozen forward, or rows that are read or written at once.
+    pub frozen: Option<u32>,
+    /// Whether the cache is ever flushed, or rows are pinned.
+    pub flush: bool,
+    /// Most recorded forwards whose outcome the device has not told yet; one is reckoned with in any case.
+    pub in_flight: u32,
+}
+
+impl Default for Calls {
+    /// None.
+    fn default() -> Self {
+        Self { train: None, prefetch: false, frozen: None, flush: false, in_flight: 0 }
+    }
+}
+
+impl From<u32> for Calls {
+    fn from(indices: u32) -> Self {
+        Self { train: Some(indices), prefetch: false, frozen: Some(indices), flush: true, in_flight: 1 }
+    }
 }
 
 /// What the rows of one table take; the tables of a group share the rest.
@@ -130,7 +157,7 @@ pub(crate) struct Allocated {
     pub(crate) scratch: Vec<Allocation>,
 }
 
-fn sum(allocations: &[Allocation]) -> u64 {
+pub(crate) fn sum(allocations: &[Allocation]) -> u64 {
     allocations.iter().map(|(_, bytes)| bytes).sum()
 }
 
@@ -160,7 +187,7 @@ impl MemoryReport {
             tags: slots * 4,
             stamps: slots * 12,
             frequencies: over(|table| table.frequencies),
-            counters: plan::counters(config, layout),
+            counters: counters(config, layout),
             staging: sum(&staging),
             scratch: sum(&scratch),
             padding: 0,
@@ -263,10 +290,28 @@ impl fmt::Display for MemoryReport {
     }
 }
 
+/// Bytes of the uniform that names a shard.
+pub(crate) const SHARD_UNIFORM: u64 = size_of::<Shard>() as u64;
+
+pub(crate) fn table_bytes(config: &GroupConfig) -> [u64; 2] {
+    [4 * table_words(config).len() as u64, 4 * u64::from(config.feature_count())]
+}
+
+/// Uniforms of the shards: two for each of the records', one for each buffer of frequencies.
+pub(crate) fn uniforms(config: &GroupConfig, layout: &Layout) -> usize {
+    let shards = if config.placement == Placement::Staged { 0 } else { layout.shards };
+    2 * shards as usize + layout.freq_shards(config.policy).count()
+}
+
+/// Step number, bases, counters, features, shard uniforms, before buffers are rounded up.
+pub(crate) fn counters(config: &GroupConfig, layout: &Layout) -> u64 {
+    table_bytes(config).iter().sum::<u64>() + SHARD_UNIFORM * uniforms(config, layout) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Optimizer, Precision::*};
+    use crate::config::{Optimizer, Precision::*};
 
     #[test]
     fn known_answers_of_the_formula() {

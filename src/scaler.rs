@@ -5,8 +5,8 @@
 //! nothing, and the scale falls.
 
 use crate::{
-    Error,
-    layout::{ScaleRule, ScalerState},
+    error::Error,
+    table::layout::{ScaleRule, ScalerState},
 };
 
 /// Least and greatest scale that can be: the inverse is a normal float, too.

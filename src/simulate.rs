@@ -10,9 +10,10 @@ mod set;
 
 pub use geometry::{Geometry, GeometryError};
 
-use crate::Policy;
-use crate::hash::fmix32;
-use crate::pins::seats;
+use crate::{
+    config::Policy,
+    table::{hash::fmix32, pins::seats},
+};
 use rows::{Home, Rows};
 use set::Set;
 use std::cmp::Reverse;

@@ -6,7 +6,7 @@ mod file;
 #[cfg(any(unix, windows))]
 pub use file::F32File;
 
-use crate::Error;
+use crate::error::Error;
 
 /// FP32 rows to fill a table from. They are asked for block by block, from several threads, and packed at once: the table is never in
 /// memory in FP32.
@@ -14,9 +14,9 @@ use crate::Error;
 /// A slice or vector of `rows * dim` floats is a source, an [`F32File`] is one, and so is a function that does what [`Source::rows`] does:
 ///
 /// ```
-/// # use hotrow::{Embedding, Error, GroupConfig, cpu};
+/// # use hotrow::{CpuGroup, Embedding, Error, GroupConfig};
 /// let config = GroupConfig::new(&[1000], 16);
-/// let mut group = cpu::Group::filled(config, &|first_row: u32, dim: usize, out: &mut [f32]| {
+/// let mut group = CpuGroup::filled(config, &|first_row: u32, dim: usize, out: &mut [f32]| {
 ///     for (row, weights) in (first_row..).zip(out.chunks_exact_mut(dim)) {
 ///         weights.fill(row as f32);
 ///     }

@@ -11,8 +11,8 @@ use std::{
 };
 
 use hotrow::{
-    Embedding, Error, GroupConfig, Init, Optimizer, OutOfRange, Part, Policy, Pooling, Precision, RandomBits, Rounding,
-    Snapshot, checkpoint, cpu::Group,
+    CpuGroup, Embedding, Error, GroupConfig, Init, Optimizer, OutOfRange, Part, Policy, Pooling, Precision, RandomBits,
+    Rounding, Snapshot, checkpoint,
 };
 use proptest::test_runner::{Config, TestRunner};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
@@ -52,8 +52,8 @@ fn train(group: &mut dyn Embedding, steps: std::ops::Range<u32>) -> Vec<Vec<u32>
         .collect()
 }
 
-fn trained(config: &GroupConfig) -> Group {
-    let mut group = Group::new(config.clone()).unwrap();
+fn trained(config: &GroupConfig) -> CpuGroup {
+    let mut group = CpuGroup::new(config.clone()).unwrap();
     train(&mut group, 0..7);
     group
 }
@@ -87,17 +87,17 @@ fn a_loaded_group_goes_on_bit_for_bit() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("group.safetensors");
     for config in configs() {
-        let mut straight = Group::new(config.clone()).unwrap();
+        let mut straight = CpuGroup::new(config.clone()).unwrap();
         let outputs = train(&mut straight, 0..14);
 
-        let mut first = Group::new(config.clone()).unwrap();
+        let mut first = CpuGroup::new(config.clone()).unwrap();
         assert_eq!(train(&mut first, 0..7), outputs[..7]);
         checkpoint::save(&mut first, &path).unwrap();
         let saved = first.snapshot().unwrap();
 
         // Another table at first, other shards.
         let other = GroupConfig { init: Init::Constant(0.5), shard_bytes: None, ..config };
-        let mut second = Group::new(other).unwrap();
+        let mut second = CpuGroup::new(other).unwrap();
         train(&mut second, 20..23);
         assert_ne!(second.snapshot().unwrap(), saved, "the comparison can fail");
         checkpoint::load(&mut second, &path).unwrap();
@@ -124,7 +124,7 @@ fn contents_are_the_configuration() {
     });
     all.push(GroupConfig { pooling: Pooling::None, out_of_range: OutOfRange::Skip, ..config() });
     for config in all {
-        let mut group = Group::new(config.clone()).unwrap();
+        let mut group = CpuGroup::new(config.clone()).unwrap();
         group.set_learning_rate(0.3).unwrap();
         group.write_part(Part::Clock, 0, &[4_000_000_000]).unwrap();
         checkpoint::save(&mut group, &path).unwrap();
@@ -194,7 +194,7 @@ fn others_can_read_the_file() {
 }
 
 /// What is wrong with the checkpoint, after which the group must be as it was.
-fn refused(group: &mut Group, path: &Path) -> &'static str {
+fn refused(group: &mut CpuGroup, path: &Path) -> &'static str {
     let before = group.snapshot().unwrap();
     let error = checkpoint::load(group, path).expect_err("a wrong file was taken");
     assert!(group.snapshot().unwrap() == before, "{error}");
@@ -207,7 +207,7 @@ fn refused(group: &mut Group, path: &Path) -> &'static str {
 }
 
 /// A group, and the bytes of a checkpoint of another state of it.
-fn saved(folder: &TempDir) -> (Group, Vec<u8>) {
+fn saved(folder: &TempDir) -> (CpuGroup, Vec<u8>) {
     let path = folder.path().join("saved.safetensors");
     let mut group = trained(&config());
     checkpoint::save(&mut group, &path).unwrap();
@@ -357,7 +357,7 @@ fn another_configuration_is_named() {
     for (field, change) in wrong {
         let mut other = config();
         change(&mut other);
-        let mut group = Group::new(other).unwrap();
+        let mut group = CpuGroup::new(other).unwrap();
         assert_eq!(refused(&mut group, &path), field);
     }
     let free: [fn(&mut GroupConfig); 7] = [
@@ -372,7 +372,7 @@ fn another_configuration_is_named() {
     for change in free {
         let mut other = config();
         change(&mut other);
-        let mut group = Group::new(other.clone()).unwrap();
+        let mut group = CpuGroup::new(other.clone()).unwrap();
         checkpoint::load(&mut group, &path).unwrap();
         assert_eq!(group.config(), &other, "and it keeps its own");
     }
@@ -407,7 +407,7 @@ fn nothing_is_saved_or_loaded_within_a_step() {
 fn a_save_that_fails_leaves_the_old_file_and_nothing_else() {
     let folder = tempdir().unwrap();
     let mut group = trained(&config());
-    let save = |group: &mut Group, path: &Path| match checkpoint::save(group, path) {
+    let save = |group: &mut CpuGroup, path: &Path| match checkpoint::save(group, path) {
         Err(Error::Checkpoint { what: "file", .. }) => {}
         other => panic!("{other:?}"),
     };
@@ -434,7 +434,7 @@ fn child_path() -> Option<std::path::PathBuf> {
 }
 
 /// 16 MiB that are all a matter of the step.
-fn large() -> Group {
+fn large() -> CpuGroup {
     let config = GroupConfig {
         precision: Precision::Fp32,
         cache_rows: 0,
@@ -445,20 +445,20 @@ fn large() -> Group {
         dim: 64,
         ..config()
     };
-    Group::new(config).unwrap()
+    CpuGroup::new(config).unwrap()
 }
 
 fn state(t: u32) -> Vec<u32> {
     (0..1u32 << 22).map(|word| word.wrapping_mul(t).wrapping_add(t)).collect()
 }
 
-fn at_step(group: &mut Group, t: u32) {
+fn at_step(group: &mut CpuGroup, t: u32) {
     group.write_part(Part::Clock, 0, &[t]).unwrap();
     group.write_part(Part::Records, 0, &state(t)).unwrap();
 }
 
 /// The step of a checkpoint, which holds the state of that step and no other.
-fn whole(group: &mut Group, path: &Path) -> u32 {
+fn whole(group: &mut CpuGroup, path: &Path) -> u32 {
     checkpoint::load(group, path).unwrap();
     let snapshot = group.snapshot().unwrap();
     assert!(snapshot.records == state(snapshot.t), "step {}", snapshot.t);
@@ -595,8 +595,8 @@ fn no_second_copy_in_memory() {
         return;
     };
     let config = GroupConfig { precision: Precision::Fp32, ..GroupConfig::new(&[1 << 21], 128) };
-    let mut group = Group::new(config).unwrap();
-    let mut measure = |work: &mut dyn FnMut(&mut Group)| {
+    let mut group = CpuGroup::new(config).unwrap();
+    let mut measure = |work: &mut dyn FnMut(&mut CpuGroup)| {
         fs::write("/proc/self/clear_refs", "5").unwrap(); // the peak begins anew
         let before = memory("VmRSS");
         work(&mut group);
@@ -609,10 +609,7 @@ fn no_second_copy_in_memory() {
 
 mod robe {
     use super::*;
-    use hotrow::{
-        Lookup,
-        robe::{Config, cpu::Group},
-    };
+    use hotrow::{CpuRobeGroup, Lookup, robe::Config};
 
     fn config(optimizer: Optimizer) -> Config {
         Config { optimizer, seed: 3, ..Config::new(&[150, 50], 8, 300, 4) }
@@ -626,8 +623,8 @@ mod robe {
         }
     }
 
-    fn trained(optimizer: Optimizer) -> Group {
-        let mut group = Group::new(config(optimizer)).unwrap();
+    fn trained(optimizer: Optimizer) -> CpuRobeGroup {
+        let mut group = CpuRobeGroup::new(config(optimizer)).unwrap();
         train(&mut group, 0..5);
         group
     }
@@ -639,7 +636,7 @@ mod robe {
             let path = folder.path().join(name);
             let mut group = trained(optimizer);
             checkpoint::save_lookup(&mut group, &path).unwrap();
-            let mut again = Group::new(config(optimizer)).unwrap();
+            let mut again = CpuRobeGroup::new(config(optimizer)).unwrap();
             train(&mut again, 7..8);
             checkpoint::load_lookup(&mut again as &mut dyn Lookup, &path).unwrap();
             assert_eq!(again.snapshot(), group.snapshot());
@@ -658,7 +655,8 @@ mod robe {
         }
         for precision in [Precision::Fp16, Precision::Int8] {
             let config = Config { precision, ..config(Optimizer::adagrad(0.1)) };
-            let (mut group, mut again) = (Group::new(config.clone()).unwrap(), Group::new(config.clone()).unwrap());
+            let (mut group, mut again) =
+                (CpuRobeGroup::new(config.clone()).unwrap(), CpuRobeGroup::new(config.clone()).unwrap());
             train(&mut group, 0..3);
             let path = folder.path().join("packed");
             checkpoint::save_lookup(&mut group, &path).unwrap();
@@ -671,7 +669,7 @@ mod robe {
         let path = folder.path().join("rows");
         let mut rows = super::trained(&super::config());
         checkpoint::save_lookup(&mut rows, &path).unwrap();
-        let mut again = super::Group::new(super::config()).unwrap();
+        let mut again = CpuGroup::new(super::config()).unwrap();
         checkpoint::load_lookup(&mut again, &path).unwrap();
         assert_eq!(Embedding::snapshot(&mut again).unwrap(), Embedding::snapshot(&mut rows).unwrap());
         // And not one for the other.
@@ -701,7 +699,7 @@ mod robe {
             (config(Optimizer::sgd(0.1)), "optimizer"),
         ];
         for (config, field) in others {
-            let mut group = Group::new(config).unwrap();
+            let mut group = CpuRobeGroup::new(config).unwrap();
             let before = group.snapshot();
             match checkpoint::load_lookup(&mut group, &path) {
                 Err(Error::Checkpoint { what, .. }) => assert_eq!(what, field),
@@ -711,8 +709,8 @@ mod robe {
         }
         // How gradients are applied may differ.
         let other = Config { optimizer: Optimizer::adagrad(0.5), ..adagrad.clone() };
-        checkpoint::load_lookup(&mut Group::new(other).unwrap(), &path).unwrap();
-        let mut group = Group::new(adagrad).unwrap();
+        checkpoint::load_lookup(&mut CpuRobeGroup::new(other).unwrap(), &path).unwrap();
+        let mut group = CpuRobeGroup::new(adagrad).unwrap();
         group.forward(&[1], &[0, 1, 1], None).unwrap();
         assert!(matches!(checkpoint::load_lookup(&mut group, &path), Err(Error::Order { .. })));
         assert!(matches!(checkpoint::save_lookup(&mut group, &path), Err(Error::Order { .. })));

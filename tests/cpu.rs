@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 
 use hotrow::{
-    Counters, Embedding, Error, GroupConfig, Init, Optimizer, OutOfRange, Policy, Pooling, Precision, Rounding,
-    Snapshot,
-    cpu::Group,
+    Counters, CpuGroup, Embedding, Error, GroupConfig, Init, Optimizer, OutOfRange, Policy, Pooling, Precision,
+    Rounding, Snapshot,
     hash::fmix32,
-    layout::{Field, way_at},
+    internals::layout::{Field, way_at},
     simulate::Simulator,
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -47,12 +46,12 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|x| x.to_bits()).collect()
 }
 
-fn total(group: &mut Group) -> Counters {
+fn total(group: &mut CpuGroup) -> Counters {
     group.counters().unwrap().into_iter().sum()
 }
 
 /// Steps; the outputs of each and every row after it.
-fn play(group: &mut Group, steps: usize, bags: usize) -> Vec<Vec<u32>> {
+fn play(group: &mut CpuGroup, steps: usize, bags: usize) -> Vec<Vec<u32>> {
     let mut rng = StdRng::seed_from_u64(5);
     let every: Vec<u32> = (0..ROWS).collect();
     let mut seen = Vec::new();
@@ -74,7 +73,7 @@ fn fp32_cache_changes_no_bit() {
         for pooling in [Pooling::Sum, Pooling::Mean, Pooling::None] {
             let optimizer = Optimizer { weight_decay: 0.01, ..optimizer };
             let plain = GroupConfig { optimizer, pooling, ..config() };
-            let expected = play(&mut Group::new(plain.clone()).unwrap(), 12, 40);
+            let expected = play(&mut CpuGroup::new(plain.clone()).unwrap(), 12, 40);
             for (cache_rows, policy, ways) in [
                 (1, Policy::Lru, 32),
                 (1, Policy::Lfu, 1),
@@ -87,14 +86,15 @@ fn fp32_cache_changes_no_bit() {
                 // Shards of 37 records or so: rows cross them.
                 let cached = GroupConfig { cache_rows, policy, ways, shard_bytes: Some(2048), ..plain.clone() };
                 assert_eq!(
-                    play(&mut Group::new(cached).unwrap(), 12, 40),
+                    play(&mut CpuGroup::new(cached).unwrap(), 12, 40),
                     expected,
                     "{pooling:?} {optimizer:?} {cache_rows} {policy:?} {ways}"
                 );
             }
             // The comparison tells a cache of other values from none: INT8 rows are rounded when they leave.
             let int8 = |cache_rows| GroupConfig { precision: Precision::Int8, cache_rows, ways: 1, ..plain.clone() };
-            let [cached, uncached] = [64, 0].map(|cache_rows| play(&mut Group::new(int8(cache_rows)).unwrap(), 12, 40));
+            let [cached, uncached] =
+                [64, 0].map(|cache_rows| play(&mut CpuGroup::new(int8(cache_rows)).unwrap(), 12, 40));
             assert!(cached != uncached);
         }
     }
@@ -105,7 +105,7 @@ fn shards_change_nothing() {
     for precision in Precision::ALL {
         let whole = GroupConfig { precision, cache_rows: 64, optimizer: Optimizer::adagrad(0.1), ..config() };
         let sharded = GroupConfig { shard_bytes: Some(500), ..whole.clone() };
-        let (mut a, mut b) = (Group::new(whole).unwrap(), Group::new(sharded).unwrap());
+        let (mut a, mut b) = (CpuGroup::new(whole).unwrap(), CpuGroup::new(sharded).unwrap());
         assert!(b.layout().shards > 20);
         play(&mut a, 10, 40);
         play(&mut b, 10, 40);
@@ -189,7 +189,7 @@ fn tags_and_counters_are_those_of_the_specification() {
         (Policy::Lru, 100, 3),
         (Policy::Lfu, 100, 8),
     ] {
-        let mut group = Group::new(GroupConfig { cache_rows, policy, ways, ..config() }).unwrap();
+        let mut group = CpuGroup::new(GroupConfig { cache_rows, policy, ways, ..config() }).unwrap();
         let sets = cache_rows.div_ceil(ways);
         let mut model = Model {
             policy,
@@ -236,7 +236,7 @@ fn tags_and_counters_are_those_of_the_specification() {
 
 /// The first step after which the group's residents or counters are not those of the simulator, which knows no rows.
 fn first_difference(config: &GroupConfig, simulator: &mut Simulator, steps: usize) -> Option<usize> {
-    let mut group = Group::new(config.clone()).unwrap();
+    let mut group = CpuGroup::new(config.clone()).unwrap();
     let mut rng = StdRng::seed_from_u64(u64::from(config.ways));
     (0..steps).find(|&step| {
         let (indices, offsets) = batch(&mut rng, if step % 5 == 0 { 150 } else { 20 });
@@ -279,17 +279,17 @@ fn residents_are_those_of_the_simulator_whatever_the_ways() {
 #[test]
 fn numbers_of_ways_that_cannot_be() {
     for ways in [0, 1025, u32::MAX] {
-        let refused = Group::new(GroupConfig { ways, cache_rows: 64, ..config() });
+        let refused = CpuGroup::new(GroupConfig { ways, cache_rows: 64, ..config() });
         let error = refused.expect_err("no cache has so many").to_string();
         assert!(error.contains("ways: wanted 1 to 1024") && error.contains(&format!("found {ways};")), "{error}");
     }
-    let most = Group::new(GroupConfig { ways: 1024, cache_rows: 1, ..config() }).unwrap();
+    let most = CpuGroup::new(GroupConfig { ways: 1024, cache_rows: 1, ..config() }).unwrap();
     assert_eq!((most.layout().sets, most.layout().slots()), (1, 1024));
 }
 
 #[test]
 fn sgd_without_cache_against_plain_sums() {
-    let mut group = Group::new(GroupConfig { optimizer: Optimizer::sgd(0.5), ..config() }).unwrap();
+    let mut group = CpuGroup::new(GroupConfig { optimizer: Optimizer::sgd(0.5), ..config() }).unwrap();
     let before = group.read_rows(&[3, 8]).unwrap();
     let outputs = group.forward(&[3, 8, 3], &[0, 3], Some(&[1.0, 2.0, 4.0])).unwrap();
     let dim = DIM as usize;
@@ -315,7 +315,7 @@ fn a_row_in_many_tiles_gets_every_gradient() {
             pooling: Pooling::None,
             ..config()
         };
-        let mut group = Group::new(GroupConfig { cache_rows, policy, ..zero }).unwrap();
+        let mut group = CpuGroup::new(GroupConfig { cache_rows, policy, ..zero }).unwrap();
         let mut expected = vec![0.0; ROWS as usize * dim];
         let mut rng = StdRng::seed_from_u64(21);
         for step in 0..20 {
@@ -342,7 +342,7 @@ fn a_row_in_many_tiles_gets_every_gradient() {
 #[test]
 fn a_hit_row_evicted_by_its_own_batch_is_read_again() {
     let one_set = GroupConfig { cache_rows: 32, policy: Policy::Lfu, pooling: Pooling::None, ..config() };
-    let mut group = Group::new(one_set).unwrap();
+    let mut group = CpuGroup::new(one_set).unwrap();
     let first: Vec<u32> = (0..32).collect();
     group.forward(&first, &[0, 32], None).unwrap();
     group.backward(&[1.0; 32 * DIM as usize]).unwrap();
@@ -364,7 +364,7 @@ fn a_hit_row_evicted_by_its_own_batch_is_read_again() {
 fn reading_gives_the_newest_value_and_flush_writes_once() {
     for precision in Precision::ALL {
         let cached = GroupConfig { precision, cache_rows: 64, rounding: Rounding::Nearest, ..config() };
-        let mut group = Group::new(cached).unwrap();
+        let mut group = CpuGroup::new(cached).unwrap();
         group.forward(&[1, 2, 3], &[0, 3], None).unwrap();
         group.backward(&[0.25; DIM as usize]).unwrap();
         let newest = group.read_rows(&[1, 2, 3]).unwrap();
@@ -391,7 +391,7 @@ fn reading_gives_the_newest_value_and_flush_writes_once() {
 #[test]
 fn written_rows_are_read_back() {
     for cache_rows in [0, 32] {
-        let mut group = Group::new(GroupConfig { cache_rows, shard_bytes: Some(300), ..config() }).unwrap();
+        let mut group = CpuGroup::new(GroupConfig { cache_rows, shard_bytes: Some(300), ..config() }).unwrap();
         group.forward(&[4, 9], &[0, 2], None).unwrap();
         assert!(matches!(group.write_rows(&[4], &[0.0; 5]), Err(Error::Order { call: "write_rows", .. })));
         assert!(matches!(group.reset(), Err(Error::Order { call: "reset", .. })));
@@ -417,7 +417,8 @@ fn written_rows_are_read_back() {
 #[test]
 fn a_gradient_that_is_not_finite_skips_its_row() {
     for (cache_rows, optimizer) in [(0, Optimizer::sgd(1.0)), (32, Optimizer::row_wise_adagrad(1.0))] {
-        let mut group = Group::new(GroupConfig { cache_rows, optimizer, pooling: Pooling::None, ..config() }).unwrap();
+        let mut group =
+            CpuGroup::new(GroupConfig { cache_rows, optimizer, pooling: Pooling::None, ..config() }).unwrap();
         let before = group.read_rows(&[6, 7]).unwrap();
         group.forward(&[6, 7], &[0, 2], None).unwrap();
         let mut grads = [1.0; 2 * DIM as usize];
@@ -436,7 +437,7 @@ fn a_gradient_that_is_not_finite_skips_its_row() {
 fn error_mode_leaves_everything_but_the_counter() {
     for cache_rows in [0, 64] {
         let two = GroupConfig { tables: vec![ROWS, 9], cache_rows, policy: Policy::Lfu, ..config() };
-        let mut group = Group::new(two).unwrap();
+        let mut group = CpuGroup::new(two).unwrap();
         group.forward(&[1, 2, 3, 4], &[0, 2, 4], None).unwrap();
         group.backward(&[0.5; 10]).unwrap();
         let before = group.snapshot().unwrap();
@@ -456,11 +457,11 @@ fn error_mode_leaves_everything_but_the_counter() {
 #[test]
 fn clamp_and_skip() {
     let rows = GroupConfig { pooling: Pooling::Mean, ..config() };
-    let mut clamp = Group::new(GroupConfig { out_of_range: OutOfRange::Clamp, ..rows.clone() }).unwrap();
+    let mut clamp = CpuGroup::new(GroupConfig { out_of_range: OutOfRange::Clamp, ..rows.clone() }).unwrap();
     let last = clamp.read_rows(&[ROWS - 1]).unwrap();
     assert_eq!(clamp.forward(&[u32::MAX], &[0, 1], None).unwrap(), last);
     assert_eq!((total(&mut clamp).accesses, total(&mut clamp).out_of_range), (1, 1));
-    let mut skip = Group::new(GroupConfig { out_of_range: OutOfRange::Skip, ..rows }).unwrap();
+    let mut skip = CpuGroup::new(GroupConfig { out_of_range: OutOfRange::Skip, ..rows }).unwrap();
     assert_eq!(skip.forward(&[ROWS, ROWS - 1, ROWS], &[0, 3], None).unwrap(), last);
     skip.backward(&[1.0; DIM as usize]).unwrap();
     assert_eq!((total(&mut skip).accesses, total(&mut skip).out_of_range), (1, 2));
@@ -476,7 +477,7 @@ fn clamp_and_skip() {
 
 #[test]
 fn empty_batches_and_shapes() {
-    let mut group = Group::new(GroupConfig { cache_rows: 32, ..config() }).unwrap();
+    let mut group = CpuGroup::new(GroupConfig { cache_rows: 32, ..config() }).unwrap();
     let before = group.snapshot().unwrap();
     assert!(group.forward(&[], &[0], None).unwrap().is_empty());
     group.backward(&[]).unwrap();
@@ -495,9 +496,9 @@ fn empty_batches_and_shapes() {
 fn a_table_beyond_memory_is_a_named_error() {
     let rows = u32::MAX - 1;
     let huge = GroupConfig { precision: Precision::Fp32, ..GroupConfig::new(&[rows], 1 << 24) };
-    assert!(matches!(Group::new(huge.clone()), Err(Error::OutOfMemory { what: "records", .. })));
+    assert!(matches!(CpuGroup::new(huge.clone()), Err(Error::OutOfMemory { what: "records", .. })));
     assert!(matches!(
-        Group::new(GroupConfig { cache_rows: rows, ..huge }),
+        CpuGroup::new(GroupConfig { cache_rows: rows, ..huge }),
         Err(Error::Config { field: "cache_rows", .. })
     ));
 }
@@ -517,7 +518,7 @@ fn large_steps_do_not_depend_on_the_number_of_threads() {
                 shard_bytes: Some(600_000),
                 ..config()
             };
-            let mut group = Group::new(cached).unwrap();
+            let mut group = CpuGroup::new(cached).unwrap();
             let mut rng = StdRng::seed_from_u64(1);
             let mut outputs = Vec::new();
             for _ in 0..3 {
@@ -556,7 +557,7 @@ fn a_step_takes_the_pool_it_is_called_in() {
     };
     let steps = || {
         let cached = GroupConfig { cache_rows: 4096, dim: 48, tables: vec![9000], ..config() };
-        let mut group = Group::new(cached).unwrap();
+        let mut group = CpuGroup::new(cached).unwrap();
         for step in 0..3 {
             let indices: Vec<u32> = (0..12_000).map(|i| i * 7 * (step + 1) % 9000).collect();
             let offsets: Vec<u32> = (0..=2000).map(|bag| bag * 6).collect();

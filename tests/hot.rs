@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use hotrow::scars::{Advice, Counting, HotBatches, HotRows, Kind, Profile, Proposal, Ranked, Rules, Run, Samples};
-use hotrow::{Counters, Embedding, GroupConfig, Optimizer, Policy, Precision, cpu, rng::pcg4d};
+use hotrow::{Counters, CpuGroup, Embedding, GroupConfig, Optimizer, Policy, Precision, rng::pcg4d};
 
 const DIM: u32 = 4;
 const ROWS: u32 = 4000;
@@ -12,7 +12,7 @@ const BATCH: usize = 64;
 const WAYS: u32 = 32;
 const NONE: [u32; 0] = [];
 
-fn group(cache_rows: u32) -> cpu::Group {
+fn group(cache_rows: u32) -> CpuGroup {
     let config = GroupConfig {
         precision: Precision::Int8,
         optimizer: Optimizer::sgd(0.1),
@@ -20,7 +20,7 @@ fn group(cache_rows: u32) -> cpu::Group {
         cache_rows,
         ..GroupConfig::new(&[ROWS], DIM)
     };
-    cpu::Group::new(config).unwrap()
+    CpuGroup::new(config).unwrap()
 }
 
 /// Samples whose rows are skewed: row ~ ROWS^u - 1, moved on by `shift`.
@@ -29,19 +29,19 @@ fn samples(n: u32, seed: u32, shift: u32) -> Vec<[u32; FIELDS]> {
     (0..n).map(|i| pcg4d([seed, i, 0, 0])).map(|words| [row(words[0]), row(words[1])]).collect()
 }
 
-fn total(group: &mut cpu::Group) -> Counters {
+fn total(group: &mut CpuGroup) -> Counters {
     group.counters().unwrap().into_iter().sum()
 }
 
 /// A step: a bag a sample.
-fn step(group: &mut cpu::Group, samples: &[[u32; FIELDS]]) {
+fn step(group: &mut CpuGroup, samples: &[[u32; FIELDS]]) {
     let offsets: Vec<u32> = (0..=samples.len()).map(|bag| (bag * FIELDS) as u32).collect();
     let out = group.forward(samples.as_flattened(), &offsets, None).unwrap();
     group.backward(&vec![0.01; out.len()]).unwrap();
 }
 
 /// An epoch in batches as they come, and how often each row was used.
-fn epoch(group: &mut cpu::Group, samples: &[[u32; FIELDS]]) -> (Counters, u64, Ranked) {
+fn epoch(group: &mut CpuGroup, samples: &[[u32; FIELDS]]) -> (Counters, u64, Ranked) {
     let before = total(group);
     let mut profile = Profile::new(&[ROWS], Counting::Exact);
     for batch in samples.chunks(BATCH) {
@@ -92,7 +92,7 @@ fn a_hot_batch_moves_no_row_over_the_bus() {
 }
 
 /// Asks for a proposal after an epoch.
-fn propose(group: &mut cpu::Group, samples: &[[u32; FIELDS]], rules: &Rules) -> Proposal {
+fn propose(group: &mut CpuGroup, samples: &[[u32; FIELDS]], rules: &Rules) -> Proposal {
     let (before, batches, ranked) = epoch(group, samples);
     let run = Run::of(group, before, batches, &ranked, WAYS, true).unwrap();
     let proposal = run.propose(rules).unwrap();
@@ -114,7 +114,7 @@ fn shuffled(samples: &[[u32; FIELDS]]) -> Vec<[u32; FIELDS]> {
 }
 
 /// Applies a proposal, runs the next epoch, and compares; then one of accesses drawn anew.
-fn keeps_its_promise(group: &mut cpu::Group, proposal: &Proposal, last: &[[u32; FIELDS]], anew: &[[u32; FIELDS]]) {
+fn keeps_its_promise(group: &mut CpuGroup, proposal: &Proposal, last: &[[u32; FIELDS]], anew: &[[u32; FIELDS]]) {
     let record = group.layout().stride() as f64;
     assert_eq!(proposal.apply(group, WAYS).unwrap(), NONE);
     let mut pinned = group.pinned().unwrap();

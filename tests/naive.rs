@@ -1046,7 +1046,7 @@ fn random_runs_meet_everything() {
 const WAYS: [u32; 8] = [1, 2, 3, 5, 8, 16, 32, 64];
 
 fn cpu(config: GroupConfig) -> Box<dyn Embedding> {
-    Box::new(hotrow::cpu::Group::new(config).expect("the configuration is fine"))
+    Box::new(hotrow::CpuGroup::new(config).expect("the configuration is fine"))
 }
 
 proptest::proptest! {

@@ -1,13 +1,13 @@
 //! Pinned rows on the CPU backend and in the simulator. `naive.rs` checks each call against the FP64 model.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use hotrow::{Embedding, Error, GroupConfig, Policy, cpu, simulate::Simulator};
+use hotrow::{CpuGroup, Embedding, Error, GroupConfig, Policy, simulate::Simulator};
 use hotrow_harness::pins;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
 fn group(config: GroupConfig) -> Box<dyn Embedding> {
-    Box::new(cpu::Group::new(config).unwrap())
+    Box::new(CpuGroup::new(config).unwrap())
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn simulated(seed: u64, policy: Policy, bend: impl Fn(&mut Vec<u32>, &mut u32)) 
     let mut config = GroupConfig::new(&[rows], 1);
     (config.policy, config.ways) = (policy, [1, 2, 7, 32, 40][source.random_range(0..5)]);
     config.cache_rows = source.random_range(1..=rows);
-    let mut group = cpu::Group::new(config).unwrap();
+    let mut group = CpuGroup::new(config).unwrap();
     let (sets, ways) = (group.layout().sets, group.layout().ways);
     let mut cache = Simulator::new(sets, ways, policy).unwrap();
     for step in 0..12 {

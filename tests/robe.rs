@@ -3,9 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotrow::{
-    Embedding, Error, GradSlice, GroupConfig, Init, LossScale, Optimizer, OutOfRange, Pooling, Precision, Rounding,
-    cpu,
-    lookup::{Kind, Lookup},
+    CpuGroup, CpuRobeGroup, CpuScaler, Embedding, Error, GradSlice, GroupConfig, Init, Lookup, LookupKind, LossScale,
+    Optimizer, OutOfRange, Pooling, Precision, Rounding,
     robe::{self, Backward, Config, hash::PRIME},
 };
 use hotrow_harness::shared;
@@ -17,7 +16,7 @@ fn steps_are_the_model_s() {
     for (seed, config) in (0..60).map(|seed| (seed, config(seed))).chain((0..64).map(|seed| (seed, packed(seed)))) {
         for backward in WAYS {
             let config = Config { backward, ..config.clone() };
-            let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+            let mut group = CpuRobeGroup::new(config.clone()).unwrap();
             for step in 0..3 {
                 // The last has starts of more than 128 chunks.
                 let (per_feature, most) = if step == 2 { (20, 60) } else { (5, 12) };
@@ -41,7 +40,7 @@ fn steps_are_the_model_s() {
 #[test]
 fn a_wrong_step_is_noticed() {
     let config = Config { optimizer: Optimizer::sgd(0.1), ..config(3) };
-    let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+    let mut group = CpuRobeGroup::new(config.clone()).unwrap();
     let bags = bags(&config, 3, 5, 12);
     let before = group.snapshot();
     let mut found = forward(&mut group, &bags);
@@ -64,7 +63,7 @@ fn a_wrong_packed_step_is_noticed() {
     let mut noticed = 0;
     for seed in 0..32 {
         let config = packed(seed);
-        let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+        let mut group = CpuRobeGroup::new(config.clone()).unwrap();
         let bags = bags(&config, seed, 5, 12);
         let before = group.snapshot();
         let found = forward(&mut group, &bags);
@@ -96,7 +95,7 @@ fn small_steps_are_not_lost_on_average() {
             let mut config = Config::new(&[1], 64, 64, 64);
             (config.precision, config.rounding, config.backward, config.seed) = (precision, rounding, backward, seed);
             config.optimizer = Optimizer::sgd(1.0);
-            let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+            let mut group = CpuRobeGroup::new(config.clone()).unwrap();
             // The ends of the range stay; between them each weight moves by a fifth of the distance of two codes.
             let start: Vec<f32> = (0..64u8).map(|e| f32::from(e * 4) / 63.0 * 0.25 + 1.0).collect();
             group.write_weights(&start).unwrap();
@@ -132,7 +131,7 @@ fn ranges_that_cannot_be_are_left_out_and_counted() {
         let mut config = Config::new(&[3], 4, 40, 4);
         (config.backward, config.precision, config.optimizer) = (backward, precision, Optimizer::sgd(1.0));
         (config.init, config.block) = (Init::Constant(1.0), 32);
-        let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+        let mut group = CpuRobeGroup::new(config.clone()).unwrap();
         let before = group.snapshot();
         group.forward(&[1], &[0, 1], None).unwrap();
         group.backward(&[3e38, -3e38, 1.0, f32::NAN]).unwrap();
@@ -161,7 +160,7 @@ fn dense_and_sparse_are_the_same_bits() {
     for (seed, config) in (0..40).map(|seed| (seed, config(seed))).chain((0..64).map(|seed| (seed, packed(seed)))) {
         let run = |backward| {
             let config = Config { backward, ..config.clone() };
-            let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+            let mut group = CpuRobeGroup::new(config.clone()).unwrap();
             for step in 0..3 {
                 // Enough for starts of more than 128 chunks.
                 let found = forward(&mut group, &bags(&config, seed + step, 8, 60));
@@ -179,7 +178,7 @@ fn dense_and_sparse_are_the_same_bits() {
 fn auto_goes_dense_from_a_place_for_each_32_weights() {
     let from = |backward, weights, chunk| {
         let config = Config { backward, ..Config::new(&[1000], 128, weights, chunk) };
-        robe::cpu::Group::new(config).unwrap().dense_from()
+        CpuRobeGroup::new(config).unwrap().dense_from()
     };
     for chunk in [1, 16, 32, 100] {
         assert_eq!([Backward::Dense, Backward::Sparse].map(|way| from(way, 6400, chunk)), [0, u32::MAX], "{chunk}");
@@ -196,7 +195,7 @@ fn backward_is_the_adjoint_of_forward() {
     let gap = |seed: u64, spoil: bool| {
         let config = Config { optimizer: Optimizer::sgd(1.0), ..config(seed) };
         let bags = bags(&config, seed, 6, 40);
-        let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+        let mut group = CpuRobeGroup::new(config.clone()).unwrap();
         let memory = random_grads(seed + 1, config.weights as usize);
         group.write_weights(&memory).unwrap();
         let found = forward(&mut group, &bags);
@@ -231,8 +230,8 @@ fn without_collisions_it_is_a_plain_table() {
     let mut plain = GroupConfig::new(&[12], dim);
     plain.precision = Precision::Fp32;
     plain.optimizer = shared.optimizer;
-    let mut shared = robe::cpu::Group::new(shared).unwrap();
-    let mut plain = cpu::Group::new(plain).unwrap();
+    let mut shared = CpuRobeGroup::new(shared).unwrap();
+    let mut plain = CpuGroup::new(plain).unwrap();
     let rows: Vec<u32> = (0..12).collect();
     let values = shared.read_rows(&rows).unwrap();
     plain.write_rows(&rows, &values).unwrap();
@@ -255,7 +254,7 @@ fn a_trainer_holds_either_kind() {
     let cached = GroupConfig { optimizer, cache_rows: 32, ..GroupConfig::new(&rows, 8) };
     let shared = Config { optimizer, ..Config::new(&rows, 8, 400, 4) };
     let mut held: Vec<Box<dyn Lookup>> =
-        vec![Box::new(cpu::Group::new(cached).unwrap()), Box::new(robe::cpu::Group::new(shared.clone()).unwrap())];
+        vec![Box::new(CpuGroup::new(cached).unwrap()), Box::new(CpuRobeGroup::new(shared.clone()).unwrap())];
     for table in &mut held {
         let before = table.forward(&[1, 2, 2, 199], &[0, 3, 4], None).unwrap();
         assert!(table.pending());
@@ -267,8 +266,8 @@ fn a_trainer_holds_either_kind() {
         assert_eq!((memory.rows, memory.dim, memory.state), (500, 8, 8));
         assert_eq!(memory.total(), memory.allocations.iter().map(|(_, bytes)| bytes).sum::<u64>());
     }
-    assert!(matches!(held[0].kind(), Kind::Rows(rows) if rows.config().cache_rows == 32));
-    assert!(matches!(held[1].kind(), Kind::RobeCpu(group) if group.config() == &shared));
+    assert!(matches!(held[0].kind(), LookupKind::Rows(rows) if rows.config().cache_rows == 32));
+    assert!(matches!(held[1].kind(), LookupKind::Shared(group) if group.config() == &shared));
     let shared = held[1].memory();
     assert_eq!((shared.payload, shared.record_state), (1600, 1600));
     let counters = held[1].counters().unwrap();
@@ -284,7 +283,7 @@ fn a_trainer_holds_either_kind() {
 fn counters_and_frozen_steps() {
     let mut config = Config::new(&[10, 5], 4, 64, 4);
     config.out_of_range = OutOfRange::Skip;
-    let mut group = robe::cpu::Group::new(config).unwrap();
+    let mut group = CpuRobeGroup::new(config).unwrap();
     let bags = Bags { indices: vec![1, 2, 10, 4, 5, 0], offsets: vec![0, 3, 6], weights: None };
     let frozen = group.forward_frozen(&bags.indices, &bags.offsets, None).unwrap();
     assert_eq!(group.counters().accesses, [0, 0]);
@@ -300,7 +299,7 @@ fn what_is_not_finite_is_left_out_and_counted() {
     for backward in WAYS {
         let mut config = Config::new(&[100], 4, 40, 4);
         (config.backward, config.init) = (backward, Init::Constant(1.0));
-        let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+        let mut group = CpuRobeGroup::new(config.clone()).unwrap();
         let before = group.snapshot();
         let bags = Bags { indices: vec![3, 50], offsets: vec![0, 1, 2], weights: None };
         forward(&mut group, &bags);
@@ -323,21 +322,21 @@ fn what_is_not_finite_is_left_out_and_counted() {
 fn a_scaled_loss_moves_as_a_plain_one() {
     let config = Config { optimizer: Optimizer::adagrad(0.1), ..config(11) };
     let bags = bags(&config, 11, 5, 12);
-    let mut groups = [(); 3].map(|()| robe::cpu::Group::new(config.clone()).unwrap());
+    let mut groups = [(); 3].map(|()| CpuRobeGroup::new(config.clone()).unwrap());
     let n = forward(&mut groups[0], &bags).len();
     groups[1..].iter_mut().for_each(|group| drop(forward(group, &bags)));
     let grads: Vec<f32> = random_grads(1, n).iter().map(|g| half::f16::from_f32(*g).to_f32()).collect();
     groups[0].backward(&grads).unwrap();
     // A power of two: not a bit is lost.
     let scaled: Vec<u16> = grads.iter().map(|g| half::f16::from_f32(g * 64.0).to_bits()).collect();
-    let mut scaler = cpu::Scaler::new(LossScale::Static { scale: 64.0 }).unwrap();
+    let mut scaler = CpuScaler::new(LossScale::Static { scale: 64.0 }).unwrap();
     scaler.inspect(GradSlice::F16(&scaled));
     let state = scaler.decide().unwrap();
     groups[1].backward_scaled(GradSlice::F16(&scaled), &state).unwrap();
     assert_eq!(groups[1].snapshot(), groups[0].snapshot());
     // Of an overflow nothing moves.
     let before = groups[2].snapshot();
-    let mut scaler = cpu::Scaler::new(LossScale::Static { scale: 64.0 }).unwrap();
+    let mut scaler = CpuScaler::new(LossScale::Static { scale: 64.0 }).unwrap();
     let wrong = vec![f32::INFINITY; n];
     scaler.inspect(GradSlice::F32(&wrong));
     let state = scaler.decide().unwrap();
@@ -348,7 +347,7 @@ fn a_scaled_loss_moves_as_a_plain_one() {
 
 #[test]
 fn bad_batches_leave_everything_as_it_was() {
-    let mut group = robe::cpu::Group::new(Config::new(&[10, 5], 4, 64, 4)).unwrap();
+    let mut group = CpuRobeGroup::new(Config::new(&[10, 5], 4, 64, 4)).unwrap();
     let before = group.snapshot();
     let mut refused = |indices: &[u32], offsets: &[u32], weights: Option<&[f32]>| {
         group.forward(indices, offsets, weights).unwrap_err()
@@ -378,7 +377,7 @@ fn bad_batches_leave_everything_as_it_was() {
     let restored = |change: fn(&mut robe::Snapshot)| {
         let mut snapshot = before.clone();
         change(&mut snapshot);
-        robe::cpu::Group::new(group.config().clone()).unwrap().restore(&snapshot)
+        CpuRobeGroup::new(group.config().clone()).unwrap().restore(&snapshot)
     };
     assert!(matches!(restored(|s| s.weight_words[7] = f32::INFINITY.to_bits()), Err(Error::Source { row: 7, .. })));
     assert!(matches!(restored(|s| s.weight_words.truncate(63)), Err(Error::Length { wanted: 64, found: 63, .. })));
@@ -395,7 +394,7 @@ fn packed_snapshots_are_checked() {
         Config { optimizer: Optimizer::adagrad(0.1), precision: Precision::Int8, ..Config::new(&[10], 4, 200, 4) };
     let half = Config { precision: Precision::Fp16, ..config.clone() };
     for (config, words) in [(config, 4 * 18), (half, 4 * 32)] {
-        let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+        let mut group = CpuRobeGroup::new(config.clone()).unwrap();
         let good = group.snapshot();
         assert_eq!((good.weight_words.len(), good.state_words.len()), (words, 128));
         let mut restored = |change: fn(&mut robe::Snapshot)| {
@@ -416,7 +415,7 @@ fn packed_snapshots_are_checked() {
 #[test]
 fn empty_batches_move_nothing() {
     for pooling in [Pooling::Sum, Pooling::Mean, Pooling::None] {
-        let mut group = robe::cpu::Group::new(Config { pooling, ..Config::new(&[10], 4, 64, 3) }).unwrap();
+        let mut group = CpuRobeGroup::new(Config { pooling, ..Config::new(&[10], 4, 64, 3) }).unwrap();
         let before = group.snapshot();
         let found = group.forward(&[], &[0, 0, 0], None).unwrap();
         assert_eq!(found, vec![0.0; if pooling == Pooling::None { 0 } else { 8 }]);
@@ -432,7 +431,7 @@ fn one_row_a_hundred_thousand_times() {
         let n = 100_000;
         let mut config = Config::new(&[1 << 31], 5, PRIME / 50_000, 3);
         (config.backward, config.init, config.optimizer) = (backward, Init::Constant(0.0), Optimizer::sgd(1.0));
-        let mut group = robe::cpu::Group::new(config).unwrap();
+        let mut group = CpuRobeGroup::new(config).unwrap();
         group.forward(&vec![2_000_000_000; n], &[0, n as u32], None).unwrap();
         // Small integers sum exactly in any order.
         group.backward(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
@@ -451,13 +450,13 @@ fn a_restored_group_goes_on() {
 }
 
 fn restored_group_goes_on(config: &Config) {
-    let mut first = robe::cpu::Group::new(config.clone()).unwrap();
-    let step = |group: &mut robe::cpu::Group, seed| {
+    let mut first = CpuRobeGroup::new(config.clone()).unwrap();
+    let step = |group: &mut CpuRobeGroup, seed| {
         let found = forward(group, &bags(config, seed, 6, 10));
         group.backward(&random_grads(seed, found.len())).unwrap();
     };
     step(&mut first, 1);
-    let mut second = robe::cpu::Group::new(Config { init: Init::Constant(0.5), ..config.clone() }).unwrap();
+    let mut second = CpuRobeGroup::new(Config { init: Init::Constant(0.5), ..config.clone() }).unwrap();
     second.restore(&first.snapshot()).unwrap();
     assert_eq!(second.snapshot(), first.snapshot());
     [&mut first, &mut second].into_iter().for_each(|group| step(group, 2));
@@ -481,7 +480,7 @@ fn restored_group_goes_on(config: &Config) {
 fn an_array_goes_on_under_another_configuration() {
     let base = Config { tables: vec![50, 30], features: Vec::new(), weights: 300, chunk: 7, ..config(3) };
     let config = Config { optimizer: Optimizer::sgd(0.1), ..base };
-    let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+    let mut group = CpuRobeGroup::new(config.clone()).unwrap();
     let found = forward(&mut group, &bags(&config, 3, 5, 12));
     assert!(matches!(group.reconfigure(config.clone()), Err(Error::Order { call: "reconfigure", .. })));
     group.backward(&random_grads(3, found.len())).unwrap();
@@ -492,7 +491,7 @@ fn an_array_goes_on_under_another_configuration() {
     assert_eq!((after.t, &after.weight_words), (before.t, &before.weight_words));
     assert_eq!(after.counters.accesses, [0, 0, 0], "other tables count anew");
     let bags = bags(&other, 4, 5, 12);
-    let mut fresh = robe::cpu::Group::new(other.clone()).unwrap();
+    let mut fresh = CpuRobeGroup::new(other.clone()).unwrap();
     fresh.restore(&after).unwrap();
     assert_eq!(forward(&mut group, &bags), forward(&mut fresh, &bags));
     group.abandon_backward();

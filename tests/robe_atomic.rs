@@ -4,8 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotrow::{
-    GradSlice, Init, LossScale, Optimizer, Pooling, cpu,
-    lookup::Lookup as _,
+    CpuRobeGroup, CpuScaler, GradSlice, Init, Lookup as _, LossScale, Optimizer, Pooling,
     robe::{self, Backward, Config, Snapshot},
 };
 use hotrow_harness::shared;
@@ -20,7 +19,7 @@ fn steps_are_the_model_s_and_the_same_bits_twice() {
     let mut seen = 0;
     for seed in 0..60 {
         let config = atomic(config(seed));
-        let mut groups = [(); 2].map(|()| robe::cpu::Group::new(config.clone()).unwrap());
+        let mut groups = [(); 2].map(|()| CpuRobeGroup::new(config.clone()).unwrap());
         for step in 0..3 {
             let (per_feature, most) = if step == 2 { (20, 60) } else { (5, 12) };
             let bags = bags(&config, seed * 10 + step, per_feature, most);
@@ -48,7 +47,7 @@ fn steps_are_the_model_s_and_the_same_bits_twice() {
 
 /// Two steps of whole gradients, whose sums are exact in any order, and what they leave.
 fn run(config: &Config, seed: u64, spoil: impl Fn(&mut [f32])) -> Snapshot {
-    let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+    let mut group = CpuRobeGroup::new(config.clone()).unwrap();
     for step in 0..2 {
         let bags = Bags { weights: None, ..bags(config, seed + step, 12, 60) };
         let n = forward(&mut group, &bags).len();
@@ -85,7 +84,7 @@ fn exact_sums_are_the_sorted_ones() {
 fn what_is_covered_decays() {
     let mut config = atomic(Config::new(&[1000], 6, 500, 4));
     (config.init, config.optimizer) = (Init::Constant(1.0), Optimizer { weight_decay: 0.5, ..Optimizer::sgd(1.0) });
-    let mut group = robe::cpu::Group::new(config).unwrap();
+    let mut group = CpuRobeGroup::new(config).unwrap();
     let mut wanted = vec![1.0; 500];
     for row in [3, 77] {
         group.forward(&[row, row], &[0, 1, 2], None).unwrap();
@@ -102,12 +101,12 @@ fn what_is_covered_decays() {
 fn a_scaled_loss_and_an_overflow() {
     let config = atomic(Config { optimizer: Optimizer::adagrad(0.1), ..config(11) });
     let bags = bags(&config, 11, 5, 12);
-    let mut groups = [(); 2].map(|()| robe::cpu::Group::new(config.clone()).unwrap());
+    let mut groups = [(); 2].map(|()| CpuRobeGroup::new(config.clone()).unwrap());
     let n = forward(&mut groups[0], &bags).len();
     forward(&mut groups[1], &bags);
     let grads: Vec<f32> = random_grads(1, n).iter().map(|g| half::f16::from_f32(*g).to_f32()).collect();
     let decided = |grads| {
-        let mut scaler = cpu::Scaler::new(LossScale::Static { scale: 64.0 }).unwrap();
+        let mut scaler = CpuScaler::new(LossScale::Static { scale: 64.0 }).unwrap();
         scaler.inspect(grads);
         scaler.decide().unwrap()
     };

@@ -4,10 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotrow::{
-    Error, Init, Source,
-    lookup::Lookup as _,
+    CpuRobeGroup, Error, Init, Lookup as _, Source,
     robe::{
-        self, Config,
+        Config,
         fidelity::{Fidelity, Fit, Wanted, largest_singular_value, size_for, unlike_share},
     },
 };
@@ -169,8 +168,8 @@ fn a_group_takes_a_fit_over() {
     let fit = Fit::new(&config, &table, None).unwrap();
     let rows = all(&config);
     let reported = fit.fidelity(&table, &rows).unwrap();
-    let mut group = robe::cpu::Group::new(config).unwrap();
-    let eps = |group: &mut robe::cpu::Group| -> Vec<f64> {
+    let mut group = CpuRobeGroup::new(config).unwrap();
+    let eps = |group: &mut CpuRobeGroup| -> Vec<f64> {
         let kept = group.read_rows(&rows).unwrap();
         let squares = kept.iter().zip(&table).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2));
         squares.collect::<Vec<_>>().chunks(20).map(|row| row.iter().sum::<f64>().sqrt()).collect()

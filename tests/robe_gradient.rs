@@ -4,8 +4,7 @@
 
 use gradient::{adjoint_gap, dense, descended, halved, is_model};
 use hotrow::{
-    Error, GradSlice, Optimizer, Pooling,
-    lookup::Lookup as _,
+    CpuRobeGroup, Error, GradSlice, Lookup as _, Optimizer, Pooling,
     robe::{self, Backward, Config, Gradient, Snapshot},
 };
 use hotrow_harness::{gradient, shared};
@@ -14,7 +13,7 @@ use shared::{Bags, WAYS, bags, config, forward, random_grads, weights};
 
 /// The gradient of a batch, and what its backward leaves. Nothing has moved in between.
 fn step(config: &Config, bags: &Bags, seed: u64) -> (Gradient, Vec<f32>, [Snapshot; 2]) {
-    let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+    let mut group = CpuRobeGroup::new(config.clone()).unwrap();
     let grads = random_grads(seed, forward(&mut group, bags).len());
     let before = group.snapshot();
     let found = group.gradient(GradSlice::F32(&grads)).unwrap();
@@ -110,7 +109,7 @@ fn it_is_the_adjoint_of_forward() {
     let gap = |seed, spoil| {
         let config = Config { backward: WAYS[seed as usize % 2], ..config(seed) };
         adjoint_gap(&config, seed, spoil, |memory, bags, grads| {
-            let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+            let mut group = CpuRobeGroup::new(config.clone()).unwrap();
             group.write_weights(memory).unwrap();
             let found = forward(&mut group, bags);
             let grads = grads(found.len());
@@ -131,7 +130,7 @@ fn halves_give_what_their_floats_give() {
     for seed in 0..20 {
         let config = Config { backward: WAYS[seed as usize % 2], ..config(seed) };
         let bags = bags(&config, seed, 8, 60);
-        let mut group = robe::cpu::Group::new(config).unwrap();
+        let mut group = CpuRobeGroup::new(config).unwrap();
         let exact = random_grads(seed, forward(&mut group, &bags).len());
         let (halves, floats) = halved(&exact);
         let found = group.gradient(GradSlice::F16(&halves)).unwrap();
@@ -146,7 +145,7 @@ fn halves_give_what_their_floats_give() {
 #[test]
 fn what_is_not_finite_shows() {
     for backward in WAYS {
-        let mut group = robe::cpu::Group::new(Config { backward, ..Config::new(&[100], 4, 40, 4) }).unwrap();
+        let mut group = CpuRobeGroup::new(Config { backward, ..Config::new(&[100], 4, 40, 4) }).unwrap();
         group.forward(&[3], &[0, 1], None).unwrap();
         let found = group.gradient(GradSlice::F32(&[1.0, f32::NAN, 2.0, f32::NEG_INFINITY])).unwrap();
         let start = robe::hash::location(3, 0, 40, 4) as usize;
@@ -161,7 +160,7 @@ fn nothing_has_no_gradient() {
     for pooling in [Pooling::Sum, Pooling::None] {
         for backward in WAYS {
             let config = Config { pooling, backward, ..Config::new(&[10], 4, 64, 3) };
-            let mut group = robe::cpu::Group::new(config.clone()).unwrap();
+            let mut group = CpuRobeGroup::new(config.clone()).unwrap();
             assert!(matches!(group.gradient(GradSlice::F32(&[])), Err(Error::Order { call: "gradient", .. })));
             let n = group.forward(&[], &[0, 0, 0], None).unwrap().len();
             assert!(matches!(group.gradient(GradSlice::F32(&[1.0])), Err(Error::Length { what: "grad_outputs", .. })));

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test fails as the test does")]
 
-use hotrow::{Embedding as _, Error, GradSlice, GroupConfig, LossScale, Optimizer, Precision, ScalerState, cpu};
+use hotrow::{
+    CpuGroup, CpuScaler, Embedding as _, Error, GradSlice, GroupConfig, LossScale, Optimizer, Precision, ScalerState,
+};
 use hotrow_harness::scaled;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Normal};
@@ -105,7 +107,7 @@ fn gradients(event: Event, scale: f32, source: &mut Pcg64) -> Vec<f32> {
 /// The largest relative distance of the scales over a script, and how many scales there were.
 fn follow(config: LossScale, script: &[Event], bend: usize) -> (f64, usize) {
     let mut source = Pcg64::seed_from_u64(script.len() as u64);
-    let (mut scaler, mut model) = (cpu::Scaler::new(config).unwrap(), Model::new(config, bend));
+    let (mut scaler, mut model) = (CpuScaler::new(config).unwrap(), Model::new(config, bend));
     let mut scales = std::collections::BTreeSet::new();
     let (mut worst, mut overflows) = (0.0f64, 0);
     for (step, &event) in script.iter().enumerate() {
@@ -214,8 +216,8 @@ fn log_normal_follows_the_formulas() {
 fn recovery(config: LossScale, most: u32) -> (u32, f32) {
     let mut source = Pcg64::seed_from_u64(9);
     let normal = Normal::new(-8.0, 1.0).unwrap();
-    let mut scaler = cpu::Scaler::new(config).unwrap();
-    let mut step = |scaler: &mut cpu::Scaler, event| {
+    let mut scaler = CpuScaler::new(config).unwrap();
+    let mut step = |scaler: &mut CpuScaler, event| {
         let values = gradients(event, scaler.scale(), &mut source);
         scaler.inspect(GradSlice::F32(&values));
         scaler.decide().unwrap().scale
@@ -252,7 +254,7 @@ fn the_original_is_pinned() {
     let pinned = |config| {
         let mut source = Pcg64::seed_from_u64(3);
         let normal = Normal::new(-8.0, 1.0).unwrap();
-        let mut scaler = cpu::Scaler::new(config).unwrap();
+        let mut scaler = CpuScaler::new(config).unwrap();
         let mut pinned = 0;
         for step in 0..16_000 {
             let event = if step == 2000 { Event::Infinite } else { Event::Max(normal.sample(&mut source)) };
@@ -270,7 +272,7 @@ fn the_original_is_pinned() {
 #[test]
 fn zeros_leave_the_statistics() {
     let run = |config, zeros| {
-        let mut scaler = cpu::Scaler::new(config).unwrap();
+        let mut scaler = CpuScaler::new(config).unwrap();
         let mut step = |values: &[f32]| {
             scaler.inspect(GradSlice::F32(values));
             scaler.decide().unwrap()
@@ -294,7 +296,7 @@ fn zeros_leave_the_statistics() {
     assert_eq!(averages(run(config, 0)), averages(run(config, 50)));
     assert_eq!(run(config, 50).iteration, 54);
     // A gradient buffer without an element is a zero gradient.
-    let mut empty = cpu::Scaler::new(config).unwrap();
+    let mut empty = CpuScaler::new(config).unwrap();
     empty.inspect(GradSlice::F16(&[]));
     assert!(!empty.decide().unwrap().overflowed());
     // The original: to the greatest scale, for ever.
@@ -307,14 +309,14 @@ fn zeros_leave_the_statistics() {
 fn a_scaler_goes_on_where_it_was() {
     for config in [LossScale::BACKOFF, log_normal(false), log_normal(true)] {
         let mut source = Pcg64::seed_from_u64(8);
-        let mut one = cpu::Scaler::new(config).unwrap();
-        let mut other: Option<cpu::Scaler> = None;
+        let mut one = CpuScaler::new(config).unwrap();
+        let mut other: Option<CpuScaler> = None;
         for step in 0..60 {
             let event = if step % 11 == 5 { Event::Infinite } else { Event::Max(source.random_range(-9.0..-7.0)) };
             let values = gradients(event, one.scale(), &mut source);
             if step == 30 {
                 let state = ScalerState::from_words(&one.state().to_words(), &config).unwrap();
-                other = Some(cpu::Scaler::with_state(config, state).unwrap());
+                other = Some(CpuScaler::with_state(config, state).unwrap());
             }
             for scaler in [Some(&mut one), other.as_mut()].into_iter().flatten() {
                 scaler.inspect(GradSlice::F32(&values));
@@ -336,9 +338,9 @@ fn refused<T>(result: Result<T, Error>, field: &str) {
 
 #[test]
 fn what_cannot_be_is_named() {
-    let backoff = |min, max, factor, window| cpu::Scaler::new(LossScale::Backoff { min, max, factor, window });
+    let backoff = |min, max, factor, window| CpuScaler::new(LossScale::Backoff { min, max, factor, window });
     for scale in [0.0, -1.0, f32::NAN, f32::INFINITY, 1e-39, 3e38] {
-        refused(cpu::Scaler::new(LossScale::Static { scale }), "scale");
+        refused(CpuScaler::new(LossScale::Static { scale }), "scale");
         refused(backoff(scale, 1.0, 2.0, 1), "min");
         refused(backoff(1.0, scale, 2.0, 1), "max");
     }
@@ -350,7 +352,7 @@ fn what_cannot_be_is_named() {
     assert!(backoff(1.0, 1.0, 1.5, 1).is_ok());
     let fields = |log_max, beta1, beta2, deviations| {
         let (min, max, original) = (1.0, 2.0, false);
-        cpu::Scaler::new(LossScale::LogNormal { min, max, log_max, beta1, beta2, deviations, original })
+        CpuScaler::new(LossScale::LogNormal { min, max, log_max, beta1, beta2, deviations, original })
     };
     for wrong in [-0.1, 1.0, f32::NAN] {
         refused(fields(16.0, wrong, 0.5, 1.0), "beta1");
@@ -359,14 +361,14 @@ fn what_cannot_be_is_named() {
     refused(fields(61.0, 0.5, 0.5, 1.0), "log_max");
     refused(fields(16.0, 0.5, 0.5, -1.0), "deviations");
     assert!(fields(16.0, 0.0, 0.0, 0.0).is_ok());
-    let error = cpu::Scaler::new(LossScale::Static { scale: 0.0 }).unwrap_err().to_string();
+    let error = CpuScaler::new(LossScale::Static { scale: 0.0 }).unwrap_err().to_string();
     assert_eq!(error, "loss scaler, scale: wanted 2^-126 to 2^126, found 0; change the loss scale's configuration");
 }
 
 #[test]
 fn states_of_others_are_refused() {
     let config = LossScale::BACKOFF;
-    let mut scaler = cpu::Scaler::new(config).unwrap();
+    let mut scaler = CpuScaler::new(config).unwrap();
     scaler.inspect(GradSlice::F32(&[1.0]));
     let good = scaler.decide().unwrap().to_words();
     assert!(ScalerState::from_words(&good, &config).is_ok());
@@ -397,10 +399,10 @@ fn states_of_others_are_refused() {
 
 #[test]
 fn calls_out_of_order_are_refused() {
-    let mut scaler = cpu::Scaler::new(LossScale::BACKOFF).unwrap();
+    let mut scaler = CpuScaler::new(LossScale::BACKOFF).unwrap();
     assert!(matches!(scaler.decide(), Err(Error::Order { call: "decide", .. })));
     let fresh = *scaler.state();
-    let mut group = cpu::Group::new(GroupConfig::new(&[10], 2)).unwrap();
+    let mut group = CpuGroup::new(GroupConfig::new(&[10], 2)).unwrap();
     group.forward(&[1], &[0, 1], None).unwrap();
     let grads = GradSlice::F32(&[1.0, 2.0]);
     assert!(matches!(group.backward_scaled(grads, &fresh), Err(Error::Order { call: "backward_scaled", .. })));
@@ -422,7 +424,7 @@ fn whole_runs() {
     let mut bent = [0; 3];
     for seed in 0..40 {
         let config = random_config(&mut Pcg64::seed_from_u64(seed));
-        let group = || cpu::Group::new(config.clone()).unwrap();
+        let group = || CpuGroup::new(config.clone()).unwrap();
         let ahead = seed % 3 == 0;
         let outcome = scaled::run(&mut group(), &mut group(), seed, ahead, Bend::Nothing, &mut seen);
         assert_eq!(outcome, Ok(()), "seed {seed}, {config:?}");
@@ -445,10 +447,10 @@ fn weight_decay_is_not_scaled() {
         let mut config = GroupConfig::new(&[4], 3);
         config.precision = Precision::Fp32;
         config.optimizer = Optimizer { weight_decay, ..Optimizer::sgd(0.5) };
-        let mut group = cpu::Group::new(config).unwrap();
+        let mut group = CpuGroup::new(config).unwrap();
         group.write_rows(&[2], &[1.0, -2.0, 3.0]).unwrap();
         group.forward(&[2], &[0, 1], None).unwrap();
-        let mut scaler = cpu::Scaler::new(LossScale::Static { scale }).unwrap();
+        let mut scaler = CpuScaler::new(LossScale::Static { scale }).unwrap();
         let halves: Vec<u16> = [0.25, 0.5, -1.0].iter().map(|g| half::f16::from_f32(g * scale).to_bits()).collect();
         scaler.inspect(GradSlice::F16(&halves));
         let state = scaler.decide().unwrap();

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hotrow::shader::Access;
+use hotrow::internals::shader::Access;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Expression, Literal, Module, ShaderStage, StorageAccess, TypeInner};
 
@@ -392,7 +392,7 @@ fn check_workgroup_size(module: &Module, expected: [u32; 3]) -> Result<(), Strin
 
 #[test]
 fn every_shader_passes_every_check() {
-    let sources = hotrow::shader::sources();
+    let sources = hotrow::internals::sources();
     let mut failures = Vec::new();
     for source in &sources {
         let passed = match source.float_atomics {
@@ -418,14 +418,15 @@ fn the_most_windows_pass_every_check() {
     let windows = caps.choose_windows();
     assert!(windows > 3);
     let kernels: Vec<_> =
-        hotrow::shader::kernels().iter().filter(|kernel| hotrow::shader::has_windows(kernel)).collect();
+        hotrow::internals::kernels().iter().filter(|kernel| hotrow::internals::shader::has_windows(kernel)).collect();
     let names: Vec<_> = kernels.iter().map(|kernel| kernel.name).collect();
     assert_eq!(names, ["exchange", "gather", "update", "assign", "robe_gather", "robe_decode"]);
     for kernel in kernels {
         for width in [1, 4] {
-            let bodies = hotrow::shader::Bodies { width, windows, ..hotrow::shader::Bodies::PLAIN };
-            let text = hotrow::shader::compose(kernel, bodies);
-            let array = !hotrow::shader::moves_rows(kernel);
+            let bodies =
+                hotrow::internals::shader::Bodies { width, windows, ..hotrow::internals::shader::Bodies::PLAIN };
+            let text = hotrow::internals::shader::compose(kernel, bodies);
+            let array = !hotrow::internals::shader::moves_rows(kernel);
             let (first, each) = match array {
                 true => ("window1[", " * robe.window_words];"),
                 false => ("cache1[", "params.window_slots) * params.row_quads"),
@@ -433,7 +434,7 @@ fn the_most_windows_pass_every_check() {
             assert!(text.contains(first), "{}", kernel.name);
             assert_eq!(text.matches(each).count(), text.matches(first).count() * 24);
             check_all(&text, false, &[], most_buffers(windows)).unwrap();
-            let bindings = hotrow::shader::bindings(kernel, windows);
+            let bindings = hotrow::internals::shader::bindings(kernel, windows);
             let bindings: Vec<_> =
                 (0..).zip(&bindings).map(|(i, (access, name))| (i, name.as_str(), *access)).collect();
             check_bindings(&parse(&text).unwrap(), &bindings).unwrap();
@@ -444,7 +445,7 @@ fn the_most_windows_pass_every_check() {
 /// The usual case is what it was before there were windows.
 #[test]
 fn one_window_leaves_no_trace() {
-    for source in hotrow::shader::sources().iter().filter(|source| source.windows == 1) {
+    for source in hotrow::internals::sources().iter().filter(|source| source.windows == 1) {
         let code: String = source.wgsl.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
         let traces = ["cache1", "params.window_slots", "window1", "robe.window_words"];
         assert!(traces.iter().all(|trace| !code.contains(trace)), "{}", source.name);
@@ -454,26 +455,27 @@ fn one_window_leaves_no_trace() {
 #[test]
 fn every_shader_file_is_listed() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/shaders");
-    let files: BTreeSet<String> = std::fs::read_dir(folder)
-        .expect("the folder shaders/")
-        .map(|entry| entry.unwrap().path())
+    let folders = std::fs::read_dir(folder).expect("the folder shaders/").map(|entry| entry.unwrap().path());
+    let files: BTreeSet<String> = folders
+        .filter(|path| path.is_dir() && !path.ends_with("shared"))
+        .flat_map(|path| std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()))
         .filter(|path| path.extension().is_some_and(|extension| extension == "wgsl"))
         .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
         .collect();
     assert!(!files.is_empty(), "no shaders in {folder}");
-    let sources = hotrow::shader::sources();
-    let special = |source: &hotrow::shader::Source| source.subgroups || source.float_atomics;
+    let sources = hotrow::internals::sources();
+    let special = |source: &hotrow::internals::shader::Source| source.subgroups || source.float_atomics;
     let listed: Vec<_> = sources.iter().map(|source| (source.name, source.variant, special(source))).collect();
     check_complete(&files, &listed).unwrap();
 }
 
 #[test]
 fn structs_agree_with_the_host() {
-    let structs = hotrow::shader::structs();
+    let structs = hotrow::internals::shader::structs();
     let names: Vec<_> = structs.iter().map(|(name, ..)| *name).collect();
     let mut unseen: BTreeSet<_> = names.iter().copied().collect();
     let mut failures = Vec::new();
-    for source in hotrow::shader::sources() {
+    for source in hotrow::internals::sources() {
         let module = match parse(&source.wgsl) {
             Ok(module) => module,
             Err(error) => {
@@ -501,9 +503,9 @@ fn structs_agree_with_the_host() {
 
 #[test]
 fn constants_agree_with_the_host() {
-    let constants = hotrow::shader::constants();
+    let constants = hotrow::internals::shader::constants();
     let mut unseen: BTreeSet<_> = constants.iter().map(|&(name, _)| name).collect();
-    for source in hotrow::shader::sources() {
+    for source in hotrow::internals::sources() {
         let module = parse(&source.wgsl).unwrap();
         for &(name, value) in &constants {
             match check_constant(&module, name, value) {
@@ -518,14 +520,14 @@ fn constants_agree_with_the_host() {
 
 #[test]
 fn bindings_and_workgroups_agree_with_the_host() {
-    let kernels = hotrow::shader::kernels();
+    let kernels = hotrow::internals::kernels();
     let mut failures = Vec::new();
-    for source in hotrow::shader::sources() {
+    for source in hotrow::internals::sources() {
         let Some(kernel) = kernels.iter().find(|kernel| kernel.name == source.name) else {
             failures.push(format!("{}: not in the host's table", source.name));
             continue;
         };
-        let bindings = hotrow::shader::bindings(kernel, source.windows);
+        let bindings = hotrow::internals::shader::bindings(kernel, source.windows);
         let bindings: Vec<_> = (0..).zip(&bindings).map(|(i, (access, name))| (i, name.as_str(), *access)).collect();
         let check = parse(&source.wgsl).and_then(|module| {
             check_bindings(&module, &bindings)?;
@@ -542,7 +544,7 @@ fn bindings_and_workgroups_agree_with_the_host() {
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     for kernel in kernels {
-        let compiled = hotrow::shader::sources().iter().any(|source| source.name == kernel.name);
+        let compiled = hotrow::internals::sources().iter().any(|source| source.name == kernel.name);
         assert!(compiled, "{}: in the host's table only", kernel.name);
     }
 }

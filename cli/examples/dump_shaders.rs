@@ -1,17 +1,20 @@
 //! Prints every shader in every variant as JSON, for compilers other than naga (`scripts/portability`).
 
-use hotrow::shader::{self, Access};
+use hotrow::internals::{
+    self,
+    shader::{self, Access},
+};
 use serde_json::{Map, json};
 
 fn main() -> serde_json::Result<()> {
-    let shaders: Vec<_> = shader::sources()
+    let shaders: Vec<_> = internals::sources()
         .into_iter()
         // No other compiler knows an atomic float.
         .filter(|source| !source.float_atomics)
         .map(|source| {
             let constants: Map<_, _> =
                 source.constants.iter().map(|&(name, value)| (name.into(), value.into())).collect();
-            let kernel = shader::kernels().iter().find(|kernel| kernel.name == source.name);
+            let kernel = internals::kernels().iter().find(|kernel| kernel.name == source.name);
             let bindings = kernel.map_or_else(Vec::new, |kernel| shader::bindings(kernel, source.windows));
             let storage = bindings.iter().filter(|(access, _)| *access != Access::Uniform).count();
             json!({

@@ -6,8 +6,8 @@
 
 use hotrow::hash::fmix32;
 use hotrow::{
-    Calls, Counters, Embedding, Group, GroupConfig, Init, MemoryReport, Optimizer, Policy, Pooling, Precision, adapter,
-    cpu, memory_factor,
+    Calls, Counters, CpuGroup, Embedding, Group, GroupConfig, Init, MemoryReport, Optimizer, Policy, Pooling,
+    Precision, adapter, memory_factor,
 };
 use hotrow_cli::trace;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ fn main() -> Result<(), AnyError> {
                 (train(&mut group, &data, steps)?, group.memory())
             }
             Err(_) => {
-                let mut group = cpu::Group::new(config.clone())?;
+                let mut group = CpuGroup::new(config.clone())?;
                 let run = train(&mut group, &data, steps)?;
                 (run, MemoryReport::plan(&config, group.layout(), Calls::default())) // without scratch
             }

@@ -89,7 +89,7 @@ fn subcommand(cli: &Command, line: &[OsString]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::{Arg, ArgAction};
+    use clap::{Arg, ArgAction, CommandFactory as _};
 
     /// A command with the modes of all rows, and options before the subcommand.
     fn cli() -> Command {
@@ -122,6 +122,17 @@ mod tests {
             ("hotrow train --until-full=3 --seeds 2", "hotrow train until 3 --seeds 2"),
         ] {
             assert_eq!(rewritten(old), new);
+        }
+    }
+
+    #[test]
+    fn every_mode_is_one_of_the_command() {
+        let cli = crate::Cli::command();
+        for row in OLD_FLAGS.iter().filter(|row| row.command != "train") {
+            let command = cli.find_subcommand(row.command).unwrap();
+            let mode = command.find_subcommand(row.mode).unwrap_or_else(|| panic!("{row:?}"));
+            assert_eq!(mode.get_positionals().count(), usize::from(row.takes_value), "{row:?}");
+            assert!(!command.get_arguments().any(|own| own.get_long() == Some(&row.flag[2..])), "{row:?}");
         }
     }
 

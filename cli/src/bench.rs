@@ -61,19 +61,18 @@ impl Common {
         Run::new(command, self.commit.as_deref(), options.seed, size)
     }
 
-    /// Prints the tables, writes them with JSON and CSV, and names all files.
+    /// Prints so many of the tables, writes all with JSON and CSV, and names the files.
     fn finish(
         &self,
         options: &Options,
         run: &Run,
         stem: &str,
-        tables: &[(String, Option<String>)],
+        (tables, printed): (&[(String, Option<String>)], usize),
         charts: &[[PathBuf; 2]],
     ) -> anyhow::Result<()> {
-        let text = run.markdown(tables);
-        output::print(&text)?;
+        output::print(&run.markdown(&tables[..printed]))?;
         let markdown = self.out.join(stem).with_extension("md");
-        output::write_file(&markdown, text.as_bytes())?;
+        output::write_file(&markdown, run.markdown(tables).as_bytes())?;
         let [json, csv] = run.write(&self.out.join(stem), options.json.as_deref())?;
         for [svg, png] in charts {
             output::print(&format!("wrote {} and {}", svg.display(), file_name(png)))?;

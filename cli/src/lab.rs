@@ -1,7 +1,7 @@
 //! The lab of all benchmarks: clocks, repeated rounds, and buffers of the device under test.
 
 use anyhow::Context as _;
-use hotrow::gpu::Resolution;
+use hotrow::Resolution;
 use hotrow::wgpu::{self, util::DeviceExt as _};
 use hotrow::{Batch, Context, ContextOptions, Shaders, Timeline};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,9 +1,10 @@
-//! A short run of everything, GPU against CPU: integers exactly, floats within a bound.
+//! A short run of every configuration, GPU against CPU: integers exactly, floats within a bound.
 
 use anyhow::{Context as _, bail, ensure};
 use hotrow::hash::fmix32;
 use hotrow::{
-    Context, Embedding, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Pooling, Precision, cpu, wgpu,
+    Context, CpuGroup, Embedding, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Pooling, Precision,
+    wgpu,
 };
 use serde::Serialize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,7 +49,7 @@ pub(crate) fn gpu(context: &Context, seed: u32) -> Vec<Case> {
                 let config = config(precision, policy, placement, seed);
                 let mut difference = Group::new(context, config.clone())
                     .map_err(anyhow::Error::from)
-                    .and_then(|mut group| compare(&mut group, &mut cpu::Group::new(config.clone())?, &config, seed))
+                    .and_then(|mut group| compare(&mut group, &mut CpuGroup::new(config.clone())?, &config, seed))
                     .err()
                     .map(|error| format!("{error:#}"));
                 if let Some(error) = heard.lock().unwrap_or_else(PoisonError::into_inner).drain(..).next() {
@@ -66,7 +67,7 @@ pub(crate) fn cpu(seed: u32) -> Vec<Case> {
     let run = |policy| -> anyhow::Result<()> {
         let cached = config(Precision::Fp32, policy, Placement::Device, seed);
         let uncached = GroupConfig { cache_rows: 0, ..cached.clone() };
-        let (mut cached, mut uncached) = (cpu::Group::new(cached)?, cpu::Group::new(uncached)?);
+        let (mut cached, mut uncached) = (CpuGroup::new(cached)?, CpuGroup::new(uncached)?);
         for step in 0..STEPS {
             let ours = forward_backward(&mut cached, step, seed)?;
             let theirs = forward_backward(&mut uncached, step, seed)?;
@@ -85,24 +86,9 @@ pub(crate) fn cpu(seed: u32) -> Vec<Case> {
 
 fn case(precision: Precision, policy: Policy, placement: Placement, difference: Option<String>) -> Case {
     Case {
-        precision: match precision {
-            Precision::Fp32 => "fp32",
-            Precision::Fp16 => "fp16",
-            Precision::Int8 => "int8",
-            Precision::Int4 => "int4",
-            Precision::Int2 => "int2",
-        },
-        policy: match policy {
-            Policy::Lru => "lru",
-            Policy::Lfu => "lfu",
-            Policy::Static => "static",
-        },
-        placement: match placement {
-            Placement::Device => "device",
-            Placement::Mapped => "mapped",
-            Placement::Staged => "staged",
-            Placement::Auto => "auto",
-        },
+        precision: precision.name(),
+        policy: policy.name(),
+        placement: placement.name(),
         passed: difference.is_none(),
         difference,
     }

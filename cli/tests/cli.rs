@@ -200,6 +200,31 @@ fn help_and_version_succeed() {
     }
 }
 
+#[test]
+fn an_old_flag_is_the_new_subcommand() {
+    let help = |arguments: &[&str]| outcome(&[arguments, &["--help"]].concat(), 0).0;
+    for (old, new) in [
+        (&["plan", "--memory"][..], &["plan", "memory"][..]),
+        (&["plan", "--robe", "t"], &["plan", "robe", "t"]),
+        (&["bench", "--suite"], &["bench", "suite"]),
+        (&["bench", "--out", "x", "--robe"], &["bench", "robe", "--out", "x"]),
+        (&["--seed", "1", "bench", "--robe"], &["bench", "robe"]),
+    ] {
+        assert_eq!(help(old), help(new), "{old:?}");
+    }
+    // A mode's options belong to it alone.
+    for (arguments, named) in [
+        (&["plan", "--rows", "10"][..], "--rows"),
+        (&["plan", "memory", "--rows", "10", "--budget", "1MiB"], "--budget"),
+        (&["plan", "robe", "normal:rows=10,dim=2", "--rows", "10"], "--rows"),
+        (&["plan", "--memory", "--robe", "t", "--rows", "10"], "--robe"),
+        (&["bench", "--suite", "--robe"], "--robe"),
+    ] {
+        let (stdout, stderr) = outcome(arguments, 2);
+        assert!(stdout.is_empty() && stderr.contains(named), "{arguments:?}: {stderr}");
+    }
+}
+
 /// The memory plan of `arguments` as `--json` has it.
 fn planned(dir: &TempDir, arguments: &[&str]) -> Vec<serde_json::Value> {
     let json = dir.path().join("plan.json");

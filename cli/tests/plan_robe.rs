@@ -9,7 +9,7 @@ mod common;
 use command::keys;
 use common::{json, outcome, plan};
 use hotrow::robe::Config;
-use hotrow::{Calls, GroupConfig, Init, MemoryReport, Optimizer, Precision, checkpoint, cpu};
+use hotrow::{Calls, CpuGroup, GroupConfig, Init, MemoryReport, Optimizer, Precision, checkpoint};
 use serde_json::Value;
 use std::fs;
 use tempfile::TempDir;
@@ -206,7 +206,7 @@ fn a_table_is_read_from_any_file() {
     let floats = write(&folder, "rows.f32", &bytes(&rows));
     let saved = |name: &str, precision, tables: &[u32]| {
         let config = GroupConfig { precision, ..GroupConfig::new(tables, 8) };
-        let mut group = cpu::Group::filled(config, &rows).unwrap();
+        let mut group = CpuGroup::filled(config, &rows).unwrap();
         let path = folder.path().join(name);
         checkpoint::save(&mut group, &path).unwrap();
         path.to_str().unwrap().to_owned()

@@ -7,8 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::fault;
-use crate::Error;
+use crate::{checkpoint::fault, error::Error};
 
 /// Between the name and the numbers of the file that shall have it.
 const SUFFIX: &str = ".tmp-";
@@ -16,7 +15,7 @@ const SUFFIX: &str = ".tmp-";
 /// A file under way, locked for as long. Dropped before it took its place, it is removed; a killed process leaves it behind, without its
 /// lock, for the next save to remove.
 #[derive(Debug)]
-pub(super) struct Beside {
+pub(crate) struct Beside {
     path: PathBuf,
     temporary: PathBuf,
     file: File,
@@ -25,7 +24,7 @@ pub(super) struct Beside {
 
 impl Beside {
     /// Begins the file that shall take the place of `path`.
-    pub(super) fn create(path: &Path) -> Result<Self, Error> {
+    pub(crate) fn create(path: &Path) -> Result<Self, Error> {
         let failed = |found: String| fault(path, "file", "a path that can be written", &found, REMEDY);
         let name = path.file_name().ok_or_else(|| failed("a path without a file name".into()))?;
         if path.is_dir() {
@@ -51,12 +50,12 @@ impl Beside {
         }
     }
 
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.file.write_all(bytes).map_err(|error| self.failed(&error))
     }
 
     /// Has it take its place, and lets nothing of that be lost with the power.
-    pub(super) fn replace(mut self) -> Result<(), Error> {
+    pub(crate) fn replace(mut self) -> Result<(), Error> {
         let placed = self.file.sync_all().and_then(|()| fs::rename(&self.temporary, &self.path));
         placed.map_err(|error| self.failed(&error))?;
         self.placed = true;

@@ -4,16 +4,20 @@ use std::path::Path;
 
 use safetensors::tensor::{Dtype, Metadata};
 
-use super::{
-    fault,
-    fields::{self, Fields},
+use crate::{
+    checkpoint::{
+        fault,
+        fields::{self, Fields},
+    },
+    config::GroupConfig,
+    error::Error,
+    table::{layout::Layout, parts::Part},
 };
-use crate::{Error, GroupConfig, Layout, Part};
 
 const FORMAT: &str = "hotrow checkpoint";
 const VERSION: &str = "1";
 /// The tensor that ends the file.
-pub(super) const CHECKSUMS: &str = "checksums";
+pub(crate) const CHECKSUMS: &str = "checksums";
 
 /// What a checkpoint holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,22 +31,22 @@ pub struct Contents {
 
 /// A tensor of the file.
 #[derive(Debug)]
-pub(super) struct Tensor {
-    pub(super) name: &'static str,
-    pub(super) part: Part,
+pub(crate) struct Tensor {
+    pub(crate) name: &'static str,
+    pub(crate) part: Part,
     dtype: Dtype,
     shape: Vec<u64>,
 }
 
 impl Tensor {
     /// Bytes it takes, a multiple of 4.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.shape.iter().product::<u64>() * (self.dtype.bitsize() as u64 / 8)
     }
 }
 
 /// The parts of a group as tensors, in the order of the file: U64 first, so that each begins on a multiple of its type.
-pub(super) fn tensors(config: &GroupConfig, layout: &Layout) -> Vec<Tensor> {
+pub(crate) fn tensors(config: &GroupConfig, layout: &Layout) -> Vec<Tensor> {
     let (slots, rows) = (u64::from(layout.slots()), u64::from(layout.total_rows));
     let tensor = |name, part, dtype, shape: &[u64]| Tensor { name, part, dtype, shape: shape.to_vec() };
     let mut tensors = vec![
@@ -57,10 +61,10 @@ pub(super) fn tensors(config: &GroupConfig, layout: &Layout) -> Vec<Tensor> {
 }
 
 /// Name, type, shape, first byte behind the header, and end.
-pub(super) type Place = (&'static str, Dtype, Vec<u64>, [u64; 2]);
+pub(crate) type Place = (&'static str, Dtype, Vec<u64>, [u64; 2]);
 
 /// Places of tensors one after another, and of the checksums behind them: of the header and of each tensor.
-pub(super) fn in_order(tensors: impl ExactSizeIterator<Item = (&'static str, Dtype, Vec<u64>)>) -> Vec<Place> {
+pub(crate) fn in_order(tensors: impl ExactSizeIterator<Item = (&'static str, Dtype, Vec<u64>)>) -> Vec<Place> {
     let checksums = tensors.len() as u64 + 1;
     let mut end = 0;
     let place = |(name, dtype, shape): (&'static str, Dtype, Vec<u64>)| {
@@ -76,13 +80,13 @@ fn places(tensors: &[Tensor]) -> Vec<Place> {
 }
 
 /// The first bytes of the file: the header's length, and the header.
-pub(super) fn write(contents: &Contents, tensors: &[Tensor]) -> Vec<u8> {
+pub(crate) fn write(contents: &Contents, tensors: &[Tensor]) -> Vec<u8> {
     let own = [("format", FORMAT.into()), ("version", VERSION.into()), ("step", contents.step.to_string())];
     compose(own.into_iter().chain(fields::of(&contents.config)), &places(tensors))
 }
 
 /// A header of such metadata and tensors, behind its length.
-pub(super) fn compose(metadata: impl IntoIterator<Item = (&'static str, String)>, places: &[Place]) -> Vec<u8> {
+pub(crate) fn compose(metadata: impl IntoIterator<Item = (&'static str, String)>, places: &[Place]) -> Vec<u8> {
     let metadata: serde_json::Map<String, serde_json::Value> =
         metadata.into_iter().map(|(field, value)| (field.into(), value.into())).collect();
     let mut header = serde_json::Map::new();
@@ -98,11 +102,11 @@ pub(super) fn compose(metadata: impl IntoIterator<Item = (&'static str, String)>
 }
 
 /// What a header says, before anything of it is believed.
-pub(super) struct Found(Metadata);
+pub(crate) struct Found(Metadata);
 
 impl Found {
     /// Reads the header without its length.
-    pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Self, Error> {
+    pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<Self, Error> {
         let metadata: Metadata = serde_json::from_slice(text).map_err(|error| foreign(path, "header", &error))?;
         let found = Self(metadata);
         let format = found.text("format");
@@ -123,12 +127,12 @@ impl Found {
     }
 
     /// Bytes behind the header.
-    pub(super) fn data_bytes(&self) -> u64 {
+    pub(crate) fn data_bytes(&self) -> u64 {
         self.0.data_len() as u64
     }
 
     /// Bytes of the checksums, which end the file.
-    pub(super) fn checksum_bytes(&self, path: &Path) -> Result<u64, Error> {
+    pub(crate) fn checksum_bytes(&self, path: &Path) -> Result<u64, Error> {
         let found = self.0.info(CHECKSUMS).filter(|info| info.dtype == Dtype::U32);
         match found.map(|info| (info.data_offsets.1 - info.data_offsets.0) as u64) {
             Some(bytes) if bytes >= 4 => Ok(bytes),
@@ -137,9 +141,9 @@ impl Found {
     }
 
     /// The configuration, its layout, and the tensors, which are those that a group of this configuration writes.
-    pub(super) fn understand(&self, path: &Path) -> Result<(Contents, Layout, Vec<Tensor>), Error> {
+    pub(crate) fn understand(&self, path: &Path) -> Result<(Contents, Layout, Vec<Tensor>), Error> {
         let fields = Fields { path, text: &|field| self.text(field) };
-        let (config, step) = (fields.config()?, fields.number("step")?);
+        let (config, step) = (fields.config()?, fields.parsed("step")?);
         let layout = Layout::new(&config, u64::MAX).map_err(|error| foreign(path, "configuration", &error))?;
         let tensors = tensors(&config, &layout);
         let places = places(&tensors);
@@ -163,7 +167,7 @@ impl Found {
 const FOREIGN: &str = "give the path of a file that checkpoint::save wrote, unchanged";
 
 /// The file is none of ours, or so damaged that it cannot be told.
-pub(super) fn foreign(path: &Path, what: &'static str, found: &(impl std::fmt::Display + ?Sized)) -> Error {
+pub(crate) fn foreign(path: &Path, what: &'static str, found: &(impl std::fmt::Display + ?Sized)) -> Error {
     let wanted = format!("a safetensors file of format {FORMAT:?}");
     fault(path, what, wanted, found, FOREIGN)
 }

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use super::{fault, fields, header::Contents, reader::Reader, robe};
 use crate::{
-    Embedding, Error, Part, batch,
-    lookup::{Kind, Lookup},
-    ways,
+    checkpoint::{fault, fields, header::Contents, reader::Reader, robe},
+    embedding::Embedding,
+    error::Error,
+    lookup::{Lookup, LookupKind},
+    table::{batch, parts::Part, ways},
 };
 
 /// What a checkpoint holds, without its tables; of these only the length is checked.
@@ -61,8 +62,7 @@ pub fn load(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
 /// As [`load`]; [`Error::Checkpoint`] for a file of the other kind.
 pub fn load_lookup(group: &mut (impl Lookup + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
     match group.kind() {
-        Kind::Rows(group) => load(group, path),
-        Kind::Robe(group) => robe::load(group, path.as_ref()),
-        Kind::RobeCpu(group) => robe::load(group, path.as_ref()),
+        LookupKind::Rows(group) => load(group, path),
+        LookupKind::Shared(group) => robe::load(group, path.as_ref()),
     }
 }

@@ -4,18 +4,18 @@
 //! pieces of 16 MiB (or one record, if that is longer): there is no second copy of the table in memory.
 //!
 //! ```
-//! use hotrow::{Embedding, Error, GroupConfig, checkpoint, cpu};
+//! use hotrow::{CpuGroup, Embedding, Error, GroupConfig, checkpoint};
 //!
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("table.safetensors");
-//! let mut group = cpu::Group::new(GroupConfig { cache_rows: 32, ..GroupConfig::new(&[1000], 16) })?;
+//! let mut group = CpuGroup::new(GroupConfig { cache_rows: 32, ..GroupConfig::new(&[1000], 16) })?;
 //! let outputs = group.forward(&[1, 2, 3], &[0, 3], None)?;
 //! group.backward(&outputs)?;
 //! checkpoint::save(&mut group, &path)?;
 //!
 //! // Another day: placement, learning rate and the like are yours to choose anew.
 //! let found = checkpoint::contents(&path)?;
-//! let mut again = cpu::Group::new(found.config)?;
+//! let mut again = CpuGroup::new(found.config)?;
 //! checkpoint::load(&mut again, &path)?;
 //! assert_eq!(again.snapshot()?, group.snapshot()?);
 //! # Ok::<(), Error>(())
@@ -28,7 +28,7 @@
 //! | `counters` | U64 | `[tables, 11]` | in the order of [`Part::Counters`] |
 //! | `ways` | U32 | `[sets, 4, ways]` | tags (2^32 - 1: empty), stamps, freqs, flags (1: dirty, 2: pinned) |
 //! | `cache` | F32 | `[slots, dim + state]` | weights, then the optimiser's state |
-//! | `records` | U8 | `[rows, stride]` | the packed table ([`codec`](crate::codec)); rows with a dirty flag are newer in `cache` |
+//! | `records` | U8 | `[rows, stride]` | the packed table ([`codec`](crate::record::codec)); rows with a dirty flag are newer in `cache` |
 //! | `frequencies` | U32 | `[rows]` | how often each row was used (LFU) |
 //! | `checksums` | U32 | `[tensors]` | CRC-32 of the header and of each tensor before this one, in the order of the file |
 //!
@@ -52,7 +52,10 @@ pub use header::Contents;
 pub use load::{contents, load, load_lookup};
 pub use save::{save, save_lookup};
 
-use crate::{Error, Layout, Part};
+use crate::{
+    error::Error,
+    table::{layout::Layout, parts::Part},
+};
 
 /// Bytes read or written at once.
 const CHUNK: u64 = 16 << 20;

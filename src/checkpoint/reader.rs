@@ -6,23 +6,27 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{
-    chunk_words, fault,
-    header::{Contents, Found, Tensor, foreign},
-    little_endian,
+use crate::{
+    checkpoint::{
+        chunk_words, fault,
+        header::{Contents, Found, Tensor, foreign},
+        little_endian,
+    },
+    error::Error,
+    host::alloc::zeroed,
+    table::{layout::Layout, parts::Part},
 };
-use crate::{Error, Layout, Part, cpu::memory::zeroed};
 
 /// Longest header that the format allows.
 const MAX_HEADER: u64 = 100_000_000;
 const DAMAGED: &str = "the file is damaged: get another copy, or take an older checkpoint";
 
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(crate) struct Reader {
     path: PathBuf,
     file: File,
-    pub(super) contents: Contents,
-    pub(super) layout: Layout,
+    pub(crate) contents: Contents,
+    pub(crate) layout: Layout,
     tensors: Vec<Tensor>,
     /// Of each tensor.
     checksums: Vec<u32>,
@@ -32,7 +36,7 @@ pub(super) struct Reader {
 
 impl Reader {
     /// Opens a checkpoint. Nothing but its head is read: of what is behind, only that it is as long as it must be.
-    pub(super) fn open(path: &Path) -> Result<Self, Error> {
+    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let failed = |error: io::Error| unreadable(path, &error);
         let mut file = File::open(path).map_err(failed)?;
         let length = file.metadata().map_err(failed)?.len();
@@ -65,7 +69,7 @@ impl Reader {
 
     /// Calls `each` with every part in pieces: first word, words. What `each` was given is damaged if this fails in the end; `remedy` says
     /// what then.
-    pub(super) fn walk(
+    pub(crate) fn walk(
         &mut self,
         remedy: Option<&'static str>,
         mut each: impl FnMut(Part, u64, &[u32]) -> Result<(), Error>,

@@ -4,55 +4,23 @@ use std::{fs, path::Path};
 
 use safetensors::tensor::{Dtype, Metadata};
 
-use super::{
-    beside::Beside,
-    fault, fields,
-    header::{CHECKSUMS, Place, compose, in_order},
-};
 use crate::{
-    Error, Lookup, Precision, batch,
-    robe::{Config, Counters, Group, Snapshot, cpu},
+    checkpoint::{
+        beside::Beside,
+        fault, fields,
+        header::{CHECKSUMS, Place, compose, in_order},
+    },
+    config::Precision,
+    error::Error,
+    lookup::SharedArray,
+    robe::{Counters, Snapshot, config::Config},
+    table::batch,
 };
 
 const FORMAT: &str = "hotrow robe checkpoint";
 const VERSION: &str = "1";
 const DAMAGED: &str = "the file is damaged: get another copy, or take an older checkpoint";
 const FOREIGN: &str = "give the path of a file that checkpoint::save_lookup wrote of a shared array, unchanged";
-
-/// What either backend's group does.
-pub(super) trait Shared: Lookup {
-    fn config(&self) -> &Config;
-    fn take(&mut self) -> Result<Snapshot, Error>;
-    fn put(&mut self, snapshot: &Snapshot) -> Result<(), Error>;
-}
-
-impl Shared for Group {
-    fn config(&self) -> &Config {
-        self.config()
-    }
-
-    fn take(&mut self) -> Result<Snapshot, Error> {
-        self.snapshot()
-    }
-
-    fn put(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
-        self.restore(snapshot)
-    }
-}
-
-impl Shared for cpu::Group {
-    fn config(&self) -> &Config {
-        self.config()
-    }
-
-    fn take(&mut self) -> Result<Snapshot, Error> {
-        Ok(self.snapshot())
-    }
-
-    fn put(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
-        self.restore(snapshot)
-    }
-}
 
 /// The tensors of such a group, one after another: FP32 weights as they are, all others as the words that hold them.
 fn places(config: &Config) -> Vec<Place> {
@@ -66,11 +34,11 @@ fn places(config: &Config) -> Vec<Place> {
     in_order(tensors.into_iter())
 }
 
-pub(super) fn save(group: &mut impl Shared, path: &Path) -> Result<(), Error> {
+pub(crate) fn save(group: &mut (impl SharedArray + ?Sized), path: &Path) -> Result<(), Error> {
     if group.pending() {
         return Err(batch::backward_first("checkpoint::save_lookup"));
     }
-    let Snapshot { t, weight_words, state_words, counters } = group.take()?;
+    let Snapshot { t, weight_words, state_words, counters } = group.snapshot()?;
     let config = group.config();
     let own = [("format", FORMAT.into()), ("version", VERSION.into()), ("step", t.to_string())];
     let metadata = own.into_iter().chain(fields::of_robe(config).into_iter().map(|(field, value, _)| (field, value)));
@@ -88,7 +56,7 @@ pub(super) fn save(group: &mut impl Shared, path: &Path) -> Result<(), Error> {
     file.replace()
 }
 
-pub(super) fn load(group: &mut impl Shared, path: &Path) -> Result<(), Error> {
+pub(crate) fn load(group: &mut (impl SharedArray + ?Sized), path: &Path) -> Result<(), Error> {
     if group.pending() {
         return Err(batch::backward_first("checkpoint::load_lookup"));
     }
@@ -145,7 +113,7 @@ pub(super) fn load(group: &mut impl Shared, path: &Path) -> Result<(), Error> {
     let t = step.parse().map_err(|_| fault(path, "step", "a whole number", &step, DAMAGED))?;
     let part = |at: usize| parts.get(at).map_or_else(Vec::new, |part| words(part).collect());
     let snapshot = Snapshot { t, weight_words: part(1), state_words: part(2), counters: uncounted(parts[0]) };
-    group.put(&snapshot)
+    group.restore(&snapshot)
 }
 
 fn bytes_of(words: &[u32]) -> Vec<u8> {

@@ -2,16 +2,18 @@
 
 use std::path::Path;
 
-use super::{
-    beside::Beside,
-    chunk_words,
-    header::{self, Contents},
-    little_endian, robe,
-};
 use crate::{
-    Embedding, Error, Part, batch,
-    cpu::memory::zeroed,
-    lookup::{Kind, Lookup},
+    checkpoint::{
+        beside::Beside,
+        chunk_words,
+        header::{self, Contents},
+        little_endian, robe,
+    },
+    embedding::Embedding,
+    error::Error,
+    host::alloc::zeroed,
+    lookup::{Lookup, LookupKind},
+    table::{batch, parts::Part},
 };
 
 /// Writes everything `group` keeps between steps to `path`: beside it first, then in place of what stood there, and on disk when this
@@ -65,8 +67,7 @@ pub fn save(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
 /// As [`save`].
 pub fn save_lookup(group: &mut (impl Lookup + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
     match group.kind() {
-        Kind::Rows(group) => save(group, path),
-        Kind::Robe(group) => robe::save(group, path.as_ref()),
-        Kind::RobeCpu(group) => robe::save(group, path.as_ref()),
+        LookupKind::Rows(group) => save(group, path),
+        LookupKind::Shared(group) => robe::save(group, path.as_ref()),
     }
 }

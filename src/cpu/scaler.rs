@@ -1,14 +1,18 @@
 //! A loss scaler on the host.
 
-use super::{inspect, rescale};
-use crate::{Error, GradSlice, LossScale, ScalerState, layout::ScaleRule, scaler::Phase};
+use crate::{
+    cpu::stages::scaler::{inspect, rescale},
+    error::Error,
+    scaler::{GradSlice, LossScale, Phase},
+    table::layout::{ScaleRule, ScalerState},
+};
 
 /// The loss scaler for gradients on the host, whatever backend the tables are on; [`crate::Scaler`] is its twin on the device.
 ///
 /// ```
-/// use hotrow::{GradSlice, LossScale, cpu};
+/// use hotrow::{CpuScaler, GradSlice, LossScale};
 ///
-/// let mut scaler = cpu::Scaler::new(LossScale::BACKOFF)?;
+/// let mut scaler = cpu::CpuScaler::new(LossScale::BACKOFF)?;
 /// let gradients = [0x3c00, 0x7c00]; // 1 and infinity in FP16: the loss, times scaler.scale(), was too large
 /// scaler.inspect(GradSlice::F16(&gradients));
 /// let verdict = scaler.decide()?;
@@ -16,7 +20,7 @@ use crate::{Error, GradSlice, LossScale, ScalerState, layout::ScaleRule, scaler:
 /// # Ok::<_, hotrow::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Scaler {
+pub struct CpuScaler {
     config: LossScale,
     rule: ScaleRule,
     state: ScalerState,
@@ -24,7 +28,7 @@ pub struct Scaler {
     phase: Phase,
 }
 
-impl Scaler {
+impl CpuScaler {
     /// A scaler that has seen nothing.
     ///
     /// # Errors

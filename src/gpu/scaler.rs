@@ -1,43 +1,17 @@
 //! A loss scaler on the device: inspect, rescale, and the state that backward reads.
 
-use super::{Context, call::Call, inspect, rescale};
 use crate::{
-    Error, LossScale, ScalerState,
-    layout::{Inspected, ScaleRule},
-    scaler::Phase,
+    error::Error,
+    gpu::{
+        engine::{bind::GradBuffer, call::Call, context::Context},
+        stages::scaler::{inspect, rescale},
+    },
+    scaler::{LossScale, Phase},
+    table::layout::{Inspected, ScaleRule, ScalerState},
 };
 
-/// Gradients in the caller's buffer, with `STORAGE` usage: row-major, one for each output.
-#[derive(Clone, Copy, Debug)]
-pub enum GradBuffer<'a> {
-    /// IEEE binary32.
-    F32(wgpu::BufferSlice<'a>),
-    /// IEEE binary16: infinity where the model's own cast overflowed. The slice is as long as they take, rounded up to 16 bytes; what
-    /// lies behind them is not looked at.
-    F16(wgpu::BufferSlice<'a>),
-}
-
-impl<'a> GradBuffer<'a> {
-    /// True for FP16.
-    pub(super) fn is_half(&self) -> bool {
-        matches!(self, Self::F16(_))
-    }
-
-    pub(super) fn slice(&self) -> wgpu::BufferSlice<'a> {
-        match *self {
-            Self::F32(slice) | Self::F16(slice) => slice,
-        }
-    }
-
-    /// The slice, and how long it must be for so many elements.
-    pub(super) fn wanted(&self, elements: u64) -> (wgpu::BufferSlice<'a>, u64) {
-        let bytes = if self.is_half() { (elements * 2).next_multiple_of(16) } else { elements * 4 };
-        (self.slice(), bytes)
-    }
-}
-
 /// A loss scaler whose state lies on the device (P5): a step needs no answer from it. Its twin for gradients on the host is
-/// [`cpu::Scaler`](crate::cpu::Scaler), with the same bits in its state.
+/// [`CpuScaler`](crate::CpuScaler), with the same bits in its state.
 ///
 /// A step: the caller's loss reads the scale out of [`buffer`](Self::buffer); the scaled gradients of every group, and those of the
 /// model's other weights, are inspected ([`record_inspect`](Self::record_inspect)); [`record_decide`](Self::record_decide); then
@@ -152,7 +126,7 @@ impl Scaler {
     }
 
     /// What a backward goes by, once it is decided.
-    pub(super) fn decided(&self, call: &'static str) -> Result<&wgpu::Buffer, Error> {
+    pub(crate) fn decided(&self, call: &'static str) -> Result<&wgpu::Buffer, Error> {
         self.phase.decided(call)?;
         Ok(&self.state)
     }

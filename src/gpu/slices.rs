@@ -1,10 +1,18 @@
 //! What calls that wait are given and give back: slices of the host's, on the device for as long as the call takes.
 
-use super::{Batch, Context, GradBuffer};
-use crate::{Error, GradSlice, GroupConfig, batch, layout::Step};
+use crate::{
+    config::GroupConfig,
+    error::Error,
+    gpu::engine::{
+        bind::{Batch, GradBuffer},
+        context::Context,
+    },
+    scaler::GradSlice,
+    table::{batch, layout::Step},
+};
 
 /// A batch of the caller's slices, on the device.
-pub(super) struct Uploaded {
+pub(crate) struct Uploaded {
     /// Bytes of indices and of offsets; there are as many weights as indices.
     lengths: [u64; 2],
     indices: wgpu::Buffer,
@@ -14,7 +22,7 @@ pub(super) struct Uploaded {
 
 impl Uploaded {
     /// A batch whose shape can be.
-    pub(super) fn new(
+    pub(crate) fn new(
         context: &Context,
         config: &GroupConfig,
         indices: &[u32],
@@ -31,7 +39,7 @@ impl Uploaded {
     }
 
     /// Rows to look up, an index a bag.
-    pub(super) fn rows(context: &Context, rows: &[u32]) -> Result<Self, Error> {
+    pub(crate) fn rows(context: &Context, rows: &[u32]) -> Result<Self, Error> {
         let offsets: Vec<u32> = (0..=rows.len() as u32).collect();
         Ok(Self {
             lengths: [rows.len() as u64 * 4, offsets.len() as u64 * 4],
@@ -41,7 +49,7 @@ impl Uploaded {
         })
     }
 
-    pub(super) fn batch(&self) -> Batch<'_> {
+    pub(crate) fn batch(&self) -> Batch<'_> {
         let [indices, offsets] = self.lengths;
         Batch {
             indices: (indices > 0).then(|| self.indices.slice(..indices)),
@@ -52,13 +60,13 @@ impl Uploaded {
 }
 
 /// Gradients of the caller's slice, on the device.
-pub(super) struct UploadedGrads {
+pub(crate) struct UploadedGrads {
     buffer: wgpu::Buffer,
     half: bool,
 }
 
 impl UploadedGrads {
-    pub(super) fn new(context: &Context, grads: GradSlice<'_>) -> Result<Self, Error> {
+    pub(crate) fn new(context: &Context, grads: GradSlice<'_>) -> Result<Self, Error> {
         let (bytes, half): (&[u8], _) = match grads {
             GradSlice::F32(grads) => (bytemuck::cast_slice(grads), false),
             GradSlice::F16(grads) => (bytemuck::cast_slice(grads), true),
@@ -66,14 +74,14 @@ impl UploadedGrads {
         Ok(Self { buffer: context.upload("grad_outputs", bytes)?, half })
     }
 
-    pub(super) fn buffer(&self) -> GradBuffer<'_> {
+    pub(crate) fn buffer(&self) -> GradBuffer<'_> {
         let all = self.buffer.slice(..);
         if self.half { GradBuffer::F16(all) } else { GradBuffer::F32(all) }
     }
 }
 
 /// Submits a forward that has been recorded, and waits for its outputs, or for why it did not take place.
-pub(super) fn outcome(
+pub(crate) fn outcome(
     context: &Context,
     encoder: wgpu::CommandEncoder,
     config: &GroupConfig,
@@ -87,7 +95,7 @@ pub(super) fn outcome(
 }
 
 /// A buffer for the outputs of a batch, and its bytes.
-pub(super) fn new_outputs(
+pub(crate) fn new_outputs(
     context: &Context,
     config: &GroupConfig,
     indices: u32,
@@ -98,6 +106,6 @@ pub(super) fn new_outputs(
     Ok((context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?, bytes))
 }
 
-pub(super) fn floats(words: &[u32]) -> Vec<f32> {
+pub(crate) fn floats(words: &[u32]) -> Vec<f32> {
     words.iter().map(|&word| f32::from_bits(word)).collect()
 }

@@ -1,15 +1,15 @@
 //! The sort and the dedup of a step by themselves, for a program that wants them for data of its own.
 
-use super::{
-    Context,
-    call::Call,
-    dedup,
-    dedup::DedupTo,
-    sort::{Pairs, SortJob, SortScratch, SortSpace},
-};
 use crate::{
-    Error,
-    layout::{Step, count},
+    error::Error,
+    gpu::{
+        engine::{call::Call, context::Context},
+        stages::sort::{
+            dedup,
+            space::{DedupTo, Pairs, SortJob, SortScratch, SortSpace},
+        },
+    },
+    table::layout::{Step, count},
 };
 
 /// Stable sort and dedup of `u32` keys with `u32` values, recorded into your own encoder, on your own buffers.
@@ -73,7 +73,7 @@ pub struct SortedPairs<'a> {
     pub values: &'a wgpu::Buffer,
 }
 
-/// What a dedup leaves, with `n` keys of which `valid` are not [`layout::NONE`](crate::layout::NONE).
+/// What a dedup leaves, with `n` keys of which `valid` are not [`layout::NONE`](crate::table::layout::NONE).
 #[derive(Clone, Copy, Debug)]
 pub struct Distinct<'a> {
     /// `n` keys, ascending.
@@ -145,7 +145,7 @@ impl Sorter {
 
     /// Records a sort as [`Sorter::record_sort`] does, and what tells the distinct keys apart.
     ///
-    /// A key [`layout::NONE`](crate::layout::NONE) is left out: it sorts last and counts as no key. With `key_bits` below 32 and
+    /// A key [`layout::NONE`](crate::table::layout::NONE) is left out: it sorts last and counts as no key. With `key_bits` below 32 and
     /// any NONE among them, the others lie below `2^key_bits - 1`.
     ///
     /// # Errors

@@ -1,13 +1,17 @@
-use super::{
-    hash::PRIME,
-    storage::{BLOCKS, Storage, Words, block_words},
-};
 use crate::{
-    Error, GroupConfig, Init, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding, batch,
-    codec::Noise,
-    layout::{self, Layout, Params},
-    params::Mode,
-    rng::Purpose,
+    config::{GroupConfig, Init, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding},
+    error::Error,
+    record::codec::Noise,
+    robe::{
+        hash::PRIME,
+        storage::{BLOCKS, Storage, Words, block_words},
+    },
+    table::{
+        batch,
+        layout::{self, Layout, Params},
+        params::Mode,
+        rng::Purpose,
+    },
 };
 
 /// How a backward comes by its sums, and past which weights it goes. It is always those that a chunk of the batch covers that move, each

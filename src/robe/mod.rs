@@ -4,28 +4,22 @@
 //! The array is FP32, or FP16, or integers in blocks that share a scale and a bias ([`Config::precision`]), rounded as a cached table's rows
 //! are. One larger than a device binds lies in several buffers, the windows; the bits do not depend on them.
 //!
-//! [`Group`] is on a GPU, [`cpu::Group`] on the CPU; both are driven through [`Lookup`](crate::lookup::Lookup).
+//! [`RobeGroup`](crate::RobeGroup) is on a GPU, [`CpuRobeGroup`](crate::CpuRobeGroup) on the CPU; both are driven through [`Lookup`](crate::Lookup).
 //! [`fidelity`] says what a table at hand would lose.
 
-mod config;
+pub(crate) mod config;
 pub mod fidelity;
-mod gradient;
+pub(crate) mod gradient;
 pub mod hash;
-mod storage;
+pub(crate) mod storage;
 
-pub use crate::gpu::robe::{GradientBuffer, Group};
 use crate::{
-    Error,
-    layout::{CLOCK_WORDS, TABLE_WORDS, table_words},
+    error::Error,
+    robe::storage::Storage,
+    table::layout::{CLOCK_WORDS, TABLE_WORDS, table_words},
 };
 pub use config::{Backward, Config};
 pub use gradient::Gradient;
-pub(crate) use storage::Storage;
-
-/// The CPU backend.
-pub mod cpu {
-    pub use crate::cpu::robe::Group;
-}
 
 /// Everything a group keeps between steps, bit by bit.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,13 +115,13 @@ impl Counters {
         for (((table, accesses), out_of_range), skipped_rows) in
             tables.zip(&self.accesses).zip(&self.out_of_range).zip(skipped)
         {
-            let counters = crate::Counters {
+            let counters = crate::table::counters::Counters {
                 accesses: *accesses,
                 out_of_range: *out_of_range,
                 skipped_rows,
-                ..crate::Counters::default()
+                ..crate::table::counters::Counters::default()
             };
-            let counters = crate::Counters::to_part(&[counters]);
+            let counters = crate::table::counters::Counters::to_part(&[counters]);
             table[2..2 + counters.len()].copy_from_slice(&counters);
         }
         words
@@ -135,19 +129,26 @@ impl Counters {
 
     /// Table by table as any other group counts, the bytes those of weights without their scales: [`Lookup::counters`](crate::Lookup::counters) says what of it means what.
     #[must_use]
-    pub fn of_tables(&self, config: &Config) -> Vec<crate::Counters> {
+    pub fn of_tables(&self, config: &Config) -> Vec<crate::table::counters::Counters> {
         let skipped = std::iter::once(self.skipped_weights).chain(std::iter::repeat(0));
         let of = |((&accesses, &out_of_range), skipped_rows): ((&u64, &u64), u64)| {
             let bytes = (accesses * u64::from(config.dim) * u64::from(config.precision.bits())).div_ceil(8);
             let (bytes_read, bytes_written) = (bytes, bytes);
-            crate::Counters { accesses, out_of_range, skipped_rows, bytes_read, bytes_written, ..Default::default() }
+            crate::table::counters::Counters {
+                accesses,
+                out_of_range,
+                skipped_rows,
+                bytes_read,
+                bytes_written,
+                ..Default::default()
+            }
         };
         self.accesses.iter().zip(&self.out_of_range).zip(skipped).map(of).collect()
     }
 
     /// Out of the `tables` buffer: a weight that is skipped is counted as a row of the first table.
     pub(crate) fn from_words(words: &[u32]) -> Self {
-        let tables = crate::Counters::from_words(words, 0);
+        let tables = crate::table::counters::Counters::from_words(words, 0);
         Self {
             accesses: tables.iter().map(|table| table.accesses).collect(),
             out_of_range: tables.iter().map(|table| table.out_of_range).collect(),

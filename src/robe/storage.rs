@@ -2,10 +2,13 @@
 //! block. The optimiser's state is an array beside it, FP32 beside FP32 and else FP16.
 
 use crate::{
-    Error, Layout, Precision,
-    codec::{self, Noise},
-    cpu::{self, record},
-    layout::{Params, Robe},
+    config::Precision,
+    error::Error,
+    record::{
+        codec::{self, Noise},
+        of_params as record, rows,
+    },
+    table::layout::{Layout, Params, Robe},
 };
 
 /// Fewest and most weights of a block: a power of two of them.
@@ -121,24 +124,24 @@ impl Storage {
 
     /// Packs a block's weights, fewer in the last; false, and the record as it was, if they cannot be stored.
     pub(crate) fn pack_block(&self, noise: &Noise, block: u32, weights: &[f32], record: &mut [u32]) -> bool {
-        cpu::rows::pack(&self.records, noise, block, weights, &[], record)
+        rows::pack(&self.records, noise, block, weights, &[], record)
     }
 
     /// Packs a block's finite states in FP16.
     pub(crate) fn pack_states(&self, noise: &Noise, block: u32, states: &[f32], words: &mut [u32]) {
         let noise = Noise { purpose: noise.purpose + 1, ..*noise };
-        let packed = cpu::rows::pack(&self.halves, &noise, block, states, &[], words);
+        let packed = rows::pack(&self.halves, &noise, block, states, &[], words);
         debug_assert!(packed, "what is finite can be stored");
     }
 
     /// The weights of a block.
     pub(crate) fn unpack_block(&self, record: &[u32], weights: &mut [f32]) {
-        cpu::rows::unpack(&self.records, record, weights, &mut []);
+        rows::unpack(&self.records, record, weights, &mut []);
     }
 
     /// The states of a block, in FP16.
     pub(crate) fn unpack_states(&self, words: &[u32], states: &mut [f32]) {
-        cpu::rows::unpack(&self.halves, words, states, &mut []);
+        rows::unpack(&self.halves, words, states, &mut []);
     }
 
     /// `n` weights from `first` on; `room` is for those that have to be unpacked.

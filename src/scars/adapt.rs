@@ -2,8 +2,12 @@
 //!
 //! Nothing is changed by a [`Proposal`] until it is [applied](Proposal::apply).
 
-use super::{HotRows, Ranked, positive, refused, sets_for};
-use crate::{Counters, Embedding, Error, hash::fmix32};
+use crate::{
+    embedding::Embedding,
+    error::Error,
+    scars::{fit::sets_for, hot::HotRows, positive, ranked::Ranked, refused},
+    table::{counters::Counters, hash::fmix32},
+};
 
 #[cfg(test)]
 mod tests;
@@ -121,7 +125,7 @@ impl<'a> Run<'a> {
     /// What to do before the next run.
     ///
     /// While the counts stay the same, so does what was proposed and applied: the next advice is [`Advice::Keep`], whatever the rules. Counts of
-    /// other accesses differ by chance, which `gain` and `fewer` are for; the fewer accesses, the more: [`Profile`](super::Profile)s
+    /// other accesses differ by chance, which `gain` and `fewer` are for; the fewer accesses, the more: [`Profile`](crate::scars::profile::Profile)s
     /// may count on over several runs.
     ///
     /// The model is P3's (eq. 6): lookups are independent draws, as in a shuffled epoch. Its bytes are within 1 % of the counted ones while

@@ -6,7 +6,7 @@
 //! most `m^2 (e^w - 1)^2 / 4` (a third of it where they are spread evenly). So the relative error, which is never downward, is at most
 //! `0.648/8 (1-p)^-2 e^(2w) (e^w - 1)^2`: for `w = 1/64`, 2.2e-5, and about 7e-6 for smooth laws.
 
-use super::law::Formula;
+use crate::scars::law::Formula;
 
 /// How far the logarithm of a probability falls within a bin, at most.
 const WIDTH: f64 = 1.0 / 64.0;
@@ -18,7 +18,7 @@ const SHARE: u64 = 64;
 const LAST: f64 = -84.0;
 
 /// Cuts the rows; returns where each bin begins and, in the end, all rows; and the widest bin's fall of the logarithm.
-pub(super) fn cut(law: Formula, rows: u64) -> (Vec<u64>, f64) {
+pub(crate) fn cut(law: Formula, rows: u64) -> (Vec<u64>, f64) {
     let (mut starts, mut widest) = (vec![0], 0f64);
     let mut row = 0;
     while row < rows {
@@ -39,7 +39,7 @@ pub(super) fn cut(law: Formula, rows: u64) -> (Vec<u64>, f64) {
 }
 
 /// The relative error of the expected distinct rows that bins of this width make.
-pub(super) fn error(width: f64) -> f64 {
+pub(crate) fn error(width: f64) -> f64 {
     let rarest = 1.0 - 1.0 / (SHARE + 1) as f64;
     0.648 / 8.0 / (rarest * rarest) * (2.0 * width).exp() * width.exp_m1().powi(2)
 }

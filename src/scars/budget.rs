@@ -1,7 +1,9 @@
 //! One memory for cached rows and batches (P3 eq. 7).
 
-use super::{Workload, refused};
-use crate::Error;
+use crate::{
+    error::Error,
+    scars::{refused, traffic::Workload},
+};
 
 /// The device's memory: M of P3's eq. 7, `b = (M - |C| d) / a`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,7 +21,7 @@ pub struct Budget {
 
 impl Budget {
     /// The batches that fit, in samples: from the smallest one to what fits without any cached row, at most an epoch.
-    pub(super) fn batches(&self, workload: &Workload) -> Result<(u64, u64), Error> {
+    pub(crate) fn batches(&self, workload: &Workload) -> Result<(u64, u64), Error> {
         let remedy = "raise the budget, or make the smallest batch or what a sample takes smaller";
         if self.smallest_batch == 0 || self.smallest_batch > workload.samples {
             let wanted = format!("1 to the {} samples of an epoch", workload.samples);
@@ -37,12 +39,12 @@ impl Budget {
     }
 
     /// Bytes left for rows beside a batch: `M - a b`.
-    pub(super) const fn for_rows(&self, batch: u64) -> u64 {
+    pub(crate) const fn for_rows(&self, batch: u64) -> u64 {
         self.bytes.saturating_sub(self.sample.saturating_mul(batch))
     }
 
     /// The largest batch beside rows of so many bytes (eq. 7, rounded down); `None` if there is no room for one sample.
-    pub(super) fn batch_beside(&self, rows: u128, workload: &Workload) -> Option<u64> {
+    pub(crate) fn batch_beside(&self, rows: u128, workload: &Workload) -> Option<u64> {
         let left = u64::try_from(u128::from(self.bytes).checked_sub(rows)?).ok()?;
         let batch = left.checked_div(self.sample).unwrap_or(u64::MAX).min(workload.samples);
         (batch > 0).then_some(batch)

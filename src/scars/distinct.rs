@@ -1,6 +1,6 @@
 //! Distinct rows of a batch (P3 eq. 1 and 2), of lookups drawn independently or out of a shuffled trace.
 
-use super::{Skew, skew::Part};
+use crate::scars::skew::{Part, Skew};
 
 /// How the lookups of a batch come about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Skew {
     }
 
     /// As [`Skew::appears`].
-    pub(super) fn seen(&self, draws: Draws, part: Part, lookups: f64) -> f64 {
+    pub(crate) fn seen(&self, draws: Draws, part: Part, lookups: f64) -> f64 {
         match (draws, self.accesses()) {
             (Draws::Epoch, Some(all)) => {
                 let (whole, more) = (lookups.max(0.0).floor(), lookups.max(0.0).fract());

@@ -1,7 +1,6 @@
 //! How many pinned rows find a way: rows are hashed into sets, and some sets get more than they hold.
 
-use super::refused;
-use crate::{Error, hash::fmix32};
+use crate::{error::Error, scars::refused, table::hash::fmix32};
 
 /// Of rows that are pinned in this order, each in the set of its hash, those whose set has `ways` of them already. In that order.
 ///

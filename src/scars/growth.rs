@@ -18,8 +18,10 @@
 //!
 //! The figures are those of 10^6 rows that become 5 * 10^6.
 
-use super::{Formula, Skew, words};
-use crate::Error;
+use crate::{
+    error::Error,
+    scars::{law::Formula, skew::Skew, words},
+};
 
 /// A table, the lookups of a batch, and how many of its hottest rows are pinned.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 //!
 //! A batch of hot samples finds every row in the cache: none crosses the bus. The others, *normal* samples, wait until they fill a batch too.
 
-use super::window::Window;
+use crate::scars::window::Window;
 use std::num::NonZeroUsize;
 
 #[cfg(test)]

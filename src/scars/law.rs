@@ -2,7 +2,7 @@
 
 use libm::{erf, erfc};
 
-/// A formula for probabilities, most probable row first: P3's three. [`Skew::of`](super::Skew::of) makes a distribution of it.
+/// A formula for probabilities, most probable row first: P3's three. [`Skew::of`](crate::scars::skew::Skew::of) makes a distribution of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Formula {
     /// `(i + 1)^-s`.
@@ -30,7 +30,7 @@ impl Formula {
     }
 
     /// The natural logarithm of a row's weight.
-    pub(super) fn log_weight(self, row: f64) -> f64 {
+    pub(crate) fn log_weight(self, row: f64) -> f64 {
         match self {
             Self::Zipf(s) => -s * row.ln_1p(),
             Self::Exponential(scale) => -row / scale,
@@ -39,7 +39,7 @@ impl Formula {
     }
 
     /// The last row whose weight is at least `e^-fall` of this row's, as a real number.
-    pub(super) fn last_within(self, row: f64, fall: f64) -> f64 {
+    pub(crate) fn last_within(self, row: f64, fall: f64) -> f64 {
         match self {
             Self::Zipf(s) => row + (row + 1.0) * (fall / s).exp_m1(),
             Self::Exponential(scale) => row + fall * scale,
@@ -52,7 +52,7 @@ impl Formula {
     /// Exponential: the geometric series. The others: Euler and Maclaurin's sum about the middles of rows,
     /// `integral from a-1/2 to b-1/2 of w, - [w']/24 + 7 [w''']/5760`, where the weights are smooth on the scale of a row, and
     /// term by term where they are not.
-    pub(super) fn sum(self, from: u64, to: u64) -> f64 {
+    pub(crate) fn sum(self, from: u64, to: u64) -> f64 {
         if from >= to {
             return 0.0;
         }

@@ -13,8 +13,10 @@
 //! `y^2 e^-y / (1 - e^-y - y e^-y) <= 2` bounds the second derivative by the sum itself. A fixed cost of a batch adds the same exact
 //! `cost d/(M - |C'|d)` to both.
 
-use super::{Skew, positive, refused};
-use crate::Error;
+use crate::{
+    error::Error,
+    scars::{positive, refused, skew::Skew},
+};
 
 /// P3's problem: one distribution, one memory, real numbers of lookups, rows crossing as the only cost but for a fixed one of each batch.
 ///
@@ -130,7 +132,7 @@ impl<'a> Marginal<'a> {
     /// falls, so for rows that are all alike the best is one of the ends. For rows of several probabilities it need not be: 100 rows that
     /// share half of the lookups and 50,000 that share the rest, memory for 1000 rows or 10,000 lookups, cost 0.486 with none cached,
     /// 0.478 with the hot ones, 0.491 with 1000. And there may be several minima: of 1387 random problems of up to three kinds of rows
-    /// this search missed the best of one, by 1.7 %. [`Planner::best`](super::Planner::best) always finds it.
+    /// this search missed the best of one, by 1.7 %. [`Planner::best`](crate::scars::planner::Planner::best) always finds it.
     #[must_use]
     pub fn search(&self) -> u64 {
         let most = self.most();

@@ -63,7 +63,7 @@ pub use ranked::{Accuracy, Ranked, SkewTable};
 pub use skew::{Bin, Skew};
 pub use traffic::{Bytes, RowBytes, Table, Workload};
 
-use crate::Error;
+use crate::error::Error;
 
 /// Refuses an argument.
 fn refused(

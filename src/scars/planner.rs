@@ -2,8 +2,14 @@
 
 use std::{cmp::Ordering, collections::BinaryHeap};
 
-use super::{Budget, Bytes, Table, Workload, refused, share};
-use crate::Error;
+use crate::{
+    error::Error,
+    scars::{
+        budget::Budget,
+        refused, share,
+        traffic::{Bytes, Table, Workload},
+    },
+};
 
 /// No split is looked for that is cheaper by a smaller share than this.
 const GAP: f64 = 1e-6;
@@ -139,7 +145,7 @@ impl Planner {
     ///
     /// This holds for any distribution. The cost need not fall and rise once: as a function of the batch it falls, rises and falls again
     /// within the rows of one probability, and so with several there may be several minima. P3's binary search
-    /// ([`Marginal::search`](super::Marginal::search)) finds one of them, in fewer steps.
+    /// ([`Marginal::search`](crate::scars::marginal::Marginal::search)) finds one of them, in fewer steps.
     #[must_use]
     pub fn best(&self) -> Split {
         let slots_differ = self.tables.iter().any(|table| table.bytes.slot != self.tables[0].bytes.slot);
@@ -240,7 +246,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::scars::{Draws, Marginal, RowBytes, Skew};
+    use crate::scars::{distinct::Draws, marginal::Marginal, skew::Skew, traffic::RowBytes};
 
     fn table(skew: Skew, slot: u64, lookups: f64) -> Table {
         Table::new(skew, RowBytes { record: 24, slot, index: 4 }, lookups).unwrap()

@@ -6,10 +6,10 @@ mod sketch;
 #[cfg(test)]
 mod tests;
 
-use super::{Accuracy, Ranked};
 use crate::{
-    Error,
-    rng::{Purpose, pcg4d},
+    error::Error,
+    scars::ranked::{Accuracy, Ranked},
+    table::rng::{Purpose, pcg4d},
 };
 use exact::Exact;
 #[cfg(feature = "sketch")]

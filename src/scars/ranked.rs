@@ -1,7 +1,6 @@
 //! Rows by how often they are used, and how skewed that is.
 
-use super::Skew;
-use crate::Error;
+use crate::{error::Error, scars::skew::Skew};
 use std::num::NonZeroU32;
 
 /// Most ranks the exponent is fitted over.
@@ -47,7 +46,7 @@ pub struct SkewTable {
 }
 
 impl Ranked {
-    pub(super) fn new(rows: u64, mut used: Vec<(u32, u64)>, dropped: u64, accuracy: Accuracy) -> Self {
+    pub(crate) fn new(rows: u64, mut used: Vec<(u32, u64)>, dropped: u64, accuracy: Accuracy) -> Self {
         used.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
         let accesses = used.iter().map(|&(_, count)| count).sum::<u64>() + dropped;
         Self { rows, used, dropped, accuracy, accesses }

@@ -1,6 +1,6 @@
 //! Memory for rows shared by several tables: which rows to pin beside a given batch.
 
-use super::{Table, Workload};
+use crate::scars::traffic::{Table, Workload};
 
 /// How many of each table's hottest rows to pin within so many bytes, for batches of so many samples.
 ///
@@ -10,7 +10,7 @@ use super::{Table, Workload};
 ///
 /// `over`: the first row that does not fit is taken all the same and nothing after it. What this saves no choice within the bytes can
 /// exceed.
-pub(super) fn pinned(tables: &[Table], workload: &Workload, batch: u64, bytes: u64, over: bool) -> Vec<u64> {
+pub(crate) fn pinned(tables: &[Table], workload: &Workload, batch: u64, bytes: u64, over: bool) -> Vec<u64> {
     if let [table] = tables {
         let rows = bytes / table.bytes.slot;
         return vec![rows.min(table.skew.rows())];

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::{bins, law::Formula, positive, refused};
-use crate::Error;
+use crate::{
+    error::Error,
+    scars::{bins, law::Formula, positive, refused},
+};
 
 /// The most rows a distribution may have: numbers of rows stay exact in a 64-bit float.
 const MOST_ROWS: u64 = 1 << 53;
@@ -232,12 +234,12 @@ impl Skew {
     }
 
     /// The rows after the `pinned` hottest, by bins.
-    pub(super) fn rest(&self, pinned: u64) -> impl Iterator<Item = Part> {
+    pub(crate) fn rest(&self, pinned: u64) -> impl Iterator<Item = Part> {
         self.parts(pinned, self.rows())
     }
 
     /// The rows from `from` to before `to`, by bins; of a bin that is cut, what lies between, with the mean of that.
-    pub(super) fn parts(&self, from: u64, to: u64) -> impl Iterator<Item = Part> {
+    pub(crate) fn parts(&self, from: u64, to: u64) -> impl Iterator<Item = Part> {
         let (first, _) = self.find(from);
         let last = self.starts[..self.bins.len()].partition_point(|&start| start < to);
         (first..last).map(move |bin| {
@@ -268,11 +270,11 @@ const SCALE: &str = "give the rows over which the probability falls by 1/e (half
 
 /// Rows of one probability.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
-    pub(super) rows: f64,
-    pub(super) probability: f64,
+pub(crate) struct Part {
+    pub(crate) rows: f64,
+    pub probability: f64,
     /// `ln(1 - probability)`.
-    pub(super) log: f64,
+    pub(crate) log: f64,
 }
 
 fn check_rows(rows: u64) -> Result<(), Error> {

@@ -5,8 +5,14 @@ use std::{
     ops::{Add, Mul},
 };
 
-use super::{Draws, Skew, positive, refused, skew::Part};
-use crate::Error;
+use crate::{
+    error::Error,
+    scars::{
+        distinct::Draws,
+        positive, refused,
+        skew::{Part, Skew},
+    },
+};
 
 /// What a row and a lookup take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +176,7 @@ impl Table {
     }
 
     /// Bytes of an epoch that pinning one more such row saves. Never negative: its flush is one of the writes it saves.
-    pub(super) fn saved(&self, workload: &Workload, batch: u64, part: Part) -> f64 {
+    pub(crate) fn saved(&self, workload: &Workload, batch: u64, part: Part) -> f64 {
         let seen = |samples: u64| self.skew.seen(workload.draws, part, samples as f64 * self.lookups);
         let times: f64 = workload.sizes(batch).map(|(times, samples)| times * seen(samples)).iter().sum();
         let updates = if workload.training { times - seen(workload.samples) } else { 0.0 };

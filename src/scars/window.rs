@@ -1,6 +1,6 @@
 //! A seeded shuffle of a stream, in bounded memory.
 
-use crate::rng::{Purpose, pcg4d};
+use crate::table::rng::{Purpose, pcg4d};
 
 /// Holds up to `size` items; each that comes sends one of them on, drawn evenly.
 ///
@@ -8,7 +8,7 @@ use crate::rng::{Purpose, pcg4d};
 /// than `k size` places after its own with probability e^-(k + 1). If there are at most `size + 1`, every order is as likely as another,
 /// each draw being even but for `size` in 2^32.
 #[derive(Clone, Debug)]
-pub(super) struct Window<T> {
+pub(crate) struct Window<T> {
     held: Vec<T>,
     size: usize,
     seed: u32,
@@ -16,22 +16,22 @@ pub(super) struct Window<T> {
 }
 
 impl<T> Window<T> {
-    pub(super) const fn new(size: usize, seed: u32) -> Self {
+    pub(crate) const fn new(size: usize, seed: u32) -> Self {
         Self { held: Vec::new(), size, seed, drawn: 0 }
     }
 
-    pub(super) const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.held.len()
     }
 
     /// Takes an item, and hands out another, or the same, once it is full.
-    pub(super) fn push(&mut self, item: T) -> Option<T> {
+    pub(crate) fn push(&mut self, item: T) -> Option<T> {
         self.held.push(item);
         if self.held.len() > self.size { self.pop() } else { None }
     }
 
     /// Any of those that wait.
-    pub(super) fn pop(&mut self) -> Option<T> {
+    pub(crate) fn pop(&mut self) -> Option<T> {
         // Of one there is nothing to draw.
         let at = match self.held.len() {
             0 => return None,

@@ -1,6 +1,6 @@
 //! Communication as P3 counts it: words that cross, an index being one word and a row d.
 
-use super::Skew;
+use crate::scars::skew::Skew;
 
 /// Words of a batch of b lookups that sends each row once and the indices (P3 eq. 3): `b + d sum 1 - (1 - P)^b`, the sum over the
 /// rows after the `pinned` hottest. The paper's (3) has d = 1 and nothing pinned.

@@ -1,6 +1,6 @@
 //! How many sets a cache of a given size has (SPEC 9).
 
-use super::set::Set;
+use crate::simulate::set::Set;
 use std::fmt;
 
 /// The shape of a cache that holds a share of the rows of a trace.
@@ -83,7 +83,7 @@ impl fmt::Display for GeometryError {
 impl std::error::Error for GeometryError {}
 
 /// `sets` empty sets, or why not.
-pub(super) fn empty_sets(sets: u32, ways: u32) -> Result<Vec<Set>, GeometryError> {
+pub(crate) fn empty_sets(sets: u32, ways: u32) -> Result<Vec<Set>, GeometryError> {
     if sets == 0 || ways == 0 {
         return Err(GeometryError::Empty { sets, ways });
     }

@@ -12,7 +12,7 @@ const UNSEEN: u32 = u32::MAX;
 
 /// Where a row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Home {
+pub(crate) enum Home {
     /// Only in the table.
     Table,
     /// In this way of its set.
@@ -21,35 +21,35 @@ pub(super) enum Home {
 
 /// One row that the trace has named.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
+pub(crate) struct Row {
     /// The id as given.
-    pub(super) id: u32,
+    pub(crate) id: u32,
     /// The set its id hashes to.
-    pub(super) set: u32,
+    pub(crate) set: u32,
     /// Occurrences in the running batch; 0 between steps.
-    pub(super) count: u32,
+    pub(crate) count: u32,
     /// Uses since the start, kept across evictions. LFU only.
-    pub(super) freq: u32,
+    pub(crate) freq: u32,
     /// Where it is now.
-    pub(super) home: Home,
+    pub(crate) home: Home,
 }
 
 /// All rows seen, numbered by first appearance.
 #[derive(Clone, Debug)]
-pub(super) struct Rows {
+pub(crate) struct Rows {
     rows: Vec<Row>,
     direct: Vec<u32>,
     sparse: HashMap<u32, u32>,
 }
 
 impl Rows {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { rows: Vec::new(), direct: Vec::new(), sparse: HashMap::new() }
     }
 
     /// The number of a row; a new one is placed in the set that `set` names.
     #[inline]
-    pub(super) fn number(&mut self, id: u32, set: impl Fn(u32) -> u32) -> u32 {
+    pub(crate) fn number(&mut self, id: u32, set: impl Fn(u32) -> u32) -> u32 {
         let entry = if id < DIRECT {
             let at = id as usize;
             if at >= self.direct.len() {

@@ -1,7 +1,9 @@
 //! One set of the cache: its ways and the order in which they are given up.
 
-use super::rows::{Home, Rows};
-use crate::Policy;
+use crate::{
+    config::Policy,
+    simulate::rows::{Home, Rows},
+};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
@@ -33,7 +35,7 @@ impl Way {
 /// The ways of one set. Ways fill in ascending order and are never emptied again while steps admit rows, so those beyond `ways.len()`
 /// are the empty ones and cost nothing.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Set {
+pub(crate) struct Set {
     ways: Vec<Way>,
     /// Victims, smallest (value, way) on top. An entry's value may lag behind, as touching a way does not reach into
     /// the heap; but values only ever grow, so an entry on top that proves up to date is the true minimum.
@@ -47,23 +49,23 @@ type Victim = (u32, Option<u32>);
 
 impl Set {
     /// The number of the row in a way, if it is filled.
-    pub(super) fn row(&self, way: u32) -> Option<u32> {
+    pub(crate) fn row(&self, way: u32) -> Option<u32> {
         self.ways.get(way as usize).map(|way| way.row).filter(|&row| row != HOLE)
     }
 
     /// Notes that a way's row is in the batch of this step.
     #[inline]
-    pub(super) fn stamp(&mut self, way: u32, step: u64) {
+    pub(crate) fn stamp(&mut self, way: u32, step: u64) {
         self.ways[way as usize].stamp = step;
     }
 
     /// The next way LRU gives up: an empty one, else the one untouched for longest, but none of this step.
-    pub(super) fn take_oldest(&mut self, ways: u32, step: u64) -> Option<Victim> {
+    pub(crate) fn take_oldest(&mut self, ways: u32, step: u64) -> Option<Victim> {
         self.take(ways, |way| way.stamp, |stamp| stamp < step)
     }
 
     /// The next way LFU gives up to a row used `freq` times: an empty one, else the least used, if used less.
-    pub(super) fn take_least_used(&mut self, ways: u32, freq: u32, rows: &Rows) -> Option<Victim> {
+    pub(crate) fn take_least_used(&mut self, ways: u32, freq: u32, rows: &Rows) -> Option<Victim> {
         self.take(ways, |way| u64::from(rows[way.row].freq), |used| used < u64::from(freq))
     }
 
@@ -90,7 +92,7 @@ impl Set {
     }
 
     /// Puts a row into a way just taken.
-    pub(super) fn seat(&mut self, way: u32, row: u32, stamp: u64) {
+    pub(crate) fn seat(&mut self, way: u32, row: u32, stamp: u64) {
         let newcomer = Way { row, stamp, pinned: false };
         match self.ways.get_mut(way as usize) {
             Some(old) => *old = newcomer,
@@ -100,7 +102,7 @@ impl Set {
     }
 
     /// Ends the set's admissions of this step: from now on the rows just seated can be victims too.
-    pub(super) fn settle(&mut self, policy: Policy, rows: &Rows) {
+    pub(crate) fn settle(&mut self, policy: Policy, rows: &Rows) {
         for way in self.seated.drain(..) {
             let held = &self.ways[way as usize];
             self.order.push(Reverse((held.value(policy, rows), way)));
@@ -108,7 +110,7 @@ impl Set {
     }
 
     /// Pins exactly `wanted`, hottest first, in a set of `ways` ways at `step`. Returns how many rows came and how many left for them.
-    pub(super) fn pin(&mut self, ways: u32, policy: Policy, wanted: &[u32], step: u64, rows: &mut Rows) -> (u64, u64) {
+    pub(crate) fn pin(&mut self, ways: u32, policy: Policy, wanted: &[u32], step: u64, rows: &mut Rows) -> (u64, u64) {
         let mut left = 0;
         let before: Vec<bool> = self.ways.iter_mut().map(|way| std::mem::take(&mut way.pinned)).collect();
         let mut missing = Vec::new();

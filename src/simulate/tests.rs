@@ -2,8 +2,10 @@
 
 mod model;
 
-use super::{Counters, Simulator};
-use crate::Policy::{self, Lfu, Lru};
+use crate::{
+    config::Policy::{self, Lfu, Lru},
+    simulate::{Counters, Simulator},
+};
 use model::{Fault, Model};
 use proptest::prelude::*;
 
@@ -105,9 +107,9 @@ fn an_admitted_row_is_no_victim_of_its_own_batch() {
 fn use_counts_stop_at_the_cap() {
     let mut cache = one_set(1, Lfu);
     play(&mut cache, &[&[1]]);
-    cache.rows[0].freq = super::FREQ_CAP - 1;
+    cache.rows[0].freq = crate::simulate::FREQ_CAP - 1;
     play(&mut cache, &[&[1, 1, 1]]);
-    assert_eq!(cache.rows[0].freq, super::FREQ_CAP);
+    assert_eq!(cache.rows[0].freq, crate::simulate::FREQ_CAP);
 }
 
 #[test]
@@ -139,7 +141,7 @@ fn sparse_ids_are_rows_like_others() {
     let mut cache = Simulator::new(3, 2, Lru).unwrap();
     let seen = play(&mut cache, &[&[last], &[1 << 24], &[last], &[(1 << 24) - 1]]);
     assert_eq!((seen.hits, seen.unique_misses), (1, 3));
-    let set = crate::hash::fmix32(last) % 3;
+    let set = crate::table::hash::fmix32(last) % 3;
     assert!((0..2).any(|way| cache.resident(set, way) == Some(last)));
 }
 

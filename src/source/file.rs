@@ -2,8 +2,7 @@
 
 use std::{fs::File, io, path::Path};
 
-use super::Source;
-use crate::{Error, positioned::read_exact_at};
+use crate::{error::Error, host::positioned::read_exact_at, source::Source};
 
 /// A file of FP32 rows, low byte first, row after row: `[rows, dim]`. Read block by block as the table is made.
 #[derive(Debug)]

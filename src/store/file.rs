@@ -7,15 +7,18 @@ use std::{
     time::SystemTime,
 };
 
-use super::{
-    Store, check_list, check_range, each_record,
-    header::{self, Header, PAGE, Progress},
-};
 use crate::{
-    Error, GroupConfig, Layout,
-    cpu::rows::AHEAD,
-    positioned::{read_exact_at, write_all_at},
-    trusted::Mapping,
+    config::GroupConfig,
+    error::Error,
+    host::{
+        positioned::{read_exact_at, write_all_at},
+        trusted::{AHEAD, Mapping},
+    },
+    store::{
+        Store, check_list, check_range, each_record,
+        header::{self, Header, PAGE, Progress},
+    },
+    table::layout::Layout,
 };
 
 /// Most bytes that are put together to be written at once, unless one record is larger.
@@ -43,7 +46,7 @@ pub struct FileStore {
 }
 
 impl FileStore {
-    /// A new file at `path` for a group of this configuration, without values yet: a group, or [`fill`](super::fill), gives it some.
+    /// A new file at `path` for a group of this configuration, without values yet: a group, or [`fill`](crate::store::fill), gives it some.
     ///
     /// # Errors
     /// [`Error::Config`], and [`Error::Store`] if there is a file already, or the file system refuses; then there is no new one.

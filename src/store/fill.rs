@@ -1,7 +1,13 @@
 //! The first values of a store.
 
-use super::{Store, check_shape};
-use crate::{Error, GroupConfig, Layout, Source, init::Filler};
+use crate::{
+    config::GroupConfig,
+    error::Error,
+    record::init::Filler,
+    source::Source,
+    store::{Store, check_shape},
+    table::layout::Layout,
+};
 
 /// Fills a fresh store, as a group does with one that is not [`Store::filled`]: with `source`'s values, or without one with
 /// those of [`GroupConfig::init`]. Made packed, on all cores, chunk by chunk; of a table of zeros nothing is written: a sparse

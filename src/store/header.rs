@@ -2,12 +2,12 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::{Error, GroupConfig, Layout};
+use crate::{config::GroupConfig, error::Error, table::layout::Layout};
 
 /// Where the records begin: a page, so that they are aligned however long they are.
-pub(super) const PAGE: u64 = 4096;
+pub(crate) const PAGE: u64 = 4096;
 /// Bytes of the header: within one sector, which a disk writes whole or not at all.
-pub(super) const BYTES: usize = size_of::<Header>();
+pub(crate) const BYTES: usize = size_of::<Header>();
 
 const MAGIC: [u8; 8] = *b"hotrow\r\n";
 const VERSION: u32 = 1;
@@ -15,7 +15,7 @@ const VERSION: u32 = 1;
 /// How far the table has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(super) enum Progress {
+pub(crate) enum Progress {
     /// Its first values are not all in.
     Filling = 1,
     /// A cache may have held newer rows.
@@ -27,11 +27,11 @@ pub(super) enum Progress {
 /// Words with the low byte first, as in the records.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-pub(super) struct Header {
+pub(crate) struct Header {
     magic: [u8; 8],
     version: u32,
     progress: u32,
-    pub(super) step: u32,
+    pub(crate) step: u32,
     rows: u32,
     record_words: u32,
     dim: u32,
@@ -47,7 +47,7 @@ pub(super) struct Header {
 
 impl Header {
     /// Of a new file.
-    pub(super) fn new(config: &GroupConfig, layout: &Layout) -> Self {
+    pub(crate) fn new(config: &GroupConfig, layout: &Layout) -> Self {
         Self {
             magic: MAGIC,
             version: VERSION,
@@ -72,34 +72,34 @@ impl Header {
     }
 
     /// The same file, further on.
-    pub(super) fn at(self, progress: Progress, step: u32) -> Self {
+    pub(crate) fn at(self, progress: Progress, step: u32) -> Self {
         Self { progress: progress as u32, step, ..self }.signed()
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         bytemuck::bytes_of(self)
     }
 
     /// Bytes of the whole file.
-    pub(super) fn file_bytes(&self) -> u64 {
+    pub(crate) fn file_bytes(&self) -> u64 {
         PAGE + u64::from(self.rows) * self.stride()
     }
 
-    pub(super) fn rows(&self) -> u32 {
+    pub(crate) fn rows(&self) -> u32 {
         self.rows
     }
 
-    pub(super) fn stride(&self) -> u64 {
+    pub(crate) fn stride(&self) -> u64 {
         u64::from(self.record_words) * 4
     }
 
     /// How far the file has come; `None` for a word that no version has written.
-    pub(super) fn progress(&self) -> Option<Progress> {
+    pub(crate) fn progress(&self) -> Option<Progress> {
         [Progress::Filling, Progress::Unflushed, Progress::Flushed].into_iter().find(|&p| p as u32 == self.progress)
     }
 
     /// The header at the start of the file `name`, if it is that of the table that `wanted` describes; `None` if the file ends within it.
-    pub(super) fn read(name: &str, start: &[u8], wanted: &Self) -> Result<Option<Self>, Error> {
+    pub(crate) fn read(name: &str, start: &[u8], wanted: &Self) -> Result<Option<Self>, Error> {
         let fail = |what, wanted: String, found: String, remedy| {
             Err(Error::Store { store: name.into(), what, wanted, found, remedy })
         };

@@ -5,7 +5,7 @@ mod file;
 mod fill;
 #[cfg(all(feature = "file", any(unix, windows)))]
 mod header;
-mod ram;
+pub(crate) mod ram;
 
 use std::sync::{
     Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
@@ -19,7 +19,7 @@ pub use file::FileStore;
 pub use fill::fill;
 pub use ram::RamStore;
 
-use crate::{Error, GroupConfig, Layout, codec};
+use crate::{config::GroupConfig, error::Error, record::codec, table::layout::Layout};
 
 /// Where the records of a staged table live: RAM, a memory-mapped file, or your own.
 ///

@@ -2,13 +2,14 @@
 
 use rayon::prelude::*;
 
-use super::{GRAIN, Store, check_list, check_range, each_record};
 use crate::{
-    Error, Layout,
-    cpu::{
-        memory::zeroed,
-        rows::{AHEAD, prefetch},
+    error::Error,
+    host::{
+        alloc::zeroed,
+        trusted::{AHEAD, prefetch},
     },
+    store::{GRAIN, Store, check_list, check_range, each_record},
+    table::layout::Layout,
 };
 
 /// Records in RAM, all of it taken when it is made.

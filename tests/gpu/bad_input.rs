@@ -293,7 +293,7 @@ fn configurations_that_cannot_be() {
                     Group::new(context, GroupConfig { ways, placement, ..config() }).expect_err("other than 32");
                 assert!(matches!(&error, Error::Unsupported { what: "ways", .. }), "{error:?}");
                 let text = error.to_string();
-                assert!(text.contains(&format!("sets of {ways}")) && text.contains("cpu::Group"), "{text}");
+                assert!(text.contains(&format!("sets of {ways}")) && text.contains("CpuGroup"), "{text}");
             }
         }
     });
@@ -424,7 +424,7 @@ fn outputs_need_a_buffer_of_their_own() {
 
 /// Both backends, so that one test covers them.
 fn both(context: &Context, config: &GroupConfig) -> [Box<dyn hotrow::Embedding>; 2] {
-    [Box::new(Group::new(context, config.clone()).unwrap()), Box::new(hotrow::cpu::Group::new(config.clone()).unwrap())]
+    [Box::new(Group::new(context, config.clone()).unwrap()), Box::new(hotrow::CpuGroup::new(config.clone()).unwrap())]
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::process::Command;
 
-use hotrow::{Context, Embedding, Error, Group, GroupConfig, Init, Placement, Precision, Snapshot, checkpoint, cpu};
+use hotrow::{
+    Context, CpuGroup, Embedding, Error, Group, GroupConfig, Init, Placement, Precision, Snapshot, checkpoint,
+};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 use tempfile::tempdir;
@@ -85,7 +87,7 @@ fn from_one_backend_to_the_other() {
         for seed in share(100..108) {
             let (config, first, second) = random_case(seed);
             let pair = || -> [Box<dyn Embedding>; 2] {
-                [Box::new(gpu(context, &config)), Box::new(cpu::Group::new(config.clone()).unwrap())]
+                [Box::new(gpu(context, &config)), Box::new(CpuGroup::new(config.clone()).unwrap())]
             };
             for reverse in [false, true] {
                 let ([mut from, _], [_, mut to]) = (pair(), pair());
@@ -150,7 +152,7 @@ fn a_lost_device_leaves_the_old_file_whole() {
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         // And what was saved goes on wherever there is something to run on.
-        let mut cpu = cpu::Group::new(checkpoint::contents(&path).unwrap().config).unwrap();
+        let mut cpu = CpuGroup::new(checkpoint::contents(&path).unwrap().config).unwrap();
         checkpoint::load(&mut cpu, &path).unwrap();
         assert_eq!(cpu.snapshot().unwrap(), saved);
     });

@@ -1,6 +1,9 @@
 //! The sort and the dedup built on it: right at every size, stable, any key width.
 
-use hotrow::{Context, RankBody, gpu::Deduped, layout::NONE};
+use hotrow::{
+    Context, RankBody,
+    internals::{Deduped, layout::NONE},
+};
 use rand::{RngExt, SeedableRng};
 
 use hotrow_harness::device::{again, options, share, with_gpu};

@@ -1,7 +1,7 @@
 //! Tables filled from rows: the same records wherever the table lives, and as the CPU makes them.
 
 use hotrow::{
-    Embedding as _, Error, FileStore, Group, GroupConfig, Optimizer, Placement, Precision, SharedStore, cpu, store,
+    CpuGroup, Embedding as _, Error, FileStore, Group, GroupConfig, Optimizer, Placement, Precision, SharedStore, store,
 };
 
 use hotrow_harness::device::{skipped, with_gpu};
@@ -26,8 +26,7 @@ fn source(first_row: u32, dim: usize, out: &mut [f32]) -> Result<(), Error> {
 fn the_same_records_everywhere() {
     with_gpu(|context| {
         for precision in [Precision::Int8, Precision::Fp16] {
-            let expected =
-                cpu::Group::filled(config(precision, Placement::Device), &source).unwrap().snapshot().unwrap();
+            let expected = CpuGroup::filled(config(precision, Placement::Device), &source).unwrap().snapshot().unwrap();
             for placement in [Placement::Device, Placement::Mapped, Placement::Staged] {
                 if placement == Placement::Mapped && !context.caps().mappable {
                     skipped(&format!("mapped placement: {} has no MAPPABLE_PRIMARY_BUFFERS", context.caps().name));
@@ -47,7 +46,7 @@ fn the_same_records_everywhere() {
 fn a_filled_file_keeps_its_values() {
     with_gpu(|context| {
         let config = config(Precision::Int4, Placement::Staged);
-        let expected = cpu::Group::filled(config.clone(), &source).unwrap().snapshot().unwrap();
+        let expected = CpuGroup::filled(config.clone(), &source).unwrap().snapshot().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("table");
         let mut file = FileStore::create(&path, &config).unwrap();

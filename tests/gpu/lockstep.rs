@@ -1,6 +1,6 @@
 //! GPU against CPU, step by step, over random configurations: `tests/harness/src/lockstep.rs`.
 
-use hotrow::{Embedding, GroupConfig, Init, Policy, Snapshot, cpu};
+use hotrow::{CpuGroup, Embedding, GroupConfig, Init, Policy, Snapshot};
 use hotrow_harness::{
     device::{share, with_gpu},
     lockstep::{Codes, floats, random_run, snapshots},
@@ -31,7 +31,7 @@ fn differences_are_noticed() {
     config.cache_rows = 32;
     config.policy = Policy::Lfu;
     config.init = Init::Uniform { low: -1.0, high: 1.0 };
-    let mut group = cpu::Group::new(config).unwrap();
+    let mut group = CpuGroup::new(config).unwrap();
     let batch: Vec<u32> = (0..60).map(|i| i % 40).collect();
     let outputs = group.forward(&batch, &[0, 30, 60], None).unwrap();
     group.backward(&vec![1.0; outputs.len()]).unwrap();

@@ -18,7 +18,7 @@ fn config() -> GroupConfig {
 }
 
 fn both(context: &Context, config: &GroupConfig) -> [Box<dyn Embedding>; 2] {
-    [Box::new(Group::new(context, config.clone()).unwrap()), Box::new(hotrow::cpu::Group::new(config.clone()).unwrap())]
+    [Box::new(Group::new(context, config.clone()).unwrap()), Box::new(hotrow::CpuGroup::new(config.clone()).unwrap())]
 }
 
 fn step(group: &mut dyn Embedding, seed: u32) {

@@ -8,7 +8,7 @@ use std::sync::{
 
 use hotrow::{
     Context, Counters, Embedding, FileStore, Group, GroupConfig, Layout, Placement, Policy, RamStore, SharedStore,
-    layout::{Field, WAYS, way_at},
+    internals::layout::{Field, WAYS, way_at},
 };
 
 use crate::staged::{Failing, insist};

@@ -1,7 +1,7 @@
 //! A batch that is prefetched while the last one waits for its backward gives the same outputs, tags and tables, bit for bit, as one that
 //! comes after it (SPEC 4): over random configurations, where the next batch evicts, admits and misses what the last one uses.
 
-use hotrow::{Embedding, Error, Group, GroupConfig, Init, Placement, Policy, cpu};
+use hotrow::{CpuGroup, Embedding, Error, Group, GroupConfig, Init, Placement, Policy};
 use hotrow_harness::{
     device::{share, with_gpu},
     lockstep::Batch,
@@ -61,7 +61,7 @@ fn staged() {
 
 #[test]
 fn on_the_cpu() {
-    same(&|config| Box::new(cpu::Group::new(config.clone()).unwrap()), 150);
+    same(&|config| Box::new(CpuGroup::new(config.clone()).unwrap()), 150);
 }
 
 /// The comparison sees it when a prefetched batch is not the next one, and when one backward is left out.
@@ -72,7 +72,7 @@ fn a_wrong_overlap_is_noticed() {
     config.init = Init::Uniform { low: -1.0, high: 1.0 };
     (config.cache_rows, config.policy) = (32, Policy::Lru);
     let mut plans = random_plans(&config, &mut source, 6);
-    let make = || cpu::Group::new(config.clone()).unwrap();
+    let make = || CpuGroup::new(config.clone()).unwrap();
     for plan in &mut plans {
         (plan.backward, plan.when, plan.flush, plan.pin) = (true, When::BeforeBackward, false, None);
         plan.between = 9;
@@ -137,7 +137,7 @@ fn misuse(group: &mut dyn Embedding) {
 fn misuse_is_refused() {
     let mut config = GroupConfig::new(&[50], 4);
     config.cache_rows = 32;
-    misuse(&mut cpu::Group::new(config.clone()).unwrap());
+    misuse(&mut CpuGroup::new(config.clone()).unwrap());
     with_gpu(|context| misuse(&mut Group::new(context, config.clone()).unwrap()));
 }
 

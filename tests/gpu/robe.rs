@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 
+use hotrow::internals::context_with_texts;
 use hotrow::wgpu::util::DeviceExt as _;
 use hotrow::{
-    Batch, Calls, Context, Error, GradSlice, Init, LossScale, MemoryReport, Optimizer, OptimizerKind, OutOfRange,
-    Pooling, Precision, RankBody, Rounding, cpu,
-    lookup::Lookup as _,
+    Batch, Calls, Context, CpuRobeGroup, CpuScaler, Error, GradSlice, Init, Lookup as _, LossScale, MemoryReport,
+    Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, RankBody, RobeGroup, Rounding,
     robe::{self, Backward, Config, Snapshot},
     wgpu,
 };
@@ -46,7 +46,7 @@ fn steps_are_the_model_s() {
             share((0..30).map(|seed| (seed, config(seed))).chain((0..32).map(|seed| (seed, packed(seed)))))
         {
             let config = Config { backward: way(seed), ..config };
-            let mut group = robe::Group::new(context, config.clone()).unwrap();
+            let mut group = RobeGroup::new(context, config.clone()).unwrap();
             for step in 0..3 {
                 // The last has starts of more than 128 chunks.
                 let (per_feature, most) = if step == 2 { (20, 60) } else { (5, 12) };
@@ -72,7 +72,7 @@ fn exact(seed: u64) -> Config {
 }
 
 /// Three steps, and what they leave.
-fn run(group: &mut dyn hotrow::lookup::Lookup, config: &Config, seed: u64) -> Vec<Vec<u32>> {
+fn run(group: &mut dyn hotrow::Lookup, config: &Config, seed: u64) -> Vec<Vec<u32>> {
     let mut seen = Vec::new();
     for step in 0..3 {
         let bags = Bags { weights: None, ..bags(config, seed + step, 12, 60) };
@@ -89,11 +89,11 @@ fn sums_are_the_cpu_s_bits() {
         let narrow = again(&options().rank(RankBody::Portable).max_groups(3));
         for seed in share(0..24) {
             let config = exact(seed);
-            let mut mirror = robe::cpu::Group::new(config.clone()).unwrap();
+            let mut mirror = CpuRobeGroup::new(config.clone()).unwrap();
             let wanted = (run(&mut mirror, &config, seed), mirror.snapshot());
             for (context, backward) in [(context, WAYS[0]), (context, WAYS[1]), (&narrow, Backward::Auto)] {
                 let config = Config { backward, ..config.clone() };
-                let mut group = robe::Group::new(context, config.clone()).unwrap();
+                let mut group = RobeGroup::new(context, config.clone()).unwrap();
                 let found = (run(&mut group, &config, seed), group.snapshot().unwrap());
                 assert!(found == wanted, "seed {seed}, {config:?}");
                 let rows: Vec<u32> = (0..5307).step_by(7).collect();
@@ -101,8 +101,8 @@ fn sums_are_the_cpu_s_bits() {
             }
         }
         // The comparison can fail.
-        let mut other = robe::Group::new(context, Config { seed: 99, ..exact(0) }).unwrap();
-        let mut mirror = robe::cpu::Group::new(exact(0)).unwrap();
+        let mut other = RobeGroup::new(context, Config { seed: 99, ..exact(0) }).unwrap();
+        let mut mirror = CpuRobeGroup::new(exact(0)).unwrap();
         assert!(run(&mut other, &exact(0), 0) != run(&mut mirror, &exact(0), 0));
     });
 }
@@ -118,9 +118,9 @@ fn an_array_goes_on_under_another_configuration() {
                 Config { chunk: 1, backward: Backward::Sparse, ..base.clone() },
                 Config { chunk: 5, backward: Backward::Dense, tables: vec![400, 7, 60], ..base.clone() },
             ];
-            let mut group = robe::Group::new(context, base.clone()).unwrap();
-            let mut mirror = robe::cpu::Group::new(base.clone()).unwrap();
-            let both = |group: &mut dyn hotrow::lookup::Lookup, config: &Config| {
+            let mut group = RobeGroup::new(context, base.clone()).unwrap();
+            let mut mirror = CpuRobeGroup::new(base.clone()).unwrap();
+            let both = |group: &mut dyn hotrow::Lookup, config: &Config| {
                 let bags = Bags { weights: None, ..bags(config, seed, 12, 60) };
                 let found = forward(group, &bags);
                 group.backward(&random_grads(seed, found.len())).unwrap();
@@ -135,7 +135,7 @@ fn an_array_goes_on_under_another_configuration() {
             for other in others {
                 group.reconfigure(other.clone()).unwrap();
                 assert_eq!(group.dense_from(), from(&other));
-                mirror = robe::cpu::Group::new(other.clone()).unwrap();
+                mirror = CpuRobeGroup::new(other.clone()).unwrap();
                 mirror.restore(&group.snapshot().unwrap()).unwrap();
                 let before = group.snapshot().unwrap();
                 assert_eq!(both(&mut group, &other), both(&mut mirror, &other), "seed {seed}");
@@ -158,7 +158,7 @@ fn dense_and_sparse_are_the_same_bits() {
         {
             let run = |backward| -> Snapshot {
                 let config = Config { backward, ..config.clone() };
-                let mut group = robe::Group::new(context, config.clone()).unwrap();
+                let mut group = RobeGroup::new(context, config.clone()).unwrap();
                 for step in 0..2 {
                     let found = forward(&mut group, &bags(&config, seed + step, 8, 60));
                     group.backward(&random_grads(step, found.len())).unwrap();
@@ -211,9 +211,9 @@ fn packed_steps_are_the_cpu_s() {
         let (mut codes, mut others, mut moved, mut noticed) = (0, 0, 0, 0);
         for seed in share(0..64) {
             let config = Config { backward: way(seed), ..packed(seed) };
-            let mut group = robe::Group::new(context, config.clone()).unwrap();
-            let mut mirror = robe::cpu::Group::new(config.clone()).unwrap();
-            let mut wrong = robe::cpu::Group::new(Config { seed: 99, ..config.clone() }).unwrap();
+            let mut group = RobeGroup::new(context, config.clone()).unwrap();
+            let mut mirror = CpuRobeGroup::new(config.clone()).unwrap();
+            let mut wrong = CpuRobeGroup::new(Config { seed: 99, ..config.clone() }).unwrap();
             assert_eq!(group.snapshot().unwrap(), mirror.snapshot(), "as it begins");
             for step in 0..3 {
                 let before = group.snapshot().unwrap();
@@ -255,7 +255,7 @@ fn small_steps_are_not_lost_on_average() {
             let mut config = Config::new(&[1], n, n, n);
             (config.precision, config.rounding, config.backward) = (precision, rounding, backward);
             config.optimizer = Optimizer::sgd(1.0);
-            let mut group = robe::Group::new(context, config.clone()).unwrap();
+            let mut group = RobeGroup::new(context, config.clone()).unwrap();
             let inner = |w: u32| (1..63).contains(&(w % 64));
             let start: Vec<f32> = (0..n).map(|w| (w % 64 * 4) as f32 / 63.0 * 0.25 + 1.0).collect();
             let mut sum = 0.0;
@@ -297,7 +297,7 @@ fn windows_change_no_bit() {
             let config = Config { backward: way(seed), ..config };
             let run = |window_bytes| {
                 let config = Config { window_bytes, ..config.clone() };
-                let mut group = robe::Group::new(context, config.clone()).unwrap();
+                let mut group = RobeGroup::new(context, config.clone()).unwrap();
                 let mut seen = Vec::new();
                 for step in 0..2 {
                     let bags = bags(&config, seed + step, 6, 40);
@@ -342,16 +342,16 @@ fn a_wrong_window_is_noticed() {
         let of = |precision, bytes| {
             let config = Config { precision, window_bytes: Some(bytes), ..Config::new(&[1000], 16, 1000, 8) };
             let config = Config { init: Init::Uniform { low: -1.0, high: 1.0 }, ..config };
-            let right = robe::Group::new(context, config.clone()).unwrap().read_rows(&rows).unwrap();
-            assert_eq!(right, robe::cpu::Group::new(config.clone()).unwrap().read_rows(&rows).unwrap());
+            let right = RobeGroup::new(context, config.clone()).unwrap().read_rows(&rows).unwrap();
+            assert_eq!(right, CpuRobeGroup::new(config.clone()).unwrap().read_rows(&rows).unwrap());
             (config, right)
         };
         // Either precision has a stage of its own; both are spoiled at once, since every pipeline is built anew each time.
         let stages = ["robe_gather", "robe_decode"];
         let both = [of(Precision::Fp32, 2000), of(Precision::Int8, 18 * 4 * 8)];
         for (from, to) in [("return window1[at", "return window1[1u + at"), ("at >= 1u * robe", "at > 1u * robe")] {
-            let spoiled = Context::with_shaders(context.device(), context.queue(), 65_535, move |kernel, bodies| {
-                let text = hotrow::shader::compose(kernel, bodies);
+            let spoiled = context_with_texts(context.device(), context.queue(), 65_535, move |kernel, bodies| {
+                let text = hotrow::internals::shader::compose(kernel, bodies);
                 if !stages.contains(&kernel.name) || bodies.windows == 1 {
                     return text;
                 }
@@ -360,7 +360,7 @@ fn a_wrong_window_is_noticed() {
             });
             let spoiled = spoiled.unwrap();
             for ((config, right), stage) in both.iter().zip(stages) {
-                let mut group = robe::Group::new(&spoiled, config.clone()).unwrap();
+                let mut group = RobeGroup::new(&spoiled, config.clone()).unwrap();
                 assert!(&group.read_rows(&rows).unwrap() != right, "{stage}: {to}");
             }
         }
@@ -375,10 +375,10 @@ fn an_array_larger_than_a_binding() {
         let weights = (limit / 4) as u32 + 100_000;
         let config = Config { window_bytes: Some(limit), ..Config::new(&[1 << 31], 128, weights, 32) };
         let config = Config { optimizer: Optimizer::sgd(0.5), backward: Backward::Sparse, ..config };
-        let mut group = robe::Group::new(context, config.clone()).unwrap();
-        let mut mirror = robe::cpu::Group::new(config).unwrap();
+        let mut group = RobeGroup::new(context, config.clone()).unwrap();
+        let mut mirror = CpuRobeGroup::new(config).unwrap();
         let indices: Vec<u32> = (0..4000).map(|i| i * 500_009).collect();
-        let groups: [&mut dyn hotrow::lookup::Lookup; 2] = [&mut group, &mut mirror];
+        let groups: [&mut dyn hotrow::Lookup; 2] = [&mut group, &mut mirror];
         let [found, wanted] = groups.map(|group| {
             let found = group.forward(&indices, &[0, 4000], None).unwrap();
             group.backward(&random_grads(1, found.len())).unwrap();
@@ -403,8 +403,8 @@ fn a_caller_s_encoder_gets_the_same() {
     with_gpu(|context| {
         let config = Config { weights: 5000, chunk: 8, ..exact(4) };
         let bags = Bags { weights: None, ..bags(&config, 4, 12, 30) };
-        let mut waits = robe::Group::new(context, config.clone()).unwrap();
-        let mut records = robe::Group::new(context, config).unwrap();
+        let mut waits = RobeGroup::new(context, config.clone()).unwrap();
+        let mut records = RobeGroup::new(context, config).unwrap();
         let wanted = forward(&mut waits, &bags);
         let grads = random_grads(4, wanted.len());
         waits.backward(&grads).unwrap();
@@ -422,7 +422,7 @@ fn a_caller_s_encoder_gets_the_same() {
         let wrong = storage(context, &vec![u32::MAX; bags.indices.len()]);
         let batch = Batch { indices: Some(wrong.slice(..)), ..batch };
         let mut strict =
-            robe::Group::new(context, Config { out_of_range: OutOfRange::Error, ..records.config().clone() }).unwrap();
+            RobeGroup::new(context, Config { out_of_range: OutOfRange::Error, ..records.config().clone() }).unwrap();
         strict.write_weights(&weights(records.config(), &before)).unwrap();
         let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         strict.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
@@ -443,7 +443,7 @@ fn bad_input_is_named_and_moves_nothing() {
             (Config::new(&[10], 0, 64, 4), "dim"),
             (Config::new(&[10], 4, u32::MAX, 4), "weights"),
         ] {
-            match robe::Group::new(context, config) {
+            match RobeGroup::new(context, config) {
                 Err(Error::Config { field: found, .. }) => assert_eq!(found, field),
                 other => panic!("{other:?}"),
             }
@@ -451,11 +451,11 @@ fn bad_input_is_named_and_moves_nothing() {
         // More windows than a stage has storage buffers for, and one that holds no weight.
         let tiny = |window_bytes| Config { window_bytes: Some(window_bytes), ..Config::new(&[10], 4, 64, 4) };
         assert!(context.caps().choose_windows() < 64);
-        let large = robe::Group::new(context, tiny(4));
+        let large = RobeGroup::new(context, tiny(4));
         assert!(matches!(large, Err(Error::TooLarge { what: "weights", .. })), "{large:?}");
-        let none = robe::Group::new(context, tiny(3));
+        let none = RobeGroup::new(context, tiny(3));
         assert!(matches!(none, Err(Error::Config { field: "window_bytes", .. })), "{none:?}");
-        let mut group = robe::Group::new(context, Config::new(&[10, 5], 4, 64, 4)).unwrap();
+        let mut group = RobeGroup::new(context, Config::new(&[10, 5], 4, 64, 4)).unwrap();
         let before = group.snapshot().unwrap();
         assert!(matches!(
             group.forward(&[1, 5], &[0, 1, 2], None),
@@ -483,15 +483,15 @@ fn bad_input_is_named_and_moves_nothing() {
 fn a_cpu_s_snapshot_goes_on_and_every_buffer_is_told_of() {
     with_gpu(|context| {
         let config = Config { optimizer: Optimizer::adagrad(0.1), weights: 5000, ..config(6) };
-        let mut mirror = robe::cpu::Group::new(config.clone()).unwrap();
+        let mut mirror = CpuRobeGroup::new(config.clone()).unwrap();
         let bags = bags(&config, 6, 5, 10);
         let found = forward(&mut mirror, &bags);
         mirror.backward(&random_grads(6, found.len())).unwrap();
-        let mut group = robe::Group::new(context, Config { seed: 1, ..config }).unwrap();
+        let mut group = RobeGroup::new(context, Config { seed: 1, ..config }).unwrap();
         assert_ne!(group.snapshot().unwrap(), mirror.snapshot());
         group.restore(&mirror.snapshot()).unwrap();
         assert_eq!(group.snapshot().unwrap(), mirror.snapshot());
-        let bytes = |group: &robe::Group, name| -> u64 {
+        let bytes = |group: &RobeGroup, name| -> u64 {
             group.memory().allocations.iter().filter(|(what, _)| *what == name).map(|(_, bytes)| bytes).sum()
         };
         assert_eq!(bytes(&group, "weights") + bytes(&group, "states"), group.config().table_bytes());
@@ -520,9 +520,9 @@ fn a_memory_plan_is_right_to_the_byte() {
                     Config { window_bytes: Some(config.table_bytes().div_ceil(2).max(1024)), ..config }
                 }
             };
-            let mut group = robe::Group::new(context, config.clone()).unwrap();
+            let mut group = RobeGroup::new(context, config.clone()).unwrap();
             let mut calls = Calls::default();
-            let check = |group: &robe::Group, calls| {
+            let check = |group: &RobeGroup, calls| {
                 let (plan, found) = (MemoryReport::plan_robe(&config, calls).unwrap(), group.memory());
                 assert_eq!(plan, found, "{calls:?}, {config:?}");
                 let buffers: u64 = found.allocations.iter().map(|(_, bytes)| bytes).sum();
@@ -559,13 +559,13 @@ fn a_scaled_loss_and_an_overflow() {
     with_gpu(|context| {
         let config = Config { init: Init::Uniform { low: -1.0, high: 1.0 }, ..exact(2) };
         let bags = Bags { weights: None, ..bags(&config, 2, 6, 40) };
-        let mut mirror = robe::cpu::Group::new(config.clone()).unwrap();
-        let mut group = robe::Group::new(context, config).unwrap();
+        let mut mirror = CpuRobeGroup::new(config.clone()).unwrap();
+        let mut group = RobeGroup::new(context, config).unwrap();
         let n = forward(&mut group, &bags).len();
         forward(&mut mirror, &bags);
         let scaled: Vec<u16> = random_grads(5, n).iter().map(|g| half::f16::from_f32(g * 64.0).to_bits()).collect();
         let decided = |grads| {
-            let mut scaler = cpu::Scaler::new(LossScale::Static { scale: 64.0 }).unwrap();
+            let mut scaler = CpuScaler::new(LossScale::Static { scale: 64.0 }).unwrap();
             scaler.inspect(grads);
             scaler.decide().unwrap()
         };

@@ -2,8 +2,8 @@
 //! sums are exact in any order, and whatever must not move.
 
 use hotrow::{
-    AddBody, Context, ContextOptions, GradSlice, Init, LossScale, Optimizer, Pooling, cpu,
-    lookup::Lookup as _,
+    AddBody, Context, ContextOptions, CpuScaler, GradSlice, Init, Lookup as _, LossScale, Optimizer, Pooling,
+    RobeGroup,
     robe::{self, Backward, Config, Gradient, Snapshot},
 };
 
@@ -35,7 +35,7 @@ fn steps_are_the_model_s() {
         let mut seen = 0;
         for seed in share(1..25) {
             let config = atomic(config(seed));
-            let mut group = robe::Group::new(context, config.clone()).unwrap();
+            let mut group = RobeGroup::new(context, config.clone()).unwrap();
             for step in 0..3 {
                 let (per_feature, most) = if step == 2 { (20, 60) } else { (5, 12) };
                 let bags = bags(&config, seed * 10 + step, per_feature, most);
@@ -72,7 +72,7 @@ fn exact(seed: u64) -> Config {
 
 /// Two steps, and what they leave.
 fn run(context: &Context, config: &Config, seed: u64, spoil: impl Fn(&mut [f32])) -> Snapshot {
-    let mut group = robe::Group::new(context, config.clone()).unwrap();
+    let mut group = RobeGroup::new(context, config.clone()).unwrap();
     for step in 0..2 {
         let bags = Bags { weights: None, ..bags(config, seed + step, 12, 60) };
         let n = forward(&mut group, &bags).len();
@@ -106,7 +106,7 @@ fn windows_change_no_bit() {
             for windows in 2..=context.caps().choose_windows().min(3) {
                 let window_bytes = Some(4 * u64::from(config.weights.div_ceil(windows)));
                 let cut = atomic(Config { window_bytes, ..config.clone() });
-                let group = robe::Group::new(context, cut.clone()).unwrap();
+                let group = RobeGroup::new(context, cut.clone()).unwrap();
                 let found = group.memory().allocations.iter().filter(|(what, _)| *what == "weights").count();
                 assert_eq!(found as u32, config.weights.div_ceil(config.weights.div_ceil(windows)), "{cut:?}");
                 assert!(
@@ -146,7 +146,7 @@ fn one_row_a_hundred_thousand_times() {
         for weight_decay in [0.0, 0.5] {
             let mut config = atomic(Config::new(&[1 << 31], 5, 40_000, 3));
             (config.init, config.optimizer) = (Init::Constant(0.0), Optimizer { weight_decay, ..Optimizer::sgd(1.0) });
-            let mut group = robe::Group::new(context, config).unwrap();
+            let mut group = RobeGroup::new(context, config).unwrap();
             group.forward(&vec![2_000_000_000; n], &[0, n as u32], None).unwrap();
             group.backward(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
             let sums = [1.0, 2.0, 3.0, 4.0, 5.0].map(|x| -100_000.0 * x);
@@ -162,7 +162,7 @@ fn what_is_covered_decays() {
     on_each_body(|context| {
         let mut config = atomic(Config::new(&[1000], 6, 500, 4));
         (config.init, config.optimizer) = (Init::Constant(1.0), Optimizer { weight_decay: 0.5, ..Optimizer::sgd(1.0) });
-        let mut group = robe::Group::new(context, config).unwrap();
+        let mut group = RobeGroup::new(context, config).unwrap();
         let mut wanted = vec![1.0; 500];
         for row in [3, 77] {
             let found = group.forward(&[row, row], &[0, 1, 2], None).unwrap();
@@ -185,14 +185,14 @@ fn a_scaled_loss_and_an_overflow() {
             let optimizer = Optimizer { weight_decay, ..Optimizer::sgd(0.5) };
             let config = atomic(Config { optimizer, ..exact(2) });
             let bags = Bags { weights: None, ..bags(&config, 2, 6, 40) };
-            let mut group = robe::Group::new(context, config.clone()).unwrap();
-            let mut plain = robe::Group::new(context, config).unwrap();
+            let mut group = RobeGroup::new(context, config.clone()).unwrap();
+            let mut plain = RobeGroup::new(context, config).unwrap();
             let n = forward(&mut group, &bags).len();
             forward(&mut plain, &bags);
             let grads = whole(5, n);
             let scaled: Vec<u16> = grads.iter().map(|g| half::f16::from_f32(g * 64.0).to_bits()).collect();
             let decided = |grads| {
-                let mut scaler = cpu::Scaler::new(LossScale::Static { scale: 64.0 }).unwrap();
+                let mut scaler = CpuScaler::new(LossScale::Static { scale: 64.0 }).unwrap();
                 scaler.inspect(grads);
                 scaler.decide().unwrap()
             };
@@ -218,19 +218,19 @@ fn a_scaled_loss_and_an_overflow() {
 fn an_empty_batch_moves_nothing_and_sums_are_told_of() {
     on_each_body(|context| {
         let config = atomic(Config { weights: 5000, ..Config::new(&[10], 4, 64, 3) });
-        let mut group = robe::Group::new(context, config.clone()).unwrap();
+        let mut group = RobeGroup::new(context, config.clone()).unwrap();
         let before = group.snapshot().unwrap();
         let found = group.forward(&[], &[0, 0, 0], None).unwrap();
         group.backward(&found).unwrap();
         assert_eq!(group.snapshot().unwrap(), before);
-        let bytes = |group: &robe::Group, name| -> u64 {
+        let bytes = |group: &RobeGroup, name| -> u64 {
             group.memory().allocations.iter().filter(|(what, _)| *what == name).map(|(_, bytes)| bytes).sum()
         };
         assert_eq!((bytes(&group, "sums"), bytes(&group, "covered")), (20_000, 16));
         let optimizer = Optimizer { weight_decay: 0.1, ..Optimizer::sgd(0.1) };
-        let decays = robe::Group::new(context, Config { optimizer, ..config.clone() }).unwrap();
+        let decays = RobeGroup::new(context, Config { optimizer, ..config.clone() }).unwrap();
         assert_eq!(bytes(&decays, "covered"), (4 * 5000u64.div_ceil(32)).next_multiple_of(16));
-        let sorted = robe::Group::new(context, Config { backward: Backward::Auto, ..config }).unwrap();
+        let sorted = RobeGroup::new(context, Config { backward: Backward::Auto, ..config }).unwrap();
         assert_eq!(bytes(&sorted, "sums"), 0);
         // A gradient by itself is sorted, and dense.
         group.forward(&[1], &[0, 1], None).unwrap();

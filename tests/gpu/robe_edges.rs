@@ -2,9 +2,8 @@
 //! blocks than a dispatch has workgroups, one row over and over, chunks of 1 and longer than a row, and configurations that cannot be.
 
 use hotrow::{
-    Context, Error, GradSlice, Init, Optimizer, RankBody,
-    lookup::Lookup as _,
-    robe::{self, Backward, Config, Gradient, hash::PRIME},
+    Context, CpuRobeGroup, Error, GradSlice, Init, Lookup as _, Optimizer, RankBody,
+    robe::{Backward, Config, Gradient, hash::PRIME},
 };
 
 use hotrow_harness::{
@@ -14,8 +13,8 @@ use hotrow_harness::{
 
 /// A step of a batch on the device and on the CPU: outputs, gradient, and what is left, bit for bit.
 fn same_as_the_cpu(context: &Context, config: &Config, bags: &Bags) -> Gradient {
-    let mut group = robe::Group::new(context, config.clone()).unwrap();
-    let mut mirror = robe::cpu::Group::new(config.clone()).unwrap();
+    let mut group = hotrow::RobeGroup::new(context, config.clone()).unwrap();
+    let mut mirror = CpuRobeGroup::new(config.clone()).unwrap();
     let outputs = forward(&mut group, bags);
     assert!(outputs == forward(&mut mirror, bags), "outputs, {config:?}");
     let grads = random_grads(1, outputs.len());
@@ -87,7 +86,7 @@ fn one_row_a_hundred_thousand_times() {
         for backward in WAYS {
             let mut config = Config::new(&[1 << 31], 5, PRIME / 50_000, 3);
             (config.backward, config.init, config.optimizer) = (backward, Init::Constant(0.0), Optimizer::sgd(1.0));
-            let mut group = robe::Group::new(context, config).unwrap();
+            let mut group = hotrow::RobeGroup::new(context, config).unwrap();
             group.forward(&vec![2_000_000_000; n], &[0, n as u32], None).unwrap();
             let grads = [1.0, 2.0, 3.0, 4.0, 5.0];
             match group.gradient(GradSlice::F32(&grads)).unwrap() {
@@ -111,8 +110,8 @@ fn what_is_not_finite_is_left_out_and_counted() {
         for backward in WAYS {
             let mut config = Config::new(&[100], 4, 300, 3);
             (config.backward, config.optimizer) = (backward, Optimizer::sgd(0.5));
-            let mut group = robe::Group::new(context, config.clone()).unwrap();
-            let mut mirror = robe::cpu::Group::new(config).unwrap();
+            let mut group = hotrow::RobeGroup::new(context, config.clone()).unwrap();
+            let mut mirror = CpuRobeGroup::new(config).unwrap();
             let mut grads = random_grads(1, 40);
             for (k, wrong) in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 3e38, 3e38].into_iter().enumerate() {
                 grads[7 * k] = wrong;
@@ -135,7 +134,7 @@ fn what_is_not_finite_is_left_out_and_counted() {
 fn configurations_that_cannot_be_are_named() {
     with_gpu(|context| {
         let good = Config::new(&[100, 7], 10, 64, 8);
-        robe::Group::new(context, good.clone()).unwrap();
+        hotrow::RobeGroup::new(context, good.clone()).unwrap();
         for (config, field, found) in [
             (Config { chunk: 65, ..good.clone() }, "weights", "64"),
             (Config { weights: PRIME + 1, ..good.clone() }, "weights", "2038074744"),
@@ -148,13 +147,13 @@ fn configurations_that_cannot_be_are_named() {
                 other => panic!("{other:?}"),
             };
             let wanted = (field, found.to_owned());
-            assert_eq!(of(robe::cpu::Group::new(config.clone()).unwrap_err()), wanted);
-            assert_eq!(of(robe::Group::new(context, config).unwrap_err()), wanted);
+            assert_eq!(of(CpuRobeGroup::new(config.clone()).unwrap_err()), wanted);
+            assert_eq!(of(hotrow::RobeGroup::new(context, config).unwrap_err()), wanted);
         }
         // As many rows as 32 bits number, the last of them too.
         let most = Config { tables: vec![u32::MAX - 2, 1], ..good };
-        let mut group = robe::Group::new(context, most.clone()).unwrap();
-        let mut mirror = robe::cpu::Group::new(most).unwrap();
+        let mut group = hotrow::RobeGroup::new(context, most.clone()).unwrap();
+        let mut mirror = CpuRobeGroup::new(most).unwrap();
         let rows = [u32::MAX - 2, u32::MAX - 3, 0];
         assert_eq!(group.read_rows(&rows).unwrap(), mirror.read_rows(&rows).unwrap());
         for compression in [1e9, 0.5, f64::INFINITY, f64::NAN] {

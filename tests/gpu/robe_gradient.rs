@@ -3,9 +3,9 @@
 
 use hotrow::wgpu::{self, util::DeviceExt as _};
 use hotrow::{
-    Batch, Context, Error, GradBuffer, GradSlice, Optimizer, Pooling, RankBody,
-    lookup::Lookup as _,
-    robe::{self, Backward, Config, Gradient, GradientBuffer},
+    Batch, Context, CpuRobeGroup, Error, GradBuffer, GradSlice, GradientBuffer, Lookup as _, Optimizer, Pooling,
+    RankBody,
+    robe::{Backward, Config, Gradient},
 };
 
 use hotrow_harness::{
@@ -30,8 +30,8 @@ fn it_is_the_cpu_s_and_backward_a_step_of_sgd_by_it() {
                 let config = Config { backward, ..exact(seed) };
                 // The second has starts of more than 128 chunks.
                 let bags = Bags { weights: None, ..bags(&config, seed, 6 + 20 * (seed as usize % 2), 60) };
-                let mut group = robe::Group::new(context, config.clone()).unwrap();
-                let mut mirror = robe::cpu::Group::new(config.clone()).unwrap();
+                let mut group = hotrow::RobeGroup::new(context, config.clone()).unwrap();
+                let mut mirror = CpuRobeGroup::new(config.clone()).unwrap();
                 let grads = random_grads(seed, forward(&mut group, &bags).len());
                 forward(&mut mirror, &bags);
                 let before = group.snapshot().unwrap();
@@ -54,7 +54,7 @@ fn dense_and_sparse_are_the_model_s() {
             let bags = bags(&config(seed), seed, 8, 60);
             let [all, covered] = WAYS.map(|backward| {
                 let config = Config { backward, ..config(seed) };
-                let mut group = robe::Group::new(context, config.clone()).unwrap();
+                let mut group = hotrow::RobeGroup::new(context, config.clone()).unwrap();
                 let grads = random_grads(seed, forward(&mut group, &bags).len());
                 let found = group.gradient(GradSlice::F32(&grads)).unwrap();
                 is_model(&config, &bags, &grads, &found).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
@@ -72,8 +72,8 @@ fn halves_give_what_their_floats_give() {
         for seed in 0..12 {
             let config = Config { backward: WAYS[seed as usize / 2 % 2], ..exact(seed) };
             let bags = Bags { weights: None, ..bags(&config, seed, 8, 60) };
-            let mut group = robe::Group::new(context, config.clone()).unwrap();
-            let mut mirror = robe::cpu::Group::new(config).unwrap();
+            let mut group = hotrow::RobeGroup::new(context, config.clone()).unwrap();
+            let mut mirror = CpuRobeGroup::new(config).unwrap();
             let exact = random_grads(seed, forward(&mut group, &bags).len());
             forward(&mut mirror, &bags);
             let (halves, floats) = halved(&exact);
@@ -94,7 +94,7 @@ fn it_is_the_adjoint_of_forward() {
         let gap = |seed, spoil| {
             let config = Config { backward: WAYS[seed as usize % 2], ..config(seed) };
             adjoint_gap(&config, seed, spoil, |memory, bags, grads| {
-                let mut group = robe::Group::new(context, config.clone()).unwrap();
+                let mut group = hotrow::RobeGroup::new(context, config.clone()).unwrap();
                 group.write_weights(memory).unwrap();
                 let found = forward(&mut group, bags);
                 let grads = grads(found.len());
@@ -152,8 +152,8 @@ fn a_caller_s_buffers_get_the_same() {
                 bags.indices.clear();
                 bags.offsets.fill(0);
             }
-            let mut waits = robe::Group::new(context, config.clone()).unwrap();
-            let mut records = robe::Group::new(context, config.clone()).unwrap();
+            let mut waits = hotrow::RobeGroup::new(context, config.clone()).unwrap();
+            let mut records = hotrow::RobeGroup::new(context, config.clone()).unwrap();
             let grads = random_grads(4, forward(&mut waits, &bags).len());
             let gradient = waits.gradient(GradSlice::F32(&grads)).unwrap();
             let Gradient::Sparse { locations, sums } = gradient.clone() else { panic!("{gradient:?}") };
@@ -196,7 +196,7 @@ fn a_caller_s_buffers_get_the_same() {
 #[test]
 fn wrong_buffers_are_named() {
     with_gpu(|context| {
-        let mut group = robe::Group::new(context, Config::new(&[10], 4, 64, 4)).unwrap();
+        let mut group = hotrow::RobeGroup::new(context, Config::new(&[10], 4, 64, 4)).unwrap();
         assert!(matches!(group.gradient(GradSlice::F32(&[])), Err(Error::Order { call: "gradient", .. })));
         group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
         assert!(matches!(

@@ -2,7 +2,7 @@
 
 use hotrow::{
     Context, GroupConfig, Optimizer, Precision, RandomBits, Rounding, codec,
-    layout::{CLOCK_WORDS, Move, NONE, Shard, Step, TABLE_WORDS, count},
+    internals::layout::{CLOCK_WORDS, Move, NONE, Shard, Step, TABLE_WORDS, count},
     rng,
 };
 use rand::RngExt as _;

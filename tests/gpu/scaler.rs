@@ -1,8 +1,8 @@
 //! Loss scaling on a device: the scaler's state against the CPU's, bit for bit, and whole runs with a scaled loss.
 
 use hotrow::{
-    Batch, Context, Embedding, Error, GradBuffer, GradSlice, Group, GroupConfig, LossScale, Placement, Scaler,
-    ScalerState, cpu,
+    Batch, Context, CpuScaler, Embedding, Error, GradBuffer, GradSlice, Group, GroupConfig, LossScale, Placement,
+    Scaler, ScalerState,
     wgpu::{self, util::DeviceExt as _},
 };
 use rand::{RngExt as _, SeedableRng as _};
@@ -74,7 +74,7 @@ fn the_state_is_the_cpus() {
         let backoff = LossScale::Backoff { min: 1.0, max: 16384.0, factor: 2.0, window: 3 };
         for config in [backoff, LossScale::Static { scale: 12.0 }, original(false), original(true)] {
             let mut source = Pcg64::seed_from_u64(4);
-            let mut ours = cpu::Scaler::new(config).unwrap();
+            let mut ours = CpuScaler::new(config).unwrap();
             let mut theirs = Scaler::new(context, config).unwrap();
             let mut scales = std::collections::BTreeSet::new();
             for round in 0..8 {

@@ -2,7 +2,7 @@
 
 use hotrow::{
     Context, Count, Error, Sorter, adapter,
-    layout::NONE,
+    internals::layout::NONE,
     wgpu::{self, BufferUsages, util::DeviceExt as _},
 };
 use rand::RngExt as _;
@@ -102,7 +102,7 @@ fn dedups_one_after_the_other() {
                 ];
                 let [keys, order, segment, starts, counts] = read(context, encoder, arrays);
                 assert_eq!(counts, [distinct as u32, valid as u32], "{n} keys, {counted:?}");
-                let found = hotrow::gpu::Deduped { keys, order, segment, starts };
+                let found = hotrow::internals::Deduped { keys, order, segment, starts };
                 assert!(found == wanted, "{n} keys, {counted:?}");
             }
         }

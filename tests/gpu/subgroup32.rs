@@ -2,9 +2,10 @@
 //! through shared memory. Whole sorts and dedups run on it. (That no barrier is missing between subgroups is not seen here,
 //! since the replacements have more of them: `tests/rank.rs` lets subgroups run in any order.)
 
+use hotrow::internals::context_with_texts;
 use hotrow::{
     Context, RankBody,
-    shader::{self, Bodies, Kernel},
+    internals::shader::{self, Bodies, Kernel},
 };
 use rand::RngExt as _;
 
@@ -74,7 +75,7 @@ fn emulated(kernel: &Kernel, bodies: Bodies) -> String {
 }
 
 fn emulating(context: &Context, spoil: impl Fn(String) -> String + Send + Sync + 'static) -> Context {
-    Context::with_shaders(context.device(), context.queue(), 3, move |kernel, bodies| spoil(emulated(kernel, bodies)))
+    context_with_texts(context.device(), context.queue(), 3, move |kernel, bodies| spoil(emulated(kernel, bodies)))
         .unwrap()
 }
 

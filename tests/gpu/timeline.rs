@@ -1,8 +1,7 @@
 //! Dispatches named, counted and timed, on a device that stamps inside passes, one that stamps passes, one that does not stamp.
 
 use hotrow::{
-    Batch, Context, Group, GroupConfig, Optimizer, Policy, Precision, Timeline, adapter,
-    gpu::{Record, Resolution},
+    Batch, Context, Group, GroupConfig, Optimizer, Policy, Precision, Record, Resolution, Timeline, adapter,
     requirements,
     wgpu::{self, util::DeviceExt as _},
 };
@@ -49,7 +48,7 @@ fn step(context: &Context, timeline: &Timeline, indices: u32) -> Record {
 
 /// Every dispatch has a stage of the crate and, if `timed`, a time; together they take no longer than the whole.
 fn plausible(record: &Record, timed: bool) -> Result<(), String> {
-    let known: Vec<&str> = hotrow::shader::kernels().iter().map(|kernel| kernel.name).collect();
+    let known: Vec<&str> = hotrow::internals::kernels().iter().map(|kernel| kernel.name).collect();
     if record.spans.is_empty() || record.spans.len() as u64 != record.dispatches {
         return Err(format!("{} spans, {} dispatches", record.spans.len(), record.dispatches));
     }

@@ -1,9 +1,10 @@
 //! A cache cut into windows, each a binding of its own, gives the bits of a cache in one.
 
+use hotrow::internals::context_with_texts;
 use hotrow::{
     Caps, Context, ContextOptions, Embedding as _, Error, Group, GroupConfig, Init, MemoryReport, Optimizer, Part,
     Policy, Precision, Shaders, Snapshot, adapter,
-    layout::{Field, WAYS, way_at},
+    internals::layout::{Field, WAYS, way_at},
     wgpu,
 };
 
@@ -106,7 +107,8 @@ fn run(context: &Context, config: &GroupConfig) -> Told {
 /// How many of `windows` windows hold a row.
 fn windows_in_use(snapshot: &Snapshot, slots: u32, windows: u32) -> usize {
     let each = slots.div_ceil(windows);
-    let used = (0..slots).filter(|&slot| snapshot.ways[way_at(WAYS, slot, Field::Tag)] != hotrow::layout::NONE);
+    let used =
+        (0..slots).filter(|&slot| snapshot.ways[way_at(WAYS, slot, Field::Tag)] != hotrow::internals::layout::NONE);
     used.map(|slot| slot / each).collect::<std::collections::BTreeSet<_>>().len()
 }
 
@@ -156,8 +158,8 @@ fn a_wrong_window_is_noticed() {
             ("assign", "{ cache1[(", "{ cache1[1u + ("),
             ("gather", "place >= 1u * params.window_slots", "place > 1u * params.window_slots"),
         ] {
-            let spoiled = Context::with_shaders(context.device(), context.queue(), 65_535, move |kernel, bodies| {
-                let text = hotrow::shader::compose(kernel, bodies);
+            let spoiled = context_with_texts(context.device(), context.queue(), 65_535, move |kernel, bodies| {
+                let text = hotrow::internals::shader::compose(kernel, bodies);
                 if kernel.name != stage || bodies.windows == 1 {
                     return text;
                 }
@@ -206,7 +208,7 @@ fn a_cache_larger_than_a_binding() {
         let mut seen = [0; 2];
         for slot in 0..layout.slots() {
             let tag = before.ways[way_at(WAYS, slot, Field::Tag)];
-            if tag != hotrow::layout::NONE {
+            if tag != hotrow::internals::layout::NONE {
                 seen[(slot / layout.window_slots) as usize] += 1;
                 assert_eq!(before.cache[slot as usize * 128], tag as f32, "slot {slot}");
             }

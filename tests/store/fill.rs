@@ -3,8 +3,8 @@
 use std::{fs, path::Path};
 
 use hotrow::{
-    Embedding, Error, F32File, FileStore, GroupConfig, Init, OptimizerKind, Precision, RamStore, SharedStore, Source,
-    Store, cpu, store,
+    CpuGroup, Embedding, Error, F32File, FileStore, GroupConfig, Init, OptimizerKind, Precision, RamStore, SharedStore,
+    Source, Store, store,
 };
 
 use crate::{child, config, layout};
@@ -35,7 +35,7 @@ fn as_a_group() {
         for init in inits {
             let mut config = GroupConfig { precision, init, seed: 3, ..GroupConfig::new(&[3000, 1000], 18) };
             config.optimizer.kind = OptimizerKind::AdaGrad;
-            let group = cpu::Group::new(config.clone()).unwrap().snapshot().unwrap();
+            let group = CpuGroup::new(config.clone()).unwrap().snapshot().unwrap();
             let ram = filled(&config, None).unwrap();
             let words: &[u8] = bytemuck::cast_slice(&group.records);
             assert!(records(&ram) == words, "{precision:?} {init:?}");
@@ -82,7 +82,7 @@ fn from_rows_of_any_kind() {
     for (k, source) in sources.into_iter().enumerate() {
         let shared = SharedStore::new(filled(&config, Some(source)).unwrap());
         assert!(shared.read_rows(&layout(&config), &rows).unwrap() == values, "source {k}");
-        let mut group = cpu::Group::filled(config.clone(), source).unwrap();
+        let mut group = CpuGroup::filled(config.clone(), source).unwrap();
         assert!(group.read_rows(&rows).unwrap() == values, "source {k}");
     }
     // One value different is seen.
@@ -105,7 +105,7 @@ fn of_another_shape() {
     let length = Error::Length { what: "source", wanted: 1200, found: 1199 };
     assert_eq!(filled(&config, Some(&short)).unwrap_err(), length);
     assert_eq!(filled(&config, Some(&short.as_slice())).unwrap_err(), length);
-    assert_eq!(cpu::Group::filled(config.clone(), &short).unwrap_err(), length);
+    assert_eq!(CpuGroup::filled(config.clone(), &short).unwrap_err(), length);
     fs::write(&path, [0; 4804]).unwrap();
     assert_eq!(refused(&F32File::raw(&path).unwrap()), ("4800 bytes".into(), "4804 bytes".into()));
     npy(&path, "<f4", "False", "(12, 100)", &[0; 4800]);
@@ -144,7 +144,7 @@ fn rows_that_are_not_finite() {
             other => panic!("{other:?}"),
         };
         wanted(filled(&config, Some(&values)).unwrap_err());
-        wanted(cpu::Group::filled(config.clone(), &values).unwrap_err());
+        wanted(CpuGroup::filled(config.clone(), &values).unwrap_err());
     }
     let mut values = good.clone();
     (values[36], values[37]) = (f32::MAX, f32::MIN);
@@ -246,7 +246,7 @@ mod memory {
     #[test]
     #[ignore = "a child: run by never_in_fp32"]
     fn of_a_group() {
-        let mut group = cpu::Group::filled(large(), &source).unwrap();
+        let mut group = CpuGroup::filled(large(), &source).unwrap();
         let table = group.layout().table_bytes();
         assert!(group.read_rows(&[5]).is_ok());
         assert!((table..table + LIMIT).contains(&peak()), "{} for {table}", peak());

@@ -3,15 +3,15 @@
 use std::time::Instant;
 
 use hotrow::{
-    Embedding as _, GradSlice, Layout, OptimizerKind, Rounding,
-    cpu::{self, Group},
-    layout::{Params, Shard, Target},
+    CpuGroup, Embedding as _, GradSlice, Layout, OptimizerKind, Rounding,
+    internals::layout::{Params, Shard, Target},
+    internals::stages,
 };
 
 use super::{Backward, Bench, Rows, Setting, Size, gradients};
 
 pub(super) struct Host<'a> {
-    group: Group,
+    group: CpuGroup,
     rows: &'a Rows,
     offsets: Vec<u32>,
     grads: Vec<f32>,
@@ -34,7 +34,7 @@ impl<'a> Host<'a> {
         let n = size.updates as usize * size.dim as usize;
         Self {
             alone: Alone::new(&setting.layout(size), setting, size, rows),
-            group: Group::new(config).unwrap(),
+            group: CpuGroup::new(config).unwrap(),
             rows,
             offsets: (0..=size.updates).collect(),
             grads: gradients(n),
@@ -83,7 +83,8 @@ impl Alone {
             ..Params::default()
         };
         // 256 different rows again and again: what a row holds costs nothing, where it lies does.
-        let few = Group::new(hotrow::GroupConfig { tables: vec![256], ..config }).unwrap().snapshot().unwrap().records;
+        let few =
+            CpuGroup::new(hotrow::GroupConfig { tables: vec![256], ..config }).unwrap().snapshot().unwrap().records;
         Self {
             params,
             shard: Shard { rows: size.rows, phases: Shard::PACK, ..Shard::default() },
@@ -99,7 +100,7 @@ impl Alone {
         targets[0].start += 1;
         tables[4..6].copy_from_slice(&[0, params.total_rows]);
         let start = Instant::now();
-        cpu::update(params, shard, targets, accesses, GradSlice::F32(grads), records, &mut [], &[], &mut [], tables);
+        stages::update(params, shard, targets, accesses, GradSlice::F32(grads), records, &mut [], &[], &mut [], tables);
         start.elapsed().as_secs_f64()
     }
 }

@@ -105,7 +105,8 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     run.judge(hardware && plan.shape.published, plan.deadline.seconds());
     let stem = format!("robe-{}", plan.backend);
     let charts = charts(&plan, &run, &args.common.out.join(&stem))?;
-    args.common.finish(options, &run, &stem, &tables(&plan, &run), &charts)?;
+    let tables = tables(&plan, &run);
+    args.common.finish(options, &run, &stem, (&tables, tables.len()), &charts)?;
     if run.records.iter().all(|record| record.spread.is_none()) {
         let why = run.reasons().first().map(|(_, why)| (*why).to_owned()).unwrap_or_default();
         return Err(anyhow::anyhow!("bench robe: wanted measurements, found none: {why}").into());

@@ -1,8 +1,8 @@
 //! What takes the steps of the sweep: the CPU, a device, a device whose table is staged.
 
 use crate::lab::{Inputs, Lab};
-use hotrow::gpu::Resolution;
-use hotrow::{Counters, Embedding as _, Group, GroupConfig, cpu};
+use hotrow::Resolution;
+use hotrow::{Counters, CpuGroup, Embedding as _, Group, GroupConfig};
 use std::time::Instant;
 
 /// Something that takes training steps and says how long forward and backward took, in seconds.
@@ -34,7 +34,7 @@ const GRAD: f32 = 1e-3;
 
 /// Wall clock around forward and backward.
 pub(super) struct CpuRunner {
-    group: cpu::Group,
+    group: CpuGroup,
     offsets: Vec<u32>,
     grads: Vec<f32>,
 }
@@ -42,7 +42,7 @@ pub(super) struct CpuRunner {
 impl CpuRunner {
     pub(super) fn new(config: GroupConfig, offsets: &[u32]) -> anyhow::Result<Self> {
         let outputs = (offsets.len() - 1) * config.dim as usize;
-        Ok(Self { group: cpu::Group::new(config)?, offsets: offsets.to_vec(), grads: vec![GRAD; outputs] })
+        Ok(Self { group: CpuGroup::new(config)?, offsets: offsets.to_vec(), grads: vec![GRAD; outputs] })
     }
 }
 

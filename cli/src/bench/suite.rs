@@ -179,7 +179,8 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     run.judge(hardware && size.is_full(), deadline.seconds());
     let charts = charts(&run).into_iter().map(|(stem, chart)| chart(&args.common.out.join(stem)));
     let charts = charts.collect::<anyhow::Result<Vec<_>>>()?;
-    args.common.finish(options, &run, "suite", &tables(&run), &charts)?;
+    let tables = tables(&run);
+    args.common.finish(options, &run, "suite", (&tables, tables.len()), &charts)?;
     let goals = args.common.out.join("goals.md");
     output::write_file(&goals, run.goal_table().as_bytes())?;
     output::print(&format!("wrote {}", goals.display()))?;

@@ -128,6 +128,7 @@ struct Sweep<'a> {
     shape: Shape,
     /// What its records are named: `cpu`, `gpu` or `software`.
     name: &'static str,
+    machine: Machine,
     /// `None` on the CPU.
     lab: Option<Lab>,
     placements: Vec<PlacementName>,
@@ -168,7 +169,8 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             charts.push(chart.write(&args.common.out.join(stem))?);
         }
     }
-    Ok(args.common.finish(options, &run, "bench", &tables, &charts)?)
+    // The table of a software driver beside the CPU is in the file only.
+    Ok(args.common.finish(options, &run, "bench", (&tables, 1), &charts)?)
 }
 
 impl<'a> Sweep<'a> {
@@ -192,7 +194,8 @@ impl<'a> Sweep<'a> {
         let once = Rounds { whole: 1, detailed: 0, slice: Duration::ZERO };
         let lab = context.map(|context| Lab::new(context, once));
         let placements = if lab.is_some() { placements } else { vec![PlacementName::Device] };
-        Self { args, shape: Shape { rows, dim, batch, ..shape }, name, lab, placements, beside, seed }
+        let machine = context.map_or_else(Machine::cpu, Machine::of);
+        Self { args, shape: Shape { rows, dim, batch, ..shape }, name, machine, lab, placements, beside, seed }
     }
 
     fn config(&self, curve: &Curve, cache_rows: u32) -> GroupConfig {
@@ -247,7 +250,7 @@ impl<'a> Sweep<'a> {
         if mappable && !curves.iter().any(|known| known.name() == bound.name()) {
             curves.push(bound);
         }
-        run.on(self.lab.as_ref().map_or_else(Machine::cpu, |lab| Machine::of(&lab.timed)));
+        run.on(self.machine.clone());
         run.describe(
             self.name,
             format!(
@@ -315,7 +318,8 @@ impl<'a> Sweep<'a> {
             run.push(what, self.name, &setting, bytes / times.median, Unit::BytesPerSecond);
         }
         if curve.kind == "cached" {
-            run.push("off the aim", self.name, &setting, (point.hit_rate - aim / 100.0).abs(), Unit::Share);
+            let place = Setting::default().with("curve", curve.name()).with("aim", aim);
+            run.push("off the aim", self.name, &place, (point.hit_rate - aim / 100.0).abs(), Unit::Share);
         }
     }
 
@@ -433,30 +437,24 @@ impl<'a> Sweep<'a> {
         for direction in ["forward", "backward"] {
             let what = format!("{direction} logical");
             let shown = records().filter(|record| record.what == what).filter(by_precision);
-            charts.push((format!("bench-{}-{direction}", self.name), self.chart(run, &what, shown, precision_colour)));
+            charts.push((format!("bench-{}-{direction}", self.name), self.chart(&what, shown, precision_colour)));
         }
         for (measure, infix) in [("logical", ""), ("crossed", "bus-")] {
             for direction in ["forward", "backward"].into_iter().filter(|_| several) {
                 let what = format!("{direction} {measure}");
                 let shown = records().filter(|record| record.what == what).filter(by_placement);
                 let stem = format!("bench-{}-placements-{infix}{direction}", self.name);
-                charts.push((stem, self.chart(run, &what, shown, placement_colour)));
+                charts.push((stem, self.chart(&what, shown, placement_colour)));
             }
         }
         charts
     }
 
-    fn chart<'r>(
-        &self,
-        run: &Run,
-        what: &str,
-        shown: impl Iterator<Item = &'r Record>,
-        colour: fn(&Record) -> usize,
-    ) -> Chart {
+    fn chart<'r>(&self, what: &str, shown: impl Iterator<Item = &'r Record>, colour: fn(&Record) -> usize) -> Chart {
         let logical = what.ends_with("logical");
         let label = if logical { "Logical bandwidth" } else { "Bytes that crossed the bus" };
         let mut chart = Chart::new("Hit rate (% of accesses)", label);
-        chart.title = format!("{what}, {}: {}", self.name, run.title());
+        chart.title = format!("{what}: {}", self.machine.title());
         // Of hits little crosses, of pages much.
         chart.log_y = !logical;
         chart.x_range = Some((0.0, 100.0));

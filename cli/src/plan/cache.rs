@@ -9,9 +9,9 @@ use crate::failure::Failure;
 use crate::names::{OptimizerName, PrecisionName};
 use crate::options::Options;
 use crate::output;
-use hotrow::layout::WAYS;
+use hotrow::WAYS;
 use hotrow::scars::sets::{
-    CacheQuarters, Forecast, GroupBytes, PinnedCache, PinnedRows, PlannedGroup, SetBudget, SetPlanner, SetSplit,
+    CacheQuarters, Forecast, GroupBytes, PinnedCache, PinnedRows, PlannedGroup, SetBudget, SetPlanner,
 };
 use hotrow::scars::{self, Workload};
 use rand::SeedableRng;
@@ -269,24 +269,22 @@ impl<'a> Job<'a> {
     fn report(&self, options: &Options) -> Result<Report, Failure> {
         let planner = SetPlanner::new(self.budget, self.input.table())?;
         let found = planner.search()?;
-        let (cache, best) = (planner.cache(found.best), found.cheapest());
-        let device_bytes = self.device_bytes(&cache, best)?;
-        let plan = report::Plan::new(self, &cache, best, planner.more_rows(&found), device_bytes);
-        let quarters = self.quarters(&cache, options.seed);
-        let mut report = Report::new(self, plan, &found, &planner.ideal()?, &quarters);
+        let (cache, batch) = (planner.cache(found.best), found.cheapest().batch);
+        let lookups = self.input.table().of_samples(batch);
+        let plan =
+            report::Plan::new(self, &cache, batch, planner.more_rows(&found), self.device_bytes(&cache, lookups)?);
+        let mut report = Report::new(self, plan, found, planner.ideal()?, self.quarters(&cache, options.seed));
         if let Some(times) = self.args.scale {
-            let lookups = self.input.table().of_samples(best.batch);
             report.scaling = Some(report::Scaling::new(times, self.input.rows.into(), lookups, self.bytes.record)?);
         }
         if self.args.verify {
-            report.verify = self.verify(&cache, best.batch, options)?;
+            report.verify = self.verify(&cache, batch, options)?;
         }
         Ok(report)
     }
 
     /// What the planned group takes on the device; a note says if that is more than the budget.
-    fn device_bytes(&self, cache: &PinnedCache, best: &SetSplit) -> Result<u64, Failure> {
-        let lookups = self.input.table().of_samples(best.batch);
+    fn device_bytes(&self, cache: &PinnedCache, lookups: u64) -> Result<u64, Failure> {
         let cache_rows = cache.slots().min(self.input.rows.into());
         let taken = self.group.device_bytes(cache_rows as u32, lookups as u32).map_err(usage)?;
         if taken > self.memory {

@@ -2,7 +2,7 @@
 
 mod report;
 
-use super::{BINDING, MOST_DIM, robe};
+use super::{BINDING, MOST_DIM, amount, robe};
 use crate::failure::Failure;
 use crate::names::{CachePolicyName, OptimizerName, PlacementName, PrecisionName};
 use crate::options::Options;
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     batch: Vec<u32>,
     /// Rows that the FP32 cache holds, in percent of all rows; 0: no cache
     #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_values_t = [10.0],
-          allow_negative_numbers = true, value_parser = percent)]
+          allow_negative_numbers = true, value_parser = amount::percent)]
     cache_percent: Vec<f64>,
     /// Replacement policies
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [CachePolicyName::Lru])]
@@ -57,13 +57,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "Z[,Z]", value_delimiter = ',', requires = "compression", default_values_t = [robe::CHUNK],
           allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     chunk: Vec<u32>,
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    match text.trim().parse() {
-        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
-        _ => Err("wanted a number from 0 to 100".to_owned()),
-    }
 }
 
 /// Every pair of a first and a second value, the second value running fastest.

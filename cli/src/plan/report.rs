@@ -6,9 +6,9 @@ use super::input;
 use super::verify::Run;
 use crate::names::{OptimizerName, PrecisionName, option_name};
 use crate::output;
-use hotrow::layout::WAYS;
+use hotrow::WAYS;
 use hotrow::scars::sets::{CacheQuarters, MoreRows, PinnedCache, PinnedRows, RowTraffic, SetCurve, SetSplit};
-use hotrow::scars::{Draws, scaling_claims};
+use hotrow::scars::{Bytes, Draws, Growth, ScalingClaim, scaling_claims};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -28,7 +28,8 @@ pub(super) struct Report {
     ideal: Point,
     pub(super) curve: Vec<Point>,
     skew: Vec<SkewLine>,
-    pub(super) portions: Portions,
+    #[serde(with = "Portions")]
+    pub(super) portions: CacheQuarters,
     pub(super) scaling: Option<Scaling>,
     pub(super) verify: Vec<Run>,
 }
@@ -92,12 +93,16 @@ pub(super) struct Plan {
     /// The form of the expected distinct rows: `binomial` or `hypergeometric`.
     form: &'static str,
     hit_rate: f64,
-    batch: Traffic,
-    epoch: Traffic,
+    #[serde(with = "Traffic")]
+    batch: RowTraffic,
+    #[serde(with = "Traffic")]
+    epoch: RowTraffic,
     /// The same batches without a cache.
-    epoch_without_cache: Traffic,
+    #[serde(with = "Traffic")]
+    epoch_without_cache: RowTraffic,
     /// Without a cache, each lookup's row sent by itself.
-    epoch_uncoalesced: Traffic,
+    #[serde(with = "Traffic")]
+    epoch_uncoalesced: RowTraffic,
     /// Bytes that bring the pinned rows to the device, once.
     load_bytes: f64,
     /// Epochs after which that is saved against the same batches without a cache; `null` where nothing is saved.
@@ -130,54 +135,41 @@ const fn more_rows(more: MoreRows) -> &'static str {
 }
 
 /// Bytes over the bus.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Serialize)]
+#[serde(remote = "RowTraffic")]
 struct Traffic {
-    /// Distinct rows of a batch, summed.
     distinct_rows: f64,
-    index_bytes: f64,
-    read_bytes: f64,
-    written_bytes: f64,
+    #[serde(flatten, with = "TrafficBytes")]
+    bytes: Bytes,
 }
 
-impl From<RowTraffic> for Traffic {
-    fn from(RowTraffic { distinct_rows, bytes, .. }: RowTraffic) -> Self {
-        Self { distinct_rows, index_bytes: bytes.index, read_bytes: bytes.read, written_bytes: bytes.written }
-    }
-}
-
-impl Traffic {
-    fn total(&self) -> f64 {
-        self.index_bytes + self.read_bytes + self.written_bytes
-    }
+#[derive(Serialize)]
+#[serde(remote = "Bytes")]
+struct TrafficBytes {
+    #[serde(rename = "index_bytes")]
+    index: f64,
+    #[serde(rename = "read_bytes")]
+    read: f64,
+    #[serde(rename = "written_bytes")]
+    written: f64,
 }
 
 /// A split of the budget, as the model has it.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Point {
-    /// Rows that find a way, as in the plan.
-    pub(super) pinned_rows: f64,
-    pub(super) cache_bytes: u64,
-    pub(super) batch_samples: u64,
-    epoch_bytes: f64,
-    /// With the fixed cost of its batches: the figure that is made small.
-    epoch_cost: f64,
-    /// In percent of the cost without a cache, all memory being the batch's.
-    pub(super) cost_percent: f64,
-    pub(super) hit_rate: f64,
-}
+pub(super) struct Point(#[serde(with = "SplitFields")] pub(super) SetSplit);
 
-impl From<&SetSplit> for Point {
-    fn from(split: &SetSplit) -> Self {
-        Self {
-            pinned_rows: split.pinned_rows,
-            cache_bytes: split.cache_bytes,
-            batch_samples: split.batch,
-            epoch_bytes: split.epoch_bytes,
-            epoch_cost: split.cost,
-            cost_percent: split.cost_percent,
-            hit_rate: split.hit_rate,
-        }
-    }
+#[derive(Serialize)]
+#[serde(remote = "SetSplit")]
+struct SplitFields {
+    pinned_rows: f64,
+    cache_bytes: u64,
+    #[serde(rename = "batch_samples")]
+    batch: u64,
+    epoch_bytes: f64,
+    #[serde(rename = "epoch_cost")]
+    cost: f64,
+    cost_percent: f64,
+    hit_rate: f64,
 }
 
 /// How few rows carry a share of the lookups.
@@ -190,13 +182,11 @@ struct SkewLine {
 }
 
 /// Who uses which quarter of the pinned rows (SCARS Figure 4).
-#[derive(Debug, Serialize)]
-pub(super) struct Portions {
-    /// Samples drawn.
-    pub(super) samples: u64,
-    /// How many of them use each quarter, the hottest first: counted in a trace, expected of a distribution.
-    pub(super) users: [f64; 4],
-    /// Of all samples, the share whose rows are all pinned.
+#[derive(Serialize)]
+#[serde(remote = "CacheQuarters")]
+struct Portions {
+    samples: u64,
+    users: [f64; 4],
     hot_share: f64,
 }
 
@@ -210,19 +200,32 @@ pub(super) struct Scaling {
     lines: Vec<ScalingLine>,
 }
 
-/// Growths, 1 being as much as before; an epoch has as many lookups after as before.
 #[derive(Debug, Serialize)]
-struct ScalingLine {
+struct ScalingLine(#[serde(with = "ClaimFields")] ScalingClaim);
+
+#[derive(Serialize)]
+#[serde(remote = "ScalingClaim")]
+struct ClaimFields {
     distribution: String,
     claimed: f64,
-    /// Of the rows of a batch: the claim is compared with this growth.
-    batch_growth: f64,
-    batch_growth_with_indices: f64,
-    epoch_growth: f64,
-    epoch_growth_with_indices: f64,
+    #[serde(flatten, with = "GrowthFields")]
+    growth: Growth,
     holds: bool,
-    /// The first power of two from which it holds, if any does.
     holds_from_lookups: Option<u64>,
+}
+
+/// Growths, 1 being as much as before; an epoch has as many lookups after as before.
+#[derive(Serialize)]
+#[serde(remote = "Growth")]
+struct GrowthFields {
+    #[serde(rename = "batch_growth")]
+    batch_rows: f64,
+    #[serde(rename = "batch_growth_with_indices")]
+    batch: f64,
+    #[serde(rename = "epoch_growth")]
+    epoch_rows: f64,
+    #[serde(rename = "epoch_growth_with_indices")]
+    epoch: f64,
 }
 
 /// The form of the expected distinct rows of a batch.
@@ -234,14 +237,14 @@ pub(super) const fn form(draws: Draws) -> &'static str {
 }
 
 impl Plan {
-    pub(super) fn new(job: &Job<'_>, cache: &PinnedCache, best: &SetSplit, more: MoreRows, device_bytes: u64) -> Self {
+    pub(super) fn new(job: &Job<'_>, cache: &PinnedCache, batch: u64, more: MoreRows, device_bytes: u64) -> Self {
         let table = job.input.table();
-        let (traffic, lookups) = (job.budget.traffic(&table), table.of_samples(best.batch));
+        let (traffic, lookups) = (job.budget.traffic(&table), table.of_samples(batch));
         let rows = u64::from(job.input.rows);
         let cache_rows = cache.slots().min(rows);
-        let epoch = Traffic::from(traffic.epoch(&cache.pinned, lookups));
-        let without_cache = Traffic::from(traffic.epoch(&PinnedRows::none(table.skew), lookups));
-        let saved = without_cache.total() - epoch.total();
+        let epoch = traffic.epoch(&cache.pinned, lookups);
+        let without_cache = traffic.epoch(&PinnedRows::none(table.skew), lookups);
+        let saved = without_cache.bytes.total() - epoch.bytes.total();
         let load_bytes = cache.pinned.rows() * job.bytes.record as f64;
         Self {
             cache_rows,
@@ -249,15 +252,15 @@ impl Plan {
             cache_percent: 100.0 * cache_rows as f64 / rows as f64,
             pinned_rows: cache.pinned.rows(),
             without_a_way: cache.left_out,
-            batch_samples: best.batch,
+            batch_samples: batch,
             batch_lookups: lookups,
             device_bytes,
             form: form(Draws::of_batch(table.skew, lookups)),
             hit_rate: cache.pinned.hit_rate(table.skew),
-            batch: traffic.batch(&cache.pinned, lookups).into(),
+            batch: traffic.batch(&cache.pinned, lookups),
             epoch,
             epoch_without_cache: without_cache,
-            epoch_uncoalesced: traffic.uncoalesced(lookups).into(),
+            epoch_uncoalesced: traffic.uncoalesced(lookups),
             load_bytes,
             load_pays_after_epochs: (saved > 0.0).then(|| load_bytes / saved),
             one_more_set: more,
@@ -267,23 +270,13 @@ impl Plan {
 
 impl Scaling {
     pub(super) fn new(times: f64, rows: u64, lookups: u64, record: u64) -> Result<Self, hotrow::Error> {
-        let claims = scaling_claims(times, rows, lookups, record as f64 / 4.0)?.into_iter();
-        let lines = claims.map(|claim| ScalingLine {
-            distribution: claim.distribution,
-            claimed: claim.claimed,
-            batch_growth: claim.growth.batch_rows,
-            batch_growth_with_indices: claim.growth.batch,
-            epoch_growth: claim.growth.epoch_rows,
-            epoch_growth_with_indices: claim.growth.epoch,
-            holds: claim.holds,
-            holds_from_lookups: claim.holds_from_lookups,
-        });
-        Ok(Self { times, rows, lookups, lines: lines.collect() })
+        let claims = scaling_claims(times, rows, lookups, record as f64 / 4.0)?;
+        Ok(Self { times, rows, lookups, lines: claims.into_iter().map(ScalingLine).collect() })
     }
 }
 
 impl Report {
-    pub(super) fn new(job: &Job<'_>, plan: Plan, found: &SetCurve, ideal: &SetSplit, users: &CacheQuarters) -> Self {
+    pub(super) fn new(job: &Job<'_>, plan: Plan, found: SetCurve, ideal: SetSplit, portions: CacheQuarters) -> Self {
         let Job { args, input, group, bytes, budget, memory } = job;
         let (kind, used_rows) = match &input.source {
             input::Source::Trace(trace) => ("trace", Some(trace.ranked.len() as u64)),
@@ -324,11 +317,11 @@ impl Report {
                 pinned_ways: budget.pinned_ways,
             },
             plan,
-            optimum: found.cheapest().into(),
-            ideal: ideal.into(),
-            curve: found.splits.values().map(Point::from).collect(),
+            optimum: Point(found.cheapest().clone()),
+            ideal: Point(ideal),
+            curve: found.splits.into_values().map(Point).collect(),
             skew: SHARES.iter().map(skew).collect(),
-            portions: Portions { samples: users.samples, users: users.users, hot_share: users.hot_share },
+            portions,
             scaling: None,
             verify: Vec::new(),
         }
@@ -336,7 +329,7 @@ impl Report {
 
     /// The plan; the skew; the quarters; the scaling and the runs where they were asked for.
     pub(super) fn text(&self) -> String {
-        let Portions { samples, users, hot_share } = &self.portions;
+        let CacheQuarters { samples, users, hot_share, .. } = &self.portions;
         let mut text = format!("{}\n\n{}\n\n{}\n", self.title(), self.plan_table(), self.skew_table());
         let mut quarters = output::table(["quarter of the pinned rows", &format!("of {samples} samples use it")], 1);
         for (quarter, users) in QUARTERS.iter().zip(users) {
@@ -382,12 +375,14 @@ impl Report {
         line("expected hit rate", percent(plan.hit_rate));
         line(&format!("distinct rows of a batch ({})", plan.form), number(plan.batch.distinct_rows));
         for (when, traffic) in [("a batch", &plan.batch), ("an epoch", &plan.epoch)] {
-            let bytes = [traffic.index_bytes, traffic.read_bytes, traffic.written_bytes].map(in_units);
-            line(&format!("bus bytes of {when}"), in_units(traffic.total()));
+            let bytes = [traffic.bytes.index, traffic.bytes.read, traffic.bytes.written].map(in_units);
+            line(&format!("bus bytes of {when}"), in_units(traffic.bytes.total()));
             line("  of indices, read, written", bytes.join(", "));
         }
-        let against =
-            |other: &Traffic| format!("{} ({:.2} x)", in_units(other.total()), other.total() / plan.epoch.total());
+        let against = |other: &RowTraffic| {
+            let bytes = other.bytes.total();
+            format!("{} ({:.2} x)", in_units(bytes), bytes / plan.epoch.bytes.total())
+        };
         line("an epoch without a cache", against(&plan.epoch_without_cache));
         line("  and each lookup sent by itself", against(&plan.epoch_uncoalesced));
         let pays = plan.load_pays_after_epochs.filter(|_| plan.load_bytes > 0.0);
@@ -417,24 +412,15 @@ pub(super) const QUARTERS: [&str; 4] = ["hottest", "second", "third", "coldest"]
 
 impl Scaling {
     fn text(&self) -> String {
-        let header = [
-            "distribution",
-            "batch: rows",
-            "and indices",
-            "epoch: rows",
-            "and indices",
-            "claim",
-            "holds",
-            "from lookups",
-        ];
-        let mut table = output::table(header, 1);
-        for line in &self.lines {
-            let growths =
-                [line.batch_growth, line.batch_growth_with_indices, line.epoch_growth, line.epoch_growth_with_indices];
+        let header =
+            "distribution | batch: rows | and indices | epoch: rows | and indices | claim | holds | from lookups";
+        let mut table = output::table(header.split(" | "), 1);
+        for ScalingLine(line) in &self.lines {
+            let Growth { batch_rows, batch, epoch_rows, epoch, .. } = line.growth;
             let from = line.holds_from_lookups.map_or_else(|| "never".to_owned(), |lookups| lookups.to_string());
             let claim = format!("below {}", line.claimed);
             let rest = [claim, if line.holds { "yes" } else { "no" }.to_owned(), from];
-            let growths = growths.map(|times| format!("{times:.3}"));
+            let growths = [batch_rows, batch, epoch_rows, epoch].map(|times| format!("{times:.3}"));
             table.add_row([line.distribution.clone()].into_iter().chain(growths).chain(rest));
         }
         format!(

@@ -55,10 +55,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "EPS", allow_negative_numbers = true, value_parser = eps)]
     eps: Option<Eps>,
     /// Of the sampled rows, this share [default: 1]
-    #[arg(long, value_name = "SHARE", requires = "eps", allow_negative_numbers = true, value_parser = share)]
+    #[arg(long, value_name = "SHARE", requires = "eps", allow_negative_numbers = true, value_parser = amount::share)]
     quantile: Option<f64>,
     /// With which probability corollary 6 may fail
-    #[arg(long, value_name = "DELTA", default_value_t = 0.01, requires = "eps", allow_negative_numbers = true, value_parser = chance)]
+    #[arg(long, value_name = "DELTA", default_value_t = 0.01, requires = "eps", allow_negative_numbers = true, value_parser = amount::chance)]
     delta: f64,
     /// Rows, or lookups of a trace, drawn to be measured
     #[arg(long, value_name = "N", default_value_t = 10_000, allow_negative_numbers = true, value_parser = amount::count)]
@@ -87,20 +87,6 @@ fn eps(text: &str) -> Result<Eps, String> {
     let (number, relative) = text.strip_suffix('%').map_or((text, false), |number| (number, true));
     let eps = amount::positive(number)?;
     Ok(Eps { eps: if relative { eps / 100.0 } else { eps }, relative })
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    match text.trim().parse() {
-        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
-        _ => Err("wanted a number from 0 to 1".to_owned()),
-    }
-}
-
-fn chance(text: &str) -> Result<f64, String> {
-    match text.trim().parse::<f64>() {
-        Ok(chance) if chance > 0.0 && chance < 1.0 => Ok(chance),
-        _ => Err("wanted a number between 0 and 1".to_owned()),
-    }
 }
 
 /// Runs the subcommand.
@@ -223,7 +209,7 @@ impl Job {
             },
             constant: Line::new(&Config::new(&table.tables, table.dim, 1, 1), &constant, None, &constant)?,
             lines,
-            wanted: wanted.map(Into::into),
+            wanted: wanted.map(report::Wanted),
             sizes,
             sketch,
         })

@@ -11,7 +11,7 @@ use crate::progress::Progress;
 use anyhow::anyhow;
 use hotrow::scars::sets::{Expected, Forecast, PinnedRows, PlannedGroup};
 use hotrow::scars::{Draws, Skew};
-use hotrow::{Context, Counters, Embedding, Group, Placement, cpu};
+use hotrow::{Context, Counters, CpuGroup, Embedding, Group, Placement};
 use judge::{BOUND, CHANCE, Judge, Measure, TOLERANCE};
 use serde::Serialize;
 
@@ -103,7 +103,7 @@ fn group(context: Option<&Context>, job: &Job<'_>) -> Result<Box<dyn Embedding>,
     config.placement = Placement::Device;
     config.seed = job.seed;
     Ok(match context {
-        None => Box::new(cpu::Group::new(config)?),
+        None => Box::new(CpuGroup::new(config)?),
         Some(context) => Box::new(Group::new(context, config)?),
     })
 }

@@ -4,7 +4,7 @@ use super::goals::{HEAD, Judged, goals};
 use super::{Record, Setting, Unit, units::Times};
 use crate::output;
 use hotrow::Context;
-use hotrow::gpu::Resolution;
+use hotrow::Resolution;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -12,7 +12,7 @@ use crate::train::tables::{Device, Rule, Tables};
 use crate::train::task::{About, Batch, TableSpec, Task};
 use anyhow::ensure;
 use candle_core::{Tensor, Var, backprop::GradStore};
-use hotrow::{ScalerState, cpu};
+use hotrow::{CpuScaler, ScalerState};
 use rand::{SeedableRng as _, seq::SliceRandom as _};
 use rand_pcg::Pcg64;
 use std::path::Path;
@@ -98,7 +98,7 @@ pub(crate) struct Model<'a> {
     tables: Tables,
     dense: Box<dyn Dense>,
     optimizer: AdaGrad,
-    scaler: Option<cpu::Scaler>,
+    scaler: Option<CpuScaler>,
     /// An epoch, and its samples in their order.
     order: Option<(u32, Vec<u32>)>,
     /// Steps so far.
@@ -122,7 +122,7 @@ impl<'a> Model<'a> {
             settings: choice.clone(),
             loss_scale: options.scaling.to_string(),
         };
-        let scaler = options.scaling.0.map(cpu::Scaler::new).transpose()?;
+        let scaler = options.scaling.0.map(CpuScaler::new).transpose()?;
         let (order, steps, in_tables) = (None, 0, Duration::ZERO);
         Ok(Self { task, identity, options, tables, dense, optimizer, scaler, order, steps, in_tables })
     }
@@ -206,7 +206,7 @@ impl<'a> Model<'a> {
         self.optimizer.restore(squares.to_vec());
         if let (Some(now), [words]) = (&mut self.scaler, scaler) {
             let config = *now.config();
-            *now = cpu::Scaler::with_state(config, ScalerState::from_words(&words.to_vec1()?, &config)?)?;
+            *now = CpuScaler::with_state(config, ScalerState::from_words(&words.to_vec1()?, &config)?)?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use candle_core::{Result, Tensor, Var, backprop::GradStore};
 use half::f16;
-use hotrow::{GradSlice, LossScale, ScalerState, cpu};
+use hotrow::{CpuScaler, GradSlice, LossScale, ScalerState};
 use std::fmt;
 
 /// The value of `--loss-scale`.
@@ -41,7 +41,7 @@ pub(crate) fn halves(gradients: &[f32]) -> Vec<u16> {
 
 /// Whether a step overflowed, by the gradients of the tables and of the dense part.
 pub(crate) fn decide(
-    scaler: &mut cpu::Scaler,
+    scaler: &mut CpuScaler,
     of_tables: &[Vec<u16>],
     vars: &[&Var],
     gradients: &GradStore,
@@ -61,7 +61,7 @@ pub(crate) fn decide(
 mod tests {
     use super::{Scaling, decide, halves, parse};
     use candle_core::{Device, Var};
-    use hotrow::{LossScale, cpu};
+    use hotrow::LossScale;
 
     #[test]
     fn names() {
@@ -81,7 +81,7 @@ mod tests {
         let verdict = |of_tables: f32, weight: f32| {
             let var = Var::new(&[weight], &Device::Cpu).unwrap();
             let gradients = var.sqr().unwrap().sum_all().unwrap().backward().unwrap();
-            let mut scaler = cpu::Scaler::new(LossScale::BACKOFF).unwrap();
+            let mut scaler = hotrow::CpuScaler::new(LossScale::BACKOFF).unwrap();
             decide(&mut scaler, &[halves(&[of_tables])], &[&var], &gradients).unwrap().overflowed()
         };
         assert!(!verdict(1.0, 1.0) && verdict(1e5, 1.0) && verdict(1.0, f32::MAX) && verdict(f32::NAN, 1.0));

@@ -5,7 +5,10 @@ use crate::train::robe::Robe;
 use crate::train::setting::{Choice, Kind, Setting};
 use crate::train::task::{Bags, TableSpec};
 use hotrow::hash::fmix32;
-use hotrow::{Context, Counters, Error, GradSlice, Group, GroupConfig, Lookup, ScalerState, cpu, memory_factor, robe};
+use hotrow::{
+    Context, Counters, CpuGroup, CpuRobeGroup, Error, GradSlice, Group, GroupConfig, Lookup, RobeGroup, ScalerState,
+    memory_factor, robe,
+};
 
 /// The device that computes the embeddings.
 #[derive(Clone, Debug)]
@@ -195,8 +198,8 @@ impl Fresh<'_> {
             Kind::Robe(robe) => {
                 let config = self.array(&tables, robe)?;
                 let group: Box<dyn Lookup> = match device {
-                    Device::Cpu => Box::new(robe::cpu::Group::new(config)?),
-                    Device::Gpu(context) => Box::new(robe::Group::new(context, config)?),
+                    Device::Cpu => Box::new(CpuRobeGroup::new(config)?),
+                    Device::Gpu(context) => Box::new(RobeGroup::new(context, config)?),
                 };
                 let formula = group.memory().formula;
                 (group, false, formula)
@@ -248,7 +251,7 @@ impl Fresh<'_> {
         let formula = memory_factor(config.dim, config.precision, share, config.policy);
         let cached = config.cache_rows > 0;
         let group: Box<dyn Lookup> = match device {
-            Device::Cpu => Box::new(cpu::Group::filled(config, &source)?),
+            Device::Cpu => Box::new(CpuGroup::filled(config, &source)?),
             Device::Gpu(context) => Box::new(Group::filled(context, config, &source)?),
         };
         Ok((group, cached, formula))
@@ -360,7 +363,7 @@ mod tests {
         let Kind::Robe(robe) = ROBE else { unreachable!("it is one") };
         let config = Fresh { specs: &specs(), rule, seed: 7 }.array(&[0, 1, 2], robe).unwrap();
         assert_eq!((config.weights, config.init), (210, specs()[2].init), "as the largest table begins");
-        let mut group = robe::cpu::Group::new(config).unwrap();
+        let mut group = CpuRobeGroup::new(config).unwrap();
         let (indices, offsets) = joined(bags().iter());
         let wanted = group.forward(&indices, &offsets, None).unwrap();
         assert_eq!(joint.forward(&bags()).unwrap().concat(), wanted);

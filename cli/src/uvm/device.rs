@@ -12,7 +12,7 @@ use super::{
     lists::{Lists, Pass},
 };
 use hotrow::internals::Device as _;
-use hotrow::{Context, Error, Timeline, gpu::Resolution};
+use hotrow::{Context, Error, Resolution, Timeline};
 
 /// What one pass took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,6 +1,6 @@
 //! Steps over real traces: GPU against CPU, and staged tables against those on the device.
 
-use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Placement, Policy, Pooling, Precision, cpu};
+use hotrow::{Context, CpuGroup, Group, GroupConfig, Init, Optimizer, Placement, Policy, Pooling, Precision};
 use hotrow_cli::trace;
 use hotrow_harness::{
     data,
@@ -26,7 +26,7 @@ fn trace_steps(context: &Context, name: &str, config: &GroupConfig, bags_a_step:
     let Some((rows, batches)) = trace_batches(name, bags_a_step, steps) else { return };
     let config = GroupConfig { tables: vec![rows], cache_rows: rows / 20, ..config.clone() };
     let mut gpu = Group::new(context, config.clone()).unwrap();
-    let mut cpu = cpu::Group::new(config).unwrap();
+    let mut cpu = CpuGroup::new(config).unwrap();
     let mut pair = Pair { gpu: &mut gpu, cpu: &mut cpu, size: 64.0, codes: Codes::default() };
     for (step, batch) in batches.iter().enumerate() {
         if let Err(difference) = pair.step(batch, |i| (i % 13) as f32 / 6.0 - 1.0) {

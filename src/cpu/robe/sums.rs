@@ -1,37 +1,41 @@
 //! From the gradients of a batch's outputs to sorted chunks, whose sums the last stage of a backward makes use of.
 
-use super::{
-    super::{
-        arrange, combine,
-        dedup::{DedupTo, dedup},
-        memory::zeroed,
-        merge::CHUNK,
-        robe_covered, robe_gradient, robe_keys, robe_merge,
-        robe_runs::{self, BLOCK},
-        scan,
-        sort::{SortJob, SortScratch, SortSpace},
-    },
-    Space,
-};
 use crate::{
-    Error, GradSlice, ScalerState,
-    layout::{Params, Robe, ScanInfo, Target, count},
-    robe::Gradient,
+    cpu::{
+        robe::Space,
+        stages::{
+            cached::{arrange, combine, merge::CHUNK},
+            robe::{
+                robe_covered, robe_gradient, robe_keys, robe_merge,
+                robe_runs::{self, BLOCK},
+            },
+            sort::{
+                dedup::{DedupTo, dedup},
+                radix::{SortJob, SortScratch, SortSpace},
+                scan,
+            },
+        },
+    },
+    error::Error,
+    host::alloc::zeroed,
+    robe::gradient::Gradient,
+    scaler::GradSlice,
+    table::layout::{Params, Robe, ScalerState, ScanInfo, Target, count},
 };
 
 /// The sorted chunks of a batch: what its last stage reads.
-pub(super) struct Sums<'a> {
-    pub(super) params: &'a Params,
-    pub(super) robe: &'a Robe,
-    pub(super) targets: Vec<Target>,
-    pub(super) accesses: Vec<[u32; 2]>,
-    pub(super) grad_outputs: GradSlice<'a>,
-    pub(super) scratch: Vec<f32>,
+pub(crate) struct Sums<'a> {
+    pub(crate) params: &'a Params,
+    pub(crate) robe: &'a Robe,
+    pub(crate) targets: Vec<Target>,
+    pub(crate) accesses: Vec<[u32; 2]>,
+    pub(crate) grad_outputs: GradSlice<'a>,
+    pub(crate) scratch: Vec<f32>,
 }
 
 impl<'a> Sums<'a> {
     /// The stages of backward up to the last, in order, of a batch of `n` chunks.
-    pub(super) fn new(
+    pub(crate) fn new(
         params: &'a Params,
         robe: &'a Robe,
         n: u32,
@@ -62,7 +66,7 @@ impl<'a> Sums<'a> {
     }
 
     /// The gradient by all weights, or by those that chunks cover.
-    pub(super) fn gradient(&self, space: &Space, dense: bool) -> Result<Gradient, Error> {
+    pub(crate) fn gradient(&self, space: &Space, dense: bool) -> Result<Gradient, Error> {
         let Self { params, robe, targets, accesses, grad_outputs, scratch } = self;
         if dense {
             let mut sums = zeroed("sums", robe.weights as usize)?;

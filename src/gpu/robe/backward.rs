@@ -1,33 +1,44 @@
 //! Backward by sorting, stage by stage: the chunks sorted by where they begin, so that one invocation sums all that a weight is due.
 
-use super::{
-    super::{
-        Context, GradBuffer, Scaler, arrange, call::Call, combine, dedup, dedup::DedupTo, merge, robe_keys, robe_merge,
-        robe_update, sort::SortJob,
-    },
-    Chunks, Group, Space, Uniforms,
-};
 use crate::{
-    Error, ScalerState,
-    batch::{self, Pending},
-    layout::{Params, Robe, count},
-    params::Mode,
-    rng::Purpose,
+    error::Error,
+    gpu::{
+        engine::{bind::GradBuffer, call::Call, context::Context},
+        robe::RobeGroup,
+        scaler::Scaler,
+        stages::{
+            cached::{arrange, combine},
+            robe::{
+                robe_blocks, robe_keys, robe_merge, robe_update,
+                space::{Chunks, Due, Space, Uniforms},
+            },
+            sort::{
+                dedup,
+                space::{DedupTo, SortJob},
+            },
+        },
+    },
+    table::{
+        batch::{self, Pending},
+        layout::{MERGE_CHUNK, Params, Robe, ScalerState, count},
+        params::Mode,
+        rng::Purpose,
+    },
 };
 
 /// A forward that waits for its backward.
-pub(super) struct Waiting {
-    pub(super) params: Params,
-    pub(super) robe: Robe,
-    pub(super) indices: u32,
+pub(crate) struct Waiting {
+    pub(crate) params: Params,
+    pub(crate) robe: Robe,
+    pub(crate) indices: u32,
     /// Gradients of its outputs.
     gradients: u64,
-    pub(super) chunks: u32,
+    pub(crate) chunks: u32,
 }
 
 impl Waiting {
     /// As many gradients as its outputs had.
-    pub(super) fn bind<'b>(
+    pub(crate) fn bind<'b>(
         &self,
         context: &Context,
         grad_outputs: GradBuffer<'b>,
@@ -37,19 +48,8 @@ impl Waiting {
     }
 }
 
-/// The sorted chunks of a batch: what the last stage of a backward reads.
-pub(crate) struct Due<'a> {
-    uniforms: Uniforms,
-    params: Params,
-    pub(crate) robe: Robe,
-    scratch: &'a Chunks,
-    /// How many there are.
-    pub(crate) chunks: u32,
-    grad_outputs: wgpu::BindingResource<'a>,
-}
-
 impl<'a> Due<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         context: &Context,
         waiting: &Waiting,
         scratch: &'a mut Option<Chunks>,
@@ -64,7 +64,7 @@ impl<'a> Due<'a> {
     }
 
     /// The stages of a backward up to the last, in order.
-    pub(super) fn sort(&self, call: &mut Call<'_>, space: &Space, scaler: &wgpu::Buffer) {
+    pub(crate) fn sort(&self, call: &mut Call<'_>, space: &Space, scaler: &wgpu::Buffer) {
         let (step, n) = (&space.step, self.chunks);
         robe_keys::record(call, &self.uniforms, space, (self.scratch, n));
         let Chunks { keys, access, segment, starts, accesses, targets, scratch, sorted, sort, .. } = self.scratch;
@@ -76,32 +76,15 @@ impl<'a> Due<'a> {
         let arranged = arrange::Arranged { step, order, segment, keys, places: keys, access, accesses, targets };
         arrange::record(call, &arranged, scaler, n);
         // As many chunks as are summed at once have no partial rows.
-        if n > merge::CHUNK {
+        if n > MERGE_CHUNK {
             robe_merge::record(call, &self.uniforms, self.params.lanes, (self.scratch, n), &self.grad_outputs);
             let partial = combine::Partial { targets, segment, scratch };
             combine::record(call, &self.uniforms.params, (1, 1), &partial, n);
         }
     }
-
-    /// In the order in which every stage that sums has them.
-    pub(crate) fn bindings(&self) -> [wgpu::BindingResource<'_>; 6] {
-        [
-            self.uniforms.params.as_entire_binding(),
-            self.uniforms.robe.as_entire_binding(),
-            self.scratch.targets.as_entire_binding(),
-            self.scratch.accesses.as_entire_binding(),
-            self.grad_outputs.clone(),
-            self.scratch.scratch.as_entire_binding(),
-        ]
-    }
-
-    /// Distinct starts, at most.
-    pub(crate) fn starts(&self) -> u32 {
-        self.chunks.min(self.robe.starts)
-    }
 }
 
-impl Group {
+impl RobeGroup {
     /// Records the backward of the last forward; `grad_outputs` holds as many floats as its outputs did.
     ///
     /// # Errors
@@ -132,7 +115,7 @@ impl Group {
     }
 
     /// What waits for its backward, which `call` goes by.
-    pub(super) fn waiting_for(&self, call: &'static str) -> Result<Waiting, Error> {
+    pub(crate) fn waiting_for(&self, call: &'static str) -> Result<Waiting, Error> {
         let Pending { indices, bags, weighted } = self.pending.ok_or_else(|| batch::no_forward(call))?;
         let chunks = self.config.batch_chunks(indices, bags)?;
         let robe = Robe { dense_from: self.dense_from(), ..self.array.robe };
@@ -142,7 +125,7 @@ impl Group {
         Ok(Waiting { params, robe, indices, gradients, chunks })
     }
 
-    pub(super) fn record_backward_by(
+    pub(crate) fn record_backward_by(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         grad_outputs: GradBuffer<'_>,
@@ -158,7 +141,8 @@ impl Group {
                 let due = Due::new(&context, &waiting, &mut self.chunks, grad_outputs)?;
                 let call = &mut Call::begin(&context, encoder, "hotrow.robe.backward");
                 due.sort(call, space, scaler);
-                robe_update::record(call, &due, &self.array);
+                let kernel = if self.array.storage.plain() { &robe_update::KERNEL } else { &robe_blocks::KERNEL };
+                robe_update::record(call, kernel, &due, &self.array);
             }
             self.pending = None;
             Ok(())

@@ -1,25 +1,29 @@
 //! The group driven by host slices: every call uploads, submits and waits.
 
-use super::Group;
 use crate::{
-    Error, GradSlice, Layout, ScalerState, batch,
-    cpu::memory::zeroed,
+    error::Error,
     gpu::{
-        kept::passing,
+        engine::bind_cache::passing,
+        robe::RobeGroup,
         slices::{Uploaded, UploadedGrads, floats, new_outputs, outcome},
-        space::Bound,
+        stages::cached::space::Bound,
     },
-    layout::table_words,
-    lookup::{Kind, Lookup},
-    params::Mode,
-    rng::Purpose,
-    robe::{Config, Counters, Snapshot, check_weights},
+    host::alloc::zeroed,
+    lookup::{Lookup, LookupKind, SharedArray},
+    robe::{Counters, Snapshot, check_weights, config::Config},
+    scaler::GradSlice,
+    table::{
+        batch,
+        layout::{Layout, ScalerState, table_words},
+        params::Mode,
+        rng::Purpose,
+    },
 };
 
-impl Group {
+impl RobeGroup {
     /// Waits until the device has done what was submitted, tells of a recorded step that was left out if there is one, and only
     /// then does `work`.
-    pub(super) fn waiting<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+    pub(crate) fn waiting<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         let context = self.context.clone();
         context.guarded(|| {
             context.wait(None)?;
@@ -132,7 +136,7 @@ impl Group {
             this.config.bound(most).same_array(&config.bound(most))?;
             let rows = config.rows();
             let layout = Layout::new(&rows, u64::MAX)?;
-            let scattered = super::Scattered::new(&this.context, &config)?;
+            let scattered = crate::gpu::stages::robe::space::Scattered::new(&this.context, &config)?;
             let features = this.context.upload("features", bytemuck::cast_slice(&rows.feature_tables()))?;
             if config.tables != this.config.tables {
                 let mut words = table_words(&rows);
@@ -169,7 +173,7 @@ impl Group {
     }
 }
 
-impl Lookup for Group {
+impl Lookup for RobeGroup {
     fn pending(&self) -> bool {
         self.pending.is_some()
     }
@@ -202,10 +206,19 @@ impl Lookup for Group {
             let (batch, nothing) = (Uploaded::rows(&this.context, rows)?, this.nothing.clone());
             let bound = Bound::of(&this.context, &nothing, &batch.batch(), &params)?;
             let (outputs, bytes) = new_outputs(&this.context, &this.rows, n, n)?;
-            let space = super::Space::grown(&mut this.frozen, &this.context, n)?;
+            let space = crate::gpu::stages::robe::space::Space::grown(&mut this.frozen, &this.context, n)?;
             let mut encoder = this.context.new_encoder();
             let (context, robe) = (&this.context, this.array.robe);
-            super::forward(context, &mut encoder, &this.array, space, &params, &robe, &bound, (&passing(&outputs), n));
+            crate::gpu::robe::forward(
+                context,
+                &mut encoder,
+                &this.array,
+                space,
+                &params,
+                &robe,
+                &bound,
+                (&passing(&outputs), n),
+            );
             Ok(floats(&context.download(encoder, &[(&outputs, bytes)])?[0]))
         })
     }
@@ -216,15 +229,29 @@ impl Lookup for Group {
         Ok(())
     }
 
-    fn counters(&mut self) -> Result<Vec<crate::Counters>, Error> {
+    fn counters(&mut self) -> Result<Vec<crate::table::counters::Counters>, Error> {
         Ok(self.counters()?.of_tables(&self.config))
     }
 
-    fn memory(&self) -> crate::MemoryReport {
+    fn memory(&self) -> crate::memory::MemoryReport {
         self.memory()
     }
 
-    fn kind(&mut self) -> Kind<'_> {
-        Kind::Robe(self)
+    fn kind(&mut self) -> LookupKind<'_> {
+        LookupKind::Shared(self)
+    }
+}
+
+impl SharedArray for RobeGroup {
+    fn config(&self) -> &Config {
+        self.config()
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot, Error> {
+        self.snapshot()
+    }
+
+    fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        self.restore(snapshot)
     }
 }

@@ -1,20 +1,25 @@
 //! The gradient by the shared weights, for an optimiser of the caller's.
 
-use super::{
-    super::{
-        GradBuffer,
-        call::Call,
-        robe_covered, robe_gradient,
-        robe_runs::{self, BLOCK},
-        scan,
-        slices::{UploadedGrads, floats},
-    },
-    Due, Group, Runs,
-};
 use crate::{
-    Error, GradSlice, ScalerState, batch,
-    layout::{ScanInfo, count},
-    robe::Gradient,
+    error::Error,
+    gpu::{
+        engine::{bind::GradBuffer, call::Call},
+        robe::RobeGroup,
+        slices::{UploadedGrads, floats},
+        stages::{
+            robe::{
+                robe_covered, robe_gradient, robe_runs,
+                space::{Due, RUNS_BLOCK, Runs},
+            },
+            sort::scan,
+        },
+    },
+    robe::gradient::Gradient,
+    scaler::GradSlice,
+    table::{
+        batch,
+        layout::{ScalerState, ScanInfo, count},
+    },
 };
 
 /// Where a gradient by the shared weights goes: whole buffers or parts of buffers of the caller's, none of which anything else of the call
@@ -23,7 +28,7 @@ use crate::{
 pub enum GradientBuffer<'a> {
     /// `[|M|]` floats, one a weight: 0 where no chunk of the batch lies.
     Dense(wgpu::BufferSlice<'a>),
-    /// The weights that the batch's chunks cover. Room for [`Config::most_covered`](crate::robe::Config::most_covered) of the batch's
+    /// The weights that the batch's chunks cover. Room for [`Config::most_covered`](crate::robe::config::Config::most_covered) of the batch's
     /// indices; what lies behind `count` stays as it was.
     Sparse {
         /// Their places in the array, strictly ascending (`u32`).
@@ -35,7 +40,7 @@ pub enum GradientBuffer<'a> {
     },
 }
 
-impl Group {
+impl RobeGroup {
     /// Records the gradient of the last forward's loss by the shared weights, out of the gradients of its outputs, by the stages and in
     /// the order of sums of [`record_backward`](Self::record_backward). Nothing moves, and the forward goes on waiting for its backward,
     /// or for [`abandon_backward`](Self::abandon_backward).
@@ -82,8 +87,12 @@ impl Group {
                     let mut call = Call::begin(&context, encoder, "hotrow.robe.gradient");
                     due.sort(&mut call, space, &context.uniform(&ScalerState::unscaled()));
                     robe_runs::record(&mut call, &due, runs);
-                    let info =
-                        ScanInfo { count: count::UNIQUE as u32, capacity: due.starts(), per_block: BLOCK, rows: 1 };
+                    let info = ScanInfo {
+                        count: count::UNIQUE as u32,
+                        capacity: due.starts(),
+                        per_block: RUNS_BLOCK,
+                        rows: 1,
+                    };
                     scan::record(&mut call, &info, &space.step, &runs.blocks, &runs.total);
                     robe_covered::record(&mut call, &due, runs, [&locations, &sums]);
                     drop(call);
@@ -95,11 +104,11 @@ impl Group {
     }
 
     /// The gradient of the last forward's loss by the shared weights, out of the gradients of its outputs, FP32 or FP16: dense or sparse as
-    /// [`Config::is_dense`](crate::robe::Config::is_dense) says, in the stages and the order of sums of
-    /// [`backward`](crate::lookup::Lookup::backward). Nothing moves, and the forward goes on waiting for its backward.
+    /// [`Config::is_dense`](crate::robe::config::Config::is_dense) says, in the stages and the order of sums of
+    /// [`backward`](crate::Lookup::backward). Nothing moves, and the forward goes on waiting for its backward.
     ///
     /// # Errors
-    /// As [`backward`](crate::lookup::Lookup::backward).
+    /// As [`backward`](crate::Lookup::backward).
     pub fn gradient(&mut self, grad_outputs: GradSlice<'_>) -> Result<Gradient, Error> {
         self.waiting(|this| {
             let waiting = this.waiting_for("gradient")?;

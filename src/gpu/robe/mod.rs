@@ -1,60 +1,64 @@
 //! A parameter-shared table on the GPU, recorded into the caller's encoder. This file knows the order of forward's stages, `backward.rs`
 //! that of backward's.
 
-mod array;
-mod backward;
-mod blocking;
-mod gradient;
-mod memory;
-mod scattered;
-mod space;
+pub(crate) mod backward;
+pub(crate) mod blocking;
+pub(crate) mod gradient;
+pub(crate) mod scattered;
 
-pub(crate) use array::Array;
-pub(crate) use backward::Due;
-pub use gradient::GradientBuffer;
-pub(crate) use scattered::Scattered;
-pub(crate) use space::{Chunks, Runs, Space, Uniforms};
-
-use super::{Batch, Context, begin, call::Call, linearize, readback::Reports, robe_gather, robe_hash, space::Bound};
 use crate::{
-    Error, GroupConfig, Layout,
-    batch::Pending,
-    layout::{Params, Robe},
-    params::Mode,
-    rng::Purpose,
-    robe::{Backward, Config},
+    config::GroupConfig,
+    error::Error,
+    gpu::{
+        engine::{bind::Batch, call::Call, context::Context, readback::Reports},
+        stages::{
+            cached::{begin, linearize, space::Bound},
+            robe::{
+                array::Array,
+                robe_decode, robe_gather, robe_hash,
+                space::{Chunks, Runs, Scattered, Space, Uniforms},
+            },
+        },
+    },
+    robe::config::{Backward, Config},
+    table::{
+        batch::Pending,
+        layout::{Layout, Params, Robe},
+        params::Mode,
+        rng::Purpose,
+    },
 };
 
 /// Tables whose rows share an array of weights on the GPU.
 ///
-/// `record_*` put a step into the caller's encoder and never wait. The [`Lookup`](crate::lookup::Lookup) methods upload, submit and wait.
+/// `record_*` put a step into the caller's encoder and never wait. The [`Lookup`](crate::Lookup) methods upload, submit and wait.
 #[derive(Debug)]
-pub struct Group {
-    context: Context,
-    config: Config,
+pub struct RobeGroup {
+    pub(crate) context: Context,
+    pub(crate) config: Config,
     /// The rows as if they were there.
-    rows: GroupConfig,
-    layout: Layout,
-    array: Array,
-    train: Option<Space>,
-    frozen: Option<Space>,
-    chunks: Option<Chunks>,
-    runs: Option<Runs>,
-    scattered: Option<Scattered>,
+    pub(crate) rows: GroupConfig,
+    pub(crate) layout: Layout,
+    pub(crate) array: Array,
+    pub(crate) train: Option<Space>,
+    pub(crate) frozen: Option<Space>,
+    pub(crate) chunks: Option<Chunks>,
+    pub(crate) runs: Option<Runs>,
+    pub(crate) scattered: Option<Scattered>,
     /// Stands where a batch has no weights or no indices.
-    nothing: wgpu::Buffer,
+    pub(crate) nothing: wgpu::Buffer,
     /// A forward whose backward has not come.
-    pending: Option<Pending>,
-    reports: Reports,
+    pub(crate) pending: Option<Pending>,
+    pub(crate) reports: Reports,
 }
 
-impl Drop for Group {
+impl Drop for RobeGroup {
     fn drop(&mut self) {
         self.context.forget_bindings();
     }
 }
 
-impl Group {
+impl RobeGroup {
     /// Allocates the array and fills it.
     ///
     /// # Errors
@@ -128,7 +132,7 @@ impl Group {
     /// its own. What is recorded must be submitted, in the order of the calls.
     ///
     /// # Errors
-    /// Shapes, buffers and sizes that cannot be; and a fault of an earlier step ([`Group::check`]), in which case nothing is recorded.
+    /// Shapes, buffers and sizes that cannot be; and a fault of an earlier step ([`RobeGroup::check`]), in which case nothing is recorded.
     pub fn record_forward(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -141,7 +145,7 @@ impl Group {
     /// Records a forward that changes nothing. A forward waiting for its backward goes on waiting.
     ///
     /// # Errors
-    /// As [`Group::record_forward`].
+    /// As [`RobeGroup::record_forward`].
     pub fn record_forward_frozen(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -151,7 +155,7 @@ impl Group {
         self.record_and_report(encoder, batch, outputs, Mode::Frozen)
     }
 
-    fn record_and_report(
+    pub(crate) fn record_and_report(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
@@ -169,16 +173,16 @@ impl Group {
         })
     }
 
-    fn space(&self, mode: Mode) -> Option<&Space> {
+    pub(crate) fn space(&self, mode: Mode) -> Option<&Space> {
         if mode == Mode::Train { self.train.as_ref() } else { self.frozen.as_ref() }
     }
 
-    fn params(&self, mode: Mode) -> Params {
+    pub(crate) fn params(&self, mode: Mode) -> Params {
         Params::new(&self.rows, &self.layout, mode, Purpose::Update).floats()
     }
 
     /// Records a forward and returns its number of indices.
-    fn record(
+    pub(crate) fn record(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
@@ -224,5 +228,6 @@ fn forward(
     linearize::record(call, params, &uniforms.params, batch, array.numbering(), [step, keys, access]);
     begin::record(call, &uniforms.params, batch, array.numbering(), step);
     robe_hash::record(call, uniforms, array, space, params.indices);
-    robe_gather::record(call, params, uniforms, batch, array, space, outputs);
+    let kernel = if array.storage.plain() { &robe_gather::KERNEL } else { &robe_decode::KERNEL };
+    robe_gather::record(call, kernel, (params, uniforms), batch, array, space, outputs);
 }

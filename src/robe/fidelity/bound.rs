@@ -2,8 +2,16 @@
 
 use rayon::prelude::*;
 
-use super::fit::{blocks, checked};
-use crate::{Error, Source, cpu::memory::zeroed, rng::pcg4d, robe::Config};
+use crate::{
+    error::Error,
+    host::alloc::zeroed,
+    robe::{
+        config::Config,
+        fidelity::rows::{blocks, checked},
+    },
+    source::Source,
+    table::rng::pcg4d,
+};
 
 /// P4, corollary 6: with probability 1 - delta, `M = S E` of k normal projections is a (1 +- eps) setup for a table E of `rows` x `dim` if
 /// `k = Omega(sigma^2 / eps^2 (ln(1 / delta) + max(dim, ln rows)))`; `|M| = k dim`. The paper does not state the constant; here it is 1,

@@ -2,10 +2,15 @@
 
 use rayon::prelude::*;
 
-use super::fit::{check_rows, checked, read};
 use crate::{
-    Error, Source,
-    robe::{Config, check_weights, hash::location},
+    error::Error,
+    robe::{
+        check_weights,
+        config::Config,
+        fidelity::rows::{check_rows, checked, read},
+        hash::location,
+    },
+    source::Source,
 };
 
 /// What the array gives for a row, against the row.
@@ -198,7 +203,7 @@ impl Fidelity {
     }
 }
 
-pub(super) fn check_quantile(share: f64) -> Result<(), Error> {
+pub(crate) fn check_quantile(share: f64) -> Result<(), Error> {
     if (0.0..=1.0).contains(&share) {
         return Ok(());
     }

@@ -53,6 +53,7 @@
 mod bound;
 mod fit;
 mod measure;
+mod rows;
 mod size;
 
 pub use bound::{Bound, largest_singular_value};

@@ -1,9 +1,17 @@
 //! How many weights a wanted eps takes.
 
-use super::{Fidelity, Fit, fit::checked, measure::check_quantile};
 use crate::{
-    Error, Source,
-    robe::{Config, hash::PRIME},
+    error::Error,
+    robe::{
+        config::Config,
+        fidelity::{
+            fit::Fit,
+            measure::{Fidelity, check_quantile},
+            rows::checked,
+        },
+        hash::PRIME,
+    },
+    source::Source,
 };
 
 /// What is wanted of an array.

@@ -1,8 +1,12 @@
 //! Proposals against trying every number of rows, and against batches drawn and counted.
 
-use super::*;
-use crate::rng::pcg4d;
-use crate::scars::{Counting, Profile};
+use crate::{
+    scars::{
+        adapt::*,
+        profile::{Counting, Profile},
+    },
+    table::rng::pcg4d,
+};
 use proptest::prelude::*;
 
 /// Enough sets and ways for every row.
@@ -161,7 +165,7 @@ proptest! {
         let ranked = ranked(&counts);
         let mut run = Run { sets, set_ways, ways: ways.min(set_ways), training, ..run(&ranked, &[]) };
         let pinned: Vec<u32> = pinned.into_iter().filter(|&row| row < rows).collect();
-        let left_out = if sets == 0 { pinned.clone() } else { crate::scars::left_out(&pinned, sets, run.ways) };
+        let left_out = if sets == 0 { pinned.clone() } else { crate::scars::fit::left_out(&pinned, sets, run.ways) };
         run.pinned = pinned.into_iter().filter(|row| !left_out.contains(row)).collect();
         let rules = Rules { gain: shares.0, loss: shares.1, fewer: shares.2, most_rows, resize };
         let first = run.propose(&rules).unwrap();
@@ -304,7 +308,7 @@ fn a_cache_that_may_be_resized_holds_what_is_proposed() {
     );
     let sets = grown.cache_rows / 32;
     assert!(
-        crate::scars::left_out(&grown.rows, sets, 32).is_empty() && grown.cache_rows < 1000,
+        crate::scars::fit::left_out(&grown.rows, sets, 32).is_empty() && grown.cache_rows < 1000,
         "{}",
         grown.cache_rows
     );

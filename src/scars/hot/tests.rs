@@ -1,6 +1,6 @@
 //! Any stream, any pins, any batch size: each sample once, of its kind, in order.
 
-use super::*;
+use crate::scars::hot::*;
 use proptest::prelude::*;
 
 type Sample = (usize, Vec<u32>);

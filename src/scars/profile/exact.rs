@@ -8,18 +8,18 @@ const SMALL: u64 = 1 << 20;
 /// Counts by row. A map while few rows are used, then a vector: never more than some 10 bytes a row of the tables, but for the moment of
 /// changing over, which takes both.
 #[derive(Clone, Debug)]
-pub(super) enum Exact {
+pub(crate) enum Exact {
     Map { rows: u64, counts: HashMap<u32, u64> },
     Dense(Vec<u64>),
 }
 
 impl Exact {
-    pub(super) fn new(rows: u64) -> Self {
+    pub(crate) fn new(rows: u64) -> Self {
         if rows <= SMALL { Self::Dense(vec![0; rows as usize]) } else { Self::Map { rows, counts: HashMap::new() } }
     }
 
     #[inline]
-    pub(super) fn add(&mut self, row: u32, times: u64) {
+    pub(crate) fn add(&mut self, row: u32, times: u64) {
         match self {
             Self::Dense(counts) => counts[row as usize] += times,
             Self::Map { rows, counts } => {
@@ -35,7 +35,7 @@ impl Exact {
     }
 
     /// Rows used at all, with their counts, in no order.
-    pub(super) fn used(&self) -> Vec<(u32, u64)> {
+    pub(crate) fn used(&self) -> Vec<(u32, u64)> {
         match self {
             Self::Map { counts, .. } => counts.iter().map(|(&row, &count)| (row, count)).collect(),
             Self::Dense(counts) => (0..).zip(counts).filter(|&(_, &n)| n > 0).map(|(row, &n)| (row, n)).collect(),

@@ -8,27 +8,27 @@ use datasketches::frequencies::{ErrorType::NoFalseNegatives, FrequentItemsSketch
 
 /// A bounded number of counters.
 #[derive(Clone, Debug)]
-pub(super) struct Sketch(FrequentItemsSketch<u32>);
+pub(crate) struct Sketch(FrequentItemsSketch<u32>);
 
 impl Sketch {
     /// So many places, at 18 bytes each, that of n accesses no count is further than `n / rows` below the truth: the error is at most
     /// `3.5 n / places`.
-    pub(super) fn new(rows: u32) -> Self {
+    pub(crate) fn new(rows: u32) -> Self {
         let places = (u64::from(rows) * 4).next_power_of_two().clamp(8, 1 << 30);
         Self(FrequentItemsSketch::new(places as usize).expect("a power of two between the two it names"))
     }
 
-    pub(super) fn add(&mut self, row: u32, times: u64) {
+    pub(crate) fn add(&mut self, row: u32, times: u64) {
         self.0.update_with_count(row, times);
     }
 
     /// How far below the truth a count can be. Rows that were dropped were used no more often than that.
-    pub(super) fn error(&self) -> u64 {
+    pub(crate) fn error(&self) -> u64 {
         self.0.maximum_error()
     }
 
     /// The rows kept, in no order, each with a count that is never above the truth.
-    pub(super) fn used(&self) -> Vec<(u32, u64)> {
+    pub(crate) fn used(&self) -> Vec<(u32, u64)> {
         // Those that may be above the error: every row it keeps.
         let kept = self.0.frequent_items(NoFalseNegatives);
         kept.iter().map(|row| (*row.item(), row.lower_bound())).collect()

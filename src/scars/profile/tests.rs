@@ -1,7 +1,6 @@
 //! Every way of counting against plain counts.
 
-use super::*;
-use crate::scars::Skew;
+use crate::scars::{profile::*, skew::Skew};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_distr::{Distribution, Zipf};

@@ -1,7 +1,6 @@
 //! What batches are expected to show while some rows are pinned: distinct rows, misses and hits, and how far chance moves them.
 
-use super::PinnedRows;
-use crate::scars::{Draws, Skew};
+use crate::scars::{distinct::Draws, sets::pinned::PinnedRows, skew::Skew};
 use std::collections::BTreeMap;
 use std::iter::Sum;
 use std::ops::{Add, Mul};

@@ -1,7 +1,11 @@
 //! What a record, a slot and a lookup take: asked of the crate's own layout and memory plan, so that no second formula can go stale.
 
-use crate::layout::WAYS;
-use crate::{Calls, Error, GroupConfig, Layout, MemoryReport, Optimizer, Placement, Policy, Precision};
+use crate::{
+    config::{GroupConfig, Optimizer, Placement, Policy, Precision, WAYS},
+    error::Error,
+    memory::{Calls, MemoryReport},
+    table::layout::Layout,
+};
 
 /// A group of one table that is planned for: records in host memory, nothing but pinned rows in its cache.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,8 +1,13 @@
 //! Which of the hottest rows are pinned: a set of the cache has only so many ways, so some rows find none, and colder rows take the free
 //! ways of other sets.
 
-use crate::layout::WAYS;
-use crate::scars::{Skew, expected_fit, left_out};
+use crate::{
+    config::WAYS,
+    scars::{
+        fit::{expected_fit, left_out},
+        skew::Skew,
+    },
+};
 
 /// How many rows of each bin of a [`Skew`] are pinned. A number may be an expectation, and then no whole one.
 #[derive(Clone, Debug, PartialEq)]

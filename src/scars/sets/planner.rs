@@ -1,9 +1,16 @@
 //! The split of a budget between whole sets of pinned rows and the batch.
 
-use super::{PinnedCache, PinnedTraffic};
-use crate::Error;
-use crate::layout::WAYS;
-use crate::scars::{Budget, Planner, RowBytes, Skew, Table, Workload};
+use crate::{
+    config::WAYS,
+    error::Error,
+    scars::{
+        budget::Budget,
+        planner::Planner,
+        sets::{pinned::PinnedCache, traffic::PinnedTraffic},
+        skew::Skew,
+        traffic::{RowBytes, Table, Workload},
+    },
+};
 use std::collections::BTreeMap;
 
 /// Points of each half of the curve.

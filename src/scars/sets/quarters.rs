@@ -1,7 +1,10 @@
 //! Who uses which quarter of the pinned rows (SCARS Figure 4), and the share of samples that need no other row.
 
-use super::PinnedRows;
-use crate::scars::{HotRows, Samples, Skew};
+use crate::scars::{
+    hot::{HotRows, Samples},
+    sets::pinned::PinnedRows,
+    skew::Skew,
+};
 
 /// Quarters of the pinned rows.
 const QUARTERS: usize = 4;
@@ -56,8 +59,8 @@ impl CacheQuarters {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PinnedCache;
     use super::*;
+    use crate::scars::sets::pinned::PinnedCache;
     use rand::SeedableRng;
     use rand_distr::{Distribution as _, Zipf};
     use rand_pcg::Pcg64;

@@ -1,7 +1,10 @@
 //! What crosses the bus while rows are pinned, in a batch and in an epoch of batches.
 
-use super::{Forecast, PinnedRows};
-use crate::scars::{Bytes, Skew};
+use crate::scars::{
+    sets::{forecast::Forecast, pinned::PinnedRows},
+    skew::Skew,
+    traffic::Bytes,
+};
 
 /// Expected traffic of a batch or an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,14 +1,12 @@
 //! SPEC 3, steps 1 to 5, written down as it reads and with no thought of speed. Shares nothing with the simulator but
 //! the hash, which has known answers of its own.
 
-use crate::Policy;
-use crate::hash::fmix32;
-use crate::simulate::Counters;
+use crate::{config::Policy, simulate::Counters, table::hash::fmix32};
 use std::collections::{BTreeMap, HashMap};
 
 /// A wrong reading of the rules, to see that it would be noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     None,
     /// LFU replaces a row used as often.
     TiesReplaced,
@@ -22,7 +20,7 @@ pub(super) enum Fault {
     VictimsByHighestWay,
 }
 
-pub(super) struct Model {
+pub(crate) struct Model {
     sets: u32,
     ways: u32,
     policy: Policy,
@@ -31,16 +29,16 @@ pub(super) struct Model {
     /// (set, way) to (row, stamp).
     slots: HashMap<(u32, u32), (u32, u64)>,
     freq: HashMap<u32, u64>,
-    pub(super) counters: Counters,
+    pub(crate) counters: Counters,
 }
 
 impl Model {
-    pub(super) fn new(sets: u32, ways: u32, policy: Policy, fault: Fault) -> Self {
+    pub(crate) fn new(sets: u32, ways: u32, policy: Policy, fault: Fault) -> Self {
         let (slots, freq) = (HashMap::new(), HashMap::new());
         Self { sets, ways, policy, fault, t: 0, slots, freq, counters: Counters::default() }
     }
 
-    pub(super) fn resident(&self, set: u32, way: u32) -> Option<u32> {
+    pub(crate) fn resident(&self, set: u32, way: u32) -> Option<u32> {
         self.slots.get(&(set, way)).map(|&(row, _)| row)
     }
 
@@ -48,7 +46,7 @@ impl Model {
         self.slots.values().any(|&(other, _)| other == row)
     }
 
-    pub(super) fn step(&mut self, batch: &[u32]) {
+    pub(crate) fn step(&mut self, batch: &[u32]) {
         if batch.is_empty() {
             return;
         }

@@ -1,8 +1,9 @@
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
-    Context, GroupConfig, Policy, cpu,
+    Context, GroupConfig, Policy,
     hash::fmix32,
-    layout::{DIRTY, Field, Move, NONE, PINNED, Unique, WAYS, count, way_at},
+    internals::layout::{DIRTY, Field, Move, NONE, PINNED, Unique, WAYS, count, way_at},
+    internals::stages,
 };
 use rand::{RngExt as _, seq::SliceRandom as _};
 
@@ -96,7 +97,7 @@ fn run(context: &Context, seed: u64, case: &Case, seen: &mut Seen) {
     let groups = [1, 2, misses.div_ceil(256).max(1) as u32][source.random_range(0..3)];
     let run = check(context, "admit", &what, &bindings, groups, &[], |b| {
         let [params, step, unique, moves, ways, tables] = b else { unreachable!() };
-        cpu::admit(&read(params), of(step), cast_slice_mut(unique), cast_slice_mut(moves), ways, tables);
+        stages::admit(&read(params), of(step), cast_slice_mut(unique), cast_slice_mut(moves), ways, tables);
     });
     let after: &[Unique] = &cast_slice(&run.found[2])[..misses];
     let admitted = after.iter().filter(|one| one.slot < layout.slots()).count();

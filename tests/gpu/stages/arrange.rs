@@ -1,5 +1,5 @@
 use bytemuck::{cast_slice, cast_slice_mut};
-use hotrow::{ScalerState, cpu, layout::count};
+use hotrow::{ScalerState, internals::layout::count, internals::stages};
 use rand::RngExt as _;
 
 use super::{check, distinct_rows, guarded, junk, of, on_each, read, rng, runs, step, words};
@@ -40,7 +40,7 @@ fn matches_the_mirror() {
                     };
                     let (accesses, targets) = (cast_slice_mut(accesses), cast_slice_mut(targets));
                     let (access, scaler) = (cast_slice(access), &read(scaler));
-                    cpu::arrange(of(step), order, segment, keys, places, access, accesses, targets, scaler);
+                    stages::arrange(of(step), order, segment, keys, places, access, accesses, targets, scaler);
                 });
                 // Of an overflow only the header is written, and it says that there is nothing.
                 if seed % 2 == 1 {

@@ -1,7 +1,8 @@
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
-    Context, GroupConfig, Optimizer, cpu,
-    layout::{Params, Unique},
+    Context, GroupConfig, Optimizer,
+    internals::layout::{Params, Unique},
+    internals::stages,
 };
 use rand::RngExt as _;
 
@@ -48,7 +49,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize) -> usize {
         let [params, keys, places, values, cache, scratch, ways, moves, tables] = b else { unreachable!() };
         let (cache, scratch) = (cast_slice_mut(cache), cast_slice_mut(scratch));
         let (values, moves) = (cast_slice(values), cast_slice_mut(moves));
-        cpu::assign(&read(params), keys, places, values, cache, scratch, ways, moves, tables);
+        stages::assign(&read(params), keys, places, values, cache, scratch, ways, moves, tables);
     })
     .changed
 }

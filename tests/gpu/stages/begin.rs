@@ -1,6 +1,7 @@
 use hotrow::{
-    GroupConfig, cpu,
-    layout::{NONE, Params, Step},
+    GroupConfig,
+    internals::layout::{NONE, Params, Step},
+    internals::stages,
 };
 use rand::RngExt as _;
 
@@ -53,7 +54,7 @@ fn matches_the_mirror() {
                     let what = format!("seed {seed}, {step:?}, mode {mode}");
                     changed += check(context, "begin", &what, &bindings, 1, &[], |b| {
                         let [params, indices, offsets, features, tables, step] = b else { unreachable!() };
-                        cpu::begin(&read(params), indices, offsets, features, tables, of(step));
+                        stages::begin(&read(params), indices, offsets, features, tables, of(step));
                     })
                     .changed;
                 }

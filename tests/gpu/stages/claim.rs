@@ -1,8 +1,9 @@
 use bytemuck::cast_slice_mut;
 use hotrow::{
-    GroupConfig, Policy, cpu,
+    GroupConfig, Policy,
     hash::miss_key,
-    layout::{FREQ_MAX, Shard, count},
+    internals::layout::{FREQ_MAX, Shard, count},
+    internals::stages,
 };
 use rand::RngExt as _;
 
@@ -69,7 +70,7 @@ fn matches_the_mirror() {
                         };
                         let (unique, moves) = (cast_slice_mut(unique), cast_slice_mut(moves));
                         let (params, shard) = (read(params), read(shard));
-                        cpu::claim(&params, &shard, of(step), keys, order, starts, unique, moves, freqs, tables);
+                        stages::claim(&params, &shard, of(step), keys, order, starts, unique, moves, freqs, tables);
                     });
                     changed += run.changed;
                     saturated += run.found[8].iter().zip(&freqs).filter(|&(&a, &b)| a == FREQ_MAX && b != a).count();

@@ -1,5 +1,5 @@
 use bytemuck::{cast_slice, cast_slice_mut};
-use hotrow::{GroupConfig, cpu, layout::count};
+use hotrow::{GroupConfig, internals::layout::count, internals::stages};
 
 use super::{Like, TRAIN, check, guarded, junk, layout_of, of, on_each, params, read, rng, step, tables, ways, words};
 
@@ -46,7 +46,7 @@ fn matches_the_mirror() {
                     return; // not dispatched at all
                 }
                 let [params, step, ways, moves, tables] = b else { unreachable!() };
-                cpu::collect(&read(params), of(step), ways, cast_slice_mut(moves), tables);
+                stages::collect(&read(params), of(step), ways, cast_slice_mut(moves), tables);
             });
             changed += run.changed;
             assert_eq!(in_order(&run.found[3]), in_order(&run.wanted[3]), "{sets} sets");

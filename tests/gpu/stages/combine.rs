@@ -1,5 +1,5 @@
 use bytemuck::{cast_slice, cast_slice_mut};
-use hotrow::{Context, GroupConfig, cpu, layout::Params};
+use hotrow::{Context, GroupConfig, internals::layout::Params, internals::stages};
 use rand::RngExt as _;
 
 use super::{
@@ -27,7 +27,7 @@ fn run(context: &Context, seed: u64, lengths: &[u32], dim: u32) -> usize {
     // Sums alone, in a given order: the same bits.
     let run = check(context, "combine", &what, &bindings, groups, &[], |b| {
         let [params, targets, segment, scratch] = b else { unreachable!() };
-        cpu::combine(&read(params), cast_slice(targets), segment, cast_slice_mut(scratch));
+        stages::combine(&read(params), cast_slice(targets), segment, cast_slice_mut(scratch));
     });
     // Said without the mirror: the total of a row's chunks, in double precision.
     let after: &[f32] = cast_slice(&run.found[3]);

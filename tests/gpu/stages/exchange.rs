@@ -1,7 +1,8 @@
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
-    Context, GroupConfig, Layout, Optimizer, Precision, RandomBits, Rounding, codec, cpu,
-    layout::{DIRTY, Field, Move, NONE, PINNED, Shard, WAYS, count, way_at},
+    Context, GroupConfig, Layout, Optimizer, Precision, RandomBits, Rounding, codec,
+    internals::layout::{DIRTY, Field, Move, NONE, PINNED, Shard, WAYS, count, way_at},
+    internals::stages,
 };
 use rand::{RngExt as _, seq::SliceRandom as _};
 use rand_pcg::Pcg64;
@@ -179,7 +180,17 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
     let run = check(context, "exchange", &what, &bindings, groups, &rules, |b| {
         let [params, shard, step, moves, records, cache, scratch, ways, tables] = b else { unreachable!() };
         let (cache, scratch) = (cast_slice_mut(cache), cast_slice_mut(scratch));
-        cpu::exchange(&read(params), &read(shard), of(step), cast_slice(moves), records, cache, scratch, ways, tables);
+        stages::exchange(
+            &read(params),
+            &read(shard),
+            of(step),
+            cast_slice(moves),
+            records,
+            cache,
+            scratch,
+            ways,
+            tables,
+        );
     });
     seen.changed += run.changed;
     if let Err(difference) = records(&layout, &run.found[4], &run.wanted[4], &mut seen.codes) {

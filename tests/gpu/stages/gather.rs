@@ -1,7 +1,8 @@
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
-    Context, GroupConfig, Optimizer, Pooling, cpu,
-    layout::{NONE, Params},
+    Context, GroupConfig, Optimizer, Pooling,
+    internals::layout::{NONE, Params},
+    internals::stages,
 };
 use rand::RngExt as _;
 
@@ -79,7 +80,7 @@ fn run(context: &Context, seed: u64, case: &Case) -> usize {
         let [params, offsets, places, weights, cache, scratch, access, outputs] = b else { unreachable!() };
         let (access, outputs) = (cast_slice_mut(access), cast_slice_mut(outputs));
         let (weights, cache, scratch) = (cast_slice(weights), cast_slice(cache), cast_slice(scratch));
-        cpu::gather(&read(params), offsets, places, weights, cache, scratch, access, outputs);
+        stages::gather(&read(params), offsets, places, weights, cache, scratch, access, outputs);
     })
     .changed
 }

@@ -1,7 +1,5 @@
-use hotrow::{
-    cpu,
-    layout::{DedupInfo, NONE, count},
-};
+use hotrow::internals::layout::{DedupInfo, NONE, count};
+use hotrow::internals::stages;
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
 
@@ -38,7 +36,7 @@ fn matches_the_mirror() {
                     let groups = capacity.div_ceil(4096) as u32;
                     changed += check(context, "heads", &case, &bindings, groups, &[], |b| {
                         let [info, step, keys, heads] = b else { unreachable!() };
-                        cpu::heads(&read(info), of(step), keys, heads);
+                        stages::heads(&read(info), of(step), keys, heads);
                     })
                     .changed;
                 }

@@ -1,7 +1,5 @@
-use hotrow::{
-    cpu,
-    layout::{Pass, count},
-};
+use hotrow::internals::layout::{Pass, count};
+use hotrow::internals::stages;
 use rand::RngExt as _;
 
 use super::{check, guarded, junk, of, on_each, read, rng, step, words};
@@ -30,7 +28,7 @@ fn matches_the_mirror() {
                 let (case, groups) = (format!("{live} of {capacity}"), blocks.div_ceil(2));
                 changed += check(context, "histogram", &case, &bindings, groups, &[], |b| {
                     let [pass, step, keys, digits] = b else { unreachable!() };
-                    cpu::histogram(&read(pass), of(step), keys, digits);
+                    stages::histogram(&read(pass), of(step), keys, digits);
                 })
                 .changed;
             }

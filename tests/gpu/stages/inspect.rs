@@ -1,5 +1,5 @@
 use bytemuck::cast_slice;
-use hotrow::{Context, GradSlice, cpu, layout::Inspected};
+use hotrow::{Context, GradSlice, internals::layout::Inspected, internals::stages};
 use rand::RngExt as _;
 
 use super::{check, guarded, on_each, read, rng, words};
@@ -48,9 +48,9 @@ fn run(context: &Context, seed: u64, elements: u32, half: bool, top: (u16, u32),
         let Inspected { elements, half, .. } = read(inspected);
         let n = elements as usize;
         if half == 1 {
-            cpu::inspect(GradSlice::F16(&cast_slice(gradients)[..n]), greatest);
+            stages::inspect(GradSlice::F16(&cast_slice(gradients)[..n]), greatest);
         } else {
-            cpu::inspect(GradSlice::F32(&cast_slice(gradients)[..n]), greatest);
+            stages::inspect(GradSlice::F32(&cast_slice(gradients)[..n]), greatest);
         }
     });
     // And neither is mistaken.

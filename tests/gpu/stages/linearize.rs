@@ -1,7 +1,8 @@
 use bytemuck::cast_slice_mut;
 use hotrow::{
-    Context, GroupConfig, OutOfRange, Pooling, cpu,
-    layout::{Params, Step},
+    Context, GroupConfig, OutOfRange, Pooling,
+    internals::layout::{Params, Step},
+    internals::stages,
 };
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
@@ -74,7 +75,7 @@ fn case(context: &Context, seed: u64, indices: u32, per_feature: u32, broken: Br
     let what = format!("seed {seed}, {indices} indices, {bags} bags, {broken:?}, {config:?}");
     check(context, "linearize", &what, &bindings, groups, &[], |b| {
         let [params, indices, offsets, features, tables, step, keys, access] = b else { unreachable!() };
-        cpu::linearize(&read(params), indices, offsets, features, tables, of(step), keys, cast_slice_mut(access));
+        stages::linearize(&read(params), indices, offsets, features, tables, of(step), keys, cast_slice_mut(access));
     })
     .changed
 }

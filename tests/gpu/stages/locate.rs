@@ -1,8 +1,9 @@
 use bytemuck::cast_slice;
 use hotrow::{
-    GroupConfig, Policy, cpu,
+    GroupConfig, Policy,
     hash::miss_key,
-    layout::{Field, NONE, Params, Unique, WAYS, count, way_at},
+    internals::layout::{Field, NONE, Params, Unique, WAYS, count, way_at},
+    internals::stages,
 };
 use rand::{RngExt as _, seq::SliceRandom as _};
 
@@ -90,7 +91,7 @@ fn matches_the_mirror() {
                     let run = check(context, "locate", &what, &bindings, groups, &[], |b| {
                         let [params, step, keys, order, segment, unique, ways, places] = b else { unreachable!() };
                         let unique = cast_slice(unique);
-                        cpu::locate(&read(params), of(step), keys, order, segment, unique, ways, places);
+                        stages::locate(&read(params), of(step), keys, order, segment, unique, ways, places);
                     });
                     changed += run.changed;
                     // Said without the mirror: a row in a slot is the row that is wanted; others are in scratch, each in one place.

@@ -1,5 +1,5 @@
 use bytemuck::{cast_slice, cast_slice_mut};
-use hotrow::{Context, GroupConfig, Pooling, cpu, layout::Params};
+use hotrow::{Context, GroupConfig, Pooling, internals::layout::Params, internals::stages};
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
 
@@ -96,7 +96,7 @@ fn run(context: &Context, seed: u64, case: &Case<'_>) -> usize {
         let (targets, accesses) = (cast_slice(targets), cast_slice(accesses));
         let params = read(params);
         let grads = gradients_of(grad_outputs, &params);
-        cpu::merge(&params, targets, segment, accesses, grads, cast_slice_mut(scratch));
+        stages::merge(&params, targets, segment, accesses, grads, cast_slice_mut(scratch));
     })
     .changed
 }

@@ -42,11 +42,14 @@ mod touch;
 mod update;
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
+use hotrow::internals;
 use hotrow::{
     Context, GradSlice, GroupConfig, Layout, OptimizerKind, OutOfRange, Policy, Pooling, RankBody, Rounding,
     hash::fmix32,
-    layout::{CLOCK_WORDS, Field, NONE, Params, Robe, Step, TABLE_WORDS, Target, Unique, WAYS, way_at},
-    shader::{self, Access, Kernel},
+    internals::{
+        layout::{CLOCK_WORDS, Field, NONE, Params, Robe, Step, TABLE_WORDS, Target, Unique, WAYS, way_at},
+        shader::{self, Access, Kernel},
+    },
 };
 use rand::{RngExt, SeedableRng, seq::SliceRandom as _};
 use rand_pcg::Pcg64;
@@ -111,7 +114,7 @@ pub(crate) fn same(what: &str, found: &[u32], wanted: &[u32], like: Like) -> Res
 }
 
 pub(crate) fn kernel(name: &str) -> &'static Kernel {
-    shader::kernels().iter().find(|kernel| kernel.name == name).unwrap_or_else(|| panic!("no stage {name}"))
+    internals::kernels().iter().find(|kernel| kernel.name == name).unwrap_or_else(|| panic!("no stage {name}"))
 }
 
 /// What kernel and mirror made of the same bindings.
@@ -420,7 +423,7 @@ pub(crate) fn targets_of(lengths: &[u32], rows: &[(u32, u32)]) -> (Vec<u32>, Vec
 
 #[test]
 fn every_stage_has_a_file() {
-    let stages: Vec<&str> = shader::kernels().iter().map(|kernel| kernel.name).collect();
+    let stages: Vec<&str> = internals::kernels().iter().map(|kernel| kernel.name).collect();
     let text = include_str!("mod.rs");
     let missing: Vec<_> = stages.iter().filter(|stage| !text.contains(&format!("mod {stage};"))).collect();
     assert!(missing.is_empty(), "{missing:?}");

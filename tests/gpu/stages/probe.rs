@@ -1,8 +1,9 @@
 use bytemuck::cast_slice;
 use hotrow::{
-    GroupConfig, cpu,
+    GroupConfig,
     hash::miss_key,
-    layout::{NONE, Params, Step, count},
+    internals::layout::{NONE, Params, Step, count},
+    internals::stages,
 };
 use rand::RngExt as _;
 
@@ -57,7 +58,7 @@ fn matches_the_mirror() {
                         let [params, step, keys, ways, places, miss_keys, miss_index, tables] = b else {
                             unreachable!()
                         };
-                        cpu::probe(&read(params), of(step), keys, ways, places, miss_keys, miss_index, tables);
+                        stages::probe(&read(params), of(step), keys, ways, places, miss_keys, miss_index, tables);
                     });
                     let missed = read::<Step>(&run.found[1]).counts[count::MISSED] as usize;
                     let (found, wanted) = (listed(&run.found, missed), listed(&run.wanted, missed));

@@ -1,5 +1,5 @@
 use bytemuck::{cast_slice, cast_slice_mut};
-use hotrow::{Context, LossScale, ScalerState, cpu};
+use hotrow::{Context, LossScale, ScalerState, internals::stages};
 use rand::RngExt as _;
 
 use super::{check, guarded, on_each, read, rng, words};
@@ -46,7 +46,7 @@ fn run(context: &Context, seed: u64, config: &LossScale, steps: u32) -> usize {
         let what = format!("seed {seed}, step {step}, {config:?}, greatest {greatest:x}, {state:?}");
         let run = check(context, "rescale", &what, &bindings, 1, &[], |b| {
             let [rule, greatest, state] = b else { unreachable!() };
-            cpu::rescale(&read(rule), greatest, cast_slice_mut(&mut state[..ScalerState::WORDS]));
+            stages::rescale(&read(rule), greatest, cast_slice_mut(&mut state[..ScalerState::WORDS]));
         });
         state = cast_slice(&run.found[2][..ScalerState::WORDS])[0];
         state.check(config).unwrap_or_else(|error| panic!("{what}: {error}"));

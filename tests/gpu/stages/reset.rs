@@ -1,4 +1,5 @@
-use hotrow::{GroupConfig, cpu};
+use hotrow::GroupConfig;
+use hotrow::internals::stages;
 
 use super::{TRAIN, check, guarded, layout_of, on_each, params, read, rng, ways, words};
 
@@ -16,7 +17,7 @@ fn matches_the_mirror() {
             let groups = layout.slots().div_ceil(256);
             changed += check(context, "reset", &format!("{sets} sets"), &bindings, groups, &[], |b| {
                 let [params, ways] = b else { unreachable!() };
-                cpu::reset(&read(params), ways);
+                stages::reset(&read(params), ways);
             })
             .changed;
         }

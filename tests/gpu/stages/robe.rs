@@ -2,7 +2,7 @@
 
 use hotrow::{
     GroupConfig, Pooling, Precision,
-    layout::{NONE, Params, Robe, Target},
+    internals::layout::{NONE, Params, Robe, Target},
 };
 use rand::RngExt as _;
 use rand_pcg::Pcg64;

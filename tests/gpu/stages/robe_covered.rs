@@ -1,5 +1,6 @@
 use bytemuck::{cast_slice, cast_slice_mut};
-use hotrow::{Context, cpu};
+use hotrow::Context;
+use hotrow::internals::stages;
 use rand::RngExt as _;
 
 use super::{
@@ -15,7 +16,7 @@ fn run(context: &Context, seed: u64, lengths: &[u32], shape: [u32; 3]) -> usize 
     let n = targets[0] as usize;
     let (mut runs, mut blocks) = (vec![[0; 2]; n], vec![0; n.div_ceil(256)]);
     let sorted = (cast_slice(&targets), cast_slice(&accesses), cast_slice(&scratch));
-    cpu::robe_runs(&read(&params), &robe, sorted.0, sorted.1, sorted.2, &mut runs, &mut blocks);
+    stages::robe_runs(&read(&params), &robe, sorted.0, sorted.1, sorted.2, &mut runs, &mut blocks);
     let mut total = 0;
     blocks.iter_mut().for_each(|block| (*block, total) = (total, total + *block));
     let places = guarded(&junk(&mut source, total as usize));
@@ -29,7 +30,7 @@ fn run(context: &Context, seed: u64, lengths: &[u32], shape: [u32; 3]) -> usize 
         let params = read(params);
         let (targets, accesses, scratch) = (cast_slice(targets), cast_slice(accesses), cast_slice(scratch));
         let (grads, runs, sums) = (gradients_of(grads, &params), cast_slice(runs), cast_slice_mut(sums));
-        cpu::robe_covered(&params, &read(robe), targets, accesses, grads, scratch, runs, blocks, places, sums);
+        stages::robe_covered(&params, &read(robe), targets, accesses, grads, scratch, runs, blocks, places, sums);
     });
     let places = &run.found[8][..total as usize];
     assert!(places.is_sorted_by(|a, b| a < b) && places.iter().all(|&w| w < robe.weights), "seed {seed}");

@@ -1,5 +1,5 @@
 use bytemuck::{cast_slice, cast_slice_mut};
-use hotrow::{Context, GroupConfig, Pooling, Precision, cpu, layout::Params};
+use hotrow::{Context, GroupConfig, Pooling, Precision, internals::layout::Params, internals::stages};
 use rand::RngExt as _;
 
 use super::{
@@ -66,7 +66,7 @@ fn run(context: &Context, seed: u64, case: &Case) -> usize {
         let [params, robe, offsets, hashes, weights, memory, access, outputs] = b else { unreachable!() };
         let (access, outputs) = (cast_slice_mut(access), cast_slice_mut(outputs));
         let weights = cast_slice(weights);
-        cpu::robe_gather(&read(params), &read(robe), offsets, hashes, weights, memory, access, outputs);
+        stages::robe_gather(&read(params), &read(robe), offsets, hashes, weights, memory, access, outputs);
     })
     .changed
 }

@@ -1,5 +1,6 @@
 use bytemuck::{cast_slice, cast_slice_mut};
-use hotrow::{Context, cpu};
+use hotrow::Context;
+use hotrow::internals::stages;
 use rand::RngExt as _;
 
 use super::{
@@ -21,7 +22,7 @@ fn run(context: &Context, seed: u64, lengths: &[u32], shape: [u32; 3]) -> usize 
         let params = read(params);
         let (targets, accesses, scratch) = (cast_slice(targets), cast_slice(accesses), cast_slice(scratch));
         let grads = gradients_of(grads, &params);
-        cpu::robe_gradient(&params, &read(robe), targets, accesses, grads, scratch, cast_slice_mut(sums));
+        stages::robe_gradient(&params, &read(robe), targets, accesses, grads, scratch, cast_slice_mut(sums));
     });
     // Of no start, nothing: said without the mirror.
     if bindings[2][0] == 0 {

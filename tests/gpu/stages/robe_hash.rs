@@ -1,6 +1,7 @@
 use hotrow::{
-    GroupConfig, cpu,
-    layout::{NONE, Params, count},
+    GroupConfig,
+    internals::layout::{NONE, Params, count},
+    internals::stages,
     robe::hash::{PRIME, row_hash},
 };
 use rand::RngExt as _;
@@ -41,7 +42,7 @@ fn matches_the_mirror() {
                 let what = format!("seed {seed}, {n} accesses, mode {mode}, active {active}");
                 let run = check(context, "robe_hash", &what, &bindings, n.div_ceil(256) as u32, &[], |b| {
                     let [params, step, keys, hashes, tables] = b else { unreachable!() };
-                    cpu::robe_hash(&read(params), of(step), keys, hashes, tables);
+                    stages::robe_hash(&read(params), of(step), keys, hashes, tables);
                 });
                 // Said without the mirror.
                 for (i, &key) in keys.iter().enumerate() {

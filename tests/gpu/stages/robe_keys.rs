@@ -1,7 +1,8 @@
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
-    GroupConfig, cpu,
-    layout::{NONE, Params, count},
+    GroupConfig,
+    internals::layout::{NONE, Params, count},
+    internals::stages,
     robe::hash::chunk_start,
 };
 use rand::RngExt as _;
@@ -40,7 +41,7 @@ fn matches_the_mirror() {
                 let run = check(context, "robe_keys", &what, &bindings, groups, &[], |b| {
                     let [params, robe, step, hashes, access, chunk_keys, chunk_access] = b else { unreachable!() };
                     let (access, chunk_access) = (cast_slice(access), cast_slice_mut(chunk_access));
-                    cpu::robe_keys(&read(params), &read(robe), of(step), hashes, access, chunk_keys, chunk_access);
+                    stages::robe_keys(&read(params), &read(robe), of(step), hashes, access, chunk_keys, chunk_access);
                 });
                 // Said without the mirror: chunks of neighbouring rows follow each other.
                 for (k, &key) in run.found[5][..chunks].iter().enumerate() {

@@ -1,5 +1,5 @@
 use bytemuck::{cast_slice, cast_slice_mut};
-use hotrow::{Context, GroupConfig, Pooling, cpu, layout::Params};
+use hotrow::{Context, GroupConfig, Pooling, internals::layout::Params, internals::stages};
 use rand::RngExt as _;
 
 use super::{
@@ -48,7 +48,7 @@ fn run(context: &Context, seed: u64, lengths: &[u32], shape: [u32; 3]) -> usize 
         let (targets, accesses) = (cast_slice(targets), cast_slice(accesses));
         let params = read(params);
         let grads = gradients_of(grad_outputs, &params);
-        cpu::robe_merge(&params, &read(robe), targets, segment, accesses, grads, cast_slice_mut(scratch));
+        stages::robe_merge(&params, &read(robe), targets, segment, accesses, grads, cast_slice_mut(scratch));
     })
     .changed
 }

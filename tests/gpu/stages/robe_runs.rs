@@ -1,5 +1,5 @@
 use bytemuck::{cast_slice, cast_slice_mut};
-use hotrow::{Context, cpu, layout::Target};
+use hotrow::{Context, internals::layout::Target, internals::stages};
 use rand::RngExt as _;
 
 use super::{
@@ -20,7 +20,7 @@ fn run(context: &Context, seed: u64, lengths: &[u32], shape: [u32; 3]) -> usize 
         let [params, robe, targets, accesses, scratch, runs, blocks] = b else { unreachable!() };
         let (targets, accesses, scratch) = (cast_slice(targets), cast_slice(accesses), cast_slice(scratch));
         let runs = cast_slice_mut(runs);
-        cpu::robe_runs(&read(params), &read(robe), targets, accesses, scratch, runs, blocks);
+        stages::robe_runs(&read(params), &read(robe), targets, accesses, scratch, runs, blocks);
     });
     // Said without the mirror: a run begins at its start, ends at the next at the latest, and no chunk is longer than the longest.
     let starts: &[Target] = &cast_slice::<u32, Target>(&bindings[2][..4 * (n + 1)])[1..];

@@ -1,5 +1,7 @@
 use bytemuck::{cast_slice, cast_slice_mut};
-use hotrow::{AddBody, Context, GroupConfig, Optimizer, Pooling, ScalerState, cpu, layout::Params};
+use hotrow::{
+    AddBody, Context, GroupConfig, Optimizer, Pooling, ScalerState, internals::layout::Params, internals::stages,
+};
 use rand::RngExt as _;
 
 use super::{
@@ -55,7 +57,7 @@ fn run(context: &Context, seed: u64, n: u32, shape: [u32; 3]) -> usize {
         let [params, robe, scaler, hashes, access, grads, sums, covered] = b else { unreachable!() };
         let params = read(params);
         let (grads, access, sums) = (gradients_of(grads, &params), cast_slice(access), cast_slice_mut(sums));
-        cpu::robe_scatter(&params, &read(robe), &read(scaler), hashes, access, grads, sums, covered);
+        stages::robe_scatter(&params, &read(robe), &read(scaler), hashes, access, grads, sums, covered);
     })
     .changed
 }

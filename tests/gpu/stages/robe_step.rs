@@ -1,5 +1,5 @@
 use bytemuck::cast_slice_mut;
-use hotrow::{Context, GroupConfig, Optimizer, cpu};
+use hotrow::{Context, GroupConfig, Optimizer, internals::stages};
 use rand::RngExt as _;
 
 use super::{
@@ -40,7 +40,7 @@ fn run(context: &Context, seed: u64, shape: [u32; 3], optimizer: Optimizer) -> u
     let run = check(context, "robe_step", &what, &bindings, groups, &[("memory", like), ("states", like)], |b| {
         let [params, robe, sums, covered, memory, states, tables] = b else { unreachable!() };
         let (sums, memory, states) = (cast_slice_mut(sums), cast_slice_mut(memory), cast_slice_mut(states));
-        cpu::robe_step(&read(params), &read(robe), sums, covered, memory, states, tables);
+        stages::robe_step(&read(params), &read(robe), sums, covered, memory, states, tables);
     });
     // Said without the mirror: nothing is left, and only what is covered has moved.
     let decays = optimizer.weight_decay != 0.0;

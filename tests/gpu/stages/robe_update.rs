@@ -1,7 +1,8 @@
 use bytemuck::cast_slice;
 use hotrow::{
-    Context, GroupConfig, Optimizer, Pooling, Precision, Rounding, cpu,
-    layout::{Params, Robe},
+    Context, GroupConfig, Optimizer, Pooling, Precision, Rounding,
+    internals::layout::{Params, Robe},
+    internals::stages,
 };
 use rand::RngExt as _;
 
@@ -110,7 +111,7 @@ pub(super) fn run(context: &Context, seed: u64, case: &Case<'_>) -> (usize, [Vec
             let (targets, accesses, scratch) = (cast_slice(targets), cast_slice(accesses), cast_slice(scratch));
             let params = read(params);
             let grads = gradients_of(grad_outputs, &params);
-            let mirror = if plain { cpu::robe_update } else { cpu::robe_blocks };
+            let mirror = if plain { stages::robe_update } else { stages::robe_blocks };
             mirror(&params, &read(robe), targets, accesses, grads, scratch, memory, states, tables);
         });
         if !plain {

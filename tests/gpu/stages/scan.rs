@@ -1,7 +1,5 @@
-use hotrow::{
-    cpu,
-    layout::{ScanInfo, count},
-};
+use hotrow::internals::layout::{ScanInfo, count};
+use hotrow::internals::stages;
 
 use super::{check, guarded, junk, kernel, of, on_each, read, rng, step, words};
 
@@ -27,7 +25,7 @@ fn matches_the_mirror() {
                 let case = format!("{rows} rows of {length}");
                 changed += check(context, "scan", &case, &bindings, rows.div_ceil(3), &[], |b| {
                     let [info, step, data, totals] = b else { unreachable!() };
-                    cpu::scan(&read(info), of(step), data, totals);
+                    stages::scan(&read(info), of(step), data, totals);
                 })
                 .changed;
             }

@@ -1,17 +1,18 @@
 use hotrow::{
-    Context, cpu,
-    layout::{Pass, ScanInfo, count},
+    Context,
+    internals::layout::{Pass, ScanInfo, count},
+    internals::stages,
 };
 use rand::RngExt as _;
 
 use super::{check, guarded, junk, of, on_each, read, rng, step, words};
 
 /// A pass's key counts, scanned, and the number of each digit.
-fn scanned(pass: &Pass, step: &hotrow::layout::Step, keys: &[u32], blocks: u32) -> (Vec<u32>, Vec<u32>) {
+fn scanned(pass: &Pass, step: &hotrow::internals::layout::Step, keys: &[u32], blocks: u32) -> (Vec<u32>, Vec<u32>) {
     let (mut digits, mut totals) = (vec![0; 256 * blocks as usize], vec![0; 256]);
-    cpu::histogram(pass, step, keys, &mut digits);
+    stages::histogram(pass, step, keys, &mut digits);
     let info = ScanInfo { count: pass.count, capacity: pass.capacity, per_block: 3072, rows: 256 };
-    cpu::scan(&info, step, &mut digits, &mut totals);
+    stages::scan(&info, step, &mut digits, &mut totals);
     (digits, totals)
 }
 
@@ -46,7 +47,7 @@ pub(crate) fn all(context: &Context) {
                     let [pass, step, keys_in, values_in, digits, totals, keys_out, values_out] = b else {
                         unreachable!()
                     };
-                    cpu::scatter(&read(pass), of(step), keys_in, values_in, digits, totals, keys_out, values_out);
+                    stages::scatter(&read(pass), of(step), keys_in, values_in, digits, totals, keys_out, values_out);
                 });
                 changed += run.changed;
                 // Stable, said without the mirror: equal digits keep their order.

@@ -1,7 +1,5 @@
-use hotrow::{
-    cpu,
-    layout::{DedupInfo, ScanInfo, count},
-};
+use hotrow::internals::layout::{DedupInfo, ScanInfo, count};
+use hotrow::internals::stages;
 
 use super::{check, guarded, heads::sorted_keys, junk, of, on_each, read, rng, step, words};
 
@@ -27,8 +25,8 @@ fn matches_the_mirror() {
                     let step = step(&mut source, 1, &[(which, live as u32)]);
                     let (mut heads, mut totals) = (junk(&mut source, capacity.div_ceil(2048)), vec![0]);
                     let row = ScanInfo { count: which as u32, capacity: capacity as u32, per_block: 2048, rows: 1 };
-                    cpu::heads(&info, &step, &keys, &mut heads);
-                    cpu::scan(&row, &step, &mut heads, &mut totals);
+                    stages::heads(&info, &step, &keys, &mut heads);
+                    stages::scan(&row, &step, &mut heads, &mut totals);
                     let bindings = [
                         words(&info),
                         words(&step),
@@ -42,7 +40,7 @@ fn matches_the_mirror() {
                     let groups = capacity.div_ceil(4096) as u32;
                     changed += check(context, "segments", &case, &bindings, groups, &[], |b| {
                         let [info, step, keys, heads, totals, segment, starts] = b else { unreachable!() };
-                        cpu::segments(&read(info), of(step), keys, heads, totals, segment, starts);
+                        stages::segments(&read(info), of(step), keys, heads, totals, segment, starts);
                     })
                     .changed;
                 }

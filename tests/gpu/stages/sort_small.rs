@@ -1,7 +1,5 @@
-use hotrow::{
-    cpu,
-    layout::{NONE, SmallInfo, count},
-};
+use hotrow::internals::layout::{NONE, SmallInfo, count};
+use hotrow::internals::stages;
 use rand::RngExt as _;
 
 use super::{check, guarded, junk, of, on_each, read, rng, step, words};
@@ -42,7 +40,7 @@ fn matches_the_mirror() {
                             unreachable!()
                         };
                         let (info, step) = (read(info), of(step));
-                        cpu::sort_small(&info, step, keys_in, values_in, keys_out, values_out, segment, starts);
+                        stages::sort_small(&info, step, keys_in, values_in, keys_out, values_out, segment, starts);
                     })
                     .changed;
                 }

@@ -1,6 +1,7 @@
 use hotrow::{
-    GroupConfig, Policy, cpu,
-    layout::{FREQ_MAX, Field, NONE, Params, Shard, WAYS, way_at},
+    GroupConfig, Policy,
+    internals::layout::{FREQ_MAX, Field, NONE, Params, Shard, WAYS, way_at},
+    internals::stages,
 };
 use rand::RngExt as _;
 
@@ -59,7 +60,7 @@ fn matches_the_mirror() {
                     let what = format!("seed {seed}, {n} accesses, {policy:?}");
                     let run = check(context, "touch", &what, &bindings, n.div_ceil(256), &[], |b| {
                         let [params, shard, step, keys, places, ways, freqs, tables] = b else { unreachable!() };
-                        cpu::touch(&read(params), &read(shard), of(step), keys, places, ways, freqs, tables);
+                        stages::touch(&read(params), &read(shard), of(step), keys, places, ways, freqs, tables);
                     });
                     changed += run.changed;
                     saturated += run.found[6].iter().zip(&freqs).filter(|&(&a, &b)| a == FREQ_MAX && b != a).count();

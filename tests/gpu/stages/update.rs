@@ -1,7 +1,8 @@
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
-    Context, GroupConfig, Optimizer, Precision, RandomBits, Rounding, codec, cpu,
-    layout::{Params, Shard, Target},
+    Context, GroupConfig, Optimizer, Precision, RandomBits, Rounding, codec,
+    internals::layout::{Params, Shard, Target},
+    internals::stages,
 };
 use rand::RngExt as _;
 
@@ -136,7 +137,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
         let (mut marks, mut counters) = (vec![0; (resident.slots as usize + 32) * 4], tables.clone());
         let whole = Shard::default();
         let sums = scratch.to_vec();
-        cpu::update(
+        stages::update(
             &resident,
             &whole,
             targets,
@@ -148,7 +149,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
             &mut marks,
             &mut counters,
         );
-        cpu::update(&params, &shard, targets, accesses, grads, records, cache, scratch, ways, tables);
+        stages::update(&params, &shard, targets, accesses, grads, records, cache, scratch, ways, tables);
         for one in targets[1..=n].iter().filter(|one: &&Target| one.place >= slots && shard.holds(one.row)) {
             let at = (one.place - slots) as usize * words_of;
             scratch[at..at + words_of].copy_from_slice(&all[one.place as usize * words_of..][..words_of]);

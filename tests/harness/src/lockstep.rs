@@ -1,7 +1,10 @@
 //! GPU against CPU, step by step: the CPU group takes over the GPU's state before each step, both do the same, and then
 //! integers must be equal and floats close.
 
-use hotrow::{Context, Embedding, Error, Group, GroupConfig, Init, OutOfRange, Snapshot, codec, cpu, layout::Field};
+use hotrow::{
+    Context, CpuGroup, Embedding, Error, Group, GroupConfig, Init, OutOfRange, Snapshot, codec,
+    internals::layout::Field,
+};
 use hotrow::{Layout, Optimizer, Placement, Policy, Pooling, Precision, RandomBits, Rounding};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -216,7 +219,7 @@ pub fn random_run(context: &Context, seed: u64, codes: &mut Codes) -> Result<(),
     let windows = 1 + seed as u32 % context.caps().choose_windows().min(3);
     config.window_bytes = Some(u64::from(layout.slots().div_ceil(windows)) * layout.slot_bytes());
     let mut gpu = Group::new(context, config.clone()).map_err(|error| error.to_string())?;
-    let mut cpu = cpu::Group::new(config.clone()).map_err(|error| error.to_string())?;
+    let mut cpu = CpuGroup::new(config.clone()).map_err(|error| error.to_string())?;
     let mut pair = Pair { gpu: &mut gpu, cpu: &mut cpu, size: 64.0, codes: Codes::default() };
     let run = |pair: &mut Pair<'_>, source: &mut Pcg64| -> Result<(), String> {
         pair.compare("new")?;

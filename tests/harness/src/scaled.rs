@@ -2,7 +2,9 @@
 //! not, every bit must be the same, and a step that overflowed must be as if its backward had never been called.
 
 use half::f16;
-use hotrow::{Embedding, GradSlice, GroupConfig, LossScale, Optimizer, Policy, Pooling, Precision, Rounding, cpu};
+use hotrow::{
+    CpuScaler, Embedding, GradSlice, GroupConfig, LossScale, Optimizer, Policy, Pooling, Precision, Rounding,
+};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
@@ -88,7 +90,7 @@ pub fn run(
     let mut source = Pcg64::seed_from_u64(seed);
     let config = plain.config().clone();
     let config_of_scale = LossScale::Backoff { min: 1.0, max: 64.0, factor: 2.0, window: 3 };
-    let mut scaler = cpu::Scaler::new(config_of_scale).unwrap();
+    let mut scaler = CpuScaler::new(config_of_scale).unwrap();
     let batches: Vec<Batch> = (0..12).map(|_| random_batch(&config, &mut source)).collect();
     let mut fetched = false;
     for (step, Batch { indices, offsets, weights }) in batches.iter().enumerate() {

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use hotrow::{
-    Init, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding,
-    lookup::Lookup,
+    Init, Lookup, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding,
     robe::{Backward, Config, Snapshot},
 };
 use rand::{RngExt, SeedableRng};

@@ -1,8 +1,7 @@
 //! The CPU backend's runner: wall clock.
 
-use hotrow::lookup::Lookup as _;
-use hotrow::robe::{Config, cpu::Group};
-use hotrow::{Counters, Embedding, Error, GradSlice, cpu};
+use hotrow::robe::Config;
+use hotrow::{Counters, CpuGroup, CpuRobeGroup, Embedding, Error, GradSlice, Lookup as _};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,7 @@ const SLICE: Duration = Duration::from_millis(300);
 
 pub(super) struct CpuRunner {
     size: Size,
-    group: Option<Group>,
+    group: Option<CpuRobeGroup>,
 }
 
 impl CpuRunner {
@@ -25,7 +24,7 @@ impl CpuRunner {
         Self { size, group: None }
     }
 
-    fn group(&mut self) -> anyhow::Result<&mut Group> {
+    fn group(&mut self) -> anyhow::Result<&mut CpuRobeGroup> {
         self.group.as_mut().ok_or_else(|| anyhow::anyhow!("bench robe: wanted an array, found none"))
     }
 }
@@ -42,7 +41,7 @@ fn rounds<const PARTS: usize>(
 impl Runner for CpuRunner {
     fn allocate(&mut self, config: Config) -> Result<(), Error> {
         self.group = None; // freed before the next is allocated
-        self.group = Some(Group::new(config)?);
+        self.group = Some(CpuRobeGroup::new(config)?);
         Ok(())
     }
 
@@ -110,7 +109,7 @@ pub(super) fn forward(
     };
     match table {
         Table::Robe(config) => {
-            let mut group = Group::new(config.clone())?;
+            let mut group = CpuRobeGroup::new(config.clone())?;
             // The next forward drops the last one's backward.
             let times = timed(&mut |batch| {
                 group.abandon_backward();
@@ -119,7 +118,7 @@ pub(super) fn forward(
             Ok(Forward { times, hit_rate: None })
         }
         Table::Cached(config) => {
-            let mut group = cpu::Group::new((**config).clone())?;
+            let mut group = CpuGroup::new((**config).clone())?;
             for batch in warm {
                 Embedding::forward(&mut group, batch, offsets, None)?;
                 group.abandon_backward();

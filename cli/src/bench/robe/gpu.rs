@@ -1,8 +1,8 @@
 //! The GPU's runner: steps recorded into queues, device timestamps.
 
-use hotrow::robe::{Backward, Config, GradientBuffer, Group};
+use hotrow::robe::{Backward, Config};
 use hotrow::wgpu;
-use hotrow::{Error, GradBuffer};
+use hotrow::{Error, GradBuffer, GradientBuffer, RobeGroup};
 
 use super::beside::{Forward, Table};
 use super::measure::{Runner, Step, What};
@@ -12,7 +12,7 @@ use crate::lab::{Inputs, Lab, Measured};
 
 pub(super) struct GpuRunner<'a> {
     lab: &'a Lab,
-    group: Option<Group>,
+    group: Option<RobeGroup>,
 }
 
 impl<'a> GpuRunner<'a> {
@@ -83,7 +83,7 @@ impl Behind {
         }
     }
 
-    fn record(&self, group: &mut Group, encoder: &mut wgpu::CommandEncoder, data: &Inputs) -> Result<(), Error> {
+    fn record(&self, group: &mut RobeGroup, encoder: &mut wgpu::CommandEncoder, data: &Inputs) -> Result<(), Error> {
         let grads = data.grads.slice(..);
         match self {
             Self::Nothing => Ok(()),
@@ -94,9 +94,9 @@ impl Behind {
 }
 
 /// Forward and what comes behind it in turn; what is allocated and compiled is there before anything is counted.
-fn measure(lab: &Lab, group: &mut Group, data: &Inputs, behind: &Behind) -> anyhow::Result<Measured> {
+fn measure(lab: &Lab, group: &mut RobeGroup, data: &Inputs, behind: &Behind) -> anyhow::Result<Measured> {
     lab.timeline.listen(false);
-    let forward = |group: &mut Group, encoder: &mut wgpu::CommandEncoder, turn| {
+    let forward = |group: &mut RobeGroup, encoder: &mut wgpu::CommandEncoder, turn| {
         group.record_forward(encoder, &data.batch(turn), data.outputs.slice(..))
     };
     let mut encoder = lab.encoder();
@@ -121,7 +121,7 @@ fn measure(lab: &Lab, group: &mut Group, data: &Inputs, behind: &Behind) -> anyh
 impl Runner for GpuRunner<'_> {
     fn allocate(&mut self, config: Config) -> Result<(), Error> {
         self.group = None; // freed before the next is allocated
-        self.group = Some(Group::new(&self.lab.timed, config)?);
+        self.group = Some(RobeGroup::new(&self.lab.timed, config)?);
         Ok(())
     }
 
@@ -166,7 +166,7 @@ pub(super) fn forward(
 ) -> anyhow::Result<Forward> {
     match table {
         Table::Robe(config) => {
-            let mut group = Group::new(&lab.timed, config.clone())?;
+            let mut group = RobeGroup::new(&lab.timed, config.clone())?;
             let data = inputs(lab, batches, offsets, config.dim);
             let times = measure(lab, &mut group, &data, &Behind::Nothing)?.phase("forward").unwrap_or_default();
             Ok(Forward { times, hit_rate: None })

@@ -55,7 +55,7 @@ fn crossover<'c>(cells: impl Iterator<Item = &'c Cell>, what: What, run: &mut Ru
         ("weights above", weights(above), Unit::Count),
         ("sparse over dense, smallest array", Some(smallest.1), Unit::Times),
         ("sparse over dense, largest array", Some(largest.1), Unit::Times),
-        (&format!("{} above it", what.name()), worst, Unit::Times),
+        ("above it", worst, Unit::Times),
     ] {
         run.push_some(name, "crossover", setting, value, unit);
     }
@@ -91,8 +91,8 @@ fn atomic<'c>(cells: impl Iterator<Item = &'c Cell>, run: &mut Run, setting: &Se
     for (name, value, unit) in [
         ("cells", Some(these.len() as f64), Unit::Count),
         ("faster", Some(faster().count() as f64), Unit::Count),
-        ("faster from |M| over touched", from, Unit::Times),
-        ("faster to", to, Unit::Times),
+        ("faster from ratio", from, Unit::Times),
+        ("faster to ratio", to, Unit::Times),
         ("best", Some(best), Unit::Times),
         ("worst", Some(worst), Unit::Times),
     ] {
@@ -178,7 +178,7 @@ mod tests {
         // Dense gradients take twice as long: none is worth it.
         assert_eq!((found("gradient", "dense until"), found("gradient", "sparse from")), (None, Some(1.0)));
         near(found("gradient", "sparse over dense, smallest array"), 0.65);
-        near(found("update", "update above it"), 3.01 / 3.0);
+        near(found("update", "above it"), 3.01 / 3.0);
     }
 
     #[test]
@@ -194,10 +194,10 @@ mod tests {
         cells.push(cell(9000, 1000, 1.0, 1.0)); // was not measured
         let run = recorded(&cells);
         let found = |what: &str| run.value(what, "atomic", &[("chunks of", "32")]);
-        let all = ["cells", "faster", "faster from |M| over touched", "faster to", "best", "worst"].map(found);
+        let all = ["cells", "faster", "faster from ratio", "faster to ratio", "best", "worst"].map(found);
         assert_eq!(all, [4.0, 2.0, 1.0, 3.0, 0.5, 3.0].map(Some));
         let run = recorded(&cells[3..]);
-        assert_eq!(run.value("faster to", "atomic", &[]), None);
+        assert_eq!(run.value("faster to ratio", "atomic", &[]), None);
         assert_eq!(run.value("faster", "atomic", &[]), Some(0.0));
         assert_eq!(recorded(&cells[4..]).value("cells", "atomic", &[]), None);
     }

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use hotrow::hash::fmix32;
-use hotrow::layout::WAYS;
+use hotrow::internals::layout::WAYS;
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64;

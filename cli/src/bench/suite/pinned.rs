@@ -1,6 +1,6 @@
 //! Hot rows pinned against no cache, in the shape of SCARS's Tables I to VI.
 
-use hotrow::layout::WAYS;
+use hotrow::internals::layout::WAYS;
 use hotrow::scars::{HotBatches, HotRows, Samples};
 use hotrow::{Embedding as _, Group, GroupConfig, Optimizer, Placement, Policy, Precision};
 

@@ -1,7 +1,7 @@
 //! Batches: which rows are asked for. All from a seed.
 
 use hotrow::hash::fmix32;
-use hotrow::layout::WAYS;
+use hotrow::internals::layout::WAYS;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64;

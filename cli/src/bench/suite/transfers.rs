@@ -70,7 +70,7 @@ fn unified(
     }
     let [bytes, predicted, played] = [bytes, predicted, played].map(|sum| sum / (steps.len() - warm).max(1) as f64);
     let gather = cached.kernel("gather", "forward").unwrap_or(0.0);
-    let (name, setting) = ("unified memory", &cached.setting.clone().with("precision", "FP32"));
+    let (name, setting) = ("unified memory", &cached.setting);
     bench.run.describe(
         name,
         "the steps of mapped-int8 in pages of 64 KiB, faults for free; predicted with the gather measured there",

@@ -43,6 +43,7 @@ pub(crate) struct Workload {
 /// What was measured of a workload.
 pub(crate) struct Case {
     pub(super) name: String,
+    scaled: Option<String>,
     pub(super) setting: Setting,
     pub(super) facts: Facts,
     measured: Measured,
@@ -132,12 +133,9 @@ impl Workload {
                 }),
             }
         }
-        let setting = Setting::default()
-            .with("precision", format!("{:?}", self.config.precision).to_uppercase())
-            .with("placement", format!("{:?}", self.config.placement).to_lowercase())
-            .with("optimizer", format!("{:?}", self.config.optimizer.kind));
+        let setting = Setting::default().with("placement", format!("{:?}", self.config.placement).to_lowercase());
         let setting = self.scaled.iter().fold(setting, |setting, why| setting.with("scaled", why.as_str()));
-        Case { name: self.name.clone(), setting, facts, measured, kernels }
+        Case { name: self.name.clone(), scaled: self.scaled.clone(), setting, facts, measured, kernels }
     }
 
     fn facts(&self, layout: Option<&Layout>, seen: Counters, steps: f64) -> Facts {
@@ -227,7 +225,8 @@ impl Bench<'_> {
     /// Measures a workload and records it.
     pub(super) fn measure(&mut self, workload: &Workload) -> anyhow::Result<Case> {
         let case = workload.run(self.lab)?;
-        self.run.describe(&workload.name, &workload.shape);
+        let GroupConfig { precision, optimizer, .. } = &workload.config;
+        self.run.describe(&workload.name, format!("{}; {precision:?}, {:?}", workload.shape, optimizer.kind));
         self.record(&case);
         Ok(case)
     }
@@ -266,7 +265,8 @@ impl Bench<'_> {
         run.push_some("step", name, setting, case.step(), Unit::Seconds);
         run.timed("step, host clock", name, setting, case.measured.wall);
         for kernel in &case.kernels {
-            let setting = setting.clone().with("phase", kernel.phase).with("kernel", kernel.kernel);
+            let setting = Setting::default().with("phase", kernel.phase).with("kernel", kernel.kernel);
+            let setting = case.scaled.iter().fold(setting, |setting, why| setting.with("scaled", why.as_str()));
             let setting = if case.is_minor(kernel) { setting.with("minor", "yes") } else { setting };
             let rate = kernel.bytes.zip(kernel.times).map(|(bytes, times)| bytes / times.median);
             if let Some(times) = kernel.times {

@@ -81,18 +81,16 @@ struct Errors {
     distance: f64,
 }
 
-/// What is asked for.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Wanted {
-    pub(super) eps: f64,
-    pub(super) relative: bool,
-    pub(super) quantile: f64,
-}
+/// The wanted eps.
+#[derive(Debug, Serialize)]
+pub(super) struct Wanted(#[serde(with = "WantedFields")] pub(super) fidelity::Wanted);
 
-impl From<fidelity::Wanted> for Wanted {
-    fn from(wanted: fidelity::Wanted) -> Self {
-        Self { eps: wanted.eps, relative: wanted.relative, quantile: wanted.quantile }
-    }
+#[derive(Serialize)]
+#[serde(remote = "fidelity::Wanted")]
+struct WantedFields {
+    eps: f64,
+    relative: bool,
+    quantile: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -111,16 +109,14 @@ pub(super) struct Size {
     unlike_weights: Option<f64>,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
-struct Tried {
+#[derive(Debug, Serialize)]
+struct Tried(#[serde(with = "TriedFields")] fidelity::Tried);
+
+#[derive(Serialize)]
+#[serde(remote = "fidelity::Tried")]
+struct TriedFields {
     weights: u32,
     eps: f64,
-}
-
-impl From<fidelity::Tried> for Tried {
-    fn from(tried: fidelity::Tried) -> Self {
-        Self { weights: tried.weights, eps: tried.eps }
-    }
 }
 
 /// ROBE's corollary 6, with its constant, which the paper does not state, as 1.
@@ -172,8 +168,8 @@ impl Size {
             compression: weights.map(|weights| values as f64 / f64::from(weights)),
             bytes: weights.map(|weights| 4 * u64::from(weights)),
             eps: found.found().map(|tried| tried.eps),
-            below: found.below().map(Tried::from),
-            largest: found.tried.last().map(|&tried| tried.into()),
+            below: found.below().map(Tried),
+            largest: found.tried.last().copied().map(Tried),
             unlike_weights: unlike_weights.map(|weights| weights.max(f64::from(chunk))),
         }
     }
@@ -215,8 +211,8 @@ impl Report {
             self.lines.first().map_or(0, |line| line.pairs),
             self.lines.iter().map(|line| line.errors.beyond).sum::<usize>()
         );
-        if let Some(wanted) = self.wanted {
-            let _ = writeln!(text, "\n{}:\n{}", wanted.text(), self.sizes_table(wanted.relative));
+        if let Some(Wanted(wanted)) = &self.wanted {
+            let _ = writeln!(text, "\n{}:\n{}", wanted_text(wanted), self.sizes_table(wanted.relative));
         }
         if let Some(sketch) = &self.sketch {
             let Sketch { sigma, eps, delta, k, weights, of_the_table } = sketch;
@@ -242,22 +238,9 @@ impl Report {
     }
 
     fn lines_table(&self) -> String {
-        let header = [
-            "compression",
-            "chunk",
-            "weights",
-            "bytes",
-            "eps: median",
-            "95 %",
-            "largest",
-            "of the row: median",
-            "95 %",
-            "variance lost",
-            "if unlike",
-            "inner products off by",
-            "distances off by",
-        ];
-        let mut table = output::table(header, 0);
+        let header = "compression | chunk | weights | bytes | eps: median | 95 % | largest | of the row: median | 95 % | variance lost | \
+                      if unlike | inner products off by | distances off by";
+        let mut table = output::table(header.split(" | "), 0);
         let mut add = |first: String, chunk: String, line: &Line| {
             let errors = &line.errors;
             table.add_row([
@@ -285,12 +268,12 @@ impl Report {
 
     /// The size found for each chunk. Beside it the largest size that does not do: below the size found, or the table's own.
     fn sizes_table(&self, relative: bool) -> String {
-        let header =
-            ["chunk", "weights", "bytes", "times smaller", "eps", "too few weights", "their eps", "weights if unlike"];
-        let mut table = output::table(header, 0);
+        let header = "chunk | weights | bytes | times smaller | eps | too few weights | their eps | weights if unlike";
+        let mut table = output::table(header.split(" | "), 0);
         let eps = |eps: f64| if relative { percent(eps) } else { digits(eps) };
         for size in &self.sizes {
-            let too_few = if size.weights.is_some() { size.below } else { size.largest };
+            let too_few = if size.weights.is_some() { &size.below } else { &size.largest };
+            let too_few = too_few.as_ref().map(|tried| &tried.0);
             table.add_row([
                 size.chunk.to_string(),
                 size.weights.map_or_else(|| "none".to_owned(), |weights| weights.to_string()),
@@ -306,16 +289,14 @@ impl Report {
     }
 }
 
-impl Wanted {
-    fn text(&self) -> String {
-        let Self { eps, relative, quantile } = *self;
-        let eps = if relative { format!("{} % of the row's length", digits(100.0 * eps)) } else { digits(eps) };
-        let rows = match quantile {
-            1.0 => "each sampled row".to_owned(),
-            quantile => format!("{} % of the sampled rows", digits(100.0 * quantile)),
-        };
-        format!("The smallest array with an eps of at most {eps} for {rows}")
-    }
+fn wanted_text(wanted: &fidelity::Wanted) -> String {
+    let fidelity::Wanted { eps, relative, quantile } = *wanted;
+    let eps = if relative { format!("{} % of the row's length", digits(100.0 * eps)) } else { digits(eps) };
+    let rows = match quantile {
+        1.0 => "each sampled row".to_owned(),
+        quantile => format!("{} % of the sampled rows", digits(100.0 * quantile)),
+    };
+    format!("The smallest array with an eps of at most {eps} for {rows}")
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::plan::amount;
 use crate::plan::spec::Spec;
 use anyhow::Context as _;
 use hotrow::rng::pcg4d;
-use hotrow::{Embedding as _, Error, F32File, Init, Source, checkpoint, cpu};
+use hotrow::{CpuGroup, Embedding as _, Error, F32File, Init, Source, checkpoint};
 use std::fs::File;
 use std::path::Path;
 
@@ -108,7 +108,7 @@ fn saved(text: &str, path: &Path) -> Result<Table, Failure> {
     let config = checkpoint::contents(path)?.config;
     let (tables, dim) = (config.tables.clone(), config.dim);
     let rows = config.total_rows() as u32;
-    let mut group = cpu::Group::new(config)?;
+    let mut group = CpuGroup::new(config)?;
     checkpoint::load(&mut group, path)?;
     let mut values: Vec<f32> = Vec::new();
     for first in (0..rows).step_by(PIECE as usize) {

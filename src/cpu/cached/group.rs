@@ -1,0 +1,476 @@
+//! A group of tables on the CPU: the story of `gpu/group.rs`, told with plain functions.
+
+use crate::{
+    config::GroupConfig,
+    cpu::stages::{
+        cached::{
+            admit, arrange, assign, begin, claim, collect, combine, exchange, gather, linearize, locate, merge, probe,
+            reset,
+            space::{FlushSpace, Space},
+            tables::Tables,
+            touch, update,
+        },
+        sort::{
+            dedup::{DedupTo, dedup},
+            radix::SortJob,
+        },
+    },
+    embedding::Embedding,
+    error::Error,
+    host::alloc::{reserved, zeroed},
+    scaler::GradSlice,
+    source::Source,
+    table::{
+        batch::{self, Pending},
+        counters::Counters,
+        layout::{Layout, Move, Params, ScalerState, Shard, Step, count},
+        params::Mode,
+        parts::Part,
+        pins,
+        rng::Purpose,
+    },
+};
+
+/// Most bytes of a shard where the configuration does not say.
+pub(crate) const SHARD_BYTES: u64 = 2 << 30;
+
+/// The CPU backend: the oracle of the tests, and what runs without a GPU, on all cores.
+///
+/// Same batches in, same tags, stamps, frequencies, flags and counters out as [`crate::Group`]. The placement is ignored:
+/// everything is in host memory.
+#[derive(Debug)]
+pub struct CpuGroup {
+    pub(crate) config: GroupConfig,
+    pub(crate) tables: Tables,
+    /// Two, so that a batch may be prefetched while the last one waits for its backward.
+    train: [Option<Space>; 2],
+    /// Which of them the last forward has.
+    current: usize,
+    frozen: Option<Space>,
+    pub(crate) flush: Option<FlushSpace>,
+    /// A forward whose backward has not come.
+    pub(crate) pending: Option<Pending>,
+    prefetched: Option<Prefetched>,
+}
+
+/// A batch whose step is decided, and not carried out yet.
+#[derive(Debug)]
+struct Prefetched {
+    params: Params,
+    offsets: Vec<u32>,
+    weights: Option<Vec<f32>>,
+    /// Which space it is in.
+    space: usize,
+}
+
+/// A batch in the caller's slices; `weights` is empty without any.
+struct Batch<'a> {
+    indices: &'a [u32],
+    offsets: &'a [u32],
+    weights: &'a [f32],
+}
+
+impl CpuGroup {
+    /// Allocates and fills the tables.
+    ///
+    /// # Errors
+    /// [`Error::Config`], and [`Error::OutOfMemory`] if the host has not the memory.
+    pub fn new(config: GroupConfig) -> Result<Self, Error> {
+        Self::of(config, None)
+    }
+
+    /// As [`CpuGroup::new`], with `source`'s values instead of [`GroupConfig::init`]'s.
+    ///
+    /// # Errors
+    /// As [`CpuGroup::new`]; what `source` says; [`Error::Source`] for the first row with a value that is not finite.
+    pub fn filled(config: GroupConfig, source: &dyn Source) -> Result<Self, Error> {
+        Self::of(config, Some(source))
+    }
+
+    fn of(config: GroupConfig, source: Option<&dyn Source>) -> Result<Self, Error> {
+        let layout = Layout::new(&config, SHARD_BYTES)?;
+        let tables = Tables::new(&config, layout, source)?;
+        Ok(Self {
+            config,
+            tables,
+            train: [None, None],
+            current: 0,
+            frozen: None,
+            flush: None,
+            pending: None,
+            prefetched: None,
+        })
+    }
+
+    /// The configuration.
+    #[must_use]
+    pub fn config(&self) -> &GroupConfig {
+        &self.config
+    }
+
+    /// Gives up the backward of the last forward, so that rows may be written or the cache reset.
+    pub fn abandon_backward(&mut self) {
+        self.pending = None;
+    }
+
+    pub(crate) fn params(&self, mode: Mode, purpose: Purpose) -> Params {
+        Params::new(&self.config, &self.tables.layout, mode, purpose)
+    }
+
+    /// The parameters of a batch, if its shape can be.
+    fn batch_params(
+        &self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        mode: Mode,
+    ) -> Result<Params, Error> {
+        let bags = batch::check_slices(&self.config, indices, offsets, weights)?;
+        Ok(self.params(mode, Purpose::WriteBack).batch(indices.len() as u32, bags, weights.is_some()))
+    }
+
+    fn outputs(&self, params: &Params) -> Result<Vec<f32>, Error> {
+        let rows = batch::output_rows(&self.config, params.indices, params.bags) as usize;
+        zeroed("outputs", rows * self.tables.layout.dim as usize)
+    }
+
+    /// Takes note of a forward that has been carried out in the current space.
+    fn carried(&mut self, params: &Params, outputs: Vec<f32>) -> Result<Vec<f32>, Error> {
+        let Some(space) = &self.train[self.current] else { return Ok(outputs) };
+        let fault = batch::fault(&self.config, &space.step, params.indices);
+        let pending = Pending { indices: params.indices, bags: params.bags, weighted: params.weighted == 1 };
+        self.pending = fault.is_none().then_some(pending);
+        fault.map_or(Ok(outputs), Err)
+    }
+
+    /// The backward of the last forward, by a scaler's verdict.
+    fn move_rows(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
+        let pending = self.pending.ok_or_else(|| batch::no_forward("backward"))?;
+        batch::check_grads(&self.config, pending, grad_outputs.len())?;
+        let Pending { indices, bags, weighted } = pending;
+        let params = self.params(Mode::Train, Purpose::Update).batch(indices, bags, weighted);
+        let (tables, Some(space)) = (&mut self.tables, &mut self.train[self.current]) else {
+            return Err(batch::no_forward("backward"));
+        };
+        if indices > 0 {
+            backward(tables, space, params, grad_outputs, scaler);
+        }
+        self.pending = None;
+        Ok(())
+    }
+
+    /// Looks linear rows up, one output row each, in the frozen space.
+    fn look_up(&mut self, rows: &[u32], outputs: Option<&mut [f32]>) -> Result<Params, Error> {
+        batch::check_shape(&self.config, rows.len() as u64, 0, None)?;
+        let n = rows.len() as u32;
+        let params = self.params(Mode::Rows, Purpose::Write).rows(n);
+        let mut offsets = reserved("offsets", rows.len() + 1)?;
+        offsets.extend(0..=n);
+        let space = grown(&mut self.frozen, &self.tables.layout, n, false)?;
+        let batch = Batch { indices: rows, offsets: &offsets, weights: &[] };
+        decide(&mut self.tables, space, &params, &batch);
+        carry(&mut self.tables, space, &params, &batch, outputs);
+        Ok(params)
+    }
+}
+
+/// The stages of forward that decide what shall happen, in order (SPEC 3.1 to 3.4): no row moves.
+fn decide(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch<'_>) {
+    let Batch { indices, offsets, .. } = *batch;
+    space.step = Step::default();
+    let step = &mut space.step;
+    let (layout, features) = (&tables.layout, &tables.features);
+    linearize(params, indices, offsets, features, &mut tables.tables, step, &mut space.keys, &mut space.access);
+    begin(params, indices, offsets, features, &mut tables.tables, step);
+    if step.error != 0 {
+        return;
+    }
+    if params.indices > 0 {
+        let train = params.mode == Mode::Train as u32;
+        probe(
+            params,
+            step,
+            &space.keys,
+            &tables.ways,
+            &mut space.places,
+            &mut space.miss_keys,
+            &mut space.miss_index,
+            &mut tables.tables,
+        );
+        if train && layout.sets > 0 {
+            for (shard, freqs) in &mut tables.freqs {
+                let (ways, counters) = (&mut tables.ways, &mut tables.tables);
+                touch(params, shard, step, &space.keys, &space.places, ways, freqs, counters);
+            }
+        }
+        let missed = SortJob {
+            keys: &space.miss_keys,
+            values: Some(&space.miss_index),
+            count: count::MISSED,
+            key_bits: layout.miss_key_bits(),
+        };
+        let to = &mut DedupTo {
+            segment: &mut space.segment,
+            starts: &mut space.starts,
+            segments: count::MOVES,
+            valid: count::VALID,
+        };
+        let (_, order) = dedup(step, &missed, &mut space.sorted, &mut space.sort, to);
+        for (shard, freqs) in &mut tables.freqs {
+            let (unique, moves) = (&mut space.unique, &mut space.moves);
+            let counters = &mut tables.tables;
+            claim(params, shard, step, &space.keys, order, &space.starts, unique, moves, freqs, counters);
+        }
+        if params.admits() {
+            admit(params, step, &mut space.unique, &mut space.moves, &mut tables.ways, &mut tables.tables);
+        }
+        let (ways, places) = (&tables.ways, &mut space.places);
+        locate(params, step, &space.keys, order, &space.segment, &space.unique, ways, places);
+    }
+}
+
+/// The stages that carry it out (SPEC 3.5, 3.6).
+fn carry(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch<'_>, outputs: Option<&mut [f32]>) {
+    let Batch { offsets, weights, .. } = *batch;
+    let step = &space.step;
+    if step.error != 0 {
+        return;
+    }
+    if params.indices > 0 {
+        let phases = Shard::UNPACK | if params.admits() { Shard::PACK } else { 0 };
+        exchange_all(tables, params, step, &space.moves, &mut space.scratch, phases);
+    }
+    if let Some(outputs) = outputs {
+        gather(params, offsets, &space.places, weights, &tables.cache, &space.scratch, &mut space.access, outputs);
+    }
+}
+
+/// The Moves of a list, over every shard: with several each packs before any unpacks.
+pub(crate) fn exchange_all(
+    tables: &mut Tables,
+    params: &Params,
+    step: &Step,
+    moves: &[Move],
+    scratch: &mut [f32],
+    phases: u32,
+) {
+    let Tables { layout, records, cache, ways, tables, .. } = tables;
+    let rounds = if layout.shards == 1 { [phases, 0] } else { [phases & Shard::PACK, phases & Shard::UNPACK] };
+    for phases in rounds.into_iter().filter(|&phases| phases != 0) {
+        for (shard, records) in (0..).zip(&mut *records) {
+            exchange(params, &layout.shard(shard, phases), step, moves, records, cache, scratch, ways, tables);
+        }
+    }
+}
+
+/// The stages of backward, in order (SPEC 3).
+fn backward(tables: &mut Tables, space: &mut Space, params: Params, grad_outputs: GradSlice<'_>, scaler: &ScalerState) {
+    let params = &Params { partials: space.partials, ..params };
+    let layout = &tables.layout;
+    // Rows and places are one to one: what takes fewer passes to sort.
+    let (by_row, by_place) = (layout.row_bits(), layout.place_bits(params.indices));
+    let (keys, key_bits) =
+        if by_place.div_ceil(8) < by_row.div_ceil(8) { (&space.places, by_place) } else { (&space.keys, by_row) };
+    let job = SortJob { keys, values: None, count: count::INDICES, key_bits };
+    let to = &mut DedupTo {
+        segment: &mut space.segment,
+        starts: &mut space.starts,
+        segments: count::UNIQUE,
+        valid: count::VALID,
+    };
+    let (_, order) = dedup(&mut space.step, &job, &mut space.sorted, &mut space.sort, to);
+    let Space { segment, accesses, targets, scratch, .. } = space;
+    arrange(&space.step, order, segment, &space.keys, &space.places, &space.access, accesses, targets, scaler);
+    merge(params, targets, segment, accesses, grad_outputs, scratch);
+    combine(params, targets, segment, scratch);
+    let Tables { records, cache, ways, tables: counters, .. } = tables;
+    for (shard, records) in (0..).zip(records) {
+        let shard = layout.shard(shard, Shard::PACK);
+        update(params, &shard, targets, accesses, grad_outputs, records, cache, scratch, ways, counters);
+    }
+}
+
+fn grown<'s>(space: &'s mut Option<Space>, layout: &Layout, indices: u32, train: bool) -> Result<&'s mut Space, Error> {
+    // A smaller one is freed before the larger one is allocated.
+    match space.take_if(|space| space.capacity >= indices) {
+        Some(enough) => Ok(space.insert(enough)),
+        None => {
+            *space = None;
+            Ok(space.insert(Space::new(layout, indices, train)?))
+        }
+    }
+}
+
+impl Embedding for CpuGroup {
+    fn config(&self) -> &GroupConfig {
+        &self.config
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.tables.layout
+    }
+
+    fn pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "forward")?;
+        let params = self.batch_params(indices, offsets, weights, Mode::Train)?;
+        let mut outputs = self.outputs(&params)?;
+        self.pending = None; // the scratch that its backward would need is used anew
+        let space = grown(&mut self.train[self.current], &self.tables.layout, params.indices, true)?;
+        let batch = Batch { indices, offsets, weights: weights.unwrap_or_default() };
+        decide(&mut self.tables, space, &params, &batch);
+        carry(&mut self.tables, space, &params, &batch, Some(&mut outputs));
+        self.carried(&params, outputs)
+    }
+
+    fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "prefetch")?;
+        let params = self.batch_params(indices, offsets, weights, Mode::Train)?;
+        let next = if self.pending.is_some() { 1 - self.current } else { self.current };
+        let space = grown(&mut self.train[next], &self.tables.layout, params.indices, true)?;
+        decide(&mut self.tables, space, &params, &Batch { indices, offsets, weights: &[] });
+        self.prefetched =
+            Some(Prefetched { params, offsets: offsets.to_vec(), weights: weights.map(<[f32]>::to_vec), space: next });
+        Ok(())
+    }
+
+    fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
+        let Some(Prefetched { params, offsets, weights, space }) = self.prefetched.take() else {
+            return Err(batch::no_prefetch());
+        };
+        let mut outputs = self.outputs(&params)?;
+        self.current = space;
+        if let Some(space) = &mut self.train[space] {
+            let batch = Batch { indices: &[], offsets: &offsets, weights: weights.as_deref().unwrap_or_default() };
+            carry(&mut self.tables, space, &params, &batch, Some(&mut outputs));
+        }
+        self.carried(&params, outputs)
+    }
+
+    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "forward_frozen")?;
+        let params = self.batch_params(indices, offsets, weights, Mode::Frozen)?;
+        let mut outputs = self.outputs(&params)?;
+        let space = grown(&mut self.frozen, &self.tables.layout, params.indices, false)?;
+        let batch = Batch { indices, offsets, weights: weights.unwrap_or_default() };
+        decide(&mut self.tables, space, &params, &batch);
+        carry(&mut self.tables, space, &params, &batch, Some(&mut outputs));
+        batch::fault(&self.config, &space.step, params.indices).map_or(Ok(outputs), Err)
+    }
+
+    fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
+        self.move_rows(GradSlice::F32(grad_outputs), &ScalerState::unscaled())
+    }
+
+    fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
+        scaler.decided()?;
+        self.move_rows(grad_outputs, scaler)
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "flush")?;
+        let params = self.params(Mode::Train, Purpose::WriteBack);
+        let tables = &mut self.tables;
+        let layout = &tables.layout;
+        if layout.sets == 0 {
+            return Ok(());
+        }
+        let space = match &mut self.flush {
+            Some(space) => space,
+            none => none.insert(FlushSpace::new(layout)?),
+        };
+        space.step = Step::default();
+        collect(&params, &mut space.step, &tables.ways, &mut space.moves, &tables.tables);
+        let FlushSpace { step, moves } = space;
+        exchange_all(tables, &params, step, moves, &mut [], Shard::PACK);
+        Ok(())
+    }
+
+    fn reset(&mut self) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "reset")?;
+        batch::not_pending(self.pending, "reset")?;
+        self.flush()?;
+        self.reset_discarding()
+    }
+
+    fn reset_discarding(&mut self) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "reset")?;
+        batch::not_pending(self.pending, "reset")?;
+        reset(&self.params(Mode::Train, Purpose::WriteBack), &mut self.tables.ways);
+        Ok(())
+    }
+
+    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "read_rows")?;
+        batch::check_rows(&self.tables.layout, rows, "read_rows")?;
+        let mut outputs = zeroed("outputs", rows.len() * self.tables.layout.dim as usize)?;
+        if !rows.is_empty() {
+            self.look_up(rows, Some(&mut outputs))?;
+        }
+        Ok(outputs)
+    }
+
+    fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "write_rows")?;
+        batch::not_pending(self.pending, "write_rows")?;
+        let (ascending, values) = batch::rows_to_write(&self.tables.layout, rows, values)?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let params = self.look_up(&ascending, None)?;
+        let (tables, Some(space)) = (&mut self.tables, &mut self.frozen) else { return Ok(()) };
+        assign(
+            &params,
+            &space.keys,
+            &space.places,
+            &values,
+            &mut tables.cache,
+            &mut space.scratch,
+            &mut tables.ways,
+            &mut space.moves,
+            &mut tables.tables,
+        );
+        exchange_all(tables, &params, &space.step, &space.moves, &mut space.scratch, Shard::PACK);
+        Ok(())
+    }
+
+    fn pin(&mut self, rows: &[u32], ways: u32) -> Result<Vec<u32>, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "pin")?;
+        batch::not_pending(self.pending, "pin")?;
+        batch::check_rows(&self.tables.layout, rows, "pin")?;
+        self.pin_rows(rows, ways)
+    }
+
+    fn pinned(&mut self) -> Result<Vec<u32>, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "pinned")?;
+        Ok(pins::pinned(&self.tables.layout, &self.tables.ways))
+    }
+
+    fn resize_cache(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "resize_cache")?;
+        batch::not_pending(self.pending, "resize_cache")?;
+        self.resize(cache_rows)
+    }
+
+    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "counters")?;
+        Ok(Counters::from_words(&self.tables.tables, self.tables.layout.stride()))
+    }
+
+    fn read_part(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "read_part")?;
+        self.read_words(part, first_word, out)
+    }
+
+    fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "write_part")?;
+        self.write_words(part, first_word, words)
+    }
+
+    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
+        self.config.set_learning_rate(lr)
+    }
+}

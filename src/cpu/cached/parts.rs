@@ -1,0 +1,80 @@
+//! Any range of what a group keeps between steps.
+
+use crate::{
+    cpu::cached::group::CpuGroup,
+    error::Error,
+    table::{
+        parts::{Part, cut, whole_sets},
+        ways,
+    },
+};
+
+impl CpuGroup {
+    /// The arrays that hold a part, one behind the other, and how many words of it each has.
+    fn arrays(&mut self, part: Part) -> Vec<(u64, &mut [u32])> {
+        let words = part.words(&self.config, &self.tables.layout);
+        let tables = &mut self.tables;
+        match part {
+            Part::Clock => vec![(1, &mut tables.tables[..1])],
+            Part::Counters => vec![(words, &mut tables.tables)],
+            Part::Ways => vec![(words, &mut tables.ways)],
+            Part::Cache => vec![(words, bytemuck::cast_slice_mut(&mut tables.cache))],
+            Part::Records => {
+                tables.records.iter_mut().map(|shard| (shard.len() as u64, shard.as_mut_slice())).collect()
+            }
+            Part::Frequencies => {
+                tables.freqs.iter_mut().map(|(_, freqs)| (freqs.len() as u64, freqs.as_mut_slice())).collect()
+            }
+        }
+    }
+
+    /// Calls `each` with neighbouring words of the part, and where among `words` they begin.
+    fn visit(
+        &mut self,
+        part: Part,
+        first_word: u64,
+        words: usize,
+        mut each: impl FnMut(&mut [u32], usize),
+    ) -> Result<(), Error> {
+        let range = part.range(&self.config, &self.tables.layout, first_word, words)?;
+        let spacing = part.spacing(&self.tables.layout);
+        let mut arrays = self.arrays(part);
+        let lengths: Vec<u64> = arrays.iter().map(|&(words, _)| words).collect();
+        let mut done = 0;
+        for (which, words) in cut(lengths, range) {
+            for (run, at) in spacing.runs(words) {
+                let length = (run.end - run.start) as usize;
+                each(&mut arrays[which].1[at as usize..][..length], done);
+                done += length;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn read_words(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
+        self.visit(part, first_word, out.len(), |mine, at| out[at..][..mine.len()].copy_from_slice(mine))
+    }
+
+    pub(crate) fn write_words(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
+        let range = part.range(&self.config, &self.tables.layout, first_word, words.len())?;
+        if part == Part::Ways {
+            ways::check(
+                &self.tables.layout,
+                self.config.policy,
+                self.tables.tables[0],
+                whole_sets(&self.tables.layout, &range)?.start,
+                words,
+            )?;
+        }
+        let mut moved = false;
+        self.visit(part, first_word, words.len(), |mine, at| {
+            let new = &words[at..][..mine.len()];
+            moved |= mine != new;
+            mine.copy_from_slice(new);
+        })?;
+        if moved && matches!(part, Part::Clock | Part::Ways) {
+            self.pending = None; // its rows are elsewhere now
+        }
+        Ok(())
+    }
+}

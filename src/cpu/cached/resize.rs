@@ -1,0 +1,29 @@
+//! A cache of another size on the CPU.
+
+use crate::{
+    config::GroupConfig,
+    cpu::{
+        cached::group::{CpuGroup, SHARD_BYTES},
+        stages::cached::tables::new_cache,
+    },
+    embedding::Embedding as _,
+    error::Error,
+    table::layout::Layout,
+};
+
+impl CpuGroup {
+    /// `Embedding::resize_cache`, with no step under way.
+    pub(crate) fn resize(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
+        let config = GroupConfig { cache_rows, ..self.config.clone() };
+        let layout = Layout::new(&config, SHARD_BYTES)?;
+        let (ways, cache) = new_cache(&layout)?;
+        self.flush()?;
+        let pinned = self.pinned()?;
+        (self.tables.ways, self.tables.cache) = (ways, cache);
+        (self.tables.layout, self.config, self.flush) = (layout, config, None);
+        if cache_rows == 0 {
+            return Ok(pinned);
+        }
+        self.pin_rows(&pinned, self.tables.layout.ways)
+    }
+}

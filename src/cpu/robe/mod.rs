@@ -1,0 +1,355 @@
+//! A parameter-shared table on the CPU: the story of `gpu/robe/`, told with plain functions.
+
+pub(crate) mod sums;
+
+use crate::{
+    config::GroupConfig,
+    cpu::stages::{
+        cached::{begin, linearize},
+        robe::{robe_blocks, robe_gather, robe_hash, robe_scatter, robe_step, robe_update},
+    },
+    error::Error,
+    host::alloc::{reserved, zeroed},
+    lookup::{Lookup, LookupKind, SharedArray},
+    memory::{Calls, MemoryReport},
+    robe::{
+        Counters, Snapshot, check_weights,
+        config::{Backward, Config},
+        gradient::Gradient,
+        storage::Storage,
+    },
+    scaler::GradSlice,
+    table::{
+        batch::{self, Pending},
+        layout::{Layout, Params, Robe, ScalerState, Step, table_words},
+        params::Mode,
+        rng::Purpose,
+    },
+};
+use sums::Sums;
+
+/// The CPU backend: the oracle of the tests, and what runs without a GPU, on all cores.
+#[derive(Debug)]
+pub struct CpuRobeGroup {
+    config: Config,
+    /// The rows as if they were there.
+    rows: GroupConfig,
+    layout: Layout,
+    tables: Vec<u32>,
+    features: Vec<u32>,
+    storage: Storage,
+    memory: Vec<u32>,
+    states: Vec<u32>,
+    /// Where [`Backward::Atomic`] adds gradients up; all of it is 0 between steps.
+    scattered: Option<Scattered>,
+    train: Option<Space>,
+    /// A forward whose backward has not come.
+    pending: Option<Pending>,
+}
+
+#[derive(Debug)]
+struct Scattered {
+    /// One a weight.
+    sums: Vec<f32>,
+    /// A bit a weight, where weights decay.
+    covered: Vec<u32>,
+}
+
+impl Scattered {
+    /// That of a group whose backward wants one.
+    fn new(config: &Config) -> Result<Option<Self>, Error> {
+        if config.backward != Backward::Atomic {
+            return Ok(None);
+        }
+        let marks = if config.optimizer.weight_decay == 0.0 { 0 } else { config.weights.div_ceil(32) };
+        Ok(Some(Self { sums: zeroed("sums", config.weights as usize)?, covered: zeroed("covered", marks as usize)? }))
+    }
+}
+
+/// What a batch needs between its first stage and its last.
+#[derive(Debug)]
+pub(crate) struct Space {
+    step: Step,
+    hashes: Vec<u32>,
+    access: Vec<[u32; 2]>,
+}
+
+impl Space {
+    fn new(indices: u32) -> Result<Self, Error> {
+        let n = indices as usize;
+        Ok(Self { step: Step::default(), hashes: zeroed("hashes", n)?, access: zeroed("access", n)? })
+    }
+}
+
+impl CpuRobeGroup {
+    /// Allocates the array and fills it.
+    ///
+    /// # Errors
+    /// [`Error::Config`], [`Error::OutOfMemory`] if the host has not the memory, and [`Error::Source`] for initial values whose range no
+    /// scale can be.
+    pub fn new(config: Config) -> Result<Self, Error> {
+        config.check()?;
+        let rows = config.rows();
+        let layout = Layout::new(&rows, u64::MAX)?;
+        let storage = config.storage()?;
+        let words = storage.all(config.has_state());
+        let (mut memory, states) = (zeroed("weights", words.memory)?, zeroed("states", words.states)?);
+        config.initial(&storage, |at, words| {
+            memory[at..at + words.len()].copy_from_slice(words);
+            Ok(())
+        })?;
+        let (tables, features) = (table_words(&rows), rows.feature_tables());
+        let scattered = Scattered::new(&config)?;
+        let (train, pending) = (None, None);
+        Ok(Self { config, rows, layout, tables, features, storage, memory, states, scattered, train, pending })
+    }
+
+    /// The configuration; the learning rate is the newest.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Distinct places where a batch's chunks begin, from which its backward goes through all weights: as [`Backward`] says.
+    #[must_use]
+    pub fn dense_from(&self) -> u32 {
+        // To come by the weights of a start costs as much as to pass by `PASSED`; measured on two cores with chunks of 2 to 32.
+        const PASSED: u32 = 32;
+        match self.config.backward {
+            Backward::Dense | Backward::Atomic => 0,
+            Backward::Sparse => u32::MAX,
+            Backward::Auto => self.config.weights / self.config.robe().reach.max(PASSED),
+        }
+    }
+
+    /// Gives up the backward of the last forward.
+    pub fn abandon_backward(&mut self) {
+        self.pending = None;
+    }
+
+    /// What steps did.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        Counters::from_words(&self.tables)
+    }
+
+    /// Everything kept between steps.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            t: self.tables[0],
+            weight_words: self.memory.clone(),
+            state_words: self.states.clone(),
+            counters: self.counters(),
+        }
+    }
+
+    /// Takes over a snapshot of a group of the same configuration, on whatever backend it was taken. A forward no longer waits for its
+    /// backward.
+    ///
+    /// # Errors
+    /// [`Error::Length`] names the first part of another size, [`Error::Source`] the first value that is not finite; nothing has changed
+    /// then.
+    pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        snapshot.check(&self.config)?;
+        self.pending = None;
+        self.tables = snapshot.counters.words(&self.config, snapshot.t);
+        self.memory.copy_from_slice(&snapshot.weight_words);
+        self.states.copy_from_slice(&snapshot.state_words);
+        Ok(())
+    }
+
+    /// Replaces the shared weights, brought down to what the array keeps; the optimiser's state stays.
+    ///
+    /// # Errors
+    /// [`Error::Length`] unless there are |M| of them, [`Error::Source`] for the first that is not finite and for the first block whose
+    /// range no scale can be, [`Error::Order`] between forward and backward: nothing has changed then.
+    pub fn write_weights(&mut self, weights: &[f32]) -> Result<(), Error> {
+        batch::not_pending(self.pending, "write_weights")?;
+        check_weights(&self.config, weights)?;
+        let mut words = zeroed("weights", self.memory.len())?;
+        self.storage.pack(&self.config.noise(self.tables[0], Purpose::Write), 0, weights, &mut words)?;
+        self.memory = words;
+        Ok(())
+    }
+
+    /// Goes on with the same array under another configuration: other tables, features, chunk, pooling, learning rate or backward. Weights,
+    /// states and step number stay; counters do if the tables are the same, and begin anew otherwise.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a configuration that cannot be, or that wants another array; [`Error::Order`] between forward and backward:
+    /// nothing has changed then.
+    pub fn reconfigure(&mut self, config: Config) -> Result<(), Error> {
+        batch::not_pending(self.pending, "reconfigure")?;
+        self.config.same_array(&config)?;
+        let rows = config.rows();
+        let scattered = Scattered::new(&config)?;
+        self.layout = Layout::new(&rows, u64::MAX)?;
+        if config.tables != self.config.tables {
+            let t = self.tables[0];
+            self.tables = table_words(&rows);
+            self.tables[0] = t;
+        }
+        self.features = rows.feature_tables();
+        (self.config, self.rows, self.train, self.scattered) = (config, rows, None, scattered);
+        Ok(())
+    }
+
+    fn params(&self, mode: Mode) -> Params {
+        Params::new(&self.rows, &self.layout, mode, Purpose::Update).floats()
+    }
+
+    fn run(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        mode: Mode,
+    ) -> Result<(Vec<f32>, Space), Error> {
+        let bags = batch::check_slices(&self.rows, indices, offsets, weights)?;
+        let params = self.params(mode).batch(indices.len() as u32, bags, weights.is_some());
+        self.config.batch_chunks(params.indices, params.bags)?;
+        if mode == Mode::Train {
+            self.pending = None; // what its backward would need goes
+        }
+        self.carry(&params, indices, offsets, weights.unwrap_or_default())
+    }
+
+    /// The stages of forward, in order.
+    fn carry(
+        &mut self,
+        params: &Params,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: &[f32],
+    ) -> Result<(Vec<f32>, Space), Error> {
+        let rows = if params.pooling == crate::table::layout::POOL_NONE { params.indices } else { params.bags };
+        let mut outputs = zeroed("outputs", rows as usize * self.config.dim as usize)?;
+        let mut space = Space::new(params.indices)?;
+        let mut keys = zeroed("keys", indices.len())?;
+        let Space { step, hashes, access } = &mut space;
+        let (features, tables) = (&self.features, &mut self.tables);
+        linearize(params, indices, offsets, features, tables, step, &mut keys, access);
+        begin(params, indices, offsets, features, tables, step);
+        if let Some(error) = batch::fault(&self.rows, step, params.indices) {
+            return Err(error);
+        }
+        robe_hash(params, step, &keys, hashes, tables);
+        robe_gather(params, &self.config.undivided(), offsets, hashes, weights, &self.memory, access, &mut outputs);
+        Ok((outputs, space))
+    }
+
+    /// What waits for its backward, whose gradients these are: the uniforms of its stages, and how many chunks it has.
+    fn waiting(&self, grad_outputs: GradSlice<'_>, call: &'static str) -> Result<(Params, Robe, u32), Error> {
+        let pending = self.pending.ok_or_else(|| batch::no_forward(call))?;
+        batch::check_grads(&self.rows, pending, grad_outputs.len())?;
+        let Pending { indices, bags, weighted } = pending;
+        let n = self.config.batch_chunks(indices, bags)?;
+        let robe = Robe { dense_from: self.dense_from(), ..self.config.undivided() };
+        let params = Params::new(&self.rows, &self.layout, Mode::Train, Purpose::Update);
+        Ok((params.batch(indices, bags, weighted).chunk_sums(&robe), robe, n))
+    }
+
+    /// Backward: the sums, then the optimiser.
+    fn move_weights(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
+        let (params, robe, n) = &self.waiting(grad_outputs, "backward")?;
+        let (memory, states, tables) = (&mut self.memory, &mut self.states, &mut self.tables);
+        let space = self.train.as_mut().filter(|_| *n > 0);
+        if let (Some(Space { hashes, access, .. }), Some(Scattered { sums, covered })) = (&space, &mut self.scattered) {
+            robe_scatter(params, robe, scaler, hashes, access, grad_outputs, sums, covered);
+            robe_step(params, robe, sums, covered, memory, states, tables);
+        } else if let Some(space) = space {
+            let Sums { targets, accesses, scratch, .. } = Sums::new(params, robe, *n, space, grad_outputs, scaler)?;
+            let update = if self.storage.plain() { robe_update } else { robe_blocks };
+            update(params, robe, &targets, &accesses, grad_outputs, &scratch, memory, states, tables);
+        }
+        self.pending = None;
+        Ok(())
+    }
+
+    /// The gradient of the last forward's loss by the shared weights, out of the gradients of its outputs, FP32 or FP16: dense or sparse as
+    /// [`Config::is_dense`] says, in as many stages and the same order of sums as [`backward`](Lookup::backward). Nothing moves, and the
+    /// forward goes on waiting for its backward.
+    ///
+    /// # Errors
+    /// As [`backward`](Lookup::backward); [`Error::OutOfMemory`].
+    pub fn gradient(&mut self, grad_outputs: GradSlice<'_>) -> Result<Gradient, Error> {
+        let (params, robe, n) = &self.waiting(grad_outputs, "gradient")?;
+        let dense = self.config.is_dense(params.indices);
+        let Some(space) = self.train.as_mut().filter(|_| *n > 0) else {
+            return Ok(match dense {
+                true => Gradient::Dense(zeroed("sums", robe.weights as usize)?),
+                false => Gradient::Sparse { locations: Vec::new(), sums: Vec::new() },
+            });
+        };
+        Sums::new(params, robe, *n, space, grad_outputs, &ScalerState::unscaled())?.gradient(space, dense)
+    }
+}
+
+impl Lookup for CpuRobeGroup {
+    fn pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
+        let (outputs, space) = self.run(indices, offsets, weights, Mode::Train)?;
+        self.train = Some(space);
+        let bags = offsets.len() as u32 - 1;
+        self.pending = Some(Pending { indices: indices.len() as u32, bags, weighted: weights.is_some() });
+        Ok(outputs)
+    }
+
+    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
+        self.run(indices, offsets, weights, Mode::Frozen).map(|(outputs, _)| outputs)
+    }
+
+    fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
+        self.move_weights(GradSlice::F32(grad_outputs), &ScalerState::unscaled())
+    }
+
+    fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
+        scaler.decided()?;
+        self.move_weights(grad_outputs, &scaler.verdict())
+    }
+
+    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
+        batch::check_rows(&self.layout, rows, "read_rows")?;
+        let n = rows.len() as u32;
+        let mut offsets = reserved("offsets", rows.len() + 1)?;
+        offsets.extend(0..=n);
+        let params = self.params(Mode::Rows).rows(n);
+        self.carry(&params, rows, &offsets, &[]).map(|(outputs, _)| outputs)
+    }
+
+    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
+        self.rows.set_learning_rate(lr)?;
+        self.config.optimizer.lr = lr;
+        Ok(())
+    }
+
+    fn counters(&mut self) -> Result<Vec<crate::table::counters::Counters>, Error> {
+        Ok(Self::counters(self).of_tables(&self.config))
+    }
+
+    fn memory(&self) -> MemoryReport {
+        MemoryReport::planned_robe(&self.config, &self.storage, &Calls::default(), 0)
+    }
+
+    fn kind(&mut self) -> LookupKind<'_> {
+        LookupKind::Shared(self)
+    }
+}
+
+impl SharedArray for CpuRobeGroup {
+    fn config(&self) -> &Config {
+        self.config()
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot, Error> {
+        Ok(Self::snapshot(self))
+    }
+
+    fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        self.restore(snapshot)
+    }
+}

@@ -1,0 +1,39 @@
+use crate::{
+    cpu::stages::cached::merge::CHUNK,
+    record::of_params as record,
+    table::layout::{Params, Target},
+};
+
+/// Adds up the chunks of each heavy row in eight strided sums, and those in order. Mirror of `shaders/cached/combine.wgsl`.
+pub fn combine(params: &Params, targets: &[Target], segment: &[u32], scratch: &mut [f32]) {
+    let dim = params.dim as usize;
+    let valid = targets[0].place as usize;
+    let partials = record::partials(params, scratch);
+    let (mut total, mut strided) = (vec![0.0; dim], vec![0.0; dim]);
+    for tile in 0..valid.div_ceil(CHUNK) {
+        let one = targets[segment[((tile + 1) * CHUNK).min(valid) - 1] as usize + 1];
+        let accesses = (one.end - one.start) as usize;
+        if (one.start as usize) < tile * CHUNK || accesses <= CHUNK {
+            continue;
+        }
+        let chunks = accesses.div_ceil(CHUNK);
+        let first = (2 * tile + 1) * dim;
+        let chunk = |k: usize| if k == 0 { first } else { 2 * (tile + k) * dim };
+        for g in 0..chunks.min(8) {
+            strided.copy_from_slice(&partials[chunk(g)..][..dim]);
+            for k in (g + 8..chunks).step_by(8) {
+                add(&mut strided, &partials[chunk(k)..][..dim]);
+            }
+            if g == 0 {
+                total.copy_from_slice(&strided);
+            } else {
+                add(&mut total, &strided);
+            }
+        }
+        partials[first..][..dim].copy_from_slice(&total);
+    }
+}
+
+fn add(sums: &mut [f32], values: &[f32]) {
+    sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+}

@@ -1,0 +1,138 @@
+use crate::{
+    cpu::stages::cached::bags::Bags,
+    host::{
+        spread::each_row,
+        trusted::{AHEAD, prefetch},
+    },
+    record::{
+        of_params as record,
+        rows::{
+            payload::Floats,
+            sum::{Rows, sum_rows},
+        },
+    },
+    table::layout::{NONE, POOL_NONE, Params},
+};
+
+/// Reads each bag's rows in bag order and pools them. Mirror of `shaders/cached/gather.wgsl`.
+pub fn gather(
+    params: &Params,
+    offsets: &[u32],
+    places: &[u32],
+    weights: &[f32],
+    cache: &[f32],
+    scratch: &[f32],
+    access: &mut [[u32; 2]],
+    outputs: &mut [f32],
+) {
+    let dim = params.dim as usize;
+    let bags = Bags { params, offsets, places, weights };
+    bags.coefficients(access);
+    let floats = params.indices as usize * dim;
+    let placed = Placed {
+        slots: params.slots,
+        dim,
+        words: record::slot_words(params),
+        places: &places[..params.indices as usize],
+        cache,
+        scratch,
+    };
+    each_row(&mut outputs[..bags.outputs() * dim], dim, floats, |output, row| {
+        if params.pooling == POOL_NONE {
+            return placed.copy(output, bags.weight(output), row);
+        }
+        if params.weighted == 1 {
+            sum_rows(&Weighted { placed: &placed, weights }, bags.of(output), row);
+        } else {
+            sum_rows(&placed, bags.of(output), row);
+        }
+        if bags.mean() {
+            let scale = bags.scale(output);
+            row.iter_mut().for_each(|sum| *sum *= scale);
+        }
+    });
+}
+
+/// Rows where forward has put them.
+struct Placed<'a> {
+    slots: u32,
+    dim: usize,
+    /// Stride of a row.
+    words: usize,
+    places: &'a [u32],
+    cache: &'a [f32],
+    scratch: &'a [f32],
+}
+
+impl Placed<'_> {
+    /// One access by itself: a sum would turn its negative zeros positive.
+    fn copy(&self, i: usize, weight: Option<f32>, to: &mut [f32]) {
+        self.prefetch(i + AHEAD);
+        match (self.row(i), weight) {
+            (None, _) => to.fill(0.0),
+            (Some(Floats(row)), None) => to.copy_from_slice(row),
+            (Some(Floats(row)), Some(weight)) => to.iter_mut().zip(row).for_each(|(to, value)| *to = value * weight),
+        }
+    }
+}
+
+impl Rows for Placed<'_> {
+    type Weights<'a>
+        = Floats<'a>
+    where
+        Self: 'a;
+    const FACTORS: bool = false;
+
+    #[inline(always)]
+    fn row(&self, k: usize) -> Option<Floats<'_>> {
+        let place = self.places[k];
+        if place == NONE {
+            return None;
+        }
+        let (from, at) = if place >= self.slots { (self.scratch, place - self.slots) } else { (self.cache, place) };
+        Some(Floats(&from[at as usize * self.words..][..self.dim]))
+    }
+
+    #[inline(always)]
+    fn factor(&self, _: usize) -> f32 {
+        1.0
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, k: usize) {
+        if k < self.places.len()
+            && let Some(Floats(row)) = self.row(k)
+        {
+            prefetch(row);
+        }
+    }
+}
+
+/// The same, each with its weight.
+struct Weighted<'a> {
+    placed: &'a Placed<'a>,
+    weights: &'a [f32],
+}
+
+impl Rows for Weighted<'_> {
+    type Weights<'a>
+        = Floats<'a>
+    where
+        Self: 'a;
+    const FACTORS: bool = true;
+
+    #[inline(always)]
+    fn row(&self, k: usize) -> Option<Floats<'_>> {
+        self.placed.row(k)
+    }
+
+    #[inline(always)]
+    fn factor(&self, k: usize) -> f32 {
+        self.weights[k]
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, k: usize) {
+        self.placed.prefetch(k);
+    }
+}

@@ -1,0 +1,103 @@
+use crate::{
+    cpu::stages::cached::tables::{count, counter::OUT_OF_RANGE, table_base, table_rows},
+    record::of_params::{MODE_ROWS, MODE_TRAIN},
+    table::layout::{NONE, POOL_NONE, Params, Step},
+};
+
+const CLAMP: u32 = 1;
+const SKIP: u32 = 2;
+/// Indices of a workgroup.
+const GROUP: u32 = 256;
+
+/// Index to linear row, and the index's output row. Mirror of `shaders/cached/linearize.wgsl`.
+pub fn linearize(
+    params: &Params,
+    indices: &[u32],
+    offsets: &[u32],
+    features: &[u32],
+    tables: &mut [u32],
+    step: &mut Step,
+    keys: &mut [u32],
+    access: &mut [[u32; 2]],
+) {
+    for i in 0..=params.bags {
+        let at = i as usize;
+        let good = offsets[at] <= params.indices
+            && (i != 0 || offsets[0] == 0)
+            && (i != params.bags || offsets[at] == params.indices)
+            && (i == params.bags || offsets[at] <= offsets[at + 1]);
+        if !good {
+            step.bad_offset = step.bad_offset.max(NONE - i);
+        }
+    }
+    let ascending = step.bad_offset == 0;
+    let (mut bag, mut last) = (0, NONE);
+    let (mut table, mut base, mut rows) = (0, 0, 0);
+    for i in 0..params.indices {
+        let at = i as usize;
+        if !ascending {
+            bag = bag_in_group(offsets, params, i);
+        }
+        while ascending && bag + 1 < params.bags && offsets[bag as usize + 1] <= i {
+            bag += 1;
+        }
+        access[at] = [if params.pooling == POOL_NONE { i } else { bag }, 0];
+        let mut index = indices[at];
+        let mut key = index;
+        if params.mode != MODE_ROWS {
+            if bag != last {
+                last = bag;
+                table = features[(bag / params.bags_per_feature) as usize];
+                (base, rows) = (table_base(tables, table), table_rows(tables, table));
+            }
+            if index >= rows {
+                if params.mode == MODE_TRAIN {
+                    count(tables, table, OUT_OF_RANGE, 1);
+                }
+                if params.out_of_range == CLAMP {
+                    index = rows - 1;
+                } else if params.out_of_range != SKIP {
+                    step.bad_index = step.bad_index.max(NONE - i);
+                }
+            }
+            key = if index < rows { base + index } else { NONE };
+        }
+        keys[at] = key;
+        step.accesses += u32::from(key != NONE);
+    }
+}
+
+/// The bag of index `i` as its workgroup finds it. Where the offsets are not ascending the answer is as arbitrary, and the same.
+fn bag_in_group(offsets: &[u32], params: &Params, i: u32) -> u32 {
+    let first = i / GROUP * GROUP;
+    let last = (first + GROUP).min(params.indices) - 1;
+    let [first_bag, last_bag] = [first, last].map(|i| bag_by_group(offsets, params.bags, i));
+    bag_between(offsets, i, first_bag, last_bag)
+}
+
+/// The last bag that starts at or before `i`, looked for as a workgroup does: 256 offsets a round.
+fn bag_by_group(offsets: &[u32], bags: u32, i: u32) -> u32 {
+    let (mut low, mut size) = (0, bags);
+    while size > 1 {
+        let stride = size.div_ceil(GROUP);
+        let lanes = (0..GROUP).take_while(|lane| lane * stride < size);
+        let last = lanes.filter(|lane| offsets[(low + lane * stride) as usize] <= i).last().unwrap_or(0);
+        low += last * stride;
+        size = stride.min(size - last * stride);
+    }
+    low
+}
+
+/// The last bag from `first` to `last` that starts at or before `i`; empty bags start where the next one does.
+pub(crate) fn bag_between(offsets: &[u32], i: u32, first: u32, last: u32) -> u32 {
+    let (mut low, mut high) = (first, last + 1);
+    while high > low + 1 {
+        let middle = low + (high - low) / 2;
+        if offsets[middle as usize] <= i {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}

@@ -1,0 +1,40 @@
+use crate::{
+    record::of_params::{LFU, MODE_TRAIN},
+    table::{
+        hash::miss_key,
+        layout::{Field, Params, Step, Unique, count, way_at},
+    },
+};
+
+/// Where each missed access finds its row, and under LFU each whose row was evicted by its own batch. Mirror of
+/// `shaders/cached/locate.wgsl`.
+pub fn locate(
+    params: &Params,
+    step: &Step,
+    keys: &[u32],
+    order: &[u32],
+    segment: &[u32],
+    unique: &[Unique],
+    ways: &[u32],
+    places: &mut [u32],
+) {
+    let missed = step.counts[count::MISSED] as usize;
+    for (&access, &u) in order[..missed].iter().zip(&segment[..missed]) {
+        places[access as usize] = unique[u as usize].slot;
+    }
+    if params.policy != LFU || params.mode != MODE_TRAIN || missed == 0 {
+        return;
+    }
+    let unique = &unique[..step.counts[count::MOVES] as usize];
+    let (n, width) = (params.indices as usize, params.ways());
+    for (place, &row) in places[..n].iter_mut().zip(&keys[..n]) {
+        if *place < params.slots {
+            let now = ways[way_at(width, *place, Field::Tag)];
+            if now != row {
+                let key = miss_key(now, params.sets);
+                let u = unique.partition_point(|one| miss_key(one.row, params.sets) < key);
+                *place = params.slots + u as u32;
+            }
+        }
+    }
+}

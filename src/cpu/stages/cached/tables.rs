@@ -1,0 +1,128 @@
+//! What a group keeps between steps, and the twins of `shaders/shared/tables.wgsl`.
+
+use crate::{
+    config::{GroupConfig, Policy},
+    error::Error,
+    host::alloc::{check, zeroed},
+    record::init::Filler,
+    source::Source,
+    table::layout::{CLOCK_WORDS, Layout, NONE, Params, Shard, TABLE_WORDS, table_words},
+};
+
+/// Places of the counters, as in `shaders/shared/common.wgsl`.
+pub(crate) mod counter {
+    pub(crate) const ACCESSES: usize = 0;
+    pub(crate) const HITS: usize = 1;
+    pub(crate) const UNIQUE: usize = 2;
+    pub(crate) const UNIQUE_MISSES: usize = 3;
+    pub(crate) const ADMITTED: usize = 4;
+    pub(crate) const EVICTIONS: usize = 5;
+    pub(crate) const WRITE_BACKS: usize = 6;
+    pub(crate) const BYPASS_READS: usize = 7;
+    pub(crate) const BYPASS_WRITES: usize = 8;
+    pub(crate) const SKIPPED_ROWS: usize = 9;
+    pub(crate) const OUT_OF_RANGE: usize = 10;
+}
+
+pub(crate) fn table_base(tables: &[u32], table: u32) -> u32 {
+    tables[CLOCK_WORDS + table as usize * TABLE_WORDS]
+}
+
+pub(crate) fn table_rows(tables: &[u32], table: u32) -> u32 {
+    tables[CLOCK_WORDS + table as usize * TABLE_WORDS + 1]
+}
+
+pub(crate) fn table_of(params: &Params, tables: &[u32], row: u32) -> u32 {
+    let (mut low, mut high) = (0, params.tables);
+    while high - low > 1 {
+        let middle = (low + high) / 2;
+        if table_base(tables, middle) <= row {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+pub(crate) fn count(tables: &mut [u32], table: u32, counter: usize, amount: u32) {
+    let at = CLOCK_WORDS + table as usize * TABLE_WORDS + 2 + 2 * counter;
+    let (low, carry) = tables[at].overflowing_add(amount);
+    tables[at] = low;
+    tables[at + 1] = tables[at + 1].wrapping_add(u32::from(carry));
+}
+
+/// Counts of neighbouring rows, which mostly belong to one table, gathered before they go to it. Twin of `shaders/shared/tally.wgsl`.
+#[derive(Default)]
+pub(crate) struct Tally {
+    table: u32,
+    rows: std::ops::Range<u32>,
+    counts: [u32; 11],
+}
+
+impl Tally {
+    pub(crate) fn count(&mut self, params: &Params, tables: &mut [u32], row: u32, counter: usize) {
+        if !self.rows.contains(&row) {
+            self.end(tables);
+            self.table = table_of(params, tables, row);
+            let base = table_base(tables, self.table);
+            self.rows = base..base + table_rows(tables, self.table);
+        }
+        self.counts[counter] += 1;
+    }
+
+    pub(crate) fn end(&mut self, tables: &mut [u32]) {
+        for (counter, amount) in std::mem::take(&mut self.counts).into_iter().enumerate() {
+            if amount > 0 {
+                count(tables, self.table, counter, amount);
+            }
+        }
+    }
+}
+
+/// The arrays of `gpu::tables::Tables`.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    pub(crate) layout: Layout,
+    pub(crate) tables: Vec<u32>,
+    pub(crate) features: Vec<u32>,
+    pub(crate) ways: Vec<u32>,
+    pub(crate) cache: Vec<f32>,
+    pub(crate) records: Vec<Vec<u32>>,
+    /// LFU's counter of every row; LRU has one piece with none.
+    pub(crate) freqs: Vec<(Shard, Vec<u32>)>,
+}
+
+impl Tables {
+    pub(crate) fn new(config: &GroupConfig, layout: Layout, source: Option<&dyn Source>) -> Result<Self, Error> {
+        let freqs = if config.policy == Policy::Lfu { 4 * u64::from(layout.total_rows) } else { 0 };
+        check("records", layout.table_bytes() + freqs)?;
+        let (ways, cache) = new_cache(&layout)?;
+        let filler = Filler::new(config, &layout, source)?;
+        let mut records = Vec::new();
+        let mut freqs = Vec::new();
+        for index in 0..layout.shards {
+            let first_row = index * layout.rows_per_shard;
+            let rows = layout.shard_rows(index) as usize;
+            let words = layout.record_words as usize;
+            let mut shard = zeroed("records", rows * words)?;
+            filler.pack(first_row, &mut shard)?;
+            records.push(shard);
+        }
+        for shard in layout.freq_shards(config.policy) {
+            let rows = if config.policy == Policy::Lfu { shard.rows as usize } else { 0 };
+            freqs.push((shard, zeroed("freqs", rows)?));
+        }
+        let (tables, features) = (table_words(config), config.feature_tables());
+        Ok(Self { layout, tables, features, ways, cache, records, freqs })
+    }
+}
+
+/// The metadata of empty ways, and their slots.
+pub(crate) fn new_cache(layout: &Layout) -> Result<(Vec<u32>, Vec<f32>), Error> {
+    let slots = layout.slots() as usize;
+    let mut ways = zeroed("ways", slots * 4)?;
+    let width = layout.ways as usize;
+    ways.chunks_exact_mut(4 * width).for_each(|set| set[..width].fill(NONE));
+    Ok((ways, zeroed("cache", slots * layout.slot_words() as usize)?))
+}

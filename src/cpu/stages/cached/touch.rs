@@ -1,0 +1,37 @@
+use crate::{
+    cpu::stages::cached::tables::{Tally, counter::UNIQUE},
+    record::of_params::LFU,
+    table::layout::{FREQ_MAX, Field, NONE, Params, Shard, Step, way_at},
+};
+
+/// Marks the rows that were hit: the stamp, and under LFU the frequency, in the slot and in the row's own counter. Mirror of
+/// `shaders/cached/touch.wgsl`.
+pub fn touch(
+    params: &Params,
+    shard: &Shard,
+    step: &Step,
+    keys: &[u32],
+    places: &[u32],
+    ways: &mut [u32],
+    freqs: &mut [u32],
+    tables: &mut [u32],
+) {
+    let mut tally = Tally::default();
+    let (n, width) = (params.indices as usize, params.ways());
+    for (&row, &slot) in keys[..n].iter().zip(&places[..n]) {
+        if slot == NONE || !shard.holds(row) {
+            continue;
+        }
+        let stamp = &mut ways[way_at(width, slot, Field::Stamp)];
+        if *stamp < step.t {
+            *stamp = step.t;
+            tally.count(params, tables, row, UNIQUE);
+        }
+        if params.policy == LFU {
+            for freq in [&mut ways[way_at(width, slot, Field::Freq)], &mut freqs[(row - shard.first_row) as usize]] {
+                *freq = freq.saturating_add(1).min(FREQ_MAX);
+            }
+        }
+    }
+    tally.end(tables);
+}

@@ -1,0 +1,94 @@
+use std::cell::RefCell;
+
+use crate::{
+    cpu::stages::cached::{
+        merge::{CHUNK, Gradients},
+        tables::{
+            Tally,
+            counter::{BYPASS_WRITES, SKIPPED_ROWS},
+        },
+    },
+    host::disjoint::each_target,
+    record::{of_params as record, rows},
+    scaler::GradSlice,
+    table::layout::{DIRTY, Field, Params, Shard, Target, quad_width, way_at},
+};
+
+/// A thread's room for one row.
+#[derive(Default)]
+struct Room {
+    /// The sum of its gradients.
+    grads: Vec<f32>,
+    /// The row, unpacked; or what it was before its update.
+    row: Vec<f32>,
+}
+
+thread_local! {
+    static ROOM: RefCell<Room> = RefCell::default();
+}
+
+/// The optimiser, once for each distinct row: the resident ones with the first shard, the bypassed ones with their record's. Mirror of
+/// `shaders/cached/update.wgsl`.
+pub fn update(
+    params: &Params,
+    shard: &Shard,
+    targets: &[Target],
+    accesses: &[[u32; 2]],
+    grad_outputs: GradSlice<'_>,
+    records: &mut [u32],
+    cache: &mut [f32],
+    scratch: &[f32],
+    ways: &mut [u32],
+    tables: &mut [u32],
+) {
+    let (totals, targets) = (targets[0], &targets[1..][..targets[0].row as usize]);
+    let accesses = &accesses[..totals.place as usize];
+    let (dim, words) = (params.dim as usize, record::slot_words(params));
+    let partials = &scratch[params.partials as usize * quad_width(params.dim) as usize..];
+    let gradients = Gradients { params, accesses, grad_outputs, inverse: f32::from_bits(totals.end) };
+    let rule = record::rule(params);
+    let width = params.ways();
+    // Hands the sum of a row's gradients to `work`, with room for the row.
+    let with_sum = |u: usize, work: &mut dyn FnMut(&[f32], &mut Vec<f32>) -> bool| {
+        let (start, end) = (targets[u].start as usize, targets[u].end as usize);
+        ROOM.with_borrow_mut(|Room { grads, row }| {
+            if end - start > CHUNK {
+                return work(&partials[(2 * (start / CHUNK) + 1) * dim..][..dim], row);
+            }
+            grads.resize(dim, 0.0);
+            gradients.sum(start..end, grads);
+            work(grads, row)
+        })
+    };
+    let resident = |u: usize| targets[u].place < params.slots;
+    let mut tally = Tally::default();
+    if shard.first_row == 0 {
+        let move_slot = |u: usize, slot: &mut [f32]| {
+            let (weights, rest) = slot.split_at_mut(dim);
+            let states = &mut rest[..params.state as usize];
+            with_sum(u, &mut |grads, before| rows::optimise(&rule, grads, weights, states, before))
+        };
+        let slot_of = |u: usize| resident(u).then_some(targets[u].place as usize);
+        each_target(cache, words, 0..targets.len(), slot_of, move_slot, |u, moved| {
+            if moved {
+                ways[way_at(width, targets[u].place, Field::Flags)] |= DIRTY;
+            } else {
+                tally.count(params, tables, targets[u].row, SKIPPED_ROWS);
+            }
+        });
+    }
+    // A bypassed row's scratch is what its record unpacks to: the record is at hand, and scratch stays out of it.
+    let (layout, noise) = (record::layout(params), record::noise(params, totals.start));
+    let move_record = |u: usize, record: &mut [u32]| {
+        let row = targets[u].row;
+        with_sum(u, &mut |grads, room| rows::move_record(&layout, &rule, &noise, row, grads, record, room))
+    };
+    let record_of = |u: usize| {
+        let Target { row, .. } = targets[u];
+        (!resident(u) && shard.holds(row)).then(|| (row - shard.first_row) as usize)
+    };
+    each_target(records, params.record_words as usize, 0..targets.len(), record_of, move_record, |u, moved| {
+        tally.count(params, tables, targets[u].row, if moved { BYPASS_WRITES } else { SKIPPED_ROWS });
+    });
+    tally.end(tables);
+}

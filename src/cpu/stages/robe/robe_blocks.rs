@@ -1,0 +1,162 @@
+use std::ops::Range;
+
+use crate::{
+    cpu::stages::{
+        cached::tables::{count, counter::SKIPPED_ROWS},
+        robe::{
+            robe_due::{Due, SHARE},
+            robe_merge::Sum,
+            robe_move::move_weight,
+        },
+    },
+    record::{codec::Noise, of_params as record, rows::optimise::Rule},
+    robe::storage::Storage,
+    scaler::GradSlice,
+    table::layout::{Params, Robe, Target},
+};
+
+/// `robe_update` of an array that is kept packed: the weights that chunks cover move in FP32, and their block is
+/// packed again. Of a block that cannot be packed no weight moves, and each that was to is counted. `memory` and `states` are a window of the array. Mirror of
+/// `shaders/robe/robe_blocks.wgsl`.
+pub fn robe_blocks(
+    params: &Params,
+    robe: &Robe,
+    targets: &[Target],
+    accesses: &[[u32; 2]],
+    grad_outputs: GradSlice<'_>,
+    scratch: &[f32],
+    memory: &mut [u32],
+    states: &mut [u32],
+    tables: &mut [u32],
+) {
+    let due = Due::new(params, robe, targets, accesses, grad_outputs, scratch);
+    let (rule, storage, noise) =
+        (record::rule(params), Storage::new(params, robe), record::noise(params, targets[0].start));
+    let all = Packed { due, rule, weights: robe.weights, storage, noise };
+    let end = robe.weights.min(robe.first + robe.window);
+    let blocks = robe.first / robe.block..end.div_ceil(robe.block);
+    let words = all.storage.words(blocks.len() as u32);
+    // Without a state no word of it is looked at.
+    let states = if params.optimizer == 0 { &mut [][..] } else { &mut states[..words.states] };
+    let kept = Blocks { blocks, memory: &mut memory[..words.memory], states };
+    let skipped = if due.goes_over_all() { all.dense(kept) } else { all.sparse(0..due.starts.len(), kept) };
+    count(tables, 0, SKIPPED_ROWS, skipped);
+}
+
+/// Neighbouring blocks with their words.
+struct Blocks<'a> {
+    blocks: Range<u32>,
+    memory: &'a mut [u32],
+    states: &'a mut [u32],
+}
+
+struct Packed<'a> {
+    due: Due<'a>,
+    rule: Rule,
+    /// Of the whole array.
+    weights: u32,
+    storage: Storage,
+    noise: Noise,
+}
+
+/// What a block is unpacked into.
+#[derive(Default)]
+struct Room {
+    sums: Vec<Sum>,
+    weights: Vec<f32>,
+    states: Vec<f32>,
+}
+
+impl Packed<'_> {
+    /// The last block that a chunk at start `d` may reach.
+    fn last(&self, d: usize) -> u32 {
+        (self.due.starts[d].row + self.due.reach() - 1) / self.storage.block()
+    }
+
+    /// Those before block `at`, and the others.
+    fn split<'b>(&self, kept: Blocks<'b>, at: u32) -> (Blocks<'b>, Blocks<'b>) {
+        let Blocks { blocks, memory, states } = kept;
+        let words = self.storage.words(at - blocks.start);
+        let (low, high) = memory.split_at_mut(words.memory);
+        let (low_states, high_states) = states.split_at_mut(words.states.min(states.len()));
+        let upper = Blocks { blocks: at..blocks.end, memory: high, states: high_states };
+        (Blocks { blocks: blocks.start..at, memory: low, states: low_states }, upper)
+    }
+
+    fn dense(&self, mut kept: Blocks<'_>) -> u32 {
+        let Range { start, end } = kept.blocks;
+        if end - start > SHARE as u32 / self.storage.block() {
+            let (low, high) = self.split(kept, start + (end - start) / 2);
+            let (a, b) = rayon::join(|| self.dense(low), || self.dense(high));
+            return a + b;
+        }
+        let from = start * self.storage.block();
+        let mut first = self.due.starts.partition_point(|one| self.due.passed(one, from));
+        let mut room = Room::default();
+        (start..end).map(|block| self.block(block, &mut first, &mut kept, &mut room)).sum()
+    }
+
+    /// Start d has the blocks from behind the last one that the start before it may reach to its own last one: each block has one writer.
+    fn sparse(&self, starts: Range<usize>, mut kept: Blocks<'_>) -> u32 {
+        let reach = self.due.reach() as usize;
+        if starts.len() > 1 && starts.len() * reach > SHARE {
+            let middle = starts.start + starts.len() / 2;
+            let at = (self.last(middle - 1) + 1).clamp(kept.blocks.start, kept.blocks.end);
+            let (low, high) = self.split(kept, at);
+            let (a, b) =
+                rayon::join(|| self.sparse(starts.start..middle, low), || self.sparse(middle..starts.end, high));
+            return a + b;
+        }
+        let mut room = Room::default();
+        let mut skipped = 0;
+        for d in starts {
+            let behind = d.checked_sub(1).map_or(0, |before| self.last(before) + 1);
+            let from = behind.max(self.due.starts[d].row / self.storage.block()).max(kept.blocks.start);
+            for block in from..(self.last(d) + 1).min(kept.blocks.end) {
+                skipped += self.block(block, &mut d.clone(), &mut kept, &mut room);
+            }
+        }
+        skipped
+    }
+
+    /// Moves what chunks cover of a block; how many weights had to stay. `first` is no later than the first start that reaches so far.
+    fn block(&self, block: u32, first: &mut usize, kept: &mut Blocks<'_>, room: &mut Room) -> u32 {
+        let each = self.storage.block();
+        let from = block * each;
+        let len = each.min(self.weights - from) as usize;
+        let Room { sums, weights, states } = room;
+        sums.clear();
+        for w in from..from + len as u32 {
+            while self.due.starts.get(*first).is_some_and(|one| self.due.passed(one, w)) {
+                *first += 1;
+            }
+            sums.push(self.due.due(w, *first));
+        }
+        if sums.iter().all(|sum| sum.chunks == 0) {
+            return 0;
+        }
+        let [at, words] = [block - kept.blocks.start, 1].map(|blocks| self.storage.words(blocks));
+        let record = &mut kept.memory[at.memory..][..words.memory];
+        let state_words = kept.states.get_mut(at.states..at.states + words.states);
+        weights.resize(len, 0.0);
+        self.storage.unpack_block(record, weights);
+        states.resize(if state_words.is_some() { len } else { 0 }, 0.0);
+        if let Some(words) = state_words.as_deref() {
+            self.storage.unpack_states(words, states);
+        }
+        let covered = sums.iter().filter(|sum| sum.chunks > 0).count() as u32;
+        let steps = sums.iter().zip(&mut *weights).enumerate().filter(|(_, (sum, _))| sum.chunks > 0);
+        let skipped =
+            steps.map(|(e, (sum, weight))| move_weight(self.rule, sum.value, weight, states.get_mut(e))).sum();
+        if skipped == covered {
+            return skipped;
+        }
+        if !self.storage.pack_block(&self.noise, block, weights, record) {
+            return covered;
+        }
+        if let Some(words) = state_words {
+            self.storage.pack_states(&self.noise, block, states, words);
+        }
+        skipped
+    }
+}

@@ -1,0 +1,25 @@
+use rayon::prelude::*;
+
+use crate::{
+    cpu::stages::robe::robe_due::{Due, SHARE},
+    scaler::GradSlice,
+    table::layout::{Params, Robe, Target},
+};
+
+/// The gradient by every weight; 0 where no chunk lies. Mirror of `shaders/robe/robe_gradient.wgsl`.
+pub fn robe_gradient(
+    params: &Params,
+    robe: &Robe,
+    targets: &[Target],
+    accesses: &[[u32; 2]],
+    grad_outputs: GradSlice<'_>,
+    scratch: &[f32],
+    sums: &mut [f32],
+) {
+    let due = Due::new(params, robe, targets, accesses, grad_outputs, scratch);
+    let blocks = sums[..robe.weights as usize].par_chunks_mut(SHARE).enumerate();
+    blocks.for_each(|(block, sums)| {
+        let first = (block * SHARE) as u32;
+        due.each(first..first + sums.len() as u32, due.starts.len(), |w, sum| sums[(w - first) as usize] = sum.value);
+    });
+}

@@ -1,0 +1,23 @@
+use crate::{
+    cpu::stages::cached::tables::{Tally, counter::ACCESSES},
+    record::of_params::MODE_TRAIN,
+    robe::hash::row_hash,
+    table::layout::{NONE, Params, Step, count},
+};
+
+/// The hash of each access's row. Mirror of `shaders/robe/robe_hash.wgsl`.
+pub fn robe_hash(params: &Params, step: &Step, keys: &[u32], hashes: &mut [u32], tables: &mut [u32]) {
+    let n = params.indices as usize;
+    if step.counts[count::INDICES] == 0 {
+        hashes[..n].fill(NONE); // a step that does not take place has no rows
+        return;
+    }
+    let mut tally = Tally::default();
+    for (hash, &row) in hashes[..n].iter_mut().zip(keys) {
+        *hash = if row == NONE { NONE } else { row_hash(row) };
+        if row != NONE && params.mode == MODE_TRAIN {
+            tally.count(params, tables, row, ACCESSES);
+        }
+    }
+    tally.end(tables);
+}

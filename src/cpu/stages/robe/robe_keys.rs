@@ -1,0 +1,27 @@
+use crate::{
+    robe::hash::chunk_start,
+    table::layout::{NONE, Params, Robe, Step, count},
+};
+
+/// Every chunk of the batch: where it begins, which of the outputs' gradients is its first, and its coefficient. Mirror of
+/// `shaders/robe/robe_keys.wgsl`.
+pub fn robe_keys(
+    params: &Params,
+    robe: &Robe,
+    step: &mut Step,
+    hashes: &[u32],
+    access: &[[u32; 2]],
+    chunk_keys: &mut [u32],
+    chunk_access: &mut [[u32; 2]],
+) {
+    step.counts[count::CHUNKS] = step.counts[count::INDICES] * robe.chunks;
+    let n = params.indices as usize;
+    let each = robe.chunks as usize;
+    let chunks = chunk_keys[..n * each].chunks_exact_mut(each).zip(chunk_access.chunks_exact_mut(each));
+    for ((&hash, &[output, coefficient]), (keys, access)) in hashes[..n].iter().zip(access).zip(chunks) {
+        for (j, (key, access)) in (0..).zip(keys.iter_mut().zip(access)) {
+            *key = if hash == NONE { NONE } else { chunk_start(hash, j, robe.starts) };
+            *access = [output * robe.dim + j * robe.chunk, coefficient];
+        }
+    }
+}

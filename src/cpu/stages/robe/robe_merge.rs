@@ -1,0 +1,110 @@
+use crate::{
+    cpu::stages::cached::merge::CHUNK,
+    host::spread::each_row,
+    record::{of_params::MEAN, rows::gradients::Gradient as _},
+    scaler::GradSlice,
+    table::layout::{Params, Robe, Target},
+};
+
+/// What the sums of a backward read: the twins of `shaders/shared/robe_sum.wgsl`.
+#[derive(Clone, Copy)]
+pub(crate) struct Gradients<'a> {
+    pub(crate) params: &'a Params,
+    pub(crate) robe: &'a Robe,
+    /// Each chunk's first gradient and its coefficient, sorted.
+    pub(crate) accesses: &'a [[u32; 2]],
+    pub(crate) grad_outputs: GradSlice<'a>,
+    /// What each is multiplied with.
+    pub(crate) inverse: f32,
+}
+
+/// Of some chunks at one of their weights.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sum {
+    pub(crate) value: f32,
+    /// How many of them reach it.
+    pub(crate) chunks: u32,
+}
+
+impl Gradients<'_> {
+    /// Weights of a chunk whose first gradient is `first`.
+    fn reach(&self, first: u32) -> u32 {
+        let Robe { dim, reach, tail, .. } = *self.robe;
+        if tail < reach && first % dim + tail == dim { tail } else { reach }
+    }
+
+    /// Weights of the longest chunk that begins at a start.
+    pub(crate) fn longest(&self, one: &Target, scratch: &[f32]) -> u32 {
+        let Robe { reach, tail, .. } = *self.robe;
+        let whole = if Self::heavy(one) {
+            scratch[(2 * (one.start as usize / CHUNK) + 1) * self.params.dim as usize + reach as usize] > 0.0
+        } else {
+            let chunks = &self.accesses[one.start as usize..one.end as usize];
+            tail == reach || chunks.iter().any(|&[first, _]| self.reach(first) == reach)
+        };
+        if whole { reach } else { tail }
+    }
+
+    /// Of sorted chunks, in order, at their weight `e`.
+    pub(crate) fn sum(&self, chunks: std::ops::Range<u32>, e: u32) -> Sum {
+        let factors = self.params.weighted == 1 || self.params.pooling == MEAN;
+        let mut sum = Sum::default();
+        for &[first, coefficient] in &self.accesses[chunks.start as usize..chunks.end as usize] {
+            if e >= self.reach(first) {
+                continue;
+            }
+            let at = (first + e) as usize;
+            let gradient = self.inverse
+                * match self.grad_outputs {
+                    GradSlice::F32(gradients) => gradients[at],
+                    GradSlice::F16(gradients) => gradients[at].value(),
+                };
+            sum.value += if factors { f32::from_bits(coefficient) * gradient } else { gradient };
+            sum.chunks += 1;
+        }
+        sum
+    }
+
+    /// Whether a start has so many chunks that they are summed in partial rows: a sum for each weight, then how many chunks reach the
+    /// last.
+    pub(crate) fn heavy(one: &Target) -> bool {
+        (one.end - one.start) as usize > CHUNK
+    }
+}
+
+/// Sums each 128 chunks of the starts that have more. Mirror of `shaders/robe/robe_merge.wgsl`.
+pub fn robe_merge(
+    params: &Params,
+    robe: &Robe,
+    targets: &[Target],
+    segment: &[u32],
+    accesses: &[[u32; 2]],
+    grad_outputs: GradSlice<'_>,
+    scratch: &mut [f32],
+) {
+    let width = params.dim as usize;
+    let valid = targets[0].place as usize;
+    let rows = 2 * valid.div_ceil(CHUNK);
+    let gradients = Gradients { params, robe, accesses, grad_outputs, inverse: f32::from_bits(targets[0].end) };
+    each_row(&mut scratch[..rows * width], width, valid * width, |row, sums| {
+        let tile = row / 2 * CHUNK;
+        let begins = row % 2 == 1;
+        let at = if begins { (tile + CHUNK).min(valid) - 1 } else { tile };
+        let one = targets[segment[at] as usize + 1];
+        let (start, end) = (one.start as usize, one.end as usize);
+        if !Gradients::heavy(&one) || (start >= tile) != begins {
+            return;
+        }
+        let first = if begins { start } else { start + (tile - start).next_multiple_of(CHUNK) };
+        if first >= end {
+            return;
+        }
+        let chunks = first as u32..(first + CHUNK).min(end) as u32;
+        for (e, sum) in (0..).zip(sums) {
+            *sum = match e < robe.reach {
+                true => gradients.sum(chunks.clone(), e).value,
+                false => gradients.sum(chunks.clone(), robe.reach - 1).chunks as f32,
+            };
+        }
+    });
+}

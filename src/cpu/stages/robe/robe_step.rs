@@ -1,0 +1,36 @@
+use crate::{
+    cpu::stages::{
+        cached::tables::{count, counter::SKIPPED_ROWS},
+        robe::robe_move::move_weight,
+    },
+    record::of_params as record,
+    table::layout::{Params, Robe},
+};
+
+/// Moves each covered weight by its sum, once, and leaves sums and marks 0. Mirror of `shaders/robe/robe_step.wgsl`.
+pub fn robe_step(
+    params: &Params,
+    robe: &Robe,
+    sums: &mut [f32],
+    covered: &mut [u32],
+    memory: &mut [u32],
+    states: &mut [u32],
+    tables: &mut [u32],
+) {
+    let (rule, decays, has_state) = (record::rule(params), params.weight_decay != 0.0, params.optimizer != 0);
+    let (memory, states): (&mut [f32], &mut [f32]) =
+        (bytemuck::cast_slice_mut(memory), bytemuck::cast_slice_mut(states));
+    let mut skipped = 0;
+    for (w, sum) in sums[..robe.weights as usize].iter_mut().enumerate() {
+        let sum = std::mem::take(sum);
+        let moves = if decays { covered[w / 32] >> (w % 32) & 1 == 1 } else { sum.to_bits() != 0 };
+        if moves {
+            let state = if has_state { states.get_mut(w) } else { None };
+            skipped += move_weight(rule, sum, &mut memory[w], state);
+        }
+    }
+    if decays {
+        covered[..robe.weights.div_ceil(32) as usize].fill(0);
+    }
+    count(tables, 0, SKIPPED_ROWS, skipped);
+}

@@ -1,0 +1,101 @@
+use std::ops::Range;
+
+use crate::{
+    cpu::stages::{
+        cached::tables::{count, counter::SKIPPED_ROWS},
+        robe::{
+            robe_due::{Due, SHARE},
+            robe_move::move_weight,
+        },
+    },
+    record::{of_params as record, rows::optimise::Rule},
+    scaler::GradSlice,
+    table::layout::{Params, Robe, Target},
+};
+
+/// Sums what each weight is due, start by start in ascending order, and moves it once. Mirror of `shaders/robe/robe_update.wgsl`; whether
+/// all weights are looked at or those that chunks cover makes no difference to the result. `memory` and `states` are a window of the array.
+pub fn robe_update(
+    params: &Params,
+    robe: &Robe,
+    targets: &[Target],
+    accesses: &[[u32; 2]],
+    grad_outputs: GradSlice<'_>,
+    scratch: &[f32],
+    memory: &mut [u32],
+    states: &mut [u32],
+    tables: &mut [u32],
+) {
+    let due = Due::new(params, robe, targets, accesses, grad_outputs, scratch);
+    let all = Covered { due, rule: record::rule(params) };
+    let window = robe.window.min(robe.weights - robe.first) as usize;
+    let memory: &mut [f32] = bytemuck::cast_slice_mut(&mut memory[..window]);
+    // Without a state no element of it is looked at.
+    let states = if params.optimizer == 0 { &mut [][..] } else { &mut states[..window] };
+    let states: &mut [f32] = bytemuck::cast_slice_mut(states);
+    let skipped = if due.goes_over_all() {
+        all.dense(robe.first, memory, states)
+    } else {
+        all.sparse(0..due.starts.len(), robe.first, memory, states)
+    };
+    count(tables, 0, SKIPPED_ROWS, skipped);
+}
+
+struct Covered<'a> {
+    due: Due<'a>,
+    rule: Rule,
+}
+
+impl Covered<'_> {
+    /// Moves the weights of a range that some chunk covers; how many had to stay. `memory` begins at `base`; no start from `beyond` on is
+    /// among them.
+    fn move_range(&self, weights: Range<u32>, beyond: usize, base: u32, memory: &mut [f32], states: &mut [f32]) -> u32 {
+        let mut skipped = 0;
+        self.due.each(weights, beyond, |w, sum| {
+            if sum.chunks > 0 {
+                let e = (w - base) as usize;
+                skipped += move_weight(self.rule, sum.value, &mut memory[e], states.get_mut(e));
+            }
+        });
+        skipped
+    }
+
+    /// All weights from `base` on.
+    fn dense(&self, base: u32, memory: &mut [f32], states: &mut [f32]) -> u32 {
+        if memory.len() > SHARE {
+            let half = memory.len() / 2;
+            let (low, high) = memory.split_at_mut(half);
+            let (low_states, high_states) = states.split_at_mut(half.min(states.len()));
+            let (a, b) =
+                rayon::join(|| self.dense(base, low, low_states), || self.dense(base + half as u32, high, high_states));
+            return a + b;
+        }
+        self.move_range(base..base + memory.len() as u32, self.due.starts.len(), base, memory, states)
+    }
+
+    /// The weights from each of some starts to the next, as far as a chunk reaches; `memory` begins at weight `base`.
+    fn sparse(&self, starts: Range<usize>, base: u32, memory: &mut [f32], states: &mut [f32]) -> u32 {
+        let reach = self.due.reach();
+        if starts.len() > 1 && starts.len() * reach as usize > SHARE {
+            let middle = starts.start + starts.len() / 2;
+            let at = self.due.starts[middle].row.clamp(base, base + memory.len() as u32);
+            let half = (at - base) as usize;
+            let (low, high) = memory.split_at_mut(half);
+            let (low_states, high_states) = states.split_at_mut(half.min(states.len()));
+            let (a, b) = rayon::join(
+                || self.sparse(starts.start..middle, base, low, low_states),
+                || self.sparse(middle..starts.end, at, high, high_states),
+            );
+            return a + b;
+        }
+        let mut skipped = 0;
+        for d in starts {
+            let row = self.due.starts[d].row;
+            let end = self.due.starts.get(d + 1).map_or(row + reach, |next| next.row.min(row + reach));
+            // What lies in other windows is theirs.
+            let range = row.max(base)..end.min(base + memory.len() as u32);
+            skipped += self.move_range(range, d + 1, base, memory, states);
+        }
+        skipped
+    }
+}

@@ -1,0 +1,21 @@
+use rayon::prelude::*;
+
+use crate::{record::rows::gradients::magnitude_of_half, scaler::GradSlice};
+
+/// Gradients that a thread looks at in one go.
+const PIECE: usize = 1 << 15;
+
+/// The greatest magnitude of a scaled gradient, by its bits, into `greatest[0]`. Mirror of `shaders/scaler/inspect.wgsl`.
+pub fn inspect(gradients: GradSlice<'_>, greatest: &mut [u32]) {
+    let found = match gradients {
+        GradSlice::F32(values) => {
+            let of = |piece: &[f32]| piece.iter().map(|x| x.to_bits() & 0x7fff_ffff).max();
+            values.par_chunks(PIECE).filter_map(of).max()
+        }
+        GradSlice::F16(values) => {
+            let of = |piece: &[u16]| piece.iter().map(|h| h & 0x7fff).max();
+            values.par_chunks(PIECE).filter_map(of).max().map(magnitude_of_half)
+        }
+    };
+    greatest[0] = greatest[0].max(found.unwrap_or(0));
+}

@@ -1,0 +1,38 @@
+//! Dedup by sort, as `gpu/dedup.rs` has it.
+
+use crate::{
+    cpu::stages::sort::{
+        heads::{self, heads},
+        radix::{SortJob, SortScratch, SortSpace, Sorted},
+        scan::scan,
+        segments::segments,
+    },
+    table::layout::{DedupInfo, ScanInfo, Step},
+};
+
+/// Where a dedup leaves its results.
+pub(crate) struct DedupTo<'a> {
+    pub(crate) segment: &'a mut [u32],
+    pub(crate) starts: &'a mut [u32],
+    /// Which of the step's counts gets the number of distinct keys.
+    pub(crate) segments: usize,
+    /// Which of the step's counts gets the number of keys other than NONE.
+    pub(crate) valid: usize,
+}
+
+pub(crate) fn dedup<'s>(
+    step: &mut Step,
+    job: &SortJob<'_>,
+    space: &'s mut SortSpace,
+    scratch: &mut SortScratch,
+    to: &mut DedupTo<'_>,
+) -> Sorted<'s> {
+    let sorted = space.sort(step, job, scratch);
+    let n = step.counts[job.count];
+    let info = DedupInfo { capacity: n, count: job.count as u32, segments: to.segments as u32, valid: to.valid as u32 };
+    let row = ScanInfo { count: info.count, capacity: n, per_block: heads::BLOCK as u32, rows: 1 };
+    heads(&info, step, sorted.0, &mut scratch.digits);
+    scan(&row, step, &mut scratch.digits, &mut scratch.totals);
+    segments(&info, step, sorted.0, &scratch.digits, &scratch.totals, to.segment, to.starts);
+    sorted
+}

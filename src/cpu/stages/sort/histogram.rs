@@ -1,0 +1,19 @@
+use crate::{
+    cpu::stages::sort::live,
+    table::layout::{Pass, Step},
+};
+
+/// Keys of a block.
+pub(crate) const BLOCK: usize = 3072;
+
+/// How many keys of each block carry each digit: `digits[digit * blocks + block]`. Mirror of `shaders/sort/histogram.wgsl`.
+pub fn histogram(pass: &Pass, step: &Step, keys: &[u32], digits: &mut [u32]) {
+    let n = live(step, pass.count, pass.capacity);
+    let blocks = n.div_ceil(BLOCK);
+    digits[..256 * blocks].fill(0);
+    for (block, keys) in keys[..n].chunks(BLOCK).enumerate() {
+        for key in keys {
+            digits[((key >> pass.shift) & pass.mask) as usize * blocks + block] += 1;
+        }
+    }
+}

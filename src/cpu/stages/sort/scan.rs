@@ -1,0 +1,16 @@
+use crate::{
+    cpu::stages::sort::live,
+    table::layout::{ScanInfo, Step},
+};
+
+/// Exclusive prefix sums of rows, in place, and each row's sum. Mirror of `shaders/sort/scan.wgsl`.
+pub fn scan(info: &ScanInfo, step: &Step, data: &mut [u32], totals: &mut [u32]) {
+    let length = live(step, info.count, info.capacity).div_ceil(info.per_block as usize);
+    for (row, total) in totals[..info.rows as usize].iter_mut().enumerate() {
+        let mut before = 0u32;
+        for value in &mut data[row * length..][..length] {
+            (*value, before) = (before, before.wrapping_add(*value));
+        }
+        *total = before;
+    }
+}

@@ -1,0 +1,32 @@
+use crate::{
+    cpu::stages::sort::{histogram::BLOCK, live},
+    table::layout::{Pass, Step},
+};
+
+/// Each key, with its value, to its place; stable. Mirror of `shaders/sort/scatter.wgsl`.
+pub fn scatter(
+    pass: &Pass,
+    step: &Step,
+    keys_in: &[u32],
+    values_in: &[u32],
+    digits: &[u32],
+    totals: &[u32],
+    keys_out: &mut [u32],
+    values_out: &mut [u32],
+) {
+    let n = live(step, pass.count, pass.capacity);
+    let blocks = n.div_ceil(BLOCK);
+    let mut first = [0; 256];
+    for digit in 1..256 {
+        first[digit] = first[digit - 1] + totals[digit - 1];
+    }
+    for (block, keys) in keys_in[..n].chunks(BLOCK).enumerate() {
+        let mut next: [u32; 256] = std::array::from_fn(|digit| first[digit] + digits[digit * blocks + block]);
+        for (i, &key) in (block * BLOCK..).zip(keys) {
+            let place = &mut next[((key >> pass.shift) & pass.mask) as usize];
+            keys_out[*place as usize] = key;
+            values_out[*place as usize] = if pass.positions == 1 { i as u32 } else { values_in[i] };
+            *place += 1;
+        }
+    }
+}

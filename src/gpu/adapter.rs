@@ -1,0 +1,93 @@
+//! Finding a device when you have none: for the command, tests and examples. A program that has a device uses
+//! [`Context::new`].
+
+use crate::{
+    error::Error,
+    gpu::engine::{caps::requirements, context::Context},
+};
+
+/// Which adapters will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// A GPU.
+    Hardware,
+    /// A GPU, else a software driver.
+    Any,
+}
+
+/// Every adapter that wgpu's environment variables (`WGPU_BACKEND`, `WGPU_ADAPTER_NAME`) leave, hardware first.
+///
+/// Vulkan, Metal and DX12 only: on OpenGL the same GPU would show up a second time.
+#[must_use]
+pub fn adapters() -> Vec<wgpu::Adapter> {
+    if wgpu::Instance::enabled_backend_features().is_empty() {
+        return Vec::new();
+    }
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
+    // Refuses an allocation before the driver over-commits: an error here, not a dead process later.
+    descriptor.memory_budget_thresholds.for_resource_creation = Some(95);
+    // Not even loaded: OpenGL may be in the build for another crate's sake, and complains where there is no display.
+    let backends = wgpu::Backends::from_env().unwrap_or(wgpu::Backends::PRIMARY);
+    descriptor.backends = backends;
+    let instance = wgpu::Instance::new(descriptor);
+    let mut found = pollster::block_on(instance.enumerate_adapters(backends));
+    if let Ok(name) = std::env::var("WGPU_ADAPTER_NAME") {
+        let name = name.to_lowercase();
+        found.retain(|adapter| adapter.get_info().name.to_lowercase().contains(&name));
+    }
+    found.sort_by_key(|adapter| match adapter.get_info().device_type {
+        wgpu::DeviceType::DiscreteGpu => 0,
+        wgpu::DeviceType::IntegratedGpu => 1,
+        wgpu::DeviceType::VirtualGpu => 2,
+        wgpu::DeviceType::Other => 3,
+        wgpu::DeviceType::Cpu => 4,
+    });
+    found
+}
+
+/// True for an adapter that is no software driver.
+#[must_use]
+pub fn is_hardware(adapter: &wgpu::Adapter) -> bool {
+    !matches!(adapter.get_info().device_type, wgpu::DeviceType::Cpu | wgpu::DeviceType::Other)
+}
+
+/// A device on `adapter` with everything the crate makes use of.
+///
+/// # Errors
+/// [`Error::Device`] if the adapter gives no device, and what [`Context::new`] returns.
+pub fn open(adapter: &wgpu::Adapter) -> Result<Context, Error> {
+    let (required_features, required_limits) = requirements(adapter);
+    let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
+        label: Some("hotrow"),
+        required_features,
+        required_limits,
+        ..Default::default()
+    }))
+    .map_err(|error| Error::Device { reason: error.to_string() })?;
+    Context::new(&device, &queue)
+}
+
+/// The best adapter's device.
+///
+/// # Errors
+/// [`Error::Unsupported`] if there is no adapter of the wanted kind, and what [`open`] returns.
+pub fn open_best(wanted: Wanted) -> Result<Context, Error> {
+    let all = adapters();
+    let suits = |adapter: &&wgpu::Adapter| wanted == Wanted::Any || is_hardware(adapter);
+    match all.iter().find(suits) {
+        Some(adapter) => open(adapter),
+        None => Err(Error::Unsupported {
+            what: "gpu",
+            wanted: match wanted {
+                Wanted::Hardware => "a GPU with a Vulkan, Metal or DX12 driver".into(),
+                Wanted::Any => "a Vulkan, Metal or DX12 driver".into(),
+            },
+            found: match all.first() {
+                None => "no adapter".into(),
+                Some(adapter) => format!("only {}", adapter.get_info().name),
+            },
+            remedy: "install a driver (on Debian, mesa-vulkan-drivers is a software one), unset WGPU_ADAPTER_NAME, \
+                     or take the CPU backend",
+        }),
+    }
+}

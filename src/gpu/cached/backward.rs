@@ -1,0 +1,57 @@
+//! Backward, stage by stage (SPEC 3): the one place that knows their order. It builds on what forward leaves in the space: `keys`,
+//! `places` and `access` of each index, the bypassed rows in scratch, and the step's counts.
+
+use crate::{
+    gpu::{
+        engine::{call::Call, context::Context},
+        stages::{
+            cached::{arrange, combine, exchange::Records, merge, space::Space, tables::Tables, update},
+            sort::{
+                dedup,
+                space::{DedupTo, SortJob},
+            },
+        },
+    },
+    table::layout::{MERGE_CHUNK, Params, count},
+};
+
+/// The gradients that a backward merges.
+pub(crate) struct Gradients<'a> {
+    /// Of the outputs.
+    pub(crate) outputs: wgpu::BindingResource<'a>,
+    /// The state of the scaler of their loss.
+    pub(crate) scaler: &'a wgpu::Buffer,
+}
+
+pub(crate) fn record_backward(
+    context: &Context,
+    encoder: &mut wgpu::CommandEncoder,
+    tables: &Tables,
+    space: &Space,
+    params: Params,
+    gradients: &Gradients<'_>,
+    records: Records<'_>,
+) {
+    let layout = &tables.layout;
+    let indices = params.indices;
+    let uniform = context.uniform(&Params { partials: space.partials, ..params });
+    let call = &mut Call::begin(context, encoder, "hotrow.backward");
+    // Rows and places are one to one: what takes fewer passes to sort.
+    let (by_row, by_place) = (layout.row_bits(), layout.place_bits(indices));
+    let (keys, key_bits) =
+        if by_place.div_ceil(8) < by_row.div_ceil(8) { (&space.places, by_place) } else { (&space.keys, by_row) };
+    let keys = keys.as_entire_binding();
+    let job = SortJob { keys, values: None, capacity: indices, count: count::INDICES, key_bits };
+    let to = DedupTo { segment: &space.segment, starts: &space.starts, segments: count::UNIQUE, valid: count::VALID };
+    let sorted = dedup::record(call, &space.step, &job, &space.sorted, &space.sort, &to);
+    let Space { step, segment, keys, places, access, accesses, targets, scratch, .. } = space;
+    let arranged = arrange::Arranged { step, order: sorted.values, segment, keys, places, access, accesses, targets };
+    arrange::record(call, &arranged, gradients.scaler, indices);
+    // A batch of one chunk has no heavy row.
+    if indices > MERGE_CHUNK {
+        merge::record(call, &uniform, tables, space, indices, &gradients.outputs);
+        let partial = combine::Partial { targets, segment, scratch };
+        combine::record(call, &uniform, (layout.width(), tables.cache.count()), &partial, indices);
+    }
+    update::record(call, &uniform, tables, space, layout.most_distinct(indices), &gradients.outputs, records);
+}

@@ -1,0 +1,132 @@
+//! Forward, stage by stage (SPEC 3): the one place that knows their order.
+
+use crate::{
+    gpu::{
+        engine::{call::Call, context::Context},
+        stages::{
+            cached::{
+                admit, begin, claim,
+                exchange::{self, Records},
+                gather, linearize, locate, probe,
+                space::{Bound, Space},
+                tables::Tables,
+                touch,
+            },
+            sort::{
+                dedup,
+                space::{DedupTo, SortJob},
+            },
+        },
+    },
+    table::{
+        layout::{Params, count},
+        params::Mode,
+    },
+};
+
+/// Where a step's rows move to and from.
+pub(crate) struct Outcome<'a> {
+    /// The pooled rows, and how many of them there are; `None` if nobody wants them.
+    pub(crate) outputs: Option<(&'a wgpu::BindingResource<'a>, u32)>,
+    pub(crate) records: Records<'a>,
+}
+
+/// A whole step forward, in one pass.
+pub(crate) fn record_step(
+    context: &Context,
+    encoder: &mut wgpu::CommandEncoder,
+    tables: &Tables,
+    space: &Space,
+    params: &Params,
+    batch: &Bound<'_>,
+    outputs: Option<(&wgpu::BindingResource<'_>, u32)>,
+) {
+    encoder.clear_buffer(&space.step, 0, None);
+    let call = &mut Call::begin(context, encoder, "hotrow.forward");
+    decide(call, params, batch, tables, space);
+    carry(call, params, batch, tables, space, Outcome { outputs, records: Records::Table });
+}
+
+/// The first half alone: a batch that is prefetched.
+pub(crate) fn record_decisions(
+    context: &Context,
+    encoder: &mut wgpu::CommandEncoder,
+    tables: &Tables,
+    space: &Space,
+    params: &Params,
+    batch: &Bound<'_>,
+) {
+    encoder.clear_buffer(&space.step, 0, None);
+    decide(&mut Call::begin(context, encoder, "hotrow.prefetch"), params, batch, tables, space);
+}
+
+/// The second half alone.
+pub(crate) fn record_outcome(
+    context: &Context,
+    encoder: &mut wgpu::CommandEncoder,
+    tables: &Tables,
+    space: &Space,
+    params: &Params,
+    batch: &Bound<'_>,
+    result: Outcome<'_>,
+) {
+    carry(&mut Call::begin(context, encoder, "hotrow.forward"), params, batch, tables, space, result);
+}
+
+/// What shall happen (SPEC 3.1 to 3.4): the stages that read and write metadata only, in order. No row moves.
+fn decide(call: &mut Call<'_>, params: &Params, batch: &Bound<'_>, tables: &Tables, space: &Space) {
+    let layout = &tables.layout;
+    let uniform = &call.context.uniform(params);
+    let Space { step, keys, access, .. } = space;
+    linearize::record(call, params, uniform, batch, tables.numbering(), [step, keys, access]);
+    begin::record(call, uniform, batch, tables.numbering(), step);
+    let indices = params.indices;
+    if indices == 0 {
+        return;
+    }
+    // The most distinct rows there can be; how many there are only the device knows.
+    let distinct = layout.most_distinct(indices);
+    probe::record(call, uniform, tables, space, indices);
+    if params.mode == Mode::Train as u32 && params.sets > 0 {
+        touch::record(call, uniform, tables, space, indices);
+    }
+    let missed = SortJob {
+        keys: space.miss_keys.as_entire_binding(),
+        values: Some(space.miss_index.as_entire_binding()),
+        capacity: indices,
+        count: count::MISSED,
+        key_bits: layout.miss_key_bits(),
+    };
+    let to = DedupTo { segment: &space.segment, starts: &space.starts, segments: count::MOVES, valid: count::VALID };
+    let missed = dedup::record(call, &space.step, &missed, &space.sorted, &space.sort, &to);
+    claim::record(call, uniform, tables, space, &missed, distinct);
+    if params.admits() {
+        admit::record(call, uniform, tables, space, distinct);
+    }
+    locate::record(call, uniform, tables, space, &missed, indices);
+}
+
+/// What was decided is carried out (SPEC 3.5, 3.6): rows move, and bags are pooled.
+fn carry(
+    call: &mut Call<'_>,
+    params: &Params,
+    batch: &Bound<'_>,
+    tables: &Tables,
+    space: &Space,
+    Outcome { outputs, records }: Outcome<'_>,
+) {
+    let uniform = &call.context.uniform(params);
+    if params.indices > 0 {
+        let phases = if params.admits() { exchange::Phases::Both } else { exchange::Phases::Unpack };
+        let list = moves(space, tables.layout.most_distinct(params.indices), records);
+        exchange::record(call, uniform, tables, &list, phases);
+    }
+    if let Some(outputs) = outputs {
+        gather::record(call, params, uniform, batch, tables, space, outputs);
+    }
+}
+
+/// The Moves of a step, at most `capacity`.
+pub(crate) fn moves<'s>(space: &'s Space, capacity: u32, records: Records<'s>) -> exchange::List<'s> {
+    exchange::List { step: &space.step, moves: &space.moves, capacity, scratch: &space.scratch, records }
+}

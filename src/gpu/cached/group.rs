@@ -1,0 +1,502 @@
+//! A group of tables on the GPU, recorded into the caller's encoder. `forward.rs` has the stages of forward.
+
+use crate::{
+    config::{GroupConfig, Placement, WAYS},
+    error::Error,
+    gpu::{
+        cached::{
+            backward::{Gradients, record_backward},
+            forward::record_step,
+            prefetched::Prefetched,
+            staged::{Staged, traffic::Traffic},
+        },
+        engine::{
+            bind::{Batch, GradBuffer},
+            call::Call,
+            context::Context,
+            readback::Reports,
+            scratch,
+        },
+        scaler::Scaler,
+        stages::cached::{
+            collect,
+            exchange::{self, Records},
+            reset,
+            space::{Bound, FlushSpace, Space},
+            tables::Tables,
+        },
+    },
+    source::Source,
+    store::{self, SharedStore, ram::RamStore},
+    table::{
+        batch::{self, Pending},
+        layout::{Layout, Params, ScalerState},
+        params::Mode,
+        rng::Purpose,
+    },
+};
+
+/// A group of tables whose cache, and whose table unless mapped, live on the GPU.
+///
+/// `record_*` put a step into the caller's encoder and never wait. The [`Embedding`](crate::Embedding) methods upload, submit and wait.
+#[derive(Debug)]
+pub struct Group {
+    pub(crate) context: Context,
+    pub(crate) config: GroupConfig,
+    pub(crate) tables: Tables,
+    /// Two, so that a batch may be prefetched while the last one waits for its backward.
+    pub(crate) train: [Option<Space>; 2],
+    /// Which of them the last forward has.
+    pub(crate) current: usize,
+    pub(crate) frozen: Option<Space>,
+    pub(crate) flush: Option<FlushSpace>,
+    /// Stands where a batch has no weights or no indices.
+    pub(crate) nothing: wgpu::Buffer,
+    /// A forward whose backward has not come.
+    pub(crate) pending: Option<Pending>,
+    pub(crate) prefetched: Option<Prefetched>,
+    pub(crate) reports: Reports,
+    pub(crate) staged: Option<Staged>,
+    /// Why the table is where it is.
+    reason: &'static str,
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // A thread that gathers for a batch nobody will ask for is waited for: it holds the store.
+        drop(self.prefetched.take());
+        self.context.forget_bindings();
+    }
+}
+
+impl Group {
+    /// Allocates and fills the tables.
+    ///
+    /// # Errors
+    /// [`Error::Config`], [`Error::TooLarge`], [`Error::OutOfMemory`]; [`Error::Unsupported`] for a mapped table on a device
+    /// without `MAPPABLE_PRIMARY_BUFFERS`, and for other than 32 ways.
+    pub fn new(context: &Context, config: GroupConfig) -> Result<Self, Error> {
+        Self::of(context, config, None, None)
+    }
+
+    /// As [`Group::new`], with `source`'s values instead of [`GroupConfig::init`]'s.
+    ///
+    /// # Errors
+    /// As [`Group::new`]; what `source` says; [`Error::Source`] for the first row with a value that is not finite.
+    pub fn filled(context: &Context, config: GroupConfig, source: &dyn Source) -> Result<Self, Error> {
+        Self::of(context, config, Some(source), None)
+    }
+
+    /// A staged group whose records live in `store`; keep a clone to read the table where the group cannot any more. A store that holds
+    /// values already keeps them, and its step number goes on.
+    ///
+    /// # Errors
+    /// As [`Group::new`]; [`Error::Store`] if the store is of another shape or fails; [`Error::Config`] for another placement.
+    pub fn with_store(context: &Context, config: GroupConfig, store: SharedStore) -> Result<Self, Error> {
+        let config = match config.placement {
+            Placement::Auto => GroupConfig { placement: Placement::Staged, ..config },
+            _ => config,
+        };
+        if config.placement != Placement::Staged {
+            let found = format!("{:?} and a store", config.placement);
+            return Err(Error::Config { field: "placement", wanted: "staged".into(), found });
+        }
+        Self::of(context, config, None, Some(store))
+    }
+
+    fn of(
+        context: &Context,
+        config: GroupConfig,
+        source: Option<&dyn Source>,
+        store: Option<SharedStore>,
+    ) -> Result<Self, Error> {
+        if config.placement != Placement::Auto {
+            return Self::at(context, config, source, store);
+        }
+        let device = GroupConfig { placement: Placement::Device, ..config.clone() };
+        match Self::at(context, device, source, None) {
+            // The device has not the memory for it.
+            Err(Error::OutOfMemory { .. }) => {}
+            Ok(group) => return Ok(group.because("the device has the memory for it")),
+            Err(error) => return Err(error),
+        }
+        let (placement, reason) = context.caps().choose_host_placement();
+        Self::at(context, GroupConfig { placement, ..config }, source, None).map(|group| group.because(reason))
+    }
+
+    fn because(mut self, reason: &'static str) -> Self {
+        self.reason = reason;
+        self
+    }
+
+    /// As [`GroupConfig::placement`] says, which is not auto.
+    fn at(
+        context: &Context,
+        config: GroupConfig,
+        source: Option<&dyn Source>,
+        store: Option<SharedStore>,
+    ) -> Result<Self, Error> {
+        let layout = Layout::new(&config, context.caps().choose_shard_bytes())?;
+        if config.ways != WAYS {
+            return Err(Error::Unsupported {
+                what: "ways",
+                wanted: format!("sets of {}", config.ways),
+                found: format!("shaders for sets of {WAYS}"),
+                remedy: "leave GroupConfig::ways at 32, or take the CPU backend, hotrow::CpuGroup",
+            });
+        }
+        if config.placement == Placement::Mapped && !context.caps().mappable {
+            return Err(Error::Unsupported {
+                what: "mapped placement",
+                wanted: "the feature MAPPABLE_PRIMARY_BUFFERS".into(),
+                found: "a device created without it".into(),
+                remedy: "request it (hotrow::requirements() does), or take placement device",
+            });
+        }
+        context.caps().check_cache(&layout)?;
+        context.prepare(layout.width(), layout.windows())?;
+        let store = match config.placement {
+            Placement::Staged => Some(store.map_or_else(|| RamStore::new(&layout).map(SharedStore::new), Ok)?),
+            _ => None,
+        };
+        if let Some(store) = &store {
+            store::check_shape(&**store.read(), &layout)?;
+            store.read().check(&config, &layout)?;
+        }
+        let hold = store.as_ref().map(SharedStore::hold).transpose()?;
+        let tables = context.guarded(|| Tables::new(context, &config, layout, source, store.as_ref()))?;
+        let staged = store.zip(hold).map(|(store, hold)| Staged::new(store, hold, &tables.layout, config.policy));
+        let nothing = context.buffer("nothing", 16, wgpu::BufferUsages::empty())?;
+        // Only when the device has given all it must: a store is not touched by a group that cannot be.
+        if let Some(staged) = &staged {
+            let mut store = staged.store().write();
+            if !store.filled() {
+                store::fill(&mut **store, &config, &tables.layout, source)?;
+            }
+        }
+        Ok(Self {
+            context: context.clone(),
+            config,
+            tables,
+            train: [None, None],
+            current: 0,
+            frozen: None,
+            flush: None,
+            nothing,
+            pending: None,
+            prefetched: None,
+            reports: Reports::new(context),
+            staged,
+            reason: "it was asked for",
+        })
+    }
+
+    /// Where the table lives, and why there.
+    #[must_use]
+    pub fn placed(&self) -> (Placement, &'static str) {
+        (self.config.placement, self.reason)
+    }
+
+    /// The store of a staged table. What the cache has not flushed is not in it.
+    #[must_use]
+    pub fn store(&self) -> Option<&SharedStore> {
+        self.staged.as_ref().map(Staged::store)
+    }
+
+    /// What has crossed for a staged table.
+    #[must_use]
+    pub fn traffic(&self) -> Option<Traffic> {
+        self.staged.as_ref().map(Staged::traffic)
+    }
+
+    /// Refuses `call` for a staged table: it cannot be recorded in one piece, since the host has a part in it.
+    pub(crate) fn not_staged(&self, call: &'static str, remedy: &'static str) -> Result<(), Error> {
+        if self.staged.is_none() {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            what: call,
+            wanted: "a device or mapped table".into(),
+            found: "a staged one".into(),
+            remedy,
+        })
+    }
+
+    /// The configuration.
+    #[must_use]
+    pub fn config(&self) -> &GroupConfig {
+        &self.config
+    }
+
+    /// The context the group lives in.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Tells of a step that was left out because of a bad index or offset, if the device has said so by now. Each is told once;
+    /// every `record_forward` asks too, before it records.
+    ///
+    /// # Errors
+    /// [`Error::IndexOutOfRange`] or [`Error::BadOffsets`] of the first such step not told yet.
+    pub fn check(&mut self) -> Result<(), Error> {
+        self.reports.check(&self.context, &self.config)
+    }
+
+    /// Records one step forward. `outputs` gets `[bags, dim]` floats, or `[indices, dim]` with pooling none; it lies in a buffer of
+    /// its own.
+    ///
+    /// What is recorded must be submitted, in the order of the calls: a backward builds on what its forward leaves on the device.
+    ///
+    /// # Errors
+    /// Shapes, buffers and sizes that cannot be; and a fault of an earlier step ([`Group::check`]), in which case nothing is
+    /// recorded.
+    pub fn record_forward(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch<'_>,
+        outputs: wgpu::BufferSlice<'_>,
+    ) -> Result<(), Error> {
+        self.record_and_report(encoder, batch, outputs, Mode::Train)
+    }
+
+    /// Records a forward that changes nothing (evaluation, inference). A forward waiting for its backward goes on waiting.
+    ///
+    /// # Errors
+    /// As [`Group::record_forward`].
+    pub fn record_forward_frozen(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch<'_>,
+        outputs: wgpu::BufferSlice<'_>,
+    ) -> Result<(), Error> {
+        self.record_and_report(encoder, batch, outputs, Mode::Frozen)
+    }
+
+    /// Records a step, and has its outcome heard of when the caller's submission is done.
+    fn record_and_report(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch<'_>,
+        outputs: wgpu::BufferSlice<'_>,
+        mode: Mode,
+    ) -> Result<(), Error> {
+        let context = self.context.clone();
+        let mut refused = false;
+        let recorded = context.guarded(|| {
+            self.check()?;
+            let remedy = "call record_prefetch, submit, fetch, record_forward_prefetched; or the Embedding methods";
+            self.not_staged("recording a whole forward", remedy).inspect_err(|_| refused = true)?;
+            // What is refused for its shape leaves all as it was, a forward that waits for its backward too.
+            let indices = self.record(encoder, batch, outputs, mode).inspect_err(|_| refused = true)?;
+            self.report(encoder, mode, indices);
+            Ok(())
+        });
+        if recorded.is_err() && !refused && mode == Mode::Train {
+            self.pending = None;
+        }
+        recorded
+    }
+
+    /// Has the outcome of the step in `mode`'s space heard of when the caller's submission is done.
+    pub(crate) fn report(&self, encoder: &mut wgpu::CommandEncoder, mode: Mode, indices: u32) {
+        if let Some(space) = self.space(mode) {
+            self.reports.record(&self.context, encoder, &space.step, indices);
+        }
+    }
+
+    /// The space of the last forward in `mode`.
+    pub(crate) fn space(&self, mode: Mode) -> Option<&Space> {
+        if mode == Mode::Train { self.train[self.current].as_ref() } else { self.frozen.as_ref() }
+    }
+
+    /// The parameters of a batch whose shape and buffers can be.
+    pub(crate) fn batch_params(&self, batch: &Batch<'_>, mode: Mode) -> Result<Params, Error> {
+        let (indices, bags) = batch.shape(&self.config)?;
+        let params = Params::new(&self.config, &self.tables.layout, mode, Purpose::WriteBack);
+        Ok(params.batch(indices, bags, batch.weights.is_some()))
+    }
+
+    /// The caller's outputs, checked, and how many rows of them there are.
+    pub(crate) fn bound_outputs<'b>(
+        &'b self,
+        batch: &Batch<'_>,
+        params: &Params,
+        outputs: wgpu::BufferSlice<'b>,
+    ) -> Result<(wgpu::BindingResource<'b>, u32), Error> {
+        self.context.bind_outputs(&self.config, &self.nothing, batch, params, outputs)
+    }
+
+    /// Records the stages and returns the number of indices.
+    pub(crate) fn record(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch<'_>,
+        outputs: wgpu::BufferSlice<'_>,
+        mode: Mode,
+    ) -> Result<u32, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "forward")?;
+        let params = self.batch_params(batch, mode)?;
+        let indices = params.indices;
+        // Refused before the last forward's scratch is used anew.
+        self.bound_outputs(batch, &params, outputs)?;
+        Bound::of(&self.context, &self.nothing, batch, &params)?;
+        let train = mode == Mode::Train;
+        if train {
+            self.pending = None; // the scratch that its backward would need is used anew
+        }
+        let space = if train { &mut self.train[self.current] } else { &mut self.frozen };
+        grown(space, &self.context, &self.tables.layout, indices, train)?;
+        if let Some(space) = self.space(mode) {
+            let (binding, rows) = self.bound_outputs(batch, &params, outputs)?;
+            let bound = Bound::of(&self.context, &self.nothing, batch, &params)?;
+            record_step(&self.context, encoder, &self.tables, space, &params, &bound, Some((&binding, rows)));
+        }
+        if train {
+            self.pending = Some(Pending { indices, bags: params.bags, weighted: params.weighted == 1 });
+        }
+        Ok(indices)
+    }
+
+    /// Records the backward of the last recorded forward: merges `grad_outputs` (shaped as its outputs) per distinct row and
+    /// updates each row once.
+    ///
+    /// # Errors
+    /// [`Error::Order`] without a forward, [`Error::Buffer`] for a buffer of the wrong kind or size.
+    pub fn record_backward(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        grad_outputs: wgpu::BufferSlice<'_>,
+    ) -> Result<(), Error> {
+        let unscaled = self.context.uniform(&ScalerState::unscaled());
+        self.record_backward_by(encoder, GradBuffer::F32(grad_outputs), &unscaled)
+    }
+
+    /// As [`record_backward`](Self::record_backward), of gradients of a loss that was multiplied with a scale (SPEC 8): FP32 or FP16,
+    /// each times the inverse that `scaler` decided on, in FP32, before anything is added. If they overflowed, which only the device
+    /// knows, no row, state, dirty flag or counter moves. What the forward did (step number, stamps, frequencies, admissions) stays
+    /// done, as after any step.
+    ///
+    /// # Errors
+    /// As [`record_backward`](Self::record_backward); [`Error::Order`] before [`Scaler::record_decide`].
+    pub fn record_backward_scaled(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        grad_outputs: GradBuffer<'_>,
+        scaler: &Scaler,
+    ) -> Result<(), Error> {
+        let verdict = scaler.decided("record_backward_scaled")?;
+        self.record_backward_by(encoder, grad_outputs, verdict)
+    }
+
+    /// The backward, by what the [`ScalerState`] in `scaler` says when the device gets there.
+    pub fn record_backward_by(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        grad_outputs: GradBuffer<'_>,
+        scaler: &wgpu::Buffer,
+    ) -> Result<(), Error> {
+        let context = self.context.clone();
+        context.guarded(|| {
+            let (Some(Pending { indices, bags, weighted }), Some(space)) = (self.pending, &self.train[self.current])
+            else {
+                return Err(batch::no_forward("backward"));
+            };
+            let rows = batch::output_rows(&self.config, indices, bags);
+            let landing = match &mut self.staged {
+                None => None,
+                Some(staged) => {
+                    staged.unflushed()?;
+                    staged.reserve_close(&self.context)?
+                }
+            };
+            if indices > 0 {
+                let (slice, wanted) = grad_outputs.wanted(u64::from(rows) * u64::from(self.tables.layout.dim));
+                let outputs = self.context.bind("grad_outputs", slice, wanted)?;
+                let params = Params::new(&self.config, &self.tables.layout, Mode::Train, Purpose::Update)
+                    .batch(indices, bags, weighted);
+                let params = Params { half_grads: u32::from(grad_outputs.is_half()), ..params };
+                let shard = self.staged.as_ref().and_then(|staged| staged.packing(&self.context));
+                let records = match (&self.staged, &shard) {
+                    (Some(staged), Some(shard)) => staged.records(shard),
+                    _ => Records::Table,
+                };
+                record_backward(
+                    &self.context,
+                    encoder,
+                    &self.tables,
+                    space,
+                    params,
+                    &Gradients { outputs, scaler },
+                    records,
+                );
+            }
+            if let Some(staged) = &mut self.staged {
+                staged.close(encoder, &self.tables, landing);
+            }
+            self.pending = None;
+            Ok(())
+        })
+    }
+
+    /// Records the write-back of every dirty row. A second flush writes nothing.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if the list of dirty rows cannot be allocated.
+    pub fn record_flush(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
+        let context = self.context.clone();
+        context.guarded(|| {
+            batch::not_prefetched(self.prefetched.is_some(), "flush")?;
+            self.not_staged("recording a flush", "call Embedding::flush, which waits")?;
+            let layout = &self.tables.layout;
+            if layout.sets == 0 {
+                return Ok(());
+            }
+            let space = match &mut self.flush {
+                Some(space) => space,
+                none => none.insert(FlushSpace::new(&self.context, layout)?),
+            };
+            encoder.clear_buffer(&space.step, 0, None);
+            let uniform = self.context.uniform(&Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack));
+            let call = &mut Call::begin(&self.context, encoder, "hotrow.flush");
+            collect::record(call, &uniform, &self.tables, space);
+            let FlushSpace { step, moves, no_scratch } = space;
+            let list =
+                exchange::List { step, moves, capacity: layout.slots(), scratch: no_scratch, records: Records::Table };
+            exchange::record(call, &uniform, &self.tables, &list, exchange::Phases::Pack);
+            Ok(())
+        })
+    }
+
+    /// Records the emptying of the cache without a flush: what was not written back is discarded.
+    ///
+    /// # Errors
+    /// [`Error::Order`] between forward and backward.
+    pub fn record_reset_discarding(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
+        let context = self.context.clone();
+        context.guarded(|| {
+            batch::not_prefetched(self.prefetched.is_some(), "reset")?;
+            batch::not_pending(self.pending, "reset")?;
+            let layout = &self.tables.layout;
+            let uniform = self.context.uniform(&Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack));
+            reset::record(&mut Call::begin(&self.context, encoder, "hotrow.reset"), &uniform, &self.tables);
+            Ok(())
+        })
+    }
+
+    /// Gives up the backward of the last forward, so that rows may be written or the cache reset.
+    pub fn abandon_backward(&mut self) {
+        self.pending = None;
+    }
+}
+
+pub(crate) fn grown<'s>(
+    space: &'s mut Option<Space>,
+    context: &Context,
+    layout: &Layout,
+    indices: u32,
+    train: bool,
+) -> Result<&'s Space, Error> {
+    let make = || Space::new(context, layout, indices, train);
+    scratch::grown(space, context, |space| space.capacity >= indices, make)
+}

@@ -1,0 +1,114 @@
+//! What a staged table does beside its training steps: frozen steps, rows read and written, flush. Each call waits: first until everything
+//! that has left is in the store.
+
+use crate::{
+    error::Error,
+    gpu::{
+        cached::{
+            forward::{Outcome, record_decisions, record_outcome, record_step},
+            group::{Group, grown},
+            staged::piece,
+        },
+        engine::{bind::Batch, call::Call},
+        stages::cached::{
+            collect,
+            exchange::{self, Records},
+            space::{Bound, FlushSpace},
+        },
+    },
+    table::{
+        batch,
+        layout::{Params, Step, count},
+        params::Mode,
+        rng::Purpose,
+    },
+};
+
+impl Group {
+    /// Records a frozen step of either kind of table into the frozen space, which has room for it. Of a staged one the first half is done
+    /// when this returns. Returns how many Moves there are at most: of a staged table, how many there are.
+    pub(crate) fn record_look_up(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        params: &Params,
+        bound: &Bound<'_>,
+        outputs: Option<(&wgpu::BindingResource<'_>, u32)>,
+    ) -> Result<u32, Error> {
+        let (context, tables) = (&self.context, &self.tables);
+        let most = tables.layout.most_distinct(params.indices);
+        let Some(space) = &self.frozen else { return Ok(0) };
+        let Some(staged) = &mut self.staged else {
+            record_step(context, encoder, tables, space, params, bound, outputs);
+            return Ok(most);
+        };
+        staged.settle(context, tables, self.pending.is_some())?;
+        let room = staged.reserve_look_up(context, most)?;
+        let mut first = context.new_encoder();
+        record_decisions(context, &mut first, tables, space, params, bound);
+        let fetch = staged.ask(context, &mut first, space, room);
+        context.queue().submit([first.finish()]);
+        let arrivals = fetch.settled().run()?;
+        let aside = staged.arrive_aside(context, encoder, tables, &arrivals, most)?;
+        let records = aside.as_ref().map_or(Records::Nothing, |aside| aside.records());
+        record_outcome(context, encoder, tables, space, params, bound, Outcome { outputs, records });
+        Ok(arrivals.list.len() as u32)
+    }
+
+    /// A frozen forward of a staged table.
+    pub(crate) fn record_frozen_staged(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch<'_>,
+        outputs: wgpu::BufferSlice<'_>,
+    ) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "forward_frozen")?;
+        let params = self.batch_params(batch, Mode::Frozen)?;
+        let nothing = self.nothing.clone();
+        let bound = Bound::of(&self.context, &nothing, batch, &params)?;
+        let rows = self.bound_outputs(batch, &params, outputs)?.1;
+        grown(&mut self.frozen, &self.context, &self.tables.layout, params.indices, false)?;
+        let binding = if rows == 0 { nothing.as_entire_binding() } else { self.context.bind("outputs", outputs, 0)? };
+        self.record_look_up(encoder, &params, &bound, Some((&binding, rows))).map(drop)
+    }
+
+    /// Writes every dirty row of a staged table to its store, piece by piece.
+    pub(crate) fn flush_staged(&mut self) -> Result<(), Error> {
+        let (context, tables) = (&self.context, &self.tables);
+        let Some(staged) = &mut self.staged else { return Ok(()) };
+        staged.settle(context, tables, self.pending.is_some())?;
+        if tables.layout.sets > 0 {
+            let space = match &mut self.flush {
+                Some(space) => space,
+                none => none.insert(FlushSpace::new(context, &tables.layout)?),
+            };
+            let mut encoder = context.new_encoder();
+            encoder.clear_buffer(&space.step, 0, None);
+            let uniform = context.uniform(&Params::new(&self.config, &tables.layout, Mode::Train, Purpose::WriteBack));
+            collect::record(&mut Call::begin(context, &mut encoder, "hotrow.flush"), &uniform, tables, space);
+            let words = context.download(encoder, &[(&space.step, size_of::<Step>() as u64)])?;
+            let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[0]));
+            let piece = piece(&tables.layout);
+            // As a memory plan says, whether anything is dirty or not.
+            staged.aside(context, &tables.layout, piece)?;
+            for first in (0..step.counts[count::MOVES]).step_by(piece as usize) {
+                let moves = piece.min(step.counts[count::MOVES] - first);
+                let mut encoder = context.new_encoder();
+                let aside = staged.pack_aside(context, &mut encoder, tables, (first, moves), piece)?;
+                let FlushSpace { step, moves: list, no_scratch } = &*space;
+                let list = exchange::List {
+                    step,
+                    moves: list,
+                    capacity: moves,
+                    scratch: no_scratch,
+                    records: aside.records(),
+                };
+                let mut call = Call::begin(context, &mut encoder, "hotrow.flush");
+                exchange::record(&mut call, &uniform, tables, &list, exchange::Phases::Pack);
+                drop(call);
+                staged.land_aside(context, encoder, tables, moves)?;
+            }
+        }
+        let clock = context.download_part(&tables.tables, 0..4)?;
+        staged.flushed(clock[0])
+    }
+}

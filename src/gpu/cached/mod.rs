@@ -1,0 +1,13 @@
+//! A group of cached tables on a device. `forward.rs` and `backward.rs` tell the order of the stages.
+
+pub(crate) mod backward;
+pub(crate) mod blocking;
+pub(crate) mod forward;
+pub(crate) mod group;
+pub(crate) mod maintenance;
+pub(crate) mod parts;
+pub(crate) mod pins;
+pub(crate) mod prefetch;
+pub(crate) mod prefetched;
+pub(crate) mod resize;
+pub(crate) mod staged;

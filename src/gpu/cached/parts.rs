@@ -1,0 +1,143 @@
+//! Any range of what a group keeps between steps, through one buffer of bounded size.
+
+use std::ops::Range;
+
+use crate::{
+    error::Error,
+    gpu::cached::group::Group,
+    table::{
+        layout::table_words,
+        parts::{Part, cut, whole_sets},
+        ways,
+    },
+};
+
+/// Most words brought over at once: 16 MiB, and what padding lies between them.
+const CHUNK: u64 = 4 << 20;
+
+impl Group {
+    /// The buffers that hold a part, one behind the other, and how many words of it each has.
+    fn buffers(&self, part: Part) -> Vec<(u64, &wgpu::Buffer)> {
+        let tables = &self.tables;
+        let layout = &tables.layout;
+        let words = part.words(&self.config, layout);
+        match part {
+            Part::Clock | Part::Counters => vec![(words, &tables.tables)],
+            Part::Ways => vec![(words, &tables.ways)],
+            Part::Cache => {
+                let words = layout.windows_slots().map(|slots| u64::from(slots) * u64::from(layout.row_words));
+                words.zip(tables.cache.buffers()).collect()
+            }
+            // Of a staged table none: the store has them.
+            Part::Records => {
+                let words = |shard| u64::from(layout.shard_rows(shard)) * u64::from(layout.record_words);
+                (0..).zip(&tables.records).map(|(shard, buffer)| (words(shard), buffer)).collect()
+            }
+            Part::Frequencies => tables.freqs.iter().map(|freqs| (u64::from(freqs.rows), &freqs.counters)).collect(),
+        }
+    }
+
+    /// The pieces of a range, each in one buffer and of at most [`CHUNK`] words.
+    fn pieces(&self, part: Part, range: Range<u64>) -> impl Iterator<Item = (&wgpu::Buffer, Range<u64>)> {
+        let (lengths, buffers): (Vec<_>, Vec<_>) = self.buffers(part).into_iter().unzip();
+        cut(lengths, range).flat_map(move |(which, words)| {
+            let buffer = buffers[which];
+            let starts = (words.start..words.end).step_by(CHUNK as usize);
+            starts.map(move |start| (buffer, start..words.end.min(start + CHUNK)))
+        })
+    }
+
+    pub(crate) fn read_words(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
+        let range = part.range(&self.config, &self.tables.layout, first_word, out.len())?;
+        if let (Part::Records, Some(staged)) = (part, &mut self.staged) {
+            return staged.read_newest(&self.context, &self.tables, self.pending.is_some(), first_word, out);
+        }
+        let spacing = part.spacing(&self.tables.layout);
+        let mut kept: Option<wgpu::Buffer> = None;
+        let mut rest = out;
+        for (buffer, words) in self.pieces(part, range) {
+            let (mine, others) = rest.split_at_mut((words.end - words.start) as usize);
+            rest = others;
+            let span = spacing.span(&words);
+            let bytes = (span.end - span.start) * 4;
+            let target = match kept.take() {
+                Some(enough) if enough.size() >= bytes => enough,
+                _ => self.context.download_buffer(bytes),
+            };
+            let mut encoder = self.encoder();
+            encoder.copy_buffer_to_buffer(buffer, span.start * 4, &target, 0, bytes);
+            let targets = [(target, bytes)];
+            self.context.read(encoder, &targets, |found| {
+                for (run, at) in spacing.runs(words.clone()) {
+                    let mine = &mut mine[index(&words, &run)];
+                    let found = &found[(at - span.start) as usize * 4..];
+                    for (word, bytes) in mine.iter_mut().zip(found.chunks_exact(4)) {
+                        *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+                    }
+                }
+            })?;
+            let [(target, _)] = targets;
+            kept = Some(target);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn write_words(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
+        let range = part.range(&self.config, &self.tables.layout, first_word, words.len())?;
+        if let Some(staged) = &mut self.staged {
+            staged.unflushed()?; // the cache may be newer than the store after any of this
+        }
+        if part == Part::Ways {
+            let mut t = [0];
+            self.read_words(Part::Clock, 0, &mut t)?;
+            let first_set = whole_sets(&self.tables.layout, &range)?.start;
+            ways::check(&self.tables.layout, self.config.policy, t[0], first_set, words)?;
+        }
+        if self.pending.is_some() && matches!(part, Part::Clock | Part::Ways) {
+            let mut now = vec![0; words.len()];
+            self.read_words(part, first_word, &mut now)?;
+            if now != words {
+                self.pending = None; // its rows are elsewhere now
+            }
+        }
+        if let (Part::Records, Some(staged)) = (part, &mut self.staged) {
+            staged.settle(&self.context, &self.tables, self.pending.is_some())?;
+            return staged.write_words(first_word, words);
+        }
+        self.put_words(part, first_word, words)
+    }
+
+    /// Replaces words of a part that is in the device's memory, whatever they are.
+    pub(crate) fn put_words(&self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
+        let range = part.range(&self.config, &self.tables.layout, first_word, words.len())?;
+        let spacing = part.spacing(&self.tables.layout);
+        let mut rest = words;
+        for (buffer, words) in self.pieces(part, range) {
+            let (mine, others) = rest.split_at((words.end - words.start) as usize);
+            rest = others;
+            let span = spacing.span(&words);
+            let mut spaced = Vec::new();
+            if span.end - span.start > mine.len() as u64 {
+                spaced = match part {
+                    // Bases and rows of the tables.
+                    Part::Counters => table_words(&self.config)[span.start as usize..span.end as usize].to_vec(),
+                    _ => vec![0; (span.end - span.start) as usize],
+                };
+                for (run, at) in spacing.runs(words.clone()) {
+                    let mine = &mine[index(&words, &run)];
+                    spaced[(at - span.start) as usize..][..mine.len()].copy_from_slice(mine);
+                }
+            }
+            let upload = if spaced.is_empty() { mine } else { &spaced };
+            self.context.queue().write_buffer(buffer, span.start * 4, bytemuck::cast_slice(upload));
+            // Waits, so that the queue never holds more than a piece.
+            self.context.finish(self.encoder())?;
+        }
+        Ok(())
+    }
+}
+
+/// Where among `words` a run of them lies.
+fn index(words: &Range<u64>, run: &Range<u64>) -> Range<usize> {
+    (run.start - words.start) as usize..(run.end - words.start) as usize
+}

@@ -1,0 +1,108 @@
+//! Pinned rows on a device: planned on the host, loaded by exchange as any row is.
+
+use crate::{
+    config::Policy,
+    error::Error,
+    gpu::{
+        cached::{group::Group, staged::piece},
+        engine::call::Call,
+        stages::cached::{
+            exchange::{self, Records},
+            space::FlushSpace,
+        },
+    },
+    host::alloc::zeroed,
+    table::{
+        counters::Counters,
+        layout::{Move, Params, Step, count},
+        params::Mode,
+        parts::Part,
+        pins,
+        rng::Purpose,
+    },
+};
+
+/// Frequencies looked through at once: 4 MiB.
+const FREQS: u64 = 1 << 20;
+
+impl Group {
+    /// All words of a part.
+    pub(crate) fn part(&mut self, part: Part) -> Result<Vec<u32>, Error> {
+        let mut words = zeroed("pins", part.words(&self.config, &self.tables.layout) as usize)?;
+        self.read_words(part, 0, &mut words)?;
+        Ok(words)
+    }
+
+    /// `Embedding::pin`, of rows that exist, with no step under way.
+    pub(crate) fn pin_rows(&mut self, rows: &[u32], share: u32) -> Result<Vec<u32>, Error> {
+        pins::check(&self.tables.layout, rows, share)?;
+        self.flush_and_wait()?;
+        if self.tables.layout.sets == 0 {
+            return Ok(Vec::new());
+        }
+        let (ways, t) = (self.part(Part::Ways)?, self.part(Part::Clock)?[0]);
+        let mut plan = pins::plan(&self.tables.layout, self.config.policy, &ways, t, rows, share);
+        if plan.ways == ways {
+            return Ok(plan.left_out);
+        }
+        let (width, stride) = (self.tables.layout.ways, self.tables.layout.stride());
+        if self.config.policy == Policy::Lfu {
+            self.frequencies(&mut plan)?;
+        }
+        let mut counters = Counters::from_part(&self.part(Part::Counters)?, stride);
+        // If what is to be loaded does not come, what has left has left.
+        plan.count_evicted(&self.config, &mut counters);
+        self.put_words(Part::Counters, 0, &Counters::to_part(&counters))?;
+        self.put_words(Part::Ways, 0, &plan.meanwhile(width))?;
+
+        self.load(&plan.moves())?;
+        plan.count_loaded(&self.config, &mut counters);
+        self.put_words(Part::Ways, 0, &plan.ways)?;
+        self.put_words(Part::Counters, 0, &Counters::to_part(&counters))?;
+        Ok(plan.left_out)
+    }
+
+    /// Gives the loaded rows their frequencies, in pieces: of all rows they may be more than the host has room for.
+    fn frequencies(&mut self, plan: &mut pins::Plan) -> Result<(), Error> {
+        let mut loads = plan.loads.clone();
+        loads.sort_unstable_by_key(|&(_, row)| row);
+        let all = Part::Frequencies.words(&self.config, &self.tables.layout);
+        for some in loads.chunk_by(|a, b| u64::from(a.1) / FREQS == u64::from(b.1) / FREQS) {
+            let first = u64::from(some[0].1) / FREQS * FREQS;
+            let mut freqs = zeroed("frequencies", FREQS.min(all - first) as usize)?;
+            self.read_words(Part::Frequencies, first, &mut freqs)?;
+            for &(slot, row) in some {
+                plan.set_frequency(self.tables.layout.ways, slot, freqs[(u64::from(row) - first) as usize]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings rows from the table into empty slots, a staged one's piece by piece as a flush goes.
+    fn load(&mut self, moves: &[Move]) -> Result<(), Error> {
+        let (context, tables) = (&self.context, &self.tables);
+        // The flush before has made it.
+        let Some(FlushSpace { step, moves: list, no_scratch }) = &self.flush else { return Ok(()) };
+        let params = Params::new(&self.config, &tables.layout, Mode::Train, Purpose::WriteBack);
+        let uniform = context.uniform(&params);
+        let most = if self.staged.is_some() { piece(&tables.layout) as usize } else { moves.len().max(1) };
+        for some in moves.chunks(most) {
+            let mut head = Step::default();
+            head.counts[count::MOVES] = some.len() as u32;
+            context.queue().write_buffer(step, 0, bytemuck::bytes_of(&head));
+            context.queue().write_buffer(list, 0, bytemuck::cast_slice(some));
+            let mut encoder = context.new_encoder();
+            let aside = match &mut self.staged {
+                None => None,
+                Some(staged) => staged.bring_aside(context, &mut encoder, tables, some, most as u32)?,
+            };
+            let records = aside.as_ref().map_or(Records::Table, |aside| aside.records());
+            let list = exchange::List { step, moves: list, capacity: some.len() as u32, scratch: no_scratch, records };
+            let mut call = Call::begin(context, &mut encoder, "hotrow.pin");
+            exchange::record(&mut call, &uniform, tables, &list, exchange::Phases::Unpack);
+            drop(call);
+            context.finish(encoder)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,182 @@
+//! A step in two halves, so that the next batch is decided while this one computes (SPEC 4, Staged).
+//!
+//! What a prefetch of batch i + 1 does before the backward of batch i touches neither rows nor dirty flags, and the backward's random bits
+//! come from its own step number: so the order of the two does not matter. What was decided is carried out by the forward.
+
+use crate::{
+    error::Error,
+    gpu::{
+        cached::{
+            forward::{Outcome, record_decisions, record_outcome},
+            group::{Group, grown},
+            prefetched::{Coming, Gathering, Held, Prefetched},
+        },
+        engine::bind::Batch,
+        stages::cached::{exchange::Records, space::Bound},
+    },
+    table::{
+        batch::{self, Pending},
+        layout::Params,
+        params::Mode,
+    },
+};
+
+impl Group {
+    /// Records the first half of a step: which rows are missing, which leave for them. The last forward's backward may come
+    /// after it; then comes [`record_forward_prefetched`](Self::record_forward_prefetched), and everything else is refused until then. The
+    /// batch's buffers are read again by that forward.
+    ///
+    /// # Errors
+    /// As [`Group::record_forward`], and [`Error::Order`] if a batch is waiting already.
+    pub fn record_prefetch(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Batch<'_>) -> Result<(), Error> {
+        let context = self.context.clone();
+        context.guarded(|| {
+            self.check()?;
+            self.decide(encoder, batch)
+        })
+    }
+
+    pub(crate) fn decide(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Batch<'_>) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "prefetch")?;
+        let params = self.batch_params(batch, Mode::Train)?;
+        let bound = Bound::of(&self.context, &self.nothing, batch, &params)?;
+        // The other space, if the last forward's is still wanted by its backward.
+        let next = if self.pending.is_some() { 1 - self.current } else { self.current };
+        let (context, layout) = (&self.context, &self.tables.layout);
+        let most = layout.most_distinct(params.indices);
+        let space = grown(&mut self.train[next], context, layout, params.indices, true)?;
+        // All that can fail, before anything is recorded.
+        let more = self.pending.is_some();
+        let staged = self.staged.as_mut();
+        let room = staged.map(|staged| staged.reserve(context, layout, most, more)).transpose()?;
+        let coming = match (&mut self.staged, room) {
+            (Some(staged), Some(mut room)) => {
+                staged.move_in(context, encoder, &self.tables, &mut room);
+                record_decisions(context, encoder, &self.tables, space, &params, &bound);
+                Coming::Asked(staged.ask(context, encoder, space, room))
+            }
+            _ => {
+                record_decisions(context, encoder, &self.tables, space, &params, &bound);
+                Coming::Nothing
+            }
+        };
+        self.prefetched = Some(Prefetched {
+            params,
+            indices: batch.indices.map(Held::new),
+            offsets: Held::new(batch.offsets),
+            weights: batch.weights.map(Held::new),
+            space: next,
+            coming,
+        });
+        Ok(())
+    }
+
+    /// The host's part in a staged step, between [`record_prefetch`](Self::record_prefetch), whose encoder has been submitted, and
+    /// [`record_forward_prefetched`](Self::record_forward_prefetched): waits until the device has said what is missing, and
+    /// gathers it. `after` is what the submission returned; without it, all that was submitted is waited for. Meanwhile the device
+    /// goes on with what was submitted later. Of another placement there is nothing to do.
+    ///
+    /// # Errors
+    /// [`Error::Order`] without a prefetch, or if it was not submitted; if its encoder was dropped, the prefetch is forgotten.
+    /// [`Error::Store`] from the store, [`Error::Device`], [`Error::OutOfMemory`]. Nothing is lost: it may be called again.
+    pub fn fetch(&mut self, after: Option<wgpu::SubmissionIndex>) -> Result<(), Error> {
+        let prefetched = self.prefetched.as_mut().ok_or_else(batch::no_prefetch)?;
+        if let Coming::Asked(fetch) = &mut prefetched.coming {
+            fetch.after = after;
+        }
+        let arrived = prefetched.coming.arrive();
+        if let (Err(_), Coming::Asked(fetch)) = (&arrived, &prefetched.coming)
+            && fetch.dropped()
+        {
+            // Nothing of the prefetch has happened: it is forgotten.
+            if let (Some(Prefetched { coming: Coming::Asked(fetch), .. }), Some(staged)) =
+                (self.prefetched.take(), &mut self.staged)
+            {
+                staged.take_back(fetch);
+            }
+        }
+        arrived
+    }
+
+    /// The same on a thread of its own.
+    pub fn fetch_meanwhile(&mut self, after: wgpu::SubmissionIndex) {
+        let Some(prefetched) = &mut self.prefetched else { return };
+        prefetched.coming = match std::mem::replace(&mut prefetched.coming, Coming::Nothing) {
+            Coming::Asked(mut fetch) => {
+                fetch.after = Some(after);
+                Coming::Gathering(Gathering::start(fetch))
+            }
+            other => other,
+        };
+    }
+
+    /// Records the forward of the prefetched batch, with the outputs of [`record_forward`](Self::record_forward).
+    ///
+    /// # Errors
+    /// [`Error::Order`] without a prefetch, or before [`fetch`](Self::fetch) of a staged table; [`Error::Buffer`] for outputs that cannot
+    /// be; the batch goes on waiting then.
+    pub fn record_forward_prefetched(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        outputs: wgpu::BufferSlice<'_>,
+    ) -> Result<(), Error> {
+        let context = self.context.clone();
+        context.guarded(|| {
+            let indices = self.carry(encoder, outputs)?;
+            self.report(encoder, Mode::Train, indices);
+            Ok(())
+        })
+    }
+
+    /// Indices and bags of the prefetched batch.
+    pub(crate) fn prefetched_shape(&self) -> Option<(u32, u32)> {
+        self.prefetched.as_ref().map(|prefetched| (prefetched.params.indices, prefetched.params.bags))
+    }
+
+    /// Records the second half and returns the number of indices.
+    pub(crate) fn carry(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        outputs: wgpu::BufferSlice<'_>,
+    ) -> Result<u32, Error> {
+        let Some(prefetched) = self.prefetched.take() else { return Err(batch::no_prefetch()) };
+        if let Err(error) = self.carry_out(encoder, outputs, &prefetched) {
+            self.prefetched = Some(prefetched);
+            return Err(error);
+        }
+        let Params { indices, bags, weighted, .. } = prefetched.params;
+        self.current = prefetched.space;
+        self.pending = Some(Pending { indices, bags, weighted: weighted == 1 });
+        Ok(indices)
+    }
+
+    fn carry_out(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        outputs: wgpu::BufferSlice<'_>,
+        prefetched: &Prefetched,
+    ) -> Result<(), Error> {
+        let (params, batch) = (&prefetched.params, prefetched.batch());
+        self.bound_outputs(&batch, params, outputs)?;
+        let shard = match (&mut self.staged, &prefetched.coming) {
+            (Some(staged), Coming::Here(arrivals)) => staged.arrive(&self.context, encoder, &self.tables, arrivals)?,
+            (Some(_), _) => {
+                let (call, wanted) = ("record_forward_prefetched", "a fetch after the prefetch has been submitted");
+                return Err(Error::Order { call, wanted, found: "a prefetch whose records have not been fetched" });
+            }
+            (None, _) => None,
+        };
+        let records = match (&self.staged, &shard) {
+            (None, _) => Records::Table,
+            (Some(_), None) => Records::Nothing,
+            (Some(staged), Some(shard)) => staged.records(shard),
+        };
+        if let Some(space) = &self.train[prefetched.space] {
+            let (binding, rows) = self.bound_outputs(&batch, params, outputs)?;
+            let bound = Bound::of(&self.context, &self.nothing, &batch, params)?;
+            let outcome = Outcome { outputs: Some((&binding, rows)), records };
+            record_outcome(&self.context, encoder, &self.tables, space, params, &bound, outcome);
+        }
+        Ok(())
+    }
+}

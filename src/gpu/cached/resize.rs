@@ -1,0 +1,33 @@
+//! A cache of another size on a device.
+
+use crate::{
+    config::GroupConfig,
+    error::Error,
+    gpu::{cached::group::Group, stages::cached::tables::new_cache},
+    table::{layout::Layout, parts::Part, pins},
+};
+
+impl Group {
+    /// `Embedding::resize_cache`, with no step under way.
+    pub(crate) fn resize(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
+        let config = GroupConfig { cache_rows, ..self.config.clone() };
+        let context = self.context.clone();
+        let layout = Layout::new(&config, context.caps().choose_shard_bytes())?;
+        context.caps().check_cache(&layout)?;
+        context.prepare(layout.width(), layout.windows())?;
+        let (ways, cache) = new_cache(&context, &layout)?;
+        self.flush_and_wait()?;
+        let now = self.part(Part::Ways)?;
+        let pinned = pins::pinned(&self.tables.layout, &now);
+        (self.tables.ways, self.tables.cache) = (ways, cache);
+        (self.tables.layout, self.config, self.flush) = (layout, config, None);
+        if let Some(staged) = &mut self.staged {
+            staged.resized(&self.tables.layout, self.config.policy);
+        }
+        context.forget_bindings();
+        if cache_rows == 0 {
+            return Ok(pinned);
+        }
+        self.pin_rows(&pinned, self.tables.layout.ways)
+    }
+}

@@ -1,0 +1,101 @@
+//! Something that comes back to the host with the caller's submission.
+
+use std::{
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    time::Duration,
+};
+
+use crate::{error::Error, gpu::cached::staged::pool::Pool};
+
+/// After the device has been waited for, another thread may still be about to tell of it. Whoever has not submitted waits so long for
+/// an error.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What has become of the caller's encoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// The device has done it.
+    Here,
+    /// The device is lost.
+    Lost,
+    /// It was dropped, and never submitted.
+    Dropped,
+}
+
+/// Its fate, once that is known.
+type Told = Arc<(Mutex<Option<Fate>>, Condvar)>;
+
+/// Tells at the latest when it is dropped, as wgpu does with whatever belongs to an encoder.
+struct Teller(Told);
+
+impl Teller {
+    fn tell(&self, fate: Fate) {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fate);
+        self.0.1.notify_all();
+    }
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        self.tell(Fate::Dropped);
+    }
+}
+
+/// A buffer that is mapped once the submission it was recorded for is done.
+#[derive(Debug)]
+pub(crate) struct Download {
+    buffer: wgpu::Buffer,
+    told: Told,
+}
+
+impl Download {
+    /// `buffer` is filled by `encoder`, which the caller submits.
+    pub(crate) fn record(encoder: &wgpu::CommandEncoder, buffer: wgpu::Buffer) -> Self {
+        let told = Told::default();
+        let teller = Teller(told.clone());
+        encoder.map_buffer_on_submit(&buffer, wgpu::MapMode::Read, .., move |result| {
+            teller.tell(if result.is_ok() { Fate::Here } else { Fate::Lost });
+        });
+        Self { buffer, told }
+    }
+
+    /// Whether the encoder is gone, and will never be submitted.
+    pub(crate) fn dropped(&self) -> bool {
+        *self.told.0.lock().unwrap_or_else(PoisonError::into_inner) == Some(Fate::Dropped)
+    }
+
+    /// Reads the first `bytes`, after the device has been waited for.
+    pub(crate) fn read<T>(&self, call: &'static str, bytes: u64, work: impl FnOnce(&[u8]) -> T) -> Result<T, Error> {
+        let (fate, change) = &*self.told;
+        let fate = fate.lock().unwrap_or_else(PoisonError::into_inner);
+        let (fate, _) =
+            change.wait_timeout_while(fate, PATIENCE, |fate| fate.is_none()).unwrap_or_else(PoisonError::into_inner);
+        let order = |found| {
+            let wanted = "what was recorded before it submitted, in the order of the calls";
+            Err(Error::Order { call, wanted, found })
+        };
+        match *fate {
+            Some(Fate::Here) => {}
+            Some(Fate::Lost) => {
+                return Err(Error::Device { reason: "a buffer could not be mapped: the device is lost".into() });
+            }
+            Some(Fate::Dropped) => return order("an encoder that was dropped"),
+            None => return order("an encoder that has not been submitted"),
+        }
+        drop(fate);
+        let lost = |error: wgpu::MapRangeError| Error::Device { reason: error.to_string() };
+        let range = self.buffer.get_mapped_range(..bytes).map_err(lost)?;
+        Ok(work(&range))
+    }
+
+    /// Lets go of a buffer that no encoder will fill.
+    pub(crate) fn give_up(self, pool: &Pool) {
+        pool.forget(&self.buffer);
+    }
+
+    /// Gives the buffer back, which has been read.
+    pub(crate) fn end(self, pool: &Pool) {
+        self.buffer.unmap();
+        pool.give(self.buffer);
+    }
+}

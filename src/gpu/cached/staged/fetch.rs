@@ -1,0 +1,279 @@
+//! What the host does in the middle of a step: it reads which rows are missing, brings to the store what has left it, and gathers the
+//! missing records, still packed, on all cores.
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
+    sync::Arc,
+    time::Duration,
+};
+
+use rayon::prelude::*;
+
+use crate::{
+    error::Error,
+    gpu::{
+        cached::staged::{Host, download::Download, landing::Landing},
+        engine::context::Context,
+    },
+    table::{
+        hash::fmix32,
+        layout::{Move, Step, count},
+    },
+};
+
+/// Bytes that a thread reads from the store before they go on to the device's buffer: small enough to stay in its cache.
+const PIECE: u64 = 64 << 10;
+
+/// The list of Moves of a decided step, on its way to the host.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    pub(crate) download: Download,
+    /// Moves that come at once; the rest is asked for if there are more.
+    pub(crate) copied: u32,
+    /// The list itself, on the device.
+    pub(crate) moves: wgpu::Buffer,
+}
+
+/// All that is needed to go on, on whatever thread. May be run again after an error.
+#[derive(Debug)]
+pub(crate) struct Fetch {
+    pub(crate) context: Context,
+    pub(crate) host: Host,
+    pub(crate) listing: Option<Listing>,
+    pub(crate) list: Arc<[Move]>,
+    /// What has to be in the store first.
+    pub(crate) landings: Vec<Landing>,
+    /// Moves of the last step, if what left in it may still be on the device.
+    pub(crate) before: Option<Arc<[Move]>>,
+    pub(crate) slots: u32,
+    pub(crate) stride: u64,
+    /// The submission that the list comes with; all that were submitted if nobody knows it.
+    pub(crate) after: Option<wgpu::SubmissionIndex>,
+    /// What the host's part took when it was last run.
+    pub(crate) took: Duration,
+}
+
+/// The missing records, ready to be copied to the device.
+#[derive(Debug)]
+pub(crate) struct Arrivals {
+    pub(crate) list: Arc<[Move]>,
+    /// `None` if nothing is missing.
+    pub(crate) upload: Option<Upload>,
+}
+
+/// A buffer of records, then perhaps forwards, then perhaps notes about kept victims: where each lies.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    pub(crate) buffer: wgpu::Buffer,
+    pub(crate) records: u64,
+    pub(crate) forwards: Option<std::ops::Range<u64>>,
+    pub(crate) kept: Option<std::ops::Range<u64>>,
+}
+
+impl Fetch {
+    /// Bytes of an upload for `moves` Moves, `kept` of which keep their victim, with all notes there can be.
+    pub(crate) const fn bytes(moves: u64, kept: u64, stride: u64) -> u64 {
+        (moves + kept) * stride + 2 * 4 * moves + 24
+    }
+
+    /// For a step that finds everything in the store.
+    pub(crate) fn settled(mut self) -> Self {
+        self.before = None;
+        self
+    }
+
+    /// Whether the prefetch's encoder was dropped, so that nothing of it has happened. What was to be brought to the store before it
+    /// still is.
+    pub(crate) fn dropped(&self) -> bool {
+        self.listing.as_ref().is_some_and(|listing| listing.download.dropped())
+    }
+
+    /// Waits for the list, then does all of it.
+    pub(crate) fn run(&mut self) -> Result<Arrivals, Error> {
+        let found = self.run_meanwhile();
+        self.host.traffic.waited(self.took);
+        found
+    }
+
+    /// The same while nobody waits yet: whoever does then says so ([`Fetch::waited`]).
+    pub(crate) fn run_meanwhile(&mut self) -> Result<Arrivals, Error> {
+        let context = self.context.clone();
+        self.took = Duration::ZERO;
+        let left = self.left(); // while the device is still at work
+        context.guarded(|| {
+            context.wait(self.after.clone())?;
+            self.read_list()?;
+            let host = self.host.clone();
+            let (found, took) = host.traffic.timed(|| {
+                while let Some(landing) = self.landings.first_mut() {
+                    landing.land(&self.context, &host)?;
+                    self.landings.remove(0).end(&host);
+                }
+                self.gather(&left)
+            });
+            self.took = took;
+            found
+        })
+    }
+
+    /// Counts that a call waited for so long until all was done; part of it may have been for the device.
+    pub(crate) fn waited(&self, time: Duration) {
+        self.host.traffic.waited(time.min(self.took));
+    }
+
+    fn read_list(&mut self) -> Result<(), Error> {
+        let Some(listing) = &self.listing else { return Ok(()) };
+        let (head, size) = (size_of::<Step>(), size_of::<Move>());
+        let bytes = (head + listing.copied as usize * size) as u64;
+        let (length, mut list) = listing.download.read("fetch", bytes, |bytes| {
+            let step: Step = bytemuck::pod_read_unaligned(&bytes[..head]);
+            let length = step.counts[count::MOVES];
+            let list: Vec<Move> =
+                bytemuck::pod_collect_to_vec(&bytes[head..][..length.min(listing.copied) as usize * size]);
+            (length, list)
+        })?;
+        self.host.traffic.listed(bytes);
+        if length > listing.copied {
+            let (from, rest) =
+                (u64::from(listing.copied) * size as u64, u64::from(length - listing.copied) * size as u64);
+            let words = self.context.download_part(&listing.moves, from..from + rest)?;
+            self.host.traffic.listed(rest);
+            list.extend_from_slice(bytemuck::cast_slice(&words));
+        }
+        self.host.expect(length);
+        self.list = list.into();
+        if let Some(listing) = self.listing.take() {
+            listing.download.end(&self.host.downloads);
+        }
+        Ok(())
+    }
+
+    fn gather(&self, left: &Left) -> Result<Arrivals, Error> {
+        let list = &self.list;
+        if list.is_empty() {
+            return Ok(Arrivals { list: list.clone(), upload: None });
+        }
+        let keeps = |one: &&Move| one.flags & Move::KEEP != 0;
+        let mut rows: Vec<u32> = list.iter().map(|one| one.row).collect();
+        rows.extend(list.iter().filter(keeps).map(|one| one.victim));
+        let forwards = self.forwards(left);
+        let kept = (rows.len() > list.len()).then(|| {
+            let mut next = list.len() as u32 - 1;
+            let mut note = |one: &Move| {
+                next += u32::from(keeps(&one));
+                if keeps(&one) { next } else { 0 }
+            };
+            list.iter().map(&mut note).collect::<Vec<u32>>()
+        });
+        // Every part begins on 8 bytes, as mapping wants it.
+        let records = rows.len() as u64 * self.stride;
+        let notes = [&forwards, &kept].into_iter().flatten().map(|words| words.len() as u64 * 4).sum::<u64>();
+        let mut end = records.next_multiple_of(8);
+        let mut part = |words: &Option<Vec<u32>>| {
+            let words = words.as_ref()?;
+            let range = end..end + words.len() as u64 * 4;
+            end = range.end.next_multiple_of(8);
+            Some(range)
+        };
+        let (forwards_at, kept_at) = (part(&forwards), part(&kept));
+        let buffer = self.host.uploads.take(&self.context, end)?;
+        let gathered = self.gather_into(&buffer, &rows).and_then(|()| {
+            for (words, range) in [(&forwards, &forwards_at), (&kept, &kept_at)] {
+                if let (Some(words), Some(range)) = (words, range) {
+                    write(&buffer, range.clone(), bytemuck::cast_slice(words))?;
+                }
+            }
+            Ok(())
+        });
+        if let Err(error) = gathered {
+            self.host.uploads.give(buffer); // still mapped
+            return Err(error);
+        }
+        buffer.unmap();
+        self.host.traffic.gathered(
+            rows.len() as u64,
+            records + notes,
+            forwards.map_or(0, |f| f.iter().filter(|&&f| f > 0).count()),
+        );
+        Ok(Arrivals {
+            list: list.clone(),
+            upload: Some(Upload { buffer, records, forwards: forwards_at, kept: kept_at }),
+        })
+    }
+
+    fn gather_into(&self, buffer: &wgpu::Buffer, rows: &[u32]) -> Result<(), Error> {
+        thread_local! {
+            static PART: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        let store = self.host.store.read();
+        // An even number of rows: a piece begins on 8 bytes.
+        let rows_at_once = ((PIECE / self.stride).max(1) as usize).next_multiple_of(2);
+        rows.par_chunks(rows_at_once).enumerate().try_for_each(|(i, rows)| {
+            // Taken out while it is used: a store that reads in parallel may bring this thread here again.
+            let mut part = PART.take();
+            part.resize(rows.len() * self.stride as usize, 0);
+            let first = (i * rows_at_once) as u64 * self.stride;
+            let done =
+                store.read(rows, &mut part).and_then(|()| write(buffer, first..first + part.len() as u64, &part));
+            PART.set(part);
+            done
+        })
+    }
+
+    /// What leaves in the last step, and may still be on the device.
+    fn left(&self) -> Left {
+        let before = self.before.as_ref().map_or(0, |list| list.len());
+        let mut left = Left::with_capacity_and_hasher(before, BuildHasherDefault::default());
+        for (j, one) in (1..).zip(self.before.iter().flat_map(|list| list.iter())) {
+            // A bypassed row leaves by backward, a victim by admission.
+            if one.place >= self.slots {
+                left.insert(one.row, j);
+            } else if one.flags & Move::WRITE != 0 {
+                left.insert(one.victim, j);
+            }
+        }
+        left
+    }
+
+    /// Of each Move 1 + the Move of the last step with which its row left, 0 if it did not; `None` if none did.
+    fn forwards(&self, left: &Left) -> Option<Vec<u32>> {
+        if left.is_empty() {
+            return None;
+        }
+        let forwards: Vec<u32> = self.list.par_iter().map(|one| left.get(&one.row).copied().unwrap_or(0)).collect();
+        forwards.iter().any(|&forward| forward > 0).then_some(forwards)
+    }
+}
+
+fn write(buffer: &wgpu::Buffer, range: std::ops::Range<u64>, bytes: &[u8]) -> Result<(), Error> {
+    let mut view = buffer.get_mapped_range_mut(range).map_err(|error| Error::Device { reason: error.to_string() })?;
+    view.copy_from_slice(bytes);
+    Ok(())
+}
+
+/// By row, 1 + the Move with which it left.
+type Left = HashMap<u32, u32, BuildHasherDefault<RowHasher>>;
+
+/// Rows are hashed as sets are.
+#[derive(Default)]
+struct RowHasher(u64);
+
+impl Hasher for RowHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u32(u32::from(byte) ^ self.0 as u32);
+        }
+    }
+
+    fn write_u32(&mut self, row: u32) {
+        // The map looks at the upper bits too.
+        let low = u64::from(fmix32(row));
+        self.0 = low << 32 | low;
+    }
+}

@@ -1,0 +1,147 @@
+//! Through what the records of a staged table come and go: host side of `shaders/shared/flight.wgsl`.
+
+use crate::{
+    error::Error,
+    gpu::engine::context::Context,
+    table::layout::{Layout, NONE, Shard},
+};
+
+/// What a flight is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Training steps: what leaves in one is kept apart until the next is over. With each Move as many victims may have to come, too
+    /// (LFU).
+    Steps { keeps: u32 },
+    /// Everything else: what leaves takes the place of what has come.
+    Aside,
+}
+
+/// A buffer that `exchange` and `update` bind in place of a shard's records.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(crate) buffer: wgpu::Buffer,
+    /// Moves it has room for.
+    pub(crate) capacity: u32,
+    record_words: u32,
+    purpose: Purpose,
+}
+
+impl Flight {
+    pub(crate) fn new(context: &Context, layout: &Layout, capacity: u32, purpose: Purpose) -> Result<Self, Error> {
+        let bytes = Self::bytes(layout, capacity, purpose);
+        let buffer = context.buffer("flight", bytes, wgpu::BufferUsages::empty())?;
+        Ok(Self { buffer, capacity, record_words: layout.record_words, purpose })
+    }
+
+    /// Bytes of a flight for `capacity` Moves.
+    pub(crate) fn bytes(layout: &Layout, capacity: u32, purpose: Purpose) -> u64 {
+        let (n, words) = (u64::from(capacity), u64::from(layout.record_words));
+        let half = (2 + words) * n;
+        4 * match purpose {
+            Purpose::Steps { keeps: 0 } => n + n * words + 2 * half,
+            Purpose::Steps { keeps } => 2 * n + (n + u64::from(keeps)) * words + 2 * half,
+            Purpose::Aside => n + half,
+        }
+    }
+
+    /// Word of `tables` that counts what leaves.
+    pub(crate) const fn counter(&self) -> u32 {
+        match self.purpose {
+            Purpose::Steps { .. } => 1,
+            Purpose::Aside => 2,
+        }
+    }
+
+    const fn keeps(&self) -> u32 {
+        match self.purpose {
+            Purpose::Steps { keeps } => keeps,
+            Purpose::Aside => 0,
+        }
+    }
+
+    /// First word of the notes about kept victims.
+    const fn kept(&self) -> u32 {
+        self.capacity
+    }
+
+    const fn arrivals(&self) -> u32 {
+        match self.purpose {
+            Purpose::Steps { keeps: 0 } => self.capacity,
+            Purpose::Steps { .. } => 2 * self.capacity,
+            // Where those lie that leave.
+            Purpose::Aside => 3 * self.capacity,
+        }
+    }
+
+    /// First word of what leaves in steps of a parity.
+    const fn half(&self, parity: u32) -> u32 {
+        match self.purpose {
+            Purpose::Aside => self.capacity,
+            Purpose::Steps { keeps } => {
+                let first = self.arrivals() + (self.capacity + keeps) * self.record_words;
+                first + parity * (2 + self.record_words) * self.capacity
+            }
+        }
+    }
+
+    /// The uniform of a dispatch over `moves` Moves from `first_move` on, of a step of a parity.
+    pub(crate) fn shard(&self, phases: u32, parity: u32, first_move: u32, moves: u32) -> Shard {
+        Shard {
+            first_row: 0,
+            rows: NONE,
+            phases,
+            moves,
+            first_move,
+            capacity: self.capacity,
+            forwards: 0,
+            kept: self.kept(),
+            arrivals: self.arrivals(),
+            leaving: self.half(parity),
+            left: self.half(1 - parity),
+            counter: self.counter(),
+        }
+    }
+
+    /// Makes way for a step of `moves` Moves: before what comes is copied in.
+    pub(crate) fn clear(&self, encoder: &mut wgpu::CommandEncoder, tables: &wgpu::Buffer, parity: u32, moves: u32) {
+        self.forget(encoder, tables, parity, moves);
+        if moves > 0 {
+            let bytes = Some(u64::from(moves) * 4);
+            encoder.clear_buffer(&self.buffer, 0, bytes);
+            if self.keeps() > 0 {
+                encoder.clear_buffer(&self.buffer, u64::from(self.kept()) * 4, bytes);
+            }
+        }
+    }
+
+    /// Forgets what has left with the first `moves` Moves of a step.
+    pub(crate) fn forget(&self, encoder: &mut wgpu::CommandEncoder, tables: &wgpu::Buffer, parity: u32, moves: u32) {
+        encoder.clear_buffer(tables, u64::from(self.counter()) * 4, Some(4));
+        if moves > 0 {
+            encoder.clear_buffer(&self.buffer, u64::from(self.half(parity)) * 4, Some(u64::from(moves) * 4));
+        }
+    }
+
+    /// Where what comes belongs, in bytes: forwards, notes about kept victims, records.
+    pub(crate) fn inbound(&self) -> [u64; 3] {
+        [0, u64::from(self.kept()) * 4, u64::from(self.arrivals()) * 4]
+    }
+
+    /// Where what leaves lies, in bytes: the rows, and their records.
+    pub(crate) fn outbound(&self, parity: u32) -> [u64; 2] {
+        let rows = u64::from(self.half(parity)) + u64::from(self.capacity);
+        [rows * 4, (rows + u64::from(self.capacity)) * 4]
+    }
+
+    /// Takes over what a smaller flight holds of a step that is still under way.
+    pub(crate) fn take_over(&self, encoder: &mut wgpu::CommandEncoder, smaller: &Self, parity: u32) {
+        let part = u64::from(smaller.capacity) * 4;
+        let words = [1, 1, u64::from(self.record_words)];
+        let (mut from, mut to) = (u64::from(smaller.half(parity)) * 4, u64::from(self.half(parity)) * 4);
+        for words in words {
+            encoder.copy_buffer_to_buffer(&smaller.buffer, from, &self.buffer, to, part * words);
+            from += part * words;
+            to += u64::from(self.capacity) * 4 * words;
+        }
+    }
+}

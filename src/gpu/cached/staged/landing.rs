@@ -1,0 +1,128 @@
+//! Records on their way from a flight to the store.
+
+use crate::{
+    error::Error,
+    gpu::{
+        cached::staged::{Host, download::Download, flight::Flight},
+        engine::context::Context,
+    },
+};
+
+/// Bytes before the rows: the number of records, padded.
+const HEAD: u64 = 16;
+
+/// Where a flight holds what has left in one step, or in one piece of a flush.
+#[derive(Clone, Debug)]
+struct From {
+    flight: wgpu::Buffer,
+    tables: wgpu::Buffer,
+    /// Byte of `tables` with the number of records; bytes of the flight with their rows, and with them.
+    places: [u64; 3],
+}
+
+/// What left in one step, or in one piece of a flush.
+#[derive(Debug)]
+pub(crate) struct Landing {
+    download: Download,
+    from: From,
+    /// Most records there can be.
+    most: u64,
+    stride: u64,
+    /// Steps that had begun then.
+    step: u32,
+}
+
+impl Landing {
+    /// Bytes of the download of `most` records.
+    pub(crate) const fn bytes(most: u64, stride: u64) -> u64 {
+        HEAD + most * (4 + stride)
+    }
+
+    /// Records the download of what has left `flight` up to here into `buffer`. There are at most `most` records.
+    pub(crate) fn record(
+        encoder: &mut wgpu::CommandEncoder,
+        host: &Host,
+        buffer: wgpu::Buffer,
+        tables: &wgpu::Buffer,
+        (flight, parity): (&Flight, u32),
+        most: u32,
+        stride: u64,
+    ) -> Self {
+        let [rows, records] = flight.outbound(parity);
+        let places = [u64::from(flight.counter()) * 4, rows, records];
+        let from = From { flight: flight.buffer.clone(), tables: tables.clone(), places };
+        let most = u64::from(most);
+        Self { download: copy(encoder, &from, buffer, most, stride), from, most, stride, step: host.begun() }
+    }
+
+    /// Whether the encoder it was recorded into was dropped: then what has left is still in the flight.
+    pub(crate) fn dropped(&self) -> bool {
+        self.download.dropped()
+    }
+
+    /// Records it again, while it is still there. True if it was.
+    pub(crate) fn record_again(
+        &mut self,
+        context: &Context,
+        encoder: &mut wgpu::CommandEncoder,
+        host: &Host,
+    ) -> Result<bool, Error> {
+        if host.begun() != self.step {
+            return Ok(false);
+        }
+        let buffer = host.downloads.take(context, Self::bytes(self.most, self.stride))?;
+        let again = copy(encoder, &self.from, buffer, self.most, self.stride);
+        std::mem::replace(&mut self.download, again).give_up(&host.downloads);
+        Ok(true)
+    }
+
+    /// Hands the rows and their records over. If its encoder was dropped, it is downloaded now.
+    pub(crate) fn read<T>(
+        &mut self,
+        context: &Context,
+        host: &Host,
+        work: impl FnOnce(&[u32], &[u8]) -> T,
+    ) -> Result<T, Error> {
+        if self.dropped() {
+            let mut encoder = context.new_encoder();
+            if self.record_again(context, &mut encoder, host)? {
+                context.finish(encoder)?;
+            }
+        }
+        let bytes = Self::bytes(self.most, self.stride);
+        let (count, done) = self.download.read("the step after a backward", bytes, |bytes| {
+            let (head, rest) = bytes.split_at(HEAD as usize);
+            let (rows, records) = rest.split_at(self.most as usize * 4);
+            let count = bytemuck::pod_read_unaligned::<u32>(&head[..4]);
+            let here = count.min(self.most as u32) as usize;
+            let rows: Vec<u32> = bytemuck::pod_collect_to_vec(&rows[..here * 4]);
+            (count, work(&rows, &records[..here * self.stride as usize]))
+        })?;
+        if u64::from(count) > self.most {
+            let reason =
+                format!("{count} records have left where {} can: the device has spoiled its memory", self.most);
+            return Err(Error::Device { reason });
+        }
+        Ok(done)
+    }
+
+    /// Writes the records to the store. May be called again after an error.
+    pub(crate) fn land(&mut self, context: &Context, host: &Host) -> Result<(), Error> {
+        let written = self
+            .read(context, host, |rows, records| host.store.write().write(rows, records).map(|()| rows.len() as u64))?;
+        host.traffic.landed(written?, Self::bytes(self.most, self.stride));
+        Ok(())
+    }
+
+    pub(crate) fn end(self, host: &Host) {
+        self.download.end(&host.downloads);
+    }
+}
+
+fn copy(encoder: &mut wgpu::CommandEncoder, from: &From, to: wgpu::Buffer, most: u64, stride: u64) -> Download {
+    let [count, rows, records] = from.places;
+    encoder.copy_buffer_to_buffer(&from.tables, count, &to, 0, 4);
+    encoder.copy_buffer_to_buffer(&from.flight, rows, &to, HEAD, most * 4);
+    encoder.copy_buffer_to_buffer(&from.flight, records, &to, HEAD + most * 4, most * stride);
+    Download::record(encoder, to)
+}

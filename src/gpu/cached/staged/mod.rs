@@ -1,0 +1,680 @@
+//! Staged tables (SPEC 4): records in the host's memory or in a file. The device finds what is missing, the host gathers it, still packed, and
+//! what leaves comes back packed. Nothing here needs a feature that a device might not have.
+//!
+//! The life of a step: `decide` leaves a list of Moves; [`Fetch`] reads it and gathers the missing records; `carry` copies
+//! them into the [`Flight`], from which exchange unpacks them; what exchange and update pack goes into the flight, too, and a
+//! [`Landing`] takes it to the store. A batch that is prefetched is gathered before the last step's records have landed: what
+//! of them it wants is handed over within the flight (`forwards`).
+
+pub(crate) mod download;
+pub(crate) mod fetch;
+pub(crate) mod flight;
+pub(crate) mod landing;
+pub(crate) mod pool;
+pub(crate) mod traffic;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+pub(crate) use fetch::{Arrivals, Fetch};
+pub(crate) use flight::Flight;
+pub(crate) use traffic::Traffic;
+
+use crate::{
+    config::{GroupConfig, Policy},
+    error::Error,
+    gpu::{
+        engine::context::Context,
+        stages::cached::{exchange::Records, space::Space, tables::Tables},
+    },
+    memory::{Allocation, Calls, buffer_bytes},
+    store::{Hold, SharedStore},
+    table::layout::{Layout, Move, Shard, Step},
+};
+use download::Download;
+use fetch::Listing;
+use landing::Landing;
+use pool::Pool;
+
+/// What a thread of the host needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Host {
+    store: SharedStore,
+    downloads: Pool,
+    uploads: Pool,
+    traffic: Arc<traffic::Counting>,
+    /// Moves of the last step: about as many will come next.
+    expected: Arc<AtomicU32>,
+    /// Training steps that have been carried out.
+    begun: Arc<AtomicU32>,
+}
+
+impl Host {
+    fn expect(&self, moves: u32) {
+        self.expected.store(moves, Ordering::Relaxed);
+    }
+
+    fn begun(&self) -> u32 {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    /// How much of a list is asked for at once.
+    fn guess(&self, most: u32) -> u32 {
+        let last = self.expected.load(Ordering::Relaxed);
+        (last + last / 4).saturating_add(64).min(most)
+    }
+}
+
+/// The last step that was carried out, as long as more may leave in it.
+#[derive(Debug)]
+struct Leaving {
+    list: Arc<[Move]>,
+    /// Most records that can leave.
+    most: u32,
+}
+
+/// The host's side of a staged table.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    host: Host,
+    /// No other group works on the store.
+    _hold: Hold,
+    /// Of training steps.
+    flight: Option<Flight>,
+    /// The one before, until the prefetch that outgrew it is carried out.
+    outgrown: Option<Flight>,
+    /// Of flushes, frozen steps, rows read and written.
+    aside: Option<Flight>,
+    /// Which half of the flight the last step has.
+    parity: u32,
+    leaving: Option<Leaving>,
+    /// Of steps in which no more leaves.
+    landings: Vec<Landing>,
+    /// The store has been told that the cache is newer.
+    unflushed: bool,
+    slots: u32,
+    stride: u64,
+    /// Whether a batch's own rows may be evicted (LFU).
+    keeps: bool,
+}
+
+/// Bytes of the flight of a flush: it goes in pieces.
+const FLUSH_PIECE: u64 = 16 << 20;
+
+impl Staged {
+    pub(crate) fn new(store: SharedStore, hold: Hold, layout: &Layout, policy: Policy) -> Self {
+        Self {
+            host: Host {
+                store,
+                downloads: Pool::downloads(),
+                uploads: Pool::uploads(),
+                traffic: Arc::default(),
+                expected: Arc::default(),
+                begun: Arc::default(),
+            },
+            _hold: hold,
+            flight: None,
+            outgrown: None,
+            aside: None,
+            parity: 0,
+            leaving: None,
+            landings: Vec::new(),
+            unflushed: false,
+            slots: layout.slots(),
+            stride: layout.stride(),
+            keeps: keeps(policy, layout),
+        }
+    }
+
+    /// The cache has another size. All that has left has landed.
+    pub(crate) fn resized(&mut self, layout: &Layout, policy: Policy) {
+        (self.slots, self.keeps) = (layout.slots(), keeps(policy, layout));
+        (self.flight, self.outgrown, self.aside) = (None, None, None);
+    }
+
+    pub(crate) fn store(&self) -> &SharedStore {
+        &self.host.store
+    }
+
+    pub(crate) fn traffic(&self) -> Traffic {
+        self.host.traffic.now()
+    }
+
+    /// Flights, and what the host maps.
+    pub(crate) fn allocations(&self) -> Vec<Allocation> {
+        let flights = [&self.flight, &self.outgrown, &self.aside]
+            .into_iter()
+            .flatten()
+            .map(|flight| ("flight", flight.buffer.size()));
+        let rings = [&self.host.downloads, &self.host.uploads].map(|pool| ("ring", pool.bytes()));
+        flights.chain(rings.into_iter().filter(|(_, bytes)| *bytes > 0)).collect()
+    }
+
+    /// The same for `calls`, at most.
+    pub(crate) fn plan(config: &GroupConfig, layout: &Layout, calls: &Calls) -> Vec<Allocation> {
+        let most = |indices: Option<u32>| indices.map(|indices| layout.most_distinct(indices)).filter(|&most| most > 0);
+        let kept = |moves: u32| if keeps(config.policy, layout) { moves.min(layout.slots()) } else { 0 };
+        let piece = (calls.flush && layout.sets > 0).then(|| piece(layout));
+        let aside = most(calls.frozen).max(piece);
+        let mut all = Vec::new();
+        let mut flight = |moves: Option<u32>, purpose: flight::Purpose| {
+            let bytes = moves.map(|moves| Flight::bytes(layout, moves, purpose));
+            all.extend(bytes.map(|bytes| ("flight", buffer_bytes(bytes))));
+        };
+        let train = most(calls.train);
+        flight(train, flight::Purpose::Steps { keeps: train.map_or(0, kept) });
+        flight(aside, flight::Purpose::Aside);
+        // Two batches in flight: of each its list, what comes, and what has left. The largest of each kind may serve a flush or a
+        // frozen step, too.
+        let landing = |moves: Option<u32>| moves.map_or(0, |moves| Landing::bytes(moves.into(), layout.stride()));
+        let list = |moves: Option<u32>| moves.map_or(0, list_bytes);
+        let upload =
+            |moves: Option<u32>, kept: u32| moves.map_or(0, |n| Fetch::bytes(n.into(), kept.into(), layout.stride()));
+        let down = landing(train).max(list(train));
+        let once = down.max(landing(aside)).max(list(most(calls.frozen)));
+        let up = upload(train, train.map_or(0, kept));
+        let up_once = up.max(upload(most(calls.frozen), 0));
+        let ring = 3 * down.next_multiple_of(64) + pool::size(once) + up.next_multiple_of(64) + pool::size(up_once);
+        if once > 0 {
+            all.push(("ring", ring));
+        }
+        all
+    }
+
+    /// Victims that `moves` Moves can keep.
+    fn most_kept(&self, moves: u32) -> u32 {
+        if self.keeps { moves.min(self.slots) } else { 0 }
+    }
+
+    /// Tells the store that the cache will be newer, if it has not been told since the last flush.
+    pub(crate) fn unflushed(&mut self) -> Result<(), Error> {
+        if !self.unflushed {
+            self.host.store.write().unflushed()?;
+            self.unflushed = true;
+        }
+        Ok(())
+    }
+
+    /// Tells it that all rows are in.
+    pub(crate) fn flushed(&mut self, t: u32) -> Result<(), Error> {
+        self.host.store.write().flushed(t)?;
+        self.unflushed = false;
+        Ok(())
+    }
+
+    /// What the end of the last step needs, before anything is recorded: room for its records, if more may have left.
+    pub(crate) fn reserve_close(&self, context: &Context) -> Result<Option<wgpu::Buffer>, Error> {
+        match &self.leaving {
+            Some(leaving) if leaving.most > 0 => {
+                let bytes = Landing::bytes(leaving.most.into(), self.stride);
+                self.host.downloads.take(context, bytes).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// No more leaves in the last step: its records go to the store with `encoder`.
+    pub(crate) fn close(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        tables: &Tables,
+        reserved: Option<wgpu::Buffer>,
+    ) {
+        let landing = self.landing(encoder, tables, reserved);
+        self.landings.extend(landing);
+        self.leaving = None;
+    }
+
+    fn landing(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        tables: &Tables,
+        reserved: Option<wgpu::Buffer>,
+    ) -> Option<Landing> {
+        let (leaving, flight, buffer) = (self.leaving.as_ref()?, self.flight.as_ref()?, reserved?);
+        let from = (flight, self.parity);
+        Some(Landing::record(encoder, &self.host, buffer, &tables.tables, from, leaving.most, self.stride))
+    }
+
+    /// What a training step of up to `most` Moves needs, before anything of it is recorded. `more`: a backward of the last step may
+    /// still come.
+    pub(crate) fn reserve(&mut self, context: &Context, layout: &Layout, most: u32, more: bool) -> Result<Room, Error> {
+        let enough = most == 0 || self.flight.as_ref().is_some_and(|flight| flight.capacity >= most);
+        let purpose = flight::Purpose::Steps { keeps: self.most_kept(most) };
+        let flight = if enough { None } else { Some(Flight::new(context, layout, most, purpose)?) };
+        let copied = self.host.guess(most);
+        let listing = self.host.downloads.take(context, list_bytes(copied))?;
+        let landing = if more { None } else { self.reserve_close(context)? };
+        if let Err(error) = self.unflushed() {
+            [Some(listing), landing].into_iter().flatten().for_each(|buffer| self.host.downloads.give(buffer));
+            return Err(error);
+        }
+        Ok(Room { flight, listing, copied, landing, more })
+    }
+
+    /// The same for a frozen step.
+    pub(crate) fn reserve_look_up(&self, context: &Context, most: u32) -> Result<Room, Error> {
+        let copied = self.host.guess(most);
+        let listing = self.host.downloads.take(context, list_bytes(copied))?;
+        Ok(Room { flight: None, listing, copied, landing: None, more: true })
+    }
+
+    /// Ends the last step, unless its backward may still come, and makes the room this step's own. Nothing here can fail.
+    pub(crate) fn move_in(
+        &mut self,
+        context: &Context,
+        encoder: &mut wgpu::CommandEncoder,
+        tables: &Tables,
+        room: &mut Room,
+    ) {
+        if !room.more {
+            self.close(encoder, tables, room.landing.take());
+        }
+        if let Some(larger) = room.flight.take() {
+            if let (Some(smaller), true) = (&self.flight, self.leaving.is_some()) {
+                larger.take_over(encoder, smaller, self.parity);
+            }
+            context.forget_bindings();
+            self.outgrown = self.flight.replace(larger);
+        }
+    }
+
+    /// Has the list of a decided step come to the host, and says what is to be done then.
+    pub(crate) fn ask(
+        &mut self,
+        context: &Context,
+        encoder: &mut wgpu::CommandEncoder,
+        space: &Space,
+        room: Room,
+    ) -> Fetch {
+        let (head, all, copied) = (list_bytes(0), list_bytes(room.copied), room.copied);
+        encoder.copy_buffer_to_buffer(&space.step, 0, &room.listing, 0, head);
+        if copied > 0 {
+            encoder.copy_buffer_to_buffer(&space.moves, 0, &room.listing, head, all - head);
+        }
+        let listing = Listing { download: Download::record(encoder, room.listing), copied, moves: space.moves.clone() };
+        Fetch {
+            context: context.clone(),
+            host: self.host.clone(),
+            listing: Some(listing),
+            list: Arc::new([]),
+            landings: std::mem::take(&mut self.landings),
+            before: self.leaving.as_ref().map(|leaving| leaving.list.clone()),
+            slots: self.slots,
+            stride: self.stride,
+            after: None,
+            took: Duration::ZERO,
+        }
+    }
+
+    /// Takes back what a prefetch was to do whose encoder was dropped: nothing of it has happened.
+    pub(crate) fn take_back(&mut self, fetch: Fetch) {
+        self.landings.splice(0..0, fetch.landings);
+        if let Some(flight) = self.outgrown.take() {
+            self.flight = Some(flight);
+        }
+    }
+
+    /// Copies what has come for a training step into the flight. `None` if nothing is missing.
+    pub(crate) fn arrive(
+        &mut self,
+        context: &Context,
+        encoder: &mut wgpu::CommandEncoder,
+        tables: &Tables,
+        arrivals: &Arrivals,
+    ) -> Result<Option<wgpu::Buffer>, Error> {
+        let reserved = self.reserve_close(context)?;
+        // What was to come back with an encoder that was dropped is still there, but not for much longer.
+        for landing in &mut self.landings {
+            if landing.dropped() {
+                landing.record_again(context, encoder, &self.host)?;
+            }
+        }
+        self.close(encoder, tables, reserved);
+        self.outgrown = None;
+        let list = arrivals.list.clone();
+        let Some(flight) = self.flight.as_ref().filter(|_| !list.is_empty()) else { return Ok(None) };
+        self.host.begun.fetch_add(1, Ordering::Relaxed);
+        self.parity = 1 - self.parity;
+        receive(&self.host, encoder, tables, flight, self.parity, arrivals);
+        let most = list.iter().filter(|one| one.place >= self.slots || one.flags & Move::WRITE != 0).count() as u32;
+        self.leaving = Some(Leaving { list, most });
+        let shard = flight.shard(Shard::PACK | Shard::UNPACK, self.parity, 0, flight.capacity);
+        Ok(Some(context.uniform(&shard)))
+    }
+
+    /// What `exchange` and `update` bind in a training step, with the uniform that [`Self::arrive`] gave.
+    pub(crate) fn records<'s>(&'s self, shard: &'s wgpu::Buffer) -> Records<'s> {
+        match &self.flight {
+            Some(flight) => Records::Flight { flight: &flight.buffer, shard },
+            None => Records::Nothing,
+        }
+    }
+
+    /// The uniform with which a backward packs bypassed rows.
+    pub(crate) fn packing(&self, context: &Context) -> Option<wgpu::Buffer> {
+        self.flight.as_ref().map(|flight| context.uniform(&flight.shard(Shard::PACK, self.parity, 0, flight.capacity)))
+    }
+
+    /// Everything that has left is in the store when this returns. What may still leave in the last step, if `more`, can.
+    pub(crate) fn settle(&mut self, context: &Context, tables: &Tables, more: bool) -> Result<(), Error> {
+        self.bring(context, tables, more)?;
+        self.land(context)
+    }
+
+    /// Everything that has left is in the host's hands when this returns, if not in the store.
+    fn bring(&mut self, context: &Context, tables: &Tables, more: bool) -> Result<(), Error> {
+        context.wait(None)?;
+        let reserved = self.reserve_close(context)?;
+        let mut encoder = context.new_encoder();
+        if let Some(landing) = self.landing(&mut encoder, tables, reserved) {
+            // What leaves from here on is counted anew: nothing comes to the store twice.
+            if let (Some(flight), Some(leaving)) = (&self.flight, &self.leaving) {
+                flight.forget(&mut encoder, &tables.tables, self.parity, leaving.list.len() as u32);
+            }
+            context.finish(encoder)?;
+            self.landings.push(landing);
+        }
+        if !more {
+            self.leaving = None;
+        }
+        Ok(())
+    }
+
+    /// Brings what has come back to the store. What it does not take goes on waiting.
+    fn land(&mut self, context: &Context) -> Result<(), Error> {
+        while let Some(landing) = self.landings.first_mut() {
+            landing.land(context, &self.host)?;
+            self.landings.remove(0).end(&self.host);
+        }
+        Ok(())
+    }
+
+    /// Words of the records from a word on: as the store has them, and what it would not take over that.
+    pub(crate) fn read_newest(
+        &mut self,
+        context: &Context,
+        tables: &Tables,
+        more: bool,
+        first_word: u64,
+        out: &mut [u32],
+    ) -> Result<(), Error> {
+        self.bring(context, tables, more)?;
+        match self.land(context) {
+            Ok(()) | Err(Error::Store { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        self.read_words(first_word, out)?;
+        let words = self.stride / 4;
+        let (first, end) = (first_word, first_word + out.len() as u64);
+        for landing in &mut self.landings {
+            landing.read(context, &self.host, |rows, records| {
+                for (&row, record) in rows.iter().zip(records.chunks_exact(self.stride as usize)) {
+                    let start = u64::from(row) * words;
+                    let (from, to) = (start.max(first), (start + words).min(end));
+                    if from < to {
+                        let bytes = &record[(from - start) as usize * 4..(to - start) as usize * 4];
+                        let place = &mut out[(from - first) as usize..(to - first) as usize];
+                        bytemuck::cast_slice_mut(place).copy_from_slice(bytes);
+                    }
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Words of the records from a word on, as the store has them.
+    fn read_words(&self, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
+        let (words, store) = (self.stride / 4, self.host.store.read());
+        each_run(words, first_word, out.len(), |row, run, whole| {
+            let part: &mut [u32] = &mut out[run];
+            if let Some(inner) = whole {
+                let mut record = vec![0u32; words as usize];
+                store.read_range(row, bytemuck::cast_slice_mut(&mut record))?;
+                part.copy_from_slice(&record[inner]);
+                return Ok(());
+            }
+            store.read_range(row, bytemuck::cast_slice_mut(part))
+        })
+    }
+
+    /// Replaces words of the records from a word on: only when settled.
+    pub(crate) fn write_words(&mut self, first_word: u64, from: &[u32]) -> Result<(), Error> {
+        self.unflushed()?;
+        let (words, mut store) = (self.stride / 4, self.host.store.write());
+        each_run(words, first_word, from.len(), |row, run, whole| {
+            let part = &from[run];
+            if let Some(inner) = whole {
+                let mut record = vec![0u32; words as usize];
+                store.read_range(row, bytemuck::cast_slice_mut(&mut record))?;
+                record[inner].copy_from_slice(part);
+                return store.write_range(row, bytemuck::cast_slice(&record));
+            }
+            store.write_range(row, bytemuck::cast_slice(part))
+        })
+    }
+
+    /// The flight of what is no training step, with room for `moves` Moves.
+    pub(crate) fn aside(&mut self, context: &Context, layout: &Layout, moves: u32) -> Result<&Flight, Error> {
+        match self.aside.take_if(|flight| flight.capacity >= moves) {
+            Some(enough) => Ok(self.aside.insert(enough)),
+            None => {
+                self.aside = None;
+                context.forget_bindings();
+                Ok(self.aside.insert(Flight::new(context, layout, moves, flight::Purpose::Aside)?))
+            }
+        }
+    }
+
+    /// Gathers the rows of a list that the host has made, of a table that is settled, copies them, and says what exchange binds.
+    /// `most`: as for [`Self::arrive_aside`].
+    pub(crate) fn bring_aside(
+        &mut self,
+        context: &Context,
+        encoder: &mut wgpu::CommandEncoder,
+        tables: &Tables,
+        list: &[Move],
+        most: u32,
+    ) -> Result<Option<Aside>, Error> {
+        // In passing: the ring stays as long as the steps want it.
+        let host = Host { uploads: Pool::uploads(), ..self.host.clone() };
+        let mut fetch = Fetch {
+            context: context.clone(),
+            host: host.clone(),
+            listing: None,
+            list: list.into(),
+            landings: Vec::new(),
+            before: None,
+            slots: self.slots,
+            stride: self.stride,
+            after: None,
+            took: Duration::ZERO,
+        };
+        let arrivals = fetch.run()?;
+        self.receive_aside(context, encoder, tables, &arrivals, most, &host)
+    }
+
+    /// Copies what has come for a frozen step of at most `most` Moves, and says what exchange binds; `None` if nothing is missing.
+    pub(crate) fn arrive_aside(
+        &mut self,
+        context: &Context,
+        encoder: &mut wgpu::CommandEncoder,
+        tables: &Tables,
+        arrivals: &Arrivals,
+        most: u32,
+    ) -> Result<Option<Aside>, Error> {
+        let host = self.host.clone();
+        self.receive_aside(context, encoder, tables, arrivals, most, &host)
+    }
+
+    fn receive_aside(
+        &mut self,
+        context: &Context,
+        encoder: &mut wgpu::CommandEncoder,
+        tables: &Tables,
+        arrivals: &Arrivals,
+        most: u32,
+        host: &Host,
+    ) -> Result<Option<Aside>, Error> {
+        if most == 0 {
+            return Ok(None);
+        }
+        let flight = self.aside(context, &tables.layout, most)?;
+        if arrivals.list.is_empty() {
+            return Ok(None);
+        }
+        receive(host, encoder, tables, flight, 0, arrivals);
+        let shard = context.uniform(&flight.shard(Shard::UNPACK, 0, 0, flight.capacity));
+        Ok(Some(Aside { flight: flight.buffer.clone(), shard }))
+    }
+
+    /// Prepares the packing of up to `moves` Moves from `first` on, with room for `room`.
+    pub(crate) fn pack_aside(
+        &mut self,
+        context: &Context,
+        encoder: &mut wgpu::CommandEncoder,
+        tables: &Tables,
+        (first, moves): (u32, u32),
+        room: u32,
+    ) -> Result<Aside, Error> {
+        let flight = self.aside(context, &tables.layout, room)?;
+        flight.clear(encoder, &tables.tables, 0, moves);
+        let shard = context.uniform(&flight.shard(Shard::PACK, 0, first, moves));
+        Ok(Aside { flight: flight.buffer.clone(), shard })
+    }
+
+    /// Submits `encoder`, with which up to `moves` Moves are packed aside, and brings them to the store.
+    pub(crate) fn land_aside(
+        &mut self,
+        context: &Context,
+        mut encoder: wgpu::CommandEncoder,
+        tables: &Tables,
+        moves: u32,
+    ) -> Result<(), Error> {
+        let Some(flight) = self.aside.as_ref().filter(|_| moves > 0) else { return context.finish(encoder) };
+        let buffer = self.host.downloads.take(context, Landing::bytes(moves.into(), self.stride))?;
+        let landing =
+            Landing::record(&mut encoder, &self.host, buffer, &tables.tables, (flight, 0), moves, self.stride);
+        context.finish(encoder)?;
+        // What the store does not take now goes on waiting: the slots it came from are clean already.
+        self.landings.push(landing);
+        self.land(context)
+    }
+}
+
+/// What a step has before it is recorded.
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// A larger flight, where the one there is will not do.
+    flight: Option<Flight>,
+    listing: wgpu::Buffer,
+    copied: u32,
+    /// For what left in the last step.
+    landing: Option<wgpu::Buffer>,
+    more: bool,
+}
+
+/// Whether a batch may evict rows that it uses itself (LFU).
+fn keeps(policy: Policy, layout: &Layout) -> bool {
+    policy == Policy::Lfu && layout.sets > 0
+}
+
+/// Moves of a flush that are carried out at once.
+pub(crate) fn piece(layout: &Layout) -> u32 {
+    (FLUSH_PIECE / layout.stride()).clamp(1, u64::from(layout.slots().max(1))) as u32
+}
+
+/// Bytes of a step's outcome and a list of `moves` Moves.
+const fn list_bytes(moves: u32) -> u64 {
+    size_of::<Step>() as u64 + moves as u64 * size_of::<Move>() as u64
+}
+
+/// What exchange binds beside the training steps.
+#[derive(Debug)]
+pub(crate) struct Aside {
+    flight: wgpu::Buffer,
+    shard: wgpu::Buffer,
+}
+
+impl Aside {
+    pub(crate) fn records(&self) -> Records<'_> {
+        Records::Flight { flight: &self.flight, shard: &self.shard }
+    }
+}
+
+fn receive(
+    host: &Host,
+    encoder: &mut wgpu::CommandEncoder,
+    tables: &Tables,
+    flight: &Flight,
+    parity: u32,
+    arrivals: &Arrivals,
+) {
+    flight.clear(encoder, &tables.tables, parity, arrivals.list.len() as u32);
+    let Some(upload) = &arrivals.upload else { return };
+    let [forwards, kept, records] = flight.inbound();
+    let mut copy = |from: std::ops::Range<u64>, to: u64| {
+        encoder.copy_buffer_to_buffer(&upload.buffer, from.start, &flight.buffer, to, from.end - from.start);
+    };
+    copy(0..upload.records, records);
+    if let Some(range) = &upload.forwards {
+        copy(range.clone(), forwards);
+    }
+    if let Some(range) = &upload.kept {
+        copy(range.clone(), kept);
+    }
+    host.uploads.give_when_read(encoder, &upload.buffer);
+}
+
+/// Cuts a range of `count` words from `first` on into runs of whole records, and parts of one: the row, where the run lies in the
+/// range, and, of a part, where it lies in its record.
+fn each_run(
+    words: u64,
+    first: u64,
+    count: usize,
+    mut work: impl FnMut(u32, std::ops::Range<usize>, Option<std::ops::Range<usize>>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut done = 0;
+    while done < count {
+        let at = first + done as u64;
+        let (row, inner) = ((at / words) as u32, (at % words) as usize);
+        let rest = count - done;
+        let (length, part) = if inner == 0 && rest >= words as usize {
+            (rest - rest % words as usize, None)
+        } else {
+            let length = rest.min(words as usize - inner);
+            (length, Some(inner..inner + length))
+        };
+        work(row, done..done + length, part)?;
+        done += length;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn runs_cover_a_range_of_words() {
+        for words in [1, 3, 4] {
+            for first in 0..9 {
+                for count in 0..14usize {
+                    let mut seen = Vec::new();
+                    let runs = crate::gpu::cached::staged::each_run(words, first, count, |row, run, part| {
+                        let begin = u64::from(row) * words + part.as_ref().map_or(0, |part| part.start as u64);
+                        assert!(part.is_none_or(|part| part.len() == run.len() && part.end as u64 <= words));
+                        seen.extend(run.clone().map(|_| 0).zip(begin..).map(|(_, word)| word));
+                        assert_eq!(run.start + run.len(), seen.len());
+                        Ok(())
+                    });
+                    assert_eq!(runs, Ok(()));
+                    assert_eq!(seen, (first..first + count as u64).collect::<Vec<_>>(), "{words} {first} {count}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Buffers that the host maps, used again and again: no step allocates once the largest batch has been seen.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use crate::{error::Error, gpu::engine::context::Context};
+
+/// What a buffer for `bytes` takes.
+pub(crate) const fn size(bytes: u64) -> u64 {
+    if bytes < 64 { 64 } else { bytes.next_multiple_of(64) }
+}
+
+/// Free buffers of one kind.
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    usage: wgpu::BufferUsages,
+    free: Arc<Mutex<Vec<wgpu::Buffer>>>,
+    bytes: Arc<AtomicU64>,
+}
+
+impl Pool {
+    /// For what comes back from the device.
+    pub(crate) fn downloads() -> Self {
+        Self::new(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST)
+    }
+
+    /// For what goes there: a ring, each buffer mapped again when the device has read it.
+    pub(crate) fn uploads() -> Self {
+        Self::new(wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC)
+    }
+
+    fn new(usage: wgpu::BufferUsages) -> Self {
+        Self { usage, free: Arc::default(), bytes: Arc::default() }
+    }
+
+    /// A free buffer of at least `bytes`; one for uploads is mapped.
+    pub(crate) fn take(&self, context: &Context, bytes: u64) -> Result<wgpu::Buffer, Error> {
+        let fitting = {
+            let mut free = self.lock();
+            let place = free.iter().position(|buffer| buffer.size() >= bytes);
+            // A buffer that has become too small is let go of, so that no step's growth is kept twice.
+            let place = place.or_else(|| (!free.is_empty()).then_some(0));
+            place.map(|place| free.swap_remove(place))
+        };
+        match fitting {
+            Some(buffer) if buffer.size() >= bytes => return Ok(buffer),
+            Some(buffer) => {
+                self.bytes.fetch_sub(buffer.size(), Ordering::Relaxed);
+            }
+            None => {}
+        }
+        let size = size(bytes);
+        let buffer = context.host_buffer(size, self.usage)?;
+        self.bytes.fetch_add(size, Ordering::Relaxed);
+        Ok(buffer)
+    }
+
+    /// Gives a buffer back; one for uploads must be mapped.
+    pub(crate) fn give(&self, buffer: wgpu::Buffer) {
+        self.lock().push(buffer);
+    }
+
+    /// A buffer that will not come back.
+    pub(crate) fn forget(&self, buffer: &wgpu::Buffer) {
+        self.bytes.fetch_sub(buffer.size(), Ordering::Relaxed);
+    }
+
+    /// Has an upload buffer come back when the submission of `encoder` is done with it.
+    pub(crate) fn give_when_read(&self, encoder: &wgpu::CommandEncoder, buffer: &wgpu::Buffer) {
+        let (pool, again) = (self.clone(), buffer.clone());
+        encoder.map_buffer_on_submit(buffer, wgpu::MapMode::Write, .., move |result| {
+            if result.is_ok() {
+                pool.give(again);
+            }
+        });
+    }
+
+    /// Bytes of all of them, those in use too.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<wgpu::Buffer>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,142 @@
+//! The caller's buffers, checked before they are bound.
+
+use crate::{
+    config::GroupConfig,
+    error::Error,
+    gpu::engine::context::Context,
+    table::{batch, layout::Params},
+};
+
+/// A batch in the caller's buffers, all with `STORAGE` usage.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    /// `u32` indices, counted within their tables; `None` for a batch without any.
+    pub indices: Option<wgpu::BufferSlice<'a>>,
+    /// `u32` offsets, one a bag and one more, ascending from 0 to the number of indices.
+    pub offsets: wgpu::BufferSlice<'a>,
+    /// `f32` weights, one an index.
+    pub weights: Option<wgpu::BufferSlice<'a>>,
+}
+
+/// Gradients in the caller's buffer, with `STORAGE` usage: row-major, one for each output.
+#[derive(Clone, Copy, Debug)]
+pub enum GradBuffer<'a> {
+    /// IEEE binary32.
+    F32(wgpu::BufferSlice<'a>),
+    /// IEEE binary16: infinity where the model's own cast overflowed. The slice is as long as they take, rounded up to 16 bytes; what
+    /// lies behind them is not looked at.
+    F16(wgpu::BufferSlice<'a>),
+}
+
+impl<'a> GradBuffer<'a> {
+    /// True for FP16.
+    pub(crate) fn is_half(&self) -> bool {
+        matches!(self, Self::F16(_))
+    }
+
+    pub(crate) fn slice(&self) -> wgpu::BufferSlice<'a> {
+        match *self {
+            Self::F32(slice) | Self::F16(slice) => slice,
+        }
+    }
+
+    /// The slice, and how long it must be for so many elements.
+    pub(crate) fn wanted(&self, elements: u64) -> (wgpu::BufferSlice<'a>, u64) {
+        let bytes = if self.is_half() { (elements * 2).next_multiple_of(16) } else { elements * 4 };
+        (self.slice(), bytes)
+    }
+}
+
+impl Batch<'_> {
+    /// Indices and bags, if such a shape can be.
+    ///
+    /// # Errors
+    /// [`Error::Length`], [`Error::Bags`], [`Error::TooLarge`].
+    pub(crate) fn shape(&self, config: &GroupConfig) -> Result<(u32, u32), Error> {
+        let indices = self.indices.map_or(0, |slice| slice.size() / 4);
+        let offsets = self.offsets.size() / 4;
+        if offsets == 0 {
+            return Err(Error::Length { what: "offsets", wanted: 1, found: 0 });
+        }
+        batch::check_shape(config, indices, offsets - 1, self.weights.map(|slice| slice.size() / 4))?;
+        Ok((indices as u32, (offsets - 1) as u32))
+    }
+}
+
+impl Context {
+    /// A binding of all of `slice`, which holds at least `wanted` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Buffer`] for a usage, offset or size that cannot be bound, [`Error::TooLarge`] beyond the device's limit.
+    pub(crate) fn bind<'b>(
+        &self,
+        what: &'static str,
+        slice: wgpu::BufferSlice<'b>,
+        wanted: u64,
+    ) -> Result<wgpu::BindingResource<'b>, Error> {
+        let buffer = slice.buffer();
+        let (offset, size) = (slice.offset(), slice.size());
+        let fail = |wanted: String, found: String| Err(Error::Buffer { what, wanted, found });
+        if !buffer.usage().contains(wgpu::BufferUsages::STORAGE) {
+            return fail("usage STORAGE".into(), format!("{:?}", buffer.usage()));
+        }
+        let alignment = u64::from(self.caps().offset_alignment);
+        if offset % alignment != 0 {
+            return fail(format!("an offset that is a multiple of {alignment}"), offset.to_string());
+        }
+        if size % 4 != 0 {
+            return fail("a whole number of 4-byte entries".into(), format!("{size} bytes"));
+        }
+        if size < wanted {
+            return fail(format!("{wanted} bytes"), format!("{size} bytes"));
+        }
+        if size > self.caps().binding_bytes {
+            let limit = self.caps().binding_bytes;
+            return Err(Error::TooLarge { what, wanted: size, limit, remedy: "split the batch" });
+        }
+        Ok(wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer, offset, size: std::num::NonZeroU64::new(size) }))
+    }
+
+    /// The same, or `nothing` where there is no slice or nothing is wanted of it.
+    ///
+    /// # Errors
+    /// As [`Context::bind`].
+    pub(crate) fn bind_or<'b>(
+        &self,
+        what: &'static str,
+        slice: Option<wgpu::BufferSlice<'b>>,
+        wanted: u64,
+        nothing: &wgpu::BindingResource<'b>,
+    ) -> Result<wgpu::BindingResource<'b>, Error> {
+        match slice {
+            Some(slice) if wanted > 0 => self.bind(what, slice, wanted),
+            _ => Ok(nothing.clone()),
+        }
+    }
+
+    /// The outputs of a batch, in a buffer of their own, and how many rows of them there are; `nothing` where there are none.
+    ///
+    /// # Errors
+    /// As [`Context::bind`].
+    pub(crate) fn bind_outputs<'b>(
+        &self,
+        config: &GroupConfig,
+        nothing: &'b wgpu::Buffer,
+        batch: &Batch<'_>,
+        params: &Params,
+        outputs: wgpu::BufferSlice<'b>,
+    ) -> Result<(wgpu::BindingResource<'b>, u32), Error> {
+        let inputs = [("indices", batch.indices), ("offsets", Some(batch.offsets)), ("weights", batch.weights)];
+        for (what, slice) in inputs {
+            if slice.is_some_and(|slice| slice.buffer() == outputs.buffer()) {
+                let found = format!("that of the {what}");
+                return Err(Error::Buffer { what: "outputs", wanted: "a buffer of its own".into(), found });
+            }
+        }
+        let rows = batch::output_rows(config, params.indices, params.bags);
+        let wanted = u64::from(rows) * u64::from(config.dim) * 4;
+        // Binding an empty buffer is impossible, and an output nobody wants need not exist.
+        let binding = if wanted == 0 { nothing.as_entire_binding() } else { self.bind("outputs", outputs, wanted)? };
+        Ok((binding, rows))
+    }
+}

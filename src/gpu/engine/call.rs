@@ -1,0 +1,103 @@
+//! Recording: one compute pass, into which the stages put their dispatches. Only a timeline of a device that cannot stamp inside
+//! passes has a pass for each dispatch.
+
+use crate::{
+    gpu::engine::{
+        context::Context,
+        timeline::{Resolution, Timeline},
+    },
+    wgsl as shader,
+    wgsl::Kernel,
+};
+
+/// How many workgroups a dispatch has.
+pub(crate) enum Groups {
+    /// Exactly so many.
+    Direct(u64),
+    /// At most so many, and never more than [`Context::grid`]: the stage loops over what the device has counted. With nothing to
+    /// do it costs a small launch, and no host ever waits for the count.
+    Capped(u64),
+}
+
+impl Groups {
+    /// Enough workgroups for `items`, `per_group` each.
+    pub(crate) fn of(items: u32, per_group: u32) -> Self {
+        Self::Direct(u64::from(items.div_ceil(per_group)))
+    }
+
+    /// For a stage that loops: enough for `most` items, `per_group` each.
+    pub(crate) fn capped(most: u32, per_group: u32) -> Self {
+        Self::Capped(u64::from(most.div_ceil(per_group)))
+    }
+}
+
+pub(crate) struct Call<'a> {
+    pub(crate) context: &'a Context,
+    timeline: Option<&'a Timeline>,
+    recorder: Recorder<'a>,
+}
+
+/// Where dispatches go.
+#[allow(clippy::large_enum_variant, reason = "one a call, on the stack; the large one is the usual one")]
+enum Recorder<'a> {
+    Pass(wgpu::ComputePass<'a>),
+    Passes(&'a mut wgpu::CommandEncoder),
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn begin(context: &'a Context, encoder: &'a mut wgpu::CommandEncoder, label: &str) -> Self {
+        let timeline = context.timeline().filter(|timeline| timeline.listens());
+        if timeline.is_some_and(|timeline| timeline.resolution() == Resolution::Pass) {
+            return Self { context, timeline, recorder: Recorder::Passes(encoder) };
+        }
+        let mut pass =
+            encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: Some(label), timestamp_writes: None });
+        if let Some(timeline) = timeline {
+            timeline.open(&mut pass);
+        }
+        Self { context, timeline, recorder: Recorder::Pass(pass) }
+    }
+
+    pub(crate) fn dispatch(&mut self, kernel: &Kernel, bindings: &[wgpu::BindingResource<'_>], groups: &Groups) {
+        self.launch(kernel, (1, 1), bindings, groups);
+    }
+
+    /// A dispatch of the pipeline for Quads of a width and a cache of so many windows, with all the bindings that has.
+    pub(crate) fn launch(
+        &mut self,
+        kernel: &Kernel,
+        (width, windows): (u32, u32),
+        bindings: &[wgpu::BindingResource<'_>],
+        groups: &Groups,
+    ) {
+        debug_assert_eq!(bindings.len(), shader::bindings(kernel, windows).len(), "{}", kernel.name);
+        let count = match *groups {
+            Groups::Direct(count) => count,
+            Groups::Capped(count) => count.min(u64::from(self.context.grid())),
+        };
+        if count == 0 {
+            return;
+        }
+        let pipeline = self.context.pipeline(kernel.name, width, windows);
+        let bind_group = self.context.bind_group(kernel.name, &pipeline.layout, bindings);
+        let x = count.min(u64::from(self.context.max_groups()));
+        let launch = |pass: &mut wgpu::ComputePass<'_>| {
+            pass.set_pipeline(&pipeline.pipeline);
+            pass.set_bind_group(0, &bind_group, &[]);
+            pass.dispatch_workgroups(x as u32, count.div_ceil(x) as u32, 1);
+        };
+        match &mut self.recorder {
+            Recorder::Pass(pass) => {
+                launch(pass);
+                if let Some(timeline) = self.timeline {
+                    timeline.after(pass, kernel.name);
+                }
+            }
+            Recorder::Passes(encoder) => {
+                let timestamp_writes = self.timeline.and_then(|timeline| timeline.alone(kernel.name));
+                let descriptor = wgpu::ComputePassDescriptor { label: Some(kernel.name), timestamp_writes };
+                launch(&mut encoder.begin_compute_pass(&descriptor));
+            }
+        }
+    }
+}

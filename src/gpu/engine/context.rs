@@ -1,0 +1,424 @@
+//! A device made ready: every pipeline, once. Groups on the same device share it.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
+
+use crate::{
+    error::Error,
+    gpu::engine::{
+        bind_cache::Kept,
+        caps::{Caps, STORAGE_BUFFERS},
+        options::{ContextOptions, Shaders},
+        timeline::Timeline,
+    },
+    host::trusted,
+    memory::buffer_bytes,
+    wgsl::{self, Access, AddBody, Bodies, Kernel, RankBody},
+};
+
+pub(crate) struct Pipeline {
+    pub(crate) layout: wgpu::BindGroupLayout,
+    pub(crate) pipeline: wgpu::ComputePipeline,
+}
+
+/// Pipelines by the names of their stages, and what the device said against one of them.
+struct Pipelines {
+    by_name: HashMap<&'static str, Pipeline>,
+    fault: Option<String>,
+}
+
+/// The text of a stage, for the width and the windows of some bodies.
+type Text = dyn Fn(&Kernel, Bodies) -> String + Send + Sync;
+
+/// What a context's shader modules are made of.
+enum Recipe {
+    /// The crate's own text, with or without wgpu's checks.
+    Own { rank: RankBody, add: AddBody, shaders: Shaders },
+    /// A test's own text; never trusted.
+    Foreign(Box<Text>),
+}
+
+impl Recipe {
+    fn module(&self, device: &wgpu::Device, kernel: &Kernel, (width, windows): (u32, u32)) -> wgpu::ShaderModule {
+        let text = match self {
+            &Self::Own { rank, add, shaders } => {
+                let bodies = Bodies { rank, add, width, windows };
+                if shaders == Shaders::Trusted {
+                    return trusted::shader_module(device, wgsl::composed(kernel, bodies));
+                }
+                wgsl::compose(kernel, bodies)
+            }
+            Self::Foreign(text) => text(kernel, Bodies { width, windows, ..Bodies::PLAIN }),
+        };
+        device.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label: Some(kernel.name),
+            source: wgpu::ShaderSource::Wgsl(text.into()),
+        })
+    }
+}
+
+struct Inner {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    caps: Caps,
+    kernels: &'static [&'static Kernel],
+    recipe: Recipe,
+    /// Of the stages of which there is one.
+    common: Pipelines,
+    /// Of the others: for each number of windows, for Quads of 1 float and of 4; built when first wanted.
+    rows: Vec<[OnceLock<Pipelines>; 2]>,
+    max_groups: u32,
+    kept: Kept,
+}
+
+/// Your device and queue, with every pipeline of the crate. Cheap to clone; groups on one device share it.
+#[derive(Clone)]
+pub struct Context {
+    inner: Arc<Inner>,
+    pub(crate) timeline: Option<Timeline>,
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("caps", &self.inner.caps).finish_non_exhaustive()
+    }
+}
+
+impl Context {
+    /// A context that knows `kernels`, with choices made by the caller.
+    pub(crate) fn with_kernels(
+        device: &wgpu::Device,
+        queue: &wgpu::Queue,
+        kernels: &'static [&'static Kernel],
+        options: &ContextOptions,
+    ) -> Result<Self, Error> {
+        let caps = Caps::of(device);
+        let rank = options.rank.unwrap_or_else(|| caps.choose_rank());
+        if rank == RankBody::Subgroup32 && caps.choose_rank() != rank {
+            return Err(Error::Unsupported {
+                what: "the subgroup-32 body",
+                wanted: "a device all of whose subgroups have 32 lanes".into(),
+                found: format!("subgroups {:?}", caps.subgroup),
+                remedy: "leave ContextOptions::rank alone, or take RankBody::Portable",
+            });
+        }
+        let add = options.add.unwrap_or_else(|| caps.choose_add());
+        if add == AddBody::Native && caps.choose_add() != add {
+            return Err(Error::Unsupported {
+                what: "the native addition of floats",
+                wanted: "a device with SHADER_FLOAT32_ATOMIC".into(),
+                found: "one created without it".into(),
+                remedy: "leave ContextOptions::add alone, or take AddBody::Exchange",
+            });
+        }
+        Self::with_recipe(
+            device,
+            queue,
+            kernels,
+            options.max_groups,
+            Recipe::Own { rank, add, shaders: options.shaders },
+        )
+    }
+
+    /// A context that knows `kernels`, with each stage's text by the caller: a test runs here what the device itself could not.
+    pub(crate) fn with_texts(
+        device: &wgpu::Device,
+        queue: &wgpu::Queue,
+        kernels: &'static [&'static Kernel],
+        max_groups: u32,
+        text: impl Fn(&Kernel, Bodies) -> String + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        Self::with_recipe(device, queue, kernels, Some(max_groups), Recipe::Foreign(Box::new(text)))
+    }
+
+    fn with_recipe(
+        device: &wgpu::Device,
+        queue: &wgpu::Queue,
+        kernels: &'static [&'static Kernel],
+        max_groups: Option<u32>,
+        recipe: Recipe,
+    ) -> Result<Self, Error> {
+        let caps = Caps::of(device);
+        let limits = device.limits();
+        let wanted = [
+            ("storage buffers a stage", limits.max_storage_buffers_per_shader_stage, STORAGE_BUFFERS),
+            ("invocations a workgroup", limits.max_compute_invocations_per_workgroup, 256),
+            ("workgroup memory", limits.max_compute_workgroup_storage_size, 16384),
+        ];
+        for (what, found, least) in wanted {
+            if found < least {
+                return Err(Error::Unsupported {
+                    what,
+                    wanted: format!("at least {least}"),
+                    found: found.to_string(),
+                    remedy: "request the device with wgpu::Limits::default() or hotrow::requirements()",
+                });
+            }
+        }
+        let common = Pipelines::new(device, kernels, &recipe, (1, 1), false);
+        common.check()?;
+        let max_groups = max_groups.unwrap_or(caps.max_groups).clamp(1, caps.max_groups);
+        let (device, queue) = (device.clone(), queue.clone());
+        let rows = (0..caps.choose_windows()).map(|_| <[_; 2]>::default()).collect();
+        let kept = Kept::default();
+        let inner = Inner { device, queue, caps, kernels, recipe, common, rows, max_groups, kept };
+        Ok(Self { inner: Arc::new(inner), timeline: None })
+    }
+
+    /// This context, its dispatches timed by `timeline`: groups made with it are, those made without are not.
+    #[must_use]
+    pub fn timed(&self, timeline: &Timeline) -> Self {
+        let mut timed = self.clone();
+        timed.timeline = Some(timeline.clone());
+        timed
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &wgpu::Device {
+        &self.inner.device
+    }
+
+    /// Its queue.
+    #[must_use]
+    pub fn queue(&self) -> &wgpu::Queue {
+        &self.inner.queue
+    }
+
+    /// Whether the shaders were compiled with wgpu's runtime checks.
+    #[must_use]
+    pub fn shaders(&self) -> Shaders {
+        match self.inner.recipe {
+            Recipe::Own { shaders, .. } => shaders,
+            Recipe::Foreign(_) => Shaders::Checked,
+        }
+    }
+
+    /// What the device can do.
+    #[must_use]
+    pub fn caps(&self) -> &Caps {
+        &self.inner.caps
+    }
+
+    pub(crate) fn timeline(&self) -> Option<&Timeline> {
+        self.timeline.as_ref()
+    }
+
+    pub(crate) fn max_groups(&self) -> u32 {
+        self.inner.max_groups
+    }
+
+    /// Most workgroups of a dispatch whose work is counted on the device. Where `max_groups` is narrowed this is too, so that small
+    /// inputs loop.
+    pub(crate) fn grid(&self) -> u32 {
+        self.inner.max_groups.saturating_mul(4).min(self.inner.caps.choose_grid())
+    }
+
+    /// Builds what moves rows in Quads of `width` floats, with a cache or a shared array of so many windows (at most [`Caps::choose_windows`]), if that
+    /// has not been done yet.
+    pub(crate) fn prepare(&self, width: u32, windows: u32) -> Result<(), Error> {
+        self.row_pipelines(width, windows).check()
+    }
+
+    fn row_pipelines(&self, width: u32, windows: u32) -> &Pipelines {
+        let Inner { device, kernels, recipe, rows, .. } = &*self.inner;
+        let place = &rows[windows as usize - 1][usize::from(width == 4)];
+        place.get_or_init(|| Pipelines::new(device, kernels, recipe, (width, windows), true))
+    }
+
+    /// The pipeline of a stage; `width` and `windows` matter to those that move rows or bind windows.
+    pub(crate) fn pipeline(&self, name: &str, width: u32, windows: u32) -> &Pipeline {
+        match self.inner.common.by_name.get(name) {
+            Some(pipeline) => pipeline,
+            None => &self.row_pipelines(width, windows).by_name[name],
+        }
+    }
+
+    /// Does `work` and turns what wgpu objects to, a lost device above all, into an error: the caller's handler need not see it.
+    pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        let scope = self.inner.device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let done = work();
+        match pollster::block_on(scope.pop()) {
+            Some(error) if done.is_ok() => Err(Error::Device { reason: error.to_string() }),
+            _ => done,
+        }
+    }
+
+    /// A storage buffer of `bytes`, rounded up to 16.
+    pub(crate) fn buffer(
+        &self,
+        what: &'static str,
+        bytes: u64,
+        usage: wgpu::BufferUsages,
+    ) -> Result<wgpu::Buffer, Error> {
+        let size = buffer_bytes(bytes);
+        let limit = self.inner.caps.choose_shard_bytes();
+        if size > limit {
+            let remedy = "make the batch, or the cache, smaller";
+            return Err(Error::TooLarge { what, wanted: bytes, limit, remedy });
+        }
+        let device = &self.inner.device;
+        let validation = device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let memory = device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let label = format!("hotrow.{what}");
+        let usage = usage | wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
+        let buffer = device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some(&label),
+            size,
+            usage,
+            mapped_at_creation: false,
+        });
+        let failed = [pollster::block_on(memory.pop()), pollster::block_on(validation.pop())];
+        match failed.into_iter().flatten().next() {
+            None => Ok(buffer),
+            Some(wgpu::Error::OutOfMemory { .. }) => Err(Error::OutOfMemory { what, bytes: size }),
+            Some(error) => Err(Error::Device { reason: error.to_string() }),
+        }
+    }
+
+    pub(crate) fn new_encoder(&self) -> wgpu::CommandEncoder {
+        self.device().create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("hotrow") })
+    }
+
+    /// A buffer for the host: mapped from the start if it is for writing.
+    pub(crate) fn host_buffer(&self, size: u64, usage: wgpu::BufferUsages) -> Result<wgpu::Buffer, Error> {
+        let limit = self.inner.caps.buffer_bytes;
+        if size > limit {
+            let remedy = "make the batch smaller";
+            return Err(Error::TooLarge { what: "a transfer", wanted: size, limit, remedy });
+        }
+        let device = &self.inner.device;
+        let memory = device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let buffer = device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("hotrow.transfer"),
+            size,
+            usage,
+            mapped_at_creation: usage.contains(wgpu::BufferUsages::MAP_WRITE),
+        });
+        match pollster::block_on(memory.pop()) {
+            None => Ok(buffer),
+            Some(_) => Err(Error::OutOfMemory { what: "a transfer", bytes: size }),
+        }
+    }
+
+    /// A small uniform buffer holding `value`. Never written again: a caller may record several calls before submitting.
+    pub(crate) fn uniform<T: bytemuck::Pod>(&self, value: &T) -> wgpu::Buffer {
+        let bytes = bytemuck::bytes_of(value);
+        self.inner.kept.uniform(bytes, || self.new_uniform(bytes))
+    }
+
+    /// A stage's bind group, used again where nothing of it is the caller's.
+    pub(crate) fn bind_group(
+        &self,
+        stage: &'static str,
+        layout: &wgpu::BindGroupLayout,
+        bindings: &[wgpu::BindingResource<'_>],
+    ) -> wgpu::BindGroup {
+        self.inner.kept.bind_group(stage, bindings, || {
+            let entries: Vec<_> = (0u32..)
+                .zip(bindings)
+                .map(|(binding, resource)| wgpu::BindGroupEntry { binding, resource: resource.clone() })
+                .collect();
+            let descriptor = wgpu::BindGroupDescriptor { label: Some(stage), layout, entries: &entries };
+            self.inner.device.create_bind_group(&descriptor)
+        })
+    }
+
+    /// Lets go of buffers that are used no more.
+    pub(crate) fn forget_bindings(&self) {
+        self.inner.kept.forget();
+    }
+
+    fn new_uniform(&self, bytes: &[u8]) -> wgpu::Buffer {
+        let buffer = self.inner.device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("hotrow.uniform"),
+            size: bytes.len() as u64,
+            usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_SRC,
+            mapped_at_creation: true,
+        });
+        // On a lost device there is nothing to write to; the first use of the buffer says so.
+        if let Ok(mut view) = buffer.get_mapped_range_mut(..) {
+            view.slice(..).copy_from_slice(bytes);
+        }
+        buffer.unmap();
+        buffer
+    }
+}
+
+impl Pipelines {
+    /// Of the stages that move rows or bind windows, or of the others.
+    fn new(device: &wgpu::Device, kernels: &[&Kernel], recipe: &Recipe, cut: (u32, u32), rows: bool) -> Self {
+        let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let kernels = kernels.iter().filter(|kernel| wgsl::is_cut(kernel) == rows);
+        let built = kernels.map(|kernel| {
+            let bindings = wgsl::bindings(kernel, cut.1);
+            (kernel.name, pipeline(device, kernel.name, &bindings, &recipe.module(device, kernel, cut)))
+        });
+        let by_name = built.collect();
+        let fault = pollster::block_on(scope.pop()).map(|error| error.to_string());
+        Self { by_name, fault }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        match &self.fault {
+            None => Ok(()),
+            Some(found) => Err(Error::Unsupported {
+                what: "shaders",
+                wanted: "a device that compiles them".into(),
+                found: found.clone(),
+                remedy: "report the message with `hotrow info`",
+            }),
+        }
+    }
+}
+
+fn pipeline(device: &wgpu::Device, name: &str, bindings: &[(Access, String)], module: &wgpu::ShaderModule) -> Pipeline {
+    let label = format!("hotrow.{name}");
+    let entries: Vec<_> = (0u32..)
+        .zip(bindings)
+        .map(|(binding, (access, _))| wgpu::BindGroupLayoutEntry {
+            binding,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty: wgpu::BindingType::Buffer {
+                ty: match access {
+                    Access::Uniform => wgpu::BufferBindingType::Uniform,
+                    Access::Read => wgpu::BufferBindingType::Storage { read_only: true },
+                    Access::ReadWrite => wgpu::BufferBindingType::Storage { read_only: false },
+                },
+                has_dynamic_offset: false,
+                min_binding_size: None,
+            },
+            count: None,
+        })
+        .collect();
+    let layout =
+        device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: Some(&label), entries: &entries });
+    let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+        label: Some(&label),
+        bind_group_layouts: &[Some(&layout)],
+        immediate_size: 0,
+    });
+    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: Some(&label),
+        layout: Some(&pipeline_layout),
+        module,
+        entry_point: Some("main"),
+        compilation_options: wgpu::PipelineCompilationOptions {
+            // Every stage writes its workgroup memory before it reads it.
+            zero_initialize_workgroup_memory: false,
+            ..Default::default()
+        },
+        cache: None,
+    });
+    Pipeline { layout, pipeline }
+}
+
+impl Timeline {
+    /// A timeline on the context's device.
+    #[must_use]
+    pub fn new(context: &Context) -> Self {
+        Self::on(context.device(), context.queue())
+    }
+}

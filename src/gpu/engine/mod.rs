@@ -1,0 +1,12 @@
+//! Pipelines, dispatches, buffers and readback. The engine knows no stage: it is given the list of kernels.
+
+pub(crate) mod bind;
+pub(crate) mod bind_cache;
+pub(crate) mod call;
+pub(crate) mod caps;
+pub(crate) mod context;
+pub(crate) mod options;
+pub(crate) mod readback;
+pub(crate) mod scratch;
+pub(crate) mod timeline;
+pub(crate) mod wait;

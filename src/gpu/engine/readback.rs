@@ -1,0 +1,194 @@
+//! To the device and back: uploads; downloads that wait because the caller asked, and step reports that never do.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_intrusive::channel::shared::oneshot_channel;
+
+use crate::{
+    config::GroupConfig,
+    error::Error,
+    gpu::engine::{context::Context, wait::wait},
+    memory::Allocation,
+    table::{batch, layout::Step},
+};
+
+impl Context {
+    /// A buffer of its own for what the host has.
+    pub(crate) fn upload(&self, what: &'static str, words: &[u8]) -> Result<wgpu::Buffer, Error> {
+        let buffer = self.buffer(what, words.len() as u64, wgpu::BufferUsages::empty())?;
+        // A buffer is written in whole words; behind an odd number of halves comes a zero.
+        let (whole, rest) = words.split_at(words.len() & !3);
+        self.queue().write_buffer(&buffer, 0, whole);
+        if !rest.is_empty() {
+            let mut last = [0; 4];
+            last[..rest.len()].copy_from_slice(rest);
+            self.queue().write_buffer(&buffer, whole.len() as u64, &last);
+        }
+        Ok(buffer)
+    }
+
+    /// Submits `encoder` and waits for the words of `sources`.
+    pub(crate) fn download(
+        &self,
+        mut encoder: wgpu::CommandEncoder,
+        sources: &[(&wgpu::Buffer, u64)],
+    ) -> Result<Vec<Vec<u32>>, Error> {
+        let mut targets = Vec::new();
+        for &(source, bytes) in sources {
+            let target = self.download_buffer(bytes);
+            encoder.copy_buffer_to_buffer(source, 0, &target, 0, bytes);
+            targets.push((target, bytes));
+        }
+        let mut all = Vec::new();
+        self.read(encoder, &targets, |found| {
+            let words = found.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+            all.push(words.collect());
+        })?;
+        Ok(all)
+    }
+
+    /// A buffer that [`Context::read`] can read.
+    pub(crate) fn download_buffer(&self, bytes: u64) -> wgpu::Buffer {
+        self.device().create_buffer(&wgpu::BufferDescriptor {
+            label: Some("hotrow.download"),
+            size: bytes.max(4),
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        })
+    }
+
+    /// Submits `encoder`, which fills `targets`, and calls `each` with the bytes of every one.
+    pub(crate) fn read(
+        &self,
+        encoder: wgpu::CommandEncoder,
+        targets: &[(wgpu::Buffer, u64)],
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<(), Error> {
+        let index = self.queue().submit([encoder.finish()]);
+        let mut receivers = Vec::new();
+        for (target, _) in targets {
+            let (sender, receiver) = oneshot_channel();
+            target.map_async(wgpu::MapMode::Read, .., move |result| {
+                // The receiver may be gone if the wait below failed.
+                let _unheard = sender.send(result);
+            });
+            receivers.push(receiver);
+        }
+        self.wait(Some(index))?;
+        let lost = |reason: String| Error::Device { reason };
+        for ((target, bytes), receiver) in targets.iter().zip(receivers) {
+            match pollster::block_on(receiver.receive()) {
+                Some(Ok(())) => {}
+                Some(Err(error)) => return Err(lost(error.to_string())),
+                None => return Err(lost("no answer to a mapping".into())),
+            }
+            each(&target.get_mapped_range(..*bytes).map_err(|error| lost(error.to_string()))?);
+            target.unmap();
+        }
+        Ok(())
+    }
+
+    /// Waits for the words in `bytes` of a buffer.
+    pub(crate) fn download_part(&self, source: &wgpu::Buffer, bytes: std::ops::Range<u64>) -> Result<Vec<u32>, Error> {
+        let size = bytes.end - bytes.start;
+        let target = self.download_buffer(size);
+        let mut encoder = self.new_encoder();
+        encoder.copy_buffer_to_buffer(source, bytes.start, &target, 0, size);
+        let mut words = Vec::new();
+        self.read(encoder, &[(target, size)], |found| words = bytemuck::pod_collect_to_vec(found))?;
+        Ok(words)
+    }
+
+    /// Waits for a submission, or for all of them.
+    pub(crate) fn wait(&self, submission_index: Option<wgpu::SubmissionIndex>) -> Result<(), Error> {
+        wait(self.device(), submission_index)
+    }
+
+    /// Submits `encoder` and waits until the device has done it.
+    pub(crate) fn finish(&self, encoder: wgpu::CommandEncoder) -> Result<(), Error> {
+        self.download(encoder, &[]).map(|_| ())
+    }
+}
+
+/// Bytes of the buffer through which a step tells its outcome.
+pub(crate) const REPORT_BYTES: u64 = size_of::<Step>() as u64;
+
+/// What steps found wrong, heard of whenever the device is polled.
+#[derive(Clone, Debug)]
+pub(crate) struct Reports {
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    free: Vec<wgpu::Buffer>,
+    made: usize,
+    faults: Vec<(Step, u32)>,
+}
+
+fn report_buffer(context: &Context) -> wgpu::Buffer {
+    context.device().create_buffer(&wgpu::BufferDescriptor {
+        label: Some("hotrow.report"),
+        size: REPORT_BYTES,
+        usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    })
+}
+
+impl Reports {
+    /// With a buffer for one step; more steps under way at once take more.
+    pub(crate) fn new(context: &Context) -> Self {
+        let shared = Shared { free: vec![report_buffer(context)], made: 1, faults: Vec::new() };
+        Self { shared: Arc::new(Mutex::new(shared)) }
+    }
+
+    /// Records the copy of a step's outcome, of a batch of so many indices; it is read when the caller's submission is done.
+    pub(crate) fn record(
+        &self,
+        context: &Context,
+        encoder: &mut wgpu::CommandEncoder,
+        step: &wgpu::Buffer,
+        indices: u32,
+    ) {
+        let free = self.lock().free.pop();
+        let target = free.unwrap_or_else(|| {
+            self.lock().made += 1;
+            report_buffer(context)
+        });
+        let shared = self.shared.clone();
+        let mapped = target.clone();
+        encoder.map_buffer_on_submit(&target, wgpu::MapMode::Read, .., move |result| {
+            if result.is_err() {
+                return; // the device is gone, and the next call will say so
+            }
+            let step = mapped.get_mapped_range(..).ok().map(|range| *bytemuck::from_bytes::<Step>(&range));
+            mapped.unmap();
+            let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            shared.free.push(mapped);
+            if let Some(step) = step
+                && step.error != 0
+            {
+                shared.faults.push((step, indices));
+            }
+        });
+        encoder.copy_buffer_to_buffer(step, 0, &target, 0, size_of::<Step>() as u64);
+    }
+
+    /// Tells of the first step not told yet that was left out, if the device has said so by now.
+    pub(crate) fn check(&self, context: &Context, config: &GroupConfig) -> Result<(), Error> {
+        let polled = context.device().poll(wgpu::PollType::Poll);
+        polled.map_err(|error| Error::Device { reason: error.to_string() })?;
+        let faults = &mut self.lock().faults;
+        let first = (!faults.is_empty()).then(|| faults.remove(0));
+        first.and_then(|(step, indices)| batch::fault(config, &step, indices)).map_or(Ok(()), Err)
+    }
+
+    /// Every report buffer, those under way too.
+    pub(crate) fn allocations(&self) -> Vec<Allocation> {
+        vec![("report", REPORT_BYTES); self.lock().made]
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,285 @@
+//! How long each dispatch took on the device: a stamp between dispatches where a pass can take one, else a pass for each
+//! dispatch, else nothing but the count. Only a context made with [`Context::timed`](crate::Context::timed) records any of it.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+use crate::{error::Error, gpu::engine::wait::wait};
+
+/// Most stamps of a set; WebGPU's limit for a query set.
+const STAMPS: u32 = 4096;
+/// Bytes of a stamp.
+const STAMP: u64 = 8;
+
+/// How finely a device tells the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// Stamps between the dispatches of a pass (`TIMESTAMP_QUERY_INSIDE_PASSES`).
+    Dispatch,
+    /// Stamps at the ends of passes (`TIMESTAMP_QUERY`). Each dispatch then gets a pass of its own, which may cost some time itself.
+    Pass,
+    /// No stamps: dispatches are named and counted.
+    Count,
+}
+
+/// One dispatch, or one stretch between two marks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Span {
+    /// The stage, as in `shaders/<stage>.wgsl`, or the name given to [`Timeline::around`].
+    pub stage: &'static str,
+    /// Time until it was done, counted from when all before it was done. `None` without stamps, or beyond the last one there is.
+    pub nanoseconds: Option<f64>,
+    /// False for a stretch of [`Timeline::around`].
+    pub dispatch: bool,
+}
+
+/// What a timeline heard of since it was last read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Record {
+    /// In the order they were recorded.
+    pub spans: Vec<Span>,
+    /// Dispatches, those that were not stamped too.
+    pub dispatches: u64,
+    /// From the first stamp to the last, what lies between the dispatches (clears, copies) included.
+    pub nanoseconds: Option<f64>,
+}
+
+/// Collects the times of what is recorded through a context made with [`Context::timed`](crate::Context::timed): record, [`Timeline::resolve`] into the
+/// last encoder, submit, [`Timeline::read`]. Clones share what they collect; one encoder at a time.
+#[derive(Clone, Debug)]
+pub struct Timeline {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// Without its own timeline, so that neither keeps the other alive.
+    device: wgpu::Device,
+    resolution: Resolution,
+    stamps: Option<Stamps>,
+    heard: Mutex<Heard>,
+    listening: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Stamps {
+    queries: wgpu::QuerySet,
+    resolved: wgpu::Buffer,
+    mapped: wgpu::Buffer,
+    nanoseconds_per_tick: f64,
+}
+
+#[derive(Debug, Default)]
+struct Heard {
+    spans: Vec<(&'static str, Option<[u32; 2]>, bool)>,
+    dispatches: u64,
+    used: u32,
+    resolved: u32,
+}
+
+impl Heard {
+    /// The next `n` stamps, if there are so many left.
+    fn take(&mut self, n: u32) -> Option<u32> {
+        let first = self.used;
+        (first + n <= STAMPS).then(|| {
+            self.used += n;
+            first
+        })
+    }
+
+    fn push(&mut self, stage: &'static str, stamps: Option<[u32; 2]>, dispatch: bool) {
+        self.dispatches += u64::from(dispatch);
+        // A timeline that nobody reads does not grow for ever.
+        if self.spans.len() < STAMPS as usize {
+            self.spans.push((stage, stamps, dispatch));
+        }
+    }
+}
+
+impl Timeline {
+    /// A timeline on a device.
+    pub(crate) fn on(device: &wgpu::Device, queue: &wgpu::Queue) -> Self {
+        let features = device.features();
+        let resolution = if !features.contains(wgpu::Features::TIMESTAMP_QUERY) {
+            Resolution::Count
+        } else if features.contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES) {
+            Resolution::Dispatch
+        } else {
+            Resolution::Pass
+        };
+        let stamps = (resolution != Resolution::Count).then(|| {
+            let buffer = |usage| {
+                device.create_buffer(&wgpu::BufferDescriptor {
+                    label: Some("hotrow.timeline"),
+                    size: u64::from(STAMPS) * STAMP,
+                    usage,
+                    mapped_at_creation: false,
+                })
+            };
+            Stamps {
+                queries: device.create_query_set(&wgpu::QuerySetDescriptor {
+                    label: Some("hotrow.timeline"),
+                    ty: wgpu::QueryType::Timestamp,
+                    count: STAMPS,
+                }),
+                resolved: buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC),
+                mapped: buffer(wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ),
+                nanoseconds_per_tick: f64::from(queue.get_timestamp_period()),
+            }
+        });
+        let device = device.clone();
+        Self { inner: Arc::new(Inner { device, resolution, stamps, heard: Mutex::default(), listening: true.into() }) }
+    }
+
+    /// How finely the device tells the time.
+    #[must_use]
+    pub fn resolution(&self) -> Resolution {
+        self.inner.resolution
+    }
+
+    /// Whether passes recorded from now on are heard of; at first they are. Stamps cost a little time of their own, so a whole
+    /// stretch is best measured without those inside it.
+    pub fn listen(&self, listening: bool) {
+        self.inner.listening.store(listening, Relaxed);
+    }
+
+    pub(crate) fn listens(&self) -> bool {
+        self.inner.listening.load(Relaxed)
+    }
+
+    /// Records what `work` records, with a stamp before and one after: for copies and clears, which are no dispatches.
+    pub fn around<T>(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        name: &'static str,
+        work: impl FnOnce(&mut wgpu::CommandEncoder) -> T,
+    ) -> T {
+        let taken = self.inner.stamps.as_ref().and_then(|stamps| Some((stamps, self.heard().take(2)?)));
+        if let Some((stamps, first)) = taken {
+            stamps.mark(encoder, first);
+        }
+        let done = work(encoder);
+        if let Some((stamps, first)) = taken {
+            stamps.mark(encoder, first + 1);
+        }
+        self.heard().push(name, taken.map(|(_, first)| [first, first + 1]), false);
+        done
+    }
+
+    /// Records that the stamps so far be made readable.
+    pub fn resolve(&self, encoder: &mut wgpu::CommandEncoder) {
+        let mut heard = self.heard();
+        if let Some(stamps) = &self.inner.stamps
+            && heard.used > 0
+        {
+            encoder.resolve_query_set(&stamps.queries, 0..heard.used, &stamps.resolved, 0);
+            encoder.copy_buffer_to_buffer(&stamps.resolved, 0, &stamps.mapped, 0, u64::from(heard.used) * STAMP);
+            heard.resolved = heard.used;
+        }
+    }
+
+    /// Waits for everything submitted and returns what was heard of since the last call. What was not resolved has no times.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device is lost.
+    pub fn read(&self) -> Result<Record, Error> {
+        let heard = std::mem::take(&mut *self.heard());
+        let ticks = match &self.inner.stamps {
+            Some(stamps) if heard.resolved > 0 => stamps.read(&self.inner.device, heard.resolved)?,
+            _ => {
+                wait(&self.inner.device, None)?;
+                Vec::new()
+            }
+        };
+        let period = self.inner.stamps.as_ref().map_or(0.0, |stamps| stamps.nanoseconds_per_tick);
+        let between = |[from, to]: [u32; 2]| {
+            let (from, to) = (ticks.get(from as usize)?, ticks.get(to as usize)?);
+            Some(to.saturating_sub(*from) as f64 * period)
+        };
+        let spans = heard.spans.iter().map(|&(stage, stamps, dispatch)| Span {
+            stage,
+            nanoseconds: stamps.and_then(between),
+            dispatch,
+        });
+        let all = (ticks.len() > 1).then(|| [0, ticks.len() as u32 - 1]);
+        Ok(Record { spans: spans.collect(), dispatches: heard.dispatches, nanoseconds: all.and_then(between) })
+    }
+
+    /// The stamp at the beginning of a pass, with which its first dispatch is compared.
+    pub(crate) fn open(&self, pass: &mut wgpu::ComputePass<'_>) {
+        if self.inner.resolution == Resolution::Dispatch
+            && let Some(stamps) = &self.inner.stamps
+            && let Some(first) = self.heard().take(1)
+        {
+            pass.write_timestamp(&stamps.queries, first);
+        }
+    }
+
+    /// The stamp behind a dispatch of a pass that was opened with [`Timeline::open`].
+    pub(crate) fn after(&self, pass: &mut wgpu::ComputePass<'_>, stage: &'static str) {
+        let mut heard = self.heard();
+        let stamps = self.inner.stamps.as_ref().filter(|_| self.inner.resolution == Resolution::Dispatch);
+        // The stamp before this one belongs to the dispatch before, or to the pass's beginning.
+        let taken = stamps.and_then(|stamps| {
+            let index = heard.take(1)?;
+            pass.write_timestamp(&stamps.queries, index);
+            Some([index - 1, index])
+        });
+        heard.push(stage, taken, true);
+    }
+
+    /// The stamps of a pass that holds one dispatch, where passes alone can be timed.
+    pub(crate) fn alone(&self, stage: &'static str) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
+        let mut heard = self.heard();
+        let taken = self.inner.stamps.as_ref().and_then(|stamps| Some((stamps, heard.take(2)?)));
+        heard.push(stage, taken.map(|(_, first)| [first, first + 1]), true);
+        taken.map(|(stamps, first)| wgpu::ComputePassTimestampWrites {
+            query_set: &stamps.queries,
+            beginning_of_pass_write_index: Some(first),
+            end_of_pass_write_index: Some(first + 1),
+        })
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.inner.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Stamps {
+    /// An empty pass: its stamp is written when all that was recorded before is done.
+    fn mark(&self, encoder: &mut wgpu::CommandEncoder, index: u32) {
+        encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+            label: Some("hotrow.mark"),
+            timestamp_writes: Some(wgpu::ComputePassTimestampWrites {
+                query_set: &self.queries,
+                beginning_of_pass_write_index: None,
+                end_of_pass_write_index: Some(index),
+            }),
+        });
+    }
+
+    fn read(&self, device: &wgpu::Device, count: u32) -> Result<Vec<u64>, Error> {
+        let lost = |reason: String| Error::Device { reason };
+        let (sender, receiver) = std::sync::mpsc::channel();
+        self.mapped.map_async(wgpu::MapMode::Read, .., move |result| {
+            // The receiver may be gone if the wait below failed.
+            let _unheard = sender.send(result);
+        });
+        wait(device, None)?;
+        // Whichever thread polled last may be on its way to send it.
+        match receiver.recv_timeout(std::time::Duration::from_secs(10)) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(lost(error.to_string())),
+            Err(_) => return Err(lost("no answer to a mapping".into())),
+        }
+        let ticks = {
+            let view = self.mapped.get_mapped_range(..).map_err(|error| lost(error.to_string()))?;
+            let words = view.chunks_exact(STAMP as usize).take(count as usize);
+            words.map(|bytes| u64::from_le_bytes(std::array::from_fn(|i| bytes[i]))).collect()
+        };
+        self.mapped.unmap();
+        Ok(ticks)
+    }
+}

@@ -1,0 +1,98 @@
+//! What a group's buffers take, read off the buffers themselves.
+
+use crate::{
+    gpu::{
+        cached::group::Group,
+        stages::{
+            cached::{
+                space::{FlushSpace, Space},
+                tables::{Freqs, Tables},
+            },
+            sort::space::{SortScratch, SortSpace},
+        },
+    },
+    memory::{Allocated, Allocation, MemoryReport},
+};
+
+impl Group {
+    /// Every byte allocated for the group, by purpose. Scratch is what batches and flushes have needed so far.
+    #[must_use]
+    pub fn memory(&self) -> MemoryReport {
+        let spaces = self.train.iter().chain([&self.frozen]).flatten().flat_map(space);
+        let staged = self.staged.iter().flat_map(|staged| staged.allocations());
+        let store = self.staged.iter().map(|_| ("store", self.tables.layout.table_bytes()));
+        let buffers = Allocated {
+            kept: tables(&self.tables).chain([("nothing", self.nothing.size())]).chain(store).collect(),
+            staging: self.reports.allocations().into_iter().chain(staged).collect(),
+            scratch: spaces.chain(self.flush.iter().flat_map(flush)).collect(),
+        };
+        MemoryReport::new(&self.config, &self.tables.layout, buffers)
+    }
+}
+
+fn sizes<'b>(
+    what: &'static str,
+    buffers: impl IntoIterator<Item = &'b wgpu::Buffer>,
+) -> impl Iterator<Item = Allocation> {
+    buffers.into_iter().map(move |buffer| (what, buffer.size()))
+}
+
+// Taken apart without `..`: a buffer added there must be added here.
+
+fn tables(tables: &Tables) -> impl Iterator<Item = Allocation> {
+    let Tables { layout: _, tables, features, ways, cache, records, freqs, packs, unpacks } = tables;
+    let single = [("tables", tables), ("features", features), ("ways", ways)];
+    let (freqs, uniforms): (Vec<_>, Vec<_>) =
+        freqs.iter().map(|Freqs { rows: _, shard, counters }| (counters, shard)).unzip();
+    single
+        .map(|(what, buffer)| (what, buffer.size()))
+        .into_iter()
+        .chain(sizes("cache", cache.buffers()))
+        .chain(sizes("records", records))
+        .chain(sizes("freqs", freqs))
+        .chain(sizes("uniform", packs.iter().chain(unpacks).chain(uniforms)))
+}
+
+fn space(space: &Space) -> impl Iterator<Item = Allocation> {
+    let Space {
+        capacity: _,
+        step,
+        keys,
+        access,
+        sorted: SortSpace { arrays },
+        sort: SortScratch { digits, totals },
+        segment,
+        starts,
+        miss_keys,
+        miss_index,
+        moves,
+        unique,
+        places,
+        accesses,
+        targets,
+        scratch,
+        partials: _,
+    } = space;
+    let single = [
+        ("step", step),
+        ("keys", keys),
+        ("access", access),
+        ("segment", segment),
+        ("starts", starts),
+        ("miss_keys", miss_keys),
+        ("miss_index", miss_index),
+        ("moves", moves),
+        ("unique", unique),
+        ("places", places),
+        ("accesses", accesses),
+        ("targets", targets),
+        ("scratch", scratch),
+    ];
+    let single = single.map(|(what, buffer)| (what, buffer.size()));
+    single.into_iter().chain(sizes("sorted", arrays.iter().flatten())).chain(sizes("scan", [digits, totals]))
+}
+
+fn flush(space: &FlushSpace) -> [Allocation; 3] {
+    let FlushSpace { step, moves, no_scratch } = space;
+    [("step", step), ("moves", moves), ("scratch", no_scratch)].map(|(what, buffer)| (what, buffer.size()))
+}

@@ -1,0 +1,65 @@
+//! What a group will allocate, before anything is: the same lists of buffers that the allocation itself goes through.
+
+use crate::{
+    config::{GroupConfig, Placement, Policy},
+    error::Error,
+    gpu::{
+        cached::staged::Staged,
+        engine::readback::REPORT_BYTES,
+        stages::cached::space::{FlushSpace, Space},
+    },
+    memory::{Allocated, Allocation, Calls, MemoryReport, SHARD_UNIFORM, buffer_bytes, table_bytes, uniforms},
+    table::layout::Layout,
+};
+
+impl MemoryReport {
+    /// What a group of this configuration takes once all `calls` have come; no device is asked. Right to the byte: it goes through
+    /// the lists by which [`Group`](crate::Group) allocates. Only the ring of a staged table is as long as the rows that are missing make
+    /// it: of that it gives the most.
+    #[must_use]
+    pub fn plan(config: &GroupConfig, layout: &Layout, calls: impl Into<Calls>) -> Self {
+        let calls = calls.into();
+        let mut scratch = Vec::new();
+        let mut note = |what, bytes| {
+            scratch.push((what, buffer_bytes(bytes)));
+            Ok::<_, Error>(())
+        };
+        let ahead = calls.train.filter(|_| calls.prefetch);
+        for (indices, train) in [(calls.train, true), (ahead, true), (calls.frozen, false)] {
+            // Writing a line cannot fail.
+            let _space = indices.map(|indices| Space::of(&mut note, layout, indices, train));
+        }
+        if calls.flush && layout.sets > 0 {
+            let _space = FlushSpace::of(&mut note, layout);
+        }
+        let mut staging = vec![("report", REPORT_BYTES); calls.in_flight.max(1) as usize];
+        if config.placement == Placement::Staged {
+            staging.extend(Staged::plan(config, layout, &calls));
+        }
+        Self::new(config, layout, Allocated { kept: kept(config, layout), staging, scratch })
+    }
+}
+
+/// The buffers of `gpu::tables::Tables`, and the one that stands where a batch has no weights.
+fn kept(config: &GroupConfig, layout: &Layout) -> Vec<Allocation> {
+    let slots = u64::from(layout.slots());
+    let [tables, features] = table_bytes(config);
+    let mut all = vec![
+        ("tables", tables),
+        ("features", features),
+        ("ways", (slots * 16).max(16 * u64::from(layout.ways))),
+        ("nothing", 16),
+    ];
+    all.extend(layout.windows_bytes().map(|bytes| ("cache", bytes)));
+    if config.placement != Placement::Staged {
+        all.extend((0..layout.shards).map(|shard| ("records", u64::from(layout.shard_rows(shard)) * layout.stride())));
+    }
+    let freqs = layout.freq_shards(config.policy);
+    all.extend(freqs.map(|shard| ("freqs", if config.policy == Policy::Lfu { u64::from(shard.rows) * 4 } else { 0 })));
+    all.extend(vec![("uniform", SHARD_UNIFORM); uniforms(config, layout)]);
+    let mut all: Vec<_> = all.iter().map(|&(what, bytes)| (what, buffer_bytes(bytes))).collect();
+    if config.placement == Placement::Staged {
+        all.push(("store", layout.table_bytes())); // the host's own memory, or a file
+    }
+    all
+}

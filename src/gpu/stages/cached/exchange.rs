@@ -1,0 +1,93 @@
+//! Host side of `shaders/cached/exchange.wgsl`: rows between table and FP32, shard by shard.
+
+use crate::{
+    gpu::{
+        engine::call::{Call, Groups},
+        stages::cached::tables::Tables,
+    },
+    wgsl::{
+        Access::{Read, ReadWrite, Uniform},
+        Kernel,
+    },
+};
+
+pub(crate) const KERNEL: Kernel = Kernel {
+    name: "exchange",
+    workgroup: 256,
+    bindings: &[
+        (Uniform, "params"),
+        (Uniform, "shard"),
+        (ReadWrite, "step"),
+        (Read, "moves"),
+        (ReadWrite, "records"),
+        (ReadWrite, "cache"),
+        (ReadWrite, "scratch"),
+        (ReadWrite, "ways"),
+        (ReadWrite, "tables"),
+    ],
+};
+
+/// Which records are bound.
+#[derive(Clone, Copy)]
+pub(crate) enum Records<'a> {
+    /// The table's own, shard by shard.
+    Table,
+    /// Those of a staged table that come and go; the uniform says what is to be done.
+    Flight { flight: &'a wgpu::Buffer, shard: &'a wgpu::Buffer },
+    /// None: nothing is missing, which the host knows of a staged table.
+    Nothing,
+}
+
+/// A list of Moves, of the length that `step` tells.
+pub(crate) struct List<'a> {
+    pub(crate) step: &'a wgpu::Buffer,
+    pub(crate) moves: &'a wgpu::Buffer,
+    /// Most there can be.
+    pub(crate) capacity: u32,
+    pub(crate) scratch: &'a wgpu::Buffer,
+    pub(crate) records: Records<'a>,
+}
+
+/// What of an exchange a list can ask for at all.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phases {
+    /// Rows leave and rows come.
+    Both,
+    /// Rows leave: flush, write rows.
+    Pack,
+    /// Rows come: no admission.
+    Unpack,
+}
+
+pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, list: &List<'_>, phases: Phases) {
+    let layout = &tables.layout;
+    let mut over = |shard: &wgpu::Buffer, records: &wgpu::Buffer| {
+        let bindings = [
+            uniform.as_entire_binding(),
+            shard.as_entire_binding(),
+            list.step.as_entire_binding(),
+            list.moves.as_entire_binding(),
+            records.as_entire_binding(),
+            tables.cache.as_entire_binding(),
+            list.scratch.as_entire_binding(),
+            tables.ways.as_entire_binding(),
+            tables.tables.as_entire_binding(),
+        ];
+        call.dispatch_rows(&KERNEL, tables, &bindings, &Groups::capped(list.capacity, layout.at_once()));
+    };
+    match list.records {
+        Records::Table => {}
+        Records::Flight { flight, shard } => return over(shard, flight),
+        Records::Nothing => return,
+    }
+    let mut over_shards = |uniforms: &[wgpu::Buffer]| {
+        uniforms.iter().zip(&tables.records).for_each(|(shard, records)| over(shard, records));
+    };
+    if phases != Phases::Unpack {
+        over_shards(&tables.packs);
+    }
+    // A single shard has done both at once: the uniform says so.
+    if phases == Phases::Unpack || (phases == Phases::Both && layout.shards > 1) {
+        over_shards(&tables.unpacks);
+    }
+}

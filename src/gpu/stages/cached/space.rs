@@ -1,0 +1,132 @@
+//! Step scratch: what a batch needs between its first stage and its last. Sized by the batch, grown when a larger one comes.
+//!
+//! A space is made out of whatever `make` gives for a name and a number of bytes: buffers of a context, or lines of a memory plan
+//! (`src/memory/plan.rs`). So there is one list of names and sizes, and the plan is what will be allocated.
+
+use crate::{
+    error::Error,
+    gpu::{
+        engine::{
+            bind::Batch,
+            context::Context,
+            scratch::{Make, in_context},
+        },
+        stages::sort::space::{SortScratch, SortSpace},
+    },
+    table::layout::{Layout, MERGE_CHUNK, Params},
+};
+
+/// A batch's buffers, ready to bind. `weights` and an empty batch's `indices` are a buffer nobody reads.
+pub(crate) struct Bound<'a> {
+    pub(crate) indices: wgpu::BindingResource<'a>,
+    pub(crate) offsets: wgpu::BindingResource<'a>,
+    pub(crate) weights: wgpu::BindingResource<'a>,
+}
+
+impl<'a> Bound<'a> {
+    /// The caller's buffers, checked; `nothing` stands where there is none.
+    pub(crate) fn of(
+        context: &Context,
+        nothing: &'a wgpu::Buffer,
+        batch: &Batch<'a>,
+        params: &Params,
+    ) -> Result<Self, Error> {
+        let nothing = nothing.as_entire_binding();
+        Ok(Self {
+            indices: context.bind_or("indices", batch.indices, u64::from(params.indices) * 4, &nothing)?,
+            offsets: context.bind("offsets", batch.offsets, (u64::from(params.bags) + 1) * 4)?,
+            weights: context.bind_or("weights", batch.weights, u64::from(params.indices) * 4, &nothing)?,
+        })
+    }
+}
+
+/// Scratch of forward and backward.
+#[derive(Debug)]
+pub(crate) struct Space<B = wgpu::Buffer> {
+    /// Indices it has room for.
+    pub(crate) capacity: u32,
+    pub(crate) step: B,
+    pub(crate) keys: B,
+    pub(crate) access: B,
+    pub(crate) sorted: SortSpace<B>,
+    pub(crate) sort: SortScratch<B>,
+    pub(crate) segment: B,
+    pub(crate) starts: B,
+    pub(crate) miss_keys: B,
+    pub(crate) miss_index: B,
+    /// What happens at slots and scratch rows before gather.
+    pub(crate) moves: B,
+    pub(crate) unique: B,
+    pub(crate) places: B,
+    /// Backward: `access` in sorted order, and the distinct rows behind a header.
+    pub(crate) accesses: B,
+    pub(crate) targets: B,
+    /// Bypassed rows, laid out as slots are, then two partial rows for each of merge's tiles.
+    pub(crate) scratch: B,
+    /// First Quad of the partial rows.
+    pub(crate) partials: u32,
+}
+
+impl Space {
+    /// `train`: with what admission and backward need.
+    pub(crate) fn new(context: &Context, layout: &Layout, indices: u32, train: bool) -> Result<Self, Error> {
+        Self::of(&mut in_context(context), layout, indices, train)
+    }
+}
+
+impl<B> Space<B> {
+    /// The list of its buffers.
+    pub(crate) fn of(make: &mut Make<'_, B>, layout: &Layout, indices: u32, train: bool) -> Result<Self, Error> {
+        let capacity = indices.max(1);
+        let rows = layout.most_distinct(capacity);
+        let (n, r) = (u64::from(capacity), u64::from(rows));
+        let tiles = if train { n.div_ceil(u64::from(MERGE_CHUNK)) } else { 0 };
+        let dim = u64::from(layout.dim);
+        Ok(Self {
+            capacity,
+            step: make("step", 64)?,
+            keys: make("keys", n * 4)?,
+            access: make("access", n * 8)?,
+            segment: make("segment", n * 4)?,
+            starts: make("starts", r * 4)?,
+            miss_keys: make("miss_keys", n * 4)?,
+            miss_index: make("miss_index", n * 4)?,
+            moves: make("moves", r * 16)?,
+            unique: make("unique", r * 16)?,
+            places: make("places", n * 4)?,
+            accesses: make("accesses", if train { n * 8 } else { 0 })?,
+            targets: make("targets", if train { (r + 1) * 16 } else { 0 })?,
+            scratch: make("scratch", (r * u64::from(layout.slot_words()) + tiles * 2 * dim) * 4)?,
+            // Fits: the buffer above has been made.
+            partials: (r * u64::from(layout.row_quads)) as u32,
+            sorted: SortSpace::of(make, capacity)?,
+            sort: SortScratch::of(make, capacity)?,
+        })
+    }
+}
+
+/// Scratch of flush: lists as long as the cache.
+#[derive(Debug)]
+pub(crate) struct FlushSpace<B = wgpu::Buffer> {
+    pub(crate) step: B,
+    pub(crate) moves: B,
+    /// Stands where step scratch stands otherwise; no row of a flush is in it.
+    pub(crate) no_scratch: B,
+}
+
+impl FlushSpace {
+    pub(crate) fn new(context: &Context, layout: &Layout) -> Result<Self, Error> {
+        Self::of(&mut in_context(context), layout)
+    }
+}
+
+impl<B> FlushSpace<B> {
+    /// The list of its buffers.
+    pub(crate) fn of(make: &mut Make<'_, B>, layout: &Layout) -> Result<Self, Error> {
+        Ok(Self {
+            step: make("step", 64)?,
+            moves: make("moves", u64::from(layout.slots()) * 16)?,
+            no_scratch: make("scratch", 16)?,
+        })
+    }
+}

@@ -1,0 +1,170 @@
+//! What a group keeps on the device between steps: records and frequencies by shard, the cache, the counters.
+
+use crate::{
+    config::{GroupConfig, Placement, Policy},
+    error::Error,
+    gpu::{
+        engine::{
+            call::{Call, Groups},
+            context::Context,
+        },
+        stages::cached::windows::Windows,
+    },
+    record::init::Filler,
+    source::Source,
+    store::SharedStore,
+    table::layout::{Layout, NONE, Shard, table_words},
+    wgsl::{self, Kernel},
+};
+
+/// Frequencies of neighbouring rows, and the uniform that says of which.
+#[derive(Debug)]
+pub(crate) struct Freqs {
+    pub(crate) rows: u32,
+    pub(crate) shard: wgpu::Buffer,
+    pub(crate) counters: wgpu::Buffer,
+}
+
+/// How rows are numbered, and what is counted of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Numbering<'a> {
+    /// Step number, then for each table its base, its rows and its counters.
+    pub(crate) tables: &'a wgpu::Buffer,
+    /// The table of each feature.
+    pub(crate) features: &'a wgpu::Buffer,
+}
+
+#[derive(Debug)]
+pub(crate) struct Tables {
+    pub(crate) layout: Layout,
+    /// Step number, then for each table its base, its rows and its counters.
+    pub(crate) tables: wgpu::Buffer,
+    /// The table of each feature.
+    pub(crate) features: wgpu::Buffer,
+    /// Tags, stamps, freqs and flags, set by set.
+    pub(crate) ways: wgpu::Buffer,
+    /// Slots: dim weights and the state, FP32.
+    pub(crate) cache: Windows,
+    /// The packed table, a buffer a shard.
+    pub(crate) records: Vec<wgpu::Buffer>,
+    /// LFU's counter of every row, in as few buffers as hold them; LRU has one that nobody reads.
+    pub(crate) freqs: Vec<Freqs>,
+    /// A uniform for each shard: of the phase that packs, or of both phases where there is one shard.
+    pub(crate) packs: Vec<wgpu::Buffer>,
+    /// Another for the phase that unpacks.
+    pub(crate) unpacks: Vec<wgpu::Buffer>,
+}
+
+impl Tables {
+    pub(crate) fn numbering(&self) -> Numbering<'_> {
+        Numbering { tables: &self.tables, features: &self.features }
+    }
+
+    pub(crate) fn new(
+        context: &Context,
+        config: &GroupConfig,
+        layout: Layout,
+        source: Option<&dyn Source>,
+        store: Option<&SharedStore>,
+    ) -> Result<Self, Error> {
+        let filler = Filler::new(config, &layout, source)?;
+        let none = wgpu::BufferUsages::empty();
+        let (ways, cache) = new_cache(context, &layout)?;
+        let tables = context.buffer("tables", 4 * table_words(config).len() as u64, none)?;
+        let features = config.feature_tables();
+        let feature_buffer = context.buffer("features", 4 * features.len() as u64, none)?;
+        let queue = context.queue();
+        queue.write_buffer(&feature_buffer, 0, bytemuck::cast_slice(&features));
+        let mut words = table_words(config);
+        words[0] = store.map_or(0, |store| store.read().step());
+        queue.write_buffer(&tables, 0, bytemuck::cast_slice(&words));
+
+        let usage = match config.placement {
+            // MAP_READ without MAP_WRITE: host-cached memory, not the window into video memory.
+            Placement::Mapped => wgpu::BufferUsages::MAP_READ,
+            _ => none,
+        };
+        if config.placement == Placement::Mapped || context.caps().device_type == wgpu::DeviceType::Cpu {
+            let freqs = if config.policy == Policy::Lfu { 4 * u64::from(layout.total_rows) } else { 0 };
+            host_can_hold(if store.is_some() { 0 } else { layout.table_bytes() } + freqs)?;
+        }
+        let mut records = Vec::new();
+        let mut freqs = Vec::new();
+        // A staged table's are in its store.
+        let shards = if store.is_some() { 0 } else { layout.shards };
+        for index in 0..shards {
+            let rows = layout.shard_rows(index);
+            records.push(context.buffer("records", u64::from(rows) * layout.stride(), usage)?);
+        }
+        for shard in layout.freq_shards(config.policy) {
+            let bytes = if config.policy == Policy::Lfu { u64::from(shard.rows) * 4 } else { 0 };
+            let counters = context.buffer("freqs", bytes, none)?;
+            freqs.push(Freqs { rows: shard.rows, shard: context.uniform(&shard), counters });
+        }
+        // Only now: a table that does not fit is refused before a byte of it is made.
+        for (index, buffer) in (0..shards).zip(&records) {
+            fill(context, &filler, &layout, buffer, index * layout.rows_per_shard, layout.shard_rows(index))?;
+        }
+        let uniforms =
+            |phases| (0..shards).map(|shard| context.uniform(&layout.shard(shard, phases))).collect::<Vec<_>>();
+        let packs = uniforms(if layout.shards == 1 { Shard::PACK | Shard::UNPACK } else { Shard::PACK });
+        let unpacks = uniforms(Shard::UNPACK);
+        Ok(Self { layout, tables, features: feature_buffer, ways, cache, records, freqs, packs, unpacks })
+    }
+}
+
+/// The metadata of empty ways, and their slots.
+pub(crate) fn new_cache(context: &Context, layout: &Layout) -> Result<(wgpu::Buffer, Windows), Error> {
+    let ways = context.buffer("ways", (u64::from(layout.slots()) * 16).max(512), wgpu::BufferUsages::empty())?;
+    let cache = Windows::new(context, layout)?;
+    let empty: Vec<u32> = (0..128).map(|word| if word < 32 { NONE } else { 0 }).collect();
+    let sets = layout.sets as usize;
+    for first in (0..sets).step_by(4096) {
+        let words = empty.repeat((sets - first).min(4096));
+        context.queue().write_buffer(&ways, first as u64 * 512, bytemuck::cast_slice(&words));
+    }
+    Ok((ways, cache))
+}
+
+/// Drivers hand out host memory page by page, and a process that fills more than there is dies: ask for it in one piece first.
+pub(crate) fn host_can_hold(bytes: u64) -> Result<(), Error> {
+    let mut whole = Vec::<u8>::new();
+    let reserved = usize::try_from(bytes).is_ok_and(|bytes| whole.try_reserve_exact(bytes).is_ok());
+    if reserved { Ok(()) } else { Err(Error::OutOfMemory { what: "records", bytes }) }
+}
+
+fn fill(
+    context: &Context,
+    filler: &Filler<'_>,
+    layout: &Layout,
+    buffer: &wgpu::Buffer,
+    first_row: u32,
+    rows: u32,
+) -> Result<(), Error> {
+    filler.chunks(first_row..first_row + rows, |row, words| {
+        let at = u64::from(row - first_row) * layout.stride();
+        context.queue().write_buffer(buffer, at, bytemuck::cast_slice(words));
+        // Hands the staged bytes over, so that a large table does not gather them all on the host first.
+        context.queue().submit([]);
+        Ok(())
+    })
+}
+
+impl Call<'_> {
+    /// As `dispatch`, of a stage that moves rows, as wide as those of `tables`. `bindings` has the first window of the cache; the
+    /// others are added here.
+    pub(crate) fn dispatch_rows(
+        &mut self,
+        kernel: &Kernel,
+        tables: &Tables,
+        bindings: &[wgpu::BindingResource<'_>],
+        groups: &Groups,
+    ) {
+        let cut = (tables.layout.width(), tables.cache.count());
+        if cut.1 == 1 || !wgsl::has_windows(kernel) {
+            return self.launch(kernel, cut, bindings, groups);
+        }
+        let all: Vec<_> = bindings.iter().cloned().chain(tables.cache.others()).collect();
+        self.launch(kernel, cut, &all, groups);
+    }
+}

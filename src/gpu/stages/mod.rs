@@ -1,0 +1,70 @@
+//! Every stage: one file a kernel, named as its shader, its CPU mirror and its test.
+
+pub(crate) mod cached;
+pub(crate) mod robe;
+pub(crate) mod scaler;
+pub(crate) mod sort;
+
+use crate::{
+    error::Error,
+    gpu::engine::{context::Context, options::ContextOptions},
+    wgsl::Kernel,
+};
+
+/// Every stage, in the order a step runs them.
+pub(crate) const KERNELS: &[&Kernel] = &[
+    &cached::linearize::KERNEL,
+    &cached::begin::KERNEL,
+    &cached::probe::KERNEL,
+    &cached::touch::KERNEL,
+    &sort::histogram::KERNEL,
+    &sort::scan::KERNEL,
+    &sort::scatter::KERNEL,
+    &sort::heads::KERNEL,
+    &sort::segments::KERNEL,
+    &sort::sort_small::KERNEL,
+    &cached::claim::KERNEL,
+    &cached::admit::KERNEL,
+    &cached::exchange::KERNEL,
+    &cached::locate::KERNEL,
+    &cached::gather::KERNEL,
+    &cached::arrange::KERNEL,
+    &cached::merge::KERNEL,
+    &cached::combine::KERNEL,
+    &cached::update::KERNEL,
+    &scaler::inspect::KERNEL,
+    &scaler::rescale::KERNEL,
+    &cached::collect::KERNEL,
+    &cached::reset::KERNEL,
+    &cached::assign::KERNEL,
+    &robe::robe_hash::KERNEL,
+    &robe::robe_gather::KERNEL,
+    &robe::robe_decode::KERNEL,
+    &robe::robe_keys::KERNEL,
+    &robe::robe_merge::KERNEL,
+    &robe::robe_update::KERNEL,
+    &robe::robe_gradient::KERNEL,
+    &robe::robe_runs::KERNEL,
+    &robe::robe_covered::KERNEL,
+    &robe::robe_scatter::KERNEL,
+    &robe::robe_step::KERNEL,
+    &robe::robe_blocks::KERNEL,
+];
+
+impl Context {
+    /// Compiles the crate's shaders on `device`. Nothing global is installed on it.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the device was created with less than WebGPU's default limits, or a shader is refused.
+    pub fn new(device: &wgpu::Device, queue: &wgpu::Queue) -> Result<Self, Error> {
+        Self::with_options(device, queue, &ContextOptions::default())
+    }
+
+    /// As [`Context::new`] with choices made by the caller.
+    ///
+    /// # Errors
+    /// As [`Context::new`].
+    pub fn with_options(device: &wgpu::Device, queue: &wgpu::Queue, options: &ContextOptions) -> Result<Self, Error> {
+        Self::with_kernels(device, queue, KERNELS, options)
+    }
+}

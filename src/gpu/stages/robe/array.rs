@@ -1,0 +1,91 @@
+//! What a parameter-shared table keeps on the device between steps.
+
+use crate::{
+    error::Error,
+    gpu::{
+        engine::context::Context,
+        stages::cached::tables::{Numbering, host_can_hold},
+    },
+    robe::{config::Config, storage::Storage},
+    table::layout::{Robe, table_words},
+};
+
+#[derive(Debug)]
+pub(crate) struct Array {
+    /// Step number, then for each table its base, its rows and its counters.
+    pub(crate) tables: wgpu::Buffer,
+    /// The table of each feature.
+    pub(crate) features: wgpu::Buffer,
+    /// The shared weights, a buffer a window.
+    pub(crate) memory: Vec<wgpu::Buffer>,
+    /// One a weight, where the optimiser has any, in the same windows.
+    pub(crate) states: Vec<wgpu::Buffer>,
+    pub(crate) storage: Storage,
+    /// The uniform, in windows that the device binds.
+    pub(crate) robe: Robe,
+    /// Words of each window but the last.
+    pub(crate) window: [usize; 2],
+}
+
+impl Array {
+    pub(crate) fn new(context: &Context, config: &Config) -> Result<Self, Error> {
+        let none = wgpu::BufferUsages::empty();
+        let rows = config.rows();
+        let config = &config.bound(context.caps().choose_shard_bytes());
+        let (storage, robe) = (config.storage()?, config.robe());
+        let (windows, most) = (config.windows(), context.caps().choose_windows());
+        if windows > most {
+            let limit = u64::from(most) * config.window_bytes.unwrap_or(u64::MAX);
+            let remedy =
+                "compress more: the shared weights are cut into as many windows as a stage has storage buffers for";
+            return Err(Error::TooLarge { what: "weights", wanted: config.table_bytes(), limit, remedy });
+        }
+        if context.caps().device_type == wgpu::DeviceType::Cpu {
+            host_can_hold(config.table_bytes())?;
+        }
+        context.prepare(1, windows)?;
+        let each = storage.span(robe.window);
+        let words = config.window_words(&storage);
+        let of = |what, words: usize| context.buffer(what, 4 * words as u64, none);
+        let this = Self {
+            memory: words.iter().map(|window| of("weights", window.memory)).collect::<Result<_, _>>()?,
+            states: words.iter().map(|window| of("states", window.states)).collect::<Result<_, _>>()?,
+            tables: context.upload("tables", bytemuck::cast_slice(&table_words(&rows)))?,
+            features: context.upload("features", bytemuck::cast_slice(&rows.feature_tables()))?,
+            storage,
+            robe,
+            window: [each.memory, each.states],
+        };
+        config.initial(&this.storage, |at, words| {
+            this.write_memory(context, at, words);
+            // Hands the staged bytes over, so that a large array does not gather on the host first.
+            context.queue().submit([]);
+            Ok(())
+        })?;
+        Ok(this)
+    }
+
+    /// Writes words of the array from word `at` on.
+    pub(crate) fn write_memory(&self, context: &Context, at: usize, words: &[u32]) {
+        write(context, &self.memory, self.window[0], at, words);
+    }
+
+    /// Writes all states.
+    pub(crate) fn write_states(&self, context: &Context, words: &[u32]) {
+        write(context, &self.states, self.window[1], 0, words);
+    }
+
+    pub(crate) fn numbering(&self) -> Numbering<'_> {
+        Numbering { tables: &self.tables, features: &self.features }
+    }
+}
+
+fn write(context: &Context, windows: &[wgpu::Buffer], each: usize, at: usize, words: &[u32]) {
+    let (mut at, mut words) = (at, words);
+    while !words.is_empty() {
+        let (window, first) = (at / each, at % each);
+        let (now, later) = words.split_at(words.len().min(each - first));
+        context.queue().write_buffer(&windows[window], 4 * first as u64, bytemuck::cast_slice(now));
+        (at, words) = (at + now.len(), later);
+    }
+}

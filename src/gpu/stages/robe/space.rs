@@ -1,0 +1,205 @@
+//! Step scratch of a parameter-shared table, sized by the batch, grown when a larger one comes. As in `gpu/space.rs` one list makes the
+//! buffers and the memory plan.
+
+use crate::{
+    error::Error,
+    gpu::{
+        engine::{
+            context::Context,
+            scratch::{Make, grown, in_context},
+        },
+        stages::sort::space::{SortScratch, SortSpace},
+    },
+    robe::config::{Backward, Config},
+    table::layout::{MERGE_CHUNK, Params, Robe, Step},
+};
+
+/// Starts of a block.
+pub(crate) const RUNS_BLOCK: u32 = 256;
+
+/// The uniforms of a call.
+pub(crate) struct Uniforms {
+    pub(crate) params: wgpu::Buffer,
+    pub(crate) robe: wgpu::Buffer,
+}
+
+impl Uniforms {
+    pub(crate) fn new(context: &Context, params: &Params, robe: &Robe) -> Self {
+        Self { params: context.uniform(params), robe: context.uniform(robe) }
+    }
+}
+
+/// What forward leaves for backward.
+#[derive(Debug)]
+pub(crate) struct Space<B = wgpu::Buffer> {
+    /// Indices it has room for.
+    pub(crate) capacity: u32,
+    pub(crate) step: B,
+    pub(crate) keys: B,
+    pub(crate) access: B,
+    pub(crate) hashes: B,
+}
+
+impl Space {
+    /// One with room for `indices`: that in `space`, or a new one there.
+    pub(crate) fn grown<'s>(space: &'s mut Option<Self>, context: &Context, indices: u32) -> Result<&'s Self, Error> {
+        grown(space, context, |space| space.capacity >= indices, || Self::of(&mut in_context(context), indices))
+    }
+}
+
+impl<B> Space<B> {
+    /// The list of its buffers.
+    pub(crate) fn of(make: &mut Make<'_, B>, indices: u32) -> Result<Self, Error> {
+        let capacity = indices.max(1);
+        let n = u64::from(capacity);
+        Ok(Self {
+            capacity,
+            step: make("step", size_of::<Step>() as u64)?,
+            keys: make("keys", n * 4)?,
+            access: make("access", n * 8)?,
+            hashes: make("hashes", n * 4)?,
+        })
+    }
+}
+
+/// The chunks of a batch, for its backward.
+#[derive(Debug)]
+pub(crate) struct Chunks<B = wgpu::Buffer> {
+    /// Chunks there is room for.
+    pub(crate) capacity: u32,
+    pub(crate) keys: B,
+    pub(crate) access: B,
+    pub(crate) sorted: SortSpace<B>,
+    pub(crate) sort: SortScratch<B>,
+    pub(crate) segment: B,
+    pub(crate) starts: B,
+    /// `access` in sorted order, and the distinct starts behind a header.
+    pub(crate) accesses: B,
+    pub(crate) targets: B,
+    /// Two partial rows for each 128 chunks.
+    pub(crate) scratch: B,
+}
+
+impl Chunks {
+    /// Room for `count` chunks: that in `chunks`, or new there.
+    pub(crate) fn grown<'s>(
+        chunks: &'s mut Option<Self>,
+        context: &Context,
+        robe: &Robe,
+        count: u32,
+    ) -> Result<&'s Self, Error> {
+        grown(chunks, context, |chunks| chunks.capacity >= count, || Self::of(&mut in_context(context), robe, count))
+    }
+}
+
+impl<B> Chunks<B> {
+    /// The list of its buffers, for `capacity` chunks.
+    pub(crate) fn of(make: &mut Make<'_, B>, robe: &Robe, capacity: u32) -> Result<Self, Error> {
+        let n = u64::from(capacity);
+        let starts = u64::from(capacity.min(robe.starts));
+        Ok(Self {
+            capacity,
+            keys: make("chunk_keys", n * 4)?,
+            access: make("chunk_access", n * 8)?,
+            sorted: SortSpace::of(make, capacity)?,
+            sort: SortScratch::of(make, capacity)?,
+            segment: make("segment", n * 4)?,
+            starts: make("starts", starts * 4)?,
+            accesses: make("accesses", n * 8)?,
+            targets: make("targets", (starts + 1) * 16)?,
+            scratch: make("scratch", 2 * n.div_ceil(u64::from(MERGE_CHUNK)) * u64::from(robe.reach + 1) * 4)?,
+        })
+    }
+}
+
+/// Where the runs of a sparse gradient are counted.
+#[derive(Debug)]
+pub(crate) struct Runs {
+    /// Starts there is room for.
+    pub(crate) capacity: u32,
+    pub(crate) runs: wgpu::Buffer,
+    /// Weights of each block of starts, then those before it; and of all.
+    pub(crate) blocks: wgpu::Buffer,
+    pub(crate) total: wgpu::Buffer,
+}
+
+impl Runs {
+    /// Room for `starts` of them: that in `runs`, or new there.
+    pub(crate) fn grown<'s>(runs: &'s mut Option<Self>, context: &Context, starts: u32) -> Result<&'s Self, Error> {
+        grown(runs, context, |runs| runs.capacity >= starts, || Self::new(context, starts))
+    }
+
+    fn new(context: &Context, capacity: u32) -> Result<Self, Error> {
+        let make = |what, words: u64| context.buffer(what, 4 * words, wgpu::BufferUsages::empty());
+        let blocks = u64::from(capacity.div_ceil(RUNS_BLOCK));
+        Ok(Self {
+            capacity,
+            runs: make("runs", 2 * u64::from(capacity))?,
+            blocks: make("blocks", blocks)?,
+            total: make("total", 1)?,
+        })
+    }
+}
+
+/// The sorted chunks of a batch: what the last stage of a backward reads.
+pub(crate) struct Due<'a> {
+    pub(crate) uniforms: Uniforms,
+    pub(crate) params: Params,
+    pub(crate) robe: Robe,
+    pub(crate) scratch: &'a Chunks,
+    /// How many there are.
+    pub(crate) chunks: u32,
+    pub(crate) grad_outputs: wgpu::BindingResource<'a>,
+}
+
+impl Due<'_> {
+    /// In the order in which every stage that sums has them.
+    pub(crate) fn bindings(&self) -> [wgpu::BindingResource<'_>; 6] {
+        [
+            self.uniforms.params.as_entire_binding(),
+            self.uniforms.robe.as_entire_binding(),
+            self.scratch.targets.as_entire_binding(),
+            self.scratch.accesses.as_entire_binding(),
+            self.grad_outputs.clone(),
+            self.scratch.scratch.as_entire_binding(),
+        ]
+    }
+
+    /// Distinct starts, at most.
+    pub(crate) fn starts(&self) -> u32 {
+        self.chunks.min(self.robe.starts)
+    }
+}
+
+/// Where gradients are added up. All of it is 0 between steps.
+#[derive(Debug)]
+pub(crate) struct Scattered<B = wgpu::Buffer> {
+    /// One a weight.
+    pub(crate) sums: B,
+    /// A bit a weight, where weights decay: 1 if a chunk covers it.
+    pub(crate) covered: B,
+}
+
+impl<B> Scattered<B> {
+    /// The list of its buffers.
+    pub(crate) fn of(make: &mut Make<'_, B>, config: &Config) -> Result<Self, Error> {
+        let marks = if config.optimizer.weight_decay == 0.0 { 0 } else { config.weights.div_ceil(32) };
+        let sums = make("sums", 4 * u64::from(config.weights))?;
+        Ok(Self { sums, covered: make("covered", 4 * u64::from(marks))? })
+    }
+}
+
+impl Scattered {
+    /// That of a group whose backward wants one.
+    pub(crate) fn new(context: &Context, config: &Config) -> Result<Option<Self>, Error> {
+        if config.backward != Backward::Atomic {
+            return Ok(None);
+        }
+        let (wanted, limit) = (4 * u64::from(config.weights), context.caps().choose_shard_bytes());
+        if wanted > limit {
+            let remedy = "compress more, or take Backward::Sparse: Backward::Atomic's sums are one binding";
+            return Err(Error::TooLarge { what: "sums", wanted, limit, remedy });
+        }
+        Self::of(&mut in_context(context), config).map(Some)
+    }
+}

@@ -1,0 +1,4 @@
+//! The stages of loss scaling.
+
+pub(crate) mod inspect;
+pub(crate) mod rescale;

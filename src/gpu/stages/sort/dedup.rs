@@ -1,0 +1,49 @@
+//! Dedup by sort (P1 section 5.1): sorted keys, where each distinct key begins, and how many there are. Behind the sort come
+//! three dispatches: heads, scan, segments.
+
+use crate::{
+    gpu::{
+        engine::call::Call,
+        stages::sort::{
+            heads, scan, segments, sort_small,
+            space::{DedupTo, SortJob, SortScratch, SortSpace, Sorted},
+        },
+    },
+    table::layout::{DedupInfo, ScanInfo},
+};
+
+pub(crate) fn record<'s>(
+    call: &mut Call<'_>,
+    step: &wgpu::Buffer,
+    job: &SortJob<'_>,
+    space: &'s SortSpace,
+    scratch: &SortScratch,
+    to: &DedupTo<'_>,
+) -> Sorted<'s> {
+    if job.capacity <= sort_small::MOST {
+        let sorted = space.sorted(job.key_bits);
+        sort_small::record(call, step, job, &sorted, Some(to), scratch);
+        return sorted;
+    }
+    record_large(call, step, job, space, scratch, to)
+}
+
+/// As for more keys than one workgroup takes, however many there are.
+pub(crate) fn record_large<'s>(
+    call: &mut Call<'_>,
+    step: &wgpu::Buffer,
+    job: &SortJob<'_>,
+    space: &'s SortSpace,
+    scratch: &SortScratch,
+    to: &DedupTo<'_>,
+) -> Sorted<'s> {
+    let sorted = space.record_large(call, step, job, scratch);
+    let (capacity, count) = (job.capacity, job.count as u32);
+    let info = DedupInfo { capacity, count, segments: to.segments as u32, valid: to.valid as u32 };
+    let info = call.context.uniform(&info);
+    heads::record(call, &info, step, sorted.keys, &scratch.digits, capacity);
+    let row = ScanInfo { count, capacity, per_block: heads::BLOCK, rows: 1 };
+    scan::record(call, &row, step, &scratch.digits, &scratch.totals);
+    segments::record(call, &info, step, sorted.keys, scratch, to, capacity);
+    sorted
+}

@@ -1,0 +1,11 @@
+//! Radix sort and dedup: three dispatches a pass, whatever the size.
+
+pub(crate) mod dedup;
+pub(crate) mod heads;
+pub(crate) mod histogram;
+pub(crate) mod radix;
+pub(crate) mod scan;
+pub(crate) mod scatter;
+pub(crate) mod segments;
+pub(crate) mod sort_small;
+pub(crate) mod space;

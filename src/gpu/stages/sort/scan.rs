@@ -1,0 +1,34 @@
+//! Host side of `shaders/sort/scan.wgsl`: exclusive prefix sums of rows.
+
+use crate::{
+    gpu::engine::call::{Call, Groups},
+    table::layout::ScanInfo,
+    wgsl::{
+        Access::{ReadWrite, Uniform},
+        Kernel,
+    },
+};
+
+pub(crate) const KERNEL: Kernel = Kernel {
+    name: "scan",
+    workgroup: 256,
+    bindings: &[(Uniform, "info"), (ReadWrite, "step"), (ReadWrite, "data"), (ReadWrite, "totals")],
+};
+
+/// Blocks of a row that one invocation takes: `SCAN_SHORT` in `shaders/shared/scan.wgsl`.
+const SHORT: u32 = 16;
+
+/// Scans the rows of `data` in place; `totals` gets the sum of each.
+pub(crate) fn record(
+    call: &mut Call<'_>,
+    info: &ScanInfo,
+    step: &wgpu::Buffer,
+    data: &wgpu::Buffer,
+    totals: &wgpu::Buffer,
+) {
+    let uniform = call.context.uniform(info);
+    let bindings =
+        [uniform.as_entire_binding(), step.as_entire_binding(), data.as_entire_binding(), totals.as_entire_binding()];
+    let short = info.capacity.div_ceil(info.per_block) <= SHORT;
+    call.dispatch(&KERNEL, &bindings, &Groups::of(info.rows, if short { 256 } else { 1 }));
+}

@@ -1,0 +1,66 @@
+//! Host side of `shaders/sort/sort_small.wgsl`: the whole sort, and dedup, of few keys in one dispatch.
+
+use crate::{
+    gpu::{
+        engine::call::{Call, Groups},
+        stages::sort::space::{DedupTo, Pairs, SortJob, SortScratch},
+    },
+    table::layout::SmallInfo,
+    wgsl::{
+        Access::{Read, ReadWrite, Uniform},
+        Kernel,
+    },
+};
+
+pub(crate) const KERNEL: Kernel = Kernel {
+    name: "sort_small",
+    workgroup: 256,
+    bindings: &[
+        (Uniform, "info"),
+        (ReadWrite, "step"),
+        (Read, "keys_in"),
+        (Read, "values_in"),
+        (ReadWrite, "keys_out"),
+        (ReadWrite, "values_out"),
+        (ReadWrite, "segment"),
+        (ReadWrite, "starts"),
+    ],
+};
+
+/// Most keys it takes: `SMALL` in `shaders/shared/sort_small.wgsl`.
+pub(crate) const MOST: u32 = 1024;
+
+/// Sorts, and dedups if `dedup` says where to.
+pub(crate) fn record(
+    call: &mut Call<'_>,
+    step: &wgpu::Buffer,
+    job: &SortJob<'_>,
+    to: &Pairs<'_>,
+    dedup: Option<&DedupTo<'_>>,
+    scratch: &SortScratch,
+) {
+    let info = SmallInfo {
+        capacity: job.capacity,
+        count: job.count as u32,
+        mask: job.mask(),
+        positions: u32::from(job.values.is_none()),
+        dedup: u32::from(dedup.is_some()),
+        segments: dedup.map_or(0, |dedup| dedup.segments as u32),
+        valid: dedup.map_or(0, |dedup| dedup.valid as u32),
+        pad0: 0,
+    };
+    let uniform = call.context.uniform(&info);
+    // Without a dedup nothing is written through the last two.
+    let (segment, starts) = dedup.map_or((&scratch.digits, &scratch.totals), |dedup| (dedup.segment, dedup.starts));
+    let bindings = [
+        uniform.as_entire_binding(),
+        step.as_entire_binding(),
+        job.keys.clone(),
+        job.values.clone().unwrap_or_else(|| job.keys.clone()),
+        to.keys.as_entire_binding(),
+        to.values.as_entire_binding(),
+        segment.as_entire_binding(),
+        starts.as_entire_binding(),
+    ];
+    call.dispatch(&KERNEL, &bindings, &Groups::of(job.capacity, MOST));
+}

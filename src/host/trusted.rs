@@ -1,0 +1,179 @@
+//! The crate's only unsafe code: what the compiler, or wgpu, has to take on trust. Four things, each behind a safe function that sees to
+//! its own contract: rows of one slice handed to several threads, memory asked for ahead of its use, the crate's own shaders
+//! compiled without runtime checks, and bytes copied out of a mapped file.
+
+#![allow(unsafe_code, reason = "the one file that needs it")]
+
+use std::marker::PhantomData;
+
+use rayon::prelude::*;
+
+/// How many rows ahead of the one being read memory is asked for: FBGEMM's distance.
+pub(crate) const AHEAD: usize = 16;
+
+/// The text of a stage, out of the crate's own files. Made by `wgsl::composed` only: [`shader_module`] trusts it.
+pub(crate) struct Composed {
+    pub(crate) name: &'static str,
+    pub(crate) wgsl: String,
+}
+
+/// The module of a stage, without the bounds checks and loop counters that wgpu adds to a stranger's shader.
+pub(crate) fn shader_module(device: &wgpu::Device, text: Composed) -> wgpu::ShaderModule {
+    let Composed { name, wgsl } = text;
+    let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source: wgpu::ShaderSource::Wgsl(wgsl.into()) };
+    // SAFETY: the text is the crate's own: `wgsl::composed` alone makes a `Composed`, out of the files under shaders/. Every index in it is bounded by counts and
+    // sizes of the buffers that the host binds, after linearize has checked the caller's; every loop ends; no ray queries. The
+    // stage tests run in this mode too, with guard words behind every array.
+    unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) }
+}
+
+/// A file mapped for reading.
+#[cfg(feature = "file")]
+#[derive(Debug)]
+pub(crate) struct Mapping(memmap2::MmapRaw);
+
+#[cfg(feature = "file")]
+impl Mapping {
+    /// All of `file`, as long as it is now.
+    pub(crate) fn new(file: &std::fs::File) -> std::io::Result<Self> {
+        let map = memmap2::MmapOptions::new().map_raw_read_only(file)?;
+        // Rows lie where they lie: reading on behind each would fetch what nobody asked for. A hint, so no matter if it is refused.
+        #[cfg(unix)]
+        let _ = map.advise(memmap2::Advice::Random);
+        Ok(Self(map))
+    }
+
+    /// Copies the bytes from `at` on, which lie within the file.
+    pub(crate) fn copy(&self, at: usize, out: &mut [u8]) {
+        assert!(at <= self.0.len() && out.len() <= self.0.len() - at, "bytes beyond the end of the file");
+        // SAFETY: the bytes lie within the map, which lives as long as `self`; `out` is borrowed mutably, so nothing else points there.
+        // No reference into the map is ever made, so the compiler assumes nothing about bytes that another program may change
+        // meanwhile: any byte is a valid one. What a file shorter than its map means (SIGBUS) ends the program and corrupts nothing.
+        unsafe { std::ptr::copy_nonoverlapping(self.0.as_ptr().add(at), out.as_mut_ptr(), out.len()) }
+    }
+
+    /// Asks for the memory of the bytes from `at` on.
+    pub(crate) fn prefetch(&self, at: usize, bytes: usize) {
+        prefetch_bytes(self.0.as_ptr().wrapping_add(at).cast(), bytes);
+    }
+}
+
+/// `work(item, row)` on all cores, in the order of `targets` (item, row): rows of `width` values of `data`. `None`, with nothing done, if a
+/// row comes twice or does not exist.
+pub(crate) fn map_rows<T: Send, R: Send>(
+    data: &mut [T],
+    width: usize,
+    targets: &[(usize, usize)],
+    work: impl Fn(usize, &mut [T]) -> R + Sync,
+) -> Option<Vec<R>> {
+    let rows = Rows::new(data, width);
+    if !distinct(targets, rows.rows) {
+        return None;
+    }
+    let one = |(k, &(item, row)): (usize, &(usize, usize))| {
+        if let Some(&(_, next)) = targets.get(k + AHEAD) {
+            rows.prefetch(next);
+        }
+        // SAFETY: `distinct` has seen that every target is below `rows.rows` and occurs once.
+        work(item, unsafe { rows.row(row) })
+    };
+    Some(targets.par_iter().enumerate().map(one).collect())
+}
+
+/// Rows of `width` values that may be borrowed mutably one by one.
+struct Rows<'a, T> {
+    data: *mut T,
+    width: usize,
+    rows: usize,
+    whole: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: `Rows` is a mutable borrow of a slice, and what it hands out are disjoint parts of it (the contract of
+// `Rows::row`): as safe to share as it is to send the parts, which `T: Send` allows.
+unsafe impl<T: Send> Sync for Rows<'_, T> {}
+
+impl<'a, T> Rows<'a, T> {
+    fn new(data: &'a mut [T], width: usize) -> Self {
+        Self { width, rows: data.len() / width, data: data.as_mut_ptr(), whole: PhantomData }
+    }
+
+    /// Asks for the memory of a row.
+    fn prefetch(&self, row: usize) {
+        prefetch_bytes(self.data.wrapping_add(row * self.width).cast_const().cast(), self.width * size_of::<T>());
+    }
+
+    /// Row `row`.
+    ///
+    /// # Safety
+    /// `row` is below `self.rows`, and is asked for once in the life of `self`.
+    #[allow(clippy::mut_from_ref, reason = "the contract keeps the parts disjoint")]
+    unsafe fn row(&self, row: usize) -> &mut [T] {
+        // SAFETY: rows * width values lie behind `data`, borrowed mutably for as long as `self` lives; by the contract this
+        // row lies within them and nobody else holds it.
+        unsafe { std::slice::from_raw_parts_mut(self.data.add(row * self.width), self.width) }
+    }
+}
+
+/// Every row is below `rows`, and none comes twice.
+fn distinct(targets: &[(usize, usize)], rows: usize) -> bool {
+    // Zeroed by the system where it is large: pages nobody looks at cost nothing.
+    let mut seen = vec![0u64; rows.div_ceil(64)];
+    targets.iter().all(|&(_, row)| {
+        let new = row < rows && seen[row / 64] >> (row % 64) & 1 == 0;
+        if new {
+            seen[row / 64] |= 1 << (row % 64);
+        }
+        new
+    })
+}
+
+/// Asks for the memory of `data` to be brought near, where the processor can be asked. Nothing waits, nothing else changes.
+#[inline(always)]
+pub fn prefetch<T>(data: &[T]) {
+    prefetch_bytes(data.as_ptr().cast(), size_of_val(data));
+}
+
+#[inline(always)]
+fn prefetch_bytes(start: *const i8, bytes: usize) {
+    const LINE: usize = 64;
+    let lines = (start.addr() % LINE + bytes).div_ceil(LINE);
+    for line in 0..lines {
+        let _at = start.wrapping_add(line * LINE);
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a hint, valid for any address.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(_at);
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: a hint, valid for any address.
+        unsafe {
+            std::arch::asm!("prfm pldl1keep, [{}]", in(reg) _at, options(nostack, readonly, preserves_flags));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_row_is_seen() {
+        assert!(distinct(&[(0, 3), (1, 64), (2, 0)], 65));
+        assert!(!distinct(&[(0, 3), (1, 64), (2, 3)], 65));
+        assert!(!distinct(&[(0, 65)], 65));
+    }
+
+    #[test]
+    fn nothing_is_done_where_rows_are_not_distinct() {
+        let mut data = [0u32; 8];
+        let work = |item: usize, row: &mut [u32]| {
+            row.fill(item as u32 + 1);
+            item
+        };
+        assert_eq!(map_rows(&mut data, 2, &[(0, 3), (1, 3)], work), None);
+        assert_eq!(map_rows(&mut data, 2, &[(0, 4)], work), None);
+        assert_eq!(data, [0; 8]);
+        assert_eq!(map_rows(&mut data, 2, &[(5, 3), (1, 0)], work), Some(vec![5, 1]));
+        assert_eq!(data, [2, 2, 0, 0, 0, 0, 6, 6]);
+    }
+}

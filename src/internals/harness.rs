@@ -1,0 +1,151 @@
+//! Single stages on host data: what the tests compare with the CPU mirrors. Not part of the interface.
+
+use crate::{
+    error::Error,
+    gpu::{
+        engine::{
+            bind_cache::passing,
+            call::{Call, Groups},
+            context::Context,
+        },
+        stages::sort::{
+            dedup,
+            space::{DedupTo, SortJob, SortScratch, SortSpace},
+        },
+    },
+    table::layout::{Params, Robe, Step, count, quad_width},
+    wgsl as shader,
+    wgsl::{Access, Kernel},
+};
+
+/// A sorted batch of keys and its segments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deduped {
+    /// The keys, ascending.
+    pub keys: Vec<u32>,
+    /// The position each came from.
+    pub order: Vec<u32>,
+    /// The number of each key's distinct key.
+    pub segment: Vec<u32>,
+    /// Where each distinct key begins.
+    pub starts: Vec<u32>,
+}
+
+impl Context {
+    fn words(&self, words: &[u32]) -> Result<wgpu::Buffer, Error> {
+        let buffer = self.buffer("words", words.len() as u64 * 4, wgpu::BufferUsages::empty())?;
+        self.queue().write_buffer(&buffer, 0, bytemuck::cast_slice(words));
+        Ok(buffer)
+    }
+
+    /// Runs `kernel` once over `bindings` (in order, as words) and returns them as it left them. The cache is one array here, and so
+    /// is a shared array; they are cut into windows on the device if `Params` or `Robe` say so.
+    ///
+    /// # Errors
+    /// As any allocation and download.
+    #[doc(hidden)]
+    pub fn run_stage(&self, kernel: &Kernel, bindings: &[Vec<u32>], groups: u32) -> Result<Vec<Vec<u32>>, Error> {
+        use wgpu::util::DeviceExt as _;
+        let mut cut = (1, 1);
+        let mut bindings = bindings.to_vec();
+        let cache = shader::window_binding(kernel);
+        if let Some(array) = cache.filter(|_| !shader::moves_rows(kernel)) {
+            // A shared array, by its second binding.
+            let robe: Robe = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&bindings[1]));
+            cut.1 = robe.weights.div_ceil(robe.window);
+            for window in (1..cut.1).rev() {
+                let words = bindings[array].split_off((window * robe.window_words) as usize);
+                bindings.insert(kernel.bindings.len(), words);
+            }
+            self.prepare(1, cut.1)?;
+        }
+        if shader::moves_rows(kernel) {
+            // Its first binding is its `Params`.
+            let params: Params = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&bindings[0]));
+            cut.0 = quad_width(params.dim);
+            if let Some(cache) = cache
+                && (1..params.slots).contains(&params.window_slots)
+            {
+                let each = (params.window_slots * params.row_quads * cut.0) as usize;
+                cut.1 = params.slots.div_ceil(params.window_slots);
+                // The last window takes what a test has put behind the slots, too.
+                for window in (1..cut.1 as usize).rev() {
+                    let words = bindings[cache].split_off(window * each);
+                    bindings.insert(kernel.bindings.len(), words);
+                }
+            }
+            self.prepare(cut.0, cut.1)?;
+        }
+        let mut buffers = Vec::new();
+        for (words, (access, _)) in bindings.iter().zip(shader::bindings(kernel, cut.1)) {
+            buffers.push(if access == Access::Uniform {
+                self.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
+                    label: Some("hotrow.harness"),
+                    contents: bytemuck::cast_slice(words),
+                    usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_SRC,
+                })
+            } else {
+                self.words(words)?
+            });
+        }
+        let resources: Vec<_> = buffers.iter().map(passing).collect();
+        let mut encoder = self.new_encoder();
+        Call::begin(self, &mut encoder, "hotrow.harness").launch(
+            kernel,
+            cut,
+            &resources,
+            &Groups::Direct(u64::from(groups)),
+        );
+        let sources: Vec<_> =
+            buffers.iter().zip(&bindings).map(|(buffer, words)| (buffer, words.len() as u64 * 4)).collect();
+        let mut left = self.download(encoder, &sources)?;
+        let windows = left.split_off(kernel.bindings.len());
+        if let Some(cache) = cache {
+            left[cache].extend(windows.concat());
+        }
+        Ok(left)
+    }
+
+    /// Sorts and dedups `keys`, of which only the first `live` count, by their low `key_bits`; `large`: pass by pass, though there
+    /// be few.
+    ///
+    /// # Errors
+    /// As any allocation and download.
+    #[doc(hidden)]
+    pub fn run_dedup(&self, keys: &[u32], live: u32, key_bits: u32, large: bool) -> Result<Deduped, Error> {
+        let n = keys.len() as u32;
+        let mut step = Step::default();
+        step.counts[count::INDICES] = live;
+        let step = self.words(bytemuck::cast_slice(&[step]))?;
+        let space = SortSpace::new(self, n)?;
+        let scratch = SortScratch::new(self, n)?;
+        let (source, segment, starts) =
+            (self.words(keys)?, self.words(&vec![0; n as usize])?, self.words(&vec![0; n as usize])?);
+        let job = SortJob { keys: passing(&source), values: None, capacity: n, count: count::INDICES, key_bits };
+        let to = DedupTo { segment: &segment, starts: &starts, segments: count::UNIQUE, valid: count::VALID };
+        let mut encoder = self.new_encoder();
+        let record = if large { dedup::record_large } else { dedup::record };
+        let sorted = record(&mut Call::begin(self, &mut encoder, "hotrow.dedup"), &step, &job, &space, &scratch, &to);
+        let bytes = u64::from(n) * 4;
+        let sources = [
+            (sorted.keys, bytes),
+            (sorted.values, bytes),
+            (&segment, bytes),
+            (&starts, bytes),
+            (&step, size_of::<Step>() as u64),
+        ];
+        let words = self.download(encoder, &sources)?;
+        let [keys, order, segment, starts, step] = words.try_into().unwrap_or([const { Vec::new() }; 5]);
+        let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&step));
+        let cut = |mut words: Vec<u32>, n: u32| {
+            words.truncate(n as usize);
+            words
+        };
+        Ok(Deduped {
+            keys: cut(keys, live),
+            order: cut(order, live),
+            segment: cut(segment, step.counts[count::VALID]),
+            starts: cut(starts, step.counts[count::UNIQUE]),
+        })
+    }
+}

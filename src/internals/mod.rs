@@ -1,0 +1,124 @@
+//! What the crate's own tests, benchmarks and command need beyond the public interface. No part of it is stable.
+
+mod harness;
+
+use crate::{
+    error::Error,
+    gpu::{engine::context::Context, stages::KERNELS},
+    wgsl::{Bodies, Kernel, Source},
+};
+pub use crate::{record::rows, table::batch::check_offsets};
+pub use harness::Deduped;
+
+/// What host and shaders share.
+pub mod layout {
+    pub use crate::{config::WAYS, table::layout::*};
+}
+
+/// Kernels described and composed.
+pub mod shader {
+    pub use crate::wgsl::*;
+}
+
+/// The CPU mirror of each stage, by the name of its shader.
+pub mod stages {
+    pub use crate::cpu::stages::{
+        cached::{
+            admit::admit, arrange::arrange, assign::assign, begin::begin, claim::claim, collect::collect,
+            combine::combine, exchange::exchange, gather::gather, linearize::linearize, locate::locate, merge::merge,
+            probe::probe, reset::reset, touch::touch, update::update,
+        },
+        robe::{
+            robe_blocks::robe_blocks, robe_covered::robe_covered, robe_gather::robe_gather,
+            robe_gradient::robe_gradient, robe_hash::robe_hash, robe_keys::robe_keys, robe_merge::robe_merge,
+            robe_runs::robe_runs, robe_scatter::robe_scatter, robe_step::robe_step, robe_update::robe_update,
+        },
+        scaler::{inspect::inspect, rescale::rescale},
+        sort::{
+            heads::heads, histogram::histogram, scan::scan, scatter::scatter, segments::segments,
+            sort_small::sort_small,
+        },
+    };
+}
+
+/// Every kernel's host table.
+#[must_use]
+pub fn kernels() -> &'static [&'static Kernel] {
+    KERNELS
+}
+
+/// Every kernel in every variant.
+#[must_use]
+pub fn sources() -> Vec<Source> {
+    crate::wgsl::sources(KERNELS)
+}
+
+/// A context whose shaders' texts are the caller's: a test runs here what the device itself could not.
+///
+/// # Errors
+/// As [`Context::new`].
+pub fn context_with_texts(
+    device: &wgpu::Device,
+    queue: &wgpu::Queue,
+    max_groups: u32,
+    text: impl Fn(&Kernel, Bodies) -> String + Send + Sync + 'static,
+) -> Result<Context, Error> {
+    Context::with_texts(device, queue, KERNELS, max_groups, text)
+}
+
+/// What a group does with a device, for the baselines that the command measures beside it.
+pub trait Device {
+    /// Turns what wgpu objects to in `work` into an error.
+    ///
+    /// # Errors
+    /// That of `work`, or [`Error::Device`].
+    fn guarded<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error>;
+
+    /// A storage buffer of `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], [`Error::OutOfMemory`], [`Error::Device`].
+    fn buffer(&self, what: &'static str, bytes: u64, usage: wgpu::BufferUsages) -> Result<wgpu::Buffer, Error>;
+
+    /// Submits and waits.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    fn finish(&self, encoder: wgpu::CommandEncoder) -> Result<(), Error>;
+
+    /// Submits, waits, and returns the first bytes of each buffer as words.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::OutOfMemory`].
+    fn download(&self, encoder: wgpu::CommandEncoder, sources: &[(&wgpu::Buffer, u64)])
+    -> Result<Vec<Vec<u32>>, Error>;
+
+    /// Most workgroups of a dispatch.
+    fn max_groups(&self) -> u32;
+}
+
+impl Device for Context {
+    fn guarded<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        self.guarded(work)
+    }
+
+    fn buffer(&self, what: &'static str, bytes: u64, usage: wgpu::BufferUsages) -> Result<wgpu::Buffer, Error> {
+        self.buffer(what, bytes, usage)
+    }
+
+    fn finish(&self, encoder: wgpu::CommandEncoder) -> Result<(), Error> {
+        self.finish(encoder)
+    }
+
+    fn download(
+        &self,
+        encoder: wgpu::CommandEncoder,
+        sources: &[(&wgpu::Buffer, u64)],
+    ) -> Result<Vec<Vec<u32>>, Error> {
+        self.download(encoder, sources)
+    }
+
+    fn max_groups(&self) -> u32 {
+        self.max_groups()
+    }
+}

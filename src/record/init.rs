@@ -1,0 +1,262 @@
+//! The first values of a table, made packed: the same on every machine and on both backends.
+
+use std::{f32::consts::TAU, ops::Range};
+
+use rayon::prelude::*;
+
+use crate::{
+    config::{GroupConfig, Init},
+    error::Error,
+    record::{codec::Noise, rows},
+    source::Source,
+    table::{
+        layout::Layout,
+        rng::{self, Purpose, pcg4d},
+    },
+};
+
+/// Bytes packed before they are handed on.
+const CHUNK: u64 = 8 << 20;
+/// Floats that a thread holds of what it packs.
+const BLOCK: u32 = 16 << 10;
+
+/// Where the weights come from.
+#[derive(Clone, Copy)]
+enum Values<'a> {
+    Init(Init),
+    Source(&'a dyn Source),
+}
+
+/// Makes the records of a new table.
+pub(crate) struct Filler<'a> {
+    layout: &'a Layout,
+    values: Values<'a>,
+    noise: Noise,
+}
+
+impl<'a> Filler<'a> {
+    /// With `source`'s values, if it has what the table needs; without one with those that the configuration names.
+    ///
+    /// # Errors
+    /// What [`Source::check`] says.
+    pub(crate) fn new(config: &GroupConfig, layout: &'a Layout, source: Option<&'a dyn Source>) -> Result<Self, Error> {
+        if let Some(source) = source {
+            source.check(layout.total_rows, layout.dim as usize)?;
+        }
+        let noise = Noise {
+            rounding: config.rounding,
+            random_bits: config.random_bits,
+            seed: config.seed,
+            step: 0,
+            purpose: Purpose::Init as u32,
+        };
+        Ok(Self { layout, values: source.map_or(Values::Init(config.init), Values::Source), noise })
+    }
+
+    /// True if every record is all zeros.
+    pub(crate) fn zeros(&self) -> bool {
+        matches!(self.values, Values::Init(Init::Constant(value)) if value.to_bits() == 0)
+    }
+
+    /// Initial weights of neighbouring rows, before they are rounded to the table's precision.
+    fn weights(&self, first_row: u32, weights: &mut [f32]) -> Result<(), Error> {
+        match self.values {
+            Values::Source(source) => return source.rows(first_row, self.layout.dim as usize, weights),
+            Values::Init(init) => (first_row..)
+                .zip(weights.chunks_exact_mut(self.layout.dim as usize))
+                .for_each(|(row, weights)| init.row(self.noise.seed, row, weights)),
+        }
+        Ok(())
+    }
+
+    /// Makes the records of neighbouring rows, as many as `records` holds, on all cores; the state starts at zero. Of FP32 there is never
+    /// more than a block a thread.
+    ///
+    /// # Errors
+    /// The first row that cannot be stored.
+    pub(crate) fn pack(&self, first_row: u32, records: &mut [u32]) -> Result<(), Error> {
+        let (dim, words) = (self.layout.dim as usize, self.layout.record_words as usize);
+        let block = (BLOCK / self.layout.dim).max(1);
+        let state = vec![0.0; self.layout.state as usize];
+        let failed = records.par_chunks_mut(block as usize * words).enumerate().find_map_first(|(k, records)| {
+            let first_row = first_row + k as u32 * block;
+            let mut weights = vec![0.0; records.len() / words * dim];
+            if let Err(error) = self.weights(first_row, &mut weights) {
+                return Some(error);
+            }
+            let mut rows = (first_row..).zip(weights.chunks_exact(dim)).zip(records.chunks_exact_mut(words));
+            rows.find_map(|((row, weights), record)| {
+                let packed = rows::pack(self.layout, &self.noise, row, weights, &state, record);
+                (!packed).then(|| not_finite(row, weights))
+            })
+        });
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Makes the records of `rows` chunk by chunk, and hands each on with its first row.
+    pub(crate) fn chunks(
+        &self,
+        rows: Range<u32>,
+        mut take: impl FnMut(u32, &[u32]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let chunk = (CHUNK / self.layout.stride()).max(1) as u32;
+        let mut words = Vec::new();
+        for first_row in rows.clone().step_by(chunk as usize) {
+            let count = chunk.min(rows.end - first_row);
+            words.resize(count as usize * self.layout.record_words as usize, 0);
+            self.pack(first_row, &mut words)?;
+            take(first_row, &words)?;
+        }
+        Ok(())
+    }
+}
+
+impl Init {
+    /// What `row` of a group with this seed begins with, before it is brought down to the table's precision: `weights` is as long as
+    /// the dim. The same on every machine.
+    ///
+    /// ```
+    /// # use hotrow::{CpuGroup, Embedding, GroupConfig, Init, Precision};
+    /// let init = Init::Uniform { low: -0.1, high: 0.1 };
+    /// let config = GroupConfig { init, seed: 7, precision: Precision::Fp32, ..GroupConfig::new(&[1000], 16) };
+    /// let mut weights = [0.0; 16];
+    /// init.row(7, 123, &mut weights);
+    /// assert_eq!(CpuGroup::new(config)?.read_rows(&[123])?, weights);
+    /// # Ok::<(), hotrow::Error>(())
+    /// ```
+    pub fn row(self, seed: u32, row: u32, weights: &mut [f32]) {
+        match self {
+            Self::Constant(value) => weights.fill(value),
+            Self::Uniform { low, high } => {
+                for (element, x) in (0..).zip(weights) {
+                    let bits = rng::random(seed, 0, row, element, Purpose::Value as u32);
+                    *x = (low + (high - low) * ((bits >> 8) as f32 * 2f32.powi(-24))).clamp(low, high);
+                }
+            }
+            Self::Normal { mean, std } => {
+                for (element, pair) in (0..).step_by(2).zip(weights.chunks_mut(2)) {
+                    let words = pcg4d([seed, 0, row, element + ((Purpose::Normal as u32) << 24)]);
+                    for (x, z) in pair.iter_mut().zip(normal(words)) {
+                        *x = mean + std * z;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Two independent numbers of mean 0 and standard deviation 1, out of random words (Box and Muller 1958). libm's functions are made of
+/// IEEE operations alone, so the bits are the same everywhere; the standard library's are the system's.
+fn normal(words: [u32; 4]) -> [f32; 2] {
+    let radius = (-2.0 * libm::logf((words[0] as f32 + 0.5) * 2f32.powi(-32))).sqrt();
+    let (sin, cos) = libm::sincosf(TAU * ((words[1] >> 8) as f32 * 2f32.powi(-24)));
+    [radius * cos, radius * sin]
+}
+
+/// What keeps a row out of the table.
+fn not_finite(row: u32, weights: &[f32]) -> Error {
+    let found = match weights.iter().position(|x| !x.is_finite()) {
+        Some(element) => format!("{} at element {element}", weights[element]),
+        None => "a largest and a smallest further apart than that".into(),
+    };
+    Error::Source {
+        name: "source".into(),
+        row,
+        wanted: format!("finite values within {:e} of each other", f32::MAX),
+        found,
+        remedy: "correct the row",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(init: Init, seed: u32, row: u32, dim: usize) -> Vec<f32> {
+        let mut weights = vec![f32::NAN; dim];
+        init.row(seed, row, &mut weights);
+        weights
+    }
+
+    const STANDARD: Init = Init::Normal { mean: 0.0, std: 1.0 };
+
+    #[test]
+    fn normal_known_answers() {
+        // Computed by a separate program in FP64 from the papers' formulas.
+        let known = [
+            (0, 0, 0, [1.072_715_85, 0.184_425_589]),
+            (7, 3, 0, [-0.096_167_291_4, -0.044_722_610_4]),
+            (7, 3, 2, [-0.431_418_029, 0.614_314_912]),
+            (1_234_567, u32::MAX - 2, 126, [-0.779_144_986, 1.278_031_44]),
+        ];
+        let close = |x: f32, exact: f64| (f64::from(x) - exact).abs() < 1e-6;
+        for (seed, at, element, exact) in known {
+            let weights = row(STANDARD, seed, at, 128);
+            for k in 0..2 {
+                assert!(close(weights[element + k], exact[k]), "{seed} {at} {element}: {}", weights[element + k]);
+                assert!(!close(row(STANDARD, seed + 1, at, 128)[element + k], exact[k]));
+                assert!(!close(row(STANDARD, seed, at ^ 1, 128)[element + k], exact[k]));
+            }
+        }
+    }
+
+    #[test]
+    fn normal_bits() {
+        // The same on every machine: changing them changes every table that was made from a seed.
+        let bits = row(Init::Normal { mean: 0.5, std: 0.1 }, 7, 3, 5).iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits, NORMAL_BITS);
+    }
+
+    const NORMAL_BITS: [u32; 5] = [0x3efb_1385, 0x3efd_b5d0, 0x3ee9_e951, 0x3f0f_b9f9, 0x3ef6_35e5];
+
+    #[test]
+    fn normal_scales_and_shifts() {
+        let plain = row(STANDARD, 9, 5, 33);
+        let scaled = row(Init::Normal { mean: 2.0, std: 0.25 }, 9, 5, 33);
+        assert!(plain.iter().zip(&scaled).all(|(z, x)| *x == 2.0 + 0.25 * z));
+        assert_eq!(plain[..32], row(STANDARD, 9, 5, 32), "an odd dim ends with half a pair");
+        // The ends: the smallest and the largest radius.
+        assert_eq!(normal([u32::MAX, 0, 0, 0])[0], 0.0);
+        assert!((6.7..6.8).contains(&normal([0; 4])[0]));
+    }
+
+    /// What 2^20 numbers of one distribution must show if it is the normal one, each within six standard deviations of what chance does.
+    fn like_normal(values: &[f32]) -> Result<(), String> {
+        let n = values.len() as f64;
+        let moment = |k: i32| values.iter().map(|&x| f64::from(x).powi(k)).sum::<f64>() / n;
+        // Of x^k the mean and the variance: of 2k's mean less the square.
+        for (k, mean, square) in [(1, 0.0, 1.0), (2, 1.0, 3.0), (3, 0.0, 15.0), (4, 3.0, 105.0)] {
+            let (found, spread) = (moment(k), 6.0 * ((square - mean * mean) / n).sqrt());
+            if (found - mean).abs() > spread {
+                return Err(format!("moment {k}: wanted {mean} +- {spread}, found {found}"));
+            }
+        }
+        for below in -40..=40 {
+            let x = f64::from(below) / 10.0;
+            let wanted = 0.5 * libm::erfc(-x / std::f64::consts::SQRT_2);
+            let found = values.iter().filter(|&&y| f64::from(y) < x).count() as f64 / n;
+            if (found - wanted).abs() > 6.0 * (wanted * (1.0 - wanted) / n).sqrt() {
+                return Err(format!("below {x}: wanted {wanted}, found {found}"));
+            }
+        }
+        let neighbours = values.windows(2).map(|pair| f64::from(pair[0]) * f64::from(pair[1])).sum::<f64>() / n;
+        if neighbours.abs() > 6.0 / n.sqrt() {
+            return Err(format!("neighbours: wanted no correlation, found {neighbours}"));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn normal_moments() {
+        let values: Vec<f32> = (0..1 << 13).flat_map(|at| row(STANDARD, 11, at, 128)).collect();
+        assert_eq!(like_normal(&values), Ok(()));
+        // Others of mean 0 and standard deviation 1, and repeated ones, are told from it.
+        let uniform = Init::Uniform { low: -3f32.sqrt(), high: 3f32.sqrt() };
+        let uniform: Vec<f32> = (0..1 << 13).flat_map(|at| row(uniform, 11, at, 128)).collect();
+        assert!(like_normal(&uniform).unwrap_err().contains("moment 4"));
+        assert!(like_normal(&values.iter().map(|x| x + 0.01).collect::<Vec<_>>()).unwrap_err().contains("moment 1"));
+        let twice: Vec<f32> = values.iter().flat_map(|&x| [x; 2]).take(values.len()).collect();
+        assert!(like_normal(&twice).unwrap_err().contains("neighbours"));
+        assert!(like_normal(&values.iter().map(|x| x.clamp(-3.5, 3.5)).collect::<Vec<_>>()).is_err());
+    }
+}

@@ -1,0 +1,57 @@
+//! Scaled gradients, read for a sum.
+
+use crate::record::rows::{half::widen, payload::Weights};
+
+/// Bits of the magnitude of a half as a float, infinity and NaN too.
+pub(crate) fn magnitude_of_half(h: u16) -> u32 {
+    any_half(h & 0x7fff).to_bits()
+}
+
+/// A half that may be infinite or NaN: no record holds one, but a scaled gradient may.
+#[inline(always)]
+fn any_half(h: u16) -> f32 {
+    let bits = widen(h).to_bits();
+    f32::from_bits(if h & 0x7c00 == 0x7c00 { bits | 0x7f80_0000 } else { bits })
+}
+
+/// What a gradient is stored as.
+pub(crate) trait Gradient: Sized {
+    /// It as FP32.
+    fn value(&self) -> f32;
+}
+
+impl Gradient for f32 {
+    #[inline(always)]
+    fn value(&self) -> f32 {
+        *self
+    }
+}
+
+impl Gradient for u16 {
+    #[inline(always)]
+    fn value(&self) -> f32 {
+        any_half(*self)
+    }
+}
+
+/// Gradients of one output, each times `inverse`.
+pub(crate) struct Unscaled<'a, G> {
+    pub(crate) gradients: &'a [G],
+    pub(crate) inverse: f32,
+}
+
+impl<G> Clone for Unscaled<'_, G> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<G> Copy for Unscaled<'_, G> {}
+
+impl<G: Gradient> Weights for Unscaled<'_, G> {
+    #[inline(always)]
+    fn some<const N: usize>(self, at: usize) -> [f32; N] {
+        let from = &self.gradients[at..at + N];
+        std::array::from_fn(|j| self.inverse * from[j].value())
+    }
+}

@@ -1,0 +1,162 @@
+use multiversion::multiversion;
+
+use crate::{
+    config::OptimizerKind,
+    record::rows::{
+        INFINITE, MAGNITUDE,
+        lanes::{fold, padded},
+    },
+    table::layout::{quad_width, row_lanes},
+};
+
+/// How a gradient moves a row.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// The optimiser.
+    pub kind: OptimizerKind,
+    /// Learning rate.
+    pub lr: f32,
+    /// Added to the root of the state.
+    pub eps: f32,
+    /// Weight decay: this share of the weight is added to its gradient.
+    pub weight_decay: f32,
+}
+
+/// Moves a row by its gradient. Returns false and leaves it as it was if a gradient or a new value is not finite. `before` is room
+/// for a copy of the row, to be used again for the next.
+#[multiversion(targets = "simd")]
+pub fn optimise(rule: &Rule, grads: &[f32], weights: &mut [f32], states: &mut [f32], before: &mut Vec<f32>) -> bool {
+    optimise_row(rule, grads, weights, states, before)
+}
+
+#[inline(always)]
+pub(crate) fn optimise_row(
+    rule: &Rule,
+    grads: &[f32],
+    weights: &mut [f32],
+    states: &mut [f32],
+    before: &mut Vec<f32>,
+) -> bool {
+    before.clear();
+    before.extend_from_slice(weights);
+    before.extend_from_slice(states);
+    let finite = moved(rule, grads, weights, states);
+    if !finite {
+        let (old_weights, old_states) = before.split_at(weights.len());
+        weights.copy_from_slice(old_weights);
+        states.copy_from_slice(old_states);
+    }
+    finite
+}
+
+/// Moves a row by its gradient, whatever comes of it; true if gradient and new values are finite.
+#[inline(always)]
+pub(crate) fn moved(rule: &Rule, grads: &[f32], weights: &mut [f32], states: &mut [f32]) -> bool {
+    let Rule { lr, eps, weight_decay, .. } = *rule;
+    // The largest magnitude met, as bits: beyond every finite one if something is not finite. What is wrong with a gradient shows in the
+    // weight.
+    let mut largest = 0;
+    let mut see = |x: f32| largest = largest.max(x.to_bits() & MAGNITUDE);
+    match rule.kind {
+        OptimizerKind::Sgd => {
+            for (w, &g) in weights.iter_mut().zip(grads) {
+                let g = g + weight_decay * *w;
+                *w -= lr * g;
+                see(*w);
+            }
+        }
+        OptimizerKind::AdaGrad => {
+            for ((w, &g), s) in weights.iter_mut().zip(grads).zip(&mut *states) {
+                let g = g + weight_decay * *w;
+                *s += g * g;
+                *w -= lr * g / (s.sqrt() + eps);
+                see(*s);
+                see(*w);
+            }
+        }
+        OptimizerKind::RowWiseAdaGrad => {
+            let state = states[0] + sum_of_squares(grads, weights, weight_decay) / grads.len() as f32;
+            states[0] = state;
+            see(state);
+            let by = state.sqrt() + eps;
+            for (w, &g) in weights.iter_mut().zip(grads) {
+                let g = g + weight_decay * *w;
+                *w -= lr * g / by;
+                see(*w);
+            }
+        }
+    }
+    largest < INFINITE
+}
+
+/// The order of the shader: each lane its Quads, ascending, then a tree over the lanes.
+#[inline(always)]
+fn sum_of_squares(grads: &[f32], weights: &[f32], weight_decay: f32) -> f32 {
+    let dim = grads.len() as u32;
+    match (quad_width(dim), row_lanes(dim)) {
+        (4, 4) => by_lanes::<4, 4, 16>(grads, weights, weight_decay),
+        (4, 8) => by_lanes::<4, 8, 32>(grads, weights, weight_decay),
+        (4, 16) => by_lanes::<4, 16, 64>(grads, weights, weight_decay),
+        (4, _) => by_lanes::<4, 32, 128>(grads, weights, weight_decay),
+        (_, 4) => by_lanes::<1, 4, 4>(grads, weights, weight_decay),
+        (_, 8) => by_lanes::<1, 8, 8>(grads, weights, weight_decay),
+        (_, 16) => by_lanes::<1, 16, 16>(grads, weights, weight_decay),
+        _ => by_lanes::<1, 32, 32>(grads, weights, weight_decay),
+    }
+}
+
+/// `BLOCK` elements at once: a Quad of `WIDTH` for each of the `LANES`.
+#[inline(always)]
+fn by_lanes<const WIDTH: usize, const LANES: usize, const BLOCK: usize>(
+    grads: &[f32],
+    weights: &[f32],
+    weight_decay: f32,
+) -> f32 {
+    const { assert!(WIDTH * LANES == BLOCK) };
+    let mut sums = [0.0; LANES];
+    let mut see = |grads: &[f32; BLOCK], weights: &[f32; BLOCK]| {
+        let squares: [f32; BLOCK] = std::array::from_fn(|e| {
+            let g = grads[e] + weight_decay * weights[e];
+            g * g
+        });
+        for k in 0..WIDTH {
+            for lane in 0..LANES {
+                sums[lane] += squares[lane * WIDTH + k];
+            }
+        }
+    };
+    let ((grads, last_grads), (weights, last_weights)) = (grads.as_chunks(), weights.as_chunks());
+    grads.iter().zip(weights).for_each(|(grads, weights)| see(grads, weights));
+    if !last_grads.is_empty() {
+        // Zeros beyond the end change no sum.
+        see(&padded(last_grads, 0.0), &padded(last_weights, 0.0));
+    }
+    fold(sums, |a, b| a + b)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::record::rows::optimise::sum_of_squares;
+
+    #[test]
+    fn squares_are_added_in_the_order_of_the_lanes() {
+        let sum = |dim: usize, ones: &[usize]| {
+            let row: Vec<f32> =
+                (0..dim).map(|e| if e == 0 { 4096.0 } else { f32::from(u8::from(ones.contains(&e))) }).collect();
+            sum_of_squares(&row, &vec![0.0; dim], 0.0)
+        };
+        let large = 4096.0 * 4096.0;
+        // Two ones reach the large square together only if a lane or the tree has added them up before.
+        assert_eq!(sum(199, &[16, 48]), large + 2.0); // 32 lanes: one lane, 32 apart
+        assert_eq!(sum(199, &[32, 64]), large); // the large one's own lane
+        assert_eq!(sum(199, &[8, 24]), large + 2.0); // lanes 16 apart, before lane 8 joins lane 0
+        assert_eq!(sum(199, &[16, 8]), large); // each joins lane 0 by itself
+        assert_eq!(sum(7, &[1, 5]), large + 2.0); // 8 lanes, 4 apart
+        assert_eq!(sum(7, &[2, 4]), large);
+        assert_eq!(sum(200, &[64, 65]), large + 2.0); // Quads: one of them
+        assert_eq!(sum(200, &[1, 2]), large); // the large one's own
+        assert_eq!(sum(200, &[128, 129]), large); // the large one's own lane
+        assert_eq!(sum(64, &[32, 33]), large + 2.0); // 16 lanes
+        assert_eq!(sum(8, &[4, 5]), large + 2.0);
+    }
+}

@@ -1,0 +1,426 @@
+//! Every loop, as compiled for every processor this machine can stand in for, against the readable code of `codec` and of this
+//! file, bit for bit.
+
+use multiversion::multiversion;
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+
+use crate::{
+    config::{GroupConfig, Optimizer, OptimizerKind, Precision, RandomBits, Rounding},
+    record::{
+        codec::{self, Noise},
+        rows::{
+            move_record::move_record_row,
+            optimise::{Rule, optimise_row},
+            pack::pack_row,
+            sum::{List, Records, sum_records_in},
+            unpack::unpack_row,
+        },
+    },
+    table::{layout::Layout, rng::Purpose},
+};
+
+type Optimise = fn(&Rule, &[f32], &mut [f32], &mut [f32], &mut Vec<f32>) -> bool;
+type MoveRecord = fn(&Layout, &Rule, &Noise, u32, &[f32], &mut [u32], &mut Vec<f32>) -> bool;
+type Pack = fn(&Layout, &Noise, u32, &[f32], &[f32], &mut [u32]) -> bool;
+
+/// The loops as compiled for one kind of processor.
+struct Path {
+    name: &'static str,
+    unpack: fn(&Layout, &[u32], &mut [f32], &mut [f32]),
+    pack: Pack,
+    sum: fn(Records<'_>, List<'_>, &mut [f32]),
+    optimise: Optimise,
+    move_record: MoveRecord,
+}
+
+/// The loops for `$target`, or for any processor where this one does not have it.
+macro_rules! path {
+    ($name:ident, $target:literal) => {{
+        #[multiversion(targets($target))]
+        fn unpack(layout: &Layout, record: &[u32], weights: &mut [f32], states: &mut [f32]) {
+            unpack_row(layout, record, weights, states);
+        }
+        #[multiversion(targets($target))]
+        fn pack(layout: &Layout, noise: &Noise, row: u32, weights: &[f32], state: &[f32], record: &mut [u32]) -> bool {
+            pack_row(layout, noise, row, weights, state, record)
+        }
+        #[multiversion(targets($target))]
+        fn sum(records: Records<'_>, list: List<'_>, sums: &mut [f32]) {
+            sum_records_in(records, list, sums);
+        }
+        #[multiversion(targets($target))]
+        fn optimise(
+            rule: &Rule,
+            grads: &[f32],
+            weights: &mut [f32],
+            states: &mut [f32],
+            before: &mut Vec<f32>,
+        ) -> bool {
+            optimise_row(rule, grads, weights, states, before)
+        }
+        #[multiversion(targets($target))]
+        fn move_record(
+            layout: &Layout,
+            rule: &Rule,
+            noise: &Noise,
+            row: u32,
+            grads: &[f32],
+            record: &mut [u32],
+            room: &mut Vec<f32>,
+        ) -> bool {
+            move_record_row(layout, rule, noise, row, grads, record, room)
+        }
+        Path { name: stringify!($name), unpack, pack, sum, optimise, move_record }
+    }};
+}
+
+fn paths() -> [Path; 4] {
+    [
+        Path {
+            name: "plain",
+            unpack: unpack_row,
+            pack: pack_row,
+            sum: sum_records_in,
+            optimise: optimise_row,
+            move_record: move_record_row,
+        },
+        path!(sse4, "x86_64+sse4.1"),
+        path!(avx2, "x86_64+avx2+fma+f16c"),
+        Path {
+            name: "picked",
+            unpack: crate::record::rows::unpack,
+            pack: crate::record::rows::pack,
+            sum: crate::record::rows::sum::sum_records,
+            optimise: crate::record::rows::optimise,
+            move_record: crate::record::rows::move_record,
+        },
+    ]
+}
+
+const KINDS: [OptimizerKind; 3] = [OptimizerKind::Sgd, OptimizerKind::AdaGrad, OptimizerKind::RowWiseAdaGrad];
+
+fn layout_of(precision: Precision, kind: OptimizerKind, dim: u32) -> Layout {
+    let optimizer = Optimizer { kind, ..Optimizer::sgd(0.1) };
+    Layout::new(&GroupConfig { precision, optimizer, ..GroupConfig::new(&[50], dim) }, 1 << 30).unwrap()
+}
+
+/// Each case: a layout of every precision, optimiser and dim up to two blocks and a bit.
+fn layouts() -> impl Iterator<Item = Layout> {
+    Precision::ALL.into_iter().flat_map(|precision| {
+        KINDS.into_iter().flat_map(move |kind| (1..=140).map(move |dim| layout_of(precision, kind, dim)))
+    })
+}
+
+/// Values of one sort: usual weights, any finite bits, few distinct ones, halves' subnormals, zeros of both signs.
+fn values(random: &mut StdRng, sort: usize, n: u32) -> Vec<f32> {
+    let mut value = || match sort % 5 {
+        0 => random.random_range(-1.0..1.0),
+        1 => loop {
+            let x = f32::from_bits(random.random());
+            if x.is_finite() {
+                break x;
+            }
+        },
+        2 => [0.0, 0.25, 0.5, 1.0, -65504.0, 65520.0][random.random_range(0..6)],
+        3 => random.random_range(-1.0f32..1.0) * 2f32.powi(random.random_range(-60..-10)),
+        _ => [0.0, -0.0, f32::MIN_POSITIVE, f32::from_bits(1), -f32::from_bits(1)][random.random_range(0..5)],
+    };
+    (0..n).map(|_| value()).collect()
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|x| x.to_bits()).collect()
+}
+
+/// First difference of `pack` from the codec's, over all layouts.
+fn pack_differs(pack: Pack) -> Option<String> {
+    let mut random = StdRng::seed_from_u64(5);
+    let mut refused = 0;
+    for (case, layout) in layouts().enumerate() {
+        for rounding in [Rounding::Nearest, Rounding::Stochastic] {
+            let noise = Noise {
+                rounding,
+                random_bits: RandomBits::ALL[case % 3],
+                seed: random.random(),
+                step: random.random(),
+                purpose: Purpose::Write as u32,
+            };
+            for sort in 0..5 {
+                let mut weights = values(&mut random, sort, layout.dim);
+                let mut state = values(&mut random, sort + case, layout.state);
+                let bad = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+                match (case + sort) % 16 {
+                    0 => weights[case % layout.dim as usize] = bad[case % 3],
+                    1 if !state.is_empty() => *state.last_mut().unwrap() = bad[case % 3],
+                    _ => {}
+                }
+                let row = random.random();
+                let stale = vec![0xdead_beef; layout.record_words as usize];
+                let (mut found, mut wanted) = (stale.clone(), stale);
+                let taken = codec::pack(&layout, &noise, row, &weights, &state, &mut wanted);
+                refused += u32::from(!taken);
+                if pack(&layout, &noise, row, &weights, &state, &mut found) != taken || found != wanted {
+                    return Some(format!("{layout:?} {rounding:?} {weights:?} {state:?}: {found:x?}, not {wanted:x?}"));
+                }
+            }
+        }
+    }
+    assert!(refused > 100);
+    None
+}
+
+#[test]
+fn packing_is_the_codec_s() {
+    for path in paths() {
+        assert_eq!(pack_differs(path.pack), None, "{}", path.name);
+    }
+}
+
+#[test]
+fn packing_at_random_is_not_packing_to_the_nearest() {
+    let nearest: Pack = |layout, noise, row, weights, state, record| {
+        crate::record::rows::pack(layout, &Noise { rounding: Rounding::Nearest, ..*noise }, row, weights, state, record)
+    };
+    assert!(pack_differs(nearest).is_some());
+    let other_purpose: Pack = |layout, noise, row, weights, state, record| {
+        crate::record::rows::pack(layout, &Noise { purpose: noise.purpose + 1, ..*noise }, row, weights, state, record)
+    };
+    assert!(pack_differs(other_purpose).is_some());
+}
+
+#[test]
+fn any_half_unpacks_as_the_codec_says() {
+    let layout = layout_of(Precision::Fp16, OptimizerKind::Sgd, 1 << 16);
+    let record: Vec<u32> = (0..1 << 15).map(|i| (2 * i) | (2 * i + 1) << 16).collect();
+    let mut wanted = vec![0.0; 1 << 16];
+    codec::unpack(&layout, &record, &mut wanted);
+    for path in paths() {
+        let mut found = vec![f32::NAN; 1 << 16];
+        (path.unpack)(&layout, &record, &mut found, &mut []);
+        assert_eq!(bits(&found), bits(&wanted), "{}", path.name);
+    }
+}
+
+/// A table of `rows` records of random bits whose scale, bias and FP32 values are finite.
+fn records(random: &mut StdRng, layout: &Layout, rows: usize) -> Vec<u32> {
+    let finite = |word: u32| if word & 0x7f80_0000 == 0x7f80_0000 { word & !(1 << 30) } else { word };
+    let mut words: Vec<u32> = (0..rows * layout.record_words as usize).map(|_| random.random()).collect();
+    for record in words.chunks_exact_mut(layout.record_words as usize) {
+        if layout.precision.is_integer() {
+            record[0] = random.random_range(0.0f32..1.0).to_bits();
+            record[1] = random.random_range(-1.0f32..1.0).to_bits();
+        }
+        let floats = match (layout.precision, layout.state_half) {
+            (Precision::Fp32, _) => 0..record.len(),
+            (_, false) => layout.state_word as usize..layout.payload_half as usize / 2,
+            _ => 0..0,
+        };
+        record[floats].iter_mut().for_each(|word| *word = finite(*word));
+    }
+    words
+}
+
+#[test]
+fn unpacking_is_the_codec_s() {
+    let mut random = StdRng::seed_from_u64(6);
+    for layout in layouts() {
+        let record = records(&mut random, &layout, 1);
+        let mut wanted = vec![0.0; (layout.dim + layout.state) as usize];
+        codec::unpack(&layout, &record, &mut wanted);
+        for path in paths() {
+            let mut found = vec![f32::NAN; wanted.len()];
+            let (weights, states) = found.split_at_mut(layout.dim as usize);
+            (path.unpack)(&layout, &record, weights, states);
+            assert_eq!(bits(&found), bits(&wanted), "{} {layout:?}", path.name);
+            // One bit of the payload more, and the comparison says so.
+            let mut wrong = record.clone();
+            wrong[layout.payload_half as usize / 2] ^= 1 << (layout.payload_half % 2 * 16);
+            let (weights, states) = found.split_at_mut(layout.dim as usize);
+            (path.unpack)(&layout, &wrong, weights, states);
+            assert_ne!(bits(&found), bits(&wanted), "{} {layout:?}", path.name);
+        }
+    }
+}
+
+/// Sums as SPEC 3 has them: row after row, factor times value.
+fn sums(records: Records<'_>, list: List<'_>) -> Vec<f32> {
+    let dim = records.layout.dim as usize;
+    let mut sums = vec![0.0; (list.offsets.len() - 1) * dim];
+    for (range, sum) in list.offsets.windows(2).zip(sums.chunks_exact_mut(dim)) {
+        for k in range[0] as usize..range[1] as usize {
+            let record = &records.words[list.rows[k] as usize * records.layout.record_words as usize..];
+            for (e, sum) in (0..).zip(&mut *sum) {
+                let value = codec::weight(records.layout, record, e);
+                *sum += list.factors.get(k).map_or(value, |factor| factor * value);
+            }
+        }
+    }
+    sums
+}
+
+#[test]
+fn sums_are_those_of_unpacked_rows_in_order() {
+    let mut random = StdRng::seed_from_u64(7);
+    let mut reordered = 0;
+    for layout in layouts() {
+        let words = records(&mut random, &layout, 50);
+        let records = Records { layout: &layout, words: &words };
+        let offsets = [0, 0, 1, 4, 30];
+        let rows: Vec<u32> = (0..30).map(|_| random.random_range(0..50)).collect();
+        let factors: Vec<f32> = rows.iter().map(|_| random.random_range(-2.0..2.0)).collect();
+        for factors in [&factors[..], &[]] {
+            let list = List { rows: &rows, offsets: &offsets, factors };
+            let wanted = sums(records, list);
+            for path in paths() {
+                let mut found = vec![f32::NAN; wanted.len()];
+                (path.sum)(records, list, &mut found);
+                // What overflows may be NaN of either sign.
+                let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
+                assert!(found.iter().zip(&wanted).all(same), "{} {layout:?}", path.name);
+            }
+        }
+        let backwards: Vec<u32> = rows.iter().rev().copied().collect();
+        let forth = sums(records, List { rows: &rows, offsets: &[0, 30], factors: &[] });
+        let back = sums(records, List { rows: &backwards, offsets: &[0, 30], factors: &[] });
+        reordered += u32::from(bits(&forth) != bits(&back));
+    }
+    assert!(reordered > 1000, "the order must show for the test to say anything: {reordered}");
+}
+
+/// The rule of SPEC 4, an element at a time; `None`: refused.
+fn moved(rule: &Rule, grads: &[f32], row: &[f32]) -> Option<Vec<f32>> {
+    let dim = grads.len();
+    let mut row = row.to_vec();
+    let grads: Vec<f32> = grads.iter().zip(&row).map(|(g, w)| g + rule.weight_decay * w).collect();
+    if rule.kind == OptimizerKind::RowWiseAdaGrad {
+        let (width, lanes) = if dim.is_multiple_of(4) { (4, dim / 4) } else { (1, dim) };
+        let mut lanes = vec![0.0f32; lanes.clamp(4, 32).next_power_of_two()];
+        let n = lanes.len();
+        grads.iter().enumerate().for_each(|(e, g)| lanes[e / width % n] += g * g);
+        while lanes.len() > 1 {
+            let high = lanes.split_off(lanes.len() / 2);
+            lanes.iter_mut().zip(high).for_each(|(a, b)| *a += b);
+        }
+        row[dim] += lanes[0] / dim as f32;
+    }
+    for (e, g) in grads.iter().enumerate() {
+        let by = rule.lr * g;
+        row[e] -= match rule.kind {
+            OptimizerKind::Sgd => by,
+            OptimizerKind::AdaGrad => {
+                row[dim + e] += g * g;
+                by / (row[dim + e].sqrt() + rule.eps)
+            }
+            OptimizerKind::RowWiseAdaGrad => by / (row[dim].sqrt() + rule.eps),
+        };
+    }
+    grads.iter().chain(&row).all(|x| x.is_finite()).then_some(row)
+}
+
+#[test]
+fn optimisers_move_each_element_by_the_rule() {
+    let mut random = StdRng::seed_from_u64(8);
+    let (mut taken, mut refused) = (0, 0);
+    for dim in 1..=140 {
+        for kind in KINDS {
+            for sort in 0..15 {
+                let weight_decay = [0.0, 0.01][sort % 2];
+                let eps = [1e-8, 0.0][usize::from(sort == 3)];
+                let rule = Rule { kind, lr: 0.1, eps, weight_decay };
+                let mut grads = values(&mut random, sort, dim);
+                if sort == 7 {
+                    grads[dim as usize / 2] = [f32::NAN, f32::INFINITY][dim as usize % 2];
+                }
+                let mut row = values(&mut random, 0, dim);
+                let state = layout_of(Precision::Fp32, kind, dim).state;
+                row.extend(values(&mut random, 2 * (sort % 2), state).into_iter().map(f32::abs));
+                let wanted = moved(&rule, &grads, &row);
+                *if wanted.is_some() { &mut taken } else { &mut refused } += 1;
+                for path in paths() {
+                    let mut found = row.clone();
+                    let (weights, states) = found.split_at_mut(dim as usize);
+                    assert_eq!((path.optimise)(&rule, &grads, weights, states, &mut Vec::new()), wanted.is_some());
+                    // A refused row stays as it was.
+                    assert_eq!(bits(&found), bits(wanted.as_ref().unwrap_or(&row)), "{} {rule:?} {dim}", path.name);
+                }
+            }
+        }
+    }
+    assert!(taken > 1000 && refused > 500, "{taken} {refused}");
+    let rule = Rule { kind: OptimizerKind::AdaGrad, lr: 0.1, eps: 0.0, weight_decay: 0.0 };
+    assert_ne!(moved(&rule, &[1.0], &[1.0, 1.0]), moved(&Rule { lr: 0.2, ..rule }, &[1.0], &[1.0, 1.0]));
+}
+
+/// First difference of `move_record` from unpacking, moving and packing one after another, over all layouts; and how many rows moved and
+/// were refused.
+fn move_record_differs(move_record: MoveRecord) -> (Option<String>, [u32; 2]) {
+    let mut random = StdRng::seed_from_u64(9);
+    let mut seen = [0; 2];
+    for (case, layout) in layouts().enumerate() {
+        let kind = match layout.state {
+            0 => OptimizerKind::Sgd,
+            1 if case / 140 % 3 == 2 => OptimizerKind::RowWiseAdaGrad,
+            _ => OptimizerKind::AdaGrad,
+        };
+        for rounding in [Rounding::Nearest, Rounding::Stochastic] {
+            let rule = Rule { kind, lr: 0.1, eps: 1e-8, weight_decay: [0.0, 0.01][case % 2] };
+            let noise = Noise {
+                rounding,
+                random_bits: RandomBits::ALL[case % 3],
+                seed: random.random(),
+                step: random.random(),
+                purpose: Purpose::Update as u32,
+            };
+            let mut grads = values(&mut random, [0, 0, 0, 1][case % 4], layout.dim);
+            if case % 7 == 3 {
+                grads[case % layout.dim as usize] = [f32::NAN, f32::INFINITY, 3e38][case % 3];
+            }
+            let mut record = records(&mut random, &layout, 1);
+            if layout.state_half {
+                // A state is not negative.
+                record[layout.state_word as usize..layout.payload_half as usize / 2]
+                    .iter_mut()
+                    .for_each(|word| *word &= 0x7fff_7fff);
+            }
+            let row = random.random();
+            let (mut wanted, mut floats) = (record.clone(), vec![0.0; layout.row_words as usize]);
+            codec::unpack(&layout, &record, &mut floats);
+            let taken = moved(&rule, &grads, &floats).is_some_and(|floats| {
+                let (weights, states) = floats.split_at(layout.dim as usize);
+                codec::pack(&layout, &noise, row, weights, states, &mut wanted)
+            });
+            seen[usize::from(!taken)] += 1;
+            let found = move_record(&layout, &rule, &noise, row, &grads, &mut record, &mut vec![f32::NAN; case % 300]);
+            if found != taken || record != wanted {
+                return (Some(format!("{layout:?} {rule:?} {noise:?}: {record:x?}, not {wanted:x?}")), seen);
+            }
+        }
+    }
+    (None, seen)
+}
+
+#[test]
+fn a_record_moved_in_one_go_is_unpacked_moved_and_packed() {
+    for path in paths() {
+        let (difference, [moved, refused]) = move_record_differs(path.move_record);
+        assert_eq!(difference, None, "{}", path.name);
+        assert!(moved > 1000 && refused > 100, "{moved} {refused}");
+    }
+    let other_step: MoveRecord = |layout, rule, noise, row, grads, record, room| {
+        crate::record::rows::move_record(
+            layout,
+            rule,
+            &Noise { step: noise.step ^ 1, ..*noise },
+            row,
+            grads,
+            record,
+            room,
+        )
+    };
+    assert!(move_record_differs(other_step).0.is_some());
+    let careless: MoveRecord = |layout, rule, noise, row, grads, record, room| {
+        let finite: Vec<f32> = grads.iter().map(|g| if g.is_finite() { *g } else { 0.0 }).collect();
+        crate::record::rows::move_record(layout, rule, noise, row, &finite, record, room)
+    };
+    assert!(move_record_differs(careless).0.is_some());
+}

@@ -1,0 +1,50 @@
+use multiversion::multiversion;
+
+use crate::{
+    record::rows::{
+        half::widen,
+        payload::{Format, Weights as _, by_format},
+    },
+    table::layout::Layout,
+};
+
+/// [`crate::record::codec::unpack`] at speed: a record into dim weights and the state.
+#[multiversion(targets = "simd")]
+pub fn unpack(layout: &Layout, record: &[u32], weights: &mut [f32], states: &mut [f32]) {
+    unpack_row(layout, record, weights, states);
+}
+
+#[inline(always)]
+pub(crate) fn unpack_row(layout: &Layout, record: &[u32], weights: &mut [f32], states: &mut [f32]) {
+    by_format!(layout.precision, F => unpack_weights::<F>(layout, record, weights));
+    let from = &record[layout.state_word as usize..];
+    if layout.state_half {
+        let halves: &[u16] = bytemuck::cast_slice(from);
+        states.iter_mut().zip(halves).for_each(|(x, &h)| *x = widen(h));
+    } else {
+        states.iter_mut().zip(from).for_each(|(x, &word)| *x = f32::from_bits(word));
+    }
+}
+
+#[inline(always)]
+fn unpack_weights<F: Format>(layout: &Layout, record: &[u32], row: &mut [f32]) {
+    let weights = F::of(layout, record);
+    let mut at = 0;
+    while at + 64 <= row.len() {
+        columns::<F, 64>(weights, row, at);
+        at += 64;
+    }
+    while at + 8 <= row.len() {
+        columns::<F, 8>(weights, row, at);
+        at += 8;
+    }
+    while at < row.len() {
+        columns::<F, 1>(weights, row, at);
+        at += 1;
+    }
+}
+
+#[inline(always)]
+fn columns<F: Format, const N: usize>(weights: F::Weights<'_>, row: &mut [f32], at: usize) {
+    row[at..at + N].copy_from_slice(&weights.some::<N>(at));
+}

@@ -1,0 +1,165 @@
+//! Checks of a batch that both backends make before anything moves.
+
+use crate::{
+    config::{GroupConfig, Pooling},
+    error::Error,
+    table::layout::{Layout, Step},
+};
+
+/// Most indices a batch may have (SPEC 3).
+pub(crate) const MAX_INDICES: u64 = 1 << 30;
+
+/// A forward that waits for its backward.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) indices: u32,
+    pub(crate) bags: u32,
+    /// It had a weight an index.
+    pub(crate) weighted: bool,
+}
+
+/// Checks the shape of a batch: bags against features, weights against indices, size.
+pub(crate) fn check_shape(config: &GroupConfig, indices: u64, bags: u64, weights: Option<u64>) -> Result<(), Error> {
+    let features = config.feature_count();
+    check_length(indices)?;
+    if bags >= 1 << 32 || !bags.is_multiple_of(u64::from(features)) {
+        return Err(Error::Bags { features, bags: bags.min(u64::from(u32::MAX)) as u32 });
+    }
+    if let Some(found) = weights
+        && found != indices
+    {
+        return Err(Error::Length { what: "weights", wanted: indices, found });
+    }
+    Ok(())
+}
+
+fn check_length(indices: u64) -> Result<(), Error> {
+    if indices > MAX_INDICES {
+        let (wanted, limit) = (indices * 4, MAX_INDICES * 4);
+        return Err(Error::TooLarge { what: "batch", wanted, limit, remedy: "split the batch" });
+    }
+    Ok(())
+}
+
+/// Checks a batch of the caller's slices, and counts its bags.
+pub(crate) fn check_slices(
+    config: &GroupConfig,
+    indices: &[u32],
+    offsets: &[u32],
+    weights: Option<&[f32]>,
+) -> Result<u32, Error> {
+    let (indices, bags) = (indices.len() as u64, offsets.len().max(1) as u64 - 1);
+    check_shape(config, indices, bags, weights.map(|weights| weights.len() as u64))?;
+    check_offsets(indices, offsets)?;
+    Ok(bags as u32)
+}
+
+/// Offsets ascend from 0 to the number of indices.
+pub fn check_offsets(indices: u64, offsets: &[u32]) -> Result<(), Error> {
+    if offsets.is_empty() {
+        return Err(Error::Length { what: "offsets", wanted: 1, found: 0 });
+    }
+    let last = offsets.len() - 1;
+    let bad = (0..=last).find(|&i| {
+        u64::from(offsets[i]) > indices
+            || (i == 0 && offsets[0] != 0)
+            || (i == last && u64::from(offsets[i]) != indices)
+            || (i < last && offsets[i] > offsets[i + 1])
+    });
+    match bad {
+        None => Ok(()),
+        Some(i) => Err(Error::BadOffsets { indices: indices as u32, position: i as u32, value: offsets[i] }),
+    }
+}
+
+/// Linear rows given to `call` exist.
+pub(crate) fn check_rows(layout: &Layout, rows: &[u32], call: &'static str) -> Result<(), Error> {
+    check_length(rows.len() as u64)?;
+    match rows.iter().position(|&row| row >= layout.total_rows) {
+        None => Ok(()),
+        Some(at) => Err(Error::RowOutOfRange { call, rows: layout.total_rows, position: at as u32, row: rows[at] }),
+    }
+}
+
+/// Why a step did not take place, if it did not.
+pub(crate) fn fault(config: &GroupConfig, step: &Step, indices: u32) -> Option<Error> {
+    let (position, value, table) = (step.error_position, step.error_value, step.error_table);
+    match step.error {
+        0 => None,
+        2 => Some(Error::BadOffsets { indices, position, value }),
+        _ => Some(Error::IndexOutOfRange { table, rows: config.tables[table as usize], position, value }),
+    }
+}
+
+/// A backward, and whatever goes by its gradients, needs a forward.
+pub(crate) fn no_forward(call: &'static str) -> Error {
+    Error::Order { call, wanted: "a forward before each backward", found: "none since the last backward" }
+}
+
+/// Refuses `call` while a forward waits for its backward: it would spoil what that backward builds on.
+pub(crate) fn not_pending(pending: Option<Pending>, call: &'static str) -> Result<(), Error> {
+    if pending.is_none() { Ok(()) } else { Err(backward_first(call)) }
+}
+
+/// `call` came between forward and backward.
+pub(crate) fn backward_first(call: &'static str) -> Error {
+    Error::Order {
+        call,
+        wanted: "the backward of the last forward, or abandon_backward",
+        found: "a forward whose backward has not come",
+    }
+}
+
+/// Refuses `call` while a prefetched batch waits for its forward: tags and rows are a step apart.
+pub(crate) fn not_prefetched(prefetched: bool, call: &'static str) -> Result<(), Error> {
+    if !prefetched {
+        return Ok(());
+    }
+    let wanted = "forward_prefetched of the batch that was prefetched";
+    Err(Error::Order { call, wanted, found: "a prefetched batch whose forward has not come" })
+}
+
+/// `forward_prefetched` needs a batch.
+pub(crate) fn no_prefetch() -> Error {
+    Error::Order { call: "forward_prefetched", wanted: "a prefetch before it", found: "none since the last forward" }
+}
+
+/// One gradient for each output of the forward.
+pub(crate) fn check_grads(config: &GroupConfig, forward: Pending, found: usize) -> Result<(), Error> {
+    let wanted = u64::from(output_rows(config, forward.indices, forward.bags)) * u64::from(config.dim);
+    let found = found as u64;
+    if found == wanted { Ok(()) } else { Err(Error::Length { what: "grad_outputs", wanted, found }) }
+}
+
+/// Checks rows and values to write, and returns the rows ascending and distinct, with the last value of each.
+pub(crate) fn rows_to_write(layout: &Layout, rows: &[u32], values: &[f32]) -> Result<(Vec<u32>, Vec<f32>), Error> {
+    check_rows(layout, rows, "write_rows")?;
+    let dim = layout.dim as usize;
+    let (wanted, found) = (rows.len() as u64 * dim as u64, values.len() as u64);
+    if found != wanted {
+        return Err(Error::Length { what: "values", wanted, found });
+    }
+    let last = last_of_each(rows);
+    let ascending = last.iter().map(|&(row, _)| row).collect();
+    let values = last.iter().flat_map(|&(_, at)| &values[at * dim..(at + 1) * dim]).copied().collect();
+    Ok((ascending, values))
+}
+
+/// Output rows of a batch.
+pub(crate) fn output_rows(config: &GroupConfig, indices: u32, bags: u32) -> u32 {
+    if config.pooling == Pooling::None { indices } else { bags }
+}
+
+/// Ascending distinct rows with, for each, the place of its last value.
+fn last_of_each(rows: &[u32]) -> Vec<(u32, usize)> {
+    let mut places: Vec<(u32, usize)> = rows.iter().copied().zip(0..).collect();
+    places.sort_unstable();
+    let mut last: Vec<(u32, usize)> = Vec::with_capacity(places.len());
+    for (row, place) in places {
+        match last.last_mut() {
+            Some(end) if end.0 == row => end.1 = place,
+            _ => last.push((row, place)),
+        }
+    }
+    last
+}

@@ -1,0 +1,152 @@
+//! What steps did, counted (SPEC 6).
+
+use crate::table::layout::{CLOCK_WORDS, TABLE_WORDS};
+
+/// Words of a table's counters: 11 of two words.
+pub(crate) const COUNTER_WORDS: usize = 22;
+
+/// Counters of one table, or of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Counters {
+    /// Indices looked up, duplicates too.
+    pub accesses: u64,
+    /// Accesses to rows that were resident before the step.
+    pub hits: u64,
+    /// Distinct rows of each batch, added up.
+    pub unique: u64,
+    /// Distinct rows that were not resident.
+    pub unique_misses: u64,
+    /// Missed rows that got a slot.
+    pub admitted: u64,
+    /// Missed rows that found no way.
+    pub conflicts: u64,
+    /// Rows that lost their slot to another.
+    pub evictions: u64,
+    /// Dirty rows written from a slot to the table, by eviction or flush.
+    pub write_backs: u64,
+    /// Records read for rows used without a slot.
+    pub bypass_reads: u64,
+    /// Records written for rows updated without a slot.
+    pub bypass_writes: u64,
+    /// Bytes read from the table's memory: records x stride.
+    pub bytes_read: u64,
+    /// Bytes written to it.
+    pub bytes_written: u64,
+    /// Rows left as they were because a value was not finite.
+    pub skipped_rows: u64,
+    /// Indices outside their table.
+    pub out_of_range: u64,
+}
+
+impl Counters {
+    /// Hits among accesses, 0 without any.
+    #[must_use]
+    pub fn hit_rate(&self) -> f64 {
+        if self.accesses == 0 { 0.0 } else { self.hits as f64 / self.accesses as f64 }
+    }
+
+    /// Bytes that crossed to and from the table's memory.
+    #[must_use]
+    pub const fn bus_bytes(&self) -> u64 {
+        self.bytes_read + self.bytes_written
+    }
+
+    /// The counters of every table out of the `tables` buffer; `stride` is a record's.
+    pub(crate) fn from_words(words: &[u32], stride: u64) -> Vec<Self> {
+        words[CLOCK_WORDS..].chunks_exact(TABLE_WORDS).map(|table| Self::from_table(&table[2..], stride)).collect()
+    }
+
+    /// The counters of every table out of [`Part::Counters`](crate::Part::Counters).
+    pub(crate) fn from_part(words: &[u32], stride: u64) -> Vec<Self> {
+        words.chunks_exact(COUNTER_WORDS).map(|table| Self::from_table(table, stride)).collect()
+    }
+
+    /// The words of [`Part::Counters`](crate::Part::Counters).
+    pub(crate) fn to_part(counters: &[Self]) -> Vec<u32> {
+        let mut words = Vec::with_capacity(counters.len() * COUNTER_WORDS);
+        for c in counters {
+            let values = [
+                c.accesses,
+                c.hits,
+                c.unique,
+                c.unique_misses,
+                c.admitted,
+                c.evictions,
+                c.write_backs,
+                c.bypass_reads,
+                c.bypass_writes,
+                c.skipped_rows,
+                c.out_of_range,
+            ];
+            words.extend(values.into_iter().flat_map(|value| [value as u32, (value >> 32) as u32]));
+        }
+        words
+    }
+
+    fn from_table(words: &[u32], stride: u64) -> Self {
+        let get = |counter: usize| u64::from(words[2 * counter]) | u64::from(words[2 * counter + 1]) << 32;
+        let (unique_misses, admitted, bypass_reads) = (get(3), get(4), get(7));
+        let (write_backs, bypass_writes) = (get(6), get(8));
+        Self {
+            accesses: get(0),
+            hits: get(1),
+            unique: get(2),
+            unique_misses,
+            admitted,
+            conflicts: unique_misses - admitted,
+            evictions: get(5),
+            write_backs,
+            bypass_reads,
+            bypass_writes,
+            bytes_read: (admitted + bypass_reads) * stride,
+            bytes_written: (write_backs + bypass_writes) * stride,
+            skipped_rows: get(9),
+            out_of_range: get(10),
+        }
+    }
+}
+
+impl std::ops::Sub for Counters {
+    type Output = Self;
+
+    /// What happened since `earlier`.
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            accesses: self.accesses - earlier.accesses,
+            hits: self.hits - earlier.hits,
+            unique: self.unique - earlier.unique,
+            unique_misses: self.unique_misses - earlier.unique_misses,
+            admitted: self.admitted - earlier.admitted,
+            conflicts: self.conflicts - earlier.conflicts,
+            evictions: self.evictions - earlier.evictions,
+            write_backs: self.write_backs - earlier.write_backs,
+            bypass_reads: self.bypass_reads - earlier.bypass_reads,
+            bypass_writes: self.bypass_writes - earlier.bypass_writes,
+            bytes_read: self.bytes_read - earlier.bytes_read,
+            bytes_written: self.bytes_written - earlier.bytes_written,
+            skipped_rows: self.skipped_rows - earlier.skipped_rows,
+            out_of_range: self.out_of_range - earlier.out_of_range,
+        }
+    }
+}
+
+impl std::iter::Sum for Counters {
+    fn sum<I: Iterator<Item = Self>>(counters: I) -> Self {
+        counters.fold(Self::default(), |a, b| Self {
+            accesses: a.accesses + b.accesses,
+            hits: a.hits + b.hits,
+            unique: a.unique + b.unique,
+            unique_misses: a.unique_misses + b.unique_misses,
+            admitted: a.admitted + b.admitted,
+            conflicts: a.conflicts + b.conflicts,
+            evictions: a.evictions + b.evictions,
+            write_backs: a.write_backs + b.write_backs,
+            bypass_reads: a.bypass_reads + b.bypass_reads,
+            bypass_writes: a.bypass_writes + b.bypass_writes,
+            bytes_read: a.bytes_read + b.bytes_read,
+            bytes_written: a.bytes_written + b.bytes_written,
+            skipped_rows: a.skipped_rows + b.skipped_rows,
+            out_of_range: a.out_of_range + b.out_of_range,
+        })
+    }
+}

@@ -1,0 +1,659 @@
+//! Where everything lies: the record of a row, the row of a slot, the shards of a table, and the structs that host and
+//! shaders share. `tests/shaders.rs` compares the structs with the WGSL ones, member by member.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::{
+    config::{GroupConfig, OptimizerKind, Placement, Policy, Precision},
+    error::Error,
+};
+
+/// No row, no slot, no key.
+pub const NONE: u32 = u32::MAX;
+/// Where a row's frequency stops.
+pub const FREQ_MAX: u32 = 1 << 31;
+/// [`Params::pooling`] for pooling none.
+pub(crate) const POOL_NONE: u32 = 2;
+/// Accesses of a chunk, and of a tile: `MERGE_CHUNK` in `shaders/shared/merge.wgsl`.
+pub(crate) const MERGE_CHUNK: u32 = 128;
+/// Words before the first table in the `tables` buffer; word 0 is the step number.
+pub const CLOCK_WORDS: usize = 4;
+/// Words of a table in the `tables` buffer: base, rows, then 13 counters of two words.
+pub const TABLE_WORDS: usize = 28;
+
+/// Which of [`Step::counts`] holds what.
+pub mod count {
+    #![allow(missing_docs, reason = "named as in shaders/shared/common.wgsl, where each is explained")]
+    pub const INDICES: usize = 0;
+    pub const UNIQUE: usize = 1;
+    pub const VALID: usize = 2;
+    pub const MISSED: usize = 3;
+    pub const MOVES: usize = 4;
+    pub const CHUNKS: usize = 5;
+}
+
+/// The uniform of a recorded call. Twin of `Params` in `shaders/shared/common.wgsl`, which explains each field.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[allow(missing_docs, reason = "explained at the WGSL twin")]
+pub struct Params {
+    pub indices: u32,
+    pub bags: u32,
+    pub bags_per_feature: u32,
+    pub tables: u32,
+    pub mode: u32,
+    pub out_of_range: u32,
+    pub pooling: u32,
+    pub weighted: u32,
+    pub sets: u32,
+    pub slots: u32,
+    pub policy: u32,
+    pub seed: u32,
+    pub dim: u32,
+    pub bits: u32,
+    pub stochastic: u32,
+    pub state: u32,
+    pub state_half: u32,
+    pub state_word: u32,
+    pub payload_half: u32,
+    pub record_words: u32,
+    pub row_quads: u32,
+    pub optimizer: u32,
+    pub purpose: u32,
+    pub total_rows: u32,
+    pub lr: f32,
+    pub eps: f32,
+    pub weight_decay: f32,
+    pub lanes: u32,
+    pub partials: u32,
+    pub window_slots: u32,
+    pub half_grads: u32,
+    pub random_bits: u32,
+}
+
+impl Params {
+    /// Ways of a set; 0 without a cache.
+    #[inline]
+    #[must_use]
+    pub const fn ways(&self) -> u32 {
+        match self.slots.checked_div(self.sets) {
+            Some(ways) => ways,
+            None => 0,
+        }
+    }
+}
+
+/// What one call finds out on the device. Twin of `Step`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable, PartialEq, Eq)]
+#[allow(missing_docs, reason = "explained at the WGSL twin")]
+pub struct Step {
+    pub t: u32,
+    pub error: u32,
+    pub error_position: u32,
+    pub error_value: u32,
+    pub error_table: u32,
+    pub bad_index: u32,
+    pub bad_offset: u32,
+    pub accesses: u32,
+    pub counts: [u32; 8],
+}
+
+/// One distinct missing row of a batch. Twin of `Unique`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable, PartialEq, Eq)]
+#[allow(missing_docs, reason = "explained at the WGSL twin")]
+pub struct Unique {
+    pub row: u32,
+    pub count: u32,
+    pub key: u32,
+    pub slot: u32,
+}
+
+/// One pass of the radix sort. Twin of `Pass`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[allow(missing_docs, reason = "explained at the WGSL twin")]
+pub struct Pass {
+    pub shift: u32,
+    pub mask: u32,
+    pub count: u32,
+    pub capacity: u32,
+    pub positions: u32,
+}
+
+/// A prefix sum of rows. Twin of `ScanInfo`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[allow(missing_docs, reason = "explained at the WGSL twin")]
+pub struct ScanInfo {
+    pub count: u32,
+    pub capacity: u32,
+    pub per_block: u32,
+    pub rows: u32,
+}
+
+/// A sort, and perhaps dedup, of few keys. Twin of `SmallInfo`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[allow(missing_docs, reason = "explained at the WGSL twin")]
+pub struct SmallInfo {
+    pub capacity: u32,
+    pub count: u32,
+    pub mask: u32,
+    pub positions: u32,
+    pub dedup: u32,
+    pub segments: u32,
+    pub valid: u32,
+    pub pad0: u32,
+}
+
+/// One dedup. Twin of `DedupInfo`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[allow(missing_docs, reason = "explained at the WGSL twin")]
+pub struct DedupInfo {
+    pub capacity: u32,
+    pub count: u32,
+    pub segments: u32,
+    pub valid: u32,
+}
+
+/// What happens at a place, a slot or a row of scratch. Twin of `Move` in `shaders/shared/move.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable, PartialEq, Eq)]
+#[allow(missing_docs, reason = "explained at the WGSL twin")]
+pub struct Move {
+    pub place: u32,
+    pub row: u32,
+    pub victim: u32,
+    pub flags: u32,
+}
+
+impl Move {
+    /// Nothing happens.
+    pub const NOTHING: Self = Self { place: NONE, row: NONE, victim: NONE, flags: 0 };
+    /// Flag: the FP32 row at the place is packed into the victim's record first; a slot's only if it is dirty, and then it is clean.
+    pub const WRITE: u32 = 1;
+    /// Flag: the victim's record is then up-converted into scratch.
+    pub const KEEP: u32 = 2;
+}
+
+/// A row that a backward updates. Twin of `Target` in `shaders/shared/target.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable, PartialEq, Eq)]
+#[allow(missing_docs, reason = "explained at the WGSL twin")]
+pub struct Target {
+    pub row: u32,
+    pub place: u32,
+    pub start: u32,
+    pub end: u32,
+}
+
+/// A buffer of gradients that is inspected. Twin of `Inspected` in `shaders/scaler/inspect.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[allow(missing_docs, reason = "explained at the WGSL twin")]
+pub struct Inspected {
+    pub elements: u32,
+    pub half: u32,
+    pub pad0: u32,
+    pub pad1: u32,
+}
+
+/// A [`LossScale`](crate::LossScale) as numbers. Twin of `ScaleRule` in `shaders/shared/scaler.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[allow(missing_docs, reason = "explained at the WGSL twin")]
+pub struct ScaleRule {
+    pub kind: u32,
+    pub min: f32,
+    pub max: f32,
+    pub grow: f32,
+    pub shrink: f32,
+    pub window: u32,
+    pub target_log: f32,
+    pub overflow_log: f32,
+    pub beta: f32,
+    pub beta_rest: f32,
+    pub slow_beta: f32,
+    pub slow_rest: f32,
+    pub deviations: f32,
+    pub original: u32,
+    pub zero: u32,
+    pub pad0: u32,
+}
+
+/// Everything a loss scaler keeps between steps, 48 bytes. Twin of `ScalerState` in `shaders/shared/scaler.wgsl`.
+///
+/// On the device it lies in [`Scaler::buffer`](crate::Scaler::buffer), the scale first.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+pub struct ScalerState {
+    /// What the next step's loss is to be multiplied with.
+    pub scale: f32,
+    /// 1 over the scale of the last step decided.
+    pub inverse: f32,
+    /// 1: the gradients of that step overflowed, and it updates nothing.
+    pub overflow: u32,
+    /// Steps decided.
+    pub iteration: u32,
+    /// The step that overflowed last, counted from 1; 0: none yet.
+    pub last_overflow: u32,
+    /// Steps that overflowed.
+    pub overflows: u32,
+    /// Bits of the greatest magnitude among the last step's gradients, unscaled; those of infinity or a NaN where it overflowed.
+    pub largest: u32,
+    /// `LogNormal`: moving average of log2 of the greatest magnitude, corrected for its beginning, with `beta1`.
+    pub mean: f32,
+    /// The same with `beta2`.
+    pub slow_mean: f32,
+    /// The variance around it, with `beta2`.
+    pub variance: f32,
+    /// `beta1` to the power of the steps averaged.
+    pub decay: f32,
+    /// `beta2` likewise.
+    pub slow_decay: f32,
+}
+
+/// Whose records a dispatch works on. Twin of `Shard` in `shaders/shared/shard.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[allow(missing_docs, reason = "explained at the WGSL twin")]
+pub struct Shard {
+    pub first_row: u32,
+    pub rows: u32,
+    pub phases: u32,
+    pub moves: u32,
+    pub first_move: u32,
+    pub capacity: u32,
+    pub forwards: u32,
+    pub kept: u32,
+    pub arrivals: u32,
+    pub leaving: u32,
+    pub left: u32,
+    pub counter: u32,
+}
+
+impl Shard {
+    /// Phase: FP32 rows to records.
+    pub const PACK: u32 = 1;
+    /// Phase: records to FP32 rows.
+    pub const UNPACK: u32 = 2;
+
+    /// True if `row` lies in this shard; false for [`NONE`].
+    #[inline]
+    #[must_use]
+    pub const fn holds(&self, row: u32) -> bool {
+        row.wrapping_sub(self.first_row) < self.rows
+    }
+}
+
+/// A parameter-shared table. Twin of `Robe` in `shaders/shared/robe.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable, PartialEq, Eq)]
+#[allow(missing_docs, reason = "explained at the WGSL twin")]
+pub struct Robe {
+    pub dim: u32,
+    pub chunk: u32,
+    pub chunks: u32,
+    pub starts: u32,
+    pub weights: u32,
+    pub reach: u32,
+    pub tail: u32,
+    pub dense_from: u32,
+    pub block: u32,
+    pub block_words: u32,
+    pub window: u32,
+    pub window_words: u32,
+    pub first: u32,
+}
+
+/// Fields of the cache's metadata: a set is its ways' tags, their stamps, freqs and flags (`shaders/shared/meta.wgsl`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Field {
+    /// Linear row, [`NONE`] in an empty way.
+    Tag = 0,
+    /// Step that last touched it.
+    Stamp = 1,
+    /// Copy of the row's frequency (LFU).
+    Freq = 2,
+    /// [`DIRTY`] and [`PINNED`]; 0 in an empty way.
+    Flags = 3,
+}
+
+/// Flag of a slot: newer than the record.
+pub const DIRTY: u32 = 1;
+/// Flag of a slot: its row is never a victim.
+pub const PINNED: u32 = 2;
+
+/// Word of a slot's field in the metadata of a cache of `ways` ways.
+#[inline]
+#[must_use]
+pub const fn way_at(ways: u32, slot: u32, field: Field) -> usize {
+    // The sets before have three words a slot behind their tags.
+    let before = slot / ways * ways;
+    3 * before as usize + (field as u32 * ways) as usize + slot as usize
+}
+
+/// Floats that an invocation moves at once: 4 where every row starts on 16 bytes, else 1.
+#[inline]
+#[must_use]
+pub const fn quad_width(dim: u32) -> u32 {
+    if dim.is_multiple_of(4) { 4 } else { 1 }
+}
+
+/// Invocations that move a row of `dim` floats together: one a Quad, but from 4 to 32, and a power of two.
+pub(crate) const fn row_lanes(dim: u32) -> u32 {
+    let quads = dim / quad_width(dim);
+    if quads < 4 {
+        4
+    } else if quads > 32 {
+        32
+    } else {
+        quads.next_power_of_two()
+    }
+}
+
+/// The sizes that follow from a configuration: record, slot, sets, shards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Floats in a row.
+    pub dim: u32,
+    /// How a weight is stored.
+    pub precision: Precision,
+    /// Floats of optimiser state a row: 0, 1 or dim.
+    pub state: u32,
+    /// True if the record holds the state as FP16.
+    pub state_half: bool,
+    /// First word of the state in a record: behind scale and bias.
+    pub state_word: u32,
+    /// First 16-bit half of the payload in a record.
+    pub payload_half: u32,
+    /// Stride of a record in words of 4 bytes.
+    pub record_words: u32,
+    /// Floats of a row in FP32: dim + state.
+    pub row_words: u32,
+    /// Stride of a slot in Quads of [`quad_width`] floats: weights, then state, each from a Quad on, padded with zeros.
+    pub row_quads: u32,
+    /// Invocations that move a row together.
+    pub lanes: u32,
+    /// Sets of the cache, 0 without one.
+    pub sets: u32,
+    /// Ways of a set.
+    pub ways: u32,
+    /// Slots of a window of the cache, all of them where one binding takes them; the last window may hold fewer.
+    pub window_slots: u32,
+    /// Linear rows.
+    pub total_rows: u32,
+    /// Rows of a shard; the last may hold fewer.
+    pub rows_per_shard: u32,
+    /// Shards of the table.
+    pub shards: u32,
+    /// Rows whose frequencies lie in one buffer (LFU); the last buffer may hold fewer.
+    pub freqs_per_shard: u32,
+}
+
+impl Layout {
+    /// Checks the configuration and lays it out in shards, and the cache in windows, of at most `shard_bytes`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for what [`GroupConfig::check`] refuses, for a shard too small for a record and for a window too small for a
+    /// slot.
+    pub fn new(config: &GroupConfig, shard_bytes: u64) -> Result<Self, Error> {
+        config.check()?;
+        let dim = config.dim;
+        let state = match config.optimizer.kind {
+            OptimizerKind::Sgd => 0,
+            OptimizerKind::RowWiseAdaGrad => 1,
+            OptimizerKind::AdaGrad => dim,
+        };
+        let state_half = config.optimizer.kind == OptimizerKind::AdaGrad && config.precision != Precision::Fp32;
+        let state_word = if config.precision.is_integer() { 2 } else { 0 };
+        let payload_half = 2 * state_word + if state_half { state } else { 2 * state };
+        let bits = u64::from(payload_half) * 16 + u64::from(dim) * u64::from(config.precision.bits());
+        let record_words = bits.div_ceil(32) as u32;
+        let total_rows = config.total_rows() as u32;
+        let stride = u64::from(record_words) * 4;
+        let window_bytes = config.window_bytes.unwrap_or(u64::MAX).min(shard_bytes);
+        let shard_bytes = config.shard_bytes.unwrap_or(u64::MAX).min(shard_bytes);
+        // A staged table is bound nowhere: it is one piece.
+        let rows_per_shard = match config.placement {
+            Placement::Staged => total_rows,
+            _ => (shard_bytes / stride).min(u64::from(total_rows)) as u32,
+        };
+        if rows_per_shard == 0 {
+            return Err(Error::Config {
+                field: "shard_bytes",
+                wanted: format!("at least one record of {stride} bytes"),
+                found: shard_bytes.to_string(),
+            });
+        }
+        let (width, weights) = (quad_width(dim), dim / quad_width(dim));
+        let row_quads = weights + state.div_ceil(width);
+        let ways = config.ways;
+        let sets = config.cache_rows.div_ceil(ways);
+        let slot_bytes = u64::from(row_quads * width) * 4;
+        let window_slots = (window_bytes / slot_bytes).min(u64::from(sets * ways)) as u32;
+        if window_slots == 0 && sets > 0 {
+            return Err(Error::Config {
+                field: "window_bytes",
+                wanted: format!("at least one slot of {slot_bytes} bytes"),
+                found: window_bytes.to_string(),
+            });
+        }
+        Ok(Self {
+            dim,
+            precision: config.precision,
+            state,
+            state_half,
+            state_word,
+            payload_half,
+            record_words,
+            row_words: dim + state,
+            row_quads,
+            lanes: row_lanes(dim),
+            sets,
+            ways,
+            window_slots,
+            total_rows,
+            rows_per_shard,
+            shards: total_rows.div_ceil(rows_per_shard),
+            freqs_per_shard: (shard_bytes / 4).min(u64::from(total_rows)) as u32,
+        })
+    }
+
+    /// First row and rows of each buffer of frequencies. LRU keeps none; its one piece is all rows.
+    pub(crate) fn freq_shards(&self, policy: Policy) -> impl Iterator<Item = Shard> + use<> {
+        let (rows, each) =
+            (self.total_rows, if policy == Policy::Lfu { self.freqs_per_shard } else { self.total_rows });
+        let shards = rows.div_ceil(each);
+        (0..shards).map(move |index| {
+            let first_row = index * each;
+            Shard { first_row, rows: each.min(rows - first_row), ..Shard::default() }
+        })
+    }
+
+    /// Floats of a Quad.
+    #[must_use]
+    pub const fn width(&self) -> u32 {
+        quad_width(self.dim)
+    }
+
+    /// Rows that a workgroup moves at once.
+    #[must_use]
+    pub const fn at_once(&self) -> u32 {
+        256 / self.lanes
+    }
+
+    /// Stride of a slot in floats, its padding included.
+    #[must_use]
+    pub const fn slot_words(&self) -> u32 {
+        self.row_quads * quad_width(self.dim)
+    }
+
+    /// Slots of the cache: sets x ways.
+    #[must_use]
+    pub const fn slots(&self) -> u32 {
+        self.sets * self.ways
+    }
+
+    /// Words of a set in the metadata.
+    #[must_use]
+    pub const fn set_words(&self) -> u64 {
+        4 * self.ways as u64
+    }
+
+    /// Bytes of a slot, its padding included.
+    #[must_use]
+    pub const fn slot_bytes(&self) -> u64 {
+        self.slot_words() as u64 * 4
+    }
+
+    /// Windows of the cache, each a binding of its own; one, of nothing, without a cache.
+    #[must_use]
+    pub const fn windows(&self) -> u32 {
+        if self.sets == 0 { 1 } else { self.slots().div_ceil(self.window_slots) }
+    }
+
+    /// Slots of each window.
+    pub(crate) fn windows_slots(&self) -> impl Iterator<Item = u32> + use<> {
+        let (slots, each) = (self.slots(), self.window_slots);
+        (0..self.windows()).map(move |window| each.min(slots - window * each))
+    }
+
+    /// Bytes of each window.
+    pub(crate) fn windows_bytes(&self) -> impl Iterator<Item = u64> + use<> {
+        let bytes = self.slot_bytes();
+        self.windows_slots().map(move |slots| bytes * u64::from(slots))
+    }
+
+    /// Bytes of a record, optimiser state included.
+    #[must_use]
+    pub const fn stride(&self) -> u64 {
+        self.record_words as u64 * 4
+    }
+
+    /// Bytes of all records.
+    #[must_use]
+    pub const fn table_bytes(&self) -> u64 {
+        self.stride() * self.total_rows as u64
+    }
+
+    /// Most distinct rows that a batch of `indices` can have.
+    #[must_use]
+    pub const fn most_distinct(&self, indices: u32) -> u32 {
+        if indices < self.total_rows { indices } else { self.total_rows }
+    }
+
+    /// The uniform of shard `shard` in `phases`.
+    #[must_use]
+    pub fn shard(&self, shard: u32, phases: u32) -> Shard {
+        Shard { first_row: shard * self.rows_per_shard, rows: self.shard_rows(shard), phases, ..Shard::default() }
+    }
+
+    /// Rows of shard `shard`.
+    #[must_use]
+    pub fn shard_rows(&self, shard: u32) -> u32 {
+        let first = u64::from(shard) * u64::from(self.rows_per_shard);
+        u64::from(self.rows_per_shard).min(u64::from(self.total_rows) - first) as u32
+    }
+
+    /// Bits of a sort key that orders every linear row and puts [`NONE`] behind them all.
+    #[must_use]
+    pub const fn row_bits(&self) -> u32 {
+        32 - self.total_rows.leading_zeros()
+    }
+
+    /// Bits of a sort key that orders the places of a batch of `indices`, slots and scratch rows, and puts [`NONE`] behind them all.
+    #[must_use]
+    pub const fn place_bits(&self, indices: u32) -> u32 {
+        u32::BITS - (self.slots() + self.most_distinct(indices)).leading_zeros()
+    }
+
+    /// Bits of a [`miss_key`](crate::table::hash::miss_key).
+    #[must_use]
+    pub const fn miss_key_bits(&self) -> u32 {
+        if self.sets == 0 { self.row_bits() } else { 32 }
+    }
+}
+
+/// The `tables` buffer of a new group: t = 0, bases and rows, counters at zero.
+pub(crate) fn table_words(config: &GroupConfig) -> Vec<u32> {
+    let mut words = vec![0; CLOCK_WORDS + config.tables.len() * TABLE_WORDS];
+    let mut base = 0;
+    for (table, &rows) in config.tables.iter().enumerate() {
+        words[CLOCK_WORDS + table * TABLE_WORDS] = base;
+        words[CLOCK_WORDS + table * TABLE_WORDS + 1] = rows;
+        // The sum fits: `GroupConfig::check` has seen to it.
+        base = base.wrapping_add(rows);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keys of `bits` low bits order `n` things, and NONE, cut to them, still sorts behind the last.
+    fn right(bits: u32, n: u32) -> bool {
+        let top = ((1u64 << bits) - 1) as u32;
+        n - 1 < top && (bits == 1 || n > top >> 1)
+    }
+
+    /// Numbers that host and shaders share outside of structs.
+    #[test]
+    fn constants_are_the_shaders() {
+        let common = include_str!("../../shaders/shared/common.wgsl");
+        let merge = include_str!("../../shaders/shared/merge.wgsl");
+        let constant = |text: &str, name: &str| {
+            let declared = format!("const {name}: u32 = ");
+            let at = text.find(&declared).unwrap_or_else(|| panic!("no {name}")) + declared.len();
+            let value = text[at..].split('u').next().unwrap();
+            match value.strip_prefix("0x") {
+                Some(hex) => usize::from_str_radix(hex, 16).unwrap(),
+                None => value.parse().unwrap(),
+            }
+        };
+        let wanted = [
+            ("STEP_COUNTS", std::mem::offset_of!(Step, counts) / 4),
+            ("COUNT_INDICES", count::INDICES),
+            ("COUNT_UNIQUE", count::UNIQUE),
+            ("COUNT_VALID", count::VALID),
+            ("COUNT_MISSED", count::MISSED),
+            ("COUNT_MOVES", count::MOVES),
+            ("FREQ_MAX", FREQ_MAX as usize),
+            ("NONE", NONE as usize),
+            ("TABLE_WORDS", TABLE_WORDS),
+            ("CLOCK_WORDS", CLOCK_WORDS),
+        ];
+        for (name, value) in wanted {
+            assert_eq!(constant(common, name), value, "{name}");
+        }
+        assert_eq!(constant(merge, "MERGE_CHUNK"), MERGE_CHUNK as usize);
+        assert_ne!(constant(common, "STEP_COUNTS"), constant(common, "COUNT_MOVES"), "the comparison can fail");
+    }
+
+    #[test]
+    fn none_sorts_behind_every_row() {
+        let edges = (1..32).flat_map(|k| [(1u32 << k) - 1, 1 << k, (1 << k) + 1]);
+        for rows in edges.chain([1, 3_000_000_000, u32::MAX - 1]) {
+            let mut config = GroupConfig::new(&[rows], 1);
+            config.cache_rows = rows.min(1 << 31);
+            let layout = Layout::new(&config, 1 << 31).unwrap();
+            assert!(right(layout.row_bits(), rows), "{rows} rows: {} bits", layout.row_bits());
+        }
+        assert!(!right(8, 256) && right(9, 256) && right(8, 255) && !right(9, 255), "the check can fail");
+    }
+
+    #[test]
+    fn shards_cover_the_rows() {
+        for (rows, bytes) in [(1, 100), (7, 100), (1000, 2000), (1 << 20, 1 << 16)] {
+            let layout = Layout::new(&GroupConfig::new(&[rows], 5), bytes).unwrap();
+            assert!(u64::from(layout.rows_per_shard) * layout.stride() <= bytes);
+            assert_eq!((0..layout.shards).map(|shard| layout.shard_rows(shard)).sum::<u32>(), rows);
+            assert!((0..layout.shards).all(|shard| layout.shard_rows(shard) > 0));
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The uniform of a call, made from configuration and layout: the same on both backends.
+
+use crate::{
+    config::{GroupConfig, OptimizerKind, OutOfRange, Policy, Pooling, Rounding},
+    table::{
+        layout::{Layout, Params, Robe},
+        rng::Purpose,
+    },
+};
+
+/// Which kind of forward a call is; `MODE_*` in `shaders/shared/common.wgsl`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Mode {
+    Train = 0,
+    Frozen = 1,
+    Rows = 2,
+}
+
+/// [`Params::policy`] of [`Policy::Static`].
+const STATIC: u32 = 2;
+
+impl Params {
+    /// Whether rows are admitted, and others leave for them.
+    pub(crate) const fn admits(&self) -> bool {
+        self.mode == Mode::Train as u32 && self.sets > 0 && self.policy != STATIC
+    }
+
+    pub(crate) fn new(config: &GroupConfig, layout: &Layout, mode: Mode, purpose: Purpose) -> Self {
+        let optimizer = &config.optimizer;
+        Self {
+            indices: 0,
+            bags: 0,
+            // Until a batch is known, the number of features: see `batch`.
+            bags_per_feature: config.feature_count(),
+            tables: config.tables.len() as u32,
+            mode: mode as u32,
+            out_of_range: match config.out_of_range {
+                OutOfRange::Error => 0,
+                OutOfRange::Clamp => 1,
+                OutOfRange::Skip => 2,
+            },
+            pooling: match config.pooling {
+                Pooling::Sum => 0,
+                Pooling::Mean => 1,
+                Pooling::None => 2,
+            },
+            weighted: 0,
+            sets: layout.sets,
+            slots: layout.slots(),
+            policy: match config.policy {
+                Policy::Lru => 0,
+                Policy::Lfu => 1,
+                Policy::Static => STATIC,
+            },
+            seed: config.seed,
+            dim: layout.dim,
+            bits: layout.precision.bits(),
+            stochastic: u32::from(config.rounding == Rounding::Stochastic),
+            state: layout.state,
+            state_half: u32::from(layout.state_half),
+            state_word: layout.state_word,
+            payload_half: layout.payload_half,
+            record_words: layout.record_words,
+            row_quads: layout.row_quads,
+            optimizer: match optimizer.kind {
+                OptimizerKind::Sgd => 0,
+                OptimizerKind::AdaGrad => 1,
+                OptimizerKind::RowWiseAdaGrad => 2,
+            },
+            purpose: purpose as u32,
+            total_rows: layout.total_rows,
+            lr: optimizer.lr,
+            eps: optimizer.eps,
+            weight_decay: optimizer.weight_decay,
+            lanes: layout.lanes,
+            partials: 0,
+            window_slots: layout.window_slots,
+            half_grads: 0,
+            random_bits: config.random_bits.bits(),
+        }
+    }
+
+    pub(crate) fn batch(self, indices: u32, bags: u32, weighted: bool) -> Self {
+        let bags_per_feature = (bags / self.bags_per_feature).max(1);
+        Self { indices, bags, bags_per_feature, weighted: u32::from(weighted), ..self }
+    }
+
+    /// A parameter-shared table's: an invocation moves a float.
+    pub(crate) fn floats(self) -> Self {
+        Self { lanes: lanes(self.dim), ..self }
+    }
+
+    /// Of the sums of its chunks: a partial row has one for each weight, then how many chunks reach the last.
+    pub(crate) fn chunk_sums(self, robe: &Robe) -> Self {
+        let dim = robe.reach + 1;
+        Self { dim, lanes: lanes(dim), partials: 0, ..self }
+    }
+
+    /// One row an index and an output, as reading and writing rows want it.
+    pub(crate) fn rows(self, indices: u32) -> Self {
+        Self { indices, bags: indices, bags_per_feature: indices.max(1), pooling: 2, weighted: 0, ..self }
+    }
+}
+
+/// Invocations that move `floats` one by one together: a power of two.
+fn lanes(floats: u32) -> u32 {
+    floats.clamp(4, 32).next_power_of_two()
+}

@@ -1,0 +1,238 @@
+//! Pinning (P3 section 4), planned on the host for both backends: which rows come into which slots, which leave, and what the
+//! cache's metadata is then.
+
+use rayon::prelude::*;
+
+use crate::{
+    config::{GroupConfig, Policy},
+    error::Error,
+    table::{
+        counters::Counters,
+        hash::fmix32,
+        layout::{Field, Layout, Move, NONE, PINNED, way_at},
+    },
+};
+
+/// What makes exactly the wanted rows pinned.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Plan {
+    /// Slots that get a row, and the row; ascending by set.
+    pub(crate) loads: Vec<(u32, u32)>,
+    /// Rows that leave.
+    pub(crate) evicted: Vec<u32>,
+    /// The metadata when all of it is done, but for the loaded rows' frequencies ([`Plan::set_frequency`]).
+    pub(crate) ways: Vec<u32>,
+    /// Rows that found no way, in the order given.
+    pub(crate) left_out: Vec<u32>,
+}
+
+/// Plans for a cache whose metadata is `ways`, with no dirty row, at step `t`. At most `share` ways of a set are pinned: the first of
+/// its rows in `rows`.
+pub(crate) fn plan(layout: &Layout, policy: Policy, ways: &[u32], t: u32, rows: &[u32], share: u32) -> Plan {
+    let (wanted, left_out) = seats(layout.sets, rows, share);
+    let mut plan = Plan { ways: ways.to_vec(), left_out, ..Plan::default() };
+    let mut rest = wanted.as_slice();
+    for set in 0..layout.sets {
+        let (here, others) = rest.split_at(rest.partition_point(|one| one.0 == set));
+        rest = others;
+        let wanted: Vec<u32> = here.iter().map(|&(_, _, row)| row).collect();
+        plan.pin_set(layout, policy, t, set, &wanted);
+    }
+    plan
+}
+
+/// A row's set, its place in the caller's list, and itself.
+pub(crate) type Seat = (u32, u32, u32);
+
+/// The first `share` rows of each of `sets` sets, set by set, as they come in `rows`; and the others, as they come there. A row that
+/// comes twice counts once.
+pub(crate) fn seats(sets: u32, rows: &[u32], share: u32) -> (Vec<Seat>, Vec<u32>) {
+    let mut wanted: Vec<Seat> = (0..).zip(rows).map(|(at, &row)| (fmix32(row) % sets, at, row)).collect();
+    // The first of each row, then set by set.
+    wanted.par_sort_unstable_by_key(|&(_, at, row)| (row, at));
+    wanted.dedup_by_key(|&mut (.., row)| row);
+    wanted.par_sort_unstable();
+    let (mut left_out, mut home, mut taken) = (Vec::new(), NONE, 0);
+    wanted.retain(|&(set, at, row)| {
+        taken = if set == home { taken + 1 } else { 1 };
+        home = set;
+        if taken > share {
+            left_out.push((at, row));
+        }
+        taken <= share
+    });
+    left_out.sort_unstable();
+    (wanted, left_out.into_iter().map(|(_, row)| row).collect())
+}
+
+impl Plan {
+    fn pin_set(&mut self, layout: &Layout, policy: Policy, t: u32, set: u32, wanted: &[u32]) {
+        let width = layout.ways;
+        let slots = set * width..(set + 1) * width;
+        let at = |slot: u32, field: Field| way_at(width, slot, field);
+        for slot in slots.clone() {
+            let row = self.ways[at(slot, Field::Tag)];
+            let flags = &mut self.ways[at(slot, Field::Flags)];
+            let was = *flags & PINNED != 0;
+            *flags &= !PINNED;
+            if row == NONE {
+                continue;
+            }
+            if wanted.contains(&row) {
+                *flags |= PINNED;
+            } else if was && policy == Policy::Static {
+                self.evicted.push(row);
+                empty(&mut self.ways, width, slot);
+            }
+        }
+        let resident = |row: u32| slots.clone().any(|slot| self.ways[at(slot, Field::Tag)] == row);
+        let missing: Vec<u32> = wanted.iter().copied().filter(|&row| !resident(row)).collect();
+        if missing.is_empty() {
+            return;
+        }
+        // As admission has it: an empty way before any other, then the least value, then the first way.
+        let value = if policy == Policy::Lfu { Field::Freq } else { Field::Stamp };
+        let mut victims: Vec<(Option<u32>, u32)> = slots
+            .filter(|&slot| self.ways[at(slot, Field::Flags)] & PINNED == 0)
+            .map(|slot| ((self.ways[at(slot, Field::Tag)] != NONE).then(|| self.ways[at(slot, value)]), slot))
+            .collect();
+        victims.sort_unstable();
+        for (row, (value, slot)) in missing.into_iter().zip(victims) {
+            if value.is_some() {
+                self.evicted.push(self.ways[at(slot, Field::Tag)]);
+            }
+            self.loads.push((slot, row));
+            for (field, word) in [(Field::Tag, row), (Field::Stamp, t), (Field::Freq, 0), (Field::Flags, PINNED)] {
+                self.ways[at(slot, field)] = word;
+            }
+        }
+    }
+
+    /// The metadata while the rows are loaded: their slots are empty, so that whatever happens meanwhile leaves a cache that holds.
+    pub(crate) fn meanwhile(&self, width: u32) -> Vec<u32> {
+        let mut ways = self.ways.clone();
+        self.loads.iter().for_each(|&(slot, _)| empty(&mut ways, width, slot));
+        ways
+    }
+
+    /// The Moves that load the rows.
+    pub(crate) fn moves(&self) -> Vec<Move> {
+        self.loads.iter().map(|&(place, row)| Move { place, row, victim: NONE, flags: 0 }).collect()
+    }
+
+    /// Counts what leaves.
+    pub(crate) fn count_evicted(&self, config: &GroupConfig, counters: &mut [Counters]) {
+        let table = table_of(config);
+        self.evicted.iter().for_each(|&row| counters[table(row)].evictions += 1);
+    }
+
+    /// Counts what has come.
+    pub(crate) fn count_loaded(&self, config: &GroupConfig, counters: &mut [Counters]) {
+        let table = table_of(config);
+        for &(_, row) in &self.loads {
+            let counters = &mut counters[table(row)];
+            counters.unique += 1;
+            counters.unique_misses += 1;
+            counters.admitted += 1;
+        }
+    }
+
+    /// Under LFU: the frequency of a loaded row.
+    pub(crate) fn set_frequency(&mut self, width: u32, slot: u32, freq: u32) {
+        self.ways[way_at(width, slot, Field::Freq)] = freq;
+    }
+}
+
+/// The table of a linear row.
+fn table_of(config: &GroupConfig) -> impl Fn(u32) -> usize {
+    let ends: Vec<u32> = config.tables.iter().scan(0, |end, &rows| (*end += rows, Some(*end)).1).collect();
+    move |row| ends.partition_point(|&end| end <= row)
+}
+
+fn empty(ways: &mut [u32], width: u32, slot: u32) {
+    for (field, word) in [(Field::Tag, NONE), (Field::Stamp, 0), (Field::Freq, 0), (Field::Flags, 0)] {
+        ways[way_at(width, slot, field)] = word;
+    }
+}
+
+/// The rows that are pinned, in slot order.
+pub(crate) fn pinned(layout: &Layout, ways: &[u32]) -> Vec<u32> {
+    let word = |slot, field| ways[way_at(layout.ways, slot, field)];
+    let pinned = (0..layout.slots()).filter(|&slot| word(slot, Field::Flags) & PINNED != 0);
+    pinned.map(|slot| word(slot, Field::Tag)).collect()
+}
+
+/// What can be wrong with a call of `pin` but its rows.
+pub(crate) fn check(layout: &Layout, rows: &[u32], ways: u32) -> Result<(), Error> {
+    let fail = |what, wanted, found: String, remedy| Err(Error::Pins { what, wanted, found, remedy });
+    if ways == 0 || ways > layout.ways {
+        return fail(
+            "ways",
+            format!("1 to {}, the ways of a set", layout.ways),
+            ways.to_string(),
+            "pin nothing with no rows",
+        );
+    }
+    if layout.sets == 0 && !rows.is_empty() {
+        let found = format!("{} rows to pin and none", rows.len());
+        return fail("cache", "a cache to pin rows in".into(), found, "configure cache_rows");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One set of four ways, the rows and values of its ways as given; none pinned.
+    fn planned(policy: Policy, held: [Option<(u32, u32)>; 4], pinned: &[usize], rows: &[u32], share: u32) -> Plan {
+        let config = GroupConfig { cache_rows: 4, ways: 4, policy, ..GroupConfig::new(&[5, 15], 1) };
+        let layout = Layout::new(&config, u64::MAX).unwrap();
+        let mut ways = vec![0; 16];
+        for (way, held) in held.into_iter().enumerate() {
+            let (row, value) = held.unwrap_or((NONE, 0));
+            (ways[way], ways[4 + way], ways[8 + way]) = (row, value, value);
+            ways[12 + way] = if pinned.contains(&way) { PINNED } else { 0 };
+        }
+        plan(&layout, policy, &ways, 9, rows, share)
+    }
+
+    #[test]
+    fn rows_take_the_ways_that_admission_would_give() {
+        let held = [Some((1, 5)), Some((2, 3)), None, Some((3, 3))];
+        for policy in [Policy::Lru, Policy::Lfu] {
+            // 10 the empty way, 11 the first of the two least, 12 the other; 1 keeps its own.
+            let plan = planned(policy, held, &[], &[10, 11, 1, 12], 4);
+            assert_eq!(plan.loads, [(2, 10), (1, 11), (3, 12)]);
+            assert_eq!((plan.evicted.as_slice(), plan.left_out.as_slice()), (&[2, 3][..], &[][..]));
+            let freqs = [5, 0, 0, 0];
+            assert_eq!(plan.ways, [[1, 11, 10, 12], [5, 9, 9, 9], freqs, [PINNED; 4]].concat());
+            assert_eq!(plan.meanwhile(4)[..8], [1, NONE, NONE, NONE, 5, 0, 0, 0]);
+        }
+    }
+
+    #[test]
+    fn the_first_of_the_list_are_pinned_and_count_once() {
+        let plan = planned(Policy::Lru, [None; 4], &[], &[7, 7, 4, 9, 4, 3, 9], 2);
+        assert_eq!((plan.loads.as_slice(), plan.left_out.as_slice()), (&[(0, 7), (1, 4)][..], &[9, 3][..]));
+        let mut counters = [Counters::default(); 2];
+        let config = GroupConfig::new(&[5, 15], 1);
+        plan.count_loaded(&config, &mut counters);
+        plan.count_evicted(&config, &mut counters);
+        for counters in counters {
+            assert_eq!((counters.unique, counters.unique_misses, counters.admitted, counters.evictions), (1, 1, 1, 0));
+        }
+    }
+
+    #[test]
+    fn what_is_pinned_no_longer_stays_unless_nothing_else_may() {
+        let held = [Some((1, 5)), Some((2, 3)), None, Some((3, 4))];
+        let plan = planned(Policy::Lfu, held, &[0, 1], &[2], 4);
+        assert_eq!((plan.loads.len(), plan.evicted.len()), (0, 0));
+        assert_eq!(plan.ways[12..], [0, PINNED, 0, 0]);
+        let held = [Some((1, 5)), Some((2, 3)), None, None];
+        let plan = planned(Policy::Static, held, &[0, 1], &[2, 8], 4);
+        assert_eq!((plan.loads.as_slice(), plan.evicted.as_slice()), (&[(0, 8)][..], &[1][..]));
+        assert_eq!(plan.ways[12..], [PINNED, PINNED, 0, 0]);
+    }
+}

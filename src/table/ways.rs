@@ -1,0 +1,47 @@
+//! What the cache's metadata can be.
+
+use crate::{
+    config::Policy,
+    error::Error,
+    table::{
+        hash::fmix32,
+        layout::{DIRTY, Field, Layout, NONE, PINNED, way_at},
+    },
+};
+
+/// Checks neighbouring sets, `first_set` and on, of a group that is at step `t`: a slot is empty, or holds a row of its set that no
+/// other way of the set holds; under [`Policy::Static`] a pinned one.
+pub(crate) fn check(layout: &Layout, policy: Policy, t: u32, first_set: u32, ways: &[u32]) -> Result<(), Error> {
+    let slots = (ways.len() / 4) as u32;
+    (0..slots).try_for_each(|slot| check_slot(layout, policy, t, first_set, ways, slot))
+}
+
+fn check_slot(layout: &Layout, policy: Policy, t: u32, first_set: u32, ways: &[u32], slot: u32) -> Result<(), Error> {
+    let width = layout.ways;
+    let word = |slot, field| ways[way_at(width, slot, field)];
+    let tag = word(slot, Field::Tag);
+    let fail =
+        |what, wanted: String, found| Err(Error::Snapshot { what, wanted, found, slot: first_set * width + slot });
+    let flags = word(slot, Field::Flags);
+    if flags & !(DIRTY | PINNED) != 0 || (tag == NONE && flags != 0) {
+        let wanted = format!("{DIRTY} (dirty), {PINNED} (pinned) or both, and 0 in an empty slot");
+        return fail("flags", wanted, flags);
+    }
+    if tag == NONE {
+        return Ok(());
+    }
+    let set = first_set + slot / width;
+    if policy == Policy::Static && flags & PINNED == 0 {
+        return fail("flags", format!("{PINNED} (pinned): with policy static nothing else is resident"), flags);
+    }
+    if tag >= layout.total_rows || fmix32(tag) % layout.sets != set {
+        return fail("tag", format!("one of the {} rows that belongs to set {set}", layout.total_rows), tag);
+    }
+    if (slot - slot % width..slot).any(|other| word(other, Field::Tag) == tag) {
+        return fail("tag", "each row in one way".into(), tag);
+    }
+    if word(slot, Field::Stamp) > t {
+        return fail("stamp", format!("at most the step number {t}"), word(slot, Field::Stamp));
+    }
+    Ok(())
+}

@@ -1,0 +1,515 @@
+//! The WGSL files, composed: the one place that knows where shader text comes from.
+//!
+//! A stage is `shaders/<folder>/<stage>.wgsl` with one entry point `main`. A line `#include "shared/x.wgsl"` is replaced by that file.
+//! Where there is no `shared/x.wgsl`, it stands for `shared/x_<body>.wgsl`, a body that [`Caps`](crate::Caps) chose, or for
+//! `shared/x<width>.wgsl`, of the width that a group's dim allows ([`quad_width`](crate::table::layout::quad_width)). A line `#window text` is
+//! replaced by the text once for each window of the cache, or of a shared array, but the first, the last first, with the window's number for every `$`; the
+//! bindings of those windows are declared at the end.
+
+use crate::{host::trusted::Composed, robe};
+
+/// How the sort ranks keys of a block, and how a workgroup's sums are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RankBody {
+    /// By ballot, where every subgroup has exactly 32 lanes.
+    Subgroup32,
+    /// Through shared memory, anywhere.
+    Portable,
+}
+
+impl RankBody {
+    /// The variant's name, as in `shaders/shared/rank_<name>.wgsl`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Subgroup32 => "subgroup32",
+            Self::Portable => "portable",
+        }
+    }
+}
+
+/// How several invocations add to one float in memory ([`Backward::Atomic`](crate::robe::config::Backward::Atomic)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AddBody {
+    /// By the device's own addition.
+    Native,
+    /// By exchanging what was read for the sum, again if another came first: anywhere.
+    Exchange,
+}
+
+impl AddBody {
+    /// The variant's name, as in `shaders/shared/add_<name>.wgsl`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Exchange => "exchange",
+        }
+    }
+}
+
+/// How a shader sees a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// `var<uniform>`
+    Uniform,
+    /// `var<storage, read>`
+    Read,
+    /// `var<storage, read_write>`
+    ReadWrite,
+}
+
+/// What the host knows of a stage: its bindings in order and its workgroup size. `tests/shaders.rs` holds it to the WGSL.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel {
+    /// The stage, and the name of its files.
+    pub name: &'static str,
+    /// Invocations of a workgroup.
+    pub workgroup: u32,
+    /// Binding i of group 0.
+    pub bindings: &'static [(Access, &'static str)],
+}
+
+/// A composed shader.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The stage.
+    pub name: &'static str,
+    /// Empty, or which body was included.
+    pub variant: &'static str,
+    /// The text, without any `enable` line: browsers want `enable subgroups;` in front where `subgroups` is set.
+    pub wgsl: String,
+    /// Uses subgroup operations.
+    pub subgroups: bool,
+    /// Adds to floats atomically, for which WGSL itself has no name: wgpu's compiler alone takes it.
+    pub float_atomics: bool,
+    /// Windows of the cache; each beyond the first is one more storage buffer.
+    pub windows: u32,
+    /// Override constants of a representative pipeline.
+    pub constants: Vec<(&'static str, f64)>,
+}
+
+macro_rules! files {
+    ($($path:literal),* $(,)?) => {
+        fn file(path: &str) -> Option<&'static str> {
+            match path {
+                $($path => Some(include_str!(concat!("../shaders/", $path))),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+files![
+    "cached/admit.wgsl",
+    "cached/arrange.wgsl",
+    "cached/assign.wgsl",
+    "cached/begin.wgsl",
+    "cached/claim.wgsl",
+    "cached/collect.wgsl",
+    "cached/combine.wgsl",
+    "cached/exchange.wgsl",
+    "cached/gather.wgsl",
+    "cached/linearize.wgsl",
+    "cached/locate.wgsl",
+    "cached/merge.wgsl",
+    "cached/probe.wgsl",
+    "cached/reset.wgsl",
+    "cached/touch.wgsl",
+    "cached/update.wgsl",
+    "robe/robe_blocks.wgsl",
+    "robe/robe_covered.wgsl",
+    "robe/robe_decode.wgsl",
+    "robe/robe_gather.wgsl",
+    "robe/robe_gradient.wgsl",
+    "robe/robe_hash.wgsl",
+    "robe/robe_keys.wgsl",
+    "robe/robe_merge.wgsl",
+    "robe/robe_runs.wgsl",
+    "robe/robe_scatter.wgsl",
+    "robe/robe_step.wgsl",
+    "robe/robe_update.wgsl",
+    "scaler/inspect.wgsl",
+    "scaler/rescale.wgsl",
+    "shared/add_exchange.wgsl",
+    "shared/add_native.wgsl",
+    "shared/bag.wgsl",
+    "shared/codec.wgsl",
+    "shared/common.wgsl",
+    "shared/dedup.wgsl",
+    "shared/exact.wgsl",
+    "shared/flight.wgsl",
+    "shared/gradient1.wgsl",
+    "shared/gradient4.wgsl",
+    "shared/half.wgsl",
+    "shared/hash.wgsl",
+    "shared/head.wgsl",
+    "shared/lanes_portable.wgsl",
+    "shared/lanes_subgroup32.wgsl",
+    "shared/merge.wgsl",
+    "shared/meta.wgsl",
+    "shared/move.wgsl",
+    "shared/pack.wgsl",
+    "shared/pool.wgsl",
+    "shared/quad1.wgsl",
+    "shared/quad4.wgsl",
+    "shared/rank_portable.wgsl",
+    "shared/rank_subgroup32.wgsl",
+    "shared/rng.wgsl",
+    "shared/robe.wgsl",
+    "shared/robe_array.wgsl",
+    "shared/robe_due.wgsl",
+    "shared/robe_move.wgsl",
+    "shared/robe_pool.wgsl",
+    "shared/robe_reach.wgsl",
+    "shared/robe_sum.wgsl",
+    "shared/robe_walk.wgsl",
+    "shared/robe_window.wgsl",
+    "shared/scaler.wgsl",
+    "shared/scan.wgsl",
+    "shared/shard.wgsl",
+    "shared/slots.wgsl",
+    "shared/sort.wgsl",
+    "shared/sort_small.wgsl",
+    "shared/store.wgsl",
+    "shared/sum.wgsl",
+    "shared/tables.wgsl",
+    "shared/tally.wgsl",
+    "shared/target.wgsl",
+    "shared/unpack1.wgsl",
+    "shared/unpack4.wgsl",
+    "sort/heads.wgsl",
+    "sort/histogram.wgsl",
+    "sort/scan.wgsl",
+    "sort/scatter.wgsl",
+    "sort/segments.wgsl",
+    "sort/sort_small.wgsl",
+];
+
+/// The folders of stages; `shared/` has what they include.
+const FOLDERS: [&str; 4] = ["sort", "cached", "robe", "scaler"];
+
+/// The file of a stage, below `shaders/`.
+fn path_of(kernel: &Kernel) -> String {
+    let paths = FOLDERS.map(|folder| format!("{folder}/{}.wgsl", kernel.name));
+    paths.into_iter().find(|path| file(path).is_some()).unwrap_or_else(|| kernel.name.to_owned())
+}
+
+/// Which bodies a shader is composed of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bodies {
+    /// How a sort ranks keys.
+    pub rank: RankBody,
+    /// How floats in memory are added to.
+    pub add: AddBody,
+    /// Floats of a Quad: 4 or 1.
+    pub width: u32,
+    /// Windows of the cache, or of a shared array.
+    pub windows: u32,
+}
+
+impl Bodies {
+    /// What runs on any device, for a cache within one binding.
+    pub const PLAIN: Self = Self { rank: RankBody::Portable, add: AddBody::Exchange, width: 1, windows: 1 };
+}
+
+/// The bindings that windows continue, and what they are arrays of: the cache, and the shared array where all of it is read.
+const WINDOWED: [(&str, &str); 2] = [("cache", "Quad"), ("window", "u32")];
+
+/// What `kernel` binds in windows, if anything: how, its name and its elements.
+fn windowed(kernel: &Kernel) -> Option<(Access, &'static str, &'static str)> {
+    let find = |&(access, name): &(Access, &'static str)| {
+        WINDOWED.iter().find(|(windowed, _)| *windowed == name).map(|&(_, element)| (access, name, element))
+    };
+    kernel.bindings.iter().find_map(find)
+}
+
+/// True if `kernel` binds the cache or all of a shared array, so that there is one of it for each number of windows.
+#[must_use]
+pub fn has_windows(kernel: &Kernel) -> bool {
+    windowed(kernel).is_some()
+}
+
+/// Which of `kernel`'s bindings has further windows.
+#[must_use]
+pub fn window_binding(kernel: &Kernel) -> Option<usize> {
+    windowed(kernel).and_then(|(_, windowed, _)| kernel.bindings.iter().position(|(_, name)| *name == windowed))
+}
+
+/// The bindings of `kernel`: its table, then the further windows, bound as the first is.
+#[must_use]
+pub fn bindings(kernel: &Kernel, windows: u32) -> Vec<(Access, String)> {
+    let own = kernel.bindings.iter().map(|&(access, name)| (access, name.to_owned()));
+    let more = windowed(kernel)
+        .into_iter()
+        .flat_map(|(access, name, _)| (1..windows).map(move |i| (access, format!("{name}{i}"))));
+    own.chain(more).collect()
+}
+
+/// True if there are several of `kernel`, by the width of Quads or the number of windows: they are built when first wanted.
+#[must_use]
+pub fn is_cut(kernel: &Kernel) -> bool {
+    moves_rows(kernel) || has_windows(kernel)
+}
+
+/// True if `kernel` moves rows, so that there is one of it for each width.
+#[must_use]
+pub fn moves_rows(kernel: &Kernel) -> bool {
+    file(&path_of(kernel)).is_some_and(|text| text.contains("#include \"shared/quad.wgsl\""))
+}
+
+fn include(path: &str, bodies: Bodies, out: &mut String) {
+    let stem = path.trim_end_matches(".wgsl");
+    let ranked = || file(&format!("{stem}_{}.wgsl", bodies.rank.name()));
+    let added = || file(&format!("{stem}_{}.wgsl", bodies.add.name()));
+    let wide = || file(&format!("{stem}{}.wgsl", bodies.width));
+    let Some(text) = file(path).or_else(ranked).or_else(added).or_else(wide) else {
+        // Left in the text, so that the shader compiler names it; `tests/shaders.rs` compiles every stage.
+        out.push_str(&format!("missing include {path}\n"));
+        return;
+    };
+    for line in text.lines() {
+        if let Some(inner) = line.strip_prefix("#include \"").and_then(|rest| rest.strip_suffix('"')) {
+            include(inner, bodies, out);
+        } else if let Some(text) = line.trim_start().strip_prefix("#window ") {
+            for window in (1..bodies.windows).rev() {
+                out.push_str(&format!("    {}\n", text.replace('$', &window.to_string())));
+            }
+        } else {
+            out.push_str(line);
+            out.push('\n');
+        }
+    }
+}
+
+/// The text of `kernel` with the chosen bodies.
+#[must_use]
+pub fn compose(kernel: &Kernel, bodies: Bodies) -> String {
+    let mut out = String::new();
+    include(&path_of(kernel), bodies, &mut out);
+    for (binding, (access, name)) in bindings(kernel, bodies.windows).iter().enumerate().skip(kernel.bindings.len()) {
+        let access = if *access == Access::Read { "read" } else { "read_write" };
+        let element = windowed(kernel).map_or("", |(.., element)| element);
+        out.push_str(&format!("@group(0) @binding({binding}) var<storage, {access}> {name}: array<{element}>;\n"));
+    }
+    out
+}
+
+/// The same, for [`shader_module`](crate::host::trusted::shader_module).
+pub(crate) fn composed(kernel: &Kernel, bodies: Bodies) -> Composed {
+    Composed { name: kernel.name, wgsl: compose(kernel, bodies) }
+}
+
+/// Every stage in every variant; with a cache in one window, in two and in three, which stand for all further ones.
+#[must_use]
+pub fn sources(kernels: &[&Kernel]) -> Vec<Source> {
+    let source = |kernel: &Kernel, variant, bodies: Bodies| Source {
+        name: kernel.name,
+        variant,
+        wgsl: compose(kernel, bodies),
+        subgroups: bodies.rank == RankBody::Subgroup32,
+        float_atomics: bodies.add == AddBody::Native,
+        windows: bodies.windows,
+        constants: Vec::new(),
+    };
+    let rows = [
+        ("quad1", 1, 1),
+        ("quad4", 4, 1),
+        ("quad1 windows2", 1, 2),
+        ("quad4 windows2", 4, 2),
+        ("quad1 windows3", 1, 3),
+        ("quad4 windows3", 4, 3),
+    ];
+    let windows = [("", 1, 1), ("windows2", 1, 2), ("windows3", 1, 3)];
+    let mut all = Vec::new();
+    for kernel in kernels {
+        let [portable, subgroup32] = [RankBody::Portable, RankBody::Subgroup32]
+            .map(|rank| source(kernel, rank.name(), Bodies { rank, ..Bodies::PLAIN }));
+        if moves_rows(kernel) {
+            let rows = rows.iter().filter(|&&(.., windows)| windows == 1 || has_windows(kernel));
+            all.extend(
+                rows.map(|&(name, width, windows)| source(kernel, name, Bodies { width, windows, ..Bodies::PLAIN })),
+            );
+        } else if has_windows(kernel) {
+            all.extend(
+                windows.map(|(name, width, windows)| source(kernel, name, Bodies { width, windows, ..Bodies::PLAIN })),
+            );
+        } else if portable.wgsl != subgroup32.wgsl {
+            all.extend([portable, subgroup32]);
+        } else {
+            let [exchange, native] = [AddBody::Exchange, AddBody::Native]
+                .map(|add| source(kernel, add.name(), Bodies { add, ..Bodies::PLAIN }));
+            match exchange.wgsl == native.wgsl {
+                true => all.push(source(kernel, "", Bodies::PLAIN)),
+                false => all.extend([exchange, native]),
+            }
+        }
+    }
+    all
+}
+
+/// A struct the host shares with shaders: its WGSL name, its size, and its members with their byte offsets.
+pub type HostStruct = (&'static str, usize, Vec<(&'static str, usize)>);
+
+macro_rules! host_struct {
+    ($name:ident { $($field:ident),* $(,)? }) => {
+        (
+            stringify!($name),
+            size_of::<crate::table::layout::$name>(),
+            vec![$((stringify!($field), std::mem::offset_of!(crate::table::layout::$name, $field))),*],
+        )
+    };
+}
+
+/// Every struct the host shares with shaders.
+#[must_use]
+pub fn structs() -> Vec<HostStruct> {
+    vec![
+        host_struct!(Params {
+            indices,
+            bags,
+            bags_per_feature,
+            tables,
+            mode,
+            out_of_range,
+            pooling,
+            weighted,
+            sets,
+            slots,
+            policy,
+            seed,
+            dim,
+            bits,
+            stochastic,
+            state,
+            state_half,
+            state_word,
+            payload_half,
+            record_words,
+            row_quads,
+            optimizer,
+            purpose,
+            total_rows,
+            lr,
+            eps,
+            weight_decay,
+            lanes,
+            partials,
+            window_slots,
+            half_grads,
+            random_bits,
+        }),
+        host_struct!(Step {
+            t,
+            error,
+            error_position,
+            error_value,
+            error_table,
+            bad_index,
+            bad_offset,
+            accesses,
+            counts,
+        }),
+        host_struct!(Unique { row, count, key, slot }),
+        host_struct!(Pass { shift, mask, count, capacity, positions }),
+        host_struct!(ScanInfo { count, capacity, per_block, rows }),
+        host_struct!(SmallInfo { capacity, count, mask, positions, dedup, segments, valid, pad0 }),
+        host_struct!(DedupInfo { capacity, count, segments, valid }),
+        host_struct!(Move { place, row, victim, flags }),
+        host_struct!(Robe {
+            dim,
+            chunk,
+            chunks,
+            starts,
+            weights,
+            reach,
+            tail,
+            dense_from,
+            block,
+            block_words,
+            window,
+            window_words,
+            first,
+        }),
+        host_struct!(Target { row, place, start, end }),
+        host_struct!(Inspected { elements, half, pad0, pad1 }),
+        host_struct!(ScaleRule {
+            kind,
+            min,
+            max,
+            grow,
+            shrink,
+            window,
+            target_log,
+            overflow_log,
+            beta,
+            beta_rest,
+            slow_beta,
+            slow_rest,
+            deviations,
+            original,
+            zero,
+            pad0,
+        }),
+        host_struct!(ScalerState {
+            scale,
+            inverse,
+            overflow,
+            iteration,
+            last_overflow,
+            overflows,
+            largest,
+            mean,
+            slow_mean,
+            variance,
+            decay,
+            slow_decay,
+        }),
+        host_struct!(Shard {
+            first_row,
+            rows,
+            phases,
+            moves,
+            first_move,
+            capacity,
+            forwards,
+            kept,
+            arrivals,
+            leaving,
+            left,
+            counter,
+        }),
+    ]
+}
+
+/// Constants that host and shaders both name.
+#[must_use]
+pub fn constants() -> Vec<(&'static str, u32)> {
+    use crate::table::layout::{CLOCK_WORDS, DIRTY, FREQ_MAX, Field, Move, NONE, PINNED, Shard, TABLE_WORDS, count};
+    vec![
+        ("NONE", NONE),
+        ("CLOCK_WORDS", CLOCK_WORDS as u32),
+        ("TABLE_WORDS", TABLE_WORDS as u32),
+        ("FREQ_MAX", FREQ_MAX),
+        ("TAG", Field::Tag as u32),
+        ("STAMP", Field::Stamp as u32),
+        ("FREQ", Field::Freq as u32),
+        ("FLAGS", Field::Flags as u32),
+        ("DIRTY", DIRTY),
+        ("PINNED", PINNED),
+        ("WRITE", Move::WRITE),
+        ("KEEP", Move::KEEP),
+        ("PACK", Shard::PACK),
+        ("UNPACK", Shard::UNPACK),
+        ("COUNT_INDICES", count::INDICES as u32),
+        ("COUNT_UNIQUE", count::UNIQUE as u32),
+        ("COUNT_VALID", count::VALID as u32),
+        ("COUNT_MISSED", count::MISSED as u32),
+        ("COUNT_MOVES", count::MOVES as u32),
+        ("COUNT_CHUNKS", count::CHUNKS as u32),
+        ("ROBE_PRIME", robe::hash::PRIME),
+        ("ROBE_R1", robe::hash::R1),
+        ("ROBE_R2", robe::hash::R2),
+        ("ROBE_R3", robe::hash::R3),
+    ]
+}
