@@ -28,6 +28,10 @@ pub enum Unit {
     Count,
     /// A number of things a second.
     PerSecond,
+    /// A loss in nats, or a score from 0 to 1. Its spread is the 95 % interval of a mean.
+    Score,
+    /// By how many percent another figure is passed. Its spread is the 95 % interval of a mean.
+    Change,
 }
 
 impl Unit {
@@ -43,6 +47,8 @@ impl Unit {
             Self::Times => units::times(value),
             Self::Count => Value::Number(value).to_string(),
             Self::PerSecond => format!("{}/s", units::count(value)),
+            Self::Score => format!("{value:.5}"),
+            Self::Change => format!("{value:+.3}"),
         }
     }
 
@@ -57,7 +63,15 @@ impl Unit {
             Self::Times => (1.0, "x"),
             Self::PerSecond => (1e-6, "million/s"),
             Self::Count => (1.0, "number"),
+            Self::Score => (1.0, "nats, or of 1"),
+            Self::Change => (1.0, "%"),
         }
+    }
+
+    /// Whether the spread of a figure is the interval of a mean over seeds, which tables and charts show.
+    #[must_use]
+    pub const fn has_interval(self) -> bool {
+        matches!(self, Self::Score | Self::Change)
     }
 }
 
@@ -208,6 +222,10 @@ impl Record {
     pub fn text(&self) -> String {
         let value = self.unit.show(self.value);
         match self.spread {
+            Some(Times { lowest, highest, .. }) if self.unit.has_interval() => {
+                let half = (highest - lowest) / 2.0;
+                format!("{value} ±{half:.0$}", if self.unit == Unit::Score { 5 } else { 3 })
+            }
             Some(Times { median, lowest, highest, .. }) if median > 0.0 => {
                 format!("{value} ({:.0} %)", 100.0 * (highest - lowest) / median)
             }
@@ -231,7 +249,7 @@ pub fn table<'r>(records: impl IntoIterator<Item = &'r Record>, lines: &[&str], 
     ascending(&mut heads);
     ascending(&mut firsts);
     let unit = cells.first()?.2.unit;
-    let alike = across != "what" && cells.iter().all(|cell| cell.2.unit == unit);
+    let alike = across != "what" && !unit.has_interval() && cells.iter().all(|cell| cell.2.unit == unit);
     let plain = |value: f64| if value.is_finite() { units::short(unit.scale().0 * value) } else { "-".to_owned() };
     let text = |record: &Record| if alike { plain(record.value) } else { record.text() };
     let names = lines.iter().map(|name| (*name).to_owned());

@@ -1,10 +1,6 @@
 //! Where results go: paths that cannot be written are refused before the work, and a reader that goes away ends the command quietly.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-#[path = "common/command.rs"]
-mod command;
-
-use command::outcome;
+use crate::common::command::outcome;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};

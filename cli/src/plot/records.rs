@@ -13,7 +13,8 @@ pub(crate) struct Style {
 }
 
 impl Chart {
-    /// Adds a line for each value of `label`, its points in ascending order of `x`; the label of the y axis gets the unit.
+    /// Adds a line for each value of `label`, its points in ascending order of `x`, with their intervals; the label of the y axis gets the
+    /// unit.
     pub(crate) fn lines<'r>(
         &mut self,
         records: impl IntoIterator<Item = &'r Record>,
@@ -34,8 +35,16 @@ impl Chart {
                 self.series.len() - 1
             });
             self.series[at].points.push((x, factor * record.value));
+            if let Some(spread) = record.spread.filter(|_| record.unit.has_interval()) {
+                self.series[at].spread.push((record.value - spread.lowest, spread.highest - record.value));
+            }
         }
-        self.series.iter_mut().for_each(|series| series.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
+        for series in &mut self.series {
+            let mut places: Vec<usize> = (0..series.points.len()).collect();
+            places.sort_by(|&a, &b| series.points[a].0.total_cmp(&series.points[b].0));
+            series.points = places.iter().map(|&at| series.points[at]).collect();
+            series.spread = places.iter().filter_map(|&at| series.spread.get(at).copied()).collect();
+        }
     }
 }
 

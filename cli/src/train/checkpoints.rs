@@ -57,7 +57,7 @@ struct Head {
     identity: Identity,
 }
 
-/// What stands beside the tables.
+/// State of a run beside its tables.
 #[derive(Debug)]
 pub(crate) struct Beside {
     pub(crate) steps: u64,

@@ -1,19 +1,24 @@
-//! The runs of a grid in a file: a line each, there for good as soon as the run is over.
+//! The journal of runs: what has been trained, and how it ended. In a folder it is a file with a line a run, each on the disk as soon as
+//! its run is over, so that a killed command goes on where it was.
 
 use super::outcome::Outcome;
-use super::setting::Setting;
+use super::setting::Setup;
+use super::workers::{alone, side_by_side};
 use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Name of the file in the results' folder.
 pub(crate) const FILE: &str = "runs.jsonl";
 
-/// What all runs of a file have in common: they can be compared.
+/// Task, data and hyperparameters, the same for all runs of a file: so they can be compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Subject {
     pub(crate) task: String,
@@ -48,7 +53,8 @@ impl Subject {
 pub(crate) struct Record {
     #[serde(flatten)]
     pub(crate) subject: Subject,
-    pub(crate) setting: Setting,
+    #[serde(flatten)]
+    pub(crate) setup: Setup,
     pub(crate) seed: u64,
     /// Either this
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,16 +64,34 @@ pub(crate) struct Record {
     pub(crate) failure: Option<String>,
 }
 
-/// The file, open for more. No other process can open it meanwhile.
+/// A run to do: its setup and seed.
+pub(crate) type Run = (Setup, u64);
+
+/// Every setup with every seed, setup by setup.
+pub(crate) fn each(setups: &[Setup], seeds: &[u64]) -> Vec<Run> {
+    setups.iter().flat_map(|setup| seeds.iter().map(|&seed| (setup.clone(), seed))).collect()
+}
+
+/// Does a run.
+pub(crate) type Runner<'a> = dyn Fn(&Setup, u64) -> anyhow::Result<Outcome> + Sync + 'a;
+
+/// The runs so far.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    path: PathBuf,
-    file: Mutex<File>,
+    subject: Subject,
+    records: Mutex<Vec<Record>>,
+    /// Open for more: no other process can open it meanwhile. None: the runs are kept in memory alone.
+    file: Option<(PathBuf, Mutex<File>)>,
 }
 
 impl Journal {
-    /// Opens the file of `folder`, or makes it, and returns the runs in it. A line that a killed process left torn is cut off.
-    pub(crate) fn open(folder: &Path, subject: &Subject) -> anyhow::Result<(Self, Vec<Record>)> {
+    /// In memory alone.
+    pub(crate) const fn new(subject: Subject) -> Self {
+        Self { subject, records: Mutex::new(Vec::new()), file: None }
+    }
+
+    /// Opens the file of `folder`, or makes it, and reads the runs in it. A line that a killed process left torn is cut off.
+    pub(crate) fn open(folder: &Path, subject: Subject) -> anyhow::Result<Self> {
         std::fs::create_dir_all(folder).with_context(|| {
             format!("{}: wanted to keep the grid's runs there; check the folder and its permissions", folder.display())
         })?;
@@ -100,19 +124,90 @@ impl Journal {
         if unended {
             file.write_all(b"\n").with_context(of)?;
         }
-        Ok((Self { path, file: Mutex::new(file) }, records))
+        Ok(Self { subject, records: Mutex::new(records), file: Some((path, Mutex::new(file))) })
+    }
+
+    /// Those of `runs` that have not come to their end yet.
+    pub(crate) fn missing(&self, runs: &[Run]) -> Vec<Run> {
+        let records = self.records();
+        let ended = |(setup, seed): &Run| {
+            records.iter().any(|record| record.outcome.is_some() && record.setup == *setup && record.seed == *seed)
+        };
+        runs.iter().filter(|run| !ended(run)).cloned().collect()
+    }
+
+    /// The last record of each of `runs`, in their order.
+    pub(crate) fn last(&self, runs: &[Run]) -> Vec<Record> {
+        let latest = latest(self.records());
+        let of = |(setup, seed): &Run| latest.iter().find(|record| record.setup == *setup && record.seed == *seed);
+        runs.iter().filter_map(of).cloned().collect()
+    }
+
+    /// Does every run, `at_once` at a time. One that fails or panics is recorded, and the others go on.
+    pub(crate) fn run(&self, runs: &[Run], at_once: usize, runner: &Runner<'_>) -> anyhow::Result<()> {
+        self.do_each(runs, at_once, false, runner)
+    }
+
+    /// The same, but after a run that failed no other begins, and its failure is returned.
+    pub(crate) fn run_all(&self, runs: &[Run], at_once: usize, runner: &Runner<'_>) -> anyhow::Result<Vec<Record>> {
+        self.do_each(runs, at_once, true, runner)?;
+        let records = self.last(runs);
+        let failed = records.iter().find_map(|record| Some((record, record.failure.as_ref()?)));
+        match failed {
+            None => Ok(records),
+            Some((Record { setup, seed, .. }, why)) => {
+                let batch = setup.batch.map(|batch| format!("batch {batch}, ")).unwrap_or_default();
+                bail!("{batch}{}, seed {seed}: {why}", setup.label())
+            }
+        }
+    }
+
+    fn do_each(&self, runs: &[Run], at_once: usize, stop: bool, runner: &Runner<'_>) -> anyhow::Result<()> {
+        let halted = AtomicBool::new(false);
+        let one = |(setup, seed): &Run| {
+            if halted.load(Relaxed) {
+                return Ok(());
+            }
+            let result = catch_unwind(AssertUnwindSafe(|| alone(|| runner(setup, *seed))));
+            let (outcome, failure) = match result.unwrap_or_else(|panic| Err(anyhow!("panic: {}", said(&*panic)))) {
+                // Not a number has no place in JSON, nor in a mean.
+                Ok(outcome) if !outcome.loss.is_finite() => (None, Some(format!("test loss {}", outcome.loss))),
+                Ok(outcome) => (Some(outcome), None),
+                Err(error) => (None, Some(format!("{error:#}"))),
+            };
+            let (subject, setup, failed) = (self.subject.clone(), setup.clone(), failure.is_some());
+            let added = self.add(Record { subject, setup, seed: *seed, outcome, failure });
+            // Runs that cannot be kept are not worth their time.
+            halted.fetch_or(added.is_err() || (stop && failed), Relaxed);
+            added
+        };
+        side_by_side(runs, at_once, one).into_iter().collect()
     }
 
     /// Adds a run; when it returns, the line is on the disk.
-    pub(crate) fn add(&self, record: &Record) -> anyhow::Result<()> {
-        let mut line = serde_json::to_vec(record)?;
-        line.push(b'\n');
-        // Nothing panics while the lock is held but for the writing itself.
-        let mut file = self.file.lock().map_err(|_| anyhow!("{}: writing to it failed before", self.path.display()))?;
-        file.write_all(&line).and_then(|()| file.sync_data()).with_context(|| {
-            format!("{}: wanted to add a run; is the disk full? The runs before it are kept", self.path.display())
-        })
+    fn add(&self, record: Record) -> anyhow::Result<()> {
+        if let Some((path, file)) = &self.file {
+            let mut line = serde_json::to_vec(&record)?;
+            line.push(b'\n');
+            // Nothing panics while the lock is held but for the writing itself.
+            let mut file = file.lock().map_err(|_| anyhow!("{}: writing to it failed before", path.display()))?;
+            file.write_all(&line).and_then(|()| file.sync_data()).with_context(|| {
+                format!("{}: wanted to add a run; is the disk full? The runs before it are kept", path.display())
+            })?;
+        }
+        self.records.lock().map_err(|_| anyhow!("another run's bookkeeping failed"))?.push(record);
+        Ok(())
     }
+
+    fn records(&self) -> Vec<Record> {
+        self.records.lock().map(|records| records.clone()).unwrap_or_default()
+    }
+}
+
+/// The message of a panic.
+fn said(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given")
 }
 
 /// The runs in the file of a folder, whatever they are of; none if there is no file.
@@ -125,7 +220,7 @@ pub(crate) fn load(folder: &Path) -> anyhow::Result<Vec<Record>> {
     Ok(read(&text, &path)?.records)
 }
 
-/// What all runs have in common. Runs that cannot be compared are refused.
+/// The subject of all runs. Runs of different subjects are refused.
 pub(crate) fn common(records: &[Record], folder: &Path) -> anyhow::Result<Option<Subject>> {
     let Some(first) = records.first() else { return Ok(None) };
     let mut subject = first.subject.clone();
@@ -147,7 +242,7 @@ pub(crate) fn common(records: &[Record], folder: &Path) -> anyhow::Result<Option
 pub(crate) fn latest(records: Vec<Record>) -> Vec<Record> {
     let mut latest: Vec<Record> = Vec::new();
     for record in records {
-        match latest.iter_mut().find(|other| (other.setting, other.seed) == (record.setting, record.seed)) {
+        match latest.iter_mut().find(|other| other.seed == record.seed && other.setup == record.setup) {
             Some(other) if record.outcome.is_some() || other.outcome.is_none() => *other = record,
             Some(_) => {}
             None => latest.push(record),
@@ -156,7 +251,7 @@ pub(crate) fn latest(records: Vec<Record>) -> Vec<Record> {
     latest
 }
 
-/// What a file holds.
+/// The content of a file.
 struct Lines {
     records: Vec<Record>,
     /// Bytes of them.
@@ -209,7 +304,7 @@ mod tests {
 
     fn record(seed: u64) -> Record {
         let failure = Some(format!("reason {seed}"));
-        Record { subject: subject(), setting: Setting::FP32, seed, outcome: None, failure }
+        Record { subject: subject(), setup: Setup::FP32, seed, outcome: None, failure }
     }
 
     fn seeds(records: &[Record]) -> Vec<u64> {
@@ -220,17 +315,19 @@ mod tests {
     fn runs_come_back() {
         let folder = tempfile::tempdir().unwrap();
         assert!(load(folder.path()).unwrap().is_empty());
-        let (journal, before) = Journal::open(folder.path(), &subject()).unwrap();
+        let journal = Journal::open(folder.path(), subject()).unwrap();
+        let before = journal.records();
         assert!(before.is_empty());
-        journal.add(&record(1)).unwrap();
-        journal.add(&record(2)).unwrap();
-        let error = Journal::open(folder.path(), &subject()).unwrap_err().to_string();
+        journal.add(record(1)).unwrap();
+        journal.add(record(2)).unwrap();
+        let error = Journal::open(folder.path(), subject()).unwrap_err().to_string();
         assert!(error.contains("another hotrow"), "{error}");
         drop(journal);
-        let (journal, before) = Journal::open(folder.path(), &subject()).unwrap();
+        let journal = Journal::open(folder.path(), subject()).unwrap();
+        let before = journal.records();
         assert_eq!(seeds(&before), [1, 2]);
         assert_eq!(before[1].failure.as_deref(), Some("reason 2"));
-        journal.add(&record(3)).unwrap();
+        journal.add(record(3)).unwrap();
         assert_eq!(seeds(&load(folder.path()).unwrap()), [1, 2, 3]);
     }
 
@@ -242,9 +339,10 @@ mod tests {
         // With its newline missing, the line is whole.
         for kept in 0..two.len() - 1 {
             std::fs::write(&path, format!("{one}{}", &two[..kept])).unwrap();
-            let (journal, before) = Journal::open(folder.path(), &subject()).unwrap();
+            let journal = Journal::open(folder.path(), subject()).unwrap();
+            let before = journal.records();
             assert_eq!(seeds(&before), [1], "{kept} bytes of the second line");
-            journal.add(&record(3)).unwrap();
+            journal.add(record(3)).unwrap();
             assert_eq!(seeds(&load(folder.path()).unwrap()), [1, 3]);
         }
     }
@@ -274,14 +372,14 @@ mod tests {
             std::fs::write(&path, format!("{line}\ntorn")).unwrap();
             other.hyper = [("lr".to_owned(), "0.1".to_owned())].into();
             other.hyper.insert(name.to_owned(), if name == "lr" { "0.2" } else { "1" }.to_owned());
-            let error = Journal::open(folder.path(), &other).unwrap_err().to_string();
+            let error = Journal::open(folder.path(), other.clone()).unwrap_err().to_string();
             assert!(error.contains(wanted) && error.contains("--out"), "{error}");
             assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{line}\ntorn"));
         }
         let words = Subject { task: "words".into(), ..subject() };
-        assert!(Journal::open(folder.path(), &words).unwrap_err().to_string().contains("task = words, found author"));
+        assert!(Journal::open(folder.path(), words).unwrap_err().to_string().contains("task = words, found author"));
         std::fs::write(&path, format!("{line}\nnonsense\n{line}\n")).unwrap();
-        let error = Journal::open(folder.path(), &subject()).unwrap_err().to_string();
+        let error = Journal::open(folder.path(), subject()).unwrap_err().to_string();
         assert!(error.contains("line 2"), "{error}");
     }
 
@@ -289,12 +387,12 @@ mod tests {
     fn data_that_changed_under_their_name_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let of = |print: &str| Subject { fingerprint: Some(print.to_owned()), ..subject() };
-        let (journal, _) = Journal::open(folder.path(), &of("aa")).unwrap();
-        journal.add(&Record { subject: of("aa"), ..record(1) }).unwrap();
+        let journal = Journal::open(folder.path(), of("aa")).unwrap();
+        journal.add(Record { subject: of("aa"), ..record(1) }).unwrap();
         drop(journal);
-        let error = Journal::open(folder.path(), &of("bb")).unwrap_err().to_string();
+        let error = Journal::open(folder.path(), of("bb")).unwrap_err().to_string();
         assert!(error.contains("the data's fingerprint = bb, found aa") && error.contains("--out"), "{error}");
-        assert_eq!(Journal::open(folder.path(), &of("aa")).unwrap().1[0].subject, of("aa"));
+        assert_eq!(Journal::open(folder.path(), of("aa")).unwrap().records()[0].subject, of("aa"));
     }
 
     #[test]
@@ -305,9 +403,9 @@ mod tests {
         std::fs::write(folder.path().join(FILE), format!("{line}\n")).unwrap();
         let mut now = Subject { fingerprint: Some("aa".to_owned()), ..subject() };
         now.hyper.insert("loss_scale".to_owned(), "none".to_owned());
-        assert_eq!(seeds(&Journal::open(folder.path(), &now).unwrap().1), [1]);
+        assert_eq!(seeds(&Journal::open(folder.path(), now.clone()).unwrap().records()), [1]);
         now.hyper.insert("loss_scale".to_owned(), "backoff".to_owned());
-        let error = Journal::open(folder.path(), &now).unwrap_err().to_string();
+        let error = Journal::open(folder.path(), now).unwrap_err().to_string();
         assert!(error.contains("loss_scale = backoff, found none"), "{error}");
     }
 
@@ -319,9 +417,10 @@ mod tests {
         for (text, known) in [(one.clone(), vec![1]), (format!("{one}\n{two}"), vec![1, 2])] {
             std::fs::write(&path, &text).unwrap();
             assert_eq!(seeds(&load(folder.path()).unwrap()), known);
-            let (journal, before) = Journal::open(folder.path(), &subject()).unwrap();
+            let journal = Journal::open(folder.path(), subject()).unwrap();
+            let before = journal.records();
             assert_eq!(seeds(&before), known);
-            journal.add(&record(3)).unwrap();
+            journal.add(record(3)).unwrap();
             assert_eq!(seeds(&load(folder.path()).unwrap()), [&known[..], &[3]].concat());
         }
     }
@@ -333,12 +432,12 @@ mod tests {
         let line = serde_json::to_string(&record(1)).unwrap();
         for kept in 0..line.len() {
             std::fs::write(&path, &line[..kept]).unwrap();
-            assert!(Journal::open(folder.path(), &subject()).unwrap().1.is_empty(), "{kept} bytes");
+            assert!(Journal::open(folder.path(), subject()).unwrap().records().is_empty(), "{kept} bytes");
             assert_eq!(std::fs::read(&path).unwrap(), b"");
         }
         for foreign in ["somebody's notes", "{\"name\": 1}", "\n\nnotes"] {
             std::fs::write(&path, foreign).unwrap();
-            let error = Journal::open(folder.path(), &subject()).unwrap_err().to_string();
+            let error = Journal::open(folder.path(), subject()).unwrap_err().to_string();
             assert!(error.contains("wanted a file of runs, found") && error.contains("--out"), "{error}");
             assert_eq!(std::fs::read_to_string(&path).unwrap(), foreign);
             assert!(load(folder.path()).is_err(), "{foreign}");
