@@ -1,4 +1,5 @@
-//! Packing and unpacking rows on the CPU, per precision and rounding: what a write-back and a fetch cost without a GPU.
+//! Packing and unpacking rows on the CPU, for each precision and rounding: the cost of a write-back and a fetch without
+//! a GPU.
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 
 use std::hint::black_box;
@@ -10,7 +11,7 @@ use hotrow::{
 };
 use rand::{RngExt as _, SeedableRng as _};
 
-/// P1's examples and its table of memory factors are at 128.
+/// The dim of Yang 2020's examples and memory factors.
 const DIM: u32 = 128;
 /// 128 KiB of FP32: rows do not come from one cache line, and all of them fit in a core's own cache.
 const ROWS: u32 = 256;

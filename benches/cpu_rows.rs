@@ -1,7 +1,7 @@
-//! Row kernels of the CPU side at the shapes of FBGEMM's own benchmarks, beside FBGEMM's figures: a million rows, 2048 bags of 20,
-//! nanoseconds a row, the best of many runs. Sums come straight from the records, one thread (what FBGEMM's figures are) and all;
-//! then the same bags through a [`CpuGroup`]: what a call costs in all. Uniform rows are held back by walks of the page tables: with
-//! glibc, `GLIBC_TUNABLES=glibc.malloc.hugetlb=1` puts the tables into huge pages.
+//! Row kernels of the CPU side in the shapes of TBE's own benchmarks, beside TBE's figures: a million rows, 2,048 bags
+//! of 20, nanoseconds a row, the best of many runs. Sums come straight from the records, on one thread (as TBE's
+//! figures) and on all. Then the same bags go through a [`CpuGroup`], to time a whole call. Uniform rows are slowed by
+//! page table walks; with glibc, `GLIBC_TUNABLES=glibc.malloc.hugetlb=1` puts the tables into huge pages.
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 #![allow(clippy::print_stdout, reason = "figures are what this is for")]
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on may stop")]

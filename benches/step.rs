@@ -21,7 +21,8 @@ use support::Timer;
 const ROWS: u32 = 200_000;
 /// A usual width of a recommender's tables; a multiple of a workgroup's 64 lanes.
 const DIM: u32 = 64;
-/// 5 % of the rows train in FP32, one of the shares P1 plots; with this skew there are hits, misses and evictions in every step.
+/// 5 % of the rows train in FP32, one of the shares that Yang 2020 plots. With this skew there are hits, misses and
+/// evictions in every step.
 const CACHE: u32 = ROWS / 20;
 /// Small enough that a software driver ends within a minute; on a card launches weigh heavily at this size.
 const BAGS: u32 = 1024;

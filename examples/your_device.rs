@@ -5,7 +5,7 @@ use hotrow::wgpu::{self, util::DeviceExt as _};
 use hotrow::{Batch, Context, Embedding as _, Group, GroupConfig, Optimizer, Precision};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // What your program has already: an adapter, and a device that asks for what hotrow makes use of.
+    // Your program already has an adapter, and a device that requests what hotrow uses.
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());
     let adapter = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions::default()))?;
     let (required_features, required_limits) = hotrow::requirements(&adapter);

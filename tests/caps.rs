@@ -1,5 +1,6 @@
-//! What is chosen from a device's facts, on facts of devices that are not here. The figures are the vendors' usual ones, not
-//! measurements; a decision looks at the facts alone, so any combination that could be reported will do.
+//! What `Caps` chooses from a device's facts, on made-up facts of other devices. The figures are usual ones of the
+//! vendors, not measurements; a choice depends on the facts alone, so any combination that a device could report will
+//! do.
 
 use hotrow::{
     AddBody, Caps, Error, GroupConfig, Layout, Placement, RankBody, requirements,
@@ -28,14 +29,14 @@ impl Fixture {
     }
 }
 
-/// A binding and a buffer of so many bytes, WebGPU's defaults otherwise.
+/// Limits with these sizes of a binding and a buffer; all others are WebGPU's defaults.
 fn limits(binding: u64, buffer: u64) -> Limits {
     Limits { max_storage_buffer_binding_size: binding, max_buffer_size: buffer, ..Limits::default() }
 }
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-/// What Vulkan gives through wgpu: 2 GiB less 4 bytes.
+/// The largest binding of Vulkan through wgpu: 2 GiB less 4 bytes.
 const VULKAN: u64 = 2 * GIB - 4;
 
 fn fixtures() -> Vec<Fixture> {
@@ -61,7 +62,7 @@ fn fixtures() -> Vec<Fixture> {
         },
         Fixture { limits: limits(128 * MIB, VULKAN), ..gpu("llvmpipe", DeviceType::Cpu, (8, 8)) },
         Fixture { limits: limits(128 * MIB, 256 * MIB), ..gpu("SwiftShader", DeviceType::Cpu, (4, 4)) },
-        // The sizes are there, but the feature was not asked for: the device would refuse the shader.
+        // The subgroups have 32 lanes, but the feature was not requested: the device would refuse the shader.
         Fixture { features: Features::empty(), ..gpu("NVIDIA, bare", DeviceType::DiscreteGpu, (32, 32)) },
         gpu("in a virtual machine", DeviceType::VirtualGpu, (32, 32)),
         gpu("unknown", DeviceType::Other, (32, 32)),
@@ -94,7 +95,7 @@ fn host_memory_is_mapped_only_where_it_is_shared() {
     for name in ["Intel", "Apple", "llvmpipe"] {
         assert_eq!(of(name), Placement::Mapped, "{name}");
     }
-    // Over a bus that is for the caller to choose.
+    // Mapped over a bus is for the caller to choose.
     for name in ["NVIDIA", "AMD RDNA", "in a virtual machine", "unknown"] {
         assert_eq!(of(name), Placement::Staged, "{name}");
     }
@@ -213,7 +214,7 @@ fn software_is_no_hardware() {
     assert_eq!(hardware, wanted);
 }
 
-/// What is asked for is what the adapter has, and no more than the crate makes use of.
+/// The crate requests only features and limits that the adapter has and the crate uses.
 #[test]
 fn requirements_ask_for_what_is_there() {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();

@@ -1,4 +1,5 @@
-//! Checkpoints of the CPU group: what the file is, that a group goes on from it, and that no damage and no kill goes unnoticed.
+//! Checkpoints of the CPU group: the file's content, that a loading group continues exactly, and that damage and killed
+//! processes are noticed.
 
 use std::{
     cell::RefCell,
@@ -18,7 +19,7 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use safetensors::{Dtype, SafeTensors};
 use tempfile::{TempDir, tempdir};
 
-/// A configuration with every part, and a cache that turns over.
+/// A configuration with every part, and a cache whose rows change often.
 fn config() -> GroupConfig {
     GroupConfig {
         precision: Precision::Int4,
@@ -32,7 +33,7 @@ fn config() -> GroupConfig {
     }
 }
 
-/// The steps from `first` on, some with a flush behind them; outputs of all.
+/// Runs steps, some followed by a flush. Returns the outputs of all.
 fn train(group: &mut dyn Embedding, steps: std::ops::Range<u32>) -> Vec<Vec<u32>> {
     steps
         .map(|step| {
@@ -94,7 +95,7 @@ fn a_loaded_group_goes_on_bit_for_bit() {
         checkpoint::save(&mut first, &path).unwrap();
         let saved = first.snapshot().unwrap();
 
-        // Another table at first, other shards.
+        // A group with another table and other shards before it loads.
         let other = GroupConfig { init: Init::Constant(0.5), shard_bytes: None, ..config };
         let mut second = CpuGroup::new(other).unwrap();
         train(&mut second, 20..23);
@@ -103,7 +104,7 @@ fn a_loaded_group_goes_on_bit_for_bit() {
         assert_eq!(second.snapshot().unwrap(), saved);
         assert_eq!(train(&mut second, 7..14), outputs[7..]);
         assert_eq!(second.snapshot().unwrap(), straight.snapshot().unwrap());
-        // And the one that was saved goes on, too.
+        // The saved group must continue too.
         assert_eq!(train(&mut first, 7..14), outputs[7..]);
     }
 }
@@ -183,7 +184,7 @@ fn others_can_read_the_file() {
     checkpoint::save(&mut group, &again).unwrap();
     assert!(fs::read(&again).unwrap() == file);
 
-    // What there is none of is left out.
+    // Parts that a group does not have are left out.
     let plain = GroupConfig { cache_rows: 0, policy: Policy::Lru, ..config() };
     checkpoint::save(&mut trained(&plain), &path).unwrap();
     let file = fs::read(&path).unwrap();
@@ -192,7 +193,7 @@ fn others_can_read_the_file() {
     assert_eq!(names, ["checksums", "counters", "records"]);
 }
 
-/// What is wrong with the checkpoint, after which the group must be as it was.
+/// Loads a checkpoint that must be refused, and returns the reason. The group must be unchanged.
 fn refused(group: &mut CpuGroup, path: &Path) -> &'static str {
     let before = group.snapshot().unwrap();
     let error = checkpoint::load(group, path).expect_err("a wrong file was taken");
@@ -205,7 +206,7 @@ fn refused(group: &mut CpuGroup, path: &Path) -> &'static str {
     }
 }
 
-/// A group, and the bytes of a checkpoint of another state of it.
+/// A group, and the bytes of a checkpoint of another state of the group.
 fn saved(folder: &TempDir) -> (CpuGroup, Vec<u8>) {
     let path = folder.path().join("saved.safetensors");
     let mut group = trained(&config());
@@ -226,7 +227,7 @@ fn no_flipped_bit_passes() {
         fs::write(&path, &wrong).unwrap();
         refused(&mut group.borrow_mut(), &path)
     };
-    // Each byte of the header, where a flip may change what is read next; then anywhere.
+    // Flips a bit in each byte of the header, then in random bytes of the rest.
     let header = 8 + u64::from_le_bytes(right[..8].try_into().unwrap()) as usize;
     for at in 0..header {
         flip(at, at as u32 % 8);
@@ -240,7 +241,7 @@ fn no_flipped_bit_passes() {
     anywhere.unwrap();
     assert_eq!(flip(length - 1, 0), "frequencies", "the last checksum");
     assert_eq!(flip(header + 8, 3), "counters");
-    // The companion: unflipped it is taken.
+    // The file without a flip must load.
     fs::write(&path, &right).unwrap();
     checkpoint::load(&mut *group.borrow_mut(), &path).unwrap();
 }
@@ -259,14 +260,14 @@ fn cut_off_and_longer_files_are_named() {
     }
     fs::write(&path, [right.as_slice(), &[0]].concat()).unwrap();
     assert_eq!(refused(&mut group, &path), "length");
-    // One tensor's bytes in another's place, and the table of sums with them, is no bit flip; it is damage all the same.
+    // Two tensors exchanged, and their checksums too: no bit flip, but damage.
     let mut moved = right.clone();
     moved[header..right.len() - 24].rotate_left(4);
     fs::write(&path, moved).unwrap();
     assert_eq!(refused(&mut group, &path), "counters");
 }
 
-/// The file with another header, its sum made right.
+/// The file with a changed header, whose checksum is made right.
 fn with_header(right: &[u8], change: impl FnOnce(&mut serde_json::Value)) -> Vec<u8> {
     let header = 8 + u64::from_le_bytes(right[..8].try_into().unwrap()) as usize;
     let mut value = serde_json::from_slice(&right[8..header]).unwrap();
@@ -295,7 +296,7 @@ fn foreign_files_are_named() {
     let another = safetensors::serialize([("weight", view)], None).unwrap();
     assert_eq!(try_file(&another), "format");
 
-    // Ours, changed by another program that did its sums.
+    // A checkpoint changed by another program that updated the checksums.
     let set = |field: &'static str, value: &'static str| {
         move |header: &mut serde_json::Value| header["__metadata__"][field] = value.into()
     };
@@ -307,9 +308,9 @@ fn foreign_files_are_named() {
     assert_eq!(try_file(&with_header(&right, set("ways", "0"))), "configuration");
     assert_eq!(try_file(&with_header(&right, set("ways", "16"))), "ways");
     assert_eq!(try_file(&with_header(&right, set("ways", "many"))), "ways");
-    // The step behind the stamps.
+    // A step number older than the stamps.
     assert_eq!(try_file(&with_header(&right, set("step", "1"))), "ways");
-    // Shapes that do not follow from the configuration.
+    // Shapes that do not fit the configuration.
     assert_eq!(try_file(&with_header(&right, set("cache_rows", "0"))), "records");
     assert_eq!(try_file(&with_header(&right, set("dim", "16"))), "cache");
     let flat = |header: &mut serde_json::Value| header["ways"]["shape"] = serde_json::json!([8, 32]);
@@ -323,7 +324,7 @@ fn foreign_files_are_named() {
 
     assert_eq!(refused(&mut group, &folder.path().join("no such file")), "file");
     assert_eq!(refused(&mut group, folder.path()), "file");
-    // A header changed in nothing is taken, and one from before ways were told.
+    // An unchanged header loads, and so does one of a version that did not write ways.
     let untold = |header: &mut serde_json::Value| {
         assert!(header["__metadata__"].as_object_mut().unwrap().remove("ways").is_some());
     };
@@ -418,7 +419,7 @@ fn a_save_that_fails_leaves_the_old_file_and_nothing_else() {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Child processes: this program once more, with the name of the one test to run, and a path in the environment.
+// Child processes: this program again, with the name of one test to run and a path in the environment.
 
 const CHILD: &str = "HOTROW_TEST_CHECKPOINT";
 
@@ -432,7 +433,7 @@ fn child_path() -> Option<std::path::PathBuf> {
     std::env::var_os(CHILD).map(Into::into)
 }
 
-/// 16 MiB that are all a matter of the step.
+/// A group of 16 MiB in which every value depends on the step.
 fn large() -> CpuGroup {
     let config = GroupConfig {
         precision: Precision::Fp32,
@@ -456,7 +457,7 @@ fn at_step(group: &mut CpuGroup, t: u32) {
     group.write_part(Part::Records, 0, &state(t)).unwrap();
 }
 
-/// The step of a checkpoint, which holds the state of that step and no other.
+/// The step of a checkpoint, after checking that the whole file belongs to that step.
 fn whole(group: &mut CpuGroup, path: &Path) -> u32 {
     checkpoint::load(group, path).unwrap();
     let snapshot = group.snapshot().unwrap();
@@ -488,7 +489,7 @@ fn a_killed_save_leaves_the_old_file_whole() {
             child("checkpoint::a_killed_save_leaves_the_old_file_whole", &path).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let (mut saving, mut saved) = (0, whole(&mut group, &path));
-        // Killed some time after some save has begun.
+        // Killed at a random time after some save has begun.
         let saves = rng.random_range(1..3);
         for line in lines.by_ref().filter(|line| line.starts_with("saving")).take(saves) {
             saving = line.rsplit(' ').next().unwrap().parse().unwrap();
@@ -509,7 +510,7 @@ fn a_killed_save_leaves_the_old_file_whole() {
         kills += 1;
         left_over += fs::read_dir(folder.path()).unwrap().count() - 1;
     }
-    // What was left over disturbs no one, and goes.
+    // A left-over file does no harm, and the next save removes it.
     at_step(&mut group, 9999);
     checkpoint::save(&mut group, &path).unwrap();
     assert_eq!(whole(&mut group, &path), 9999);
@@ -532,7 +533,7 @@ fn only_what_is_left_over_is_removed() {
     names.iter().for_each(|name| fs::write(at(name), "x").unwrap());
     let under_way = fs::File::open(at(names[1])).unwrap();
     under_way.lock().unwrap();
-    // One of this process's own number, too.
+    // A left-over file with this process's own number too.
     let mine = format!("a.safetensors.tmp-{}-0", std::process::id());
     let mine = fs::File::create(at(&mine)).unwrap();
     mine.lock().unwrap();
@@ -577,7 +578,7 @@ fn memory(line: &str) -> u64 {
     value.trim_start_matches(':').trim_end_matches("kB").trim().parse::<u64>().unwrap() << 10
 }
 
-/// A gigabyte of table, and no more than 64 MiB beside it while it is saved or loaded.
+/// Saving and loading a table of 1 GiB takes at most 64 MiB of further memory.
 #[cfg(target_os = "linux")]
 #[test]
 fn no_second_copy_in_memory() {
@@ -672,7 +673,7 @@ mod robe {
         let mut again = CpuGroup::new(super::config()).unwrap();
         checkpoint::load_lookup(&mut again, &path).unwrap();
         assert_eq!(Embedding::snapshot(&mut again).unwrap(), Embedding::snapshot(&mut rows).unwrap());
-        // And not one for the other.
+        // A checkpoint of one kind does not load into the other.
         let mut shared = trained(Optimizer::adagrad(0.1));
         let before = shared.snapshot();
         assert!(matches!(checkpoint::load_lookup(&mut shared, &path), Err(Error::Checkpoint { what: "format", .. })));

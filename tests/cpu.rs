@@ -1,4 +1,4 @@
-//! The CPU group by itself: steps, policies, reading, flushing, bad input.
+//! The CPU group alone: steps, policies, reading, flushing, bad input.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ fn total(group: &mut CpuGroup) -> Counters {
     group.counters().unwrap().into_iter().sum()
 }
 
-/// Steps; the outputs of each and every row after it.
+/// Runs steps and collects the outputs of each, and every row at the end.
 fn play(group: &mut CpuGroup, steps: usize, bags: usize) -> Vec<Vec<u32>> {
     let mut rng = StdRng::seed_from_u64(5);
     let every: Vec<u32> = (0..ROWS).collect();
@@ -90,7 +90,7 @@ fn fp32_cache_changes_no_bit() {
                     "{pooling:?} {optimizer:?} {cache_rows} {policy:?} {ways}"
                 );
             }
-            // The comparison tells a cache of other values from none: INT8 rows are rounded when they leave.
+            // The comparison must notice a cache: INT8 rows are rounded when they leave it.
             let int8 = |cache_rows| GroupConfig { precision: Precision::Int8, cache_rows, ways: 1, ..plain.clone() };
             let [cached, uncached] =
                 [64, 0].map(|cache_rows| play(&mut CpuGroup::new(int8(cache_rows)).unwrap(), 12, 40));
@@ -114,7 +114,7 @@ fn shards_change_nothing() {
     }
 }
 
-/// Tags and counters against SPEC 3 written down once more, plainly.
+/// A plain second version of the rules of SPEC 3, for tags and counters.
 struct Model {
     policy: Policy,
     sets: u32,
@@ -233,7 +233,7 @@ fn tags_and_counters_are_those_of_the_specification() {
     }
 }
 
-/// The first step after which the group's residents or counters are not those of the simulator, which knows no rows.
+/// The first step after which the group's residents or counters differ from the simulator's.
 fn first_difference(config: &GroupConfig, simulator: &mut Simulator, steps: usize) -> Option<usize> {
     let mut group = CpuGroup::new(config.clone()).unwrap();
     let mut rng = StdRng::seed_from_u64(u64::from(config.ways));
@@ -303,7 +303,7 @@ fn sgd_without_cache_against_plain_sums() {
     }
 }
 
-/// Small whole numbers add up exactly in any order: the merge, tile by tile, against plain sums.
+/// Small integers sum exactly in any order, so the tiled merge must equal plain sums.
 #[test]
 fn a_row_in_many_tiles_gets_every_gradient() {
     let dim = DIM as usize;
@@ -318,7 +318,7 @@ fn a_row_in_many_tiles_gets_every_gradient() {
         let mut expected = vec![0.0; ROWS as usize * dim];
         let mut rng = StdRng::seed_from_u64(21);
         for step in 0..20 {
-            // A hot row, a warm one, and runs that begin and end anywhere.
+            // A hot row, a less hot one, and runs that begin and end anywhere.
             let hot = rng.random_range(0..ROWS);
             let indices: Vec<u32> = (0..rng.random_range(1..1500))
                 .map(|i| if i % 3 == 0 { hot } else { rng.random_range(0..if step % 2 == 0 { ROWS } else { 12 }) })
@@ -465,7 +465,7 @@ fn clamp_and_skip() {
     skip.backward(&[1.0; DIM as usize]).unwrap();
     assert_eq!((total(&mut skip).accesses, total(&mut skip).out_of_range), (1, 2));
     assert_ne!(skip.read_rows(&[ROWS - 1]).unwrap(), last);
-    // Nothing but left-out indices: zeros, and no step.
+    // Only skipped indices: outputs are zero, and no step takes place.
     let before = skip.snapshot().unwrap();
     assert_eq!(skip.forward(&[ROWS], &[0, 1, 1], None).unwrap(), [0.0; 2 * DIM as usize]);
     skip.backward(&[1.0; 2 * DIM as usize]).unwrap();
@@ -538,10 +538,10 @@ fn large_steps_do_not_depend_on_the_number_of_threads() {
     }
 }
 
-/// Where the child below takes its steps.
+/// The environment variable that tells the child below which pool to use.
 const CHILD: &str = "HOTROW_TEST_POOL";
 
-/// Rayon's global pool can be made once, and is when somebody first uses it: a child tells whether its steps did.
+/// Rayon's global pool is created at its first use and only once, so a child process checks whether its steps used it.
 #[test]
 fn a_step_takes_the_pool_it_is_called_in() {
     let Ok(place) = std::env::var(CHILD) else {

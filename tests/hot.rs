@@ -1,4 +1,4 @@
-//! Runs with pinned rows on the CPU backend: hot batches move nothing, and proposals keep what they promise.
+//! Runs with pinned rows on the CPU backend: hot batches move no rows, and applied proposals reach the predicted rates.
 
 use hotrow::scars::{Advice, Counting, HotBatches, HotRows, Kind, Profile, Proposal, Ranked, Rules, Run, Samples};
 use hotrow::{Counters, CpuGroup, Embedding, GroupConfig, Optimizer, Policy, Precision, rng::pcg4d};
@@ -22,7 +22,7 @@ fn group(cache_rows: u32) -> CpuGroup {
     CpuGroup::new(config).unwrap()
 }
 
-/// Samples whose rows are skewed: row ~ ROWS^u - 1, moved on by `shift`.
+/// Samples of skewed rows: row ~ ROWS^u - 1, shifted by `shift`.
 fn samples(n: u32, seed: u32, shift: u32) -> Vec<[u32; FIELDS]> {
     let row = |word: u32| (f64::from(ROWS).powf(f64::from(word) / 2f64.powi(32)) as u32 - 1 + shift) % ROWS;
     (0..n).map(|i| pcg4d([seed, i, 0, 0])).map(|words| [row(words[0]), row(words[1])]).collect()
@@ -32,14 +32,14 @@ fn total(group: &mut CpuGroup) -> Counters {
     group.counters().unwrap().into_iter().sum()
 }
 
-/// A step: a bag a sample.
+/// One step, with one bag for each sample.
 fn step(group: &mut CpuGroup, samples: &[[u32; FIELDS]]) {
     let offsets: Vec<u32> = (0..=samples.len()).map(|bag| (bag * FIELDS) as u32).collect();
     let out = group.forward(samples.as_flattened(), &offsets, None).unwrap();
     group.backward(&vec![0.01; out.len()]).unwrap();
 }
 
-/// An epoch in batches as they come, and how often each row was used.
+/// Runs an epoch and counts how often each row was used.
 fn epoch(group: &mut CpuGroup, samples: &[[u32; FIELDS]]) -> (Counters, u64, Ranked) {
     let before = total(group);
     let mut profile = Profile::new(&[ROWS], Counting::Exact);
@@ -76,7 +76,7 @@ fn a_hot_batch_moves_no_row_over_the_bus() {
                 assert_eq!(moved.accesses as usize, FIELDS * batch.samples.len());
                 counted.hot += batch.samples.len() as u64;
             }
-            // The companion: each has a row that must be read and written.
+            // A normal sample has a row that must be read and written.
             Kind::Normal => {
                 assert!(moved.bytes_read > 0 && moved.bytes_read == moved.bytes_written, "{moved:?}");
                 assert_eq!(moved.bytes_read, moved.unique_misses * group.layout().stride());
@@ -85,7 +85,7 @@ fn a_hot_batch_moves_no_row_over_the_bus() {
         }
     }
     assert_eq!((counted, counted.hot + counted.normal), (batches.samples(), 6000));
-    // Were the samples drawn row by row, a sample of two would be hot with the square of the hit rate.
+    // If rows were drawn independently, a sample of two would be hot with the square of the hit rate.
     let rate = total(&mut group).hit_rate();
     assert!((counted.hot_share() - rate * rate).abs() < 0.03, "{} {rate}", counted.hot_share());
 }
@@ -95,7 +95,7 @@ fn propose(group: &mut CpuGroup, samples: &[[u32; FIELDS]], rules: &Rules) -> Pr
     let (before, batches, ranked) = epoch(group, samples);
     let run = Run::of(group, before, batches, &ranked, WAYS, true).unwrap();
     let proposal = run.propose(rules).unwrap();
-    // What the model says of the rows pinned now is what was counted.
+    // The model's figures for the rows pinned now must be those that were counted.
     let (measured, now) = (proposal.measured, proposal.now);
     assert!(agrees(measured.hit_rate, now.hit_rate, 1e-9), "{measured:?} {now:?}");
     assert!(agrees(measured.bytes, now.bytes, 0.01), "{measured:?} {now:?}");
@@ -112,7 +112,7 @@ fn shuffled(samples: &[[u32; FIELDS]]) -> Vec<[u32; FIELDS]> {
     HotBatches::new(samples.iter().copied(), all, |_| true).shuffled(all, 3).flat_map(|batch| batch.samples).collect()
 }
 
-/// Applies a proposal, runs the next epoch, and compares; then one of accesses drawn anew.
+/// Applies a proposal, runs the next epoch and compares; then an epoch of newly drawn accesses.
 fn keeps_its_promise(group: &mut CpuGroup, proposal: &Proposal, last: &[[u32; FIELDS]], anew: &[[u32; FIELDS]]) {
     let record = group.layout().stride() as f64;
     assert_eq!(proposal.apply(group, WAYS).unwrap(), NONE);
@@ -132,7 +132,7 @@ fn keeps_its_promise(group: &mut CpuGroup, proposal: &Proposal, last: &[[u32; FI
     let few = (bytes - proposal.then.bytes).abs() < 0.01 * record;
     assert!(few || agrees(bytes, proposal.then.bytes, 0.01), "{bytes} {:?}", proposal.then);
     assert!(!agrees(bytes, proposal.now.bytes, 0.1) || proposal.advice == Advice::Shrink, "{bytes}");
-    // The hottest rows of 40,000 accesses look a little hotter than they are.
+    // The hottest rows of 40,000 accesses look slightly hotter than they are.
     let (rate, _) = counted(anew);
     assert!((rate - proposal.then.hit_rate).abs() < 0.02, "{rate} {}", proposal.reason);
 }
@@ -172,7 +172,7 @@ fn after_a_drift_other_rows_are_pinned() {
 #[test]
 fn a_cold_tail_is_given_up() {
     let mut group = group(2048);
-    // The hottest 200 rows, and 800 that are never asked for.
+    // 200 rows are used, 800 others are never looked up.
     let few: Vec<_> = samples(EPOCH, 1, 0).into_iter().map(|rows| rows.map(|row| row % 200)).collect();
     let pins: Vec<u32> = (0..200).chain(3000..3800).collect();
     assert_eq!(group.pin(&pins, WAYS).unwrap(), NONE);

@@ -1,5 +1,5 @@
-//! The order of the layers, as ARCHITECTURE.md draws it: every module stands in one layer, no module names one of a higher layer, and no files
-//! name each other in a circle.
+//! Checks the layers that ARCHITECTURE.md draws: every module is in one layer, no module names one of a higher layer,
+//! and no files name each other in a circle.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ fn name(module: &Module) -> String {
     if module.is_empty() { "lib".into() } else { module.join("::") }
 }
 
-/// Files of `src`, by module.
+/// The files of `src`, by module.
 fn sources() -> BTreeMap<Module, String> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap() {
@@ -57,7 +57,7 @@ fn spread(tree: &UseTree, before: &[String], paths: &mut Vec<Module>) {
     }
 }
 
-/// `crate::a::b` and `super::a::b` among tokens, macros' own tokens too.
+/// Collects `crate::a::b` and `super::a::b` among tokens, those of macros included.
 fn in_tokens(tokens: TokenStream, paths: &mut Vec<Module>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut at = 0;
@@ -83,7 +83,7 @@ fn in_tokens(tokens: TokenStream, paths: &mut Vec<Module>) {
     }
 }
 
-/// The paths that the items of `module` name outside tests, each absolute.
+/// Collects the absolute paths that the items of `module` name outside tests.
 fn named(module: &Module, items: &[Item], out: &mut Vec<Module>) {
     let mut paths = Vec::new();
     for item in items {
@@ -122,7 +122,7 @@ fn named(module: &Module, items: &[Item], out: &mut Vec<Module>) {
     }
 }
 
-/// Which file names which others.
+/// For each file, the files that it names.
 fn arrows(sources: &BTreeMap<Module, String>) -> BTreeMap<Module, BTreeSet<Module>> {
     let mut arrows = BTreeMap::new();
     for (module, text) in sources {
@@ -159,7 +159,7 @@ fn layer_of(layers: &[Vec<Module>], module: &Module) -> Option<usize> {
     found.filter(|(_, drawn)| fits(drawn)).max_by_key(|(_, drawn)| drawn.len()).map(|(at, _)| at)
 }
 
-/// What breaks the order.
+/// The violations of the order.
 fn faults(layers: &[Vec<Module>], arrows: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<String> {
     let mut faults = Vec::new();
     for (from, targets) in arrows {
@@ -176,7 +176,7 @@ fn faults(layers: &[Vec<Module>], arrows: &BTreeMap<Module, BTreeSet<Module>>) -
             }
         }
     }
-    // A folder's own file may publish what its files define: that is no arrow.
+    // A `mod.rs` may publish what its folder's files define; that is not counted.
     let next = |from: &Module| arrows[from].iter().filter(|to| !to.starts_with(from)).cloned().collect::<Vec<_>>();
     let circular = arrows.keys().filter(|start| {
         let (mut seen, mut todo) = (BTreeSet::new(), next(start));

@@ -1,5 +1,5 @@
-//! The naive model of `common/naive.rs`: against numbers worked out by hand, against the crate, and against groups that
-//! are bent in one place each, which it must reject.
+//! The naive model of `tests/harness/src/naive.rs`: against numbers computed by hand, against the crate, and against
+//! groups with one deliberate fault each, which it must reject.
 
 use hotrow::{
     Counters, Embedding, Error, GradSlice, GroupConfig, Init, Layout, Optimizer, OutOfRange, Part, Policy, Pooling,
@@ -217,10 +217,10 @@ fn records_by_hand() {
 // ---------------------------------------------------------------------------------------------------------------------
 // The model as a group
 
-/// A batch kept for later: indices, offsets, weights.
+/// A stored batch: indices, offsets, weights.
 type Held = (Vec<u32>, Vec<u32>, Option<Vec<f32>>);
 
-/// The model made an implementation of its own: floats in FP32, records by one straightforward encoder.
+/// The model as an implementation of its own: floats in FP32, records from one straightforward encoder.
 struct Plain {
     model: Naive,
     layout: Layout,
@@ -363,7 +363,7 @@ impl Embedding for Plain {
     }
 
     fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
-        // The model knows no overlap: it does everything when the forward comes.
+        // The model has no prefetch: it does all the work at the forward.
         self.prefetched = Some((indices.to_vec(), offsets.to_vec(), weights.map(<[f32]>::to_vec)));
         Ok(())
     }
@@ -510,15 +510,15 @@ fn plain(config: GroupConfig) -> Box<dyn Embedding> {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Bent groups
+// Groups with one fault
 
 /// Changes a snapshot, given the one before; true once it did.
 type Change = fn(&mut Snapshot, &Snapshot, &Layout) -> bool;
 
-/// What a bent group does otherwise than the SPEC wants.
+/// The rule of the SPEC that a faulty group breaks.
 #[derive(Clone, Copy)]
 enum Bend {
-    /// Nothing: shows that the run itself is accepted.
+    /// No fault: the run itself must be accepted.
     None,
     /// One snapshot is changed.
     Snapshot(Change),
@@ -533,23 +533,23 @@ enum Bend {
     ZeroForNan,
     NoFlush,
     NoBackward,
-    /// LRU under the name of LFU, frequencies kept by the wrapper.
+    /// LRU in place of LFU; the wrapper keeps the frequencies.
     LruForLfu,
     /// The inner group gets another configuration.
     Config(fn(&mut GroupConfig)),
-    /// A bad index is reported one place off.
+    /// A bad index is reported at the neighbouring position.
     ErrorElsewhere,
-    /// A refused batch makes a step all the same.
+    /// A refused batch counts as a step.
     RefusedSteps,
-    /// Calls that would lose an update pass in silence.
+    /// Calls that would lose an update are accepted.
     NoOrder,
     /// A second write of a row loses against the first.
     FirstWriteWins,
     /// A frozen forward counts.
     FrozenSteps,
-    /// The last rows of the list come first.
+    /// The list of rows to pin is reversed.
     ColdestPinned,
-    /// The rows are loaded, and ordinary rows then.
+    /// The rows are loaded but not marked as pinned.
     PinsForgotten,
     /// The last row's batch weight is dropped.
     NoWeights,
@@ -560,7 +560,7 @@ struct Bent {
     bend: Bend,
     config: GroupConfig,
     before: Option<Snapshot>,
-    /// Done once is enough.
+    /// Whether the fault has happened once, which is enough.
     done: bool,
     indices: Vec<u32>,
     freqs: Vec<u32>,
@@ -801,7 +801,7 @@ const SNAPSHOTS: &[(&str, Change)] = &[
         snapshot.records[at / words * words] += 8;
         true
     }),
-    // A record that nobody wrote, by one bit.
+    // A record that was not written, changed by one bit.
     ("moved: was", |snapshot, _, _| {
         *snapshot.records.last_mut().expect("a table has records") ^= 1;
         true
@@ -812,7 +812,7 @@ const SNAPSHOTS: &[(&str, Change)] = &[
         snapshot.cache[at] *= 1.001;
         true
     }),
-    // A slot that nobody touched, by one bit.
+    // A slot that was not touched, changed by one bit.
     ("slot of row", |snapshot, before, layout| {
         let (each, width) = (layout.ways as usize, layout.row.row_words as usize);
         let tag = |slot: usize| slot / each * 4 * each + slot % each;
@@ -912,7 +912,7 @@ fn accepts_the_scenario() {
 fn rejects_a_changed_snapshot() {
     for &(reason, bend) in SNAPSHOTS {
         rejected(Bend::Snapshot(bend), |_| {}, reason);
-        // What lies elsewhere in a cache of other ways.
+        // Differences that follow from other ways.
         if ["tag of", "stamp of", "freq of set", "flags of", "slot of row"].contains(&reason) {
             rejected(Bend::Snapshot(bend), |config| config.ways = 1, reason);
             rejected(Bend::Snapshot(bend), |config| config.ways = 3, reason);
@@ -998,7 +998,7 @@ fn rejects_wrong_order_of_things() {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
 
-    /// The bounds and the checker hold together: the model passes for a group.
+    /// The model itself must pass as a group: bounds and checks agree.
     #[test]
     fn model_agrees_with_itself((config, run) in naive::runs()) {
         if let Err(difference) = check_run(&mut |config| plain(config), &config, &run) {
@@ -1007,7 +1007,7 @@ proptest::proptest! {
     }
 }
 
-/// Random runs that met nothing would pass too.
+/// The random runs must have met each of these cases.
 #[test]
 fn random_runs_meet_everything() {
     let mut runner = TestRunner::deterministic();
@@ -1042,7 +1042,7 @@ fn random_runs_meet_everything() {
     assert!(runs_evicting >= 16 && shards >= 15, "{runs_evicting} runs evicted, {shards} shards at most");
 }
 
-/// Direct-mapped, powers of two and others, and more than a GPU has.
+/// Direct-mapped, powers of two and other numbers, and more ways than a GPU has.
 const WAYS: [u32; 8] = [1, 2, 3, 5, 8, 16, 32, 64];
 
 fn cpu(config: GroupConfig) -> Box<dyn Embedding> {

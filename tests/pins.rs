@@ -31,8 +31,8 @@ fn misuse_is_refused() {
     pins::misuse_is_refused(&group);
 }
 
-/// Counters and residents of the simulator against those of a group, over random batches and pins, in sets of 1 to 40 ways. `bend` changes what
-/// the simulator is told to pin.
+/// Compares the simulator's counters and residents with a group's, over random batches and pins, in sets of 1 to 40
+/// ways. `bend` changes the rows and ways that the simulator gets.
 fn simulated(seed: u64, policy: Policy, bend: impl Fn(&mut Vec<u32>, &mut u32)) -> Result<(), String> {
     let mut source = Pcg64::seed_from_u64(seed);
     let rows = source.random_range(20..300);
@@ -83,7 +83,7 @@ fn the_simulator_pins_as_a_group_does() {
         for seed in 0..150 {
             simulated(seed, policy, |_, _| ()).unwrap_or_else(|error| panic!("seed {seed}, {policy:?}: {error}"));
         }
-        // The companions: a row fewer, a way fewer, the other order.
+        // The comparison must notice one row fewer, one way fewer, and another order.
         let wrong = |bend: fn(&mut Vec<u32>, &mut u32)| (0..20).any(|seed| simulated(seed, policy, bend).is_err());
         assert!(wrong(|rows, _| rows.truncate(rows.len().saturating_sub(1))));
         assert!(wrong(|_, share| *share -= 1));
@@ -91,7 +91,7 @@ fn the_simulator_pins_as_a_group_does() {
     }
 }
 
-/// What no group can have left is refused: under static a row that is not pinned, anywhere a flag that is none.
+/// Metadata that no group can write is refused: under Static a row that is not pinned, and any unknown flag.
 #[test]
 fn foreign_flags_are_refused() {
     for policy in pins::POLICIES {
@@ -117,7 +117,7 @@ fn foreign_flags_are_refused() {
     }
 }
 
-/// A group with pins goes on from a checkpoint bit for bit.
+/// A group with pins continues from a checkpoint bit for bit.
 #[cfg(feature = "checkpoint")]
 #[test]
 fn a_checkpoint_keeps_them() {

@@ -1,5 +1,6 @@
-//! The steps of `shaders/shared/rank_subgroup32.wgsl`, lane by lane on the CPU: 8 subgroups of 32 lanes that run one after the
-//! other in any order between two barriers of the workgroup. (`tests/gpu/subgroup32.rs` runs the text itself.)
+//! The steps of `shaders/shared/rank_subgroup32.wgsl`, lane by lane on the CPU: 8 subgroups of 32 lanes, which run one
+//! after another, in any order, between two barriers of the workgroup. (`tests/gpu/subgroup32.rs` runs the text
+//! itself.)
 
 use rand::{RngExt as _, SeedableRng as _, seq::SliceRandom as _};
 use rand_pcg::Pcg64;
@@ -9,7 +10,7 @@ const LANES: usize = 32;
 const ROUNDS: usize = 12;
 const BLOCK: usize = SUBGROUPS * LANES * ROUNDS;
 
-/// A value a lane.
+/// One value for each lane.
 type Each<T> = [T; LANES];
 
 fn ballot(votes: Each<bool>) -> u32 {
@@ -20,7 +21,7 @@ fn shuffle(values: Each<u32>, from: Each<usize>) -> Each<u32> {
     from.map(|lane| values[lane])
 }
 
-/// What can be wrong with it.
+/// A deliberate fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Flaw {
     None,
@@ -30,7 +31,7 @@ enum Flaw {
     RoundsOutOfOrder,
 }
 
-/// A subgroup's ranks, `rank` of the shader in every round.
+/// The ranks of one subgroup: the shader's `rank` in every round.
 fn ranks(digits: &[u8], counters: &mut [u32; 256], flaw: Flaw) -> Vec<u32> {
     let mut ranks = vec![0; LANES * ROUNDS];
     let mut rounds: Vec<usize> = (0..ROUNDS).collect();
@@ -63,7 +64,7 @@ fn ranks(digits: &[u8], counters: &mut [u32; 256], flaw: Flaw) -> Vec<u32> {
     ranks
 }
 
-/// Where each key of a block goes within it: ranks, `rank_count`, the scan over the digits, `rank_base`.
+/// The place of each key in its block: ranks, `rank_count`, the scan over the digits, `rank_base`.
 fn places(digits: &[u8; BLOCK], order: [usize; SUBGROUPS], flaw: Flaw) -> Vec<u32> {
     let mut counters = [[0u32; 256]; SUBGROUPS];
     let mut rank = vec![Vec::new(); SUBGROUPS];
@@ -90,7 +91,7 @@ fn places(digits: &[u8; BLOCK], order: [usize; SUBGROUPS], flaw: Flaw) -> Vec<u3
         .collect()
 }
 
-/// By the standard library's stable sort.
+/// The places by the standard library's stable sort.
 fn wanted(digits: &[u8; BLOCK]) -> Vec<u32> {
     let mut order: Vec<usize> = (0..BLOCK).collect();
     order.sort_by_key(|&i| digits[i]);

@@ -1,4 +1,5 @@
-//! Parameter-shared tables on the CPU: against a second reading of the formula in FP64, against themselves, and bad input.
+//! Parameter-shared tables on the CPU: against a second version of the formula in FP64, backends and modes against each
+//! other, and bad input.
 
 use hotrow::{
     CpuGroup, CpuRobeGroup, CpuScaler, Embedding, Error, GradSlice, GroupConfig, Init, Lookup, LookupKind, LossScale,
@@ -70,7 +71,7 @@ fn a_wrong_packed_step_is_noticed() {
         let after = group.snapshot();
         moved(&config, &bags, &grads, &before, &after).unwrap();
         let mut wrong = after.clone();
-        // Of a half its highest bit of the fraction; of a code its highest bit.
+        // The highest bit of a half's fraction, or of a code.
         let highest = if config.precision == Precision::Fp16 { 9 } else { config.precision.bits() - 1 };
         *wrong.weight_words.last_mut().unwrap() ^= 1 << highest;
         let wrong_weight = weights(&config, &wrong) != weights(&config, &after);
@@ -83,7 +84,7 @@ fn a_wrong_packed_step_is_noticed() {
     assert!(noticed > 20, "{noticed}");
 }
 
-/// Stochastic rounding through whole steps: what a weight is on average is what FP32 makes of it; to the nearest a small step is lost.
+/// Stochastic rounding over whole steps: on average a weight moves as in FP32; rounding to nearest loses a small step.
 #[test]
 fn small_steps_are_not_lost_on_average() {
     let mean_move = |precision, rounding, backward| {
@@ -122,7 +123,7 @@ fn small_steps_are_not_lost_on_average() {
     }
 }
 
-/// Of a block whose range no scale can be, no weight moves, and each that was to is counted; FP16 saturates.
+/// If a block's range overflows, none of its weights move, and each one that should have is counted; FP16 saturates.
 #[test]
 fn ranges_that_cannot_be_are_left_out_and_counted() {
     for (backward, precision) in WAYS.into_iter().flat_map(|way| [(way, Precision::Int8), (way, Precision::Fp16)]) {
@@ -152,7 +153,7 @@ fn ranges_that_cannot_be_are_left_out_and_counted() {
     }
 }
 
-/// Dense and sparse backward, and batches of whatever shape before: the same bits.
+/// Dense and sparse backward give the same bits, whatever batches came before.
 #[test]
 fn dense_and_sparse_are_the_same_bits() {
     for (seed, config) in (0..40).map(|seed| (seed, config(seed))).chain((0..64).map(|seed| (seed, packed(seed)))) {
@@ -171,7 +172,7 @@ fn dense_and_sparse_are_the_same_bits() {
     }
 }
 
-/// From how many distinct places on a backward goes over all weights.
+/// The number of distinct starts from which a backward goes over all weights.
 #[test]
 fn auto_goes_dense_from_a_place_for_each_32_weights() {
     let from = |backward, weights, chunk| {
@@ -181,7 +182,7 @@ fn auto_goes_dense_from_a_place_for_each_32_weights() {
     for chunk in [1, 16, 32, 100] {
         assert_eq!([Backward::Dense, Backward::Sparse].map(|way| from(way, 6400, chunk)), [0, u32::MAX], "{chunk}");
     }
-    // A place for each 32 weights, or for as many as a chunk has; no chunk is longer than a row.
+    // One start for each 32 weights, or for as many as a chunk has; no chunk is longer than a row.
     let auto = |chunk| from(Backward::Auto, 6400, chunk);
     assert_eq!([1, 16, 32, 100, 128, 500].map(auto), [200, 200, 200, 64, 50, 50]);
 }
@@ -217,7 +218,7 @@ fn backward_is_the_adjoint_of_forward() {
     assert!((0..40).filter(|&seed| gap(seed, true) > 1e-3).count() > 20, "the comparison can fail");
 }
 
-/// One chunk of dim weights where every row has its own: an ordinary FP32 table of as many rows. The shared face is the same.
+/// If every row has a chunk of its own, the array is an ordinary FP32 table, also through the trait `Lookup`.
 #[test]
 fn without_collisions_it_is_a_plain_table() {
     let dim = 8;
@@ -271,7 +272,7 @@ fn a_trainer_holds_either_kind() {
     let counters = held[1].counters().unwrap();
     assert_eq!((counters[0].bytes_read, counters[0].bus_bytes(), counters[1].bytes_read), (3 * 32, 2 * 3 * 32, 32));
     assert_eq!((counters[0].skipped_rows, counters[0].hits), (0, 0));
-    // A weight that is skipped is the first table's.
+    // Skipped weights are counted at the first table.
     let before = held[1].forward(&[7], &[0, 0, 1], None).unwrap();
     held[1].backward(&[&vec![0.0; before.len() - 1][..], &[f32::NAN]].concat()).unwrap();
     assert_eq!(held[1].counters().unwrap().iter().map(|t| t.skipped_rows).collect::<Vec<_>>(), [1, 0]);
@@ -325,14 +326,14 @@ fn a_scaled_loss_moves_as_a_plain_one() {
     groups[1..].iter_mut().for_each(|group| drop(forward(group, &bags)));
     let grads: Vec<f32> = random_grads(1, n).iter().map(|g| half::f16::from_f32(*g).to_f32()).collect();
     groups[0].backward(&grads).unwrap();
-    // A power of two: not a bit is lost.
+    // A power of two loses no bit.
     let scaled: Vec<u16> = grads.iter().map(|g| half::f16::from_f32(g * 64.0).to_bits()).collect();
     let mut scaler = CpuScaler::new(LossScale::Static { scale: 64.0 }).unwrap();
     scaler.inspect(GradSlice::F16(&scaled));
     let state = scaler.decide().unwrap();
     groups[1].backward_scaled(GradSlice::F16(&scaled), &state).unwrap();
     assert_eq!(groups[1].snapshot(), groups[0].snapshot());
-    // Of an overflow nothing moves.
+    // After an overflow nothing moves.
     let before = groups[2].snapshot();
     let mut scaler = CpuScaler::new(LossScale::Static { scale: 64.0 }).unwrap();
     let wrong = vec![f32::INFINITY; n];
@@ -422,7 +423,7 @@ fn empty_batches_move_nothing() {
     }
 }
 
-/// 100,000 times one row: sums of many chunks at one start, and a last chunk that ends before the others.
+/// One row 100,000 times: sums of many chunks at one start, and a last chunk that is shorter.
 #[test]
 fn one_row_a_hundred_thousand_times() {
     for backward in WAYS {
@@ -439,7 +440,7 @@ fn one_row_a_hundred_thousand_times() {
     }
 }
 
-/// A snapshot is everything: another group goes on from it bit for bit.
+/// A snapshot is complete: another group continues from it bit for bit.
 #[test]
 fn a_restored_group_goes_on() {
     for config in [config(5), packed(4), packed(5), packed(6)] {
@@ -463,7 +464,7 @@ fn restored_group_goes_on(config: &Config) {
         4 * (second.snapshot().weight_words.len() + second.snapshot().state_words.len()) as u64,
         config.table_bytes()
     );
-    // Random bits are the step's: another step would round otherwise.
+    // Random bits depend on the step: at another step rounding differs.
     let mut late = first.snapshot();
     late.t += 1;
     second.restore(&late).unwrap();

@@ -1,5 +1,5 @@
-//! The atomic backward's mirror on the CPU: the model's steps, the sorted backward's bits where sums are exact in any order, and whatever
-//! must not move.
+//! The CPU mirror of the atomic backward: against the model, against the bits of the sorted backward where sums are
+//! exact in any order, and values that must not move.
 
 use hotrow::{
     CpuRobeGroup, CpuScaler, GradSlice, Init, Lookup as _, LossScale, Optimizer, Pooling,
@@ -43,7 +43,7 @@ fn steps_are_the_model_s_and_the_same_bits_twice() {
     assert!(seen > 10_000, "{seen} weights moved");
 }
 
-/// Two steps of whole gradients, whose sums are exact in any order, and what they leave.
+/// Two steps of integer gradients, whose sums are exact in any order, and the resulting state.
 fn run(config: &Config, seed: u64, spoil: impl Fn(&mut [f32])) -> Snapshot {
     let mut group = CpuRobeGroup::new(config.clone()).unwrap();
     for step in 0..2 {
@@ -65,7 +65,7 @@ fn exact_sums_are_the_sorted_ones() {
     let mut skipped = 0;
     for seed in 0..40 {
         let pooling = [Pooling::Sum, Pooling::None][seed as usize % 2];
-        // With any optimiser, decay too: it is the sums that are compared.
+        // With any optimiser and with decay, since the sums are compared.
         let sorted = Config { pooling, backward: Backward::Dense, ..config(seed) };
         let atomic = atomic(sorted.clone());
         assert!(run(&sorted, seed, |_| {}) == run(&atomic, seed, |_| {}), "seed {seed}");
@@ -77,7 +77,7 @@ fn exact_sums_are_the_sorted_ones() {
     assert!(skipped > 0);
 }
 
-/// Decay reaches the weights that chunks cover, those too whose gradients add up to nothing, and no others; marks do not outlive a step.
+/// Decay changes exactly the weights that chunks cover, also where gradients sum to 0; marks do not survive a step.
 #[test]
 fn what_is_covered_decays() {
     let mut config = atomic(Config::new(&[1000], 6, 500, 4));
@@ -109,12 +109,12 @@ fn a_scaled_loss_and_an_overflow() {
         scaler.decide().unwrap()
     };
     groups[0].backward(&grads).unwrap();
-    // A power of two: not a bit is lost.
+    // A power of two loses no bit.
     let scaled: Vec<u16> = grads.iter().map(|g| half::f16::from_f32(g * 64.0).to_bits()).collect();
     groups[1].backward_scaled(GradSlice::F16(&scaled), &decided(GradSlice::F16(&scaled))).unwrap();
     let after = groups[0].snapshot();
     assert_eq!(groups[1].snapshot(), after);
-    // Of an overflow nothing moves, then or later.
+    // After an overflow nothing moves, then or later.
     forward(&mut groups[0], &bags);
     let wrong = vec![f32::INFINITY; n];
     groups[0].backward_scaled(GradSlice::F32(&wrong), &decided(GradSlice::F32(&wrong))).unwrap();

@@ -1,5 +1,5 @@
-//! What a table loses in a shared array: against the formula with its matrix written out in FP64, against what follows from chance alone,
-//! and bad input.
+//! What a table loses in a shared array: against the formula with its matrix written out in FP64, against the expected
+//! loss of random tables, and bad input.
 
 use hotrow::{
     CpuRobeGroup, Error, Init, Lookup as _, Source,
@@ -36,7 +36,7 @@ fn all(config: &Config) -> Vec<u32> {
     (0..total(config)).collect()
 }
 
-/// A: a line for each element of the table, a column for each weight.
+/// The matrix A: a line for each element of the table, a column for each weight.
 fn matrix(config: &Config) -> Vec<Vec<f64>> {
     let mut lines = Vec::new();
     for row in 0..u64::from(total(config)) {
@@ -49,8 +49,8 @@ fn matrix(config: &Config) -> Vec<Vec<f64>> {
     lines
 }
 
-/// Whether `m` solves the normal equations `A^T C (A m - e) = 0`, C being how often each element's row is used, and is 0 where they do
-/// not say: the least squares solution of least norm.
+/// Whether `m` solves the normal equations `A^T C (A m - e) = 0`, where C has the uses of each element's row, and is 0
+/// where they leave it free: the least squares solution of least norm.
 fn least_squares(config: &Config, table: &[f32], uses: Option<&[u32]>, m: &[f32]) -> Result<(), String> {
     let a = matrix(config);
     let dim = config.dim as usize;
@@ -92,14 +92,14 @@ proptest! {
         uses[0] = 1;
         let used = Fit::new(&config, &table, Some(&uses)).unwrap();
         prop_assert_eq!(least_squares(&config, &table, Some(&uses), used.weights()), Ok(()));
-        // One weight off, or one that nothing reads.
+        // One wrong weight, or a weight other than 0 that nothing reads.
         let w = random.random_range(0..config.weights as usize);
         let mut wrong = fit.weights().to_vec();
         wrong[w] += 1e-4;
         prop_assert!(least_squares(&config, &table, None, &wrong).is_err());
     }
 
-    /// Eps is the least that definition 2 takes: no x asks for more, and one asks for all of it.
+    /// Eps is the least that satisfies definition 2: no x needs more, and one x needs all of it.
     #[test]
     fn eps_is_definition_2(config in configs(), seed: u64) {
         let table = random_table(&config, seed);
@@ -142,7 +142,7 @@ proptest! {
         }
     }
 
-    /// No array near a fitted one loses less, in sum over all rows.
+    /// No array near a fitted one has a smaller total loss.
     #[test]
     fn nothing_is_nearer_than_a_fit(config in configs(), seed: u64) {
         let table = random_table(&config, seed);
@@ -158,7 +158,7 @@ proptest! {
     }
 }
 
-/// What rows give in a group that was handed the array is what the report says.
+/// A group that is given the array reads the rows that the report describes.
 #[test]
 fn a_group_takes_a_fit_over() {
     let config = Config::new(&[300, 77], 20, 900, 8);
@@ -179,7 +179,7 @@ fn a_group_takes_a_fit_over() {
     assert_eq!(fit.clone().into_weights(), fit.weights());
 }
 
-/// More rows than a block, several threads: the same bits, and the right ones.
+/// More rows than one block, on several threads: the same bits, and the right ones.
 #[test]
 fn threads_and_blocks_do_not_matter() {
     let config = Config::new(&[90_000], 13, 5000, 5);
@@ -211,7 +211,7 @@ fn off(found: &Fidelity, dim: u32, share: f64) -> f64 {
     (mean - share).abs() / (variance / n).sqrt()
 }
 
-/// Rows of nothing in common lose what chance says, by the hash's own counts; Poisson's law is near that.
+/// Independent rows lose the expected share, by the hash's own counts; Poisson's law is close to it.
 #[test]
 fn unlike_rows_lose_what_is_expected() {
     for (dim, chunk) in [(16, 1), (16, 8), (20, 32), (33, 5)] {
@@ -230,7 +230,7 @@ fn unlike_rows_lose_what_is_expected() {
             // The hash is even or uneven where a weight has few readers; with many of them it makes no difference.
             let poisson = unlike_share(load);
             assert!(load < 9.9 || (poisson - share).abs() < 1e-3, "load {load}: {poisson} {share}");
-            // Another share is told from it.
+            // The comparison must reject another share.
             for wrong in [poisson, 1.05 * share, 0.95 * share] {
                 assert!((wrong - share).abs() < 0.02 || off(&found, dim, wrong) > 6.0, "{wrong} {share}");
             }
@@ -239,7 +239,7 @@ fn unlike_rows_lose_what_is_expected() {
     }
 }
 
-/// A table that is alike everywhere keeps; clusters do not, since the hash does not look at values.
+/// A table of nearly equal values is kept; clusters are not, since the hash does not look at values.
 #[test]
 fn only_what_is_alike_everywhere_is_kept() {
     let (rows, dim) = (4000, 16);
@@ -270,7 +270,7 @@ fn quantiles_are_of_rows() {
     assert_eq!(quantiles, [0.0, 0.0, 1.0, 1.0, 2.0, 3.0, 3.0]);
     assert_eq!((found.max(), found.mean(), found.mean_square()), (3.0, 1.5, 3.5));
     assert_eq!([0.25, 0.5, 1.0].map(|q| found.relative_quantile(q).unwrap()), [0.0, 1.0, 1.0]);
-    // A row of zeros that is not kept is off by more than any part of its length.
+    // The relative eps of a row of zeros that is not kept is infinite.
     let found = Fidelity::new(&config, &[0.5], &table, &[2, 2, 3]).unwrap();
     assert_eq!([0.3, 1.0].map(|q| found.relative_quantile(q).unwrap()), [0.75, f64::INFINITY]);
     assert_eq!((found.rows.len(), found.pairs.len()), (3, 1));

@@ -1,4 +1,5 @@
-//! The gradient by shared weights as such: what backward moves by, bit for bit; the model's in FP64; the transpose of forward.
+//! The gradient by shared weights: backward moves by it bit for bit, it equals the FP64 model's, and it is the
+//! transpose of forward.
 
 use gradient::{adjoint_gap, dense, descended, halved, is_model};
 use hotrow::{
@@ -9,7 +10,7 @@ use hotrow_harness::{gradient, shared};
 use proptest::prelude::*;
 use shared::{Bags, WAYS, bags, config, forward, random_grads, weights};
 
-/// The gradient of a batch, and what its backward leaves. Nothing has moved in between.
+/// The gradient of a batch, and the state after its backward. Nothing moves in between.
 fn step(config: &Config, bags: &Bags, seed: u64) -> (Gradient, Vec<f32>, [Snapshot; 2]) {
     let mut group = CpuRobeGroup::new(config.clone()).unwrap();
     let grads = random_grads(seed, forward(&mut group, bags).len());
@@ -27,7 +28,7 @@ fn backward_is_a_step_of_sgd_by_it() {
     for seed in 0..40 {
         for backward in WAYS {
             let mut config = Config { backward, optimizer: Optimizer::sgd(0.1), ..config(seed) };
-            // Only a sparse gradient tells what decays.
+            // Only a sparse gradient lists the weights that decay.
             config.optimizer.weight_decay = if backward == Backward::Sparse { 0.01 } else { 0.0 };
             let bags = bags(&config, seed, 8, 60);
             let (gradient, _, [before, after]) = step(&config, &bags, seed);
@@ -36,7 +37,7 @@ fn backward_is_a_step_of_sgd_by_it() {
             let wanted = descended(&before, &gradient, config.optimizer);
             assert!(wanted == after, "seed {seed}, {backward:?}");
             moved += before.iter().zip(&after).filter(|(a, b)| a != b).count();
-            // Of a gradient that is a little off it is not.
+            // The comparison must reject a slightly wrong gradient.
             let Gradient::Sparse { locations, mut sums } = gradient else { continue };
             if let Some(sum) = sums.iter_mut().find(|sum| sum.abs() > 0.01) {
                 *sum *= 1.01;
@@ -121,7 +122,7 @@ fn it_is_the_adjoint_of_forward() {
     assert!((0..60).filter(|&seed| gap(seed, true) > 1e-3).count() > 30, "the comparison can fail");
 }
 
-/// Halves are the floats they stand for, whatever bits an FP32 gradient has beyond them.
+/// An FP16 gradient equals the FP32 gradient of the same values.
 #[test]
 fn halves_give_what_their_floats_give() {
     let mut rounded = 0;
@@ -173,7 +174,7 @@ fn nothing_has_no_gradient() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 48, ..ProptestConfig::default() })]
 
-    /// Whatever dim, chunk and array: the model's places and sums, and as many as the configuration has room for.
+    /// For any dim, chunk and array: the places and sums of the model, at most as many as the configuration allows.
     #[test]
     fn any_shape(dim in 1u32..70, chunk in 1u32..40, more in 0u32..3000, rows in 1u32..5000, seed: u64, weighted: bool) {
         let mut config = Config::new(&[rows, 9], dim, chunk + more, chunk);

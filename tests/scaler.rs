@@ -1,4 +1,5 @@
-//! Loss scaling on the CPU: scripted steps against a plain model of P5's formulas, recovery, bad input, and whole runs of groups.
+//! Loss scaling on the CPU: scripted steps against a plain model of the formulas (OpenSeq2Seq), recovery, bad input,
+//! and whole runs of groups.
 
 use hotrow::{
     CpuGroup, CpuScaler, Embedding as _, Error, GradSlice, GroupConfig, LossScale, Optimizer, Precision, ScalerState,
@@ -9,7 +10,7 @@ use rand_distr::{Distribution as _, Normal};
 use rand_pcg::Pcg64;
 use scaled::{Bend, Seen, random_config};
 
-/// What a step's gradients are: log2 of their greatest magnitude, unscaled; none: zero.
+/// The gradients of a step: log2 of their largest unscaled magnitude; `None` for zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Event {
     Max(f64),
@@ -18,13 +19,13 @@ enum Event {
     Nan,
 }
 
-/// The formulas of P5 as notes/embedding-caches.md has them, in FP64: a scaler that was written from those alone.
+/// The formulas of SPEC 8 (OpenSeq2Seq) in FP64, written without looking at the scaler.
 struct Model {
     config: LossScale,
     scale: f64,
     iteration: i64,
     last_overflow: i64,
-    /// x of every step that counted, the oldest first.
+    /// The x of every step with statistics, the oldest first.
     xs: Vec<f64>,
     bend: usize,
 }
@@ -77,7 +78,7 @@ impl Model {
                 let (beta1, beta2) = (f64::from(beta1), f64::from(beta2));
                 let (mean, slow) = (self.average(beta1, |x| x), self.average(beta2, |x| x));
                 let variance = self.average(beta2, |x| x * x) - slow * slow;
-                // On the original's device the root of NaN's maximum with 0 is 0.
+                // In the original the maximum of NaN and 0 is 0, and so is its root.
                 let cutoff = mean + f64::from(deviations) * variance.max(0.0).sqrt();
                 let target = if original { 16.0 } else { f64::from(log_max) };
                 self.scale = clip((target - cutoff).exp2(), min, max);
@@ -88,7 +89,7 @@ impl Model {
     }
 }
 
-/// A gradient of 20 elements for an event, under a scale: FP32, so that nothing but the event overflows.
+/// 20 gradient elements for an event, under a scale: FP32, so that only an event overflows.
 fn gradients(event: Event, scale: f32, source: &mut Pcg64) -> Vec<f32> {
     let top = match event {
         Event::Max(x) => (f64::from(scale) * x.exp2()) as f32,
@@ -102,7 +103,7 @@ fn gradients(event: Event, scale: f32, source: &mut Pcg64) -> Vec<f32> {
     values
 }
 
-/// The largest relative distance of the scales over a script, and how many scales there were.
+/// The largest relative difference of the scales over a script, and the number of scales.
 fn follow(config: LossScale, script: &[Event], bend: usize) -> (f64, usize) {
     let mut source = Pcg64::seed_from_u64(script.len() as u64);
     let (mut scaler, mut model) = (CpuScaler::new(config).unwrap(), Model::new(config, bend));
@@ -129,7 +130,7 @@ fn follow(config: LossScale, script: &[Event], bend: usize) -> (f64, usize) {
     (worst, scales.len())
 }
 
-/// Long stretches, bursts, overflows right at a window's end, and at random.
+/// Scripts: long stretches, bursts, overflows at the end of a window, random ones.
 fn scripts() -> Vec<Vec<Event>> {
     use Event::{Infinite, Max, Nan, Zero};
     let mut source = Pcg64::seed_from_u64(5);
@@ -238,7 +239,7 @@ fn recovery(config: LossScale, most: u32) -> (u32, f32) {
 #[test]
 fn one_overflow_and_back() {
     assert_eq!(recovery(LossScale::LOG_NORMAL, 20_000), (0, 16384.0));
-    // The notes' simulations: half recovered after 12,810 to 12,830 steps.
+    // Separate simulations: half recovered after 12,810 to 12,830 steps.
     let (steps, least) = recovery(LossScale::LOG_NORMAL_ORIGINAL, 20_000);
     assert!((12_700..12_950).contains(&steps) && least == 1.0, "{steps} steps, down to {least}");
     assert_eq!(recovery(LossScale::BACKOFF, 20_000), (0, 8192.0));
@@ -246,7 +247,7 @@ fn one_overflow_and_back() {
     assert_eq!(recovery(static_scale, 10), (0, 8.0));
 }
 
-/// How long the original holds its scale at the least: 11,170 to 11,200 steps in the notes' simulations.
+/// How long the original keeps its scale at the minimum: 11,170 to 11,200 steps in separate simulations.
 #[test]
 fn the_original_is_pinned() {
     let pinned = |config| {
@@ -297,7 +298,7 @@ fn zeros_leave_the_statistics() {
     let mut empty = CpuScaler::new(config).unwrap();
     empty.inspect(GradSlice::F16(&[]));
     assert!(!empty.decide().unwrap().overflowed());
-    // The original: to the greatest scale, for ever.
+    // The original grows to the largest scale, for ever.
     let greatest = 2f32.powi(40);
     assert_eq!((run(log_normal(true), 1).scale, run(LossScale::LOG_NORMAL_ORIGINAL, 50).scale), (greatest, 16384.0));
     assert!(run(log_normal(true), 0).scale < greatest);
@@ -434,11 +435,11 @@ fn whole_runs() {
         }
     }
     assert!(seen.overflows > 50 && seen.halves > 100 && seen.scales.len() > 4, "{seen:?}");
-    // The step skipped for nothing may have been empty, or have overflowed anyway.
+    // The step that was wrongly skipped may have been empty, or may have overflowed anyway.
     assert!(bent[0] > 30 && bent[1] > 30 && bent[2] > 10, "{bent:?}");
 }
 
-/// Weight decay is what it is without a scale; had it been scaled too, this would tell.
+/// Weight decay is not scaled; a scaled one would show here.
 #[test]
 fn weight_decay_is_not_scaled() {
     let moved = |weight_decay: f32, scale: f32| {

@@ -1,6 +1,6 @@
-//! What every shader must pass, without a GPU: naga's validation with the capabilities of its variant, WebGPU's
-//! default limits, translation for DX12, Metal and Vulkan, a pipeline on wgpu's `noop` device, and agreement with the
-//! host's tables. `scripts/portability` adds a second compiler.
+//! Checks of every shader without a GPU: naga's validation with the capabilities of its variant, WebGPU's default
+//! limits, translation for DX12, Metal and Vulkan, a pipeline on wgpu's `noop` device, and agreement with the host's
+//! tables. `scripts/portability` adds a second compiler.
 //!
 //! Each check is a function of a shader's text or module, and has a companion test that shows it rejecting a wrong one.
 
@@ -20,7 +20,8 @@ const MAX_WORKGROUP_BYTES: u64 = 16 << 10;
 
 const ENTRY: &str = "main";
 
-/// Storage buffers of a stage that binds a cache of so many windows: each but the first is one beyond the default limit.
+/// The most storage buffers of a stage that binds a cache in this many windows: each further window is one beyond the
+/// default limit.
 fn most_buffers(windows: u32) -> usize {
     MAX_STORAGE_BUFFERS - 1 + windows as usize
 }
@@ -231,7 +232,7 @@ fn check_pipeline(wgsl: &str, subgroups: bool, constants: &[(&str, f64)], most: 
     }
 }
 
-/// Everything above, in the order in which the messages are most telling.
+/// All checks above, the ones with the clearest messages first.
 fn check_all(wgsl: &str, subgroups: bool, constants: &[(&str, f64)], most: usize) -> Result<(), String> {
     check_directives(wgsl)?;
     let module = parse(wgsl)?;
@@ -442,7 +443,7 @@ fn the_most_windows_pass_every_check() {
     }
 }
 
-/// The usual case is what it was before there were windows.
+/// With one window the text is the same as without windows.
 #[test]
 fn one_window_leaves_no_trace() {
     for source in hotrow::internals::sources().iter().filter(|source| source.windows == 1) {
@@ -635,7 +636,7 @@ fn optional_capabilities_are_rejected_in_portable_shaders() {
     }
 }
 
-/// What the native addition may use is that, in a storage buffer, and no more.
+/// The native addition may use float atomics in a storage buffer, and nothing more.
 #[test]
 fn float_atomics_are_checked() {
     let adds = |ty: &str, body: &str| {
@@ -697,7 +698,7 @@ fn too_large_workgroups_are_rejected() {
     rejected(check_workgroup(&sized("16, 16, 2")), "[16, 16, 2]");
     rejected(check_workgroup(&sized("1, 1, 128")), "z 64");
     rejected(check_pipeline("@compute @workgroup_size(512) fn main() {}", false, &[], MAX_STORAGE_BUFFERS), "512");
-    // By an override as well: the text alone is right.
+    // Through an override too: the text alone is right.
     check_workgroup(&specialised(GOOD, &[("WIDTH", 256.0)]).0).unwrap();
     rejected(check_workgroup(&specialised(GOOD, &[("WIDTH", 512.0)]).0), "512");
 }
@@ -788,7 +789,7 @@ fn unknown_structs_are_rejected() {
     rejected(check_known_structs(&module, &["Step"]), "struct Params");
     let listed = parse("struct Row { a: u32 } @group(0) @binding(0) var<storage> rows: array<Row>;").unwrap();
     rejected(check_known_structs(&listed, &[]), "struct Row");
-    // One that no buffer holds is the shader's own business.
+    // A struct that no buffer holds needs no host struct.
     check_known_structs(&parse("struct Lane { a: u32 } fn f(lane: Lane) {}").unwrap(), &[]).unwrap();
 }
 

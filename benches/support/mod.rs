@@ -1,10 +1,10 @@
-//! What the benchmarks on a device share: who measures, and how.
+//! The device and the timer that benchmarks share.
 
 use std::time::{Duration, Instant};
 
 use hotrow::{Context, wgpu};
 
-/// Names the adapter and the clock: a figure is worth nothing without them.
+/// Prints the adapter and the clock, without which a figure means nothing.
 pub(crate) fn announce(what: &str, context: &Context) {
     let info = context.device().adapter_info();
     let clock = if context.caps().timestamps { "device timestamps" } else { "wall clock" };
@@ -46,7 +46,7 @@ impl Timer {
         }
     }
 
-    /// Submits, waits, and tells how long it took.
+    /// Submits, waits, and returns the time taken.
     pub(crate) fn finish(&self, context: &Context, mut encoder: wgpu::CommandEncoder) -> Duration {
         if let Some(stamps) = &self.stamps {
             stamps.stamp(&mut encoder, 1);

@@ -1,5 +1,5 @@
-//! Parameter-shared tables (P4, ROBE-Z): instead of rows one array of |M| weights, 10 to 10,000 times smaller than the rows would be.
-//! A row is cut into chunks of Z values; chunk j of row i is read at a hashed place of the array ([`hash`]), and rows share weights.
+//! Parameter-shared tables (ROBE, ROBE-Z): instead of rows there is one array of |M| weights, 10 to 10,000 times
+//! smaller than the rows would be.
 //!
 //! The array is FP32, or FP16, or integers in blocks that share a scale and a bias ([`Config::precision`]), rounded as a cached table's rows
 //! are. One larger than a device binds lies in several buffers, the windows; the bits do not depend on them.

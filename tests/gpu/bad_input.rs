@@ -1,4 +1,4 @@
-//! SPEC 7 on the GPU: nothing panics, nothing is lost, nothing is silently wrong; and the legal edges are legal.
+//! SPEC 7 on the GPU: nothing panics, nothing is lost, nothing is silently wrong, and legal edge cases work.
 
 use hotrow::wgpu::util::DeviceExt as _;
 use hotrow::{Batch, Context, Embedding as _, Error, Group, GroupConfig, Init, OutOfRange, Placement, Pooling, wgpu};
@@ -20,8 +20,8 @@ fn storage<T: bytemuck::Pod>(context: &Context, values: &[T]) -> wgpu::Buffer {
     })
 }
 
-/// Asks until the device has answered. Tests share a device, so another thread's poll may have taken this one's news along and
-/// be about to deliver it.
+/// Asks until the device has answered. Tests share a device, so another thread's poll may have received this one's
+/// answer and not delivered it yet.
 fn told<T>(mut ask: impl FnMut() -> Result<T, Error>) -> Option<Error> {
     (0..10_000).find_map(|_| {
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -45,7 +45,7 @@ fn an_error_names_the_first_offender_and_nothing_moves() {
         assert_eq!(after.counters[1].out_of_range, 2);
         after.counters[1].out_of_range = 0;
         assert_eq!(after, before);
-        // Its backward is left out too; the next step is an ordinary one.
+        // Its backward does nothing either; the next step is an ordinary one.
         assert!(matches!(group.backward(&[1.0; 8]), Err(Error::Order { .. })));
         group.forward(&[9, 0, 19], &[0, 2, 3], None).unwrap();
         group.backward(&[1.0; 8]).unwrap();
@@ -113,7 +113,7 @@ fn clamp_and_skip() {
                     assert_eq!(skipped[4..8], one[..4]);
                     assert!(skipped[..4].iter().chain(&skipped[8..]).all(|&x| x == 0.0));
                 }
-                // Mean divides by the one index that counts.
+                // Mean divides by the number of valid indices, here one.
                 _ => assert_eq!(skipped, one),
             }
             let counters = skip.counters().unwrap()[0];
@@ -216,7 +216,7 @@ fn calls_out_of_order() {
     });
 }
 
-/// A batch that is refused for its shape takes nothing from the step before it.
+/// A batch refused for its shape does not affect the step before it.
 #[test]
 fn a_refused_forward_leaves_the_step_before_it() {
     with_gpu(|context| {
@@ -358,7 +358,7 @@ fn a_table_that_does_not_fit_is_a_named_error() {
         huge.precision = hotrow::Precision::Fp32;
         let result = Group::new(context, huge);
         assert!(matches!(&result, Err(Error::OutOfMemory { what: "records", .. })), "{:?}", result.err());
-        // And the device goes on.
+        // The device still works.
         Group::new(context, config()).unwrap().forward(&[1, 2], &[0, 1, 2], None).unwrap();
     });
 }

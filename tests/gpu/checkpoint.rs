@@ -14,7 +14,7 @@ use hotrow_harness::{
     prefetch::{Plan, busy_config, play, random_plans},
 };
 
-/// A configuration and two stretches of steps; between them nothing waits for a backward.
+/// A configuration and two sequences of steps; no backward is pending between them.
 fn random_case(seed: u64) -> (GroupConfig, Vec<Plan>, Vec<Plan>) {
     let mut source = Pcg64::seed_from_u64(seed);
     let config = busy_config(&mut source);
@@ -28,7 +28,7 @@ fn gpu(context: &Context, config: &GroupConfig) -> Group {
     Group::new(context, config.clone()).unwrap()
 }
 
-/// The same group on disk, but for what a loader may choose.
+/// The same configuration with other values for all that a loading group may choose.
 fn elsewhere(context: &Context, config: &GroupConfig, seed: u64) -> GroupConfig {
     let stride = hotrow::Layout::new(config, u64::MAX).unwrap().stride();
     GroupConfig {
@@ -151,7 +151,7 @@ fn a_lost_device_leaves_the_old_file_whole() {
             assert!(matches!(result, Err(Error::Device { .. })), "{result:?}");
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-        // And what was saved goes on wherever there is something to run on.
+        // The checkpoint loads on another backend.
         let mut cpu = CpuGroup::new(checkpoint::contents(&path).unwrap().config).unwrap();
         checkpoint::load(&mut cpu, &path).unwrap();
         assert_eq!(cpu.snapshot().unwrap(), saved);
@@ -168,8 +168,7 @@ fn memory(line: &str) -> u64 {
     value.trim_start_matches(':').trim_end_matches("kB").trim().parse::<u64>().unwrap() << 10
 }
 
-/// Half a gigabyte of table, and no more than 96 MiB of host memory beside it while it is saved or loaded: what goes over the bus, and
-/// what the driver keeps of that.
+/// Saving and loading a table of 0.5 GiB takes at most 96 MiB of further host memory, for transfers and the driver.
 #[cfg(target_os = "linux")]
 #[test]
 fn no_second_copy_in_memory() {

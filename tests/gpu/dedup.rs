@@ -1,4 +1,4 @@
-//! The sort and the dedup built on it: right at every size, stable, any key width.
+//! Sort and dedup: right at every size, stable, for any key width.
 
 use hotrow::{
     Context, RankBody,
@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 
 use hotrow_harness::device::{again, options, share, with_gpu};
 
-/// Written with the standard library's sort, which shares nothing with the shaders.
+/// The expected result by the standard library's sort, which shares nothing with the shaders.
 pub(crate) fn expected(keys: &[u32], live: usize) -> Deduped {
     let mut pairs: Vec<(u32, u32)> = keys[..live].iter().copied().zip(0..).collect();
     pairs.sort(); // by key, then by position: what stability means
@@ -28,7 +28,7 @@ pub(crate) fn expected(keys: &[u32], live: usize) -> Deduped {
 
 pub(crate) fn check(context: &Context, what: &str, keys: &[u32], live: usize, key_bits: u32) {
     let wanted = expected(keys, live);
-    // Few keys by either way, with the same bits.
+    // Few keys take either way, with the same bits.
     for large in [false, true] {
         if !large && keys.len() > 1024 {
             continue;
@@ -110,7 +110,7 @@ fn more_blocks_than_workgroups() {
                 }
             }
         }
-        // Once for real: as many workgroups as any device gets, and a block more.
+        // Once at full size: as many workgroups as any device gets, and a block more.
         let n = 2048 * 3072 + 1;
         let mut source = rng(3);
         let keys: Vec<u32> = (0..n).map(|_| source.random::<u32>() % 60_000).collect();

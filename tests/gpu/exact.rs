@@ -1,4 +1,4 @@
-//! What must be equal bit for bit (SPEC 3, "Must hold").
+//! Results that must be equal bit for bit (SPEC 3, What must hold).
 
 use hotrow::{Context, Embedding as _, Group, GroupConfig, Init, Optimizer, Policy, Precision};
 use rand::{RngExt, SeedableRng};
@@ -47,7 +47,7 @@ fn an_fp32_table_is_the_same_with_and_without_a_cache() {
             with.policy = policy;
             assert!(run(context, with) == without, "{cache_rows} rows, {policy:?}");
         }
-        // The comparison can fail: a narrower table does differ.
+        // The comparison must notice a narrower table.
         assert!(run(context, config(Precision::Fp16, 64)) != without);
     });
 }

@@ -1,4 +1,4 @@
-//! Tables filled from rows: the same records wherever the table lives, and as the CPU makes them.
+//! Tables filled from rows: the records are the CPU's in every placement.
 
 use hotrow::{
     CpuGroup, Embedding as _, Error, FileStore, Group, GroupConfig, Optimizer, Placement, Precision, SharedStore, store,

@@ -24,7 +24,7 @@ pub(crate) fn random_configurations() {
     });
 }
 
-/// Wraps a group and spoils one thing, to see that the comparison notices.
+/// Wraps a group and changes one thing, which the comparison must notice.
 #[test]
 fn differences_are_noticed() {
     let mut config = GroupConfig::new(&[100], 4);

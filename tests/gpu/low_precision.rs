@@ -1,4 +1,4 @@
-//! What stochastic rounding is for (P2 2.1), by the kernels.
+//! Why stochastic rounding is needed (Zhang 2018, section 2.1), on a device.
 
 use hotrow::Group;
 

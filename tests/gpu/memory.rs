@@ -1,4 +1,4 @@
-//! The memory plan against a group's own buffers, and against what wgpu's allocator handed out.
+//! The memory plan against the group's own buffers, and against the allocations of wgpu.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ fn without_ring(report: &MemoryReport) -> (MemoryReport, u64) {
     (rest, ring)
 }
 
-/// A figure of the plan that is not what the group has taken.
+/// The first figure of the plan that differs from the group's.
 fn wrong(plan: &MemoryReport, group: &MemoryReport) -> Option<String> {
     let ((plan, most), (group, ring)) = (without_ring(plan), without_ring(group));
     if ring > most {
@@ -110,7 +110,7 @@ fn a_plan_is_right_to_the_byte() {
             group.forward_frozen(&rows, &offsets, None).unwrap();
             group.flush().unwrap();
             assert_eq!(wrong(&MemoryReport::plan(&config, &layout, 1600), &group.memory()), None, "{config:?}");
-            // The companion: another plan is not this group's.
+            // The plan of another batch must differ.
             let other = MemoryReport::plan(&config, &layout, 1601);
             assert!(wrong(&other, &group.memory()).is_some_and(|what| what.contains("step scratch")));
             let mut changed = group.memory();
@@ -139,7 +139,7 @@ fn by_name(all: impl IntoIterator<Item = (String, u64)>) -> BTreeMap<String, Vec
     names
 }
 
-/// What of the plan the driver did not allocate, or the driver beside the plan.
+/// The first difference between the plan and the driver's allocations.
 fn unplanned(plan: &[Allocation], driver: Vec<(String, u64)>) -> Option<String> {
     let planned = by_name(plan.iter().map(|&(name, bytes)| (name.to_owned(), bytes)));
     let mut found = by_name(driver);

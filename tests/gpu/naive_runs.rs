@@ -1,4 +1,4 @@
-//! The GPU against the naive FP64 model of `tests/common/naive.rs`, which shares no code with either backend.
+//! The GPU against the naive FP64 model of `tests/harness/src/naive.rs`, which shares no code with either backend.
 
 use hotrow::{Context, Embedding, Group, GroupConfig, Placement};
 use proptest::test_runner::{Config, TestCaseError, TestRunner};

@@ -1,4 +1,4 @@
-//! Any range of what a group keeps between steps, on both backends.
+//! Any range of a group's state, read and written on both backends.
 
 use hotrow::{Context, Embedding, Error, Group, GroupConfig, Layout, Optimizer, Part, Policy, Precision, Snapshot};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};

@@ -1,5 +1,5 @@
-//! Pinned rows on a device, in every placement. That each call does what it should is told by `lockstep.rs` and `naive_runs.rs`, with
-//! prefetched batches and staged tables by `prefetch.rs`.
+//! Pinned rows on a device, in every placement. `lockstep.rs` and `naive_runs.rs` check each call; `prefetch.rs` checks
+//! prefetched batches and staged tables.
 
 use std::sync::{
     Arc,
@@ -120,7 +120,8 @@ fn a_file_stays_flushed() {
     });
 }
 
-/// All but in which way of its set a row is: rows that come into ways emptied by a call that failed take them in another order.
+/// Everything except the ways of rows inside a set: rows that are loaded after a failed call take the ways in another
+/// order.
 fn whole(group: &mut Group) -> (Vec<[u32; 5]>, Vec<u32>, Vec<Counters>, Vec<f32>) {
     let found = group.snapshot().unwrap();
     let mut ways: Vec<[u32; 5]> = (0..found.ways.len() as u32 / 4)
@@ -134,8 +135,8 @@ fn whole(group: &mut Group) -> (Vec<[u32; 5]>, Vec<u32>, Vec<Counters>, Vec<f32>
     (ways, found.records, found.counters, rows)
 }
 
-/// Whatever call to the store fails, in the flush or while rows are loaded: what is not loaded is not in the cache, and the call made again
-/// ends as one that never failed.
+/// A call to the store may fail at any point, during the flush or the loads. Rows that were not loaded are not in the
+/// cache, and the repeated call ends as one that never failed.
 #[test]
 fn a_store_that_fails_loses_nothing() {
     with_gpu(|context| {
@@ -157,7 +158,7 @@ fn a_store_that_fails_loses_nothing() {
                 let left_out = insist(&mut failures, || {
                     let done = group.pin(&rows, 20);
                     if done.is_err() {
-                        // What there is now is what a group can have left.
+                        // The state after the failure is valid.
                         let half = group.snapshot().unwrap();
                         let mut other = Group::new(context, config.clone()).unwrap();
                         other.restore(&half).unwrap();
@@ -177,7 +178,7 @@ fn a_store_that_fails_loses_nothing() {
                 // Not `assert_eq`: that would print every record.
                 let first = wanted.get_or_insert_with(|| found.clone());
                 assert!(*first == found, "{policy:?}, patience {patience}");
-                // The companion: one pin fewer is seen.
+                // One pin fewer must be noticed.
                 group.pin(&rows[1..], 32).unwrap();
                 assert!(first.2 != whole(&mut group));
                 if failures == before && patience != i64::MAX {

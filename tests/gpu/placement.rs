@@ -1,4 +1,4 @@
-//! Where a table lives, and in how many shards, changes nothing but the bus.
+//! Placement and the number of shards change no result, only the bus traffic.
 
 use hotrow::{
     Context, Embedding as _, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RankBody, Snapshot,
@@ -106,7 +106,7 @@ fn more_rows_than_a_dimension_has_groups() {
     });
 }
 
-/// Auto takes the device while it can, then host memory as `Caps` says, and tells why.
+/// Auto takes the device if the table fits, else host memory as `Caps` decides, and states the reason.
 #[test]
 fn auto_says_where_and_why() {
     with_gpu(|context| {
@@ -122,7 +122,7 @@ fn auto_says_where_and_why() {
         let store = hotrow::FileStore::create(folder.path().join("table"), &huge).unwrap();
         let group = Group::with_store(context, auto(huge.clone()), hotrow::SharedStore::new(store)).unwrap();
         assert_eq!(group.placed().0, Placement::Staged);
-        // Without one there is no room anywhere, and that is said.
+        // Without a store there is no room anywhere, and the error says so.
         let none = Group::new(context, auto(huge));
         assert!(matches!(&none, Err(hotrow::Error::OutOfMemory { what: "records", .. })), "{:?}", none.err());
     });

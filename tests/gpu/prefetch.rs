@@ -1,5 +1,6 @@
-//! A batch that is prefetched while the last one waits for its backward gives the same outputs, tags and tables, bit for bit, as one that
-//! comes after it (SPEC 4): over random configurations, where the next batch evicts, admits and misses what the last one uses.
+//! A batch that is prefetched while the last one waits for its backward gives the same outputs, tags and tables, bit
+//! for bit, as one that comes after it (SPEC 3, Prefetch): over random configurations in which the next batch evicts,
+//! admits and misses rows of the last one.
 
 use hotrow::{CpuGroup, Embedding, Error, Group, GroupConfig, Init, Placement, Policy};
 use hotrow_harness::{
@@ -64,7 +65,7 @@ fn on_the_cpu() {
     same(&|config| Box::new(CpuGroup::new(config.clone()).unwrap()), 150);
 }
 
-/// The comparison sees it when a prefetched batch is not the next one, and when one backward is left out.
+/// The comparison must notice a prefetched batch that is not the next one, and a missing backward.
 #[test]
 fn a_wrong_overlap_is_noticed() {
     let mut source = Pcg64::seed_from_u64(3);
@@ -96,7 +97,7 @@ fn refused<T: std::fmt::Debug>(found: Result<T, Error>) {
     assert!(matches!(found, Err(Error::Order { .. })), "{found:?}");
 }
 
-/// What would find tags and rows a step apart is refused, and nothing is lost by it.
+/// Calls between a prefetch and its forward are refused, and nothing is lost.
 fn misuse(group: &mut dyn Embedding) {
     refused(group.forward_prefetched());
     refused(group.backward(&[]));
@@ -121,7 +122,7 @@ fn misuse(group: &mut dyn Embedding) {
     group.forward_prefetched().unwrap();
     refused(group.forward_prefetched());
     group.backward(&outputs).unwrap();
-    // A bad shape is told at once, a bad index when its forward comes; both leave the group as it was.
+    // A bad shape is an error at once, a bad index at its forward; both leave the group as it was.
     assert!(matches!(group.prefetch(&[1], &[0, 2], None), Err(Error::BadOffsets { .. })));
     let before = group.snapshot().unwrap();
     group.prefetch(&[1, 50], &[0, 2], None).unwrap();
@@ -141,7 +142,8 @@ fn misuse_is_refused() {
     with_gpu(|context| misuse(&mut Group::new(context, config.clone()).unwrap()));
 }
 
-/// What a call waited for is told from what the host did meanwhile. A lock keeps the host from gathering for as long as the test wants.
+/// Waiting time is distinguished from the host's own work. A lock keeps the host from gathering for as long as the test
+/// wants.
 #[test]
 fn waiting_is_counted_only_where_it_happens() {
     with_gpu(|context| {
@@ -158,7 +160,8 @@ fn waiting_is_counted_only_where_it_happens() {
         assert!(first.host_nanoseconds > 0);
         assert_eq!(first.host_nanoseconds, first.waited_nanoseconds, "nobody prefetched");
 
-        // Whether the thread has come to the lock cannot be seen: on a busy machine once more, with longer pauses.
+        // The test cannot see whether the thread has reached the lock, so on a busy machine it tries again with longer
+        // pauses.
         for (hidden, mut time) in [(true, 100), (false, 100)] {
             let [host, waited] = loop {
                 let pause = || std::thread::sleep(std::time::Duration::from_millis(time));

@@ -1,4 +1,4 @@
-//! Rounding as the kernel does it: stochastic is unbiased, nearest is not, and what is representable stays.
+//! Rounding by the kernel: stochastic rounding is unbiased, nearest is not, and representable values stay.
 
 use hotrow::{
     Context, GroupConfig, Optimizer, Precision, RandomBits, Rounding, codec,
@@ -182,7 +182,7 @@ fn the_noise_decides_to_its_last_bits() {
     });
 }
 
-/// A row that has been packed says the same when it is packed again, whatever the rounding and the noise.
+/// A packed row keeps its values when it is packed again, with any rounding and noise.
 #[test]
 fn what_is_representable_never_moves() {
     with_gpu(|context| {
@@ -221,7 +221,7 @@ fn what_is_representable_never_moves() {
                     }
                 }
             }
-            // The comparison can fail: the rows as they were before the first packing do move.
+            // The comparison must notice the rows as they were before the first packing.
             assert_ne!(first, write(context, &config, &rows, 2), "{precision:?}");
         }
     });

@@ -1,4 +1,5 @@
-//! Staged tables beyond what every other test of a group says of them: what crosses, a caller's own encoders, stores that fail.
+//! Staged tables: bytes that cross, a caller's own encoders, stores that fail. (Every other test of a group covers
+//! staged tables too.)
 
 use std::sync::{
     Arc,
@@ -28,7 +29,7 @@ fn batch(step: u32) -> (Vec<u32>, Vec<u32>) {
     (indices, (0..=100).map(|bag| bag * 5).collect())
 }
 
-/// Steps with the next batch prefetched or not, and what is left when all is flushed.
+/// Runs steps with or without prefetching the next batch, and returns the flushed state.
 fn run(group: &mut Group, steps: std::ops::Range<u32>, overlap: bool) -> (Vec<f32>, Snapshot) {
     let mut outputs = Vec::new();
     for step in steps.clone() {
@@ -52,7 +53,7 @@ fn on_the_device(context: &Context, steps: std::ops::Range<u32>) -> (Vec<f32>, S
     run(&mut Group::new(context, GroupConfig { placement: Placement::Device, ..config() }).unwrap(), steps, false)
 }
 
-/// What the counters of the steps say has crossed is what the copies brought, record for record.
+/// The steps' counters equal the copies, record for record.
 #[test]
 fn bytes_that_cross_are_those_of_the_counters() {
     with_gpu(|context| {
@@ -174,7 +175,7 @@ fn what_needs_the_host_cannot_be_recorded_in_one_piece() {
     });
 }
 
-/// A store that fails every so often, as a disk does that is full for a while.
+/// A store that fails from time to time, like a disk that is full for a while.
 #[derive(Debug)]
 pub(crate) struct Failing {
     pub(crate) inner: RamStore,
@@ -241,7 +242,7 @@ impl Store for Failing {
     }
 }
 
-/// Calls again until it works, as a caller would; the failures are counted.
+/// Repeats a call until it succeeds, and counts the failures.
 pub(crate) fn insist<T>(failures: &mut u32, mut call: impl FnMut() -> Result<T, Error>) -> T {
     for _ in 0..3 {
         match call() {
@@ -253,7 +254,7 @@ pub(crate) fn insist<T>(failures: &mut u32, mut call: impl FnMut() -> Result<T, 
     panic!("it failed again and again");
 }
 
-/// Whatever call to the store fails, the error is named, and when the call is made again nothing has been lost.
+/// Any call to the store may fail: the error is named, and nothing is lost when the call is repeated.
 #[test]
 fn a_store_that_fails_loses_nothing() {
     with_gpu(|context| {
@@ -272,7 +273,7 @@ fn a_store_that_fails_loses_nothing() {
                 for step in 0..4 {
                     let (indices, offsets) = batch(step);
                     let outputs = insist(&mut failures, || {
-                        // After a failure the batch waits as one that was prefetched.
+                        // After a failure the batch waits as a prefetched one.
                         if std::mem::replace(&mut ahead, true) {
                             let again = group.forward_prefetched();
                             if !matches!(again, Err(Error::Order { .. })) {
@@ -330,7 +331,7 @@ fn a_flush_in_pieces() {
     });
 }
 
-/// A batch that is refused because it does not fit leaves what was on its way, and the group goes on.
+/// A batch refused for its size leaves records on their way intact, and the group continues.
 #[test]
 fn a_refused_batch_loses_nothing() {
     with_gpu(|context| {
@@ -367,7 +368,7 @@ fn a_refused_batch_loses_nothing() {
     });
 }
 
-/// Whatever makes the cache newer than the file is in the file's flag before it happens.
+/// The file's flag is cleared before anything makes the cache newer than the file.
 #[test]
 fn a_file_is_not_flushed_by_halves() {
     with_gpu(|context| {
@@ -395,7 +396,7 @@ fn a_file_is_not_flushed_by_halves() {
     });
 }
 
-/// What was recorded into an encoder that is dropped has not happened, and the group goes on.
+/// Commands in an encoder that is dropped have no effect, and the group continues.
 #[test]
 fn encoders_that_are_dropped() {
     with_gpu(|context| {
@@ -447,7 +448,7 @@ fn encoders_that_are_dropped() {
     });
 }
 
-/// A disk that is full for good: what left the cache is read all the same, and saved elsewhere.
+/// A disk that stays full: rows that left the cache can still be read, and saved elsewhere.
 #[test]
 fn a_full_store_can_be_saved_elsewhere() {
     with_gpu(|context| {
@@ -485,7 +486,7 @@ fn a_full_store_can_be_saved_elsewhere() {
     });
 }
 
-/// A store belongs to one group, and is what its configuration says.
+/// A store belongs to one group and must fit its configuration.
 #[test]
 fn stores_of_others_are_refused() {
     with_gpu(|context| {

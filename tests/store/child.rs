@@ -1,4 +1,4 @@
-//! This program run again, as another process: to be killed, to have little room, to have its memory measured.
+//! Runs this program again as another process: to be killed, to have little disk space, to have its memory measured.
 
 use std::{
     io::{BufRead, BufReader, Read},

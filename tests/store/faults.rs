@@ -1,4 +1,4 @@
-//! What can happen to a table file: each has its name, and the rest of the table stays whole.
+//! Faults of a table file: each has a named error, and the rest of the table stays whole.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -36,7 +36,7 @@ fn made(config: &GroupConfig) -> Place {
     place
 }
 
-/// What is wrong, wanted and found.
+/// The error's parts: what is wrong, wanted and found.
 fn refused<T: std::fmt::Debug>(result: Result<T, Error>) -> (&'static str, String, String) {
     match result {
         Err(Error::Store { what, wanted, found, .. }) => (what, wanted, found),
@@ -50,7 +50,7 @@ fn read(store: &dyn Store, row: u32) -> Result<Vec<u8>, Error> {
     Ok(out)
 }
 
-/// Another program's hands on the file.
+/// Opens the file as another program would.
 fn other(place: &Place) -> File {
     thread::sleep(Duration::from_millis(20)); // clocks of file systems tick in milliseconds
     OpenOptions::new().write(true).open(&place.path).unwrap()

@@ -1,4 +1,4 @@
-//! Filling: the same records however they come, never the table in FP32.
+//! Filling tables: the same records from every source, and never the whole table in FP32.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! What holds staged tables, and how tables are filled. No GPU.
+//! Stores of staged tables, and filling of tables. No GPU.
 
 mod child;
 mod faults;

@@ -1,7 +1,7 @@
-//! Each stage alone, on random valid inputs, against the plain function of its name in `src/cpu/`.
+//! Each stage alone, on random valid inputs, against its mirror in `src/cpu/stages/`.
 //!
-//! A test lays out the bindings of one dispatch as words, [`check`] runs the kernel over one copy and the mirror over another
-//! and compares every binding, those that a stage only reads included. Arrays end in guard words that neither side may touch.
+//! A test lays out the bindings of one dispatch as words. [`check`] runs the kernel on one copy and the mirror on
+//! another, and compares every binding, read-only ones included. Arrays end in guard words that neither side may touch.
 
 mod admit;
 mod arrange;
@@ -66,7 +66,7 @@ pub(crate) const ROWS: u32 = 2;
 /// How the words of a binding are compared.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Like {
-    /// Bit for bit; what holds where nothing else is said.
+    /// Bit for bit; the default.
     Bits,
     /// Floats: apart by at most this share of the larger of 1 and the values, or equal bit for bit.
     Within(f32),
@@ -117,11 +117,11 @@ pub(crate) fn kernel(name: &str) -> &'static Kernel {
     internals::kernels().iter().find(|kernel| kernel.name == name).unwrap_or_else(|| panic!("no stage {name}"))
 }
 
-/// What kernel and mirror made of the same bindings.
+/// The bindings after the kernel, and after the mirror.
 pub(crate) struct Run {
     pub(crate) found: Vec<Vec<u32>>,
     pub(crate) wanted: Vec<Vec<u32>>,
-    /// Words that the kernel changed: a test sees to it that there were some.
+    /// Number of words that the kernel changed; a test checks that there are some.
     pub(crate) changed: usize,
 }
 
@@ -187,7 +187,7 @@ pub(crate) fn check(
     Run { found, wanted, changed }
 }
 
-/// Had the mirror said anything else, the comparison would have failed: first, middle and last word in turn.
+/// The comparison must notice another result of the mirror: in the first, the middle and the last word.
 fn spoiled(found: &[u32], wanted: &[u32], like: Like) {
     for at in [0, wanted.len() / 2, wanted.len() - 1] {
         let float = matches!(like, Like::Within(_)) || (matches!(like, Like::Pairs(_)) && at % 2 == 1);
@@ -276,7 +276,7 @@ pub(crate) fn step(source: &mut Pcg64, t: u32, counts: &[(usize, u32)]) -> Step 
     step
 }
 
-/// One shard that holds it all: stages that see shards are given theirs by the test.
+/// A layout of one shard. Stages that see shards get theirs from the test.
 pub(crate) fn layout_of(config: &GroupConfig) -> Layout {
     Layout::new(config, u64::MAX).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -286,7 +286,7 @@ pub(crate) fn rate(config: &GroupConfig) -> Rate {
     Rate { lr: config.optimizer.lr, ..Rate::default() }
 }
 
-/// The uniform that a call of such a group gets.
+/// The `Params` of a call of such a group.
 pub(crate) fn params(config: &GroupConfig, layout: &Layout, mode: u32, purpose: u32) -> Params {
     Params {
         tables: config.tables.len() as u32,

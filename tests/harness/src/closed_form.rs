@@ -1,11 +1,12 @@
-//! P2 2.1 as arithmetic: 1.5, and an update of 3/64 of the distance of its binary16 neighbours, again and again. Rounding to the nearest
-//! loses every one; rounding at random keeps their sum, but for what so few random bits may be off by.
+//! The example of Zhang 2018, section 2.1: 1.5, and again and again an update of 3/64 of the distance between its
+//! binary16 neighbours. Rounding to nearest loses every update; stochastic rounding keeps their sum, up to the bias of
+//! so few random bits.
 
 use hotrow::{Embedding, Error, GroupConfig, Init, Optimizer, Precision, RandomBits, Rounding};
 
 /// Where every element begins.
 pub const START: f32 = 1.5;
-/// P2's 4.5776367e-5: 3 * 2^-16.
+/// The update of Zhang 2018, Figure 1: 4.5776367e-5 = 3 * 2^-16.
 pub const UPDATE: f32 = 4.577_636_7e-5;
 /// Distance of the binary16 neighbours between 1 and 2.
 const STEP: f64 = 1.0 / 1024.0;
@@ -25,7 +26,7 @@ pub fn config(precision: Precision, rounding: Rounding, random_bits: RandomBits,
     }
 }
 
-/// What `steps` updates of every row make of the table.
+/// Updates every row `steps` times and returns the table.
 pub fn train(group: &mut dyn Embedding, steps: u32) -> Result<Vec<f32>, Error> {
     let rows: Vec<u32> = (0..ROWS).collect();
     let offsets: Vec<u32> = (0..=ROWS).collect();
@@ -38,8 +39,8 @@ pub fn train(group: &mut dyn Embedding, steps: u32) -> Result<Vec<f32>, Error> {
     group.read_rows(&rows)
 }
 
-/// Whether the elements have moved as independent roundings at random would have moved them: each by one STEP or none in each of `steps`
-/// updates, up with the probability that the random bits give the fraction. Their mean within six standard deviations of that.
+/// Whether the elements moved as independent stochastic roundings: each update moves an element by one STEP or not at
+/// all, up with the probability that the random bits give. The mean must be within six standard deviations.
 pub fn moved_at_random(values: &[f32], steps: u32, update: f32, random_bits: RandomBits) -> Result<(), String> {
     let fraction = f64::from(update) / STEP;
     // Of 2^k equally likely (r + 1/2) * 2^-k those below the fraction.
@@ -54,13 +55,13 @@ pub fn moved_at_random(values: &[f32], steps: u32, update: f32, random_bits: Ran
     if (mean - steps * up).abs() > 6.0 * sigma {
         return Err(format!("moved by {mean} steps, not {} +- {sigma}", steps * up));
     }
-    // Unbiased rounding, as a whole: what the updates add up to.
+    // Unbiased rounding: the sum of all updates.
     let wanted = steps * fraction;
     let off = (mean - wanted).abs();
     if off > 6.0 * sigma + steps * random_bits.bias() {
         return Err(format!("moved by {mean} steps, not {wanted}"));
     }
-    // The elements went their own ways: their spread is that of so many tosses, within a fifth.
+    // The elements are independent: their spread is that of so many coin tosses, within a fifth.
     let spread = values.iter().map(|&x| ((f64::from(x) - f64::from(START)) / STEP - mean).powi(2)).sum::<f64>() / n;
     if up > 0.0 && (spread / (sigma * sigma * n) - 1.0).abs() > 0.2 {
         return Err(format!("spread by {spread}, not {}", sigma * sigma * n));
@@ -68,7 +69,7 @@ pub fn moved_at_random(values: &[f32], steps: u32, update: f32, random_bits: Ran
     Ok(())
 }
 
-/// The whole story on groups that `make` makes, of `steps` updates each.
+/// Runs the example on groups made by `make`, `steps` updates each.
 pub fn check(steps: u32, mut make: impl FnMut(GroupConfig) -> Box<dyn Embedding>) {
     let mut run = |precision, rounding, bits, update| {
         train(&mut *make(config(precision, rounding, bits, update)), steps).unwrap_or_else(|error| panic!("{error}"))
@@ -98,6 +99,6 @@ pub fn check(steps: u32, mut make: impl FnMut(GroupConfig) -> Box<dyn Embedding>
         }
     }
     assert!(moved_at_random(&nearest, steps, UPDATE, sixteen).is_err());
-    // The right sum, every element alike: not at random.
+    // The right sum with all elements equal is not random.
     assert!(moved_at_random(&exact, steps, UPDATE, twenty_four).is_err());
 }

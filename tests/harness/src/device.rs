@@ -7,7 +7,7 @@ use std::{
 
 use hotrow::{Context, ContextOptions, Error, Shaders, adapter};
 
-/// What `HOTROW_TEST_SHADERS=checked|trusted` asks for: the suite passes in both modes.
+/// The shader mode of `HOTROW_TEST_SHADERS=checked|trusted`: the suite passes in both.
 pub fn options() -> ContextOptions {
     let shaders = match std::env::var("HOTROW_TEST_SHADERS").as_deref() {
         Err(_) | Ok("checked") => Shaders::Checked,
@@ -33,8 +33,8 @@ fn on_device_of(context: &Context, options: &ContextOptions) -> Context {
     Context::with_options(context.device(), context.queue(), options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A test's runs, where they are random or many alike: all of them, or about one in `HOTROW_TEST_SHARE`, the first always. They are
-/// picked by the golden ratio, evenly whatever their seeds are taken modulo. What a test must have met it meets in one of five, too.
+/// Picks the runs of a test: all of them, or about one in `HOTROW_TEST_SHARE`, always with the first. They are picked
+/// by the golden ratio, so evenly over any seed modulus. A case that a test must meet is met in one of five too.
 pub fn share<T>(runs: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
     let one_in: u32 = match std::env::var("HOTROW_TEST_SHARE") {
         Err(_) => 1,
@@ -56,7 +56,7 @@ fn context() -> Result<&'static Context, &'static str> {
         assert!(mode == "allow" || mode == "require", "HOTROW_TEST_GPU: wanted require, allow or off, found {mode}");
         let opened = match adapter::open_best(adapter::Wanted::Any) {
             Ok(context) => context,
-            // Only that there is none is a reason to skip: one that cannot be made use of is what the tests are for.
+            // Only a missing adapter is a reason to skip. An adapter that cannot be used is what the tests are for.
             Err(error @ Error::Unsupported { what: "gpu", .. }) if mode == "allow" => return Err(error.to_string()),
             Err(error) => panic!("HOTROW_TEST_GPU={mode}: {error}"),
         };

@@ -1,4 +1,4 @@
-//! What a gradient by shared weights must be, whoever made it.
+//! Properties that any gradient by shared weights must have.
 
 use half::f16;
 use hotrow::{

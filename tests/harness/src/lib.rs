@@ -1,4 +1,4 @@
-//! What the tests of the library and of the command share.
+//! Models, runs and devices that the tests of the library and of the command share.
 #![allow(
     missing_docs,
     missing_debug_implementations,

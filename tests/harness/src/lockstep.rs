@@ -26,7 +26,7 @@ pub fn floats(what: &str, gpu: &[f32], cpu: &[f32], size: f32) -> Result<(), Str
     }
 }
 
-/// What has been seen of stored elements: codes may differ where the float before rounding did.
+/// Counts of stored elements: codes may differ where the float before rounding did.
 #[derive(Default)]
 pub struct Codes {
     /// Records before the step; only elements of records that it wrote are counted.
@@ -179,7 +179,7 @@ pub fn random_config(source: &mut Pcg64) -> GroupConfig {
     config
 }
 
-/// No rows, a few or all, and how many of a set.
+/// Random rows to pin (none, a few or all), and the ways of a set for them.
 pub fn random_pins(config: &GroupConfig, source: &mut Pcg64) -> (Vec<u32>, u32) {
     let total = config.total_rows() as u32;
     let count = [0, 3, 40, total][source.random_range(0..4)];

@@ -1,5 +1,5 @@
-//! A second reading of the SPEC: maps instead of buffers, FP64 instead of FP32, no shader and no codec in sight. It
-//! knows the crate by its public face only, so that one run checks any [`Embedding`], whatever it runs on.
+//! A second implementation of the SPEC: maps instead of buffers, FP64 instead of FP32, no shader and no codec. It uses
+//! only the crate's public interface, so one run checks any [`Embedding`] on any backend.
 //!
 //! Floats are compared step by step: before each call the model takes the implementation's weights, states and records
 //! over from a [`Snapshot`], makes the step itself, and the two results are compared:
@@ -41,7 +41,7 @@ impl Approx {
         Self { value: f64::from(value), radius: 0.0 }
     }
 
-    /// What a rounded operation gives: `ulps` units of 2^-24, and what flushing a subnormal may cost.
+    /// The result of a rounded operation: `ulps` units of 2^-24, and the loss if a subnormal is flushed.
     fn rounded(value: f64, radius: f64, ulps: f64) -> Self {
         // Zero times what may be anything: a root of nearly nothing, say, that something was divided by.
         let radius = if radius.is_nan() { f64::INFINITY } else { radius };
@@ -133,7 +133,7 @@ pub fn half_nearest(value: f64) -> f64 {
     HALVES[nearest].copysign(value)
 }
 
-/// murmur3's finaliser (test values in data/README.md).
+/// murmur3's finaliser (known answers in SPEC 3).
 pub fn fmix32(row: u32) -> u32 {
     let mut h = u64::from(row);
     let wrap = |product: u64| product & 0xffff_ffff;
@@ -287,7 +287,7 @@ impl Format {
         Ok(())
     }
 
-    /// Whether the table takes the weights: finite, and for integers a range that is finite too.
+    /// Whether the table accepts the weights: finite, and for integers a finite range too.
     fn takes(&self, weights: &[Approx]) -> bool {
         let (low, high) = ends(weights);
         weights.iter().all(|x| x.finite())
@@ -337,7 +337,7 @@ fn half_ok(rounding: Rounding, found: f64, wanted: Approx) -> bool {
 // ---------------------------------------------------------------------------------------------------------------------
 // The model
 
-/// What a way holds.
+/// The content of a way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Way {
     pub row: u32,
@@ -385,7 +385,7 @@ pub struct Effect {
     pub records: BTreeMap<u32, Vec<Approx>>,
 }
 
-/// The SPEC, slow and obvious.
+/// The model: the SPEC, slow and obvious.
 #[derive(Debug)]
 pub struct Naive {
     pub config: GroupConfig,
@@ -422,7 +422,7 @@ impl Naive {
         }
     }
 
-    /// Takes over every float of the implementation, and nothing else.
+    /// Copies every float of the implementation, and nothing else.
     pub fn take_floats(&mut self, snapshot: &Snapshot) {
         let width = self.format.dim + self.format.state;
         self.records.clone_from(&snapshot.records);

@@ -1,4 +1,4 @@
-//! What pins must do on any backend and wherever the table lies. Whether they do all they should is told by `naive.rs`, call by call.
+//! Properties of pins on any backend and placement. `naive.rs` checks each call.
 
 use hotrow::{Counters, Embedding, Error, GroupConfig, Init, Optimizer, Part, Policy, Precision};
 

@@ -1,4 +1,5 @@
-//! Parameter-shared tables read a second time: weight by weight from the formula, FP64, maps instead of sorts.
+//! A second implementation of parameter-shared tables: weight by weight from the formula, in FP64, with maps instead of
+//! sorts.
 
 use std::collections::BTreeMap;
 
@@ -100,7 +101,7 @@ pub fn nudge(snapshot: &mut Snapshot, w: usize, by: f32) {
     snapshot.weight_words[w] = (f32::from_bits(snapshot.weight_words[w]) + by).to_bits();
 }
 
-/// Whether `after` is what the batch's gradients make of `before`; how many weights they are due.
+/// Whether `after` follows from `before` and the batch's gradients. Returns how many weights have a gradient.
 pub fn moved(
     config: &Config,
     bags: &Bags,
