@@ -24,13 +24,13 @@ fn codec(criterion: &mut Criterion) {
         let name = format!("{precision:?}").to_lowercase();
         let mut group = criterion.benchmark_group(format!("codec/{name}"));
         group.throughput(Throughput::Elements(u64::from(ROWS * DIM)));
-        let mut records = vec![vec![0; layout.record_words as usize]; ROWS as usize];
+        let mut records = vec![vec![0; layout.row.record_words as usize]; ROWS as usize];
         for rounding in [Rounding::Nearest, Rounding::Stochastic] {
             let noise = Noise { rounding, random_bits: RandomBits::TwentyFour, seed: 1, step: 1, purpose: 0 };
             group.bench_function(format!("pack-{rounding:?}").to_lowercase(), |bencher| {
                 bencher.iter(|| {
                     for (row, (weights, record)) in (0..).zip(rows.iter().zip(&mut records)) {
-                        black_box(codec::pack(&layout, &noise, row, black_box(weights), &[], record));
+                        black_box(codec::pack(&layout.row, &noise, row, black_box(weights), &[], record));
                     }
                 });
             });
@@ -39,7 +39,7 @@ fn codec(criterion: &mut Criterion) {
         group.bench_function("unpack", |bencher| {
             bencher.iter(|| {
                 for record in &records {
-                    codec::unpack(&layout, black_box(record), &mut out);
+                    codec::unpack(&layout.row, black_box(record), &mut out);
                     black_box(&out);
                 }
             });

@@ -67,11 +67,11 @@ fn table(layout: &Layout) -> Vec<u32> {
     let mut source = rand_pcg::Pcg64::seed_from_u64(2);
     let noise =
         Noise { rounding: Rounding::Nearest, random_bits: RandomBits::TwentyFour, seed: 1, step: 1, purpose: 0 };
-    let words = layout.record_words as usize;
+    let words = layout.row.record_words as usize;
     let mut few = vec![0; 256 * words];
     for (row, record) in (0..).zip(few.chunks_exact_mut(words)) {
-        let weights = random_row(&mut source, layout.dim);
-        assert!(rows::pack(layout, &noise, row, &weights, &vec![0.0; layout.state as usize], record));
+        let weights = random_row(&mut source, layout.row.dim);
+        assert!(rows::pack(&layout.row, &noise, row, &weights, &vec![0.0; layout.row.state as usize], record));
     }
     few.iter().copied().cycle().take(ROWS as usize * words).collect()
 }
@@ -138,7 +138,7 @@ fn sums(criterion: &mut Criterion) {
         for dim in DIMS {
             let layout = layout_of(precision, OptimizerKind::Sgd, dim);
             let words = table(&layout);
-            let records = Records { layout: &layout, words: &words };
+            let records = Records { layout: &layout.row, words: &words };
             let mut outputs = vec![0.0; BAGS * dim as usize];
             for zipf in [false, true] {
                 let rows = indices(zipf);
@@ -164,13 +164,13 @@ fn packs(criterion: &mut Criterion) {
         let layout = layout_of(Precision::Int8, OptimizerKind::Sgd, dim);
         let mut source = rand_pcg::Pcg64::seed_from_u64(2);
         let weights: Vec<f32> = random_row(&mut source, dim * 4096);
-        let mut words = vec![0; 4096 * layout.record_words as usize];
+        let mut words = vec![0; 4096 * layout.row.record_words as usize];
         for (rounding, name) in [(Rounding::Nearest, "pack-int8"), (Rounding::Stochastic, "pack-int8-stochastic")] {
             let noise = Noise { rounding, random_bits: RandomBits::TwentyFour, seed: 1, step: 1, purpose: 0 };
             Line { name, dim, zipf: false, threads: 1 }.measure(criterion, 4096, || {
-                let records = words.chunks_exact_mut(layout.record_words as usize);
+                let records = words.chunks_exact_mut(layout.row.record_words as usize);
                 for (row, (weights, record)) in (0..).zip(weights.chunks_exact(dim as usize).zip(records)) {
-                    black_box(rows::pack(&layout, &noise, row, weights, &[], record));
+                    black_box(rows::pack(&layout.row, &noise, row, weights, &[], record));
                 }
             });
         }
@@ -186,7 +186,7 @@ fn optimisers(criterion: &mut Criterion) {
     ];
     for (name, kind, shared) in cases {
         for dim in DIMS {
-            let width = (dim + layout_of(Precision::Fp32, kind, dim).state) as usize;
+            let width = (dim + layout_of(Precision::Fp32, kind, dim).row.state) as usize;
             let dim_floats = dim as usize;
             let mut table = vec![1.0f32; ROWS as usize * width];
             let mut source = rand_pcg::Pcg64::seed_from_u64(2);
@@ -218,7 +218,7 @@ fn packed_optimisers(criterion: &mut Criterion) {
     for (name, precision) in cases {
         for dim in DIMS {
             let layout = layout_of(precision, OptimizerKind::RowWiseAdaGrad, dim);
-            let (width, dim_floats) = (layout.record_words as usize, dim as usize);
+            let (width, dim_floats) = (layout.row.record_words as usize, dim as usize);
             let mut table = table(&layout);
             let mut source = rand_pcg::Pcg64::seed_from_u64(2);
             let grads = random_row(&mut source, BAGS as u32 * dim);
@@ -240,7 +240,7 @@ fn packed_optimisers(criterion: &mut Criterion) {
                         }
                         let record = &mut table[row as usize * width..][..width];
                         let grads = &grads[k / POOLED * dim_floats..][..dim_floats];
-                        black_box(rows::move_record(&layout, &rule, &noise, row, grads, record, &mut room));
+                        black_box(rows::move_record(&layout.row, &rule, &noise, row, grads, record, &mut room));
                     }
                 });
             }

@@ -39,8 +39,8 @@ impl Snapshot {
         let rows = layout.total_rows as usize;
         let parts = [
             ("snapshot's ways", 4 * slots, self.ways.len()),
-            ("snapshot's cache", slots * layout.row_words as usize, self.cache.len()),
-            ("snapshot's records", rows * layout.record_words as usize, self.records.len()),
+            ("snapshot's cache", slots * layout.row.row_words as usize, self.cache.len()),
+            ("snapshot's records", rows * layout.row.record_words as usize, self.records.len()),
             ("snapshot's freqs", if policy == Policy::Lfu { rows } else { 0 }, self.freqs.len()),
             ("snapshot's counters", tables, self.counters.len()),
         ];

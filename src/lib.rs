@@ -58,5 +58,6 @@ pub use table::{
     layout::{Layout, ScalerState},
     parts::Part,
     rng,
+    row::RowLayout,
 };
 pub use wgsl::{AddBody, RankBody};

@@ -76,10 +76,10 @@ pub struct TableMemory {
 
 impl TableMemory {
     fn of(rows: u64, layout: &Layout, policy: Policy) -> Self {
-        let (dim, state) = (u64::from(layout.dim), u64::from(layout.state));
-        let payload = rows * (dim * u64::from(layout.precision.bits())).div_ceil(8);
-        let scales = if layout.precision.is_integer() { rows * 8 } else { 0 };
-        let state = rows * state * if layout.state_half { 2 } else { 4 };
+        let (dim, state) = (u64::from(layout.row.dim), u64::from(layout.row.state));
+        let payload = rows * (dim * u64::from(layout.row.precision.bits())).div_ceil(8);
+        let scales = if layout.row.precision.is_integer() { rows * 8 } else { 0 };
+        let state = rows * state * if layout.row.state_half { 2 } else { 4 };
         Self {
             rows,
             payload,
@@ -177,13 +177,13 @@ impl MemoryReport {
         let rows = over(|table| table.rows);
         let mut report = Self {
             rows,
-            dim: layout.dim,
-            state: layout.state,
+            dim: layout.row.dim,
+            state: layout.row.state,
             payload: over(|table| table.payload),
             scales: over(|table| table.scales),
             record_state: over(|table| table.state),
-            cache_weights: slots * u64::from(layout.dim) * 4,
-            cache_state: slots * u64::from(layout.state) * 4,
+            cache_weights: slots * u64::from(layout.row.dim) * 4,
+            cache_state: slots * u64::from(layout.row.state) * 4,
             tags: slots * 4,
             stamps: slots * 12,
             frequencies: over(|table| table.frequencies),
@@ -194,8 +194,8 @@ impl MemoryReport {
             host: staging.iter().filter(|(what, _)| *what != "flight").map(|(_, bytes)| bytes).sum::<u64>()
                 + kept.iter().filter(|(what, _)| in_host(*what)).map(|(_, bytes)| bytes).sum::<u64>(),
             formula: memory_factor(
-                layout.dim,
-                layout.precision,
+                layout.row.dim,
+                layout.row.precision,
                 f64::from(config.cache_rows) / rows as f64,
                 config.policy,
             ),

@@ -2,7 +2,7 @@
 //!
 //! A stage is `shaders/<folder>/<stage>.wgsl` with one entry point `main`. A line `#include "shared/x.wgsl"` is replaced by that file.
 //! Where there is no `shared/x.wgsl`, it stands for `shared/x_<body>.wgsl`, a body that [`Caps`](crate::Caps) chose, or for
-//! `shared/x<width>.wgsl`, of the width that a group's dim allows ([`quad_width`](crate::table::layout::quad_width)). A line `#window text` is
+//! `shared/x<width>.wgsl`, of the width that a group's dim allows ([`quad_width`](crate::table::row::quad_width)). A line `#window text` is
 //! replaced by the text once for each window of the cache, or of a shared array, but the first, the last first, with the window's number for every `$`; the
 //! bindings of those windows are declared at the end.
 
@@ -348,140 +348,6 @@ pub fn sources(kernels: &[&Kernel]) -> Vec<Source> {
         }
     }
     all
-}
-
-/// A struct the host shares with shaders: its WGSL name, its size, and its members with their byte offsets.
-pub type HostStruct = (&'static str, usize, Vec<(&'static str, usize)>);
-
-macro_rules! host_struct {
-    ($name:ident { $($field:ident),* $(,)? }) => {
-        (
-            stringify!($name),
-            size_of::<crate::table::layout::$name>(),
-            vec![$((stringify!($field), std::mem::offset_of!(crate::table::layout::$name, $field))),*],
-        )
-    };
-}
-
-/// Every struct the host shares with shaders.
-#[must_use]
-pub fn structs() -> Vec<HostStruct> {
-    vec![
-        host_struct!(Params {
-            indices,
-            bags,
-            bags_per_feature,
-            tables,
-            mode,
-            out_of_range,
-            pooling,
-            weighted,
-            sets,
-            slots,
-            policy,
-            seed,
-            dim,
-            bits,
-            stochastic,
-            state,
-            state_half,
-            state_word,
-            payload_half,
-            record_words,
-            row_quads,
-            optimizer,
-            purpose,
-            total_rows,
-            eps,
-            weight_decay,
-            lanes,
-            partials,
-            window_slots,
-            half_grads,
-            random_bits,
-        }),
-        host_struct!(Rate { lr, pad0, pad1, pad2 }),
-        host_struct!(Step {
-            t,
-            error,
-            error_position,
-            error_value,
-            error_table,
-            bad_index,
-            bad_offset,
-            accesses,
-            counts,
-        }),
-        host_struct!(Unique { row, count, key, slot }),
-        host_struct!(Pass { shift, mask, count, capacity, positions }),
-        host_struct!(ScanInfo { count, capacity, per_block, rows }),
-        host_struct!(SmallInfo { capacity, count, mask, positions, dedup, segments, valid, pad0 }),
-        host_struct!(DedupInfo { capacity, count, segments, valid }),
-        host_struct!(Move { place, row, victim, flags }),
-        host_struct!(Robe {
-            dim,
-            chunk,
-            chunks,
-            starts,
-            weights,
-            reach,
-            tail,
-            dense_from,
-            block,
-            block_words,
-            window,
-            window_words,
-            first,
-        }),
-        host_struct!(Target { row, place, start, end }),
-        host_struct!(Inspected { elements, half, pad0, pad1 }),
-        host_struct!(ScaleRule {
-            kind,
-            min,
-            max,
-            grow,
-            shrink,
-            window,
-            target_log,
-            overflow_log,
-            beta,
-            beta_rest,
-            slow_beta,
-            slow_rest,
-            deviations,
-            original,
-            zero,
-            pad0,
-        }),
-        host_struct!(ScalerState {
-            scale,
-            inverse,
-            overflow,
-            iteration,
-            last_overflow,
-            overflows,
-            largest,
-            mean,
-            slow_mean,
-            variance,
-            decay,
-            slow_decay,
-        }),
-        host_struct!(Shard {
-            first_row,
-            rows,
-            phases,
-            moves,
-            first_move,
-            capacity,
-            forwards,
-            kept,
-            arrivals,
-            leaving,
-            left,
-            counter,
-        }),
-    ]
 }
 
 /// Constants that host and shaders both name.

@@ -234,5 +234,5 @@ fn requirements_ask_for_what_is_there() {
     let most = adapter.limits().max_storage_buffers_per_shader_stage;
     assert_eq!(limits.max_storage_buffers_per_shader_stage, most.min(32));
     let together = adapter.limits().max_buffers_and_acceleration_structures_per_shader_stage;
-    assert_eq!(limits.max_buffers_and_acceleration_structures_per_shader_stage, together.min(34));
+    assert_eq!(limits.max_buffers_and_acceleration_structures_per_shader_stage, together.min(35));
 }

@@ -789,15 +789,15 @@ const SNAPSHOTS: &[(&str, Change)] = &[
     // A written record's code by two.
     ("record of row", |snapshot, before, layout| {
         let Some(at) = first(&snapshot.records, &before.records, false) else { return false };
-        let words = layout.record_words as usize;
-        let byte = &mut snapshot.records[at / words * words + layout.payload_half as usize / 2];
+        let words = layout.row.record_words as usize;
+        let byte = &mut snapshot.records[at / words * words + layout.row.payload_half as usize / 2];
         *byte = if *byte & 0xff > 128 { *byte - 2 } else { *byte + 2 };
         true
     }),
     // A written record's scale by a few ULP.
     ("scale: ", |snapshot, before, layout| {
         let Some(at) = first(&snapshot.records, &before.records, false) else { return false };
-        let words = layout.record_words as usize;
+        let words = layout.row.record_words as usize;
         snapshot.records[at / words * words] += 8;
         true
     }),
@@ -814,7 +814,7 @@ const SNAPSHOTS: &[(&str, Change)] = &[
     }),
     // A slot that nobody touched, by one bit.
     ("slot of row", |snapshot, before, layout| {
-        let (each, width) = (layout.ways as usize, layout.row_words as usize);
+        let (each, width) = (layout.ways as usize, layout.row.row_words as usize);
         let tag = |slot: usize| slot / each * 4 * each + slot % each;
         let floats = |snapshot: &Snapshot, slot: usize| snapshot.cache[slot * width..(slot + 1) * width].to_vec();
         let stays = |slot: usize| {

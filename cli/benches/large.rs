@@ -110,7 +110,7 @@ fn measure(options: &Options, context: &Context) {
     let layout = Layout::new(&config, u64::MAX).unwrap();
     let mut run = options.common.start("large");
     run.on(Machine::of(context));
-    let cache = u64::from(layout.slots()) * u64::from(layout.row_words) * 4;
+    let cache = u64::from(layout.slots()) * u64::from(layout.row.row_words) * 4;
     run.describe(
         "large",
         format!(

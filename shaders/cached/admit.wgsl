@@ -1,8 +1,9 @@
-// Admission, set by set (SPEC 3.4): the l-th candidate by (key descending, row ascending) takes the l-th victim by (value
-// ascending, way ascending), an empty way before any other. Pinned ways come last, and are not taken.
+// Admits missing rows, set by set (SPEC 3, step 4): the l-th candidate by (key descending, row ascending) takes the
+// l-th victim by (value ascending, way ascending). An empty way comes before every other; pinned ways come last and are
+// never taken.
 //
-// A workgroup looks through 256 of the missing rows, which lie set by set, for those that begin a set, and admits eight sets at
-// a time, 32 lanes each: a lane for a candidate, and a lane for a way.
+// A workgroup searches 256 of the missing rows, which lie set by set, for rows that begin a set. It then admits eight
+// sets at a time with 32 lanes each: one lane for each candidate and each way.
 #include "shared/common.wgsl"
 #include "shared/hash.wgsl"
 #include "shared/meta.wgsl"
@@ -11,7 +12,7 @@
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> step: Step;
 @group(0) @binding(2) var<storage, read_write> unique: array<Unique>; // the missing rows, set by set
-@group(0) @binding(3) var<storage, read_write> moves: array<Move>;    // of each of them
+@group(0) @binding(3) var<storage, read_write> moves: array<Move>;    // one for each missing row
 @group(0) @binding(4) var<storage, read_write> ways: array<u32>;
 @group(0) @binding(5) var<storage, read_write> tables: array<atomic<u32>>;
 
@@ -22,22 +23,23 @@ var<workgroup> misses: u32;
 var<workgroup> begun: atomic<u32>;
 var<workgroup> sets: u32;
 var<workgroup> heads: array<u32, 256>;      // the rows that begin a set
-var<workgroup> spans: array<vec2<u32>, 8>;  // of the eight sets in `unique`
+var<workgroup> spans: array<vec2<u32>, 8>;  // the range in `unique` of each of the eight sets
 var<workgroup> longest: u32;
-var<workgroup> best_key: array<u32, 512>;   // of each set the best 32 candidates so far, then the next 32
+var<workgroup> best_key: array<u32, 512>;   // for each set the best 32 candidates so far, then the next 32
 var<workgroup> best_row: array<u32, 512>;
-var<workgroup> best_at: array<u32, 512>;    // place in `unique`, NONE where there is none
-var<workgroup> way_value: array<u32, 256>;  // 0 for an empty way, else the value + 1; NONE, which no value reaches, if pinned
-var<workgroup> way_by_rank: array<u32, 256>; // victims in order
+var<workgroup> best_at: array<u32, 512>;    // their positions in `unique`; NONE where there is none
+var<workgroup> way_value: array<u32, 256>;  // 0 for an empty way, NONE (which no value reaches) for a pinned one, else the value + 1
+var<workgroup> way_by_rank: array<u32, 256>; // the victims in order
 
 fn set_of(u: u32) -> u32 { return fmix32(unique[u].row) % params.sets; }
 
-// Where the set that begins at `first` ends, among `n` rows: in ever larger strides, then by halving the last.
+// The end of the set that begins at `first`, among `n` rows: found by doubling strides, then by halving the last
+// stride.
 fn end_of(first: u32, n: u32) -> u32 {
     let home = set_of(first);
     var reach = 1u;
     while (first + reach < n && set_of(min(first + reach, n - 1u)) == home) { reach *= 2u; }
-    var low = first + reach / 2u; // in the set
+    var low = first + reach / 2u; // still in the set
     var high = min(first + reach, n);
     while (high - low > 1u) {
         let middle = low + (high - low) / 2u;
@@ -55,7 +57,7 @@ fn before(a: u32, b: u32) -> bool {
     return best_row[a] < best_row[b];
 }
 
-// How many of the `n` entries from `base` on come before `a`.
+// Counts how many of the `n` entries from `base` on come before `a`.
 fn rank(a: u32, base: u32, n: u32) -> u32 {
     var r = 0u;
     for (var b = base; b < base + n; b++) {
@@ -94,7 +96,7 @@ fn admit_eight(first: u32, n: u32, lane: u32) {
     let most = workgroupUniformLoad(&longest);
     let span = spans[which];
 
-    // The best 32 candidates. The order is total, so which chunk a candidate comes in does not matter.
+    // The best 32 candidates. The order is total, so it does not matter in which chunk a candidate comes.
     let base = which * 64u;
     candidate(base + way, span.x + way, span.y);
     for (var chunk = 32u; chunk < most; chunk += 32u) {
@@ -110,7 +112,7 @@ fn admit_eight(first: u32, n: u32, lane: u32) {
         workgroupBarrier();
     }
 
-    // The victims, as they stand before the set's first admission.
+    // The victims, in the order before the set's first admission.
     let candidates = min(span.y - span.x, 32u);
     var home = 0u;
     if (candidates > 0u) { home = set_of(span.x); }
@@ -131,7 +133,7 @@ fn admit_eight(first: u32, n: u32, lane: u32) {
     workgroupBarrier();
 }
 
-// The candidate at `best` takes the victim of its rank, if that one lets it.
+// Gives the candidate at `best` the victim of its rank, if the policy allows it.
 fn take(best: u32, first_way: u32, home: u32, nth: u32) {
     let u = best_at[best];
     let row = best_row[best];
@@ -150,13 +152,13 @@ fn take(best: u32, first_way: u32, home: u32, nth: u32) {
         leaving.victim = ways[way_at(slot, TAG)];
         leaving.flags = WRITE;
         tally(leaving.victim, EVICTIONS, 1u);
-        if (stamp == step.t) { leaving.flags |= KEEP; } // LFU: this batch has hit it, and still wants it
+        if (stamp == step.t) { leaving.flags |= KEEP; } // LFU: this batch uses the victim, so its row is kept in scratch
     }
     tally(row, ADMITTED, 1u);
     ways[way_at(slot, TAG)] = row;
     ways[way_at(slot, STAMP)] = step.t;
     ways[way_at(slot, FREQ)] = select(0u, best_key[best], params.policy == LFU);
-    // The flags stay the victim's until exchange carries it out: a backward may still come between.
+    // The flags stay the victim's until exchange carries the eviction out: a backward may come before that.
     unique[u].slot = slot;
     moves[u] = leaving;
 }

@@ -1,17 +1,18 @@
-// From a dedup of the accesses to what backward reads: the accesses in sorted order, and each distinct row with its own. Of a step whose
-// gradients overflowed: that there is no row, so that nothing of the table moves.
-// Bytes an access: 4 + 4 + 4 (order, segment twice), 8 in, 8 out; a row: 8 in, 16 out.
+// Turns a dedup of the accesses into the input of backward: the accesses in sorted order, and each distinct row with
+// the range of its accesses. If gradients overflowed, the list of rows is empty, so nothing in the table changes.
+//
+// Bytes moved per access: 12 (order, segment twice), 8 in, 8 out; per row: 8 in, 16 out.
 #include "shared/common.wgsl"
 #include "shared/target.wgsl"
 #include "shared/scaler.wgsl"
 
 @group(0) @binding(0) var<storage, read_write> step: Step;
-@group(0) @binding(1) var<storage, read> order: array<u32>;   // the index each sorted access came from
-@group(0) @binding(2) var<storage, read> segment: array<u32>; // its distinct row's number
+@group(0) @binding(1) var<storage, read> order: array<u32>;   // the index of each sorted access
+@group(0) @binding(2) var<storage, read> segment: array<u32>; // the number of its distinct row
 @group(0) @binding(3) var<storage, read> keys: array<u32>;    // by index: linear row
-@group(0) @binding(4) var<storage, read> places: array<u32>;  // by index: slot, or slots + u
+@group(0) @binding(4) var<storage, read> places: array<u32>;  // by index: slot, or slots + u for row u of scratch
 @group(0) @binding(5) var<storage, read> access: array<vec2<u32>>; // by index: output row, coefficient
-@group(0) @binding(6) var<storage, read_write> accesses: array<vec2<u32>>; // the same, sorted
+@group(0) @binding(6) var<storage, read_write> accesses: array<vec2<u32>>; // the accesses in sorted order
 @group(0) @binding(7) var<storage, read_write> targets: array<Target>;
 @group(0) @binding(8) var<uniform> scaler: ScalerState;
 

@@ -1,6 +1,8 @@
-// Write rows: the caller's FP32 values replace the weights of the listed rows, in slot or scratch; the state stays. Leaves the Moves
-// that write bypassed rows to the table. A row with a value that is not finite is refused and counted. params.lanes invocations a row.
-// Bytes a row: 8, 4 dim in (twice, the second time out of L1) and out, 16.
+// Writes rows: the caller's FP32 values replace the weights of the listed rows, in slot or scratch; the state stays.
+// Leaves the Moves that write bypassed rows to the table. A row with a value that is not finite stays as it is and is
+// counted. params.lanes invocations share a row.
+//
+// Bytes moved per row: 8, 4 dim in (twice, the second time from L1) and out, 16.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 #include "shared/move.wgsl"
@@ -9,18 +11,18 @@
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> keys: array<u32>;    // linear rows, ascending
 @group(0) @binding(2) var<storage, read> places: array<u32>;
-@group(0) @binding(3) var<storage, read> values: array<Quad>; // of each
+@group(0) @binding(3) var<storage, read> values: array<Quad>; // the values of each row
 @group(0) @binding(4) var<storage, read_write> cache: array<Quad>;
 @group(0) @binding(5) var<storage, read_write> scratch: array<Quad>;
 @group(0) @binding(6) var<storage, read_write> ways: array<u32>;
-@group(0) @binding(7) var<storage, read_write> moves: array<Move>; // of the bypassed rows
+@group(0) @binding(7) var<storage, read_write> moves: array<Move>; // the Moves of the bypassed rows
 @group(0) @binding(8) var<storage, read_write> tables: array<atomic<u32>>;
 
 #include "shared/tables.wgsl"
 #include "shared/slots.wgsl"
 #include "shared/store.wgsl"
 
-var<workgroup> bad: array<atomic<u32>, 64>; // by row
+var<workgroup> bad: array<atomic<u32>, 64>; // for each row: a value is not finite
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -45,7 +47,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         for (var q = lane; q < weight_quads(); q += params.lanes) { store_quad(place, q, values[i * weight_quads() + q]); }
     }
     if (lane != 0u) { return; }
-    // Each missing row of the list had a Move in the look-up that found it; this one takes its place.
+    // The look-up made a Move for each missing row. This Move replaces it.
     if (bypass) { moves[place - params.slots] = Move(select(place, NONE, refused), NONE, keys[i], WRITE); }
     if (refused) {
         count(table_of(keys[i]), SKIPPED_ROWS, 1u);

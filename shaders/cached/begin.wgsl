@@ -1,4 +1,4 @@
-// Decides whether the step takes place, and if so advances the clock: one invocation.
+// Decides whether the step takes place; if so, advances the clock (SPEC 3, step 1). One invocation.
 #include "shared/common.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;

@@ -1,5 +1,6 @@
-// The distinct missing rows: who they are, how often they are wanted, what admission orders them by (SPEC 3.3, 3.4). Until
-// admission says otherwise a row is bypassed, into its place in scratch. One dispatch a shard of the counters (LRU: one in all).
+// Lists the distinct missing rows with their counts and the keys by which admission orders them (SPEC 3, steps 3 and
+// 4). A row is bypassed, in its own place in scratch, until admission gives it a slot. Dispatched once for each shard
+// of the frequencies (once under LRU).
 #include "shared/common.wgsl"
 #include "shared/move.wgsl"
 #include "shared/shard.wgsl"
@@ -9,10 +10,10 @@
 @group(0) @binding(2) var<storage, read_write> step: Step;
 @group(0) @binding(3) var<storage, read> keys: array<u32>;   // linear row of each access
 @group(0) @binding(4) var<storage, read> order: array<u32>;  // the missing accesses, sorted
-@group(0) @binding(5) var<storage, read> starts: array<u32>; // of each distinct row in them
+@group(0) @binding(5) var<storage, read> starts: array<u32>; // the first access of each distinct row
 @group(0) @binding(6) var<storage, read_write> unique: array<Unique>;
 @group(0) @binding(7) var<storage, read_write> moves: array<Move>;
-@group(0) @binding(8) var<storage, read_write> freqs: array<u32>; // of this shard's rows; LRU: not used
+@group(0) @binding(8) var<storage, read_write> freqs: array<u32>; // frequencies of this shard's rows; not used under LRU
 @group(0) @binding(9) var<storage, read_write> tables: array<atomic<u32>>;
 
 #include "shared/tables.wgsl"
@@ -39,7 +40,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 tally(row, UNIQUE, 1u);
                 tally(row, UNIQUE_MISSES, 1u);
                 if (params.policy == LFU) {
-                    // A batch has at most 2^30 accesses: no wrap.
+                    // A batch has at most 2^30 accesses, so the sum does not wrap.
                     key = min(freqs[row - shard.first_row] + count, FREQ_MAX);
                     freqs[row - shard.first_row] = key;
                 }

@@ -1,11 +1,12 @@
-// Flush: a Move for every dirty slot, in any order; exchange marks it clean. One invocation a slot.
-// Bytes a slot: 4 (flags); a dirty one: 4 (tag), 4, 16.
+// Flush: lists a Move for every dirty slot, in any order; exchange marks the slot clean. One invocation for each slot.
+//
+// Bytes moved per slot: 4 (flags); per dirty slot: 4 (tag), 4, 16.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 #include "shared/move.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read_write> step: array<atomic<u32>>; // the words of Step: COUNT_MOVES is added to
+@group(0) @binding(1) var<storage, read_write> step: array<atomic<u32>>; // `Step` as words; the number of Moves is added to atomically
 @group(0) @binding(2) var<storage, read> ways: array<u32>;
 @group(0) @binding(3) var<storage, read_write> moves: array<Move>;
 @group(0) @binding(4) var<storage, read_write> tables: array<atomic<u32>>;

@@ -1,5 +1,7 @@
-// Adds up the chunks p of a heavy row, a workgroup a row: s_g = p_g + p_(g + 8) + ... for g in 0 to 7, total = s_0 + s_1 + ... + s_7.
-// Bytes a chunk: 4 dim; a tile: 20 to look.
+// Adds up the chunk sums p of each heavy row, one workgroup for each row: s_g = p_g + p_(g + 8) + ... for g from 0 to
+// 7, total = s_0 + ... + s_7.
+//
+// Bytes moved per chunk: 4 dim; per tile: 20 to look for one.
 #include "shared/common.wgsl"
 #include "shared/quad.wgsl"
 #include "shared/target.wgsl"
@@ -19,7 +21,7 @@ var<workgroup> tiles: u32;
 var<workgroup> chunks: u32;
 var<workgroup> sums: array<Quad, 256>;
 
-// Chunks of the heavy row that begins in the tile, 0 without one.
+// Number of chunks of the heavy row that begins in the tile; 0 if none does.
 fn chunks_from(tile: u32) -> u32 {
     let one = targets[segment[min((tile + 1u) * MERGE_CHUNK, targets[0].place) - 1u] + 1u];
     if (one.start < tile * MERGE_CHUNK || one.end - one.start <= MERGE_CHUNK) { return 0u; }
@@ -40,7 +42,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             let q = first + (local & 31u);
             var sum = Quad();
             if (q < weight_quads() && g < count) {
-                // Chunk k > 0 starts in tile + k, in a row that began before that tile.
+                // Chunk k > 0 begins in tile + k and belongs to a row that began before that tile.
                 var k = g + 8u;
                 sum = scratch[partial_at(select(2u * (tile + g), 2u * tile + 1u, g == 0u), q)];
                 for (; k + 24u < count; k += 32u) {

@@ -1,6 +1,8 @@
-// Rows between table and FP32 (SPEC 3.5): eviction and fetch, flush, bypassed rows. Each Move packs what leaves a place, then unpacks
-// what comes. With several shards every shard packs before any unpacks.
-// Bytes a move: 16, a slot row each way (4 dim + state), a record each way (stride).
+// Moves rows between the table and FP32 (SPEC 3, step 5): evictions, fetches, flushes, bypassed rows. Each Move packs
+// the row that leaves a place and then unpacks the row that comes. With several shards, every shard packs before any
+// unpacks.
+//
+// Bytes moved per Move: 16, a slot row each way (4 dim + state), a record each way (stride).
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 #include "shared/quad.wgsl"
@@ -28,7 +30,7 @@
 
 var<workgroup> length: u32;
 
-// From the record at word `base`.
+// Unpacks the record at word `base`.
 fn unpack_row(base: u32, row: u32, place: u32, lane: u32) {
     let weights = weight_quads();
     for (var q = lane; q < params.row_quads; q += params.lanes) {
@@ -66,7 +68,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             if (packed && lane == 0u && params.mode == MODE_TRAIN) {
                 count(table_of(one.victim), select(WRITE_BACKS, BYPASS_WRITES, one.place >= params.slots), 1u);
             }
-            // The place has been read, and the record written, before either changes its role.
+            // All lanes have read the place, and the record is written, before the flags change or the place is
+            // overwritten.
             storageBarrier();
             workgroupBarrier();
             if (slot && lane == 0u) { ways[way_at(one.place, FLAGS)] &= ~DIRTY; }

@@ -1,21 +1,22 @@
-// Reads each bag's rows in bag order and pools them (SPEC 3.6). params.lanes invocations an output row; with pooling none they move
-// four output rows at once.
-// Bytes an access: 4 (place), 4 dim (row), 4 (weight); an output row: 8 (offsets), 4 dim.
+// Reads the rows of each bag in bag order and pools them (SPEC 3, step 6). params.lanes invocations share an output
+// row; without pooling they move four output rows at once.
+//
+// Bytes moved per access: 4 (place), 4 dim (row), 4 (weight); per output row: 8 (offsets), 4 dim.
 #include "shared/common.wgsl"
 #include "shared/quad.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> offsets: array<u32>;
 @group(0) @binding(2) var<storage, read> places: array<u32>;
-@group(0) @binding(3) var<storage, read> weights: array<f32>; // one an index, if params.weighted
+@group(0) @binding(3) var<storage, read> weights: array<f32>; // one for each index, if params.weighted
 @group(0) @binding(4) var<storage, read> cache: array<Quad>;
 @group(0) @binding(5) var<storage, read> scratch: array<Quad>;
-@group(0) @binding(6) var<storage, read_write> access: array<vec2<u32>>; // .y: the coefficient, for backward, where it is not 1
+@group(0) @binding(6) var<storage, read_write> access: array<vec2<u32>>; // .y: the coefficient for backward, written where it is not 1
 @group(0) @binding(7) var<storage, read_write> outputs: array<Quad>;
 
 #include "shared/slots.wgsl"
 
-// What index i adds. A row left out adds 0, which changes no bit of a sum that began with +0.
+// The term of index i. A row that is left out adds 0, which changes no bit of a sum that began with +0.
 fn term(i: u32, place: u32, q: u32) -> Quad {
     if (place == NONE) { return Quad(); }
     let value = load_quad(place, q);

@@ -1,5 +1,6 @@
-// Index -> linear row. Checks offsets and indices; finds each index's bag.
-// A workgroup's indices are neighbours: it looks for the bags of its first and its last together, and each lane between them.
+// Turns each index into its linear row. Checks offsets and indices, and finds the bag of each index (SPEC 3, step 1;
+// SPEC 7). The indices of a workgroup are neighbours: it searches the bags of its first and last index together, and
+// each lane searches between them.
 #include "shared/common.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -8,7 +9,7 @@
 @group(0) @binding(3) var<storage, read> features: array<u32>; // feature -> table
 @group(0) @binding(4) var<storage, read_write> tables: array<atomic<u32>>;
 @group(0) @binding(5) var<storage, read_write> step: Step;
-@group(0) @binding(6) var<storage, read_write> keys: array<u32>;         // linear row, NONE if left out
+@group(0) @binding(6) var<storage, read_write> keys: array<u32>;         // linear row; NONE if the index is left out
 @group(0) @binding(7) var<storage, read_write> access: array<vec2<u32>>; // output row, coefficient (set by gather)
 
 #include "shared/tables.wgsl"

@@ -1,5 +1,5 @@
-// Where each missed access finds its row. An LFU batch may have evicted a row it had hit: that row is looked up again, in the
-// scratch row that stands for the one that took its slot.
+// Finds the place of each missed access's row. An LFU batch may have evicted a row that it had hit: that row is
+// searched again and found in scratch, in the row of the Move that evicted it.
 #include "shared/common.wgsl"
 #include "shared/hash.wgsl"
 #include "shared/meta.wgsl"
@@ -8,12 +8,12 @@
 @group(0) @binding(1) var<storage, read_write> step: Step;
 @group(0) @binding(2) var<storage, read> keys: array<u32>;    // linear row of each access
 @group(0) @binding(3) var<storage, read> order: array<u32>;   // the missed accesses, sorted by miss_key
-@group(0) @binding(4) var<storage, read> segment: array<u32>; // of each its place in `unique`
+@group(0) @binding(4) var<storage, read> segment: array<u32>; // the position in `unique` of each sorted access's row
 @group(0) @binding(5) var<storage, read> unique: array<Unique>;
 @group(0) @binding(6) var<storage, read> ways: array<u32>;
-@group(0) @binding(7) var<storage, read_write> places: array<atomic<u32>>; // slot, or slots + u for scratch; NONE if left out
+@group(0) @binding(7) var<storage, read_write> places: array<atomic<u32>>; // slot, or slots + u for row u of scratch; NONE if left out
 
-// The place in `unique` of a row that is in it.
+// The position in `unique` of a row that is listed there.
 fn place_of(row: u32) -> u32 {
     let key = miss_key(row, params.sets);
     var low = 0u;
@@ -34,7 +34,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     for (var i = flat_group(group, groups) * 256u + lane; i < n; i += groups.x * groups.y * 256u) {
         if (i < missed) { atomicStore(&places[order[i]], unique[segment[i]].slot); }
         if (again) {
-            // Another lane may be writing a missed access's place right now: old or new, there is nothing to mend then.
+            // Another lane may be writing the place of a missed access. Both its old and its new value need no
+            // correction here.
             let slot = atomicLoad(&places[i]);
             if (slot < params.slots) {
                 let now = ways[way_at(slot, TAG)];

@@ -1,6 +1,8 @@
-// Sums each chunk of the heavy rows' gradients: work follows the accesses, so a row that takes half the batch slows nothing down.
-// params.lanes invocations a partial row.
-// Bytes an access of a heavy row: 8, 4 dim; a tile of 128 accesses: 2 x 20 to look, 4 dim a chunk out.
+// Sums each chunk of the heavy rows' gradients. The work follows the accesses, so a row with half of the batch's
+// accesses delays nothing. params.lanes invocations share a partial row.
+//
+// Bytes moved per access of a heavy row: 8, 4 dim; per tile of 128 accesses: 2 x 20 to look for one, 4 dim out per
+// chunk.
 #include "shared/common.wgsl"
 #include "shared/quad.wgsl"
 #include "shared/target.wgsl"
@@ -31,7 +33,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let rows = 2u * ((valid + MERGE_CHUNK - 1u) / MERGE_CHUNK);
     for (var row = flat_group(group, groups) * at_once + local / params.lanes; row < rows; row += groups.x * groups.y * at_once) {
         let tile = row / 2u * MERGE_CHUNK;
-        let begins = (row & 1u) == 1u; // else: the row that began before the tile
+        let begins = (row & 1u) == 1u; // else the row that began before the tile
         let j = select(tile, min(tile + MERGE_CHUNK, valid) - 1u, begins);
         let one = targets[segment[j] + 1u];
         if (one.end - one.start <= MERGE_CHUNK || (one.start >= tile) != begins) { continue; }

@@ -1,16 +1,18 @@
-// Looks each access's row up in its set (SPEC 3.2). One invocation an access: the 32 tags of a set are one 128-byte line, read
-// as eight independent 16-byte loads. What is missing is listed, in any order: the sort that follows makes one of it.
-// Bytes an access: key 4, tags 128 (mostly out of the cache), place 4; a miss 8 more.
+// Looks up the row of each access in its set (SPEC 3, step 2). One invocation for each access: the 32 tags of a set are
+// one line of 128 bytes, read as eight independent loads of 16 bytes. Misses are listed in any order; the sort that
+// follows orders them.
+//
+// Bytes moved per access: key 4, tags 128 (mostly from the cache), place 4; per miss 8 more.
 #include "shared/common.wgsl"
 #include "shared/hash.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read_write> step: array<atomic<u32>>; // `Step` as words: misses are counted in it
+@group(0) @binding(1) var<storage, read_write> step: array<atomic<u32>>; // `Step` as words; the misses are counted in it
 @group(0) @binding(2) var<storage, read> keys: array<u32>;               // linear rows, NONE if left out
-@group(0) @binding(3) var<storage, read> ways: array<vec4<u32>>;         // 32 quads a set, the first 8 of them tags
+@group(0) @binding(3) var<storage, read> ways: array<vec4<u32>>;         // 32 vec4 for each set, the first 8 of them tags
 @group(0) @binding(4) var<storage, read_write> places: array<u32>;       // the slot of a hit, else NONE
 @group(0) @binding(5) var<storage, read_write> miss_keys: array<u32>;
-@group(0) @binding(6) var<storage, read_write> miss_index: array<u32>;   // which access it is
+@group(0) @binding(6) var<storage, read_write> miss_index: array<u32>;   // the index of each missed access
 @group(0) @binding(7) var<storage, read_write> tables: array<atomic<u32>>;
 
 #include "shared/tables.wgsl"
@@ -19,7 +21,7 @@
 var<workgroup> missed: atomic<u32>;
 var<workgroup> missed_before: u32;
 
-// Bit k: component k of the quad is the row.
+// Bit k: component k of the vec4 is the row.
 fn matches(quad: vec4<u32>, row: u32) -> u32 {
     let bits = select(vec4<u32>(0u), vec4<u32>(1u, 2u, 4u, 8u), quad == vec4<u32>(row));
     return bits.x | bits.y | bits.z | bits.w;
@@ -30,7 +32,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         @builtin(local_invocation_index) lane: u32) {
     let i = flat_group(group, groups) * 256u + lane;
     var row = NONE;
-    // A step that does not take place has no rows: its outputs are zero.
+    // A refused step has no rows: its outputs are zero.
     if (i < params.indices && atomicLoad(&step[STEP_COUNTS + COUNT_INDICES]) != 0u) { row = keys[i]; }
     if (lane == 0u) { atomicStore(&missed, 0u); }
     tally_begin(lane, row);

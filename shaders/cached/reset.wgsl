@@ -1,4 +1,4 @@
-// Empties the cache: tags NONE, the rest 0. One invocation a slot.
+// Empties the cache: tags become NONE, all else 0. One invocation for each slot.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 

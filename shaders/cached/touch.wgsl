@@ -1,5 +1,6 @@
-// Marks the rows that were hit (SPEC 3.3): the first touch in a step stamps the slot; LFU counts every access, in the slot and in
-// the row's own counter, which is kept for ever. One invocation an access, one dispatch a shard of the counters (LRU: one in all).
+// Records hits (SPEC 3, step 3): the first touch of a step stamps the slot; LFU counts every access, in the slot and in
+// the row's frequency. One invocation for each access; dispatched once for each shard of the frequencies (once under
+// LRU).
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 #include "shared/shard.wgsl"
@@ -10,19 +11,19 @@
 @group(0) @binding(3) var<storage, read> keys: array<u32>;
 @group(0) @binding(4) var<storage, read> places: array<u32>;
 @group(0) @binding(5) var<storage, read_write> ways: array<atomic<u32>>;
-@group(0) @binding(6) var<storage, read_write> freqs: array<atomic<u32>>; // of this shard's rows; LRU: not used
+@group(0) @binding(6) var<storage, read_write> freqs: array<atomic<u32>>; // frequencies of this shard's rows; not used under LRU
 @group(0) @binding(7) var<storage, read_write> tables: array<atomic<u32>>;
 
 #include "shared/tables.wgsl"
 #include "shared/tally.wgsl"
 
-// LFU: accesses to one slot, counted here before they go to memory: a hot row, and half a batch may want it, must not make
-// every access wait for one word. A slot that finds its entry taken by another goes to memory at once.
+// LFU: accesses to one slot are counted here first. Up to half of a batch may access one hot row, and these accesses
+// must not all wait for one word of memory. A slot whose entry is taken by another slot is counted in memory directly.
 var<workgroup> slots: array<atomic<u32>, 256>;
 var<workgroup> counts: array<atomic<u32>, 256>;
 var<workgroup> rows: array<u32, 256>;
 
-// A batch has at most 2^30 accesses: no wrap before what is beyond the end is cut.
+// A batch has at most 2^30 accesses, so the sum does not wrap before it is capped.
 fn add(slot: u32, row: u32, amount: u32) {
     let freq = way_at(slot, FREQ);
     if (atomicAdd(&ways[freq], amount) + amount > FREQ_MAX) { atomicMin(&ways[freq], FREQ_MAX); }
@@ -42,10 +43,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
     atomicStore(&slots[lane], NONE);
     atomicStore(&counts[lane], 0u);
-    tally_begin(lane, row); // and a barrier
+    tally_begin(lane, row); // ends with a barrier
     if (slot != NONE && row - shard.first_row < shard.rows) {
         let stamp = way_at(slot, STAMP);
-        // Looked at first: most accesses to a hot row come late, and need no atomic.
+        // A plain load first: most accesses to a hot row come late and need no atomic exchange.
         if (atomicLoad(&ways[stamp]) != step.t) {
             if (atomicMax(&ways[stamp], step.t) != step.t) { tally(row, UNIQUE, 1u); }
         }
@@ -60,7 +61,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             }
         }
     }
-    tally_end(lane); // a barrier first
+    tally_end(lane); // begins with a barrier
     let counted = atomicLoad(&counts[lane]);
     if (counted > 0u) { add(atomicLoad(&slots[lane]), rows[lane], counted); }
 }

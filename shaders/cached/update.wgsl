@@ -1,7 +1,10 @@
-// The optimiser (SPEC 3, backward): each distinct row's gradients are summed and the row updated once, in FP32, in its slot or in
-// scratch; a bypassed row is packed into its record at once. Dispatched once a shard: bypassed rows belong to their record's shard,
-// resident ones to the first. A row whose gradient or new value is not finite is left as it was, and counted.
-// Bytes a row: 16, 8 + 4 dim an access; 4 (dim + state) in and out, 8 (flags); bypassed: the stride in and out, 4 (dim + state) out.
+// Runs the optimiser (SPEC 3, Backward): sums the gradients of each distinct row and updates the row once, in FP32, in
+// its slot or in scratch. A bypassed row is packed into its record at once. Dispatched once for each shard: bypassed
+// rows belong to the shard of their record, resident rows to the first. A row whose gradient or new value is not finite
+// stays as it is and is counted.
+//
+// Bytes moved per row: 16, 8 + 4 dim for each access, 4 (dim + state) in and out, 8 (flags); per bypassed row: the
+// stride in and out, 4 (dim + state) out.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 #include "shared/quad.wgsl"
@@ -39,8 +42,8 @@ const ROW_WISE: u32 = 2u;
 
 var<workgroup> length: u32;
 var<workgroup> squares: array<f32, 256>;
-var<workgroup> wrong: array<atomic<u32>, 64>; // by row: a value is not finite
-var<workgroup> packs: atomic<u32>;            // some row is to be packed
+var<workgroup> wrong: array<atomic<u32>, 64>; // for each row: a value is not finite
+var<workgroup> packs: atomic<u32>;            // not 0 if any row is to be packed
 var<workgroup> packing: u32;
 
 struct Moved {
@@ -54,8 +57,8 @@ fn merged(one: Target, q: u32) -> Quad {
     return sum_of(one.start, one.end, q);
 }
 
-// The row as it is, weights and state counted on. Forward has left a bypassed row in scratch, too, but its record takes fewer bytes; a
-// staged one's may have been handed on with the flight.
+// Quad q of the row before its update, weights first, then state. A bypassed row is read from its record, which has
+// fewer bytes than scratch; the record of a staged row may have left with the flight, so that row is read from scratch.
 fn row_quad(one: Target, q: u32) -> Quad {
     if (one.place < params.slots || shard.moves != 0u) { return load_quad(one.place, q); }
     let base = own_record(one.row);
@@ -63,7 +66,7 @@ fn row_quad(one: Target, q: u32) -> Quad {
     return record_state(base, q - weight_quads());
 }
 
-// Gradient, new weight and new state of a Quad; `grad` is the merged one.
+// Gradient, new weight and new state of a Quad; `grad` is the summed gradient.
 fn moved(one: Target, q: u32, grad: Quad, row_state: f32) -> Moved {
     let w = row_quad(one, q);
     let g = grad + params.weight_decay * w;
@@ -96,11 +99,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         if (lane == 0u) { atomicStore(&wrong[mine], 0u); }
         if (local == 0u) { atomicStore(&packs, 0u); }
 
-        // A row of up to `lanes` Quads is summed once, and its sum held; what is beyond is summed anew in each pass, out of L1.
+        // Each lane sums one Quad of the row once and keeps the sum. Rows of more Quads are summed again in each pass,
+        // from L1.
         var held = Quad();
         if (live && lane < weight_quads()) { held = merged(one, lane); }
 
-        // Row-wise AdaGrad needs the mean of the squares first. Fixed order: each lane its Quads, ascending, then a tree over the lanes.
+        // Row-wise AdaGrad needs the mean of squares first. The order is fixed: each lane adds its Quads in ascending
+        // order, then a tree adds the lanes.
         var row_state = 0.0;
         if (params.optimizer == ROW_WISE) {
             var sum = 0.0;
@@ -122,7 +127,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             }
         }
 
-        // Twice over the row: first to see whether every new value is finite, then to store them.
+        // Two passes over the row: the first checks that every new value is finite, the second stores them.
         var bad = !is_finite(quad_of(row_state));
         var next: Moved;
         if (live) {
@@ -155,7 +160,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 count(table_of(one.row), SKIPPED_ROWS, 1u);
             }
         }
-        storageBarrier(); // the new row, for the other lanes to pack
+        storageBarrier(); // the other lanes must see the new row before they pack it
         if (local == 0u) { packing = atomicLoad(&packs); }
         if (workgroupUniformLoad(&packing) != 0u) {
             let packed = pack_row(taken && bypass, one.place, one.row, one.place - params.slots, local);

@@ -1,9 +1,12 @@
-// robe_update of an array that is kept packed: the weights that chunks cover move in FP32, and what they share words with is packed again: a
-// word of two halves, or a block of codes with its scale and bias. An invocation a weight; those of a word or a block are its one writer.
-// Dense, or where chunks lie on most of the array: over all weights; else start d has the blocks from behind the last one that the start
-// before it may reach to its own last one.
-// Of a block whose range no scale can be nothing moves, and each weight that was to is counted. Dispatched once a window of the array.
-// Bytes a weight that is covered: 8 + 4 a chunk; bits / 8 in and out (of a block all of them), 2 likewise of a state.
+// robe_update for a packed array: the covered weights move in FP32, then the words that they share are packed again.
+// Such a *unit* is a word of two halves, or a block of codes with its scale and bias. One invocation for each weight;
+// the invocations of a unit are its only writer. The update goes over all weights (Dense, or if chunks cover most of
+// the array), or start by start: start d updates the blocks after the last one that the previous start may reach, up to
+// its own last one. If the range of a block overflows, none of its weights move, and each one that should have is
+// counted. Dispatched once for each window of the array.
+//
+// Bytes moved per covered weight: 8 + 4 for each chunk; bits / 8 in and out (for all weights of the block); 2 in and
+// out per state.
 #include "shared/common.wgsl"
 #include "shared/quad1.wgsl"
 #include "shared/target.wgsl"
@@ -18,7 +21,7 @@
 @group(0) @binding(3) var<storage, read> accesses: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read> grad_outputs: array<Words>;
 @group(0) @binding(5) var<storage, read> scratch: array<f32>; // the partial rows of robe_merge
-@group(0) @binding(6) var<storage, read_write> memory: array<u32>; // a window of it, as of the states
+@group(0) @binding(6) var<storage, read_write> memory: array<u32>; // one window; `states` is the same window
 @group(0) @binding(7) var<storage, read_write> states: array<u32>; // FP16
 @group(0) @binding(8) var<storage, read_write> tables: array<atomic<u32>>;
 @group(0) @binding(9) var<uniform> rate: Rate;
@@ -40,14 +43,14 @@ fn array_word(at: u32) -> u32 {
 #include "shared/rng.wgsl"
 #include "shared/codec.wgsl"
 
-var<workgroup> lows: array<u32, 256>;   // as `ordered`
+var<workgroup> lows: array<u32, 256>;   // as the integers of `ordered`
 var<workgroup> highs: array<u32, 256>;
 var<workgroup> moves: array<u32, 256>;  // 1: a weight moves
-var<workgroup> codes: array<u32, 256>;  // of weights
-var<workgroup> halves: array<u32, 256>; // of states
+var<workgroup> codes: array<u32, 256>;  // the codes of weights
+var<workgroup> halves: array<u32, 256>; // the halves of states
 
-// Moves weight w by what it is due and packs it with the others of its unit. All of the workgroup call this: one that has no weight is
-// not `live`.
+// Moves weight w by its gradient sum and packs it with the other weights of its unit. The whole workgroup must call
+// this; an invocation without a weight passes `live` false.
 fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
     let lane = local & (unit - 1u);
     let head = local - lane;
@@ -57,7 +60,7 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
     let due_any = live && sum.chunks > 0u;
     var value = 0.0;
     var squares = 0.0;
-    var kept = 0u; // what the state is
+    var kept = 0u; // the old state
     var moved = false;
     if (live) {
         value = weight_at(at);
@@ -88,7 +91,7 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
     workgroupBarrier();
     let any = moves[head] != 0u;
     var scale = 0.0;
-    var bias = 0u; // its bits
+    var bias = 0u; // the bits of the bias
     var refused = false;
     if (integers && any) {
         bias = bias_of(lows[head]);
@@ -115,10 +118,10 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
     codes[local] = code;
     halves[local] = kept;
     workgroupBarrier();
-    storageBarrier(); // words that others of the unit have read are written
+    storageBarrier(); // all of the unit's words have been read before they are written
     if (packs) {
-        // Behind the array's end there are codes of 0.
-        let first = (at - lane); // of the unit
+        // Codes behind the array's end are 0.
+        let first = (at - lane); // the first invocation of the unit
         if (adagrad && lane < unit / 2u) {
             states[first / 2u + lane] = halves[head + 2u * lane] | (halves[head + 2u * lane + 1u] << 16u);
         }
@@ -135,7 +138,7 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
             memory[base + lane] = word;
         }
     }
-    workgroupBarrier(); // before the next unit's
+    workgroupBarrier(); // before the next unit uses the arrays
 }
 
 @compute @workgroup_size(256)
@@ -163,7 +166,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             }
         }
     } else {
-        // Units that a chunk may reach.
+        // Number of units that a chunk may reach.
         let most = (robe.reach + unit - 2u) / unit + 1u;
         let items = n * most;
         let at_once = 256u / unit;

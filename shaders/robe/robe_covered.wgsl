@@ -1,6 +1,9 @@
-// The shared weights that chunks cover, ascending, and the gradient by each: the sums by which robe_update moves.
-// An invocation a place, so that none is idle where starts lie near and own a weight or two each.
-// Bytes a weight that is covered: 8 + 4 a chunk, 8 out; to find its start 4 log2(starts / 256) + 64 and 16 log2(starts within a chunk's reach).
+// Lists the covered weights in ascending order, each with its gradient: the sums by which robe_update moves. One
+// invocation for each position of the list, so that none is idle where starts are close and own one or two weights
+// each.
+//
+// Bytes moved per covered weight: 8 + 4 for each chunk, 8 out; to find its start: 4 log2(starts / 256) + 64, and 16
+// log2(starts within a chunk's reach).
 #include "shared/common.wgsl"
 #include "shared/quad1.wgsl"
 #include "shared/target.wgsl"
@@ -14,8 +17,8 @@
 @group(0) @binding(3) var<storage, read> accesses: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read> grad_outputs: array<Words>;
 @group(0) @binding(5) var<storage, read> scratch: array<f32>; // the partial rows of robe_merge
-@group(0) @binding(6) var<storage, read> runs: array<vec2<u32>>; // of robe_runs
-@group(0) @binding(7) var<storage, read> blocks: array<u32>;     // the same, scanned: weights before each block's
+@group(0) @binding(6) var<storage, read> runs: array<vec2<u32>>; // the output of robe_runs
+@group(0) @binding(7) var<storage, read> blocks: array<u32>;     // number of covered weights before each block
 @group(0) @binding(8) var<storage, read_write> locations: array<u32>;
 @group(0) @binding(9) var<storage, read_write> sums: array<f32>;
 
@@ -28,7 +31,8 @@ fn weight_quads() -> u32 {
 #include "shared/robe_sum.wgsl"
 #include "shared/robe_due.wgsl"
 
-// The start whose run has a place: the last with no more weights before it. A block of 256 starts first, then one of its own.
+// The start that owns a position of the list: the last start with no more weights before it. Searches the blocks of 256
+// starts first, then within one.
 fn start_at(place: u32, n: u32) -> u32 {
     var block = 0u;
     for (var high = (n + 255u) / 256u; high - block > 1u;) {

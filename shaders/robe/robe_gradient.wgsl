@@ -1,5 +1,7 @@
-// The gradient by every shared weight, for an optimiser of the caller's: the sums by which robe_update moves, and 0 where no chunk lies.
-// Bytes a weight: 4 out; one that is covered: 8 + 4 a chunk. To find its starts: as robe_update, dense.
+// Writes the gradient at every shared weight, for an optimiser of the caller's: the sums by which robe_update moves,
+// and 0 where no chunk lies.
+//
+// Bytes moved per weight: 4 out; per covered weight: 8 + 4 for each chunk; to find its starts: as robe_update, Dense.
 #include "shared/common.wgsl"
 #include "shared/quad1.wgsl"
 #include "shared/target.wgsl"
@@ -13,7 +15,7 @@
 @group(0) @binding(3) var<storage, read> accesses: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read> grad_outputs: array<Words>;
 @group(0) @binding(5) var<storage, read> scratch: array<f32>; // the partial rows of robe_merge
-@group(0) @binding(6) var<storage, read_write> sums: array<f32>; // one a weight
+@group(0) @binding(6) var<storage, read_write> sums: array<f32>; // one for each weight
 
 fn weight_quads() -> u32 {
     return params.dim;
@@ -41,7 +43,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         over_blocks(share, local, n);
     } else {
         for (var w = share.x + local; w < share.y; w += 256u) { sums[w] = 0.0; }
-        storageBarrier(); // no workgroup writes to another's share
+        storageBarrier(); // the zeros are written before the sums; no workgroup writes to another's share
         over_starts(starts, starts_at_once(), share, local, n);
     }
 }

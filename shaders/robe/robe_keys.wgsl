@@ -1,6 +1,7 @@
-// Every chunk of the batch: where it begins, for the sort; which of the outputs' gradients is its first, and its coefficient. One
-// invocation a chunk.
-// Bytes a chunk: 12 in, 12 out.
+// Lists every chunk of the batch: its first weight (the sort key), the position of its first gradient among the
+// outputs' gradients, and its coefficient. One invocation for each chunk.
+//
+// Bytes moved per chunk: 12 in, 12 out.
 #include "shared/common.wgsl"
 #include "shared/robe.wgsl"
 
@@ -9,7 +10,7 @@
 @group(0) @binding(2) var<storage, read_write> step: Step;
 @group(0) @binding(3) var<storage, read> hashes: array<u32>;
 @group(0) @binding(4) var<storage, read> access: array<vec2<u32>>;              // by index: output row, coefficient
-@group(0) @binding(5) var<storage, read_write> chunk_keys: array<u32>;          // NONE where the index was left out
+@group(0) @binding(5) var<storage, read_write> chunk_keys: array<u32>;          // NONE if the index is left out
 @group(0) @binding(6) var<storage, read_write> chunk_access: array<vec2<u32>>;  // first gradient, coefficient
 
 @compute @workgroup_size(256)

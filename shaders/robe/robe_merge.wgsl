@@ -1,6 +1,8 @@
-// Sums each 128 chunks of the starts that have more: work follows the chunks, so a start that takes half the batch slows nothing down.
-// params.lanes invocations a partial row of robe.reach sums and, behind them, how many of the chunks reach the last weight.
-// Bytes a chunk of such a start: 8, 4 Z; a tile of 128 chunks: 2 x 20 to look, 4 Z + 4 out.
+// Sums each 128 chunks of the starts that have more than 128. The work follows the chunks, so a start with half of the
+// batch's chunks delays nothing. params.lanes invocations share a partial row of robe.reach sums, which ends with the
+// number of chunks that reach the last weight.
+//
+// Bytes moved per chunk of such a start: 8, 4 Z; per tile of 128 chunks: 2 x 20 to look for one, 4 Z + 4 out.
 #include "shared/common.wgsl"
 #include "shared/quad1.wgsl"
 #include "shared/target.wgsl"
@@ -34,7 +36,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let rows = 2u * ((valid + MERGE_CHUNK - 1u) / MERGE_CHUNK);
     for (var row = flat_group(group, groups) * at_once + local / params.lanes; row < rows; row += groups.x * groups.y * at_once) {
         let tile = row / 2u * MERGE_CHUNK;
-        let begins = (row & 1u) == 1u; // else: the start whose chunks began before the tile
+        let begins = (row & 1u) == 1u; // else the start whose chunks began before the tile
         let j = select(tile, min(tile + MERGE_CHUNK, valid) - 1u, begins);
         let one = targets[segment[j] + 1u];
         if (!is_heavy(one) || (one.start >= tile) != begins) { continue; }

@@ -1,7 +1,9 @@
-// Which weights a sparse gradient has. All chunks that cover a weight begin at it or before, so those covered behind a start and before
-// the next are the first ones there: a run. Of each start how long its run is, and how many weights those before it in its block of 256
-// have; of each block how many all have. One invocation a start.
-// Bytes a start: 32 in, 8 out, and 8 a chunk where rows end in shorter ones.
+// Counts the covered weights from each start up to the next one, its *run*. Every chunk that covers a weight begins at
+// it or before it, so the covered weights between two starts are the first ones there. Writes for each start the length
+// of its run and the number of covered weights before it in its block of 256 starts, and for each block its total. One
+// invocation for each start.
+//
+// Bytes moved per start: 32 in, 8 out; 8 for each chunk where the last chunk of a row is shorter.
 #include "shared/common.wgsl"
 #include "shared/target.wgsl"
 #include "shared/robe.wgsl"
@@ -12,7 +14,7 @@
 @group(0) @binding(2) var<storage, read> targets: array<Target>;
 @group(0) @binding(3) var<storage, read> accesses: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read> scratch: array<f32>; // the partial rows of robe_merge
-@group(0) @binding(5) var<storage, read_write> runs: array<vec2<u32>>; // weights before it in its block, its own
+@group(0) @binding(5) var<storage, read_write> runs: array<vec2<u32>>; // (weights before the start in its block, length of its run)
 @group(0) @binding(6) var<storage, read_write> blocks: array<u32>;
 
 fn weight_quads() -> u32 {
@@ -24,7 +26,7 @@ fn weight_quads() -> u32 {
 
 var<workgroup> length: u32;
 
-// Whether any chunk that begins at a start is a whole one.
+// Whether any chunk at this start has the full length.
 fn has_whole(one: Target) -> bool {
     if (is_heavy(one)) { return scratch[partial_at(partial_row(one), robe.reach)] > 0.0; }
     for (var j = one.start; j < one.end; j++) {
@@ -33,11 +35,11 @@ fn has_whole(one: Target) -> bool {
     return false;
 }
 
-// Length of start d's run, of n.
+// Length of start d's run; there are n starts.
 fn run_of(d: u32, n: u32) -> u32 {
     let row = targets[d + 1u].row;
     var end = row + robe.tail;
-    // Of two whole chunks the later one reaches further.
+    // Of two full chunks the later one reaches further.
     for (var back = d + 1u; back > 0u; back--) {
         let one = targets[back];
         if (one.row + robe.reach <= end) { break; }

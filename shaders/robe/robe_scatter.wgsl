@@ -1,6 +1,8 @@
-// Backward without a sort: the gradient of each element that was read is added to its weight's sum, in whatever order they come. One
-// invocation an element. A bit a weight tells which are covered; without weight decay the others' sum of 0 moves nothing anyway.
-// Bytes an access: 12 in; an element: 4 in, 8 of a sum; with weight decay 4 of a mark.
+// Backward without a sort (Backward::Atomic): adds the gradient of each element to its weight's sum, in any order. One
+// invocation for each element. If weights decay, one bit for each weight marks those that are covered; without decay a
+// sum of 0 moves nothing.
+//
+// Bytes moved per access: 12 in; per element: 4 in, 8 for the sum, with weight decay 4 for the mark.
 #include "shared/common.wgsl"
 #include "shared/quad1.wgsl"
 #include "shared/half.wgsl"
@@ -14,15 +16,15 @@
 @group(0) @binding(3) var<storage, read> hashes: array<u32>;
 @group(0) @binding(4) var<storage, read> access: array<vec2<u32>>; // by index: output row, coefficient
 @group(0) @binding(5) var<storage, read> grad_outputs: array<Words>;
-@group(0) @binding(6) var<storage, read_write> sums: array<Added>; // one a weight
-@group(0) @binding(7) var<storage, read_write> covered: array<atomic<u32>>; // a bit a weight
+@group(0) @binding(6) var<storage, read_write> sums: array<Added>; // one for each weight
+@group(0) @binding(7) var<storage, read_write> covered: array<atomic<u32>>; // one bit for each weight
 
 #include "shared/add.wgsl"
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) local: u32) {
-    if (scaler.overflow != 0u) { return; } // nothing of the table moves
+    if (scaler.overflow != 0u) { return; } // nothing in the table moves
     let first = flat_group(group, groups) * 256u + local;
     for (var at = first; at < params.indices * robe.dim; at += groups.x * groups.y * 256u) {
         let i = at / robe.dim;

@@ -1,10 +1,14 @@
-// The optimiser of a parameter-shared table: what each weight is due is summed over the starts whose chunks cover it, in ascending order,
-// and over the chunks of a start in batch order; then the weight moves, once. Dense: each workgroup has a share of the weights, and goes over
-// all of them where chunks cover most, else over those of its starts. Sparse: each has a share of the starts, and goes over the weights from
-// each to the next as far as a chunk reaches; unless they are most of the array. The same sums. A weight that no chunk covers stays as it
-// is; so does one whose sum or new value is not finite, which is counted. Dispatched once a window of the array.
-// Bytes a weight that is covered: 8 + 4 a chunk; 4 (1 + state) in and out. Of a share 64 log2(starts). A block of 256 weights 32 and 16 a
-// start, and of it a weight 16 (1 + log2(starts of the block)); else 32 a start, and of it a weight 16 (1 + log2(starts within a chunk's reach)).
+// Runs the optimiser of a parameter-shared table. The gradient of a weight is summed over the starts whose chunks cover
+// it, in ascending order, and over the chunks of a start in batch order; then the weight moves, once. Dense: each
+// workgroup has a share of the weights, and goes over all of them where chunks cover most, else over the starts in it.
+// Sparse: each workgroup has a share of the starts, and goes over the weights from each start to the next as far as a
+// chunk reaches; if that is most of the array, it goes as Dense does. The sums are the same. A weight that no chunk
+// covers stays as it is. So does one whose sum or new value is not finite; it is counted. Dispatched once for each
+// window of the array.
+//
+// Bytes moved per covered weight: 8 + 4 for each chunk; 4 (1 + state) in and out; per share: 64 log2(starts). By blocks
+// of 256 weights: 32, and 16 for each start, per block, and 16 (1 + log2(starts of the block)) per weight. By starts:
+// 32 per start, and 16 (1 + log2(starts within a chunk's reach)) per weight.
 #include "shared/common.wgsl"
 #include "shared/quad1.wgsl"
 #include "shared/target.wgsl"
@@ -19,7 +23,7 @@
 @group(0) @binding(3) var<storage, read> accesses: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read> grad_outputs: array<Words>;
 @group(0) @binding(5) var<storage, read> scratch: array<f32>; // the partial rows of robe_merge
-@group(0) @binding(6) var<storage, read_write> memory: array<f32>; // a window of it, as of the states
+@group(0) @binding(6) var<storage, read_write> memory: array<f32>; // one window; `states` is the same window
 @group(0) @binding(7) var<storage, read_write> states: array<f32>;
 @group(0) @binding(8) var<storage, read_write> tables: array<atomic<u32>>;
 @group(0) @binding(9) var<uniform> rate: Rate;
@@ -36,7 +40,7 @@ fn weight_quads() -> u32 {
 #include "shared/robe_move.wgsl"
 #include "shared/robe_walk.wgsl"
 
-// A weight that no chunk covers stays.
+// A weight that no chunk covers stays as it is.
 fn take(w: u32, sum: Sum) {
     if (sum.chunks > 0u) { move_weight(w, sum.value); }
 }

@@ -1,23 +1,23 @@
-// What a loss scaler makes of a step's gradients (P5): whether they overflowed, and the scale of the next loss. One invocation.
+// Decides whether a step's gradients overflowed, and the scale of the next loss (SPEC 8; OpenSeq2Seq). One invocation.
 #include "shared/scaler.wgsl"
 
 @group(0) @binding(0) var<uniform> rule: ScaleRule;
-@group(0) @binding(1) var<storage, read_write> greatest: array<u32>; // what `inspect` left; zero afterwards
+@group(0) @binding(1) var<storage, read_write> greatest: array<u32>; // the result of `inspect`; cleared here
 @group(0) @binding(2) var<storage, read_write> state: array<ScalerState>;
 
 #include "shared/exact.wgsl"
 
 const INFINITE: u32 = 0x7f800000u;
-const NORMAL: u32 = 0x00800000u; // bits of 2^-126: what is smaller counts as zero
-const LOWEST: u32 = 0xff7fffffu; // bits of the float that stands for a mean of minus infinity
+const NORMAL: u32 = 0x00800000u; // the bits of 2^-126: smaller magnitudes count as zero
+const LOWEST: u32 = 0xff7fffffu; // the bits of the float that stands for a mean of minus infinity
 
-// Far above what a device may flush.
+// Raises x far above what a device may flush to zero.
 fn kept(x: f32) -> f32 {
     return select(x, 0.0, abs(x) < 8.673617379884035e-19);
 }
 
-// One more x in the averages, each weighted (1 - beta) beta^age and corrected for its beginning, 1 / (1 - beta^steps). The variance is
-// that of the formulas, average of squares less square of average, without the cancellation.
+// Adds x to the averages, which are weighted (1 - beta) beta^age and corrected for their start by 1 / (1 - beta^steps).
+// The variance is that of the formulas, mean of squares less square of mean, computed without cancellation.
 fn averaged(before: ScalerState, x: f32) -> ScalerState {
     var s = before;
     s.decay = kept(times(before.decay, rule.beta));
@@ -27,7 +27,7 @@ fn averaged(before: ScalerState, x: f32) -> ScalerState {
     let correction = reciprocal(plus(1.0, -s.slow_decay));
     let slow_gain = times(rule.slow_rest, correction);
     let off = plus(x, -before.slow_mean);
-    let rest = times(times(rule.slow_beta, plus(1.0, -before.slow_decay)), correction); // 1 - slow_gain; 0 at first
+    let rest = times(times(rule.slow_beta, plus(1.0, -before.slow_decay)), correction); // 1 - slow_gain; 0 in the first step
     s.variance = kept(times(rest, plus(before.variance, times(slow_gain, times(off, off)))));
     s.slow_mean = kept(plus(before.slow_mean, times(slow_gain, off)));
     return s;
@@ -60,14 +60,15 @@ fn main() {
         }
     } else if (rule.kind == LOG_NORMAL) {
         if (rule.original == 1u && (largest == 0u || bitcast<u32>(s.mean) == LOWEST)) {
-            // The logarithm of 0: the original never recovers from it.
+            // The logarithm of 0 is minus infinity; the original never recovers from it.
             s.mean = bitcast<f32>(LOWEST);
             s.scale = rule.max;
         } else if (largest != 0u) {
             var x = rule.overflow_log;
             if (!overflow) { x = logarithm(bitcast<f32>(largest)); }
             s = averaged(s, x);
-            // The greatest gradient stays below the target, be it so many standard deviations above its mean.
+            // The largest gradient expected, `deviations` standard deviations above the mean, must stay below the
+            // target.
             let highest = plus(s.mean, times(rule.deviations, root(s.variance)));
             s.scale = min(max(power(plus(rule.target_log, -highest)), rule.min), rule.max);
         }

@@ -1,7 +1,9 @@
-// Adding to floats to which others add at the same time, in any order: anywhere. Needs `sums: array<Added>`.
+// Adds to floats to which other invocations add at the same time, in any order, on any device. Needs
+// `sums: array<Added>`.
 alias Added = atomic<u32>;
 
-// Whoever finds another sum than it has read tries again with that: of those who try at once one always gets through.
+// If another invocation changed the sum since it was read, try again with the new sum. One of those that compete always
+// succeeds.
 fn add(at: u32, x: f32) {
     var before = atomicLoad(&sums[at]);
     loop {

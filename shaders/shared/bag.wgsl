@@ -1,10 +1,10 @@
-// The bag of an index: the last one that starts at or before it; empty bags start where the next one does.
-// Needs `offsets: array<u32>` and `params`. Whatever the offsets hold, the search ends inside them.
+// Finds the bag of an index: the last one that begins at or before it. An empty bag begins where the next one does.
+// Needs `offsets: array<u32>` and `params`. The search stays inside `offsets` for any values in it.
 
 var<workgroup> not_after: atomic<u32>;
 var<workgroup> found_bag: u32;
 
-// By the whole workgroup: 256 offsets a round, so two rounds find one of 65,536 bags.
+// Searches with the whole workgroup: 256 offsets a round, so two rounds find one of 65,536 bags.
 fn bag_by_group(i: u32, lane: u32) -> u32 {
     var low = 0u;
     var size = params.bags;
@@ -25,7 +25,7 @@ fn bag_by_group(i: u32, lane: u32) -> u32 {
     return low;
 }
 
-// By one invocation, among the bags from `first` to `last`.
+// Searches with one invocation, among the bags from `first` to `last`.
 fn bag_between(i: u32, first: u32, last: u32) -> u32 {
     var low = first;
     var high = last + 1u;

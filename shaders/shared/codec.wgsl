@@ -1,19 +1,19 @@
-// A value to its code or half (SPEC 2). Needs `params`, shared/half.wgsl, shared/rng.wgsl.
-var<private> pack_step: u32; // the clock of the step; set before anything is packed
+// Rounds a value to its code or half (SPEC 2). Needs `params`, shared/half.wgsl, shared/rng.wgsl.
+var<private> pack_step: u32; // the step number; set before anything is packed
 
 fn unordered(key: u32) -> u32 {
     return key ^ select(0xffffffffu, 0x80000000u, (key & 0x80000000u) != 0u);
 }
 
-// The bits of a bias, from the lowest value as `ordered`.
+// The bits of a bias, from the lowest value as an integer of `ordered`.
 fn bias_of(low: u32) -> u32 {
     let bias = unordered(low);
-    return select(bias, 0u, bias == 0x80000000u); // -0 and +0 are equal; one of them is stored
+    return select(bias, 0u, bias == 0x80000000u); // -0 and +0 are equal; +0 is stored
 }
 
-// The scale of codes that span so much.
+// The scale of codes over a range of `span`.
 fn scale_of(span: f32) -> f32 {
-    // fl(1 / (2^k - 1)), rounded here once for both sides.
+    // fl(1 / (2^k - 1)), rounded at compile time so that host and device use the same constant.
     var inverse = 0.0039215688593685627;
     if (params.bits == 4u) { inverse = 0.06666667014360428; }
     if (params.bits == 2u) { inverse = 0.3333333432674408; }
@@ -21,7 +21,7 @@ fn scale_of(span: f32) -> f32 {
     return select(scale, 0.0, scale < 1.1754943508222875e-38);
 }
 
-// A value x, element of `row`, to its code.
+// The code of x, element `element` of `row`.
 fn code_of(x: f32, row: u32, element: u32, scale: f32, bias: f32) -> u32 {
     if (scale == 0.0) { return 0u; }
     let top = f32((1u << params.bits) - 1u);
@@ -31,14 +31,14 @@ fn code_of(x: f32, row: u32, element: u32, scale: f32, bias: f32) -> u32 {
         return u32(clamp(near, 0.0, top));
     }
     let below = floor(v);
-    // The noise's 24 bits, and of the half behind them what is beyond: no bit of it is lost in either difference.
+    // The noise's upper 24 bits, and separately the half bit behind them. Neither difference loses a bit.
     let random = noise(pack_step, row, element, 0u);
     let beyond = select(0.0, 2.98023223876953125e-8, params.random_bits == 24u);
     let up = (v - below) - f32(random >> 8u) * 5.9604644775390625e-8 > beyond;
     return u32(clamp(below + select(0.0, 1.0, up), 0.0, top));
 }
 
-// Element `element` of `row`, weight (purpose 0) or state (1), in FP16.
+// Element `element` of `row` in FP16; purpose 0 for a weight, 1 for state.
 fn half_of(x: f32, row: u32, element: u32, purpose: u32) -> u32 {
     if (params.stochastic == 0u) { return half_from_bits(bitcast<u32>(x), false, 0u); }
     return half_from_bits(bitcast<u32>(x), true, noise(pack_step, row, element, purpose));

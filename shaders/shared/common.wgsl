@@ -1,6 +1,7 @@
-// Names and structs every stage knows. The host's twins are in src/layout.rs; tests/shaders.rs holds them together.
+// Constants and structs that all stages share. The host's structs are in src/table/layout.rs; tests/shaders.rs compares
+// them.
 
-const NONE: u32 = 0xffffffffu; // no row, no slot, no key: sorts after every real one
+const NONE: u32 = 0xffffffffu; // no row, no slot, no key; sorts after every real one
 const TABLE_WORDS: u32 = 28u;  // words of one table in `tables`: base, rows, then 13 counters of two words
 const CLOCK_WORDS: u32 = 4u;   // words before the first table: the step number t, then padding
 
@@ -17,21 +18,21 @@ const BYPASS_WRITES: u32 = 8u;
 const SKIPPED_ROWS: u32 = 9u;
 const OUT_OF_RANGE: u32 = 10u;
 
-// Counts that stay on the device, by their place in `Step.counts`, which begins at word STEP_COUNTS.
+// Counts that stay on the device: their positions in `Step.counts`, which begins at word STEP_COUNTS.
 const STEP_COUNTS: u32 = 8u;
-const COUNT_INDICES: u32 = 0u; // indices of an active step, else 0
+const COUNT_INDICES: u32 = 0u; // indices of a step that takes place, else 0
 const COUNT_UNIQUE: u32 = 1u;  // distinct rows, in backward
-const COUNT_VALID: u32 = 2u;   // accesses: indices that are not left out
+const COUNT_VALID: u32 = 2u;   // accesses, that is, indices that are not left out
 const COUNT_MISSED: u32 = 3u;  // accesses that missed
-const COUNT_MOVES: u32 = 4u;   // length of the list of Moves; in forward the distinct missing rows
-const COUNT_CHUNKS: u32 = 5u;  // chunks of a batch, in the backward of a parameter-shared table
+const COUNT_MOVES: u32 = 4u;   // length of the list of Moves; in forward, the number of distinct missing rows
+const COUNT_CHUNKS: u32 = 5u;  // chunks of the batch (backward of a parameter-shared table)
 
 const MODE_TRAIN: u32 = 0u;
 const MODE_FROZEN: u32 = 1u;
-const MODE_ROWS: u32 = 2u; // frozen, and the indices are linear rows already
+const MODE_ROWS: u32 = 2u; // frozen, and the indices are linear rows
 
 const LFU: u32 = 1u;
-const FREQ_MAX: u32 = 0x80000000u; // where a frequency stops
+const FREQ_MAX: u32 = 0x80000000u; // the largest frequency
 const CLAMP: u32 = 1u;
 const SKIP: u32 = 2u;
 const MEAN: u32 = 1u;
@@ -71,25 +72,25 @@ struct Params {
     random_bits: u32,      // random bits an element, where rounding is stochastic: 24, 16 or 8
 }
 
-// What one call finds out on the device; zero before it.
+// Results of one call that stay on the device; zero before the call.
 struct Step {
     t: u32,                       // step number
     error: u32,                   // 0 none, 1 index out of range, 2 bad offsets
     error_position: u32,
     error_value: u32,
     error_table: u32,
-    bad_index: atomic<u32>,       // NONE - position of the first offender, 0 without one
-    bad_offset: atomic<u32>,      // likewise
+    bad_index: atomic<u32>,       // NONE - position of the first bad index, 0 if there is none
+    bad_offset: atomic<u32>,      // NONE - position of the first bad offset, 0 if there is none
     accesses: atomic<u32>,
     counts: array<u32, 8>,        // COUNT_*
 }
 
-// One distinct missing row of the batch.
+// A distinct missing row of the batch.
 struct Unique {
     row: u32,   // linear row
     count: u32, // its occurrences
-    key: u32,   // what admission orders by: count (LRU) or freq (LFU)
-    slot: u32,  // where it is used: slots + u, a row of scratch; a slot once it is admitted
+    key: u32,   // the order of admission: count (LRU) or frequency (LFU)
+    slot: u32,  // the row's place: its slot once it is admitted, else slots + u, row u of scratch
 }
 
 fn flat_group(group: vec3<u32>, groups: vec3<u32>) -> u32 {

@@ -1,6 +1,7 @@
-// Functions of floats whose bits are the same on every device and on the CPU (src/cpu/exact.rs): nothing but sums and products, each
-// rounded by itself. A compiler may fuse a product and a sum, but not through `settled`: it does not know that rule.zero is 0.
-// Nothing here meets a subnormal, which a device may flush. Needs `rule`.
+// Functions of floats with the same bits on every device and on the CPU (src/cpu/stages/scaler/exact.rs): made of sums
+// and products only, each rounded by itself. A compiler may fuse a product and a sum, but not through `settled`,
+// because it does not know that rule.zero is 0. No operand here is subnormal, since a device may flush subnormals to
+// zero. Needs `rule`.
 
 fn settled(x: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) ^ rule.zero);
@@ -14,7 +15,7 @@ fn plus(a: f32, b: f32) -> f32 {
     return settled(a + b);
 }
 
-// 1 / d of a d from 2^-126 to 2^126: exact for a power of two, else Newton's four steps, within 2 ULP.
+// 1 / d, for d from 2^-126 to 2^126: exact for a power of two, else four steps of Newton's method, within 2 ULP.
 fn reciprocal(d: f32) -> f32 {
     let bits = bitcast<u32>(d);
     if ((bits & 0x7fffffu) == 0u) { return bitcast<f32>(0x7f000000u - bits); }
@@ -23,7 +24,7 @@ fn reciprocal(d: f32) -> f32 {
     return r;
 }
 
-// The root of an x from 2^-80 to 2^80, within 4 ULP; 0 below.
+// The square root of x, for x from 2^-80 to 2^80, within 4 ULP; 0 for smaller x.
 fn root(x: f32) -> f32 {
     if (x < 8.271806125530277e-25) { return 0.0; }
     var r = bitcast<f32>(0x5f375a86u - (bitcast<u32>(x) >> 1u));
@@ -31,7 +32,7 @@ fn root(x: f32) -> f32 {
     return times(x, r);
 }
 
-// log2 of a normal x > 0, within 2^-21 or 4 ULP: exact for a power of two.
+// log2 of a normal x > 0, within 2^-21 or 4 ULP; exact for a power of two.
 fn logarithm(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     var exponent = f32(bits >> 23u) - 127.0;
@@ -51,7 +52,7 @@ fn logarithm(x: f32) -> f32 {
     return plus(exponent, times(2.88539, times(z, p)));
 }
 
-// 2 to the power of x, held within -126 and 126; within 4 ULP.
+// 2 to the power of x, clamped to -126 .. 126, within 4 ULP.
 fn power(x: f32) -> f32 {
     let held = min(max(x, -126.0), 126.0);
     let whole = floor(plus(held, 0.5));

@@ -1,17 +1,18 @@
-// Where a row's record is: in its shard; or, for a staged table, in the flight that Move j is part of. What leaves in a step lies densely, in
-// any order: of each Move 0 or 1 + the place of its record, then the row of each record, then the records. Needs `records`, `tables`,
-// `params`, `shard` and shared/tables.wgsl.
+// Finds the record of a row: in its shard or, for a staged table, in the flight that Move j is part of. The records
+// that leave in a step lie densely, in any order: first, for each Move, 0 or 1 + the position of its record, then the
+// row of each record, then the records. Needs `records`, `tables`, `params`, `shard` and shared/tables.wgsl.
 
 fn own_record(row: u32) -> u32 {
     return (row - shard.first_row) * params.record_words;
 }
 
-// Record `place` - 1 among those of a step.
+// The word at which record `place` - 1 of the departures at `step_words` begins.
 fn departed(step_words: u32, place: u32) -> u32 {
     return step_words + 2u * shard.capacity + (place - 1u) * params.record_words;
 }
 
-// A place for the record of `row`, which leaves with Move j: the same for all that leaves with it. One invocation a row.
+// The position for the record of `row`, which leaves with Move j. Every call for the same Move returns the same one.
+// Called by one invocation for each row.
 fn departure(row: u32, j: u32) -> u32 {
     var place = records[shard.leaving + j];
     if (place == 0u) {
@@ -22,7 +23,8 @@ fn departure(row: u32, j: u32) -> u32 {
     return place;
 }
 
-// The record of the row that comes with Move j. It left a step ago and the host has not seen it yet: then it is here.
+// The word at which the record of the row that comes with Move j begins. If the row left a step ago and the host does
+// not have it yet, its record is among the departures of that step.
 fn arrival(row: u32, j: u32) -> u32 {
     if (shard.moves == 0u) { return own_record(row); }
     let before = records[shard.forwards + j];
@@ -33,7 +35,7 @@ fn arrival(row: u32, j: u32) -> u32 {
     return shard.arrivals + j * params.record_words;
 }
 
-// The record of the victim that Move j keeps: as it has just been packed, or as the table had it.
+// The word at which the record of the victim that Move j keeps begins: as packed in this step, or as the table had it.
 fn kept_record(row: u32, j: u32) -> u32 {
     if (shard.moves == 0u) { return own_record(row); }
     let place = records[shard.leaving + j];

@@ -1,4 +1,5 @@
-// Reading the gradients of the outputs, FP32 or FP16, one at a time. Needs `grad_outputs: array<Words>`, `params`, shared/half.wgsl.
+// Reads the gradients of the outputs, FP32 or FP16, one at a time. Needs `grad_outputs: array<Words>`, `params`,
+// shared/half.wgsl.
 alias Words = u32;
 
 fn grad_output(at: u32) -> Quad {

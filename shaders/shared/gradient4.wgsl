@@ -1,7 +1,8 @@
-// Reading the gradients of the outputs, FP32 or FP16, four at a time. Needs `grad_outputs: array<Words>`, `params`, shared/half.wgsl.
+// Reads the gradients of the outputs, FP32 or FP16, four at a time. Needs `grad_outputs: array<Words>`, `params`,
+// shared/half.wgsl.
 alias Words = vec4<u32>;
 
-// Quad `at` of all. Of FP16 two Quads lie in one vec4: the neighbour reads the other half.
+// Quad `at` of all gradients. In FP16 one vec4 holds two Quads; the neighbouring Quad reads the other half.
 fn grad_output(at: u32) -> Quad {
     if (params.half_grads == 0u) { return bitcast<vec4<f32>>(grad_outputs[at]); }
     let both = grad_outputs[at / 2u];

@@ -1,28 +1,28 @@
-// binary16 by bit manipulation: what a driver's own cast does with ties and subnormals differs.
+// binary16 by bit manipulation, since drivers' own casts differ in ties and subnormals.
 
 fn f32_from_half(h: u32) -> f32 {
     let sign = (h & 0x8000u) << 16u;
     let exponent = (h >> 10u) & 31u;
     let mantissa = h & 0x3ffu;
     if (exponent == 0u) {
-        // Subnormal: mantissa * 2^-24 is exact, and normal as binary32.
+        // A subnormal half: mantissa * 2^-24 is exact, and normal as binary32.
         return bitcast<f32>(bitcast<u32>(f32(mantissa) * 5.9604644775390625e-8) | sign);
     }
     return bitcast<f32>(sign | ((exponent + 112u) << 23u) | (mantissa << 13u));
 }
 
-// Bits of the same as binary32, infinity and NaN too: no record holds those, but a scaled gradient may.
+// The bits of a half as binary32, for infinity and NaN too: no record holds those, but a scaled gradient may.
 fn bits_from_half(h: u32) -> u32 {
     let bits = bitcast<u32>(f32_from_half(h));
     return select(bits, bits | 0x7f800000u, (h & 0x7c00u) == 0x7c00u);
 }
 
-// `bits` is a finite binary32. Magnitudes beyond 65504 saturate.
+// Converts a finite binary32, given as bits. Magnitudes beyond 65504 saturate.
 fn half_from_bits(bits: u32, stochastic: bool, noise: u32) -> u32 {
     let sign = (bits >> 16u) & 0x8000u;
     let exponent = (bits >> 23u) & 255u;
-    var below: u32;     // lower neighbour of the magnitude
-    var threshold: u32; // the fraction between the neighbours, in 2^-32
+    var below: u32;     // the lower neighbour of the magnitude
+    var threshold: u32; // the fraction between the neighbours, in units of 2^-32
     if (exponent >= 143u) { return sign | 0x7bffu; }
     if (exponent >= 113u) {
         let magnitude = bits & 0x7fffffffu;
@@ -30,7 +30,7 @@ fn half_from_bits(bits: u32, stochastic: bool, noise: u32) -> u32 {
         threshold = magnitude << 19u;
     } else if (exponent >= 94u) {
         let mantissa = (bits & 0x7fffffu) | 0x800000u;
-        let shift = 126u - exponent; // 14 to 32
+        let shift = 126u - exponent; // from 14 to 32
         if (shift == 32u) {
             below = 0u;
             threshold = mantissa;

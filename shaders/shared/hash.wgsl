@@ -1,4 +1,4 @@
-// murmur3's 32-bit finaliser; known answers in src/hash.rs.
+// murmur3's 32-bit finaliser. Known answers are in src/table/hash.rs.
 fn fmix32(x: u32) -> u32 {
     var h = x;
     h ^= h >> 16u;
@@ -9,18 +9,19 @@ fn fmix32(x: u32) -> u32 {
     return h;
 }
 
-// Distinct for distinct rows and ascending by set, in 32 bits: of the hashes of a set the q-th, counted on from those of the
-// sets before it, NONE's hash left out: no key is NONE. Without sets, the row itself. Proofs in src/hash.rs.
+// The sort key of a missing row: distinct for distinct rows, ascending by set, never NONE. It is the position of the
+// row's hash in the list of all hashes ordered by (set, hash), without the hash of NONE. Without sets the key is the
+// row itself. Tests are in src/table/hash.rs.
 fn miss_key(row: u32, sets: u32) -> u32 {
     if (sets == 0u) { return row; }
     let key = nth_hash(fmix32(row), sets);
     return key - select(0u, 1u, key > nth_hash(fmix32(0xffffffffu), sets));
 }
 
-// How many hashes come before `h` when they are listed set by set.
+// Counts how many hashes come before `h` in the list of all hashes ordered by (set, hash).
 fn nth_hash(h: u32, sets: u32) -> u32 {
     let home = h % sets;
-    // 2^32 = each * sets + more, `each` without its highest bit where there is one set, whose home is 0.
+    // 2^32 = each * sets + more. With one set `each` overflows to 0, which is harmless: it is multiplied with set 0.
     let more = (0xffffffffu % sets + 1u) % sets;
     let each = 0xffffffffu / sets + select(0u, 1u, more == 0u);
     return home * each + min(home, more) + h / sets;

@@ -1,4 +1,5 @@
-// Bit r: key `first + 256 r` of the sorted `keys` begins a new key. NONE, which sorts last, begins nothing.
+// Bit r tells whether key `first + 256 r` of the sorted `keys` is the first of its equals. NONE, which sorts last,
+// never is.
 fn heads_of(first: u32, n: u32) -> u32 {
     return head4(first, n) | (head4(first + 1024u, n) << 4u);
 }

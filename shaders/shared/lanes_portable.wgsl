@@ -1,4 +1,4 @@
-// The 256 invocations of a workgroup, whatever their subgroups are.
+// The 256 invocations of a workgroup, for subgroups of any size.
 struct Lane { @builtin(local_invocation_index) index: u32 }
 
 fn lane_index(lane: Lane) -> u32 { return lane.index; }
@@ -11,9 +11,10 @@ struct Scan {
 var<workgroup> lane_values: array<u32, 256>;
 var<workgroup> row_sums: array<u32, 16>;
 
-// Prefix sum over the workgroup, 16 rows of 16: three barriers, and reads that a row shares. In uniform control flow only.
+// Prefix sum over the workgroup, as 16 rows of 16: three barriers, and reads that a row shares. Must be in uniform
+// control flow.
 fn scan_lanes(value: u32, lane: Lane) -> Scan {
-    workgroupBarrier(); // an earlier scan has been read
+    workgroupBarrier(); // all invocations have read the previous scan
     lane_values[lane.index] = value;
     workgroupBarrier();
     let row = lane.index / 16u;

@@ -13,10 +13,10 @@ struct Scan {
 
 var<workgroup> subgroup_sums: array<u32, 8>;
 
-// Prefix sum over the workgroup: two barriers. In uniform control flow only.
+// Prefix sum over the workgroup, with two barriers. Must be in uniform control flow.
 fn scan_lanes(value: u32, lane: Lane) -> Scan {
     var before = subgroupExclusiveAdd(value);
-    workgroupBarrier(); // an earlier scan has been read
+    workgroupBarrier(); // all invocations have read the previous scan
     if (lane.invocation == 31u) { subgroup_sums[lane.subgroup] = before + value; }
     workgroupBarrier();
     var total = 0u;

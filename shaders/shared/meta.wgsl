@@ -1,10 +1,10 @@
-// The cache's metadata, set by set: 32 tags, 32 stamps, 32 freqs, 32 words of flags.
-const TAG: u32 = 0u;   // linear row, NONE in an empty way
+// The cache's metadata, set by set: 32 tags, 32 stamps, 32 frequencies, 32 words of flags.
+const TAG: u32 = 0u;   // linear row; NONE in an empty way
 const STAMP: u32 = 1u; // step that last touched it
-const FREQ: u32 = 2u;  // the row's frequency (LFU), a copy of its counter
+const FREQ: u32 = 2u;  // the row's frequency (LFU), copied from `freqs`
 const FLAGS: u32 = 3u; // DIRTY, PINNED; 0 in an empty way
 
-const DIRTY: u32 = 1u;  // newer than the table's record
+const DIRTY: u32 = 1u;  // newer than the record in the table
 const PINNED: u32 = 2u; // never a victim
 
 fn way_at(slot: u32, field: u32) -> u32 {

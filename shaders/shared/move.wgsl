@@ -1,10 +1,10 @@
-// What happens at a place: a slot, or slots + u for scratch row u.
+// A change at a place. A place is a slot, or slots + u for row u of scratch.
 struct Move {
     place: u32,  // NONE: nothing happens
-    row: u32,    // linear row whose record is up-converted into `place`; NONE: nothing comes
-    victim: u32, // linear row that leaves, or NONE
+    row: u32,    // linear row whose record is unpacked into `place`; NONE: nothing comes
+    victim: u32, // linear row that leaves; NONE: nothing leaves
     flags: u32,
 }
 
-const WRITE: u32 = 1u; // `place`'s FP32 row is packed into the victim's record first; a slot's only if it is dirty, and then it is clean
-const KEEP: u32 = 2u;  // the victim is used by this batch (LFU): its record is then up-converted into scratch row u, u this Move's index
+const WRITE: u32 = 1u; // first pack the FP32 row at `place` into the victim's record; a slot only if it is dirty, which makes it clean
+const KEEP: u32 = 2u;  // this batch uses the victim (LFU): unpack its record into row u of scratch, where u is this Move's index

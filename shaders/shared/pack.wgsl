@@ -1,18 +1,19 @@
-// FP32 row -> record: down-conversion (SPEC 2). Needs what shared/flight.wgsl needs, that file, shared/half.wgsl, shared/rng.wgsl, shared/quad.wgsl, shared/slots.wgsl.
+// Packs an FP32 row into its record (SPEC 2). Needs all that shared/flight.wgsl needs, shared/flight.wgsl itself,
+// shared/half.wgsl, shared/rng.wgsl, shared/quad.wgsl, shared/slots.wgsl.
 
-var<workgroup> pack_low: array<u32, 256>; // as `ordered`
+var<workgroup> pack_low: array<u32, 256>; // as the integers of `ordered`
 var<workgroup> pack_high: array<u32, 256>;
 var<workgroup> pack_bad: array<u32, 256>;
-var<workgroup> pack_places: array<u32, 64>; // staged: of each row the place of its record
+var<workgroup> pack_places: array<u32, 64>; // staged: the position of each row's record
 
 #include "shared/codec.wgsl"
 
-// A float of the row, weights and state counted on: weights need no padding, so that the state's Quads follow at once.
+// Float e of the row, weights first, then state. Weights need no padding, so the state's Quads follow directly.
 fn element_of(place: u32, e: u32) -> f32 {
     return part_of(load_quad(place, e / WIDTH), e % WIDTH);
 }
 
-// One 16-bit half of the record behind its FP32 words: state in FP16, or payload.
+// Half h of the record, counted behind its FP32 words: FP16 state, or payload.
 fn packed_half(place: u32, row: u32, h: u32, scale: f32, bias: f32) -> u32 {
     if (h < params.payload_half) {
         let e = h - 2u * params.state_word;
@@ -43,9 +44,10 @@ fn packed_word(place: u32, row: u32, w: u32, scale: f32, bias: f32) -> u32 {
     return packed_half(place, row, 2u * w, scale, bias) | (packed_half(place, row, 2u * w + 1u, scale, bias) << 16u);
 }
 
-// Packs the FP32 row at `place` into the record of linear row `row`, which lies in this shard or leaves with Move `j`. Each `params.lanes` invocations
-// have a row of their own, and all of the workgroup call this: those without work are not `live`. False, and the record as
-// it was, if a value is not finite or the row's range overflows; the row is counted then.
+// Packs the FP32 row at `place` into the record of linear row `row`, which lies in this shard or leaves with Move `j`.
+// Each `params.lanes` invocations pack one row. The whole workgroup must call this; invocations without a row pass
+// `live` false. Returns false and leaves the record as it was if a value is not finite or the row's range overflows;
+// the row is then counted.
 fn pack_row(live: bool, place: u32, row: u32, j: u32, local: u32) -> bool {
     let lane = local & (params.lanes - 1u);
     var low = NONE;
@@ -75,7 +77,7 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, local: u32) -> bool {
     workgroupBarrier();
     let head = local - lane;
     var scale = 0.0;
-    var bias = 0u; // its bits
+    var bias = 0u; // the bits of the bias
     var refused = pack_bad[head] != 0u;
     if (params.bits <= 8u) {
         bias = bias_of(pack_low[head]);
@@ -92,7 +94,8 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, local: u32) -> bool {
         base = departed(shard.leaving, pack_places[local / params.lanes]);
     }
     if (!taken) { return false; }
-    // A hash serves at least four elements, a word has two halves: a lane takes two words then, from where the payload begins.
+    // A hash serves at least four elements, and a word has two halves, so a lane takes two words, from the start of the
+    // payload on.
     let run = select(1u, 2u, params.bits == 16u);
     let skew = (params.payload_half / 2u) & (run - 1u);
     noise_begins();

@@ -1,10 +1,11 @@
-// How a forward pools (SPEC 3.6): each bag's rows in bag order, params.lanes invocations an output row; with pooling none they move four
-// output rows at once. Needs `params`, `offsets`, `weights`, `access`, `outputs: array<Quad>`, and of whoever includes it: output_quads(),
-// the Quads of an output row; place_of(i), where index i's row is, or NONE; at_quad(q), called before the terms of Quad q; and
-// term(i, place, q), what index i adds there.
+// The pooling of a forward (SPEC 3, step 6): the rows of each bag in bag order, params.lanes invocations for an output
+// row; without pooling they move four output rows at once. Needs `params`, `offsets`, `weights`, `access`,
+// `outputs: array<Quad>`, and four functions of the including stage: output_quads(), the Quads of an output row;
+// place_of(i), the place of index i's row, or NONE; at_quad(q), called before the terms of Quad q; term(i, place, q),
+// the term of index i there.
 
 fn pool(output: u32, lane: u32) {
-    // Bad offsets make the step a no-op, but they are still in the buffer.
+    // If the offsets are bad the step is refused, but they are still in the buffer.
     let first = min(offsets[output], params.indices);
     let end = clamp(offsets[output + 1u], first, params.indices);
     var scale = 1.0;
@@ -24,7 +25,7 @@ fn pool(output: u32, lane: u32) {
         at_quad(q);
         var sum = Quad();
         var i = first;
-        // Four rows in flight, added in bag order.
+        // Four rows are loaded at once and added in bag order.
         for (; i + 4u <= end; i += 4u) {
             let p = vec4<u32>(place_of(i), place_of(i + 1u), place_of(i + 2u), place_of(i + 3u));
             let a = term(i, p.x, q);
@@ -39,7 +40,7 @@ fn pool(output: u32, lane: u32) {
     }
 }
 
-// Output rows first, first + apart, first + 2 apart, first + 3 apart.
+// Copies the output rows first, first + apart, first + 2 apart and first + 3 apart.
 fn copy(first: u32, apart: u32, lane: u32) {
     var place = vec4<u32>(NONE);
     for (var k = 0u; k < 4u; k++) {
@@ -63,7 +64,7 @@ fn copy(first: u32, apart: u32, lane: u32) {
     }
 }
 
-// What a workgroup does of all that.
+// Pools the output rows of a workgroup.
 fn pool_rows(group: u32, local: u32) {
     let lane = local & (params.lanes - 1u);
     let at_once = 256u / params.lanes;

@@ -1,4 +1,4 @@
-// What an invocation moves at once: one float. For rows that do not begin on 16 bytes.
+// The unit that an invocation moves at once: here one float, for rows that do not begin at a multiple of 16 bytes.
 alias Quad = f32;
 const WIDTH: u32 = 1u;
 
@@ -14,12 +14,12 @@ fn is_finite(v: Quad) -> bool {
     return (bitcast<u32>(v) & 0x7f800000u) != 0x7f800000u;
 }
 
-// Its square added to `sum`.
+// Adds the square of v to `sum`.
 fn add_squares(sum: f32, v: Quad) -> f32 {
     return sum + v * v;
 }
 
-// A finite float as an integer of the same order: a device may flush a subnormal in `min`, but not here.
+// Maps a finite float to an integer of the same order. `min` on floats may flush a subnormal; on integers it does not.
 fn ordered(v: Quad) -> u32 {
     let bits = bitcast<u32>(v);
     return bits ^ select(0x80000000u, 0xffffffffu, (bits & 0x80000000u) != 0u);

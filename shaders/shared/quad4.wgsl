@@ -1,4 +1,4 @@
-// What an invocation moves at once: four floats. For rows whose dim is a multiple of 4.
+// The unit that an invocation moves at once: here four floats, for rows whose dim is a multiple of 4.
 alias Quad = vec4<f32>;
 const WIDTH: u32 = 4u;
 
@@ -15,12 +15,12 @@ fn is_finite(v: Quad) -> bool {
     return all((bitcast<vec4<u32>>(v) & vec4<u32>(0x7f800000u)) != vec4<u32>(0x7f800000u));
 }
 
-// Its squares added to `sum`, in order.
+// Adds the squares of v to `sum`, in order.
 fn add_squares(sum: f32, v: Quad) -> f32 {
     return sum + v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
 }
 
-// Finite floats as integers of the same order: a device may flush a subnormal in `min`, but not here.
+// Maps finite floats to integers of the same order. `min` on floats may flush a subnormal; on integers it does not.
 fn ordered(v: Quad) -> vec4<u32> {
     let bits = bitcast<vec4<u32>>(v);
     return bits ^ select(vec4<u32>(0x80000000u), vec4<u32>(0xffffffffu), (bits & vec4<u32>(0x80000000u)) != vec4<u32>(0u));

@@ -1,8 +1,8 @@
-// A key's rank among the keys of its digit in the block, through shared memory: any subgroup width.
+// Ranks a key among the keys of its digit in the block, through shared memory, for subgroups of any size.
 //
-// A round ranks 256 neighbouring keys. For every digit there is a 256-bit mask of the invocations that hold it; a key's rank
-// is the number of lower bits in its digit's mask. Word w of a mask lies at w * 256 + digit, so that digits spread over the
-// banks. Needs `block_words` and `digit_words` of scatter.
+// A round ranks 256 neighbouring keys. Each digit has a mask of 256 bits, one for each invocation that holds the digit.
+// The rank of a key is the number of lower bits in its digit's mask. Word w of a mask lies at w * 256 + digit, so that
+// digits spread over the banks. Needs `block_words` and `digit_words` of scatter.
 
 fn rank_at(round: u32, lane: Lane) -> u32 { return round * 256u + lane.index; }
 
@@ -26,14 +26,14 @@ fn rank(digit: u32, lane: Lane) -> u32 {
         lower += select(0u, held, word < lane.index / 32u);
     }
     workgroupBarrier();
-    atomicStore(&block_words[own], 0u); // whoever set it clears it: that is all there is to clear
+    atomicStore(&block_words[own], 0u); // each invocation clears the word it set, so all words are clear again
     if (lower + 1u == all) { digit_words[digit] = earlier + all; }
     workgroupBarrier();
     return earlier + lower;
 }
 
-// After the last round: how many keys of the block have the digit `lane_index(lane)`.
+// After the last round: the number of keys in the block with the digit `lane_index(lane)`.
 fn rank_count(lane: Lane) -> u32 { return digit_words[lane.index]; }
 
-// Keys of the digit that no rank of this invocation counts, though they come before.
+// Number of earlier keys with this digit that the ranks of this invocation do not count.
 fn rank_base(digit: u32, lane: Lane) -> u32 { return 0u; }

@@ -1,9 +1,10 @@
-// A key's rank among the keys of its digit in the block, by ballot: only where every subgroup has exactly 32 lanes.
+// Ranks a key among the keys of its digit in the block, by ballot; only where every subgroup has exactly 32 lanes.
 //
-// Each subgroup ranks its own share of the block, a run of neighbours, 32 keys a round and no barrier between rounds. Eight
-// ballots give a lane the mask of its peers, the lanes that hold the same digit; the lowest of them adds their number to the
-// subgroup's counter of that digit and tells the others what was there before. Counter of digit d: subgroup * 256 + d.
-// tests/rank.rs follows these steps lane by lane, tests/gpu/subgroup32.rs runs this text anywhere. Needs `block_words` of scatter.
+// Each subgroup ranks its own share of the block, a run of neighbours, 32 keys a round, without barriers between
+// rounds. Eight ballots give a lane the mask of its peers, the lanes with the same digit. The lowest peer adds their
+// number to the subgroup's counter of that digit and sends the counter's old value to the others. The counter of digit
+// d lies at subgroup * 256 + d. tests/rank.rs follows these steps lane by lane; tests/gpu/subgroup32.rs runs this text
+// on any device. Needs `block_words` of scatter.
 
 fn rank_at(round: u32, lane: Lane) -> u32 {
     return lane.subgroup * (32u * SORT_ROUNDS) + round * 32u + lane.invocation;
@@ -14,7 +15,7 @@ fn rank_clear(lane: Lane) {
     workgroupBarrier();
 }
 
-// The lanes that agree with this one on a bit.
+// The lanes that agree with this lane on a bit.
 fn agreeing(bit: bool) -> u32 {
     let votes = subgroupBallot(bit).x;
     return select(~votes, votes, bit);
@@ -34,13 +35,13 @@ fn rank(digit: u32, lane: Lane) -> u32 {
     if (lane.invocation == leader) {
         earlier = atomicAdd(&block_words[lane.subgroup * 256u + digit], countOneBits(peers));
     }
-    // Every lane waits here for its leader, so the next round adds behind this one.
+    // Every lane waits here for its leader, so the next round adds after this one.
     earlier = subgroupShuffle(earlier, leader);
     return earlier + countOneBits(peers & ((1u << lane.invocation) - 1u));
 }
 
-// After the last round: how many keys of the block have the digit `lane_index(lane)`. Leaves in each subgroup's counter the
-// keys of the subgroups before it.
+// After the last round: the number of keys in the block with the digit `lane_index(lane)`. Writes to each subgroup's
+// counter the number of keys in the subgroups before it.
 fn rank_count(lane: Lane) -> u32 {
     var sum = 0u;
     for (var row = 0u; row < 8u; row++) {
@@ -52,5 +53,5 @@ fn rank_count(lane: Lane) -> u32 {
     return sum;
 }
 
-// Keys of the digit that no rank of this invocation counts, though they come before.
+// Number of earlier keys with this digit that the ranks of this invocation do not count.
 fn rank_base(digit: u32, lane: Lane) -> u32 { return atomicLoad(&block_words[lane.subgroup * 256u + digit]); }

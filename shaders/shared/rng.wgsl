@@ -1,4 +1,4 @@
-// pcg4d, Jarzynski & Olano 2020, "Hash Functions for GPU Rendering"; known answers in src/rng.rs.
+// pcg4d (Jarzynski & Olano 2020). Known answers are in src/table/rng.rs.
 fn pcg4d(x: vec4<u32>) -> vec4<u32> {
     var v = x * 1664525u + 1013904223u;
     v.x += v.y * v.w;
@@ -13,18 +13,18 @@ fn pcg4d(x: vec4<u32>) -> vec4<u32> {
     return v;
 }
 
-// What decides whether an element is rounded up: its random bits r as (r + 1/2) * 2^-random_bits, in units of 2^-32. One hash serves
-// several elements; src/rng.rs says which bits each takes. Needs `params`.
-var<private> noise_counter: u32; // of the hash at hand
+// The rounding noise of an element: its random bits r as (r + 1/2) * 2^-random_bits, in units of 2^-32. One hash serves
+// several elements; src/table/rng.rs defines which bits each takes. Needs `params`.
+var<private> noise_counter: u32; // counter of the hash that is held
 var<private> noise_words: vec4<u32>;
 
-// Behind it a hash is made for whatever comes first: the next row, or another step.
+// Discards the held hash: the next row, or the next step, needs another one.
 fn noise_begins() {
-    noise_counter = 0xffffffffu; // no purpose is that large
+    noise_counter = 0xffffffffu; // larger than the counter of any purpose
 }
 
 fn noise(step: u32, row: u32, element: u32, purpose: u32) -> u32 {
-    let shift = 5u - params.random_bits / 8u; // 4, 8 or 16 elements a hash
+    let shift = 5u - params.random_bits / 8u; // 4, 8 or 16 elements for each hash
     let part = element & ((1u << shift) - 1u);
     let counter = element - part + ((params.purpose + purpose) << 24u);
     if (counter != noise_counter) {

@@ -1,18 +1,19 @@
-// A parameter-shared table (P4, ROBE-Z): chunk j of linear row g begins at ((g R3 + j R2 + R1) mod P) mod starts of the shared array.
+// A parameter-shared table (ROBE, section 3): chunk j of linear row g begins at ((g R3 + j R2 + R1) mod P) mod starts
+// of the shared array.
 struct Robe {
     dim: u32,     // floats in a row
-    chunk: u32,   // Z: values of a row that lie together
-    chunks: u32,  // of a row; the last may be shorter
+    chunk: u32,   // Z: neighbouring values of a row that lie together
+    chunks: u32,  // chunks of a row; the last may be shorter
     starts: u32,  // places where a chunk may begin: weights - chunk + 1
     weights: u32, // of the shared array
     reach: u32,   // weights of the longest chunk: chunk, or dim
     tail: u32,    // weights of a row's last chunk
-    dense_from: u32, // distinct starts from which a backward goes over all weights
-    block: u32,   // weights of a block: a power of two. Its number is the row of their random bits; integers share a scale and a bias
+    dense_from: u32, // number of distinct starts from which a backward goes over all weights
+    block: u32,   // weights of a block, a power of two. Random bits take the block's number as the row; the integers of a block share a scale and a bias
     block_words: u32,  // words of a block
-    window: u32,       // weights of a window of the array, whole blocks; the last may hold fewer
-    window_words: u32, // its words
-    first: u32,        // of the window that an update writes, its first weight
+    window: u32,       // weights of a window of the array, in whole blocks; the last window may hold fewer
+    window_words: u32, // words of a window
+    first: u32,        // first weight of the window that an update writes
 }
 
 const ADAGRAD: u32 = 1u; // params.optimizer; else SGD
@@ -23,7 +24,7 @@ const ROBE_R2: u32 = 1825252241u;
 const ROBE_R3: u32 = 871205356u;
 const ROBE_RECIPROCAL: u32 = 2262765894u; // 2^62 / P, rounded down by 0.27
 
-// The upper half of a product: of 16-bit halves, whose products and carries fit into 32 bits.
+// The upper half of a product, from 16-bit halves, whose products and carries fit into 32 bits.
 fn upper_product(a: u32, b: u32) -> u32 {
     let a0 = a & 0xffffu;
     let a1 = a >> 16u;
@@ -34,26 +35,26 @@ fn upper_product(a: u32, b: u32) -> u32 {
     return a1 * b1 + (across >> 16u) + (middle >> 16u);
 }
 
-// a * b mod P of a, b < P, exactly. With x = a * b < 2^62 the quotient q = floor(floor(x / 2^30) * RECIPROCAL / 2^32) is at most x / P, and
-// short of it by less than 1 (the last floor) + 2^30 / P (the first) + 0.27 x / 2^62 (RECIPROCAL's) < 1.78. So the rest is below
-// 2 P < 2^32: the lower 32 bits are all of it.
+// a * b mod P for a, b < P, exactly. With x = a * b < 2^62 the quotient q = floor(floor(x / 2^30) * RECIPROCAL / 2^32)
+// is at most x / P, and below it by less than 1 (the last floor) + 2^30 / P (the first floor) + 0.27 x / 2^62 (the
+// rounding of RECIPROCAL) < 1.78. So the remainder is below 2 P < 2^32, and the lower 32 bits are all of it.
 fn product_mod(a: u32, b: u32) -> u32 {
     let lower = a * b;
     let q = upper_product((upper_product(a, b) << 2u) | (lower >> 30u), ROBE_RECIPROCAL);
     return reduced(lower - q * ROBE_PRIME);
 }
 
-// x mod P of x < 2 P.
+// x mod P for x < 2 P.
 fn reduced(x: u32) -> u32 {
     return select(x, x - ROBE_PRIME, x >= ROBE_PRIME);
 }
 
-// What a row's chunks have in common.
+// The part of the hash that all chunks of a row share.
 fn row_hash(row: u32) -> u32 {
     return reduced(product_mod(row % ROBE_PRIME, ROBE_R3) + ROBE_R1);
 }
 
-// What rows have in common at chunk j < 2^24.
+// The part of the hash that chunk j < 2^24 of all rows share.
 fn chunk_hash(j: u32) -> u32 {
     return product_mod(j, ROBE_R2);
 }

@@ -1,5 +1,5 @@
-// A weight of a shared array that is kept packed: FP16 two a word; integers in blocks, each scale, bias and codes. Needs `array_word`,
-// `params`, `robe`, shared/half.wgsl.
+// Reads a weight of a packed shared array: FP16, two in a word; integers in blocks of scale, bias and codes. Needs
+// `array_word`, `params`, `robe`, shared/half.wgsl.
 
 fn weight_at(w: u32) -> f32 {
     if (params.bits == 16u) { return f32_from_half((array_word(w / 2u) >> (16u * (w & 1u))) & 0xffffu); }

@@ -1,7 +1,7 @@
-// The optimiser of a shared weight: SGD or AdaGrad. One whose sum or new value is not finite stays, and is counted.
+// The optimiser of a shared weight: SGD or AdaGrad. A weight whose sum or new value is not finite stays and is counted.
 // Needs `params`, `rate`, `robe`, `memory`, `states`, `tables`, shared/tables.wgsl.
 
-// By the sum of its gradients. `memory` and `states` are a window of the array.
+// Moves weight w by the sum of its gradients. `memory` and `states` are one window of the array.
 fn move_weight(w: u32, sum: f32) {
     let at = w - robe.first;
     let before = memory[at];

@@ -1,8 +1,9 @@
-// The rows of bags out of a shared array, read by `weight_at` and pooled in bag order: a float an invocation, for a chunk begins anywhere.
-// Needs `offsets`, `hashes`, `weights`, `access`, `outputs`, `params`, `robe`.
+// Pools rows of a shared array in bag order, with weights read by `weight_at`: one float for each invocation, because a
+// chunk may begin anywhere. Needs `offsets`, `hashes`, `weights`, `access`, `outputs`, `params`, `robe`.
 #include "shared/quad1.wgsl"
 
-// Of the chunk that an invocation is at: what rows have in common there, and which of its weights it reads.
+// The current chunk of an invocation: the part of the hash that all rows share, and the weight of the chunk that it
+// reads.
 var<private> chunk: u32;
 var<private> within: u32;
 
@@ -19,7 +20,7 @@ fn at_quad(column: u32) {
     within = column % robe.chunk;
 }
 
-// What index i adds. A row left out adds 0, which changes no bit of a sum that began with +0.
+// The term of index i. A row that is left out adds 0, which changes no bit of a sum that began with +0.
 fn term(i: u32, hash: u32, column: u32) -> f32 {
     if (hash == NONE) { return 0.0; }
     let value = weight_at(reduced(hash + chunk) % robe.starts + within);

@@ -1,12 +1,13 @@
-// How far chunks reach. Needs `robe`, shared/target.wgsl, shared/merge.wgsl.
+// The reach of chunks. Needs `robe`, shared/target.wgsl, shared/merge.wgsl.
 
-// Weights of a chunk whose first gradient is `first`.
+// Number of weights of the chunk whose first gradient is `first`.
 fn reach_of(first: u32) -> u32 {
     if (robe.tail == robe.reach) { return robe.reach; }
     return select(robe.reach, robe.tail, first % robe.dim + robe.tail == robe.dim);
 }
 
-// Whether a start has so many chunks that their sums, and behind them how many reach the last weight, are in a partial row.
+// Whether a start has so many chunks that a partial row holds their sums, followed by the number of chunks that reach
+// the last weight.
 fn is_heavy(one: Target) -> bool {
     return one.end - one.start > MERGE_CHUNK;
 }

@@ -1,13 +1,13 @@
 // Sums of the gradients of chunks. Needs `accesses`, `params`, `robe`, shared/gradient1.wgsl, shared/robe_reach.wgsl.
 
-var<private> unscale: f32; // 1 over the scale of the loss; set before anything is summed
+var<private> unscale: f32; // 1 / scale of the loss; set before anything is summed
 
 struct Sum {
     value: f32,
-    chunks: u32, // how many of them reach the weight
+    chunks: u32, // number of chunks that reach the weight
 }
 
-// Of sorted chunks first to end - 1, in order, at their weight e.
+// Sums the sorted chunks first to end - 1, in order, at their weight e.
 fn sum_of(first: u32, end: u32, e: u32) -> Sum {
     var sum = Sum(0.0, 0u);
     for (var j = first; j < end; j++) {

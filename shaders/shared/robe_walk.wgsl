@@ -1,31 +1,34 @@
-// The ways past the weights that are due something: `take(w, sum)`, which the stage has, of each. Needs shared/robe_due.wgsl.
+// The two ways to visit the weights that chunks cover; each calls `take(w, sum)`, which the including stage defines.
+// Needs shared/robe_due.wgsl.
 
-var<workgroup> owns: array<u32, 256>; // how many weights the starts of a turn own
-var<workgroup> ends: array<u32, 256>; // the same, added up
+var<workgroup> owns: array<u32, 256>; // number of weights that each start of a turn owns
+var<workgroup> ends: array<u32, 256>; // their prefix sums
 
-// Starts whose weights a workgroup takes in one turn: they own at most eight times as many as there are invocations.
+// Number of starts that a workgroup takes in a turn: they own at most eight times as many weights as there are
+// invocations.
 fn starts_at_once() -> u32 {
     return 256u / min(1u << firstLeadingBit(robe.reach), 8u);
 }
 
-// Weights from start d to the next, as far as a chunk reaches: what lies behind the next start is that one's.
+// Number of weights that start d owns: those up to the next start, as far as a chunk reaches.
 fn owned(d: u32, end: u32, n: u32) -> u32 {
     if (d >= end) { return 0u; }
     if (d + 1u == n) { return robe.reach; }
     return min(robe.reach, targets[d + 2u].row - targets[d + 1u].row);
 }
 
-// Of the weights share.x to share.y - 1 those that `starts` own, a turn of them every `stride`. Starts may own a weight
-// each or robe.reach: the invocations share the weights, not the starts. In uniform control flow, as the others.
+// Visits the weights from share.x to share.y - 1 that `starts` own, in a turn every `stride` starts. A start may own
+// one weight or robe.reach weights, so the invocations share the weights, not the starts. All of these functions must
+// be in uniform control flow.
 fn over_starts(starts: vec2<u32>, stride: u32, share: vec2<u32>, local: u32, n: u32) {
     let turn = starts_at_once();
     for (var first = starts.x; first < starts.y; first += stride) {
         if (local < turn) { owns[local] = owned(first + local, starts.y, n); }
-        workgroupBarrier(); // and the last turn has been done
+        workgroupBarrier(); // and the last turn is done
         if (local < turn) {
             var all = 0u;
             if (robe.reach == 1u) {
-                all = min(local + 1u, starts.y - first); // each owns one
+                all = min(local + 1u, starts.y - first); // each start owns one weight
             } else {
                 for (var d = 0u; d <= local; d++) { all += owns[d]; }
             }
@@ -46,7 +49,7 @@ fn over_starts(starts: vec2<u32>, stride: u32, share: vec2<u32>, local: u32, n: 
     }
 }
 
-// All of the weights share.x to share.y - 1, by blocks of 256.
+// Visits all weights from share.x to share.y - 1, in blocks of 256.
 fn over_blocks(share: vec2<u32>, local: u32, n: u32) {
     var starts = starts_before(share.x, local, n);
     for (var first = share.x; first < share.y; first += 256u) {
@@ -56,14 +59,14 @@ fn over_blocks(share: vec2<u32>, local: u32, n: u32) {
     }
 }
 
-// The starts that own weights of a share: from the last that begins no later.
+// The starts that own weights of a share, from the last start that begins at or before it.
 fn owners(share: vec2<u32>, local: u32, n: u32) -> vec2<u32> {
     if (local < 2u) { within[local] = first_beyond(select(i32(share.x), i32(share.y) - 1, local == 1u), 0u, n); }
     let found = found_within();
     return vec2<u32>(max(found.x, 1u) - 1u, found.y);
 }
 
-// Whether the chunks of these starts, laid side by side, would cover the share: then it takes less to go over all of it.
+// Whether the chunks of these starts, laid side by side, would cover the share. Then visiting all of it is cheaper.
 fn would_cover(starts: vec2<u32>, share: vec2<u32>) -> bool {
     return (starts.y - min(starts.x, starts.y)) * robe.reach >= share.y - share.x;
 }

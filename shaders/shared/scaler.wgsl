@@ -1,37 +1,38 @@
-// What a loss scaler is (constant) and what it keeps. `LossScale` and `ScalerState` on the host explain the numbers (P5).
+// The rule of a loss scaler, constant, and its state. `LossScale` and `ScalerState` on the host explain the numbers
+// (SPEC 8; OpenSeq2Seq).
 const BACKOFF: u32 = 1u;
 const LOG_NORMAL: u32 = 2u;
 
 struct ScaleRule {
     kind: u32,         // 0 static, BACKOFF, LOG_NORMAL
-    min: f32,          // of the scale
+    min: f32,          // smallest scale
     max: f32,
-    grow: f32,         // Backoff: the factor, and 1 over it
+    grow: f32,         // Backoff: the factor by which the scale grows, followed by 1 / factor
     shrink: f32,
     window: u32,       // steps without overflow before the scale grows
-    target_log: f32,   // LogNormal: log2 of what the greatest gradient shall stay below
-    overflow_log: f32, // what counts as log2 of the greatest gradient where it overflowed
-    beta: f32,         // of the mean, and 1 less it
+    target_log: f32,   // LogNormal: log2 of the bound below which the largest gradient should stay
+    overflow_log: f32, // stands for log2 of the largest gradient after an overflow
+    beta: f32,         // decay of the mean, followed by 1 - beta
     beta_rest: f32,
-    slow_beta: f32,    // of the variance, and 1 less it
+    slow_beta: f32,    // decay of the variance, followed by 1 - slow_beta
     slow_rest: f32,
     deviations: f32,
-    original: u32,     // 1: a step whose gradients are all zero sends the mean to minus infinity, for ever
-    zero: u32,         // 0: shared/exact.wgsl
+    original: u32,     // 1: a step whose gradients are all zero sets the mean to minus infinity for ever, as the original does
+    zero: u32,         // always 0; see shared/exact.wgsl
     pad0: u32,
 }
 
 struct ScalerState {
-    scale: f32,         // of the next step's loss
-    inverse: f32,       // 1 over the scale of the last step decided
-    overflow: u32,      // 1: that step's gradients overflowed, and it updates nothing
-    iteration: u32,     // steps decided
-    last_overflow: u32, // the step that overflowed last, counted from 1; 0: none yet
-    overflows: u32,     // steps that overflowed
-    largest: u32,       // bits of the last step's greatest |gradient|, unscaled; beyond every finite one where it overflowed
-    mean: f32,          // LogNormal: of x = log2 of that, the moving average
-    slow_mean: f32,     // the same with slow_beta
-    variance: f32,      // around it
-    decay: f32,         // beta to the power of the steps averaged
+    scale: f32,         // scale of the next step's loss
+    inverse: f32,       // 1 / scale of the last step decided
+    overflow: u32,      // 1: the gradients of that step overflowed, so it updates nothing
+    iteration: u32,     // number of steps decided
+    last_overflow: u32, // the last step that overflowed, counted from 1; 0: none yet
+    overflows: u32,     // number of steps that overflowed
+    largest: u32,       // the bits of the last step's largest |gradient|, unscaled; above all finite values after an overflow
+    mean: f32,          // LogNormal: moving average of x = log2 of the largest |gradient|
+    slow_mean: f32,     // the same average with slow_beta
+    variance: f32,      // variance about slow_mean
+    decay: f32,         // beta to the power of the number of steps averaged
     slow_decay: f32,
 }

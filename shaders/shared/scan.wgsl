@@ -1,9 +1,9 @@
 const SCAN_TILE: u32 = 2048u; // elements of a row that a workgroup takes at once
-const SCAN_SHORT: u32 = 16u;  // a row of so many is one invocation's work
+const SCAN_SHORT: u32 = 16u;  // a row of at most this many elements is scanned by one invocation
 
 struct ScanInfo {
-    count: u32,     // which of Step.counts tells how many things there are
-    capacity: u32,  // most there can be
-    per_block: u32, // things of a block; a row has an element a block
+    count: u32,     // the entry of Step.counts with the number of items
+    capacity: u32,  // the most items there can be
+    per_block: u32, // items of a block; a row has an element for each block
     rows: u32,
 }

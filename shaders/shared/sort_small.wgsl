@@ -1,12 +1,12 @@
-const SMALL: u32 = 1024u; // most keys of a sort that one workgroup does
+const SMALL: u32 = 1024u; // the most keys that one workgroup sorts
 
 struct SmallInfo {
-    capacity: u32,  // most keys there can be, at most SMALL
-    count: u32,     // which of Step.counts tells how many keys there are
+    capacity: u32,  // the most keys there can be, at most SMALL
+    count: u32,     // the entry of Step.counts with the number of keys
     mask: u32,      // the bits of a key that order it
     positions: u32, // 1: values are the positions themselves
     dedup: u32,     // 1: dedup as well
-    segments: u32,  // where the number of distinct keys goes
-    valid: u32,     // where the number of keys other than NONE goes
+    segments: u32,  // the entry that gets the number of distinct keys
+    valid: u32,     // the entry that gets the number of keys other than NONE
     pad0: u32,
 }

@@ -1,8 +1,9 @@
-// Sums of gradients. Needs `accesses`, `params`, shared/quad.wgsl, shared/gradient.wgsl and shared/slots.wgsl.
+// Sums gradients. Needs `accesses`, `params`, shared/quad.wgsl, shared/gradient.wgsl and shared/slots.wgsl.
 
-var<private> unscale: f32; // 1 over the scale of the loss; set before anything is summed
+var<private> unscale: f32; // 1 / scale of the loss; set before anything is summed
 
-// Sorted access j's gradient, unscaled in FP32. The coefficient is 1, and not written, unless the batch had weights or means.
+// The gradient of sorted access j, unscaled in FP32. Coefficients are 1, and not written, unless the batch has weights
+// or means.
 fn gradient_of(j: u32, q: u32) -> Quad {
     let one = accesses[j];
     let g = unscale * grad_output(one.x * weight_quads() + q);
@@ -10,7 +11,7 @@ fn gradient_of(j: u32, q: u32) -> Quad {
     return g;
 }
 
-// Of sorted accesses first to end - 1, in order, four in flight.
+// Sums the sorted accesses first to end - 1 in order, with four loads in flight.
 fn sum_of(first: u32, end: u32, q: u32) -> Quad {
     var sum = Quad();
     var j = first;

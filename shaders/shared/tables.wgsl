@@ -1,4 +1,4 @@
-// Needs `tables: array<atomic<u32>>` and `params`. A table's counters are 64 bits wide: low word, high word.
+// Counts for tables. Needs `tables: array<atomic<u32>>` and `params`. A counter has 64 bits: low word, high word.
 
 fn table_base(table: u32) -> u32 {
     return atomicLoad(&tables[CLOCK_WORDS + table * TABLE_WORDS]);

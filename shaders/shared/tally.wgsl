@@ -1,10 +1,11 @@
-// Counters gathered by a workgroup before they go to memory: neighbours mostly belong to one table, the first lane's; the
-// rest is counted directly. Needs shared/tables.wgsl. `tally_begin` and `tally_end` stand in uniform control flow.
+// Sums counters in a workgroup before they go to memory. Neighbouring rows mostly belong to the first lane's table;
+// other rows are counted in memory directly. Needs shared/tables.wgsl. `tally_begin` and `tally_end` must be in uniform
+// control flow.
 const TALLIES: u32 = 11u;
 
 var<workgroup> tallies: array<atomic<u32>, 11>;
 var<workgroup> tally_table: u32;
-var<workgroup> tally_first: u32; // its rows
+var<workgroup> tally_first: u32; // the rows of the first lane's table
 var<workgroup> tally_rows: u32;
 
 fn tally_begin(lane: u32, row: u32) {

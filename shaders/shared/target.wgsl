@@ -1,8 +1,8 @@
-// The rows that a backward updates. Needs `targets: array<Target>`, a list that begins with its length: targets[0] is a header, and
-// distinct row u is targets[u + 1].
+// The rows that a backward updates. Needs `targets: array<Target>`, a list that begins with a header: targets[0] is the
+// header, targets[u + 1] is distinct row u.
 struct Target {
-    row: u32,   // linear row; in the header the number of distinct rows
-    place: u32, // slot, or slots + u for scratch row u; in the header the number of accesses
-    start: u32, // its first sorted access; in the header the step number
-    end: u32,   // behind its last; in the header the bits of what gradients are multiplied with
+    row: u32,   // linear row; header: number of distinct rows
+    place: u32, // slot, or slots + u for row u of scratch; header: number of accesses
+    start: u32, // its first sorted access; header: step number
+    end: u32,   // end of its accesses; header: bits of the factor of all gradients, 1 / scale
 }

@@ -1,7 +1,8 @@
-// Reading a row out of the packed records (SPEC 2), a float at a time. Needs `records: array<u32>`, `params`, shared/half.wgsl.
+// Reads a row from the packed records (SPEC 2), one float at a time. Needs `records: array<u32>`, `params`,
+// shared/half.wgsl.
 //
-// A record: [scale, bias] for integers, then the optimiser state, then the payload, the stride rounded up to 4 bytes.
-// Each field starts on a 16-bit boundary, so no element straddles a word.
+// A record has [scale, bias] for integers, then the optimiser state, then the payload; its stride is rounded up to 4
+// bytes. Each field begins at a multiple of 16 bits, so no element straddles a word.
 
 fn record_half(base: u32, h: u32) -> u32 {
     return (records[base + h / 2u] >> (16u * (h & 1u))) & 0xffffu;

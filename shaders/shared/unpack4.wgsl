@@ -1,7 +1,8 @@
-// Reading a row out of the packed records (SPEC 2), four floats at a time. Needs `records: array<u32>`, `params`, shared/half.wgsl.
+// Reads a row from the packed records (SPEC 2), four floats at a time. Needs `records: array<u32>`, `params`,
+// shared/half.wgsl.
 //
-// A record: [scale, bias] for integers, then the optimiser state, then the payload, the stride rounded up to 4 bytes. With a dim
-// that is a multiple of 4 every field starts on a word, and four codes lie in one word.
+// A record has [scale, bias] for integers, then the optimiser state, then the payload; its stride is rounded up to 4
+// bytes. If dim is a multiple of 4, every field begins at a word, and four codes lie in one word.
 
 fn four_floats(at: u32) -> Quad {
     return bitcast<vec4<f32>>(vec4<u32>(records[at], records[at + 1u], records[at + 2u], records[at + 3u]));

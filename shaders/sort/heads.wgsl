@@ -1,4 +1,4 @@
-// Dedup, first of three: how many keys begin in each block of the sorted keys.
+// Dedup, first of three stages: counts the first keys (of equal ones) in each block of the sorted keys.
 #include "shared/common.wgsl"
 #include "shared/dedup.wgsl"
 #include "shared/lanes.wgsl"
@@ -6,7 +6,7 @@
 @group(0) @binding(0) var<uniform> info: DedupInfo;
 @group(0) @binding(1) var<storage, read_write> step: Step;
 @group(0) @binding(2) var<storage, read> keys: array<u32>;
-@group(0) @binding(3) var<storage, read_write> heads: array<u32>; // a word a block
+@group(0) @binding(3) var<storage, read_write> heads: array<u32>; // one word for each block
 
 var<workgroup> live: u32;
 

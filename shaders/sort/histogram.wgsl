@@ -1,5 +1,5 @@
-// Radix sort, first of three: how many keys of each block carry each digit of up to 8 bits.
-// Reduce-then-scan (no workgroup waits on another), so it is safe on every device.
+// Radix sort, first of three stages: counts how many keys of each block have each digit of up to 8 bits. The sort is
+// reduce, then scan, so no workgroup waits for another (Merrill & Grimshaw 2011).
 #include "shared/common.wgsl"
 #include "shared/sort.wgsl"
 
@@ -8,7 +8,7 @@
 @group(0) @binding(2) var<storage, read> keys: array<u32>;
 @group(0) @binding(3) var<storage, read_write> digits: array<u32>; // digits[digit * blocks + block]
 
-// Eight counters a digit, invocations in turn: 32 equal keys meet four at a time, not all at one address.
+// Eight counters for each digit, used in turn, so that at most four of 32 equal keys meet at one address.
 var<workgroup> bins: array<atomic<u32>, 2048>;
 var<workgroup> live: u32;
 
@@ -46,7 +46,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         add4(c, first + 2048u, n, lane);
         workgroupBarrier();
         var sum = 0u;
-        // Begun at a different counter in each quarter, so that 32 invocations read 32 banks.
+        // Each quarter begins at a different counter, so that 32 invocations read 32 banks.
         for (var k = 0u; k < 8u; k++) { sum += atomicLoad(&bins[lane * 8u + ((k + lane / 4u) & 7u)]); }
         digits[lane * blocks + block] = sum;
         workgroupBarrier();

@@ -1,5 +1,5 @@
-// Exclusive prefix sums of rows that lie one behind the other, in place; a row's sum goes to `totals`. A workgroup goes
-// along one row after the other and needs nobody else's sum.
+// Replaces rows, which lie one behind the other, with their exclusive prefix sums; the sum of each row goes to
+// `totals`. A workgroup scans whole rows and needs no sum of another workgroup.
 #include "shared/common.wgsl"
 #include "shared/scan.wgsl"
 #include "shared/lanes.wgsl"
@@ -11,7 +11,7 @@
 
 var<workgroup> live: u32;
 
-// Words `i` to `i + 3` of a row that ends before `end`; 0 beyond.
+// Words `i` to `i + 3` of a row that ends before `end`; 0 behind the end.
 fn load4(i: u32, end: u32) -> vec4<u32> {
     let at = i + vec4<u32>(0u, 1u, 2u, 3u);
     let near = min(at, vec4<u32>(end - 1u));
@@ -35,7 +35,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let length = (n + info.per_block - 1u) / info.per_block;
     let first_row = flat_group(group, groups);
     let all = groups.x * groups.y;
-    if (length <= SCAN_SHORT) { // a row an invocation
+    if (length <= SCAN_SHORT) { // one row for each invocation
         for (var row = first_row * 256u + me; row < info.rows; row += all * 256u) {
             let end = (row + 1u) * length;
             var carry = 0u;
@@ -48,7 +48,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         }
         return;
     }
-    for (var row = first_row; row < info.rows; row += all) { // a row a workgroup
+    for (var row = first_row; row < info.rows; row += all) { // one row for each workgroup
         let end = (row + 1u) * length;
         var carry = 0u;
         for (var first = row * length; first < end; first += SCAN_TILE) {

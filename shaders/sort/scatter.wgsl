@@ -1,7 +1,7 @@
-// Radix sort, last of three: each pair to its place. Stable.
+// Radix sort, last of three stages: moves each pair to its place. Stable.
 //
-// A block is brought in order in shared memory first, so that what goes out are runs of neighbours, a run a digit. Behind the
-// last key a block is filled up with keys of the highest digit: they rank behind all others and are not written.
+// A block is first ordered in shared memory, so that it is written in runs of neighbours, one run for each digit.
+// Behind the last key a block is filled with keys of the highest digit: they rank last and are not written.
 #include "shared/common.wgsl"
 #include "shared/sort.wgsl"
 #include "shared/lanes.wgsl"
@@ -10,21 +10,21 @@
 @group(0) @binding(1) var<storage, read_write> step: Step;
 @group(0) @binding(2) var<storage, read> keys_in: array<u32>;
 @group(0) @binding(3) var<storage, read> values_in: array<u32>;
-@group(0) @binding(4) var<storage, read> digits: array<u32>; // scanned
+@group(0) @binding(4) var<storage, read> digits: array<u32>; // prefix sums
 @group(0) @binding(5) var<storage, read> totals: array<u32>; // keys of each digit
 @group(0) @binding(6) var<storage, read_write> keys_out: array<u32>;
 @group(0) @binding(7) var<storage, read_write> values_out: array<u32>;
 
-var<workgroup> block_words: array<atomic<u32>, SORT_BLOCK>; // while ranking its counters; then the block's keys, its values
-var<workgroup> digit_words: array<u32, 256>;                // while ranking its counters; then where a digit begins in the block
-var<workgroup> digit_to: array<u32, 256>;                   // from there to its place in the output, modulo 2^32
+var<workgroup> block_words: array<atomic<u32>, SORT_BLOCK>; // counters while ranking; then the block's keys, then its values
+var<workgroup> digit_words: array<u32, 256>;                // counters while ranking; then the first position of each digit in the block
+var<workgroup> digit_to: array<u32, 256>;                   // added to that position gives the place in the output, modulo 2^32
 var<workgroup> live: u32;
 
 #include "shared/rank.wgsl"
 
 fn digit_of(key: u32) -> u32 { return (key >> pass_info.shift) & pass_info.mask; }
 
-// Where in the input four rounds' keys of this invocation lie.
+// The input positions of this invocation's keys in four rounds.
 fn at4(first: u32, round: u32, lane: Lane) -> vec4<u32> {
     return first + vec4<u32>(rank_at(round, lane), rank_at(round + 1u, lane), rank_at(round + 2u, lane), rank_at(round + 3u, lane));
 }
@@ -67,7 +67,7 @@ fn take4(j: u32) -> vec4<u32> {
                      atomicLoad(&block_words[j + 512u]), atomicLoad(&block_words[j + 768u]));
 }
 
-// Where in the output the keys that lie at `j`, `j + 256` ... of the ordered block go.
+// The output positions of the keys at `j`, `j + 256` ... of the ordered block.
 fn to4(keys: vec4<u32>, j: u32) -> vec4<u32> {
     return vec4<u32>(digit_to[digit_of(keys.x)] + j, digit_to[digit_of(keys.y)] + j + 256u,
                      digit_to[digit_of(keys.z)] + j + 512u, digit_to[digit_of(keys.w)] + j + 768u);
@@ -93,7 +93,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (me == 0u) { live = min(step.counts[pass_info.count], pass_info.capacity); }
     let n = workgroupUniformLoad(&live);
     let blocks = (n + SORT_BLOCK - 1u) / SORT_BLOCK;
-    let digit_first = scan_lanes(totals[me], lane).before; // of digit `me` in the output
+    let digit_first = scan_lanes(totals[me], lane).before; // first output position of digit `me`
     for (var block = flat_group(group, groups); block < blocks; block += groups.x * groups.y) {
         let first = block * SORT_BLOCK;
         let at_a = at4(first, 0u, lane);

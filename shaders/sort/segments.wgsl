@@ -1,4 +1,5 @@
-// Dedup, last of three: `segment` of each sorted key, `starts` of each distinct key, and their counts.
+// Dedup, last of three stages: writes the `segment` of each sorted key, the `starts` of each distinct key, and their
+// counts.
 #include "shared/common.wgsl"
 #include "shared/dedup.wgsl"
 #include "shared/lanes.wgsl"
@@ -6,12 +7,13 @@
 @group(0) @binding(0) var<uniform> info: DedupInfo;
 @group(0) @binding(1) var<storage, read_write> step: Step;
 @group(0) @binding(2) var<storage, read> keys: array<u32>;
-@group(0) @binding(3) var<storage, read> heads: array<u32>;  // keys that begin before a block
-@group(0) @binding(4) var<storage, read> totals: array<u32>; // keys that begin in all
+@group(0) @binding(3) var<storage, read> heads: array<u32>;  // number of first keys before each block
+@group(0) @binding(4) var<storage, read> totals: array<u32>; // number of first keys in all
 @group(0) @binding(5) var<storage, read_write> segment: array<u32>;
 @group(0) @binding(6) var<storage, read_write> starts: array<u32>;
 
-// A key a word, a gap behind every eighth: an invocation counts along eight neighbours, and 32 of them use 32 banks.
+// One word for each key, with a gap after every eighth: an invocation counts along eight neighbours, and 32 invocations
+// use 32 banks.
 var<workgroup> begun: array<u32, 2304>;
 var<workgroup> live: u32;
 

@@ -1,5 +1,6 @@
-// Sort and dedup of up to 1,024 keys in one workgroup and one dispatch, with the bits that histogram, scan, scatter, heads,
-// scan and segments would leave. A bitonic network in shared memory over (key, position): equal keys keep their order.
+// Sorts and dedups up to 1,024 keys in one workgroup and one dispatch. The result has the bits of histogram, scan,
+// scatter, heads, scan and segments. It is a bitonic network in shared memory over (key, position), so equal keys keep
+// their order.
 #include "shared/common.wgsl"
 #include "shared/sort_small.wgsl"
 #include "shared/lanes.wgsl"
@@ -37,7 +38,7 @@ fn main(lane: Lane) {
     let me = lane_index(lane);
     if (me == 0u) { live = min(step.counts[info.count], info.capacity); }
     let n = workgroupUniformLoad(&live);
-    // To a power of two, with what sorts behind everything: every bit set, and a later position.
+    // Filled up to a power of two with pairs that sort last: all key bits set, and a later position.
     var length = 1u;
     while (length < n) { length *= 2u; }
     for (var i = me; i < length; i += 256u) {
@@ -59,7 +60,7 @@ fn main(lane: Lane) {
     }
     if (info.dedup == 0u) { return; }
 
-    // Four neighbours an invocation.
+    // Four neighbours for each invocation.
     var head = 0u;
     for (var k = 0u; k < 4u; k++) {
         let i = me * 4u + k;

@@ -52,7 +52,7 @@ pub(crate) fn tensors(config: &GroupConfig, layout: &Layout) -> Vec<Tensor> {
     let mut tensors = vec![
         tensor("counters", Part::Counters, Dtype::U64, &[config.tables.len() as u64, 11]),
         tensor("ways", Part::Ways, Dtype::U32, &[u64::from(layout.sets), 4, u64::from(layout.ways)]),
-        tensor("cache", Part::Cache, Dtype::F32, &[slots, u64::from(layout.row_words)]),
+        tensor("cache", Part::Cache, Dtype::F32, &[slots, u64::from(layout.row.row_words)]),
         tensor("records", Part::Records, Dtype::U8, &[rows, layout.stride()]),
         tensor("frequencies", Part::Frequencies, Dtype::U32, &[rows]),
     ];

@@ -69,8 +69,8 @@ const CHUNK: u64 = 16 << 20;
 fn chunk_words(part: Part, layout: &Layout) -> u64 {
     let whole = match part {
         Part::Ways => layout.set_words(),
-        Part::Cache => u64::from(layout.row_words),
-        Part::Records => u64::from(layout.record_words),
+        Part::Cache => u64::from(layout.row.row_words),
+        Part::Records => u64::from(layout.row.record_words),
         Part::Clock | Part::Counters | Part::Frequencies => 1,
     };
     (CHUNK / 4 / whole).max(1) * whole

@@ -13,7 +13,10 @@ use crate::{
             space::{DedupTo, SortJob, SortScratch, SortSpace},
         },
     },
-    table::layout::{Params, Robe, Step, count, quad_width},
+    table::{
+        layout::{Params, Robe, Step, count},
+        row::quad_width,
+    },
     wgsl as shader,
     wgsl::{Access, Kernel},
 };

@@ -15,7 +15,10 @@ pub use harness::Deduped;
 
 /// What host and shaders share.
 pub mod layout {
-    pub use crate::{config::WAYS, table::layout::*};
+    pub use crate::{
+        config::WAYS,
+        table::{layout::*, row::*},
+    };
 }
 
 /// Kernels described and composed.

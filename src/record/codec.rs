@@ -5,7 +5,7 @@
 
 use crate::{
     config::{Precision, RandomBits, Rounding},
-    table::{layout::Layout, rng},
+    table::{rng, row::RowLayout},
 };
 
 /// The inputs of a row's rounding noise, besides row and element.
@@ -113,7 +113,7 @@ pub fn code(x: f32, scale: f32, bias: f32, bits: u32, rounding: Rounding, noise:
 /// Packs a row (`weights`, `state`) into its record. Returns false and leaves the record untouched if a value is not
 /// finite or the row's range overflows.
 #[must_use]
-pub fn pack(layout: &Layout, noise: &Noise, row: u32, weights: &[f32], state: &[f32], record: &mut [u32]) -> bool {
+pub fn pack(layout: &RowLayout, noise: &Noise, row: u32, weights: &[f32], state: &[f32], record: &mut [u32]) -> bool {
     if weights.iter().chain(state).any(|x| !x.is_finite()) {
         return false;
     }
@@ -156,7 +156,7 @@ pub fn pack(layout: &Layout, noise: &Noise, row: u32, weights: &[f32], state: &[
 /// Reads weight `element` of a record.
 #[inline]
 #[must_use]
-pub fn weight(layout: &Layout, record: &[u32], element: u32) -> f32 {
+pub fn weight(layout: &RowLayout, record: &[u32], element: u32) -> f32 {
     match layout.precision {
         Precision::Fp32 => f32::from_bits(record[(layout.payload_half / 2 + element) as usize]),
         Precision::Fp16 => f32_from_half(half_at(record, layout.payload_half + element)),
@@ -172,7 +172,7 @@ pub fn weight(layout: &Layout, record: &[u32], element: u32) -> f32 {
 /// Reads state `element` of a record.
 #[inline]
 #[must_use]
-pub fn state(layout: &Layout, record: &[u32], element: u32) -> f32 {
+pub fn state(layout: &RowLayout, record: &[u32], element: u32) -> f32 {
     if layout.state_half {
         return f32_from_half(half_at(record, 2 * layout.state_word + element));
     }
@@ -184,7 +184,7 @@ fn half_at(record: &[u32], h: u32) -> u32 {
 }
 
 /// Unpacks a record into `row`: dim weights, then the state.
-pub fn unpack(layout: &Layout, record: &[u32], row: &mut [f32]) {
+pub fn unpack(layout: &RowLayout, record: &[u32], row: &mut [f32]) {
     let (weights, states) = row.split_at_mut(layout.dim as usize);
     for (e, x) in (0u32..).zip(weights) {
         *x = weight(layout, record, e);
@@ -200,7 +200,7 @@ mod tests {
     use rand::{RngExt, SeedableRng, rngs::StdRng};
 
     use super::*;
-    use crate::config::{GroupConfig, Optimizer, OptimizerKind};
+    use crate::config::OptimizerKind;
 
     const INTEGERS: [u32; 3] = [8, 4, 2];
 
@@ -212,9 +212,8 @@ mod tests {
         half_from_f32(x, Rounding::Stochastic, || noise)
     }
 
-    fn layout_of(precision: Precision, kind: OptimizerKind, dim: u32) -> Layout {
-        let optimizer = Optimizer { kind, ..Optimizer::sgd(0.1) };
-        Layout::new(&GroupConfig { precision, optimizer, ..GroupConfig::new(&[10], dim) }, 1 << 30).unwrap()
+    fn layout_of(precision: Precision, kind: OptimizerKind, dim: u32) -> RowLayout {
+        RowLayout::new(dim, precision, kind)
     }
 
     fn noise_of(rounding: Rounding, step: u32) -> Noise {
@@ -227,13 +226,13 @@ mod tests {
         }
     }
 
-    fn packed(layout: &Layout, noise: &Noise, weights: &[f32]) -> Vec<u32> {
+    fn packed(layout: &RowLayout, noise: &Noise, weights: &[f32]) -> Vec<u32> {
         let mut record = vec![0; layout.record_words as usize];
         assert!(pack(layout, noise, 3, weights, &vec![0.0; layout.state as usize], &mut record));
         record
     }
 
-    fn unpacked(layout: &Layout, record: &[u32]) -> Vec<f32> {
+    fn unpacked(layout: &RowLayout, record: &[u32]) -> Vec<f32> {
         let mut row = vec![f32::NAN; layout.row_words as usize];
         unpack(layout, record, &mut row);
         row

@@ -41,7 +41,7 @@ impl<'a> Filler<'a> {
     /// The errors of [`Source::check`].
     pub(crate) fn new(config: &GroupConfig, layout: &'a Layout, source: Option<&'a dyn Source>) -> Result<Self, Error> {
         if let Some(source) = source {
-            source.check(layout.total_rows, layout.dim as usize)?;
+            source.check(layout.total_rows, layout.row.dim as usize)?;
         }
         let noise = Noise {
             rounding: config.rounding,
@@ -61,9 +61,9 @@ impl<'a> Filler<'a> {
     /// Writes the initial weights of neighbouring rows, not yet rounded to the table's precision.
     fn weights(&self, first_row: u32, weights: &mut [f32]) -> Result<(), Error> {
         match self.values {
-            Values::Source(source) => return source.rows(first_row, self.layout.dim as usize, weights),
+            Values::Source(source) => return source.rows(first_row, self.layout.row.dim as usize, weights),
             Values::Init(init) => (first_row..)
-                .zip(weights.chunks_exact_mut(self.layout.dim as usize))
+                .zip(weights.chunks_exact_mut(self.layout.row.dim as usize))
                 .for_each(|(row, weights)| init.row(self.noise.seed, row, weights)),
         }
         Ok(())
@@ -75,9 +75,9 @@ impl<'a> Filler<'a> {
     /// # Errors
     /// The error of the first row that cannot be stored.
     pub(crate) fn pack(&self, first_row: u32, records: &mut [u32]) -> Result<(), Error> {
-        let (dim, words) = (self.layout.dim as usize, self.layout.record_words as usize);
-        let block = (BLOCK / self.layout.dim).max(1);
-        let state = vec![0.0; self.layout.state as usize];
+        let (dim, words) = (self.layout.row.dim as usize, self.layout.row.record_words as usize);
+        let block = (BLOCK / self.layout.row.dim).max(1);
+        let state = vec![0.0; self.layout.row.state as usize];
         let failed = records.par_chunks_mut(block as usize * words).enumerate().find_map_first(|(k, records)| {
             let first_row = first_row + k as u32 * block;
             let mut weights = vec![0.0; records.len() / words * dim];
@@ -86,7 +86,7 @@ impl<'a> Filler<'a> {
             }
             let mut rows = (first_row..).zip(weights.chunks_exact(dim)).zip(records.chunks_exact_mut(words));
             rows.find_map(|((row, weights), record)| {
-                let packed = rows::pack(self.layout, &self.noise, row, weights, &state, record);
+                let packed = rows::pack(&self.layout.row, &self.noise, row, weights, &state, record);
                 (!packed).then(|| not_finite(row, weights))
             })
         });
@@ -103,7 +103,7 @@ impl<'a> Filler<'a> {
         let mut words = Vec::new();
         for first_row in rows.clone().step_by(chunk as usize) {
             let count = chunk.min(rows.end - first_row);
-            words.resize(count as usize * self.layout.record_words as usize, 0);
+            words.resize(count as usize * self.layout.row.record_words as usize, 0);
             self.pack(first_row, &mut words)?;
             take(first_row, &words)?;
         }

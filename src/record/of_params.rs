@@ -3,7 +3,10 @@
 use crate::{
     config::{OptimizerKind, Precision, RandomBits, Rounding},
     record::{codec::Noise, rows::optimise::Rule},
-    table::layout::{Layout, Params, Rate, quad_width},
+    table::{
+        layout::{Params, Rate},
+        row::{RowLayout, quad_width},
+    },
 };
 
 pub(crate) const MODE_TRAIN: u32 = 0;
@@ -11,17 +14,11 @@ pub(crate) const MODE_ROWS: u32 = 2;
 pub(crate) const LFU: u32 = 1;
 pub(crate) const MEAN: u32 = 1;
 
-/// The layout of rows and records that `params` describes. It has no shards.
-pub(crate) fn layout(params: &Params) -> Layout {
-    Layout {
+/// The layout of a row that `params` describes.
+pub(crate) fn row(params: &Params) -> RowLayout {
+    RowLayout {
         dim: params.dim,
-        precision: match params.bits {
-            32 => Precision::Fp32,
-            16 => Precision::Fp16,
-            8 => Precision::Int8,
-            4 => Precision::Int4,
-            _ => Precision::Int2,
-        },
+        precision: precision(params),
         state: params.state,
         state_half: params.state_half == 1,
         state_word: params.state_word,
@@ -29,14 +26,18 @@ pub(crate) fn layout(params: &Params) -> Layout {
         record_words: params.record_words,
         row_words: params.dim + params.state,
         row_quads: params.row_quads,
-        window_slots: params.window_slots,
         lanes: params.lanes,
-        sets: params.sets,
-        ways: params.ways(),
-        total_rows: params.total_rows,
-        rows_per_shard: 0,
-        shards: 0,
-        freqs_per_shard: 0,
+    }
+}
+
+/// How a weight is stored.
+pub(crate) fn precision(params: &Params) -> Precision {
+    match params.bits {
+        32 => Precision::Fp32,
+        16 => Precision::Fp16,
+        8 => Precision::Int8,
+        4 => Precision::Int4,
+        _ => Precision::Int2,
     }
 }
 

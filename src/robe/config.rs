@@ -6,12 +6,7 @@ use crate::{
         hash::PRIME,
         storage::{BLOCKS, Storage, Words, block_words},
     },
-    table::{
-        batch,
-        layout::{self, Layout, Params},
-        params::Mode,
-        rng::Purpose,
-    },
+    table::{batch, layout, rng::Purpose},
 };
 
 /// How a backward comes by its sums, and past which weights it goes. It is always those that a chunk of the batch covers that move, each
@@ -309,10 +304,8 @@ impl Config {
     }
 
     /// Where weights lie in memory.
-    pub(crate) fn storage(&self) -> Result<Storage, Error> {
-        let rows = self.rows();
-        let layout = Layout::new(&rows, u64::MAX)?;
-        Ok(Storage::new(&Params::new(&rows, &layout, Mode::Rows, Purpose::Init), &self.robe()))
+    pub(crate) fn storage(&self) -> Storage {
+        Storage::new(self.precision, &self.robe())
     }
 
     /// The noise of weights that are written from outside a step.
@@ -463,7 +456,7 @@ mod tests {
     fn bytes_follow_the_precision() {
         let bytes = |precision, optimizer| {
             let config = Config { precision, optimizer, ..Config::new(&[100], 10, 6401, 8) };
-            let words = config.storage().unwrap().all(config.has_state());
+            let words = config.storage().all(config.has_state());
             assert_eq!(config.table_bytes(), 4 * (words.memory + words.states) as u64);
             config.table_bytes()
         };

@@ -64,7 +64,8 @@ impl Snapshot {
 
     /// Each part has the size it has in a group of this configuration, and every value is finite.
     pub(crate) fn check(&self, config: &Config) -> Result<Storage, Error> {
-        let storage = config.storage()?;
+        config.rows().check()?;
+        let storage = config.storage();
         let words = storage.all(config.has_state());
         let tables = config.tables.len();
         let parts = [

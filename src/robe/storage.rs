@@ -2,13 +2,13 @@
 //! record of SPEC 2 with the block as its row. The optimiser's state is a second array: FP32 beside FP32, else FP16.
 
 use crate::{
-    config::Precision,
+    config::{OptimizerKind, Precision},
     error::Error,
     record::{
         codec::{self, Noise},
-        of_params as record, rows,
+        rows,
     },
-    table::layout::{Layout, Params, Robe},
+    table::{layout::Robe, row::RowLayout},
 };
 
 /// The smallest and the largest block, in weights. A block is a power of two.
@@ -20,9 +20,9 @@ pub(crate) struct Storage {
     weights: u32,
     block: u32,
     /// Layout of a block's weights.
-    records: Layout,
+    records: RowLayout,
     /// Layout of a block's states, where they are FP16.
-    halves: Layout,
+    halves: RowLayout,
 }
 
 /// Words of an array and of its states.
@@ -38,19 +38,10 @@ pub(crate) const fn block_words(precision: Precision, block: u32) -> u32 {
 }
 
 impl Storage {
-    /// The storage that `params` and `robe` describe.
-    pub(crate) fn new(params: &Params, robe: &Robe) -> Self {
-        let header = if params.bits <= 8 { 2 } else { 0 };
-        let plain = Params { dim: robe.block, state: 0, state_half: 0, ..*params };
-        let of = |bits, state_word, record_words| {
-            record::layout(&Params { bits, state_word, payload_half: 2 * state_word, record_words, ..plain })
-        };
-        Self {
-            weights: robe.weights,
-            block: robe.block,
-            records: of(params.bits, header, robe.block_words),
-            halves: of(16, 0, robe.block / 2),
-        }
+    /// The storage of `robe`'s weights in `precision`. A block is packed as a row without a state.
+    pub(crate) fn new(precision: Precision, robe: &Robe) -> Self {
+        let block = |precision| RowLayout::new(robe.block, precision, OptimizerKind::Sgd);
+        Self { weights: robe.weights, block: robe.block, records: block(precision), halves: block(Precision::Fp16) }
     }
 
     /// Whether each weight is a word of its own.

@@ -143,15 +143,15 @@ impl SharedStore {
     pub fn read_rows(&self, layout: &Layout, rows: &[u32]) -> Result<Vec<f32>, Error> {
         let store = self.read();
         check_shape(&**store, layout)?;
-        let mut words = vec![0u32; rows.len() * layout.record_words as usize];
+        let mut words = vec![0u32; rows.len() * layout.row.record_words as usize];
         store.read(rows, bytemuck::cast_slice_mut(&mut words))?;
-        let mut weights = vec![0.0; rows.len() * layout.dim as usize];
+        let mut weights = vec![0.0; rows.len() * layout.row.dim as usize];
         words
-            .par_chunks_exact(layout.record_words as usize)
-            .zip(weights.par_chunks_exact_mut(layout.dim as usize))
+            .par_chunks_exact(layout.row.record_words as usize)
+            .zip(weights.par_chunks_exact_mut(layout.row.dim as usize))
             .for_each(|(record, row)| {
                 for (e, x) in (0u32..).zip(row) {
-                    *x = codec::weight(layout, record, e);
+                    *x = codec::weight(&layout.row, record, e);
                 }
             });
         Ok(weights)

@@ -136,7 +136,7 @@ pub(crate) fn check_grads(config: &GroupConfig, forward: Pending, found: usize) 
 /// Checks rows and values to write. Returns the rows, ascending and distinct, with the last value of each.
 pub(crate) fn rows_to_write(layout: &Layout, rows: &[u32], values: &[f32]) -> Result<(Vec<u32>, Vec<f32>), Error> {
     check_rows(layout, rows, "write_rows")?;
-    let dim = layout.dim as usize;
+    let dim = layout.row.dim as usize;
     let (wanted, found) = (rows.len() as u64 * dim as u64, values.len() as u64);
     if found != wanted {
         return Err(Error::Length { what: "values", wanted, found });

@@ -4,8 +4,9 @@
 use bytemuck::{Pod, Zeroable};
 
 use crate::{
-    config::{GroupConfig, OptimizerKind, Placement, Policy, Precision},
+    config::{GroupConfig, Placement, Policy},
     error::Error,
+    table::row::RowLayout,
 };
 
 /// No row, no slot, no key.
@@ -32,42 +33,256 @@ pub mod count {
     pub const CHUNKS: usize = 5;
 }
 
-/// The uniform of a recorded call. Twin of `Params` in `shaders/shared/common.wgsl`, which explains each field.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-#[allow(missing_docs, reason = "explained at the WGSL twin")]
-pub struct Params {
-    pub indices: u32,
-    pub bags: u32,
-    pub bags_per_feature: u32,
-    pub tables: u32,
-    pub mode: u32,
-    pub out_of_range: u32,
-    pub pooling: u32,
-    pub weighted: u32,
-    pub sets: u32,
-    pub slots: u32,
-    pub policy: u32,
-    pub seed: u32,
-    pub dim: u32,
-    pub bits: u32,
-    pub stochastic: u32,
-    pub state: u32,
-    pub state_half: u32,
-    pub state_word: u32,
-    pub payload_half: u32,
-    pub record_words: u32,
-    pub row_quads: u32,
-    pub optimizer: u32,
-    pub purpose: u32,
-    pub total_rows: u32,
-    pub eps: f32,
-    pub weight_decay: f32,
-    pub lanes: u32,
-    pub partials: u32,
-    pub window_slots: u32,
-    pub half_grads: u32,
-    pub random_bits: u32,
+/// Declares every struct that host and shaders share: each once, with its fields. Makes the structs, and [`structs`], which
+/// `tests/shaders.rs` holds to the WGSL ones.
+macro_rules! host_structs {
+    ($($(#[$attribute:meta])* pub struct $name:ident { $($(#[$doc:meta])* pub $field:ident: $type:ty,)+ })+) => {
+        $(
+            #[repr(C)]
+            #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+            #[allow(missing_docs, reason = "explained at the WGSL twin")]
+            $(#[$attribute])*
+            pub struct $name {
+                $($(#[$doc])* pub $field: $type,)+
+            }
+        )+
+
+        /// Every struct that the host shares with shaders.
+        #[must_use]
+        pub fn structs() -> Vec<HostStruct> {
+            vec![$(HostStruct {
+                name: stringify!($name),
+                size: size_of::<$name>(),
+                fields: vec![$((stringify!($field), std::mem::offset_of!($name, $field))),+],
+            }),+]
+        }
+    };
+}
+
+/// What [`structs`] tells of a struct.
+#[derive(Clone, Debug)]
+pub struct HostStruct {
+    /// Its name, here and in WGSL.
+    pub name: &'static str,
+    /// Its size in bytes.
+    pub size: usize,
+    /// Its fields with their offsets in bytes.
+    pub fields: Vec<(&'static str, usize)>,
+}
+
+host_structs! {
+    /// The uniform of a recorded call. Twin of `Params` in `shaders/shared/common.wgsl`, which explains each field.
+    pub struct Params {
+        pub indices: u32,
+        pub bags: u32,
+        pub bags_per_feature: u32,
+        pub tables: u32,
+        pub mode: u32,
+        pub out_of_range: u32,
+        pub pooling: u32,
+        pub weighted: u32,
+        pub sets: u32,
+        pub slots: u32,
+        pub policy: u32,
+        pub seed: u32,
+        pub dim: u32,
+        pub bits: u32,
+        pub stochastic: u32,
+        pub state: u32,
+        pub state_half: u32,
+        pub state_word: u32,
+        pub payload_half: u32,
+        pub record_words: u32,
+        pub row_quads: u32,
+        pub optimizer: u32,
+        pub purpose: u32,
+        pub total_rows: u32,
+        pub eps: f32,
+        pub weight_decay: f32,
+        pub lanes: u32,
+        pub partials: u32,
+        pub window_slots: u32,
+        pub half_grads: u32,
+        pub random_bits: u32,
+    }
+
+    /// The optimiser's rate in one step. Twin of `Rate` in `shaders/shared/rate.wgsl`.
+    pub struct Rate {
+        pub lr: f32,
+        pub pad0: u32,
+        pub pad1: u32,
+        pub pad2: u32,
+    }
+
+    /// What one call finds out on the device. Twin of `Step`.
+    #[derive(Eq)]
+    pub struct Step {
+        pub t: u32,
+        pub error: u32,
+        pub error_position: u32,
+        pub error_value: u32,
+        pub error_table: u32,
+        pub bad_index: u32,
+        pub bad_offset: u32,
+        pub accesses: u32,
+        pub counts: [u32; 8],
+    }
+
+    /// One distinct missing row of a batch. Twin of `Unique`.
+    #[derive(Eq)]
+    pub struct Unique {
+        pub row: u32,
+        pub count: u32,
+        pub key: u32,
+        pub slot: u32,
+    }
+
+    /// One pass of the radix sort. Twin of `Pass`.
+    pub struct Pass {
+        pub shift: u32,
+        pub mask: u32,
+        pub count: u32,
+        pub capacity: u32,
+        pub positions: u32,
+    }
+
+    /// A prefix sum of rows. Twin of `ScanInfo`.
+    pub struct ScanInfo {
+        pub count: u32,
+        pub capacity: u32,
+        pub per_block: u32,
+        pub rows: u32,
+    }
+
+    /// A sort, and perhaps dedup, of few keys. Twin of `SmallInfo`.
+    pub struct SmallInfo {
+        pub capacity: u32,
+        pub count: u32,
+        pub mask: u32,
+        pub positions: u32,
+        pub dedup: u32,
+        pub segments: u32,
+        pub valid: u32,
+        pub pad0: u32,
+    }
+
+    /// One dedup. Twin of `DedupInfo`.
+    pub struct DedupInfo {
+        pub capacity: u32,
+        pub count: u32,
+        pub segments: u32,
+        pub valid: u32,
+    }
+
+    /// What happens at a place, a slot or a row of scratch. Twin of `Move` in `shaders/shared/move.wgsl`.
+    #[derive(Eq)]
+    pub struct Move {
+        pub place: u32,
+        pub row: u32,
+        pub victim: u32,
+        pub flags: u32,
+    }
+
+    /// A row that a backward updates. Twin of `Target` in `shaders/shared/target.wgsl`.
+    #[derive(Eq)]
+    pub struct Target {
+        pub row: u32,
+        pub place: u32,
+        pub start: u32,
+        pub end: u32,
+    }
+
+    /// A buffer of gradients that is inspected. Twin of `Inspected` in `shaders/scaler/inspect.wgsl`.
+    pub struct Inspected {
+        pub elements: u32,
+        pub half: u32,
+        pub pad0: u32,
+        pub pad1: u32,
+    }
+
+    /// A [`LossScale`](crate::LossScale) as numbers. Twin of `ScaleRule` in `shaders/shared/scaler.wgsl`.
+    pub struct ScaleRule {
+        pub kind: u32,
+        pub min: f32,
+        pub max: f32,
+        pub grow: f32,
+        pub shrink: f32,
+        pub window: u32,
+        pub target_log: f32,
+        pub overflow_log: f32,
+        pub beta: f32,
+        pub beta_rest: f32,
+        pub slow_beta: f32,
+        pub slow_rest: f32,
+        pub deviations: f32,
+        pub original: u32,
+        pub zero: u32,
+        pub pad0: u32,
+    }
+
+    /// Everything a loss scaler keeps between steps, 48 bytes. Twin of `ScalerState` in `shaders/shared/scaler.wgsl`.
+    ///
+    /// On the device it lies in [`Scaler::buffer`](crate::Scaler::buffer), the scale first.
+    pub struct ScalerState {
+        /// What the next step's loss is to be multiplied with.
+        pub scale: f32,
+        /// 1 over the scale of the last step decided.
+        pub inverse: f32,
+        /// 1: the gradients of that step overflowed, and it updates nothing.
+        pub overflow: u32,
+        /// Steps decided.
+        pub iteration: u32,
+        /// The step that overflowed last, counted from 1; 0: none yet.
+        pub last_overflow: u32,
+        /// Steps that overflowed.
+        pub overflows: u32,
+        /// Bits of the greatest magnitude among the last step's gradients, unscaled; those of infinity or a NaN where it overflowed.
+        pub largest: u32,
+        /// `LogNormal`: moving average of log2 of the greatest magnitude, corrected for its beginning, with `beta1`.
+        pub mean: f32,
+        /// The same with `beta2`.
+        pub slow_mean: f32,
+        /// The variance around it, with `beta2`.
+        pub variance: f32,
+        /// `beta1` to the power of the steps averaged.
+        pub decay: f32,
+        /// `beta2` likewise.
+        pub slow_decay: f32,
+    }
+
+    /// Whose records a dispatch works on. Twin of `Shard` in `shaders/shared/shard.wgsl`.
+    pub struct Shard {
+        pub first_row: u32,
+        pub rows: u32,
+        pub phases: u32,
+        pub moves: u32,
+        pub first_move: u32,
+        pub capacity: u32,
+        pub forwards: u32,
+        pub kept: u32,
+        pub arrivals: u32,
+        pub leaving: u32,
+        pub left: u32,
+        pub counter: u32,
+    }
+
+    /// A parameter-shared table. Twin of `Robe` in `shaders/shared/robe.wgsl`.
+    #[derive(Eq)]
+    pub struct Robe {
+        pub dim: u32,
+        pub chunk: u32,
+        pub chunks: u32,
+        pub starts: u32,
+        pub weights: u32,
+        pub reach: u32,
+        pub tail: u32,
+        pub dense_from: u32,
+        pub block: u32,
+        pub block_words: u32,
+        pub window: u32,
+        pub window_words: u32,
+        pub first: u32,
+    }
 }
 
 impl Params {
@@ -82,104 +297,6 @@ impl Params {
     }
 }
 
-/// The optimiser's rate in one step. Twin of `Rate` in `shaders/shared/rate.wgsl`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable, PartialEq)]
-#[allow(missing_docs, reason = "explained at the WGSL twin")]
-pub struct Rate {
-    pub lr: f32,
-    pub pad0: u32,
-    pub pad1: u32,
-    pub pad2: u32,
-}
-
-/// What one call finds out on the device. Twin of `Step`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable, PartialEq, Eq)]
-#[allow(missing_docs, reason = "explained at the WGSL twin")]
-pub struct Step {
-    pub t: u32,
-    pub error: u32,
-    pub error_position: u32,
-    pub error_value: u32,
-    pub error_table: u32,
-    pub bad_index: u32,
-    pub bad_offset: u32,
-    pub accesses: u32,
-    pub counts: [u32; 8],
-}
-
-/// One distinct missing row of a batch. Twin of `Unique`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable, PartialEq, Eq)]
-#[allow(missing_docs, reason = "explained at the WGSL twin")]
-pub struct Unique {
-    pub row: u32,
-    pub count: u32,
-    pub key: u32,
-    pub slot: u32,
-}
-
-/// One pass of the radix sort. Twin of `Pass`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-#[allow(missing_docs, reason = "explained at the WGSL twin")]
-pub struct Pass {
-    pub shift: u32,
-    pub mask: u32,
-    pub count: u32,
-    pub capacity: u32,
-    pub positions: u32,
-}
-
-/// A prefix sum of rows. Twin of `ScanInfo`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-#[allow(missing_docs, reason = "explained at the WGSL twin")]
-pub struct ScanInfo {
-    pub count: u32,
-    pub capacity: u32,
-    pub per_block: u32,
-    pub rows: u32,
-}
-
-/// A sort, and perhaps dedup, of few keys. Twin of `SmallInfo`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-#[allow(missing_docs, reason = "explained at the WGSL twin")]
-pub struct SmallInfo {
-    pub capacity: u32,
-    pub count: u32,
-    pub mask: u32,
-    pub positions: u32,
-    pub dedup: u32,
-    pub segments: u32,
-    pub valid: u32,
-    pub pad0: u32,
-}
-
-/// One dedup. Twin of `DedupInfo`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-#[allow(missing_docs, reason = "explained at the WGSL twin")]
-pub struct DedupInfo {
-    pub capacity: u32,
-    pub count: u32,
-    pub segments: u32,
-    pub valid: u32,
-}
-
-/// What happens at a place, a slot or a row of scratch. Twin of `Move` in `shaders/shared/move.wgsl`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable, PartialEq, Eq)]
-#[allow(missing_docs, reason = "explained at the WGSL twin")]
-pub struct Move {
-    pub place: u32,
-    pub row: u32,
-    pub victim: u32,
-    pub flags: u32,
-}
-
 impl Move {
     /// Nothing happens.
     pub const NOTHING: Self = Self { place: NONE, row: NONE, victim: NONE, flags: 0 };
@@ -187,102 +304,6 @@ impl Move {
     pub const WRITE: u32 = 1;
     /// Flag: the victim's record is then up-converted into scratch.
     pub const KEEP: u32 = 2;
-}
-
-/// A row that a backward updates. Twin of `Target` in `shaders/shared/target.wgsl`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable, PartialEq, Eq)]
-#[allow(missing_docs, reason = "explained at the WGSL twin")]
-pub struct Target {
-    pub row: u32,
-    pub place: u32,
-    pub start: u32,
-    pub end: u32,
-}
-
-/// A buffer of gradients that is inspected. Twin of `Inspected` in `shaders/scaler/inspect.wgsl`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-#[allow(missing_docs, reason = "explained at the WGSL twin")]
-pub struct Inspected {
-    pub elements: u32,
-    pub half: u32,
-    pub pad0: u32,
-    pub pad1: u32,
-}
-
-/// A [`LossScale`](crate::LossScale) as numbers. Twin of `ScaleRule` in `shaders/shared/scaler.wgsl`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-#[allow(missing_docs, reason = "explained at the WGSL twin")]
-pub struct ScaleRule {
-    pub kind: u32,
-    pub min: f32,
-    pub max: f32,
-    pub grow: f32,
-    pub shrink: f32,
-    pub window: u32,
-    pub target_log: f32,
-    pub overflow_log: f32,
-    pub beta: f32,
-    pub beta_rest: f32,
-    pub slow_beta: f32,
-    pub slow_rest: f32,
-    pub deviations: f32,
-    pub original: u32,
-    pub zero: u32,
-    pub pad0: u32,
-}
-
-/// Everything a loss scaler keeps between steps, 48 bytes. Twin of `ScalerState` in `shaders/shared/scaler.wgsl`.
-///
-/// On the device it lies in [`Scaler::buffer`](crate::Scaler::buffer), the scale first.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct ScalerState {
-    /// What the next step's loss is to be multiplied with.
-    pub scale: f32,
-    /// 1 over the scale of the last step decided.
-    pub inverse: f32,
-    /// 1: the gradients of that step overflowed, and it updates nothing.
-    pub overflow: u32,
-    /// Steps decided.
-    pub iteration: u32,
-    /// The step that overflowed last, counted from 1; 0: none yet.
-    pub last_overflow: u32,
-    /// Steps that overflowed.
-    pub overflows: u32,
-    /// Bits of the greatest magnitude among the last step's gradients, unscaled; those of infinity or a NaN where it overflowed.
-    pub largest: u32,
-    /// `LogNormal`: moving average of log2 of the greatest magnitude, corrected for its beginning, with `beta1`.
-    pub mean: f32,
-    /// The same with `beta2`.
-    pub slow_mean: f32,
-    /// The variance around it, with `beta2`.
-    pub variance: f32,
-    /// `beta1` to the power of the steps averaged.
-    pub decay: f32,
-    /// `beta2` likewise.
-    pub slow_decay: f32,
-}
-
-/// Whose records a dispatch works on. Twin of `Shard` in `shaders/shared/shard.wgsl`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-#[allow(missing_docs, reason = "explained at the WGSL twin")]
-pub struct Shard {
-    pub first_row: u32,
-    pub rows: u32,
-    pub phases: u32,
-    pub moves: u32,
-    pub first_move: u32,
-    pub capacity: u32,
-    pub forwards: u32,
-    pub kept: u32,
-    pub arrivals: u32,
-    pub leaving: u32,
-    pub left: u32,
-    pub counter: u32,
 }
 
 impl Shard {
@@ -297,26 +318,6 @@ impl Shard {
     pub const fn holds(&self, row: u32) -> bool {
         row.wrapping_sub(self.first_row) < self.rows
     }
-}
-
-/// A parameter-shared table. Twin of `Robe` in `shaders/shared/robe.wgsl`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable, PartialEq, Eq)]
-#[allow(missing_docs, reason = "explained at the WGSL twin")]
-pub struct Robe {
-    pub dim: u32,
-    pub chunk: u32,
-    pub chunks: u32,
-    pub starts: u32,
-    pub weights: u32,
-    pub reach: u32,
-    pub tail: u32,
-    pub dense_from: u32,
-    pub block: u32,
-    pub block_words: u32,
-    pub window: u32,
-    pub window_words: u32,
-    pub first: u32,
 }
 
 /// Fields of the cache's metadata: a set is its ways' tags, their stamps, freqs and flags (`shaders/shared/meta.wgsl`).
@@ -347,48 +348,11 @@ pub const fn way_at(ways: u32, slot: u32, field: Field) -> usize {
     3 * before as usize + (field as u32 * ways) as usize + slot as usize
 }
 
-/// Floats that an invocation moves at once: 4 where every row starts on 16 bytes, else 1.
-#[inline]
-#[must_use]
-pub const fn quad_width(dim: u32) -> u32 {
-    if dim.is_multiple_of(4) { 4 } else { 1 }
-}
-
-/// Invocations that move a row of `dim` floats together: one a Quad, but from 4 to 32, and a power of two.
-pub(crate) const fn row_lanes(dim: u32) -> u32 {
-    let quads = dim / quad_width(dim);
-    if quads < 4 {
-        4
-    } else if quads > 32 {
-        32
-    } else {
-        quads.next_power_of_two()
-    }
-}
-
 /// The sizes that follow from a configuration: record, slot, sets, shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Floats in a row.
-    pub dim: u32,
-    /// How a weight is stored.
-    pub precision: Precision,
-    /// Floats of optimiser state a row: 0, 1 or dim.
-    pub state: u32,
-    /// True if the record holds the state as FP16.
-    pub state_half: bool,
-    /// First word of the state in a record: behind scale and bias.
-    pub state_word: u32,
-    /// First 16-bit half of the payload in a record.
-    pub payload_half: u32,
-    /// Stride of a record in words of 4 bytes.
-    pub record_words: u32,
-    /// Floats of a row in FP32: dim + state.
-    pub row_words: u32,
-    /// Stride of a slot in Quads of [`quad_width`] floats: weights, then state, each from a Quad on, padded with zeros.
-    pub row_quads: u32,
-    /// Invocations that move a row together.
-    pub lanes: u32,
+    /// The layout of each row.
+    pub row: RowLayout,
     /// Sets of the cache, 0 without one.
     pub sets: u32,
     /// Ways of a set.
@@ -413,19 +377,9 @@ impl Layout {
     /// slot.
     pub fn new(config: &GroupConfig, shard_bytes: u64) -> Result<Self, Error> {
         config.check()?;
-        let dim = config.dim;
-        let state = match config.optimizer.kind {
-            OptimizerKind::Sgd => 0,
-            OptimizerKind::RowWiseAdaGrad => 1,
-            OptimizerKind::AdaGrad => dim,
-        };
-        let state_half = config.optimizer.kind == OptimizerKind::AdaGrad && config.precision != Precision::Fp32;
-        let state_word = if config.precision.is_integer() { 2 } else { 0 };
-        let payload_half = 2 * state_word + if state_half { state } else { 2 * state };
-        let bits = u64::from(payload_half) * 16 + u64::from(dim) * u64::from(config.precision.bits());
-        let record_words = bits.div_ceil(32) as u32;
+        let row = RowLayout::new(config.dim, config.precision, config.optimizer.kind);
         let total_rows = config.total_rows() as u32;
-        let stride = u64::from(record_words) * 4;
+        let stride = row.stride();
         let window_bytes = config.window_bytes.unwrap_or(u64::MAX).min(shard_bytes);
         let shard_bytes = config.shard_bytes.unwrap_or(u64::MAX).min(shard_bytes);
         // A staged table is bound nowhere: it is one piece.
@@ -440,11 +394,9 @@ impl Layout {
                 found: shard_bytes.to_string(),
             });
         }
-        let (width, weights) = (quad_width(dim), dim / quad_width(dim));
-        let row_quads = weights + state.div_ceil(width);
         let ways = config.ways;
         let sets = config.cache_rows.div_ceil(ways);
-        let slot_bytes = u64::from(row_quads * width) * 4;
+        let slot_bytes = row.slot_bytes();
         let window_slots = (window_bytes / slot_bytes).min(u64::from(sets * ways)) as u32;
         if window_slots == 0 && sets > 0 {
             return Err(Error::Config {
@@ -454,16 +406,7 @@ impl Layout {
             });
         }
         Ok(Self {
-            dim,
-            precision: config.precision,
-            state,
-            state_half,
-            state_word,
-            payload_half,
-            record_words,
-            row_words: dim + state,
-            row_quads,
-            lanes: row_lanes(dim),
+            row,
             sets,
             ways,
             window_slots,
@@ -488,19 +431,19 @@ impl Layout {
     /// Floats of a Quad.
     #[must_use]
     pub const fn width(&self) -> u32 {
-        quad_width(self.dim)
+        self.row.width()
     }
 
     /// Rows that a workgroup moves at once.
     #[must_use]
     pub const fn at_once(&self) -> u32 {
-        256 / self.lanes
+        self.row.at_once()
     }
 
     /// Stride of a slot in floats, its padding included.
     #[must_use]
     pub const fn slot_words(&self) -> u32 {
-        self.row_quads * quad_width(self.dim)
+        self.row.slot_words()
     }
 
     /// Slots of the cache: sets x ways.
@@ -518,7 +461,7 @@ impl Layout {
     /// Bytes of a slot, its padding included.
     #[must_use]
     pub const fn slot_bytes(&self) -> u64 {
-        self.slot_words() as u64 * 4
+        self.row.slot_bytes()
     }
 
     /// Windows of the cache, each a binding of its own; one, of nothing, without a cache.
@@ -542,7 +485,7 @@ impl Layout {
     /// Bytes of a record, optimiser state included.
     #[must_use]
     pub const fn stride(&self) -> u64 {
-        self.record_words as u64 * 4
+        self.row.stride()
     }
 
     /// Bytes of all records.

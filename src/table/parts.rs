@@ -43,8 +43,8 @@ impl Part {
             Self::Clock => 1,
             Self::Counters => (config.tables.len() * COUNTER_WORDS) as u64,
             Self::Ways => 4 * slots,
-            Self::Cache => slots * u64::from(layout.row_words),
-            Self::Records => rows * u64::from(layout.record_words),
+            Self::Cache => slots * u64::from(layout.row.row_words),
+            Self::Records => rows * u64::from(layout.row.record_words),
             Self::Frequencies => match config.policy {
                 Policy::Lfu => rows,
                 Policy::Lru | Policy::Static => 0,
@@ -87,7 +87,7 @@ impl Part {
                 Spacing { first: CLOCK_WORDS as u64 + 2, width, stride }
             }
             Self::Cache => {
-                let (width, stride) = (u64::from(layout.row_words), u64::from(layout.slot_words()));
+                let (width, stride) = (u64::from(layout.row.row_words), u64::from(layout.slot_words()));
                 Spacing { first: 0, width, stride }
             }
             _ => Spacing { first: 0, width: 1, stride: 1 },
@@ -204,16 +204,16 @@ mod tests {
         ] {
             let config = GroupConfig { optimizer, cache_rows: 9, ..GroupConfig::new(&[9], dim) };
             let layout = Layout::new(&config, 1 << 20).unwrap();
-            assert_eq!((layout.row_quads, layout.lanes), (quads, lanes), "dim {dim}");
+            assert_eq!((layout.row.row_quads, layout.row.lanes), (quads, lanes), "dim {dim}");
             let words = Part::Cache.words(&config, &layout);
-            assert_eq!(words, 32 * u64::from(dim + layout.state));
+            assert_eq!(words, 32 * u64::from(dim + layout.row.state));
             let mut slots = vec![0; 32 * layout.slot_words() as usize];
             for (run, at) in Part::Cache.spacing(&layout).runs(0..words) {
                 slots[at as usize..][..(run.end - run.start) as usize].fill(1);
             }
             assert_eq!(slots.iter().sum::<u64>(), words, "each word has a place of its own");
             let rows = slots.chunks(layout.slot_words() as usize);
-            assert!(rows.into_iter().all(|slot| slot[..layout.row_words as usize].iter().all(|&word| word == 1)));
+            assert!(rows.into_iter().all(|slot| slot[..layout.row.row_words as usize].iter().all(|&word| word == 1)));
         }
     }
 }

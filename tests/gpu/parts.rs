@@ -68,7 +68,7 @@ fn of(snapshot: &Snapshot, part: Part) -> Vec<u32> {
 fn every_range_of_every_part_is_what_the_snapshot_says() {
     with_gpu(|context| {
         let layout = Layout::new(&config(), u64::MAX).unwrap();
-        assert!(layout.shards > 5 && layout.slot_words() > layout.row_words);
+        assert!(layout.shards > 5 && layout.slot_words() > layout.row.row_words);
         for mut group in both(context, &config()) {
             (0..5).for_each(|seed| step(&mut *group, seed));
             let snapshot = group.snapshot().unwrap();

@@ -27,7 +27,7 @@ fn write(context: &Context, config: &GroupConfig, rows: &[Vec<f32>], t: u32) -> 
         words(&Shard { rows: rows.len() as u32, phases: Shard::PACK, ..Shard::default() }),
         words(&step),
         moves.concat(),
-        vec![0; rows.len() * layout.record_words as usize],
+        vec![0; rows.len() * layout.row.record_words as usize],
         vec![0],
         slot_rows(&layout, rows.len(), {
             let mut rows = rows.iter();
@@ -41,7 +41,7 @@ fn write(context: &Context, config: &GroupConfig, rows: &[Vec<f32>], t: u32) -> 
     ];
     let found = context.run_stage(kernel("exchange"), &bindings, rows.len() as u32);
     let found = found.unwrap_or_else(|error| panic!("{error}"));
-    found[4].chunks_exact(layout.record_words as usize).map(<[u32]>::to_vec).collect()
+    found[4].chunks_exact(layout.row.record_words as usize).map(<[u32]>::to_vec).collect()
 }
 
 /// A value that lies between two neighbours of its precision.
@@ -80,7 +80,7 @@ fn bias(context: &Context, case: &Between, rounding: Rounding, random_bits: Rand
                     (f64::from(code_at(&layout, &record, element)), (f64::from(case.x) - bias) / scale)
                 } else {
                     let distance = half_distance(case.x);
-                    (f64::from(codec::weight(&layout, &record, element)) / distance, f64::from(case.x) / distance)
+                    (f64::from(codec::weight(&layout.row, &record, element)) / distance, f64::from(case.x) / distance)
                 };
                 assert!((stored - exact).abs() < 1.0, "{} is no neighbour of {}", stored, exact);
                 fraction = exact - exact.floor();
@@ -197,16 +197,16 @@ fn what_is_representable_never_moves() {
                     // Ranges near zero, far from it, tiny and huge.
                     let (size, shift) =
                         [(1.0, 0.0), (1.0, 100.0), (1e-3, -5.0), (1e4, 3.0), (1e-7, 0.0), (0.0, 0.3)][row % 6];
-                    (0..layout.row_words).map(|_| shift + size * source.random_range(-1.0f32..1.0)).collect()
+                    (0..layout.row.row_words).map(|_| shift + size * source.random_range(-1.0f32..1.0)).collect()
                 })
                 .collect();
             config.rounding = Rounding::Stochastic;
             let first = write(context, &config, &rows, 1);
-            let mut row_of = vec![0.0; layout.row_words as usize];
+            let mut row_of = vec![0.0; layout.row.row_words as usize];
             let unpacked: Vec<Vec<f32>> = first
                 .iter()
                 .map(|record| {
-                    codec::unpack(&layout, record, &mut row_of);
+                    codec::unpack(&layout.row, record, &mut row_of);
                     row_of.clone()
                 })
                 .collect();
@@ -216,7 +216,7 @@ fn what_is_representable_never_moves() {
                     let again = write(context, &config, &unpacked, t);
                     for (row, (a, b)) in first.iter().zip(&again).enumerate() {
                         // Scale and bias may be rounded anew; codes, halves and state may not.
-                        let from = layout.state_word as usize;
+                        let from = layout.row.state_word as usize;
                         assert_eq!(a[from..], b[from..], "{precision:?}, {rounding:?}, row {row}, step {t}");
                     }
                 }

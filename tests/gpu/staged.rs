@@ -317,7 +317,7 @@ fn a_flush_in_pieces() {
                 group.read_rows(&(5000..8500).collect::<Vec<_>>()).unwrap();
             }
             group.flush().unwrap();
-            let mut words = vec![0; 4000 * group.layout().record_words as usize];
+            let mut words = vec![0; 4000 * group.layout().row.record_words as usize];
             group.read_part(hotrow::Part::Records, 0, &mut words).unwrap();
             (words, group.traffic().map(|traffic| traffic.records_out))
         };
@@ -530,7 +530,7 @@ fn a_lost_device_leaves_the_table() {
         lost(group.forward_prefetched().map(drop));
         drop(group);
         let found = store.read_rows(&layout, &rows).unwrap();
-        let (dim, mut apart) = (layout.dim as usize, 0);
+        let (dim, mut apart) = (layout.row.dim as usize, 0);
         for (row, (a, b)) in (0u32..).zip(found.chunks(dim).zip(wanted.chunks(dim))) {
             // A resident row is finer in the cache than in its record; INT4 over [-2, 2] has steps of at most 0.27.
             let near = a.iter().zip(b).all(|(a, b)| (a - b).abs() < if resident.contains(&row) { 0.3 } else { 1e-6 });

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use hotrow::{
     CpuGroup, Embedding as _, GradSlice, Layout, OptimizerKind, Rounding,
-    internals::layout::{Params, Shard, Target},
+    internals::layout::{Params, Rate, Shard, Target},
     internals::stages,
 };
 
@@ -21,6 +21,7 @@ pub(super) struct Host<'a> {
 /// What the stage reads and writes.
 struct Alone {
     params: Params,
+    rate: Rate,
     shard: Shard,
     targets: Vec<Target>,
     accesses: Vec<[u32; 2]>,
@@ -63,23 +64,23 @@ impl Alone {
         let accesses = rows.sorted.iter().map(|&[_, place]| [place, 1f32.to_bits()]).collect();
         let config = setting.config(size);
         assert_eq!(config.optimizer.kind, OptimizerKind::AdaGrad);
+        let lr = config.optimizer.lr;
         let params = Params {
             tables: 1,
-            dim: layout.dim,
-            bits: layout.precision.bits(),
+            dim: layout.row.dim,
+            bits: layout.row.precision.bits(),
             stochastic: u32::from(setting.rounding == Rounding::Stochastic),
             random_bits: setting.random_bits.bits(),
-            state: layout.state,
-            state_half: u32::from(layout.state_half),
-            state_word: layout.state_word,
-            payload_half: layout.payload_half,
-            record_words: layout.record_words,
-            row_quads: layout.row_quads,
+            state: layout.row.state,
+            state_half: u32::from(layout.row.state_half),
+            state_word: layout.row.state_word,
+            payload_half: layout.row.payload_half,
+            record_words: layout.row.record_words,
+            row_quads: layout.row.row_quads,
             optimizer: 1,
             total_rows: size.rows,
-            lr: config.optimizer.lr,
             eps: config.optimizer.eps,
-            lanes: layout.lanes,
+            lanes: layout.row.lanes,
             ..Params::default()
         };
         // 256 different rows again and again: what a row holds costs nothing, where it lies does.
@@ -87,20 +88,33 @@ impl Alone {
             CpuGroup::new(hotrow::GroupConfig { tables: vec![256], ..config }).unwrap().snapshot().unwrap().records;
         Self {
             params,
+            rate: Rate { lr, ..Rate::default() },
             shard: Shard { rows: size.rows, phases: Shard::PACK, ..Shard::default() },
             targets,
             accesses,
-            records: few.iter().copied().cycle().take(size.rows as usize * layout.record_words as usize).collect(),
+            records: few.iter().copied().cycle().take(size.rows as usize * layout.row.record_words as usize).collect(),
             tables: vec![0; 32],
         }
     }
 
     fn round(&mut self, grads: &[f32]) -> f64 {
-        let Self { params, shard, targets, accesses, records, tables } = self;
+        let Self { params, rate, shard, targets, accesses, records, tables } = self;
         targets[0].start += 1;
         tables[4..6].copy_from_slice(&[0, params.total_rows]);
         let start = Instant::now();
-        stages::update(params, shard, targets, accesses, GradSlice::F32(grads), records, &mut [], &[], &mut [], tables);
+        stages::update(
+            params,
+            shard,
+            targets,
+            accesses,
+            GradSlice::F32(grads),
+            records,
+            &mut [],
+            &[],
+            &mut [],
+            tables,
+            rate,
+        );
         start.elapsed().as_secs_f64()
     }
 }

@@ -131,7 +131,7 @@ impl CpuGroup {
 
     fn outputs(&self, params: &Params) -> Result<Vec<f32>, Error> {
         let rows = batch::output_rows(&self.config, params.indices, params.bags) as usize;
-        zeroed("outputs", rows * self.tables.layout.dim as usize)
+        zeroed("outputs", rows * self.tables.layout.row.dim as usize)
     }
 
     /// Takes note of a forward that has been carried out in the current space.
@@ -412,7 +412,7 @@ impl Embedding for CpuGroup {
     fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
         batch::not_prefetched(self.prefetched.is_some(), "read_rows")?;
         batch::check_rows(&self.tables.layout, rows, "read_rows")?;
-        let mut outputs = zeroed("outputs", rows.len() * self.tables.layout.dim as usize)?;
+        let mut outputs = zeroed("outputs", rows.len() * self.tables.layout.row.dim as usize)?;
         if !rows.is_empty() {
             self.look_up(rows, Some(&mut outputs))?;
         }

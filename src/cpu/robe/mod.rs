@@ -91,7 +91,7 @@ impl CpuRobeGroup {
         config.check()?;
         let rows = config.rows();
         let layout = Layout::new(&rows, u64::MAX)?;
-        let storage = config.storage()?;
+        let storage = config.storage();
         let words = storage.all(config.has_state());
         let (mut memory, states) = (zeroed("weights", words.memory)?, zeroed("states", words.states)?);
         config.initial(&storage, |at, words| {

@@ -238,7 +238,7 @@ impl Embedding for Group {
             if rows.is_empty() {
                 return Ok(Vec::new());
             }
-            let bytes = rows.len() as u64 * u64::from(this.tables.layout.dim) * 4;
+            let bytes = rows.len() as u64 * u64::from(this.tables.layout.row.dim) * 4;
             let outputs = this.context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
             let mut encoder = this.encoder();
             this.record_rows(&mut encoder, rows, Some(&outputs))?;

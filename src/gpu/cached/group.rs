@@ -415,7 +415,7 @@ impl Group {
                 }
             };
             if indices > 0 {
-                let (slice, wanted) = grad_outputs.wanted(u64::from(rows) * u64::from(self.tables.layout.dim));
+                let (slice, wanted) = grad_outputs.wanted(u64::from(rows) * u64::from(self.tables.layout.row.dim));
                 let outputs = self.context.bind("grad_outputs", slice, wanted)?;
                 let params = Params::new(&self.config, &self.tables.layout, Mode::Train, Purpose::Update)
                     .batch(indices, bags, weighted);

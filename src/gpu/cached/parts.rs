@@ -25,12 +25,12 @@ impl Group {
             Part::Clock | Part::Counters => vec![(words, &tables.tables)],
             Part::Ways => vec![(words, &tables.ways)],
             Part::Cache => {
-                let words = layout.windows_slots().map(|slots| u64::from(slots) * u64::from(layout.row_words));
+                let words = layout.windows_slots().map(|slots| u64::from(slots) * u64::from(layout.row.row_words));
                 words.zip(tables.cache.buffers()).collect()
             }
             // Of a staged table none: the store has them.
             Part::Records => {
-                let words = |shard| u64::from(layout.shard_rows(shard)) * u64::from(layout.record_words);
+                let words = |shard| u64::from(layout.shard_rows(shard)) * u64::from(layout.row.record_words);
                 (0..).zip(&tables.records).map(|(shard, buffer)| (words(shard), buffer)).collect()
             }
             Part::Frequencies => tables.freqs.iter().map(|freqs| (u64::from(freqs.rows), &freqs.counters)).collect(),

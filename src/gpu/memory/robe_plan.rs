@@ -26,7 +26,7 @@ impl MemoryReport {
         config.check()?;
         let chunks = |indices: Option<u32>| indices.map_or(Ok(0), |indices| config.batch_chunks(indices, 0));
         let (train, _) = (chunks(calls.train)?, chunks(calls.frozen)?);
-        Ok(Self::planned_robe(config, &config.storage()?, &calls, train))
+        Ok(Self::planned_robe(config, &config.storage(), &calls, train))
     }
 
     /// The same of what has been checked: `storage` is the array's, and the largest batch that is trained has so many `chunks`.

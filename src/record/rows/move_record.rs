@@ -9,7 +9,7 @@ use crate::{
             unpack::unpack_row,
         },
     },
-    table::layout::Layout,
+    table::row::RowLayout,
 };
 
 /// Updates a row in its record by its gradient: unpacks, moves and packs it in one pass, so that only record and
@@ -18,7 +18,7 @@ use crate::{
 /// from call to call.
 #[multiversion(targets = "simd")]
 pub fn move_record(
-    layout: &Layout,
+    layout: &RowLayout,
     rule: &Rule,
     noise: &Noise,
     row: u32,
@@ -31,7 +31,7 @@ pub fn move_record(
 
 #[inline(always)]
 pub(crate) fn move_record_row(
-    layout: &Layout,
+    layout: &RowLayout,
     rule: &Rule,
     noise: &Noise,
     row: u32,

@@ -6,7 +6,7 @@ use crate::{
         INFINITE, MAGNITUDE,
         lanes::{fold, padded},
     },
-    table::layout::{quad_width, row_lanes},
+    table::row::{quad_width, row_lanes},
 };
 
 /// The optimiser of a call and its numbers (SPEC 3, Backward).

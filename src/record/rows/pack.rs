@@ -10,7 +10,7 @@ use crate::{
             lanes::{fold, padded},
         },
     },
-    table::{layout::Layout, rng},
+    table::{rng, row::RowLayout},
 };
 
 /// Number of elements packed at once.
@@ -22,13 +22,13 @@ const WHOLE: f32 = 8_388_608.0;
 /// untouched if it cannot.
 #[multiversion(targets = "simd")]
 #[must_use]
-pub fn pack(layout: &Layout, noise: &Noise, row: u32, weights: &[f32], state: &[f32], record: &mut [u32]) -> bool {
+pub fn pack(layout: &RowLayout, noise: &Noise, row: u32, weights: &[f32], state: &[f32], record: &mut [u32]) -> bool {
     pack_row(layout, noise, row, weights, state, record)
 }
 
 #[inline(always)]
 pub(crate) fn pack_row(
-    layout: &Layout,
+    layout: &RowLayout,
     noise: &Noise,
     row: u32,
     weights: &[f32],
@@ -44,7 +44,7 @@ pub(crate) fn pack_row(
 /// Packs a row whose values are known to be finite. The range of its weights may still overflow.
 #[inline(always)]
 pub(crate) fn pack_finite(
-    layout: &Layout,
+    layout: &RowLayout,
     noise: &Noise,
     row: u32,
     weights: &[f32],

@@ -1,6 +1,6 @@
 //! Weights in their stored form: floats, halves, or codes under a scale and a bias.
 
-use crate::{record::rows::half::widen, table::layout::Layout};
+use crate::{record::rows::half::widen, table::row::RowLayout};
 
 /// The weights of one row, read a few at a time.
 pub(crate) trait Weights: Copy {
@@ -70,7 +70,7 @@ pub(crate) trait Format {
     /// The reader of the weights.
     type Weights<'a>: Weights;
     /// The weights of `record`.
-    fn of<'a>(layout: &Layout, record: &'a [u32]) -> Self::Weights<'a>;
+    fn of<'a>(layout: &RowLayout, record: &'a [u32]) -> Self::Weights<'a>;
 }
 
 pub(crate) struct Fp32;
@@ -80,7 +80,7 @@ pub(crate) struct Int<const BITS: usize>;
 impl Format for Fp32 {
     type Weights<'a> = Floats<'a>;
     #[inline(always)]
-    fn of<'a>(layout: &Layout, record: &'a [u32]) -> Floats<'a> {
+    fn of<'a>(layout: &RowLayout, record: &'a [u32]) -> Floats<'a> {
         Floats(bytemuck::cast_slice(&record[layout.payload_half as usize / 2..][..layout.dim as usize]))
     }
 }
@@ -88,7 +88,7 @@ impl Format for Fp32 {
 impl Format for Fp16 {
     type Weights<'a> = Halves<'a>;
     #[inline(always)]
-    fn of<'a>(layout: &Layout, record: &'a [u32]) -> Halves<'a> {
+    fn of<'a>(layout: &RowLayout, record: &'a [u32]) -> Halves<'a> {
         let halves: &[u16] = bytemuck::cast_slice(record);
         Halves(&halves[layout.payload_half as usize..][..layout.dim as usize])
     }
@@ -97,7 +97,7 @@ impl Format for Fp16 {
 impl<const BITS: usize> Format for Int<BITS> {
     type Weights<'a> = Codes<'a, BITS>;
     #[inline(always)]
-    fn of<'a>(layout: &Layout, record: &'a [u32]) -> Codes<'a, BITS> {
+    fn of<'a>(layout: &RowLayout, record: &'a [u32]) -> Codes<'a, BITS> {
         let bytes: &[u8] = bytemuck::cast_slice(record);
         Codes {
             bytes: &bytes[layout.payload_half as usize * 2..][..(layout.dim as usize * BITS).div_ceil(8)],

@@ -5,7 +5,7 @@ use multiversion::multiversion;
 use crate::{
     host::trusted::{AHEAD, prefetch},
     record::rows::payload::{Format, Weights, by_format},
-    table::layout::Layout,
+    table::row::RowLayout,
 };
 
 /// A list of sums over rows.
@@ -23,7 +23,7 @@ pub struct List<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Records<'a> {
     /// The layout of each record.
-    pub layout: &'a Layout,
+    pub layout: &'a RowLayout,
     /// The words of all records.
     pub words: &'a [u32],
 }

@@ -5,7 +5,7 @@ use multiversion::multiversion;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use crate::{
-    config::{GroupConfig, Optimizer, OptimizerKind, Precision, RandomBits, Rounding},
+    config::{OptimizerKind, Precision, RandomBits, Rounding},
     record::{
         codec::{self, Noise},
         rows::{
@@ -16,17 +16,17 @@ use crate::{
             unpack::unpack_row,
         },
     },
-    table::{layout::Layout, rng::Purpose},
+    table::{rng::Purpose, row::RowLayout},
 };
 
 type Optimise = fn(&Rule, &[f32], &mut [f32], &mut [f32], &mut Vec<f32>) -> bool;
-type MoveRecord = fn(&Layout, &Rule, &Noise, u32, &[f32], &mut [u32], &mut Vec<f32>) -> bool;
-type Pack = fn(&Layout, &Noise, u32, &[f32], &[f32], &mut [u32]) -> bool;
+type MoveRecord = fn(&RowLayout, &Rule, &Noise, u32, &[f32], &mut [u32], &mut Vec<f32>) -> bool;
+type Pack = fn(&RowLayout, &Noise, u32, &[f32], &[f32], &mut [u32]) -> bool;
 
 /// The loops as compiled for one kind of processor.
 struct Path {
     name: &'static str,
-    unpack: fn(&Layout, &[u32], &mut [f32], &mut [f32]),
+    unpack: fn(&RowLayout, &[u32], &mut [f32], &mut [f32]),
     pack: Pack,
     sum: fn(Records<'_>, List<'_>, &mut [f32]),
     optimise: Optimise,
@@ -37,11 +37,18 @@ struct Path {
 macro_rules! path {
     ($name:ident, $target:literal) => {{
         #[multiversion(targets($target))]
-        fn unpack(layout: &Layout, record: &[u32], weights: &mut [f32], states: &mut [f32]) {
+        fn unpack(layout: &RowLayout, record: &[u32], weights: &mut [f32], states: &mut [f32]) {
             unpack_row(layout, record, weights, states);
         }
         #[multiversion(targets($target))]
-        fn pack(layout: &Layout, noise: &Noise, row: u32, weights: &[f32], state: &[f32], record: &mut [u32]) -> bool {
+        fn pack(
+            layout: &RowLayout,
+            noise: &Noise,
+            row: u32,
+            weights: &[f32],
+            state: &[f32],
+            record: &mut [u32],
+        ) -> bool {
             pack_row(layout, noise, row, weights, state, record)
         }
         #[multiversion(targets($target))]
@@ -60,7 +67,7 @@ macro_rules! path {
         }
         #[multiversion(targets($target))]
         fn move_record(
-            layout: &Layout,
+            layout: &RowLayout,
             rule: &Rule,
             noise: &Noise,
             row: u32,
@@ -99,13 +106,12 @@ fn paths() -> [Path; 4] {
 
 const KINDS: [OptimizerKind; 3] = [OptimizerKind::Sgd, OptimizerKind::AdaGrad, OptimizerKind::RowWiseAdaGrad];
 
-fn layout_of(precision: Precision, kind: OptimizerKind, dim: u32) -> Layout {
-    let optimizer = Optimizer { kind, ..Optimizer::sgd(0.1) };
-    Layout::new(&GroupConfig { precision, optimizer, ..GroupConfig::new(&[50], dim) }, 1 << 30).unwrap()
+fn layout_of(precision: Precision, kind: OptimizerKind, dim: u32) -> RowLayout {
+    RowLayout::new(dim, precision, kind)
 }
 
 /// A layout for each precision, each optimiser and each dim up to a little more than two blocks.
-fn layouts() -> impl Iterator<Item = Layout> {
+fn layouts() -> impl Iterator<Item = RowLayout> {
     Precision::ALL.into_iter().flat_map(|precision| {
         KINDS.into_iter().flat_map(move |kind| (1..=140).map(move |dim| layout_of(precision, kind, dim)))
     })
@@ -203,7 +209,7 @@ fn any_half_unpacks_as_the_codec_says() {
 }
 
 /// A table of `rows` records of random bits whose scale, bias and FP32 values are finite.
-fn records(random: &mut StdRng, layout: &Layout, rows: usize) -> Vec<u32> {
+fn records(random: &mut StdRng, layout: &RowLayout, rows: usize) -> Vec<u32> {
     let finite = |word: u32| if word & 0x7f80_0000 == 0x7f80_0000 { word & !(1 << 30) } else { word };
     let mut words: Vec<u32> = (0..rows * layout.record_words as usize).map(|_| random.random()).collect();
     for record in words.chunks_exact_mut(layout.record_words as usize) {

@@ -5,17 +5,17 @@ use crate::{
         half::widen,
         payload::{Format, Weights as _, by_format},
     },
-    table::layout::Layout,
+    table::row::RowLayout,
 };
 
 /// [`crate::record::codec::unpack`], computed fast: writes dim weights, then the state.
 #[multiversion(targets = "simd")]
-pub fn unpack(layout: &Layout, record: &[u32], weights: &mut [f32], states: &mut [f32]) {
+pub fn unpack(layout: &RowLayout, record: &[u32], weights: &mut [f32], states: &mut [f32]) {
     unpack_row(layout, record, weights, states);
 }
 
 #[inline(always)]
-pub(crate) fn unpack_row(layout: &Layout, record: &[u32], weights: &mut [f32], states: &mut [f32]) {
+pub(crate) fn unpack_row(layout: &RowLayout, record: &[u32], weights: &mut [f32], states: &mut [f32]) {
     by_format!(layout.precision, F => unpack_weights::<F>(layout, record, weights));
     let from = &record[layout.state_word as usize..];
     if layout.state_half {
@@ -27,7 +27,7 @@ pub(crate) fn unpack_row(layout: &Layout, record: &[u32], weights: &mut [f32], s
 }
 
 #[inline(always)]
-fn unpack_weights<F: Format>(layout: &Layout, record: &[u32], row: &mut [f32]) {
+fn unpack_weights<F: Format>(layout: &RowLayout, record: &[u32], row: &mut [f32]) {
     let weights = F::of(layout, record);
     let mut at = 0;
     while at + 64 <= row.len() {

@@ -21,7 +21,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize) -> usize {
     rows.sort_unstable();
     let unique: Vec<Unique> = placed(&mut source, &rows, layout.slots());
     let places: Vec<u32> = unique.iter().map(|one| one.slot).collect();
-    let dim = layout.dim as usize;
+    let dim = layout.row.dim as usize;
     let mut values = floats(&mut source, n * dim, 1.0);
     for u in 0..n {
         let bad = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, 0.0];
@@ -29,7 +29,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize) -> usize {
             values[u * dim + source.random_range(0..dim)] = bad[source.random_range(0..5)];
         }
     }
-    let mut data = |n: usize| slot_rows(&layout, n, || floats(&mut source, layout.row_words as usize, 1.0));
+    let mut data = |n: usize| slot_rows(&layout, n, || floats(&mut source, layout.row.row_words as usize, 1.0));
     let (cache, scratch) = (data(layout.slots() as usize), data(n));
     let bindings = [
         words(&Params { indices: n as u32, ..params(&config, &layout, ROWS, 0) }),

@@ -14,8 +14,8 @@ use super::{
 
 /// The code of an integer record's element.
 pub(crate) fn code_at(layout: &Layout, record: &[u32], element: u32) -> u32 {
-    let bits = layout.precision.bits();
-    let at = layout.payload_half * 16 + element * bits;
+    let bits = layout.row.precision.bits();
+    let at = layout.row.payload_half * 16 + element * bits;
     (record[at as usize / 32] >> (at % 32)) & ((1 << bits) - 1)
 }
 
@@ -31,21 +31,21 @@ pub(crate) fn records(layout: &Layout, found: &[u32], wanted: &[u32], codes: &mu
     if found.len() != wanted.len() {
         return Err(format!("{} words on the GPU, {} in the mirror", found.len(), wanted.len()));
     }
-    let stride = layout.record_words as usize;
+    let stride = layout.row.record_words as usize;
     let whole = found.len() / stride * stride; // what is left over is the guard, or a part of it
     for (row, (a, b)) in found.chunks(stride).zip(wanted.chunks(stride)).enumerate() {
-        if a == b || !layout.precision.is_integer() || (row + 1) * stride > whole {
+        if a == b || !layout.row.precision.is_integer() || (row + 1) * stride > whole {
             same(&format!("record {row}"), a, b, Like::Bits)?;
             continue;
         }
         let mut corrected = a.to_vec();
-        for element in 0..layout.dim {
+        for element in 0..layout.row.dim {
             let (x, y) = (code_at(layout, a, element), code_at(layout, b, element));
             if x.abs_diff(y) > 1 {
                 return Err(format!("record {row}, code {element}: {x} on the GPU, {y} in the mirror"));
             }
             codes.different += u64::from(x != y);
-            let at = layout.payload_half * 16 + element * layout.precision.bits();
+            let at = layout.row.payload_half * 16 + element * layout.row.precision.bits();
             corrected[at as usize / 32] ^= (x ^ y) << (at % 32);
         }
         // Scale, bias, state and the padding have no excuse.
@@ -56,7 +56,7 @@ pub(crate) fn records(layout: &Layout, found: &[u32], wanted: &[u32], codes: &mu
 
 /// Weights and state of a row: ordinary ones, and each kind of trouble.
 fn row_of(source: &mut Pcg64, layout: &Layout) -> Vec<f32> {
-    let (dim, words) = (layout.dim as usize, layout.row_words as usize);
+    let (dim, words) = (layout.row.dim as usize, layout.row.row_words as usize);
     let mut row = floats(source, words, 1.0);
     row[dim..].iter_mut().for_each(|x| *x = x.abs());
     let at = source.random_range(0..words);
@@ -77,7 +77,7 @@ fn row_of(source: &mut Pcg64, layout: &Layout) -> Vec<f32> {
         9 => row[..dim].iter_mut().for_each(|x| *x += 100.0), // a bias far above the scale
         // Codes of a step that is no binary fraction: representable but for the last bits, and so never rounded at random.
         10 | 11 => {
-            let top = if layout.precision.is_integer() { (1 << layout.precision.bits()) - 1 } else { 255 };
+            let top = if layout.row.precision.is_integer() { (1 << layout.row.precision.bits()) - 1 } else { 255 };
             row[..dim].iter_mut().for_each(|x| *x = 0.3 + 0.0123 * source.random_range(0..=top) as f32);
             (row[0], row[dim - 1]) = (0.3, 0.3 + 0.0123 * top as f32);
         }
@@ -90,20 +90,22 @@ fn row_of(source: &mut Pcg64, layout: &Layout) -> Vec<f32> {
 
 /// Records of any bits, but that floats are ordinary: a driver may flush subnormals.
 pub(crate) fn some_records(source: &mut Pcg64, layout: &Layout, rows: u32) -> Vec<u32> {
-    let mut records = junk(source, (rows * layout.record_words) as usize);
-    for record in records.chunks_exact_mut(layout.record_words as usize) {
+    let mut records = junk(source, (rows * layout.row.record_words) as usize);
+    for record in records.chunks_exact_mut(layout.row.record_words as usize) {
         let float = |word: &mut u32, low: f32, high: f32, x: u32| {
             *word = (low + (high - low) * (x as f32 / u32::MAX as f32)).to_bits();
         };
-        if layout.precision.is_integer() {
+        if layout.row.precision.is_integer() {
             float(&mut record[0], 0.0, 0.1, source.random());
             float(&mut record[1], -1.0, 1.0, source.random());
         }
-        let (state, payload) = (layout.state_word as usize, layout.payload_half as usize / 2);
-        if !layout.state_half {
-            record[state..state + layout.state as usize].iter_mut().for_each(|x| float(x, 0.0, 2.0, source.random()));
+        let (state, payload) = (layout.row.state_word as usize, layout.row.payload_half as usize / 2);
+        if !layout.row.state_half {
+            record[state..state + layout.row.state as usize]
+                .iter_mut()
+                .for_each(|x| float(x, 0.0, 2.0, source.random()));
         }
-        if layout.precision == Precision::Fp32 {
+        if layout.row.precision == Precision::Fp32 {
             record[payload..].iter_mut().for_each(|x| float(x, -2.0, 2.0, source.random()));
         }
     }
@@ -197,17 +199,17 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
         panic!("{what}: {difference}");
     }
     // A kept row is what its record says now, and that record may differ from the mirror's by a code.
-    let (stride, slot) = (layout.record_words as usize, layout.slot_words() as usize);
+    let (stride, slot) = (layout.row.record_words as usize, layout.slot_words() as usize);
     let record = |row: u32| (row - per_shard) as usize * stride..(row - per_shard + 1) as usize * stride;
     let mut wanted = run.wanted[6].clone();
     for (i, one) in moves.iter().enumerate() {
         let comes = shard.phases & Shard::UNPACK != 0 && shard.holds(one.victim) && one.place != NONE;
         if comes && one.flags & Move::KEEP != 0 {
             seen.kept += 1;
-            let mut row = vec![0.0; layout.row_words as usize];
-            codec::unpack(&layout, &run.found[4][record(one.victim)], &mut row);
+            let mut row = vec![0.0; layout.row.row_words as usize];
+            codec::unpack(&layout.row, &run.found[4][record(one.victim)], &mut row);
             // The rounding of q * scale + bias is relative to the largest of them; a driver may flush what is subnormal.
-            let most = row[..layout.dim as usize].iter().fold(0f32, |most, x| most.max(x.abs()));
+            let most = row[..layout.row.dim as usize].iter().fold(0f32, |most, x| most.max(x.abs()));
             for (e, x) in row.iter().enumerate() {
                 let found = f32::from_bits(run.found[6][i * slot + e]);
                 let bound = if config.precision.is_integer() {
@@ -240,8 +242,8 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
             }
         }
         let (from, at) = if one.place < slots { (&cache, one.place) } else { (&scratch, one.place - slots) };
-        let row = &from[at as usize * slot..][..layout.row_words as usize];
-        let weights = &row[..layout.dim as usize];
+        let row = &from[at as usize * slot..][..layout.row.row_words as usize];
+        let weights = &row[..layout.row.dim as usize];
         let span = weights.iter().fold(f32::MIN, |a, &b| a.max(b)) - weights.iter().fold(f32::MAX, |a, &b| a.min(b));
         let right = row.iter().all(|x| x.is_finite()) && (!config.precision.is_integer() || span.is_finite());
         written += usize::from(right);
@@ -250,7 +252,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
     }
     let moved = run.found[4].chunks(stride).zip(bindings[4].chunks(stride)).filter(|(a, b)| a != b).count();
     assert_eq!(moved, written, "{what}");
-    seen.codes.written += written as u64 * u64::from(layout.dim);
+    seen.codes.written += written as u64 * u64::from(layout.row.dim);
 }
 
 #[test]
@@ -289,9 +291,9 @@ fn a_wrong_record_is_told_apart() {
     let layout = layout_of(&config);
     let noise =
         codec::Noise { rounding: Rounding::Nearest, random_bits: RandomBits::TwentyFour, seed: 1, step: 1, purpose: 0 };
-    let mut right = vec![0; layout.record_words as usize];
-    assert!(codec::pack(&layout, &noise, 0, &[0.0, 0.3, 0.5, 0.8, 1.0], &[1.0; 5], &mut right));
-    let code = |element: u32| layout.payload_half as usize * 16 + 4 * element as usize;
+    let mut right = vec![0; layout.row.record_words as usize];
+    assert!(codec::pack(&layout.row, &noise, 0, &[0.0, 0.3, 0.5, 0.8, 1.0], &[1.0; 5], &mut right));
+    let code = |element: u32| layout.row.payload_half as usize * 16 + 4 * element as usize;
     let judged = |bit: usize| {
         let mut wrong = right.clone();
         wrong[bit / 32] ^= 1 << (bit % 32);

@@ -56,7 +56,8 @@ fn run(context: &Context, seed: u64, case: &Case) -> usize {
     }
     let places = if broken { vec![NONE; n] } else { places };
     let rows = if pooling == Pooling::None { indices } else { bags };
-    let mut slot_rows = |n: u32| slot_rows(&layout, n as usize, || floats(&mut source, layout.row_words as usize, 1.0));
+    let mut slot_rows =
+        |n: u32| slot_rows(&layout, n as usize, || floats(&mut source, layout.row.row_words as usize, 1.0));
     let (cache, scratch) = (slot_rows(slots), slot_rows(in_scratch));
     let bindings = [
         words(&params),

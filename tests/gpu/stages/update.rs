@@ -33,7 +33,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
     config.cache_rows = 32 * source.random_range(0..4);
     config.seed = source.random();
     let layout = layout_of(&config);
-    let (slots, dim, words_of) = (layout.slots(), layout.dim as usize, layout.slot_words() as usize);
+    let (slots, dim, words_of) = (layout.slots(), layout.row.dim as usize, layout.slot_words() as usize);
     let rows = distinct_rows(&mut source, n, 900);
     let unique = placed(&mut source, &rows, slots);
     let places: Vec<(u32, u32)> = unique.iter().map(|one| (one.row, one.slot)).collect();
@@ -57,7 +57,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
         match source.random_range(0..30) {
             0 => grads[e] = f32::NAN,
             1 => grads[e] = f32::NEG_INFINITY,
-            2 if layout.state > 0 => grads[e] = 1e25, // its square is no float
+            2 if layout.row.state > 0 => grads[e] = 1e25, // its square is no float
             3 => grads[output * dim..][..dim].fill(0.0),
             _ => {}
         }
@@ -71,11 +71,11 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
     // The state is a sum of squares: not negative, and not so small that its root tells roundings apart.
     let mut data = |n: usize| {
         slot_rows(&layout, n, || {
-            let mut row = floats(&mut source, layout.row_words as usize, 1.0);
+            let mut row = floats(&mut source, layout.row.row_words as usize, 1.0);
             row[dim..].iter_mut().for_each(|x| *x = x.abs() + 0.05);
             match source.random_range(0..20) {
                 0 => row[source.random_range(0..dim)] = f32::INFINITY,
-                1 if layout.state > 0 => row[dim] = f32::NAN,
+                1 if layout.row.state > 0 => row[dim] = f32::NAN,
                 _ => {}
             }
             row
@@ -96,12 +96,19 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
     };
     // The kernel takes a bypassed row from scratch, the mirror from its record: forward has unpacked one into the other.
     for one in targets[1..].iter().filter(|one| one.place >= slots && shard.holds(one.row)) {
-        let row = &mut scratch[(one.place - slots) as usize * words_of..][..layout.row_words as usize];
-        let stride = layout.record_words as usize;
+        let row = &mut scratch[(one.place - slots) as usize * words_of..][..layout.row.row_words as usize];
+        let stride = layout.row.record_words as usize;
         let record = &mut before[(one.row - shard.first_row) as usize * stride..][..stride];
         row.iter_mut().filter(|x| !x.is_finite()).for_each(|x| *x = 0.25);
-        assert!(codec::pack(&layout, &codec::Noise { step: 0, ..noise }, one.row, &row[..dim], &row[dim..], record));
-        codec::unpack(&layout, record, row);
+        assert!(codec::pack(
+            &layout.row,
+            &codec::Noise { step: 0, ..noise },
+            one.row,
+            &row[..dim],
+            &row[dim..],
+            record
+        ));
+        codec::unpack(&layout.row, record, row);
     }
     let params = Params { partials, half_grads: u32::from(half), ..params(&config, &layout, TRAIN, 0) };
     let later = source.random(); // another step may have begun since
@@ -182,7 +189,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
             assert_eq!(bits(old), bits(new), "{what}: row {} moved", one.row);
             seen.refused += usize::from(mine);
         } else if bypass {
-            let stride = layout.record_words as usize;
+            let stride = layout.row.record_words as usize;
             let range =
                 (one.row - shard.first_row) as usize * stride..(one.row - shard.first_row + 1) as usize * stride;
             // Only the mirror tells a row that a zero gradient has left as it was from one that was refused.
@@ -190,8 +197,8 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
                 continue;
             }
             let record = &mut wanted[range];
-            let (weights, state) = new[..layout.row_words as usize].split_at(dim);
-            seen.packed += usize::from(codec::pack(&layout, &noise, one.row, weights, state, record));
+            let (weights, state) = new[..layout.row.row_words as usize].split_at(dim);
+            seen.packed += usize::from(codec::pack(&layout.row, &noise, one.row, weights, state, record));
         }
     }
     if let Err(difference) = records(&layout, &run.found[5], &guarded(&wanted), &mut seen.codes) {

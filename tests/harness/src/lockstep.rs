@@ -36,21 +36,21 @@ pub struct Codes {
 }
 
 fn records(layout: &Layout, gpu: &[u32], cpu: &[u32], size: f32, codes: &mut Codes) -> Result<(), String> {
-    let stride = layout.record_words as usize;
+    let stride = layout.row.record_words as usize;
     for (row, (a, b)) in gpu.chunks_exact(stride).zip(cpu.chunks_exact(stride)).enumerate() {
         if codes.before.get(row * stride..(row + 1) * stride) != Some(a) {
-            codes.written += u64::from(layout.dim);
+            codes.written += u64::from(layout.row.dim);
         }
         if a == b {
             continue;
         }
-        let step = match layout.precision {
+        let step = match layout.row.precision {
             Precision::Fp32 => 0.0,
             Precision::Fp16 => 1.0,
             _ => f32::from_bits(a[0]),
         };
-        for element in 0..layout.dim {
-            let (x, y) = (codec::weight(layout, a, element), codec::weight(layout, b, element));
+        for element in 0..layout.row.dim {
+            let (x, y) = (codec::weight(&layout.row, a, element), codec::weight(&layout.row, b, element));
             if close(x, y, size) {
                 continue;
             }
@@ -61,9 +61,9 @@ fn records(layout: &Layout, gpu: &[u32], cpu: &[u32], size: f32, codes: &mut Cod
                 return Err(format!("record {row}, element {element}: {x} on the GPU, {y} on the CPU, step {step}"));
             }
         }
-        for element in 0..layout.state {
-            let (x, y) = (codec::state(layout, a, element), codec::state(layout, b, element));
-            let half = if layout.state_half { x.abs().max(y.abs()) / 1024.0 + 2f32.powi(-24) } else { 0.0 };
+        for element in 0..layout.row.state {
+            let (x, y) = (codec::state(&layout.row, a, element), codec::state(&layout.row, b, element));
+            let half = if layout.row.state_half { x.abs().max(y.abs()) / 1024.0 + 2f32.powi(-24) } else { 0.0 };
             if !close(x, y, size * size) && (x - y).abs() > half {
                 return Err(format!("record {row}, state {element}: {x} on the GPU, {y} on the CPU"));
             }

@@ -917,14 +917,14 @@ fn equal<T: PartialEq + std::fmt::Debug + Copy>(what: &str, wanted: T, found: T)
 
 fn check_layout(layout: &Layout, model: &Naive, config: &GroupConfig) -> Result<(), String> {
     let format = &model.format;
-    equal("layout.dim", config.dim, layout.dim)?;
-    equal("layout.precision", config.precision, layout.precision)?;
-    equal("layout.state", format.state as u32, layout.state)?;
-    equal("layout.state_half", format.state_half, layout.state_half)?;
-    equal("layout.state_word", format.head as u32 / 32, layout.state_word)?;
-    equal("layout.payload_half", format.payload() as u32 / 16, layout.payload_half)?;
-    equal("layout.record_words", format.words() as u32, layout.record_words)?;
-    equal("layout.row_words", (format.dim + format.state) as u32, layout.row_words)?;
+    equal("layout.row.dim", config.dim, layout.row.dim)?;
+    equal("layout.row.precision", config.precision, layout.row.precision)?;
+    equal("layout.row.state", format.state as u32, layout.row.state)?;
+    equal("layout.row.state_half", format.state_half, layout.row.state_half)?;
+    equal("layout.row.state_word", format.head as u32 / 32, layout.row.state_word)?;
+    equal("layout.row.payload_half", format.payload() as u32 / 16, layout.row.payload_half)?;
+    equal("layout.row.record_words", format.words() as u32, layout.row.record_words)?;
+    equal("layout.row.row_words", (format.dim + format.state) as u32, layout.row.row_words)?;
     equal("layout.sets", model.sets, layout.sets)?;
     equal("layout.ways", config.ways, layout.ways)?;
     equal("layout.total_rows", model.rows, layout.total_rows)?;

@@ -44,7 +44,7 @@ pub fn exchange(
         }
     }
     if shard.phases & Shard::UNPACK != 0 {
-        let layout = record::layout(params);
+        let layout = record::row(params);
         let (words, record_words) = (record::slot_words(params), params.record_words as usize);
         let record = |linear: u32| &records[(linear - shard.first_row) as usize * record_words..][..record_words];
         let unpack = |i: usize, linear: u32, row: &mut [f32]| {
@@ -99,7 +99,7 @@ fn pack_rows(
     tables: &mut [u32],
     done: impl Fn(&mut [u32], usize),
 ) {
-    let layout = record::layout(params);
+    let layout = record::row(params);
     let noise = record::noise(params, t);
     let words = record::slot_words(params);
     let of = |i: usize| from(i).filter(|&(row, _)| shard.holds(row));

@@ -42,7 +42,7 @@ impl Space {
         let rows = capacity.min(layout.total_rows) as usize;
         let n = capacity as usize;
         let tiles = if train { n.div_ceil(CHUNK) } else { 0 };
-        let dim = layout.dim as usize;
+        let dim = layout.row.dim as usize;
         Ok(Self {
             capacity,
             step: Step::default(),
@@ -58,7 +58,7 @@ impl Space {
             unique: zeroed("unique", rows)?,
             places: zeroed("places", n)?,
             scratch: zeroed("scratch", rows * layout.slot_words() as usize + tiles * 2 * dim)?,
-            partials: u32::try_from(rows * layout.row_quads as usize).map_err(|_| Error::OutOfMemory {
+            partials: u32::try_from(rows * layout.row.row_quads as usize).map_err(|_| Error::OutOfMemory {
                 what: "scratch",
                 bytes: (rows * layout.slot_words() as usize * 4) as u64,
             })?,

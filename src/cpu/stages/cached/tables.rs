@@ -105,7 +105,7 @@ impl Tables {
         for index in 0..layout.shards {
             let first_row = index * layout.rows_per_shard;
             let rows = layout.shard_rows(index) as usize;
-            let words = layout.record_words as usize;
+            let words = layout.row.record_words as usize;
             let mut shard = zeroed("records", rows * words)?;
             filler.pack(first_row, &mut shard)?;
             records.push(shard);

@@ -11,7 +11,10 @@ use crate::{
     host::disjoint::each_target,
     record::{of_params as record, rows},
     scaler::GradSlice,
-    table::layout::{DIRTY, Field, Params, Rate, Shard, Target, quad_width, way_at},
+    table::{
+        layout::{DIRTY, Field, Params, Rate, Shard, Target, way_at},
+        row::quad_width,
+    },
 };
 
 /// A thread's buffers for one row.
@@ -79,7 +82,7 @@ pub fn update(
         });
     }
     // Unpacks the row from its record instead of scratch: the bits are equal, and scratch need not be in memory.
-    let (layout, noise) = (record::layout(params), record::noise(params, totals.start));
+    let (layout, noise) = (record::row(params), record::noise(params, totals.start));
     let move_record = |u: usize, record: &mut [u32]| {
         let row = targets[u].row;
         with_sum(u, &mut |grads, room| rows::move_record(&layout, &rule, &noise, row, grads, record, room))

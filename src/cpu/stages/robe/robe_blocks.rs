@@ -31,8 +31,11 @@ pub fn robe_blocks(
     rate: &Rate,
 ) {
     let due = Due::new(params, robe, targets, accesses, grad_outputs, scratch);
-    let (rule, storage, noise) =
-        (record::rule(params, rate), Storage::new(params, robe), record::noise(params, targets[0].start));
+    let (rule, storage, noise) = (
+        record::rule(params, rate),
+        Storage::new(record::precision(params), robe),
+        record::noise(params, targets[0].start),
+    );
     let all = Packed { due, rule, weights: robe.weights, storage, noise };
     let end = robe.weights.min(robe.first + robe.window);
     let blocks = robe.first / robe.block..end.div_ceil(robe.block);

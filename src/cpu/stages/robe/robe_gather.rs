@@ -1,6 +1,7 @@
 use crate::{
     cpu::stages::cached::bags::Bags,
     host::spread::each_row,
+    record::of_params as record,
     robe::{hash::chunk_start, storage::Storage},
     table::layout::{NONE, POOL_NONE, Params, Robe},
 };
@@ -21,7 +22,7 @@ pub fn robe_gather(
     let dim = robe.dim as usize;
     let bags = Bags { params, offsets, places: hashes, weights };
     bags.coefficients(access);
-    let storage = Storage::new(params, robe);
+    let storage = Storage::new(record::precision(params), robe);
     let row_of = |output: usize, row: &mut [f32]| {
         let mut room = vec![0.0; if storage.plain() { 0 } else { robe.reach as usize }];
         row.fill(0.0);

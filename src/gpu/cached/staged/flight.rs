@@ -30,12 +30,12 @@ impl Flight {
     pub(crate) fn new(context: &Context, layout: &Layout, capacity: u32, purpose: Purpose) -> Result<Self, Error> {
         let bytes = Self::bytes(layout, capacity, purpose);
         let buffer = context.buffer("flight", bytes, wgpu::BufferUsages::empty())?;
-        Ok(Self { buffer, capacity, record_words: layout.record_words, purpose })
+        Ok(Self { buffer, capacity, record_words: layout.row.record_words, purpose })
     }
 
     /// Bytes of a flight for `capacity` Moves.
     pub(crate) fn bytes(layout: &Layout, capacity: u32, purpose: Purpose) -> u64 {
-        let (n, words) = (u64::from(capacity), u64::from(layout.record_words));
+        let (n, words) = (u64::from(capacity), u64::from(layout.row.record_words));
         let half = (2 + words) * n;
         4 * match purpose {
             Purpose::Steps { keeps: 0 } => n + n * words + 2 * half,

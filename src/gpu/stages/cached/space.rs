@@ -81,7 +81,7 @@ impl<B> Space<B> {
         let rows = layout.most_distinct(capacity);
         let (n, r) = (u64::from(capacity), u64::from(rows));
         let tiles = if train { n.div_ceil(u64::from(MERGE_CHUNK)) } else { 0 };
-        let dim = u64::from(layout.dim);
+        let dim = u64::from(layout.row.dim);
         Ok(Self {
             capacity,
             step: make("step", 64)?,
@@ -98,7 +98,7 @@ impl<B> Space<B> {
             targets: make("targets", if train { (r + 1) * 16 } else { 0 })?,
             scratch: make("scratch", (r * u64::from(layout.slot_words()) + tiles * 2 * dim) * 4)?,
             // Fits: the buffer above has been made.
-            partials: (r * u64::from(layout.row_quads)) as u32,
+            partials: (r * u64::from(layout.row.row_quads)) as u32,
             sorted: SortSpace::of(make, capacity)?,
             sort: SortScratch::of(make, capacity)?,
         })

@@ -32,7 +32,7 @@ impl Array {
         let none = wgpu::BufferUsages::empty();
         let rows = config.rows();
         let config = &config.bound(context.caps().choose_shard_bytes());
-        let (storage, robe) = (config.storage()?, config.robe());
+        let (storage, robe) = (config.storage(), config.robe());
         let (windows, most) = (config.windows(), context.caps().choose_windows());
         if windows > most {
             let limit = u64::from(most) * config.window_bytes.unwrap_or(u64::MAX);

@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, reason = "a figure is worth nothing without the adapter it comes from")]
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on may stop")]
 
+#[path = "../support/mod.rs"]
 mod support;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};

@@ -1,0 +1,106 @@
+//! Where the parts of one row lie: in its record, and in FP32 in a slot.
+
+use crate::config::{OptimizerKind, Precision};
+
+/// Floats that an invocation moves at once: 4 where every row starts on 16 bytes, else 1.
+#[inline]
+#[must_use]
+pub const fn quad_width(dim: u32) -> u32 {
+    if dim.is_multiple_of(4) { 4 } else { 1 }
+}
+
+/// Invocations that move a row of `dim` floats together: one a Quad, but from 4 to 32, and a power of two.
+pub(crate) const fn row_lanes(dim: u32) -> u32 {
+    let quads = dim / quad_width(dim);
+    if quads < 4 {
+        4
+    } else if quads > 32 {
+        32
+    } else {
+        quads.next_power_of_two()
+    }
+}
+
+/// The layout of one row: its record (weights packed, with the optimiser's state) and its FP32 form in a slot of the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowLayout {
+    /// Floats in a row.
+    pub dim: u32,
+    /// How a weight is stored.
+    pub precision: Precision,
+    /// Floats of optimiser state a row: 0, 1 or dim.
+    pub state: u32,
+    /// True if the record holds the state as FP16.
+    pub state_half: bool,
+    /// First word of the state in a record: behind scale and bias.
+    pub state_word: u32,
+    /// First 16-bit half of the payload in a record.
+    pub payload_half: u32,
+    /// Stride of a record in words of 4 bytes.
+    pub record_words: u32,
+    /// Floats of a row in FP32: dim + state.
+    pub row_words: u32,
+    /// Stride of a slot in Quads of [`quad_width`] floats: weights, then state, each from a Quad on, padded with zeros.
+    pub row_quads: u32,
+    /// Invocations that move a row together.
+    pub lanes: u32,
+}
+
+impl RowLayout {
+    /// A row of `dim` weights under an optimiser.
+    #[must_use]
+    pub const fn new(dim: u32, precision: Precision, optimizer: OptimizerKind) -> Self {
+        let state = match optimizer {
+            OptimizerKind::Sgd => 0,
+            OptimizerKind::RowWiseAdaGrad => 1,
+            OptimizerKind::AdaGrad => dim,
+        };
+        let state_half = matches!(optimizer, OptimizerKind::AdaGrad) && !matches!(precision, Precision::Fp32);
+        let state_word = if precision.is_integer() { 2 } else { 0 };
+        let payload_half = 2 * state_word + if state_half { state } else { 2 * state };
+        let bits = payload_half as u64 * 16 + dim as u64 * precision.bits() as u64;
+        let width = quad_width(dim);
+        Self {
+            dim,
+            precision,
+            state,
+            state_half,
+            state_word,
+            payload_half,
+            record_words: bits.div_ceil(32) as u32,
+            row_words: dim + state,
+            row_quads: dim / width + state.div_ceil(width),
+            lanes: row_lanes(dim),
+        }
+    }
+
+    /// Floats of a Quad.
+    #[must_use]
+    pub const fn width(&self) -> u32 {
+        quad_width(self.dim)
+    }
+
+    /// Rows that a workgroup moves at once.
+    #[must_use]
+    pub const fn at_once(&self) -> u32 {
+        256 / self.lanes
+    }
+
+    /// Stride of a slot in floats, its padding included.
+    #[must_use]
+    pub const fn slot_words(&self) -> u32 {
+        self.row_quads * quad_width(self.dim)
+    }
+
+    /// Bytes of a slot, its padding included.
+    #[must_use]
+    pub const fn slot_bytes(&self) -> u64 {
+        self.slot_words() as u64 * 4
+    }
+
+    /// Bytes of a record, optimiser state included.
+    #[must_use]
+    pub const fn stride(&self) -> u64 {
+        self.record_words as u64 * 4
+    }
+}
