@@ -155,8 +155,8 @@ impl Workload {
             outputs: self.batches.iter().map(|batch| batch.offsets().len() as f64 - 1.0).sum::<f64>() / batches,
             heavy_accesses: self.batches.iter().map(heavy).fold(0.0, |a, b| a + b) / batches,
             sets: of(|layout| f64::from(layout.sets)),
-            row: of(|layout| 4.0 * f64::from(layout.dim)),
-            state: of(|layout| 4.0 * f64::from(layout.state)),
+            row: of(|layout| 4.0 * f64::from(layout.row.dim)),
+            state: of(|layout| 4.0 * f64::from(layout.row.state)),
             record: of(|layout| layout.stride() as f64),
             passes: layout.map_or([0.0; 2], |layout| passes(layout, mean(seen.accesses) as u32)),
         }
