@@ -197,6 +197,7 @@ impl Report {
         }
         let mut hits = charts::places(&self.hit_rates(), SIZE, 1);
         (hits.title, hits.y_range) = (format!("{}: hit rate over training", self.subject.task), Some((0.0, 100.0)));
+        hits.y_label = "Hit rate, %".to_owned();
         charts.push(("hit-rate".to_owned(), hits));
         let mut written = Vec::new();
         for (stem, chart) in charts.into_iter().filter(|(_, chart)| !chart.series.is_empty()) {
@@ -241,7 +242,9 @@ impl Report {
             uncached.or_else(|| figure.is("cache", &lfu).then(|| (*figure).clone()))
         });
         let title = "memory by formula, stochastic rounding, 32-way LFU (points: cache sizes)".to_owned();
-        charts.push(("by-memory".to_owned(), title, charts::numbers(&by_memory.collect::<Vec<_>>(), "memory")));
+        let mut memory = charts::numbers(&by_memory.collect::<Vec<_>>(), "memory");
+        memory.x_label = "Memory against FP32".to_owned();
+        charts.push(("by-memory".to_owned(), title, memory));
         let finish = |(stem, title, mut chart): (String, String, Chart)| {
             chart.title = format!("{}: {title}", self.subject.task);
             chart.y_label = format!("{what} against FP32, % (worse above 0)");
