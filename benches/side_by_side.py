@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What CUB and PyTorch reach on this machine, for the sizes of `hotrow bench --suite`.
+"""What CUB and PyTorch reach on this machine, for the sizes of `hotrow bench suite`.
 
     benches/side_by_side.py [--out side_by_side.json] [--seconds 90] [--only sort,unique,gather,copy] [--quick]
 
 Needs an NVIDIA GPU with PyTorch. With nvcc, CUB's radix sort of pairs is timed by itself; with CuPy, its argsort. What is missing is said and left
 out: the JSON is written whatever is there, and the exit status is 0 unless the arguments are bad. Device events time each
-call; figures are medians. `hotrow bench --suite --beside FILE` reads `sorts`.
+call; figures are medians. `hotrow bench suite --beside FILE` reads `sorts`.
 """
 
 import argparse

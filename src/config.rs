@@ -3,12 +3,56 @@
 //! [`GroupConfig`] is plain data. [`GroupConfig::check`] turns it into a [`Layout`](crate::Layout) or a named error;
 //! nothing touches a device before that.
 
+use std::fmt;
+use std::str::FromStr;
+
 use crate::error::Error;
 
 /// Lanes, ways and bits: a set has 32 ways on a GPU, and on the CPU unless the configuration says otherwise.
 pub const WAYS: u32 = 32;
 /// Most ways of a set: a probe looks at them all.
 pub(crate) const MOST_WAYS: u32 = 1024;
+
+/// Gives each variant of an enum its name in options, files and messages: `name`, `Display` and `FromStr`, which takes `_` for `-`.
+macro_rules! named {
+    ($type:ident, $field:literal: $($variant:ident = $name:literal),+) => {
+        impl $type {
+            /// The name in options, files and messages.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = Error;
+
+            /// # Errors
+            /// [`Error::Config`] for another name.
+            fn from_str(name: &str) -> Result<Self, Error> {
+                match name.replace('_', "-").as_str() {
+                    $($name => Ok(Self::$variant),)+
+                    _ => Err(Error::Config { field: $field, wanted: [$($name),+].join(", "), found: name.to_owned() }),
+                }
+            }
+        }
+    };
+}
+
+named!(Precision, "precision": Fp32 = "fp32", Fp16 = "fp16", Int8 = "int8", Int4 = "int4", Int2 = "int2");
+named!(Rounding, "rounding": Nearest = "nearest", Stochastic = "stochastic");
+named!(RandomBits, "random_bits": Eight = "8", Sixteen = "16", TwentyFour = "24");
+named!(Policy, "policy": Lru = "lru", Lfu = "lfu", Static = "static");
+named!(Pooling, "pooling": Sum = "sum", Mean = "mean", None = "none");
+named!(OutOfRange, "out_of_range": Error = "error", Clamp = "clamp", Skip = "skip");
+named!(Placement, "placement": Device = "device", Mapped = "mapped", Staged = "staged", Auto = "auto");
+named!(OptimizerKind, "optimizer": Sgd = "sgd", AdaGrad = "adagrad", RowWiseAdaGrad = "row-wise-adagrad");
 
 /// How the table stores a weight (P1 section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -364,5 +408,29 @@ impl GroupConfig {
             return fail("init", "finite values, low <= high, std >= 0".into(), format!("{:?}", self.init));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_reads_back() {
+        for precision in Precision::ALL {
+            assert_eq!(precision.to_string().parse::<Precision>().unwrap(), precision);
+        }
+        for bits in RandomBits::ALL {
+            assert_eq!((bits.name(), bits.name().parse::<RandomBits>().unwrap()), (&*bits.bits().to_string(), bits));
+        }
+        let kind: OptimizerKind = "row_wise_adagrad".parse().unwrap();
+        assert_eq!((kind, format!("{kind:>18}")), (OptimizerKind::RowWiseAdaGrad, "  row-wise-adagrad".to_owned()));
+    }
+
+    #[test]
+    fn another_name_is_refused_with_those_that_there_are() {
+        let Err(Error::Config { field, wanted, found }) = "LRU".parse::<Policy>() else { panic!("accepted") };
+        assert_eq!((field, &*wanted, &*found), ("policy", "lru, lfu, static", "LRU"));
+        assert!("".parse::<Placement>().is_err() && "int3".parse::<Precision>().is_err());
     }
 }

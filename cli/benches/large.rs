@@ -16,10 +16,12 @@ use hotrow::{
     Context, Embedding as _, FileStore, Group, GroupConfig, Init, Layout, Optimizer, Placement, Precision, RamStore,
     SharedStore, adapter, store,
 };
+use hotrow_cli::report::run::{Machine, Run};
+use hotrow_cli::report::units::{Times, bytes};
+use hotrow_cli::report::{Setting, Unit, table};
 use rand::SeedableRng as _;
 use rand_distr::Distribution as _;
-use run::{Common, Machine, median};
-use serde::Serialize;
+use run::Common;
 
 /// What filling may take beside the table.
 const LIMIT: u64 = 256 << 20;
@@ -61,15 +63,13 @@ struct Options {
     folder: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Where {
     Ram,
     File,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, ValueEnum)]
 enum Values {
     Zeros,
     Uniform,
@@ -84,59 +84,6 @@ impl Values {
             Self::Normal => Init::Normal { mean: 0.0, std: 0.02 },
         }
     }
-}
-
-#[derive(Debug, Serialize)]
-struct Report {
-    machine: Machine,
-    rows: u32,
-    dim: u32,
-    precision: String,
-    init: Values,
-    table_bytes: u64,
-    cache_rows: u32,
-    cache_bytes: u64,
-    batch: usize,
-    zipf: f64,
-    runs: Vec<Run>,
-}
-
-#[derive(Debug, Serialize)]
-struct Run {
-    store: Where,
-    /// The store made and filled.
-    fill_seconds: f64,
-    fill_rows_per_second: f64,
-    /// The most memory the process had until then, and how much of it is more than it had before and the table in RAM takes.
-    fill_peak_bytes: Option<u64>,
-    fill_peak_beside_table_bytes: Option<u64>,
-    /// The group made from it.
-    group_seconds: f64,
-    steps: Vec<Step>,
-    step_seconds_median: f64,
-    accesses: u64,
-    hit_rate: f64,
-    records_in: u64,
-    records_out: u64,
-    bytes_in: u64,
-    bytes_out: u64,
-    list_bytes: u64,
-    host_seconds: f64,
-    flush_seconds: f64,
-    flush_records: u64,
-    /// What the process has of its own at the end, and of the file's pages; a software adapter's buffers are among the former.
-    end_anonymous_bytes: Option<u64>,
-    end_file_bytes: Option<u64>,
-    /// The file's length, the room it takes on the disk, and the seconds to open it again.
-    file_bytes: Option<u64>,
-    file_disk_bytes: Option<u64>,
-    open_seconds: Option<f64>,
-}
-
-#[derive(Debug, Serialize)]
-struct Step {
-    seconds: f64,
-    bytes: u64,
 }
 
 fn main() {
@@ -161,38 +108,30 @@ fn measure(options: &Options, context: &Context) {
     config.optimizer = Optimizer::row_wise_adagrad(0.05);
     config.init = options.init.init();
     let layout = Layout::new(&config, u64::MAX).unwrap();
-    let mut report = Report {
-        machine: Machine::of(context),
-        rows: options.rows,
-        dim: options.dim,
-        precision: "int4".into(),
-        init: options.init,
-        table_bytes: layout.table_bytes(),
-        cache_rows: layout.slots(),
-        cache_bytes: u64::from(layout.slots()) * u64::from(layout.row.row_words) * 4,
-        batch: options.batch,
-        zipf: options.zipf,
-        runs: Vec::new(),
-    };
-    println!("large on {}", report.machine);
-    println!(
-        "{} rows x {} INT4, row-wise AdaGrad: {}; cache of {} rows: {}; {} steps of {} indices, Zipf {}",
-        report.rows,
-        report.dim,
-        megabytes(report.table_bytes),
-        report.cache_rows,
-        megabytes(report.cache_bytes),
-        options.steps,
-        options.batch,
-        options.zipf
+    let mut run = options.common.start("large");
+    run.on(Machine::of(context));
+    let cache = u64::from(layout.slots()) * u64::from(layout.row.row_words) * 4;
+    run.describe(
+        "large",
+        format!(
+            "{} rows x {} INT4, {:?}, row-wise AdaGrad: {}; cache of {} rows: {}; {} steps of {} indices, Zipf {}",
+            options.rows,
+            options.dim,
+            options.init,
+            bytes(layout.table_bytes() as f64),
+            layout.slots(),
+            bytes(cache as f64),
+            options.steps,
+            options.batch,
+            options.zipf
+        ),
     );
     let batches = batches(options);
     for &place in &options.store {
-        let run = one(options, context, &config, &layout, &batches, place);
-        run.print();
-        report.runs.push(run);
+        one(options, context, &config, &layout, &batches, (place, &mut run));
     }
-    options.common.write(&report);
+    let title = "Bytes and records of all steps; memory at the end has the buffers of a software adapter in it.";
+    options.common.finish(&run, &[(title.to_owned(), table(&run.records, &["what"], "store"))]);
 }
 
 fn batches(options: &Options) -> Vec<Vec<u32>> {
@@ -209,8 +148,8 @@ fn one(
     config: &GroupConfig,
     layout: &Layout,
     batches: &[Vec<u32>],
-    place: Where,
-) -> Run {
+    (place, run): (Where, &mut Run),
+) {
     let folder = options.folder.clone().unwrap_or_else(std::env::temp_dir);
     let folder = tempfile::tempdir_in(folder).unwrap();
     let path = folder.path().join("table");
@@ -227,7 +166,7 @@ fn one(
     let in_ram = if place == Where::Ram { layout.table_bytes() } else { 0 };
     let beside = before.zip(fill_peak).map(|(before, peak)| peak.saturating_sub(before + in_ram));
     if let Some(beside) = beside {
-        assert!(beside <= LIMIT, "filling took {} beside the table", megabytes(beside));
+        assert!(beside <= LIMIT, "filling took {} beside the table", bytes(beside as f64));
     }
 
     let start = Instant::now();
@@ -237,18 +176,18 @@ fn one(
     let offsets: Vec<u32> = (0..=options.batch.div_ceil(POOLED)).map(|bag| bag * POOLED).map(|at| at as u32).collect();
     let offsets: Vec<u32> = offsets.iter().map(|&at| at.min(options.batch as u32)).collect();
     let grads = vec![1e-3; (offsets.len() - 1) * options.dim as usize];
-    let mut steps = Vec::new();
+    let (mut steps, mut crossed) = (Vec::new(), Vec::new());
     group.prefetch(&batches[0], &offsets, None).unwrap();
     for k in 0..batches.len() {
-        let (start, bytes) = (Instant::now(), group.traffic().unwrap().bytes());
+        let (start, before) = (Instant::now(), group.traffic().unwrap().bytes());
         let outputs = group.forward_prefetched().unwrap();
         assert!(outputs.iter().all(|x| x.is_finite()));
         if let Some(next) = batches.get(k + 1) {
             group.prefetch(next, &offsets, None).unwrap();
         }
         group.backward(&grads).unwrap();
-        let bytes = group.traffic().unwrap().bytes() - bytes;
-        steps.push(Step { seconds: start.elapsed().as_secs_f64(), bytes });
+        crossed.push((group.traffic().unwrap().bytes() - before) as f64);
+        steps.push(start.elapsed().as_secs_f64());
     }
     let counters = group.counters().unwrap()[0];
     let trained = group.traffic().unwrap();
@@ -268,71 +207,44 @@ fn one(
     assert_eq!(trained_step as usize, batches.len());
     drop((group, shared));
 
-    let mut file = (None, None, None);
+    let setting = Setting::default().with("store", format!("{place:?}").to_lowercase());
+    let known = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
+    let mut push = |what: &str, value: Option<f64>, unit| run.push_some(what, "large", &setting, value, unit);
     if place == Where::File {
         let start = Instant::now();
         let again = FileStore::open(&path, config).unwrap();
-        let seconds = start.elapsed().as_secs_f64();
+        push("file opened again", Some(start.elapsed().as_secs_f64()), Unit::Seconds);
         assert!(again.was_flushed());
         let again = SharedStore::new(again);
         assert!(again.read_rows(layout, &rows).unwrap() == values, "the file, opened again, differs");
-        file = (Some(fs::metadata(&path).unwrap().len()), on_disk(&path), Some(seconds));
+        push("file", Some(fs::metadata(&path).unwrap().len() as f64), Unit::Bytes);
+        push("file on the disk", known(on_disk(&path)), Unit::Bytes);
     }
-    Run {
-        store: place,
-        fill_seconds,
-        fill_rows_per_second: f64::from(options.rows) / fill_seconds,
-        fill_peak_bytes: fill_peak,
-        fill_peak_beside_table_bytes: beside,
-        group_seconds,
-        step_seconds_median: median(steps.iter().map(|step| step.seconds).collect()),
-        steps,
-        accesses: counters.accesses,
-        hit_rate: counters.hits as f64 / counters.accesses as f64,
-        records_in: trained.records_in,
-        records_out: trained.records_out,
-        bytes_in: trained.bytes_in,
-        bytes_out: trained.bytes_out,
-        list_bytes: trained.list_bytes,
-        host_seconds: trained.host_nanoseconds as f64 * 1e-9,
-        flush_seconds,
-        flush_records: flushed.records_out - trained.records_out,
-        end_anonymous_bytes: anonymous,
-        end_file_bytes: of_files,
-        file_bytes: file.0,
-        file_disk_bytes: file.1,
-        open_seconds: file.2,
+    let crossed = Times::of(crossed);
+    for (what, value, unit) in [
+        ("made and filled", Some(fill_seconds), Unit::Seconds),
+        ("rows filled", Some(f64::from(options.rows) / fill_seconds), Unit::PerSecond),
+        ("peak memory by then", known(fill_peak), Unit::Bytes),
+        ("peak beside the table and what was there before", known(beside), Unit::Bytes),
+        ("group made", Some(group_seconds), Unit::Seconds),
+        ("accesses", Some(counters.accesses as f64), Unit::Count),
+        ("hits", Some(counters.hit_rate()), Unit::Share),
+        ("records to the device", Some(trained.records_in as f64), Unit::Count),
+        ("records back", Some(trained.records_out as f64), Unit::Count),
+        ("bytes to the device", Some(trained.bytes_in as f64), Unit::Bytes),
+        ("bytes back", Some(trained.bytes_out as f64), Unit::Bytes),
+        ("lists of missing rows", Some(trained.list_bytes as f64), Unit::Bytes),
+        ("bytes a step, median", Some(crossed.median), Unit::Bytes),
+        ("bytes a step, highest", Some(crossed.highest), Unit::Bytes),
+        ("host part", Some(trained.host_nanoseconds as f64 * 1e-9), Unit::Seconds),
+        ("flush", Some(flush_seconds), Unit::Seconds),
+        ("records flushed", Some((flushed.records_out - trained.records_out) as f64), Unit::Count),
+        ("memory at the end", known(anonymous), Unit::Bytes),
+        ("pages of files at the end", known(of_files), Unit::Bytes),
+    ] {
+        push(what, value, unit);
     }
-}
-
-impl Run {
-    fn print(&self) {
-        let known = |bytes: Option<u64>| bytes.map_or("not known here".into(), megabytes);
-        println!("\n| store in {:?} | |\n|---|---:|", self.store);
-        let line = |what: &str, found: String| println!("| {what} | {found} |");
-        line("made and filled", format!("{:.2} s, {:.2e} rows/s", self.fill_seconds, self.fill_rows_per_second));
-        line("peak memory by then", known(self.fill_peak_bytes));
-        line("of it beside the table and what was there before", known(self.fill_peak_beside_table_bytes));
-        line("group made", format!("{:.2} s", self.group_seconds));
-        line("step, median", format!("{:.1} ms", self.step_seconds_median * 1e3));
-        line("hits", format!("{:.1} % of {} accesses", self.hit_rate * 100.0, self.accesses));
-        let bytes = |records: u64, bytes: u64| format!("{records} records, {}", megabytes(bytes));
-        line("to the device, all steps", bytes(self.records_in, self.bytes_in));
-        line("back, all steps", bytes(self.records_out, self.bytes_out));
-        line("lists of missing rows", megabytes(self.list_bytes));
-        line("host's part, all steps", format!("{:.1} ms", self.host_seconds * 1e3));
-        line("flush", format!("{:.2} s, {} records", self.flush_seconds, self.flush_records));
-        line("memory at the end, device buffers of a software adapter included", known(self.end_anonymous_bytes));
-        line("pages of files", known(self.end_file_bytes));
-        if let Some(seconds) = self.open_seconds {
-            line("file", format!("{} long, {} on the disk", known(self.file_bytes), known(self.file_disk_bytes)));
-            line("opened again", format!("{:.1} ms", seconds * 1e3));
-        }
-    }
-}
-
-fn megabytes(bytes: u64) -> String {
-    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+    run.timed("step", "large", &setting, Times::of(steps));
 }
 
 /// A figure of this process's memory, where the system tells.

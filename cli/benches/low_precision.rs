@@ -1,8 +1,8 @@
-//! P2's Table 1: what an update of a low-precision table costs beside FP32's. Random rows of a table, a quarter of it, each with a gradient of
+//! Zhang 2018, Table 1: what an update of a low-precision table costs beside FP32's. Random rows of a table, a quarter of it, each with a gradient of
 //! its own, element-wise AdaGrad with its state in the table's type, no cache: the update kernel alone (unpack, optimise, round, pack) and
 //! the whole backward (sorting the rows first).
 //!
-//! `cargo bench --bench low_precision` takes P2's 16 M x 64 and 4 M where memory allows, else a half, a quarter ... of both, and says so;
+//! `cargo bench --bench low_precision` takes the paper's 16 M x 64 and 4 M where memory allows, else a half, a quarter ... of both, and says so;
 //! a software adapter gets a few thousand.
 //! `--backend gpu` reads the kernel's time from the device. Each setting runs in turn with FP32, and what is compared is what runs next to
 //! each other: a machine that is slow for a while is slow for both. Speeds are medians, relative ones the medians of the ratios.
@@ -12,8 +12,6 @@
 #[path = "support/run.rs"]
 mod run;
 
-#[path = "low_precision/chart.rs"]
-mod chart;
 #[path = "low_precision/device.rs"]
 mod device;
 #[path = "low_precision/host.rs"]
@@ -23,11 +21,14 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 use hotrow::{GroupConfig, Init, Layout, Optimizer, Precision, RandomBits, Rounding, adapter};
+use hotrow_cli::plot;
+use hotrow_cli::report::run::{Machine, Run};
+use hotrow_cli::report::units::{Times, median};
+use hotrow_cli::report::{Setting as Place, Unit, table};
 use rand::{RngExt as _, SeedableRng as _, seq::SliceRandom as _};
-use run::{Common, Machine, median};
-use serde::Serialize;
+use run::Common;
 
-/// P2's rows; its updates are a quarter.
+/// The paper's rows; its updates are a quarter.
 const ROWS: u32 = 16_000_000;
 /// What a software adapter gets through in a minute or so.
 const SOFTWARE_ROWS: u32 = 8_000;
@@ -55,22 +56,18 @@ struct Options {
     plot: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Backend {
     Cpu,
     Gpu,
 }
 
 /// A line of the table.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug)]
 struct Setting {
     name: &'static str,
-    #[serde(skip)]
     precision: Precision,
-    #[serde(skip)]
     rounding: Rounding,
-    #[serde(skip)]
     random_bits: RandomBits,
 }
 
@@ -122,7 +119,7 @@ impl Setting {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Size {
     rows: u32,
     updates: u32,
@@ -189,74 +186,21 @@ impl Pairs {
     }
 }
 
-#[derive(Debug, Serialize)]
-struct Report {
-    backend: Backend,
-    machine: Option<Machine>,
-    threads: usize,
-    size: Size,
-    /// P2's rows, if these are not as many.
-    scaled_from: Option<u32>,
-    rounds: u32,
-    lines: Vec<Line>,
-}
-
-/// Medians of a setting's rounds, and of FP32's in turn with them.
-#[derive(Clone, Debug, Serialize)]
-struct Line {
-    setting: Setting,
-    record_bytes: u64,
-    update_bytes: u64,
-    update: Option<Figure>,
-    backward: Figure,
-}
-
-#[derive(Clone, Copy, Debug, Serialize)]
-struct Figure {
-    seconds: f64,
-    rows_per_second: f64,
-    /// Of what an update must move.
-    bytes_per_second: f64,
-    /// Times as many rows a second as FP32 right beside it.
-    relative_to_fp32: f64,
-}
-
-impl Figure {
-    fn new(setting: &Setting, size: Size, pairs: &[[f64; 2]]) -> Self {
-        let seconds = median(pairs.iter().map(|&[own, _]| own).collect());
-        let rows_per_second = f64::from(size.updates) / seconds;
-        Self {
-            seconds,
-            rows_per_second,
-            bytes_per_second: rows_per_second * setting.bytes(size) as f64,
-            relative_to_fp32: median(pairs.iter().map(|[own, fp32]| fp32 / own).collect()),
+/// The record's bytes, the times of the kernel and of the whole backward, and rows a second against FP32's right beside them.
+fn record(run: &mut Run, setting: &Setting, size: Size, pairs: &Pairs) {
+    for (pass, pairs) in [("update kernel", &pairs.update), ("backward", &pairs.backward)] {
+        let place = Place::default().with("table and state", setting.name).with("pass", pass);
+        let seconds = Times::of(pairs.iter().map(|&[own, _]| own).collect());
+        if seconds.rounds == 0 {
+            continue;
         }
-    }
-}
-
-impl Line {
-    fn new(setting: Setting, size: Size, pairs: &Pairs) -> Self {
-        Self {
-            setting,
-            record_bytes: setting.layout(size).stride(),
-            update_bytes: setting.bytes(size),
-            update: (!pairs.update.is_empty()).then(|| Figure::new(&setting, size, &pairs.update)),
-            backward: Figure::new(&setting, size, &pairs.backward),
-        }
-    }
-
-    fn print(&self) {
-        let figure = |figure: Option<Figure>| match figure {
-            None => " - | - | - ".to_owned(),
-            Some(figure) => format!(
-                "{:.2} | {:.2} | {:.2} x",
-                figure.rows_per_second * 1e-6,
-                figure.bytes_per_second * 1e-9,
-                figure.relative_to_fp32
-            ),
-        };
-        let Self { setting, record_bytes, .. } = self;
-        println!("| {} | {record_bytes} | {} | {} |", setting.name, figure(self.update), figure(Some(self.backward)));
+        let rows = f64::from(size.updates) / seconds.median;
+        let relative = median(pairs.iter().map(|[own, fp32]| fp32 / own).collect());
+        run.push("record", "low_precision", &place, setting.layout(size).stride() as f64, Unit::Bytes);
+        run.timed("time", "low_precision", &place, seconds);
+        run.push("rows a second", "low_precision", &place, rows, Unit::PerSecond);
+        run.push("bytes a second", "low_precision", &place, rows * setting.bytes(size) as f64, Unit::BytesPerSecond);
+        run.push("against FP32", "low_precision", &place, relative, Unit::Times);
     }
 }
 
@@ -277,16 +221,13 @@ fn main() {
     };
     let size = size(&options, context.as_ref());
     let rows = Rows::new(size, 1);
-    let mut report = Report {
-        backend: options.backend,
-        machine: context.as_ref().map(Machine::of),
-        threads: rayon::current_num_threads(),
-        size,
-        scaled_from: (size.rows < ROWS).then_some(ROWS),
-        rounds: options.rounds,
-        lines: Vec::new(),
-    };
-    report.head();
+    let mut run = options.common.start("low_precision");
+    run.on(context.as_ref().map_or_else(Machine::cpu, Machine::of));
+    let Size { rows: all, updates, dim } = size;
+    let shape = format!(
+        "{updates} random rows of {all} x {dim}, element-wise AdaGrad; the paper has {ROWS} rows and updates a quarter, too"
+    );
+    run.describe("low_precision", shape);
     let bench = |setting: &Setting| -> Box<dyn Bench + '_> {
         match &context {
             None => Box::new(host::Host::new(setting, size, &rows)),
@@ -294,22 +235,27 @@ fn main() {
         }
     };
     let mut fp32 = bench(&FP32);
+    let mut measured = Vec::new();
     let mut all_fp32 = Pairs::default();
     for setting in settings() {
         let mut bench = bench(&setting);
         Pairs::default().round(&mut *bench, &mut *fp32); // to warm up
         let mut pairs = Pairs::default();
         (0..options.rounds).for_each(|_| pairs.round(&mut *bench, &mut *fp32));
-        report.lines.push(Line::new(setting, size, &pairs));
         let alike = pairs.of_fp32();
         all_fp32.update.extend(alike.update);
         all_fp32.backward.extend(alike.backward);
+        measured.push((setting, pairs));
     }
-    report.lines.insert(0, Line::new(FP32, size, &all_fp32));
-    report.lines.iter().for_each(Line::print);
-    options.common.write(&report);
+    measured.insert(0, (FP32, all_fp32));
+    measured.iter().for_each(|(setting, pairs)| record(&mut run, setting, size, pairs));
+    let title =
+        "Bytes: gradient and lists in, record in and out; against FP32: rows a second beside FP32's right behind.";
+    let shown = table(&run.records, &["table and state", "pass"], "what");
+    options.common.finish(&run, &[(title.to_owned(), shown)]);
     if let Some(stem) = &options.plot {
-        chart::write(&report, stem);
+        let relative = run.records.iter().filter(|record| record.what == "against FP32");
+        plot::bars(stem, &run.title(), "Rows a second, times FP32", relative).unwrap();
     }
 }
 
@@ -353,27 +299,4 @@ fn available() -> Option<u64> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
-}
-
-impl Report {
-    /// What is measured, where.
-    fn title(&self) -> String {
-        let Size { rows, updates, dim } = self.size;
-        let who = self.machine.as_ref().map_or(format!("CPU, {} threads", self.threads), ToString::to_string);
-        format!("{updates} random rows of {rows} x {dim}, element-wise AdaGrad, on {who}")
-    }
-
-    fn head(&self) {
-        println!("low_precision: {}", self.title());
-        if let Some(rows) = self.scaled_from {
-            println!("P2 has {rows} rows and updates a quarter, too");
-        }
-        println!(
-            "GB/s: gradient and lists in, record in and out, over the time; relative: rows/s beside FP32's right behind it\n"
-        );
-        println!(
-            "| table and state | record, B | update, Mrows/s | GB/s | relative | backward, Mrows/s | GB/s | relative |"
-        );
-        println!("|---|---:|---:|---:|---:|---:|---:|---:|");
-    }
 }

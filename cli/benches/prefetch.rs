@@ -25,9 +25,11 @@ use hotrow::{
     Context, Embedding as _, Error, FileStore, Group, GroupConfig, Init, Layout, Optimizer, Placement, Precision,
     RamStore, SharedStore, Store, adapter, store,
 };
+use hotrow_cli::report::run::{Machine, Run};
+use hotrow_cli::report::units::{Times, bytes_per_second, median};
+use hotrow_cli::report::{Setting, Unit, table};
 use rand::SeedableRng as _;
-use run::{Common, Machine, median};
-use serde::Serialize;
+use run::Common;
 
 const ONE_THREAD: [&str; 2] = ["LP_NUM_THREADS", "RAYON_NUM_THREADS"];
 
@@ -64,77 +66,32 @@ struct Options {
     rounds: usize,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, ValueEnum)]
 enum Where {
     Ram,
     File,
     Slow,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, ValueEnum)]
 enum PrecisionName {
     Fp32,
     Int8,
 }
 
-#[derive(Debug, Serialize)]
-struct Report {
-    machine: Machine,
-    precision: PrecisionName,
-    rows: u32,
-    dim: u32,
-    batch: u32,
-    table_bytes: u64,
-    copy_bytes_per_second: f64,
-    slow_microseconds: u64,
-    stores: Vec<Alone>,
-    cases: Vec<Case>,
-}
-
-#[derive(Debug, Serialize)]
-struct Case {
-    store: Where,
-    dense_milliseconds: u64,
-    step_without_seconds: f64,
-    step_with_seconds: f64,
-    host_seconds: f64,
-    /// The share of the host's part that no call waited for, with prefetch; without it there is none.
-    hidden: f64,
-    hidden_without: f64,
-    /// The median of the pairs' differences, and its share of the host's part.
-    saved_seconds: f64,
-    saved: f64,
-    records_in: f64,
-    records_out: f64,
-    hit_rate: f64,
-    rounds: Vec<Round>,
-}
-
-#[derive(Debug, Serialize)]
+/// A pair of steps.
+#[derive(Clone, Copy, Debug)]
 struct Round {
     without: Taken,
     with: Taken,
 }
 
 /// Seconds of a step, of the host's part in it, and of what was waited for of that.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug)]
 struct Taken {
     step_seconds: f64,
     host_seconds: f64,
     waited_seconds: f64,
-}
-
-/// What a store takes for a record, without any device.
-#[derive(Debug, Serialize)]
-struct Alone {
-    store: Where,
-    records: u32,
-    read_nanoseconds: f64,
-    write_nanoseconds: f64,
-    read_bytes_per_second: f64,
-    write_bytes_per_second: f64,
 }
 
 fn main() {
@@ -171,70 +128,43 @@ fn measure(options: &Options, context: &Context) {
     config.optimizer = Optimizer::row_wise_adagrad(0.05);
     config.init = Init::Uniform { low: -0.1, high: 0.1 };
     let layout = Layout::new(&config, u64::MAX).unwrap();
-    let mut report = Report {
-        machine: Machine::of(context),
-        precision: options.precision,
-        rows: options.rows,
-        dim: options.dim,
-        batch: options.batch,
-        table_bytes: layout.table_bytes(),
-        copy_bytes_per_second: copied(if options.common.test { 1 << 20 } else { 256 << 20 }),
-        slow_microseconds: options.slow,
-        stores: Vec::new(),
-        cases: Vec::new(),
-    };
-    println!("prefetch on {}", report.machine);
-    println!(
-        "{} rows x {} {:?}, {} B a record; cache of {} rows; batches of {} distinct rows; a plain copy: {:.2} GB/s a thread",
-        report.rows,
-        report.dim,
-        report.precision,
-        layout.stride(),
-        layout.slots(),
-        report.batch,
-        report.copy_bytes_per_second * 1e-9
+    let mut run = options.common.start("prefetch");
+    run.on(Machine::of(context));
+    run.describe(
+        "prefetch",
+        format!(
+            "{} rows x {} {:?}, {} B a record; cache of {} rows; batches of {} distinct rows; slow: {} us a record; a plain copy: {} a thread",
+            options.rows,
+            options.dim,
+            options.precision,
+            layout.stride(),
+            layout.slots(),
+            options.batch,
+            options.slow,
+            bytes_per_second(copied(if options.common.test { 1 << 20 } else { 256 << 20 }))
+        ),
     );
     let folder = tempfile::tempdir().unwrap();
-    println!("\n| store alone | read, ns a record | GB/s | write, ns a record | GB/s |\n|---|---:|---:|---:|---:|");
     for place in [Where::Ram, Where::File] {
         let store = place.open(options, &config, &layout, &folder.path().join("alone"));
         let mut store = store.write();
         store::fill(&mut **store, &config, &layout, None).unwrap();
-        let alone = Alone::of(&mut **store, place, (options.rows / 4).min(100_000));
-        println!(
-            "| {} | {:.0} | {:.2} | {:.0} | {:.2} |",
-            place.name(),
-            alone.read_nanoseconds,
-            alone.read_bytes_per_second * 1e-9,
-            alone.write_nanoseconds,
-            alone.write_bytes_per_second * 1e-9
-        );
-        report.stores.push(alone);
+        alone(&mut **store, place, (options.rows / 4).min(100_000), &mut run);
     }
-    println!(
-        "\n| store | caller's work, ms | step without, ms | with, ms | host's part, ms | hidden | saved, ms | saved, of host's part |\n\
-         |---|---:|---:|---:|---:|---:|---:|---:|"
-    );
     for &place in &options.store {
         let store = place.open(options, &config, &layout, &folder.path().join("table"));
         let group = Group::with_store(context, config.clone(), store).unwrap();
         let mut steps = Steps::new(options, group);
         for &dense in &options.dense {
-            let case = steps.case(place, dense, options.rounds);
-            println!(
-                "| {} | {dense} | {:.1} | {:.1} | {:.2} | {:.2} | {:.1} | {:.2} |",
-                place.name(),
-                case.step_without_seconds * 1e3,
-                case.step_with_seconds * 1e3,
-                case.host_seconds * 1e3,
-                case.hidden,
-                case.saved_seconds * 1e3,
-                case.saved
-            );
-            report.cases.push(case);
+            steps.case(place, dense, options.rounds, &mut run);
         }
     }
-    options.common.write(&report);
+    let of = |shape: &'static str| run.records.iter().filter(move |record| record.shape == shape);
+    let tables = [
+        ("A store alone, each record.".to_owned(), table(of("alone"), &["store"], "what")),
+        ("Steps without and with prefetch.".to_owned(), table(of("prefetch"), &["store", "caller's work, ms"], "what")),
+    ];
+    options.common.finish(&run, &tables);
 }
 
 impl Where {
@@ -308,31 +238,26 @@ impl Store for Slow {
     }
 }
 
-impl Alone {
-    /// Distinct rows from all over the table, others each time, so that none is near.
-    fn of(store: &mut dyn Store, place: Where, records: u32) -> Self {
-        let mut source = rand_pcg::Pcg64::seed_from_u64(2);
-        let mut bytes = vec![0; records as usize * store.stride() as usize];
-        let mut seconds = [Vec::new(), Vec::new()];
-        for _ in 0..7 {
-            let rows = distinct(&mut source, store.rows(), records);
-            let start = Instant::now();
-            store.read(&rows, &mut bytes).unwrap();
-            seconds[0].push(start.elapsed().as_secs_f64());
-            let rows = distinct(&mut source, store.rows(), records);
-            let start = Instant::now();
-            store.write(&rows, &bytes).unwrap();
-            seconds[1].push(start.elapsed().as_secs_f64());
-        }
-        let [read, write] = seconds.map(median);
-        Self {
-            store: place,
-            records,
-            read_nanoseconds: read * 1e9 / f64::from(records),
-            write_nanoseconds: write * 1e9 / f64::from(records),
-            read_bytes_per_second: bytes.len() as f64 / read,
-            write_bytes_per_second: bytes.len() as f64 / write,
-        }
+/// What a store takes for a record, without any device. Distinct rows from all over the table, others each time, so that none is near.
+fn alone(store: &mut dyn Store, place: Where, records: u32, run: &mut Run) {
+    let mut source = rand_pcg::Pcg64::seed_from_u64(2);
+    let mut bytes = vec![0; records as usize * store.stride() as usize];
+    let mut seconds = [Vec::new(), Vec::new()];
+    for _ in 0..7 {
+        let rows = distinct(&mut source, store.rows(), records);
+        let start = Instant::now();
+        store.read(&rows, &mut bytes).unwrap();
+        seconds[0].push(start.elapsed().as_secs_f64());
+        let rows = distinct(&mut source, store.rows(), records);
+        let start = Instant::now();
+        store.write(&rows, &bytes).unwrap();
+        seconds[1].push(start.elapsed().as_secs_f64());
+    }
+    let setting = Setting::default().with("store", place.name());
+    for (what, times) in ["read", "write"].into_iter().zip(seconds.map(Times::of)) {
+        let rate = bytes.len() as f64 / times.median;
+        run.timed(what, "alone", &setting, times.scaled(1.0 / f64::from(records)));
+        run.push(&format!("{what}, bytes"), "alone", &setting, rate, Unit::BytesPerSecond);
     }
 }
 
@@ -422,7 +347,7 @@ impl Steps {
         }
     }
 
-    fn case(&mut self, store: Where, dense: u64, rounds: usize) -> Case {
+    fn case(&mut self, store: Where, dense: u64, rounds: usize, run: &mut Run) {
         let work = Duration::from_millis(dense);
         // Once for the memory that everything takes when it is first used.
         self.without(work);
@@ -433,24 +358,25 @@ impl Steps {
         let counted = self.group.counters().unwrap()[0] - counted;
         let now = self.group.traffic().unwrap();
         let steps = (rounds.len() * (2 * STEPS + 2)) as f64;
-        let of = |what: fn(&Round) -> f64| median(rounds.iter().map(what).collect());
+        let of = |what: fn(&Round) -> f64| Times::of(rounds.iter().map(what).collect());
         let hidden = |taken: &Taken| 1.0 - taken.waited_seconds / taken.host_seconds;
-        let saved_seconds = of(|round| round.without.step_seconds - round.with.step_seconds);
-        let host_seconds = of(|round| round.without.host_seconds);
-        Case {
-            store,
-            dense_milliseconds: dense,
-            step_without_seconds: of(|round| round.without.step_seconds),
-            step_with_seconds: of(|round| round.with.step_seconds),
-            host_seconds,
-            hidden: median(rounds.iter().map(|round| hidden(&round.with)).collect()),
-            hidden_without: median(rounds.iter().map(|round| hidden(&round.without)).collect()),
-            saved_seconds,
-            saved: saved_seconds / host_seconds,
-            records_in: (now.records_in - traffic.records_in) as f64 / steps,
-            records_out: (now.records_out - traffic.records_out) as f64 / steps,
-            hit_rate: counted.hit_rate(),
-            rounds,
+        let median_of = |what: &dyn Fn(&Round) -> f64| median(rounds.iter().map(what).collect());
+        let saved = of(|round| round.without.step_seconds - round.with.step_seconds);
+        let host = of(|round| round.without.host_seconds);
+        let setting = Setting::default().with("store", store.name()).with("caller's work, ms", dense as f64);
+        run.timed("step without", "prefetch", &setting, of(|round| round.without.step_seconds));
+        run.timed("step with", "prefetch", &setting, of(|round| round.with.step_seconds));
+        run.timed("host part", "prefetch", &setting, host);
+        for (what, value, unit) in [
+            ("hidden", median_of(&|round| hidden(&round.with)), Unit::Share),
+            ("hidden without", median_of(&|round| hidden(&round.without)), Unit::Share),
+            ("saved", saved.median, Unit::Seconds),
+            ("saved of host part", saved.median / host.median, Unit::Share),
+            ("records in", (now.records_in - traffic.records_in) as f64 / steps, Unit::Count),
+            ("records out", (now.records_out - traffic.records_out) as f64 / steps, Unit::Count),
+            ("hit rate", counted.hit_rate(), Unit::Share),
+        ] {
+            run.push(what, "prefetch", &setting, value, unit);
         }
     }
 }

@@ -1,7 +1,11 @@
 //! Why the command ends without having done its job, and with which exit code.
 
+use crate::output;
 use std::fmt;
 use std::process::ExitCode;
+
+/// What a shell reports of a program that wrote to a closed pipe: 128 and the number of the signal SIGPIPE.
+const PIPE_CLOSED: u8 = 141;
 
 /// Bad usage, or a job that could not be done.
 #[derive(Debug)]
@@ -13,7 +17,12 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub(crate) fn exit_code(&self) -> ExitCode {
+    /// Writes the failure to standard error and returns the exit code. A closed standard output, as in `hotrow ... | head`, needs no message.
+    pub(crate) fn report(&self) -> ExitCode {
+        if matches!(self, Self::Job(error) if error.is::<output::Closed>()) {
+            return ExitCode::from(PIPE_CLOSED);
+        }
+        output::note(&format!("error: {self}"));
         match self {
             Self::Usage(_) => ExitCode::from(2),
             Self::Job(_) => ExitCode::from(1),

@@ -1,24 +1,27 @@
 //! The `hotrow` command: traces, caches and bandwidth from the shell.
 
+mod arguments;
 mod bench;
 mod failure;
 mod info;
+pub mod lab;
 mod names;
 mod options;
 mod output;
 mod plan;
-mod plot;
+pub mod plot;
 mod progress;
+pub mod report;
 mod self_test;
 mod simulate;
 mod simulate_gpu;
-mod suite;
 pub mod trace;
 #[cfg(feature = "train")]
 mod train;
 pub mod uvm;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use failure::Failure;
 use options::Options;
 use std::process::ExitCode;
 
@@ -47,21 +50,26 @@ enum Command {
 pub fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("error,wgpu_hal::vulkan::instance=off"))
         .init();
+    let line = arguments::rewrite(&Cli::command(), std::env::args_os());
     // Exits by itself: 0 for help and version, 2 for bad usage.
-    let cli = Cli::parse();
-    let done = match &cli.command {
-        Command::Bench(args) => bench::run(&cli.options, args),
-        Command::Info(args) => info::run(&cli.options, args),
-        Command::Plan(args) => plan::run(&cli.options, args),
-        Command::Simulate(args) => simulate::run(&cli.options, args),
-        #[cfg(feature = "train")]
-        Command::Train(args) => train::run(&cli.options, args),
-    };
-    match done {
+    let cli = Cli::parse_from(line);
+    match cli.run() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            output::note(&format!("error: {failure}"));
-            failure.exit_code()
+        Err(failure) => failure.report(),
+    }
+}
+
+impl Cli {
+    fn run(&self) -> Result<(), Failure> {
+        let Self { options, command } = self;
+        output::check_file("--json", options.json.as_deref())?;
+        match command {
+            Command::Bench(args) => bench::run(options, args),
+            Command::Info(args) => info::run(options, args),
+            Command::Plan(args) => plan::run(options, args),
+            Command::Simulate(args) => simulate::run(options, args),
+            #[cfg(feature = "train")]
+            Command::Train(args) => train::run(options, args),
         }
     }
 }

@@ -4,12 +4,15 @@ mod bars;
 mod dashes;
 mod heat;
 mod legend;
+mod records;
 mod symmetric;
 
 pub(crate) use bars::Bars;
-pub(crate) use heat::{Heat, Panel, short};
+pub(crate) use heat::{Heat, Panel};
+pub(crate) use records::Style;
 
 use crate::output;
+use crate::report::Record;
 use anyhow::{anyhow, ensure};
 use kuva::backend::svg::SvgBackend;
 use kuva::plot::annotations::ShadedRegion;
@@ -224,6 +227,21 @@ fn write(mut scene: Scene, stem: &Path) -> anyhow::Result<[PathBuf; 2]> {
     let pixels = kuva::RasterBackend::new().with_scale(SCALE).render_scene(&scene);
     output::write_file(&png, &pixels.map_err(|reason| anyhow!("{}: {reason}", png.display()))?)?;
     Ok([svg, png])
+}
+
+/// Draws a bar a record, named by its setting, as `stem.svg` and `stem.png`.
+pub fn bars<'r>(
+    stem: &Path,
+    title: &str,
+    label: &str,
+    records: impl IntoIterator<Item = &'r Record>,
+) -> anyhow::Result<[PathBuf; 2]> {
+    let mut bars = Bars::new(label);
+    bars.title = title.to_owned();
+    for record in records {
+        bars.record(&record.setting.to_string(), record);
+    }
+    bars.write(stem)
 }
 
 fn colour(series: &Series) -> &'static str {

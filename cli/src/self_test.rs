@@ -1,4 +1,4 @@
-//! A short run of everything, GPU against CPU: integers exactly, floats within a bound.
+//! A short run of every configuration, GPU against CPU: integers exactly, floats within a bound.
 
 use anyhow::{Context as _, bail, ensure};
 use hotrow::hash::fmix32;
@@ -86,24 +86,9 @@ pub(crate) fn cpu(seed: u32) -> Vec<Case> {
 
 fn case(precision: Precision, policy: Policy, placement: Placement, difference: Option<String>) -> Case {
     Case {
-        precision: match precision {
-            Precision::Fp32 => "fp32",
-            Precision::Fp16 => "fp16",
-            Precision::Int8 => "int8",
-            Precision::Int4 => "int4",
-            Precision::Int2 => "int2",
-        },
-        policy: match policy {
-            Policy::Lru => "lru",
-            Policy::Lfu => "lfu",
-            Policy::Static => "static",
-        },
-        placement: match placement {
-            Placement::Device => "device",
-            Placement::Mapped => "mapped",
-            Placement::Staged => "staged",
-            Placement::Auto => "auto",
-        },
+        precision: precision.name(),
+        policy: policy.name(),
+        placement: placement.name(),
         passed: difference.is_none(),
         difference,
     }

@@ -1,11 +1,12 @@
-//! `hotrow simulate`: hit rates of traces for sizes x ways x policies (P1 Tables 6 and 10).
+//! `hotrow simulate`: hit rates of traces for sizes x ways x policies (Yang 2020, Tables 6 and 10).
 
 use crate::failure::Failure;
 use crate::names::CachePolicyName;
 use crate::options::{Backend, Options};
 use crate::output;
-use crate::plot::{Chart, Series};
+use crate::plot::{Chart, Style};
 use crate::progress::Progress;
+use crate::report::{Record, Setting, Unit};
 use crate::simulate_gpu::gpu;
 use crate::trace::{self, Trace};
 use comfy_table::Table;
@@ -84,6 +85,20 @@ struct Outcome {
     evictions: u64,
 }
 
+impl Outcome {
+    /// The hit rate as a record; `line` names its line in the chart.
+    fn record(&self, several_traces: bool, colour: u32) -> Record {
+        let policy = self.policy.name();
+        let prefix = if several_traces { format!("{}: ", self.trace) } else { String::new() };
+        let setting = Setting::default()
+            .with("line", &*format!("{prefix}{policy}, {}", ways_name(self.ways)))
+            .with("colour", colour)
+            .with("policy", policy)
+            .with("cache %", self.cache_percent);
+        Record::new("hit rate", self.trace.as_str(), &setting, self.hit_rate, Unit::Share)
+    }
+}
+
 /// What a user chose for one run.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
@@ -111,6 +126,8 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             "--ways: wanted 32 with --backend gpu, found {ways}; its kernels know no other, use --backend cpu"
         )));
     }
+    output::check_file("--csv", args.csv.as_deref())?;
+    output::check_plot("--plot", args.plot.as_deref())?;
     // `auto` is the CPU here: it knows any number of ways.
     let context = match options.backend {
         Backend::Gpu => Some(adapter::open_best(adapter::Wanted::Any)?),
@@ -219,21 +236,8 @@ fn ways_name(ways: u32) -> String {
 }
 
 fn table(outcomes: &[Outcome]) -> Table {
-    let header = [
-        "trace",
-        "policy",
-        "ways",
-        "cache %",
-        "sets",
-        "slots",
-        "accesses",
-        "hits",
-        "hit rate %",
-        "admitted",
-        "conflicts",
-        "evictions",
-    ];
-    let mut table = output::table(header, 2);
+    let header = "trace | policy | ways | cache % | sets | slots | accesses | hits | hit rate % | admitted | conflicts | evictions";
+    let mut table = output::table(header.split(" | "), 2);
     for outcome in outcomes {
         table.add_row([
             outcome.trace.clone(),
@@ -253,15 +257,15 @@ fn table(outcomes: &[Outcome]) -> Table {
     table
 }
 
-/// One line for each trace x ways x policy: colour tells trace and ways, LFU is dashed.
+/// One line for each trace x ways x policy. The colour stands for trace and ways, dashes for LFU.
 fn chart(outcomes: &[Outcome], several_traces: bool, batch: u32) -> Chart {
-    let mut chart = Chart::new("Cache size (% of rows)", "Hit rate (%)");
-    let what = match outcomes.first() {
+    let mut chart = Chart::new("Cache size (% of rows)", "Hit rate");
+    let of_trace = match outcomes.first() {
         Some(outcome) if !several_traces => format!(": {}", outcome.trace),
         _ => String::new(),
     };
     let each = if batch == 1 { "one access at a time".to_owned() } else { format!("batches of {batch} accesses") };
-    chart.title = format!("Hit rate by cache size{what}, {each}");
+    chart.title = format!("Hit rate by cache size{of_trace}, {each}");
     // Whole tens around the data: the differences between ways are small.
     let rates = outcomes.iter().map(|outcome| 100.0 * outcome.hit_rate);
     let (low, high) = rates.fold((100.0_f64, 0.0_f64), |(low, high), rate| (low.min(rate), high.max(rate)));
@@ -273,35 +277,26 @@ fn chart(outcomes: &[Outcome], several_traces: bool, batch: u32) -> Chart {
         chart.log_x = true;
         chart.x_range = Some((0.8 * least, 1.25 * most));
     }
-    // Static is a colour of its own: it and LFU would both be the dashed line of their ways.
-    let mut colours: Vec<(&str, u32, bool)> = Vec::new();
-    let mut drawn: Vec<(&str, u32, CachePolicyName)> = Vec::new();
-    for first in outcomes {
-        let line = (first.trace.as_str(), first.ways, first.policy);
-        if drawn.contains(&line) {
-            continue;
+    // Static has a colour of its own: it and LFU would both be the dashed line of their ways.
+    let key = |outcome: &Outcome| (outcome.trace.clone(), outcome.ways, outcome.policy == CachePolicyName::Static);
+    let mut colours = Vec::new();
+    for outcome in outcomes {
+        if !colours.contains(&key(outcome)) {
+            colours.push(key(outcome));
         }
-        drawn.push(line);
-        let own = (line.0, line.1, line.2 == CachePolicyName::Static);
-        let colour = colours.iter().position(|&of| of == own).unwrap_or_else(|| {
-            colours.push(own);
-            colours.len() - 1
-        });
-        let mut points: Vec<(f64, f64)> = outcomes
-            .iter()
-            .filter(|outcome| (outcome.trace.as_str(), outcome.ways, outcome.policy) == line)
-            .map(|outcome| (outcome.cache_percent, 100.0 * outcome.hit_rate))
-            .collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let prefix = if several_traces { format!("{}: ", first.trace) } else { String::new() };
-        chart.series.push(Series {
-            label: format!("{prefix}{}, {}", first.policy.name(), ways_name(first.ways)),
-            points,
-            colour,
-            dashed: first.policy == CachePolicyName::Lfu,
-            markers: true,
-            spread: Vec::new(),
-        });
     }
+    let colour = |outcome| colours.iter().position(|known| *known == key(outcome)).unwrap_or(0);
+    let records: Vec<Record> =
+        outcomes.iter().map(|outcome| outcome.record(several_traces, colour(outcome) as u32)).collect();
+    chart.lines(
+        &records,
+        "line",
+        |record| record.setting.number("cache %"),
+        |record| Style {
+            colour: record.setting.number("colour").unwrap_or(0.0) as usize,
+            dashed: record.is("policy", "LFU"),
+            markers: true,
+        },
+    );
     chart
 }

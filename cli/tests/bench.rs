@@ -1,12 +1,19 @@
-//! `hotrow bench` from outside, on the CPU: what it writes, and what it refuses.
+//! `hotrow bench` and `bench robe` from outside, on the CPU: what they write, and what they refuse.
 
+use crate::common::records::{broken, number, records};
 use assert_cmd::Command;
+use serde_json::Value;
+use std::path::Path;
 
-fn bench(folder: &std::path::Path, args: &[&str]) -> assert_cmd::assert::Assert {
+fn bench(folder: &Path, args: &[&str]) -> assert_cmd::assert::Assert {
     // No driver at all: the command must get along without.
     let mut command = Command::cargo_bin("hotrow").expect("the command is built with the tests");
     command.env("VK_DRIVER_FILES", "/nonexistent").env("VK_ICD_FILENAMES", "/nonexistent").current_dir(folder);
     command.arg("bench").args(args).assert()
+}
+
+fn read(file: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(file).expect("the command names what it wrote")).expect("JSON")
 }
 
 const SMALL: [&str; 8] = ["--rows", "40000", "--dim", "8", "--batch", "100", "--seconds", "1"];
@@ -18,36 +25,50 @@ fn without_a_driver_it_says_so_and_measures_the_cpu() {
     let output = done.get_output();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(err.contains("running on the CPU backend") && err.contains("no adapter"), "{err}");
-    for file in ["bench-cpu-forward.svg", "bench-cpu-forward.png", "bench-cpu-backward.svg", "bench.json", "bench.csv"]
-    {
+    for file in [
+        "bench-cpu-forward.svg",
+        "bench-cpu-forward.png",
+        "bench-cpu-backward.svg",
+        "bench.json",
+        "bench.csv",
+        "bench.md",
+    ] {
         assert!(folder.path().join("results").join(file).is_file(), "{file}");
         assert!(out.contains(file), "{file} is named:\n{out}");
     }
-    let report: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(folder.path().join("results/bench.json")).unwrap()).unwrap();
-    assert_eq!(report["command"], "bench");
-    let points = report["points"].as_array().unwrap();
-    // 5 precisions x (2 policies x 7 hit rates + 1 without a cache) and the model's 7.
-    assert_eq!(points.len(), 5 * (2 * 7 + 1) + 7);
-    for point in points {
-        let number = |name: &str| point[name].as_f64().unwrap();
-        let (kind, rate) = (point["kind"].as_str().unwrap(), number("hit_rate"));
-        match kind {
-            "cached" => {
-                // Sets are hashed, so a few hot rows may find no way.
-                assert!((rate - number("target_hit_rate")).abs() < 0.05, "{point}");
-            }
-            "uncached" => assert_eq!(rate, 0.0),
-            _ => assert_eq!(kind, "uvm model"),
+    let report = read(&folder.path().join("results/bench.json"));
+    assert_eq!((&report["schema"], &report["command"]), (&2.into(), &"bench".into()));
+    let of = |what: &str, kind: &str| records(&report, what, &[("kind", kind.into())]).len();
+    // 5 precisions x (2 policies x 7 hit rates, and 1 without a cache), and the model's 7.
+    for what in ["forward", "backward", "forward logical", "backward crossed", "table bytes read"] {
+        assert_eq!([of(what, "cached"), of(what, "uncached"), of(what, "uvm model")], [5 * 2 * 7, 5, 7], "{what}");
+    }
+    for point in records(&report, "forward", &[]) {
+        let setting = |name: &str| point["setting"][name].as_f64().unwrap();
+        match point["setting"]["kind"].as_str().unwrap() {
+            // Sets are hashed, so a few hot rows may find no way.
+            "cached" => assert!((setting("hits") - setting("aim")).abs() < 5.0, "{point}"),
+            "uncached" => assert_eq!(setting("hits"), 0.0),
+            kind => assert_eq!(kind, "uvm model"),
         }
-        for direction in ["forward", "backward"] {
-            let times = if direction == "backward" { 2.0 } else { 1.0 };
-            let bytes = times * 4.0 * 8.0 * (100.0 + 5.0);
-            let wanted = bytes * 1e-9 / number(&format!("{direction}_seconds"));
-            let found = number(&format!("{direction}_logical_gb_s"));
-            assert!((found / wanted - 1.0).abs() < 1e-9, "{point}");
+        assert_eq!(point["unit"], "seconds");
+    }
+    for (direction, times) in [("forward", 1.0), ("backward", 2.0)] {
+        let (seconds, logical) =
+            (records(&report, direction, &[]), records(&report, &format!("{direction} logical"), &[]));
+        assert_eq!(seconds.len(), logical.len());
+        for (seconds, logical) in seconds.into_iter().zip(logical) {
+            assert_eq!(seconds["setting"], logical["setting"]);
+            let wanted = times * 4.0 * 8.0 * (100.0 + 5.0) / number(seconds);
+            assert!((number(logical) / wanted - 1.0).abs() < 1e-9, "{logical}");
         }
     }
+    // The hit rates are judged everywhere, times on no CPU.
+    let met =
+        |id: &str| report["goals"].as_array().unwrap().iter().find(|goal| goal["id"] == id).unwrap()["met"].clone();
+    assert_eq!((met("aim"), met("mapped_uvm")), (true.into(), Value::Null));
+    let csv = std::fs::read_to_string(folder.path().join("results/bench.csv")).unwrap();
+    assert_eq!(csv.lines().count() - 1, report["records"].as_array().unwrap().len());
 }
 
 #[test]
@@ -62,7 +83,7 @@ fn the_gpu_is_not_replaced_behind_ones_back() {
 #[test]
 fn bad_usage_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let cases: [&[&str]; 12] = [
+    let cases: [&[&str]; 13] = [
         &["--precision", "int3"],
         &["--policy", "fifo"],
         &["--policy", "static"],
@@ -75,6 +96,7 @@ fn bad_usage_is_refused() {
         &["--page-kib", "3"],
         &["--bus-gb-s", "0"],
         &["--fault-us", "nan"],
+        &["--rows", "1000", "suite"],
     ];
     for case in cases {
         bench(folder.path(), case).code(2);
@@ -86,114 +108,132 @@ fn bad_usage_is_refused() {
     bench(folder.path(), &args).code(1);
 }
 
-/// A run of `--robe` on the CPU: small tables, and narrow rows so that it is short.
-fn robe(folder: &std::path::Path, more: &[&str]) -> (String, serde_json::Value) {
-    let mut args =
-        vec!["--robe", "--backend", "cpu", "--size", "small", "--dim", "16", "--batch", "32", "--out", "out"];
+/// A run of `bench robe` on the CPU: small tables, and narrow rows so that it is short.
+fn robe(folder: &Path, more: &[&str]) -> (String, Value) {
+    let mut args = vec!["robe", "--backend", "cpu", "--size", "small", "--dim", "16", "--batch", "32", "--out", "out"];
     args.extend(more);
     let done = bench(folder, &args).success();
     let out = String::from_utf8_lossy(&done.get_output().stdout).into_owned();
-    let json = std::fs::read(folder.join("out/robe-cpu.json")).expect("the command names what it wrote");
-    (out, serde_json::from_slice(&json).expect("the command writes JSON"))
+    (out, read(&folder.join("out/robe-cpu.json")))
 }
 
-/// Where a report of `--robe` is not as the schema says, or has a figure that cannot be.
-fn robe_wrong(report: &serde_json::Value) -> Option<String> {
-    if report["schema"] != 2 || report["command"] != "bench --robe" || report["backend"] != "cpu" {
-        return Some(format!("{} {} {}", report["schema"], report["command"], report["backend"]));
+const WAYS: [&str; 5] = ["dense update", "sparse update", "dense gradient", "sparse gradient", "atomic update"];
+
+/// Figures of an array's cell: those of one number of rows, compression and chunk.
+struct Cell<'r> {
+    report: &'r Value,
+    place: Vec<(&'static str, Value)>,
+}
+
+impl<'r> Cell<'r> {
+    fn of(report: &'r Value, forward: &'r Value) -> Self {
+        let names = ["rows", "compression", "chunk", "weights"];
+        let place = names.map(|name| (name, forward["setting"][name].clone()));
+        Self { report, place: place.into_iter().chain([("shape", "array".into())]).collect() }
     }
-    let cells = report["cells"].as_array()?;
-    if cells.len() != 90 {
-        return Some(format!("{} cells", cells.len()));
+
+    fn record(&self, what: &str) -> Option<&'r Value> {
+        records(self.report, what, &self.place).first().copied()
     }
-    let positive = |value: &serde_json::Value| value.as_f64().is_some_and(|value| value > 0.0);
-    // What is compared with each other, and the key of what the rule loses there.
-    let pairs = [("update", "regret"), ("gradient", "gradient_regret")];
-    let ways = ["dense_update", "sparse_update", "dense_gradient", "sparse_gradient", "atomic_update"];
-    let lowest = |cell: &serde_json::Value, way: &str| cell["steps"][way]["backward"]["lowest"].as_f64();
-    for cell in cells {
-        let number = |key: &str| cell[key].as_u64();
-        let [weights, chunk, touched] = ["weights", "chunk", "touched"].map(|key| number(key).unwrap_or(0));
-        let right = if cell["refused"].is_null() {
-            // Dense and sparse updates are measured; the others too, or why not is said.
-            let measured = ways.iter().enumerate().all(|(i, way)| {
-                let step = &cell["steps"][way];
-                match cell["ways_refused"][way].as_str() {
-                    None => positive(&step["forward"]["median"]) && positive(&step["backward"]["median"]),
-                    Some(reason) => i > 1 && reason.len() > 10 && step.is_null(),
+
+    fn setting(&self, name: &str) -> u64 {
+        let (_, value) = self.place.iter().find(|(known, _)| *known == name).expect("a name of the place");
+        value.as_f64().expect("a number") as u64
+    }
+
+    fn count(&self, what: &str) -> u64 {
+        self.record(what).map_or(0, |record| number(record) as u64)
+    }
+
+    fn lowest(&self, what: &str) -> Option<f64> {
+        self.record(what)?["spread"]["lowest"].as_f64()
+    }
+}
+
+/// Where a report of `bench robe` is not as the schema says, or has a figure that cannot be.
+fn robe_wrong(report: &Value) -> Option<String> {
+    if report["schema"] != 2 || report["command"] != "bench robe" {
+        return Some(format!("{} {}", report["schema"], report["command"]));
+    }
+    let left_out = report["left_out"].as_array()?;
+    let forwards = records(report, "forward", &[("shape", "array".into())]);
+    let names: Vec<&str> = left_out.iter().filter_map(|one| one["what"].as_str()).collect();
+    let refused = names.into_iter().filter(|name| name.contains(" rows at "));
+    let (ways, whole): (Vec<_>, Vec<_>) = refused.partition(|name| WAYS.iter().any(|way| name.starts_with(way)));
+    if forwards.len() + whole.len() != 90
+        || left_out.iter().any(|one| one["why"].as_str().is_none_or(|why| why.len() < 10))
+    {
+        return Some(format!("{} cells measured, {} refused", forwards.len(), whole.len()));
+    }
+    let cells: Vec<Cell<'_>> = forwards.iter().map(|forward| Cell::of(report, forward)).collect();
+    let mut measured = 0;
+    for cell in &cells {
+        let [weights, chunk] = ["weights", "chunk"].map(|name| cell.setting(name));
+        let [touched, covered, starts] = ["touched", "covered", "starts"].map(|what| cell.count(what));
+        let figures = WAYS.iter().filter_map(|way| cell.record(way));
+        let positive =
+            figures.clone().all(|figure| number(figure) > 0.0 && figure["spread"]["rounds"].as_u64() >= Some(3));
+        measured += figures.count();
+        // By places for an update, by the weights that they may touch at most for a gradient.
+        let of = |dense: bool| if dense { "dense" } else { "sparse" };
+        let choices = [("update", of(starts >= weights / 32)), ("gradient", of(weights <= touched))];
+        let lost = choices.iter().all(|(what, choice)| {
+            let both = cell.lowest(&format!("dense {what}")).zip(cell.lowest(&format!("sparse {what}")));
+            match (both, cell.record(&format!("lost by auto {what}"))) {
+                (None, None) => *what != "update",
+                (Some((dense, sparse)), Some(regret)) => {
+                    let taken = if *choice == "dense" { dense } else { sparse };
+                    regret["setting"]["choice"] == *choice
+                        && (number(regret) - (taken / dense.min(sparse) - 1.0)).abs() < 1e-9
                 }
-            });
-            // By places for an update, by what they may touch at most for a gradient.
-            let of = |dense: bool| if dense { "dense" } else { "sparse" };
-            let starts = number("starts").unwrap_or(0);
-            let choices = [of(starts >= weights / 32), of(weights <= touched)];
-            let lost = pairs.iter().zip(choices).all(|((what, key), choice)| {
-                let way = |how: &str| lowest(cell, &format!("{how}_{what}"));
-                match (way("dense").zip(way("sparse")), cell[key].as_f64()) {
-                    (None, None) => *what != "update",
-                    (Some((dense, sparse)), Some(regret)) => {
-                        let taken = if choice == "dense" { dense } else { sparse };
-                        (regret - (taken / dense.min(sparse) - 1.0)).abs() < 1e-9
-                    }
-                    _ => false,
-                }
-            });
-            let covered = number("covered").unwrap_or(0);
-            measured
-                && lost
-                && [&cell["auto"], &cell["gradient_auto"]] == choices
-                && (1..=32 * 16_u64.div_ceil(chunk)).contains(&starts)
-                && (chunk.min(16)..=touched.min(weights)).contains(&covered)
-                && touched == 32 * 16_u64.div_ceil(chunk) * chunk.min(16)
-        } else {
-            let none = |key: &str| cell[key].as_object().is_some_and(serde_json::Map::is_empty);
-            cell["refused"].as_str().is_some_and(|reason| reason.len() > 10) && none("steps") && none("ways_refused")
-        };
-        if !right {
-            return Some(cell.to_string());
+                _ => false,
+            }
+        });
+        if !(positive
+            && lost
+            && (1..=32 * 16_u64.div_ceil(chunk)).contains(&starts)
+            && (chunk.min(16)..=touched.min(weights)).contains(&covered)
+            && touched == 32 * 16_u64.div_ceil(chunk) * chunk.min(16))
+        {
+            return Some(format!("{:?}: {touched} {covered} {starts}", cell.place));
         }
     }
-    let refused = cells.iter().filter(|cell| !cell["refused"].is_null()).count()
-        + cells.iter().map(|cell| cell["ways_refused"].as_object().map_or(0, serde_json::Map::len)).sum::<usize>();
-    let named = report["left_out"].as_array()?.len();
-    if named != refused {
-        return Some(format!("{refused} cells refused, {named} named"));
+    // Whatever way was not measured is named.
+    if measured + ways.len() != 5 * cells.len() {
+        return Some(format!("{measured} figures, {} refused", ways.len()));
     }
     // Where atomic is at least 5 % faster than the better of the others: counted again.
-    let share =
-        |cell| Some(lowest(cell, "atomic_update")? / lowest(cell, "dense_update")?.min(lowest(cell, "sparse_update")?));
+    let share = |cell: &Cell<'_>| {
+        Some(cell.lowest("atomic update")? / cell.lowest("dense update")?.min(cell.lowest("sparse update")?))
+    };
     let shares: Vec<f64> = cells.iter().filter_map(share).collect();
-    let (faster, atomic) = (shares.iter().filter(|share| **share < 0.95).count() as u64, shares.len());
-    let sum = |key: &str| report["atomic"].as_array()?.iter().map(|one| one[key].as_u64()).sum::<Option<u64>>();
-    let counted = (sum("faster"), sum("cells"));
-    let verdict = report["verdict"].as_str()?;
-    let said = if faster == 0 { "nowhere faster".to_owned() } else { format!("in {faster} of {atomic} cells") };
-    if counted != (Some(faster), Some(atomic as u64)) || !(verdict.contains(&said) || atomic == 0) {
-        return Some(format!("{faster} faster, found {counted:?}: {verdict}"));
+    let sum = |what: &str| records(report, what, &[("shape", "atomic".into())]).into_iter().map(number).sum::<f64>();
+    let faster = shares.iter().filter(|share| **share < 0.95).count();
+    if (sum("faster"), sum("cells")) != (faster as f64, shares.len() as f64) {
+        return Some(format!("{faster} faster of {}", shares.len()));
     }
     // Of Auto, for all and for each size of chunks: counted again.
-    for (what, key) in pairs {
+    for what in ["update", "gradient"] {
         for chunk in [None, Some(1u64), Some(2), Some(4), Some(8), Some(16), Some(32)] {
-            let these = cells.iter().filter(|cell| chunk.is_none_or(|chunk| cell["chunk"] == chunk));
-            let lost: Vec<f64> = these.filter_map(|cell| cell[key].as_f64()).collect();
-            let same = |one: &&serde_json::Value| one["of"] == what && one["chunk"].as_u64() == chunk;
-            let found: Vec<_> = report["regrets"].as_array()?.iter().filter(same).collect();
-            let figures =
-                |one: &serde_json::Value| Some((one["cells"].as_u64()?, one["mean"].as_f64()?, one["worst"].as_f64()?));
-            let right = match found[..] {
-                [] => lost.is_empty(),
-                [one] => figures(one).is_some_and(|(n, mean, worst)| {
-                    let sum: f64 = lost.iter().sum();
-                    n == lost.len() as u64
-                        && (mean - sum / lost.len() as f64).abs() < 1e-9
+            let these = cells.iter().filter(|cell| chunk.is_none_or(|chunk| cell.setting("chunk") == chunk));
+            let lost: Vec<f64> =
+                these.filter_map(|cell| cell.record(&format!("lost by auto {what}"))).map(number).collect();
+            let chunks: Value = chunk.map_or("all".into(), Into::into);
+            let wanted = [("shape", "auto".into()), ("of", what.into()), ("chunks of", chunks.clone())];
+            let figure = |name: &str| records(report, name, &wanted).first().map(|record| number(record));
+            let right = match (figure("cells"), figure("mean"), figure("worst")) {
+                (None, None, None) => lost.is_empty(),
+                (Some(n), Some(mean), Some(worst)) => {
+                    n == lost.len() as f64
+                        && (mean - lost.iter().sum::<f64>() / n).abs() < 1e-9
                         && worst == lost.iter().copied().fold(0.0, f64::max)
-                }),
+                }
                 _ => false,
             };
-            let crossovers = report["crossovers"].as_array()?.iter();
-            let crossed = crossovers.filter(|one| one["of"] == what && one["chunk"].as_u64() == chunk);
-            if !right || crossed.count() != usize::from(chunk.is_some() && !lost.is_empty()) {
-                return Some(format!("{what}, chunks of {chunk:?}: {found:?}"));
+            let wanted = [("shape", "crossover".into()), ("of", what.into()), ("chunks of", chunks)];
+            let crossed = records(report, "sparse over dense, largest array", &wanted).len();
+            if !right || crossed != usize::from(chunk.is_some() && !lost.is_empty()) {
+                return Some(format!("{what}, chunks of {chunk:?}"));
             }
         }
     }
@@ -216,123 +256,85 @@ fn shared_tables_are_measured() {
         assert!(folder.path().join("out").join(file).is_file() && out.contains(file), "{file}:\n{out}");
     }
     // 16 K rows x 16 at 10,000x are 25 weights: less than a chunk of 32.
-    let refused = |cell: &&serde_json::Value| !cell["refused"].is_null();
-    let cells = report["cells"].as_array().unwrap();
-    let none: Vec<_> = cells.iter().filter(refused).collect();
-    assert_eq!(none.len(), 1, "{none:?}");
-    assert!(none[0]["weights"] == 25 && none[0]["refused"].as_str().unwrap().contains("a chunk of 32"), "{}", none[0]);
+    let left_out = report["left_out"].as_array().unwrap();
+    assert!(left_out.len() == 1 && left_out[0]["why"].as_str().unwrap().contains("a chunk of 32"), "{left_out:?}");
     assert!(out.contains("Left out: 16 K rows at 10000x in chunks of 32: "), "{out}");
-    assert!(out.contains("Not P4's sizes") && out.contains("P4 table 14") && out.contains("Figure 3 (f)"), "{out}");
-    // Of updates and gradients: tables, a line in the plot, a column in the CSV; and where an atomic update is faster.
+    assert!(out.contains("not ROBE's sizes") && out.contains("table 14") && out.contains("Figure 3 (f)"), "{out}");
+    // Of updates and gradients: tables, a line in the plot, lines in the CSV; and where an atomic update is faster.
     let svg = std::fs::read_to_string(folder.path().join("out/robe-cpu-crossover.svg")).unwrap();
-    let ways = ["dense update", "sparse update", "atomic update", "dense gradient", "sparse gradient"];
-    assert!(ways.iter().all(|way| svg.contains(&format!(">{way}<"))), "{svg}");
+    assert!(WAYS.iter().all(|way| svg.contains(&format!(">{way}<"))), "{svg}");
     let heat = std::fs::read_to_string(folder.path().join("out/robe-cpu-heat.svg")).unwrap();
     let panels = ["(b) dense gradient", "(f) sparse gradient", "dense update", "sparse update", "atomic update"];
     assert!(panels.iter().all(|panel| heat.contains(&format!(">{panel}<"))), "{heat}");
     let csv = std::fs::read_to_string(folder.path().join("out/robe-cpu.csv")).unwrap();
-    let (head, lines) = csv.split_once('\n').unwrap();
-    assert_eq!(lines.lines().count(), 90);
-    for way in ways {
-        let column = |figure| format!(",{}_{figure}_seconds,", way.replace(' ', "_"));
-        assert!(head.contains(&column("median")) && head.contains(&column("lowest")), "{way}: {head}");
+    for way in WAYS {
+        assert_eq!(csv.lines().filter(|line| line.starts_with(&format!("{way},array,"))).count(), 89, "{way}");
     }
-    let updates = "dense / sparse / atomic update (atomic: sums of one thread, index by index): rows against chunk";
-    assert!(out.contains(updates) && out.contains("P4 table 10, Figure 3 (f): sparse gradient: rows"), "{out}");
-    for what in ["Crossover of dense and sparse update.", "Crossover of dense and sparse gradient.", "always sparse |"]
-    {
-        assert!(out.contains(what), "{what}: {out}");
+    assert!(
+        out.contains("sums of one thread, index by index")
+            && out.contains("dense / sparse / atomic update: rows down, chunk across"),
+        "{out}"
+    );
+    for title in [
+        "Crossover of dense and sparse",
+        "Atomic update against the better",
+        "always sparse",
+        "slowest against fastest",
+    ] {
+        assert!(out.contains(title), "{title}: {out}");
     }
-    // Flat or not is said of what was measured.
     let goals = report["goals"].as_array().unwrap();
-    let flat = goals.iter().find(|goal| goal["id"] == "robe_flat").unwrap()["reached"].as_f64().unwrap();
-    let said = format!("takes at most {flat:.2} times as long as the fastest");
-    let verdict = if flat <= 1.1 { "within the goal of 1.1" } else { "above the goal of 1.1" };
-    let line = out.lines().find(|line| line.starts_with("One array, several numbers of rows")).unwrap();
-    assert!(line.contains(&said) && line.contains(verdict), "{line}");
-    for id in ["robe_dense_gradient", "robe_sparse_gradient"] {
+    for id in ["robe_flat", "robe_dense_gradient", "robe_sparse_gradient"] {
         assert!(goals.iter().any(|goal| goal["id"] == id && goal["reached"].as_f64() > Some(0.0)), "{id}");
     }
-    assert!(out.contains(report["verdict"].as_str().unwrap()), "{out}");
+    // The slowest of one array's numbers of rows.
+    let flat = goals.iter().find(|goal| goal["id"] == "robe_flat").unwrap()["reached"].as_f64().unwrap();
+    let apart = records(&report, "slowest against fastest", &[("shape", "flat".into())]);
+    assert_eq!(apart.into_iter().map(number).fold(0.0, f64::max), flat);
     // Tables of each kind in bags of 20 and of 1; without a GPU no goal is met or missed.
-    let beside = report["beside"].as_array().unwrap();
-    assert_eq!(beside.len(), 12);
-    assert!(beside.iter().all(|one| one["forward"]["median"].as_f64().unwrap() > 0.0));
-    assert!(report["goals"].as_array().unwrap().iter().all(|goal| goal["met"].is_null()));
+    let beside = records(&report, "forward", &[("shape", "beside".into())]);
+    assert!(beside.len() == 12 && beside.iter().all(|one| number(one) > 0.0));
+    assert!(goals.iter().all(|goal| goal["met"].is_null()));
     // The companion: what is missing or cannot be is noticed.
-    let at = cells.iter().position(|cell| cell["refused"].is_null()).unwrap();
-    for (key, value) in [
-        ("auto", "neither".into()),
-        ("gradient_auto", "neither".into()),
-        ("starts", 0.into()),
-        ("covered", 0.into()),
-        ("regret", 9.0.into()),
-        ("gradient_regret", serde_json::Value::Null),
-        ("refused", "no".into()),
-        ("steps", serde_json::json!({})),
-        ("ways_refused", serde_json::json!({"dense_gradient": "found no room for it"})),
-    ] {
-        let mut broken = report.clone();
-        broken["cells"][at][key] = value;
-        assert!(robe_wrong(&broken).is_some(), "{key}");
+    let array = |what: &'static str| move |record: &Value| record["what"] == what && record["shape"] == "array";
+    for what in ["starts", "covered", "lost by auto update"].into_iter().chain(WAYS) {
+        assert!(robe_wrong(&broken(&report, array(what), None)).is_some(), "no {what}");
+        assert!(robe_wrong(&broken(&report, array(what), Some(0.0))).is_some(), "{what} of 0");
     }
-    for (key, value) in [
-        ("verdict", "Atomic update is faster in 91 of 90 cells".into()),
-        ("atomic", serde_json::json!([])),
-        ("regrets", serde_json::json!([])),
-        ("crossovers", serde_json::json!([])),
-    ] {
-        let mut broken = report.clone();
-        broken[key] = value;
-        assert!(robe_wrong(&broken).is_some(), "{key}");
+    for shape in ["atomic", "auto", "crossover"] {
+        assert!(robe_wrong(&broken(&report, |record| record["shape"] == shape, None)).is_some(), "{shape}");
     }
-    for way in ways.map(|way| way.replace(' ', "_")) {
-        let mut broken = report.clone();
-        broken["cells"][at]["steps"][&way]["backward"]["median"] = 0.into();
-        assert!(robe_wrong(&broken).is_some(), "{way}");
-    }
-    let mut broken = report.clone();
-    broken["regrets"][0]["mean"] = 0.9.into();
-    assert!(robe_wrong(&broken).is_some());
-    let mut broken = report.clone();
-    broken["left_out"] = serde_json::json!([]);
-    assert!(robe_wrong(&broken).is_some());
-    broken["cells"].as_array_mut().unwrap().pop();
-    assert!(robe_wrong(&broken).is_some());
+    assert!(robe_wrong(&broken(&report, |record| record["what"] == "mean", Some(0.9))).is_some());
+    let mut wrong = report.clone();
+    wrong["left_out"] = serde_json::json!([]);
+    assert!(robe_wrong(&wrong).is_some());
+    wrong["schema"] = 1.into();
+    assert!(robe_wrong(&wrong).is_some());
 }
 
 #[test]
 fn arrays_that_cannot_be_are_named() {
     let folder = tempfile::tempdir().unwrap();
-    // P4's rows, of which memory for the smallest arrays only.
-    let args = ["--robe", "--backend", "cpu", "--size", "full", "--batch", "16", "--memory", "300KB", "--out", "out"];
+    // ROBE's rows, of which memory for the smallest arrays only.
+    let args = ["robe", "--backend", "cpu", "--size", "full", "--batch", "16", "--memory", "300KB", "--out", "out"];
     bench(folder.path(), &args).success();
-    let report: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(folder.path().join("out/robe-cpu.json")).unwrap()).unwrap();
-    let reason = |weights: u64| {
-        let cells = report["cells"].as_array().unwrap();
-        let cell = cells.iter().find(|cell| cell["weights"] == weights && cell["chunk"] == 32).unwrap();
-        cell["refused"].as_str().map(str::to_owned)
-    };
-    assert_eq!(reason(51_200), None, "4 M at 10,000x");
-    // Of its 200 KiB both updates and the few sums of a sparse gradient, but not as many bytes of sums beside them.
-    let cells = report["cells"].as_array().unwrap();
-    let small = cells.iter().find(|cell| cell["weights"] == 51_200 && cell["chunk"] == 32).unwrap();
-    assert!(small["steps"]["sparse_update"].is_object() && small["steps"]["sparse_gradient"].is_object(), "{small}");
-    for way in ["atomic_update", "dense_gradient"] {
-        assert!(small["steps"][way].is_null(), "{small}");
-        assert!(small["ways_refused"][way].as_str().unwrap().contains("--memory"), "{small}");
-    }
-    assert_eq!(small["gradient_regret"], serde_json::Value::Null);
-    let csv = std::fs::read_to_string(folder.path().join("out/robe-cpu.csv")).unwrap();
-    assert!(csv.contains("dense gradient: memory: ") && csv.contains("; atomic update: memory: "), "{csv}");
-    assert_eq!(report["verdict"], "Atomic update was measured nowhere.");
-    for what in ["atomic update of 4 M", "dense gradient of 4 M"] {
+    let report = read(&folder.path().join("out/robe-cpu.json"));
+    let reason = |what: &str| {
         let all = report["left_out"].as_array().unwrap();
-        assert!(all.iter().any(|one| one.as_str().unwrap().starts_with(what)), "{what}");
+        all.iter().find(|one| one["what"] == what).map(|one| one["why"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(reason("4 M rows at 10000x in chunks of 32"), None);
+    // Of its 200 KiB both updates and the few sums of a sparse gradient, but not as many bytes of sums beside them.
+    let small = |what: &str| records(&report, what, &[("weights", 51_200.into()), ("chunk", 32.into())]).len();
+    assert_eq!((small("sparse update"), small("sparse gradient")), (1, 1));
+    for way in ["atomic update", "dense gradient"] {
+        assert_eq!(small(way), 0, "{way}");
+        assert!(reason(&format!("{way} of 4 M rows at 10000x in chunks of 32")).unwrap().contains("--memory"));
     }
-    assert!(reason(1_638_400_000).unwrap().contains("--memory"), "128 M at 10x");
-    assert!(reason(3_276_800_000).unwrap().contains("the prime 2038074743"), "256 M at 10x");
+    assert_eq!(small("lost by auto gradient"), 0);
+    assert!(records(&report, "cells", &[("shape", "atomic".into())]).is_empty());
+    assert!(reason("128 M rows at 10x in chunks of 32").unwrap().contains("--memory"));
+    assert!(reason("256 M rows at 10x in chunks of 32").unwrap().contains("the prime 2038074743"));
     // Nothing at all is no result.
     let mut args = args.to_vec();
     args[8] = "1KB";
@@ -345,21 +347,21 @@ fn arrays_that_cannot_be_are_named() {
 fn bad_usage_of_robe_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let cases: [&[&str]; 8] = [
-        &["--robe", "--suite"],
-        &["--robe", "--precision", "int8"],
-        &["--robe", "--rows", "1000"],
-        &["--robe", "--only", "sort"],
-        &["--robe", "--memory", "much"],
-        &["--robe", "--size", "huge"],
+        &["robe", "suite"],
+        &["robe", "--precision", "int8"],
+        &["robe", "--rows", "1000"],
+        &["robe", "--only", "sort"],
+        &["robe", "--memory", "much"],
+        &["robe", "--size", "huge"],
         &["--memory", "1GB"],
-        &["--robe", "--backend", "cpu", "--optimizer", "row-wise-adagrad"],
+        &["robe", "--backend", "cpu", "--optimizer", "row-wise-adagrad"],
     ];
     for case in cases {
         bench(folder.path(), case).code(2);
     }
-    // What only the model of unified memory reads is refused by its name elsewhere, and read there.
+    // Only the model of unified memory reads these: refused by their names elsewhere, and read there.
     for (option, value) in [("--page-kib", "128"), ("--bus-gb-s", "3"), ("--fault-us", "1")] {
-        for mode in ["--robe", "--suite"] {
+        for mode in ["robe", "suite"] {
             let failed = bench(folder.path(), &[mode, option, value]).code(2);
             let err = String::from_utf8_lossy(&failed.get_output().stderr).into_owned();
             assert!(err.contains(mode) && err.contains(option), "{mode} {option}: {err}");
@@ -369,6 +371,6 @@ fn bad_usage_of_robe_is_refused() {
     args.extend(["--precision", "fp32", "--policy", "lru", "--hit-rate", "50"]);
     args.extend(["--page-kib", "128", "--bus-gb-s", "3", "--fault-us", "1"]);
     bench(folder.path(), &args).success();
-    let failed = bench(folder.path(), &["--robe", "--backend", "gpu"]).code(1);
+    let failed = bench(folder.path(), &["robe", "--backend", "gpu"]).code(1);
     assert!(String::from_utf8_lossy(&failed.get_output().stderr).contains("no adapter"));
 }

@@ -2,9 +2,7 @@
 
 use crate::common::command::{hotrow, outcome};
 use std::fs;
-use std::io::Read;
 use std::path::PathBuf;
-use std::process::Stdio;
 use tempfile::TempDir;
 
 const KEYS: [&str; 15] = [
@@ -167,17 +165,12 @@ fn a_job_that_fails_exits_with_1_and_one_sentence() {
         fs::write(&path, bytes).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let small = small(&dir).to_str().unwrap().to_owned();
-    let nowhere = dir.path().join("no/such/folder/out").to_str().unwrap().to_owned();
     for (arguments, named) in [
         (vec!["--trace", "no_such_trace"], "no_such_trace"),
         (vec!["--trace", &file("cut.u32", &[1, 2, 3])], "4 bytes"),
         (vec!["--trace", &file("cut.u32.zst", &[0x28, 0xb5, 0x2f, 0xfd, 4])], "zstd"),
         (vec!["--trace", &file("empty.u32", &[])], "empty"),
         (vec!["--trace", &file("words.txt", b"one two")], "one"),
-        (vec!["--trace", &small, "--json", &nowhere], "folder"),
-        (vec!["--trace", &small, "--csv", &nowhere], "folder"),
-        (vec!["--trace", &small, "--plot", &nowhere], "folder"),
     ] {
         let (stdout, stderr) = outcome(&[&["simulate"], &arguments[..]].concat(), 1);
         assert!(stdout.is_empty(), "{stdout}");
@@ -203,28 +196,35 @@ fn help_and_version_succeed() {
     }
 }
 
-/// A reader that goes away is an error in one sentence, not a panic.
 #[test]
-fn closed_standard_output() {
-    let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin!("hotrow"))
-        .args(["simulate", "--trace", "uniform:rows=100,n=300000", "--policy", "lru"])
-        .env_remove("HOTROW_DATA")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    let mut stderr = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(1), "{stderr}");
-    assert!(stderr.starts_with("error: standard output"), "{stderr}");
-    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+fn an_old_flag_is_the_new_subcommand() {
+    let help = |arguments: &[&str]| outcome(&[arguments, &["--help"]].concat(), 0).0;
+    for (old, new) in [
+        (&["plan", "--memory"][..], &["plan", "memory"][..]),
+        (&["plan", "--robe", "t"], &["plan", "robe", "t"]),
+        (&["bench", "--suite"], &["bench", "suite"]),
+        (&["bench", "--out", "x", "--robe"], &["bench", "robe", "--out", "x"]),
+        (&["--seed", "1", "bench", "--robe"], &["bench", "robe"]),
+    ] {
+        assert_eq!(help(old), help(new), "{old:?}");
+    }
+    // A mode's options belong to it alone.
+    for (arguments, named) in [
+        (&["plan", "--rows", "10"][..], "--rows"),
+        (&["plan", "memory", "--rows", "10", "--budget", "1MiB"], "--budget"),
+        (&["plan", "robe", "normal:rows=10,dim=2", "--rows", "10"], "--rows"),
+        (&["plan", "--memory", "--robe", "t", "--rows", "10"], "--robe"),
+        (&["bench", "--suite", "--robe"], "--robe"),
+    ] {
+        let (stdout, stderr) = outcome(arguments, 2);
+        assert!(stdout.is_empty() && stderr.contains(named), "{arguments:?}: {stderr}");
+    }
 }
 
 /// The memory plan of `arguments` as `--json` has it.
 fn planned(dir: &TempDir, arguments: &[&str]) -> Vec<serde_json::Value> {
     let json = dir.path().join("plan.json");
-    let mut all = vec!["plan", "--memory", "--json", json.to_str().unwrap()];
+    let mut all = vec!["plan", "memory", "--json", json.to_str().unwrap()];
     all.extend(arguments);
     outcome(&all, 0);
     serde_json::from_slice(&fs::read(json).unwrap()).unwrap()
@@ -302,29 +302,30 @@ fn plan_adds_up() {
     // 1037 records of 24 bytes, each shard's up to 16.
     let [device, mapped] = [0, 1].map(|at: usize| list[at]["host_bytes"].as_u64().unwrap());
     assert!(mapped - device >= 1037 * 24 && mapped - device < 1037 * 24 + 11 * 16, "{device} {mapped}");
-    let (stdout, _) = outcome(&["plan", "--memory", "--rows", "10,20", "--precision", "int8,int4"], 0);
+    let (stdout, _) = outcome(&["plan", "memory", "--rows", "10,20", "--precision", "int8,int4"], 0);
     assert!(stdout.contains("shared by the tables") && stdout.contains("| int4"), "{stdout}");
 }
 
 #[test]
 fn plan_refuses_what_no_group_can_be() {
     for (arguments, named) in [
-        (&["plan", "--rows", "10"][..], "--memory"),
+        (&["plan", "--rows", "10"][..], "--rows"),
+        (&["plan", "memory"], "--rows"),
         (&["plan", "--memory"], "--rows"),
-        (&["plan", "--memory", "--rows", "0"], "--rows"),
-        (&["plan", "--memory", "--rows", "-1"], "--rows"),
-        (&["plan", "--memory", "--rows", "4000000000,4000000000"], "2^32 - 2"),
-        (&["plan", "--memory", "--rows", "10", "--dim", "0"], "--dim"),
-        (&["plan", "--memory", "--rows", "10", "--cache-percent", "101"], "--cache-percent"),
-        (&["plan", "--memory", "--rows", "10", "--precision", "int3"], "--precision"),
-        (&["plan", "--memory", "--rows", "10", "--shard-bytes", "8"], "shard_bytes"),
-        (&["plan", "--memory", "--rows", "4294967294", "--cache-percent", "100"], "cache_rows"),
+        (&["plan", "memory", "--rows", "0"], "--rows"),
+        (&["plan", "memory", "--rows", "-1"], "--rows"),
+        (&["plan", "memory", "--rows", "4000000000,4000000000"], "2^32 - 2"),
+        (&["plan", "memory", "--rows", "10", "--dim", "0"], "--dim"),
+        (&["plan", "memory", "--rows", "10", "--cache-percent", "101"], "--cache-percent"),
+        (&["plan", "memory", "--rows", "10", "--precision", "int3"], "--precision"),
+        (&["plan", "memory", "--rows", "10", "--shard-bytes", "8"], "shard_bytes"),
+        (&["plan", "memory", "--rows", "4294967294", "--cache-percent", "100"], "cache_rows"),
     ] {
         let (_, stderr) = outcome(arguments, 2);
         assert!(stderr.contains(named), "{arguments:?}: {stderr}");
     }
     // Possible on some device, and said to be too large for most.
-    let large = ["plan", "--memory", "--rows", "100000000", "--cache-percent", "1", "--batch", "10000000"];
+    let large = ["plan", "memory", "--rows", "100000000", "--cache-percent", "1", "--batch", "10000000"];
     let (_, stderr) = outcome(&large, 0);
     assert!(stderr.contains("`scratch`") && stderr.contains("make the batch"), "{stderr}");
 }

@@ -3,7 +3,8 @@
 use hotrow::Counters;
 use hotrow::scars::{Accuracy, Advice, Counting, Profile, Ranked, Rules, Run};
 use hotrow_cli::trace::{Source, Trace, load};
-use std::{num::NonZeroU32, path::Path};
+use hotrow_harness::data;
+use std::num::NonZeroU32;
 
 /// Trace, accesses, distinct rows, exponent, % of the accesses of the top 1, 5 and 10 % of the rows, % of the rows seen once: what the
 /// data folder's table says, from a program of its own.
@@ -21,11 +22,8 @@ const TABLE: [Line; 8] = [
 
 /// The trace, or None, said loudly, without a data folder.
 fn trace(name: &str) -> Option<Trace> {
-    let Some(data) = std::env::var_os("HOTROW_DATA") else {
-        eprintln!("SKIPPED: {name}: HOTROW_DATA names no data folder");
-        return None;
-    };
-    Some(load(name, &Source { data: Some(Path::new(&data)), seed: 0 }).unwrap())
+    let data = data::folder(name)?;
+    Some(load(name, &Source { data: Some(&data), seed: 0 }).unwrap())
 }
 
 fn profile(trace: &Trace, counting: Counting) -> Profile {

@@ -1,4 +1,4 @@
-//! `hotrow bench --suite` from outside: what it refuses, and what it says where there is no GPU. `tests/gpu/command.rs` runs it.
+//! `hotrow bench suite` from outside: what it refuses, and what it says where there is no GPU. `tests/gpu/command.rs` runs it.
 
 use assert_cmd::Command;
 
@@ -13,7 +13,7 @@ fn suite(folder: &std::path::Path, args: &[&str]) -> assert_cmd::assert::Assert 
 fn without_a_gpu_it_says_so_in_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
     for (backend, hint) in [("auto", true), ("gpu", false)] {
-        let failed = suite(folder.path(), &["--suite", "--backend", backend]).code(1);
+        let failed = suite(folder.path(), &["suite", "--backend", backend]).code(1);
         let err = String::from_utf8_lossy(&failed.get_output().stderr).into_owned();
         assert!(err.starts_with("error: ") && err.contains("no adapter"), "{err}");
         assert_eq!(err.contains("--backend gpu takes a software driver too"), hint, "{err}");
@@ -25,20 +25,20 @@ fn without_a_gpu_it_says_so_in_a_sentence() {
 fn bad_usage_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let cases: [&[&str]; 8] = [
-        &["--suite", "--size", "huge"],
-        &["--suite", "--only", "everything"],
+        &["suite", "--size", "huge"],
+        &["suite", "--only", "everything"],
         &["--size", "small"],
         &["--only", "sort"],
         &["--beside", "file"],
-        &["--suite", "--precision", "int8"],
-        &["--suite", "--dim", "8"],
-        &["--suite", "--backend", "cpu"],
+        &["suite", "--precision", "int8"],
+        &["suite", "--dim", "8"],
+        &["suite", "--backend", "cpu"],
     ];
     for case in cases {
         suite(folder.path(), case).code(2);
     }
     // A file that cannot be read is found before anything is measured.
-    let failed = suite(folder.path(), &["--suite", "--beside", "missing.json"]).code(1);
+    let failed = suite(folder.path(), &["suite", "--beside", "missing.json"]).code(1);
     let err = String::from_utf8_lossy(&failed.get_output().stderr).into_owned();
     assert!(err.contains("missing.json") && err.contains("side_by_side.py"), "{err}");
 }

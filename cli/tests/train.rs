@@ -50,7 +50,8 @@ fn data() -> TempDir {
 /// Runs `hotrow train` and expects an exit code; returns stdout and stderr.
 fn train(arguments: &[&str], code: i32) -> (String, String) {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("hotrow"));
-    command.env_remove("HOTROW_DATA").args(["train", "--backend", "cpu"]).args(arguments);
+    // Options stand behind the mode, if there is one.
+    command.env_remove("HOTROW_DATA").arg("train").args(arguments).args(["--backend", "cpu"]);
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
@@ -216,12 +217,17 @@ fn what_is_no_data_is_named() {
 #[test]
 fn what_cannot_be_asked_for() {
     let data = data();
-    let cases: [(&[&str], &str); 29] = [
-        (&["--until-full", "2"], "--until-full: wanted settings to compare with the full table, found none"),
-        (&["--until-full", "2", "--table", "robe:weights=99", "--decay", "true"], "--decay: wanted constant rates"),
-        (&["--until-full", "2", "--table", "robe:weights=9"], "at least a chunk of 32, found 9"),
-        (&["--goal-steps", "2"], "--until-full"),
-        (&["--until-full", "2", "--batch", "8,16"], "--batch: wanted one size beside --until-full, found 2"),
+    let cases: [(&[&str], &str); 34] = [
+        (&["until", "2"], "until: wanted settings to compare with the full table"),
+        (&["until", "--table", "robe:weights=99"], "<N>"),
+        // The old spellings of modes.
+        (&["--seeds", "1", "--until-full", "2"], "until: wanted settings to compare with the full table"),
+        (&["--table", "robe:weights=99", "--grid"], "unexpected argument '--table'"),
+        (&["--precision", "int4", "--profile"], "unexpected argument '--precision'"),
+        (&["until", "2", "--table", "robe:weights=99", "--decay", "true"], "--decay: wanted constant rates"),
+        (&["until", "2", "--table", "robe:weights=9"], "at least a chunk of 32, found 9"),
+        (&["--goal-steps", "2"], "unexpected argument '--goal-steps'"),
+        (&["until", "2", "--batch", "8,16"], "invalid value '8,16' for '--batch"),
         (&["--table", "robe"], "wanted compression or weights, found neither"),
         (
             &["--table", "robe:compression=10,z=8"],
@@ -234,7 +240,7 @@ fn what_cannot_be_asked_for() {
         (&["--table", "words=robe:weights=2038074744"], "at most the prime 2038074743"),
         (&["--table", "robe:weights=99", "--optimizer", "row-wise-adagrad"], "a shared weight belongs to no row"),
         (&["--table", "verbs=robe:weights=99"], "wanted a table of the task, found none of that name; it has words"),
-        (&["--table", "robe:weights=99", "--grid"], "--table: wanted neither --grid nor --profile beside it"),
+        (&["grid", "--table", "robe:weights=99"], "unexpected argument '--table'"),
         (&["--lr", "0"], "wanted a finite number above 0"),
         (&["--dense-lr", "nan"], "wanted a finite number above 0"),
         (&["--cache-percent", "101"], "wanted a number from 0 to 100"),
@@ -242,33 +248,42 @@ fn what_cannot_be_asked_for() {
         (&["--policy", "static"], "invalid value 'static' for '--policy"),
         (&["--seeds", "0"], "0 is not in"),
         (&["--checkpoint-every", "5"], "--checkpoint-every: wanted --out DIR beside it, found none"),
-        (&["--out", "x"], "--out: wanted --grid, --profile, --checkpoint-every or several --batch beside it"),
-        (&["--seconds", "1"], "wanted several batch sizes to compare, found one"),
-        (&["--seconds", "1", "--batch", "8,16"], "--seconds: wanted no --epochs beside it"),
-        (&["--batch", "8,16", "--grid"], "--batch: wanted one size beside --grid, found 2"),
-        (&["--batch", "8,16", "--resume", "x"], "--batch: wanted one size beside --resume, found 2"),
+        (&["--out", "x"], "--out: wanted --checkpoint-every or several --batch sizes beside it, found none"),
+        (&["--seconds", "1", "--epochs", "1"], "cannot be used with '--epochs <N>'"),
+        (&["--batch", "8,16", "--table", "cached"], "--table: wanted one --batch size beside it, found 2"),
+        (&["grid", "--batch", "8,16"], "invalid value '8,16' for '--batch"),
+        (&["--batch", "8,16", "--resume", "x"], "--resume: wanted one --batch size beside it, found 2"),
         (&["--batch", "8,0"], "0 is not in"),
+        (&["--resume", "x", "--out", "y"], "cannot be used with '--out <DIR>'"),
         (&["--resume", "nowhere"], "--resume: wanted checkpoints of these settings and seeds in nowhere, found none"),
     ];
     for (asked, wanted) in cases {
-        let (_, found) = on(&data, &[&["--task", "author"], asked].concat(), 2);
+        let (_, found) = on(&data, &[asked, &["--task", "author"]].concat(), 2);
         assert!(found.contains(wanted), "{wanted}: {found}");
     }
+    let (_, found) = train(&["--seconds", "1", "--task", "dlrm"], 2);
+    assert!(found.contains("--seconds: wanted several --batch sizes beside it, found one"), "{found}");
 }
 
 #[test]
 fn what_would_be_ignored_is_refused() {
     let data = data();
-    let steps = ["--until-full", "1", "--table", "robe:compression=10", "--goal-steps", "4"];
-    let cases: [(&[&str], &str); 14] = [
-        (&[&steps[..], &["--rates", "1", "--lr", "77"]].concat(), "--lr: wanted no --rates beside it"),
-        (&[&steps[..], &["--epochs", "99"]].concat(), "--epochs: wanted no --goal-steps beside it"),
+    let steps = ["until", "1", "--table", "robe:compression=10", "--goal-steps", "4"];
+    // By clap, since these never go together.
+    for (asked, wanted) in [
+        (&[&steps[..], &["--rates", "1", "--lr", "77"]].concat()[..], "cannot be used with '--lr <X>'"),
+        (&[&steps[..], &["--epochs", "99"]].concat(), "cannot be used with '--epochs <N>'"),
+        (&["profile", "--precision", "int4"], "unexpected argument '--precision'"),
+        (&["profile", "--rounding", "nearest"], "unexpected argument '--rounding'"),
+        (&["profile", "--policy", "lfu"], "unexpected argument '--policy'"),
+        (&["profile", "--cache-percent", "5"], "unexpected argument '--cache-percent'"),
+        (&["profile", "--ways", "1"], "unexpected argument '--ways'"),
+    ] {
+        let (_, found) = on(&data, asked, 2);
+        assert!(found.contains(wanted), "{wanted}: {found}");
+    }
+    let cases: [(&[&str], &str); 7] = [
         (&["--sentences", "--task", "readmission"], "--sentences: wanted --task author beside it, found readmission"),
-        (&["--profile", "--precision", "int4"], "--precision: wanted no --profile beside it"),
-        (&["--profile", "--rounding", "nearest"], "--rounding: wanted no --profile beside it"),
-        (&["--profile", "--policy", "lfu"], "--policy: wanted no --profile beside it"),
-        (&["--profile", "--cache-percent", "5"], "--cache-percent: wanted no --profile beside it"),
-        (&["--profile", "--ways", "1"], "--ways: wanted no --profile beside it"),
         (&["--precision", "fp32", "--rounding", "nearest"], "--rounding: wanted a --precision below fp32 beside it"),
         (&["--precision", "int8", "--policy", "lru"], "--policy: wanted a --cache-percent above 0 beside it"),
         (&["--policy", "lru", "--cache-percent", "0"], "--policy: wanted a --cache-percent above 0 beside it"),
@@ -278,14 +293,14 @@ fn what_would_be_ignored_is_refused() {
     ];
     for (asked, wanted) in cases {
         let task = ["--task", "author"];
-        let (_, found) = on(&data, &[if asked.contains(&"--task") { &[][..] } else { &task }, asked].concat(), 2);
+        let (_, found) = on(&data, &[asked, if asked.contains(&"--task") { &[][..] } else { &task }].concat(), 2);
         assert!(found.contains(wanted) && found.contains("; "), "{wanted}: {found}");
     }
     // Each alone is heard: another rate, other steps.
     let file = tempfile::tempdir().unwrap();
     let path = file.path().join("out.json");
     let run = |more: &[&str]| {
-        let asked = ["--task", "author", "--until-full", "1", "--table", "robe:weights=800", "--seeds", "1", "--json"];
+        let asked = ["until", "1", "--task", "author", "--table", "robe:weights=800", "--seeds", "1", "--json"];
         on(&data, &[&asked[..], &[path.to_str().unwrap()], more].concat(), 0);
         until(&path)
     };
@@ -305,8 +320,10 @@ fn batch_sizes_are_compared() {
     let asked =
         ["--task", "author", "--batch", "64,16", "--seeds", "2", "--epochs", "2", "--out", out_name, "--json", path];
     let (printed, _) = on(&data, &asked, 0);
-    assert!(printed.contains("| tables | batch | steps "), "{printed}");
-    let found = json(Path::new(path));
+    assert!(printed.contains("| tables | batch |        test loss |"), "{printed}");
+    let found: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!(found["schema"], 2);
+    let found = found["cells"].as_array().unwrap();
     let of = |at: usize, what: &str| found[at][what].as_u64().unwrap();
     assert_eq!((found.len(), of(0, "batch"), of(1, "batch")), (2, 16, 64), "ascending");
     let steps = |at: usize| found[at]["runs"][0]["steps"].as_u64().unwrap();
@@ -405,7 +422,7 @@ fn shared_tables_beside_cached_ones() {
     assert_eq!(losses(&path), whole);
 }
 
-/// What `--until-full` found, without what the clock said.
+/// What `until` found, without what the clock said.
 fn until(path: &Path) -> Value {
     let mut found: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     for setting in found["settings"].as_array_mut().unwrap() {
@@ -423,8 +440,7 @@ fn steps_until_the_full_table_s_loss() {
         let out = file.path().join(name);
         let tables =
             ["--table", "robe:compression=4,chunk=2", "--table", "robe:weights=8,chunk=1", "--table", "cached"];
-        let asked =
-            ["--task", "author", "--until-full", "3", "--goal-steps", "20", "--test-every", "5", "--tested", "60"];
+        let asked = ["until", "3", "--task", "author", "--goal-steps", "20", "--test-every", "5", "--tested", "60"];
         let more = ["--seeds", "2", "--rates", "0.3,0.1", "--out", out.to_str().unwrap()];
         let (stdout, _) = on(&data, &[&asked[..], &tables, &more].concat(), 0);
         for wanted in ["| fp32 ", "| robe 4x, chunks of 2 ", "| robe of 8 weights, chunks of 1 ", "60 steps at most"] {
@@ -459,8 +475,10 @@ fn steps_until_the_full_table_s_loss() {
     }
     // The pictures again, without training: of what is there, not of what would be found.
     let at = |name: &str| file.path().join("one").join(name);
-    let (svg, redraw) =
-        (fs::read(at("until.svg")).unwrap(), ["--plots", "--out", at("").to_str().unwrap()].map(str::to_owned));
+    let (svg, redraw) = (
+        fs::read(at("until.svg")).unwrap(),
+        ["until", "--plots", "--out", at("").to_str().unwrap()].map(str::to_owned),
+    );
     let redraw = redraw.each_ref().map(String::as_str);
     fs::remove_file(at("until.svg")).unwrap();
     train(&redraw, 0);

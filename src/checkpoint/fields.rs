@@ -4,32 +4,15 @@ use std::path::Path;
 
 use crate::{
     checkpoint::fault,
-    config::{
-        GroupConfig, Optimizer, OptimizerKind, OutOfRange, Policy, Pooling, Precision, RandomBits, Rounding, WAYS,
-    },
+    config::{GroupConfig, Optimizer, OptimizerKind, WAYS},
     error::Error,
     robe,
 };
 
-/// Maps each variant of an enum to a word, and back.
-macro_rules! words {
-    ($type:ident, $to:ident, $from:ident, $($variant:ident = $word:literal),+) => {
-        fn $to(value: $type) -> &'static str {
-            match value { $($type::$variant => $word),+ }
-        }
-        fn $from(word: &str) -> Option<$type> {
-            match word { $($word => Some($type::$variant),)+ _ => None }
-        }
-    };
+/// The rule's name as checkpoints have it.
+fn rule(kind: OptimizerKind) -> String {
+    kind.name().replace('-', "_")
 }
-
-words!(Precision, precision, to_precision, Fp32 = "fp32", Fp16 = "fp16", Int8 = "int8", Int4 = "int4", Int2 = "int2");
-words!(Rounding, rounding, to_rounding, Nearest = "nearest", Stochastic = "stochastic");
-words!(RandomBits, random_bits, to_random_bits, Eight = "8", Sixteen = "16", TwentyFour = "24");
-words!(Policy, policy, to_policy, Lru = "lru", Lfu = "lfu", Static = "static");
-words!(Pooling, pooling, to_pooling, Sum = "sum", Mean = "mean", None = "none");
-words!(OutOfRange, out_of_range, to_out_of_range, Error = "error", Clamp = "clamp", Skip = "skip");
-words!(OptimizerKind, kind, to_kind, Sgd = "sgd", AdaGrad = "adagrad", RowWiseAdaGrad = "row_wise_adagrad");
 
 fn list(numbers: &[u32]) -> String {
     serde_json::json!(numbers).to_string()
@@ -41,24 +24,24 @@ fn to_list(text: &str) -> Option<Vec<u32>> {
 
 /// The fields of a configuration that a checkpoint keeps: all except the placement and the initial values.
 pub(crate) fn of(config: &GroupConfig) -> Vec<(&'static str, String)> {
-    let Optimizer { kind: rule, lr, eps, weight_decay } = config.optimizer;
+    let Optimizer { kind, lr, eps, weight_decay } = config.optimizer;
     vec![
         ("tables", list(&config.tables)),
         ("features", list(&config.features)),
         ("dim", config.dim.to_string()),
-        ("precision", precision(config.precision).into()),
-        ("rounding", rounding(config.rounding).into()),
-        ("random_bits", random_bits(config.random_bits).into()),
+        ("precision", config.precision.to_string()),
+        ("rounding", config.rounding.to_string()),
+        ("random_bits", config.random_bits.to_string()),
         ("cache_rows", config.cache_rows.to_string()),
         ("ways", config.ways.to_string()),
-        ("policy", policy(config.policy).into()),
-        ("pooling", pooling(config.pooling).into()),
-        ("optimizer", kind(rule).into()),
+        ("policy", config.policy.to_string()),
+        ("pooling", config.pooling.to_string()),
+        ("optimizer", rule(kind)),
         // `{:?}` of a float reads back as the same float.
         ("lr", format!("{lr:?}")),
         ("eps", format!("{eps:?}")),
         ("weight_decay", format!("{weight_decay:?}")),
-        ("out_of_range", out_of_range(config.out_of_range).into()),
+        ("out_of_range", config.out_of_range.to_string()),
         ("seed", config.seed.to_string()),
     ]
 }
@@ -66,22 +49,22 @@ pub(crate) fn of(config: &GroupConfig) -> Vec<(&'static str, String)> {
 /// The fields of a parameter-shared group's configuration, each with whether it must be equal for training to continue
 /// bit for bit.
 pub(crate) fn of_robe(config: &robe::Config) -> Vec<(&'static str, String, bool)> {
-    let Optimizer { kind: rule, lr, eps, weight_decay } = config.optimizer;
+    let Optimizer { kind, lr, eps, weight_decay } = config.optimizer;
     vec![
         ("tables", list(&config.tables), true),
         ("features", list(&config.features), false),
         ("dim", config.dim.to_string(), true),
         ("weights", config.weights.to_string(), true),
         ("chunk", config.chunk.to_string(), true),
-        ("precision", precision(config.precision).into(), true),
-        ("rounding", rounding(config.rounding).into(), true),
+        ("precision", config.precision.to_string(), true),
+        ("rounding", config.rounding.to_string(), true),
         ("block", config.block.to_string(), true),
-        ("pooling", pooling(config.pooling).into(), false),
-        ("optimizer", kind(rule).into(), true),
+        ("pooling", config.pooling.to_string(), false),
+        ("optimizer", rule(kind), true),
         ("lr", format!("{lr:?}"), false),
         ("eps", format!("{eps:?}"), false),
         ("weight_decay", format!("{weight_decay:?}"), false),
-        ("out_of_range", out_of_range(config.out_of_range).into(), false),
+        ("out_of_range", config.out_of_range.to_string(), false),
         ("seed", config.seed.to_string(), true),
     ]
 }
@@ -102,7 +85,7 @@ impl Fields<'_> {
         })
     }
 
-    pub(crate) fn number<T: std::str::FromStr>(&self, field: &'static str) -> Result<T, Error> {
+    pub(crate) fn parsed<T: std::str::FromStr>(&self, field: &'static str) -> Result<T, Error> {
         self.get(field, |text| text.parse().ok())
     }
 
@@ -110,23 +93,23 @@ impl Fields<'_> {
     pub(crate) fn config(&self) -> Result<GroupConfig, Error> {
         Ok(GroupConfig {
             features: self.get("features", to_list)?,
-            precision: self.get("precision", to_precision)?,
-            rounding: self.get("rounding", to_rounding)?,
-            random_bits: self.get("random_bits", to_random_bits)?,
-            cache_rows: self.number("cache_rows")?,
+            precision: self.parsed("precision")?,
+            rounding: self.parsed("rounding")?,
+            random_bits: self.parsed("random_bits")?,
+            cache_rows: self.parsed("cache_rows")?,
             // Files of versions without a choice of ways lack this field.
-            ways: if (self.text)("ways").is_none() { WAYS } else { self.number("ways")? },
-            policy: self.get("policy", to_policy)?,
-            pooling: self.get("pooling", to_pooling)?,
+            ways: if (self.text)("ways").is_none() { WAYS } else { self.parsed("ways")? },
+            policy: self.parsed("policy")?,
+            pooling: self.parsed("pooling")?,
             optimizer: Optimizer {
-                kind: self.get("optimizer", to_kind)?,
-                lr: self.number("lr")?,
-                eps: self.number("eps")?,
-                weight_decay: self.number("weight_decay")?,
+                kind: self.parsed("optimizer")?,
+                lr: self.parsed("lr")?,
+                eps: self.parsed("eps")?,
+                weight_decay: self.parsed("weight_decay")?,
             },
-            out_of_range: self.get("out_of_range", to_out_of_range)?,
-            seed: self.number("seed")?,
-            ..GroupConfig::new(&self.get("tables", to_list)?, self.number("dim")?)
+            out_of_range: self.parsed("out_of_range")?,
+            seed: self.parsed("seed")?,
+            ..GroupConfig::new(&self.get("tables", to_list)?, self.parsed("dim")?)
         })
     }
 }
@@ -142,12 +125,12 @@ pub(crate) fn check_same(path: &Path, ours: &GroupConfig, theirs: &GroupConfig) 
     let fields = [
         ("tables", tables, their_tables),
         ("dim", ours.dim.to_string(), theirs.dim.to_string()),
-        ("precision", precision(ours.precision).into(), precision(theirs.precision).into()),
-        ("rounding", rounding(ours.rounding).into(), rounding(theirs.rounding).into()),
-        ("random_bits", random_bits(ours.random_bits).into(), random_bits(theirs.random_bits).into()),
+        ("precision", ours.precision.to_string(), theirs.precision.to_string()),
+        ("rounding", ours.rounding.to_string(), theirs.rounding.to_string()),
+        ("random_bits", ours.random_bits.to_string(), theirs.random_bits.to_string()),
         ("cache_rows", sets(ours), sets(theirs)),
-        ("policy", policy(ours.policy).into(), policy(theirs.policy).into()),
-        ("optimizer", kind(ours.optimizer.kind).into(), kind(theirs.optimizer.kind).into()),
+        ("policy", ours.policy.to_string(), theirs.policy.to_string()),
+        ("optimizer", rule(ours.optimizer.kind), rule(theirs.optimizer.kind)),
         ("seed", ours.seed.to_string(), theirs.seed.to_string()),
     ];
     match fields.into_iter().find(|(_, wanted, found)| wanted != found) {

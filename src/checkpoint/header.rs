@@ -144,7 +144,7 @@ impl Found {
     /// tensors.
     pub(crate) fn understand(&self, path: &Path) -> Result<(Contents, Layout, Vec<Tensor>), Error> {
         let fields = Fields { path, text: &|field| self.text(field) };
-        let (config, step) = (fields.config()?, fields.number("step")?);
+        let (config, step) = (fields.config()?, fields.parsed("step")?);
         let layout = Layout::new(&config, u64::MAX).map_err(|error| foreign(path, "configuration", &error))?;
         let tensors = tensors(&config, &layout);
         let places = places(&tensors);

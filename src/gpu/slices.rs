@@ -80,8 +80,8 @@ impl UploadedGrads {
     }
 }
 
-/// Submits a forward that has been recorded, and waits for its outputs, or for why it did not take place.
-pub(crate) fn outcome(
+/// Submits a recorded forward and waits for its outputs, or for the error of a step that the device has refused.
+pub(crate) fn await_outputs(
     context: &Context,
     encoder: wgpu::CommandEncoder,
     config: &GroupConfig,

@@ -22,7 +22,10 @@
 //!   best split for a given batch pins all rows that fit, so these two cases are a memory that stays and a memory
 //!   that grows.)
 
-use crate::scars::{skew::Skew, words};
+use crate::{
+    error::Error,
+    scars::{law::Formula, skew::Skew, words},
+};
 
 /// A table, the lookups of a batch, and the number of its hottest rows that are pinned.
 #[derive(Clone, Copy, Debug)]
@@ -60,10 +63,64 @@ pub fn growth(before: Point<'_>, after: Point<'_>, dim: f64) -> Growth {
     Growth { batch_rows, batch, epoch_rows: batch_rows * batches, epoch: batch * batches }
 }
 
+/// The largest batch that [`scaling_claims`] tries: 2^40 lookups.
+const LARGEST: u32 = 40;
+
+/// SCARS' claim for one distribution: the growth is below `claimed`.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ScalingClaim {
+    /// The distribution, and whether its scale grows with the table.
+    pub distribution: String,
+    /// The paper's bound of the growth, made for 5 times the rows and the batch.
+    pub claimed: f64,
+    /// What is found.
+    pub growth: Growth,
+    /// The rows of a batch grow by less than `claimed`.
+    pub holds: bool,
+    /// The first power of two from which it holds, in lookups of the smaller batch, up to 2^40.
+    pub holds_from_lookups: Option<u64>,
+}
+
+/// SCARS' scaling claim (section II-B) from a table of `rows` and a batch of `lookups` to `times` as many of both, nothing pinned.
+///
+/// Exponential and half-normal laws have a scale of a hundredth of the rows, which is held, or grows with the rows; Zipf's s is 1. `dim`: 4-byte
+/// words of a record.
+///
+/// # Errors
+/// [`Error::Scars`] for a table of no rows.
+pub fn scaling_claims(times: f64, rows: u64, lookups: u64, dim: f64) -> Result<Vec<ScalingClaim>, Error> {
+    let scale = (rows as f64 / 100.0).max(1.0);
+    let (exponential, half_normal) = (Formula::Exponential(scale), Formula::HalfNormal(scale));
+    let laws = [
+        (format!("exponential, scale {scale:.0} held"), 1.5, exponential, exponential),
+        (format!("exponential, scale {scale:.0} grown too"), 1.5, exponential, exponential.stretched(times)),
+        (format!("half-normal, scale {scale:.0} held"), 1.5, half_normal, half_normal),
+        (format!("half-normal, scale {scale:.0} grown too"), 1.5, half_normal, half_normal.stretched(times)),
+        ("zipf, s = 1".to_owned(), 2.0, Formula::Zipf(1.0), Formula::Zipf(1.0)),
+    ];
+    let large = (rows as f64 * times).round().max(1.0) as u64;
+    let claim = |(distribution, claimed, before, after)| {
+        let (before, after) = (Skew::of(before, rows)?, Skew::of(after, large)?);
+        let at = |lookups: f64| {
+            let before = Point { skew: &before, lookups, pinned: 0 };
+            growth(before, Point { skew: &after, lookups: lookups * times, pinned: 0 }, dim)
+        };
+        let holds = |lookups: u64| at(lookups as f64).batch_rows < claimed;
+        Ok(ScalingClaim {
+            distribution,
+            claimed,
+            growth: at(lookups as f64),
+            holds: holds(lookups),
+            holds_from_lookups: (0..=LARGEST).map(|log| 1 << log).find(|&lookups| holds(lookups)),
+        })
+    };
+    laws.into_iter().map(claim).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scars::law::Formula;
 
     /// Growth from 10^6 rows to 5 * 10^6, and from `lookups` to 5 times as many.
     fn five_times(formula: Formula, stretched: f64, lookups: f64, pinned: [u64; 2], dim: f64) -> Growth {
@@ -113,5 +170,20 @@ mod tests {
         near(at(Formula::Zipf(1.0), [10_000, 50_000]).batch_rows, 4.560);
         // Eq. 3: a row is one word, like an index.
         assert!(five_times(Formula::HalfNormal(1e4), 1.0, 262_144.0, [0, 0], 1.0).batch > 4.5);
+    }
+
+    #[test]
+    fn each_claim_says_where_it_holds() {
+        let found = scaling_claims(5.0, 1_000_000, 1 << 18, 64.0).unwrap();
+        let holds: Vec<bool> = found.iter().map(|claim| claim.holds).collect();
+        // Exponential and half-normal, scale held and grown; Zipf.
+        assert_eq!(holds, [true, false, true, false, false]);
+        assert!((found[4].growth.batch_rows - 4.604).abs() < 0.005, "{:?}", found[4]);
+        assert_eq!(found.iter().map(|claim| claim.holds_from_lookups.is_some()).collect::<Vec<_>>(), holds);
+        for claim in &found {
+            assert!((claim.growth.epoch_rows - claim.growth.batch_rows / 5.0).abs() < 1e-12);
+        }
+        let small = scaling_claims(5.0, 1_000_000, 1 << 12, 64.0).unwrap();
+        assert!(!small[0].holds, "small batches share little");
     }
 }

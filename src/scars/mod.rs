@@ -14,7 +14,8 @@
 //! - [`Planner`]: the best split of one memory between rows of one or several tables and the batch (eq. 7), in whole
 //!   rows and samples.
 //! - [`fits`], [`left_out`], [`sets_for`]: how many pinned rows find a way in a cache of sets.
-//! - [`growth`]: the paper's claim about larger tables.
+//! - [`sets`]: the same split for a cache of sets, in which some hot rows find no way; the counts that batches show, and their scatter.
+//! - [`growth`], [`scaling_claims`]: the paper's claim about larger tables.
 //! - [`Profile`]: counts lookups, all of them, by sample, or in bounded memory. [`Ranked`]: the hottest rows and their
 //!   [`Skew`].
 //! - [`HotBatches`]: batches of samples whose rows are all pinned; they move no row over the bus.
@@ -44,6 +45,7 @@ mod marginal;
 mod planner;
 mod profile;
 mod ranked;
+pub mod sets;
 mod share;
 mod skew;
 mod traffic;
@@ -54,7 +56,7 @@ pub use adapt::{Advice, Proposal, Rates, Rules, Run};
 pub use budget::Budget;
 pub use distinct::Draws;
 pub use fit::{expected_fit, fits, left_out, sets_for};
-pub use growth::{Growth, Point, growth};
+pub use growth::{Growth, Point, ScalingClaim, growth, scaling_claims};
 pub use hot::{HotBatch, HotBatches, HotRows, Kind, Samples};
 pub use law::Formula;
 pub use marginal::{Change as Trade, Marginal};

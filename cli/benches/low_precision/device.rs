@@ -1,59 +1,26 @@
 //! A device: the stage `update` from the group's timeline, the whole backward beside it.
 
-use std::time::Instant;
+use std::time::Duration;
 
-use hotrow::{
-    Batch, Context, Group, Timeline,
-    wgpu::{self, util::DeviceExt as _},
-};
+use hotrow::{Context, Group};
+use hotrow_cli::lab::{Inputs, Lab, Rounds};
 
 use super::{Backward, Bench, Rows, Setting, Size, gradients};
 
 pub(super) struct Device {
-    context: Context,
-    timeline: Timeline,
+    lab: Lab,
     group: Group,
-    indices: wgpu::Buffer,
-    offsets: wgpu::Buffer,
-    outputs: wgpu::Buffer,
-    grads: wgpu::Buffer,
+    inputs: Inputs,
 }
 
 impl Device {
     pub(super) fn new(context: &Context, setting: &Setting, size: Size, rows: &Rows) -> Self {
-        let timeline = Timeline::new(context);
-        let storage = |words: &[u32]| {
-            context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
-                label: Some("low_precision"),
-                contents: bytemuck::cast_slice(words),
-                usage: wgpu::BufferUsages::STORAGE,
-            })
-        };
-        let n = size.updates as usize * size.dim as usize;
-        let outputs = context.device().create_buffer(&wgpu::BufferDescriptor {
-            label: Some("low_precision"),
-            size: n as u64 * 4,
-            usage: wgpu::BufferUsages::STORAGE,
-            mapped_at_creation: false,
-        });
-        Self {
-            group: Group::new(&context.timed(&timeline), setting.config(size)).unwrap(),
-            indices: storage(&rows.indices),
-            offsets: storage(&(0..=size.updates).collect::<Vec<_>>()),
-            outputs,
-            grads: storage(bytemuck::cast_slice(&gradients(n))),
-            context: context.clone(),
-            timeline,
-        }
-    }
-
-    fn encoder(&self) -> wgpu::CommandEncoder {
-        self.context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
-    }
-
-    fn wait(&self, encoder: wgpu::CommandEncoder) {
-        self.context.queue().submit([encoder.finish()]);
-        self.context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+        let lab = Lab::new(context, Rounds { whole: 1, detailed: 0, slice: Duration::ZERO });
+        let batch = (rows.indices.clone(), (0..=size.updates).collect());
+        let mut inputs = Inputs::new(&lab, &[batch], size.dim, 0.0);
+        let grads = gradients(size.updates as usize * size.dim as usize);
+        inputs.grads = lab.storage(bytemuck::cast_slice(&grads));
+        Self { group: Group::new(&lab.timed, setting.config(size)).unwrap(), inputs, lab }
     }
 }
 
@@ -63,21 +30,14 @@ impl Bench for Device {
     }
 
     fn backward(&mut self) -> Backward {
-        let mut encoder = self.encoder();
-        let batch = Batch { indices: Some(self.indices.slice(..)), offsets: self.offsets.slice(..), weights: None };
-        self.timeline.listen(false);
-        self.group.record_forward(&mut encoder, &batch, self.outputs.slice(..)).unwrap();
-        self.wait(encoder);
-        self.timeline.listen(true);
-        let mut encoder = self.encoder();
-        self.group.record_backward(&mut encoder, self.grads.slice(..)).unwrap();
-        self.timeline.resolve(&mut encoder);
-        let start = Instant::now();
-        self.wait(encoder);
-        let waited = start.elapsed().as_secs_f64();
-        let record = self.timeline.read().unwrap();
-        let update = record.spans.iter().filter(|span| span.stage == "update");
-        let update: Option<f64> = update.map(|span| span.nanoseconds).sum();
-        Backward { seconds: record.nanoseconds.map_or(waited, |ns| ns * 1e-9), update: update.map(|ns| ns * 1e-9) }
+        let Self { lab, group, inputs } = self;
+        let mut encoder = lab.encoder();
+        lab.timeline.listen(false);
+        group.record_forward(&mut encoder, &inputs.batch(0), inputs.outputs.slice(..)).unwrap();
+        lab.submit(encoder).unwrap();
+        lab.timeline.listen(true);
+        let round =
+            lab.round(&["backward"], |_, encoder| Ok(group.record_backward(encoder, inputs.grads.slice(..))?)).unwrap();
+        Backward { seconds: round.phases[0], update: round.stage("update") }
     }
 }

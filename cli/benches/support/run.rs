@@ -1,9 +1,8 @@
-//! What the benchmarks without criterion share: options, who measures, where results go.
+//! What the benchmarks without criterion share: options, and the run that they fill.
 
 use std::path::PathBuf;
 
-use hotrow::Context;
-use serde::Serialize;
+use hotrow_cli::report::run::Run;
 
 /// Options that cargo and criterion's benchmarks have, too.
 #[derive(Clone, Debug, clap::Args)]
@@ -16,7 +15,7 @@ pub(crate) struct Common {
     bench: bool,
     /// Runs only if this is part of the benchmark's name
     filter: Option<String>,
-    /// Write the results to FILE as JSON
+    /// Write the results to FILE as JSON, and beside it as CSV
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -27,47 +26,16 @@ impl Common {
         self.filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()))
     }
 
-    pub(crate) fn write(&self, results: &impl Serialize) {
+    /// A run without figures.
+    pub(crate) fn start(&self, name: &'static str) -> Run {
+        Run::new(name, None, 1, if self.test { "small" } else { "full" })
+    }
+
+    /// Prints the tables and writes the records.
+    pub(crate) fn finish(&self, run: &Run, tables: &[(String, Option<String>)]) {
+        println!("{}", run.markdown(tables));
         if let Some(path) = &self.json {
-            let mut text = serde_json::to_string_pretty(results).unwrap();
-            text.push('\n');
-            std::fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            run.write(&path.with_extension(""), Some(path)).unwrap();
         }
     }
-}
-
-/// Where figures come from: without it they are worth nothing.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Machine {
-    adapter: String,
-    driver: String,
-    /// A software adapter: its times show that it runs, not how fast.
-    software_adapter: bool,
-    threads: usize,
-}
-
-impl Machine {
-    pub(crate) fn of(context: &Context) -> Self {
-        let info = context.device().adapter_info();
-        Self {
-            driver: format!("{} {}", info.driver, info.driver_info),
-            software_adapter: !context.caps().is_hardware(),
-            adapter: info.name,
-            threads: rayon::current_num_threads(),
-        }
-    }
-}
-
-impl std::fmt::Display for Machine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let software = if self.software_adapter { ", a software adapter: it runs, no speed is claimed" } else { "" };
-        write!(f, "{} ({}), {} threads{software}", self.adapter, self.driver, self.threads)
-    }
-}
-
-/// The one in the middle.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let n = values.len();
-    if n == 0 { f64::NAN } else { f64::midpoint(values[(n - 1) / 2], values[n / 2]) }
 }

@@ -1,221 +1,519 @@
-//! One backend's measurements: every precision x policy x placement over the hit rates, and the bounds.
+//! The sweep over hit rates: every precision x policy x placement, and the bounds: no cache, unified memory.
 
-use super::cpu::CpuRunner;
-use super::gpu::GpuRunner;
-use super::report::{Point, Run};
+use super::runners::{CpuRunner, GpuRunner, Runner, StagedRunner};
 use super::shape::{Shape, Stream};
-use super::staged::StagedRunner;
+use super::{Common, uvm};
+use crate::failure::Failure;
+use crate::lab::{Lab, Rounds};
+use crate::names::{OptimizerName, PlacementName, PolicyName, PrecisionName, option_name};
+use crate::options::{Backend, Options};
+use crate::output;
+use crate::plot::{Chart, Style};
 use crate::progress::Progress;
-use crate::uvm::UvmModel;
-use hotrow::{Context, Counters, GroupConfig, Init, Optimizer, Placement, Policy, Precision};
+use crate::report::run::{Machine, Run};
+use crate::report::units::Times;
+use crate::report::{Record, Setting, Unit, table};
+use crate::uvm::{UvmModel, UvmTable};
+use hotrow::{Context, GroupConfig, Init, Placement, Precision, adapter};
 use std::time::{Duration, Instant};
 
-/// Something that takes training steps and tells how long forward and backward took, in seconds.
-pub(crate) trait Runner {
-    /// `None` if there was nothing to do yet but to prepare this batch, which is then one step ahead.
-    fn step(&mut self, indices: &[u32]) -> anyhow::Result<Option<[f64; 2]>>;
-    /// All that was done so far; a batch that was ahead is done first.
-    fn seen(&mut self) -> anyhow::Result<Seen>;
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub(super) struct Args {
+    #[command(flatten)]
+    common: Common,
+    /// Precisions of the table
+    #[arg(long, value_enum, value_delimiter = ',',
+          default_values_t = [PrecisionName::Fp32, PrecisionName::Fp16, PrecisionName::Int8, PrecisionName::Int4, PrecisionName::Int2])]
+    precision: Vec<PrecisionName>,
+    /// Replacement policies
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [PolicyName::Lru, PolicyName::Lfu])]
+    policy: Vec<PolicyName>,
+    /// Hit rates to aim at, in percent of the accesses
+    #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_values_t = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 100.0],
+          allow_negative_numbers = true, value_parser = percent)]
+    hit_rate: Vec<f64>,
+    /// Where the table lives [default: device; mapped and staged beside it with INT8 and one policy]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    placement: Vec<PlacementName>,
+    /// Update rule
+    #[arg(long, value_enum, default_value_t = OptimizerName::Sgd)]
+    optimizer: OptimizerName,
+    /// Rows of the table [default: as suits the backend]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..=4_294_967_294))]
+    rows: Option<u32>,
+    /// Floats in a row
+    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    dim: Option<u32>,
+    /// Accesses in a batch
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    batch: Option<u32>,
+    /// Seconds each backend may take, about
+    #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    #[command(flatten)]
+    uvm: uvm::Args,
 }
 
-/// What has been counted.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Seen {
-    pub(crate) counters: Counters,
-    /// Bytes that crossed in forward, and in backward.
-    pub(crate) bus: [u64; 2],
-}
-
-impl Seen {
-    /// Where shaders reach the table themselves: forward reads records and writes evicted ones, backward writes the bypassed ones.
-    pub(crate) fn of(counters: Counters, stride: u64) -> Self {
-        let backward = counters.bypass_writes * stride;
-        Self { bus: [counters.bus_bytes() - backward, backward], counters }
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim().parse() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("wanted a number from 0 to 100".to_owned()),
     }
 }
 
-/// What computes.
-pub(crate) enum Target<'a> {
-    Cpu,
-    Gpu(&'a Context),
-}
-
-/// What to measure.
-pub(crate) struct Sweep {
-    pub(crate) shape: Shape,
-    pub(crate) precisions: Vec<Precision>,
-    pub(crate) policies: Vec<Policy>,
-    pub(crate) placements: Vec<Placement>,
-    /// Placements measured beside them at [`Sweep::compared`] only.
-    pub(crate) beside: Vec<Placement>,
-    pub(crate) hit_rates: Vec<f64>,
-    pub(crate) optimizer: Optimizer,
-    pub(crate) seed: u32,
-    pub(crate) budget: Duration,
-    /// Unified memory, a model for each page size.
-    pub(crate) uvm: Vec<UvmModel>,
-}
-
 /// Steps that bring the hot rows in before a point is measured. LFU wants the hot rows ahead by more than one use.
-pub(super) const WARM: usize = 3;
+const WARM: usize = 3;
 /// Steps whose median is the figure, as many of them as the budget allows.
 const MEASURED: usize = 15;
 /// And at least so many.
 const LEAST: usize = 3;
 
-impl Sweep {
-    fn config(&self, precision: Precision, policy: Policy, placement: Placement, cache_rows: u32) -> GroupConfig {
+/// Where a curve was measured, and with what.
+#[derive(Clone, Copy, Debug)]
+struct Curve {
+    kind: &'static str,
+    precision: PrecisionName,
+    policy: Option<PolicyName>,
+    placement: PlacementName,
+    /// Of unified memory; else 0.
+    page_bytes: u64,
+}
+
+impl Curve {
+    fn name(&self) -> String {
+        let precision = option_name(&self.precision).to_uppercase();
+        let policy = self.policy.map_or_else(String::new, |policy| format!(", {}", policy.name()));
+        let cache = if self.kind == "uncached" { ", uncached" } else { "" };
+        match self.kind {
+            "uvm model" => format!("UVM model, {} KiB, predicted", self.page_bytes >> 10),
+            "uvm pages" => format!("UVM model, {} KiB, moved", self.page_bytes >> 10),
+            _ => match self.placement {
+                PlacementName::Device => format!("{precision}{policy}{cache}"),
+                place => format!("{precision}{policy}{cache}, {}", option_name(&place)),
+            },
+        }
+    }
+
+    fn setting(&self) -> Setting {
+        let setting = Setting::default()
+            .with("curve", self.name())
+            .with("kind", self.kind)
+            .with("precision", option_name(&self.precision).to_uppercase())
+            .with("placement", option_name(&self.placement));
+        let setting =
+            if self.page_bytes > 0 { setting.with("page KiB", (self.page_bytes >> 10) as f64) } else { setting };
+        self.policy.map_or(setting.clone(), |policy| setting.with("policy", policy.name()))
+    }
+}
+
+/// One measured point.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    hit_rate: f64,
+    forward: Times,
+    backward: Times,
+    /// Bytes read from and written to the table in a step.
+    table: [f64; 2],
+    /// Bytes that crossed in forward, and in backward; of a table in GPU memory those to and from it.
+    crossed: [f64; 2],
+}
+
+/// One backend's sweep.
+struct Sweep<'a> {
+    args: &'a Args,
+    shape: Shape,
+    /// What its records are named: `cpu`, `gpu` or `software`.
+    name: &'static str,
+    machine: Machine,
+    /// `None` on the CPU.
+    lab: Option<Lab>,
+    placements: Vec<PlacementName>,
+    /// Placements measured beside them with one precision and policy only.
+    beside: Vec<PlacementName>,
+    seed: u32,
+}
+
+/// Runs the sweep.
+pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    if options.backend == Backend::Cpu && args.placement.iter().any(|&name| name != PlacementName::Device) {
+        return Err(Failure::Usage(
+            "--placement: wanted device with --backend cpu, found another; a CPU has one memory".into(),
+        ));
+    }
+    args.common.make_folder()?;
+    let start = Instant::now();
+    let mut run = args.common.start(options, "bench", "sweep");
+    let context = options.backend.open("running")?;
+    let judged = context.as_ref().is_some_and(|context| context.caps().is_hardware());
+    let mut sweeps = vec![Sweep::new(args, options.group_seed(), context.as_ref())];
+    // Without a GPU the kernels are shown to work, not to be fast.
+    if context.is_none() && options.backend == Backend::Auto {
+        match adapter::open_best(adapter::Wanted::Any) {
+            Ok(context) => sweeps.push(Sweep::new(args, options.group_seed(), Some(&context))),
+            Err(reason) => output::note(&format!("the WGSL kernels were left out: {reason}")),
+        }
+    }
+    for sweep in &sweeps {
+        sweep.measure(&mut run)?;
+    }
+    run.judge(judged, start.elapsed().as_secs_f64());
+    let mut charts = Vec::new();
+    let mut tables = Vec::new();
+    for sweep in &sweeps {
+        tables.push(sweep.table(&run));
+        for (stem, chart) in sweep.charts(&run) {
+            charts.push(chart.write(&args.common.out.join(stem))?);
+        }
+    }
+    // The table of a software driver beside the CPU is in the file only.
+    Ok(args.common.finish(options, &run, "bench", (&tables, 1), &charts)?)
+}
+
+impl<'a> Sweep<'a> {
+    fn new(args: &'a Args, seed: u32, context: Option<&Context>) -> Self {
+        let (name, shape) = match context {
+            None => ("cpu", Shape::CPU),
+            Some(context) if context.caps().is_hardware() => ("gpu", Shape::GPU),
+            Some(_) => ("software", Shape::SOFTWARE),
+        };
+        let (placements, beside) = match (&args.placement[..], context) {
+            ([], Some(context)) => {
+                let mapped = context.caps().mappable.then_some(PlacementName::Mapped);
+                (vec![PlacementName::Device], mapped.into_iter().chain([PlacementName::Staged]).collect())
+            }
+            ([], None) => (vec![PlacementName::Device], Vec::new()),
+            // Of a software driver beside the CPU only what a CPU has, too.
+            (asked, _) => (asked.to_vec(), Vec::new()),
+        };
+        let rows = args.rows.unwrap_or(shape.rows);
+        let (dim, batch) = (args.dim.unwrap_or(shape.dim), args.batch.unwrap_or(shape.batch));
+        let once = Rounds { whole: 1, detailed: 0, slice: Duration::ZERO };
+        let lab = context.map(|context| Lab::new(context, once));
+        let placements = if lab.is_some() { placements } else { vec![PlacementName::Device] };
+        let machine = context.map_or_else(Machine::cpu, Machine::of);
+        Self { args, shape: Shape { rows, dim, batch, ..shape }, name, machine, lab, placements, beside, seed }
+    }
+
+    fn config(&self, curve: &Curve, cache_rows: u32) -> GroupConfig {
         let mut config = GroupConfig::new(&[self.shape.rows], self.shape.dim);
-        config.precision = precision;
-        config.policy = policy;
-        config.placement = placement;
+        config.precision = curve.precision.precision();
+        config.policy = curve.policy.unwrap_or(PolicyName::Lru).policy();
+        config.placement = curve.placement.placement();
         config.cache_rows = cache_rows;
-        config.optimizer = self.optimizer;
+        config.optimizer = self.args.optimizer.optimizer(1e-3);
         config.init = Init::Uniform { low: -0.1, high: 0.1 };
         config.seed = self.seed;
         config
     }
 
-    fn runner(&self, target: &Target<'_>, config: GroupConfig) -> anyhow::Result<Box<dyn Runner>> {
+    fn runner(&self, config: GroupConfig) -> anyhow::Result<Box<dyn Runner + '_>> {
         let offsets = self.shape.offsets();
-        Ok(match target {
-            Target::Cpu => Box::new(CpuRunner::new(config, &offsets)?),
-            Target::Gpu(context) if config.placement == Placement::Staged => {
-                Box::new(StagedRunner::new(context, config, &offsets)?)
-            }
-            Target::Gpu(context) => Box::new(GpuRunner::new(context, config, &offsets)?),
+        Ok(match &self.lab {
+            None => Box::new(CpuRunner::new(config, &offsets)?),
+            Some(lab) if config.placement == Placement::Staged => Box::new(StagedRunner::new(lab, config, &offsets)?),
+            Some(lab) => Box::new(GpuRunner::new(lab, config, &offsets)?),
         })
     }
 
+    /// At what placements are compared: INT8, or the first precision asked for; the first policy.
+    fn compared(&self) -> (PrecisionName, PolicyName) {
+        let first = self.args.precision.first().copied().unwrap_or(PrecisionName::Int8);
+        let precision = if self.args.precision.contains(&PrecisionName::Int8) { PrecisionName::Int8 } else { first };
+        (precision, self.args.policy.first().copied().unwrap_or(PolicyName::Lru))
+    }
+
     /// Takes the whole sweep.
-    pub(crate) fn run(&self, target: &Target<'_>) -> anyhow::Result<Run> {
-        let curves = self.precisions.len() * (self.policies.len() + 1) * self.placements.len();
-        let points = (curves + 2 * self.beside.len()) * self.hit_rates.len();
-        let progress = Progress::new(Run::backend(target), points as u64);
-        let slice = self.budget.div_f64(points.max(1) as f64);
-        let mut run = Run::new(
-            target,
-            self.shape,
-            self.optimizer,
-            self.compared(),
-            self.uvm.first().copied().unwrap_or_default(),
-        );
+    fn measure(&self, run: &mut Run) -> anyhow::Result<()> {
+        let Self { args, shape, .. } = self;
+        let (compared, beside) = (self.compared(), &self.beside);
+        let curve = |precision, placement, policy: Option<PolicyName>| {
+            let kind = if policy.is_some() { "cached" } else { "uncached" };
+            Curve { kind, precision, policy, placement, page_bytes: 0 }
+        };
+        let mut curves = Vec::new();
         for &placement in &self.placements {
-            for &precision in &self.precisions {
-                for &policy in &self.policies {
-                    self.cached(&mut run, target, (precision, policy, placement), slice, &progress)?;
-                }
-                run.points.push(self.uncached(target, precision, placement, slice)?);
-                progress.advance(self.hit_rates.len() as u64);
+            for &precision in &args.precision {
+                curves.extend(args.policy.iter().map(|&policy| curve(precision, placement, Some(policy))));
+                curves.push(curve(precision, placement, None));
             }
         }
-        let (precision, policy) = self.compared();
-        for &placement in &self.beside {
-            self.cached(&mut run, target, (precision, policy, placement), slice, &progress)?;
-            run.points.push(self.uncached(target, precision, placement, slice)?);
-            progress.advance(self.hit_rates.len() as u64);
+        for &placement in beside {
+            curves.extend([Some(compared.1), None].map(|policy| curve(compared.0, placement, policy)));
         }
-        // The bound of P1 Figure 9: an FP32 table in host memory, read by the shaders over the bus.
-        let mappable = matches!(target, Target::Gpu(context) if context.caps().mappable);
-        let measured = |point: &Point| {
-            (point.kind, point.precision, point.placement) == ("uncached", Precision::Fp32, Placement::Mapped)
-        };
-        if mappable && !run.points.iter().any(measured) {
-            run.points.push(self.uncached(target, Precision::Fp32, Placement::Mapped, slice)?);
+        // The bound of Yang 2020, Figure 9: an FP32 table in host memory, read by the shaders over the bus.
+        let bound = curve(PrecisionName::Fp32, PlacementName::Mapped, None);
+        let mappable = self.lab.as_ref().is_some_and(|lab| lab.timed.caps().mappable);
+        if mappable && !curves.iter().any(|known| known.name() == bound.name()) {
+            curves.push(bound);
         }
-        self.uvm(&mut run, target, slice)?;
-        Ok(run)
+        run.on(self.machine.clone());
+        run.describe(
+            self.name,
+            format!(
+                "{} rows x {}, batches of {} accesses in bags of {}, cache of {} rows; {}; staged: by wall clock, with the host's part in forward",
+                shape.rows,
+                shape.dim,
+                shape.batch,
+                shape.bag,
+                shape.cache_rows(),
+                option_name(&args.optimizer)
+            ),
+        );
+        let points = curves.len() * args.hit_rate.len();
+        let progress = Progress::new(self.name, points as u64);
+        let slice = Duration::from_secs(args.seconds).div_f64(points.max(1) as f64);
+        for curve in &curves {
+            let cache_rows = if curve.policy.is_some() { shape.cache_rows() } else { 0 };
+            let mut runner = self.runner(self.config(curve, cache_rows))?;
+            self.curve(run, curve, runner.as_mut(), slice)?;
+            progress.advance(args.hit_rate.len() as u64);
+        }
+        let fp32 = Curve { placement: self.placements[0], ..bound };
+        for model in args.uvm.models() {
+            let row = u64::from(shape.dim) * 4;
+            match UvmTable::new(model, row, u64::from(shape.cache_rows()) * row) {
+                Ok(table) => self.unified(run, &Curve { page_bytes: model.page_bytes, ..fp32 }, table, slice)?,
+                Err(reason) => run.leave_out(format!("pages of {} KiB", model.page_bytes >> 10), reason.to_string()),
+            }
+        }
+        self.compare(run);
+        Ok(())
     }
 
-    /// At what placements are compared: INT8, or the first precision asked for; the first policy.
-    pub(crate) fn compared(&self) -> (Precision, Policy) {
-        let first = self.precisions.first().copied().unwrap_or(Precision::Int8);
-        let precision = if self.precisions.contains(&Precision::Int8) { Precision::Int8 } else { first };
-        (precision, self.policies.first().copied().unwrap_or(Policy::Lru))
-    }
-
-    /// A curve with a cache.
-    fn cached(
-        &self,
-        run: &mut Run,
-        target: &Target<'_>,
-        (precision, policy, placement): (Precision, Policy, Placement),
-        slice: Duration,
-        progress: &Progress,
-    ) -> anyhow::Result<()> {
-        let config = self.config(precision, policy, placement, self.shape.cache_rows());
-        let mut runner = self.runner(target, config)?;
-        let mut stream = self.stream();
-        for &hit_rate in &self.hit_rates {
-            let point = self.point(runner.as_mut(), &mut stream, hit_rate, slice)?;
-            run.points.push(Point { kind: "cached", precision, policy: Some(policy), placement, ..point });
-            progress.advance(1);
+    /// A curve's points; without a cache the hit rate is 0, whatever the share of hot rows.
+    fn curve(&self, run: &mut Run, curve: &Curve, runner: &mut dyn Runner, slice: Duration) -> anyhow::Result<()> {
+        let mut stream = Stream::new(self.shape, self.seed);
+        if curve.kind == "uncached" {
+            let point = point(runner, &mut stream, 0.5, slice)?;
+            self.push(run, curve, 0.0, &point);
+            return Ok(());
+        }
+        for &aim in &self.args.hit_rate {
+            let point = point(runner, &mut stream, aim / 100.0, slice)?;
+            let hit_rate = if curve.kind == "cached" { point.hit_rate } else { aim / 100.0 };
+            self.push(run, curve, aim, &Point { hit_rate, ..point });
         }
         Ok(())
     }
 
-    /// Without a cache the hit rate is 0, whatever the share of hot rows.
-    fn uncached(
-        &self,
-        target: &Target<'_>,
-        precision: Precision,
-        placement: Placement,
-        slice: Duration,
-    ) -> anyhow::Result<Point> {
-        let mut runner = self.runner(target, self.config(precision, Policy::Lru, placement, 0))?;
-        let point = self.point(runner.as_mut(), &mut self.stream(), 0.5, slice)?;
-        Ok(Point { kind: "uncached", precision, placement, ..point })
+    fn push(&self, run: &mut Run, curve: &Curve, aim: f64, point: &Point) {
+        let setting = curve.setting().with("aim", aim).with("hits", 100.0 * point.hit_rate);
+        let logical = self.shape.logical_bytes() as f64;
+        let [forward, backward] = [point.forward, point.backward];
+        run.timed("forward", self.name, &setting, forward);
+        run.timed("backward", self.name, &setting, backward);
+        for (what, bytes) in ["table bytes read", "table bytes written"].into_iter().zip(point.table) {
+            run.push(what, self.name, &setting, bytes, Unit::Bytes);
+        }
+        for (what, bytes, times) in [
+            ("forward logical", logical, forward),
+            ("backward logical", 2.0 * logical, backward),
+            ("forward crossed", point.crossed[0], forward),
+            ("backward crossed", point.crossed[1], backward),
+        ] {
+            run.push(what, self.name, &setting, bytes / times.median, Unit::BytesPerSecond);
+        }
+        if curve.kind == "cached" {
+            let place = Setting::default().with("curve", curve.name()).with("aim", aim);
+            run.push("off the aim", self.name, &place, (point.hit_rate - aim / 100.0).abs(), Unit::Share);
+        }
     }
 
-    pub(super) fn point(
-        &self,
-        runner: &mut dyn Runner,
-        stream: &mut Stream,
-        hit_rate: f64,
-        slice: Duration,
-    ) -> anyhow::Result<Point> {
-        for _ in 0..WARM {
-            runner.step(&stream.batch(1.0))?;
+    /// Both curves of a page size: predicted, and on a device with its pages really moved.
+    fn unified(&self, run: &mut Run, curve: &Curve, table: UvmTable, slice: Duration) -> anyhow::Result<()> {
+        self.predict(run, &Curve { kind: "uvm model", ..*curve }, table.clone());
+        let Some(lab) = &self.lab else { return Ok(()) };
+        match uvm::UvmRunner::new(lab, &self.shape, table) {
+            Ok(mut runner) => {
+                let moved = Curve { kind: "uvm pages", placement: PlacementName::Device, ..*curve };
+                self.curve(run, &moved, &mut runner, slice)?;
+            }
+            // A bound, not what was asked for: a device too small for it still gets its other curves.
+            Err(reason) => run.leave_out(format!("moved pages of {} KiB", curve.page_bytes >> 10), reason.to_string()),
         }
-        runner.step(&stream.batch(hit_rate))?;
-        let before = runner.seen()?;
-        let mut seconds: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
-        let (start, mut steps) = (Instant::now(), 0);
-        while seconds[0].len() < LEAST || (seconds[0].len() < MEASURED && start.elapsed() < slice) {
-            steps += 1;
-            if let Some([forward, backward]) = runner.step(&stream.batch(hit_rate))? {
-                seconds[0].push(forward);
-                seconds[1].push(backward);
+        Ok(())
+    }
+
+    /// The time is that of a step with every row on the device, measured in this run, and the bus's beside it.
+    fn predict(&self, run: &mut Run, curve: &Curve, mut table: UvmTable) {
+        let place = option_name(&curve.placement);
+        let wanted = [("kind", "cached"), ("precision", "FP32"), ("placement", place.as_str())];
+        let fastest = |what: &str| {
+            let found = run.records.iter().filter(|record| record.what == what && record.shape == self.name);
+            let found = found.filter(|record| wanted.iter().all(|(name, text)| record.is(name, text)));
+            let hits = |record: &&Record| record.setting.number("hits").unwrap_or(0.0);
+            found.max_by(|a, b| hits(a).total_cmp(&hits(b))).map(|record| record.value)
+        };
+        let Some(resident) = fastest("forward").zip(fastest("backward")) else { return };
+        let model: UvmModel = *table.model();
+        let mut stream = Stream::new(self.shape, self.seed);
+        for &aim in &self.args.hit_rate {
+            let mut step = |hit_rate| {
+                let rows = stream.batch(hit_rate);
+                [false, true].map(|write| table.pass(&rows, write))
+            };
+            for _ in 0..WARM {
+                step(1.0);
+            }
+            step(aim / 100.0);
+            let [forward, backward] = step(aim / 100.0);
+            let times = |resident: f64, moved| Times::of(vec![resident + model.seconds(moved)]);
+            let point = Point {
+                hit_rate: aim / 100.0,
+                forward: times(resident.0, &forward),
+                backward: times(resident.1, &backward),
+                table: [forward.bytes_in + backward.bytes_in, forward.bytes_out + backward.bytes_out].map(|n| n as f64),
+                crossed: [forward, backward].map(|moved| (moved.bytes_in + moved.bytes_out) as f64),
+            };
+            self.push(run, curve, aim, &point);
+        }
+    }
+
+    /// What the goals ask for: INT8's bytes against FP32's, INT8 mapped against pages.
+    fn compare(&self, run: &mut Run) {
+        let bytes = |precision| {
+            let setting = [("kind", "uncached"), ("precision", precision), ("placement", "device")];
+            run.value("table bytes read", self.name, &setting)
+        };
+        let scaled = |is: bool| if is { Setting::default().with("scaled", "yes") } else { Setting::default() };
+        let (Shape { rows, dim, batch, .. }, goal) = (self.shape, Shape::GPU);
+        let share = bytes("INT8").zip(bytes("FP32")).map(|(int8, fp32)| int8 / fp32);
+        run.push_some("bytes against FP32", self.name, &scaled(dim != goal.dim), share, Unit::Share);
+        let place = scaled((rows, dim, batch) != (goal.rows, goal.dim, goal.batch));
+        for &aim in &self.args.hit_rate {
+            let text = crate::report::Value::Number(aim).to_string();
+            let forward = |kind, placement| {
+                let precision = if kind == "cached" { "INT8" } else { "FP32" };
+                let setting = [("kind", kind), ("precision", precision), ("placement", placement), ("aim", &text)];
+                run.value("forward", self.name, &setting)
+            };
+            let times = forward("uvm pages", "device").zip(forward("cached", "mapped")).map(|(a, b)| a / b);
+            run.push_some("against pages", self.name, &place.clone().with("aim", aim), times, Unit::Times);
+        }
+    }
+
+    /// One line a curve, a column for each hit rate aimed at.
+    fn table(&self, run: &Run) -> (String, Option<String>) {
+        let logical = |record: &&Record| {
+            record.shape == self.name && ["forward logical", "backward logical"].contains(&record.what.as_str())
+        };
+        let title = format!("{}: logical bandwidth, forward / backward, by hit rate aimed at in percent", self.name);
+        (title, table(run.records.iter().filter(logical), &["curve"], "aim"))
+    }
+
+    /// Each with its file's stem: precisions and policies of the first placement; then, where there are several, placements, by both
+    /// measures. Forward and backward of each.
+    fn charts(&self, run: &Run) -> Vec<(String, Chart)> {
+        let first = option_name(&self.placements[0]);
+        let records = || run.records.iter().filter(|record| record.shape == self.name);
+        // Of several sizes of pages the first: the others are in the table.
+        let pages = records().find_map(|record| record.setting.number("page KiB"));
+        let uvm = |record: &Record| pages.is_some() && record.setting.number("page KiB") == pages;
+        let uncached = |record: &Record| record.is("kind", "uncached");
+        let cached = |record: &Record| record.is("kind", "cached");
+        let (precision, policy) = self.compared();
+        let (precision, policy) = (option_name(&precision).to_uppercase(), policy.name());
+        let same = |record: &Record| {
+            record.is("precision", &precision) && (record.is("policy", policy) || record.key("policy").is_none())
+        };
+        let by_precision = |record: &&Record| {
+            uvm(record)
+                || uncached(record) && record.is("precision", "FP32")
+                || cached(record) && record.is("placement", &first)
+        };
+        let by_placement = |record: &&Record| {
+            let crosses = record.what.ends_with("logical") || !record.is("placement", "device");
+            uvm(record)
+                || cached(record) && same(record) && crosses
+                || uncached(record)
+                    && record.is("placement", "mapped")
+                    && (same(record) || record.is("precision", "FP32"))
+        };
+        let several = records().any(|record| cached(record) && !record.is("placement", &first));
+        let mut charts = Vec::new();
+        for direction in ["forward", "backward"] {
+            let what = format!("{direction} logical");
+            let shown = records().filter(|record| record.what == what).filter(by_precision);
+            charts.push((format!("bench-{}-{direction}", self.name), self.chart(&what, shown, precision_colour)));
+        }
+        for (measure, infix) in [("logical", ""), ("crossed", "bus-")] {
+            for direction in ["forward", "backward"].into_iter().filter(|_| several) {
+                let what = format!("{direction} {measure}");
+                let shown = records().filter(|record| record.what == what).filter(by_placement);
+                let stem = format!("bench-{}-placements-{infix}{direction}", self.name);
+                charts.push((stem, self.chart(&what, shown, placement_colour)));
             }
         }
-        let after = runner.seen()?;
-        let seen = after.counters - before.counters;
-        let [forward, backward] = seconds.map(median);
-        Ok(Point {
-            kind: "",
-            page_bytes: 0,
-            precision: Precision::Fp32,
-            policy: None,
-            placement: Placement::Device,
-            target_hit_rate: hit_rate,
-            hit_rate: seen.hit_rate(),
-            forward_seconds: forward,
-            backward_seconds: backward,
-            logical_bytes: self.shape.logical_bytes(),
-            bus_bytes_read: seen.bytes_read / steps,
-            bus_bytes_written: seen.bytes_written / steps,
-            bus_bytes: [0, 1].map(|k| (after.bus[k] - before.bus[k]) / steps),
-            steps,
-        })
+        charts
     }
 
-    /// The batches of a curve, the same for every curve.
-    pub(super) fn stream(&self) -> Stream {
-        Stream::new(self.shape, self.seed)
+    fn chart<'r>(&self, what: &str, shown: impl Iterator<Item = &'r Record>, colour: fn(&Record) -> usize) -> Chart {
+        let logical = what.ends_with("logical");
+        let label = if logical { "Logical bandwidth" } else { "Bytes that crossed the bus" };
+        let mut chart = Chart::new("Hit rate (% of accesses)", label);
+        chart.title = format!("{what}: {}", self.machine.title());
+        // Of hits little crosses, of pages much.
+        chart.log_y = !logical;
+        chart.x_range = Some((0.0, 100.0));
+        let style = |record: &Record| Style {
+            colour: colour(record),
+            dashed: record.is("policy", "LFU") || !record.is("kind", "cached"),
+            markers: record.is("kind", "cached") || record.is("kind", "uvm pages"),
+        };
+        chart.lines(shown, "curve", |record| record.setting.number("hits"), style);
+        for series in chart.series.iter_mut().filter(|series| series.label.contains("uncached")) {
+            let bound = series.points[0].1;
+            series.points = vec![(0.0, bound), (100.0, bound)];
+        }
+        let highest = chart.series.iter().flat_map(|series| &series.points).map(|point| point.1).fold(0.0, f64::max);
+        chart.y_range = logical.then_some((0.0, highest * 1.05));
+        chart
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+fn point(runner: &mut dyn Runner, stream: &mut Stream, hit_rate: f64, slice: Duration) -> anyhow::Result<Point> {
+    for _ in 0..WARM {
+        runner.step(&stream.batch(1.0))?;
+    }
+    runner.step(&stream.batch(hit_rate))?;
+    let before = runner.seen()?;
+    let mut seconds: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
+    let (start, mut steps) = (Instant::now(), 0.0);
+    while seconds[0].len() < LEAST || (seconds[0].len() < MEASURED && start.elapsed() < slice) {
+        steps += 1.0;
+        if let Some(parts) = runner.step(&stream.batch(hit_rate))? {
+            seconds.iter_mut().zip(parts).for_each(|(all, part)| all.push(part));
+        }
+    }
+    let after = runner.seen()?;
+    let seen = after.counters - before.counters;
+    let [forward, backward] = seconds.map(Times::of);
+    Ok(Point {
+        hit_rate: seen.hit_rate(),
+        forward,
+        backward,
+        table: [seen.bytes_read as f64 / steps, seen.bytes_written as f64 / steps],
+        crossed: [0, 1].map(|k| (after.bus[k] - before.bus[k]) as f64 / steps),
+    })
+}
+
+fn bound_colour(record: &Record) -> Option<usize> {
+    match record.key("kind")?.to_string().as_str() {
+        "uvm model" => Some(6),
+        "uvm pages" => Some(4),
+        "uncached" if record.is("precision", "FP32") && record.is("placement", "mapped") => Some(5),
+        _ => None,
+    }
+}
+
+fn precision_colour(record: &Record) -> usize {
+    let place =
+        || Precision::ALL.iter().position(|precision| record.is("precision", &format!("{precision:?}").to_uppercase()));
+    bound_colour(record).unwrap_or_else(|| if record.is("kind", "uncached") { 7 } else { place().unwrap_or(0) })
+}
+
+fn placement_colour(record: &Record) -> usize {
+    let place = || ["device", "mapped", "staged"].iter().position(|place| record.is("placement", place));
+    bound_colour(record).unwrap_or_else(|| if record.is("kind", "uncached") { 3 } else { place().unwrap_or(0) })
 }

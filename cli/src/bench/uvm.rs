@@ -1,16 +1,16 @@
-//! Unified memory's curves: predicted by the model, and played on a device with its pages really moved. An FP32 table, the device
-//! bytes that the cache has.
+//! Unified memory's curves: predicted by the model, and played on a device with its pages really moved. An FP32 table, the device bytes that
+//! the cache has.
 
-use super::report::{Point, Run};
-use super::sweep::{Runner, Seen, Sweep, Target, WARM};
-use crate::output;
+use super::runners::{Runner, Seen};
+use super::shape::Shape;
+use crate::lab::Lab;
 use crate::uvm::{UvmDevice, UvmModel, UvmPass, UvmTable, UvmTraffic};
-use hotrow::{Context, Counters, Placement, Precision};
-use std::time::Duration;
+use hotrow::Counters;
 
 /// Options of the model of unified memory.
 #[derive(Debug, clap::Args)]
-pub(super) struct UvmArgs {
+#[group(skip)]
+pub(super) struct Args {
     /// UVM model: sizes of a page in KiB, powers of two
     #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_values_t = [64], value_parser = page)]
     page_kib: Vec<u64>,
@@ -40,7 +40,7 @@ fn not_negative(text: &str) -> Result<f64, String> {
     }
 }
 
-impl UvmArgs {
+impl Args {
     /// A model for each page size.
     pub(super) fn models(&self) -> Vec<UvmModel> {
         let model = |&kib: &u64| UvmModel {
@@ -53,8 +53,8 @@ impl UvmArgs {
     }
 }
 
-/// Pages on a device, driven like a group.
-struct UvmRunner {
+/// Pages on a device, driven like a group with SGD.
+pub(super) struct UvmRunner {
     device: UvmDevice,
     offsets: Vec<u32>,
     grads: Vec<f32>,
@@ -64,13 +64,11 @@ struct UvmRunner {
 }
 
 impl UvmRunner {
-    fn new(context: &Context, sweep: &Sweep, table: UvmTable) -> anyhow::Result<Self> {
-        let shape = &sweep.shape;
+    pub(super) fn new(lab: &Lab, shape: &Shape, table: UvmTable) -> anyhow::Result<Self> {
         let offsets = shape.offsets();
+        let first = |row: u32, floats: &mut [f32]| floats.fill(row as f32 * 1e-6);
         Ok(Self {
-            device: UvmDevice::new(context, table, shape.rows, shape.dim, |row, floats| {
-                floats.fill(row as f32 * 1e-6);
-            })?,
+            device: UvmDevice::new(&lab.timed, table, shape.rows, shape.dim, first)?,
             grads: vec![1e-3; (offsets.len() - 1) * shape.dim as usize],
             offsets,
             accesses: 0,
@@ -99,81 +97,5 @@ impl Runner for UvmRunner {
             ..Counters::default()
         };
         Ok(Seen { counters, bus: self.moved.map(|moved| moved.bytes_in + moved.bytes_out) })
-    }
-}
-
-impl Sweep {
-    /// Both curves of each page size, or a note why there are none.
-    pub(super) fn uvm(&self, run: &mut Run, target: &Target<'_>, slice: Duration) -> anyhow::Result<()> {
-        let row = u64::from(self.shape.dim) * 4;
-        for &model in &self.uvm {
-            match UvmTable::new(model, row, u64::from(self.shape.cache_rows()) * row) {
-                Ok(table) => {
-                    self.predict_uvm(run, table.clone());
-                    if let Target::Gpu(context) = target {
-                        self.move_uvm(run, context, table, slice)?;
-                    }
-                }
-                Err(reason) => {
-                    output::note(&format!("pages of {} KiB were left out: {reason}", model.page_bytes >> 10));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The time is what a step takes with every row on the device, measured in this run, and the bus's beside it.
-    fn predict_uvm(&self, run: &mut Run, mut table: UvmTable) {
-        let Some(first) = run.points.first().map(|point| point.placement) else { return };
-        let all_hit =
-            |point: &&Point| (point.kind, point.precision, point.placement) == ("cached", Precision::Fp32, first);
-        let fastest = run.points.iter().filter(all_hit).max_by(|a, b| a.hit_rate.total_cmp(&b.hit_rate)).cloned();
-        let Some(resident) = fastest else { return };
-        let mut stream = self.stream();
-        for &hit_rate in &self.hit_rates {
-            let mut step = |hit_rate| {
-                let rows = stream.batch(hit_rate);
-                [false, true].map(|write| table.pass(&rows, write))
-            };
-            for _ in 0..WARM {
-                step(1.0);
-            }
-            step(hit_rate);
-            let [forward, backward] = step(hit_rate);
-            let model = *table.model();
-            run.points.push(Point {
-                kind: "uvm model",
-                page_bytes: model.page_bytes,
-                target_hit_rate: hit_rate,
-                hit_rate,
-                forward_seconds: resident.forward_seconds + model.seconds(&forward),
-                backward_seconds: resident.backward_seconds + model.seconds(&backward),
-                bus_bytes_read: forward.bytes_in + backward.bytes_in,
-                bus_bytes_written: forward.bytes_out + backward.bytes_out,
-                bus_bytes: [forward, backward].map(|moved| moved.bytes_in + moved.bytes_out),
-                steps: 1,
-                ..resident.clone()
-            });
-        }
-    }
-
-    /// The same steps with the pages moved, SGD whatever the sweep's optimiser.
-    fn move_uvm(&self, run: &mut Run, context: &Context, table: UvmTable, slice: Duration) -> anyhow::Result<()> {
-        let page_bytes = table.model().page_bytes;
-        let mut runner = match UvmRunner::new(context, self, table) {
-            Ok(runner) => runner,
-            // The bound of the plots, not what was asked for: a device too small for it still gets its other curves.
-            Err(reason) => {
-                output::note(&format!("moved pages were left out: {reason}"));
-                return Ok(());
-            }
-        };
-        let mut stream = self.stream();
-        for &hit_rate in &self.hit_rates {
-            let point = self.point(&mut runner, &mut stream, hit_rate, slice)?;
-            let (precision, placement) = (Precision::Fp32, Placement::Device);
-            run.points.push(Point { kind: "uvm pages", page_bytes, precision, placement, hit_rate, ..point });
-        }
-        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Sizes and counts as people write them: 64MiB, 1.5GB, 1e9.
+//! Sizes and numbers as people write them: 64MiB, 1.5GB, 1e9.
 
 use bytesize::ByteSize;
 
@@ -21,28 +21,41 @@ pub(super) fn some_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A number that is `legal`; no comparison holds for a text that is none.
+fn number(text: &str, legal: impl Fn(f64) -> bool, wanted: &str) -> Result<f64, String> {
+    let number = text.trim().parse().unwrap_or(f64::NAN);
+    if legal(number) { Ok(number) } else { Err(format!("wanted {wanted}")) }
+}
+
 /// A whole number from 1 to 2^53, in digits or as 1e9.
 pub(super) fn count(text: &str) -> Result<u64, String> {
-    match text.trim().parse::<f64>() {
-        Ok(number) if number.fract() == 0.0 && (1.0..=9_007_199_254_740_992.0).contains(&number) => Ok(number as u64),
-        _ => Err("wanted a whole number from 1 to 2^53, such as 4096 or 1e9".to_owned()),
-    }
+    let legal = |number: f64| number.fract() == 0.0 && (1.0..=9_007_199_254_740_992.0).contains(&number);
+    Ok(number(text, legal, "a whole number from 1 to 2^53, such as 4096 or 1e9")? as u64)
 }
 
 /// A number above 0.
 pub(super) fn positive(text: &str) -> Result<f64, String> {
-    match text.trim().parse::<f64>() {
-        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
-        _ => Err("wanted a number above 0".to_owned()),
-    }
+    number(text, |number| number > 0.0 && number.is_finite(), "a number above 0")
 }
 
-/// How many times as large something shall be.
+/// How many times as large a table and a batch become.
 pub(super) fn times(text: &str) -> Result<f64, String> {
-    match text.trim().parse::<f64>() {
-        Ok(number) if (1.0..=1e6).contains(&number) => Ok(number),
-        _ => Err("wanted a number from 1 to 1e6".to_owned()),
-    }
+    number(text, |number| (1.0..=1e6).contains(&number), "a number from 1 to 1e6")
+}
+
+/// A share of rows, 0 to 1.
+pub(super) fn share(text: &str) -> Result<f64, String> {
+    number(text, |number| (0.0..=1.0).contains(&number), "a number from 0 to 1")
+}
+
+/// A probability that is neither 0 nor 1.
+pub(super) fn chance(text: &str) -> Result<f64, String> {
+    number(text, |number| number > 0.0 && number < 1.0, "a number between 0 and 1")
+}
+
+/// A percentage, 0 to 100.
+pub(super) fn percent(text: &str) -> Result<f64, String> {
+    number(text, |number| (0.0..=100.0).contains(&number), "a number from 0 to 100")
 }
 
 /// Bytes in the largest unit that leaves a whole part.
@@ -74,5 +87,7 @@ mod tests {
         }
         assert!(positive("1.5") == Ok(1.5) && positive("0").is_err() && positive("nan").is_err());
         assert!(times("5") == Ok(5.0) && times("0.5").is_err() && times("1e300").is_err() && times("nan").is_err());
+        assert!(share("0") == Ok(0.0) && share("1.1").is_err() && chance("0").is_err() && chance("0.5") == Ok(0.5));
+        assert!(percent("100") == Ok(100.0) && percent("101").is_err() && percent("many").is_err());
     }
 }

@@ -1,9 +1,9 @@
 //! The plots of a plan: bytes and hit rate over the size of the cache, and who uses which quarter of it.
 
 use super::amount::in_units;
-use super::portions::Portions;
-use super::report::{Point, Report};
+use super::report::{QUARTERS, Report};
 use crate::plot::{Bars, Chart, Series};
+use hotrow::scars::sets::SetSplit;
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -15,17 +15,24 @@ pub(super) fn curve(report: &Report) -> Chart {
     let mut chart = Chart::new("Cache (MiB)", "Percent");
     chart.title = format!("{}: bus bytes and hit rate by cache size", report.source.name);
     chart.log_x = true;
-    let size = |point: &Point| point.cache_bytes as f64 / MIB;
-    let sizes = report.curve.iter().map(size).filter(|&size| size > 0.0);
+    let size = |point: &SetSplit| point.cache_bytes as f64 / MIB;
+    let sizes = report.curve.iter().map(|point| &point.0).map(size).filter(|&size| size > 0.0);
     let (least, most) =
         sizes.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), size| (least.min(size), most.max(size)));
     chart.x_range = Some((0.8 * least, 1.25 * most));
     // What lies far above is cut off.
-    let highest = report.curve.iter().map(|point| point.cost_percent).fold(100.0, f64::max).min(HIGHEST);
+    let highest =
+        report.curve.iter().map(|point| &point.0).map(|point| point.cost_percent).fold(100.0, f64::max).min(HIGHEST);
     chart.y_range = Some((0.0, (highest / 20.0).ceil() * 20.0));
-    let line = |label: &str, colour, dashed, of: fn(&Point) -> f64| Series {
+    let line = |label: &str, colour, dashed, value: fn(&SetSplit) -> f64| Series {
         label: label.to_owned(),
-        points: report.curve.iter().map(|point| (size(point), of(point))).filter(|&(_, y)| y <= HIGHEST).collect(),
+        points: report
+            .curve
+            .iter()
+            .map(|point| &point.0)
+            .map(|point| (size(point), value(point)))
+            .filter(|&(_, y)| y <= HIGHEST)
+            .collect(),
         colour,
         dashed,
         markers: false,
@@ -42,13 +49,13 @@ pub(super) fn curve(report: &Report) -> Chart {
     };
     chart.series.push(line(&label, 0, false, |point| point.cost_percent));
     chart.series.push(line("hit rate", 2, true, |point| 100.0 * point.hit_rate));
-    let best = &report.optimum;
+    let best = &report.optimum.0;
     chart.series.push(Series {
         label: format!(
             "the plan: {:.0} rows in {}, batches of {} samples",
             best.pinned_rows,
             in_units(best.cache_bytes as f64),
-            best.batch_samples
+            best.batch
         ),
         points: vec![(size(best), best.cost_percent)],
         colour: 1,
@@ -59,12 +66,12 @@ pub(super) fn curve(report: &Report) -> Chart {
     chart
 }
 
-/// P3's Figure 4.
-pub(super) fn quarters(name: &str, portions: &Portions) -> Bars {
-    let mut bars = Bars::new(&format!("samples of {} that use it", portions.samples));
-    bars.title = format!("{name}: who uses which quarter of the pinned rows (P3 Figure 4)");
-    for (what, users) in ["hottest quarter", "second", "third", "coldest quarter"].iter().zip(portions.users) {
-        bars.push(what, users);
+/// SCARS Figure 4.
+pub(super) fn quarters(report: &Report) -> Bars {
+    let mut bars = Bars::new(&format!("samples of {} that use it", report.portions.samples));
+    bars.title = format!("{}: who uses which quarter of the pinned rows (SCARS Figure 4)", report.source.name);
+    for (quarter, users) in QUARTERS.iter().zip(report.portions.users) {
+        bars.push(quarter, users);
     }
     bars
 }

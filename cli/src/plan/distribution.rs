@@ -1,6 +1,7 @@
 //! `--distribution`: how lookups spread over rows, where there is no trace. `zipf:rows=1e9,s=1.05` and the like.
 
 use super::amount;
+use super::spec::Spec;
 use hotrow::Error;
 use hotrow::scars::{Formula, Skew};
 use rand::{Rng, RngExt};
@@ -14,9 +15,13 @@ pub(super) struct Distribution {
     pub(super) formula: Formula,
 }
 
-/// What can be asked for, and the key beside rows.
-const SHAPES: [(&str, Option<&str>); 4] =
-    [("zipf", Some("s")), ("exponential", Some("scale")), ("half-normal", Some("scale")), ("uniform", None)];
+/// Kinds of distributions, and their keys.
+const KINDS: [(&str, &[&str]); 4] = [
+    ("zipf", &["rows", "s"]),
+    ("exponential", &["rows", "scale"]),
+    ("half-normal", &["rows", "scale"]),
+    ("uniform", &["rows"]),
+];
 
 const WANTED: &str = "wanted zipf:rows=N,s=S, exponential:rows=N,scale=X, half-normal:rows=N,scale=X or uniform:rows=N";
 
@@ -24,36 +29,15 @@ impl std::str::FromStr for Distribution {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (kind, pairs) = text.split_once(':').ok_or(WANTED)?;
-        let &(kind, parameter) = SHAPES.iter().find(|(name, _)| *name == kind.trim()).ok_or(WANTED)?;
-        let (mut rows, mut value) = (None, None);
-        for pair in pairs.split(',') {
-            let (key, number) = pair.split_once('=').ok_or(WANTED)?;
-            let key = key.trim();
-            let fail = |reason: String| format!("{key}: {reason}");
-            let twice = if key == "rows" {
-                rows.replace(amount::count(number).map_err(fail)?).is_some()
-            } else if Some(key) == parameter {
-                value.replace(amount::positive(number).map_err(fail)?).is_some()
-            } else {
-                return Err(format!("{WANTED}, found the key {key}"));
-            };
-            if twice {
-                return Err(format!("wanted {key} once, found it twice"));
-            }
-        }
-        let rows = rows.ok_or("wanted rows=N, found none")?;
-        let value = match parameter {
-            Some(key) => value.ok_or_else(|| format!("wanted {key}=X, found none"))?,
-            None => 0.0,
-        };
-        let formula = match kind {
-            "exponential" => Formula::Exponential(value),
-            "half-normal" => Formula::HalfNormal(value),
+        let spec = Spec::parse(text, &KINDS, WANTED)?;
+        let formula = match spec.kind {
+            "zipf" => Formula::Zipf(spec.required("s", amount::positive)?),
+            "exponential" => Formula::Exponential(spec.required("scale", amount::positive)?),
+            "half-normal" => Formula::HalfNormal(spec.required("scale", amount::positive)?),
             // Uniform: Zipf with s = 0.
-            _ => Formula::Zipf(value),
+            _ => Formula::Zipf(0.0),
         };
-        Ok(Self { text: text.trim().to_owned(), rows, formula })
+        Ok(Self { text: text.trim().to_owned(), rows: spec.required("rows", amount::count)?, formula })
     }
 }
 

@@ -3,29 +3,30 @@
 use super::distribution::Distribution;
 use crate::failure::Failure;
 use crate::trace::Trace;
+use hotrow::scars::sets::TableLookups;
 use hotrow::scars::{Counting, Profile, Skew};
 
-/// What is known of the lookups.
+/// The lookups that are planned for.
 pub(super) struct Input {
     pub(super) name: String,
     /// Rows of the table.
     pub(super) rows: u32,
     pub(super) skew: Skew,
-    /// Of an epoch.
+    /// Samples of an epoch.
     pub(super) samples: u64,
-    /// Of a sample, on average.
-    pub(super) lookups: f64,
-    pub(super) from: From,
+    /// Lookups of a sample, in the mean.
+    pub(super) per_sample: f64,
+    pub(super) source: Source,
 }
 
 /// Where lookups come from.
-pub(super) enum From {
-    Trace(Lookups),
+pub(super) enum Source {
+    Trace(Samples),
     Distribution(Distribution),
 }
 
 /// A trace cut into samples.
-pub(super) struct Lookups {
+pub(super) struct Samples {
     pub(super) ids: Vec<u32>,
     /// Where each sample begins, and the end of the last.
     offsets: Vec<u32>,
@@ -33,7 +34,7 @@ pub(super) struct Lookups {
     pub(super) ranked: Vec<u32>,
 }
 
-impl Lookups {
+impl Samples {
     pub(super) fn samples(&self) -> Vec<&[u32]> {
         self.offsets.windows(2).map(|ends| &self.ids[ends[0] as usize..ends[1] as usize]).collect()
     }
@@ -46,6 +47,15 @@ const SAMPLES: u64 = 1_000_000;
 const MOST_LOOKUPS: f64 = 9_007_199_254_740_992.0;
 
 impl Input {
+    /// As the library's planner takes it.
+    pub(super) fn table(&self) -> TableLookups<'_> {
+        let ranked = match &self.source {
+            Source::Trace(trace) => Some(&trace.ranked[..]),
+            Source::Distribution(_) => None,
+        };
+        TableLookups { skew: &self.skew, rows: self.rows, ranked, per_sample: self.per_sample }
+    }
+
     /// Out of a trace; `lookups` a sample, if it has no bags.
     pub(super) fn of_trace(trace: Trace, lookups: Option<f64>) -> Result<Self, Failure> {
         let Trace { name, ids, offsets, .. } = trace;
@@ -79,8 +89,8 @@ impl Input {
             rows,
             skew: ranked.skew()?,
             samples,
-            lookups: ids.len() as f64 / samples as f64,
-            from: From::Trace(Lookups { ids, offsets, ranked: ranked.hottest(usize::MAX) }),
+            per_sample: ids.len() as f64 / samples as f64,
+            source: Source::Trace(Samples { ids, offsets, ranked: ranked.hottest(usize::MAX) }),
         })
     }
 
@@ -109,8 +119,8 @@ impl Input {
             rows,
             skew: from.skew()?,
             samples,
-            lookups,
-            from: From::Distribution(from.clone()),
+            per_sample: lookups,
+            source: Source::Distribution(from.clone()),
         })
     }
 }

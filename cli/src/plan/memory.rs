@@ -1,125 +1,133 @@
-//! `hotrow plan --memory`: what a group of tables will take, before anything is allocated and without a device.
+//! `hotrow plan memory`: the bytes that a group of tables will take, before anything is allocated and without a device.
 
 mod report;
-mod shared;
 
-use super::{Common, robe};
+use super::{BINDING, MOST_DIM, amount, robe};
 use crate::failure::Failure;
 use crate::names::{CachePolicyName, OptimizerName, PlacementName, PrecisionName};
 use crate::options::Options;
 use crate::output;
-use hotrow::{Calls, GroupConfig, Layout, MemoryReport};
-use report::Plan;
+use hotrow::robe::Config;
+use hotrow::{Calls, Error, GroupConfig, Layout, MemoryReport};
+use report::{Kind, Plan};
 
-/// Bytes of one binding: what a Vulkan device binds through wgpu at most.
-pub(super) const BINDING: u64 = (1 << 31) - 256;
-
-/// Indices of the largest batch, if none is given.
-const BATCH: u32 = 65_536;
-
-/// Options of `plan --memory`
+/// The memory of a group of tables, to the byte, before anything is allocated; with --compression of tables whose rows share an array (ROBE)
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Memory to the byte (--memory)")]
-#[group(skip)]
 pub(crate) struct Args {
-    /// Plan the memory of a group of tables, before anything is allocated; with --compression of one whose rows share an array (ROBE)
-    #[arg(long, requires = "rows", group = "sharing")]
-    pub(super) memory: bool,
     /// Rows of each table of the group
-    #[arg(long, value_name = "N[,N]", value_delimiter = ',', requires = "memory", allow_negative_numbers = true,
+    #[arg(long, value_name = "N[,N]", value_delimiter = ',', required = true, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=4_294_967_294))]
     rows: Vec<u32>,
+    /// Floats in a row
+    #[arg(long, value_name = "D[,D]", value_delimiter = ',', default_values_t = [128], allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=MOST_DIM))]
+    dim: Vec<u32>,
+    /// Precisions of the table
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [PrecisionName::Int8])]
+    precision: Vec<PrecisionName>,
+    /// Update rules
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [OptimizerName::Sgd])]
+    optimizer: Vec<OptimizerName>,
+    /// Indices of the largest batch; 0: only what stays between steps
+    #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_values_t = [65_536], allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(0..=1 << 30))]
+    batch: Vec<u32>,
     /// Rows that the FP32 cache holds, in percent of all rows; 0: no cache
-    #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_values_t = [10.0], requires = "memory",
-          allow_negative_numbers = true, value_parser = percent)]
+    #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_values_t = [10.0],
+          allow_negative_numbers = true, value_parser = amount::percent)]
     cache_percent: Vec<f64>,
     /// Replacement policies
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [CachePolicyName::Lru], requires = "memory")]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [CachePolicyName::Lru])]
     policy: Vec<CachePolicyName>,
     /// Where the table lives
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [PlacementName::Device], requires = "memory")]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [PlacementName::Device])]
     placement: Vec<PlacementName>,
     /// Batches are prefetched while the last one waits for its backward
-    #[arg(long, requires = "memory")]
+    #[arg(long)]
     prefetch: bool,
     /// Most bytes of one buffer of records [default: 2147483392, what Vulkan binds at most]
-    #[arg(long, value_name = "B", requires = "memory", allow_negative_numbers = true,
+    #[arg(long, value_name = "B", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..))]
     shard_bytes: Option<u64>,
+    /// The rows share an array (ROBE) of so many times fewer weights than the tables have values
+    #[arg(long, value_name = "X[,X]", value_delimiter = ',', allow_negative_numbers = true,
+          conflicts_with_all = ["precision", "cache_percent", "policy", "placement", "prefetch", "shard_bytes"])]
+    compression: Vec<f64>,
+    /// Neighbouring values of a row that lie together in the array, Z
+    #[arg(long, value_name = "Z[,Z]", value_delimiter = ',', requires = "compression", default_values_t = [robe::CHUNK],
+          allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
+    chunk: Vec<u32>,
 }
 
-fn percent(text: &str) -> Result<f64, String> {
-    match text.trim().parse() {
-        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
-        _ => Err("wanted a number from 0 to 100".to_owned()),
-    }
-}
-
-/// What a user chose for one plan.
-#[derive(Clone, Copy, Debug)]
-struct Choice {
-    dim: u32,
-    precision: PrecisionName,
-    cache_percent: f64,
-    policy: CachePolicyName,
-    optimizer: OptimizerName,
-    batch: u32,
-    placement: PlacementName,
+/// Every pair of a first and a second value, the second value running fastest.
+fn pairs<A: Copy, B: Copy>(firsts: &[A], seconds: &[B]) -> Vec<(A, B)> {
+    firsts.iter().flat_map(|&first| seconds.iter().map(move |&second| (first, second))).collect()
 }
 
 impl Args {
-    /// Every combination, in the order the options name them.
-    fn choices(&self, common: &Common) -> Vec<Choice> {
-        let mut choices = Vec::new();
-        let batches = if common.batch.is_empty() { &[BATCH][..] } else { &common.batch };
-        for &dim in common.dims() {
-            for &precision in &common.precision {
-                for &cache_percent in &self.cache_percent {
-                    for &policy in &self.policy {
-                        for &optimizer in &common.optimizer {
-                            for &placement in &self.placement {
-                                choices.extend(batches.iter().map(|&batch| Choice {
-                                    dim,
-                                    precision,
-                                    cache_percent,
-                                    policy,
-                                    optimizer,
-                                    batch,
-                                    placement,
-                                }));
-                            }
-                        }
-                    }
-                }
-            }
+    /// A plan of a cached group for every combination, in the order in which the options name them.
+    fn cached(&self) -> Result<Vec<Plan>, Error> {
+        let rows = pairs(&pairs(&self.dim, &self.precision), &pairs(&self.cache_percent, &self.policy));
+        let calls = pairs(&pairs(&self.optimizer, &self.placement), &self.batch);
+        let mut plans = Vec::new();
+        for (((dim, precision), (cache_percent, policy)), ((optimizer, placement), batch)) in pairs(&rows, &calls) {
+            let mut config = GroupConfig::new(&self.rows, dim);
+            config.precision = precision.precision();
+            config.policy = policy.policy();
+            config.placement = placement.placement();
+            config.optimizer = optimizer.optimizer(0.01);
+            // Within the rows, since the percentage is at most 100.
+            let rows = config.total_rows();
+            config.cache_rows = ((rows as f64 * cache_percent / 100.0).ceil() as u64).min(rows) as u32;
+            config.shard_bytes = self.shard_bytes;
+            let layout = Layout::new(&config, BINDING)?;
+            let calls = Calls { prefetch: self.prefetch, ..calls_of(batch) };
+            let kind = Kind::Cached {
+                precision,
+                cache_percent,
+                cache_rows: config.cache_rows,
+                slots: layout.slots(),
+                policy,
+                optimizer,
+                batch,
+                placement,
+                shard_bytes: config.shard_bytes,
+                shards: layout.shards,
+            };
+            plans.push(Plan::new(dim, kind, MemoryReport::plan(&config, &layout, calls)));
         }
-        choices
+        Ok(plans)
     }
 
-    fn plan(&self, choice: Choice) -> Result<Plan, Failure> {
-        let mut config = GroupConfig::new(&self.rows, choice.dim);
-        config.precision = choice.precision.precision();
-        config.policy = choice.policy.policy();
-        config.placement = choice.placement.placement();
-        config.optimizer = choice.optimizer.optimizer(0.01);
-        // Within the rows, since the percentage is at most 100.
-        let rows = config.total_rows();
-        config.cache_rows = ((rows as f64 * choice.cache_percent / 100.0).ceil() as u64).min(rows) as u32;
-        config.shard_bytes = self.shard_bytes;
-        // What a group refuses is bad usage here.
-        let layout = Layout::new(&config, BINDING).map_err(|error| Failure::Usage(error.to_string()))?;
-        let calls = if choice.batch == 0 { Calls::default() } else { choice.batch.into() };
-        let calls = Calls { prefetch: self.prefetch, ..calls };
-        Ok(Plan::new(choice, &config, &layout, MemoryReport::plan(&config, &layout, calls)))
+    /// The same of tables whose rows share an array. A bag has one index, which is the most that outputs take.
+    fn shared(&self) -> Result<Vec<Plan>, Error> {
+        let arrays = pairs(&pairs(&self.dim, &self.chunk), &self.compression);
+        let calls = pairs(&self.optimizer, &self.batch);
+        let mut plans = Vec::new();
+        for (((dim, chunk), compression), (optimizer, batch)) in pairs(&arrays, &calls) {
+            let mut config = Config::compressed(&self.rows, dim, compression, chunk)?;
+            config.optimizer = optimizer.optimizer(0.01);
+            // As a Vulkan device cuts it.
+            config.window_bytes = Some(BINDING);
+            config.check_batch(batch, batch)?;
+            let report = MemoryReport::plan_robe(&config, calls_of(batch))?;
+            let kind =
+                Kind::Shared { compression: config.compression(), chunk, weights: config.weights, optimizer, batch };
+            plans.push(Plan::new(dim, kind, report));
+        }
+        Ok(plans)
     }
 }
 
+fn calls_of(batch: u32) -> Calls {
+    if batch == 0 { Calls::default() } else { batch.into() }
+}
+
 /// Runs the subcommand.
-pub(super) fn run(options: &Options, common: &Common, args: &Args, robe: &robe::Args) -> Result<(), Failure> {
-    if robe.shared()? {
-        return shared::run(options, common, &args.rows, robe);
-    }
-    let plans = args.choices(common).into_iter().map(|choice| args.plan(choice)).collect::<Result<Vec<_>, _>>()?;
+pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    let plans = if args.compression.is_empty() { args.cached() } else { args.shared() };
+    // What a group refuses is bad usage here.
+    let plans = plans.map_err(|error| Failure::Usage(error.to_string()))?;
     if let Some(path) = &options.json {
         output::write_json(path, &plans)?;
     }
@@ -129,10 +137,8 @@ pub(super) fn run(options: &Options, common: &Common, args: &Args, robe: &robe::
     if plans.len() > 1 {
         output::print(&report::summary(&plans))?;
     }
-    for plan in &plans {
-        if let Some(warning) = plan.too_large() {
-            output::note(&warning);
-        }
+    for warning in plans.iter().filter_map(Plan::too_large) {
+        output::note(&warning);
     }
     Ok(())
 }

@@ -1,219 +1,345 @@
-//! The answer as tables and as JSON.
+//! The answer of `hotrow plan` as tables and as JSON.
 
 use super::amount::in_units;
-use super::portions::Portions;
+use super::cache::Job;
+use super::input;
 use super::verify::Run;
 use crate::names::{OptimizerName, PrecisionName, option_name};
 use crate::output;
+use hotrow::WAYS;
+use hotrow::scars::sets::{CacheQuarters, MoreRows, PinnedCache, PinnedRows, RowTraffic, SetCurve, SetSplit};
+use hotrow::scars::{Bytes, Draws, Growth, ScalingClaim, scaling_claims};
 use serde::Serialize;
 use std::fmt::Write;
+
+/// Shares of the lookups that the skew table has, in percent.
+const SHARES: [f64; 5] = [50.0, 80.0, 90.0, 95.0, 99.0];
 
 /// The fields and their order are the schema of `--json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) source: Source,
-    pub(super) group: Group,
+    group: Group,
     pub(super) budget: Budget,
-    pub(super) plan: Plan,
+    plan: Plan,
     /// The plan as a point of the curve: its cheapest.
     pub(super) optimum: Point,
-    /// The best split if every hottest row found a way and caches had any size: what hashing costs.
-    pub(super) ideal: Point,
+    /// The best split if every hottest row found a way and caches had any size: the difference is what hashing costs.
+    ideal: Point,
     pub(super) curve: Vec<Point>,
-    pub(super) skew: Vec<SkewLine>,
-    pub(super) portions: Portions,
+    skew: Vec<SkewLine>,
+    #[serde(with = "Portions")]
+    pub(super) portions: CacheQuarters,
     pub(super) scaling: Option<Scaling>,
     pub(super) verify: Vec<Run>,
 }
 
-/// What is planned for.
+/// The lookups that are planned for.
 #[derive(Debug, Serialize)]
 pub(super) struct Source {
     pub(super) name: String,
     /// `trace` or `distribution`.
-    pub(super) kind: &'static str,
-    pub(super) rows: u64,
+    kind: &'static str,
+    rows: u64,
     /// Rows that the trace uses.
-    pub(super) used_rows: Option<u64>,
-    pub(super) samples: u64,
-    pub(super) lookups_per_sample: f64,
-    /// Of an epoch.
-    pub(super) lookups: f64,
+    used_rows: Option<u64>,
+    samples: u64,
+    lookups_per_sample: f64,
+    /// Lookups of an epoch.
+    lookups: f64,
     /// Relative error of expected distinct rows, from putting rows of nearly one probability together.
-    pub(super) error: f64,
+    error: f64,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Group {
-    pub(super) dim: u32,
-    pub(super) precision: PrecisionName,
-    pub(super) optimizer: OptimizerName,
-    pub(super) training: bool,
+struct Group {
+    dim: u32,
+    precision: PrecisionName,
+    optimizer: OptimizerName,
+    training: bool,
     /// A row as it crosses the bus.
-    pub(super) record_bytes: u64,
+    record_bytes: u64,
     /// A row in the cache.
-    pub(super) slot_bytes: u64,
+    slot_bytes: u64,
 }
 
 #[derive(Debug, Serialize)]
 pub(super) struct Budget {
     pub(super) bytes: u64,
-    pub(super) sample_bytes: u64,
+    sample_bytes: u64,
     pub(super) smallest_batch: u64,
     pub(super) fixed_batch: bool,
     pub(super) batch_cost: u64,
-    pub(super) pinned_ways: u32,
+    pinned_ways: u32,
 }
 
 /// The cache and the batch.
 #[derive(Debug, Serialize)]
 pub(super) struct Plan {
-    /// What to configure as cache rows: the slots of whole sets, at most the table's rows.
-    pub(super) cache_rows: u64,
-    /// Of whole sets.
-    pub(super) cache_bytes: u64,
-    /// Of the table's rows.
-    pub(super) cache_percent: f64,
+    /// The number to configure as cache rows: the slots of whole sets, at most the table's rows.
+    cache_rows: u64,
+    /// Bytes of whole sets.
+    cache_bytes: u64,
+    /// Cache rows in percent of the table's rows.
+    cache_percent: f64,
     /// Rows that find a way: known of a trace, expected of a distribution.
-    pub(super) pinned_rows: f64,
-    /// Of as many hottest rows as there are pinned ways, those that find none; colder ones take what is free.
-    pub(super) without_a_way: f64,
-    pub(super) batch_samples: u64,
-    pub(super) batch_lookups: u64,
+    pinned_rows: f64,
+    /// Hot rows that find no way, of as many as there are pinned ways; colder ones take what is free.
+    without_a_way: f64,
+    batch_samples: u64,
+    batch_lookups: u64,
     /// All that the group allocates on the device, by the crate's memory plan; its records are in host memory.
-    pub(super) device_bytes: u64,
-    /// Of the expected distinct rows: `binomial` or `hypergeometric`.
-    pub(super) form: &'static str,
-    pub(super) hit_rate: f64,
-    pub(super) batch: Traffic,
-    pub(super) epoch: Traffic,
+    device_bytes: u64,
+    /// The form of the expected distinct rows: `binomial` or `hypergeometric`.
+    form: &'static str,
+    hit_rate: f64,
+    #[serde(with = "Traffic")]
+    batch: RowTraffic,
+    #[serde(with = "Traffic")]
+    epoch: RowTraffic,
     /// The same batches without a cache.
-    pub(super) epoch_without_cache: Traffic,
-    /// Without a cache, each lookup's row sent for itself.
-    pub(super) epoch_uncoalesced: Traffic,
-    /// What brings the pinned rows to the device, once.
-    pub(super) load_bytes: f64,
+    #[serde(with = "Traffic")]
+    epoch_without_cache: RowTraffic,
+    /// Without a cache, each lookup's row sent by itself.
+    #[serde(with = "Traffic")]
+    epoch_uncoalesced: RowTraffic,
+    /// Bytes that bring the pinned rows to the device, once.
+    load_bytes: f64,
     /// Epochs after which that is saved against the same batches without a cache; `null` where nothing is saved.
-    pub(super) load_pays_after_epochs: Option<f64>,
-    pub(super) one_more_set: OneMore,
+    load_pays_after_epochs: Option<f64>,
+    /// Whether a set of rows more, and as much less of a batch, would cost less; else why not.
+    #[serde(with = "OneMore")]
+    one_more_set: MoreRows,
 }
 
-/// Whether a set of rows more, and as much less of a batch, would cost less.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum OneMore {
+/// Whether one more set pays: its word in JSON.
+#[derive(Debug, Serialize)]
+#[serde(remote = "MoreRows", rename_all = "kebab-case")]
+enum OneMore {
     Pays,
     DoesNotPay,
-    /// Every row that is used is pinned.
     AllRows,
-    /// The cache is the largest that the crate takes: as many ways as the table has rows, and at most 2^31.
     AllWays,
-    /// None beside the smallest batch.
     NoRoom,
 }
 
-impl OneMore {
-    const fn text(self) -> &'static str {
-        match self {
-            Self::Pays => "yes",
-            Self::DoesNotPay => "no: it saves less than it takes from the batch",
-            Self::AllRows => "no: every row is pinned",
-            Self::AllWays => "no: the largest cache of this table",
-            Self::NoRoom => "no room beside the smallest batch",
-        }
+/// Whether one more set pays, in words.
+const fn more_rows(more: MoreRows) -> &'static str {
+    match more {
+        MoreRows::Pays => "yes",
+        MoreRows::DoesNotPay => "no: it saves less than it takes from the batch",
+        MoreRows::AllRows => "no: every row is pinned",
+        MoreRows::AllWays => "no: the largest cache of this table",
+        MoreRows::NoRoom => "no room beside the smallest batch",
     }
 }
 
-/// What crosses the bus.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(super) struct Traffic {
-    /// Distinct rows of a batch, summed.
-    pub(super) distinct_rows: f64,
-    pub(super) index_bytes: f64,
-    pub(super) read_bytes: f64,
-    pub(super) written_bytes: f64,
+/// Bytes over the bus.
+#[derive(Serialize)]
+#[serde(remote = "RowTraffic")]
+struct Traffic {
+    distinct_rows: f64,
+    #[serde(flatten, with = "TrafficBytes")]
+    bytes: Bytes,
 }
 
-impl Traffic {
-    pub(super) fn total(&self) -> f64 {
-        self.index_bytes + self.read_bytes + self.written_bytes
-    }
+#[derive(Serialize)]
+#[serde(remote = "Bytes")]
+struct TrafficBytes {
+    #[serde(rename = "index_bytes")]
+    index: f64,
+    #[serde(rename = "read_bytes")]
+    read: f64,
+    #[serde(rename = "written_bytes")]
+    written: f64,
 }
 
 /// A split of the budget, as the model has it.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Point {
-    /// Rows that find a way, as in the plan.
-    pub(super) pinned_rows: f64,
-    pub(super) cache_bytes: u64,
-    pub(super) batch_samples: u64,
-    pub(super) epoch_bytes: f64,
-    /// With the fixed cost of its batches: what is made small.
-    pub(super) epoch_cost: f64,
-    /// Of the cost without a cache, all memory being the batch's.
-    pub(super) cost_percent: f64,
-    pub(super) hit_rate: f64,
+pub(super) struct Point(#[serde(with = "SplitFields")] pub(super) SetSplit);
+
+#[derive(Serialize)]
+#[serde(remote = "SetSplit")]
+struct SplitFields {
+    pinned_rows: f64,
+    cache_bytes: u64,
+    #[serde(rename = "batch_samples")]
+    batch: u64,
+    epoch_bytes: f64,
+    #[serde(rename = "epoch_cost")]
+    cost: f64,
+    cost_percent: f64,
+    hit_rate: f64,
 }
 
 /// How few rows carry a share of the lookups.
 #[derive(Debug, Serialize)]
-pub(super) struct SkewLine {
-    pub(super) lookups_percent: f64,
-    pub(super) rows: u64,
-    pub(super) rows_percent: f64,
-    pub(super) cache_bytes: u64,
+struct SkewLine {
+    lookups_percent: f64,
+    rows: u64,
+    rows_percent: f64,
+    cache_bytes: u64,
 }
 
-/// P3's scaling claim: what is communicated when rows and batch grow alike.
+/// Who uses which quarter of the pinned rows (SCARS Figure 4).
+#[derive(Serialize)]
+#[serde(remote = "CacheQuarters")]
+struct Portions {
+    samples: u64,
+    users: [f64; 4],
+    hot_share: f64,
+}
+
+/// SCARS' scaling claim: the growth of the communication when rows and batch grow alike.
 #[derive(Debug, Serialize)]
 pub(super) struct Scaling {
-    pub(super) times: f64,
-    /// Of the table that grows, and of its batch.
-    pub(super) rows: u64,
-    pub(super) lookups: u64,
-    pub(super) lines: Vec<ScalingLine>,
+    times: f64,
+    /// Rows of the table before it grows, and lookups of its batch.
+    rows: u64,
+    lookups: u64,
+    lines: Vec<ScalingLine>,
+}
+
+#[derive(Debug, Serialize)]
+struct ScalingLine(#[serde(with = "ClaimFields")] ScalingClaim);
+
+#[derive(Serialize)]
+#[serde(remote = "ScalingClaim")]
+struct ClaimFields {
+    distribution: String,
+    claimed: f64,
+    #[serde(flatten, with = "GrowthFields")]
+    growth: Growth,
+    holds: bool,
+    holds_from_lookups: Option<u64>,
 }
 
 /// Growths, 1 being as much as before; an epoch has as many lookups after as before.
-#[derive(Debug, Serialize)]
-pub(super) struct ScalingLine {
-    pub(super) distribution: String,
-    pub(super) claimed: f64,
-    /// Of the rows of a batch: what the claim is compared with.
-    pub(super) batch_growth: f64,
-    pub(super) batch_growth_with_indices: f64,
-    pub(super) epoch_growth: f64,
-    pub(super) epoch_growth_with_indices: f64,
-    pub(super) holds: bool,
-    /// The first power of two from which it holds, if any does.
-    pub(super) holds_from_lookups: Option<u64>,
+#[derive(Serialize)]
+#[serde(remote = "Growth")]
+struct GrowthFields {
+    #[serde(rename = "batch_growth")]
+    batch_rows: f64,
+    #[serde(rename = "batch_growth_with_indices")]
+    batch: f64,
+    #[serde(rename = "epoch_growth")]
+    epoch_rows: f64,
+    #[serde(rename = "epoch_growth_with_indices")]
+    epoch: f64,
 }
 
-/// Rows and lookups, which may be expectations.
-pub(super) fn number(value: f64) -> String {
-    if value.fract() == 0.0 || value >= 1e4 { format!("{value:.0}") } else { format!("{value:.2}") }
+/// The form of the expected distinct rows of a batch.
+pub(super) const fn form(draws: Draws) -> &'static str {
+    match draws {
+        Draws::Epoch => "hypergeometric",
+        Draws::Independent => "binomial",
+    }
 }
 
-fn percent(share: f64) -> String {
-    format!("{:.2} %", 100.0 * share)
+impl Plan {
+    pub(super) fn new(job: &Job<'_>, cache: &PinnedCache, batch: u64, more: MoreRows, device_bytes: u64) -> Self {
+        let table = job.input.table();
+        let (traffic, lookups) = (job.budget.traffic(&table), table.of_samples(batch));
+        let rows = u64::from(job.input.rows);
+        let cache_rows = cache.slots().min(rows);
+        let epoch = traffic.epoch(&cache.pinned, lookups);
+        let without_cache = traffic.epoch(&PinnedRows::none(table.skew), lookups);
+        let saved = without_cache.bytes.total() - epoch.bytes.total();
+        let load_bytes = cache.pinned.rows() * job.bytes.record as f64;
+        Self {
+            cache_rows,
+            cache_bytes: cache.slots() * job.bytes.slot,
+            cache_percent: 100.0 * cache_rows as f64 / rows as f64,
+            pinned_rows: cache.pinned.rows(),
+            without_a_way: cache.left_out,
+            batch_samples: batch,
+            batch_lookups: lookups,
+            device_bytes,
+            form: form(Draws::of_batch(table.skew, lookups)),
+            hit_rate: cache.pinned.hit_rate(table.skew),
+            batch: traffic.batch(&cache.pinned, lookups),
+            epoch,
+            epoch_without_cache: without_cache,
+            epoch_uncoalesced: traffic.uncoalesced(lookups),
+            load_bytes,
+            load_pays_after_epochs: (saved > 0.0).then(|| load_bytes / saved),
+            one_more_set: more,
+        }
+    }
+}
+
+impl Scaling {
+    pub(super) fn new(times: f64, rows: u64, lookups: u64, record: u64) -> Result<Self, hotrow::Error> {
+        let claims = scaling_claims(times, rows, lookups, record as f64 / 4.0)?;
+        Ok(Self { times, rows, lookups, lines: claims.into_iter().map(ScalingLine).collect() })
+    }
 }
 
 impl Report {
-    /// The plan; who carries how much; the rest where it was asked for.
+    pub(super) fn new(job: &Job<'_>, plan: Plan, found: SetCurve, ideal: SetSplit, portions: CacheQuarters) -> Self {
+        let Job { args, input, group, bytes, budget, memory } = job;
+        let (kind, used_rows) = match &input.source {
+            input::Source::Trace(trace) => ("trace", Some(trace.ranked.len() as u64)),
+            input::Source::Distribution(_) => ("distribution", None),
+        };
+        let rows = u64::from(input.rows);
+        let skew = |&lookups_percent: &f64| {
+            let hottest = input.skew.rows_for(lookups_percent / 100.0);
+            let slots = hottest.next_multiple_of(WAYS.into());
+            let rows_percent = 100.0 * hottest as f64 / rows as f64;
+            SkewLine { lookups_percent, rows: hottest, rows_percent, cache_bytes: slots * bytes.slot }
+        };
+        Self {
+            source: Source {
+                name: input.name.clone(),
+                kind,
+                rows,
+                used_rows,
+                samples: input.samples,
+                lookups_per_sample: input.per_sample,
+                lookups: input.samples as f64 * input.per_sample,
+                error: input.skew.error(),
+            },
+            group: Group {
+                dim: group.dim,
+                precision: args.precision,
+                optimizer: args.optimizer,
+                training: group.training,
+                record_bytes: bytes.record,
+                slot_bytes: bytes.slot,
+            },
+            budget: Budget {
+                bytes: *memory,
+                sample_bytes: budget.memory.sample,
+                smallest_batch: budget.memory.smallest_batch,
+                fixed_batch: budget.fixed_batch,
+                batch_cost: args.batch_cost,
+                pinned_ways: budget.pinned_ways,
+            },
+            plan,
+            optimum: Point(found.cheapest().clone()),
+            ideal: Point(ideal),
+            curve: found.splits.into_values().map(Point).collect(),
+            skew: SHARES.iter().map(skew).collect(),
+            portions,
+            scaling: None,
+            verify: Vec::new(),
+        }
+    }
+
+    /// The plan; the skew; the quarters; the scaling and the runs where they were asked for.
     pub(super) fn text(&self) -> String {
+        let CacheQuarters { samples, users, hot_share, .. } = &self.portions;
         let mut text = format!("{}\n\n{}\n\n{}\n", self.title(), self.plan_table(), self.skew_table());
-        let portions = &self.portions;
-        let [a, b, c, d] = portions.users.map(|users| format!("{users:.0}"));
-        let hot = percent(portions.hot_share);
+        let mut quarters = output::table(["quarter of the pinned rows", &format!("of {samples} samples use it")], 1);
+        for (quarter, users) in QUARTERS.iter().zip(users) {
+            quarters.add_row([(*quarter).to_owned(), format!("{users:.0}")]);
+        }
+        quarters.add_row(["all rows of the sample are pinned".to_owned(), percent(*hot_share)]);
         // Writing into a string cannot fail.
-        let _ = writeln!(
-            text,
-            "\nOf {} samples {a} use the hottest quarter of the pinned rows, {b} the second, {c} the third, {d} the coldest (P3 \
-             Figure 4); {hot} of all samples are hot: all their rows are pinned.",
-            portions.samples
-        );
+        let _ = writeln!(text, "\n{quarters}");
         if let Some(scaling) = &self.scaling {
-            let _ = write!(text, "\n{}", scaling.text());
+            let _ = writeln!(text, "\n{}", scaling.text());
         }
         for run in &self.verify {
             let _ = write!(text, "\n{}", run.text());
@@ -225,9 +351,9 @@ impl Report {
         let Source { name, rows, samples, lookups_per_sample, .. } = &self.source;
         let Group { dim, precision, optimizer, training, .. } = &self.group;
         let [precision, optimizer] = [option_name(precision), option_name(optimizer)];
-        let what = if *training { format!("training with {optimizer}") } else { "inference".to_owned() };
+        let work = if *training { format!("training with {optimizer}") } else { "inference".to_owned() };
         format!(
-            "{name}: {rows} rows x {dim} in {precision}, {what}; {samples} samples of {} lookups; {} of device memory",
+            "{name}: {rows} rows x {dim} in {precision}, {work}; {samples} samples of {} lookups; {} of device memory",
             number(*lookups_per_sample),
             in_units(self.budget.bytes as f64)
         )
@@ -236,8 +362,8 @@ impl Report {
     fn plan_table(&self) -> String {
         let (plan, group) = (&self.plan, &self.group);
         let mut table = output::table(["plan", ""], 1);
-        let mut line = |what: &str, value: String| {
-            table.add_row([what.to_owned(), value]);
+        let mut line = |name: &str, value: String| {
+            table.add_row([name.to_owned(), value]);
         };
         line("cache rows", format!("{} ({:.2} % of the table)", plan.cache_rows, plan.cache_percent));
         line("bytes of the cache", in_units(plan.cache_bytes as f64));
@@ -249,22 +375,21 @@ impl Report {
         line("expected hit rate", percent(plan.hit_rate));
         line(&format!("distinct rows of a batch ({})", plan.form), number(plan.batch.distinct_rows));
         for (when, traffic) in [("a batch", &plan.batch), ("an epoch", &plan.epoch)] {
-            let bytes = [traffic.index_bytes, traffic.read_bytes, traffic.written_bytes].map(in_units);
-            let [index, read, written] = bytes;
-            line(&format!("bus bytes of {when}"), in_units(traffic.total()));
-            line("  of indices, read, written", format!("{index}, {read}, {written}"));
+            let bytes = [traffic.bytes.index, traffic.bytes.read, traffic.bytes.written].map(in_units);
+            line(&format!("bus bytes of {when}"), in_units(traffic.bytes.total()));
+            line("  of indices, read, written", bytes.join(", "));
         }
-        let against =
-            |other: &Traffic| format!("{} ({:.2} x)", in_units(other.total()), other.total() / plan.epoch.total());
+        let against = |other: &RowTraffic| {
+            let bytes = other.bytes.total();
+            format!("{} ({:.2} x)", in_units(bytes), bytes / plan.epoch.bytes.total())
+        };
         line("an epoch without a cache", against(&plan.epoch_without_cache));
-        line("  and each lookup sent for itself", against(&plan.epoch_uncoalesced));
-        line("to load the pinned rows, once", {
-            let pays = plan.load_pays_after_epochs.filter(|_| plan.load_bytes > 0.0);
-            let pays = pays.map_or_else(String::new, |epochs| format!(", saved after {} epochs", number(epochs)));
-            format!("{}{pays}", in_units(plan.load_bytes))
-        });
+        line("  and each lookup sent by itself", against(&plan.epoch_uncoalesced));
+        let pays = plan.load_pays_after_epochs.filter(|_| plan.load_bytes > 0.0);
+        let pays = pays.map_or_else(String::new, |epochs| format!(", saved after {} epochs", number(epochs)));
+        line("to load the pinned rows, once", format!("{}{pays}", in_units(plan.load_bytes)));
         line("a slot, a record", format!("{} B, {} B", group.slot_bytes, group.record_bytes));
-        line("does one more set of rows pay", plan.one_more_set.text().to_owned());
+        line("does one more set of rows pay", more_rows(plan.one_more_set).to_owned());
         table.to_string()
     }
 
@@ -282,34 +407,34 @@ impl Report {
     }
 }
 
+/// Quarters of the pinned rows, hottest first.
+pub(super) const QUARTERS: [&str; 4] = ["hottest", "second", "third", "coldest"];
+
 impl Scaling {
     fn text(&self) -> String {
-        let header = [
-            "distribution",
-            "batch: rows",
-            "and indices",
-            "epoch: rows",
-            "and indices",
-            "P3: below",
-            "holds",
-            "from lookups",
-        ];
-        let mut table = output::table(header, 1);
-        for line in &self.lines {
-            let growths =
-                [line.batch_growth, line.batch_growth_with_indices, line.epoch_growth, line.epoch_growth_with_indices];
-            let holds = if line.holds { "yes" } else { "no" };
+        let header =
+            "distribution | batch: rows | and indices | epoch: rows | and indices | claim | holds | from lookups";
+        let mut table = output::table(header.split(" | "), 1);
+        for ScalingLine(line) in &self.lines {
+            let Growth { batch_rows, batch, epoch_rows, epoch, .. } = line.growth;
             let from = line.holds_from_lookups.map_or_else(|| "never".to_owned(), |lookups| lookups.to_string());
-            let rest = [line.claimed.to_string(), holds.to_owned(), from];
-            table.add_row(
-                std::iter::once(line.distribution.clone()).chain(growths.map(|by| format!("{by:.3}"))).chain(rest),
-            );
+            let claim = format!("below {}", line.claimed);
+            let rest = [claim, if line.holds { "yes" } else { "no" }.to_owned(), from];
+            let growths = [batch_rows, batch, epoch_rows, epoch].map(|times| format!("{times:.3}"));
+            table.add_row([line.distribution.clone()].into_iter().chain(growths).chain(rest));
         }
         format!(
-            "P3's scaling claim, from {} rows and batches of {} lookups to {} times both, nothing pinned; how many times the \
-             communication is:\n{table}\nA scale that grows with the table stretches everything: each batch then crosses as many times the rows. \
-             The claim needs a scale that is held, and batches that are large against it.\n",
+            "SCARS' scaling claim: growth of the communication from {} rows and batches of {} lookups to {} times both, nothing pinned\n{table}",
             self.rows, self.lookups, self.times
         )
     }
+}
+
+/// Rows and lookups, which may be expectations.
+pub(super) fn number(value: f64) -> String {
+    if value.fract() == 0.0 || value >= 1e4 { format!("{value:.0}") } else { format!("{value:.2}") }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
 }

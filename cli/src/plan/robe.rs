@@ -1,10 +1,10 @@
-//! `hotrow plan --robe`: what a table at hand loses in a shared array (P4, definition 2), and the size that a wanted eps takes.
+//! `hotrow plan robe`: what a table at hand loses in a shared array (ROBE, definition 2), and the size that a wanted eps takes.
 
 mod chart;
 mod report;
 mod table;
 
-use super::{Common, amount, cache};
+use super::{MOST_DIM, amount};
 use crate::failure::Failure;
 use crate::options::Options;
 use crate::output;
@@ -14,13 +14,14 @@ use rand::SeedableRng;
 use rand::seq::index;
 use rand_pcg::Pcg64;
 use report::{Line, Report, Sample, Size, Sketch, Source};
+use std::path::PathBuf;
 use table::Table;
 
-/// Compressions, if nobody says: those of P4 that leave a chunk, and none.
+/// Compressions, if nobody says: those of ROBE's paper that leave a chunk, and none.
 const COMPRESSIONS: [f64; 5] = [1.0, 10.0, 100.0, 1000.0, 10_000.0];
 
-/// P4's choice.
-const CHUNK: u32 = 32;
+/// The chunk of ROBE's paper.
+pub(super) const CHUNK: u32 = 32;
 
 /// Weights of the largest array that is fitted unasked: it takes 5 GiB.
 const MOST_WEIGHTS: u32 = 1 << 28;
@@ -28,63 +29,49 @@ const MOST_WEIGHTS: u32 = 1 << 28;
 /// Products that the largest singular value may take: minutes.
 const MOST_PRODUCTS: f64 = 2e12;
 
-/// Options of `plan --robe`
+/// What the rows of a table lose in ROBE's shared array: the (1 +- eps) of definition 2
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "What a shared array loses (--robe)")]
-#[group(skip)]
 pub(crate) struct Args {
-    /// What rows of TABLE lose in ROBE's shared array, the (1 +- eps) of P4: a .npy file, a checkpoint (.safetensors), a file of nothing
-    /// but FP32 rows (with --dim), or generated: normal:rows=..,dim=..[,mean=..,std=..], clustered:rows=..,dim=..,clusters=..[,noise=..].
-    /// With --trace rows count by their lookups
-    #[arg(long, value_name = "TABLE", group = "sharing", conflicts_with_all = [
-        "memory", "distribution", "budget", "sample_bytes", "lookups", "samples", "smallest_batch", "batch_cost", "pinned_ways",
-        "inference", "scale", "verify", "verify_dim", "verify_batches", "precision", "optimizer", "batch", "rows", "cache_percent",
-        "policy", "placement", "prefetch", "shard_bytes",
-    ])]
-    pub(super) robe: Option<String>,
+    /// The table: a .npy file, a checkpoint (.safetensors), a file of nothing but FP32 rows (with --dim), or generated:
+    /// normal:rows=..,dim=..[,mean=..,std=..], clustered:rows=..,dim=..,clusters=..[,noise=..]
+    #[arg(value_name = "TABLE")]
+    table: String,
+    /// Floats in a row of the table, if the file does not say
+    #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=MOST_DIM))]
+    dim: Option<u32>,
+    /// Rows count by their lookups in this trace: a file, a name in the data folder, or generated
+    #[arg(long, value_name = "T")]
+    trace: Option<String>,
     /// How many times fewer weights than the table has values [default: 1,10,100,1000,10000, as far as they leave a chunk and no more
-    /// than 2^28 weights; a fit takes 20 B a weight]. With --memory: what that takes, to the byte
-    #[arg(long, value_name = "X[,X]", value_delimiter = ',', requires = "sharing", allow_negative_numbers = true,
-          conflicts_with_all = ["precision", "cache_percent", "policy", "placement", "prefetch", "shard_bytes"])]
+    /// than 2^28 weights; a fit takes 20 B a weight]
+    #[arg(long, value_name = "X[,X]", value_delimiter = ',', allow_negative_numbers = true)]
     compression: Vec<f64>,
-    /// Neighbouring values of a row that lie together, Z [default: 32]
-    #[arg(long, value_name = "Z[,Z]", value_delimiter = ',', requires = "sharing", allow_negative_numbers = true,
+    /// Neighbouring values of a row that lie together, Z
+    #[arg(long, value_name = "Z[,Z]", value_delimiter = ',', default_values_t = [CHUNK], allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..))]
     chunk: Vec<u32>,
-    /// Search the smallest array that keeps each sampled row within this: a length such as 0.5, or 10% of the row's own. With P4's
+    /// Search the smallest array that keeps each sampled row within this: a length such as 0.5, or 10% of the row's own. With
     /// corollary 6 beside it
-    #[arg(long, value_name = "EPS", requires = "robe", conflicts_with = "memory", allow_negative_numbers = true, value_parser = eps)]
+    #[arg(long, value_name = "EPS", allow_negative_numbers = true, value_parser = eps)]
     eps: Option<Eps>,
     /// Of the sampled rows, this share [default: 1]
-    #[arg(long, value_name = "SHARE", requires = "eps", conflicts_with = "memory", allow_negative_numbers = true, value_parser = share)]
+    #[arg(long, value_name = "SHARE", requires = "eps", allow_negative_numbers = true, value_parser = amount::share)]
     quantile: Option<f64>,
     /// With which probability corollary 6 may fail
-    #[arg(long, value_name = "DELTA", default_value_t = 0.01, requires = "eps", conflicts_with = "memory", allow_negative_numbers = true, value_parser = chance)]
+    #[arg(long, value_name = "DELTA", default_value_t = 0.01, requires = "eps", allow_negative_numbers = true, value_parser = amount::chance)]
     delta: f64,
     /// Rows, or lookups of a trace, drawn to be measured
-    #[arg(long, value_name = "N", default_value_t = 10_000, requires = "robe", conflicts_with = "memory", allow_negative_numbers = true, value_parser = amount::count)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, allow_negative_numbers = true, value_parser = amount::count)]
     sample: u64,
+    /// Draw STEM.svg and STEM.png: eps over the array's size
+    #[arg(long, value_name = "STEM")]
+    plot: Option<PathBuf>,
 }
 
 impl Args {
-    /// Neighbouring values of a row that lie together.
-    pub(super) fn chunks(&self) -> &[u32] {
-        if self.chunk.is_empty() { &[CHUNK] } else { &self.chunk }
-    }
-
-    /// As they were given.
-    pub(super) fn compressions(&self) -> &[f64] {
-        &self.compression
-    }
-
-    /// Whether `--memory` is about a shared array.
-    pub(super) fn shared(&self) -> Result<bool, Failure> {
-        if self.compression.is_empty() && !self.chunk.is_empty() {
-            return Err(Failure::Usage(
-                "--chunk: wanted --compression beside it with --memory, found none; give one".into(),
-            ));
-        }
-        Ok(!self.compression.is_empty())
+    /// Whether a trace is looked up.
+    pub(super) const fn looks_up(&self) -> bool {
+        self.trace.is_some()
     }
 }
 
@@ -102,31 +89,11 @@ fn eps(text: &str) -> Result<Eps, String> {
     Ok(Eps { eps: if relative { eps / 100.0 } else { eps }, relative })
 }
 
-fn share(text: &str) -> Result<f64, String> {
-    match text.trim().parse() {
-        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
-        _ => Err("wanted a number from 0 to 1".to_owned()),
-    }
-}
-
-fn chance(text: &str) -> Result<f64, String> {
-    match text.trim().parse::<f64>() {
-        Ok(chance) if chance > 0.0 && chance < 1.0 => Ok(chance),
-        _ => Err("wanted a number between 0 and 1".to_owned()),
-    }
-}
-
 /// Runs the subcommand.
-pub(super) fn run(
-    options: &Options,
-    common: &Common,
-    cache: &cache::Args,
-    text: &str,
-    args: &Args,
-) -> Result<(), Failure> {
-    let dim = cache::only("--dim", &common.dim)?;
-    let table = table::open(text, dim, options.group_seed())?;
-    let uses = cache.trace().map(|trace| Uses::new(options, trace, &table)).transpose()?;
+pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    output::check_plot("--plot", args.plot.as_deref())?;
+    let table = table::open(&args.table, args.dim, options.group_seed())?;
+    let uses = args.trace.as_deref().map(|trace| Uses::new(options, trace, &table)).transpose()?;
     let mut random = Pcg64::seed_from_u64(options.seed);
     let rows = sample(&table, uses.as_ref(), args.sample, &mut random);
     let job = Job { table, uses, rows };
@@ -134,7 +101,7 @@ pub(super) fn run(
     if let Some(path) = &options.json {
         output::write_json(path, &report)?;
     }
-    if let Some(stem) = cache.plot() {
+    if let Some(stem) = &args.plot {
         chart::curve(&report).write(stem)?;
     }
     output::print(&report.text())?;
@@ -191,7 +158,7 @@ impl Job {
         let table = &self.table;
         let mut configs = Vec::new();
         let compressions = if args.compression.is_empty() { &COMPRESSIONS[..] } else { &args.compression };
-        for &chunk in args.chunks() {
+        for &chunk in &args.chunk {
             let before = configs.len();
             for &compression in compressions {
                 let config = Config::compressed(&table.tables, table.dim, compression, chunk);
@@ -221,11 +188,10 @@ impl Job {
         let wanted =
             args.eps.map(|eps| Wanted { eps: eps.eps, relative: eps.relative, quantile: args.quantile.unwrap_or(1.0) });
         let mut sizes = Vec::new();
-        for &chunk in wanted.iter().flat_map(|_| args.chunks()) {
+        for &chunk in wanted.iter().flat_map(|_| &args.chunk) {
             sizes.extend(wanted.map(|wanted| self.size(chunk, wanted, &constant)).transpose()?);
         }
         let sketch = wanted.map(|wanted| self.sketch(wanted, args.delta, &constant)).transpose()?.flatten();
-        let squares = constant.rows.iter().map(|row| row.norm * row.norm).sum::<f64>();
         Ok(Report {
             table: Source {
                 name: table.name.clone(),
@@ -239,11 +205,11 @@ impl Job {
             sample: Sample {
                 rows: self.rows.len(),
                 by: self.uses.as_ref().map_or_else(|| "row".to_owned(), |uses| uses.name.clone()),
-                rms_length: (squares / self.rows.len() as f64).sqrt(),
+                rms_length: constant.rms_length(),
             },
             constant: Line::new(&Config::new(&table.tables, table.dim, 1, 1), &constant, None, &constant)?,
             lines,
-            wanted: wanted.map(Into::into),
+            wanted: wanted.map(report::Wanted),
             sizes,
             sketch,
         })
@@ -271,7 +237,8 @@ impl Job {
             )));
         }
         let found = size_for(&config, &*table.source, self.counts(), &self.rows, wanted).map_err(usage)?;
-        Ok(Size::new(chunk, table.values(), wanted, &found, constant, self.uses.is_none()))
+        let unlike = self.uses.is_none().then(|| wanted.unlike_weights(constant, table.values()));
+        Ok(Size::new(chunk, table.values(), &found, unlike))
     }
 
     /// Corollary 6, unless it would take too long to say.
@@ -289,8 +256,7 @@ impl Job {
         }
         let config = Config::new(&table.tables, table.dim, 1, 1);
         let sigma = largest_singular_value(&config, &*table.source)?;
-        let squares = constant.rows.iter().map(|row| row.norm * row.norm).sum::<f64>() / constant.rows.len() as f64;
-        let eps = if wanted.relative { wanted.eps * squares.sqrt() } else { wanted.eps };
+        let eps = if wanted.relative { wanted.eps * constant.rms_length() } else { wanted.eps };
         if eps == 0.0 {
             return Ok(None);
         }

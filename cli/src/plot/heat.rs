@@ -2,6 +2,7 @@
 
 use super::bars::{text, wrapped};
 use super::{TITLE_LETTERS, WIDTH, write};
+use crate::report::units::short;
 use anyhow::ensure;
 use kuva::plot::ColorMap;
 use kuva::render::color::Color;
@@ -151,17 +152,6 @@ fn colour(share: f64) -> String {
     ColorMap::YellowOrangeRed.map(PALE + (1.0 - PALE) * share.clamp(0.0, 1.0))
 }
 
-/// Three digits that count, at most.
-pub(crate) fn short(value: f64) -> String {
-    match value {
-        value if value >= 1e4 => format!("{:.0}K", value / 1e3),
-        value if value >= 99.95 => format!("{value:.0}"),
-        value if value >= 9.995 => format!("{value:.1}"),
-        value if value >= 0.0995 => format!("{value:.2}"),
-        value => format!("{value:.3}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,11 +178,5 @@ mod tests {
         let mut none = heat();
         none.panels.iter_mut().for_each(|panel| panel.values = vec![vec![None]]);
         assert!(none.write(&folder.path().join("none")).is_err());
-    }
-
-    #[test]
-    fn numbers_have_three_digits() {
-        let shown = [0.0123, 0.1, 0.996, 9.99, 10.0, 99.96, 123.4, 12_345.0].map(short);
-        assert_eq!(shown, ["0.012", "0.10", "1.00", "9.99", "10.0", "100", "123", "12K"]);
     }
 }

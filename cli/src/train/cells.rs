@@ -1,8 +1,35 @@
-//! The cells of a grid.
+//! The settings that `--precision`, `--rounding`, `--policy`, `--cache-percent` and `--ways` ask for, and the cells of a grid.
 
 use super::setting::{Setting, WAYS};
 use crate::names::{PolicyName, PrecisionName, RoundingName};
 use clap::ValueEnum;
+
+/// Values of settings, list by list, as they were given; an empty list was not given.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Lists {
+    /// Precisions of the tables
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) precision: Vec<PrecisionName>,
+    /// How they round [default: stochastic; in a grid both]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) rounding: Vec<RoundingName>,
+    /// Replacement policies of the caches [default: lfu; in a grid both]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) policy: Vec<PolicyName>,
+    /// Rows of the caches in percent of the tables' [default: 0; in a grid seven sizes]
+    #[arg(long, value_name = "P[,P]", value_delimiter = ',', allow_negative_numbers = true, value_parser = percent)]
+    pub(crate) cache_percent: Vec<f64>,
+    /// Ways of a set of the caches [default: 32; in a grid 1 and 32, and others for some cells]
+    #[arg(long, value_name = "N[,N]", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) ways: Vec<u32>,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim().parse() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("wanted a number from 0 to 100".to_owned()),
+    }
+}
 
 /// Which cells a grid has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -13,59 +40,98 @@ pub(crate) enum Cells {
     Full,
 }
 
-/// Cache sizes of P1's tables, in percent of the rows.
+/// Precisions below FP32.
+pub(crate) const LOW: [PrecisionName; 4] =
+    [PrecisionName::Fp16, PrecisionName::Int8, PrecisionName::Int4, PrecisionName::Int2];
+
+const ROUNDINGS: [RoundingName; 2] = [RoundingName::Nearest, RoundingName::Stochastic];
+
+const POLICIES: [PolicyName; 2] = [PolicyName::Lru, PolicyName::Lfu];
+
+/// Cache sizes of Yang 2020's tables, in percent of the rows.
 const PERCENTS: [f64; 7] = [0.0, 0.1, 1.0, 5.0, 10.0, 30.0, 50.0];
 
-/// P1's Figure 6: these ways, at these sizes.
+/// Figure 6 of Yang 2020: these ways, at these sizes.
 const MORE_WAYS: [u32; 4] = [2, 4, 8, 16];
 const MORE_WAYS_PERCENTS: [f64; 4] = [5.0, 10.0, 30.0, 50.0];
 
-/// What the user asked for, list by list; `None` where nothing was said.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Lists {
-    pub(crate) precisions: Option<Vec<PrecisionName>>,
-    pub(crate) roundings: Option<Vec<RoundingName>>,
-    pub(crate) policies: Option<Vec<PolicyName>>,
-    pub(crate) percents: Option<Vec<f64>>,
-    pub(crate) ways: Option<Vec<u32>>,
+impl Lists {
+    /// Whether anything was asked for.
+    pub(crate) fn any(&self) -> bool {
+        let lists =
+            [self.precision.len(), self.rounding.len(), self.policy.len(), self.cache_percent.len(), self.ways.len()];
+        lists != [0; 5]
+    }
+
+    /// Every combination that was asked for, FP32 first; none if nothing was.
+    pub(crate) fn settings(&self) -> Vec<Setting> {
+        use {PolicyName::Lfu, PrecisionName::Int8, RoundingName::Stochastic};
+        if !self.any() {
+            return Vec::new();
+        }
+        distinct(self.product(&[Int8], &[Stochastic], &[Lfu], &[0.0], &[WAYS]))
+    }
+
+    /// Every combination; where a list is empty, of what stands here.
+    fn product(
+        &self,
+        precisions: &[PrecisionName],
+        roundings: &[RoundingName],
+        policies: &[PolicyName],
+        percents: &[f64],
+        ways: &[u32],
+    ) -> Vec<Setting> {
+        fn or<T: Copy>(given: &[T], default: &[T]) -> Vec<T> {
+            if given.is_empty() { default.to_vec() } else { given.to_vec() }
+        }
+        let mut settings = Vec::new();
+        for precision in or(&self.precision, precisions) {
+            for rounding in or(&self.rounding, roundings) {
+                for policy in or(&self.policy, policies) {
+                    for cache_percent in or(&self.cache_percent, percents) {
+                        for ways in or(&self.ways, ways) {
+                            settings.push(Setting { precision, rounding, policy, cache_percent, ways });
+                        }
+                    }
+                }
+            }
+        }
+        settings
+    }
+
+    /// Whether a cell has nothing that was not asked for.
+    fn take(&self, cell: &Setting) -> bool {
+        fn has<T: PartialEq>(list: &[T], value: &T) -> bool {
+            list.is_empty() || list.contains(value)
+        }
+        let cache = has(&self.policy, &cell.policy) && has(&self.ways, &cell.ways);
+        has(&self.precision, &cell.precision)
+            && has(&self.rounding, &cell.rounding)
+            && has(&self.cache_percent, &cell.cache_percent)
+            && (cache || !cell.has_cache())
+    }
 }
 
 impl Cells {
     /// The cells, each once, FP32 first: it is what the others are compared with, whatever the lists say.
     pub(crate) fn settings(self, lists: &Lists) -> Vec<Setting> {
-        let mut cells = vec![Setting::FP32];
-        let wanted = match self {
+        distinct(match self {
             Self::Claims => claims().into_iter().filter(|cell| lists.take(cell)).collect(),
             Self::Full => full(lists),
-        };
-        for cell in wanted.into_iter().map(Setting::plain) {
-            if !cells.contains(&cell) {
-                cells.push(cell);
-            }
-        }
-        cells
+        })
     }
 }
 
-impl Lists {
-    /// Whether a cell has nothing that was not asked for.
-    fn take(&self, cell: &Setting) -> bool {
-        fn has<T: PartialEq>(list: Option<&Vec<T>>, value: &T) -> bool {
-            list.is_none_or(|list| list.contains(value))
+/// FP32, then the others, each once.
+fn distinct(settings: Vec<Setting>) -> Vec<Setting> {
+    let mut distinct = vec![Setting::FP32];
+    for setting in settings.into_iter().map(Setting::plain) {
+        if !distinct.contains(&setting) {
+            distinct.push(setting);
         }
-        let cache = has(self.policies.as_ref(), &cell.policy) && has(self.ways.as_ref(), &cell.ways);
-        has(self.precisions.as_ref(), &cell.precision)
-            && has(self.roundings.as_ref(), &cell.rounding)
-            && has(self.percents.as_ref(), &cell.cache_percent)
-            && (cache || !cell.has_cache())
     }
+    distinct
 }
-
-/// Precisions of the tables' columns.
-pub(crate) const LOW: [PrecisionName; 4] =
-    [PrecisionName::Fp16, PrecisionName::Int8, PrecisionName::Int4, PrecisionName::Int2];
-
-const ROUNDINGS: [RoundingName; 2] = [RoundingName::Nearest, RoundingName::Stochastic];
 
 fn claims() -> Vec<Setting> {
     let mut cells = Vec::new();
@@ -79,36 +145,17 @@ fn claims() -> Vec<Setting> {
         (PrecisionName::Int4, 10.0),
         (PrecisionName::Int4, 30.0),
     ];
-    cells.extend(cached.map(|(precision, cache_percent)| lfu(precision, cache_percent, WAYS)));
+    cells.extend(cached.map(|(precision, cache_percent)| Setting::lfu(precision, cache_percent, WAYS)));
     cells
 }
 
-/// Under LFU, rounded stochastically.
-const fn lfu(precision: PrecisionName, cache_percent: f64, ways: u32) -> Setting {
-    Setting { precision, rounding: RoundingName::Stochastic, policy: PolicyName::Lfu, cache_percent, ways }
-}
-
 fn full(lists: &Lists) -> Vec<Setting> {
-    let percents = lists.percents.clone().unwrap_or_else(|| PERCENTS.to_vec());
-    let policies = lists.policies.clone().unwrap_or_else(|| vec![PolicyName::Lru, PolicyName::Lfu]);
-    let ways = lists.ways.clone().unwrap_or_else(|| vec![WAYS, 1]);
-    let mut cells = Vec::new();
-    for precision in lists.precisions.clone().unwrap_or_else(|| LOW.to_vec()) {
-        for rounding in lists.roundings.clone().unwrap_or_else(|| ROUNDINGS.to_vec()) {
-            for &policy in &policies {
-                for &ways in &ways {
-                    for &cache_percent in &percents {
-                        cells.push(Setting { precision, rounding, policy, cache_percent, ways });
-                    }
-                }
-            }
-        }
-    }
-    if lists.ways.is_none() {
+    let mut cells = lists.product(&LOW, &ROUNDINGS, &POLICIES, &PERCENTS, &[WAYS, 1]);
+    if lists.ways.is_empty() {
         for precision in [PrecisionName::Int4, PrecisionName::Int2] {
             for cache_percent in MORE_WAYS_PERCENTS {
-                cells
-                    .extend(MORE_WAYS.map(|ways| lfu(precision, cache_percent, ways)).iter().filter(|c| lists.take(c)));
+                let more = MORE_WAYS.map(|ways| Setting::lfu(precision, cache_percent, ways));
+                cells.extend(more.iter().filter(|cell| lists.take(cell)));
             }
         }
     }
@@ -141,18 +188,18 @@ mod tests {
     #[test]
     fn lists_narrow() {
         let lists = Lists {
-            precisions: Some(vec![PrecisionName::Int4]),
-            roundings: Some(vec![RoundingName::Stochastic]),
+            precision: vec![PrecisionName::Int4],
+            rounding: vec![RoundingName::Stochastic],
             ..Lists::default()
         };
         assert_eq!(Cells::Full.settings(&lists).len(), 1 + 1 + 24 + 16);
         assert_eq!(Cells::Claims.settings(&lists).len(), 1 + 1 + 3);
-        let lists = Lists { policies: Some(vec![PolicyName::Lru]), ..lists };
+        let lists = Lists { policy: vec![PolicyName::Lru], ..lists };
         assert_eq!(Cells::Full.settings(&lists).len(), 1 + 1 + 12);
         assert_eq!(Cells::Claims.settings(&lists).len(), 1 + 1, "cells without a cache have no policy");
-        let lists = Lists { percents: Some(vec![2.0]), ways: Some(vec![4]), ..lists };
+        let lists = Lists { cache_percent: vec![2.0], ways: vec![4], ..lists };
         let cells = Cells::Full.settings(&lists);
-        let asked = Setting { policy: PolicyName::Lru, ..lfu(PrecisionName::Int4, 2.0, 4) };
+        let asked = Setting { policy: PolicyName::Lru, ..Setting::lfu(PrecisionName::Int4, 2.0, 4) };
         assert_eq!(cells, [Setting::FP32, asked], "sizes and ways of the user's own");
     }
 }

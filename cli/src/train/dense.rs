@@ -10,7 +10,7 @@ pub(crate) trait Dense {
     /// Logits of a batch as its [`Target`] has them. `embedded`: of each table `[bags, dim]`, or `[indices, dim]` with pooling none.
     fn logits(&self, embedded: &[Tensor], batch: &Batch) -> Result<Tensor>;
 
-    /// What is trained.
+    /// The trained weights.
     fn vars(&self) -> Vec<&Var>;
 }
 
@@ -108,6 +108,17 @@ impl Mlp {
     }
 }
 
+/// A network above the outputs of one table.
+impl Dense for Mlp {
+    fn logits(&self, embedded: &[Tensor], _: &Batch) -> Result<Tensor> {
+        self.forward(&embedded[0])
+    }
+
+    fn vars(&self) -> Vec<&Var> {
+        self.vars()
+    }
+}
+
 /// AdaGrad of the dense part: the tables' rule (SPEC 3).
 #[derive(Debug)]
 pub(crate) struct AdaGrad {
@@ -137,13 +148,8 @@ impl AdaGrad {
         self.squares = squares;
     }
 
-    /// One update. A variable without a gradient stays.
-    pub(crate) fn step(&mut self, vars: &[&Var], gradients: &GradStore) -> Result<()> {
-        self.step_scaled(vars, gradients, 1.0)
-    }
-
-    /// The same, with gradients that are first multiplied with `inverse`.
-    pub(crate) fn step_scaled(&mut self, vars: &[&Var], gradients: &GradStore, inverse: f32) -> Result<()> {
+    /// One update with gradients that are first multiplied with `inverse`. A variable without a gradient stays.
+    pub(crate) fn step(&mut self, vars: &[&Var], gradients: &GradStore, inverse: f32) -> Result<()> {
         for (var, squares) in vars.iter().zip(&mut self.squares) {
             if let Some(gradient) = gradients.get(var) {
                 // Detached, or the state would drag every step's graph along.
@@ -235,7 +241,7 @@ mod tests {
         // d/dx of x^2 / 2 is x: first 1 and -2, then what is left.
         for wanted in [[0.5, -1.5], [0.5 - 0.25 / 1.25f32.sqrt(), -1.5 + 0.75 / 6.25f32.sqrt()]] {
             let gradients = (var.sqr().unwrap().sum_all().unwrap() * 0.5).unwrap().backward().unwrap();
-            optimizer.step(&[&var], &gradients).unwrap();
+            optimizer.step(&[&var], &gradients, 1.0).unwrap();
             let found: Vec<f32> = var.to_vec1().unwrap();
             assert!(found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 1e-6), "{found:?}");
         }

@@ -9,8 +9,8 @@ const SAMPLES: usize = 1024;
 /// CRC-32 of the first samples to train and to test with, as 8 hexadecimal digits. The same on every machine, for every seed of a run.
 pub(crate) fn fingerprint(task: &dyn Task) -> String {
     let mut hasher = Hasher::new();
-    add(&mut hasher, &task.test_batch(0..SAMPLES.min(task.test_len())));
-    let places: Vec<u32> = (0..SAMPLES.min(task.train_len()) as u32).collect();
+    add(&mut hasher, &task.test_batch(0..SAMPLES.min(task.about().test)));
+    let places: Vec<u32> = (0..SAMPLES.min(task.about().train) as u32).collect();
     add(&mut hasher, &task.train_batch(&places, 0, 0));
     format!("{:08x}", hasher.finalize())
 }

@@ -1,115 +1,135 @@
-//! Runs the cells of a grid for every seed, several at a time, and remembers what is done.
+//! Every cell of a grid for every seed: runs what is missing in a folder, and writes its tables and charts.
 
-pub(crate) mod command;
-pub(crate) mod options;
+mod report;
 
-use super::outcome::Outcome;
-use super::record::{self, Journal, Record, Subject};
-use super::setting::Setting;
-use crate::progress::Progress;
-use anyhow::{Context, anyhow};
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use super::cells::Cells;
+use super::checkpoints::Keep;
+use super::conflicts::{self, Beside};
+use super::journal::{self, Journal, Run};
+use super::options::GridArgs;
+use super::run::order;
+use super::setting::{Setup, WAYS};
+use super::skew;
+use super::tables::Device;
+use super::tasks::TaskName;
+use super::training::Training;
+use crate::failure::Failure;
+use crate::options::Options;
+use crate::output;
+use crate::plot::Chart;
+use anyhow::anyhow;
+use report::Report;
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::thread;
 
-/// What is to be run.
-#[derive(Debug)]
-pub(crate) struct Plan {
-    pub(crate) subject: Subject,
-    /// FP32 among them.
-    pub(crate) cells: Vec<Setting>,
-    pub(crate) seeds: Vec<u64>,
-    /// Runs at a time, each on a core of its own.
-    pub(crate) jobs: usize,
+/// Most accesses that are counted for the chart of the skew.
+const COUNTED: u64 = 1 << 25;
+
+/// Runs what is missing of a grid, then writes its tables and charts. A run that failed makes the exit code 1, at the end.
+pub(super) fn run(options: &Options, args: &GridArgs) -> Result<(), Failure> {
+    conflicts::check(options, &args.run, &Beside::Nothing)?;
+    let training = Training::open(options, &args.run, args.size.batch)?;
+    let folder = training.folder(args.out.as_deref());
+    let setups = setups(args, &training)?;
+    output::note(&format!(
+        "{}; {} cells x {} seeds, {} runs at a time, kept in {}",
+        training.task.about().source,
+        setups.len(),
+        training.seeds.len(),
+        training.jobs,
+        folder.join(journal::FILE).display()
+    ));
+    let subject = training.subject();
+    let journal = Journal::open(&folder, subject.clone())?;
+    let runs = in_order(&setups, &training.seeds);
+    let left = journal.missing(&runs);
+    let progress = training.progress(&left);
+    let one = |setup: &Setup, seed| training.run(setup, seed, &Keep::default(), &|steps| progress.advance(steps));
+    journal.run(&left, training.jobs, &one)?;
+    drop(progress);
+    skew(&training)?.write(&folder.join("skew"))?;
+    show(options, &Report::new(&subject, &journal.last(&runs)), &folder)
 }
 
-impl Plan {
-    /// Every run: FP32 first, then seed by seed, so that a grid cut short has all its cells.
-    fn runs(&self) -> Vec<(Setting, u64)> {
-        let (first, others): (Vec<&Setting>, Vec<&Setting>) =
-            self.cells.iter().partition(|&&cell| cell == Setting::FP32);
-        let each = |cells: Vec<&Setting>| -> Vec<(Setting, u64)> {
-            self.seeds
-                .iter()
-                .flat_map(|&seed| cells.iter().map(move |&&cell| (cell, seed)).collect::<Vec<_>>())
-                .collect()
-        };
-        let mut runs = each(first);
-        runs.extend(each(others));
-        runs
+/// Tables and charts of the runs in a folder.
+pub(super) fn redraw(options: &Options, folder: &Path) -> Result<(), Failure> {
+    // Before the latest of each run is taken: a run of another subject would hide this one's.
+    let records = journal::load(folder)?;
+    let Some(subject) = journal::common(&records, folder)? else {
+        return Err(anyhow!(
+            "{0}: wanted the runs of a grid or the results of `train until`, found neither; run `hotrow train grid --out {0}` or \
+             `hotrow train until N --out {0}` first",
+            folder.display()
+        )
+        .into());
+    };
+    show(options, &Report::new(&subject, &journal::latest(records)), folder)
+}
+
+fn show(options: &Options, report: &Report, folder: &Path) -> Result<(), Failure> {
+    report.write(folder)?;
+    if let Some(path) = &options.json {
+        report.write_json(path)?;
+    }
+    let drawn = report.draw(folder)?.len();
+    output::print(&report.markdown())?;
+    output::note(&format!("grid.csv, grid.json, grid.md and {drawn} pictures are in {}", folder.display()));
+    match report.failures.len() {
+        0 => Ok(()),
+        failed => Err(anyhow!(
+            "{failed} of {} runs failed; they are listed above and in {}, and the same command tries them again",
+            report.runs,
+            folder.join("grid.md").display()
+        )
+        .into()),
     }
 }
 
-/// Does one run: of a setting, with a seed.
-pub(crate) type Runner<'a> = dyn Fn(&Setting, u64) -> anyhow::Result<Outcome> + Sync + 'a;
-
-/// Runs what is not in `folder` yet, and returns the last record of every run of the plan. A run that fails is recorded, the others go on;
-/// the next time it is tried again.
-pub(crate) fn run(plan: &Plan, folder: &Path, runner: &Runner<'_>) -> anyhow::Result<Vec<Record>> {
-    let (journal, mut records) = Journal::open(folder, &plan.subject)?;
-    let all = plan.runs();
-    let done = |run: &(Setting, u64)| {
-        records.iter().any(|record| (record.setting, record.seed) == *run && record.outcome.is_some())
-    };
-    let left: Vec<(Setting, u64)> = all.iter().copied().filter(|run| !done(run)).collect();
-    let progress = Progress::new(&format!("{}, {} runs", plan.subject.task, left.len()), left.len() as u64);
-    records.extend(run_each(plan, &left, &journal, &progress, runner)?);
-    let mut latest = record::latest(records);
-    let place = |record: &Record| all.iter().position(|run| *run == (record.setting, record.seed));
-    latest.retain(|record| place(record).is_some());
-    latest.sort_by_key(place);
-    Ok(latest)
-}
-
-fn run_each(
-    plan: &Plan,
-    runs: &[(Setting, u64)],
-    journal: &Journal,
-    progress: &Progress,
-    runner: &Runner<'_>,
-) -> anyhow::Result<Vec<Record>> {
-    let next = AtomicUsize::new(0);
-    let records = Mutex::new(Vec::new());
-    let worker = || -> anyhow::Result<()> {
-        // What a run does in parallel stays on its own core.
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().context("a thread for the grid's runs")?;
-        while let Some(&(setting, seed)) = runs.get(next.fetch_add(1, Relaxed)) {
-            let result = catch_unwind(AssertUnwindSafe(|| pool.install(|| runner(&setting, seed))));
-            let (outcome, failure) = match result.unwrap_or_else(|panic| Err(anyhow!("panic: {}", said(&*panic)))) {
-                // Not a number has no place in JSON, nor in a mean.
-                Ok(outcome) if !outcome.loss.is_finite() => (None, Some(format!("test loss {}", outcome.loss))),
-                Ok(outcome) => (Some(outcome), None),
-                Err(error) => (None, Some(format!("{error:#}"))),
-            };
-            let record = Record { subject: plan.subject.clone(), setting, seed, outcome, failure };
-            let added = journal.add(&record);
-            if added.is_err() {
-                // Runs that cannot be kept are not worth their time.
-                next.store(runs.len(), Relaxed);
-            }
-            added?;
-            records.lock().map_err(|_| anyhow!("another run's bookkeeping failed"))?.push(record);
-            progress.advance(1);
+/// The cells that were asked for, FP32 among them.
+fn setups(args: &GridArgs, training: &Training) -> Result<Vec<Setup>, Failure> {
+    let by_task = if training.name == TaskName::Author { Cells::Full } else { Cells::Claims };
+    let mut cells = args.cells.unwrap_or(by_task).settings(&args.lists);
+    if matches!(training.options.device, Device::Gpu(_)) {
+        let before = cells.len();
+        cells.retain(|cell| cell.ways == WAYS);
+        if cells.len() < before {
+            output::note(&format!(
+                "{} cells of other than {WAYS} ways are left out: the GPU's kernels know no other; take --backend cpu",
+                before - cells.len()
+            ));
         }
-        Ok(())
-    };
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..plan.jobs.clamp(1, runs.len().max(1))).map(|_| scope.spawn(worker)).collect();
-        let ends =
-            workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| Err(anyhow!("{}", said(&*panic)))));
-        ends.collect::<anyhow::Result<Vec<()>>>()
-    })?;
-    records.into_inner().map_err(|_| anyhow!("a run's bookkeeping failed"))
+    }
+    if cells.len() < 2 {
+        return Err(Failure::Usage(
+            "grid: wanted cells beside FP32, found none with these precisions, roundings, policies, cache sizes and \
+             ways; take --cells full, or leave some of them out"
+                .to_owned(),
+        ));
+    }
+    Ok(cells.into_iter().map(Setup::from).collect())
 }
 
-/// What a panic said.
-fn said(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given")
+/// FP32 first, then seed by seed, so that a grid cut short has all its cells.
+fn in_order(setups: &[Setup], seeds: &[u64]) -> Vec<Run> {
+    let (first, others): (Vec<&Setup>, Vec<&Setup>) = setups.iter().partition(|&setup| *setup == Setup::FP32);
+    let of = |setups: Vec<&Setup>| -> Vec<Run> {
+        let with = |&seed: &u64| setups.iter().map(move |&setup| (setup.clone(), seed)).collect::<Vec<Run>>();
+        seeds.iter().flat_map(with).collect()
+    };
+    [of(first), of(others)].concat()
+}
+
+/// The chart of how often the rows of each table are used over the first epoch, or its beginning.
+fn skew(training: &Training) -> anyhow::Result<Chart> {
+    let (task, seed) = (&*training.task, training.seeds[0]);
+    let mut profile = skew::profile(training.tables());
+    for samples in order(training.options.samples(task), seed, 0).chunks(training.options.batch) {
+        skew::count(&mut profile, &task.train_batch(samples, seed, 0))?;
+        if profile.accesses() > COUNTED {
+            break;
+        }
+    }
+    Ok(skew::chart(task.about().name, training.tables(), &profile))
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

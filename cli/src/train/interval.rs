@@ -1,5 +1,7 @@
 //! How far a run is from FP32's, over seeds: differences are taken seed by seed, so that what a seed does to both goes out.
 
+use crate::report::units::Times;
+use crate::report::{Record, Setting, Unit};
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -38,9 +40,17 @@ impl Interval {
         self.low.zip(self.high).is_some_and(|(low, high)| low <= value && value <= high)
     }
 
-    /// All of it at most `reach` from 0.
+    /// Whether both ends are at most `reach` from 0.
     pub(crate) fn lies_within(&self, reach: f64) -> bool {
         self.low.zip(self.high).is_some_and(|(low, high)| -reach <= low && high <= reach)
+    }
+
+    /// The mean as a figure; of scores and changes with the interval as its spread.
+    pub(crate) fn record(&self, what: &str, shape: &str, setting: &Setting, unit: Unit) -> Record {
+        let times = |(lowest, highest)| Times { median: self.mean, lowest, highest, rounds: self.seeds };
+        let judged = matches!(unit, Unit::Score | Unit::Change);
+        let spread = self.low.zip(self.high).filter(|_| judged).map(times);
+        Record { spread, ..Record::new(what, shape, setting, self.mean, unit) }
     }
 
     /// "+0.31 % [+0.22, +0.40]".
@@ -62,12 +72,12 @@ fn half_width(values: &[f64], mean: f64) -> Option<f64> {
     Some(t.inverse_cdf(0.5 + CONFIDENCE / 2.0) * (variance / n).sqrt())
 }
 
-/// P1 eq. 1 on a loss: by how many percent `loss` is above that of FP32 with the same seed.
+/// Yang 2020, eq. 1, on a loss: by how many percent `loss` is above that of FP32 with the same seed.
 pub(crate) fn loss_change(loss: f64, fp32: f64) -> f64 {
     100.0 * (loss - fp32) / fp32
 }
 
-/// P1 eq. 1: by how many percent an accuracy (or AUC) is below that of FP32 with the same seed.
+/// Yang 2020, eq. 1: by how many percent an accuracy (or AUC) is below that of FP32 with the same seed.
 pub(crate) fn drop(score: f64, fp32: f64) -> f64 {
     100.0 * (fp32 - score) / fp32
 }

@@ -1,20 +1,19 @@
-//! What `--table` takes: a setting to compare with the others (`robe:compression=1000,chunk=32`), or one of its own for a table
+//! The values of `--table`: a setting to compare with the others (`robe:compression=1000,chunk=32`), or one of its own for a table
 //! (`C3=robe:weights=5000`, `C3=int4:stochastic:lfu:10`).
 
 use super::robe::{CHUNK, Robe, Size};
-use super::setting::{Choice, Kind, Setting};
-use super::task::TableSpec;
-use crate::names::{PolicyName, PrecisionName, RoundingName, option_name};
+use super::setting::{Kind, Setting, WAYS};
+use crate::names::{PrecisionName, RoundingName, option_name};
 use clap::ValueEnum;
 use std::str::FromStr;
 
-/// What `--table` takes.
+/// The form of a value of `--table`.
 pub(crate) const FORM: &str = "[NAME=]KIND[:KEY=VALUE,..]|NAME=PRECISION[:ROUNDING[:POLICY:PERCENT[:WAYS]]]";
 
 /// A setting, and the table it is of: none, if it is one to compare with the others.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TableSetting {
-    table: Option<String>,
+    pub(super) table: Option<String>,
     pub(super) kind: Kind,
 }
 
@@ -46,7 +45,7 @@ fn kind(text: &str) -> Option<Result<Kind, String>> {
     }
 }
 
-/// Options by name, each at most once and none but those of `known`.
+/// Options by name. One that is not in `known`, or comes twice, is an error.
 fn named_options<'t>(text: &'t str, kind: &str, known: &[&str]) -> Result<Vec<(&'t str, &'t str)>, String> {
     let mut options: Vec<(&str, &str)> = Vec::new();
     for option in text.split(',').filter(|_| !text.is_empty()) {
@@ -62,21 +61,9 @@ fn named_options<'t>(text: &'t str, kind: &str, known: &[&str]) -> Result<Vec<(&
     Ok(options)
 }
 
-/// FP32 without a cache, where nothing else is said; stochastic rounding and LFU.
 fn cached(text: &str) -> Result<Setting, String> {
-    let known = ["precision", "rounding", "cache-percent", "policy", "ways"];
-    let mut setting =
-        Setting { policy: PolicyName::Lfu, ..Setting::uncached(PrecisionName::Fp32, RoundingName::Stochastic) };
-    let options = named_options(text, "cached", &known)?;
-    for &(key, value) in &options {
-        match key {
-            "precision" => setting.precision = named(value, "a precision")?,
-            "rounding" => setting.rounding = named(value, "a rounding")?,
-            "cache-percent" => setting.cache_percent = percent(value)?,
-            "policy" => setting.policy = named(value, "a policy")?,
-            _ => setting.ways = ways(value)?,
-        }
-    }
+    let options = named_options(text, "cached", &CACHED)?;
+    let setting = of_options(&options)?;
     for (key, means, wanted, found) in [
         ("rounding", setting.precision != PrecisionName::Fp32, "a precision that rounds", "fp32"),
         ("policy", setting.has_cache(), "a cache-percent above 0", "no cache"),
@@ -87,6 +74,45 @@ fn cached(text: &str) -> Result<Setting, String> {
         }
     }
     Ok(setting.plain())
+}
+
+/// `int4:stochastic:lfu:10`: the values of the options of `cached` in their order.
+fn short(text: &str) -> Result<Setting, String> {
+    let values: Vec<&str> = text.split(':').collect();
+    if let Some(more) = values.get(CACHED.len()) {
+        return Err(fail(&format!("nothing after {FORM}"), more));
+    }
+    let mut options: Vec<(&str, &str)> = CACHED.into_iter().zip(values).collect();
+    if options.len() == 3 {
+        // A policy says nothing without a size.
+        options.push(("cache-percent", ""));
+    }
+    of_options(&options).map(Setting::plain)
+}
+
+/// The options of `cached`.
+const CACHED: [&str; 5] = ["precision", "rounding", "policy", "cache-percent", "ways"];
+
+/// FP32 without a cache, where nothing else is said; stochastic rounding and LFU.
+fn of_options(options: &[(&str, &str)]) -> Result<Setting, String> {
+    let mut setting = Setting::lfu(PrecisionName::Fp32, 0.0, WAYS);
+    for &(key, value) in options {
+        match key {
+            "precision" => setting.precision = named(value, "a precision")?,
+            "rounding" => setting.rounding = named(value, "a rounding")?,
+            "policy" => setting.policy = named(value, "a policy")?,
+            "cache-percent" => {
+                let percent = value.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
+                setting.cache_percent =
+                    percent.ok_or_else(|| fail("a cache of 0 to 100 percent of the rows", value))?;
+            }
+            _ => {
+                let ways = value.parse().ok().filter(|&ways| ways > 0);
+                setting.ways = ways.ok_or_else(|| fail("ways, at least 1", value))?;
+            }
+        }
+    }
+    Ok(setting)
 }
 
 fn robe(text: &str) -> Result<Robe, String> {
@@ -125,34 +151,6 @@ fn robe(text: &str) -> Result<Robe, String> {
 
 const EXAMPLE: &str = "compression=1000,chunk=32";
 
-/// `int4:stochastic:lfu:10`. Rounding is stochastic where nothing else is said, and there is no cache.
-fn short(text: &str) -> Result<Setting, String> {
-    let mut parts = text.split(':');
-    let precision = named(parts.next().unwrap_or_default(), "a precision")?;
-    let rounding = parts.next().map_or(Ok(RoundingName::Stochastic), |part| named(part, "a rounding"))?;
-    let mut setting = Setting::uncached(precision, rounding);
-    if let Some(policy) = parts.next() {
-        setting.policy = named(policy, "a policy")?;
-        setting.cache_percent = percent(parts.next().unwrap_or_default())?;
-    }
-    if let Some(part) = parts.next() {
-        setting.ways = ways(part)?;
-    }
-    match parts.next() {
-        Some(more) => Err(fail(&format!("nothing after {FORM}"), more)),
-        None => Ok(setting.plain()),
-    }
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    let legal = text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
-    legal.ok_or_else(|| fail("a cache of 0 to 100 percent of the rows", text))
-}
-
-fn ways(text: &str) -> Result<u32, String> {
-    text.parse().ok().filter(|&ways| ways > 0).ok_or_else(|| fail("ways, at least 1", text))
-}
-
 fn named<T: ValueEnum>(text: &str, what: &str) -> Result<T, String> {
     T::from_str(text, false).map_err(|_| {
         let names: Vec<String> = T::value_variants().iter().map(option_name).collect();
@@ -167,47 +165,12 @@ fn fail(wanted: &str, found: &str) -> String {
     )
 }
 
-impl TableSetting {
-    /// Whether it is of one table alone.
-    pub(crate) fn is_named(&self) -> bool {
-        self.table.is_some()
-    }
-
-    /// "C3 int4 stochastic, 10 % lfu".
-    pub(crate) fn label(&self) -> String {
-        let name = self.table.iter().map(|table| format!("{table} ")).collect::<String>();
-        name + &self.kind.label()
-    }
-}
-
-/// Every table in `setting`, small ones in FP32, and those that `mixed` names in their own. Of two for one table the later counts.
-///
-/// # Errors
-/// A sentence naming the tables there are, if one of `mixed` is not among them.
-pub(crate) fn choice<'m>(
-    setting: impl Into<Kind>,
-    mixed: impl IntoIterator<Item = &'m TableSetting>,
-    tables: &[TableSpec],
-) -> Result<Choice, String> {
-    let mut choice = Choice::uniform(setting, tables);
-    for TableSetting { table, kind } in mixed {
-        let Some(table) = table else { continue };
-        let Some(at) = tables.iter().position(|spec| spec.name == *table) else {
-            let names: Vec<&str> = tables.iter().map(|spec| spec.name.as_str()).collect();
-            return Err(format!(
-                "--table {table}: wanted a table of the task, found none of that name; it has {}",
-                names.join(", ")
-            ));
-        };
-        choice.settings[at] = *kind;
-    }
-    Ok(choice)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::train::setting::{SMALL_TABLE, WAYS};
+    use crate::names::PolicyName;
+    use crate::train::setting::{SMALL_TABLE, Setup};
+    use crate::train::task::TableSpec;
     use hotrow::{Init, Pooling};
 
     const CACHED: Setting = Setting {
@@ -263,9 +226,6 @@ mod tests {
         "robe:weights=7,rounding=nearest".parse::<TableSetting>().unwrap_err();
         let named = parsed("C3=robe:weights=5000,chunk=1");
         assert_eq!(named, TableSetting { table: Some("C3".into()), kind: robe(Size::Weights(5000), 1) });
-        assert!(named.is_named() && !parsed("robe:weights=1").is_named());
-        assert_eq!(named.label(), "C3 robe of 5000 weights, chunks of 1");
-        assert_eq!(parsed("robe:compression=10").label(), "robe 10x");
     }
 
     #[test]
@@ -296,7 +256,7 @@ mod tests {
             ("robe:compression=10,compression=20", "compression once", "twice"),
             ("robe:compression", "from 1 on", "compression="),
             ("C3=robe:policy=lfu", "compression, weights, chunk", "\"policy\""),
-            ("cached:compression=10", "precision, rounding, cache-percent", "\"compression\""),
+            ("cached:compression=10", "precision, rounding, policy", "\"compression\""),
             ("cached:precision=int3", "fp32, fp16, int8, int4, int2", "\"int3\""),
             ("cached:cache-percent=101", "0 to 100 percent", "\"101\""),
             ("cached:ways=0", "at least 1", "\"0\""),
@@ -324,11 +284,15 @@ mod tests {
         };
         let tables = [table("small", SMALL_TABLE), table("large", 5000), table("other", 5000)];
         let mixed = ["large=int2", "large=int4:stochastic:lfu:10", "small=robe:weights=40", "cached"].map(parsed);
-        let found = choice(setting("x=int8"), &mixed, &tables).unwrap();
-        assert_eq!(found.settings[1..], [CACHED, setting("x=int8")]);
+        let named = mixed.iter().filter_map(|setting| Some((setting.table.clone()?, setting.kind)));
+        let setup = Setup { named: named.collect(), ..setting("x=int8").into() };
+        let found = setup.choice(&tables).unwrap();
+        assert_eq!(found.settings[1..], [CACHED, setting("x=int8")].map(Kind::from));
         assert_eq!(found.settings[0], mixed[2].kind, "small, and named");
-        assert_eq!(mixed[1].label(), "large int4 stochastic, 10 % lfu");
-        let error = choice(Setting::FP32, &[parsed("middle=int2")], &tables).unwrap_err();
+        let label = "int8 stochastic; large int2 stochastic; large int4 stochastic, 10 % lfu; small robe of 40 weights";
+        assert_eq!(setup.label(), label);
+        let middle = Setup { named: vec![("middle".into(), CACHED.into())], ..Setup::FP32 };
+        let error = middle.choice(&tables).unwrap_err();
         assert!(error.contains("middle") && error.contains("small, large, other"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a run came to.
+//! The result of a run.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ pub(crate) struct Outcome {
     pub(crate) auc: Option<f64>,
     /// Of training, over the tables with a cache.
     pub(crate) hit_rate: Option<f64>,
-    /// Against FP32 weights, by the formula of P1's appendix A.
+    /// Against FP32 weights, by the formula of Yang 2020's appendix A.
     pub(crate) memory_paper: f64,
     /// Every byte that stays, optimiser state included, against FP32 weights.
     pub(crate) memory_true: f64,
@@ -30,4 +30,10 @@ pub(crate) struct Outcome {
     pub(crate) seconds: f64,
     /// Mean of the last epoch's batches.
     pub(crate) train_loss: f64,
+    /// Bytes of the tables that stay between steps, where they are compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) kept_bytes: Option<u64>,
+    /// Steps and test losses on the way, where the run was tested on the way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) curve: Vec<(u64, f64)>,
 }

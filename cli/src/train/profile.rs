@@ -1,302 +1,153 @@
-//! A setting for each table from a look at its first accesses and a few short runs (P1 section 6 leaves it to future work).
+//! A setting for each table from a look at its first accesses and a few short runs (Yang 2020, section 6, leaves it to future work).
 //!
 //! Three steps. Each table's accesses are played through the simulator, which says what hit rate a cache of each size would
 //! have. Then every precision with every wanted hit rate makes a candidate: each table takes the smallest cache that reaches the rate,
 //! or stays in FP16 where none does. Then short runs try the candidates, from the one that takes the least memory, until one ends no
 //! more than 0.02 % above FP32, and surely not 0.25 %.
 
-mod checked;
-pub(crate) mod command;
+mod propose;
 
-pub(crate) use checked::check;
-
-use super::claims::NEUTRAL;
-use super::interval::{Interval, loss_change};
+use super::checkpoints::Keep;
+use super::claims::{self, Verdict};
+use super::conflicts::{self, Beside};
+use super::journal;
+use super::options::ProfileArgs;
 use super::outcome::Outcome;
-use super::record::Record;
-use super::setting::{Choice, SMALL_TABLE, Setting, WAYS};
-use super::skew::Uses;
-use super::task::TableSpec;
-use crate::names::{PolicyName, PrecisionName, RoundingName};
-use hotrow::memory_factor;
-use hotrow::simulate::{Geometry, Simulator};
-use serde::Serialize;
+use super::run::order;
+use super::setting::{Setting, Setup};
+use super::summary::{self, Cell, LOSS_CHANGE, Value};
+use super::training::Training;
+use crate::failure::Failure;
+use crate::options::Options;
+use crate::output;
+use crate::report::{self, Unit};
+use propose::{Observed, Profile, propose};
+use std::path::Path;
 
-/// Cache shares that are proposed, in percent: those of the grid, which can then be asked.
-const SHARES: [f64; 6] = [0.1, 1.0, 5.0, 10.0, 30.0, 50.0];
+/// Steps whose accesses are looked at.
+const STEPS: usize = 512;
 
-/// Hit rates that candidates aim at.
-const TARGETS: [f64; 5] = [0.6, 0.7, 0.8, 0.9, 0.95];
+/// Steps of a short run.
+const TRIAL_STEPS: usize = 256;
 
-const PRECISIONS: [PrecisionName; 3] = [PrecisionName::Int2, PrecisionName::Int4, PrecisionName::Int8];
-
-/// LFU keeps a counter of every row: it is taken if it hits so much more often.
-const LFU_GAIN: f64 = 0.005;
-
-/// Most accesses of a table that are looked at.
-pub(crate) const ACCESSES: usize = 1 << 21;
-
-/// Percent above FP32's loss that the interval of the short runs must not reach: their mean alone may be luck.
-const SURE: f64 = 0.25;
-
-const FP16: Setting = Setting::uncached(PrecisionName::Fp16, RoundingName::Stochastic);
-
-/// The first accesses of a table, batch by batch.
-#[derive(Clone, Debug)]
-pub(crate) struct Observed {
-    pub(crate) uses: Uses,
-    batches: Vec<Vec<u32>>,
+/// Looks at a task, proposes, and asks the grid that lies in the results' folder.
+pub(super) fn run(options: &Options, args: &ProfileArgs) -> Result<(), Failure> {
+    conflicts::check(options, &args.run, &Beside::Nothing)?;
+    let mut training = Training::open(options, &args.run, args.size.batch)?;
+    let folder = training.folder(args.out.as_deref());
+    let subject = training.subject();
+    let observed = observe(&training);
+    let samples = training.options.samples(&*training.task).min(TRIAL_STEPS * training.options.batch);
+    (training.options.limit, training.options.epochs) = (Some(samples), 1);
+    let trial = |settings: &[Setting], seeds: &[u64]| -> anyhow::Result<Vec<Outcome>> {
+        let named =
+            training.tables().iter().zip(settings).map(|(table, &setting)| (table.name.clone(), setting.into()));
+        let setup = Setup { named: named.collect(), ..Setup::FP32 };
+        let records = training.run_all(&journal::each(&[setup], seeds), &|_, _| Keep::default())?;
+        Ok(records.into_iter().filter_map(|record| record.outcome).collect())
+    };
+    let profile = propose(training.tables(), &observed, &training.seeds, &trial)?;
+    if let Some(path) = &options.json {
+        output::write_json(path, &profile)?;
+    }
+    let steps = samples.div_ceil(training.options.batch);
+    let how = format!("{steps} steps, {} seeds", training.seeds.len());
+    output::print(&format!("{}\n{}", training.task.about().source, show(&profile, &how)))?;
+    output::print(&against_grid(&profile, &folder, &subject)?)?;
+    Ok(())
 }
 
-impl Observed {
-    pub(crate) fn new(table: &TableSpec) -> Self {
-        Self { uses: Uses::new(&table.name, table.rows), batches: Vec::new() }
+/// The first accesses of training, table by table.
+fn observe(training: &Training) -> Vec<Observed> {
+    let (task, seed) = (&*training.task, training.seeds[0]);
+    let mut observed: Vec<Observed> = vec![Observed::default(); training.tables().len()];
+    let order = order(training.options.samples(task), seed, 0);
+    for samples in order.chunks(training.options.batch).take(STEPS) {
+        let batch = task.train_batch(samples, seed, 0);
+        observed.iter_mut().zip(&batch.bags).for_each(|(table, bags)| table.add(&bags.indices));
     }
+    observed
+}
 
-    /// Takes a batch, if the table has not had its share.
-    pub(crate) fn add(&mut self, indices: &[u32]) {
-        if self.batches.iter().map(Vec::len).sum::<usize>() + indices.len() <= ACCESSES {
-            self.uses.count(indices);
-            self.batches.push(indices.to_vec());
+/// The proposals, and the short runs that chose them.
+fn show(profile: &Profile, how: &str) -> String {
+    let (mut proposals, mut trials, mut failures) = (Vec::new(), Vec::new(), String::new());
+    for proposal in &profile.proposals {
+        let setting = report::Setting::default().with("table", proposal.table.as_str());
+        let setting = setting.with("proposal", proposal.setting.label()).with("rows", proposal.rows);
+        // Without a cache, the largest that was played through.
+        let at = proposal.predicted().or(proposal.predicted.last());
+        let found = [
+            ("memory by formula", Some(proposal.memory), Unit::Times),
+            ("accesses to 1 % of rows", Some(proposal.top_1_percent), Unit::Share),
+            ("LRU hits", at.map(|at| at.lru), Unit::Share),
+            ("LFU hits", at.map(|at| at.lfu), Unit::Share),
+        ];
+        proposals.extend(summary::figures("", &setting, found));
+    }
+    for trial in &profile.trials {
+        let setting = report::Setting::default().with("candidate", trial.what.as_str());
+        let setting = setting.with("taken", if trial.taken { "yes" } else { "no" });
+        trials.extend(summary::figures("", &setting, [("memory by formula", Some(trial.memory), Unit::Times)]));
+        trials.extend(trial.loss_change.map(|change| change.record(LOSS_CHANGE, "", &setting, Unit::Change)));
+        failures.extend(trial.failure.iter().map(|reason| format!("\n- {}: {reason}", trial.what)));
+    }
+    let proposals = report::table(&proposals, &["table", "proposal", "rows"], "what").unwrap_or_default();
+    let trials = report::table(&trials, &["candidate", "taken"], "what");
+    let trials = trials.map_or_else(String::new, |trials| format!("\n\nShort runs ({how}):\n\n{trials}{failures}"));
+    format!("\n{proposals}{trials}\n\nAll tables: {:.4} of FP32's memory, by the papers' formula.", profile.memory)
+}
+
+/// The proposals beside what a grid of the same runs measured.
+fn against_grid(profile: &Profile, folder: &Path, subject: &journal::Subject) -> anyhow::Result<String> {
+    let records = journal::load(folder)?;
+    let Some(first) = journal::common(&records, folder)? else {
+        return Ok(format!("\nNo grid in {} to check this with: `hotrow train grid` makes one.", folder.display()));
+    };
+    if let Some((name, here, there)) = subject.difference(&first) {
+        return Ok(format!("\nThe grid in {} has {name} = {there}, not {here}: not checked.", folder.display()));
+    }
+    let cells = summary::cells(&journal::latest(records));
+    Ok(format!("\nAgainst the grid in {}:\n\n{}", folder.display(), check(profile, &cells)))
+}
+
+/// The grid's change and hit rate of each setting that is proposed for a large table; and of its smallest cell that is no worse than FP32.
+fn check(profile: &Profile, cells: &[Cell]) -> String {
+    let mut figures = Vec::new();
+    let mut add = |which: &str, of: Setting, predicted: Option<f64>| {
+        let cell = claims::find(cells, of.plain());
+        let change = cell.and_then(Cell::loss_change);
+        let verdict = change.map_or(Verdict::NotShown, |change| claims::stand(&change));
+        let setting = report::Setting::default().with("which", which).with("setting", of.label());
+        let setting = setting.with("no worse than FP32", verdict.name());
+        let mean = |of: Value| cell.and_then(|cell| cell.mean(of));
+        let found = [
+            ("runs", Some(cell.map_or(0.0, |cell| cell.runs.len() as f64)), Unit::Count),
+            ("memory by formula", mean(|run| Some(run.memory_paper)), Unit::Times),
+            ("hits", mean(|run| run.hit_rate), Unit::Share),
+            ("predicted hits", predicted, Unit::Share),
+        ];
+        figures.extend(summary::figures("", &setting, found));
+        figures.extend(change.map(|change| change.record(LOSS_CHANGE, "", &setting, Unit::Change)));
+    };
+    let mut asked: Vec<Setting> = Vec::new();
+    for proposal in &profile.proposals {
+        // The grid measures everything against FP32.
+        let large = !proposal.predicted.is_empty() && proposal.setting != Setting::FP32;
+        if large && !asked.contains(&proposal.setting) {
+            asked.push(proposal.setting);
+            let hits = proposal.predicted().map(|at| at.hit_rate_of(proposal.setting.policy));
+            add("proposed", proposal.setting, hits);
         }
     }
-
-    /// The hit rate, 0 to 1, over the second half of the batches: the first fills the cache.
-    fn hit_rate(&self, policy: PolicyName, percent: f64) -> anyhow::Result<f64> {
-        let shape = Geometry::of_percent(u64::from(self.uses.rows), percent, WAYS)?;
-        let mut cache = Simulator::new(shape.sets, shape.ways, policy.policy())?;
-        let (first, second) = self.batches.split_at(self.batches.len() / 2);
-        first.iter().for_each(|batch| cache.step(batch));
-        let before = cache.counters();
-        second.iter().for_each(|batch| cache.step(batch));
-        let after = cache.counters();
-        Ok((after.hits - before.hits) as f64 / (after.accesses - before.accesses).max(1) as f64)
-    }
-}
-
-/// What a cache of some size would do for a table.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Predicted {
-    pub(crate) cache_percent: f64,
-    pub(crate) lru: f64,
-    pub(crate) lfu: f64,
-}
-
-impl Predicted {
-    fn policy(&self) -> PolicyName {
-        if self.lfu >= self.lru + LFU_GAIN { PolicyName::Lfu } else { PolicyName::Lru }
-    }
-
-    fn hit_rate(&self) -> f64 {
-        self.hit_rate_of(self.policy())
-    }
-
-    fn hit_rate_of(&self, policy: PolicyName) -> f64 {
-        match policy {
-            PolicyName::Lru => self.lru,
-            PolicyName::Lfu => self.lfu,
-        }
-    }
-}
-
-/// What is proposed for a table, and why.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Proposal {
-    pub(crate) table: String,
-    pub(crate) rows: u32,
-    pub(crate) setting: Setting,
-    /// Share of the accesses that the most used 1 % of the rows take, 0 to 1.
-    pub(crate) top_1_percent: f64,
-    /// Empty for small tables.
-    pub(crate) predicted: Vec<Predicted>,
-    /// By P1's formula, against FP32.
-    pub(crate) memory: f64,
-    pub(crate) reason: String,
-}
-
-/// A short run of a candidate.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Trial {
-    pub(crate) what: String,
-    /// All tables, by P1's formula, against FP32.
-    pub(crate) memory: f64,
-    /// Of the test log-loss against FP32 after the same short run, in percent.
-    pub(crate) loss_change: Option<Interval>,
-    pub(crate) failure: Option<String>,
-    pub(crate) taken: bool,
-}
-
-/// The schema of the profile's JSON.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Profile {
-    pub(crate) proposals: Vec<Proposal>,
-    pub(crate) trials: Vec<Trial>,
-    /// All tables, by P1's formula, against FP32.
-    pub(crate) memory: f64,
-}
-
-/// Does short runs of a choice, one a seed, in the seeds' order.
-pub(crate) type TrialRunner<'a> = dyn Fn(&Choice<Setting>, &[u64]) -> anyhow::Result<Vec<Outcome>> + 'a;
-
-/// A precision and a hit rate for the large tables.
-#[derive(Clone, Debug)]
-struct Candidate {
-    what: String,
-    choice: Choice<Setting>,
-    memory: f64,
-}
-
-/// Proposes a setting for each of `tables`; `observed` in the same order.
-pub(crate) fn propose(
-    tables: &[TableSpec],
-    observed: &[Observed],
-    seeds: &[u64],
-    trial: &TrialRunner<'_>,
-) -> anyhow::Result<Profile> {
-    let predicted = tables.iter().zip(observed).map(|(table, seen)| predict(table, seen));
-    let predicted: Vec<Vec<Predicted>> = predicted.collect::<anyhow::Result<_>>()?;
-    let candidates = candidates(tables, &predicted);
-    let mut fp32: Vec<Outcome> = Vec::new();
-    let mut trials = Vec::new();
-    let mut taken = Candidate { what: "fp32".to_owned(), choice: Choice::uniform(Setting::FP32, tables), memory: 1.0 };
-    if !candidates.is_empty() {
-        // Without FP32 there is nothing to compare with: this one may not fail.
-        fp32 = trial(&taken.choice, seeds)?;
-    }
-    for candidate in candidates {
-        let (loss_change, failure) = match trial(&candidate.choice, seeds) {
-            Ok(runs) => {
-                let pairs = runs.iter().zip(&fp32);
-                let changes: Vec<f64> = pairs.map(|(run, fp32)| loss_change(run.loss, fp32.loss)).collect();
-                (Interval::of(&changes), None)
-            }
-            Err(error) => (None, Some(format!("{error:#}"))),
-        };
-        let passed = loss_change.as_ref().is_some_and(good);
-        let (what, memory) = (candidate.what.clone(), candidate.memory);
-        trials.push(Trial { what, memory, loss_change, failure, taken: passed });
-        if passed {
-            taken = candidate;
-            break;
-        }
-    }
-    let proposals = tables.iter().zip(observed).zip(&predicted).zip(&taken.choice.settings);
-    let proposals = proposals.map(|(((table, seen), predicted), &setting)| {
-        proposal(table, seen, predicted.clone(), setting, &taken.what, trials.last())
+    let no_worse = cells.iter().filter_map(|cell| {
+        let met = claims::stand(&cell.loss_change()?) == Verdict::Met;
+        Some((cell.mean(|run| Some(run.memory_paper))?, cell.setup.rows()?)).filter(|_| met)
     });
-    Ok(Profile { proposals: proposals.collect(), trials, memory: taken.memory })
-}
-
-/// Whether short runs speak for a candidate. A single seed has no interval.
-fn good(change: &Interval) -> bool {
-    change.mean <= NEUTRAL && change.high.is_none_or(|high| high <= SURE)
-}
-
-fn predict(table: &TableSpec, seen: &Observed) -> anyhow::Result<Vec<Predicted>> {
-    if table.rows <= SMALL_TABLE {
-        return Ok(Vec::new());
+    if let Some((_, setting)) = no_worse.min_by(|a, b| a.0.total_cmp(&b.0)) {
+        add("smallest no worse", setting, None);
     }
-    let at = |cache_percent| {
-        let (lru, lfu) =
-            (seen.hit_rate(PolicyName::Lru, cache_percent)?, seen.hit_rate(PolicyName::Lfu, cache_percent)?);
-        Ok(Predicted { cache_percent, lru, lfu })
-    };
-    SHARES.into_iter().map(at).collect()
-}
-
-/// What can be tried, least memory first. FP16 without a cache comes last: what takes more than that is no proposal.
-fn candidates(tables: &[TableSpec], predicted: &[Vec<Predicted>]) -> Vec<Candidate> {
-    if predicted.iter().all(Vec::is_empty) {
-        return Vec::new();
-    }
-    let choice = |of: &dyn Fn(&[Predicted]) -> Setting| Choice {
-        settings: predicted.iter().map(|table| if table.is_empty() { Setting::FP32 } else { of(table) }).collect(),
-    };
-    let plain = choice(&|_| FP16);
-    let most = memory(tables, &plain);
-    let mut candidates: Vec<Candidate> = Vec::new();
-    for precision in PRECISIONS {
-        for target in TARGETS {
-            let choice = choice(&|table| setting(table, precision, target));
-            let memory = memory(tables, &choice);
-            if memory < most && candidates.iter().all(|other| other.choice != choice) {
-                let what =
-                    format!("{}, caches for {:.0} % hits", crate::names::option_name(&precision), 100.0 * target);
-                candidates.push(Candidate { what, choice, memory });
-            }
-        }
-    }
-    candidates.sort_by(|a, b| a.memory.total_cmp(&b.memory));
-    candidates.push(Candidate { what: "fp16, no cache".to_owned(), choice: plain, memory: most });
-    candidates
-}
-
-/// The smallest cache that reaches the hit rate; FP16 if none does.
-fn setting(predicted: &[Predicted], precision: PrecisionName, target: f64) -> Setting {
-    let smallest = predicted.iter().find(|at| at.hit_rate() >= target);
-    smallest.map_or(FP16, |at| Setting {
-        precision,
-        rounding: RoundingName::Stochastic,
-        policy: at.policy(),
-        cache_percent: at.cache_percent,
-        ways: WAYS,
-    })
-}
-
-fn factor(table: &TableSpec, setting: &Setting) -> f64 {
-    let share = setting.cache_percent / 100.0;
-    memory_factor(table.dim, setting.precision.precision(), share, setting.policy.policy())
-}
-
-/// All tables against FP32.
-fn memory(tables: &[TableSpec], choice: &Choice<Setting>) -> f64 {
-    let weights = |table: &TableSpec| f64::from(table.rows) * f64::from(table.dim);
-    let all: f64 = tables.iter().map(weights).sum();
-    tables.iter().zip(&choice.settings).map(|(table, setting)| weights(table) * factor(table, setting)).sum::<f64>()
-        / all
-}
-
-fn proposal(
-    table: &TableSpec,
-    seen: &Observed,
-    predicted: Vec<Predicted>,
-    setting: Setting,
-    what: &str,
-    last: Option<&Trial>,
-) -> Proposal {
-    let top_1_percent = seen.uses.share_of_top(1.0);
-    let reason = if predicted.is_empty() {
-        format!("at most {SMALL_TABLE} rows: nothing to save")
-    } else {
-        let skew = format!("1 % of the rows take {:.0} % of the accesses", 100.0 * top_1_percent);
-        let cache = match predicted.iter().find(|at| at.cache_percent == setting.cache_percent) {
-            Some(at) => {
-                let (better, worse) = match setting.policy {
-                    PolicyName::Lfu => (("LFU", at.lfu), ("LRU", at.lru)),
-                    PolicyName::Lru => (("LRU", at.lru), ("LFU", at.lfu)),
-                };
-                format!(
-                    "{} hits {:.1} % with {} % of the rows ({} {:.1} %)",
-                    better.0,
-                    100.0 * better.1,
-                    at.cache_percent,
-                    worse.0,
-                    100.0 * worse.1
-                )
-            }
-            None => {
-                let most = predicted.iter().map(Predicted::hit_rate).fold(0.0, f64::max);
-                format!("no cache: the best would hit {:.1} %", 100.0 * most)
-            }
-        };
-        let trial = match last.filter(|trial| trial.taken).and_then(|trial| trial.loss_change) {
-            Some(change) => format!("short runs with {what}: {}", change.show(" %")),
-            None => "no short run came within 0.02 % of FP32".to_owned(),
-        };
-        format!("{skew}; {cache}; {trial}")
-    };
-    let memory = factor(table, &setting);
-    Proposal { table: table.name.clone(), rows: table.rows, setting, top_1_percent, predicted, memory, reason }
+    report::table(&figures, &["which", "setting", "no worse than FP32"], "what").unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Tables whose rows share one array (P4): `robe:compression=1000,chunk=32`.
+//! Tables whose rows share one array (ROBE): `robe:compression=1000,chunk=32`.
 
 use crate::names::{PrecisionName, RoundingName, option_name};
 use hotrow::{Error, robe};

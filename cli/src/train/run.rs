@@ -2,20 +2,20 @@
 //!
 //! A seed's runs share the order of the samples, what is drawn for them, and every first value, whatever the settings: that pairs them.
 
+use crate::train::checkpoints::{self, Beside, Identity, Keep, Unproved};
 use crate::train::dense::{self, AdaGrad, Dense};
-use crate::train::kept::{self, Beside, Identity, Keep, Unproved};
 use crate::train::metrics::{Score, Scorer};
 use crate::train::outcome::Outcome;
 use crate::train::scaling::{self, Scaling};
 use crate::train::setting::Choice;
 use crate::train::tables::{Device, Rule, Tables};
-use crate::train::task::{Batch, TableSpec, Task};
+use crate::train::task::{About, Batch, TableSpec, Task};
 use anyhow::ensure;
 use candle_core::{Tensor, Var, backprop::GradStore};
-use hotrow::CpuScaler;
-use hotrow::ScalerState;
+use hotrow::{CpuScaler, ScalerState};
 use rand::{SeedableRng as _, seq::SliceRandom as _};
 use rand_pcg::Pcg64;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Samples tested at once.
@@ -41,7 +41,7 @@ pub(crate) struct RunOptions {
 impl RunOptions {
     /// Samples of an epoch.
     pub(crate) fn samples(&self, task: &dyn Task) -> usize {
-        self.limit.map_or(task.train_len(), |limit| limit.min(task.train_len()))
+        self.limit.unwrap_or(usize::MAX).min(task.about().train)
     }
 
     /// Steps of a whole run.
@@ -50,19 +50,8 @@ impl RunOptions {
     }
 }
 
-/// Trains and tests on one thread; `watch` is told of every step. The same bits every time, whatever runs beside it.
+/// Trains and tests; `watch` is told of every step. The same bits every time, whatever runs beside it.
 pub(crate) fn run(
-    task: &dyn Task,
-    choice: &Choice,
-    seed: u64,
-    options: &RunOptions,
-    watch: &(dyn Fn(u64) + Sync),
-) -> anyhow::Result<Outcome> {
-    run_kept(task, choice, seed, options, &Keep::default(), watch)
-}
-
-/// The same, with checkpoints.
-pub(crate) fn run_kept(
     task: &dyn Task,
     choice: &Choice,
     seed: u64,
@@ -70,55 +59,33 @@ pub(crate) fn run_kept(
     keep: &Keep,
     watch: &(dyn Fn(u64) + Sync),
 ) -> anyhow::Result<Outcome> {
+    let About { name, train, test, .. } = *task.about();
     ensure!(
-        task.train_len() > 0 && task.test_len() > 0,
-        "task {}: wanted samples to train and to test, found {} and {}; get the data again",
-        task.name(),
-        task.train_len(),
-        task.test_len()
+        train > 0 && test > 0,
+        "task {name}: wanted samples to train and to test, found {train} and {test}; get the data again"
     );
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
-    pool.install(|| {
-        let start = Instant::now();
-        let mut model = Model::new(task, choice, seed, options)?;
-        let (trained, unproved) = model.train(keep, watch)?;
-        let score = model.test()?;
-        ensure!(score.loss.is_finite(), "test: wanted a finite loss, found {}; {}", score.loss, remedy(keep)?);
-        unproved.map_or(Ok(()), Unproved::prove)?;
-        let counters = model.tables.counters()?;
-        let factors = model.tables.factors();
-        let overflows = model.scaler.as_ref().map(|scaler| u64::from(scaler.state().overflows));
-        ensure!(
-            overflows.is_none_or(|overflows| overflows < trained.steps),
-            "--loss-scale {}: wanted a step that does not overflow, found none in {}; take a smaller scale",
-            options.scaling,
-            trained.steps
-        );
-        Ok(Outcome {
-            loss: score.loss,
-            accuracy: score.accuracy,
-            auc: score.auc,
-            hit_rate: model.tables.hit_rate()?,
-            memory_paper: factors.paper,
-            memory_true: factors.kept,
-            bus_bytes: counters.bus_bytes(),
-            skipped_rows: counters.skipped_rows,
-            overflows,
-            samples_per_second: if trained.samples > 0 { trained.samples as f64 / trained.seconds } else { 0.0 },
-            steps: trained.steps,
-            seconds: start.elapsed().as_secs_f64(),
-            train_loss: trained.loss,
-        })
-    })
+    let start = Instant::now();
+    let mut model = Model::new(task, choice, seed, options)?;
+    let (trained, unproved) = model.train(keep, watch)?;
+    let score = model.test(usize::MAX)?;
+    ensure!(score.loss.is_finite(), "test: wanted a finite loss, found {}; {}", score.loss, remedy(keep)?);
+    unproved.map_or(Ok(()), Unproved::prove)?;
+    let overflows = model.scaler.as_ref().map(|scaler| u64::from(scaler.state().overflows));
+    ensure!(
+        overflows.is_none_or(|overflows| overflows < model.steps),
+        "--loss-scale {}: wanted a step that does not overflow, found none in {}; take a smaller scale",
+        options.scaling,
+        model.steps
+    );
+    let rate = if trained.samples > 0 { trained.samples as f64 / trained.seconds } else { 0.0 };
+    model.outcome(score, trained.loss, rate, start)
 }
 
-/// What training came to.
+/// The result of a training.
 struct Trained {
-    /// In this process: without what a checkpoint had done.
+    /// In this process: without those before a checkpoint.
     samples: u64,
     seconds: f64,
-    /// In all.
-    steps: u64,
     /// Of the last epoch.
     loss: f64,
 }
@@ -128,22 +95,27 @@ pub(crate) struct Model<'a> {
     task: &'a dyn Task,
     identity: Identity,
     options: &'a RunOptions,
-    pub(crate) tables: Tables,
+    tables: Tables,
     dense: Box<dyn Dense>,
     optimizer: AdaGrad,
     scaler: Option<CpuScaler>,
+    /// An epoch, and its samples in their order.
+    order: Option<(u32, Vec<u32>)>,
+    /// Steps so far.
+    pub(crate) steps: u64,
     /// Time that forward and backward of the tables have taken.
     pub(crate) in_tables: Duration,
 }
 
 impl<'a> Model<'a> {
     pub(crate) fn new(task: &'a dyn Task, choice: &Choice, seed: u64, options: &'a RunOptions) -> anyhow::Result<Self> {
-        let tables = Tables::new(task.tables(), choice, options.rule, seed, &options.device)?;
+        let about = task.about();
+        let tables = Tables::new(&about.tables, choice, options.rule, seed, &options.device)?;
         let dense = task.dense(seed)?;
         let optimizer = AdaGrad::new(&dense.vars(), options.dense_lr)?;
         let identity = Identity {
-            task: task.name().to_owned(),
-            data: task.source(),
+            task: about.name.to_owned(),
+            data: about.source.clone(),
             samples: options.samples(task),
             batch: options.batch,
             seed,
@@ -151,74 +123,71 @@ impl<'a> Model<'a> {
             loss_scale: options.scaling.to_string(),
         };
         let scaler = options.scaling.0.map(CpuScaler::new).transpose()?;
-        Ok(Self { task, identity, options, tables, dense, optimizer, scaler, in_tables: Duration::ZERO })
+        let (order, steps, in_tables) = (None, 0, Duration::ZERO);
+        Ok(Self { task, identity, options, tables, dense, optimizer, scaler, order, steps, in_tables })
     }
 
+    /// Trains for as long as the options say. A checkpoint is proved by the next loss; the last one is returned, for the test's to prove.
     fn train(&mut self, keep: &Keep, watch: &dyn Fn(u64)) -> anyhow::Result<(Trained, Option<Unproved>)> {
         let start = Instant::now();
-        let (seed, count, size) = (self.identity.seed, self.identity.samples, self.options.batch);
-        let steps = self.options.steps(self.task);
-        let mut trained = Trained { samples: 0, steps: 0, seconds: 0.0, loss: 0.0 };
-        if keep.resume && kept::newest(&keep.folder)?.is_some() {
-            let like = self.beside()?;
-            let beside = kept::load(&keep.folder, &self.identity, &mut self.tables, &like)?;
-            ensure!(
-                beside.steps <= steps,
-                "{}: wanted a checkpoint of at most {steps} steps, found one of {}; give --epochs of at least what it was trained with",
-                keep.folder.display(),
-                beside.steps
-            );
-            self.restore(&beside.dense)?;
-            (trained.steps, trained.loss) = (beside.steps, beside.loss);
-            watch(beside.steps.min(steps));
+        let (count, size, steps) = (self.identity.samples, self.options.batch, self.options.steps(self.task));
+        let each = count.div_ceil(size).max(1) as u64;
+        let mut trained = Trained { samples: 0, seconds: 0.0, loss: 0.0 };
+        if keep.resume && checkpoints::newest(&keep.folder)?.is_some() {
+            trained.loss = self.resume(&keep.folder, steps)?;
+            watch(self.steps);
         }
-        // How much of the run is done, 0 to 1.
-        let share = |trained: u64| match self.options.seconds {
-            Some(_) if trained == 0 => 0.0,
-            Some(seconds) => start.elapsed().as_secs_f64() / seconds,
-            None => trained as f64 / steps as f64,
-        };
-        // Proved by the next loss, or the test's.
         let mut unproved = None;
-        while share(trained.steps) < 1.0 {
-            let (epoch, done) = epoch(trained.steps, count.div_ceil(size));
-            let order = order(count, seed, epoch);
-            if done == 0 {
+        loop {
+            // How much of the run is done, 0 to 1.
+            let share = match self.options.seconds {
+                Some(_) if self.steps == 0 => 0.0,
+                Some(seconds) => start.elapsed().as_secs_f64() / seconds,
+                None => self.steps as f64 / steps as f64,
+            };
+            if share >= 1.0 {
+                break;
+            }
+            if self.steps.is_multiple_of(each) {
                 trained.loss = 0.0;
             }
-            for samples in order.chunks(size).skip(done) {
-                let share = share(trained.steps);
-                if share >= 1.0 {
-                    // The mean of an epoch that was cut short.
-                    trained.loss *= count as f64 / (trained.steps as usize % count.div_ceil(size) * size).max(1) as f64;
-                    break;
-                }
-                let batch = self.task.train_batch(samples, seed, epoch);
-                if self.options.decay {
-                    let left = 1.0 - share as f32;
-                    self.tables.set_learning_rate(left * self.options.rule.lr)?;
-                    self.optimizer.set_learning_rate(left * self.options.dense_lr);
-                }
-                let loss = self.step(&batch)?;
-                trained.steps += 1;
-                ensure!(
-                    loss.is_finite(),
-                    "step {}: wanted a finite loss, found {loss}; {}",
-                    trained.steps,
-                    remedy(keep)?
-                );
-                unproved.take().map_or(Ok(()), Unproved::prove)?;
-                trained.loss += loss * batch.samples as f64 / count as f64;
-                trained.samples += batch.samples as u64;
-                watch(1);
-                if keep.due(trained.steps) {
-                    let beside = Beside { steps: trained.steps, dense: self.beside()?, loss: trained.loss };
-                    unproved = Some(Unproved::write(&keep.folder, &self.identity, &mut self.tables, &beside)?);
-                }
+            if self.options.decay {
+                let left = 1.0 - share as f32;
+                self.tables.set_learning_rate(left * self.options.rule.lr)?;
+                self.optimizer.set_learning_rate(left * self.options.dense_lr);
             }
+            let (loss, samples) = self.step()?;
+            ensure!(loss.is_finite(), "step {}: wanted a finite loss, found {loss}; {}", self.steps, remedy(keep)?);
+            unproved.take().map_or(Ok(()), Unproved::prove)?;
+            trained.loss += loss * samples as f64 / count as f64;
+            trained.samples += samples as u64;
+            watch(1);
+            if keep.due(self.steps) {
+                let beside = Beside { steps: self.steps, dense: self.beside()?, loss: trained.loss };
+                unproved = Some(Unproved::write(&keep.folder, &self.identity, &mut self.tables, &beside)?);
+            }
+        }
+        let begun = (self.steps % each) as usize;
+        if begun > 0 {
+            // The mean of an epoch that was cut short.
+            trained.loss *= count as f64 / (begun * size) as f64;
         }
         trained.seconds = start.elapsed().as_secs_f64();
         Ok((trained, unproved))
+    }
+
+    /// Takes the newest checkpoint over; returns the loss of its epoch so far.
+    fn resume(&mut self, folder: &Path, most: u64) -> anyhow::Result<f64> {
+        let like = self.beside()?;
+        let Beside { steps, dense, loss } = checkpoints::load(folder, &self.identity, &mut self.tables, &like)?;
+        ensure!(
+            steps <= most,
+            "{}: wanted a checkpoint of at most {most} steps, found one of {steps}; give --epochs of at least what it was trained with",
+            folder.display()
+        );
+        self.restore(&dense)?;
+        self.steps = steps;
+        Ok(loss)
     }
 
     /// Weights of the dense part, their state, then the scaler's.
@@ -242,74 +211,115 @@ impl<'a> Model<'a> {
         Ok(())
     }
 
-    /// Forward, backward, update; the loss before it.
-    pub(crate) fn step(&mut self, batch: &Batch) -> anyhow::Result<f64> {
+    /// Forward, backward and update with the next batch. Returns the loss before the update, which may not be finite, and the samples.
+    pub(crate) fn step(&mut self) -> anyhow::Result<(f64, usize)> {
+        let batch = self.next_batch();
+        let about = self.task.about();
         let start = Instant::now();
         let outputs = self.tables.forward(&batch.bags)?;
         self.in_tables += start.elapsed();
-        let embedded: Vec<Var> = shaped(self.task.tables(), outputs, Var::from_vec)?;
+        let embedded: Vec<Var> = shaped(&about.tables, outputs, Var::from_vec)?;
         let tensors: Vec<Tensor> = embedded.iter().map(|var| var.as_tensor().clone()).collect();
-        let logits = self.dense.logits(&tensors, batch)?;
-        let loss = dense::loss(&logits, batch, self.task.target())?;
+        let logits = self.dense.logits(&tensors, &batch)?;
+        let loss = dense::loss(&logits, &batch, about.target)?;
         let gradients = match &self.scaler {
             None => loss.backward()?,
             Some(scaler) => (&loss * f64::from(scaler.scale()))?.backward()?,
         };
         let value = f64::from(loss.to_scalar::<f32>()?);
         let of_tables = embedded.iter().map(|var| summed(var, &gradients, batch.samples));
-        let of_tables = of_tables.collect::<candle_core::Result<Vec<_>>>()?;
+        self.update(&of_tables.collect::<candle_core::Result<Vec<_>>>()?, &gradients)?;
+        self.steps += 1;
+        Ok((value, batch.samples))
+    }
+
+    /// The batch after the steps so far, through epoch after epoch.
+    fn next_batch(&mut self) -> Batch {
+        let (seed, count, size) = (self.identity.seed, self.identity.samples, self.options.batch);
+        let each = count.div_ceil(size).max(1) as u64;
+        let (epoch, done) = ((self.steps / each) as u32, (self.steps % each) as usize);
+        let samples = match self.order.take() {
+            Some((of, samples)) if of == epoch => samples,
+            _ => order(count, seed, epoch),
+        };
+        let (_, samples) = self.order.insert((epoch, samples));
+        self.task.train_batch(&samples[done * size..count.min((done + 1) * size)], seed, epoch)
+    }
+
+    /// Updates tables and dense part, unless a scaled loss overflowed.
+    fn update(&mut self, of_tables: &[Vec<f32>], gradients: &GradStore) -> anyhow::Result<()> {
         let vars = self.dense.vars();
-        match &mut self.scaler {
-            None => {
-                let start = Instant::now();
-                self.tables.backward(&of_tables)?;
-                self.in_tables += start.elapsed();
-                self.optimizer.step(&vars, &gradients)?;
-            }
-            Some(scaler) => {
-                let halves: Vec<_> = of_tables.iter().map(|gradients| scaling::halves(gradients)).collect();
-                let state = scaling::decide(scaler, &halves, &vars, &gradients)?;
-                let start = Instant::now();
-                self.tables.backward_scaled(&halves, &state)?;
-                self.in_tables += start.elapsed();
-                if !state.overflowed() {
-                    self.optimizer.step_scaled(&vars, &gradients, state.inverse)?;
-                }
-            }
+        let Some(scaler) = &mut self.scaler else {
+            let start = Instant::now();
+            self.tables.backward(of_tables)?;
+            self.in_tables += start.elapsed();
+            return Ok(self.optimizer.step(&vars, gradients, 1.0)?);
+        };
+        let halves: Vec<_> = of_tables.iter().map(|gradients| scaling::halves(gradients)).collect();
+        let state = scaling::decide(scaler, &halves, &vars, gradients)?;
+        let start = Instant::now();
+        self.tables.backward_scaled(&halves, &state)?;
+        self.in_tables += start.elapsed();
+        if !state.overflowed() {
+            self.optimizer.step(&vars, gradients, state.inverse)?;
         }
-        Ok(value)
+        Ok(())
     }
 
-    /// The whole test set, with the tables frozen.
-    fn test(&mut self) -> anyhow::Result<Score> {
-        self.test_first(usize::MAX)
-    }
-
-    /// The first samples of it.
-    pub(crate) fn test_first(&mut self, samples: usize) -> anyhow::Result<Score> {
-        let mut scorer = Scorer::new(self.task.target());
-        let all = self.task.test_len().min(samples);
+    /// The first `samples` of the test set, with the tables frozen.
+    pub(crate) fn test(&mut self, samples: usize) -> anyhow::Result<Score> {
+        let about = self.task.about();
+        let mut scorer = Scorer::new(about.target);
+        let all = about.test.min(samples);
         for first in (0..all).step_by(TESTED) {
             let batch = self.task.test_batch(first..all.min(first + TESTED));
             let outputs = self.tables.forward_frozen(&batch.bags)?;
-            let embedded = shaped(self.task.tables(), outputs, Tensor::from_vec)?;
+            let embedded = shaped(&about.tables, outputs, Tensor::from_vec)?;
             let logits = self.dense.logits(&embedded, &batch)?;
             scorer.add(&logits.flatten_all()?.to_vec1::<f32>()?, &batch);
         }
         Ok(scorer.score())
     }
+
+    /// Bytes of the tables that stay between steps, optimiser state included.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.tables.memory().bytes
+    }
+
+    /// The run's record: its test's score, the loss in training, samples a second, and since when it runs.
+    pub(crate) fn outcome(
+        &mut self,
+        score: Score,
+        train_loss: f64,
+        samples_per_second: f64,
+        start: Instant,
+    ) -> anyhow::Result<Outcome> {
+        let counters = self.tables.counters()?;
+        let memory = self.tables.memory();
+        Ok(Outcome {
+            loss: score.loss,
+            accuracy: score.accuracy,
+            auc: score.auc,
+            hit_rate: self.tables.hit_rate()?,
+            memory_paper: memory.paper,
+            memory_true: memory.kept,
+            bus_bytes: counters.bus_bytes(),
+            skipped_rows: counters.skipped_rows,
+            overflows: self.scaler.as_ref().map(|scaler| u64::from(scaler.state().overflows)),
+            samples_per_second,
+            steps: self.steps,
+            seconds: start.elapsed().as_secs_f64(),
+            train_loss,
+            kept_bytes: None,
+            curve: Vec::new(),
+        })
+    }
 }
 
-/// After so many steps: the epoch, and the steps of it that are done.
-pub(crate) fn epoch(steps: u64, each: usize) -> (u32, usize) {
-    let each = each.max(1) as u64;
-    ((steps / each) as u32, (steps % each) as usize)
-}
-
-/// What to do about a loss that is not finite.
+/// The remedy for a loss that is not finite.
 fn remedy(keep: &Keep) -> anyhow::Result<String> {
     let lower = "a lower --lr or --dense-lr";
-    Ok(match kept::newest(&keep.folder)? {
+    Ok(match checkpoints::newest(&keep.folder)? {
         Some((steps, place)) => {
             format!(
                 "the last good checkpoint is {}, after step {steps}: go on from it with --resume and {lower}",
@@ -369,16 +379,28 @@ mod tests {
 
     /// Bags of five words; every third says the class, of which there are two.
     struct Tiny {
-        tables: [TableSpec; 1],
-        test: usize,
+        about: About,
     }
 
     const CLASSES: usize = 2;
+    const DEFAULTS: Defaults =
+        Defaults { batch: 32, epochs: 2, optimizer: OptimizerName::Adagrad, lr: 0.1, dense_lr: 0.1, decay: true };
 
     fn tiny() -> Tiny {
         let init = Init::Uniform { low: -0.1, high: 0.1 };
         let table = TableSpec { name: "words".into(), rows: 2000, dim: 8, pooling: Pooling::Mean, init, stream: 0 };
-        Tiny { tables: [table], test: 200 }
+        Tiny {
+            about: About {
+                name: "tiny",
+                source: "made up".into(),
+                tables: vec![table],
+                target: Target::Classes(CLASSES),
+                defaults: DEFAULTS,
+                train: 610,
+                test: 200,
+                bounds: None,
+            },
+        }
     }
 
     impl Tiny {
@@ -399,26 +421,8 @@ mod tests {
     }
 
     impl Task for Tiny {
-        fn name(&self) -> &'static str {
-            "tiny"
-        }
-        fn source(&self) -> String {
-            "made up".into()
-        }
-        fn tables(&self) -> &[TableSpec] {
-            &self.tables
-        }
-        fn target(&self) -> Target {
-            Target::Classes(CLASSES)
-        }
-        fn defaults(&self) -> Defaults {
-            Defaults { batch: 32, epochs: 2, optimizer: OptimizerName::Adagrad, lr: 0.1, dense_lr: 0.1, decay: true }
-        }
-        fn train_len(&self) -> usize {
-            610
-        }
-        fn test_len(&self) -> usize {
-            self.test
+        fn about(&self) -> &About {
+            &self.about
         }
         fn train_batch(&self, samples: &[u32], _: u64, _: u32) -> Batch {
             Self::batch(samples.iter().copied())
@@ -427,16 +431,7 @@ mod tests {
             Self::batch(samples.map(|at| at as u32 + 10_000))
         }
         fn dense(&self, seed: u64) -> candle_core::Result<Box<dyn Dense>> {
-            struct Model(Mlp);
-            impl Dense for Model {
-                fn logits(&self, embedded: &[Tensor], _: &Batch) -> candle_core::Result<Tensor> {
-                    self.0.forward(&embedded[0])
-                }
-                fn vars(&self) -> Vec<&Var> {
-                    self.0.vars()
-                }
-            }
-            Ok(Box::new(Model(Mlp::new(&[8, CLASSES], &mut Fresh::new(seed))?)))
+            Ok(Box::new(Mlp::new(&[8, CLASSES], &mut Fresh::new(seed))?))
         }
     }
 
@@ -467,6 +462,17 @@ mod tests {
         Choice { settings: vec![setting.into()] }
     }
 
+    /// A run without checkpoints.
+    fn trained(
+        task: &Tiny,
+        choice: &Choice,
+        seed: u64,
+        options: &RunOptions,
+        watch: &(dyn Fn(u64) + Sync),
+    ) -> anyhow::Result<Outcome> {
+        run(task, choice, seed, options, &Keep::default(), watch)
+    }
+
     /// Without what the clock says.
     fn timeless(outcome: anyhow::Result<Outcome>) -> Outcome {
         Outcome { seconds: 0.0, samples_per_second: 0.0, ..outcome.unwrap() }
@@ -474,11 +480,11 @@ mod tests {
 
     #[test]
     fn a_run_by_the_clock_stops_in_time() {
-        let trained = |seconds| {
+        let by = |seconds| {
             let by_clock = RunOptions { seconds: Some(seconds), ..options() };
-            run(&tiny(), &choice(Setting::FP32), 1, &by_clock, &|_| {}).unwrap()
+            trained(&tiny(), &choice(Setting::FP32), 1, &by_clock, &|_| {}).unwrap()
         };
-        let (short, long) = (trained(1e-9), trained(0.3));
+        let (short, long) = (by(1e-9), by(0.3));
         assert_eq!(short.steps, 1, "the first step is always taken");
         assert!(long.steps > 1 && long.loss < short.loss, "{long:?}");
         // Of the samples that were seen: a sum over a whole epoch would be 1/20 of it.
@@ -487,7 +493,7 @@ mod tests {
 
     #[test]
     fn it_learns_and_a_seed_is_a_run() {
-        let one = |setting, seed| timeless(run(&tiny(), &choice(setting), seed, &options(), &|_| {}));
+        let one = |setting, seed| timeless(trained(&tiny(), &choice(setting), seed, &options(), &|_| {}));
         let (plain, mixed) = (one(Setting::FP32, 1), one(MIXED, 1));
         assert_eq!((plain.steps, mixed.steps), (40, 40));
         assert!(plain.loss < 0.9 * 2f64.ln() && plain.accuracy.unwrap() > 0.65, "{plain:?}");
@@ -495,8 +501,13 @@ mod tests {
         assert_ne!(mixed.loss, one(MIXED, 2).loss);
         assert_ne!(mixed.loss, plain.loss);
         assert!(mixed.hit_rate.unwrap() > 0.0 && plain.hit_rate.is_none());
-        let untrained =
-            run(&tiny(), &choice(Setting::FP32), 1, &RunOptions { limit: Some(1), epochs: 1, ..options() }, &|_| {});
+        let untrained = trained(
+            &tiny(),
+            &choice(Setting::FP32),
+            1,
+            &RunOptions { limit: Some(1), epochs: 1, ..options() },
+            &|_| {},
+        );
         assert!(untrained.unwrap().loss > 0.9 * 2f64.ln());
     }
 
@@ -506,7 +517,7 @@ mod tests {
         let count = |steps| {
             told.fetch_add(steps, std::sync::atomic::Ordering::Relaxed);
         };
-        run(&tiny(), &choice(Setting::FP32), 0, &options(), &count).unwrap();
+        trained(&tiny(), &choice(Setting::FP32), 0, &options(), &count).unwrap();
         assert_eq!(told.into_inner(), options().steps(&tiny()));
     }
 
@@ -514,25 +525,25 @@ mod tests {
     fn a_resumed_run_comes_to_the_same_bits() {
         let folder = tempfile::tempdir().unwrap();
         let keep = |resume| Keep { folder: folder.path().join("run"), every: Some(7), resume };
-        let kept = |options: &RunOptions, resume| run_kept(&tiny(), &choice(MIXED), 3, options, &keep(resume), &|_| {});
-        let whole = timeless(run(&tiny(), &choice(MIXED), 3, &options(), &|_| {}));
+        let kept = |options: &RunOptions, resume| run(&tiny(), &choice(MIXED), 3, options, &keep(resume), &|_| {});
+        let whole = timeless(trained(&tiny(), &choice(MIXED), 3, &options(), &|_| {}));
         assert_eq!(timeless(kept(&options(), false)), whole, "writing checkpoints changes nothing");
-        let newest = || kept::newest(&folder.path().join("run")).unwrap().unwrap().0;
+        let newest = || checkpoints::newest(&folder.path().join("run")).unwrap().unwrap().0;
         assert_eq!((newest(), std::fs::read_dir(folder.path().join("run")).unwrap().count()), (35, 1));
         // The last five steps again, with rates that go down; no other checkpoint is due.
         assert_eq!(timeless(kept(&options(), true)), whole);
         // From the middle of an epoch, stopped there by having fewer of them.
         let steady = RunOptions { decay: false, ..options() };
-        let whole = timeless(run(&tiny(), &choice(MIXED), 3, &steady, &|_| {}));
+        let whole = timeless(trained(&tiny(), &choice(MIXED), 3, &steady, &|_| {}));
         std::fs::remove_dir_all(folder.path().join("run")).unwrap();
         kept(&RunOptions { epochs: 1, ..steady.clone() }, true).unwrap();
         assert_eq!(newest(), 14, "of 20 steps");
         assert_eq!(timeless(kept(&steady, true)), whole);
         // Not of another run.
-        let other = run_kept(&tiny(), &choice(MIXED), 4, &steady, &keep(true), &|_| {});
+        let other = run(&tiny(), &choice(MIXED), 4, &steady, &keep(true), &|_| {});
         let message = format!("{:#}", other.unwrap_err());
         assert!(message.contains("seed: 4") && message.contains("seed: 3"), "{message}");
-        let other = run_kept(&tiny(), &choice(Setting::FP32), 3, &steady, &keep(true), &|_| {});
+        let other = run(&tiny(), &choice(Setting::FP32), 3, &steady, &keep(true), &|_| {});
         assert!(other.is_err());
     }
 
@@ -540,7 +551,7 @@ mod tests {
     fn damaged_checkpoints_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let keep = Keep { folder: folder.path().into(), every: Some(40), resume: true };
-        let again = || run_kept(&tiny(), &choice(MIXED), 0, &options(), &keep, &|_| {});
+        let again = || run(&tiny(), &choice(MIXED), 0, &options(), &keep, &|_| {});
         for file in ["run.json", "dense.safetensors", "group-0.safetensors"] {
             again().unwrap(); // writes what is not there
             std::fs::write(folder.path().join("step-40").join(file), b"{}").unwrap();
@@ -555,23 +566,25 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let wild = RunOptions { dense_lr: 3e38, rule: Rule { lr: 1e3, ..options().rule }, ..options() };
         let message = |keep: &Keep, options: &RunOptions| {
-            format!("{:#}", run_kept(&tiny(), &choice(Setting::FP32), 0, options, keep, &|_| {}).unwrap_err())
+            format!("{:#}", run(&tiny(), &choice(Setting::FP32), 0, options, keep, &|_| {}).unwrap_err())
         };
         let none = message(&Keep::default(), &wild);
         assert!(none.starts_with("step 2: wanted a finite loss, found "), "{none}");
         assert!(none.contains("there is no checkpoint") && none.contains("lower --lr"), "{none}");
         // Good steps first, then wild ones.
         let keep = Keep { folder: folder.path().into(), every: Some(1), resume: true };
-        run_kept(&tiny(), &choice(Setting::FP32), 0, &RunOptions { epochs: 1, ..options() }, &keep, &|_| {}).unwrap();
+        run(&tiny(), &choice(Setting::FP32), 0, &RunOptions { epochs: 1, ..options() }, &keep, &|_| {}).unwrap();
         let some = message(&keep, &wild);
         assert!(some.contains("the last good checkpoint is") && some.contains("step-20"), "{some}");
-        assert_eq!(kept::newest(folder.path()).unwrap().unwrap().0, 20, "no bad one is written");
-        run_kept(&tiny(), &choice(Setting::FP32), 0, &options(), &keep, &|_| {}).unwrap();
+        assert_eq!(checkpoints::newest(folder.path()).unwrap().unwrap().0, 20, "no bad one is written");
+        run(&tiny(), &choice(Setting::FP32), 0, &options(), &keep, &|_| {}).unwrap();
     }
 
     #[test]
     fn a_task_without_a_test_set_is_refused() {
-        let message = run(&Tiny { test: 0, ..tiny() }, &choice(Setting::FP32), 0, &options(), &|_| {}).unwrap_err();
+        let mut task = tiny();
+        task.about.test = 0;
+        let message = trained(&task, &choice(Setting::FP32), 0, &options(), &|_| {}).unwrap_err();
         assert!(message.to_string().contains("found 610 and 0"), "{message}");
     }
 }

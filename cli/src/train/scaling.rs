@@ -1,11 +1,11 @@
-//! A run with a scaled loss (P5): the gradients of the tables' outputs come in FP16, and a step that overflowed updates nothing.
+//! A run with a scaled loss (OpenSeq2Seq): the gradients of the tables' outputs come in FP16, and a step that overflowed updates nothing.
 
 use candle_core::{Result, Tensor, Var, backprop::GradStore};
 use half::f16;
 use hotrow::{CpuScaler, GradSlice, LossScale, ScalerState};
 use std::fmt;
 
-/// What `--loss-scale` asks for.
+/// The value of `--loss-scale`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scaling(pub(crate) Option<LossScale>);
 

@@ -8,7 +8,7 @@ use hotrow::simulate::Geometry;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 
-/// Tables of at most as many rows stay in FP32 (P1 4.3): there is nothing to save on them.
+/// Tables of at most as many rows stay in FP32 (Yang 2020, 4.3): there is nothing to save on them.
 pub(crate) const SMALL_TABLE: u32 = 1000;
 
 /// Ways of a set where nothing else is asked for.
@@ -30,12 +30,17 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// What the others are compared with.
+    /// The baseline of every comparison.
     pub(crate) const FP32: Self = Self::uncached(PrecisionName::Fp32, RoundingName::Nearest);
 
     /// Without a cache.
     pub(crate) const fn uncached(precision: PrecisionName, rounding: RoundingName) -> Self {
         Self { precision, rounding, policy: PolicyName::Lru, cache_percent: 0.0, ways: WAYS }
+    }
+
+    /// Under LFU, rounded stochastically.
+    pub(crate) const fn lfu(precision: PrecisionName, cache_percent: f64, ways: u32) -> Self {
+        Self { precision, rounding: RoundingName::Stochastic, policy: PolicyName::Lfu, cache_percent, ways }
     }
 
     /// The same setting with one value in each field that means nothing for it, so that equal settings are equal.
@@ -71,6 +76,11 @@ impl Setting {
         label
     }
 
+    /// "32-way LFU", or "none".
+    pub(crate) fn cache_name(&self) -> String {
+        if self.has_cache() { format!("{}-way {}", self.ways, self.policy.name()) } else { "none".to_owned() }
+    }
+
     /// Makes a group's configuration so. The slots are the same for any number of ways, as in `hotrow simulate`.
     pub(crate) fn apply(&self, config: &mut GroupConfig) {
         config.precision = self.precision.precision();
@@ -95,7 +105,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What the others are compared with.
+    /// The baseline of every comparison.
     pub(crate) const FP32: Self = Self::Rows(Setting::FP32);
 
     pub(crate) fn label(&self) -> String {
@@ -120,30 +130,70 @@ impl From<Setting> for Kind {
     }
 }
 
-impl PartialEq<Setting> for Kind {
-    fn eq(&self, other: &Setting) -> bool {
-        matches!(self, Self::Rows(setting) if setting == other)
-    }
-}
-
 /// The setting of each table of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Choice<S = Kind> {
-    pub(crate) settings: Vec<S>,
+pub(crate) struct Choice {
+    pub(crate) settings: Vec<Kind>,
 }
 
-impl<S: Copy + From<Setting>> Choice<S> {
-    /// All tables alike, but the small ones in FP32.
-    pub(crate) fn uniform(setting: impl Into<S>, tables: &[TableSpec]) -> Self {
-        let setting = setting.into();
-        let of = |table: &TableSpec| if table.rows <= SMALL_TABLE { Setting::FP32.into() } else { setting };
-        Self { settings: tables.iter().map(of).collect() }
+/// The differences between the runs of a comparison, but for the seed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Setup {
+    /// Of all tables that are not named; small ones stay FP32.
+    pub(crate) setting: Kind,
+    /// Settings of single tables. Of two for one table the later counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) named: Vec<(String, Kind)>,
+    /// Samples in a batch, where several sizes are compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) batch: Option<usize>,
+    /// Learning rate of the tables, where several are tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rate: Option<f32>,
+}
+
+impl Setup {
+    /// All tables FP32: what the others are compared with.
+    pub(crate) const FP32: Self = Self { setting: Kind::FP32, named: Vec::new(), batch: None, rate: None };
+
+    /// "int4 stochastic, 10 % lfu; C3 robe 10x".
+    pub(crate) fn label(&self) -> String {
+        let named = self.named.iter().map(|(table, kind)| format!("{table} {}", kind.label()));
+        [self.setting.label()].into_iter().chain(named).collect::<Vec<_>>().join("; ")
+    }
+
+    /// The setting of all tables, if they have rows of their own and none is named.
+    pub(crate) fn rows(&self) -> Option<Setting> {
+        match self.setting {
+            Kind::Rows(setting) if self.named.is_empty() => Some(setting),
+            _ => None,
+        }
+    }
+
+    /// The setting of each of `tables`.
+    ///
+    /// # Errors
+    /// A sentence with the names there are, if a named table is not among them.
+    pub(crate) fn choice(&self, tables: &[TableSpec]) -> Result<Choice, String> {
+        let of = |table: &TableSpec| if table.rows <= SMALL_TABLE { Kind::FP32 } else { self.setting };
+        let mut settings: Vec<Kind> = tables.iter().map(of).collect();
+        for (name, kind) in &self.named {
+            let Some(at) = tables.iter().position(|table| table.name == *name) else {
+                let names: Vec<&str> = tables.iter().map(|table| table.name.as_str()).collect();
+                return Err(format!(
+                    "--table {name}: wanted a table of the task, found none of that name; it has {}",
+                    names.join(", ")
+                ));
+            };
+            settings[at] = *kind;
+        }
+        Ok(Choice { settings })
     }
 }
 
-impl Choice<Setting> {
-    pub(crate) fn kinds(&self) -> Choice {
-        Choice { settings: self.settings.iter().map(|&setting| setting.into()).collect() }
+impl From<Setting> for Setup {
+    fn from(setting: Setting) -> Self {
+        Self { setting: setting.into(), ..Self::FP32 }
     }
 }
 
@@ -202,10 +252,11 @@ mod tests {
 
     #[test]
     fn small_tables_stay_in_fp32() {
-        let choice: Choice = Choice::uniform(CACHED, &[table(1000), table(1001)]);
-        assert_eq!(choice.settings, [Setting::FP32, CACHED]);
-        let robe = Kind::Robe(Robe::fp32(Size::Compression(10.0), 8));
-        assert_eq!(Choice::<Kind>::uniform(robe, &[table(1000), table(1001)]).settings, [Kind::FP32, robe]);
+        let tables = [table(1000), table(1001)];
+        for kind in [Kind::Rows(CACHED), Kind::Robe(Robe::fp32(Size::Compression(10.0), 8))] {
+            let setup = Setup { setting: kind, ..Setup::FP32 };
+            assert_eq!(setup.choice(&tables).unwrap().settings, [Kind::FP32, kind]);
+        }
     }
 
     #[test]
@@ -217,7 +268,7 @@ mod tests {
         );
         assert_eq!(serde_json::from_str::<Setting>(&text).unwrap(), CACHED);
         // Of either kind, each as itself.
-        assert_eq!(serde_json::from_str::<Kind>(&text).unwrap(), CACHED);
+        assert_eq!(serde_json::from_str::<Kind>(&text).unwrap(), Kind::Rows(CACHED));
         let kinds = [Size::Compression(1000.0), Size::Weights(5000)].map(|size| Kind::Robe(Robe::fp32(size, 32)));
         let texts = kinds.map(|kind| serde_json::to_string(&kind).unwrap());
         assert_eq!(

@@ -6,11 +6,11 @@ use crate::train::setting::{Choice, Kind, Setting};
 use crate::train::task::{Bags, TableSpec};
 use hotrow::hash::fmix32;
 use hotrow::{
-    Context, Counters, CpuGroup, CpuRobeGroup, Error, GradSlice, Group, GroupConfig, Init, Lookup, RobeGroup,
-    ScalerState, memory_factor, robe,
+    Context, Counters, CpuGroup, CpuRobeGroup, Error, GradSlice, Group, GroupConfig, Lookup, RobeGroup, ScalerState,
+    memory_factor, robe,
 };
 
-/// What computes the embeddings.
+/// The device that computes the embeddings.
 #[derive(Clone, Debug)]
 pub(crate) enum Device {
     Cpu,
@@ -42,13 +42,15 @@ pub(crate) struct Tables {
     count: usize,
 }
 
-/// Memory against FP32 weights.
+/// Memory that stays between steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Factors {
-    /// By the papers' formula.
+pub(crate) struct Memory {
+    /// By the papers' formula, against FP32 weights.
     pub(crate) paper: f64,
-    /// Every byte that stays.
+    /// Every byte, against FP32 weights.
     pub(crate) kept: f64,
+    /// Every byte.
+    pub(crate) bytes: u64,
 }
 
 impl Tables {
@@ -60,9 +62,8 @@ impl Tables {
         seed: u64,
         device: &Device,
     ) -> anyhow::Result<Self> {
-        let shared = members(specs, choice)
-            .into_iter()
-            .map(|(kind, tables)| Shared::new(specs, tables, kind, rule, seed, device));
+        let fresh = Fresh { specs, rule, seed };
+        let shared = members(specs, choice).into_iter().map(|(kind, tables)| fresh.shared(tables, kind, device));
         Ok(Self { shared: shared.collect::<anyhow::Result<_>>()?, count: specs.len() })
     }
 
@@ -83,10 +84,6 @@ impl Tables {
     ) -> Result<Vec<Vec<f32>>, Error> {
         let mut outputs = vec![Vec::new(); self.count];
         for shared in &mut self.shared {
-            if let [table] = shared.tables[..] {
-                outputs[table] = forward(&mut *shared.group, &bags[table].indices, &bags[table].offsets)?;
-                continue;
-            }
             let (indices, offsets) = joined(shared.tables.iter().map(|&table| &bags[table]));
             let joint = forward(&mut *shared.group, &indices, &offsets)?;
             let each = joint.len() / shared.tables.len();
@@ -100,13 +97,8 @@ impl Tables {
     /// The gradients of the last forward's outputs, table by table.
     pub(crate) fn backward(&mut self, gradients: &[Vec<f32>]) -> Result<(), Error> {
         for shared in &mut self.shared {
-            match shared.tables[..] {
-                [table] => shared.group.backward(&gradients[table])?,
-                _ => {
-                    let parts: Vec<&[f32]> = shared.tables.iter().map(|&table| &gradients[table][..]).collect();
-                    shared.group.backward(&parts.concat())?;
-                }
-            }
+            let parts: Vec<&[f32]> = shared.tables.iter().map(|&table| &gradients[table][..]).collect();
+            shared.group.backward(&parts.concat())?;
         }
         Ok(())
     }
@@ -116,7 +108,7 @@ impl Tables {
         self.groups().try_for_each(|group| group.set_learning_rate(lr))
     }
 
-    /// The same of a scaled loss, in FP16, by what its scaler decided.
+    /// The FP16 gradients of a scaled loss; `scaler` says whether the step overflowed.
     pub(crate) fn backward_scaled(&mut self, gradients: &[Vec<u16>], scaler: &ScalerState) -> Result<(), Error> {
         for shared in &mut self.shared {
             let parts: Vec<&[u16]> = shared.tables.iter().map(|&table| &gradients[table][..]).collect();
@@ -132,36 +124,29 @@ impl Tables {
 
     /// Hits among the accesses to tables with a cache; none without one.
     pub(crate) fn hit_rate(&mut self) -> Result<Option<f64>, Error> {
-        let mut all = Counters::default();
-        let mut cached = false;
-        for shared in self.shared.iter_mut().filter(|shared| shared.cached) {
-            cached = true;
-            all = shared.group.counters()?.into_iter().chain([all]).sum();
-        }
-        Ok(cached.then(|| all.hit_rate()))
+        let cached = self.shared.iter().any(|shared| shared.cached);
+        let counters = self.sum(|shared| shared.cached)?;
+        Ok(cached.then(|| counters.hit_rate()))
     }
 
     /// Counters of all tables in sum.
     pub(crate) fn counters(&mut self) -> Result<Counters, Error> {
+        self.sum(|_| true)
+    }
+
+    fn sum(&mut self, counts: fn(&Shared) -> bool) -> Result<Counters, Error> {
         let mut all = Counters::default();
-        for shared in &mut self.shared {
+        for shared in self.shared.iter_mut().filter(|shared| counts(shared)) {
             all = shared.group.counters()?.into_iter().chain([all]).sum();
         }
         Ok(all)
     }
 
-    /// Every byte that stays.
-    pub(crate) fn kept_bytes(&self) -> u64 {
-        self.shared.iter().map(|shared| shared.kept_bytes).sum::<f64>() as u64
-    }
-
-    pub(crate) fn factors(&self) -> Factors {
+    pub(crate) fn memory(&self) -> Memory {
         let over = |of: fn(&Shared) -> f64| self.shared.iter().map(of).sum::<f64>();
-        let plain = over(|shared| shared.plain_bytes);
-        Factors {
-            paper: over(|shared| shared.formula * shared.plain_bytes) / plain,
-            kept: over(|shared| shared.kept_bytes) / plain,
-        }
+        let (plain, kept) = (over(|shared| shared.plain_bytes), over(|shared| shared.kept_bytes));
+        let formula = over(|shared| shared.formula * shared.plain_bytes);
+        Memory { paper: formula / plain, kept: kept / plain, bytes: kept as u64 }
     }
 }
 
@@ -184,77 +169,82 @@ fn members(specs: &[TableSpec], choice: &Choice) -> Vec<(Kind, Vec<usize>)> {
 /// Whether the arrays that tables share can be: before anything is trained.
 ///
 /// # Errors
-/// What is wrong with the first that cannot.
+/// The error of the first array that cannot be.
 pub(crate) fn check(specs: &[TableSpec], choice: &Choice, rule: Rule) -> Result<(), Error> {
+    let fresh = Fresh { specs, rule, seed: 0 };
     members(specs, choice).iter().try_for_each(|(kind, tables)| match kind {
         Kind::Rows(_) => Ok(()),
-        Kind::Robe(robe) => shared_config(specs, tables, *robe, rule, 0).map(|_| ()),
+        Kind::Robe(robe) => fresh.array(tables, *robe).map(|_| ()),
     })
 }
 
-/// Of the tables that share an array. It begins as the largest of them would, as the authors' DLRM has it.
-fn shared_config(
-    specs: &[TableSpec],
-    tables: &[usize],
-    robe: Robe,
+/// Tables before their first step.
+#[derive(Clone, Copy)]
+struct Fresh<'a> {
+    specs: &'a [TableSpec],
     rule: Rule,
     seed: u64,
-) -> Result<robe::Config, Error> {
-    let rows: Vec<u32> = tables.iter().map(|&table| specs[table].rows).collect();
-    let first = &specs[tables[0]];
-    let largest = tables.iter().map(|&table| &specs[table]).max_by_key(|spec| spec.rows).unwrap_or(first);
-    let config = robe::Config {
-        pooling: first.pooling,
-        optimizer: rule.optimizer.optimizer(rule.lr),
-        init: largest.init,
-        seed: table_seed(seed, tables[0]),
-        ..robe.config(&rows, first.dim)?
-    };
-    config.check().map(|()| config)
 }
 
-impl Shared {
-    fn new(
-        specs: &[TableSpec],
-        tables: Vec<usize>,
-        kind: Kind,
-        rule: Rule,
-        seed: u64,
-        device: &Device,
-    ) -> anyhow::Result<Self> {
-        match kind {
-            Kind::Rows(setting) => Self::of_rows(specs, tables, setting, rule, seed, device),
+impl Fresh<'_> {
+    fn rows_of(&self, tables: &[usize]) -> Vec<u32> {
+        tables.iter().map(|&table| self.specs[table].rows).collect()
+    }
+
+    /// A group of `tables`, all kept alike.
+    fn shared(&self, tables: Vec<usize>, kind: Kind, device: &Device) -> anyhow::Result<Shared> {
+        let (group, cached, formula): (Box<dyn Lookup>, bool, f64) = match kind {
+            Kind::Rows(setting) => self.rows(&tables, setting, device)?,
             Kind::Robe(robe) => {
-                let config = shared_config(specs, &tables, robe, rule, seed)?;
+                let config = self.array(&tables, robe)?;
                 let group: Box<dyn Lookup> = match device {
                     Device::Cpu => Box::new(CpuRobeGroup::new(config)?),
                     Device::Gpu(context) => Box::new(RobeGroup::new(context, config)?),
                 };
                 let formula = group.memory().formula;
-                Ok(Self::of(tables, group, false, formula))
+                (group, false, formula)
             }
-        }
+        };
+        let memory = group.memory();
+        let plain_bytes = memory.rows as f64 * f64::from(memory.dim) * 4.0;
+        Ok(Shared { tables, group, cached, plain_bytes, formula, kept_bytes: memory.kept() as f64 })
     }
 
-    fn of_rows(
-        specs: &[TableSpec],
-        tables: Vec<usize>,
+    /// The array that `tables` share. It begins as the largest of them would, as the authors' DLRM has it.
+    fn array(&self, tables: &[usize], robe: Robe) -> Result<robe::Config, Error> {
+        let first = &self.specs[tables[0]];
+        let largest = tables.iter().map(|&table| &self.specs[table]).max_by_key(|spec| spec.rows).unwrap_or(first);
+        let config = robe::Config {
+            pooling: first.pooling,
+            optimizer: self.rule.optimizer.optimizer(self.rule.lr),
+            init: largest.init,
+            seed: table_seed(self.seed, tables[0]),
+            ..robe.config(&self.rows_of(tables), first.dim)?
+        };
+        config.check().map(|()| config)
+    }
+
+    /// A group of rows of their own; whether it has a cache; and its memory by the papers' formula.
+    fn rows(
+        &self,
+        tables: &[usize],
         setting: Setting,
-        rule: Rule,
-        seed: u64,
         device: &Device,
-    ) -> anyhow::Result<Self> {
-        let of = |table: usize| &specs[table];
-        let rows: Vec<u32> = tables.iter().map(|&table| of(table).rows).collect();
-        let first = of(tables[0]);
+    ) -> anyhow::Result<(Box<dyn Lookup>, bool, f64)> {
+        let (rows, first) = (self.rows_of(tables), &self.specs[tables[0]]);
         let mut config = GroupConfig::new(&rows, first.dim);
         config.pooling = first.pooling;
-        config.optimizer = rule.optimizer.optimizer(rule.lr);
-        config.seed = table_seed(seed, tables[0]);
+        config.optimizer = self.rule.optimizer.optimizer(self.rule.lr);
+        config.seed = table_seed(self.seed, tables[0]);
         setting.apply(&mut config);
-        let values = Values::new(&tables, specs, seed);
+        // A table's first values follow from its own seed and rows, whatever stands before it in the group.
+        let bases: Vec<u32> = rows.iter().scan(0, |next, rows| Some(std::mem::replace(next, *next + rows))).collect();
         let source = |first_row: u32, dim: usize, out: &mut [f32]| {
-            (first_row..).zip(out.chunks_exact_mut(dim)).for_each(|(row, weights)| values.row(row, weights));
+            for (row, weights) in (first_row..).zip(out.chunks_exact_mut(dim)) {
+                let at = bases.partition_point(|&base| base <= row) - 1;
+                let (spec, seed) = (&self.specs[tables[at]], table_seed(self.seed, tables[at]));
+                spec.init.row(seed, row - bases[at], weights);
+            }
             Ok(())
         };
         let share = f64::from(config.cache_rows) / config.total_rows() as f64;
@@ -264,42 +254,7 @@ impl Shared {
             Device::Cpu => Box::new(CpuGroup::filled(config, &source)?),
             Device::Gpu(context) => Box::new(Group::filled(context, config, &source)?),
         };
-        Ok(Self::of(tables, group, cached, formula))
-    }
-
-    fn of(tables: Vec<usize>, group: Box<dyn Lookup>, cached: bool, formula: f64) -> Self {
-        let memory = group.memory();
-        Self {
-            tables,
-            group,
-            cached,
-            plain_bytes: memory.rows as f64 * f64::from(memory.dim) * 4.0,
-            formula,
-            kept_bytes: memory.kept() as f64,
-        }
-    }
-}
-
-/// First values of the tables of a group.
-struct Values {
-    /// First linear row, seed and distribution of each.
-    tables: Vec<(u32, u32, Init)>,
-}
-
-impl Values {
-    fn new(tables: &[usize], specs: &[TableSpec], seed: u64) -> Self {
-        let mut base = 0;
-        let of = |&table: &usize| {
-            let first = base;
-            base += specs[table].rows;
-            (first, table_seed(seed, table), specs[table].init)
-        };
-        Self { tables: tables.iter().map(of).collect() }
-    }
-
-    fn row(&self, row: u32, weights: &mut [f32]) {
-        let (base, seed, init) = self.tables[self.tables.partition_point(|&(base, ..)| base <= row) - 1];
-        init.row(seed, row - base, weights);
+        Ok((group, cached, formula))
     }
 }
 
@@ -324,7 +279,7 @@ mod tests {
     use super::*;
     use crate::names::{PolicyName, PrecisionName, RoundingName};
     use crate::train::robe::Size;
-    use hotrow::Pooling;
+    use hotrow::{Init, Pooling};
 
     fn specs() -> Vec<TableSpec> {
         let table = |name: &str, rows, low| TableSpec {
@@ -406,7 +361,7 @@ mod tests {
         // By hand: the same group, its rows numbered on, its bags one table after another.
         let rule = Rule { optimizer: OptimizerName::Adagrad, lr: 0.1 };
         let Kind::Robe(robe) = ROBE else { unreachable!("it is one") };
-        let config = shared_config(&specs(), &[0, 1, 2], robe, rule, 7).unwrap();
+        let config = Fresh { specs: &specs(), rule, seed: 7 }.array(&[0, 1, 2], robe).unwrap();
         assert_eq!((config.weights, config.init), (210, specs()[2].init), "as the largest table begins");
         let mut group = CpuRobeGroup::new(config).unwrap();
         let (indices, offsets) = joined(bags().iter());
@@ -429,17 +384,17 @@ mod tests {
 
     #[test]
     fn an_array_s_memory_is_its_weights() {
-        let factors = tables([ROBE; 3], 0).factors();
+        let factors = tables([ROBE; 3], 0).memory();
         assert!((factors.paper - 0.25).abs() < 1e-12, "{factors:?}");
         assert!(factors.kept > 0.5 && factors.kept < 0.5 + 1024.0 / (210.0 * 16.0), "AdaGrad doubles it: {factors:?}");
-        let mixed = tables([ROBE, Kind::FP32, Kind::FP32], 0).factors();
+        let mixed = tables([ROBE, Kind::FP32, Kind::FP32], 0).memory();
         assert!((mixed.paper - (0.25 * 70.0 + 140.0) / 210.0).abs() < 1e-12, "{mixed:?}");
     }
 
     #[test]
     fn arrays_are_checked_before_anything_runs() {
         let rule = |optimizer| Rule { optimizer, lr: 0.1 };
-        let choice = |size, chunk| Choice::<Kind> { settings: vec![Kind::Robe(Robe::fp32(size, chunk)); 3] };
+        let choice = |size, chunk| Choice { settings: vec![Kind::Robe(Robe::fp32(size, chunk)); 3] };
         let said =
             |size, chunk, optimizer| check(&specs(), &choice(size, chunk), rule(optimizer)).map_err(|e| e.to_string());
         assert_eq!(said(Size::Compression(4.0), 3, OptimizerName::Sgd), Ok(()));
@@ -456,7 +411,7 @@ mod tests {
     #[test]
     fn memory_is_weighed_by_rows() {
         let int8 = Setting::uncached(PrecisionName::Int8, RoundingName::Stochastic);
-        let factors = tables([int8, Setting::FP32, Setting::FP32], 0).factors();
+        let factors = tables([int8, Setting::FP32, Setting::FP32], 0).memory();
         // 8 / 32 + 64 / (32 * 4) for 70 of 210 rows.
         assert!((factors.paper - (0.75 * 70.0 + 140.0) / 210.0).abs() < 1e-12, "{factors:?}");
         // Codes, scale and bias, FP16 state: 20 B a row against 16, and 32 in FP32; and a few hundred bytes a group.

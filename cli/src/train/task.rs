@@ -1,4 +1,4 @@
-//! What is learned: samples, the tables they look up, and the model above.
+//! A learning task: samples, the tables they look up, and the model above.
 
 use crate::names::OptimizerName;
 use crate::train::dense::Dense;
@@ -17,7 +17,7 @@ pub(crate) struct TableSpec {
     pub(crate) stream: usize,
 }
 
-/// What a batch looks up in one table.
+/// The lookups of a batch in one table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Bags {
     pub(crate) indices: Vec<u32>,
@@ -50,7 +50,7 @@ pub(crate) struct Batch {
     pub(crate) samples: usize,
 }
 
-/// What the logits are about.
+/// The meaning of the logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// `[samples, classes]`, of which one is right.
@@ -59,7 +59,7 @@ pub(crate) enum Target {
     Binary,
 }
 
-/// What a task trains with unless told otherwise: found with FP32.
+/// Hyperparameters of a task where none are given: found with FP32.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Defaults {
     pub(crate) batch: usize,
@@ -73,22 +73,26 @@ pub(crate) struct Defaults {
     pub(crate) decay: bool,
 }
 
+/// A task as it is: known once its data are loaded.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    pub(crate) name: &'static str,
+    /// The data, in words for the user.
+    pub(crate) source: String,
+    pub(crate) tables: Vec<TableSpec>,
+    pub(crate) target: Target,
+    pub(crate) defaults: Defaults,
+    /// Samples to train on.
+    pub(crate) train: usize,
+    /// Samples to test with.
+    pub(crate) test: usize,
+    /// Of a planted model: the test loss of the base rate alone, and the least that can be reached.
+    pub(crate) bounds: Option<[f64; 2]>,
+}
+
 /// Data, tables and a model.
 pub(crate) trait Task: Send + Sync {
-    fn name(&self) -> &str;
-
-    /// What data this is, said to the user.
-    fn source(&self) -> String;
-
-    fn tables(&self) -> &[TableSpec];
-
-    fn target(&self) -> Target;
-
-    fn defaults(&self) -> Defaults;
-
-    fn train_len(&self) -> usize;
-
-    fn test_len(&self) -> usize;
+    fn about(&self) -> &About;
 
     /// Samples by their places in the training set. What is drawn, negatives say, follows from seed, epoch and place alone.
     fn train_batch(&self, samples: &[u32], seed: u64, epoch: u32) -> Batch;
@@ -98,14 +102,4 @@ pub(crate) trait Task: Send + Sync {
 
     /// The dense part, with fresh weights from the seed.
     fn dense(&self, seed: u64) -> candle_core::Result<Box<dyn Dense>>;
-
-    /// The test loss of who knows how often each label comes, and nothing else, where a planted model tells the best.
-    fn blind_loss(&self) -> Option<f64> {
-        None
-    }
-
-    /// The least loss that can be reached on the test set, where a planted model tells.
-    fn best_loss(&self) -> Option<f64> {
-        None
-    }
 }

@@ -1,15 +1,17 @@
 //! The tasks by name.
 
 mod author;
+mod bags;
 mod dlrm;
 mod readmission;
 mod words;
 
 pub(crate) use dlrm::Cardinalities;
 
-use crate::trace::{self, TraceError};
+use crate::options::Options;
+use crate::trace::{self, Source, TraceError};
 use crate::train::task::Task;
-use anyhow::bail;
+use anyhow::Context as _;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -27,33 +29,52 @@ pub(crate) enum TaskName {
     Dlrm,
 }
 
-/// What a task is made from.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Choices {
-    pub(crate) data: Option<PathBuf>,
-    /// Floats in a row, where it shall not be the task's own.
-    pub(crate) dim: Option<u32>,
+/// The task and its data.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TaskArgs {
+    /// What to learn [default: author with a data folder, else dlrm on generated data]
+    #[arg(long, value_enum)]
+    pub(crate) task: Option<TaskName>,
+    /// Author: sentences instead of paragraphs
+    #[arg(long)]
     pub(crate) sentences: bool,
-    /// Criteo's click log; without one, clicks are generated.
+    /// Dlrm: Criteo's click log (label, 13 counts, 26 categories, tab separated), plain, .gz or .zst; its last seventh is the
+    /// test set [default: generated clicks]
+    #[arg(long, value_name = "FILE")]
     pub(crate) criteo: Option<PathBuf>,
-    /// Rows of the tables of clicks, where they shall not be the task's own.
+    /// Dlrm: rows of the 26 tables: a cap or a scale (1/100) for Table 1 of Yang 2020, or 26 numbers [default: 1/100]
+    #[arg(long, value_name = "N|1/N|N,N,..")]
     pub(crate) cardinalities: Option<Cardinalities>,
-    /// Samples to train on; more need not be read, fewer than that not be generated.
-    pub(crate) limit: Option<usize>,
-    /// Seed of what is generated.
-    pub(crate) seed: u64,
+    /// Floats in a row [default: the task's own]
+    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) dim: Option<u32>,
+    /// Train on the first N samples; more clicks are generated where N is more
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
 }
 
-impl Choices {
-    /// The data folder, for a task that needs one.
-    fn folder(&self, task: &str) -> anyhow::Result<&Path> {
-        match &self.data {
-            Some(folder) => Ok(folder),
-            None => bail!(
-                "task {task}: wanted the data folder, found none; give --data DIR or set HOTROW_DATA, or take --task dlrm, which generates its data"
-            ),
-        }
+impl TaskArgs {
+    /// Which task it is, by name or by the data there are.
+    pub(crate) fn name(&self, options: &Options) -> TaskName {
+        let of_clicks = self.criteo.is_some() || self.cardinalities.is_some();
+        let by_data = if options.data().is_some() && !of_clicks { TaskName::Author } else { TaskName::Dlrm };
+        self.task.unwrap_or(by_data)
     }
+
+    /// Samples to train on at most.
+    pub(crate) fn limit(&self) -> Option<usize> {
+        self.limit.map(|limit| limit as usize)
+    }
+}
+
+/// The data folder, for a task that needs one.
+fn folder<'a>(source: &Source<'a>, task: &str) -> anyhow::Result<&'a Path> {
+    source.data.with_context(|| {
+        format!(
+            "task {task}: wanted the data folder, found none; give --data DIR or set HOTROW_DATA, or take --task dlrm, which \
+             generates its data"
+        )
+    })
 }
 
 /// The labels of a data set's bags, each below `classes`.
@@ -62,11 +83,11 @@ fn labels(folder: &Path, name: &str, bags: usize, classes: u8) -> Result<Vec<u8>
 }
 
 /// Loads or generates what the task needs.
-pub(crate) fn open(name: TaskName, choices: &Choices) -> anyhow::Result<Box<dyn Task>> {
+pub(crate) fn open(name: TaskName, args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<Box<dyn Task>> {
     Ok(match name {
-        TaskName::Author => Box::new(author::Author::open(choices)?),
-        TaskName::Words => Box::new(words::Words::open(choices)?),
-        TaskName::Readmission => Box::new(readmission::Readmission::open(choices)?),
-        TaskName::Dlrm => Box::new(dlrm::Dlrm::open(choices)?),
+        TaskName::Author => Box::new(author::open(args, source)?),
+        TaskName::Words => Box::new(words::Words::open(args, source)?),
+        TaskName::Readmission => Box::new(readmission::open(args, source)?),
+        TaskName::Dlrm => Box::new(dlrm::Dlrm::open(args, source.seed)?),
     })
 }

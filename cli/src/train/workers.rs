@@ -27,6 +27,11 @@ pub(crate) fn side_by_side<J: Sync, R: Send>(jobs: &[J], at_once: usize, work: i
     results.into_iter().filter_map(|place| place.into_inner().ok().flatten()).collect()
 }
 
+/// Does `work` in a thread pool of one thread, so that a run stays on its own core.
+pub(crate) fn alone<T: Send>(work: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
+    rayon::ThreadPoolBuilder::new().num_threads(1).build()?.install(work)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

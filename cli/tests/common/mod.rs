@@ -2,3 +2,4 @@
 
 pub(crate) mod command;
 pub(crate) mod plan;
+pub(crate) mod records;

@@ -1,10 +1,12 @@
 //! The command on the GPU: the real kernels count what the simulator counts.
 
+use crate::common::records::{broken, number, records};
 use assert_cmd::Command;
+use serde_json::Value;
 
 use hotrow_harness::device::with_gpu;
 
-fn simulate(backend: &str, trace: &str, batch: &str) -> serde_json::Value {
+fn simulate(backend: &str, trace: &str, batch: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("out.json");
     let mut command = Command::cargo_bin("hotrow").unwrap();
@@ -49,8 +51,8 @@ fn verified(backend: &str, trace: &str, seed: &str) -> Vec<(bool, Vec<f64>)> {
     command.args(["plan", "--verify", "--trace", trace, "--backend", backend, "--seed", seed, "--dim", "8"]);
     command.args(["--budget", "32KiB", "--precision", "int4", "--optimizer", "adagrad"]);
     command.arg("--json").arg(&json).assert().success();
-    let plan: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
-    let run = |run: &serde_json::Value| {
+    let plan: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    let run = |run: &Value| {
         let measures = run["measures"].as_array().unwrap();
         (run["within"] == true, measures.iter().map(|measure| measure["counted"].as_f64().unwrap()).collect())
     };
@@ -69,16 +71,28 @@ fn plans_hold_on_the_device() {
     });
 }
 
+/// The figure of the only record of this kind.
+fn figure(report: &Value, what: &str, wanted: &[(&str, Value)]) -> Option<f64> {
+    match records(report, what, wanted)[..] {
+        [record] => Some(number(record)),
+        _ => None,
+    }
+}
+
+fn goal<'r>(report: &'r Value, id: &str) -> &'r Value {
+    report["goals"].as_array().unwrap().iter().find(|goal| goal["id"] == id).unwrap()
+}
+
 /// Tables in host memory stand beside the one on the device, with the bytes that crossed in each pass: INT4 x 8 takes 12 a record.
-fn placements_are_compared(points: &[serde_json::Value], mappable: bool) {
+fn placements_are_compared(report: &Value, mappable: bool) {
     let crossed = |placement: &str, kind: &str| -> Vec<[f64; 2]> {
-        let these = points.iter().filter(|point| point["placement"] == placement && point["kind"] == kind);
-        let these = these.filter(|point| point["precision"] == "INT4");
-        let bytes = |point: &serde_json::Value, pass: &str| {
-            let number = |name: String| point[name].as_f64().unwrap();
-            number(format!("{pass}_bus_gb_s")) * 1e9 * number(format!("{pass}_seconds"))
+        let wanted = [("placement", placement.into()), ("kind", kind.into()), ("precision", "INT4".into())];
+        let bytes = |pass: &str| -> Vec<f64> {
+            let rates = records(report, &format!("{pass} crossed"), &wanted);
+            let seconds = records(report, pass, &wanted);
+            rates.iter().zip(seconds).map(|(rate, seconds)| number(rate) * number(seconds)).collect()
         };
-        these.map(|point| ["forward", "backward"].map(|pass| bytes(point, pass))).collect()
+        bytes("forward").into_iter().zip(bytes("backward")).map(|(forward, backward)| [forward, backward]).collect()
     };
     let near = |found: f64, wanted: f64| (found - wanted).abs() < 0.01 * wanted;
     for placement in if mappable { &["device", "mapped"][..] } else { &["device"] } {
@@ -100,163 +114,133 @@ fn bench_labels_a_software_adapter() {
     with_gpu(|context| {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::cargo_bin("hotrow").unwrap();
-        command.current_dir(folder.path()).args([
-            "bench",
-            "--backend",
-            "gpu",
-            "--rows",
-            "40000",
-            "--dim",
-            "8",
-            "--batch",
-            "100",
-        ]);
-        command.args([
-            "--precision",
-            "int4",
-            "--policy",
-            "lfu",
-            "--hit-rate",
-            "0,50,100",
-            "--seconds",
-            "1",
-            "--page-kib",
-            "4,64",
-        ]);
+        command.current_dir(folder.path());
+        let sizes = "bench --backend gpu --rows 40000 --dim 8 --batch 100 --precision int4 --policy lfu --seconds 1";
+        command.args(sizes.split(' ')).args(["--hit-rate", "0,50,100", "--page-kib", "4,64"]);
         let done = command.assert().success();
         let out = String::from_utf8_lossy(&done.get_output().stdout).into_owned();
         assert_eq!(out.contains("software adapter"), !context.caps().is_hardware(), "{out}");
         let report = std::fs::read(folder.path().join("results/bench.json")).unwrap();
-        let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
-        let points = report["points"].as_array().unwrap();
-        placements_are_compared(points, context.caps().mappable);
-        for point in points {
-            if point["kind"] == "cached" {
-                let wrong = point["hit_rate"].as_f64().unwrap() - point["target_hit_rate"].as_f64().unwrap();
-                assert!(wrong.abs() < 0.05, "{point}");
-            }
+        let report: Value = serde_json::from_slice(&report).unwrap();
+        placements_are_compared(&report, context.caps().mappable);
+        for point in records(&report, "forward", &[("kind", "cached".into())]) {
+            let setting = |name: &str| point["setting"][name].as_f64().unwrap();
+            assert!((setting("hits") - setting("aim")).abs() < 5.0, "{point}");
         }
         // Pages really moved at every hit rate.
-        let moved: Vec<_> =
-            report["points"].as_array().unwrap().iter().filter(|point| point["kind"] == "uvm pages").collect();
-        assert_eq!(moved.len(), 2 * 3);
-        for point in moved {
-            let bytes = |key: &str| point[key].as_u64().unwrap() * point["steps"].as_u64().unwrap();
-            assert!(
-                bytes("bus_bytes_read_per_step") > 0 && point["forward_seconds"].as_f64().unwrap() > 0.0,
-                "{point}"
-            );
-            assert!(point["timing"] != "predicted", "{point}");
-        }
+        let moved = |what: &str| records(&report, what, &[("kind", "uvm pages".into())]);
+        let (seconds, bytes) = (moved("forward"), moved("table bytes read"));
+        assert_eq!((seconds.len(), bytes.len()), (2 * 3, 2 * 3));
+        assert!(seconds.into_iter().chain(bytes).all(|record| number(record) > 0.0));
         assert!(out.contains("UVM model, 4 KiB, moved"), "{out}");
     });
 }
 
 /// Where `suite` is not as the schema says, or has a figure that cannot be; with every kernel of `kernels` in some case.
-fn wrong(suite: &serde_json::Value, kernels: &[&str]) -> Option<String> {
-    let positive = |value: &serde_json::Value| value.as_f64().is_some_and(|value| value > 0.0);
-    if suite["schema"] != 1 || suite["command"] != "bench --suite" || !positive(&suite["copy_bytes_per_second"]) {
-        return Some(format!("{} {}", suite["schema"], suite["copy_bytes_per_second"]));
+fn wrong(suite: &Value, kernels: &[&str]) -> Option<String> {
+    let copies = records(suite, "rate", &[("shape", "copy".into())]);
+    if suite["schema"] != 2 || suite["command"] != "bench suite" || copies.iter().any(|rate| number(rate) <= 0.0) {
+        return Some(format!("{} {} {copies:?}", suite["schema"], suite["command"]));
     }
     for key in ["adapter", "backend", "driver", "timing"] {
-        if suite["machine"][key].as_str().is_none_or(str::is_empty) {
+        if suite["machines"][0][key].as_str().is_none_or(str::is_empty) {
             return Some(format!("machine: {key}"));
         }
     }
-    let cases = suite["cases"].as_array()?;
-    for case in cases {
-        let dispatches =
-            |list: &serde_json::Value| list.as_array().map(|all| all.iter().map(|k| k["dispatches"].as_u64()).sum());
-        if dispatches(&case["kernels"]) != Some(case["dispatches"].as_u64()) {
-            return Some(format!("{}: dispatches", case["name"]));
+    for case in records(suite, "accesses", &[]) {
+        let name = &case["shape"];
+        let these = [("shape", name.clone())];
+        let dispatches = records(suite, "dispatches", &these);
+        let (of_kernels, whole): (Vec<&Value>, Vec<&Value>) =
+            dispatches.into_iter().partition(|record| record["setting"]["kernel"].is_string());
+        let all: f64 = of_kernels.iter().map(|record| number(record)).sum();
+        if whole.len() != 1 || all != number(whole[0]) {
+            return Some(format!("{name}: dispatches"));
         }
-        if !positive(&case["forward"]["median"]) || !positive(&case["facts"]["accesses"]) {
-            return Some(format!("{}: {} {}", case["name"], case["forward"], case["facts"]));
+        if figure(suite, "forward", &these).is_none_or(|seconds| seconds <= 0.0) || number(case) <= 0.0 {
+            return Some(format!("{name}: forward"));
+        }
+        // A stage without a formula is a stage that was renamed and forgotten in suite/bytes.rs.
+        if records(suite, "must move", &these).len() != of_kernels.len() {
+            return Some(format!("{name}: a kernel without a formula"));
         }
     }
-    // A stage without a formula is a stage that was renamed and forgotten in suite/bytes.rs.
-    if let Some(unknown) =
-        cases.iter().filter_map(|case| case["kernels"].as_array()).flatten().find(|k| k["bytes"].is_null())
-    {
-        return Some(unknown["kernel"].to_string());
-    }
-    let all = || cases.iter().filter_map(|case| case["kernels"].as_array()).flatten();
     for kernel in kernels {
-        if !all().any(|found| found["kernel"] == *kernel && positive(&found["bytes"])) {
+        if !records(suite, "must move", &[("kernel", (*kernel).into())]).iter().any(|record| number(record) > 0.0) {
             return Some((*kernel).to_owned());
         }
     }
     None
 }
 
-/// Where the suite's figures of what crosses the bus, and of windows, cannot be: bytes that steps counted follow from the records.
-fn placements_wrong(suite: &serde_json::Value) -> Option<String> {
-    let goal = |id: &str| suite["goals"].as_array().unwrap().iter().find(|goal| goal["id"] == id).unwrap();
-    let case = |name: &str| suite["cases"].as_array().unwrap().iter().find(|case| case["name"] == name);
-    if goal("bus_bytes")["met"] != true || suite["wrong"] != serde_json::json!([]) {
-        return Some(format!("{} {}", goal("bus_bytes"), suite["wrong"]));
+/// Where the suite's figures of bytes that cross the bus, and of windows, cannot be: bytes that steps counted follow from the records.
+fn placements_wrong(suite: &Value) -> Option<String> {
+    if goal(suite, "bus_bytes")["met"] != true || suite["wrong"] != serde_json::json!([]) {
+        return Some(format!("{} {}", goal(suite, "bus_bytes"), suite["wrong"]));
     }
     // 136 B a record against 512.
-    if goal("packed_bytes")["reached"] != 136.0 / 512.0 {
-        return Some(goal("packed_bytes").to_string());
+    if goal(suite, "packed_bytes")["reached"] != 136.0 / 512.0 {
+        return Some(goal(suite, "packed_bytes").to_string());
     }
-    let windows =
-        |name: &str| case(name).and_then(|case| case["shape"].as_str()).map(|shape| shape.contains("1 windows"));
-    let cut = ["windows-one", "windows-cut", "windows-large"].map(windows);
-    if cut != [Some(true), Some(false), Some(false)] {
+    let of = |what: &str, shape: &str| figure(suite, what, &[("shape", shape.into())]);
+    let cut = ["windows-one", "windows-cut", "windows-large"].map(|shape| of("windows", shape));
+    if cut[0] != Some(1.0) || cut[1..].iter().any(|windows| windows.is_none_or(|windows| windows < 2.0)) {
         return Some(format!("windows: {cut:?}"));
     }
-    let paces = suite["paces"].as_array()?;
-    for pace in paces {
-        let bytes = |key: &str| pace[key].as_f64();
-        let records = bytes("counted_bytes_in").zip(bytes("counted_bytes_out")).map(|(a, b)| (a, b, a + b));
+    let paces = records(suite, "pace", &[]);
+    for pace in &paces {
+        let shape = pace["shape"].as_str().unwrap();
         // Lists and notes come on top, but do not outweigh the records.
-        let plausible = records.is_some_and(|(read, written, both)| {
-            let copied = bytes("copied_bytes");
+        let plausible = of("counted in", shape).zip(of("counted out", shape)).is_some_and(|(read, written)| {
+            let both = read + written;
             read == 60.0 * 136.0
                 && written > 0.0
-                && copied.is_none_or(|copied| copied > 1.1 * both && copied < 3.0 * both)
+                && of("copied", shape).is_none_or(|copied| copied > 1.1 * both && copied < 3.0 * both)
         });
-        if !plausible || bytes("copied_bytes").is_some() != (pace["placement"] == "staged") || pace["hit_rate"] != 0.95
-        {
+        let staged = pace["setting"]["placement"] == "staged";
+        if !plausible || of("copied", shape).is_some() != staged || of("hits", shape) != Some(0.95) {
             return Some(pace.to_string());
         }
     }
     (paces.len() < 2).then(|| format!("{} paces", paces.len()))
 }
 
-/// Where the suite's figures of pinned rows cannot be: P3's shapes are all there, and a hot batch moves nothing.
-fn pinned_wrong(suite: &serde_json::Value) -> Option<String> {
-    let (Some(steps), Some(epochs)) = (suite["pinned"]["steps"].as_array(), suite["pinned"]["epochs"].as_array())
-    else {
-        return Some(suite["pinned"].to_string());
-    };
-    let of = |kind: &'static str, cache: u64| {
-        steps
-            .iter()
-            .filter(move |step| step["kind"] == kind && step["cache_mb"] == cache && step["placement"] != "device")
-    };
-    for step in steps {
-        let number = |key: &str| step[key].as_f64().unwrap_or(f64::NAN);
-        let (rate, bytes) = (number("hit_rate"), number("bytes_in") + number("bytes_out"));
-        let right = match step["kind"].as_str().unwrap_or_default() {
+/// Where the suite's figures of pinned rows cannot be: SCARS's shapes are all there, and a hot batch moves nothing.
+fn pinned_wrong(suite: &Value) -> Option<String> {
+    let pinned = ("shape", Value::from("pinned"));
+    for step in records(suite, "step", std::slice::from_ref(&pinned)) {
+        let place: Vec<(&str, Value)> = ["batches", "placement", "cache MB", "batch"]
+            .into_iter()
+            .map(|name| (name, step["setting"][name].clone()))
+            .chain([pinned.clone()])
+            .collect();
+        let value = |what: &str| figure(suite, what, &place).unwrap_or(f64::NAN);
+        let (rate, bytes) = (value("hit rate"), value("bytes in") + value("bytes out"));
+        let uncached = step["setting"]["cache MB"] == 0.0;
+        let right = match step["setting"]["batches"].as_str().unwrap_or_default() {
             "hot" => rate == 1.0 && bytes == 0.0,
             "normal" => rate < 1.0 && bytes > 0.0,
-            "even" => step["cache_mb"] == 0 && rate == 0.0 || (rate - 0.95).abs() < 3e-3,
-            _ => step["cache_mb"] != 0 || rate == 0.0 && bytes > 0.0,
+            "even" => uncached && rate == 0.0 || (rate - 0.95).abs() < 3e-3,
+            _ => rate > 0.0 || uncached && rate == 0.0 && bytes > 0.0,
         };
-        if !right || number("step_seconds") <= 0.0 || number("pinned_rows") > number("cache_rows") {
+        if !right || number(step) <= 0.0 || value("pinned rows").is_nan() {
             return Some(step.to_string());
         }
     }
+    let of = |kind: &str, cache: u32| -> Vec<f64> {
+        let wanted = [pinned.clone(), ("batches", kind.into()), ("cache MB", cache.into())];
+        let all = records(suite, "bytes in", &wanted).into_iter();
+        all.filter(|record| record["setting"]["placement"] != "device").map(number).collect()
+    };
     // A larger cache holds more: fewer bytes for the same batches.
     let mixed: Vec<f64> =
-        [0, 128, 256, 512, 1024].iter().filter_map(|&cache| of("mixed", cache).next()?["bytes_in"].as_f64()).collect();
-    let counts = [of("hot", 256).count(), of("normal", 256).count(), of("even", 1024).count(), mixed.len()];
+        [0, 128, 256, 512, 1024].iter().filter_map(|&cache| of("mixed", cache).first().copied()).collect();
+    let counts = [of("hot", 256).len(), of("normal", 256).len(), of("even", 1024).len(), mixed.len()];
     if counts != [5, 5, 2, 5] || !mixed.is_sorted_by(|a, b| a >= b) || mixed[0] == mixed[4] {
         return Some(format!("{counts:?} {mixed:?}"));
     }
-    (epochs.len() != 5).then(|| format!("{} epochs", epochs.len()))
+    let epochs = records(suite, "bytes saved", &[("shape", "epoch".into())]).len();
+    (epochs != 5).then(|| format!("{epochs} epochs"))
 }
 
 #[test]
@@ -267,68 +251,53 @@ fn the_suite_measures_every_kernel() {
         std::fs::write(&beside, r#"{"sorts": [{"name": "cub", "pairs": 16777216, "pairs_per_second": 1e10}]}"#)
             .unwrap();
         let mut command = Command::cargo_bin("hotrow").unwrap();
-        command.current_dir(folder.path()).args(["bench", "--suite", "--backend", "gpu", "--size", "small"]);
-        command
-            .args([
-                "--only",
-                "hits,small,sort,uncached,staged,pinned,windows",
-                "--commit",
-                "abc",
-                "--out",
-                "out",
-                "--beside",
-            ])
-            .arg(&beside);
+        let parts = "hits,small,sort,uncached,staged,pinned,windows";
+        command.current_dir(folder.path()).args(["bench", "suite", "--backend", "gpu", "--size", "small"]);
+        command.args(["--only", parts, "--commit", "abc", "--out", "out", "--beside"]).arg(&beside);
         let done = command.assert().success();
         let out = String::from_utf8_lossy(&done.get_output().stdout).into_owned();
         assert_eq!(out.contains("software adapter: these figures show"), !context.caps().is_hardware(), "{out}");
-        for file in ["suite.json", "goals.md", "suite-kernels.svg", "suite-kernels.png", "suite-work.png"] {
+        for file in ["suite.json", "suite.csv", "goals.md", "suite-kernels.svg", "suite-kernels.png", "suite-work.png"]
+        {
             assert!(folder.path().join("out").join(file).is_file() && out.contains(file), "{file}:\n{out}");
         }
         let suite = std::fs::read(folder.path().join("out/suite.json")).unwrap();
-        let suite: serde_json::Value = serde_json::from_slice(&suite).unwrap();
+        let suite: Value = serde_json::from_slice(&suite).unwrap();
         assert_eq!((&suite["commit"], &suite["size"]), (&"abc".into(), &"small".into()));
         let kernels = ["linearize", "probe", "sort", "admit", "exchange", "gather", "arrange", "update"];
         assert_eq!(wrong(&suite, &kernels), None);
         assert_eq!(suite["left_out"], serde_json::json!([]));
-        let hits = &suite["cases"][0];
-        assert!(hits["name"] == "hits-uniform" && hits["hit_rate"] == 1.0, "{hits}");
+        assert_eq!(figure(&suite, "hit rate", &[("shape", "hits-uniform".into())]), Some(1.0));
         // Not measured here, and not said to be.
-        let goal = |id: &str| suite["goals"].as_array().unwrap().iter().find(|goal| goal["id"] == id).unwrap().clone();
-        assert!(goal("gather")["reached"].as_f64().is_some() && goal("nvidia_step")["reached"].is_null());
+        assert!(
+            goal(&suite, "gather")["reached"].as_f64().is_some() && goal(&suite, "nvidia_step")["reached"].is_null()
+        );
         assert_eq!(placements_wrong(&suite), None);
         assert_eq!(pinned_wrong(&suite), None);
         assert!(std::fs::read_to_string(folder.path().join("out/goals.md")).unwrap().contains("unmeasured"));
         // The companion: what is missing or cannot be is noticed.
         assert!(wrong(&suite, &["teleport"]).is_some());
-        let mut broken = suite.clone();
-        broken["cases"][0]["dispatches"] = 1.into();
-        assert!(wrong(&broken, &kernels).is_some());
-        broken = suite.clone();
-        broken["cases"][0]["kernels"][0]["bytes"] = serde_json::Value::Null;
-        assert!(wrong(&broken, &kernels).is_some());
-        broken["copy_bytes_per_second"] = 0.into();
-        assert!(wrong(&broken, &kernels).is_some());
-        let hot = suite["pinned"]["steps"].as_array().unwrap().iter().position(|step| step["kind"] == "hot").unwrap();
-        for (key, value) in [("bytes_in", 1.0), ("hit_rate", 0.99), ("step_seconds", 0.0)] {
-            broken = suite.clone();
-            broken["pinned"]["steps"][hot][key] = value.into();
-            assert!(pinned_wrong(&broken).is_some(), "{key}");
+        let of = |what: &'static str, shape: &'static str| {
+            move |record: &Value| record["what"] == what && record["shape"] == shape
+        };
+        for value in [None, Some(1.0)] {
+            assert!(wrong(&broken(&suite, of("dispatches", "hits-uniform"), value), &kernels).is_some());
         }
-        broken = suite.clone();
-        broken["pinned"]["steps"].as_array_mut().unwrap().remove(hot);
-        assert!(pinned_wrong(&broken).is_some());
-        broken["pinned"] = serde_json::Value::Null;
-        assert!(pinned_wrong(&broken).is_some());
-        let paces = suite["paces"].as_array().unwrap().len();
-        for (pace, key) in (0..paces).flat_map(|pace| ["counted_bytes_in", "copied_bytes"].map(|key| (pace, key))) {
-            broken = suite.clone();
-            broken["paces"][pace][key] = 1.into();
-            assert!(placements_wrong(&broken).is_some() || broken["paces"][pace]["placement"] == "mapped", "{key}");
+        assert!(wrong(&broken(&suite, of("must move", "hits-uniform"), None), &kernels).is_some());
+        assert!(wrong(&broken(&suite, of("rate", "copy"), Some(0.0)), &kernels).is_some());
+        let hot = |what: &'static str| {
+            move |record: &Value| of(what, "pinned")(record) && record["setting"]["batches"] == "hot"
+        };
+        for (what, value) in [("bytes in", 1.0), ("hit rate", 0.99), ("step", 0.0)] {
+            assert!(pinned_wrong(&broken(&suite, hot(what), Some(value))).is_some(), "{what}");
         }
-        broken = suite.clone();
-        broken["cases"].as_array_mut().unwrap().retain(|case| case["name"] != "windows-cut");
-        assert!(placements_wrong(&broken).is_some());
+        assert!(pinned_wrong(&broken(&suite, hot("bytes in"), None)).is_some());
+        assert!(pinned_wrong(&broken(&suite, |record| record["shape"] == "pinned", None)).is_some());
+        for what in ["counted in", "copied"] {
+            let changed = broken(&suite, |record| record["what"] == what, Some(1.0));
+            assert!(placements_wrong(&changed).is_some(), "{what}");
+        }
+        assert!(placements_wrong(&broken(&suite, |record| record["shape"] == "windows-cut", None)).is_some());
     });
 }
 
@@ -337,58 +306,48 @@ fn shared_tables_are_measured_on_the_device() {
     with_gpu(|context| {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::cargo_bin("hotrow").unwrap();
-        command.current_dir(folder.path()).args([
-            "bench",
-            "--robe",
-            "--backend",
-            "gpu",
-            "--size",
-            "small",
-            "--out",
-            "out",
-        ]);
+        command.current_dir(folder.path()).args("bench robe --backend gpu --size small --out out".split(' '));
         // Small arrays only, and narrow rows.
-        command.args(["--dim", "8", "--batch", "64", "--memory", "20KB", "--commit", "abc", "--seconds", "60"]);
+        command.args("--dim 8 --batch 64 --memory 20KB --commit abc --seconds 60".split(' '));
         let done = command.assert().success();
         let out = String::from_utf8_lossy(&done.get_output().stdout).into_owned();
         assert_eq!(out.contains("software adapter: these figures show"), !context.caps().is_hardware(), "{out}");
-        let report: serde_json::Value =
+        let report: Value =
             serde_json::from_slice(&std::fs::read(folder.path().join("out/robe-gpu.json")).unwrap()).unwrap();
-        assert_eq!((&report["backend"], &report["commit"]), (&"gpu".into(), &"abc".into()));
-        let cells = report["cells"].as_array().unwrap();
-        let measured: Vec<_> = cells.iter().filter(|cell| cell["refused"].is_null()).collect();
-        assert!(measured.len() > 10, "{} of {}", measured.len(), cells.len());
-        let stage = |step: &serde_json::Value, name: &str| {
-            step["stages"].as_array().unwrap().iter().any(|stage| stage["stage"] == name)
+        assert_eq!(report["commit"], "abc");
+        let array = [("shape", Value::from("array"))];
+        let cells = records(&report, "forward", &array).len();
+        assert!(cells > 10, "{cells} cells");
+        let stage = |way: &str, name: &str| {
+            !records(&report, "stage", &[("way", way.into()), ("stage", name.into())]).is_empty()
         };
-        for (way, last, must) in [
-            ("dense_update", "robe_update", true),
-            ("sparse_update", "robe_update", true),
-            // What has no room says so.
-            ("dense_gradient", "robe_gradient", false),
-            ("sparse_gradient", "robe_covered", false),
+        let refused = |way: &str| {
+            let all = report["left_out"].as_array().unwrap().iter();
+            let these = all.filter(|one| one["what"].as_str().unwrap().starts_with(way));
+            these.filter(|one| one["why"].as_str().unwrap().contains("--memory")).count()
+        };
+        // Gradients without room say so.
+        for (way, last) in [
+            ("dense update", "robe_update"),
+            ("sparse update", "robe_update"),
+            ("dense gradient", "robe_gradient"),
+            ("sparse gradient", "robe_covered"),
         ] {
-            let mut steps = 0;
-            for cell in &measured {
-                let step = &cell["steps"][way];
-                if step.is_null() {
-                    assert!(!must && cell["ways_refused"][way].as_str().unwrap().contains("--memory"), "{way}: {cell}");
-                    continue;
-                }
-                steps += 1;
-                assert!(step["backward"]["median"].as_f64().unwrap() > 0.0, "{way}: {cell}");
-                assert!(stage(step, "robe_gather") && stage(step, last), "{way}: {cell}");
-                assert!(!stage(step, "probe"), "the comparison can fail");
-            }
-            assert!(steps > 5, "{way}: {steps} of {}", measured.len());
+            let measured = records(&report, way, &array);
+            assert!(measured.len() > 5 && measured.iter().all(|one| number(one) > 0.0), "{way}: {}", measured.len());
+            assert_eq!(measured.len() + refused(way), cells, "{way}");
+            assert!(stage(way, last), "{way}");
+            assert!(!stage(way, "probe"), "the comparison can fail");
         }
-        // Of other sizes than the goals': shown, neither met nor missed.
+        assert!(stage("dense update", "robe_gather") && refused("dense update") == 0);
+        // Of other sizes than the goals': shown, neither reached nor missed.
         assert!(report["goals"].as_array().unwrap().iter().all(|goal| goal["met"].is_null()));
         // Tables beside them that are larger than that are named, not measured.
-        let beside = report["beside"].as_array().unwrap();
-        let small = |one: &&serde_json::Value| one["bytes"].as_u64().unwrap() <= 20_000;
-        let measured = |one: &serde_json::Value| one["forward"]["median"].as_f64().is_some_and(|median| median > 0.0);
-        assert!(beside.iter().all(|one| measured(one) == small(&one) && one["refused"].is_null() == small(&one)));
-        assert!(beside.iter().any(measured), "the comparison can fail");
+        let beside = [("shape", Value::from("beside"))];
+        let small = records(&report, "memory", &beside).into_iter().filter(|one| number(one) <= 20_000.0).count();
+        let measured = records(&report, "forward", &beside);
+        assert!(measured.len() == small && small > 0 && measured.iter().all(|one| number(one) > 0.0));
+        let named = report["left_out"].as_array().unwrap().iter();
+        assert_eq!(named.filter(|one| one["what"].as_str().unwrap().contains(" in bags of ")).count(), 12 - small);
     });
 }

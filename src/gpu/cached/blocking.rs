@@ -10,7 +10,7 @@ use crate::{
             group::{Group, grown},
         },
         engine::{bind::Batch, bind_cache::passing, call::Call},
-        slices::{Uploaded, UploadedGrads, floats, new_outputs, outcome},
+        slices::{Uploaded, UploadedGrads, await_outputs, floats, new_outputs},
         stages::cached::{
             assign,
             exchange::{self, Records},
@@ -73,12 +73,12 @@ impl Group {
                     this.record(&mut encoder, &batch.batch(), outputs.slice(..), mode)?;
                 }
             }
-            this.outcome(encoder, &outputs, bytes, mode, indices.len() as u32)
+            this.await_outputs(encoder, &outputs, bytes, mode, indices.len() as u32)
         })
     }
 
     /// Submits a forward that has been recorded, and waits for its outputs.
-    fn outcome(
+    fn await_outputs(
         &mut self,
         encoder: wgpu::CommandEncoder,
         outputs: &wgpu::Buffer,
@@ -87,7 +87,7 @@ impl Group {
         indices: u32,
     ) -> Result<Vec<f32>, Error> {
         let Some(space) = self.space(mode) else { return Ok(Vec::new()) };
-        let found = outcome(&self.context, encoder, &self.config, &space.step, (outputs, bytes), indices);
+        let found = await_outputs(&self.context, encoder, &self.config, &space.step, (outputs, bytes), indices);
         if found.is_err() && mode == Mode::Train {
             self.pending = None;
         }
@@ -118,8 +118,8 @@ impl Group {
     ) -> Result<(Params, u32), Error> {
         let n = rows.len() as u32;
         let params = Params::new(&self.config, &self.tables.layout, Mode::Rows, Purpose::Write).rows(n);
-        let (batch, nothing) = (Uploaded::rows(&self.context, rows)?, self.nothing.clone());
-        let bound = Bound::of(&self.context, &nothing, &batch.batch(), &params)?;
+        let (batch, dummy) = (Uploaded::rows(&self.context, rows)?, self.dummy.clone());
+        let bound = Bound::of(&self.context, &dummy, &batch.batch(), &params)?;
         grown(&mut self.frozen, &self.context, &self.tables.layout, n, false)?;
         let binding = outputs.map(passing);
         let outputs = binding.as_ref().map(|binding| (binding, n));
@@ -189,7 +189,7 @@ impl Embedding for Group {
             this.fetch(None)?;
             let mut encoder = this.encoder();
             this.carry(&mut encoder, outputs.slice(..))?;
-            this.outcome(encoder, &outputs, bytes, Mode::Train, indices)
+            this.await_outputs(encoder, &outputs, bytes, Mode::Train, indices)
         })
     }
 
@@ -259,14 +259,14 @@ impl Embedding for Group {
             let mut encoder = this.encoder();
             let (params, most) = this.record_rows(&mut encoder, &ascending, None)?;
             let Some(space) = &this.frozen else { return Ok(()) };
-            let aside = match &mut this.staged {
+            let side_flight = match &mut this.staged {
                 None => None,
                 Some(staged) => {
                     staged.unflushed()?;
-                    Some(staged.pack_aside(&this.context, &mut encoder, &this.tables, (0, most), most)?)
+                    Some(staged.pack_side_flight(&this.context, &mut encoder, &this.tables, (0, most), most)?)
                 }
             };
-            let records = aside.as_ref().map_or(Records::Table, |aside| aside.records());
+            let records = side_flight.as_ref().map_or(Records::Table, |side_flight| side_flight.records());
             let uniform = this.context.uniform(&params);
             let mut call = Call::begin(&this.context, &mut encoder, "hotrow.write_rows");
             assign::record(&mut call, &uniform, &this.tables, space, &values, params.indices);
@@ -274,7 +274,7 @@ impl Embedding for Group {
             drop(call);
             match &mut this.staged {
                 None => this.context.finish(encoder),
-                Some(staged) => staged.land_aside(&this.context, encoder, &this.tables, most),
+                Some(staged) => staged.land_side_flight(&this.context, encoder, &this.tables, most),
             }
         })
     }

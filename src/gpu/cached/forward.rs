@@ -24,8 +24,8 @@ use crate::{
     },
 };
 
-/// Where a step's rows move to and from.
-pub(crate) struct Outcome<'a> {
+/// What a step's second half reads and writes: the records, and the outputs.
+pub(crate) struct StepTargets<'a> {
     /// The pooled rows, and how many of them there are; `None` if nobody wants them.
     pub(crate) outputs: Option<(&'a wgpu::BindingResource<'a>, u32)>,
     pub(crate) records: Records<'a>,
@@ -44,7 +44,7 @@ pub(crate) fn record_step(
     encoder.clear_buffer(&space.step, 0, None);
     let call = &mut Call::begin(context, encoder, "hotrow.forward");
     decide(call, params, batch, tables, space);
-    carry(call, params, batch, tables, space, Outcome { outputs, records: Records::Table });
+    carry(call, params, batch, tables, space, StepTargets { outputs, records: Records::Table });
 }
 
 /// The first half alone: a batch that is prefetched.
@@ -61,16 +61,16 @@ pub(crate) fn record_decisions(
 }
 
 /// The second half alone.
-pub(crate) fn record_outcome(
+pub(crate) fn record_carry(
     context: &Context,
     encoder: &mut wgpu::CommandEncoder,
     tables: &Tables,
     space: &Space,
     params: &Params,
     batch: &Bound<'_>,
-    result: Outcome<'_>,
+    targets: StepTargets<'_>,
 ) {
-    carry(&mut Call::begin(context, encoder, "hotrow.forward"), params, batch, tables, space, result);
+    carry(&mut Call::begin(context, encoder, "hotrow.forward"), params, batch, tables, space, targets);
 }
 
 /// What shall happen (SPEC 3.1 to 3.4): the stages that read and write metadata only, in order. No row moves.
@@ -113,7 +113,7 @@ fn carry(
     batch: &Bound<'_>,
     tables: &Tables,
     space: &Space,
-    Outcome { outputs, records }: Outcome<'_>,
+    StepTargets { outputs, records }: StepTargets<'_>,
 ) {
     let uniform = &call.context.uniform(params);
     if params.indices > 0 {

@@ -53,8 +53,8 @@ pub struct Group {
     pub(crate) flush: Option<FlushSpace>,
     /// The uniform of the optimiser's rate.
     rate: Changing,
-    /// Stands where a batch has no weights or no indices.
-    pub(crate) nothing: wgpu::Buffer,
+    /// A small buffer, bound where a batch has no weights or no indices.
+    pub(crate) dummy: wgpu::Buffer,
     /// A forward whose backward has not come.
     pub(crate) pending: Option<Pending>,
     pub(crate) prefetched: Option<Prefetched>,
@@ -79,7 +79,7 @@ impl Group {
     /// [`Error::Config`], [`Error::TooLarge`], [`Error::OutOfMemory`]; [`Error::Unsupported`] for a mapped table on a device
     /// without `MAPPABLE_PRIMARY_BUFFERS`, and for other than 32 ways.
     pub fn new(context: &Context, config: GroupConfig) -> Result<Self, Error> {
-        Self::of(context, config, None, None)
+        Self::build(context, config, None, None)
     }
 
     /// As [`Group::new`], with `source`'s values instead of [`GroupConfig::init`]'s.
@@ -87,7 +87,7 @@ impl Group {
     /// # Errors
     /// As [`Group::new`]; what `source` says; [`Error::Source`] for the first row with a value that is not finite.
     pub fn filled(context: &Context, config: GroupConfig, source: &dyn Source) -> Result<Self, Error> {
-        Self::of(context, config, Some(source), None)
+        Self::build(context, config, Some(source), None)
     }
 
     /// A staged group whose records live in `store`; keep a clone to read the table where the group cannot any more. A store that holds
@@ -104,36 +104,37 @@ impl Group {
             let found = format!("{:?} and a store", config.placement);
             return Err(Error::Config { field: "placement", wanted: "staged".into(), found });
         }
-        Self::of(context, config, None, Some(store))
+        Self::build(context, config, None, Some(store))
     }
 
-    fn of(
+    fn build(
         context: &Context,
         config: GroupConfig,
         source: Option<&dyn Source>,
         store: Option<SharedStore>,
     ) -> Result<Self, Error> {
         if config.placement != Placement::Auto {
-            return Self::at(context, config, source, store);
+            return Self::with_placement(context, config, source, store);
         }
         let device = GroupConfig { placement: Placement::Device, ..config.clone() };
-        match Self::at(context, device, source, None) {
+        match Self::with_placement(context, device, source, None) {
             // The device has not the memory for it.
             Err(Error::OutOfMemory { .. }) => {}
-            Ok(group) => return Ok(group.because("the device has the memory for it")),
+            Ok(group) => return Ok(group.with_reason("the device has the memory for it")),
             Err(error) => return Err(error),
         }
         let (placement, reason) = context.caps().choose_host_placement();
-        Self::at(context, GroupConfig { placement, ..config }, source, None).map(|group| group.because(reason))
+        Self::with_placement(context, GroupConfig { placement, ..config }, source, None)
+            .map(|group| group.with_reason(reason))
     }
 
-    fn because(mut self, reason: &'static str) -> Self {
+    fn with_reason(mut self, reason: &'static str) -> Self {
         self.reason = reason;
         self
     }
 
-    /// As [`GroupConfig::placement`] says, which is not auto.
-    fn at(
+    /// Builds a group whose [`GroupConfig::placement`] is not auto.
+    fn with_placement(
         context: &Context,
         config: GroupConfig,
         source: Option<&dyn Source>,
@@ -169,7 +170,7 @@ impl Group {
         let hold = store.as_ref().map(SharedStore::hold).transpose()?;
         let tables = context.guarded(|| Tables::new(context, &config, layout, source, store.as_ref()))?;
         let staged = store.zip(hold).map(|(store, hold)| Staged::new(store, hold, &tables.layout, config.policy));
-        let nothing = context.buffer("nothing", 16, wgpu::BufferUsages::empty())?;
+        let dummy = context.buffer("dummy", 16, wgpu::BufferUsages::empty())?;
         // Only when the device has given all it must: a store is not touched by a group that cannot be.
         if let Some(staged) = &staged {
             let mut store = staged.store().write();
@@ -186,7 +187,7 @@ impl Group {
             frozen: None,
             flush: None,
             rate: Changing::new::<Rate>(context),
-            nothing,
+            dummy,
             pending: None,
             prefetched: None,
             reports: Reports::new(context),
@@ -238,11 +239,11 @@ impl Group {
         &self.context
     }
 
-    /// Tells of a step that was left out because of a bad index or offset, if the device has said so by now. Each is told once;
-    /// every `record_forward` asks too, before it records.
+    /// Returns the error of an earlier skipped step, once its report has arrived: the device skips a step with a bad index or offset.
+    /// Each error is returned once. Every `record_forward` calls this before it records.
     ///
     /// # Errors
-    /// [`Error::IndexOutOfRange`] or [`Error::BadOffsets`] of the first such step not told yet.
+    /// [`Error::IndexOutOfRange`] or [`Error::BadOffsets`] of the earliest such step not returned yet.
     pub fn check(&mut self) -> Result<(), Error> {
         self.reports.check(&self.context, &self.config)
     }
@@ -328,7 +329,7 @@ impl Group {
         params: &Params,
         outputs: wgpu::BufferSlice<'b>,
     ) -> Result<(wgpu::BindingResource<'b>, u32), Error> {
-        self.context.bind_outputs(&self.config, &self.nothing, batch, params, outputs)
+        self.context.bind_outputs(&self.config, &self.dummy, batch, params, outputs)
     }
 
     /// Records the stages and returns the number of indices.
@@ -344,7 +345,7 @@ impl Group {
         let indices = params.indices;
         // Refused before the last forward's scratch is used anew.
         self.bound_outputs(batch, &params, outputs)?;
-        Bound::of(&self.context, &self.nothing, batch, &params)?;
+        Bound::of(&self.context, &self.dummy, batch, &params)?;
         let train = mode == Mode::Train;
         if train {
             self.pending = None; // the scratch that its backward would need is used anew
@@ -353,7 +354,7 @@ impl Group {
         grown(space, &self.context, &self.tables.layout, indices, train)?;
         if let Some(space) = self.space(mode) {
             let (binding, rows) = self.bound_outputs(batch, &params, outputs)?;
-            let bound = Bound::of(&self.context, &self.nothing, batch, &params)?;
+            let bound = Bound::of(&self.context, &self.dummy, batch, &params)?;
             record_step(&self.context, encoder, &self.tables, space, &params, &bound, Some((&binding, rows)));
         }
         if train {

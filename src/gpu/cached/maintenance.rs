@@ -5,7 +5,7 @@ use crate::{
     error::Error,
     gpu::{
         cached::{
-            forward::{Outcome, record_decisions, record_outcome, record_step},
+            forward::{StepTargets, record_carry, record_decisions, record_step},
             group::{Group, grown},
             staged::piece,
         },
@@ -47,10 +47,10 @@ impl Group {
         record_decisions(context, &mut first, tables, space, params, bound);
         let fetch = staged.ask(context, &mut first, space, room);
         context.queue().submit([first.finish()]);
-        let arrivals = fetch.settled().run()?;
-        let aside = staged.arrive_aside(context, encoder, tables, &arrivals, most)?;
-        let records = aside.as_ref().map_or(Records::Nothing, |aside| aside.records());
-        record_outcome(context, encoder, tables, space, params, bound, Outcome { outputs, records });
+        let arrivals = fetch.maintenance().run()?;
+        let side_flight = staged.arrive_side_flight(context, encoder, tables, &arrivals, most)?;
+        let records = side_flight.as_ref().map_or(Records::Nothing, |side_flight| side_flight.records());
+        record_carry(context, encoder, tables, space, params, bound, StepTargets { outputs, records });
         Ok(arrivals.list.len() as u32)
     }
 
@@ -63,11 +63,11 @@ impl Group {
     ) -> Result<(), Error> {
         batch::not_prefetched(self.prefetched.is_some(), "forward_frozen")?;
         let params = self.batch_params(batch, Mode::Frozen)?;
-        let nothing = self.nothing.clone();
-        let bound = Bound::of(&self.context, &nothing, batch, &params)?;
+        let dummy = self.dummy.clone();
+        let bound = Bound::of(&self.context, &dummy, batch, &params)?;
         let rows = self.bound_outputs(batch, &params, outputs)?.1;
         grown(&mut self.frozen, &self.context, &self.tables.layout, params.indices, false)?;
-        let binding = if rows == 0 { nothing.as_entire_binding() } else { self.context.bind("outputs", outputs, 0)? };
+        let binding = if rows == 0 { dummy.as_entire_binding() } else { self.context.bind("outputs", outputs, 0)? };
         self.record_look_up(encoder, &params, &bound, Some((&binding, rows))).map(drop)
     }
 
@@ -89,23 +89,23 @@ impl Group {
             let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[0]));
             let piece = piece(&tables.layout);
             // As a memory plan says, whether anything is dirty or not.
-            staged.aside(context, &tables.layout, piece)?;
+            staged.side_flight(context, &tables.layout, piece)?;
             for first in (0..step.counts[count::MOVES]).step_by(piece as usize) {
                 let moves = piece.min(step.counts[count::MOVES] - first);
                 let mut encoder = context.new_encoder();
-                let aside = staged.pack_aside(context, &mut encoder, tables, (first, moves), piece)?;
+                let side_flight = staged.pack_side_flight(context, &mut encoder, tables, (first, moves), piece)?;
                 let FlushSpace { step, moves: list, no_scratch } = &*space;
                 let list = exchange::List {
                     step,
                     moves: list,
                     capacity: moves,
                     scratch: no_scratch,
-                    records: aside.records(),
+                    records: side_flight.records(),
                 };
                 let mut call = Call::begin(context, &mut encoder, "hotrow.flush");
                 exchange::record(&mut call, &uniform, tables, &list, exchange::Phases::Pack);
                 drop(call);
-                staged.land_aside(context, encoder, tables, moves)?;
+                staged.land_side_flight(context, encoder, tables, moves)?;
             }
         }
         let clock = context.download_part(&tables.tables, 0..4)?;

@@ -92,11 +92,11 @@ impl Group {
             context.queue().write_buffer(step, 0, bytemuck::bytes_of(&head));
             context.queue().write_buffer(list, 0, bytemuck::cast_slice(some));
             let mut encoder = context.new_encoder();
-            let aside = match &mut self.staged {
+            let side_flight = match &mut self.staged {
                 None => None,
                 Some(staged) => staged.bring_aside(context, &mut encoder, tables, some, most as u32)?,
             };
-            let records = aside.as_ref().map_or(Records::Table, |aside| aside.records());
+            let records = side_flight.as_ref().map_or(Records::Table, |side_flight| side_flight.records());
             let list = exchange::List { step, moves: list, capacity: some.len() as u32, scratch: no_scratch, records };
             let mut call = Call::begin(context, &mut encoder, "hotrow.pin");
             exchange::record(&mut call, &uniform, tables, &list, exchange::Phases::Unpack);

@@ -7,7 +7,7 @@ use crate::{
     error::Error,
     gpu::{
         cached::{
-            forward::{Outcome, record_decisions, record_outcome},
+            forward::{StepTargets, record_carry, record_decisions},
             group::{Group, grown},
             prefetched::{Coming, Gathering, Held, Prefetched},
         },
@@ -39,7 +39,7 @@ impl Group {
     pub(crate) fn decide(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Batch<'_>) -> Result<(), Error> {
         batch::not_prefetched(self.prefetched.is_some(), "prefetch")?;
         let params = self.batch_params(batch, Mode::Train)?;
-        let bound = Bound::of(&self.context, &self.nothing, batch, &params)?;
+        let bound = Bound::of(&self.context, &self.dummy, batch, &params)?;
         // The other space, if the last forward's is still wanted by its backward.
         let next = if self.pending.is_some() { 1 - self.current } else { self.current };
         let (context, layout) = (&self.context, &self.tables.layout);
@@ -173,9 +173,9 @@ impl Group {
         };
         if let Some(space) = &self.train[prefetched.space] {
             let (binding, rows) = self.bound_outputs(&batch, params, outputs)?;
-            let bound = Bound::of(&self.context, &self.nothing, &batch, params)?;
-            let outcome = Outcome { outputs: Some((&binding, rows)), records };
-            record_outcome(&self.context, encoder, &self.tables, space, params, &bound, outcome);
+            let bound = Bound::of(&self.context, &self.dummy, &batch, params)?;
+            let targets = StepTargets { outputs: Some((&binding, rows)), records };
+            record_carry(&self.context, encoder, &self.tables, space, params, &bound, targets);
         }
         Ok(())
     }

@@ -94,8 +94,8 @@ impl Coming {
                 let found = fetch.run();
                 Some((fetch, found))
             }
-            settled => {
-                *self = settled;
+            other => {
+                *self = other;
                 None
             }
         };

@@ -97,7 +97,7 @@ impl Context {
         Ok(wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer, offset, size: std::num::NonZeroU64::new(size) }))
     }
 
-    /// The same, or `nothing` where there is no slice or nothing is wanted of it.
+    /// The same, or `dummy` where there is no slice, or where the batch wants none of it.
     ///
     /// # Errors
     /// As [`Context::bind`].
@@ -106,22 +106,22 @@ impl Context {
         what: &'static str,
         slice: Option<wgpu::BufferSlice<'b>>,
         wanted: u64,
-        nothing: &wgpu::BindingResource<'b>,
+        dummy: &wgpu::BindingResource<'b>,
     ) -> Result<wgpu::BindingResource<'b>, Error> {
         match slice {
             Some(slice) if wanted > 0 => self.bind(what, slice, wanted),
-            _ => Ok(nothing.clone()),
+            _ => Ok(dummy.clone()),
         }
     }
 
-    /// The outputs of a batch, in a buffer of their own, and how many rows of them there are; `nothing` where there are none.
+    /// The outputs of a batch, in a buffer of their own, and how many rows of them there are; `dummy` where there are none.
     ///
     /// # Errors
     /// As [`Context::bind`].
     pub(crate) fn bind_outputs<'b>(
         &self,
         config: &GroupConfig,
-        nothing: &'b wgpu::Buffer,
+        dummy: &'b wgpu::Buffer,
         batch: &Batch<'_>,
         params: &Params,
         outputs: wgpu::BufferSlice<'b>,
@@ -136,7 +136,7 @@ impl Context {
         let rows = batch::output_rows(config, params.indices, params.bags);
         let wanted = u64::from(rows) * u64::from(config.dim) * 4;
         // Binding an empty buffer is impossible, and an output nobody wants need not exist.
-        let binding = if wanted == 0 { nothing.as_entire_binding() } else { self.bind("outputs", outputs, wanted)? };
+        let binding = if wanted == 0 { dummy.as_entire_binding() } else { self.bind("outputs", outputs, wanted)? };
         Ok((binding, rows))
     }
 }

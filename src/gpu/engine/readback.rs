@@ -174,7 +174,7 @@ impl Reports {
         encoder.copy_buffer_to_buffer(step, 0, &target, 0, size_of::<Step>() as u64);
     }
 
-    /// Tells of the first step not told yet that was left out, if the device has said so by now.
+    /// Returns the error of the earliest skipped step, once its report has arrived. Each error is returned once.
     pub(crate) fn check(&self, context: &Context, config: &GroupConfig) -> Result<(), Error> {
         let polled = context.device().poll(wgpu::PollType::Poll);
         polled.map_err(|error| Error::Device { reason: error.to_string() })?;

@@ -48,7 +48,7 @@ fn kept(config: &GroupConfig, layout: &Layout) -> Vec<Allocation> {
         ("tables", tables),
         ("features", features),
         ("ways", (slots * 16).max(16 * u64::from(layout.ways))),
-        ("nothing", 16),
+        ("dummy", 16),
     ];
     all.extend(layout.windows_bytes().map(|bytes| ("cache", bytes)));
     if config.placement != Placement::Staged {

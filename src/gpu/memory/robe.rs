@@ -22,7 +22,7 @@ impl RobeGroup {
         let Array { tables, features, memory, states, storage: _, robe: _, window: _ } = &self.array;
         let windows =
             memory.iter().map(|buffer| ("weights", buffer)).chain(states.iter().map(|buffer| ("states", buffer)));
-        let kept = windows.chain([("tables", tables), ("features", features), ("nothing", &self.nothing)]);
+        let kept = windows.chain([("tables", tables), ("features", features), ("dummy", &self.dummy)]);
         let kept = kept.map(|(what, buffer)| (what, buffer.size()));
         let spaces = [&self.train, &self.frozen].into_iter().flatten().flat_map(space);
         let backward = self.chunks.iter().flat_map(chunks).chain(self.runs.iter().flat_map(runs));

@@ -105,7 +105,7 @@ fn kept(config: &Config, storage: &Storage) -> Vec<Allocation> {
     let windows =
         windows.iter().flat_map(|window| [("weights", bytes(window.memory)), ("states", bytes(window.states))]);
     let [tables, features] = table_bytes(config);
-    let all = windows.chain([("tables", tables), ("features", features), ("nothing", 16)]);
+    let all = windows.chain([("tables", tables), ("features", features), ("dummy", 16)]);
     all.map(|(what, bytes)| (what, buffer_bytes(bytes))).collect()
 }
 

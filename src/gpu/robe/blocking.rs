@@ -5,7 +5,7 @@ use crate::{
     gpu::{
         engine::bind_cache::passing,
         robe::RobeGroup,
-        slices::{Uploaded, UploadedGrads, floats, new_outputs, outcome},
+        slices::{Uploaded, UploadedGrads, await_outputs, floats, new_outputs},
         stages::cached::space::Bound,
     },
     host::alloc::zeroed,
@@ -47,7 +47,7 @@ impl RobeGroup {
             let mut encoder = this.context.new_encoder();
             this.record(&mut encoder, &batch.batch(), outputs.slice(..), mode)?;
             let Some(space) = this.space(mode) else { return Ok(Vec::new()) };
-            let found = outcome(&this.context, encoder, &this.rows, &space.step, (&outputs, bytes), n);
+            let found = await_outputs(&this.context, encoder, &this.rows, &space.step, (&outputs, bytes), n);
             if found.is_err() && mode == Mode::Train {
                 this.pending = None;
             }
@@ -203,8 +203,8 @@ impl Lookup for RobeGroup {
             }
             let n = rows.len() as u32;
             let params = this.params(Mode::Rows).rows(n);
-            let (batch, nothing) = (Uploaded::rows(&this.context, rows)?, this.nothing.clone());
-            let bound = Bound::of(&this.context, &nothing, &batch.batch(), &params)?;
+            let (batch, dummy) = (Uploaded::rows(&this.context, rows)?, this.dummy.clone());
+            let bound = Bound::of(&this.context, &dummy, &batch.batch(), &params)?;
             let (outputs, bytes) = new_outputs(&this.context, &this.rows, n, n)?;
             let space = crate::gpu::stages::robe::space::Space::grown(&mut this.frozen, &this.context, n)?;
             let mut encoder = this.context.new_encoder();

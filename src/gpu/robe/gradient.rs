@@ -73,10 +73,8 @@ impl RobeGroup {
                     robe_gradient::record(call, &due, &bound);
                 }
                 GradientBuffer::Sparse { locations, sums, count: counted } => {
-                    let [locations, sums] =
-                        [("gradient's locations", locations), ("gradient's sums", sums)].map(|(what, slice)| {
-                            context.bind_or(what, Some(slice), most, &self.nothing.as_entire_binding())
-                        });
+                    let [locations, sums] = [("gradient's locations", locations), ("gradient's sums", sums)]
+                        .map(|(what, slice)| context.bind_or(what, Some(slice), most, &self.dummy.as_entire_binding()));
                     let (locations, sums) = (locations?, sums?);
                     let Some(space) = space else {
                         encoder.clear_buffer(counted.buffer(), counted.offset(), Some(4));

@@ -47,8 +47,8 @@ pub struct RobeGroup {
     pub(crate) scattered: Option<Scattered>,
     /// The uniform of the optimiser's rate.
     pub(crate) rate: Changing,
-    /// Stands where a batch has no weights or no indices.
-    pub(crate) nothing: wgpu::Buffer,
+    /// A small buffer, bound where a batch has no weights or no indices.
+    pub(crate) dummy: wgpu::Buffer,
     /// A forward whose backward has not come.
     pub(crate) pending: Option<Pending>,
     pub(crate) reports: Reports,
@@ -73,7 +73,7 @@ impl RobeGroup {
         context.prepare(1, 1)?; // combine
         let array = context.guarded(|| Array::new(context, &config))?;
         let scattered = Scattered::new(context, &config)?;
-        let nothing = context.buffer("nothing", 16, wgpu::BufferUsages::empty())?;
+        let dummy = context.buffer("dummy", 16, wgpu::BufferUsages::empty())?;
         let reports = Reports::new(context);
         let rate = Changing::new::<Rate>(context);
         let context = context.clone();
@@ -90,7 +90,7 @@ impl RobeGroup {
             runs,
             scattered,
             rate,
-            nothing,
+            dummy,
             pending,
             reports,
         })
@@ -123,11 +123,11 @@ impl RobeGroup {
         self.pending = None;
     }
 
-    /// Tells of a step that was left out because of a bad index or offset, if the device has said so by now. Each is told once;
-    /// every `record_forward` asks too, before it records.
+    /// Returns the error of an earlier skipped step, once its report has arrived: the device skips a step with a bad index or offset.
+    /// Each error is returned once. Every `record_forward` calls this before it records.
     ///
     /// # Errors
-    /// [`Error::IndexOutOfRange`] or [`Error::BadOffsets`] of the first such step not told yet.
+    /// [`Error::IndexOutOfRange`] or [`Error::BadOffsets`] of the earliest such step not returned yet.
     pub fn check(&mut self) -> Result<(), Error> {
         self.reports.check(&self.context, &self.rows)
     }
@@ -197,8 +197,8 @@ impl RobeGroup {
         self.config.batch_chunks(indices, bags)?;
         let weighted = batch.weights.is_some();
         let params = self.params(mode).batch(indices, bags, weighted);
-        let bound = Bound::of(&self.context, &self.nothing, batch, &params)?;
-        let (outputs, rows) = self.context.bind_outputs(&self.rows, &self.nothing, batch, &params, outputs)?;
+        let bound = Bound::of(&self.context, &self.dummy, batch, &params)?;
+        let (outputs, rows) = self.context.bind_outputs(&self.rows, &self.dummy, batch, &params, outputs)?;
         let space = if mode == Mode::Train {
             self.pending = None; // what its backward would need goes
             Space::grown(&mut self.train, &self.context, indices)?

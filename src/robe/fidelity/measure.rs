@@ -51,6 +51,32 @@ pub struct Pair {
     pub distance_bound: f64,
 }
 
+impl Pair {
+    /// Whether definition 2 and theorem 3 hold, but for the rounding of errors and bounds.
+    #[must_use]
+    pub fn is_within(&self) -> bool {
+        let within = |error: f64, bound: f64, size: f64| error.abs() <= bound * (1.0 + 1e-9) + 1e-12 * size;
+        within(self.inner_error, self.inner_bound, self.inner.abs())
+            && within(self.distance_error, self.distance_bound, self.distance)
+    }
+}
+
+/// Errors of pairs of rows, in root mean square.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PairErrors {
+    /// Pairs beyond the bounds of definition 2 and theorem 3: none, or something is wrong.
+    pub beyond: usize,
+    /// [`Pair::inner_error`].
+    pub inner_error: f64,
+    /// [`Pair::inner`].
+    pub inner: f64,
+    /// [`Pair::distance_error`].
+    pub distance_error: f64,
+    /// [`Pair::distance`].
+    pub distance: f64,
+}
+
 /// How near a shared array is to a table, measured on some rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fidelity {
@@ -136,6 +162,32 @@ impl Fidelity {
     /// [`Error::Fidelity`] unless the share is from 0 to 1.
     pub fn relative_quantile(&self, share: f64) -> Result<f64, Error> {
         self.quantile_of(share, Row::relative)
+    }
+
+    /// Root mean square of the rows' lengths.
+    #[must_use]
+    pub fn rms_length(&self) -> f64 {
+        self.mean_square_length().sqrt()
+    }
+
+    pub(super) fn mean_square_length(&self) -> f64 {
+        self.rows.iter().map(|row| row.norm * row.norm).sum::<f64>() / self.rows.len() as f64
+    }
+
+    /// Errors of the pairs, in root mean square, and the pairs that are beyond their bounds.
+    #[must_use]
+    pub fn pair_errors(&self) -> PairErrors {
+        let rms = |of: fn(&Pair) -> f64| {
+            let squares = self.pairs.iter().map(of).map(|x| x * x).sum::<f64>();
+            (squares / self.pairs.len().max(1) as f64).sqrt()
+        };
+        PairErrors {
+            beyond: self.pairs.iter().filter(|pair| !pair.is_within()).count(),
+            inner_error: rms(|pair| pair.inner_error),
+            inner: rms(|pair| pair.inner),
+            distance_error: rms(|pair| pair.distance_error),
+            distance: rms(|pair| pair.distance),
+        }
     }
 
     fn mean_of(&self, of: impl Fn(&Row) -> f64) -> f64 {

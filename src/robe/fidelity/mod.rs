@@ -63,5 +63,5 @@ mod size;
 
 pub use bound::{Bound, largest_singular_value};
 pub use fit::Fit;
-pub use measure::{Fidelity, Pair, Row};
+pub use measure::{Fidelity, Pair, PairErrors, Row};
 pub use size::{Size, Tried, Wanted, load_for, size_for, unlike_share};

@@ -41,6 +41,14 @@ impl Wanted {
     pub fn of(&self, found: &Fidelity) -> Result<f64, Error> {
         if self.relative { found.relative_quantile(self.quantile) } else { found.quantile(self.quantile) }
     }
+
+    /// The weights that this eps takes on average of a table of so many values, were all values independent: see [`load_for`].
+    /// `constant`: the fidelity of one weight for all values.
+    #[must_use]
+    pub fn unlike_weights(&self, constant: &Fidelity, values: u64) -> f64 {
+        let square = self.eps * self.eps * if self.relative { constant.mean_square_length() } else { 1.0 };
+        values as f64 / load_for(square / constant.mean_square())
+    }
 }
 
 /// A size that was tried, and its eps.
@@ -60,6 +68,21 @@ pub struct Size {
     pub weights: Option<u32>,
     /// Every size that was tried, ascending.
     pub tried: Vec<Tried>,
+}
+
+impl Size {
+    /// The size found, and its eps.
+    #[must_use]
+    pub fn found(&self) -> Option<Tried> {
+        self.tried.iter().copied().find(|tried| Some(tried.weights) == self.weights)
+    }
+
+    /// The largest size tried below the size found; its eps is too much.
+    #[must_use]
+    pub fn below(&self) -> Option<Tried> {
+        let weights = self.weights?;
+        self.tried.iter().copied().rev().find(|tried| tried.weights < weights)
+    }
 }
 
 /// Searches the smallest |M| whose fit gives the wanted eps on these rows, from one chunk to as many weights as the

@@ -2,12 +2,13 @@
 
 use hotrow::robe::Config;
 use hotrow::{GroupConfig, Init, Optimizer, Policy, Pooling, Precision};
-use serde::Serialize;
 
+use super::Plan;
 use super::shape::CHUNK;
-use crate::suite::Size;
-use crate::suite::lab::Times;
-use crate::suite::shapes::{random, zipf};
+use crate::bench::suite::shapes::{random, zipf};
+use crate::report::run::Run;
+use crate::report::units::Times;
+use crate::report::{Setting, Unit};
 
 /// Rows in a bag: TBE's, and one.
 const BAGS: [u32; 2] = [20, 1];
@@ -19,123 +20,95 @@ const TURNS: usize = 4;
 const WARM: usize = 12;
 const COMPRESSIONS: [f64; 3] = [10.0, 100.0, 1_000.0];
 
-/// What is looked up.
-pub(crate) enum Table {
+/// A table to look up in.
+pub(super) enum Table {
     Cached(Box<GroupConfig>),
     Robe(Config),
 }
 
 /// What its forward took.
-pub(crate) struct Forward {
-    pub(crate) times: Times,
-    pub(crate) hit_rate: Option<f64>,
+pub(super) struct Forward {
+    pub(super) times: Times,
+    pub(super) hit_rate: Option<f64>,
 }
 
-/// A table beside others.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Beside {
-    pub(crate) table: String,
-    pub(crate) rows: u32,
-    pub(crate) dim: u32,
-    pub(crate) bags: u32,
-    /// Rows in a bag.
-    pub(crate) bag: u32,
-    /// Weights and state, and the cache.
-    pub(crate) bytes: u64,
-    pub(crate) forward: Option<Times>,
-    pub(crate) hit_rate: Option<f64>,
-    /// Against FP32 rows without a cache.
-    pub(crate) times_fp32: Option<f64>,
-    /// Why it was not measured.
-    pub(crate) refused: Option<String>,
-}
+/// A table with the bytes of weights, state and cache; or why there is none.
+type Made = Result<(Table, u64), String>;
 
-/// Rows and bags.
-pub(crate) fn sizes(size: Size, gpu: bool) -> (u32, u32) {
-    match (size.is_full(), gpu) {
-        (true, true) => (4_000_000, 10_240),
-        // 512 MB in FP32.
-        (true, false) => (1_000_000, 10_240),
-        (false, _) => (40_000, 256),
-    }
-}
-
-fn tables(rows: u32, dim: u32, seed: u32) -> Vec<(String, Result<Table, String>, u64)> {
+/// All of them, by name.
+fn tables(rows: u32, dim: u32, seed: u32) -> Vec<(String, Made)> {
     let cached = |precision, cache_rows| {
         let mut config = GroupConfig::new(&[rows], dim);
         (config.precision, config.cache_rows, config.policy) = (precision, cache_rows, Policy::Lfu);
         (config.optimizer, config.pooling, config.seed) = (Optimizer::sgd(1e-3), Pooling::Sum, seed);
         config.init = Init::Uniform { low: -0.1, high: 0.1 };
-        config
+        let layout = hotrow::Layout::new(&config, u64::MAX).map_err(|error| error.to_string())?;
+        let bytes = u64::from(rows) * layout.stride() + u64::from(layout.slots()) * layout.slot_bytes();
+        Ok((Table::Cached(Box::new(config)), bytes))
     };
-    let mut tables = Vec::new();
-    let settings = [
-        ("FP32, no cache", Precision::Fp32, 0),
-        ("INT8, 5 % LFU", Precision::Int8, rows / 20),
-        ("INT8, 10 % LFU", Precision::Int8, rows / 10),
+    let shared = |compression| {
+        let config =
+            Config::compressed(&[rows], dim, compression, CHUNK.min(dim)).map_err(|error| error.to_string())?;
+        let config = Config { optimizer: Optimizer::sgd(1e-3), seed, ..config };
+        let bytes = config.table_bytes();
+        Ok((Table::Robe(config), bytes))
+    };
+    let mut tables = vec![
+        ("FP32, no cache".to_owned(), cached(Precision::Fp32, 0)),
+        ("INT8, 5 % LFU".to_owned(), cached(Precision::Int8, rows / 20)),
+        ("INT8, 10 % LFU".to_owned(), cached(Precision::Int8, rows / 10)),
     ];
-    for (name, precision, cache_rows) in settings {
-        let config = cached(precision, cache_rows);
-        let (table, bytes) = match hotrow::Layout::new(&config, u64::MAX) {
-            Ok(layout) => {
-                let bytes = u64::from(rows) * layout.stride() + u64::from(layout.slots()) * layout.slot_bytes();
-                (Ok(Table::Cached(Box::new(config))), bytes)
-            }
-            Err(error) => (Err(error.to_string()), 0),
-        };
-        tables.push((name.to_owned(), table, bytes));
-    }
-    for compression in COMPRESSIONS {
-        let config = Config::compressed(&[rows], dim, compression, CHUNK.min(dim));
-        let config = config.map(|config| Config { optimizer: Optimizer::sgd(1e-3), seed, ..config });
-        let bytes = config.as_ref().map_or(0, Config::table_bytes);
-        let table = config.map(Table::Robe).map_err(|error| error.to_string());
-        tables.push((format!("ROBE {compression}x"), table, bytes));
-    }
+    tables.extend(COMPRESSIONS.map(|times| (format!("ROBE {times}x"), shared(times))));
     tables
 }
 
 /// Measures all tables; `forward` gets a table, batches to warm its cache with, batches, offsets and rows in a bag.
-pub(crate) fn run(
-    (rows, bags): (u32, u32),
-    dim: u32,
-    seed: u32,
-    memory: Option<u64>,
-    out_of_time: &dyn Fn() -> Option<String>,
+pub(super) fn run(
+    plan: &Plan<'_>,
+    run: &mut Run,
     mut forward: impl FnMut(&Table, &[Vec<u32>], &[Vec<u32>], &[u32], u32) -> anyhow::Result<Forward>,
-) -> anyhow::Result<Vec<Beside>> {
-    let pool: Vec<u32> = (0..rows).collect();
-    let too_large = |bytes: u64| {
-        let most = memory.filter(|&most| bytes > most)?;
-        Some(format!("memory: wanted at most {most} bytes a table (--memory), found {bytes}"))
+) -> anyhow::Result<()> {
+    let (rows, bags) = match (plan.size.is_full(), plan.backend) {
+        (true, "gpu") => (4_000_000, 10_240),
+        // 512 MB in FP32.
+        (true, _) => (1_000_000, 10_240),
+        (false, _) => (40_000, 256),
     };
-    let mut found: Vec<Beside> = Vec::new();
+    run.describe("beside", format!("{bags} bags, sum, rows by Zipf {ALPHA} of a table of {rows} x {}", plan.shape.dim));
+    let pool: Vec<u32> = (0..rows).collect();
     for bag in BAGS {
-        let mut random = random(seed, u64::from(bag));
+        let mut random = random(plan.seed, u64::from(bag));
         let mut draw = |n: usize| (0..n).map(|_| zipf(&pool, (bags * bag) as usize, ALPHA, &mut random)).collect();
         let (warm, batches): (anyhow::Result<Vec<_>>, anyhow::Result<Vec<_>>) = (draw(WARM), draw(TURNS));
         let (warm, batches) = (warm?, batches?);
         let offsets: Vec<u32> = (0..=bags).map(|i| i * bag).collect();
-        let first = found.len();
-        for (name, table, bytes) in tables(rows, dim, seed) {
-            let done = match (table, too_large(bytes).or_else(out_of_time)) {
-                (_, Some(reason)) => Err(reason),
-                (Err(reason), _) => Err(reason),
-                (Ok(table), None) => {
+        let mut plain = None;
+        for (name, table) in tables(rows, plan.shape.dim, plan.seed) {
+            let setting = Setting::default().with("bags of", bag).with("table", name.as_str());
+            let bytes = table.as_ref().map_or(f64::NAN, |(_, bytes)| *bytes as f64);
+            run.push_some("memory", "beside", &setting, Some(bytes).filter(|bytes| bytes.is_finite()), Unit::Bytes);
+            let too_large = plan.memory.filter(|&most| bytes > most as f64);
+            let too_large = too_large
+                .map(|most| format!("memory: wanted at most {most} bytes a table (--memory), found {bytes} bytes"));
+            let done = match (too_large.or_else(|| plan.deadline.over()), table) {
+                (Some(reason), _) | (None, Err(reason)) => Err(reason),
+                (None, Ok((table, _))) => {
                     forward(&table, &warm, &batches, &offsets, bag).map_err(|error| format!("{error:#}"))
                 }
             };
-            let (times, hit_rate, refused) = match done {
-                Ok(Forward { times, hit_rate }) => (Some(times), hit_rate, None),
-                Err(reason) => (None, None, Some(reason)),
-            };
-            let (forward, times_fp32) = (times, None);
-            found.push(Beside { table: name, rows, dim, bags, bag, bytes, forward, hit_rate, times_fp32, refused });
-        }
-        let plain = found[first].forward.map(|times| times.median);
-        for one in &mut found[first..] {
-            one.times_fp32 = one.forward.zip(plain).map(|(times, plain)| times.median / plain);
+            match done {
+                Ok(Forward { times, hit_rate }) => {
+                    run.push_some("hit rate", "beside", &setting, hit_rate, Unit::Share);
+                    run.timed("forward", "beside", &setting, times);
+                    if name.starts_with("FP32") {
+                        plain = Some(times.median);
+                    }
+                    let ratio = plain.map(|plain| times.median / plain);
+                    run.push_some("against FP32", "beside", &setting, ratio, Unit::Times);
+                }
+                Err(reason) => run.leave_out(format!("{name} in bags of {bag}"), reason),
+            }
         }
     }
-    Ok(found)
+    Ok(())
 }

@@ -1,30 +1,31 @@
 //! The CPU backend's runner: wall clock.
 
-use hotrow::Lookup as _;
-use hotrow::{CpuGroup, CpuRobeGroup, robe::Config};
-use hotrow::{Error, GradSlice};
+use hotrow::robe::Config;
+use hotrow::{Counters, CpuGroup, CpuRobeGroup, Embedding, Error, GradSlice, Lookup as _};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use super::beside::{Forward, Table};
 use super::measure::{Runner, Step, What};
-use crate::suite::{Size, lab::Times};
+use crate::bench::suite::Size;
+use crate::lab::Rounds;
+use crate::report::units::Times;
 
 /// Seconds after which three rounds are enough.
 const SLICE: Duration = Duration::from_millis(300);
 
-pub(crate) struct CpuRunner {
+pub(super) struct CpuRunner {
     size: Size,
     group: Option<CpuRobeGroup>,
 }
 
 impl CpuRunner {
-    pub(crate) fn new(size: Size) -> Self {
+    pub(super) fn new(size: Size) -> Self {
         Self { size, group: None }
     }
 
     fn group(&mut self) -> anyhow::Result<&mut CpuRobeGroup> {
-        self.group.as_mut().ok_or_else(|| anyhow::anyhow!("--robe: wanted an array, found none"))
+        self.group.as_mut().ok_or_else(|| anyhow::anyhow!("bench robe: wanted an array, found none"))
     }
 }
 
@@ -34,14 +35,7 @@ fn rounds<const PARTS: usize>(
     mut one: impl FnMut() -> anyhow::Result<[f64; PARTS]>,
 ) -> anyhow::Result<[Times; PARTS]> {
     one()?;
-    let mut seconds = [const { Vec::new() }; PARTS];
-    let start = Instant::now();
-    while seconds[0].len() < 3 || (seconds[0].len() < size.rounds().0 && start.elapsed() < SLICE) {
-        for (all, part) in seconds.iter_mut().zip(one()?) {
-            all.push(part);
-        }
-    }
-    Ok(seconds.map(Times::of))
+    Rounds { slice: SLICE, ..size.rounds() }.repeat(one)
 }
 
 impl Runner for CpuRunner {
@@ -58,7 +52,7 @@ impl Runner for CpuRunner {
     fn steps(&mut self, batches: &[Vec<u32>], what: What) -> anyhow::Result<Step> {
         let size = self.size;
         let group = self.group()?;
-        // P4's loss is the sum of all that was read.
+        // ROBE's loss is the sum of all that was read.
         let grads = vec![1.0; batches[0].len() * group.config().dim as usize];
         let offsets: Vec<u32> = (0..=batches[0].len() as u32).collect();
         let mut turn = batches.iter().cycle();
@@ -95,48 +89,50 @@ impl Runner for CpuRunner {
     }
 }
 
+/// A forward of a batch.
+type Look<'a> = &'a mut dyn FnMut(&[u32]) -> Result<Vec<f32>, Error>;
+
 /// A table's forward over batches in turn, after others that fill its cache.
-pub(crate) fn forward(
+pub(super) fn forward(
     size: Size,
     table: &Table,
     warm: &[Vec<u32>],
     batches: &[Vec<u32>],
     offsets: &[u32],
 ) -> anyhow::Result<Forward> {
+    let mut turn = batches.iter().cycle();
+    let mut timed = |step: Look<'_>| {
+        let one = || {
+            let Some(batch) = turn.next() else { return Ok([0.0]) };
+            let start = Instant::now();
+            drop(black_box(step(batch)?));
+            Ok([start.elapsed().as_secs_f64()])
+        };
+        rounds(size, one).map(|[times]| times)
+    };
     match table {
         Table::Robe(config) => {
             let mut group = CpuRobeGroup::new(config.clone())?;
-            let mut turn = batches.iter().cycle();
-            let [times] = rounds(size, || {
-                let Some(batch) = turn.next() else { return Ok([0.0]) };
-                let start = Instant::now();
-                drop(black_box(group.forward(batch, offsets, None)?));
-                let seconds = start.elapsed().as_secs_f64();
+            // The next forward drops the last one's backward.
+            let times = timed(&mut |batch| {
                 group.abandon_backward();
-                Ok([seconds])
+                group.forward(batch, offsets, None)
             })?;
             Ok(Forward { times, hit_rate: None })
         }
         Table::Cached(config) => {
-            use hotrow::Embedding;
             let mut group = CpuGroup::new((**config).clone())?;
             for batch in warm {
                 Embedding::forward(&mut group, batch, offsets, None)?;
                 group.abandon_backward();
             }
-            let before: hotrow::Counters = Embedding::counters(&mut group)?.into_iter().sum();
-            let mut turn = batches.iter().cycle();
-            let [times] = rounds(size, || {
-                let Some(batch) = turn.next() else { return Ok([0.0]) };
-                let start = Instant::now();
-                drop(black_box(Embedding::forward(&mut group, batch, offsets, None)?));
-                let seconds = start.elapsed().as_secs_f64();
+            let before: Counters = Embedding::counters(&mut group)?.into_iter().sum();
+            let times = timed(&mut |batch| {
                 group.abandon_backward();
-                Ok([seconds])
+                Embedding::forward(&mut group, batch, offsets, None)
             })?;
-            let after: hotrow::Counters = Embedding::counters(&mut group)?.into_iter().sum();
-            let seen = after - before;
-            Ok(Forward { times, hit_rate: Some(seen.hits as f64 / (seen.accesses as f64).max(1.0)) })
+            let after: Counters = Embedding::counters(&mut group)?.into_iter().sum();
+            Ok(Forward { times, hit_rate: Some((after - before).hit_rate()) })
         }
     }
 }

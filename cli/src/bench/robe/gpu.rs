@@ -1,53 +1,23 @@
 //! The GPU's runner: steps recorded into queues, device timestamps.
 
+use hotrow::robe::{Backward, Config};
 use hotrow::wgpu;
-use hotrow::{Batch, Error, GradBuffer};
-use hotrow::{
-    GradientBuffer, RobeGroup,
-    robe::{Backward, Config},
-};
+use hotrow::{Error, GradBuffer, GradientBuffer, RobeGroup};
 
 use super::beside::{Forward, Table};
-use super::measure::{Runner, StageTime, Step, What};
-use crate::suite::lab::{Lab, Measured};
-use crate::suite::shapes::Batch as Rows;
-use crate::suite::workload::Workload;
+use super::measure::{Runner, Step, What};
+use crate::bench::suite::shapes::Batch as Rows;
+use crate::bench::suite::workload::Workload;
+use crate::lab::{Inputs, Lab, Measured};
 
-pub(crate) struct GpuRunner<'a> {
+pub(super) struct GpuRunner<'a> {
     lab: &'a Lab,
     group: Option<RobeGroup>,
 }
 
 impl<'a> GpuRunner<'a> {
-    pub(crate) fn new(lab: &'a Lab) -> Self {
+    pub(super) fn new(lab: &'a Lab) -> Self {
         Self { lab, group: None }
-    }
-}
-
-/// Batches of so many bags, and room for what they read.
-struct Uploaded {
-    indices: Vec<wgpu::Buffer>,
-    offsets: wgpu::Buffer,
-    outputs: wgpu::Buffer,
-    grads: wgpu::Buffer,
-}
-
-impl Uploaded {
-    fn new(lab: &Lab, batches: &[Vec<u32>], offsets: &[u32], dim: u32) -> Self {
-        let outputs = (offsets.len() - 1) * dim as usize;
-        Self {
-            indices: batches.iter().map(|batch| lab.storage(batch)).collect(),
-            offsets: lab.storage(offsets),
-            outputs: lab.room(outputs as u64 * 4, wgpu::BufferUsages::empty()),
-            // P4's loss is the sum of all that was read.
-            grads: lab.storage(&vec![1f32.to_bits(); outputs]),
-        }
-    }
-
-    fn forward(&self, group: &mut RobeGroup, encoder: &mut wgpu::CommandEncoder, turn: usize) -> Result<(), Error> {
-        let indices = &self.indices[turn % self.indices.len()];
-        let batch = Batch { indices: Some(indices.slice(..)), offsets: self.offsets.slice(..), weights: None };
-        group.record_forward(encoder, &batch, self.outputs.slice(..))
     }
 }
 
@@ -113,7 +83,7 @@ impl Behind {
         }
     }
 
-    fn record(&self, group: &mut RobeGroup, encoder: &mut wgpu::CommandEncoder, data: &Uploaded) -> Result<(), Error> {
+    fn record(&self, group: &mut RobeGroup, encoder: &mut wgpu::CommandEncoder, data: &Inputs) -> Result<(), Error> {
         let grads = data.grads.slice(..);
         match self {
             Self::Nothing => Ok(()),
@@ -124,17 +94,20 @@ impl Behind {
 }
 
 /// Forward and what comes behind it in turn; what is allocated and compiled is there before anything is counted.
-fn measure(lab: &Lab, group: &mut RobeGroup, data: &Uploaded, behind: &Behind) -> anyhow::Result<Measured> {
+fn measure(lab: &Lab, group: &mut RobeGroup, data: &Inputs, behind: &Behind) -> anyhow::Result<Measured> {
     lab.timeline.listen(false);
+    let forward = |group: &mut RobeGroup, encoder: &mut wgpu::CommandEncoder, turn| {
+        group.record_forward(encoder, &data.batch(turn), data.outputs.slice(..))
+    };
     let mut encoder = lab.encoder();
-    data.forward(group, &mut encoder, 0)?;
+    forward(group, &mut encoder, 0)?;
     behind.record(group, &mut encoder, data)?;
     lab.submit(encoder)?;
     let mut turn = 0;
     let measured = lab.measure(behind.phases(), |phase, encoder| {
         if phase == 0 {
             turn += 1;
-            data.forward(group, encoder, turn)?;
+            forward(group, encoder, turn)?;
         } else {
             behind.record(group, encoder, data)?;
         }
@@ -157,24 +130,18 @@ impl Runner for GpuRunner<'_> {
     }
 
     fn steps(&mut self, batches: &[Vec<u32>], what: What) -> anyhow::Result<Step> {
-        let group = self.group.as_mut().ok_or_else(|| anyhow::anyhow!("--robe: wanted an array, found none"))?;
+        let group = self.group.as_mut().ok_or_else(|| anyhow::anyhow!("bench robe: wanted an array, found none"))?;
         let offsets: Vec<u32> = (0..=batches[0].len() as u32).collect();
-        let data = Uploaded::new(self.lab, batches, &offsets, group.config().dim);
+        let data = inputs(self.lab, batches, &offsets, group.config().dim);
         let behind = match what {
             What::Update => Behind::Update,
             What::Gradient => Behind::Gradient(Room::new(self.lab, group.config(), batches[0].len() as u32)?),
         };
         let measured = measure(self.lab, group, &data, &behind)?;
-        let stages = measured.stages.iter().map(|stage| StageTime {
-            phase: stage.phase,
-            stage: stage.stage,
-            dispatches: stage.dispatches,
-            seconds: stage.times.map(|times| times.median),
-        });
         Ok(Step {
             forward: measured.phase("forward").unwrap_or_default(),
             backward: measured.phase(what.name()).unwrap_or_default(),
-            stages: stages.collect(),
+            stages: measured.stages,
         })
     }
 
@@ -189,7 +156,7 @@ impl Runner for GpuRunner<'_> {
 }
 
 /// A table's forward over batches in turn, after others that fill its cache.
-pub(crate) fn forward(
+pub(super) fn forward(
     lab: &Lab,
     table: &Table,
     warm: &[Vec<u32>],
@@ -200,27 +167,28 @@ pub(crate) fn forward(
     match table {
         Table::Robe(config) => {
             let mut group = RobeGroup::new(&lab.timed, config.clone())?;
-            let data = Uploaded::new(lab, batches, offsets, config.dim);
+            let data = inputs(lab, batches, offsets, config.dim);
             let times = measure(lab, &mut group, &data, &Behind::Nothing)?.phase("forward").unwrap_or_default();
             Ok(Forward { times, hit_rate: None })
         }
         Table::Cached(config) => {
             let of = |batches: &[Vec<u32>]| batches.iter().map(|rows| Rows::of(rows.clone(), bag)).collect();
             let workload = Workload {
-                name: String::new(),
-                shape: String::new(),
-                why: "",
-                warm_state: String::new(),
-                scale: None,
-                config: (**config).clone(),
                 warm: of(warm),
                 batches: of(batches),
                 backward: false,
+                ..Workload::new("beside", "", (**config).clone())
             };
             let case = workload.run(lab)?;
-            Ok(Forward { times: case.forward.unwrap_or_default(), hit_rate: Some(case.hit_rate) })
+            Ok(Forward { times: case.times("forward").unwrap_or_default(), hit_rate: Some(case.hit_rate()) })
         }
     }
+}
+
+/// The batches with the same offsets; ROBE's loss is the sum of all that was read.
+fn inputs(lab: &Lab, batches: &[Vec<u32>], offsets: &[u32], dim: u32) -> Inputs {
+    let parts: Vec<_> = batches.iter().map(|batch| (batch.clone(), offsets.to_vec())).collect();
+    Inputs::new(lab, &parts, dim, 1.0)
 }
 
 #[cfg(test)]

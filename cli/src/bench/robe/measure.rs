@@ -1,87 +1,51 @@
-//! Every setting on a backend: arrays that serve all settings of their size, and what cannot be, with the reason.
+//! Every setting on a backend: arrays that serve all settings of their size, and those that have no room, with the reason.
 
 use hotrow::robe::{Backward, Config, hash};
 use hotrow::{Error, Optimizer, Pooling};
-use serde::Serialize;
 use std::collections::BTreeMap;
 
 use super::shape::{Setting, Shape};
-use crate::suite::lab::Times;
+use crate::lab::Stage;
+use crate::report::run::Run;
+use crate::report::units::{Times, count, decimals};
+use crate::report::{self, Unit};
 
-/// What measures.
-pub(crate) trait Runner {
+/// A backend that measures.
+pub(super) trait Runner {
     /// An array of this configuration, in place of the last one.
     fn allocate(&mut self, config: Config) -> Result<(), Error>;
     /// The same array under another configuration.
     fn reconfigure(&mut self, config: Config) -> Result<(), Error>;
     /// Forward, and update or gradient, over the batches in turn.
     fn steps(&mut self, batches: &[Vec<u32>], what: What) -> anyhow::Result<Step>;
-    /// What `Backward::Auto` takes for an update of an array of that configuration, whose batch has so many distinct starts.
+    /// The choice of `Backward::Auto` for an update of an array of that configuration, whose batch has so many distinct starts.
     fn auto(&self, starts: u32) -> &'static str;
     /// Frees the array.
     fn free(&mut self);
 }
 
-/// Forward, and what came behind it.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Step {
-    pub(crate) forward: Times,
-    /// The update, or the gradient.
-    pub(crate) backward: Times,
-    /// What of it the stages took, on a device that stamps them.
-    pub(crate) stages: Vec<StageTime>,
+/// Forward, and the update or gradient behind it.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) forward: Times,
+    pub(super) backward: Times,
+    /// Of both, on a device that stamps them.
+    pub(super) stages: Vec<Stage>,
 }
 
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct StageTime {
-    pub(crate) phase: &'static str,
-    pub(crate) stage: &'static str,
-    pub(crate) dispatches: u64,
-    pub(crate) seconds: Option<f64>,
-}
-
-/// A setting, measured or not.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Cell {
-    #[serde(flatten)]
-    pub(crate) setting: Setting,
-    pub(crate) array_bytes: u64,
-    /// Chunks of a batch times the longest chunk: what `Backward::Auto` compares |M| with, of a gradient.
-    pub(crate) touched: u64,
-    /// Distinct weights among them, of the first batch.
-    pub(crate) covered: Option<u64>,
-    /// Distinct places where its chunks begin: what `Backward::Auto` compares |M| with, of an update.
-    pub(crate) starts: Option<u32>,
-    /// What was measured of it.
-    pub(crate) steps: BTreeMap<Way, Step>,
-    /// Why the others of its ways were not, where the cell was.
-    pub(crate) ways_refused: BTreeMap<Way, String>,
-    /// What `Backward::Auto` takes for an update.
-    pub(crate) auto: Option<&'static str>,
-    /// What it takes for a gradient.
-    pub(crate) gradient_auto: Option<&'static str>,
-    /// How much longer that update took than the faster one, as a share of it; lowest against lowest.
-    pub(crate) regret: Option<f64>,
-    /// The same of gradients.
-    pub(crate) gradient_regret: Option<f64>,
-    /// Why it was not measured.
-    pub(crate) refused: Option<String>,
-}
-
-/// What is done behind a forward.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum What {
+/// Done behind a forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
     /// The sums and the optimiser in one: `backward`. No gradient lies in memory.
     Update,
-    /// The gradient alone, into memory: P4's backward.
+    /// The gradient alone, into memory: ROBE's backward.
     Gradient,
 }
 
 impl What {
-    pub(crate) const ALL: [Self; 2] = [Self::Update, Self::Gradient];
+    pub(super) const ALL: [Self; 2] = [Self::Update, Self::Gradient];
 
-    pub(crate) fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Update => "update",
             Self::Gradient => "gradient",
@@ -89,7 +53,7 @@ impl What {
     }
 
     /// Dense and sparse.
-    pub(crate) fn ways(self) -> [Way; 2] {
+    pub(super) const fn ways(self) -> [Way; 2] {
         match self {
             Self::Update => [Way::DenseUpdate, Way::SparseUpdate],
             Self::Gradient => [Way::DenseGradient, Way::SparseGradient],
@@ -97,10 +61,9 @@ impl What {
     }
 }
 
-/// What is done, and how it comes by its sums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Way {
+/// An update or a gradient, and how it comes by its sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Way {
     DenseUpdate,
     SparseUpdate,
     DenseGradient,
@@ -109,36 +72,30 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// In the order in which they are measured.
-    pub(crate) const ALL: [Self; 5] =
+    /// In the order in which they are measured: name, kind, how.
+    const TABLE: [(Self, &'static str, What, Backward); 5] = [
+        (Self::DenseUpdate, "dense update", What::Update, Backward::Dense),
+        (Self::SparseUpdate, "sparse update", What::Update, Backward::Sparse),
+        (Self::DenseGradient, "dense gradient", What::Gradient, Backward::Dense),
+        (Self::SparseGradient, "sparse gradient", What::Gradient, Backward::Sparse),
+        (Self::AtomicUpdate, "atomic update", What::Update, Backward::Atomic),
+    ];
+    pub(super) const ALL: [Self; 5] =
         [Self::DenseUpdate, Self::SparseUpdate, Self::DenseGradient, Self::SparseGradient, Self::AtomicUpdate];
 
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::DenseUpdate => "dense update",
-            Self::SparseUpdate => "sparse update",
-            Self::AtomicUpdate => "atomic update",
-            Self::DenseGradient => "dense gradient",
-            Self::SparseGradient => "sparse gradient",
-        }
+    pub(super) fn name(self) -> &'static str {
+        Self::TABLE[self as usize].1
     }
 
     fn what(self) -> What {
-        match self {
-            Self::DenseUpdate | Self::SparseUpdate | Self::AtomicUpdate => What::Update,
-            Self::DenseGradient | Self::SparseGradient => What::Gradient,
-        }
+        Self::TABLE[self as usize].2
     }
 
     fn backward(self) -> Backward {
-        match self {
-            Self::DenseUpdate | Self::DenseGradient => Backward::Dense,
-            Self::SparseUpdate | Self::SparseGradient => Backward::Sparse,
-            Self::AtomicUpdate => Backward::Atomic,
-        }
+        Self::TABLE[self as usize].3
     }
 
-    /// Bytes beside the array: sums of all weights, or sums and places of what a batch covers at most.
+    /// Bytes beside the array: sums of all weights, or sums and places of the weights that a batch covers at most.
     fn beside(self, config: &Config, batch: u32) -> u64 {
         match self {
             Self::DenseUpdate | Self::SparseUpdate => 0,
@@ -148,67 +105,127 @@ impl Way {
     }
 }
 
+/// A setting, measured or not.
+#[derive(Clone, Debug)]
+pub(super) struct Cell {
+    pub(super) setting: Setting,
+    /// Chunks of a batch times the longest chunk: `Backward::Auto` compares |M| with it, of a gradient.
+    pub(super) touched: u64,
+    /// Distinct weights among them, of the first batch, and distinct places where its chunks begin: for an update `Backward::Auto` compares
+    /// |M| with the latter.
+    pub(super) covered: Option<(u64, u32)>,
+    pub(super) steps: BTreeMap<Way, Step>,
+    /// Why other ways were not measured, where the cell was.
+    pub(super) ways_refused: BTreeMap<Way, String>,
+    /// The choices of `Backward::Auto` for an update and for a gradient.
+    pub(super) auto: [Option<&'static str>; 2],
+    /// Why it was not measured.
+    pub(super) refused: Option<String>,
+}
+
 impl Cell {
-    pub(crate) fn step(&self, way: Way) -> Option<&Step> {
+    pub(super) fn step(&self, way: Way) -> Option<&Step> {
         self.steps.get(&way)
     }
 
-    fn lowest(&self, way: Way) -> Option<f64> {
-        Some(self.step(way)?.backward.lowest)
+    /// The lowest time: neighbours on the machine only ever add.
+    pub(super) fn lowest(&self, way: Way) -> Option<f64> {
+        Some(self.step(way)?.backward.lowest).filter(|&seconds| seconds > 0.0)
     }
 
-    /// Dense and sparse as they are compared with each other: their lowest, for neighbours on the machine only ever add.
-    pub(crate) fn both(&self, what: What) -> Option<(f64, f64)> {
+    /// Dense and sparse, as they are compared with each other.
+    pub(super) fn both(&self, what: What) -> Option<(f64, f64)> {
         let [dense, sparse] = what.ways().map(|way| self.lowest(way));
         dense.zip(sparse)
     }
 
-    /// How much longer the choice of `Backward::Auto` took than the faster one.
-    fn lost(&self, what: What) -> Option<f64> {
-        let (dense, sparse) = self.both(what).filter(|(a, b)| a.min(*b) > 0.0)?;
-        let taken = if self.choice(what)? == "dense" { dense } else { sparse };
+    /// How much longer the choice of `Backward::Auto` took than the faster one, as a share of it.
+    pub(super) fn regret(&self, what: What) -> Option<f64> {
+        let (dense, sparse) = self.both(what)?;
+        let taken = if self.auto[what as usize]? == "dense" { dense } else { sparse };
         Some(taken / dense.min(sparse) - 1.0)
     }
 
-    /// What `Backward::Auto` takes.
-    pub(crate) fn choice(&self, what: What) -> Option<&'static str> {
-        match what {
-            What::Update => self.auto,
-            What::Gradient => self.gradient_auto,
-        }
-    }
-
-    pub(crate) fn regret(&self, what: What) -> Option<f64> {
-        match what {
-            What::Update => self.regret,
-            What::Gradient => self.gradient_regret,
-        }
-    }
-
-    /// The atomic update over the faster of the other two, lowest against lowest.
-    pub(crate) fn atomic_share(&self) -> Option<f64> {
+    /// The atomic update over the faster of the other two.
+    pub(super) fn atomic_share(&self) -> Option<f64> {
         let (dense, sparse) = self.both(What::Update)?;
-        Some(self.lowest(Way::AtomicUpdate)? / dense.min(sparse)).filter(|share| share.is_finite())
+        Some(self.lowest(Way::AtomicUpdate)? / dense.min(sparse))
     }
 
-    /// |M| over what the batch's chunks touch.
-    pub(crate) fn ratio(&self) -> f64 {
+    /// |M| over the weights that the batch's chunks touch.
+    pub(super) fn ratio(&self) -> f64 {
         self.setting.weights as f64 / self.touched.max(1) as f64
+    }
+
+    /// The setting of its records.
+    pub(super) fn place(&self) -> report::Setting {
+        let Setting { rows, compression, chunk, weights } = self.setting;
+        let place = report::Setting::default()
+            .with("rows", rows)
+            .with("compression", compression)
+            .with("chunk", chunk)
+            .with("weights", weights as f64);
+        // Goals ask for both.
+        let place = if compression >= 1_000.0 { place.with("from 1000x", "yes") } else { place };
+        if self.ratio() <= 1.0 { place.with("all touched", "yes") } else { place }
+    }
+
+    /// All that was measured of it, and what was left out.
+    pub(super) fn record(&self, run: &mut Run) {
+        let Setting { rows, compression, chunk, .. } = self.setting;
+        let name = format!("{} rows at {}x in chunks of {chunk}", count(f64::from(rows)), decimals(compression));
+        if let Some(reason) = &self.refused {
+            run.leave_out(&name, reason);
+        }
+        for (way, reason) in &self.ways_refused {
+            run.leave_out(format!("{} of {name}", way.name()), reason);
+        }
+        let place = self.place();
+        let mut count = |what: &str, n: Option<f64>| run.push_some(what, "array", &place, n, Unit::Count);
+        if let Some((covered, starts)) = self.covered {
+            count("touched", Some(self.touched as f64));
+            count("covered", Some(covered as f64));
+            count("starts", Some(f64::from(starts)));
+        }
+        for (&way, step) in &self.steps {
+            match way {
+                Way::DenseUpdate => run.timed("forward", "array", &place, step.forward),
+                Way::SparseUpdate => run.timed("forward before sparse update", "array", &place, step.forward),
+                _ => (),
+            }
+            run.timed(way.name(), "array", &place, step.backward);
+            for stage in step.stages.iter().filter(|stage| stage.phase != "forward" || way == Way::DenseUpdate) {
+                let whole = if stage.phase == "forward" { step.forward } else { step.backward };
+                let Some(times) = stage.times.filter(|times| times.median >= 0.05 * whole.median) else { continue };
+                let place = place.clone().with("way", way.name()).with("stage", stage.stage);
+                run.timed("stage", "stages", &place, times);
+                run.push("dispatches", "stages", &place, stage.dispatches as f64, Unit::Count);
+            }
+        }
+        for what in What::ALL {
+            let Some((dense, sparse)) = self.both(what) else { continue };
+            let name = what.name();
+            run.push(&format!("sparse against dense {name}"), "array", &place, sparse / dense, Unit::Times);
+            if let Some((regret, choice)) = self.regret(what).zip(self.auto[what as usize]) {
+                let place = place.clone().with("choice", choice);
+                run.push(&format!("lost by auto {name}"), "array", &place, regret, Unit::Share);
+            }
+        }
     }
 }
 
 /// What a run may take.
-pub(crate) struct Limits<'a> {
+pub(super) struct Limits<'a> {
     /// Bytes of an array and its state.
-    pub(crate) memory: Option<u64>,
-    pub(crate) optimizer: Optimizer,
-    pub(crate) seed: u32,
+    pub(super) memory: Option<u64>,
+    pub(super) optimizer: Optimizer,
+    pub(super) seed: u32,
     /// Whether the time is up, and what to say then.
-    pub(crate) out_of_time: &'a dyn Fn() -> Option<String>,
+    pub(super) out_of_time: &'a dyn Fn() -> Option<String>,
 }
 
 /// Measures all settings in their order; neighbours of one |M| share an array.
-pub(crate) fn run(
+pub(super) fn run(
     runner: &mut dyn Runner,
     shape: &Shape,
     settings: &[Setting],
@@ -274,18 +291,14 @@ fn within(limits: &Limits<'_>, bytes: u64, of: &str) -> Result<(), String> {
 
 fn unmeasured(shape: &Shape, setting: &Setting, config: Option<&Config>) -> Cell {
     let (chunk, dim) = (u64::from(setting.chunk), u64::from(shape.dim));
+    let gradient = config.map(|config| if config.is_dense(shape.batch) { "dense" } else { "sparse" });
     Cell {
         setting: *setting,
-        array_bytes: config.map_or(4 * setting.weights, Config::table_bytes),
         touched: u64::from(shape.batch) * dim.div_ceil(chunk) * chunk.min(dim),
         covered: None,
-        starts: None,
         steps: BTreeMap::new(),
         ways_refused: BTreeMap::new(),
-        auto: None,
-        gradient_auto: config.map(|config| if config.is_dense(shape.batch) { "dense" } else { "sparse" }),
-        regret: None,
-        gradient_regret: None,
+        auto: [None, gradient],
         refused: None,
     }
 }
@@ -299,14 +312,13 @@ fn measure(
 ) -> anyhow::Result<()> {
     let batches = shape.batches(cell.setting.rows, limits.seed);
     let (starts, covered) = places(config, &batches[0]);
-    (cell.starts, cell.covered, cell.auto) = (Some(starts), Some(covered), Some(runner.auto(starts)));
+    (cell.covered, cell.auto[0]) = (Some((covered, starts)), Some(runner.auto(starts)));
     for way in Way::ALL {
         match measured(runner, (shape, config), limits, way, &batches)? {
             Ok(step) => drop(cell.steps.insert(way, step)),
             Err(reason) => drop(cell.ways_refused.insert(way, reason)),
         }
     }
-    (cell.regret, cell.gradient_regret) = (cell.lost(What::Update), cell.lost(What::Gradient));
     Ok(())
 }
 
@@ -369,7 +381,7 @@ fn places(config: &Config, rows: &[u32]) -> (u32, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::Size;
+    use crate::bench::suite::Size;
 
     /// Takes no time; has no room for the sums of more than `most` weights, be they an atomic update's or a gradient's.
     struct Pretended {
@@ -476,7 +488,8 @@ mod tests {
         // 8,192 weights are touched: far below and far above.
         let settings = [1000, 800_000].map(|weights| Setting { weights, ..shape.setting(4_000, 512.0, 32) });
         let cells = run(&mut Pretended::new(1 << 20), &shape, &settings, &limits(1 << 24, IN_TIME), &|| ()).unwrap();
-        let found: Vec<_> = cells.iter().map(|cell| (cell.auto, cell.regret, cell.gradient_regret)).collect();
+        let found: Vec<_> =
+            cells.iter().map(|cell| (cell.auto[0], cell.regret(What::Update), cell.regret(What::Gradient))).collect();
         assert_eq!(found, [(Some("dense"), Some(0.5), Some(0.0)), (Some("sparse"), Some(0.0), Some(0.25))]);
     }
 

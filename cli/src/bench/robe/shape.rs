@@ -1,59 +1,59 @@
-//! What is measured: P4's rows, compressions and chunks, or a 250th of the rows.
+//! ROBE's rows, compressions and chunks, or a 250th of the rows.
 
 use rand::RngExt as _;
 
-use crate::suite::{Size, shapes::random};
+use crate::bench::suite::{Size, shapes::random};
 
 /// Chunk of (a) to (c).
-pub(crate) const CHUNK: u32 = 32;
+pub(super) const CHUNK: u32 = 32;
 /// Compression of (d) to (f).
-pub(crate) const COMPRESSION: f64 = 100.0;
-pub(crate) const COMPRESSIONS: [f64; 4] = [10.0, 100.0, 1_000.0, 10_000.0];
-pub(crate) const CHUNKS: [u32; 6] = [1, 2, 4, 8, 16, 32];
-/// P4's numbers of rows, in millions; it does not say which: 10^6 are taken.
-pub(crate) const MILLIONS: [u32; 7] = [4, 8, 16, 32, 64, 128, 256];
+pub(super) const COMPRESSION: f64 = 100.0;
+pub(super) const COMPRESSIONS: [f64; 4] = [10.0, 100.0, 1_000.0, 10_000.0];
+pub(super) const CHUNKS: [u32; 6] = [1, 2, 4, 8, 16, 32];
+/// ROBE's numbers of rows, in millions; it does not say which: 10^6 are taken.
+pub(super) const MILLIONS: [u32; 7] = [4, 8, 16, 32, 64, 128, 256];
 /// Which of them stands for all in the tables of chunk against compression.
-pub(crate) const MIDDLE: usize = 4;
+pub(super) const MIDDLE: usize = 4;
 /// Batches in turn, so that none finds its own weights in a chip's caches.
 const TURNS: usize = 4;
 
 /// Sizes of a run.
-#[derive(Clone, Debug, serde::Serialize)]
-pub(crate) struct Shape {
-    pub(crate) rows: Vec<u32>,
-    pub(crate) dim: u32,
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub(super) rows: Vec<u32>,
+    pub(super) dim: u32,
     /// Rows looked up, one a bag, without pooling.
-    pub(crate) batch: u32,
-    /// P4's rows and batch: figures may stand beside P4's.
-    pub(crate) published: bool,
+    pub(super) batch: u32,
+    /// ROBE's rows and batch: figures may stand beside ROBE's.
+    pub(super) published: bool,
 }
 
 /// A setting of a table.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
-pub(crate) struct Setting {
-    pub(crate) rows: u32,
-    pub(crate) compression: f64,
-    pub(crate) chunk: u32,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Setting {
+    pub(super) rows: u32,
+    pub(super) compression: f64,
+    pub(super) chunk: u32,
     /// |M|. More than 32 bits count cannot be, but is named all the same.
-    pub(crate) weights: u64,
+    pub(super) weights: u64,
 }
 
 impl Shape {
-    pub(crate) fn new(size: Size, dim: Option<u32>, batch: Option<u32>) -> Self {
+    pub(super) fn new(size: Size, dim: Option<u32>, batch: Option<u32>) -> Self {
         let (whole, most) = if size.is_full() { (1_000_000, 10_240) } else { (4_000, 1_024) };
         let rows = MILLIONS.iter().map(|&millions| millions * whole).collect();
         let (dim, batch) = (dim.unwrap_or(128), batch.unwrap_or(most));
         Self { rows, dim, batch, published: size.is_full() && (dim, batch) == (128, 10_240) }
     }
 
-    pub(crate) fn setting(&self, rows: u32, compression: f64, chunk: u32) -> Setting {
+    pub(super) fn setting(&self, rows: u32, compression: f64, chunk: u32) -> Setting {
         let weights = (f64::from(rows) * f64::from(self.dim) / compression).floor() as u64;
         Setting { rows, compression, chunk, weights }
     }
 
     /// Of all panels and of [`flat`](Self::flat), each once. First chunks of 32, of which are Figure 3 (a) to (c), the crossover and the goals;
     /// then the others; those of one array together, small arrays first.
-    pub(crate) fn settings(&self) -> Vec<Setting> {
+    pub(super) fn settings(&self) -> Vec<Setting> {
         let mut all = Vec::new();
         for &rows in &self.rows {
             all.extend(COMPRESSIONS.map(|compression| self.setting(rows, compression, CHUNK)));
@@ -83,19 +83,9 @@ impl Shape {
     }
 
     /// Batches of rows, each as likely as any other.
-    pub(crate) fn batches(&self, rows: u32, seed: u32) -> Vec<Vec<u32>> {
+    pub(super) fn batches(&self, rows: u32, seed: u32) -> Vec<Vec<u32>> {
         let mut random = random(seed, u64::from(rows));
         (0..TURNS).map(|_| (0..self.batch).map(|_| random.random_range(0..rows)).collect()).collect()
-    }
-}
-
-/// 4 M, 12.5 K.
-pub(crate) fn count(n: f64) -> String {
-    match n {
-        n if n >= 1e6 && (n / 1e5).fract() == 0.0 => format!("{} M", n / 1e6),
-        n if n >= 1e6 => format!("{:.2} M", n / 1e6),
-        n if n >= 1e3 => format!("{} K", (n / 10.0).round() / 100.0),
-        n => format!("{n:.0}"),
     }
 }
 
@@ -122,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn small_is_not_p4_s() {
+    fn small_is_not_published() {
         let shape = Shape::new(Size::Small, None, None);
         assert!(!shape.published && shape.batch == 1024);
         assert!(!Shape::new(Size::Full, Some(64), None).published);
@@ -131,12 +121,5 @@ mod tests {
             batches.len() == 4 && batches.iter().all(|rows| rows.len() == 1024 && rows.iter().all(|&row| row < 100))
         );
         assert_ne!(batches, shape.batches(100, 8));
-    }
-
-    #[test]
-    fn numbers_are_short() {
-        for (n, wanted) in [(4e6, "4 M"), (51.2e6, "51.2 M"), (15_624.0, "15.62 K"), (2e3, "2 K"), (12.0, "12")] {
-            assert_eq!(count(n), wanted);
-        }
     }
 }

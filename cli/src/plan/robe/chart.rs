@@ -1,6 +1,6 @@
 //! The plot: eps over the array's size, both in powers of ten; the wanted eps is marked.
 
-use super::report::{Line, Report, Spread};
+use super::report::{Line, Report, Spread, Wanted};
 use crate::plot::{Chart, Series};
 use std::ffi::OsStr;
 use std::path::Path;
@@ -11,13 +11,13 @@ fn series(label: String, points: Vec<(f64, f64)>, colour: usize) -> Series {
 
 /// Of one chunk size median, 95 % and the largest; of several the medians.
 pub(super) fn curve(report: &Report) -> Chart {
-    let relative = report.wanted.is_some_and(|wanted| wanted.relative);
+    let relative = report.wanted.as_ref().is_some_and(|wanted| wanted.0.relative);
     let of_row = if relative { ", of the row's length" } else { "" };
     let mut chart = Chart::new("|M| (weights)", &format!("eps{of_row}"));
     let name = Path::new(&report.table.name)
         .file_name()
         .map_or_else(|| report.table.name.clone().into(), OsStr::to_string_lossy);
-    chart.title = format!("{name}: what its rows lose in a shared array (P4, definition 2)");
+    chart.title = format!("{name}: what its rows lose in a shared array (ROBE, definition 2)");
     (chart.log_x, chart.log_y) = (true, true);
     let spread = |line: &Line| -> Spread { if relative { line.relative } else { line.eps } };
     let mut chunks: Vec<u32> = report.lines.iter().map(|line| line.chunk).collect();
@@ -56,7 +56,7 @@ pub(super) fn curve(report: &Report) -> Chart {
     chart
         .series
         .push(Series { dashed: true, ..series("median of one weight for all values".to_owned(), across(constant), 6) });
-    if let Some(wanted) = report.wanted {
+    if let Some(Wanted(wanted)) = &report.wanted {
         let label = format!("wanted of {} % of the rows", 100.0 * wanted.quantile);
         chart
             .series

@@ -1,7 +1,8 @@
-//! The table that `--robe` names: a file of rows, a checkpoint, or one made up.
+//! The table that `plan robe` names: a file of rows, a checkpoint, or one made up.
 
 use crate::failure::Failure;
 use crate::plan::amount;
+use crate::plan::spec::Spec;
 use anyhow::Context as _;
 use hotrow::rng::pcg4d;
 use hotrow::{CpuGroup, Embedding as _, Error, F32File, Init, Source, checkpoint};
@@ -33,11 +34,10 @@ impl Table {
 
 /// `dim` as it was asked for: only a file of nothing but floats needs it.
 pub(super) fn open(text: &str, dim: Option<u32>, seed: u32) -> Result<Table, Failure> {
-    let generated =
-        text.split_once(':').and_then(|(kind, keys)| Some((SHAPES.iter().find(|shape| shape.0 == kind)?, keys)));
     let path = Path::new(text);
-    let table = if let Some((&(kind, keys), given)) = generated {
-        made(text, kind, keys, given, seed).map_err(|reason| Failure::Usage(format!("--robe {text}: {reason}")))?
+    let is_made = text.split_once(':').is_some_and(|(kind, _)| KINDS.iter().any(|&(known, _)| known == kind));
+    let table = if is_made {
+        made(text, seed).map_err(|reason| Failure::Usage(format!("{text}: {reason}")))?
     } else {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("npy") => numpy(text, path)?,
@@ -58,15 +58,16 @@ const MOST_DIM: u32 = 1 << 24;
 
 /// Rows that a group of tables holds.
 fn rows_of(text: &str, rows: u64) -> Result<u32, Failure> {
-    u32::try_from(rows).ok().filter(|&rows| rows > 0 && rows < u32::MAX).ok_or_else(|| {
-        Failure::Usage(format!("--robe {text}: wanted 1 to 4294967294 rows, found {rows}; name another table"))
-    })
+    u32::try_from(rows)
+        .ok()
+        .filter(|&rows| rows > 0 && rows < u32::MAX)
+        .ok_or_else(|| Failure::Usage(format!("{text}: wanted 1 to 4294967294 rows, found {rows}; name another table")))
 }
 
 /// Floats in a row of such a group.
 fn dim_of(text: &str, dim: u64) -> Result<u32, Failure> {
     u32::try_from(dim).ok().filter(|dim| (1..=MOST_DIM).contains(dim)).ok_or_else(|| {
-        Failure::Usage(format!("--robe {text}: wanted a dim of 1 to 16777216, found {dim}; name another table"))
+        Failure::Usage(format!("{text}: wanted a dim of 1 to 16777216, found {dim}; name another table"))
     })
 }
 
@@ -76,7 +77,7 @@ fn numpy(text: &str, path: &Path) -> Result<Table, Failure> {
     let header = npyz::NpyHeader::from_reader(File::open(path)?).with_context(|| text.to_owned())?;
     let &[rows, dim] = header.shape() else {
         return Err(Failure::Usage(format!(
-            "--robe {text}: wanted an array of two axes, rows and dim, found {:?}; reshape it",
+            "{text}: wanted an array of two axes, rows and dim, found {:?}; reshape it",
             header.shape()
         )));
     };
@@ -87,13 +88,13 @@ fn numpy(text: &str, path: &Path) -> Result<Table, Failure> {
 fn floats(text: &str, path: &Path, dim: Option<u32>) -> Result<Table, Failure> {
     let source = F32File::raw(path)?;
     let dim = dim.ok_or_else(|| {
-        Failure::Usage(format!("--robe {text}: wanted --dim beside a file of nothing but floats, found none"))
+        Failure::Usage(format!("{text}: wanted --dim beside a file of nothing but floats, found none"))
     })?;
     let dim = dim_of(text, dim.into())?;
     let (bytes, row) = (path.metadata().with_context(|| text.to_owned())?.len(), 4 * u64::from(dim));
     if !bytes.is_multiple_of(row) {
         return Err(Failure::Usage(format!(
-            "--robe {text}: wanted whole rows of {dim} floats, {row} B each, found {bytes} B; give the dim of the file"
+            "{text}: wanted whole rows of {dim} floats, {row} B each, found {bytes} B; give the dim of the file"
         )));
     }
     Ok(Table::new(text, "floats", rows_of(text, bytes / row)?, dim, source))
@@ -117,8 +118,9 @@ fn saved(text: &str, path: &Path) -> Result<Table, Failure> {
     Ok(Table { tables, ..Table::new(text, "checkpoint", rows, dim, values) })
 }
 
-/// What can be made up, and its keys beside rows and dim.
-const SHAPES: [(&str, &[&str]); 2] = [("normal", &["mean", "std"]), ("clustered", &["clusters", "noise"])];
+/// Kinds of generated tables, and their keys.
+const KINDS: [(&str, &[&str]); 2] =
+    [("normal", &["rows", "dim", "mean", "std"]), ("clustered", &["rows", "dim", "clusters", "noise"])];
 
 const WANTED: &str = "wanted normal:rows=N,dim=D[,mean=X,std=X] or clustered:rows=N,dim=D,clusters=N[,noise=X]";
 
@@ -134,43 +136,34 @@ fn finite(number: &str) -> Result<f32, String> {
     }
 }
 
-fn made(text: &str, kind: &str, keys: &[&str], given: &str, seed: u32) -> Result<Table, String> {
-    let mut pairs: Vec<(&str, &str)> = Vec::new();
-    for pair in given.split(',') {
-        let (key, number) = pair.split_once('=').ok_or(WANTED)?;
-        let key = key.trim();
-        if !["rows", "dim"].contains(&key) && !keys.contains(&key) {
-            return Err(format!("{WANTED}, found the key {key}"));
-        }
-        if pairs.iter().any(|&(known, _)| known == key) {
-            return Err(format!("wanted {key} once, found it twice"));
-        }
-        pairs.push((key, number));
+/// A number from 0 on.
+fn not_negative(number: &str) -> Result<f32, String> {
+    match finite(number)? {
+        value if value >= 0.0 => Ok(value),
+        value => Err(format!("wanted a number from 0 on, found {value}")),
     }
-    let of = |key: &str| pairs.iter().find(|pair| pair.0 == key).map(|pair| pair.1);
-    let named = |key: &str| of(key).ok_or_else(|| format!("wanted {key}=N, found none"));
-    let fail = |key: &'static str| move |reason: String| format!("{key}: {reason}");
-    let rows = whole(named("rows")?).map_err(fail("rows"))?;
-    let dim = whole(named("dim")?).map_err(fail("dim"))?;
+}
+
+fn made(text: &str, seed: u32) -> Result<Table, String> {
+    let spec = Spec::parse(text, &KINDS, WANTED)?;
+    let (rows, dim) = (spec.required("rows", whole)?, spec.required("dim", whole)?);
     if rows == u32::MAX || dim > MOST_DIM {
         return Err("wanted at most 4294967294 rows and a dim of at most 2^24".to_owned());
     }
-    let number = |key: &'static str, otherwise: f32| of(key).map_or(Ok(otherwise), finite).map_err(fail(key));
-    let spread = |key: &'static str, otherwise: f32| match number(key, otherwise)? {
-        value if value >= 0.0 => Ok(value),
-        value => Err(format!("{key}: wanted a number from 0 on, found {value}")),
-    };
     let normal = |std| Init::Normal { mean: 0.0, std };
-    Ok(if kind == "normal" {
-        let init = Init::Normal { mean: number("mean", 0.0)?, std: spread("std", 1.0)? };
+    Ok(if spec.kind == "normal" {
+        let init = Init::Normal {
+            mean: spec.number("mean", finite)?.unwrap_or(0.0),
+            std: spec.number("std", not_negative)?.unwrap_or(1.0),
+        };
         let source = move |first_row: u32, dim: usize, out: &mut [f32]| -> Result<(), Error> {
             (first_row..).zip(out.chunks_exact_mut(dim)).for_each(|(row, values)| init.row(seed, row, values));
             Ok(())
         };
         Table::new(text, "generated", rows, dim, source)
     } else {
-        let clusters = whole(named("clusters")?).map_err(fail("clusters"))?;
-        let (centres, noise) = (normal(1.0), normal(spread("noise", 0.0)?));
+        let clusters = spec.required("clusters", whole)?;
+        let (centres, noise) = (normal(1.0), normal(spec.number("noise", not_negative)?.unwrap_or(0.0)));
         let source = move |first_row: u32, dim: usize, out: &mut [f32]| -> Result<(), Error> {
             let mut own = vec![0.0; dim];
             for (row, values) in (first_row..).zip(out.chunks_exact_mut(dim)) {

@@ -1,9 +1,9 @@
 //! Orders in which lookups are played, and how they are cut into batches of bags.
 
-use super::super::input::Lookups;
-use super::expectation::Batches;
+use super::super::input::Samples;
 use rand::Rng;
 use rand::seq::SliceRandom;
+use std::collections::BTreeMap;
 
 /// Lookups in an order.
 pub(in super::super) struct Order {
@@ -35,7 +35,7 @@ impl Order {
     /// A trace's own bags in batches of so many samples, at most so many batches: samples shuffled, if any has more than one lookup,
     /// and as they are.
     pub(in super::super) fn of_samples(
-        trace: &Lookups,
+        trace: &Samples,
         batch: usize,
         batches: usize,
         random: &mut impl Rng,
@@ -77,8 +77,9 @@ impl Order {
         }
     }
 
-    pub(super) fn sizes(&self) -> Batches {
-        let mut sizes = Batches::new();
+    /// How many batches have so many lookups.
+    pub(super) fn sizes(&self) -> BTreeMap<u64, u64> {
+        let mut sizes = BTreeMap::new();
         for (ids, _) in self.batches() {
             *sizes.entry(ids.len() as u64).or_default() += 1;
         }
@@ -89,7 +90,7 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::input::{From, Input};
+    use crate::plan::input::{Input, Source};
     use crate::trace::Trace;
     use rand::SeedableRng;
     use rand_pcg::Pcg64;
@@ -98,13 +99,13 @@ mod tests {
     fn bags_are_the_traces_own() {
         let trace =
             Trace { name: String::new(), ids: vec![1, 2, 3, 4, 5, 6], offsets: Some(vec![0, 3, 3, 4, 6]), distinct: 6 };
-        let From::Trace(lookups) = Input::of_trace(trace, None).unwrap().from else { unreachable!() };
+        let Source::Trace(lookups) = Input::of_trace(trace, None).unwrap().source else { unreachable!() };
         let orders = Order::of_samples(&lookups, 3, usize::MAX, &mut Pcg64::seed_from_u64(1));
         let names: Vec<_> = orders.iter().map(|order| order.name).collect();
         assert_eq!(names, [SAMPLES, REAL]);
         let real: Vec<_> = orders[1].batches().collect();
         assert_eq!(real, [(&[1, 2, 3, 4][..], vec![0, 3, 3, 4]), (&[5, 6], vec![0, 2])]);
-        assert_eq!(orders[1].sizes(), Batches::from([(4, 1), (2, 1)]));
+        assert_eq!(orders[1].sizes(), BTreeMap::from([(4, 1), (2, 1)]));
         // Whole samples, each once.
         let mut bags: Vec<Vec<u32>> = Vec::new();
         for (ids, offsets) in orders[0].batches() {
@@ -121,6 +122,6 @@ mod tests {
         let order = Order::shuffled(vec![7; 8], 5, 2);
         let found: Vec<_> = order.batches().map(|(_, offsets)| offsets).collect();
         assert_eq!(found, [vec![0, 2, 4, 5], vec![0, 2, 3]]);
-        assert_eq!(order.sizes(), Batches::from([(5, 1), (3, 1)]));
+        assert_eq!(order.sizes(), BTreeMap::from([(5, 1), (3, 1)]));
     }
 }

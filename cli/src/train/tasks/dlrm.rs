@@ -9,12 +9,12 @@ mod samples;
 
 pub(crate) use cardinalities::Cardinalities;
 
-use super::Choices;
+use super::TaskArgs;
 use crate::names::OptimizerName;
 use crate::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 use crate::train::dense::Dense;
 use crate::train::metrics::Score;
-use crate::train::task::{Bags, Batch, Defaults, TableSpec, Target, Task};
+use crate::train::task::{About, Bags, Batch, Defaults, TableSpec, Target, Task};
 use candle_core::Result;
 use hotrow::{Init, Pooling};
 use model::Model;
@@ -22,6 +22,8 @@ use samples::Samples;
 use std::ops::Range;
 
 const DIM: u32 = 16;
+const DEFAULTS: Defaults =
+    Defaults { batch: 128, epochs: 1, optimizer: OptimizerName::Adagrad, lr: 0.02, dense_lr: 0.02, decay: false };
 
 /// Samples of the generated set, unless more are asked for.
 const TRAIN: usize = 150_000;
@@ -29,25 +31,22 @@ const TEST: usize = 30_000;
 
 #[derive(Debug)]
 pub(crate) struct Dlrm {
-    source: String,
+    about: About,
     train: Samples,
     test: Samples,
-    tables: Vec<TableSpec>,
-    /// Of the base rate and of the planted model.
-    bounds: Option<[f64; 2]>,
 }
 
 impl Dlrm {
-    pub(crate) fn open(choices: &Choices) -> anyhow::Result<Self> {
-        let cardinalities = choices.cardinalities.clone().unwrap_or_default();
-        let dim = choices.dim.unwrap_or(DIM);
-        if let Some(path) = &choices.criteo {
-            let criteo::Split { train, test } = criteo::read(path, &cardinalities.rows, choices.limit)?;
+    pub(crate) fn open(args: &TaskArgs, seed: u64) -> anyhow::Result<Self> {
+        let cardinalities = args.cardinalities.clone().unwrap_or_default();
+        let dim = args.dim.unwrap_or(DIM);
+        if let Some(path) = &args.criteo {
+            let criteo::Split { train, test } = criteo::read(path, &cardinalities.rows, args.limit())?;
             let source = format!("{}: Criteo's click log", path.display());
             return Ok(Self::new(&source, train, test, &cardinalities, dim, None));
         }
-        let train = choices.limit.map_or(TRAIN, |limit| limit.max(TRAIN));
-        Self::generated(&cardinalities, dim, [train, TEST], choices.seed)
+        let train = args.limit().map_or(TRAIN, |limit| limit.max(TRAIN));
+        Self::generated(&cardinalities, dim, [train, TEST], seed)
     }
 
     /// The generated set, of so many samples to train and to test.
@@ -87,10 +86,22 @@ impl Dlrm {
                 stream: 0,
             }
         };
-        let tables = cardinalities.rows.iter().enumerate().map(table).collect();
-        let source =
-            format!("{source}; {} samples to train, {} to test; {}", train.len(), test.len(), cardinalities.text());
-        Self { source, train, test, tables, bounds }
+        let about = About {
+            name: "dlrm",
+            source: format!(
+                "{source}; {} samples to train, {} to test; {}",
+                train.len(),
+                test.len(),
+                cardinalities.text()
+            ),
+            tables: cardinalities.rows.iter().enumerate().map(table).collect(),
+            target: Target::Binary,
+            defaults: DEFAULTS,
+            train: train.len(),
+            test: test.len(),
+            bounds,
+        };
+        Self { about, train, test }
     }
 }
 
@@ -105,32 +116,8 @@ fn batch(from: &Samples, samples: impl ExactSizeIterator<Item = usize>) -> Batch
 }
 
 impl Task for Dlrm {
-    fn name(&self) -> &'static str {
-        "dlrm"
-    }
-
-    fn source(&self) -> String {
-        self.source.clone()
-    }
-
-    fn tables(&self) -> &[TableSpec] {
-        &self.tables
-    }
-
-    fn target(&self) -> Target {
-        Target::Binary
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults { batch: 128, epochs: 1, optimizer: OptimizerName::Adagrad, lr: 0.02, dense_lr: 0.02, decay: false }
-    }
-
-    fn train_len(&self) -> usize {
-        self.train.len()
-    }
-
-    fn test_len(&self) -> usize {
-        self.test.len()
+    fn about(&self) -> &About {
+        &self.about
     }
 
     fn train_batch(&self, samples: &[u32], _: u64, _: u32) -> Batch {
@@ -142,24 +129,17 @@ impl Task for Dlrm {
     }
 
     fn dense(&self, seed: u64) -> Result<Box<dyn Dense>> {
-        Ok(Box::new(Model::new(CRITEO_COUNTS, CRITEO_CATEGORIES, self.tables[0].dim as usize, seed)?))
-    }
-
-    fn blind_loss(&self) -> Option<f64> {
-        self.bounds.map(|[blind, _]| blind)
-    }
-
-    fn best_loss(&self) -> Option<f64> {
-        self.bounds.map(|[_, best]| best)
+        Ok(Box::new(Model::new(CRITEO_COUNTS, CRITEO_CATEGORIES, self.about.tables[0].dim as usize, seed)?))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::train::checkpoints::Keep;
     use crate::train::fingerprint::fingerprint;
     use crate::train::run::{self, RunOptions};
-    use crate::train::setting::{Choice, Setting};
+    use crate::train::setting::Setup;
     use crate::train::tables::{Device, Rule};
 
     fn small() -> Dlrm {
@@ -179,11 +159,11 @@ mod tests {
         let task = small();
         let batch = task.train_batch(&[5, 3, 5], 0, 0);
         assert_eq!((batch.samples, batch.dense.len(), batch.labels.len()), (3, 3 * CRITEO_COUNTS, 3));
-        assert_eq!(batch.bags.len(), task.tables().len());
+        assert_eq!(batch.bags.len(), task.about.tables.len());
         for (table, bags) in batch.bags.iter().enumerate() {
             assert_eq!(bags.offsets, [0, 1, 2, 3]);
             assert_eq!(bags.indices, [5, 3, 5].map(|sample| task.train.rows(sample)[table]));
-            assert!(bags.indices.iter().all(|&row| row < task.tables()[table].rows));
+            assert!(bags.indices.iter().all(|&row| row < task.about.tables[table].rows));
         }
         assert_eq!(batch.dense[CRITEO_COUNTS..2 * CRITEO_COUNTS], *task.train.dense(3));
         assert_eq!(task.test_batch(7..9).labels, [7, 8].map(|sample| u32::from(task.test.labels[sample])));
@@ -192,7 +172,7 @@ mod tests {
     #[test]
     fn a_short_run_learns_but_not_more_than_there_is() {
         let task = small();
-        let defaults = task.defaults();
+        let defaults = DEFAULTS;
         let mut options = RunOptions {
             seconds: None,
             batch: 64,
@@ -204,16 +184,15 @@ mod tests {
             scaling: crate::train::scaling::Scaling(None),
             device: Device::Cpu,
         };
-        let choice = Choice::uniform(Setting::FP32, task.tables());
-        let found = run::run(&task, &choice, 1, &options, &|_| {}).unwrap();
-        let blind = task.blind_loss().unwrap();
-        let best = task.best_loss().unwrap();
+        let choice = Setup::FP32.choice(&task.about.tables).unwrap();
+        let found = run::run(&task, &choice, 1, &options, &Keep::default(), &|_| {}).unwrap();
+        let [blind, best] = task.about.bounds.unwrap();
         assert!(found.loss < blind - 0.2 * (blind - best), "{found:?}, blind {blind}, best {best}");
         assert!(found.loss > best, "{found:?}, best {best}");
         assert!(found.auc.unwrap() > 0.6, "{found:?}");
         // Without training there is no such gain.
         options.limit = Some(1);
-        let untrained = run::run(&task, &choice, 1, &options, &|_| {}).unwrap();
+        let untrained = run::run(&task, &choice, 1, &options, &Keep::default(), &|_| {}).unwrap();
         assert!(untrained.loss > blind - 0.2 * (blind - best), "{untrained:?}");
     }
 }

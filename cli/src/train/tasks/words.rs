@@ -1,12 +1,12 @@
 //! Which word stands between these: CBOW with negative sampling (Mikolov et al. 2013). The mean of the neighbours' vectors, times the
 //! output vectors of the word itself and of words that were drawn.
 
-use super::Choices;
+use super::{TaskArgs, folder};
 use crate::names::OptimizerName;
 use crate::trace::{self, Source};
 use crate::train::dense::Dense;
 use crate::train::dots::dots;
-use crate::train::task::{Bags, Batch, Defaults, TableSpec, Target, Task};
+use crate::train::task::{About, Bags, Batch, Defaults, TableSpec, Target, Task};
 use anyhow::ensure;
 use candle_core::{Result, Tensor, Var};
 use hotrow::rng::pcg4d;
@@ -14,6 +14,8 @@ use hotrow::{Init, Pooling};
 use std::ops::Range;
 
 const DIM: u32 = 32;
+const DEFAULTS: Defaults =
+    Defaults { batch: 256, epochs: 1, optimizer: OptimizerName::RowWiseAdagrad, lr: 0.1, dense_lr: 0.1, decay: true };
 /// Neighbours on either side.
 const WINDOW: usize = 4;
 /// Words drawn for each word of the text.
@@ -30,12 +32,12 @@ pub(crate) struct Words {
     test: Vec<u32>,
     /// Each word as often as it shall be drawn.
     draw: Vec<u32>,
-    tables: [TableSpec; 2],
+    about: About,
 }
 
 impl Words {
-    pub(crate) fn open(choices: &Choices) -> anyhow::Result<Self> {
-        let folder = choices.folder("words")?;
+    pub(crate) fn open(args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<Self> {
+        let folder = folder(source, "words")?;
         let ids = trace::load("wikitext2_words", &Source { data: Some(folder), seed: 0 })?.ids;
         ensure!(
             ids.len() >= TRAIN + TEST,
@@ -43,7 +45,7 @@ impl Words {
             ids.len()
         );
         let test = ids[ids.len() - TEST..].to_vec();
-        Ok(Self::of(ids[..TRAIN].to_vec(), test, choices.dim.unwrap_or(DIM)))
+        Ok(Self::of(ids[..TRAIN].to_vec(), test, args.dim.unwrap_or(DIM)))
     }
 
     fn of(train: Vec<u32>, test: Vec<u32>, dim: u32) -> Self {
@@ -53,7 +55,21 @@ impl Words {
         let small = 0.5 / dim as f32;
         let contexts = table("contexts", Pooling::Mean, Init::Uniform { low: -small, high: small }, 0);
         let outputs = table("outputs", Pooling::None, Init::Constant(0.0), 1);
-        Self { draw: draw_table(&train, rows), train, test, tables: [contexts, outputs] }
+        let about = About {
+            name: "words",
+            source: format!(
+                "wikitext2_words: {} tokens to train, {} to test, {NEGATIVES} words drawn for each",
+                train.len(),
+                test.len()
+            ),
+            tables: vec![contexts, outputs],
+            target: Target::Binary,
+            defaults: DEFAULTS,
+            train: train.len(),
+            test: test.len(),
+            bounds: None,
+        };
+        Self { draw: draw_table(&train, rows), train, test, about }
     }
 
     /// `key` decides what is drawn beside the word at each place.
@@ -96,40 +112,8 @@ fn draw_table(text: &[u32], rows: u32) -> Vec<u32> {
 }
 
 impl Task for Words {
-    fn name(&self) -> &'static str {
-        "words"
-    }
-
-    fn source(&self) -> String {
-        let (train, test) = (self.train.len(), self.test.len());
-        format!("wikitext2_words: {train} tokens to train, {test} to test, {NEGATIVES} words drawn for each")
-    }
-
-    fn tables(&self) -> &[TableSpec] {
-        &self.tables
-    }
-
-    fn target(&self) -> Target {
-        Target::Binary
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults {
-            batch: 256,
-            epochs: 1,
-            optimizer: OptimizerName::RowWiseAdagrad,
-            lr: 0.1,
-            dense_lr: 0.1,
-            decay: true,
-        }
-    }
-
-    fn train_len(&self) -> usize {
-        self.train.len()
-    }
-
-    fn test_len(&self) -> usize {
-        self.test.len()
+    fn about(&self) -> &About {
+        &self.about
     }
 
     fn train_batch(&self, samples: &[u32], seed: u64, epoch: u32) -> Batch {

@@ -78,8 +78,8 @@ impl Fetch {
         (moves + kept) * stride + 2 * 4 * moves + 24
     }
 
-    /// For a step that finds everything in the store.
-    pub(crate) fn settled(mut self) -> Self {
+    /// The same fetch for a call beside the training steps: everything that has left is in the store already.
+    pub(crate) fn maintenance(mut self) -> Self {
         self.before = None;
         self
     }

@@ -13,7 +13,7 @@ pub(crate) enum Purpose {
     /// (LFU).
     Steps { keeps: u32 },
     /// Everything else: what leaves takes the place of what has come.
-    Aside,
+    Side,
 }
 
 /// A buffer that `exchange` and `update` bind in place of a shard's records.
@@ -40,7 +40,7 @@ impl Flight {
         4 * match purpose {
             Purpose::Steps { keeps: 0 } => n + n * words + 2 * half,
             Purpose::Steps { keeps } => 2 * n + (n + u64::from(keeps)) * words + 2 * half,
-            Purpose::Aside => n + half,
+            Purpose::Side => n + half,
         }
     }
 
@@ -48,14 +48,14 @@ impl Flight {
     pub(crate) const fn counter(&self) -> u32 {
         match self.purpose {
             Purpose::Steps { .. } => 1,
-            Purpose::Aside => 2,
+            Purpose::Side => 2,
         }
     }
 
     const fn keeps(&self) -> u32 {
         match self.purpose {
             Purpose::Steps { keeps } => keeps,
-            Purpose::Aside => 0,
+            Purpose::Side => 0,
         }
     }
 
@@ -69,14 +69,14 @@ impl Flight {
             Purpose::Steps { keeps: 0 } => self.capacity,
             Purpose::Steps { .. } => 2 * self.capacity,
             // Where those lie that leave.
-            Purpose::Aside => 3 * self.capacity,
+            Purpose::Side => 3 * self.capacity,
         }
     }
 
     /// First word of what leaves in steps of a parity.
     const fn half(&self, parity: u32) -> u32 {
         match self.purpose {
-            Purpose::Aside => self.capacity,
+            Purpose::Side => self.capacity,
             Purpose::Steps { keeps } => {
                 let first = self.arrivals() + (self.capacity + keeps) * self.record_words;
                 first + parity * (2 + self.record_words) * self.capacity

@@ -89,7 +89,7 @@ pub(crate) struct Staged {
     /// The one before, until the prefetch that outgrew it is carried out.
     outgrown: Option<Flight>,
     /// Of flushes, frozen steps, rows read and written.
-    aside: Option<Flight>,
+    side_flight: Option<Flight>,
     /// Which half of the flight the last step has.
     parity: u32,
     leaving: Option<Leaving>,
@@ -120,7 +120,7 @@ impl Staged {
             _hold: hold,
             flight: None,
             outgrown: None,
-            aside: None,
+            side_flight: None,
             parity: 0,
             leaving: None,
             landings: Vec::new(),
@@ -134,7 +134,7 @@ impl Staged {
     /// The cache has another size. All that has left has landed.
     pub(crate) fn resized(&mut self, layout: &Layout, policy: Policy) {
         (self.slots, self.keeps) = (layout.slots(), keeps(policy, layout));
-        (self.flight, self.outgrown, self.aside) = (None, None, None);
+        (self.flight, self.outgrown, self.side_flight) = (None, None, None);
     }
 
     pub(crate) fn store(&self) -> &SharedStore {
@@ -147,7 +147,7 @@ impl Staged {
 
     /// Flights, and what the host maps.
     pub(crate) fn allocations(&self) -> Vec<Allocation> {
-        let flights = [&self.flight, &self.outgrown, &self.aside]
+        let flights = [&self.flight, &self.outgrown, &self.side_flight]
             .into_iter()
             .flatten()
             .map(|flight| ("flight", flight.buffer.size()));
@@ -160,7 +160,7 @@ impl Staged {
         let most = |indices: Option<u32>| indices.map(|indices| layout.most_distinct(indices)).filter(|&most| most > 0);
         let kept = |moves: u32| if keeps(config.policy, layout) { moves.min(layout.slots()) } else { 0 };
         let piece = (calls.flush && layout.sets > 0).then(|| piece(layout));
-        let aside = most(calls.frozen).max(piece);
+        let side_flight = most(calls.frozen).max(piece);
         let mut all = Vec::new();
         let mut flight = |moves: Option<u32>, purpose: flight::Purpose| {
             let bytes = moves.map(|moves| Flight::bytes(layout, moves, purpose));
@@ -168,7 +168,7 @@ impl Staged {
         };
         let train = most(calls.train);
         flight(train, flight::Purpose::Steps { keeps: train.map_or(0, kept) });
-        flight(aside, flight::Purpose::Aside);
+        flight(side_flight, flight::Purpose::Side);
         // Two batches in flight: of each its list, what comes, and what has left. The largest of each kind may serve a flush or a
         // frozen step, too.
         let landing = |moves: Option<u32>| moves.map_or(0, |moves| Landing::bytes(moves.into(), layout.stride()));
@@ -176,7 +176,7 @@ impl Staged {
         let upload =
             |moves: Option<u32>, kept: u32| moves.map_or(0, |n| Fetch::bytes(n.into(), kept.into(), layout.stride()));
         let down = landing(train).max(list(train));
-        let once = down.max(landing(aside)).max(list(most(calls.frozen)));
+        let once = down.max(landing(side_flight)).max(list(most(calls.frozen)));
         let up = upload(train, train.map_or(0, kept));
         let up_once = up.max(upload(most(calls.frozen), 0));
         let ring = 3 * down.next_multiple_of(64) + pool::size(once) + up.next_multiple_of(64) + pool::size(up_once);
@@ -460,13 +460,13 @@ impl Staged {
     }
 
     /// The flight of what is no training step, with room for `moves` Moves.
-    pub(crate) fn aside(&mut self, context: &Context, layout: &Layout, moves: u32) -> Result<&Flight, Error> {
-        match self.aside.take_if(|flight| flight.capacity >= moves) {
-            Some(enough) => Ok(self.aside.insert(enough)),
+    pub(crate) fn side_flight(&mut self, context: &Context, layout: &Layout, moves: u32) -> Result<&Flight, Error> {
+        match self.side_flight.take_if(|flight| flight.capacity >= moves) {
+            Some(enough) => Ok(self.side_flight.insert(enough)),
             None => {
-                self.aside = None;
+                self.side_flight = None;
                 context.forget_bindings();
-                Ok(self.aside.insert(Flight::new(context, layout, moves, flight::Purpose::Aside)?))
+                Ok(self.side_flight.insert(Flight::new(context, layout, moves, flight::Purpose::Side)?))
             }
         }
     }
@@ -500,7 +500,7 @@ impl Staged {
     }
 
     /// Copies what has come for a frozen step of at most `most` Moves, and says what exchange binds; `None` if nothing is missing.
-    pub(crate) fn arrive_aside(
+    pub(crate) fn arrive_side_flight(
         &mut self,
         context: &Context,
         encoder: &mut wgpu::CommandEncoder,
@@ -524,7 +524,7 @@ impl Staged {
         if most == 0 {
             return Ok(None);
         }
-        let flight = self.aside(context, &tables.layout, most)?;
+        let flight = self.side_flight(context, &tables.layout, most)?;
         if arrivals.list.is_empty() {
             return Ok(None);
         }
@@ -534,7 +534,7 @@ impl Staged {
     }
 
     /// Prepares the packing of up to `moves` Moves from `first` on, with room for `room`.
-    pub(crate) fn pack_aside(
+    pub(crate) fn pack_side_flight(
         &mut self,
         context: &Context,
         encoder: &mut wgpu::CommandEncoder,
@@ -542,21 +542,21 @@ impl Staged {
         (first, moves): (u32, u32),
         room: u32,
     ) -> Result<Aside, Error> {
-        let flight = self.aside(context, &tables.layout, room)?;
+        let flight = self.side_flight(context, &tables.layout, room)?;
         flight.clear(encoder, &tables.tables, 0, moves);
         let shard = context.uniform(&flight.shard(Shard::PACK, 0, first, moves));
         Ok(Aside { flight: flight.buffer.clone(), shard })
     }
 
     /// Submits `encoder`, with which up to `moves` Moves are packed aside, and brings them to the store.
-    pub(crate) fn land_aside(
+    pub(crate) fn land_side_flight(
         &mut self,
         context: &Context,
         mut encoder: wgpu::CommandEncoder,
         tables: &Tables,
         moves: u32,
     ) -> Result<(), Error> {
-        let Some(flight) = self.aside.as_ref().filter(|_| moves > 0) else { return context.finish(encoder) };
+        let Some(flight) = self.side_flight.as_ref().filter(|_| moves > 0) else { return context.finish(encoder) };
         let buffer = self.host.downloads.take(context, Landing::bytes(moves.into(), self.stride))?;
         let landing =
             Landing::record(&mut encoder, &self.host, buffer, &tables.tables, (flight, 0), moves, self.stride);

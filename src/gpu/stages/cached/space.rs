@@ -24,18 +24,18 @@ pub(crate) struct Bound<'a> {
 }
 
 impl<'a> Bound<'a> {
-    /// The caller's buffers, checked; `nothing` stands where there is none.
+    /// The caller's buffers, checked; `dummy` stands where there is none.
     pub(crate) fn of(
         context: &Context,
-        nothing: &'a wgpu::Buffer,
+        dummy: &'a wgpu::Buffer,
         batch: &Batch<'a>,
         params: &Params,
     ) -> Result<Self, Error> {
-        let nothing = nothing.as_entire_binding();
+        let dummy = dummy.as_entire_binding();
         Ok(Self {
-            indices: context.bind_or("indices", batch.indices, u64::from(params.indices) * 4, &nothing)?,
+            indices: context.bind_or("indices", batch.indices, u64::from(params.indices) * 4, &dummy)?,
             offsets: context.bind("offsets", batch.offsets, (u64::from(params.bags) + 1) * 4)?,
-            weights: context.bind_or("weights", batch.weights, u64::from(params.indices) * 4, &nothing)?,
+            weights: context.bind_or("weights", batch.weights, u64::from(params.indices) * 4, &dummy)?,
         })
     }
 }

@@ -3,7 +3,7 @@
 use crate::trace::CRITEO_CATEGORIES as TABLES;
 use std::str::FromStr;
 
-/// The 26 cardinalities of Criteo-Kaggle in the order of its fields; P1's Table 1 lists them by size.
+/// The 26 cardinalities of Criteo-Kaggle in the order of its fields; Yang 2020's Table 1 lists them by size.
 const KAGGLE: [u32; TABLES] = [
     1461, 584, 10_131_227, 2_202_608, 306, 24, 12_518, 634, 4, 93_146, 5684, 8_351_593, 3195, 28, 14_993, 5_461_306,
     11, 5653, 2173, 4, 7_046_547, 18, 16, 286_181, 105, 142_572,
@@ -26,13 +26,13 @@ pub(crate) struct Cardinalities {
 impl Cardinalities {
     fn scaled(by: u32) -> Self {
         let from = match by {
-            1 => "P1's Table 1".to_owned(),
-            _ => format!("P1's Table 1, those above {KEPT} rows by 1/{by} but not below {KEPT}"),
+            1 => "Yang 2020's Table 1".to_owned(),
+            _ => format!("Yang 2020's Table 1, those above {KEPT} rows by 1/{by} but not below {KEPT}"),
         };
         Self { rows: KAGGLE.map(|rows| if rows > KEPT { (rows / by).max(KEPT) } else { rows }), from }
     }
 
-    /// "26 tables of 421,303 rows: P1's Table 1, ...".
+    /// "26 tables of 421,303 rows: Yang 2020's Table 1, ...".
     pub(crate) fn text(&self) -> String {
         let rows: u64 = self.rows.iter().map(|&rows| u64::from(rows)).sum();
         format!("{TABLES} tables of {rows} rows: {}", self.from)
@@ -45,7 +45,7 @@ impl Default for Cardinalities {
     }
 }
 
-/// A cap for P1's Table 1 (`40000`), a scale for it (`1/100`), or 26 numbers of rows in the order of the fields.
+/// A cap for Yang 2020's Table 1 (`40000`), a scale for it (`1/100`), or 26 numbers of rows in the order of the fields.
 impl FromStr for Cardinalities {
     type Err = String;
 
@@ -68,7 +68,7 @@ impl FromStr for Cardinalities {
             (Ok(rows), _) => Ok(Self { rows, from: "as given".to_owned() }),
             (_, &[cap]) => Ok(Self {
                 rows: KAGGLE.map(|rows| rows.min(cap)),
-                from: format!("P1's Table 1, at most {cap} rows a table"),
+                from: format!("Yang 2020's Table 1, at most {cap} rows a table"),
             }),
             _ => Err(fail(&format!("{} numbers", rows.len()))),
         }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p1_table_1() {
+    fn yang_2020_table_1() {
         let mut sorted = KAGGLE;
         sorted.sort_unstable();
         assert_eq!(

@@ -6,7 +6,7 @@ use hotrow::hash::fmix32;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// The last of so many parts of the file is the test set. Criteo-Kaggle holds seven days, and P1 tests on the last.
+/// The last of so many parts of the file is the test set. Criteo-Kaggle holds seven days, and Yang 2020 tests on the last.
 const PARTS: usize = 7;
 
 /// Tables of at most as many rows number their categories; larger ones hash them.

@@ -17,7 +17,7 @@ use rand_distr::{Distribution, LogNormal, Zipf};
 use rand_pcg::Pcg64;
 
 /// How many rows hold how many accesses. With 1.05 the hottest 5 % of 100,000 rows get 80 % of the accesses, of 6,000 rows
-/// 73 %; P1's Table 6 has hit rates of 78 % with a cache of 5 %, over tables of 1,000 to 10,000,000 rows.
+/// 73 %; Table 6 of Yang 2020 has hit rates of 78 % with a cache of 5 %, over tables of 1,000 to 10,000,000 rows.
 const EXPONENT: f64 = 1.05;
 
 /// Clicks among the samples; as in Criteo-Kaggle.

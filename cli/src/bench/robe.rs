@@ -1,0 +1,351 @@
+//! `hotrow bench robe`: shared tables in the shape of ROBE's Figure 3 and its appendix, and beside cached tables.
+
+mod beside;
+mod cpu;
+mod gpu;
+mod judge;
+mod measure;
+mod shape;
+
+use bytesize::ByteSize;
+use hotrow::{AddBody, Context, Optimizer, OptimizerKind};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Common;
+use super::suite::Size;
+use crate::failure::Failure;
+use crate::lab::{Complaints, Deadline, Lab};
+use crate::names::OptimizerName;
+use crate::options::Options;
+use crate::plot::{Chart, Heat, Panel, Style};
+use crate::progress::Progress;
+use crate::report::run::{Machine, Run};
+use crate::report::{Record, Setting, Unit, table};
+use beside::Forward;
+use measure::{Limits, Runner, Way};
+use shape::{CHUNK, CHUNKS, COMPRESSION, COMPRESSIONS, MIDDLE, Shape};
+
+/// Shared tables (ROBE): its Figure 3 and appendix, and their forward beside cached tables'
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    common: Common,
+    /// Sizes [default: full, small on a software driver]
+    #[arg(long, value_enum)]
+    size: Option<Size>,
+    /// Floats in a row [default: 128]
+    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    dim: Option<u32>,
+    /// Rows looked up in a batch [default: 10240, small 1024]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    batch: Option<u32>,
+    /// Update rule: sgd or adagrad
+    #[arg(long, value_enum, default_value_t = OptimizerName::Sgd)]
+    optimizer: OptimizerName,
+    /// Most memory of a table, with the sums of an atomic update or a gradient; larger ones are left out [default: on the CPU 8 GiB or three quarters of the free memory]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<ByteSize>,
+    /// Seconds after which no further cell or gradient is begun [default: 300, on the CPU 900, small 180]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: Option<u64>,
+}
+
+/// What a run is given.
+struct Plan<'a> {
+    size: Size,
+    shape: Shape,
+    memory: Option<u64>,
+    optimizer: Optimizer,
+    seed: u32,
+    deadline: Deadline,
+    /// `cpu` or `gpu`.
+    backend: &'a str,
+}
+
+/// Runs the benchmark.
+pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    let optimizer = args.optimizer.optimizer(1e-3);
+    if optimizer.kind == OptimizerKind::RowWiseAdaGrad {
+        let wanted = "--optimizer: wanted sgd or adagrad with bench robe, found row-wise-adagrad; a shared weight belongs to no row";
+        return Err(Failure::Usage(wanted.into()));
+    }
+    args.common.make_folder()?;
+    let context = options.backend.open("running")?;
+    let hardware = context.as_ref().is_some_and(|context| context.caps().is_hardware());
+    let size = args.size.unwrap_or(if hardware || context.is_none() { Size::Full } else { Size::Small });
+    let seconds = match (context.is_some(), size.is_full()) {
+        (true, true) => 300,
+        (false, true) => 900,
+        (_, false) => 180,
+    };
+    let asked = args.memory.map(|ByteSize(bytes)| bytes);
+    let plan = Plan {
+        size,
+        shape: Shape::new(size, args.dim, args.batch),
+        memory: if context.is_some() { asked } else { asked.or_else(|| Some(free())) },
+        optimizer,
+        seed: options.group_seed(),
+        deadline: Deadline::new(Duration::from_secs(args.seconds.unwrap_or(seconds))),
+        backend: if context.is_some() { "gpu" } else { "cpu" },
+    };
+    let mut run = args.common.start(options, "bench robe", size.name());
+    match &context {
+        Some(context) => on_gpu(&plan, &mut run, context)?,
+        None => {
+            run.on(Machine::cpu());
+            run.describe("atomic update", "sums of one thread, index by index");
+            run.describe("gradient", "allocated by each call, which is part of its time, and not freed in it");
+            let mut runner = cpu::CpuRunner::new(size);
+            measure(&plan, &mut run, &mut runner, |table, warm, batches, offsets, _| {
+                cpu::forward(size, table, warm, batches, offsets)
+            })?;
+        }
+    }
+    run.judge(hardware && plan.shape.published, plan.deadline.seconds());
+    let stem = format!("robe-{}", plan.backend);
+    let charts = charts(&plan, &run, &args.common.out.join(&stem))?;
+    let tables = tables(&plan, &run);
+    args.common.finish(options, &run, &stem, (&tables, tables.len()), &charts)?;
+    if run.records.iter().all(|record| record.spread.is_none()) {
+        let why = run.reasons().first().map(|(_, why)| (*why).to_owned()).unwrap_or_default();
+        return Err(anyhow::anyhow!("bench robe: wanted measurements, found none: {why}").into());
+    }
+    Ok(())
+}
+
+fn on_gpu(plan: &Plan<'_>, run: &mut Run, context: &Context) -> anyhow::Result<()> {
+    let complaints = Complaints::of(context);
+    let lab = Lab::new(context, plan.size.rounds());
+    run.on(Machine::of(context));
+    let adds = match context.caps().choose_add() {
+        AddBody::Native => "the device's own additions",
+        AddBody::Exchange => "exchanges tried again: no float atomics here",
+    };
+    run.describe("atomic update", adds);
+    run.describe("gradient", "into buffers made once");
+    let mut runner = gpu::GpuRunner::new(&lab);
+    measure(plan, run, &mut runner, |table, warm, batches, offsets, bag| {
+        gpu::forward(&lab, table, warm, batches, offsets, bag)
+    })?;
+    if let Some(error) = complaints.first() {
+        run.leave_out("trust in these figures", error);
+    }
+    Ok(())
+}
+
+/// All cells, their comparisons, and the forward beside cached tables.
+fn measure(
+    plan: &Plan<'_>,
+    run: &mut Run,
+    runner: &mut dyn Runner,
+    forward: impl FnMut(&beside::Table, &[Vec<u32>], &[Vec<u32>], &[u32], u32) -> anyhow::Result<Forward>,
+) -> anyhow::Result<()> {
+    let Shape { dim, batch, .. } = plan.shape;
+    let optimizer = plan.optimizer.kind;
+    run.describe("array", format!("one table x {dim}, {batch} rows a batch, no pooling, {optimizer:?}; update: sums and optimiser in one, gradient: the sums alone, into memory"));
+    // First, for it is short: the cells take the time that is left.
+    beside::run(plan, run, forward)?;
+    let settings = plan.shape.settings();
+    let progress = Progress::new("shared arrays", settings.len() as u64);
+    let over = || plan.deadline.over();
+    let limits = Limits { memory: plan.memory, optimizer: plan.optimizer, seed: plan.seed, out_of_time: &over };
+    let cells = measure::run(runner, &plan.shape, &settings, &limits, &|| progress.advance(1))?;
+    for cell in &cells {
+        cell.record(run);
+    }
+    judge::record(&cells, run);
+    Ok(())
+}
+
+/// 8 GiB, or three quarters of the memory that the system calls free.
+fn free() -> u64 {
+    const MOST: u64 = 8 << 30;
+    let said = std::fs::read_to_string("/proc/meminfo").ok();
+    let line = said.as_deref().and_then(|said| said.lines().find_map(|line| line.strip_prefix("MemAvailable:")));
+    let kib = line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kib.map_or(MOST, |kib| (kib * 1024 / 4 * 3).min(MOST))
+}
+
+/// What runs down and across, and what is held.
+#[derive(Clone, Copy)]
+struct Axes {
+    down: &'static str,
+    across: &'static str,
+    held: (&'static str, f64),
+}
+
+impl Axes {
+    /// Of the paper's tables 3 to 6, 7 to 10 and 11 to 14.
+    fn all(shape: &Shape) -> [Self; 3] {
+        let axes = |down, across, held| Self { down, across, held };
+        [
+            axes("rows", "compression", ("chunk", f64::from(CHUNK))),
+            axes("rows", "chunk", ("compression", COMPRESSION)),
+            axes("chunk", "compression", ("rows", f64::from(shape.rows[MIDDLE]))),
+        ]
+    }
+
+    fn has(self, record: &Record) -> bool {
+        let compression = record.setting.number("compression");
+        record.setting.number(self.held.0) == Some(self.held.1)
+            && compression.is_some_and(|compression| COMPRESSIONS.contains(&compression))
+    }
+
+    fn title(self) -> String {
+        let held = crate::report::Value::Number(self.held.1);
+        format!("{} down, {} across, {} {held}", self.down, self.across, self.held.0)
+    }
+}
+
+/// The paper's forward and gradients, in the order of its tables.
+const PASSES: [&str; 4] = ["forward", "forward before sparse update", "dense gradient", "sparse gradient"];
+
+/// A figure of ROBE's appendix: tables 3 to 14, milliseconds; table 2's full table takes 0.12 ms forward and 0.35 ms backward.
+#[derive(serde::Deserialize)]
+struct Published {
+    table: u32,
+    figure: String,
+    what: String,
+    rows: u32,
+    compression: u32,
+    chunk: u32,
+    milliseconds: f64,
+}
+
+fn published() -> Vec<Published> {
+    let data = include_str!("../../data/robe-published.csv");
+    csv::Reader::from_reader(data.as_bytes()).deserialize().flatten().collect()
+}
+
+impl Published {
+    fn record(&self) -> Record {
+        let setting =
+            Setting::default().with("rows", self.rows).with("compression", self.compression).with("chunk", self.chunk);
+        Record::new(&self.what, "ROBE", &setting, 1e-3 * self.milliseconds, Unit::Seconds)
+    }
+}
+
+fn tables(plan: &Plan<'_>, run: &Run) -> Vec<(String, Option<String>)> {
+    let published = published();
+    let theirs: Vec<(u32, Record)> = published.iter().map(|one| (one.table, one.record())).collect();
+    let mut tables = Vec::new();
+    let cells =
+        |what: &'static str| run.records.iter().filter(move |record| record.shape == "array" && record.what == what);
+    for (axes, first) in Axes::all(&plan.shape).into_iter().zip([3, 7, 11]) {
+        for (what, number) in PASSES.into_iter().zip(first..) {
+            let beside = theirs.iter().filter(|(table, _)| *table == number && plan.shape.published);
+            let figure = published.iter().find(|one| one.table == number && !one.figure.is_empty());
+            let figure = figure.map_or_else(String::new, |one| format!(", Figure 3 ({})", one.figure));
+            let whose =
+                if plan.shape.published { " / ROBE's, on a GPU it does not name" } else { "; not ROBE's sizes" };
+            let title = format!("{what}, as ROBE's table {number}{figure}: {}{whose}", axes.title());
+            let shown = cells(what).filter(|record| axes.has(record)).chain(beside.map(|(_, record)| record));
+            tables.push((title, table(shown, &[axes.down], axes.across)));
+        }
+    }
+    for axes in Axes::all(&plan.shape) {
+        let updates = ["dense update", "sparse update", "atomic update"].into_iter().flat_map(&cells);
+        let title = format!("dense / sparse / atomic update: {}", axes.title());
+        tables.push((title, table(updates.filter(|record| axes.has(record)), &[axes.down], axes.across)));
+        let lost = ["lost by auto update", "lost by auto gradient"].into_iter().flat_map(&cells);
+        let title = format!("`Backward::Auto` against the faster one, update / gradient: {}", axes.title());
+        tables.push((title, table(lost.filter(|record| axes.has(record)), &[axes.down], axes.across)));
+    }
+    let of = |shape: &'static str| run.records.iter().filter(move |record| record.shape == shape);
+    let stages = run.records.iter().filter(|record| {
+        record.key("stage").is_some() && record.setting.number("rows") == Some(f64::from(plan.shape.rows[0]))
+    });
+    for (title, shown) in [
+        (
+            "Loss of `Backward::Auto` over all cells, and of always one of them.",
+            table(of("auto"), &["of", "chunks of"], "what"),
+        ),
+        (
+            "Crossover of dense and sparse, in |M| over the weights that a batch touches.",
+            table(of("crossover"), &["of", "chunks of"], "what"),
+        ),
+        ("Atomic update against the better of dense and sparse.", table(of("atomic"), &["chunks of"], "what")),
+        ("One array, several numbers of rows: slowest against fastest.", table(of("flat"), &["weights"], "way")),
+        ("Forward of bags, sum, rows by Zipf 1.05.", table(of("beside"), &["bags of", "table"], "what")),
+        (
+            "Stages that take 5 % of their phase, smallest table.",
+            table(stages, &["compression", "chunk", "way", "stage"], "what"),
+        ),
+    ] {
+        tables.push((title.to_owned(), shown));
+    }
+    tables
+}
+
+/// ROBE's Figure 3 as heat maps with updates below, and time against |M| with the crossovers in it.
+fn charts(plan: &Plan<'_>, run: &Run, stem: &std::path::Path) -> anyhow::Result<Vec<[PathBuf; 2]>> {
+    let cells = |what: &str| {
+        let what = what.to_owned();
+        run.records.iter().filter(move |record| record.shape == "array" && record.what == what)
+    };
+    if cells("dense update").next().is_none() {
+        return Ok(Vec::new());
+    }
+    let rows: Vec<f64> = plan.shape.rows.iter().copied().map(f64::from).collect();
+    let chunks = CHUNKS.map(f64::from);
+    let [by_compression, by_chunk, _] = Axes::all(&plan.shape);
+    let panel = |title: String, what: &str, axes: Axes| {
+        let columns = if axes.across == "chunk" { &chunks[..] } else { &COMPRESSIONS };
+        let label = format!("{}, {} {}", axes.across, axes.held.0, axes.held.1);
+        Panel::of(
+            title,
+            label,
+            cells(what).filter(|record| axes.has(record)),
+            (axes.down, &rows),
+            (axes.across, columns),
+        )
+    };
+    let mut panels = Vec::new();
+    for (axes, letters) in [(by_compression, ["a", "b", "c"]), (by_chunk, ["d", "e", "f"])] {
+        for (what, letter) in ["forward", "dense gradient", "sparse gradient"].into_iter().zip(letters) {
+            panels.push(panel(format!("({letter}) {what}"), what, axes));
+        }
+    }
+    for what in ["dense update", "sparse update", "atomic update"] {
+        panels.push(panel(what.to_owned(), what, by_compression));
+    }
+    let title = format!("ROBE's Figure 3 and, below, updates; rows down, batch {}: {}", plan.shape.batch, run.title());
+    let heat = Heat { title, label: "milliseconds".to_owned(), panels };
+    let mut crossover = Chart::new("|M|, weights of the shared array", "Time");
+    crossover.title = format!("Updates and gradients, chunks of {CHUNK}: {}", run.title());
+    (crossover.log_x, crossover.log_y) = (true, true);
+    let ways = std::iter::once("forward").chain(Way::ALL.map(Way::name));
+    let style = |record: &Record| Style {
+        colour: ["forward", "dense", "sparse", "atomic"]
+            .iter()
+            .position(|how| record.what.starts_with(how))
+            .unwrap_or(0),
+        dashed: record.what.ends_with("gradient"),
+        markers: true,
+    };
+    let shown = ways.flat_map(cells).filter(|record| by_compression.has(record));
+    crossover.lines(shown, "what", |record| record.setting.number("weights"), style);
+    let file = |what: &str| PathBuf::from(format!("{}-{what}", stem.display()));
+    Ok(vec![heat.write(&file("heat"))?, crossover.write(&file("crossover"))?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_tables_are_whole() {
+        let all = published();
+        for (number, lines) in (3..).zip([[28; 4], [42; 4], [24; 4]].concat()) {
+            let these: Vec<&Published> = all.iter().filter(|one| one.table == number).collect();
+            // Figures of 256 M rows at 10x, dense, are blank.
+            let blank = usize::from([3, 5].contains(&number));
+            assert_eq!(these.len(), lines - blank, "table {number}");
+            let shape = Shape::new(Size::Full, None, None);
+            let axes = Axes::all(&shape)[(number as usize - 3) / 4];
+            assert!(these.iter().all(|one| axes.has(&one.record())), "table {number}");
+            assert!(these.iter().all(|one| one.what == PASSES[(number as usize - 3) % 4]), "table {number}");
+        }
+    }
+}

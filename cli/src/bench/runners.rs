@@ -1,0 +1,169 @@
+//! What takes the steps of the sweep: the CPU, a device, a device whose table is staged.
+
+use crate::lab::{Inputs, Lab};
+use hotrow::Resolution;
+use hotrow::{Counters, CpuGroup, Embedding as _, Group, GroupConfig};
+use std::time::Instant;
+
+/// Something that takes training steps and says how long forward and backward took, in seconds.
+pub(super) trait Runner {
+    /// `None` if there was nothing to do yet but to prepare this batch, which is then one step ahead.
+    fn step(&mut self, indices: &[u32]) -> anyhow::Result<Option<[f64; 2]>>;
+    /// All that was done so far; a batch that was ahead is done first.
+    fn seen(&mut self) -> anyhow::Result<Seen>;
+}
+
+/// What has been counted.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Seen {
+    pub(super) counters: Counters,
+    /// Bytes that crossed in forward, and in backward.
+    pub(super) bus: [u64; 2],
+}
+
+impl Seen {
+    /// Where shaders reach the table themselves: forward reads records and writes evicted ones, backward writes the bypassed ones.
+    fn of(counters: Counters, stride: u64) -> Self {
+        let backward = counters.bypass_writes * stride;
+        Self { bus: [counters.bus_bytes() - backward, backward], counters }
+    }
+}
+
+/// Every gradient.
+const GRAD: f32 = 1e-3;
+
+/// Wall clock around forward and backward.
+pub(super) struct CpuRunner {
+    group: CpuGroup,
+    offsets: Vec<u32>,
+    grads: Vec<f32>,
+}
+
+impl CpuRunner {
+    pub(super) fn new(config: GroupConfig, offsets: &[u32]) -> anyhow::Result<Self> {
+        let outputs = (offsets.len() - 1) * config.dim as usize;
+        Ok(Self { group: CpuGroup::new(config)?, offsets: offsets.to_vec(), grads: vec![GRAD; outputs] })
+    }
+}
+
+impl Runner for CpuRunner {
+    fn step(&mut self, indices: &[u32]) -> anyhow::Result<Option<[f64; 2]>> {
+        let start = Instant::now();
+        let outputs = self.group.forward(indices, &self.offsets, None)?;
+        let forward = start.elapsed();
+        std::hint::black_box(outputs);
+        let start = Instant::now();
+        self.group.backward(&self.grads)?;
+        Ok(Some([forward.as_secs_f64(), start.elapsed().as_secs_f64()]))
+    }
+
+    fn seen(&mut self) -> anyhow::Result<Seen> {
+        Ok(Seen::of(self.group.counters()?.into_iter().sum(), self.group.layout().stride()))
+    }
+}
+
+/// Device timestamps around forward and backward, wall clock where there are none.
+pub(super) struct GpuRunner<'a> {
+    lab: &'a Lab,
+    group: Group,
+    inputs: Inputs,
+}
+
+impl<'a> GpuRunner<'a> {
+    pub(super) fn new(lab: &'a Lab, config: GroupConfig, offsets: &[u32]) -> anyhow::Result<Self> {
+        lab.timeline.listen(false);
+        let inputs = Inputs::new(lab, &[(Vec::new(), offsets.to_vec())], config.dim, GRAD);
+        Ok(Self { lab, group: Group::new(&lab.timed, config)?, inputs })
+    }
+}
+
+impl Runner for GpuRunner<'_> {
+    fn step(&mut self, indices: &[u32]) -> anyhow::Result<Option<[f64; 2]>> {
+        let indices = self.lab.storage(indices);
+        let (group, inputs) = (&mut self.group, &self.inputs);
+        let round = self.lab.round(&["forward", "backward"], |phase, encoder| {
+            if phase == 0 {
+                group.record_forward(encoder, &inputs.with(&indices), inputs.outputs.slice(..))?;
+            } else {
+                group.record_backward(encoder, inputs.grads.slice(..))?;
+            }
+            Ok(())
+        })?;
+        Ok(Some([round.phases[0], round.phases[1]]))
+    }
+
+    fn seen(&mut self) -> anyhow::Result<Seen> {
+        self.group.check()?;
+        Ok(Seen::of(self.group.counters()?.into_iter().sum(), self.group.layout().stride()))
+    }
+}
+
+/// A staged table, always a batch ahead: the host gathers the next batch's rows while the device computes backward.
+pub(super) struct StagedRunner<'a> {
+    gpu: GpuRunner<'a>,
+    /// A batch has been prefetched and fetched.
+    ahead: bool,
+}
+
+impl<'a> StagedRunner<'a> {
+    pub(super) fn new(lab: &'a Lab, config: GroupConfig, offsets: &[u32]) -> anyhow::Result<Self> {
+        Ok(Self { gpu: GpuRunner::new(lab, config, offsets)?, ahead: false })
+    }
+
+    /// Forward and backward of the batch that waits, and of the next one all that comes before its forward.
+    fn advance(&mut self, next: Option<&[u32]>) -> anyhow::Result<[f64; 2]> {
+        let GpuRunner { lab, group, inputs } = &mut self.gpu;
+        let queue = lab.timed.queue();
+        let start = Instant::now();
+        let mut encoder = lab.encoder();
+        if self.ahead {
+            group.record_forward_prefetched(&mut encoder, inputs.outputs.slice(..))?;
+        }
+        if let Some(next) = next {
+            group.record_prefetch(&mut encoder, &inputs.with(&lab.storage(next)))?;
+        }
+        let decided = queue.submit([encoder.finish()]);
+        let stamped = lab.timeline.resolution() != Resolution::Count;
+        if !stamped {
+            // Without stamps the clock must be read between the two, and the host cannot gather meanwhile.
+            lab.wait(decided.clone())?;
+        }
+        let between = Instant::now();
+        if self.ahead {
+            let mut encoder = lab.encoder();
+            let grads = inputs.grads.slice(..);
+            lab.timeline.around(&mut encoder, "backward", |encoder| group.record_backward(encoder, grads))?;
+            lab.timeline.resolve(&mut encoder);
+            queue.submit([encoder.finish()]);
+        }
+        if next.is_some() {
+            group.fetch(Some(decided))?;
+        }
+        let spans = lab.timeline.read()?.spans; // waits
+        let (whole, after) = (start.elapsed().as_secs_f64(), between.elapsed().as_secs_f64());
+        self.ahead = next.is_some();
+        let stamp = spans.first().and_then(|span| span.nanoseconds).unwrap_or(0.0) * 1e-9;
+        let backward = if stamped { stamp } else { after };
+        // All that is not the backward's own is forward's: the host's part as far as it shows, and every submission.
+        Ok([(whole - backward).max(0.0), backward])
+    }
+}
+
+impl Runner for StagedRunner<'_> {
+    fn step(&mut self, indices: &[u32]) -> anyhow::Result<Option<[f64; 2]>> {
+        let whole = self.ahead;
+        let seconds = self.advance(Some(indices))?;
+        Ok(whole.then_some(seconds))
+    }
+
+    fn seen(&mut self) -> anyhow::Result<Seen> {
+        if self.ahead {
+            self.advance(None)?;
+        }
+        let group = &mut self.gpu.group;
+        group.check()?;
+        let traffic = group.traffic().unwrap_or_default();
+        // What left in a step, in its backward too, crosses with the next forward.
+        Ok(Seen { counters: group.counters()?.into_iter().sum(), bus: [traffic.bytes(), 0] })
+    }
+}

@@ -1,0 +1,137 @@
+//! What a kernel must move through memory, however it is written: each input read once and each output written once, the
+//! 32 tags of a set once however many accesses ask for them, and for the radix sort what its 8-bit passes move.
+
+/// Stages by the kernel they belong to. A stage that is not listed is measured all the same, as a kernel of its own name.
+const KERNELS: &[(&str, &[&str])] = &[
+    ("linearize", &["linearize", "begin"]),
+    ("probe", &["probe", "touch"]),
+    ("sort", &["histogram", "scan", "scatter", "sort_small"]),
+    ("dedup", &["heads", "segments"]),
+    ("admit", &["claim", "admit", "locate"]),
+    ("exchange", &["exchange"]),
+    ("gather", &["gather"]),
+    ("arrange", &["arrange"]),
+    ("merge", &["merge", "combine"]),
+    ("update", &["update"]),
+];
+
+/// The kernel a stage belongs to.
+pub(super) fn kernel(stage: &'static str) -> &'static str {
+    KERNELS.iter().find(|(_, stages)| stages.contains(&stage)).map_or(stage, |(kernel, _)| kernel)
+}
+
+/// What a mean step of a measurement did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Facts {
+    /// Indices.
+    pub(super) accesses: f64,
+    /// Of these, to rows that were resident.
+    pub(super) hits: f64,
+    /// Distinct rows.
+    pub(super) distinct: f64,
+    /// Of these, not resident.
+    pub(super) missing: f64,
+    pub(super) admitted: f64,
+    /// Dirty victims.
+    pub(super) write_backs: f64,
+    /// Rows used without a slot.
+    pub(super) bypassed: f64,
+    /// Output rows.
+    pub(super) outputs: f64,
+    /// Accesses to rows of more than 128, whose gradients are summed in chunks first.
+    pub(super) heavy_accesses: f64,
+    pub(super) sets: f64,
+    /// Bytes of a row in FP32.
+    pub(super) row: f64,
+    /// Bytes of its optimiser state in FP32.
+    pub(super) state: f64,
+    /// Bytes of a record.
+    pub(super) record: f64,
+    /// 8-bit passes of forward's sort of the misses, and of backward's sort of all accesses.
+    pub(super) passes: [f64; 2],
+}
+
+impl Facts {
+    /// Bytes that cross to and from the table in a step.
+    pub(super) fn table_bytes(&self, backward: bool) -> f64 {
+        if backward { self.bypassed * self.record } else { (self.missing + self.write_backs) * self.record }
+    }
+
+    /// TBE's measure: outputs and every access's row; backward counts twice.
+    pub(super) fn logical(&self, backward: bool) -> f64 {
+        let forward = (self.outputs + self.accesses) * self.row;
+        if backward { 2.0 * forward } else { forward }
+    }
+
+    /// Bytes that `kernel` must move in a phase; `None` where no formula is known.
+    pub(super) fn bytes(&self, kernel: &str, backward: bool) -> Option<f64> {
+        let slot = self.row + self.state;
+        // A miss may be asked for several times; how often, the counters do not say: at least once a row.
+        let missed = (self.accesses - self.hits).max(self.missing);
+        let sorted = if backward { self.accesses } else { missed };
+        Some(match kernel {
+            // An index read, its key and output row written; the offsets read.
+            "linearize" => 16.0 * self.accesses + 4.0 * self.outputs,
+            // A key read and a place written an access; 32 tags a set touched; a stamp a row.
+            "probe" => 8.0 * self.accesses + 128.0 * self.distinct.min(self.sets) + 4.0 * self.distinct,
+            // A pass reads the keys twice, the values once, and writes both; backward's first reads no values, which are positions.
+            "sort" => sort(self.passes[usize::from(backward)], sorted, !backward),
+            // A sorted key read and its segment written; a start a distinct row.
+            "dedup" => 8.0 * sorted + 4.0 * if backward { self.distinct } else { self.missing },
+            // Tags, stamps and dirty flags of a set with a missing row; 48 bytes of lists a missing row; a place a miss.
+            "admit" => 384.0 * self.missing.min(self.sets) + 48.0 * self.missing + 8.0 * missed,
+            // A row in and a record out for each dirty victim, a record in and a row out for each missing row.
+            "exchange" => (self.missing + self.write_backs) * (slot + self.record),
+            // A place an access; each distinct row read once; the outputs written.
+            "gather" => 4.0 * self.accesses + self.distinct * self.row + self.outputs * self.row,
+            // Order, segment, output row and weight of an access read, the latter two written; row and place of a distinct row.
+            "arrange" => 24.0 * self.accesses + 24.0 * self.distinct,
+            // The gradients of rows with more than 128 accesses; a 128th of that is written.
+            "merge" => self.heavy_accesses * (4.0 + self.row),
+            // Sorted accesses; the gradients once; each distinct row and its state read and written, bypassed rows as records.
+            "update" => {
+                8.0 * self.accesses
+                    + 16.0 * self.distinct
+                    + self.outputs.min(self.accesses) * self.row
+                    + 2.0 * (self.distinct - self.bypassed) * slot
+                    + 2.0 * self.bypassed * self.record
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// What a radix sort of `n` pairs moves in so many passes; values that are positions are not read by the first.
+pub(super) fn sort(passes: f64, n: f64, values: bool) -> f64 {
+    (20.0 * passes - if values { 0.0 } else { 4.0 }).max(0.0) * n
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_a_step_at_full_hits() {
+        let facts = Facts {
+            accesses: 1000.0,
+            hits: 1000.0,
+            distinct: 400.0,
+            outputs: 50.0,
+            sets: 100.0,
+            row: 512.0,
+            record: 136.0,
+            passes: [4.0, 2.0],
+            ..Facts::default()
+        };
+        let bytes = |kernel, backward| facts.bytes(kernel, backward);
+        assert_eq!(bytes("gather", false), Some(4000.0 + 450.0 * 512.0));
+        assert_eq!(bytes("sort", true), Some(36_000.0));
+        // Nothing is missing: nothing to sort, admit or exchange.
+        for kernel in ["sort", "dedup", "admit", "exchange"] {
+            assert_eq!(bytes(kernel, false), Some(0.0), "{kernel}");
+        }
+        assert_eq!(bytes("a new stage", false), None);
+        assert_eq!(facts.logical(true), 2.0 * 1050.0 * 512.0);
+        assert_eq!((kernel("claim"), kernel("a new stage")), ("admit", "a new stage"));
+    }
+}

@@ -1,0 +1,401 @@
+//! The workloads and how their rows are drawn, a function a part.
+
+use hotrow::{Error, GroupConfig, Init, Optimizer, Placement, Pooling, Precision};
+
+use super::Bench;
+use super::shapes::{Batch, distinct, pool, random, shuffle, uniform, zipf};
+use super::workload::{Case, Workload};
+use crate::lab::Lab;
+use crate::report::{Setting, Unit};
+
+/// TBE's bag.
+pub(super) const BAG: u32 = 20;
+/// TBE's and NVIDIA's width.
+pub(super) const DIM: u32 = 128;
+/// Batches in turn: enough that none finds its own rows in the chip's caches.
+pub(super) const TURNS: usize = 4;
+pub(super) const LR: f32 = 1e-3;
+
+pub(super) fn config(
+    tables: &[u32],
+    precision: Precision,
+    optimizer: Optimizer,
+    cache_rows: u32,
+    seed: u32,
+) -> GroupConfig {
+    let mut config = GroupConfig::new(tables, DIM);
+    config.precision = precision;
+    config.optimizer = optimizer;
+    config.cache_rows = cache_rows;
+    config.init = Init::Uniform { low: -0.1, high: 0.1 };
+    config.seed = seed;
+    config.pooling = Pooling::Sum;
+    config
+}
+
+/// The pool in batches of `n`: afterwards every one of its rows is resident.
+pub(super) fn fill(pool: &[u32], n: usize) -> Vec<Batch> {
+    pool.chunks(n.max(1)).map(|rows| Batch::of(rows.to_vec(), BAG)).collect()
+}
+
+pub(super) fn is_mapped(lab: &Lab) -> bool {
+    lab.timed.caps().mappable
+}
+
+/// Mapped, or Device where the device maps nothing; the setting says which, and goals want mapped.
+pub(super) fn mapped(lab: &Lab) -> Placement {
+    if is_mapped(lab) { Placement::Mapped } else { Placement::Device }
+}
+
+impl Bench<'_> {
+    /// Slots of a cache of `bytes`, or of as many as the device binds in all its windows. A window that a handful of slots would need is
+    /// done without: a binding may fall short of a round number.
+    pub(super) fn slots(&self, bytes: u64, slot_bytes: u64) -> u32 {
+        let (wanted, window) = (bytes / slot_bytes, self.lab.binding() / slot_bytes);
+        let beyond = wanted % window;
+        let wanted = if beyond < wanted / 1000 { wanted - beyond } else { wanted };
+        wanted.min(window * u64::from(self.lab.timed.caps().choose_windows())) as u32 & !31
+    }
+
+    /// Where the cache is compared with itself: half the goal's size, and half the time to make the tables.
+    fn one_binding(&self) -> u64 {
+        self.size.resident().1.min(self.lab.binding())
+    }
+
+    /// What differs from a published shape.
+    fn scaled(&self) -> Option<String> {
+        (!self.size.is_full()).then(|| "small".to_owned())
+    }
+}
+
+/// How the rows of a batch at full hits are drawn.
+#[derive(Clone, Copy)]
+enum Draw {
+    Uniform,
+    Zipf(f64),
+}
+
+/// A table whose rows are all in the cache: as many as `bytes` hold of slots of `floats` floats.
+fn resident(
+    bench: &Bench<'_>,
+    name: &str,
+    bytes: u64,
+    draw: Draw,
+    (optimizer, floats): (Optimizer, u32),
+) -> anyhow::Result<Workload> {
+    let (n, wanted) = bench.size.resident();
+    let slots = bench.slots(bytes, u64::from(floats * 4));
+    let bytes = u64::from(slots) * u64::from(floats * 4);
+    let rows = pool(slots, slots / 32);
+    let mut random = random(bench.seed, 1);
+    let mut batch = || -> anyhow::Result<Batch> {
+        let rows = match draw {
+            Draw::Uniform => uniform(&rows, n, &mut random),
+            Draw::Zipf(alpha) => zipf(&rows, n, alpha, &mut random)?,
+        };
+        Ok(Batch::of(rows, BAG))
+    };
+    let batches = (0..TURNS).map(|_| batch()).collect::<anyhow::Result<_>>()?;
+    let law = match draw {
+        Draw::Uniform => "uniform".to_owned(),
+        Draw::Zipf(alpha) => format!("Zipf {alpha}"),
+    };
+    let shape = format!("{n} indices, {law}, over {} resident rows x {DIM}, bags of {BAG}", rows.len());
+    // Uniform rows are judged at the goal's size only; a binding may fall short of a round number.
+    let short = matches!(draw, Draw::Uniform) && bytes < wanted - wanted / 1000;
+    let scaled = short.then(|| format!("{} of {} MiB of slots", bytes >> 20, wanted >> 20));
+    let config = config(&[slots], Precision::Fp32, optimizer, slots, bench.seed);
+    Ok(Workload { scaled, warm: fill(&rows, n), batches, ..Workload::new(name, shape, config) })
+}
+
+/// Runs at the goal's size, or at that of one binding where the device has not the memory.
+fn at_most(bench: &mut Bench<'_>, name: &str, draw: Draw, slot: (Optimizer, u32)) -> anyhow::Result<Case> {
+    let wanted = bench.size.resident().1;
+    let whole = resident(bench, name, wanted, draw, slot)?;
+    match bench.measure(&whole) {
+        Err(error) if wanted > bench.lab.binding() && too_large(&error) => {
+            let half = resident(bench, name, bench.lab.binding(), draw, slot)?;
+            bench.measure(&half)
+        }
+        done => done,
+    }
+}
+
+fn too_large(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Error::OutOfMemory { .. } | Error::TooLarge { .. }))
+}
+
+/// Full hits, far beyond the chip's caches: gather, forward, backward. Uniform with SGD, so that there is nothing but row traffic; Zipf with
+/// AdaGrad, where a third of a batch's accesses repeat, so that merging counts.
+pub(super) fn hits(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    at_most(bench, "hits-uniform", Draw::Uniform, (Optimizer::sgd(LR), DIM))?;
+    at_most(bench, "hits-zipf", Draw::Zipf(1.05), (Optimizer::adagrad(LR), 2 * DIM))?;
+    Ok(())
+}
+
+/// Element-wise state in the slot doubles a row's bytes; it must not cost more than that.
+pub(super) fn optimizers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    let mut sgd = None;
+    for (name, optimizer) in [
+        ("optimizer-sgd", Optimizer::sgd(LR)),
+        ("optimizer-row-wise", Optimizer::row_wise_adagrad(LR)),
+        ("optimizer-adagrad", Optimizer::adagrad(LR)),
+    ] {
+        // The same rows for all: as many as one binding holds with the widest state.
+        let workload = resident(bench, name, bench.one_binding(), Draw::Zipf(1.05), (optimizer, 2 * DIM))?;
+        let case = bench.measure(&workload)?;
+        bench.compare(&case, "step against SGD", case.step().zip(sgd).map(|(own, sgd)| own / sgd), Unit::Times);
+        sgd = sgd.or(case.step());
+    }
+    Ok(())
+}
+
+/// The cost of wgpu's runtime checks in the shaders: every kernel of a step at full hits, in both shader modes.
+pub(super) fn trusted(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    let slot = (Optimizer::adagrad(LR), 2 * DIM);
+    let unchecked = bench.lab.trusted()?;
+    let workload = resident(bench, "shaders-trusted", bench.one_binding(), Draw::Zipf(1.05), slot)?;
+    let trusted = workload.run(&unchecked)?;
+    bench.record(&trusted);
+    let checked = bench.measure(&Workload { name: "shaders-checked".to_owned(), ..workload })?;
+    let ratio = checked.step().zip(trusted.step()).map(|(checked, trusted)| checked / trusted);
+    bench.compare(&checked, "step against trusted", ratio, Unit::Times);
+    Ok(())
+}
+
+/// One row takes a tenth of the accesses: its gradients are a tenth of all, and still one writer updates it.
+pub(super) fn skew(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    let n = bench.size.skewed();
+    let slots = (n as u32 / 2).next_multiple_of(32);
+    let rows = pool(slots, slots / 32);
+    let mut even = None;
+    for (name, share) in [("skew-even", 0), ("skew-tenth", n / 10)] {
+        let mut random = random(bench.seed, 2);
+        let mut batch = || {
+            let mut all = uniform(&rows, n, &mut random);
+            all[..share].fill(rows[0]);
+            shuffle(&mut all, &mut random);
+            Batch::of(all, BAG)
+        };
+        let shape =
+            format!("{n} indices, {share} of them to one row, the others uniform over {} rows x {DIM}", rows.len());
+        let config = config(&[slots], Precision::Fp32, Optimizer::sgd(LR), slots, bench.seed);
+        let batches = (0..TURNS).map(|_| batch()).collect();
+        let case = bench.measure(&Workload { warm: fill(&rows, n), batches, ..Workload::new(name, shape, config) })?;
+        let backward = case.seconds("backward");
+        bench.compare(&case, "backward against even", backward.zip(even).map(|(own, even)| own / even), Unit::Times);
+        even = even.or(backward);
+    }
+    Ok(())
+}
+
+/// A thousand indices: launches, not bytes.
+pub(super) fn small(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    let (n, slots) = (1000, 1 << 15);
+    let resident = pool(slots, slots / 32);
+    for (name, table) in [("small-hits", slots), ("small-misses", 8 * slots)] {
+        let rows: Vec<u32> = if table == slots { resident.clone() } else { (0..table).collect() };
+        let mut random = random(bench.seed, 3);
+        let shape = format!("{n} indices uniform over {} rows x {DIM}, the cache filled once", rows.len());
+        let config = config(&[table], Precision::Int8, Optimizer::row_wise_adagrad(LR), slots, bench.seed);
+        let batches = (0..TURNS).map(|_| Batch::of(uniform(&rows, n, &mut random), BAG)).collect();
+        let warm = fill(&resident, 1 << 13);
+        bench.measure(&Workload { warm, batches, ..Workload::new(name, shape, config) })?;
+    }
+    Ok(())
+}
+
+/// Batches that fill a cache before TBE's shape is measured.
+const WARM: usize = 8;
+
+/// TBE's benchmark.
+pub(super) fn tbe(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    let (batch_size, tables, rows) = bench.size.tbe();
+    let table: Vec<u32> = (0..rows).collect();
+    for alpha in [1.0, 1.15] {
+        for precision in [Precision::Fp32, Precision::Int8] {
+            let mut random = random(bench.seed, 4);
+            let mut batch = || -> anyhow::Result<Batch> {
+                let mut feature = |_| {
+                    let n = (batch_size * BAG) as usize;
+                    // TBE's 1.0 means uniform.
+                    if alpha == 1.0 { Ok(uniform(&table, n, &mut random)) } else { zipf(&table, n, alpha, &mut random) }
+                };
+                Ok(Batch { features: (0..tables).map(&mut feature).collect::<anyhow::Result<_>>()?, bag: BAG })
+            };
+            let cache = (u64::from(rows) * u64::from(tables) / 5) as u32;
+            let mut config = config(&vec![rows; tables as usize], precision, Optimizer::sgd(LR), cache, bench.seed);
+            config.placement = mapped(bench.lab);
+            let name = format!("tbe-{alpha}-{}", format!("{precision:?}").to_lowercase());
+            let shape = format!(
+                "B {batch_size}, T {tables}, D {DIM}, L {BAG}, E {rows}, alpha {alpha}, cache of a fifth of the rows, {WARM} batches before"
+            );
+            let warm = (0..WARM).map(|_| batch()).collect::<anyhow::Result<_>>()?;
+            let batches = (0..4 * TURNS).map(|_| batch()).collect::<anyhow::Result<_>>()?;
+            let scaled = bench.scaled();
+            bench.measure(&Workload { scaled, warm, batches, ..Workload::new(name, shape, config) })?;
+        }
+    }
+    Ok(())
+}
+
+/// Tables of NVIDIA's benchmark.
+const TABLES: u32 = 10;
+/// Batches with new rows.
+const NEW: usize = 26;
+
+/// NVIDIA's benchmark of TBE, with a fifth of the distinct rows missing: 4.77 ms with SGD, 15.0 ms with Adam on an H100.
+pub(super) fn nvidia(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    let (lookups, rows) = bench.size.nvidia();
+    for (name, optimizer) in
+        [("nvidia-row-wise", Optimizer::row_wise_adagrad(LR)), ("nvidia-element-wise", Optimizer::adagrad(LR))]
+    {
+        let mut random = random(bench.seed, 5);
+        // The first half of a table is drawn from, the second half is where the rows come from that are new.
+        let known: Vec<u32> = (0..rows / 2).collect();
+        let base: Vec<Vec<u32>> = (0..TABLES)
+            .map(|_| zipf(&known, (lookups / TABLES) as usize, 1.05, &mut random))
+            .collect::<anyhow::Result<_>>()?;
+        let leaving: Vec<Vec<Option<u32>>> = base.iter().map(|rows| leaving(rows)).collect();
+        let mut fresh = vec![rows / 2; TABLES as usize];
+        let mut batches: Vec<Batch> = (0..NEW).map(|_| renewed(&base, &leaving, &mut fresh, rows)).collect();
+        let of_base = Batch { features: base.clone(), bag: 10 }.repeats().len();
+        let each = batches[0].repeats().len();
+        let footprint = of_base + batches.len() * leaving.iter().map(|rows| many(rows) as usize).sum::<usize>();
+        let slots = (footprint as f64 * 0.8) as u32;
+        let warm = std::iter::once(Batch { features: base, bag: 10 }).chain(batches.drain(..2)).collect();
+        let mut config = config(&vec![rows; TABLES as usize], Precision::Int8, optimizer, slots, bench.seed);
+        config.placement = mapped(bench.lab);
+        let shape = format!(
+            "{TABLES} tables of {rows} rows x {DIM}, {lookups} lookups, alpha 1.05, {each} distinct rows, cache of {slots} rows, 0.8 of the rows \
+             that the batches touch; a fifth of each batch's distinct rows is new"
+        );
+        bench.measure(&Workload { warm, batches, ..Workload::new(name, shape, config) })?;
+    }
+    Ok(())
+}
+
+/// For each access the number of its row among those that make room for new ones: the fifth of the distinct rows that is asked
+/// for least.
+fn leaving(known: &[u32]) -> Vec<Option<u32>> {
+    let mut count = std::collections::BTreeMap::<u32, u32>::new();
+    known.iter().for_each(|&row| *count.entry(row).or_default() += 1);
+    let mut by_use: Vec<(u32, u32)> = count.into_iter().map(|(row, n)| (n, row)).collect();
+    by_use.sort_unstable();
+    let fifth = by_use.len() / 5;
+    let number: std::collections::BTreeMap<u32, u32> = by_use[..fifth].iter().map(|&(_, row)| row).zip(0..).collect();
+    known.iter().map(|row| number.get(row).copied()).collect()
+}
+
+/// How many rows leave.
+fn many(leaving: &[Option<u32>]) -> u32 {
+    leaving.iter().flatten().max().map_or(0, |last| last + 1)
+}
+
+/// `base` with the leaving rows replaced by rows of each table's second half not seen for long.
+fn renewed(base: &[Vec<u32>], leaving: &[Vec<Option<u32>>], fresh: &mut [u32], rows: u32) -> Batch {
+    let feature = |((known, leaving), next): ((&Vec<u32>, &Vec<Option<u32>>), &mut u32)| {
+        let half = rows / 2;
+        let new = |number: u32| half + (*next - half + number) % (rows - half);
+        let features = known.iter().zip(leaving).map(|(&row, number)| number.map_or(row, new)).collect();
+        *next = new(many(leaving));
+        features
+    };
+    Batch { features: base.iter().zip(leaving).zip(fresh).map(feature).collect(), bag: 10 }
+}
+
+/// Batches of `n` distinct rows: 95 % of each are those always asked for, which come first; no other row is asked for twice.
+pub(super) fn mostly_hits(bench: &Bench<'_>, (n, rows): (usize, u32), count: usize) -> (Vec<u32>, Vec<Batch>) {
+    let misses = n / 20;
+    let half = |rows: std::ops::Range<u32>, n| distinct(&rows.collect::<Vec<_>>(), n);
+    let (hot, cold) = (half(0..rows / 2, n - misses), half(rows / 2..rows, count * misses));
+    let mut random = random(bench.seed, 6);
+    let mut batch = |cold: &[u32]| {
+        let mut all = [&hot, cold].concat();
+        shuffle(&mut all, &mut random);
+        Batch::of(all, BAG)
+    };
+    let batches = cold.chunks_exact(misses).map(&mut batch).collect();
+    (hot, batches)
+}
+
+/// Floats of a row where work is counted in rows: narrow, so that ten million fit one binding.
+const NARROW: u32 = 32;
+
+/// Steps over ever more distinct rows, all resident: one decade or half a decade of work each.
+pub(super) fn scaling(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    let counts = bench.size.distinct();
+    let most = counts.iter().copied().max().unwrap_or(1) as u32;
+    // The same cache for all; a little larger, since sets do not fill evenly.
+    let slots = (most + most / 8).next_multiple_of(32);
+    let rows = pool(slots, slots / 32);
+    bench
+        .run
+        .describe("scaling", format!("distinct indices over {} resident rows x {NARROW}, bags of {BAG}", rows.len()));
+    let mut points = Vec::new();
+    for &n in counts {
+        if let Some(reason) = bench.deadline.over() {
+            bench.run.leave_out(format!("time against work of {n} distinct rows"), reason);
+            break;
+        }
+        let batch = Batch::of(distinct(&rows, n.min(rows.len())), BAG);
+        let mut config = config(&[slots], Precision::Fp32, Optimizer::sgd(LR), slots, bench.seed);
+        config.dim = NARROW;
+        let (warm, batches) = (vec![batch.clone()], vec![batch]);
+        let case = Workload { warm, batches, ..Workload::new("scaling", "", config) }.run(bench.lab)?;
+        let Some((forward, backward)) = case.times("forward").zip(case.times("backward")) else { continue };
+        let (distinct, step) = (case.facts.distinct, forward.median + backward.median);
+        let setting = Setting::default().with("distinct", distinct);
+        bench.run.timed("forward", "scaling", &setting, forward);
+        bench.run.timed("backward", "scaling", &setting, backward);
+        bench.run.push("step", "scaling", &setting, step, Unit::Seconds);
+        bench.run.push("a row", "scaling", &setting, step / distinct, Unit::Seconds);
+        bench.run.push("dispatches", "scaling", &setting, case.dispatches() as f64, Unit::Count);
+        points.push((distinct, step));
+    }
+    points.retain(|point| point.0 >= 0.99e5);
+    let off = off_the_line(&points);
+    bench.run.push_some("off a straight line", "scaling", &Setting::default(), off, Unit::Share);
+    Ok(())
+}
+
+/// The largest relative distance of a point from the straight line that is nearest in relative terms; `None` below three points.
+fn off_the_line(points: &[(f64, f64)]) -> Option<f64> {
+    if points.len() < 3 {
+        return None;
+    }
+    // Least squares of 1 - (a + b x) / y over a and b.
+    let sum = |of: fn(f64, f64) -> f64| points.iter().map(|&(x, y)| of(x, y)).sum::<f64>();
+    let (aa, ab, bb) = (sum(|_, y| 1.0 / (y * y)), sum(|x, y| x / (y * y)), sum(|x, y| x * x / (y * y)));
+    let (ya, yb) = (sum(|_, y| 1.0 / y), sum(|x, y| x / y));
+    let determinant = aa * bb - ab * ab;
+    let (a, b) = ((ya * bb - yb * ab) / determinant, (yb * aa - ya * ab) / determinant);
+    Some(points.iter().map(|&(x, y)| (1.0 - (a + b * x) / y).abs()).fold(0.0, f64::max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_straight_line_is_straight_and_a_bent_one_is_not() {
+        let straight: Vec<(f64, f64)> = [1e5, 3e5, 1e6, 1e7].map(|x| (x, 2e-4 + 3e-9 * x)).into();
+        assert!(off_the_line(&straight).unwrap() < 1e-6);
+        let bent: Vec<(f64, f64)> = [1e5, 3e5, 1e6, 1e7].map(|x: f64| (x, 1e-9 * x.powf(1.3))).into();
+        assert!(off_the_line(&bent).unwrap() > 0.2);
+        assert_eq!(off_the_line(&straight[..2]), None);
+    }
+
+    #[test]
+    fn a_fifth_of_the_rows_is_new() {
+        let base = vec![vec![1, 1, 2, 3, 4, 5, 5]];
+        let leaving = vec![leaving(&base[0])];
+        assert_eq!(leaving[0], [None, None, Some(0), None, None, None, None]);
+        let mut fresh = vec![98];
+        for wanted in [98, 99, 50] {
+            let batch = renewed(&base, &leaving, &mut fresh, 100);
+            assert_eq!(batch.features[0], [1, 1, wanted, 3, 4, 5, 5]);
+        }
+        assert_eq!(fresh, [51]);
+    }
+}

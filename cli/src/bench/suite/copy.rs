@@ -1,0 +1,122 @@
+//! The device's own bandwidths, measured in the same run: copies within its memory, and between it and host memory that shaders map.
+
+use hotrow::wgpu;
+
+use super::Bench;
+use crate::lab::Lab;
+use crate::report::{Setting, Unit};
+
+/// 16 bytes an invocation and turn, in strides of the whole grid: a row mover does no better.
+const KERNEL: &str = "
+@group(0) @binding(0) var<storage, read> source: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read_write> target_: array<vec4<u32>>;
+@compute @workgroup_size(256)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let n = arrayLength(&source);
+    for (var i = id.x; i < n; i += groups.x * 256u) {
+        target_[i] = source[i];
+    }
+}
+";
+
+/// Copies by the driver's own command and by a kernel: within the device's memory, and both ways over the bus if the device maps host memory,
+/// which a software driver has nowhere else. The best of each way is kept.
+pub(super) fn all(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    let (lab, none) = (bench.lab, wgpu::BufferUsages::empty());
+    let bytes = bench.size.copy_bytes().min(lab.binding()) & !255;
+    {
+        let (from, to) = (filled(lab, bytes, none)?, lab.room(bytes, none));
+        // Read and written.
+        bench.copy = Some(both(bench, "within device memory", 2, (&from, &to), bytes)?);
+    }
+    if lab.timed.caps().mappable {
+        let bytes = (bytes / 4) & !255;
+        let (host, device) = (filled(lab, bytes, wgpu::BufferUsages::MAP_READ)?, lab.room(bytes, none));
+        bench.bus = Some(both(bench, "mapped host memory to device", 1, (&host, &device), bytes)?);
+        both(bench, "device to mapped host memory", 1, (&device, &host), bytes)?;
+    }
+    Ok(())
+}
+
+/// Random words: zeros can be faster than data.
+fn filled(lab: &Lab, bytes: u64, usage: wgpu::BufferUsages) -> anyhow::Result<wgpu::Buffer> {
+    let buffer = lab.room(bytes, usage);
+    let words: Vec<u32> = (0..(4u32 << 20)).map(hotrow::hash::fmix32).collect();
+    let mut at = 0;
+    while at < bytes {
+        let some = (bytes - at).min(16 << 20);
+        lab.timed.queue().write_buffer(&buffer, at, &bytemuck::cast_slice(&words)[..some as usize]);
+        lab.submit(lab.encoder())?;
+        at += some;
+    }
+    Ok(buffer)
+}
+
+type Ends<'b> = (&'b wgpu::Buffer, &'b wgpu::Buffer);
+
+/// Bytes a second of the better of command and kernel, each byte counted so many times.
+fn both(bench: &mut Bench<'_>, path: &str, times: u64, ends: Ends<'_>, bytes: u64) -> anyhow::Result<f64> {
+    let (from, to) = ends;
+    let copy = |encoder: &mut wgpu::CommandEncoder| encoder.copy_buffer_to_buffer(from, 0, to, 0, bytes);
+    let command = one(bench, (path, "command"), times * bytes, copy)?;
+    let dispatch = kernel(bench.lab, ends, bytes);
+    Ok(command.max(one(bench, (path, "kernel"), times * bytes, dispatch)?))
+}
+
+fn kernel(lab: &Lab, (from, to): Ends<'_>, bytes: u64) -> impl Fn(&mut wgpu::CommandEncoder) + use<> {
+    let device = lab.timed.device();
+    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+        label: Some("copy"),
+        source: wgpu::ShaderSource::Wgsl(KERNEL.into()),
+    });
+    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: Some("copy"),
+        layout: None,
+        module: &module,
+        entry_point: Some("main"),
+        compilation_options: wgpu::PipelineCompilationOptions::default(),
+        cache: None,
+    });
+    let entry = |binding, buffer| wgpu::BindGroupEntry {
+        binding,
+        resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+            buffer,
+            offset: 0,
+            size: std::num::NonZeroU64::new(bytes),
+        }),
+    };
+    let bind_group = device.create_bind_group(&wgpu::BindGroupDescriptor {
+        label: Some("copy"),
+        layout: &pipeline.get_bind_group_layout(0),
+        entries: &[entry(0, from), entry(1, to)],
+    });
+    // Four turns an invocation, so that several loads are in flight.
+    let groups = (bytes / 16).div_ceil(256 * 4).clamp(1, 65_535) as u32;
+    move |encoder| {
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        pass.set_pipeline(&pipeline);
+        pass.set_bind_group(0, &bind_group, &[]);
+        pass.dispatch_workgroups(groups, 1, 1);
+    }
+}
+
+fn one(
+    bench: &mut Bench<'_>,
+    (path, how): (&str, &str),
+    bytes: u64,
+    record: impl Fn(&mut wgpu::CommandEncoder),
+) -> anyhow::Result<f64> {
+    let mut warm = bench.lab.encoder();
+    record(&mut warm);
+    bench.lab.submit(warm)?;
+    let measured = bench.lab.measure(&["copy"], |_, encoder| {
+        record(encoder);
+        Ok(())
+    })?;
+    let times = measured.phase("copy").unwrap_or_default();
+    let setting = Setting::default().with("path", path).with("how", how);
+    bench.run.push("bytes", "copy", &setting, bytes as f64, Unit::Bytes);
+    bench.run.timed("time", "copy", &setting, times);
+    bench.run.push("rate", "copy", &setting, bytes as f64 / times.median, Unit::BytesPerSecond);
+    Ok(bytes as f64 / times.median)
+}

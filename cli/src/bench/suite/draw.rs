@@ -1,0 +1,177 @@
+//! Samples of 26 lookups, one in each table, by SCARS's law of Criteo's Terabyte set: half-normal.
+
+use anyhow::Context as _;
+use hotrow::hash::fmix32;
+use hotrow::internals::layout::WAYS;
+use rand::RngExt;
+use rand_distr::{Distribution, StandardNormal};
+use rand_pcg::Pcg64;
+
+use super::shapes::{Batch, shuffle, shuffled};
+
+/// Categories of Criteo's.
+pub(super) const TABLES: usize = 26;
+
+/// An index of each table.
+pub(super) type Sample = [u32; TABLES];
+
+/// All tables are alike: the row of rank r is asked for with a probability ~ exp(-(r / scale)^2 / 2).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Law {
+    /// Of a table.
+    pub(super) rows: u32,
+    scale: f64,
+}
+
+impl Law {
+    /// `hot` rows of all tables take `share` of the lookups; 0.99 is within 2.576 standard deviations, 0.95 within 1.96.
+    pub(super) fn new(rows: u32, hot: u32, deviations: f64) -> Self {
+        Self { rows, scale: f64::from(hot) / TABLES as f64 / deviations }
+    }
+
+    fn rank(&self, below: u32, random: &mut Pcg64) -> u32 {
+        loop {
+            let normal: f64 = StandardNormal.sample(random);
+            let rank = (normal.abs() * self.scale) as u32;
+            if rank < below {
+                return rank;
+            }
+        }
+    }
+
+    fn index(&self, rank: u32) -> u32 {
+        shuffled(u64::from(rank), u64::from(self.rows)) as u32
+    }
+
+    pub(super) fn sample(&self, random: &mut Pcg64) -> Sample {
+        std::array::from_fn(|_| self.index(self.rank(self.rows, random)))
+    }
+
+    /// Linear rows of these ranks, all tables' of a rank before the next rank's.
+    pub(super) fn ranks(&self, ranks: std::ops::Range<u32>) -> impl Iterator<Item = u32> + '_ {
+        ranks.flat_map(move |rank| (0..TABLES as u32).map(move |table| table * self.rows + self.index(rank)))
+    }
+}
+
+/// A sample's linear rows.
+pub(super) fn linear(rows: u32, sample: &Sample) -> impl Iterator<Item = u32> + '_ {
+    sample.iter().zip(0..).map(move |(&index, table): (_, u32)| table * rows + index)
+}
+
+/// Bags of one, feature by feature.
+pub(super) fn batch(samples: &[Sample]) -> Batch {
+    let feature = |table: usize| samples.iter().map(|sample| sample[table]).collect();
+    Batch { features: (0..TABLES).map(feature).collect(), bag: 1 }
+}
+
+/// The first `WAYS` of each set, as they come, until there are `slots`.
+pub(super) fn fitting(rows: impl Iterator<Item = u32>, slots: u32) -> Vec<u32> {
+    let sets = slots / WAYS;
+    let mut taken = vec![0; sets as usize];
+    let fits = |row: &u32| {
+        let set = &mut taken[(fmix32(*row) % sets) as usize];
+        *set += 1;
+        *set <= WAYS
+    };
+    rows.filter(fits).take(slots as usize).collect()
+}
+
+/// 95 % of each batch's lookups go to rows that the smallest cache holds, the others to rows that no cache holds: the hit rate is the same
+/// whatever the cache.
+pub(super) struct Even {
+    law: Law,
+    /// Of each table, hottest first.
+    hot: Vec<Vec<u32>>,
+}
+
+impl Even {
+    /// For a smallest cache of `slots`.
+    pub(super) fn new(law: Law, slots: u32) -> Self {
+        let mut hot = vec![Vec::new(); TABLES];
+        for row in fitting(law.ranks(0..Self::wanted(slots)), slots) {
+            hot[(row / law.rows) as usize].push(row % law.rows);
+        }
+        let fewest = hot.iter().map(Vec::len).min().unwrap_or(0);
+        Self { law: Law { scale: fewest as f64 / 1.96, ..law }, hot }
+    }
+
+    /// Ranks that fill most sets of a cache.
+    pub(super) fn wanted(slots: u32) -> u32 {
+        (slots / 4 * 5).div_ceil(TABLES as u32)
+    }
+
+    /// What a cache of `slots` pins: the hot rows, then rows that are never asked for.
+    pub(super) fn pins(&self, slots: u32) -> Vec<u32> {
+        let of_table =
+            |(table, rows): (u32, &Vec<u32>)| rows.iter().map(move |row| table * self.law.rows + row).collect();
+        let hot: Vec<Vec<u32>> = (0..).zip(&self.hot).map(of_table).collect();
+        let never = self.law.ranks(self.law.rows / 8 * 5..self.law.rows);
+        fitting(hot.concat().into_iter().chain(never), slots)
+    }
+
+    /// A batch of so many samples.
+    pub(super) fn batch(&self, samples: usize, random: &mut Pcg64) -> anyhow::Result<Batch> {
+        let lookups = samples * TABLES;
+        let cold = lookups / 20;
+        let mut is_cold: Vec<u32> = (0..lookups).map(|i| u32::from(i < cold)).collect();
+        shuffle(&mut is_cold, random);
+        let rows = self.law.rows;
+        let one = |(table, is_cold): (usize, &[u32])| -> anyhow::Result<Vec<u32>> {
+            let hot = self.hot.get(table).filter(|hot| !hot.is_empty()).context("a cache too small for 26 tables")?;
+            Ok(is_cold
+                .iter()
+                .map(|&is_cold| match is_cold {
+                    0 => hot[self.law.rank(hot.len() as u32, random) as usize],
+                    _ => self.law.index(random.random_range(rows / 2..rows / 8 * 5)),
+                })
+                .collect())
+        };
+        let features = is_cold.chunks(samples).enumerate().map(one).collect::<anyhow::Result<_>>()?;
+        Ok(Batch { features, bag: 1 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::shapes::random;
+    use super::*;
+    use hotrow::scars::HotRows;
+
+    const ROWS: u32 = 5000;
+    const SLOTS: u32 = 4096;
+
+    fn share(batch: &Batch, pinned: &HotRows) -> f64 {
+        let rows = (0..).zip(&batch.features).flat_map(|(table, rows)| rows.iter().map(move |row| table * ROWS + row));
+        let hits = rows.filter(|&row| pinned.has(row)).count();
+        hits as f64 / batch.indices().len() as f64
+    }
+
+    #[test]
+    fn the_hot_rows_take_their_share() {
+        let law = Law::new(ROWS, SLOTS, 2.576);
+        let hottest: Vec<u32> = law.ranks(0..SLOTS / 26).collect();
+        let mut random = random(1, 1);
+        let samples: Vec<Sample> = (0..2000).map(|_| law.sample(&mut random)).collect();
+        let found = share(&batch(&samples), &HotRows::new(&hottest));
+        assert!((found - 0.99).abs() < 0.003, "{found}");
+        let hot = HotRows::new(&hottest);
+        let all = samples.iter().filter(|sample| hot.has_all(linear(ROWS, sample))).count() as f64 / 2000.0;
+        assert!((all - found.powi(26)).abs() < 0.04, "{all}");
+        let half = HotRows::new(&hottest[..hottest.len() / 2]);
+        assert!(share(&batch(&samples), &half) < 0.9);
+    }
+
+    #[test]
+    fn the_share_is_the_same_in_every_cache() {
+        let even = Even::new(Law::new(ROWS, SLOTS, 2.576), SLOTS);
+        let mut random = random(1, 2);
+        let batch = even.batch(200, &mut random).unwrap();
+        for slots in [SLOTS, 2 * SLOTS, 8 * SLOTS] {
+            let pins = even.pins(slots);
+            assert!(pins.len() > slots as usize * 9 / 10 && pins.len() <= slots as usize, "{} of {slots}", pins.len());
+            assert_eq!(fitting(pins.iter().copied(), slots), pins, "each finds a way");
+            assert_eq!(share(&batch, &HotRows::new(&pins)), 0.95);
+        }
+        assert!(share(&batch, &HotRows::new(&even.pins(SLOTS)[..1000])) < 0.9);
+    }
+}

@@ -1,0 +1,343 @@
+//! The lab of all benchmarks: clocks, repeated rounds, and buffers of the device under test.
+
+use anyhow::Context as _;
+use hotrow::Resolution;
+use hotrow::wgpu::{self, util::DeviceExt as _};
+use hotrow::{Batch, Context, ContextOptions, Shaders, Timeline};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::report::units::Times;
+
+/// How often something is repeated.
+#[derive(Clone, Copy, Debug)]
+pub struct Rounds {
+    /// Rounds whose phases are timed as a whole.
+    pub whole: usize,
+    /// Rounds whose stages are timed.
+    pub detailed: usize,
+    /// Time after which three of the former are enough.
+    pub slice: Duration,
+}
+
+/// The fewest rounds that a median is taken of.
+const LEAST: usize = 3;
+
+impl Rounds {
+    /// Seconds of each part of `one`, round by round.
+    pub fn repeat<const PARTS: usize>(
+        self,
+        mut one: impl FnMut() -> anyhow::Result<[f64; PARTS]>,
+    ) -> anyhow::Result<[Times; PARTS]> {
+        let mut seconds = [const { Vec::new() }; PARTS];
+        let start = Instant::now();
+        while seconds[0].len() < LEAST || (seconds[0].len() < self.whole && start.elapsed() < self.slice) {
+            for (all, part) in seconds.iter_mut().zip(one()?) {
+                all.push(part);
+            }
+        }
+        Ok(seconds.map(Times::of))
+    }
+}
+
+/// What a run may take of time.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline {
+    start: Instant,
+    budget: Duration,
+}
+
+impl Deadline {
+    /// Begins now.
+    #[must_use]
+    pub fn new(budget: Duration) -> Self {
+        Self { start: Instant::now(), budget }
+    }
+
+    /// Seconds since it began.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.start.elapsed().as_secs_f64()
+    }
+
+    /// Why nothing further is begun, once the time is over.
+    #[must_use]
+    pub fn over(&self) -> Option<String> {
+        let (elapsed, budget) = (self.seconds(), self.budget.as_secs());
+        (self.start.elapsed() > self.budget)
+            .then(|| format!("out of time after {elapsed:.0} s of {budget} (--seconds)"))
+    }
+}
+
+/// A device under test.
+#[derive(Debug)]
+pub struct Lab {
+    /// Dispatches recorded through it are timed.
+    pub timed: Context,
+    /// The clock.
+    pub timeline: Timeline,
+    /// How often a measurement is repeated.
+    pub rounds: Rounds,
+}
+
+/// What one stage took in a phase.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// The phase.
+    pub phase: &'static str,
+    /// The stage.
+    pub stage: &'static str,
+    /// Dispatches of a round.
+    pub dispatches: u64,
+    /// `None` on a device without timestamps.
+    pub times: Option<Times>,
+}
+
+/// Several rounds of the same work, cut into phases.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    phases: Vec<(&'static str, Times)>,
+    /// Stage by stage.
+    pub stages: Vec<Stage>,
+    /// All phases, from submission until the host knows that they are done.
+    pub wall: Times,
+    /// Rounds of either kind.
+    pub rounds: u64,
+}
+
+impl Measured {
+    /// What a phase took.
+    #[must_use]
+    pub fn phase(&self, name: &str) -> Option<Times> {
+        self.phases.iter().find(|(phase, _)| *phase == name).map(|&(_, times)| times)
+    }
+
+    /// Dispatches of a round.
+    #[must_use]
+    pub fn dispatches(&self) -> u64 {
+        self.stages.iter().map(|stage| stage.dispatches).sum()
+    }
+}
+
+/// One round: seconds of each phase, stages where they are timed, seconds of the host's clock.
+#[derive(Clone, Debug, Default)]
+pub struct Round {
+    /// Phase by phase.
+    pub phases: Vec<f64>,
+    stages: Vec<(&'static str, &'static str, u64, Option<f64>)>,
+    wall: f64,
+}
+
+impl Round {
+    /// Seconds of a stage, where stages are timed.
+    #[must_use]
+    pub fn stage(&self, name: &str) -> Option<f64> {
+        self.stages.iter().find(|(_, stage, ..)| *stage == name)?.3
+    }
+}
+
+impl Lab {
+    /// A lab on the device of `context`.
+    #[must_use]
+    pub fn new(context: &Context, rounds: Rounds) -> Self {
+        let timeline = Timeline::new(context);
+        Self { timed: context.timed(&timeline), timeline, rounds }
+    }
+
+    /// The same device with shaders compiled without wgpu's runtime checks.
+    pub fn trusted(&self) -> anyhow::Result<Self> {
+        let options = ContextOptions::default().shaders(Shaders::Trusted);
+        Ok(Self::new(&Context::with_options(self.timed.device(), self.timed.queue(), &options)?, self.rounds))
+    }
+
+    /// A buffer of these words.
+    #[must_use]
+    pub fn storage(&self, words: &[u32]) -> wgpu::Buffer {
+        self.timed.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
+            label: Some("lab"),
+            contents: bytemuck::cast_slice(words),
+            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
+        })
+    }
+
+    /// A buffer that holds `bytes`, with usages beside those of storage and copies.
+    #[must_use]
+    pub fn room(&self, bytes: u64, usage: wgpu::BufferUsages) -> wgpu::Buffer {
+        self.timed.device().create_buffer(&wgpu::BufferDescriptor {
+            label: Some("lab"),
+            size: bytes.max(16).next_multiple_of(16),
+            usage: usage | wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        })
+    }
+
+    /// Most bytes of one binding.
+    #[must_use]
+    pub fn binding(&self) -> u64 {
+        self.timed.caps().choose_shard_bytes()
+    }
+
+    /// An empty list of commands.
+    #[must_use]
+    pub fn encoder(&self) -> wgpu::CommandEncoder {
+        self.timed.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
+    }
+
+    /// Submits and waits; returns seconds of the host's clock.
+    pub fn submit(&self, encoder: wgpu::CommandEncoder) -> anyhow::Result<f64> {
+        let start = Instant::now();
+        let index = self.timed.queue().submit([encoder.finish()]);
+        self.wait(index)?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// Waits for a submission.
+    pub fn wait(&self, index: wgpu::SubmissionIndex) -> anyhow::Result<()> {
+        let wait = wgpu::PollType::Wait { submission_index: Some(index), timeout: None };
+        self.timed.device().poll(wait).context("waiting for the device")?;
+        Ok(())
+    }
+
+    /// Rounds of `record`, which is called for one phase after the other. First rounds whose phases are timed as a whole, then rounds whose
+    /// dispatches are.
+    pub fn measure(
+        &self,
+        phases: &[&'static str],
+        mut record: impl FnMut(usize, &mut wgpu::CommandEncoder) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Measured> {
+        let Rounds { whole, detailed, slice } = self.rounds;
+        let mut seconds = vec![Vec::new(); phases.len()];
+        let mut walls = Vec::new();
+        let start = Instant::now();
+        self.timeline.listen(false);
+        while walls.len() < LEAST || (walls.len() < whole && start.elapsed() < slice) {
+            let round = self.round(phases, &mut record)?;
+            seconds.iter_mut().zip(round.phases).for_each(|(all, one)| all.push(one));
+            walls.push(round.wall);
+        }
+        self.timeline.listen(true);
+        let mut stages: Vec<(Stage, Vec<f64>)> = Vec::new();
+        for _ in 0..detailed {
+            for (phase, stage, dispatches, one) in self.round(phases, &mut record)?.stages {
+                let at = stages.iter().position(|(known, _)| known.phase == phase && known.stage == stage);
+                let at = at.unwrap_or_else(|| {
+                    stages.push((Stage { phase, stage, dispatches, times: None }, Vec::new()));
+                    stages.len() - 1
+                });
+                stages[at].1.extend(one);
+            }
+        }
+        self.timeline.listen(false);
+        let stages = stages
+            .into_iter()
+            .map(|(stage, seconds)| Stage { times: (!seconds.is_empty()).then(|| Times::of(seconds)), ..stage });
+        Ok(Measured {
+            rounds: (walls.len() + detailed) as u64,
+            phases: phases.iter().copied().zip(seconds.into_iter().map(Times::of)).collect(),
+            stages: stages.collect(),
+            wall: Times::of(walls),
+        })
+    }
+
+    /// One round, its phases in one submission where the device has timestamps.
+    pub fn round(
+        &self,
+        phases: &[&'static str],
+        mut record: impl FnMut(usize, &mut wgpu::CommandEncoder) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Round> {
+        let mut found = Round::default();
+        let mut encoder = self.encoder();
+        let stamped = self.timeline.resolution() != Resolution::Count;
+        for (i, &phase) in phases.iter().enumerate() {
+            self.timeline.around(&mut encoder, phase, |encoder| record(i, encoder))?;
+            if !stamped {
+                found.phases.push(self.submit(std::mem::replace(&mut encoder, self.encoder()))?);
+            }
+        }
+        self.timeline.resolve(&mut encoder);
+        found.wall = self.submit(encoder)? + found.phases.iter().sum::<f64>();
+        let mut first = 0;
+        for span in self.timeline.read()?.spans {
+            let seconds = span.nanoseconds.map(|nanoseconds| nanoseconds * 1e-9);
+            if span.dispatch {
+                match found.stages[first..].iter_mut().find(|known| known.1 == span.stage) {
+                    Some(known) => {
+                        known.2 += 1;
+                        known.3 = known.3.zip(seconds).map(|(a, b)| a + b);
+                    }
+                    None => found.stages.push(("", span.stage, 1, seconds)),
+                }
+            } else {
+                // A phase's own span comes behind those of its dispatches.
+                found.stages[first..].iter_mut().for_each(|known| known.0 = span.stage);
+                first = found.stages.len();
+                if stamped {
+                    found.phases.push(seconds.unwrap_or(0.0));
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Batches on a device with the same offsets, and room for what they read.
+#[derive(Debug)]
+pub struct Inputs {
+    indices: Vec<wgpu::Buffer>,
+    offsets: Vec<wgpu::Buffer>,
+    /// Sums of bags, or rows.
+    pub outputs: wgpu::Buffer,
+    /// Their gradients.
+    pub grads: wgpu::Buffer,
+}
+
+impl Inputs {
+    /// Each batch is its indices and offsets; every gradient is `grad`.
+    #[must_use]
+    pub fn new(lab: &Lab, batches: &[(Vec<u32>, Vec<u32>)], dim: u32, grad: f32) -> Self {
+        let bags = batches.iter().map(|(_, offsets)| offsets.len().saturating_sub(1)).max().unwrap_or(0);
+        let floats = bags * dim as usize;
+        Self {
+            indices: batches.iter().map(|(indices, _)| lab.storage(indices)).collect(),
+            offsets: batches.iter().map(|(_, offsets)| lab.storage(offsets)).collect(),
+            outputs: lab.room(floats as u64 * 4, wgpu::BufferUsages::empty()),
+            grads: lab.storage(&vec![grad.to_bits(); floats]),
+        }
+    }
+
+    /// A batch of these indices with the first one's offsets.
+    #[must_use]
+    pub fn with<'b>(&'b self, indices: &'b wgpu::Buffer) -> Batch<'b> {
+        Batch { indices: Some(indices.slice(..)), offsets: self.offsets[0].slice(..), weights: None }
+    }
+
+    /// The batch of a turn; they come again.
+    #[must_use]
+    pub fn batch(&self, turn: usize) -> Batch<'_> {
+        let turn = turn % self.indices.len();
+        Batch { indices: Some(self.indices[turn].slice(..)), offsets: self.offsets[turn].slice(..), weights: None }
+    }
+}
+
+/// What a device complained of where nobody asked.
+#[derive(Clone, Debug, Default)]
+pub struct Complaints(Arc<Mutex<Vec<String>>>);
+
+impl Complaints {
+    /// Collects what the device complains of. Without a handler of its own wgpu panics, and all figures so far would be lost.
+    #[must_use]
+    pub fn of(context: &Context) -> Self {
+        let heard = Self::default();
+        let sink = heard.clone();
+        context.device().on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+            sink.0.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_string());
+        }));
+        heard
+    }
+
+    /// The first complaint since it was last asked.
+    #[must_use]
+    pub fn first(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).next()
+    }
+}

@@ -1,0 +1,390 @@
+//! Measurements in long format, a record a figure, and what is made of them: tables, CSV and JSON.
+
+pub mod goals;
+pub mod run;
+pub mod units;
+
+use crate::output;
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use std::fmt::{self, Display};
+use std::path::Path;
+use units::Times;
+
+/// What a figure is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Seconds.
+    Seconds,
+    /// Bytes.
+    Bytes,
+    /// Bytes a second.
+    BytesPerSecond,
+    /// A share: 1 is all.
+    Share,
+    /// How many times another figure.
+    Times,
+    /// A number of things.
+    Count,
+    /// A number of things a second.
+    PerSecond,
+    /// A loss in nats, or a score from 0 to 1. Its spread is the 95 % interval of a mean.
+    Score,
+    /// By how many percent another figure is passed. Its spread is the 95 % interval of a mean.
+    Change,
+}
+
+impl Unit {
+    /// The value with its unit, as tables have it.
+    #[must_use]
+    pub fn show(self, value: f64) -> String {
+        match self {
+            _ if !value.is_finite() => "-".to_owned(),
+            Self::Seconds => units::seconds(value),
+            Self::Bytes => units::bytes(value),
+            Self::BytesPerSecond => units::bytes_per_second(value),
+            Self::Share => units::percent(value),
+            Self::Times => units::times(value),
+            Self::Count => Value::Number(value).to_string(),
+            Self::PerSecond => format!("{}/s", units::count(value)),
+            Self::Score => format!("{value:.5}"),
+            Self::Change => format!("{value:+.3}"),
+        }
+    }
+
+    /// By what values are multiplied where the unit stands above a table or along an axis, and its name there.
+    #[must_use]
+    pub const fn scale(self) -> (f64, &'static str) {
+        match self {
+            Self::Seconds => (1e3, "ms"),
+            Self::Bytes => (1e-6, "MB"),
+            Self::BytesPerSecond => (1e-9, "GB/s"),
+            Self::Share => (1e2, "%"),
+            Self::Times => (1.0, "x"),
+            Self::PerSecond => (1e-6, "million/s"),
+            Self::Count => (1.0, "number"),
+            Self::Score => (1.0, "nats, or of 1"),
+            Self::Change => (1.0, "%"),
+        }
+    }
+
+    /// Whether the spread of a figure is the interval of a mean over seeds, which tables and charts show.
+    #[must_use]
+    pub const fn has_interval(self) -> bool {
+        matches!(self, Self::Score | Self::Change)
+    }
+}
+
+/// What a setting is set to.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// A number.
+    Number(f64),
+    /// A name.
+    Text(String),
+}
+
+impl Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            // Exact as long as that is short.
+            Self::Number(number) if *number >= 1e5 => f.write_str(&units::count(*number)),
+            Self::Number(number) => f.write_str(&units::decimals(*number)),
+        }
+    }
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<u32> for Value {
+    fn from(number: u32) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+/// Under which settings a figure was measured: names and values, in the order in which they were given.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Setting(Vec<(&'static str, Value)>);
+
+impl Setting {
+    /// This setting and one more; a name that is there already takes the new value.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl Into<Value>) -> Self {
+        self.0.retain(|(known, _)| *known != name);
+        self.0.push((name, value.into()));
+        self
+    }
+
+    /// The value of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    /// The value of this name, if it is a number.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<f64> {
+        match self.get(name)? {
+            Value::Number(number) => Some(*number),
+            Value::Text(_) => None,
+        }
+    }
+}
+
+impl Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<String> = self.0.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        f.write_str(&all.join(", "))
+    }
+}
+
+impl Serialize for Setting {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        self.0.iter().try_for_each(|(name, value)| map.serialize_entry(name, value))?;
+        map.end()
+    }
+}
+
+/// A figure: what was measured, on which shape, under which setting.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Record {
+    /// What was measured.
+    pub what: String,
+    /// On what: the name of a workload.
+    pub shape: String,
+    /// Under which setting.
+    pub setting: Setting,
+    /// The figure; of several rounds the median.
+    pub value: f64,
+    /// What it is counted in.
+    pub unit: Unit,
+    /// The rounds it is the median of, if there were several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Times>,
+}
+
+impl Record {
+    /// A single figure.
+    pub fn new(what: impl Into<String>, shape: impl Into<String>, setting: &Setting, value: f64, unit: Unit) -> Self {
+        Self { what: what.into(), shape: shape.into(), setting: setting.clone(), value, unit, spread: None }
+    }
+
+    /// Seconds of several rounds.
+    pub fn timed(what: impl Into<String>, shape: impl Into<String>, setting: &Setting, times: Times) -> Self {
+        let one = Self::new(what, shape, setting, times.median, Unit::Seconds);
+        Self { spread: (times.rounds > 1).then_some(times), ..one }
+    }
+
+    /// What stands under `name`: `what`, `shape`, `unit`, or a name of the setting.
+    #[must_use]
+    pub fn key(&self, name: &str) -> Option<Value> {
+        match name {
+            "what" => Some(self.what.as_str().into()),
+            "shape" => Some(self.shape.as_str().into()),
+            "unit" => Some(self.unit.scale().1.into()),
+            name => self.setting.get(name).cloned(),
+        }
+    }
+
+    /// Whether `name` stands for this text.
+    #[must_use]
+    pub fn is(&self, name: &str, text: &str) -> bool {
+        self.key(name).is_some_and(|value| value.to_string() == text)
+    }
+
+    /// Shape and setting: `hits-uniform: precision FP32, kernel gather`.
+    #[must_use]
+    pub fn place(&self) -> String {
+        format!("{}: {}", self.shape, self.setting)
+    }
+
+    /// The value with its unit; behind it how far the rounds lie apart.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let value = self.unit.show(self.value);
+        match self.spread {
+            Some(Times { lowest, highest, .. }) if self.unit.has_interval() => {
+                let half = (highest - lowest) / 2.0;
+                format!("{value} ±{half:.0$}", if self.unit == Unit::Score { 5 } else { 3 })
+            }
+            Some(Times { median, lowest, highest, .. }) if median > 0.0 => {
+                format!("{value} ({:.0} %)", 100.0 * (highest - lowest) / median)
+            }
+            _ => value,
+        }
+    }
+}
+
+/// A table as Markdown: a line for each value of the `lines` names, a column for each value of the `across` name, the figures of both in
+/// their order. Numbers stand in ascending order, names as they come. Figures of one unit stand without it and without their spread, and the
+/// first column names it. `None` without a record that has all these names.
+pub fn table<'r>(records: impl IntoIterator<Item = &'r Record>, lines: &[&str], across: &str) -> Option<String> {
+    type Cell<'r> = (Vec<Value>, Value, &'r Record);
+    let place = |record: &'r Record| -> Option<Cell<'r>> {
+        let line = lines.iter().map(|name| record.key(name)).collect::<Option<Vec<Value>>>()?;
+        Some((line, record.key(across)?, record))
+    };
+    let cells: Vec<Cell<'_>> = records.into_iter().filter_map(place).collect();
+    let mut heads = distinct(cells.iter().map(|cell| vec![cell.1.clone()]));
+    let mut firsts = distinct(cells.iter().map(|cell| cell.0.clone()));
+    ascending(&mut heads);
+    ascending(&mut firsts);
+    let unit = cells.first()?.2.unit;
+    let alike = across != "what" && !unit.has_interval() && cells.iter().all(|cell| cell.2.unit == unit);
+    let plain = |value: f64| if value.is_finite() { units::short(unit.scale().0 * value) } else { "-".to_owned() };
+    let text = |record: &Record| if alike { plain(record.value) } else { record.text() };
+    let names = lines.iter().map(|name| (*name).to_owned());
+    let mut head: Vec<String> = names.chain(heads.iter().map(|head| head[0].to_string())).collect();
+    if alike {
+        head[0] = format!("{} ({})", head[0], unit.scale().1);
+    }
+    let mut table = output::table(head, lines.len());
+    for first in &firsts {
+        let figures = |head: &Vec<Value>| {
+            let here = cells.iter().filter(|(line, across, _)| line == first && *across == head[0]);
+            let texts: Vec<String> = here.map(|(_, _, record)| text(record)).collect();
+            if texts.is_empty() { "-".to_owned() } else { texts.join(" / ") }
+        };
+        table.add_row(first.iter().map(Value::to_string).chain(heads.iter().map(figures)).collect::<Vec<_>>());
+    }
+    Some(table.to_string())
+}
+
+/// Each key once, in the order in which they come.
+fn distinct(keys: impl Iterator<Item = Vec<Value>>) -> Vec<Vec<Value>> {
+    let mut found: Vec<Vec<Value>> = Vec::new();
+    for key in keys {
+        if !found.contains(&key) {
+            found.push(key);
+        }
+    }
+    found
+}
+
+/// Sorts keys that are one number each.
+fn ascending(keys: &mut [Vec<Value>]) {
+    let number = |key: &Vec<Value>| match key[..] {
+        [Value::Number(number)] => Some(number),
+        _ => None,
+    };
+    if keys.iter().all(|key| number(key).is_some()) {
+        keys.sort_by(|a, b| number(a).unwrap_or(0.0).total_cmp(&number(b).unwrap_or(0.0)));
+    }
+}
+
+/// A record as a line of CSV.
+#[derive(serde::Serialize)]
+struct Line<'r> {
+    what: &'r str,
+    shape: &'r str,
+    setting: String,
+    value: f64,
+    unit: Unit,
+    lowest: Option<f64>,
+    highest: Option<f64>,
+    rounds: Option<usize>,
+}
+
+impl<'r> From<&'r Record> for Line<'r> {
+    fn from(record: &'r Record) -> Self {
+        let exact = |value: &Value| match value {
+            Value::Number(number) => number.to_string(),
+            Value::Text(text) => text.clone(),
+        };
+        let setting: Vec<String> =
+            record.setting.0.iter().map(|(name, value)| format!("{name}={}", exact(value))).collect();
+        Self {
+            what: &record.what,
+            shape: &record.shape,
+            setting: setting.join("; "),
+            value: record.value,
+            unit: record.unit,
+            lowest: record.spread.map(|times| times.lowest),
+            highest: record.spread.map(|times| times.highest),
+            rounds: record.spread.map(|times| times.rounds),
+        }
+    }
+}
+
+/// Writes a line a record; the setting is one column of `name=value`.
+pub fn write_csv(path: &Path, records: &[Record]) -> anyhow::Result<()> {
+    output::write_csv(path, &records.iter().map(Line::from).collect::<Vec<_>>())
+}
+
+/// Writes a JSON object: the fields of `head`, then the records, one a line.
+pub fn write_json(path: &Path, head: &impl Serialize, records: &[Record]) -> anyhow::Result<()> {
+    let head = serde_json::to_string_pretty(head)?;
+    let head =
+        head.strip_suffix("\n}").ok_or_else(|| anyhow::anyhow!("wanted fields above the records, found none"))?;
+    let lines = records.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+    let json = format!("{head},\n  \"records\": [\n    {}\n  ]\n}}\n", lines.join(",\n    "));
+    output::write_file(path, json.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn records() -> Vec<Record> {
+        let setting = |rate: f64| Setting::default().with("precision", "INT8").with("hit rate", rate);
+        let times = Times { median: 0.002, lowest: 0.001, highest: 0.003, rounds: 5 };
+        vec![
+            Record::timed("forward", "small", &setting(50.0), times),
+            Record::new("forward", "small", &setting(0.0), 0.004, Unit::Seconds),
+            Record::new("hits", "small", &setting(0.0), 0.25, Unit::Share),
+            Record::new("other", "small", &Setting::default(), 9.0, Unit::Count),
+        ]
+    }
+
+    #[test]
+    fn a_table_has_a_line_a_key_and_numbers_in_order() {
+        let shown = table(&records(), &["shape", "precision"], "hit rate").unwrap();
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines.len(), 3, "{shown}");
+        assert!(lines[0].contains("| shape | precision |") && lines[0].find(" 0 ") < lines[0].find(" 50 "), "{shown}");
+        assert!(lines[2].contains("4.00 ms / 25.0 %") && lines[2].contains("2.00 ms (100 %)"), "{shown}");
+        assert_eq!(table(&records(), &["no such name"], "what"), None);
+    }
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (json, csv) = (folder.path().join("a.json"), folder.path().join("a.csv"));
+        write_json(&json, &serde_json::json!({"schema": 2}), &records()).unwrap();
+        let read: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+        assert_eq!((&read["schema"], read["records"].as_array().unwrap().len()), (&2.into(), 4));
+        assert_eq!(read["records"][0]["spread"]["lowest"], 0.001);
+        assert_eq!(read["records"][2]["setting"]["hit rate"], 0.0);
+        write_csv(&csv, &records()).unwrap();
+        let text = std::fs::read_to_string(csv).unwrap();
+        assert!(text.starts_with("what,shape,setting,value,unit,lowest,highest,rounds\n"), "{text}");
+        assert!(text.contains("forward,small,precision=INT8; hit rate=50,0.002,seconds,0.001,0.003,5"), "{text}");
+    }
+
+    #[test]
+    fn a_setting_has_each_name_once() {
+        let setting = Setting::default().with("rows", 4_000_000u32).with("rows", 10u32);
+        assert_eq!(setting.number("rows"), Some(10.0));
+        assert_eq!(Value::from(4_000_000u32).to_string(), "4 M");
+        assert_eq!(Unit::Count.show(f64::NAN), "-");
+    }
+}

@@ -1,0 +1,180 @@
+//! Goals: a bound on a figure, and whether the records of a run reach it. `data/goals.csv` is the table of them.
+
+use super::{Record, Unit};
+use serde::{Deserialize, Serialize};
+
+/// A row of the table.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Goal {
+    command: String,
+    id: String,
+    goal: String,
+    /// `>= 0.85`, `<= 0.1`, or `reported`.
+    bound: String,
+    /// Which records have the figure; of several the worst one counts.
+    what: String,
+    /// Their shape, or any if empty.
+    shape: String,
+    /// Names of their setting and the text there: `kernel=gather; phase=forward`.
+    setting: String,
+    /// Not empty: judged on every machine and at every size, for the figure is no time; but never with `scaled`.
+    anywhere: String,
+}
+
+/// A goal and what a run reached of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Judged {
+    /// The goal's name.
+    pub id: String,
+    goal: String,
+    bound: String,
+    /// The deciding figure.
+    pub reached: Option<f64>,
+    unit: Option<Unit>,
+    /// Reached or missed; nothing where it was not measured, or where figures are not judged.
+    pub met: Option<bool>,
+    /// The share of the bound that was reached: 1 and above is met.
+    pub progress: Option<f64>,
+    /// Shape and setting of the deciding record.
+    of: String,
+}
+
+/// The goals of a command.
+#[must_use]
+pub fn goals(command: &str) -> Vec<Goal> {
+    let table = include_bytes!("../../data/goals.csv");
+    let all = csv::Reader::from_reader(&table[..]).into_deserialize().flatten();
+    all.filter(|goal: &Goal| goal.command == command).collect()
+}
+
+impl Goal {
+    fn matches(&self, record: &Record) -> bool {
+        let mut setting = self.setting.split("; ").filter_map(|one| one.split_once('='));
+        record.value.is_finite()
+            && record.what == self.what
+            && (self.shape.is_empty() || record.shape == self.shape)
+            && setting.all(|(name, text)| record.is(name, text))
+    }
+
+    /// The bound as a number, and whether a figure must be at most that.
+    fn limit(&self) -> Option<(f64, bool)> {
+        let (sign, limit) = self.bound.split_once(' ')?;
+        Some((limit.parse().ok()?, sign == "<="))
+    }
+
+    fn progress(&self, value: f64) -> Option<f64> {
+        self.limit().map(|(limit, at_most)| if at_most { limit / value } else { value / limit })
+    }
+
+    /// What `records` reach. A figure is judged where `judged` says so, unless its setting has the name `scaled`.
+    #[must_use]
+    pub fn judge(&self, records: &[Record], judged: bool) -> Judged {
+        let worst = |value: f64| self.progress(value).unwrap_or(value);
+        let found = records.iter().filter(|record| self.matches(record));
+        let decided = found.min_by(|a, b| worst(a.value).total_cmp(&worst(b.value)));
+        let progress = decided.and_then(|record| self.progress(record.value));
+        let judged =
+            (judged || !self.anywhere.is_empty()) && decided.is_some_and(|record| record.key("scaled").is_none());
+        let unit = decided.map(|record| record.unit);
+        let bound =
+            self.limit().zip(unit).map(|((limit, _), unit)| format!("{} {}", &self.bound[..2], unit.show(limit)));
+        Judged {
+            id: self.id.clone(),
+            goal: self.goal.clone(),
+            bound: bound.unwrap_or_else(|| self.bound.clone()),
+            reached: decided.map(|record| record.value),
+            unit,
+            met: progress.filter(|_| judged).map(|progress| progress >= 1.0),
+            progress,
+            of: decided.map(Record::place).unwrap_or_default(),
+        }
+    }
+}
+
+impl Judged {
+    /// Its line of the table.
+    #[must_use]
+    pub fn line(&self) -> [String; 5] {
+        let verdict = match (self.reached, self.met) {
+            (None, _) => "unmeasured",
+            (_, Some(true)) => "reached",
+            (_, Some(false)) => "missed",
+            (Some(_), None) => "not judged",
+        };
+        let reached = self.reached.zip(self.unit).map_or_else(|| "-".to_owned(), |(value, unit)| unit.show(value));
+        [self.goal.clone(), self.bound.clone(), reached, verdict.to_owned(), self.of.clone()]
+    }
+
+    /// The name in a chart.
+    #[must_use]
+    pub fn title(&self) -> String {
+        format!("{} ({})", self.goal, self.bound)
+    }
+}
+
+/// The head of the table of goals.
+pub const HEAD: [&str; 5] = ["goal", "bound", "figure", "verdict", "of"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Setting;
+
+    fn goal(bound: &str) -> Goal {
+        let text = str::to_owned;
+        Goal {
+            command: text("suite"),
+            id: text("a"),
+            goal: text("gather"),
+            bound: text(bound),
+            what: text("of copy"),
+            shape: text("hits"),
+            setting: text("kernel=gather"),
+            anywhere: String::new(),
+        }
+    }
+
+    fn record(value: f64, scaled: bool) -> Record {
+        let setting = Setting::default().with("kernel", "gather");
+        let setting = if scaled { setting.with("scaled", "half") } else { setting };
+        Record::new("of copy", "hits", &setting, value, Unit::Share)
+    }
+
+    #[test]
+    fn the_table_is_whole() {
+        let lines = include_str!("../../data/goals.csv").lines().count() - 1;
+        let all: Vec<Goal> = ["bench", "suite", "robe"].into_iter().flat_map(goals).collect();
+        assert_eq!(all.len(), lines, "a row that cannot be read is left out");
+        assert!(all.iter().all(|goal| goal.limit().is_some() || goal.bound == "reported"));
+        let ids: std::collections::BTreeSet<(String, String)> =
+            all.iter().map(|goal| (goal.command.clone(), goal.id.clone())).collect();
+        assert_eq!(ids.len(), lines);
+    }
+
+    #[test]
+    fn goals_are_reached_from_either_side() {
+        let met = |bound: &str, values: &[f64]| {
+            let records: Vec<Record> = values.iter().map(|&value| record(value, false)).collect();
+            goal(bound).judge(&records, true).met
+        };
+        assert_eq!(met(">= 0.85", &[0.86]), Some(true));
+        assert_eq!(met(">= 0.85", &[0.86, 0.84]), Some(false), "the worst one counts");
+        assert_eq!(met("<= 0.0024", &[2.3e-3]), Some(true));
+        assert_eq!(met("<= 0.0024", &[2.3e-3, 2.5e-3]), Some(false));
+        assert_eq!(met("reported", &[9.0]), None);
+        assert_eq!(met(">= 0.85", &[f64::NAN]), None);
+        assert_eq!(goal(">= 0.85").judge(&[], true).line()[3], "unmeasured");
+    }
+
+    #[test]
+    fn only_figures_of_the_goals_own_size_are_judged() {
+        let verdict = |goal: &Goal, scaled, judged| goal.judge(&[record(0.9, scaled)], judged).line()[3].clone();
+        let goal = goal(">= 0.85");
+        assert_eq!(verdict(&goal, false, true), "reached");
+        assert_eq!(verdict(&goal, true, true), "not judged");
+        assert_eq!(verdict(&goal, false, false), "not judged");
+        assert_eq!(verdict(&Goal { anywhere: "yes".into(), ..goal.clone() }, false, false), "reached");
+        assert_eq!(verdict(&Goal { setting: "kernel=sort".into(), ..goal.clone() }, false, true), "unmeasured");
+        assert_eq!(verdict(&Goal { shape: "other".into(), ..goal }, false, true), "unmeasured");
+    }
+}

@@ -1,0 +1,270 @@
+//! A run of a benchmark: where it ran, its records, what they reach of the goals, and what was left out.
+
+use super::goals::{HEAD, Judged, goals};
+use super::{Record, Setting, Unit, units::Times};
+use crate::output;
+use hotrow::Context;
+use hotrow::Resolution;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Goes up when a field changes its meaning or goes away.
+const SCHEMA: u32 = 2;
+
+/// What figures come from: without it they are worth nothing.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    /// The device's name.
+    pub adapter: String,
+    /// `cpu`, or the graphics interface.
+    pub backend: String,
+    driver: String,
+    /// A software adapter: its times show that the kernels run, not how fast.
+    pub software: bool,
+    timing: &'static str,
+    subgroup: Option<(u32, u32)>,
+    binding_bytes: u64,
+    threads: usize,
+}
+
+impl Machine {
+    /// The host's cores.
+    #[must_use]
+    pub fn cpu() -> Self {
+        let threads = rayon::current_num_threads();
+        Self {
+            adapter: format!("CPU, {threads} threads"),
+            backend: "cpu".to_owned(),
+            driver: String::new(),
+            software: false,
+            timing: "wall clock",
+            subgroup: None,
+            binding_bytes: 0,
+            threads,
+        }
+    }
+
+    /// The device of a context.
+    #[must_use]
+    pub fn of(context: &Context) -> Self {
+        let (info, caps) = (context.device().adapter_info(), context.caps());
+        Self {
+            adapter: info.name,
+            backend: info.backend.to_string(),
+            driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
+            software: !caps.is_hardware(),
+            timing: match hotrow::Timeline::new(context).resolution() {
+                Resolution::Dispatch => "device timestamps between dispatches",
+                Resolution::Pass => "device timestamps, a pass for each dispatch where stages are told apart",
+                Resolution::Count => "wall clock: the device has no timestamps",
+            },
+            subgroup: caps.subgroup,
+            binding_bytes: caps.binding_bytes,
+            threads: rayon::current_num_threads(),
+        }
+    }
+
+    /// The name, as it stands above tables and charts.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let warning =
+            if self.software { "software adapter: these figures show that it runs, not how fast: " } else { "" };
+        format!("{warning}{}", self.adapter)
+    }
+}
+
+/// Something that was asked for and not measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct LeftOut {
+    what: String,
+    why: String,
+}
+
+/// Everything of one run; its JSON is these fields, then the records.
+#[derive(Debug, Serialize)]
+pub struct Run {
+    schema: u32,
+    command: &'static str,
+    version: &'static str,
+    commit: String,
+    date: String,
+    seed: u64,
+    size: &'static str,
+    machines: Vec<Machine>,
+    seconds: f64,
+    /// What the shapes of the records are.
+    shapes: BTreeMap<String, String>,
+    goals: Vec<Judged>,
+    left_out: Vec<LeftOut>,
+    /// What must hold on every machine and did not. The command fails with it.
+    pub wrong: Vec<String>,
+    /// The figures.
+    #[serde(skip)]
+    pub records: Vec<Record>,
+}
+
+impl Run {
+    /// A run without any figure yet.
+    #[must_use]
+    pub fn new(command: &'static str, commit: Option<&str>, seed: u64, size: &'static str) -> Self {
+        let by_environment = || std::env::var("HOTROW_COMMIT").ok().filter(|commit| !commit.is_empty());
+        let at_build = || option_env!("HOTROW_COMMIT").map(str::to_owned);
+        let commit = commit.map(str::to_owned).or_else(by_environment).or_else(at_build);
+        Self {
+            schema: SCHEMA,
+            command,
+            version: env!("CARGO_PKG_VERSION"),
+            commit: commit.unwrap_or_else(|| "unknown commit".to_owned()),
+            date: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            seed,
+            size,
+            machines: Vec::new(),
+            seconds: 0.0,
+            shapes: BTreeMap::new(),
+            goals: Vec::new(),
+            left_out: Vec::new(),
+            wrong: Vec::new(),
+            records: Vec::new(),
+        }
+    }
+
+    /// Another machine of this run.
+    pub fn on(&mut self, machine: Machine) {
+        self.machines.push(machine);
+    }
+
+    /// The names of its machines.
+    #[must_use]
+    pub fn title(&self) -> String {
+        self.machines.iter().map(Machine::title).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Says what a shape is.
+    pub fn describe(&mut self, shape: impl Into<String>, what: impl Into<String>) {
+        self.shapes.insert(shape.into(), what.into());
+    }
+
+    /// A single figure.
+    pub fn push(&mut self, what: &str, shape: &str, setting: &Setting, value: f64, unit: Unit) {
+        self.records.push(Record::new(what, shape, setting, value, unit));
+    }
+
+    /// A figure, if it was measured.
+    pub fn push_some(&mut self, what: &str, shape: &str, setting: &Setting, value: Option<f64>, unit: Unit) {
+        if let Some(value) = value {
+            self.push(what, shape, setting, value, unit);
+        }
+    }
+
+    /// Seconds of several rounds.
+    pub fn timed(&mut self, what: &str, shape: &str, setting: &Setting, times: Times) {
+        self.records.push(Record::timed(what, shape, setting, times));
+    }
+
+    /// The first record of this kind that has all these texts in its setting.
+    #[must_use]
+    pub fn find(&self, what: &str, shape: &str, setting: &[(&str, &str)]) -> Option<&Record> {
+        let mut found = self.records.iter().filter(|record| record.what == what && record.shape == shape);
+        found.find(|record| setting.iter().all(|(name, text)| record.is(name, text)))
+    }
+
+    /// Its value.
+    #[must_use]
+    pub fn value(&self, what: &str, shape: &str, setting: &[(&str, &str)]) -> Option<f64> {
+        self.find(what, shape, setting).map(|record| record.value)
+    }
+
+    /// Names what was not measured, and why.
+    pub fn leave_out(&mut self, what: impl Into<String>, why: impl Into<String>) {
+        self.left_out.push(LeftOut { what: what.into(), why: why.into() });
+    }
+
+    /// Judges the goals of the command; `judged` where figures may reach or miss them: on hardware, at the goals' sizes.
+    pub fn judge(&mut self, judged: bool, seconds: f64) {
+        let mode = self.command.rsplit(' ').next().unwrap_or_default();
+        self.goals = goals(mode).iter().map(|goal| goal.judge(&self.records, judged)).collect();
+        self.seconds = seconds;
+    }
+
+    /// The goals that were measured, for a chart.
+    pub fn measured_goals(&self) -> impl Iterator<Item = &Judged> {
+        self.goals.iter().filter(|goal| goal.reached.is_some())
+    }
+
+    /// The table of goals.
+    #[must_use]
+    pub fn goal_table(&self) -> String {
+        let mut table = output::table(HEAD, 1);
+        for goal in &self.goals {
+            table.add_row(goal.line());
+        }
+        format!("Goals: {}; size {}.\n\n{table}\n", self.title(), self.size)
+    }
+
+    /// All as Markdown: where it ran, what the shapes are, the tables given, the goals, what was left out.
+    #[must_use]
+    pub fn markdown(&self, tables: &[(String, Option<String>)]) -> String {
+        let mut text =
+            format!("hotrow {} {} at {}, {}, seed {}\n", self.command, self.version, self.commit, self.date, self.seed);
+        for machine in &self.machines {
+            let driver = format!("{} {}", machine.backend, machine.driver);
+            text += &format!("{}: {}; {}\n", machine.title(), driver.trim(), machine.timing);
+        }
+        for (shape, what) in &self.shapes {
+            text += &format!("- {shape}: {what}\n");
+        }
+        for (title, table) in tables {
+            if let Some(table) = table {
+                text += &format!("\n{title}\n\n{table}\n");
+            }
+        }
+        if !self.goals.is_empty() {
+            text += &format!("\n{}", self.goal_table());
+        }
+        for wrong in &self.wrong {
+            text += &format!("WRONG: {wrong}.\n");
+        }
+        for (all, why) in self.reasons() {
+            text += &format!("Left out: {}: {why}.\n", all.join("; "));
+        }
+        text
+    }
+
+    /// What was left out, by reasons.
+    #[must_use]
+    pub fn reasons(&self) -> Vec<(Vec<&str>, &str)> {
+        let mut groups: Vec<(Vec<&str>, &str)> = Vec::new();
+        for LeftOut { what, why } in &self.left_out {
+            match groups.iter_mut().find(|(_, known)| known == why) {
+                Some((all, _)) => all.push(what),
+                None => groups.push((vec![what], why)),
+            }
+        }
+        groups
+    }
+
+    /// Writes `stem.json`, or `json` in its place, and `stem.csv`; returns the names.
+    pub fn write(&self, stem: &Path, json: Option<&Path>) -> anyhow::Result<[PathBuf; 2]> {
+        let json = json.map_or_else(|| stem.with_extension("json"), Path::to_owned);
+        let csv = stem.with_extension("csv");
+        super::write_json(&json, self, &self.records)?;
+        super::write_csv(&csv, &self.records)?;
+        Ok([json, csv])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_named_once() {
+        let mut run = Run::new("bench", Some("abc"), 0, "small");
+        for (what, why) in [("a", "memory"), ("b", "time"), ("c", "memory")] {
+            run.leave_out(what, why);
+        }
+        assert_eq!(run.reasons(), [(vec!["a", "c"], "memory"), (vec!["b"], "time")]);
+        assert!(run.markdown(&[]).contains("Left out: a; c: memory.\nLeft out: b: time.\n"));
+    }
+}

@@ -1,0 +1,158 @@
+//! Quantities as text, and the median: written once for every table, chart and message.
+
+use serde::Serialize;
+
+/// Seconds, or another figure, of several rounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Times {
+    /// The one in the middle.
+    pub median: f64,
+    /// The smallest.
+    pub lowest: f64,
+    /// The largest.
+    pub highest: f64,
+    /// How many rounds there were.
+    pub rounds: usize,
+}
+
+impl Times {
+    /// Of these rounds; all zero without any.
+    #[must_use]
+    pub fn of(mut rounds: Vec<f64>) -> Self {
+        rounds.sort_by(f64::total_cmp);
+        let (Some(&lowest), Some(&highest)) = (rounds.first(), rounds.last()) else { return Self::default() };
+        Self { median: middle(&rounds), lowest, highest, rounds: rounds.len() }
+    }
+
+    /// Times of two parts that follow each other.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            median: self.median + other.median,
+            lowest: self.lowest + other.lowest,
+            highest: self.highest + other.highest,
+            rounds: self.rounds.min(other.rounds),
+        }
+    }
+
+    /// Every figure times `factor`.
+    #[must_use]
+    pub fn scaled(self, factor: f64) -> Self {
+        let [median, lowest, highest] = [self.median, self.lowest, self.highest].map(|value| value * factor);
+        Self { median, lowest, highest, rounds: self.rounds }
+    }
+}
+
+/// The value in the middle, the mean of two if there are two; not a number without any.
+#[must_use]
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    middle(&values)
+}
+
+fn middle(sorted: &[f64]) -> f64 {
+    match sorted.len() {
+        0 => f64::NAN,
+        n => f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]),
+    }
+}
+
+/// `12.34 ms`; from microseconds to seconds.
+#[must_use]
+pub fn seconds(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds >= 1.0 => format!("{seconds:.2} s"),
+        seconds if seconds >= 1e-3 => format!("{:.2} ms", seconds * 1e3),
+        seconds => format!("{:.1} us", seconds * 1e6),
+    }
+}
+
+/// `136 B`, `1.23 KB`, `1.23 MB`, `12.34 GB`: powers of ten.
+#[must_use]
+pub fn bytes(bytes: f64) -> String {
+    match bytes {
+        bytes if bytes >= 1e9 => format!("{:.2} GB", bytes * 1e-9),
+        bytes if bytes >= 1e6 => format!("{:.2} MB", bytes * 1e-6),
+        bytes if bytes >= 1e3 => format!("{:.2} KB", bytes * 1e-3),
+        bytes => format!("{bytes:.0} B"),
+    }
+}
+
+/// `12.34 GB/s`.
+#[must_use]
+pub fn bytes_per_second(rate: f64) -> String {
+    format!("{:.2} GB/s", rate * 1e-9)
+}
+
+/// `12.3 %` of a share of 0.123.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+/// `1.25 x`.
+#[must_use]
+pub fn times(factor: f64) -> String {
+    format!("{factor:.2} x")
+}
+
+/// `4 M`, `12.5 K`, `512`: a number of things, rounded to two decimals of its unit.
+#[must_use]
+pub fn count(n: f64) -> String {
+    match n {
+        n if n >= 1e6 => format!("{} M", decimals(n / 1e6)),
+        n if n >= 1e3 => format!("{} K", decimals(n / 1e3)),
+        n => decimals(n),
+    }
+}
+
+/// At most two decimals, none where they are zero: 10, 12.5.
+#[must_use]
+pub fn decimals(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Three digits that count, at most: for cells of a chart.
+#[must_use]
+pub fn short(value: f64) -> String {
+    match value {
+        value if value >= 1e4 => format!("{:.0}K", value / 1e3),
+        value if value >= 99.95 => format!("{value:.0}"),
+        value if value >= 9.995 => format!("{value:.1}"),
+        value if value >= 0.0995 => format!("{value:.2}"),
+        value => format!("{value:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(Vec::new()).is_nan());
+        let times = Times::of(vec![3.0, 1.0, 5.0]);
+        assert_eq!((times.median, times.lowest, times.highest, times.rounds), (3.0, 1.0, 5.0, 3));
+        assert_eq!(times.plus(times), Times { rounds: 3, ..times.scaled(2.0) });
+        assert_eq!(Times::of(Vec::new()), Times::default());
+    }
+
+    #[test]
+    fn quantities_have_their_unit() {
+        assert_eq!([2.0, 0.0021, 3.2e-6].map(seconds), ["2.00 s", "2.10 ms", "3.2 us"]);
+        assert_eq!([2.5e9, 3e6, 1234.0, 136.0].map(bytes), ["2.50 GB", "3.00 MB", "1.23 KB", "136 B"]);
+        assert_eq!((percent(0.1234), times(1.5)), ("12.3 %".to_owned(), "1.50 x".to_owned()));
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        for (n, wanted) in [(4e6, "4 M"), (51.2e6, "51.2 M"), (15_624.0, "15.62 K"), (2e3, "2 K"), (12.0, "12")] {
+            assert_eq!(count(n), wanted);
+        }
+        let shown = [0.0123, 0.1, 0.996, 9.99, 10.0, 99.96, 123.4, 12_345.0].map(short);
+        assert_eq!(shown, ["0.012", "0.10", "1.00", "9.99", "10.0", "100", "123", "12K"]);
+    }
+}

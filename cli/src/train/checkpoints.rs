@@ -1,0 +1,196 @@
+//! Checkpoints of a run: all that it needs to go on to the same bits. A folder a checkpoint, of which only the newest stays:
+//!
+//! | file | |
+//! |---|---|
+//! | `group-0.safetensors` ... | the groups of tables ([`hotrow::checkpoint`]) |
+//! | `dense.safetensors` | the dense part's weights and their AdaGrad state, and the epoch's loss so far |
+//! | `run.json` | whose it is, and after which step |
+
+use crate::train::setting::Choice;
+use crate::train::tables::Tables;
+use anyhow::{Context as _, bail, ensure};
+use candle_core::{Device, Tensor};
+use hotrow::checkpoint;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Before the number of steps in a checkpoint's name.
+const STEP: &str = "step-";
+
+/// Whether a run keeps checkpoints, and where.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Keep {
+    /// Of this run alone.
+    pub(crate) folder: PathBuf,
+    /// Steps from one to the next; none: no checkpoints are written.
+    pub(crate) every: Option<u64>,
+    /// Goes on from the newest one, if there is any.
+    pub(crate) resume: bool,
+}
+
+impl Keep {
+    /// Whether one is due after so many steps.
+    pub(crate) fn due(&self, steps: u64) -> bool {
+        self.every.is_some_and(|every| steps.is_multiple_of(every))
+    }
+}
+
+/// Whose a checkpoint is. Learning rates and epochs are missing: a run may go on with others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    pub(crate) task: String,
+    pub(crate) data: String,
+    pub(crate) samples: usize,
+    pub(crate) batch: usize,
+    pub(crate) seed: u64,
+    pub(crate) settings: Choice,
+    /// Its scaler's state lies beside the dense part's.
+    pub(crate) loss_scale: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Head {
+    steps: u64,
+    #[serde(flatten)]
+    identity: Identity,
+}
+
+/// State of a run beside its tables.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    pub(crate) steps: u64,
+    /// Weights, then their state.
+    pub(crate) dense: Vec<Tensor>,
+    /// Of the epoch so far.
+    pub(crate) loss: f64,
+}
+
+/// A checkpoint that is whole, and not known to be good: its weights may be such that the next loss is not finite. Dropped before it is
+/// proved, it goes.
+#[derive(Debug)]
+pub(crate) struct Unproved {
+    steps: u64,
+    partial: PathBuf,
+    place: PathBuf,
+}
+
+impl Unproved {
+    /// Writes it. Until it is proved, and if the process is killed, the checkpoint before it stays the newest.
+    pub(crate) fn write(
+        folder: &Path,
+        identity: &Identity,
+        tables: &mut Tables,
+        beside: &Beside,
+    ) -> anyhow::Result<Self> {
+        let place = folder.join(format!("{STEP}{}", beside.steps));
+        let partial = folder.join(format!("{STEP}{}.partial", beside.steps));
+        let mut write = || -> anyhow::Result<()> {
+            if partial.exists() {
+                fs::remove_dir_all(&partial)?;
+            }
+            fs::create_dir_all(&partial)?;
+            for (at, group) in tables.groups().enumerate() {
+                checkpoint::save_lookup(group, partial.join(group_name(at)))?;
+            }
+            let dense = beside.dense.iter().enumerate().map(|(at, tensor)| (at.to_string(), tensor.clone()));
+            let mut tensors: HashMap<String, Tensor> = dense.collect();
+            tensors.insert("loss".to_owned(), Tensor::new(&[beside.loss], &Device::Cpu)?);
+            candle_core::safetensors::save(&tensors, partial.join("dense.safetensors"))?;
+            let head = Head { steps: beside.steps, identity: identity.clone() };
+            Ok(fs::write(partial.join("run.json"), serde_json::to_string_pretty(&head)?)?)
+        };
+        write().with_context(|| cannot_write(&place))?;
+        Ok(Self { steps: beside.steps, partial, place })
+    }
+
+    /// Gives it its name, and removes those before it.
+    pub(crate) fn prove(self) -> anyhow::Result<()> {
+        let folder = self.place.parent().unwrap_or(Path::new("."));
+        let place = || -> anyhow::Result<()> {
+            if self.place.exists() {
+                fs::remove_dir_all(&self.place)?;
+            }
+            fs::rename(&self.partial, &self.place)?;
+            for (_, older) in all(folder)?.into_iter().filter(|&(steps, _)| steps < self.steps) {
+                fs::remove_dir_all(older)?;
+            }
+            Ok(())
+        };
+        place().with_context(|| cannot_write(&self.place))
+    }
+}
+
+impl Drop for Unproved {
+    fn drop(&mut self) {
+        // Gone if it was proved. What cannot be removed disturbs no one.
+        let _left = fs::remove_dir_all(&self.partial);
+    }
+}
+
+fn cannot_write(place: &Path) -> String {
+    format!("{}: wanted to write a checkpoint there; check the folder and its room", place.display())
+}
+
+/// Takes the newest checkpoint over: the tables', and what stands beside. `like`: tensors of the shapes that are wanted.
+pub(crate) fn load(folder: &Path, identity: &Identity, tables: &mut Tables, like: &[Tensor]) -> anyhow::Result<Beside> {
+    let Some((steps, place)) = newest(folder)? else {
+        bail!("{}: wanted a checkpoint {STEP}N there, found none; train from the start", folder.display());
+    };
+    let read = |tables: &mut Tables| -> anyhow::Result<Beside> {
+        let head: Head = serde_json::from_str(&fs::read_to_string(place.join("run.json"))?).context("run.json")?;
+        ensure!(
+            head.identity == *identity && head.steps == steps,
+            "wanted a checkpoint of {identity:?} after {steps} steps, found {:?} after {}; give the options that it was written with",
+            head.identity,
+            head.steps
+        );
+        let mut tensors = candle_core::safetensors::load(place.join("dense.safetensors"), &Device::Cpu)?;
+        let mut take = |name: &str| {
+            tensors.remove(name).with_context(|| format!("dense.safetensors: wanted a tensor {name}, found none"))
+        };
+        let loss = take("loss")?.to_vec1::<f64>()?;
+        let dense = like.iter().enumerate().map(|(at, like)| {
+            let tensor = take(&at.to_string())?;
+            let found = tensor.shape();
+            ensure!(
+                found == like.shape(),
+                "dense.safetensors: wanted {:?} in tensor {at}, found {found:?}",
+                like.shape()
+            );
+            Ok(tensor)
+        });
+        let dense = dense.collect::<anyhow::Result<Vec<_>>>()?;
+        for (at, group) in tables.groups().enumerate() {
+            checkpoint::load_lookup(group, place.join(group_name(at)))?;
+        }
+        let [loss] = loss[..] else { bail!("dense.safetensors: wanted one loss, found {}", loss.len()) };
+        Ok(Beside { steps, dense, loss })
+    };
+    read(tables).with_context(|| format!("checkpoint {}", place.display()))
+}
+
+/// The newest checkpoint in a run's folder, with its steps.
+pub(crate) fn newest(folder: &Path) -> anyhow::Result<Option<(u64, PathBuf)>> {
+    Ok(all(folder)?.into_iter().max())
+}
+
+/// Every checkpoint in a run's folder; none if there is no folder.
+/// Those not proved yet do not count: their names end otherwise.
+fn all(folder: &Path) -> anyhow::Result<Vec<(u64, PathBuf)>> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let steps = entry.file_name().to_str().and_then(|name| name.strip_prefix(STEP)?.parse().ok());
+        found.extend(steps.map(|steps| (steps, entry.path())));
+    }
+    Ok(found)
+}
+
+fn group_name(at: usize) -> String {
+    format!("group-{at}.safetensors")
+}

@@ -1,0 +1,31 @@
+//! Records of a report of `bench`, and reports with broken ones.
+
+use serde_json::Value;
+
+/// The records of a report with these texts and numbers, by their names.
+pub(crate) fn records<'r>(report: &'r Value, what: &str, wanted: &[(&str, Value)]) -> Vec<&'r Value> {
+    let all = report["records"].as_array().expect("a list of records");
+    let has = |record: &Value| {
+        let key = |name: &str| if name == "shape" { record[name].clone() } else { record["setting"][name].clone() };
+        wanted.iter().all(|(name, value)| match value.as_f64() {
+            Some(number) => key(name).as_f64() == Some(number),
+            None => key(name) == *value,
+        })
+    };
+    all.iter().filter(|record| record["what"] == what && has(record)).collect()
+}
+
+pub(crate) fn number(record: &Value) -> f64 {
+    record["value"].as_f64().expect("a figure")
+}
+
+/// The report with each record that `is` finds changed, or left out where there is nothing to put there.
+pub(crate) fn broken(report: &Value, is: impl Fn(&Value) -> bool, value: Option<f64>) -> Value {
+    let mut report = report.clone();
+    let records = report["records"].as_array_mut().expect("a list of records");
+    match value {
+        None => records.retain(|record| !is(record)),
+        Some(value) => records.iter_mut().filter(|record| is(record)).for_each(|record| record["value"] = value.into()),
+    }
+    report
+}

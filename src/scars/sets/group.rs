@@ -1,0 +1,127 @@
+//! What a record, a slot and a lookup take: asked of the crate's own layout and memory plan, so that no second formula can go stale.
+
+use crate::{
+    config::{GroupConfig, Optimizer, Placement, Policy, Precision, WAYS},
+    error::Error,
+    memory::{Calls, MemoryReport},
+    table::layout::Layout,
+};
+
+/// A group of one table that is planned for: records in host memory, nothing but pinned rows in its cache.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PlannedGroup {
+    /// Rows of the table.
+    pub rows: u32,
+    /// Floats in a row.
+    pub dim: u32,
+    /// How the table stores a weight.
+    pub precision: Precision,
+    /// The update rule: it decides how much state a row carries.
+    pub optimizer: Optimizer,
+    /// Batches have a backward; else rows are read only.
+    pub training: bool,
+    /// Most bytes of one binding of the device.
+    pub binding: u64,
+}
+
+/// Bytes of a row in different places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupBytes {
+    /// A record, as it crosses the bus.
+    pub record: u64,
+    /// A slot of the cache on the device: weights, state, metadata and its place in a flush.
+    pub slot: u64,
+    /// What a step allocates for each lookup of a batch.
+    pub lookup: u64,
+}
+
+/// Lookups and slots over which the share of one is taken: so many that what a group allocates once is spread thin.
+const MANY: u32 = 1 << 16;
+
+impl PlannedGroup {
+    /// The group's configuration with a cache of so many rows.
+    #[must_use]
+    pub fn config(&self, cache_rows: u32) -> GroupConfig {
+        let mut config = GroupConfig::new(&[self.rows], self.dim);
+        config.precision = self.precision;
+        config.optimizer = self.optimizer;
+        config.policy = Policy::Static;
+        config.placement = Placement::Mapped;
+        config.cache_rows = cache_rows;
+        config
+    }
+
+    /// Bytes of the device that the group takes with a cache of so many rows and batches of so many lookups; its records are in host memory.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for what no group can be.
+    pub fn device_bytes(&self, cache_rows: u32, lookups: u32) -> Result<u64, Error> {
+        let config = self.config(cache_rows);
+        let layout = Layout::new(&config, self.binding)?;
+        let lookups = (lookups > 0).then_some(lookups);
+        let calls = if self.training {
+            Calls { train: lookups, flush: true, in_flight: 1, ..Calls::default() }
+        } else {
+            Calls { frozen: lookups, in_flight: 1, ..Calls::default() }
+        };
+        Ok(MemoryReport::plan(&config, &layout, calls).device())
+    }
+
+    /// Sets of the largest cache that the crate takes: it has no more rows than the table, and its parts fit a binding.
+    #[must_use]
+    pub fn most_sets(&self) -> u32 {
+        let takes = |sets: u32| {
+            let slots = u64::from(sets) * u64::from(WAYS);
+            let config = self.config(slots.min(self.rows.into()) as u32);
+            Layout::new(&config, self.binding).is_ok()
+        };
+        let (mut few, mut many) = (0, self.rows.div_ceil(WAYS));
+        while few < many {
+            let middle = many - (many - few) / 2;
+            if takes(middle) { few = middle } else { many = middle - 1 }
+        }
+        few
+    }
+
+    /// Bytes of a record, a slot and a lookup.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for what no group can be.
+    pub fn bytes(&self) -> Result<GroupBytes, Error> {
+        // A table of so many rows that each lookup may meet another one.
+        let large = Self { rows: self.rows.max(2 * MANY), ..*self };
+        let bare = large.device_bytes(0, 0)?;
+        let share = |bytes: u64| (bytes - bare).div_ceil(u64::from(MANY));
+        Ok(GroupBytes {
+            record: Layout::new(&self.config(0), self.binding)?.stride(),
+            slot: share(large.device_bytes(MANY, 0)?),
+            lookup: share(large.device_bytes(0, MANY)?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_cache_is_one_that_the_crate_takes() {
+        let most = |rows| {
+            let group = PlannedGroup {
+                rows,
+                dim: 4,
+                precision: Precision::Int8,
+                optimizer: Optimizer::sgd(0.01),
+                training: true,
+                binding: (1 << 31) - 256,
+            };
+            let sets = group.most_sets();
+            let slots = (u64::from(sets) * u64::from(WAYS)).min(rows.into()) as u32;
+            assert!(group.device_bytes(slots, 1).is_ok(), "{rows}");
+            sets
+        };
+        assert_eq!([most(1), most(32), most(33)], [1, 1, 2]);
+        assert_eq!(most(4_294_967_294), 1 << 26, "2^31 rows are the most");
+    }
+}

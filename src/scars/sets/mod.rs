@@ -1,0 +1,28 @@
+//! Plans for a cache of sets: which rows find a way, how many bytes cross the bus then, and the best split of a budget.
+//!
+//! [`Planner`](super::Planner) solves SCARS' problem, in which each of the hottest rows has a place. In a cache of sets some hot rows find
+//! their set full, and colder rows take the ways that are free elsewhere.
+//!
+//! - [`PlannedGroup`]: bytes of a record, a slot and a lookup, from the crate's own memory plan.
+//! - [`PinnedCache`]: the rows that find a way, known or expected.
+//! - [`Forecast`]: distinct rows, misses and hits of batches, with their variance.
+//! - [`Judge`]: whether a count is as near to its forecast as chance lets it be.
+//! - [`PinnedTraffic`]: bytes of a batch and of an epoch.
+//! - [`SetPlanner`]: the split that costs least.
+//! - [`CacheQuarters`]: how many samples use which part of the cache (SCARS Figure 4).
+
+mod forecast;
+mod group;
+mod judge;
+mod pinned;
+mod planner;
+mod quarters;
+mod traffic;
+
+pub use forecast::{Expected, Forecast};
+pub use group::{GroupBytes, PlannedGroup};
+pub use judge::{Judge, Judgement};
+pub use pinned::{PinnedCache, PinnedRows};
+pub use planner::{MoreRows, SetBudget, SetCurve, SetPlanner, SetSplit, TableLookups};
+pub use quarters::CacheQuarters;
+pub use traffic::{PinnedTraffic, RowTraffic};
