@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use hotrow::{
-    Batch, Context, CpuGroup, Embedding as _, Group, GroupConfig, Init, Optimizer, Pooling, Precision, adapter,
+    Batch, Context, CpuGroup, Embedding as _, Group, GroupConfig, Init, Optimizer, Pooling, Precision, Timeline,
+    adapter,
     wgpu::{self, util::DeviceExt as _},
 };
 use rand::SeedableRng as _;
 use rand_distr::Distribution as _;
-use support::Timer;
 
 /// 51 MB at FP32: beyond most caches of CPUs and GPUs, and made in a moment.
 const ROWS: u32 = 200_000;
@@ -137,7 +137,7 @@ struct Steps {
     outputs: wgpu::Buffer,
     grads: wgpu::Buffer,
     done: usize,
-    timer: Timer,
+    timeline: Timeline,
 }
 
 impl Steps {
@@ -158,7 +158,7 @@ impl Steps {
             outputs: storage(&vec![0; n]),
             grads: storage(&vec![1e-3f32.to_bits(); n]),
             done: 0,
-            timer: Timer::new(context),
+            timeline: Timeline::new(context),
             context: context.clone(),
         }
     }
@@ -167,13 +167,13 @@ impl Steps {
     fn next(&mut self) -> Duration {
         let indices = &self.batches[self.done % BATCHES];
         self.done += 1;
-        let device = self.context.device();
-        let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         let batch = Batch { indices: Some(indices.slice(..)), offsets: self.offsets.slice(..), weights: None };
-        self.timer.start(&mut encoder);
-        self.group.record_forward(&mut encoder, &batch, self.outputs.slice(..)).unwrap();
-        self.group.record_backward(&mut encoder, self.grads.slice(..)).unwrap();
-        self.timer.finish(&self.context, encoder)
+        let (group, outputs, grads) = (&mut self.group, &self.outputs, &self.grads);
+        let record = |encoder: &mut wgpu::CommandEncoder| {
+            group.record_forward(encoder, &batch, outputs.slice(..)).unwrap();
+            group.record_backward(encoder, grads.slice(..)).unwrap();
+        };
+        support::timed(&self.context, &self.timeline, |_| {}, record)
     }
 }
 

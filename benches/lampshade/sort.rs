@@ -11,13 +11,12 @@ mod support;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use hotrow::{
-    Context, Count, Error, Sorter, adapter, requirements,
+    Context, Count, Error, Sorter, Timeline, adapter, requirements,
     wgpu::{self, BufferUsages, util::DeviceExt as _},
 };
 use lampshade::KeyValueSoaSorter;
 use rand::{RngExt as _, SeedableRng as _};
 use rayon::slice::ParallelSliceMut as _;
-use support::Timer;
 
 /// Whole 32-bit keys, four passes; and rows of a table of a million, three.
 const KEY_BITS: [u32; 2] = [32, 20];
@@ -62,9 +61,8 @@ fn on_device(criterion: &mut Criterion) {
         Err(reason) => return println!("sort/gpu left out: {reason}"),
     };
     support::announce("sort/gpu", &context);
-    let timer = Timer::new(&context);
+    let timeline = Timeline::new(&context);
     let device = context.device();
-    let encoder = || device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
     let mut group = criterion.benchmark_group("sort");
     group.sample_size(10).sampling_mode(SamplingMode::Flat);
     for n in sizes(context.caps().is_hardware()) {
@@ -85,12 +83,12 @@ fn on_device(criterion: &mut Criterion) {
             let (source, values) = (buffer(&keys(n, bits)), buffer(&(0..n).collect::<Vec<_>>()));
             group.bench_function(BenchmarkId::new(format!("gpu, {bits} bits"), n), |bencher| {
                 let once = || {
-                    let mut encoder = encoder();
-                    timer.start(&mut encoder);
-                    sorter
-                        .record_sort(&mut encoder, source.slice(..), Some(values.slice(..)), Count::Host(n), bits)
-                        .unwrap();
-                    timer.finish(&context, encoder)
+                    let record = |encoder: &mut wgpu::CommandEncoder| {
+                        sorter
+                            .record_sort(encoder, source.slice(..), Some(values.slice(..)), Count::Host(n), bits)
+                            .unwrap();
+                    };
+                    support::timed(&context, &timeline, |_| {}, record)
                 };
                 once(); // pipelines are built, buffers cleared
                 bencher.iter_custom(|times| (0..times).map(|_| once()).sum());
@@ -104,12 +102,14 @@ fn on_device(criterion: &mut Criterion) {
         let body = if theirs.is_accelerated() { "accelerated" } else { "portable" };
         group.bench_function(BenchmarkId::new(format!("lampshade, 32 bits, {body}"), n), |bencher| {
             let once = || {
-                let mut encoder = encoder();
-                encoder.copy_buffer_to_buffer(&source, 0, &sorted, 0, None);
-                encoder.copy_buffer_to_buffer(&positions, 0, &values, 0, None);
-                timer.start(&mut encoder);
-                theirs.record_reserved_sort(&mut encoder, &sorted, &values, n).unwrap();
-                timer.finish(&context, encoder)
+                let restore = |encoder: &mut wgpu::CommandEncoder| {
+                    encoder.copy_buffer_to_buffer(&source, 0, &sorted, 0, None);
+                    encoder.copy_buffer_to_buffer(&positions, 0, &values, 0, None);
+                };
+                let sort = |encoder: &mut wgpu::CommandEncoder| {
+                    theirs.record_reserved_sort(encoder, &sorted, &values, n).unwrap();
+                };
+                support::timed(&context, &timeline, restore, sort)
             };
             once();
             bencher.iter_custom(|times| (0..times).map(|_| once()).sum());

@@ -95,7 +95,7 @@ fn a_changing_rate_makes_no_bind_group() {
         let mut config = GroupConfig::new(&[10], DIM);
         (config.optimizer, config.init, config.cache_rows) = (Optimizer::sgd(0.5), Init::Constant(0.0), 10);
         let mut cpu = CpuGroup::new(config.clone()).unwrap();
-        assert_eq!(made(context, &mut Group::new(context, config.clone()).unwrap(), &mut cpu, 1000), 0);
+        assert_eq!(made(context, &mut Group::new(context, config).unwrap(), &mut cpu, 1000), 0);
 
         // robe_update, robe_step and robe_blocks.
         let shared = |backward, precision| {
