@@ -148,7 +148,7 @@ fn an_old_spelling_plans_the_same() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("plan.json");
     let before = ["--json", file.to_str().unwrap(), "--seed", "7"];
-    command::outcome(&[&before[..], &["plan"], &group[..], &["--memory"]].concat(), 0);
+    crate::common::command::outcome(&[&before[..], &["plan"], &group[..], &["--memory"]].concat(), 0);
     assert_eq!(fs::read_to_string(file).unwrap(), wanted);
 }
 
