@@ -10,7 +10,7 @@ use std::{cell::Cell, hint::black_box, time::Duration, time::Instant};
 
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use hotrow::{
-    CpuGroup, Embedding as _, GroupConfig, Init, Layout, Optimizer, OptimizerKind, Precision, RandomBits, Rounding,
+    CpuGroup, GroupConfig, Init, Layout, Optimizer, OptimizerKind, Precision, RandomBits, Rounding,
     codec::Noise,
     internals::rows::{self, List, Records, Rule},
 };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use hotrow::{
-    Batch, Context, CpuGroup, Embedding as _, Group, GroupConfig, Init, Optimizer, Pooling, Precision, adapter,
+    Batch, Context, CpuGroup, Group, GroupConfig, Init, Optimizer, Pooling, Precision, adapter,
     wgpu::{self, util::DeviceExt as _},
 };
 use rand::SeedableRng as _;

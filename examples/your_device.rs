@@ -2,7 +2,7 @@
 #![allow(clippy::print_stdout, reason = "an example shows its result")]
 
 use hotrow::wgpu::{self, util::DeviceExt as _};
-use hotrow::{Batch, Context, Embedding as _, Group, GroupConfig, Optimizer, Precision};
+use hotrow::{Batch, Context, Group, GroupConfig, Optimizer, Precision};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // What your program has already: an adapter, and a device that asks for what hotrow makes use of.

@@ -6,7 +6,6 @@ pub use wgpu;
 pub mod checkpoint;
 mod config;
 mod cpu;
-mod embedding;
 mod error;
 mod gpu;
 mod host;
@@ -26,7 +25,6 @@ mod wgsl;
 
 pub use config::*;
 pub use cpu::{cached::group::CpuGroup, robe::CpuRobeGroup, scaler::CpuScaler};
-pub use embedding::{Embedding, Snapshot};
 pub use error::Error;
 pub use gpu::{
     adapter,
@@ -42,7 +40,7 @@ pub use gpu::{
     scaler::Scaler,
     sorter::{Count, Distinct, SortedPairs, Sorter},
 };
-pub use lookup::{Lookup, LookupKind, SharedArray};
+pub use lookup::{Embedding, Lookup, LookupKind, SharedArray};
 pub use memory::{Allocation, Calls, MemoryReport, TableMemory, memory_factor};
 pub use record::codec;
 pub use scaler::{GradSlice, LossScale};
@@ -58,5 +56,6 @@ pub use table::{
     layout::{Layout, ScalerState},
     parts::Part,
     rng,
+    snapshot::Snapshot,
 };
 pub use wgsl::{AddBody, RankBody};

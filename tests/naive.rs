@@ -2,8 +2,8 @@
 //! are bent in one place each, which it must reject.
 
 use hotrow::{
-    Counters, Embedding, Error, GradSlice, GroupConfig, Init, Layout, Optimizer, OutOfRange, Part, Policy, Pooling,
-    Precision, Rounding, ScalerState, Snapshot,
+    Calls, Counters, Embedding, Error, GradSlice, GroupConfig, Init, Layout, Lookup, LookupKind, MemoryReport,
+    Optimizer, OutOfRange, Part, Policy, Pooling, Precision, Rounding, ScalerState, Snapshot,
 };
 use hotrow_harness::naive;
 use naive::{Approx, BatchData, Call, Format, Naive, check_run, fmix32, half_above, half_below, half_nearest};
@@ -341,13 +341,32 @@ fn floats(outputs: &[Approx]) -> Vec<f32> {
     outputs.iter().map(|x| x.value as f32).collect()
 }
 
-impl Embedding for Plain {
-    fn config(&self) -> &GroupConfig {
-        &self.model.config
+impl Lookup for Plain {
+    fn output_len(&self, indices: usize, bags: usize) -> usize {
+        let config = self.config();
+        config.dim as usize * if config.pooling == Pooling::None { indices } else { bags }
     }
 
-    fn layout(&self) -> &Layout {
-        &self.layout
+    fn forward_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        outputs.copy_from_slice(&self.forward(indices, offsets, weights)?);
+        Ok(())
+    }
+
+    fn forward_frozen_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        outputs.copy_from_slice(&self.forward_frozen(indices, offsets, weights)?);
+        Ok(())
     }
 
     fn pending(&self) -> bool {
@@ -360,18 +379,6 @@ impl Embedding for Plain {
         let outputs = floats(&self.model.gather(&bags));
         self.pending = Some(bags);
         Ok(outputs)
-    }
-
-    fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
-        // The model knows no overlap: it does everything when the forward comes.
-        self.prefetched = Some((indices.to_vec(), offsets.to_vec(), weights.map(<[f32]>::to_vec)));
-        Ok(())
-    }
-
-    fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
-        let wanted = Error::Order { call: "forward_prefetched", wanted: "a prefetch", found: "none" };
-        let (indices, offsets, weights) = self.prefetched.take().ok_or(wanted)?;
-        self.forward(&indices, &offsets, weights.as_deref())
     }
 
     fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
@@ -398,6 +405,50 @@ impl Embedding for Plain {
         self.backward(&values.iter().map(|x| x * scaler.inverse).collect::<Vec<_>>())
     }
 
+    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
+        let dim = self.model.format.dim;
+        Ok(rows.iter().flat_map(|&row| floats(&self.model.newest(row)[..dim])).collect())
+    }
+
+    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
+        Ok(self.model.counters.clone())
+    }
+
+    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
+        self.model.config.optimizer.lr = lr;
+        Ok(())
+    }
+
+    fn memory(&self) -> MemoryReport {
+        MemoryReport::plan(&self.config, &self.layout, Calls::default())
+    }
+
+    fn kind(&mut self) -> LookupKind<'_> {
+        LookupKind::Rows(self)
+    }
+}
+
+impl Embedding for Plain {
+    fn config(&self) -> &GroupConfig {
+        &self.model.config
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
+        // The model knows no overlap: it does everything when the forward comes.
+        self.prefetched = Some((indices.to_vec(), offsets.to_vec(), weights.map(<[f32]>::to_vec)));
+        Ok(())
+    }
+
+    fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
+        let wanted = Error::Order { call: "forward_prefetched", wanted: "a prefetch", found: "none" };
+        let (indices, offsets, weights) = self.prefetched.take().ok_or(wanted)?;
+        self.forward(&indices, &offsets, weights.as_deref())
+    }
+
     fn flush(&mut self) -> Result<(), Error> {
         let effect = self.model.flush();
         self.apply(&effect);
@@ -415,11 +466,6 @@ impl Embedding for Plain {
         self.closed("reset_discarding")?;
         self.model.reset(true);
         Ok(())
-    }
-
-    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
-        let dim = self.model.format.dim;
-        Ok(rows.iter().flat_map(|&row| floats(&self.model.newest(row)[..dim])).collect())
     }
 
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
@@ -453,10 +499,6 @@ impl Embedding for Plain {
         (self.config, self.layout) = (config, layout);
         self.apply(&effect);
         Ok(left_out)
-    }
-
-    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
-        Ok(self.model.counters.clone())
     }
 
     fn snapshot(&mut self) -> Result<Snapshot, Error> {
@@ -497,11 +539,6 @@ impl Embedding for Plain {
 
     fn write_part(&mut self, _: Part, _: u64, _: &[u32]) -> Result<(), Error> {
         panic!("check_run takes snapshots and never puts one back");
-    }
-
-    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
-        self.model.config.optimizer.lr = lr;
-        Ok(())
     }
 }
 
@@ -579,13 +616,32 @@ impl Bent {
     }
 }
 
-impl Embedding for Bent {
-    fn config(&self) -> &GroupConfig {
-        self.inner.config()
+impl Lookup for Bent {
+    fn output_len(&self, indices: usize, bags: usize) -> usize {
+        let config = self.config();
+        config.dim as usize * if config.pooling == Pooling::None { indices } else { bags }
     }
 
-    fn layout(&self) -> &Layout {
-        self.inner.layout()
+    fn forward_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        outputs.copy_from_slice(&self.forward(indices, offsets, weights)?);
+        Ok(())
+    }
+
+    fn forward_frozen_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        outputs.copy_from_slice(&self.forward_frozen(indices, offsets, weights)?);
+        Ok(())
     }
 
     fn pending(&self) -> bool {
@@ -614,14 +670,6 @@ impl Embedding for Bent {
             _ => {}
         }
         outputs
-    }
-
-    fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
-        self.inner.prefetch(indices, offsets, weights)
-    }
-
-    fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
-        self.inner.forward_prefetched()
     }
 
     fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
@@ -656,6 +704,52 @@ impl Embedding for Bent {
         self.inner.backward_scaled(grad_outputs, scaler)
     }
 
+    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
+        let mut values = self.inner.read_rows(rows)?;
+        if let Bend::ReadRow = self.bend {
+            values[0] *= 1.001;
+        }
+        Ok(values)
+    }
+
+    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
+        let mut counters = self.inner.counters()?;
+        if let Bend::Counters = self.bend {
+            counters[0].accesses += 1;
+        }
+        Ok(counters)
+    }
+
+    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
+        self.inner.set_learning_rate(lr)
+    }
+
+    fn memory(&self) -> MemoryReport {
+        self.inner.memory()
+    }
+
+    fn kind(&mut self) -> LookupKind<'_> {
+        LookupKind::Rows(self)
+    }
+}
+
+impl Embedding for Bent {
+    fn config(&self) -> &GroupConfig {
+        self.inner.config()
+    }
+
+    fn layout(&self) -> &Layout {
+        self.inner.layout()
+    }
+
+    fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
+        self.inner.prefetch(indices, offsets, weights)
+    }
+
+    fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
+        self.inner.forward_prefetched()
+    }
+
     fn flush(&mut self) -> Result<(), Error> {
         if let Bend::NoFlush = self.bend { Ok(()) } else { self.inner.flush() }
     }
@@ -667,14 +761,6 @@ impl Embedding for Bent {
 
     fn reset_discarding(&mut self) -> Result<(), Error> {
         self.inner.reset_discarding()
-    }
-
-    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
-        let mut values = self.inner.read_rows(rows)?;
-        if let Bend::ReadRow = self.bend {
-            values[0] *= 1.001;
-        }
-        Ok(values)
     }
 
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
@@ -718,14 +804,6 @@ impl Embedding for Bent {
         }
     }
 
-    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
-        let mut counters = self.inner.counters()?;
-        if let Bend::Counters = self.bend {
-            counters[0].accesses += 1;
-        }
-        Ok(counters)
-    }
-
     fn snapshot(&mut self) -> Result<Snapshot, Error> {
         let mut snapshot = self.inner.snapshot()?;
         if let (Bend::Snapshot(bend), false, Some(before)) = (self.bend, self.done, &self.before) {
@@ -752,10 +830,6 @@ impl Embedding for Bent {
 
     fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
         self.inner.write_part(part, first_word, words)
-    }
-
-    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
-        self.inner.set_learning_rate(lr)
     }
 }
 

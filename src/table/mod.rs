@@ -8,4 +8,5 @@ pub(crate) mod params;
 pub(crate) mod parts;
 pub(crate) mod pins;
 pub mod rng;
+pub(crate) mod snapshot;
 pub(crate) mod ways;

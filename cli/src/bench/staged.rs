@@ -3,7 +3,7 @@
 use super::gpu::GpuBatch;
 use super::sweep::{Runner, Seen};
 use hotrow::Resolution;
-use hotrow::{Context, Embedding as _, Group, GroupConfig, Timeline, wgpu};
+use hotrow::{Context, Group, GroupConfig, Timeline, wgpu};
 use std::time::Instant;
 
 pub(crate) struct StagedRunner {

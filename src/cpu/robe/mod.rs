@@ -10,7 +10,7 @@ use crate::{
     },
     error::Error,
     host::alloc::{reserved, zeroed},
-    lookup::{Lookup, LookupKind, SharedArray},
+    lookup::{Lookup, LookupKind, SharedArray, methods::own_lookup},
     memory::{Calls, MemoryReport},
     robe::{
         Counters, Snapshot, check_weights,
@@ -122,6 +122,12 @@ impl CpuRobeGroup {
         }
     }
 
+    /// Every byte allocated for the group, by purpose, without scratch.
+    #[must_use]
+    pub fn memory(&self) -> MemoryReport {
+        MemoryReport::planned_robe(&self.config, &self.storage, &Calls::default(), 0)
+    }
+
     /// Gives up the backward of the last forward.
     pub fn abandon_backward(&mut self) {
         self.pending = None;
@@ -205,14 +211,16 @@ impl CpuRobeGroup {
         offsets: &[u32],
         weights: Option<&[f32]>,
         mode: Mode,
-    ) -> Result<(Vec<f32>, Space), Error> {
+        outputs: &mut [f32],
+    ) -> Result<Space, Error> {
         let bags = batch::check_slices(&self.rows, indices, offsets, weights)?;
         let params = self.params(mode).batch(indices.len() as u32, bags, weights.is_some());
         self.config.batch_chunks(params.indices, params.bags)?;
+        batch::check_outputs(&self.rows, params.indices, params.bags, outputs.len())?;
         if mode == Mode::Train {
             self.pending = None; // what its backward would need goes
         }
-        self.carry(&params, indices, offsets, weights.unwrap_or_default())
+        self.carry(&params, indices, offsets, weights.unwrap_or_default(), outputs)
     }
 
     /// The stages of forward, in order.
@@ -222,9 +230,8 @@ impl CpuRobeGroup {
         indices: &[u32],
         offsets: &[u32],
         weights: &[f32],
-    ) -> Result<(Vec<f32>, Space), Error> {
-        let rows = if params.pooling == crate::table::layout::POOL_NONE { params.indices } else { params.bags };
-        let mut outputs = zeroed("outputs", rows as usize * self.config.dim as usize)?;
+        outputs: &mut [f32],
+    ) -> Result<Space, Error> {
         let mut space = Space::new(params.indices)?;
         let mut keys = zeroed("keys", indices.len())?;
         let Space { step, hashes, access } = &mut space;
@@ -235,8 +242,8 @@ impl CpuRobeGroup {
             return Err(error);
         }
         robe_hash(params, step, &keys, hashes, tables);
-        robe_gather(params, &self.config.undivided(), offsets, hashes, weights, &self.memory, access, &mut outputs);
-        Ok((outputs, space))
+        robe_gather(params, &self.config.undivided(), offsets, hashes, weights, &self.memory, access, outputs);
+        Ok(space)
     }
 
     /// What waits for its backward, whose gradients these are: the uniforms of its stages, and how many chunks it has.
@@ -286,21 +293,39 @@ impl CpuRobeGroup {
     }
 }
 
+own_lookup!(CpuRobeGroup);
+
 impl Lookup for CpuRobeGroup {
     fn pending(&self) -> bool {
         self.pending.is_some()
     }
 
-    fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        let (outputs, space) = self.run(indices, offsets, weights, Mode::Train)?;
+    fn output_len(&self, indices: usize, bags: usize) -> usize {
+        batch::output_len(&self.rows, indices, bags)
+    }
+
+    fn forward_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        let space = self.run(indices, offsets, weights, Mode::Train, outputs)?;
         self.train = Some(space);
         let bags = offsets.len() as u32 - 1;
         self.pending = Some(Pending { indices: indices.len() as u32, bags, weighted: weights.is_some() });
-        Ok(outputs)
+        Ok(())
     }
 
-    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        self.run(indices, offsets, weights, Mode::Frozen).map(|(outputs, _)| outputs)
+    fn forward_frozen_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        self.run(indices, offsets, weights, Mode::Frozen, outputs).map(drop)
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
@@ -318,7 +343,9 @@ impl Lookup for CpuRobeGroup {
         let mut offsets = reserved("offsets", rows.len() + 1)?;
         offsets.extend(0..=n);
         let params = self.params(Mode::Rows).rows(n);
-        self.carry(&params, rows, &offsets, &[]).map(|(outputs, _)| outputs)
+        let mut outputs = zeroed("outputs", rows.len() * self.config.dim as usize)?;
+        self.carry(&params, rows, &offsets, &[], &mut outputs)?;
+        Ok(outputs)
     }
 
     fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
@@ -332,7 +359,7 @@ impl Lookup for CpuRobeGroup {
     }
 
     fn memory(&self) -> MemoryReport {
-        MemoryReport::planned_robe(&self.config, &self.storage, &Calls::default(), 0)
+        self.memory()
     }
 
     fn kind(&mut self) -> LookupKind<'_> {

@@ -9,7 +9,7 @@ use crate::{
         stages::cached::space::Bound,
     },
     host::alloc::zeroed,
-    lookup::{Lookup, LookupKind, SharedArray},
+    lookup::{Lookup, LookupKind, SharedArray, methods::own_lookup},
     robe::{Counters, Snapshot, check_weights, config::Config},
     scaler::GradSlice,
     table::{
@@ -38,16 +38,18 @@ impl RobeGroup {
         offsets: &[u32],
         weights: Option<&[f32]>,
         mode: Mode,
-    ) -> Result<Vec<f32>, Error> {
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
         self.waiting(|this| {
             let batch = Uploaded::new(&this.context, &this.rows, indices, offsets, weights)?;
             let (n, bags) = (indices.len() as u32, offsets.len() as u32 - 1);
             this.config.batch_chunks(n, bags)?;
-            let (outputs, bytes) = new_outputs(&this.context, &this.rows, n, bags)?;
+            let buffer = new_outputs(&this.context, &this.rows, n, bags)?;
+            batch::check_outputs(&this.rows, n, bags, outputs.len())?;
             let mut encoder = this.context.new_encoder();
-            this.record(&mut encoder, &batch.batch(), outputs.slice(..), mode)?;
-            let Some(space) = this.space(mode) else { return Ok(Vec::new()) };
-            let found = outcome(&this.context, encoder, &this.rows, &space.step, (&outputs, bytes), n);
+            this.record(&mut encoder, &batch.batch(), buffer.slice(..), mode)?;
+            let Some(space) = this.space(mode) else { return Ok(()) };
+            let found = outcome(&this.context, encoder, &this.rows, &space.step, &buffer, n, outputs);
             if found.is_err() && mode == Mode::Train {
                 this.pending = None;
             }
@@ -173,17 +175,35 @@ impl RobeGroup {
     }
 }
 
+own_lookup!(RobeGroup);
+
 impl Lookup for RobeGroup {
     fn pending(&self) -> bool {
         self.pending.is_some()
     }
 
-    fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        self.run(indices, offsets, weights, Mode::Train)
+    fn output_len(&self, indices: usize, bags: usize) -> usize {
+        batch::output_len(&self.rows, indices, bags)
     }
 
-    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        self.run(indices, offsets, weights, Mode::Frozen)
+    fn forward_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        self.run(indices, offsets, weights, Mode::Train, outputs)
+    }
+
+    fn forward_frozen_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        self.run(indices, offsets, weights, Mode::Frozen, outputs)
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
@@ -205,7 +225,8 @@ impl Lookup for RobeGroup {
             let params = this.params(Mode::Rows).rows(n);
             let (batch, nothing) = (Uploaded::rows(&this.context, rows)?, this.nothing.clone());
             let bound = Bound::of(&this.context, &nothing, &batch.batch(), &params)?;
-            let (outputs, bytes) = new_outputs(&this.context, &this.rows, n, n)?;
+            let bytes = u64::from(n) * u64::from(this.rows.dim) * 4;
+            let outputs = this.context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
             let space = crate::gpu::stages::robe::space::Space::grown(&mut this.frozen, &this.context, n)?;
             let mut encoder = this.context.new_encoder();
             let (context, robe) = (&this.context, this.array.robe);

@@ -118,23 +118,23 @@ pub(crate) fn forward(
             Ok(Forward { times, hit_rate: None })
         }
         Table::Cached(config) => {
-            use hotrow::Embedding;
+            
             let mut group = CpuGroup::new((**config).clone())?;
             for batch in warm {
-                Embedding::forward(&mut group, batch, offsets, None)?;
+                group.forward(batch, offsets, None)?;
                 group.abandon_backward();
             }
-            let before: hotrow::Counters = Embedding::counters(&mut group)?.into_iter().sum();
+            let before: hotrow::Counters = group.counters()?.into_iter().sum();
             let mut turn = batches.iter().cycle();
             let [times] = rounds(size, || {
                 let Some(batch) = turn.next() else { return Ok([0.0]) };
                 let start = Instant::now();
-                drop(black_box(Embedding::forward(&mut group, batch, offsets, None)?));
+                drop(black_box(group.forward(batch, offsets, None)?));
                 let seconds = start.elapsed().as_secs_f64();
                 group.abandon_backward();
                 Ok([seconds])
             })?;
-            let after: hotrow::Counters = Embedding::counters(&mut group)?.into_iter().sum();
+            let after: hotrow::Counters = group.counters()?.into_iter().sum();
             let seen = after - before;
             Ok(Forward { times, hit_rate: Some(seen.hits as f64 / (seen.accesses as f64).max(1.0)) })
         }
