@@ -23,7 +23,7 @@ pub const FREQ_CAP: u32 = 1 << 31;
 
 /// What happened so far. Sums over all steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct SimulatedCounters {
     /// Indices looked up, duplicates too.
     pub accesses: u64,
     /// Accesses whose row was resident when the step began.
@@ -40,7 +40,7 @@ pub struct Counters {
     pub evictions: u64,
 }
 
-impl Counters {
+impl SimulatedCounters {
     /// Hits of all accesses, 0 to 1; 0 before the first access.
     #[must_use]
     pub fn hit_rate(&self) -> f64 {
@@ -57,7 +57,7 @@ pub struct Simulator {
     step: u64,
     sets: Vec<Set>,
     rows: Rows,
-    counters: Counters,
+    counters: SimulatedCounters,
     /// Distinct rows of the running batch, by their number in `rows`. Kept to save the allocation.
     touched: Vec<u32>,
     /// Those of them that missed.
@@ -76,7 +76,7 @@ impl Simulator {
             step: 0,
             sets: geometry::empty_sets(sets, ways)?,
             rows: Rows::new(),
-            counters: Counters::default(),
+            counters: SimulatedCounters::default(),
             touched: Vec::new(),
             missing: Vec::new(),
         })
@@ -84,7 +84,7 @@ impl Simulator {
 
     /// What happened so far.
     #[must_use]
-    pub const fn counters(&self) -> Counters {
+    pub const fn counters(&self) -> SimulatedCounters {
         self.counters
     }
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use hotrow::{
-    Counters, CpuGroup, Embedding, Error, GroupConfig, Init, Optimizer, OutOfRange, Policy, Pooling, Precision,
-    Rounding, Snapshot,
+    Counters, CpuGroup, Error, GroupConfig, Init, Optimizer, OutOfRange, Policy, Pooling, Precision, Rounding,
+    Snapshot,
     hash::fmix32,
     internals::layout::{Field, way_at},
     simulate::Simulator,
@@ -572,4 +572,16 @@ fn a_step_takes_the_pool_it_is_called_in() {
     }
     let unused = rayon::ThreadPoolBuilder::new().build_global().is_ok();
     std::process::exit(if unused { 10 } else { 11 });
+}
+
+#[test]
+fn outputs_fill_the_callers_slice_and_counters_never_wait() {
+    let group = || CpuGroup::new(GroupConfig { cache_rows: 32, ..config() }).unwrap();
+    hotrow_harness::face::outputs_in_slices(&mut group(), &mut group());
+    hotrow_harness::face::counters_arrive(&mut group());
+    let mut shared = hotrow::robe::Config::new(&[ROWS], DIM, 64, 4);
+    shared.init = config().init;
+    let group = || hotrow::CpuRobeGroup::new(shared.clone()).unwrap();
+    hotrow_harness::face::outputs_in_slices(&mut group(), &mut group());
+    hotrow_harness::face::counters_arrive(&mut group());
 }

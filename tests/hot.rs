@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use hotrow::scars::{Advice, Counting, HotBatches, HotRows, Kind, Profile, Proposal, Ranked, Rules, Run, Samples};
-use hotrow::{Counters, CpuGroup, Embedding, GroupConfig, Optimizer, Policy, Precision, rng::pcg4d};
+use hotrow::{Counters, CpuGroup, GroupConfig, Optimizer, Policy, Precision, rng::pcg4d};
 
 const DIM: u32 = 4;
 const ROWS: u32 = 4000;

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotrow::{
-    CpuGroup, CpuRobeGroup, CpuScaler, Embedding, Error, GradSlice, GroupConfig, Init, Lookup, LookupKind, LossScale,
-    Optimizer, OutOfRange, Pooling, Precision, Rounding,
+    CpuGroup, CpuRobeGroup, CpuScaler, Error, GradSlice, GroupConfig, Init, Lookup, LookupKind, LossScale, Optimizer,
+    OutOfRange, Pooling, Precision, Rounding,
     robe::{self, Backward, Config, hash::PRIME},
 };
 use hotrow_harness::shared;
@@ -374,7 +374,7 @@ fn bad_batches_leave_everything_as_it_was() {
     let mut weights = [0.0; 64];
     weights[5] = f32::NAN;
     assert!(matches!(group.write_weights(&weights), Err(Error::Source { row: 5, .. })));
-    let restored = |change: fn(&mut robe::Snapshot)| {
+    let restored = |change: fn(&mut robe::RobeSnapshot)| {
         let mut snapshot = before.clone();
         change(&mut snapshot);
         CpuRobeGroup::new(group.config().clone()).unwrap().restore(&snapshot)
@@ -397,7 +397,7 @@ fn packed_snapshots_are_checked() {
         let mut group = CpuRobeGroup::new(config.clone()).unwrap();
         let good = group.snapshot();
         assert_eq!((good.weight_words.len(), good.state_words.len()), (words, 128));
-        let mut restored = |change: fn(&mut robe::Snapshot)| {
+        let mut restored = |change: fn(&mut robe::RobeSnapshot)| {
             let mut snapshot = good.clone();
             change(&mut snapshot);
             group.restore(&snapshot)

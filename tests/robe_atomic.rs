@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotrow::{
-    CpuRobeGroup, CpuScaler, GradSlice, Init, Lookup as _, LossScale, Optimizer, Pooling,
-    robe::{self, Backward, Config, Snapshot},
+    CpuRobeGroup, CpuScaler, GradSlice, Init, LossScale, Optimizer, Pooling,
+    robe::{self, Backward, Config, RobeSnapshot},
 };
 use hotrow_harness::shared;
 use shared::{Bags, any_order, bags, config, forward, fp32, moved_within, nudge, random_grads};
@@ -46,7 +46,7 @@ fn steps_are_the_model_s_and_the_same_bits_twice() {
 }
 
 /// Two steps of whole gradients, whose sums are exact in any order, and what they leave.
-fn run(config: &Config, seed: u64, spoil: impl Fn(&mut [f32])) -> Snapshot {
+fn run(config: &Config, seed: u64, spoil: impl Fn(&mut [f32])) -> RobeSnapshot {
     let mut group = CpuRobeGroup::new(config.clone()).unwrap();
     for step in 0..2 {
         let bags = Bags { weights: None, ..bags(config, seed + step, 12, 60) };

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotrow::{
-    CpuRobeGroup, Error, Init, Lookup as _, Source,
+    CpuRobeGroup, Error, Init, Source,
     robe::{
         Config,
         fidelity::{Fidelity, Fit, Wanted, largest_singular_value, size_for, unlike_share},

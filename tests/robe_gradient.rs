@@ -4,15 +4,15 @@
 
 use gradient::{adjoint_gap, dense, descended, halved, is_model};
 use hotrow::{
-    CpuRobeGroup, Error, GradSlice, Lookup as _, Optimizer, Pooling,
-    robe::{self, Backward, Config, Gradient, Snapshot},
+    CpuRobeGroup, Error, GradSlice, Optimizer, Pooling,
+    robe::{self, Backward, Config, Gradient, RobeSnapshot},
 };
 use hotrow_harness::{gradient, shared};
 use proptest::prelude::*;
 use shared::{Bags, WAYS, bags, config, forward, random_grads, weights};
 
 /// The gradient of a batch, and what its backward leaves. Nothing has moved in between.
-fn step(config: &Config, bags: &Bags, seed: u64) -> (Gradient, Vec<f32>, [Snapshot; 2]) {
+fn step(config: &Config, bags: &Bags, seed: u64) -> (Gradient, Vec<f32>, [RobeSnapshot; 2]) {
     let mut group = CpuRobeGroup::new(config.clone()).unwrap();
     let grads = random_grads(seed, forward(&mut group, bags).len());
     let before = group.snapshot();

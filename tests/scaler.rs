@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test fails as the test does")]
 
-use hotrow::{
-    CpuGroup, CpuScaler, Embedding as _, Error, GradSlice, GroupConfig, LossScale, Optimizer, Precision, ScalerState,
-};
+use hotrow::{CpuGroup, CpuScaler, Error, GradSlice, GroupConfig, LossScale, Optimizer, Precision, ScalerState};
 use hotrow_harness::scaled;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Normal};

@@ -13,8 +13,8 @@ use std::{fs, path::PathBuf, time::Instant};
 
 use clap::{Parser, ValueEnum};
 use hotrow::{
-    Context, Embedding as _, FileStore, Group, GroupConfig, Init, Layout, Optimizer, Placement, Precision, RamStore,
-    SharedStore, adapter, store,
+    Context, FileStore, Group, GroupConfig, Init, Layout, Optimizer, Placement, Precision, RamStore, SharedStore,
+    adapter, store,
 };
 use rand::SeedableRng as _;
 use rand_distr::Distribution as _;

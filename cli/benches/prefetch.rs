@@ -22,8 +22,8 @@ use std::{
 
 use clap::{Parser, ValueEnum};
 use hotrow::{
-    Context, Embedding as _, Error, FileStore, Group, GroupConfig, Init, Layout, Optimizer, Placement, Precision,
-    RamStore, SharedStore, Store, adapter, store,
+    Context, Error, FileStore, Group, GroupConfig, Init, Layout, Optimizer, Placement, Precision, RamStore,
+    SharedStore, Store, adapter, store,
 };
 use rand::SeedableRng as _;
 use run::{Common, Machine, median};

@@ -98,6 +98,14 @@ macro_rules! own_lookup {
                 $crate::lookup::Lookup::read_rows(self, rows)
             }
 
+            /// Counters of each table, without waiting: [`Lookup::counters_seen`](crate::Lookup::counters_seen).
+            ///
+            /// # Errors
+            /// As [`Lookup::counters_seen`](crate::Lookup::counters_seen).
+            pub fn counters_seen(&mut self) -> Result<Option<Vec<$crate::table::counters::Counters>>, Error> {
+                $crate::lookup::Lookup::counters_seen(self)
+            }
+
             /// Sets the learning rate from the next backward on.
             ///
             /// # Errors

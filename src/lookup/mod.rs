@@ -7,7 +7,7 @@ use crate::{
     error::Error,
     host::alloc::zeroed,
     memory::MemoryReport,
-    robe::{self, config::Config},
+    robe::{RobeSnapshot, config::Config},
     scaler::GradSlice,
     table::{
         counters::Counters,
@@ -128,6 +128,15 @@ pub trait Lookup {
     /// [`Error::Device`] if the device is lost.
     fn counters(&mut self) -> Result<Vec<Counters>, Error>;
 
+    /// Counters of each table, without waiting. A GPU answers with the newest report that has arrived, and is asked for another one; before
+    /// the first arrives there is none. Recorded steps count once they are submitted and done. The CPU returns the counters as they are.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device is lost.
+    fn counters_seen(&mut self) -> Result<Option<Vec<Counters>>, Error> {
+        self.counters().map(Some)
+    }
+
     /// Every byte that is allocated for the group, by purpose. Of a group on the CPU: what one on a device has before its first batch, its
     /// report of 64 bytes included; scratch of a batch, which may stay until the next, is not counted.
     fn memory(&self) -> MemoryReport;
@@ -154,13 +163,13 @@ pub trait SharedArray: Lookup {
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
-    fn snapshot(&mut self) -> Result<robe::Snapshot, Error>;
+    fn snapshot(&mut self) -> Result<RobeSnapshot, Error>;
 
     /// Takes over a snapshot.
     ///
     /// # Errors
     /// [`Error::Snapshot`] for one of another configuration; the array stays as it was.
-    fn restore(&mut self, snapshot: &robe::Snapshot) -> Result<(), Error>;
+    fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error>;
 }
 
 impl std::fmt::Debug for LookupKind<'_> {

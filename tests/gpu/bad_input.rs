@@ -1,7 +1,7 @@
 //! SPEC 7 on the GPU: nothing panics, nothing is lost, nothing is silently wrong; and the legal edges are legal.
 
 use hotrow::wgpu::util::DeviceExt as _;
-use hotrow::{Batch, Context, Embedding as _, Error, Group, GroupConfig, Init, OutOfRange, Placement, Pooling, wgpu};
+use hotrow::{Batch, Context, Error, Group, GroupConfig, Init, OutOfRange, Placement, Pooling, wgpu};
 
 use hotrow_harness::device::with_gpu;
 

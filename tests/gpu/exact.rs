@@ -1,6 +1,6 @@
 //! What must be equal bit for bit (SPEC 3, "Must hold").
 
-use hotrow::{Context, Embedding as _, Group, GroupConfig, Init, Optimizer, Policy, Precision};
+use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Policy, Precision};
 use rand::{RngExt, SeedableRng};
 
 use hotrow_harness::device::{share, with_gpu};

@@ -1,8 +1,6 @@
 //! Tables filled from rows: the same records wherever the table lives, and as the CPU makes them.
 
-use hotrow::{
-    CpuGroup, Embedding as _, Error, FileStore, Group, GroupConfig, Optimizer, Placement, Precision, SharedStore, store,
-};
+use hotrow::{CpuGroup, Error, FileStore, Group, GroupConfig, Optimizer, Placement, Precision, SharedStore, store};
 
 use hotrow_harness::device::{skipped, with_gpu};
 

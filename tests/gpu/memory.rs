@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hotrow::{
-    Allocation, Batch, Calls, Context, Embedding as _, Group, GroupConfig, MemoryReport, Optimizer, Placement, Policy,
-    Precision, adapter,
+    Allocation, Batch, Calls, Context, Group, GroupConfig, MemoryReport, Optimizer, Placement, Policy, Precision,
+    adapter,
     wgpu::{self, util::DeviceExt as _},
 };
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};

@@ -7,7 +7,7 @@ use std::sync::{
 };
 
 use hotrow::{
-    Context, Counters, Embedding, FileStore, Group, GroupConfig, Layout, Placement, Policy, RamStore, SharedStore,
+    Context, Counters, FileStore, Group, GroupConfig, Layout, Placement, Policy, RamStore, SharedStore,
     internals::layout::{Field, WAYS, way_at},
 };
 

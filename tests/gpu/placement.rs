@@ -1,8 +1,6 @@
 //! Where a table lives, and in how many shards, changes nothing but the bus.
 
-use hotrow::{
-    Context, Embedding as _, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RankBody, Snapshot,
-};
+use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RankBody, Snapshot};
 
 use hotrow_harness::device::{again, options, share, skipped, with_gpu};
 

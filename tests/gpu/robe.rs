@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use hotrow::internals::context_with_texts;
 use hotrow::wgpu::util::DeviceExt as _;
 use hotrow::{
-    Batch, Calls, Context, CpuRobeGroup, CpuScaler, Error, GradSlice, Init, Lookup as _, LossScale, MemoryReport,
-    Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, RankBody, RobeGroup, Rounding,
-    robe::{self, Backward, Config, Snapshot},
+    Batch, Calls, Context, CpuRobeGroup, CpuScaler, Error, GradSlice, Init, LossScale, MemoryReport, Optimizer,
+    OptimizerKind, OutOfRange, Pooling, Precision, RankBody, RobeGroup, Rounding,
+    robe::{self, Backward, Config, RobeSnapshot},
     wgpu,
 };
 
@@ -156,7 +156,7 @@ fn dense_and_sparse_are_the_same_bits() {
         for (seed, config) in
             share((0..20).map(|seed| (seed, config(seed))).chain((0..32).map(|seed| (seed, packed(seed)))))
         {
-            let run = |backward| -> Snapshot {
+            let run = |backward| -> RobeSnapshot {
                 let config = Config { backward, ..config.clone() };
                 let mut group = RobeGroup::new(context, config.clone()).unwrap();
                 for step in 0..2 {
@@ -172,7 +172,7 @@ fn dense_and_sparse_are_the_same_bits() {
 
 /// Codes of weights and states, and how many of them are the neighbours of others'; an error where they differ by more, or scales and
 /// biases, clocks and counters do.
-fn codes_apart(config: &Config, found: &Snapshot, wanted: &Snapshot) -> Result<(usize, usize), String> {
+fn codes_apart(config: &Config, found: &RobeSnapshot, wanted: &RobeSnapshot) -> Result<(usize, usize), String> {
     if (found.t, &found.counters) != (wanted.t, &wanted.counters) {
         return Err(format!("{:?} for {:?}", found.counters, wanted.counters));
     }

@@ -2,9 +2,8 @@
 //! sums are exact in any order, and whatever must not move.
 
 use hotrow::{
-    AddBody, Context, ContextOptions, CpuScaler, GradSlice, Init, Lookup as _, LossScale, Optimizer, Pooling,
-    RobeGroup,
-    robe::{self, Backward, Config, Gradient, Snapshot},
+    AddBody, Context, ContextOptions, CpuScaler, GradSlice, Init, LossScale, Optimizer, Pooling, RobeGroup,
+    robe::{self, Backward, Config, Gradient, RobeSnapshot},
 };
 
 use hotrow_harness::{
@@ -71,7 +70,7 @@ fn exact(seed: u64) -> Config {
 }
 
 /// Two steps, and what they leave.
-fn run(context: &Context, config: &Config, seed: u64, spoil: impl Fn(&mut [f32])) -> Snapshot {
+fn run(context: &Context, config: &Config, seed: u64, spoil: impl Fn(&mut [f32])) -> RobeSnapshot {
     let mut group = RobeGroup::new(context, config.clone()).unwrap();
     for step in 0..2 {
         let bags = Bags { weights: None, ..bags(config, seed + step, 12, 60) };

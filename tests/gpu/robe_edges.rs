@@ -2,7 +2,7 @@
 //! blocks than a dispatch has workgroups, one row over and over, chunks of 1 and longer than a row, and configurations that cannot be.
 
 use hotrow::{
-    Context, CpuRobeGroup, Error, GradSlice, Init, Lookup as _, Optimizer, RankBody,
+    Context, CpuRobeGroup, Error, GradSlice, Init, Optimizer, RankBody,
     robe::{Backward, Config, Gradient, hash::PRIME},
 };
 

@@ -3,8 +3,7 @@
 
 use hotrow::wgpu::{self, util::DeviceExt as _};
 use hotrow::{
-    Batch, Context, CpuRobeGroup, Error, GradBuffer, GradSlice, GradientBuffer, Lookup as _, Optimizer, Pooling,
-    RankBody,
+    Batch, Context, CpuRobeGroup, Error, GradBuffer, GradSlice, GradientBuffer, Optimizer, Pooling, RankBody,
     robe::{Backward, Config, Gradient},
 };
 

@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use hotrow::{
-    Batch, Context, Embedding as _, Error, FileStore, Group, GroupConfig, Init, Optimizer, Placement, Policy,
-    Precision, RamStore, SharedStore, Snapshot, Store, Traffic, wgpu,
+    Batch, Context, Error, FileStore, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RamStore,
+    SharedStore, Snapshot, Store, Traffic, wgpu,
 };
 
 use crate::child::{self, Waiting};

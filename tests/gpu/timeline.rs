@@ -114,7 +114,6 @@ fn a_stretch_and_more_dispatches_than_stamps() {
         for _ in 0..2 {
             let mut group = Group::new(&timed, GroupConfig::new(&[100], 4)).unwrap();
             for _ in 0..300 {
-                
                 group.forward(&[1, 2, 3], &[0, 3], None).unwrap();
                 group.abandon_backward();
             }

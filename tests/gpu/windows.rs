@@ -2,8 +2,8 @@
 
 use hotrow::internals::context_with_texts;
 use hotrow::{
-    Caps, Context, ContextOptions, Embedding as _, Error, Group, GroupConfig, Init, MemoryReport, Optimizer, Part,
-    Policy, Precision, Shaders, Snapshot, adapter,
+    Caps, Context, ContextOptions, Error, Group, GroupConfig, Init, MemoryReport, Optimizer, Part, Policy, Precision,
+    Shaders, Snapshot, adapter,
     internals::layout::{Field, WAYS, way_at},
     wgpu,
 };

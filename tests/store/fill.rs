@@ -3,8 +3,8 @@
 use std::{fs, path::Path};
 
 use hotrow::{
-    CpuGroup, Embedding, Error, F32File, FileStore, GroupConfig, Init, OptimizerKind, Precision, RamStore, SharedStore,
-    Source, Store, store,
+    CpuGroup, Error, F32File, FileStore, GroupConfig, Init, OptimizerKind, Precision, RamStore, SharedStore, Source,
+    Store, store,
 };
 
 use crate::{child, config, layout};

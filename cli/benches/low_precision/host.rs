@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use hotrow::{
-    CpuGroup, Embedding as _, GradSlice, Layout, OptimizerKind, Rounding,
+    CpuGroup, GradSlice, Layout, OptimizerKind, Rounding,
     internals::layout::{Params, Shard, Target},
     internals::stages,
 };

@@ -1,7 +1,7 @@
 //! The CPU backend's runner: wall clock around forward and backward.
 
 use super::sweep::{Runner, Seen};
-use hotrow::{CpuGroup, Embedding, GroupConfig};
+use hotrow::{CpuGroup, GroupConfig};
 use std::time::Instant;
 
 pub(crate) struct CpuRunner {

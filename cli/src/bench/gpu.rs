@@ -3,7 +3,7 @@
 use super::sweep::{Runner, Seen};
 use hotrow::Resolution;
 use hotrow::wgpu::{self, util::DeviceExt as _};
-use hotrow::{Batch, Context, Embedding as _, Group, GroupConfig, Timeline};
+use hotrow::{Batch, Context, Group, GroupConfig, Timeline};
 use std::time::Instant;
 
 /// What a batch needs on the device.

@@ -7,7 +7,7 @@ pub(crate) use table::Pinned;
 
 use hotrow::internals::layout::WAYS;
 use hotrow::scars::{HotBatches, HotRows, Samples};
-use hotrow::{Embedding as _, Group, GroupConfig, Optimizer, Placement, Policy, Precision};
+use hotrow::{Group, GroupConfig, Optimizer, Placement, Policy, Precision};
 
 use super::cases::{DIM, LR, TURNS, config, is_mapped, mapped};
 use super::goals::{Id, reach};

@@ -3,7 +3,7 @@
 
 use anyhow::Context as _;
 use hotrow::wgpu::{self, SubmissionIndex};
-use hotrow::{Batch, Counters, Embedding as _, Group, GroupConfig, Layout, Optimizer, Placement, Precision};
+use hotrow::{Batch, Counters, Group, GroupConfig, Layout, Optimizer, Placement, Precision};
 use hotrow::{RamStore, SharedStore, Traffic};
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
 //! A workload measured: a group of tables, brought into a known state, then forward and backward over batches in turn.
 
 use hotrow::wgpu;
-use hotrow::{Batch as Recorded, Counters, Embedding as _, Group, GroupConfig, Layout};
+use hotrow::{Batch as Recorded, Counters, Group, GroupConfig, Layout};
 
 use super::bytes::{Facts, kernel};
 use super::lab::{Lab, Measured};

@@ -13,7 +13,7 @@ use crate::{
     lookup::{Lookup, LookupKind, SharedArray, methods::own_lookup},
     memory::{Calls, MemoryReport},
     robe::{
-        Counters, Snapshot, check_weights,
+        RobeCounters, RobeSnapshot, check_weights,
         config::{Backward, Config},
         gradient::Gradient,
         storage::Storage,
@@ -21,6 +21,7 @@ use crate::{
     scaler::GradSlice,
     table::{
         batch::{self, Pending},
+        counters::Counters,
         layout::{Layout, Params, Robe, ScalerState, Step, table_words},
         params::Mode,
         rng::Purpose,
@@ -135,14 +136,14 @@ impl CpuRobeGroup {
 
     /// What steps did.
     #[must_use]
-    pub fn counters(&self) -> Counters {
-        Counters::from_words(&self.tables)
+    pub fn counters(&self) -> RobeCounters {
+        RobeCounters::from_words(&self.tables)
     }
 
     /// Everything kept between steps.
     #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot {
+    pub fn snapshot(&self) -> RobeSnapshot {
+        RobeSnapshot {
             t: self.tables[0],
             weight_words: self.memory.clone(),
             state_words: self.states.clone(),
@@ -156,7 +157,7 @@ impl CpuRobeGroup {
     /// # Errors
     /// [`Error::Length`] names the first part of another size, [`Error::Source`] the first value that is not finite; nothing has changed
     /// then.
-    pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+    pub fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
         snapshot.check(&self.config)?;
         self.pending = None;
         self.tables = snapshot.counters.words(&self.config, snapshot.t);
@@ -354,7 +355,7 @@ impl Lookup for CpuRobeGroup {
         Ok(())
     }
 
-    fn counters(&mut self) -> Result<Vec<crate::table::counters::Counters>, Error> {
+    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
         Ok(Self::counters(self).of_tables(&self.config))
     }
 
@@ -372,11 +373,11 @@ impl SharedArray for CpuRobeGroup {
         self.config()
     }
 
-    fn snapshot(&mut self) -> Result<Snapshot, Error> {
+    fn snapshot(&mut self) -> Result<RobeSnapshot, Error> {
         Ok(Self::snapshot(self))
     }
 
-    fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+    fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
         self.restore(snapshot)
     }
 }

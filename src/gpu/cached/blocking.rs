@@ -50,6 +50,13 @@ impl Group {
         self.context.new_encoder()
     }
 
+    /// The counters of each table, out of the `tables` buffer.
+    fn counted(&self, words: &[u32]) -> Vec<Counters> {
+        let mut counters = Counters::from_words(words, self.tables.layout.stride());
+        counters.truncate(self.config.tables.len());
+        counters
+    }
+
     /// Uploads a batch.
     fn uploaded(&self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Uploaded, Error> {
         Uploaded::new(&self.context, &self.config, indices, offsets, weights)
@@ -223,11 +230,13 @@ impl Lookup for Group {
         batch::not_prefetched(self.prefetched.is_some(), "counters")?;
         self.waiting(|this| {
             let words = this.context.download(this.encoder(), &[(&this.tables.tables, this.tables.tables.size())])?;
-            let stride = this.tables.layout.stride();
-            let mut counters = Counters::from_words(&words[0], stride);
-            counters.truncate(this.config.tables.len());
-            Ok(counters)
+            Ok(this.counted(&words[0]))
         })
+    }
+
+    fn counters_seen(&mut self) -> Result<Option<Vec<Counters>>, Error> {
+        let words = self.seen.ask(&self.context, &self.tables.tables)?;
+        Ok(words.map(|words| self.counted(&words)))
     }
 
     fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {

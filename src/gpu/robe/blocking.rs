@@ -5,15 +5,17 @@ use crate::{
     gpu::{
         engine::bind_cache::passing,
         robe::RobeGroup,
+        seen::Seen,
         slices::{Uploaded, UploadedGrads, floats, new_outputs, outcome},
         stages::cached::space::Bound,
     },
     host::alloc::zeroed,
     lookup::{Lookup, LookupKind, SharedArray, methods::own_lookup},
-    robe::{Counters, Snapshot, check_weights, config::Config},
+    robe::{RobeCounters, RobeSnapshot, check_weights, config::Config},
     scaler::GradSlice,
     table::{
         batch,
+        counters::Counters,
         layout::{Layout, ScalerState, table_words},
         params::Mode,
         rng::Purpose,
@@ -73,10 +75,10 @@ impl RobeGroup {
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
-    pub fn counters(&mut self) -> Result<Counters, Error> {
+    pub fn counters(&mut self) -> Result<RobeCounters, Error> {
         self.waiting(|this| {
             let tables = &this.array.tables;
-            Ok(Counters::from_words(&this.context.download_part(tables, 0..tables.size())?))
+            Ok(RobeCounters::from_words(&this.context.download_part(tables, 0..tables.size())?))
         })
     }
 
@@ -84,7 +86,7 @@ impl RobeGroup {
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
-    pub fn snapshot(&mut self) -> Result<Snapshot, Error> {
+    pub fn snapshot(&mut self) -> Result<RobeSnapshot, Error> {
         self.waiting(|this| {
             let array = &this.array;
             let all = array.storage.all(this.config.has_state());
@@ -96,11 +98,11 @@ impl RobeGroup {
             }
             let mut words = this.context.download(this.context.new_encoder(), &parts)?;
             let states = words.split_off(1 + array.memory.len());
-            Ok(Snapshot {
+            Ok(RobeSnapshot {
                 t: words[0][0],
                 weight_words: words[1..].concat(),
                 state_words: states.concat(),
-                counters: Counters::from_words(&words[0]),
+                counters: RobeCounters::from_words(&words[0]),
             })
         })
     }
@@ -111,7 +113,7 @@ impl RobeGroup {
     /// # Errors
     /// [`Error::Length`] names the first part of another size, [`Error::Source`] the first value that is not finite; nothing has changed
     /// then. [`Error::Device`] if the device is lost.
-    pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+    pub fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
         self.waiting(|this| {
             snapshot.check(&this.config)?;
             this.pending = None;
@@ -143,6 +145,7 @@ impl RobeGroup {
             if config.tables != this.config.tables {
                 let mut words = table_words(&rows);
                 words[0] = this.context.download_part(&this.array.tables, 0..4)?[0];
+                this.seen = Seen::default();
                 this.array.tables = this.context.upload("tables", bytemuck::cast_slice(&words))?;
             }
             this.array.features = features;
@@ -250,8 +253,13 @@ impl Lookup for RobeGroup {
         Ok(())
     }
 
-    fn counters(&mut self) -> Result<Vec<crate::table::counters::Counters>, Error> {
+    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
         Ok(self.counters()?.of_tables(&self.config))
+    }
+
+    fn counters_seen(&mut self) -> Result<Option<Vec<Counters>>, Error> {
+        let words = self.seen.ask(&self.context, &self.array.tables)?;
+        Ok(words.map(|words| RobeCounters::from_words(&words).of_tables(&self.config)))
     }
 
     fn memory(&self) -> crate::memory::MemoryReport {
@@ -268,11 +276,11 @@ impl SharedArray for RobeGroup {
         self.config()
     }
 
-    fn snapshot(&mut self) -> Result<Snapshot, Error> {
+    fn snapshot(&mut self) -> Result<RobeSnapshot, Error> {
         self.snapshot()
     }
 
-    fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+    fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
         self.restore(snapshot)
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod scattered;
 use crate::{
     config::GroupConfig,
     error::Error,
+    gpu::seen::Seen,
     gpu::{
         engine::{bind::Batch, call::Call, context::Context, readback::Reports},
         stages::{
@@ -50,6 +51,7 @@ pub struct RobeGroup {
     /// A forward whose backward has not come.
     pub(crate) pending: Option<Pending>,
     pub(crate) reports: Reports,
+    pub(crate) seen: Seen,
 }
 
 impl Drop for RobeGroup {
@@ -89,6 +91,7 @@ impl RobeGroup {
             nothing,
             pending,
             reports,
+            seen: Seen::default(),
         })
     }
 

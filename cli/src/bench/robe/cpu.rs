@@ -1,6 +1,5 @@
 //! The CPU backend's runner: wall clock.
 
-use hotrow::Lookup as _;
 use hotrow::{CpuGroup, CpuRobeGroup, robe::Config};
 use hotrow::{Error, GradSlice};
 use std::hint::black_box;
@@ -118,7 +117,6 @@ pub(crate) fn forward(
             Ok(Forward { times, hit_rate: None })
         }
         Table::Cached(config) => {
-            
             let mut group = CpuGroup::new((**config).clone())?;
             for batch in warm {
                 group.forward(batch, offsets, None)?;

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::plan::amount;
 use anyhow::Context as _;
 use hotrow::rng::pcg4d;
-use hotrow::{CpuGroup, Embedding as _, Error, F32File, Init, Source, checkpoint};
+use hotrow::{CpuGroup, Error, F32File, Init, Source, checkpoint};
 use std::fs::File;
 use std::path::Path;
 
