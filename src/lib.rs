@@ -25,7 +25,7 @@ mod wgsl;
 
 pub use config::*;
 pub use cpu::{cached::group::CpuGroup, robe::CpuRobeGroup, scaler::CpuScaler};
-pub use error::Error;
+pub use error::{Error, IoError};
 pub use gpu::{
     adapter,
     cached::{group::Group, staged::traffic::Traffic},

@@ -335,6 +335,7 @@ fn broken(first_row: u32, dim: usize, out: &mut [f32]) -> Result<(), Error> {
             wanted: "it".into(),
             found: "none".into(),
             remedy: "look for it",
+            source: None,
         });
     }
     Ok(())

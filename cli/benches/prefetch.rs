@@ -198,9 +198,10 @@ fn measure(options: &Options, context: &Context) {
     println!("\n| store alone | read, ns a record | GB/s | write, ns a record | GB/s |\n|---|---:|---:|---:|---:|");
     for place in [Where::Ram, Where::File] {
         let store = place.open(options, &config, &layout, &folder.path().join("alone"));
-        let mut store = store.write();
-        store::fill(&mut **store, &config, &layout, None).unwrap();
-        let alone = Alone::of(&mut **store, place, (options.rows / 4).min(100_000));
+        let alone = store.with_mut(|store| {
+            store::fill(store, &config, &layout, None).unwrap();
+            Alone::of(store, place, (options.rows / 4).min(100_000))
+        });
         println!(
             "| {} | {:.0} | {:.2} | {:.0} | {:.2} |",
             place.name(),

@@ -46,7 +46,7 @@ mod reader;
 mod robe;
 mod save;
 
-use std::path::Path;
+use std::{io, path::Path};
 
 pub use header::Contents;
 pub use load::{contents, load, load_lookup};
@@ -71,6 +71,12 @@ fn chunk_words(part: Part, layout: &Layout) -> u64 {
     (CHUNK / 4 / whole).max(1) * whole
 }
 
+/// What the system refuses for the file at `path`.
+fn refused(path: &Path, what: &'static str, wanted: &str, error: &io::Error, remedy: &'static str) -> Error {
+    let (path, wanted, found) = (path.display().to_string(), wanted.into(), error.to_string());
+    Error::Checkpoint { path, what, wanted, found, remedy, source: Some(error.into()) }
+}
+
 /// Words as the file has them, low byte first, or back.
 fn little_endian(words: &mut [u32]) {
     words.iter_mut().for_each(|word| *word = word.to_le());
@@ -90,5 +96,6 @@ fn fault(
         wanted: wanted.into(),
         found: found.to_string(),
         remedy,
+        source: None,
     }
 }

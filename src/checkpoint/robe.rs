@@ -9,6 +9,7 @@ use crate::{
         beside::Beside,
         fault, fields,
         header::{CHECKSUMS, Place, compose, in_order},
+        refused,
     },
     config::Precision,
     error::Error,
@@ -61,7 +62,7 @@ pub(crate) fn load(group: &mut (impl SharedArray + ?Sized), path: &Path) -> Resu
         return Err(batch::backward_first("checkpoint::load_lookup"));
     }
     let bytes = fs::read(path)
-        .map_err(|error| fault(path, "file", "one that can be read", &error, "check the path and its permissions"))?;
+        .map_err(|error| refused(path, "file", "one that can be read", &error, "check the path and its permissions"))?;
     let foreign = |what, found: &dyn std::fmt::Display| {
         fault(path, what, format!("a safetensors file of format {FORMAT:?}"), &found, FOREIGN)
     };

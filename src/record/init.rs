@@ -165,6 +165,7 @@ fn not_finite(row: u32, weights: &[f32]) -> Error {
         wanted: format!("finite values within {:e} of each other", f32::MAX),
         found,
         remedy: "correct the row",
+        source: None,
     }
 }
 

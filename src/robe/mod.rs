@@ -105,6 +105,7 @@ fn finite(name: &str, wrong: Option<(u32, f32)>) -> Result<(), Error> {
         wanted: "a finite value".into(),
         found: value.to_string(),
         remedy: "correct it",
+        source: None,
     })
 }
 

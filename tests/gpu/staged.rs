@@ -194,7 +194,7 @@ impl Failing {
 
     fn no_room() -> Result<(), Error> {
         let (wanted, found) = ("room".into(), "none".into());
-        Err(Error::Store { store: "test".into(), what: "disk", wanted, found, remedy: "wait" })
+        Err(Error::Store { store: "test".into(), what: "disk", wanted, found, remedy: "wait", source: None })
     }
 }
 
@@ -552,7 +552,7 @@ fn a_group_that_cannot_be_leaves_its_store() {
         let store = SharedStore::new(FileStore::create(&path, &huge).unwrap());
         let made = Group::with_store(context, huge, store.clone());
         assert!(matches!(&made, Err(Error::TooLarge { .. } | Error::OutOfMemory { .. })), "{:?}", made.err());
-        assert!(!store.read().filled());
+        assert!(!store.with(|store| store.filled()));
         // And a store of another shape.
         let made = Group::with_store(context, config(), store);
         assert!(matches!(&made, Err(Error::Store { .. })), "{:?}", made.err());
