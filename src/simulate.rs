@@ -1,8 +1,9 @@
-//! The cache without the rows: which accesses of a trace hit, for any shape of cache (SPEC 3, steps 1 to 5).
+//! Simulates the cache without its rows: counts which accesses of a trace hit, for any shape of cache (SPEC 3, steps 1
+//! to 5).
 //!
-//! [`Simulator`] keeps tags, stamps and use counts only, so a trace of millions of accesses takes a second. Its
-//! decisions are those of the 32-way cache on the device when it is given 32 ways; it also takes any other number of
-//! ways, 1 (direct-mapped) and all slots in one set (fully associative).
+//! [`Simulator`] keeps tags, stamps and frequencies only, so a trace of millions of accesses takes about a second. With
+//! 32 ways it decides as the cache on a device does. It takes any number of ways, from 1 (direct-mapped) to all slots
+//! in one set (fully associative).
 
 mod geometry;
 mod rows;
@@ -18,17 +19,17 @@ use rows::{Home, Rows};
 use set::Set;
 use std::cmp::Reverse;
 
-/// A row's use count stops here (SPEC 3.3).
+/// A row's frequency is capped here (SPEC 3, step 3).
 pub const FREQ_CAP: u32 = 1 << 31;
 
-/// What happened so far. Sums over all steps.
+/// Counters of a simulation, summed over all steps (SPEC 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimulatedCounters {
-    /// Indices looked up, duplicates too.
+    /// Indices looked up, repeated ones too.
     pub accesses: u64,
     /// Accesses whose row was resident when the step began.
     pub hits: u64,
-    /// Distinct rows of each batch.
+    /// Distinct rows of each batch, summed.
     pub unique: u64,
     /// Distinct rows of each batch that were not resident when the step began.
     pub unique_misses: u64,
@@ -36,12 +37,12 @@ pub struct SimulatedCounters {
     pub admitted: u64,
     /// Missed rows that found no way and were bypassed.
     pub conflicts: u64,
-    /// Rows that lost their slot to an admitted one.
+    /// Rows that lost their slot to an admitted row.
     pub evictions: u64,
 }
 
 impl SimulatedCounters {
-    /// Hits of all accesses, 0 to 1; 0 before the first access.
+    /// Share of the accesses that were hits, 0 to 1; 0 before the first access.
     #[must_use]
     pub fn hit_rate(&self) -> f64 {
         if self.accesses == 0 { 0.0 } else { self.hits as f64 / self.accesses as f64 }
@@ -53,19 +54,19 @@ impl SimulatedCounters {
 pub struct Simulator {
     policy: Policy,
     ways: u32,
-    /// Number of the running step; the first is 1, so that an empty way can rank as 0.
+    /// Number of the running step. The first is 1, so that an empty way can rank as 0.
     step: u64,
     sets: Vec<Set>,
     rows: Rows,
     counters: SimulatedCounters,
-    /// Distinct rows of the running batch, by their number in `rows`. Kept to save the allocation.
+    /// The distinct rows of the running batch, by their number in `rows`. Kept to reuse the allocation.
     touched: Vec<u32>,
-    /// Those of them that missed.
+    /// The missed rows of the running batch, likewise.
     missing: Vec<u32>,
 }
 
 impl Simulator {
-    /// An empty cache of `sets` x `ways` slots. Fully associative is one set.
+    /// Makes an empty cache of `sets` x `ways` slots. One set makes it fully associative.
     ///
     /// # Errors
     /// [`GeometryError`] if either number is 0 or the sets do not fit in memory.
@@ -82,21 +83,21 @@ impl Simulator {
         })
     }
 
-    /// What happened so far.
+    /// The counters so far.
     #[must_use]
     pub const fn counters(&self) -> SimulatedCounters {
         self.counters
     }
 
-    /// The row in a way of a set; none if it is empty or there is no such way.
+    /// The row in a way of a set; `None` if the way is empty or does not exist.
     #[must_use]
     pub fn resident(&self, set: u32, way: u32) -> Option<u32> {
         self.sets.get(set as usize)?.row(way).map(|number| self.rows[number].id)
     }
 
-    /// Pins exactly `rows`, hottest first, at most `ways` (or all) of a set: they are in the cache and are never victims. Returns those
-    /// that found no way, in the order given. As [`Embedding::pin`](crate::Embedding::pin) without the rows: what comes counts as unique,
-    /// missed and admitted, what leaves for it as evicted.
+    /// Pins exactly `rows`, hottest first, at most `ways` (or all) of each set: they are loaded and are never victims.
+    /// Returns the rows that found no way, in the order given. Counts as [`Embedding::pin`](crate::Embedding::pin)
+    /// does: a loaded row is unique, missed and admitted, a row that leaves for it is evicted.
     pub fn pin(&mut self, rows: &[u32], ways: u32) -> Vec<u32> {
         let count = self.sets.len() as u32;
         let (seats, left_out) = seats(count, rows, ways.min(self.ways));
@@ -115,7 +116,7 @@ impl Simulator {
         left_out
     }
 
-    /// One batch: every index is probed against the state that the last step left, then the missing rows are
+    /// Runs one batch: every index is probed against the state that the last step left, then the missing rows are
     /// admitted. An empty batch changes nothing.
     pub fn step(&mut self, batch: &[u32]) {
         if batch.is_empty() {
@@ -130,7 +131,7 @@ impl Simulator {
         }
     }
 
-    /// Occurrences of each row in the batch, and the list of its distinct rows.
+    /// Counts how often each row occurs in the batch, and lists its distinct rows.
     fn count(&mut self, batch: &[u32]) {
         let sets = self.sets.len() as u32;
         self.touched.clear();
@@ -146,7 +147,7 @@ impl Simulator {
         self.counters.unique += self.touched.len() as u64;
     }
 
-    /// Probe and touch: hits, stamps, use counts, and the list of missing rows.
+    /// Probe and touch: counts hits, sets stamps and frequencies, lists the missing rows.
     fn touch(&mut self) {
         self.missing.clear();
         for &number in &self.touched {
@@ -165,7 +166,7 @@ impl Simulator {
         self.counters.unique_misses += self.missing.len() as u64;
     }
 
-    /// Set by set, the l-th candidate takes the l-th victim until the policy says stop.
+    /// Admits set by set: the l-th candidate takes the l-th victim until the policy stops.
     fn admit(&mut self) {
         let Self { policy, ways, step, sets, rows, counters, touched: _, missing } = self;
         if *policy == Policy::Static {
@@ -200,7 +201,7 @@ impl Simulator {
                 set.seat(way, number, *step);
                 seated += 1;
             }
-            // Only now do the newcomers become victims: the order is the one before the set's first admission.
+            // Only now can the admitted rows be victims: the order of victims is that before the set's first admission.
             set.settle(*policy, rows);
             counters.admitted += seated as u64;
             counters.conflicts += (candidates.len() - seated) as u64;

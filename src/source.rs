@@ -1,4 +1,4 @@
-//! What a table may be filled from instead of [`Init`](crate::Init): FP32 rows of your own.
+//! Sources of FP32 rows that fill a table, instead of the random values of [`Init`](crate::Init).
 
 #[cfg(any(unix, windows))]
 mod file;
@@ -8,10 +8,11 @@ pub use file::F32File;
 
 use crate::error::Error;
 
-/// FP32 rows to fill a table from. They are asked for block by block, from several threads, and packed at once: the table is never in
-/// memory in FP32.
+/// FP32 rows that fill a new table. The group asks for them block by block, from several threads, and packs each block
+/// at once, so the whole table is never in memory in FP32.
 ///
-/// A slice or vector of `rows * dim` floats is a source, an [`F32File`] is one, and so is a function that does what [`Source::rows`] does:
+/// These are sources: a slice or vector of `rows * dim` floats, an [`F32File`], and a closure with the arguments of
+/// [`Source::rows`]:
 ///
 /// ```
 /// # use hotrow::{CpuGroup, Embedding, Error, GroupConfig};
@@ -26,16 +27,16 @@ use crate::error::Error;
 /// # Ok::<(), Error>(())
 /// ```
 pub trait Source: Sync {
-    /// Writes neighbouring linear rows of `dim` floats, from `first_row` on, into `out`: `[rows, dim]`.
+    /// Writes neighbouring linear rows, from `first_row` on, into `out`, which has the shape `[rows, dim]`.
     ///
     /// # Errors
-    /// Whatever keeps it from that, [`Error::Source`] say. The table is not made then.
+    /// Any error, for example [`Error::Source`], if the rows cannot be given. The table is then not made.
     fn rows(&self, first_row: u32, dim: usize, out: &mut [f32]) -> Result<(), Error>;
 
-    /// Asked before anything is made: whether it has `rows` rows of `dim` floats.
+    /// Checks that the source has `rows` rows of `dim` floats. Called before the table is made.
     ///
     /// # Errors
-    /// [`Error::Source`] or [`Error::Length`] if it knows that it has not.
+    /// [`Error::Source`] or [`Error::Length`] if the source knows that it has another size.
     fn check(&self, rows: u32, dim: usize) -> Result<(), Error> {
         let _ = (rows, dim);
         Ok(())

@@ -59,7 +59,8 @@ pub enum Access {
     ReadWrite,
 }
 
-/// What the host knows of a stage: its bindings in order and its workgroup size. `tests/shaders.rs` holds it to the WGSL.
+/// What the host knows of a stage: its workgroup size and its bindings in order, as `kernel!` (`gpu/engine/call.rs`) declares them.
+/// `tests/shaders.rs` holds it to the WGSL.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
     /// The stage, and the name of its files.
@@ -155,6 +156,7 @@ files![
     "shared/quad4.wgsl",
     "shared/rank_portable.wgsl",
     "shared/rank_subgroup32.wgsl",
+    "shared/rate.wgsl",
     "shared/rng.wgsl",
     "shared/robe.wgsl",
     "shared/robe_array.wgsl",
@@ -390,7 +392,6 @@ pub fn structs() -> Vec<HostStruct> {
             optimizer,
             purpose,
             total_rows,
-            lr,
             eps,
             weight_decay,
             lanes,
@@ -399,6 +400,7 @@ pub fn structs() -> Vec<HostStruct> {
             half_grads,
             random_bits,
         }),
+        host_struct!(Rate { lr, pad0, pad1, pad2 }),
         host_struct!(Step {
             t,
             error,

@@ -1,5 +1,4 @@
 //! Checkpoints of the CPU group: what the file is, that a group goes on from it, and that no damage and no kill goes unnoticed.
-#![allow(missing_docs, clippy::unwrap_used, reason = "a test")]
 
 use std::{
     cell::RefCell,
@@ -485,7 +484,8 @@ fn a_killed_save_leaves_the_old_file_whole() {
     let (mut kills, mut left_over) = (0, 0);
     while kills < 10 || left_over < 5 {
         assert!(kills < 60, "60 kills, and only {left_over} in the middle of a save");
-        let mut child = child("a_killed_save_leaves_the_old_file_whole", &path).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            child("checkpoint::a_killed_save_leaves_the_old_file_whole", &path).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let (mut saving, mut saved) = (0, whole(&mut group, &path));
         // Killed some time after some save has begun.
@@ -561,7 +561,7 @@ fn a_full_disk_leaves_the_old_file_whole() {
     let limited = "trap '' XFSZ; ulimit -f 16384; exec \"$0\" \"$@\""; // blocks of 512 bytes
     let mut command = Command::new("sh");
     command.args(["-c", limited]).arg(std::env::current_exe().unwrap());
-    command.args(["--exact", "a_full_disk_leaves_the_old_file_whole", "--nocapture"]).env(CHILD, &path);
+    command.args(["--exact", "checkpoint::a_full_disk_leaves_the_old_file_whole", "--nocapture"]).env(CHILD, &path);
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("file: wanted to write it whole, found File too large"), "{text}");
@@ -584,7 +584,7 @@ fn no_second_copy_in_memory() {
     let Some(path) = child_path() else {
         let folder = tempdir().unwrap();
         let path = folder.path().join("group.safetensors");
-        let output = child("no_second_copy_in_memory", &path).output().unwrap();
+        let output = child("checkpoint::no_second_copy_in_memory", &path).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
         let added: Vec<u64> = text.lines().filter_map(|line| line.strip_prefix("added ")?.parse().ok()).collect();

@@ -1,5 +1,4 @@
 //! The CPU group by itself: steps, policies, reading, flushing, bad input.
-#![allow(missing_docs, clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeMap;
 
@@ -548,7 +547,7 @@ fn a_step_takes_the_pool_it_is_called_in() {
     let Ok(place) = std::env::var(CHILD) else {
         let exit = |place| {
             let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-            let test = ["--exact", "a_step_takes_the_pool_it_is_called_in"];
+            let test = ["--exact", "cpu::a_step_takes_the_pool_it_is_called_in"];
             child.args(test).env(CHILD, place).status().unwrap().code()
         };
         assert_eq!(exit("inside a pool"), Some(10), "the global pool was used");

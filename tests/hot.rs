@@ -1,5 +1,4 @@
 //! Runs with pinned rows on the CPU backend: hot batches move nothing, and proposals keep what they promise.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use hotrow::scars::{Advice, Counting, HotBatches, HotRows, Kind, Profile, Proposal, Ranked, Rules, Run, Samples};
 use hotrow::{Counters, CpuGroup, GroupConfig, Optimizer, Policy, Precision, rng::pcg4d};

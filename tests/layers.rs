@@ -1,8 +1,6 @@
 //! The order of the layers, as ARCHITECTURE.md draws it: every module stands in one layer, no module names one of a higher layer, and no files
 //! name each other in a circle.
 
-#![allow(clippy::unwrap_used, reason = "a helper of a test fails as the test does")]
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,

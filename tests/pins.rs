@@ -1,5 +1,4 @@
 //! Pinned rows on the CPU backend and in the simulator. `naive.rs` checks each call against the FP64 model.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use hotrow::{CpuGroup, Embedding, Error, GroupConfig, Policy, simulate::Simulator};
 use hotrow_harness::pins;

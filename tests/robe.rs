@@ -1,7 +1,5 @@
 //! Parameter-shared tables on the CPU: against a second reading of the formula in FP64, against themselves, and bad input.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use hotrow::{
     CpuGroup, CpuRobeGroup, CpuScaler, Error, GradSlice, GroupConfig, Init, Lookup, LookupKind, LossScale, Optimizer,
     OutOfRange, Pooling, Precision, Rounding,

@@ -1,8 +1,6 @@
 //! The atomic backward's mirror on the CPU: the model's steps, the sorted backward's bits where sums are exact in any order, and whatever
 //! must not move.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use hotrow::{
     CpuRobeGroup, CpuScaler, GradSlice, Init, LossScale, Optimizer, Pooling,
     robe::{self, Backward, Config, RobeSnapshot},

@@ -1,8 +1,6 @@
 //! What a table loses in a shared array: against the formula with its matrix written out in FP64, against what follows from chance alone,
 //! and bad input.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use hotrow::{
     CpuRobeGroup, Error, Init, Source,
     robe::{

@@ -1,7 +1,5 @@
 //! The gradient by shared weights as such: what backward moves by, bit for bit; the model's in FP64; the transpose of forward.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use gradient::{adjoint_gap, dense, descended, halved, is_model};
 use hotrow::{
     CpuRobeGroup, Error, GradSlice, Optimizer, Pooling,

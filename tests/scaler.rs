@@ -1,7 +1,5 @@
 //! Loss scaling on the CPU: scripted steps against a plain model of P5's formulas, recovery, bad input, and whole runs of groups.
 
-#![allow(clippy::unwrap_used, reason = "a helper of a test fails as the test does")]
-
 use hotrow::{CpuGroup, CpuScaler, Error, GradSlice, GroupConfig, LossScale, Optimizer, Precision, ScalerState};
 use hotrow_harness::scaled;
 use rand::{RngExt as _, SeedableRng as _};

@@ -1,10 +1,6 @@
 //! The `hotrow` command from outside: exit codes, messages, files.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-#[path = "common/command.rs"]
-mod command;
-
-use command::{hotrow, outcome};
+use crate::common::command::{hotrow, outcome};
 use std::fs;
 use std::io::Read;
 use std::path::PathBuf;

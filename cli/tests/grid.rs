@@ -1,5 +1,4 @@
 //! `hotrow train --grid`, `--plots` and `--profile` from the shell, on a task small enough for seconds.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -1,5 +1,4 @@
 //! `hotrow info` from outside: exit codes, messages, schema. No GPU is needed.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use assert_cmd::Command;
 use serde_json::Value;

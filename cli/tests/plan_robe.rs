@@ -1,12 +1,6 @@
 //! `hotrow plan --robe`, from outside: bad input, schema, figures that can be worked out by hand, the same table in several files.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-#[path = "common/command.rs"]
-mod command;
-#[path = "common/plan.rs"]
-mod common;
-
-use command::keys;
+use crate::common::{command::keys, plan as common};
 use common::{json, outcome, plan};
 use hotrow::robe::Config;
 use hotrow::{Calls, CpuGroup, GroupConfig, Init, MemoryReport, Optimizer, Precision, checkpoint};

@@ -1,5 +1,4 @@
 //! Profiles of the real traces: their skew table, samples of them, and counts in bounded memory.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use hotrow::Counters;
 use hotrow::scars::{Accuracy, Advice, Counting, Profile, Ranked, Rules, Run};

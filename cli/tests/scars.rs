@@ -1,5 +1,4 @@
 //! The model's distinct rows against those counted in the real traces, accesses shuffled and in their order.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use hotrow::scars::Skew;
 use hotrow_cli::trace::{Source, load};

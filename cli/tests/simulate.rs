@@ -1,5 +1,4 @@
 //! The exact hit counts of the data folder's README, found there by independent programs.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use hotrow::Policy::{self, Lfu, Lru, Static};
 use hotrow::simulate::{Geometry, Simulator};

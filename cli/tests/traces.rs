@@ -1,5 +1,4 @@
 //! Every trace format there and back, and everything that can be wrong with a file.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use hotrow_cli::trace::{CriteoFile, MAX_ID, Source, Trace, TraceError, load};
 use npyz::WriterBuilder;

@@ -1,5 +1,4 @@
 //! `hotrow train` from the shell, on data small enough for seconds: what it prints and writes, and what it says about bad input.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use hotrow_harness::data;
 use serde_json::Value;

@@ -1,5 +1,4 @@
 //! `hotrow train` on clicks: bad files and options are refused by name, and a small log is learned.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use assert_cmd::Command;
 use hotrow::hash::fmix32;

@@ -9,6 +9,7 @@
 #include "shared/target.wgsl"
 #include "shared/half.wgsl"
 #include "shared/gradient.wgsl"
+#include "shared/rate.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<uniform> shard: Shard;
@@ -20,6 +21,7 @@
 @group(0) @binding(7) var<storage, read_write> scratch: array<Quad>; // bypassed rows, then the partial rows of merge
 @group(0) @binding(8) var<storage, read_write> ways: array<u32>;
 @group(0) @binding(9) var<storage, read_write> tables: array<atomic<u32>>;
+@group(0) @binding(10) var<uniform> rate: Rate;
 
 #include "shared/tables.wgsl"
 #include "shared/flight.wgsl"
@@ -65,7 +67,7 @@ fn row_quad(one: Target, q: u32) -> Quad {
 fn moved(one: Target, q: u32, grad: Quad, row_state: f32) -> Moved {
     let w = row_quad(one, q);
     let g = grad + params.weight_decay * w;
-    var by = params.lr * g;
+    var by = rate.lr * g;
     var state = Quad();
     if (params.optimizer == ADAGRAD) {
         state = row_quad(one, weight_quads() + q) + g * g;

@@ -10,6 +10,7 @@
 #include "shared/half.wgsl"
 #include "shared/gradient1.wgsl"
 #include "shared/robe.wgsl"
+#include "shared/rate.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<uniform> robe: Robe;
@@ -20,6 +21,7 @@
 @group(0) @binding(6) var<storage, read_write> memory: array<u32>; // a window of it, as of the states
 @group(0) @binding(7) var<storage, read_write> states: array<u32>; // FP16
 @group(0) @binding(8) var<storage, read_write> tables: array<atomic<u32>>;
+@group(0) @binding(9) var<uniform> rate: Rate;
 
 fn weight_quads() -> u32 {
     return params.dim;
@@ -63,7 +65,7 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
     }
     if (due_any) {
         let g = sum.value + params.weight_decay * value;
-        var by = params.lr * g;
+        var by = rate.lr * g;
         if (adagrad) {
             squares = f32_from_half(kept) + g * g;
             by = by / (sqrt(squares) + params.eps);

@@ -4,6 +4,7 @@
 #include "shared/common.wgsl"
 #include "shared/quad1.wgsl"
 #include "shared/robe.wgsl"
+#include "shared/rate.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<uniform> robe: Robe;
@@ -12,6 +13,7 @@
 @group(0) @binding(4) var<storage, read_write> memory: array<f32>; // a window of it, as of the states
 @group(0) @binding(5) var<storage, read_write> states: array<f32>;
 @group(0) @binding(6) var<storage, read_write> tables: array<atomic<u32>>;
+@group(0) @binding(7) var<uniform> rate: Rate;
 
 #include "shared/tables.wgsl"
 #include "shared/robe_move.wgsl"

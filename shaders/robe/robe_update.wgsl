@@ -11,6 +11,7 @@
 #include "shared/half.wgsl"
 #include "shared/gradient1.wgsl"
 #include "shared/robe.wgsl"
+#include "shared/rate.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<uniform> robe: Robe;
@@ -21,6 +22,7 @@
 @group(0) @binding(6) var<storage, read_write> memory: array<f32>; // a window of it, as of the states
 @group(0) @binding(7) var<storage, read_write> states: array<f32>;
 @group(0) @binding(8) var<storage, read_write> tables: array<atomic<u32>>;
+@group(0) @binding(9) var<uniform> rate: Rate;
 
 fn weight_quads() -> u32 {
     return params.dim;

@@ -62,7 +62,6 @@ struct Params {
     optimizer: u32,        // 0 SGD, 1 AdaGrad, 2 row-wise AdaGrad
     purpose: u32,          // first of the two purposes of this call's random numbers: weight, then state
     total_rows: u32,
-    lr: f32,
     eps: f32,
     weight_decay: f32,
     lanes: u32,            // invocations that move a row: a power of two, 4 to 32

@@ -1,12 +1,12 @@
 // The optimiser of a shared weight: SGD or AdaGrad. One whose sum or new value is not finite stays, and is counted.
-// Needs `params`, `robe`, `memory`, `states`, `tables`, shared/tables.wgsl.
+// Needs `params`, `rate`, `robe`, `memory`, `states`, `tables`, shared/tables.wgsl.
 
 // By the sum of its gradients. `memory` and `states` are a window of the array.
 fn move_weight(w: u32, sum: f32) {
     let at = w - robe.first;
     let before = memory[at];
     let g = sum + params.weight_decay * before;
-    var by = params.lr * g;
+    var by = rate.lr * g;
     var squares = 0.0;
     if (params.optimizer == ADAGRAD) {
         squares = states[at] + g * g;

@@ -1,4 +1,4 @@
-//! A file written beside the one it then replaces: whoever opens the name finds the old file or the new one, whole.
+//! Writes a file beside the one that it then replaces. Whoever opens the name finds the old file or the new one, whole.
 
 use std::{
     ffi::OsStr,
@@ -12,11 +12,11 @@ use crate::{
     error::Error,
 };
 
-/// Between the name and the numbers of the file that shall have it.
+/// Stands between the target's name and the numbers of the temporary file.
 const SUFFIX: &str = ".tmp-";
 
-/// A file under way, locked for as long. Dropped before it took its place, it is removed; a killed process leaves it behind, without its
-/// lock, for the next save to remove.
+/// A temporary file under way, locked until it is done. It is removed if dropped before `replace`. A killed process
+/// leaves it behind unlocked, and the next save removes it.
 #[derive(Debug)]
 pub(crate) struct Beside {
     path: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// Begins the file that shall take the place of `path`.
+    /// Begins the file that will replace `path`.
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
         const WANTED: &str = "a path that can be written";
         let failed = |found| fault(path, "file", WANTED, found, REMEDY);
@@ -41,12 +41,13 @@ impl Beside {
             temporary.push(format!("{SUFFIX}{}-{number}", std::process::id()));
             let temporary = path.with_file_name(temporary);
             match OpenOptions::new().write(true).create_new(true).open(&temporary) {
-                // Unless another save has taken it for left over within this instant. Where there are no locks nothing is removed.
+                // Another save may have removed the file as left over in this instant. Where files have no locks,
+                // nothing is removed.
                 Ok(file) if !matches!(file.try_lock(), Err(TryLockError::WouldBlock)) && temporary.exists() => {
                     return Ok(Self { path: path.into(), temporary, file, placed: false });
                 }
                 Ok(_) => {}
-                // Another thread's, or a dead process's of the same number.
+                // The file of another thread, or of a dead process with the same number.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(refused(path, "file", WANTED, &error, REMEDY)),
             }
@@ -58,7 +59,7 @@ impl Beside {
         self.file.write_all(bytes).map_err(|error| self.failed(&error))
     }
 
-    /// Has it take its place, and lets nothing of that be lost with the power.
+    /// Replaces the target, and returns once the file and its name are on disk.
     pub(crate) fn replace(mut self) -> Result<(), Error> {
         let placed = self.file.sync_all().and_then(|()| fs::rename(&self.temporary, &self.path));
         placed.map_err(|error| self.failed(&error))?;
@@ -79,13 +80,14 @@ const REMEDY: &str = "make room or give another path; what stood there before st
 impl Drop for Beside {
     fn drop(&mut self) {
         if !self.placed {
-            // There is nobody to tell, and the next save tries again.
+            // An error here has nobody to go to; the next save tries again.
             let _left = fs::remove_file(&self.temporary);
         }
     }
 }
 
-/// Removes what killed saves to `path` left behind: files of such names that nobody has locked. What cannot be removed disturbs no one.
+/// Removes files that killed saves to `path` left behind: temporary names without a lock. A file that cannot be removed
+/// does no harm.
 fn remove_left_over(path: &Path, name: &OsStr) {
     for entry in fs::read_dir(folder(path)).into_iter().flatten().flatten() {
         if is_temporary(name, &entry.file_name())
@@ -97,7 +99,7 @@ fn remove_left_over(path: &Path, name: &OsStr) {
     }
 }
 
-/// True for `<name>.tmp-<process>-<number>`.
+/// Whether `found` is `<name>.tmp-<process>-<number>`.
 fn is_temporary(name: &OsStr, found: &OsStr) -> bool {
     let rest = found.as_encoded_bytes().strip_prefix(name.as_encoded_bytes());
     let numbers = rest.and_then(|rest| rest.strip_prefix(SUFFIX.as_bytes()));
@@ -112,7 +114,7 @@ fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A rename lasts once its folder is on disk. Elsewhere than on Unix a folder is no file, and the system sees to it.
+/// A rename is durable once its folder is on disk. Only Unix can sync a folder; elsewhere the system does.
 #[cfg(unix)]
 fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder(path))?.sync_all()

@@ -1,4 +1,4 @@
-//! A configuration as text: the metadata of a checkpoint.
+//! Writes a configuration as text, the metadata of a checkpoint, and reads it back.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::{
     robe,
 };
 
-/// A word for each variant, and back.
+/// Maps each variant of an enum to a word, and back.
 macro_rules! words {
     ($type:ident, $to:ident, $from:ident, $($variant:ident = $word:literal),+) => {
         fn $to(value: $type) -> &'static str {
@@ -39,7 +39,7 @@ fn to_list(text: &str) -> Option<Vec<u32>> {
     serde_json::from_str(text).ok()
 }
 
-/// What of a configuration a checkpoint keeps: all but where a table lies and what a new one holds.
+/// The fields of a configuration that a checkpoint keeps: all except the placement and the initial values.
 pub(crate) fn of(config: &GroupConfig) -> Vec<(&'static str, String)> {
     let Optimizer { kind: rule, lr, eps, weight_decay } = config.optimizer;
     vec![
@@ -63,7 +63,8 @@ pub(crate) fn of(config: &GroupConfig) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What of a parameter-shared group's configuration a checkpoint keeps, and whether it must be the same to go on bit for bit.
+/// The fields of a parameter-shared group's configuration, each with whether it must be equal for training to continue
+/// bit for bit.
 pub(crate) fn of_robe(config: &robe::Config) -> Vec<(&'static str, String, bool)> {
     let Optimizer { kind: rule, lr, eps, weight_decay } = config.optimizer;
     vec![
@@ -88,7 +89,7 @@ pub(crate) fn of_robe(config: &robe::Config) -> Vec<(&'static str, String, bool)
 /// The metadata of a file.
 pub(crate) struct Fields<'f> {
     pub(crate) path: &'f Path,
-    /// The text of a field.
+    /// Returns the text of a field.
     pub(crate) text: &'f dyn Fn(&str) -> Option<&'f str>,
 }
 
@@ -105,7 +106,7 @@ impl Fields<'_> {
         self.get(field, |text| text.parse().ok())
     }
 
-    /// The configuration that [`of`] wrote down.
+    /// Reads the configuration that [`of`] wrote.
     pub(crate) fn config(&self) -> Result<GroupConfig, Error> {
         Ok(GroupConfig {
             features: self.get("features", to_list)?,
@@ -113,7 +114,7 @@ impl Fields<'_> {
             rounding: self.get("rounding", to_rounding)?,
             random_bits: self.get("random_bits", to_random_bits)?,
             cache_rows: self.number("cache_rows")?,
-            // Files from before there was a choice do not say.
+            // Files of versions without a choice of ways lack this field.
             ways: if (self.text)("ways").is_none() { WAYS } else { self.number("ways")? },
             policy: self.get("policy", to_policy)?,
             pooling: self.get("pooling", to_pooling)?,
@@ -130,8 +131,8 @@ impl Fields<'_> {
     }
 }
 
-/// A checkpoint of `theirs` continues in a group of `ours` bit for bit: what decides the shapes, the packing and the random bits is
-/// the same. How gradients are made and applied may differ.
+/// Checks that a group configured as `ours` can continue a checkpoint of `theirs` bit for bit: shapes, packing and
+/// random bits are the same. Optimiser settings, pooling and the handling of bad indices may differ.
 pub(crate) fn check_same(path: &Path, ours: &GroupConfig, theirs: &GroupConfig) -> Result<(), Error> {
     let sets = |config: &GroupConfig| {
         let sets = config.cache_rows.div_ceil(config.ways);
@@ -159,7 +160,7 @@ pub(crate) fn check_same(path: &Path, ours: &GroupConfig, theirs: &GroupConfig) 
     }
 }
 
-/// How two lists of tables differ, in a few words: there may be thousands.
+/// Describes in a few words how two lists of tables differ; there may be thousands of tables.
 fn differing_tables(ours: &[u32], theirs: &[u32]) -> [String; 2] {
     if ours.len() != theirs.len() {
         return [ours, theirs].map(|tables| format!("{} tables", tables.len()));

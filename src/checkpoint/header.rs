@@ -1,4 +1,4 @@
-//! The head of the file: which tensors follow, and the configuration of the group they belong to.
+//! The header of a checkpoint: the list of tensors, and the configuration of the group.
 
 use std::path::Path;
 
@@ -16,16 +16,16 @@ use crate::{
 
 const FORMAT: &str = "hotrow checkpoint";
 const VERSION: &str = "1";
-/// The tensor that ends the file.
+/// Name of the last tensor.
 pub(crate) const CHECKSUMS: &str = "checksums";
 
-/// What a checkpoint holds.
+/// The contents of a checkpoint, without its tables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contents {
-    /// The configuration of the group that was saved. Placement, shards and initial values are not kept: they are those of
-    /// [`GroupConfig::new`].
+    /// The configuration of the group that was saved. Placement, shards and initial values are not kept; here they are
+    /// the defaults of [`GroupConfig::new`].
     pub config: GroupConfig,
-    /// Its step number.
+    /// The step number of the group that was saved.
     pub step: u32,
 }
 
@@ -39,13 +39,13 @@ pub(crate) struct Tensor {
 }
 
 impl Tensor {
-    /// Bytes it takes, a multiple of 4.
+    /// Number of its bytes, a multiple of 4.
     pub(crate) fn bytes(&self) -> u64 {
         self.shape.iter().product::<u64>() * (self.dtype.bitsize() as u64 / 8)
     }
 }
 
-/// The parts of a group as tensors, in the order of the file: U64 first, so that each begins on a multiple of its type.
+/// The parts of a group as tensors, in file order: U64 first, so that each tensor is aligned to its type.
 pub(crate) fn tensors(config: &GroupConfig, layout: &Layout) -> Vec<Tensor> {
     let (slots, rows) = (u64::from(layout.slots()), u64::from(layout.total_rows));
     let tensor = |name, part, dtype, shape: &[u64]| Tensor { name, part, dtype, shape: shape.to_vec() };
@@ -60,10 +60,10 @@ pub(crate) fn tensors(config: &GroupConfig, layout: &Layout) -> Vec<Tensor> {
     tensors
 }
 
-/// Name, type, shape, first byte behind the header, and end.
+/// Name, type, shape, and its first byte and end, counted from behind the header.
 pub(crate) type Place = (&'static str, Dtype, Vec<u64>, [u64; 2]);
 
-/// Places of tensors one after another, and of the checksums behind them: of the header and of each tensor.
+/// The places of tensors one after another, followed by the checksums of the header and of each tensor.
 pub(crate) fn in_order(tensors: impl ExactSizeIterator<Item = (&'static str, Dtype, Vec<u64>)>) -> Vec<Place> {
     let checksums = tensors.len() as u64 + 1;
     let mut end = 0;
@@ -79,13 +79,13 @@ fn places(tensors: &[Tensor]) -> Vec<Place> {
     in_order(tensors.iter().map(|tensor| (tensor.name, tensor.dtype, tensor.shape.clone())))
 }
 
-/// The first bytes of the file: the header's length, and the header.
+/// Returns the first bytes of the file: the header's length, then the header.
 pub(crate) fn write(contents: &Contents, tensors: &[Tensor]) -> Vec<u8> {
     let own = [("format", FORMAT.into()), ("version", VERSION.into()), ("step", contents.step.to_string())];
     compose(own.into_iter().chain(fields::of(&contents.config)), &places(tensors))
 }
 
-/// A header of such metadata and tensors, behind its length.
+/// Composes a header with this metadata and these tensors, preceded by its length.
 pub(crate) fn compose(metadata: impl IntoIterator<Item = (&'static str, String)>, places: &[Place]) -> Vec<u8> {
     let metadata: serde_json::Map<String, serde_json::Value> =
         metadata.into_iter().map(|(field, value)| (field.into(), value.into())).collect();
@@ -96,16 +96,16 @@ pub(crate) fn compose(metadata: impl IntoIterator<Item = (&'static str, String)>
         header.insert((*name).into(), info);
     }
     let mut text = serde_json::Value::Object(header).to_string();
-    // The tensors begin on 8 bytes.
+    // The tensors begin at a multiple of 8 bytes.
     text.extend(std::iter::repeat_n(' ', text.len().next_multiple_of(8) - text.len()));
     [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()
 }
 
-/// What a header says, before anything of it is believed.
+/// A header as read from a file, not checked yet.
 pub(crate) struct Found(Metadata);
 
 impl Found {
-    /// Reads the header without its length.
+    /// Reads the header, without its length.
     pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<Self, Error> {
         let metadata: Metadata = serde_json::from_slice(text).map_err(|error| foreign(path, "header", &error))?;
         let found = Self(metadata);
@@ -126,12 +126,12 @@ impl Found {
         self.0.metadata().as_ref()?.get(field).map(String::as_str)
     }
 
-    /// Bytes behind the header.
+    /// Number of bytes behind the header.
     pub(crate) fn data_bytes(&self) -> u64 {
         self.0.data_len() as u64
     }
 
-    /// Bytes of the checksums, which end the file.
+    /// Number of bytes of the checksums, which end the file.
     pub(crate) fn checksum_bytes(&self, path: &Path) -> Result<u64, Error> {
         let found = self.0.info(CHECKSUMS).filter(|info| info.dtype == Dtype::U32);
         match found.map(|info| (info.data_offsets.1 - info.data_offsets.0) as u64) {
@@ -140,7 +140,8 @@ impl Found {
         }
     }
 
-    /// The configuration, its layout, and the tensors, which are those that a group of this configuration writes.
+    /// Checks that the tensors are those that a group of this configuration writes. Returns configuration, layout and
+    /// tensors.
     pub(crate) fn understand(&self, path: &Path) -> Result<(Contents, Layout, Vec<Tensor>), Error> {
         let fields = Fields { path, text: &|field| self.text(field) };
         let (config, step) = (fields.config()?, fields.number("step")?);
@@ -166,7 +167,7 @@ impl Found {
 
 const FOREIGN: &str = "give the path of a file that checkpoint::save wrote, unchanged";
 
-/// The file is none of ours, or so damaged that it cannot be told.
+/// The error for a file that is no checkpoint, or too damaged to tell.
 pub(crate) fn foreign(path: &Path, what: &'static str, found: &(impl std::fmt::Display + ?Sized)) -> Error {
     let wanted = format!("a safetensors file of format {FORMAT:?}");
     fault(path, what, wanted, found, FOREIGN)

@@ -1,4 +1,4 @@
-//! From a file to a group.
+//! Loads a checkpoint into a group.
 
 use std::path::Path;
 
@@ -10,31 +10,32 @@ use crate::{
     table::{batch, parts::Part, ways},
 };
 
-/// What a checkpoint holds, without its tables; of these only the length is checked.
+/// Reads the configuration and the step number of a checkpoint. Of the tables only the length is checked.
 ///
 /// # Errors
-/// [`Error::Checkpoint`] for a file that cannot be read, is none of ours, is cut off, or whose header is damaged.
+/// [`Error::Checkpoint`] if the file cannot be read, is no checkpoint, is cut off, or has a damaged header.
 pub fn contents(path: impl AsRef<Path>) -> Result<Contents, Error> {
     Ok(Reader::open(path.as_ref())?.contents)
 }
 
-/// Takes over what a group of the same configuration saved, on whatever backend and wherever its table lay; it goes on as that one would
-/// have, bit for bit. Learning rate, eps, weight decay, pooling, features, the treatment of bad indices and the placement are the
-/// group's own and may differ.
+/// Loads a checkpoint into a group of the same configuration, on any backend and placement. The group then continues as
+/// the saved one would have, bit for bit. Learning rate, eps, weight decay, pooling, features, the handling of bad
+/// indices and the placement stay the group's own and may differ.
 ///
-/// The file is read twice: its checksums are compared before anything of the group is changed.
+/// The file is read twice: all checksums are compared before the group is changed.
 ///
 /// # Errors
-/// [`Error::Order`] between forward and backward, or between prefetch and forward; [`Error::Checkpoint`] for a file that cannot be read,
-/// is none of ours, is cut off, damaged, or of another configuration: nothing has changed then. Only if the file changes or vanishes
-/// while it is read the second time does the group hold a part of it; the error says so. So it is after [`Error::Store`], from a staged
-/// group's store that takes no more, and after [`Error::Device`], if the device is lost: load again, into a new group if need be.
+/// [`Error::Order`] between forward and backward, or between prefetch and forward. [`Error::Checkpoint`] if the file
+/// cannot be read, is no checkpoint, is cut off, is damaged, or has another configuration; the group is then unchanged.
+/// Three errors can come after the group was changed in part: [`Error::Checkpoint`] if the file changes or vanishes
+/// before its second reading (the error says so), [`Error::Store`] if a staged group's store fails, [`Error::Device`]
+/// if the device is lost. Load again then, into a new group if the device is lost.
 pub fn load(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
     let path = path.as_ref();
     if group.pending() {
         return Err(batch::backward_first("checkpoint::load"));
     }
-    // Tells of a prefetched batch, too, before a long file is read.
+    // Fails early, before a long file is read, if a batch is prefetched.
     group.read_part(Part::Clock, 0, &mut [0])?;
     let mut file = Reader::open(path)?;
     let Contents { config, step } = file.contents.clone();
@@ -56,10 +57,10 @@ pub fn load(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
     file.walk(Some(changed), |part, first, words| group.write_part(part, first, words))
 }
 
-/// As [`load`], of whichever kind of table.
+/// [`load`] for any kind of table.
 ///
 /// # Errors
-/// As [`load`]; [`Error::Checkpoint`] for a file of the other kind.
+/// Those of [`load`]; [`Error::Checkpoint`] if the file holds the other kind of table.
 pub fn load_lookup(group: &mut (impl Lookup + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
     match group.kind() {
         LookupKind::Rows(group) => load(group, path),

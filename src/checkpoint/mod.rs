@@ -1,7 +1,8 @@
-//! A group on disk: everything it keeps between steps, in one [safetensors](https://github.com/huggingface/safetensors) file.
+//! Checkpoints (SPEC 4): everything that a group keeps between steps, in one
+//! [safetensors](https://github.com/huggingface/safetensors) file.
 //!
-//! A group that has loaded a checkpoint goes on as the one that saved it would have, bit for bit. The file is written and read in
-//! pieces of 16 MiB (or one record, if that is longer): there is no second copy of the table in memory.
+//! A group that loads a checkpoint continues as the saved one would have, bit for bit. The file is written and read in
+//! pieces of 16 MiB (or one record, if that is longer), so the table is never copied in memory as a whole.
 //!
 //! ```
 //! use hotrow::{CpuGroup, Embedding, Error, GroupConfig, checkpoint};
@@ -13,7 +14,7 @@
 //! group.backward(&outputs)?;
 //! checkpoint::save(&mut group, &path)?;
 //!
-//! // Another day: placement, learning rate and the like are yours to choose anew.
+//! // Later: placement, learning rate and the like can be chosen anew.
 //! let found = checkpoint::contents(&path)?;
 //! let mut again = CpuGroup::new(found.config)?;
 //! checkpoint::load(&mut again, &path)?;
@@ -32,11 +33,15 @@
 //! | `frequencies` | U32 | `[rows]` | how often each row was used (LFU) |
 //! | `checksums` | U32 | `[tensors]` | CRC-32 of the header and of each tensor before this one, in the order of the file |
 //!
-//! What a group has not got is left out: `ways` and `cache` without a cache, `frequencies` under LRU. Configuration and step number are
-//! in the header's metadata. A parameter-shared group's file has `counters` (U64, `[tables, 3]`: accesses, out of range,
-//! skipped weights, all of them the first table's), `weights` and, unless it is SGD,
-//! `states` (F32, `[|M|]`; of another precision the words that hold them, U32), and `checksums` likewise. [`save_lookup`] and
-//! [`load_lookup`] take either kind. [`Embedding::flush`](crate::Embedding::flush) before saving makes `records` the newest values of all rows.
+//! Tensors that a group does not have are left out: `ways` and `cache` without a cache, `frequencies` unless the policy
+//! is LFU. The configuration and the step number are in the header's metadata.
+//!
+//! The file of a parameter-shared group has `counters` (U64, `[tables, 3]`: accesses, out of range, skipped weights;
+//! the first table has all skipped weights), `weights`, `states` (unless the optimiser is SGD) and `checksums`. Weights
+//! and states are F32 `[|M|]`; in other precisions they are the U32 words that hold them. [`save_lookup`] and
+//! [`load_lookup`] take either kind of group.
+//!
+//! After [`Embedding::flush`](crate::Embedding::flush) `records` holds the newest values of all rows.
 
 mod beside;
 mod fields;
@@ -60,7 +65,7 @@ use crate::{
 /// Bytes read or written at once.
 const CHUNK: u64 = 16 << 20;
 
-/// Words read or written at once: whole sets, slots and records.
+/// Words read or written at once: a whole number of sets, slots or records.
 fn chunk_words(part: Part, layout: &Layout) -> u64 {
     let whole = match part {
         Part::Ways => layout.set_words(),
@@ -77,12 +82,12 @@ fn refused(path: &Path, what: &'static str, wanted: &str, error: &io::Error, rem
     Error::Checkpoint { path, what, wanted, found, remedy, source: Some(error.into()) }
 }
 
-/// Words as the file has them, low byte first, or back.
+/// Converts words to the file's little-endian order, or back.
 fn little_endian(words: &mut [u32]) {
     words.iter_mut().for_each(|word| *word = word.to_le());
 }
 
-/// What is wrong with the file at `path`.
+/// Makes the error for a fault of the file at `path`.
 fn fault(
     path: &Path,
     what: &'static str,

@@ -1,4 +1,4 @@
-//! A checkpoint opened: its head is read and believed, its tensors are yet to come.
+//! A checkpoint that was opened: its header is checked, its tensors are not read yet.
 
 use std::{
     fs::File,
@@ -28,14 +28,14 @@ pub(crate) struct Reader {
     pub(crate) contents: Contents,
     pub(crate) layout: Layout,
     tensors: Vec<Tensor>,
-    /// Of each tensor.
+    /// A checksum for each tensor.
     checksums: Vec<u32>,
-    /// Bytes before the first tensor.
+    /// Number of bytes before the first tensor.
     head: u64,
 }
 
 impl Reader {
-    /// Opens a checkpoint. Nothing but its head is read: of what is behind, only that it is as long as it must be.
+    /// Opens a checkpoint. Reads and checks its header, and checks that the file is as long as the header says.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let failed = |error: io::Error| unreadable(path, &error);
         let mut file = File::open(path).map_err(failed)?;
@@ -67,8 +67,8 @@ impl Reader {
         Ok(Self { path: path.into(), file, contents, layout, tensors, checksums, head: head.len() as u64 })
     }
 
-    /// Calls `each` with every part in pieces: first word, words. What `each` was given is damaged if this fails in the end; `remedy` says
-    /// what then.
+    /// Calls `each` with every part in pieces (first word, words), and compares the checksums at the end. If this
+    /// fails, the pieces that `each` got were damaged; `remedy` is the advice in that error.
     pub(crate) fn walk(
         &mut self,
         remedy: Option<&'static str>,

@@ -1,4 +1,5 @@
-//! A parameter-shared group to a file and back. Its array is what is left of a table that would not fit, so it is held in memory whole.
+//! Saves and loads a parameter-shared group. Its array is copied into memory as a whole, since it is far smaller than
+//! the table it stands for.
 
 use std::{fs, path::Path};
 
@@ -23,7 +24,7 @@ const VERSION: &str = "1";
 const DAMAGED: &str = "the file is damaged: get another copy, or take an older checkpoint";
 const FOREIGN: &str = "give the path of a file that checkpoint::save_lookup wrote of a shared array, unchanged";
 
-/// The tensors of such a group, one after another: FP32 weights as they are, all others as the words that hold them.
+/// The tensors of such a group, in file order: FP32 weights as floats, other precisions as the words that hold them.
 fn places(config: &Config) -> Vec<Place> {
     let plain = config.precision == Precision::Fp32;
     let dtype = if plain { Dtype::F32 } else { Dtype::U32 };
@@ -84,7 +85,7 @@ pub(crate) fn load(group: &mut (impl SharedArray + ?Sized), path: &Path) -> Resu
             return Err(fault(path, name, wanted, &field(name), remedy));
         }
     }
-    // Of this configuration: the tensors are known, and must lie where they would have been written.
+    // The configuration decides the tensors; they must lie where they would have been written.
     let places = places(group.config());
     for (name, dtype, shape, [begin, end]) in &places {
         let wanted = format!("{dtype:?} {shape:?} at {begin} to {end}");
@@ -125,7 +126,7 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
     bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
 }
 
-/// Accesses, out of range, and in the first row the weights that were skipped.
+/// The counters as bytes: accesses, out of range, and in the first row the skipped weights.
 fn counted(counters: &RobeCounters) -> Vec<u8> {
     let skipped = std::iter::once(counters.skipped_weights).chain(std::iter::repeat(0));
     let rows = counters.accesses.iter().zip(&counters.out_of_range).zip(skipped);

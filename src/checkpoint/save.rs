@@ -1,4 +1,4 @@
-//! From a group to a file.
+//! Saves a group to a checkpoint.
 
 use std::path::Path;
 
@@ -16,13 +16,14 @@ use crate::{
     table::{batch, parts::Part},
 };
 
-/// Writes everything `group` keeps between steps to `path`: beside it first, then in place of what stood there, and on disk when this
-/// returns. If the process is killed, or this fails, what stood there before still does. A killed one leaves a file
-/// `<name>.tmp-<process>-<number>` behind; it disturbs nothing, and the next save to the same name removes it.
+/// Writes everything that `group` keeps between steps to `path`. The file is written beside `path` and renamed; it is
+/// on disk when this returns. If the process is killed or this fails, the old file is still there. A killed process
+/// leaves a file `<name>.tmp-<process>-<number>` behind; it does no harm, and the next save to the same name removes
+/// it.
 ///
 /// # Errors
-/// [`Error::Order`] between forward and backward, or between prefetch and forward; [`Error::Checkpoint`] for a disk that is full and the
-/// like; [`Error::Device`] if the device is lost.
+/// [`Error::Order`] between forward and backward, or between prefetch and forward. [`Error::Checkpoint`] if the file
+/// cannot be written, for example because the disk is full. [`Error::Device`] if the device is lost.
 pub fn save(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
     if group.pending() {
         return Err(batch::backward_first("checkpoint::save"));
@@ -61,10 +62,10 @@ pub fn save(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
     file.replace()
 }
 
-/// As [`save`], of whichever kind of table. A shared array is copied into the host's memory as a whole.
+/// [`save`] for any kind of table. A shared array is copied into host memory as a whole.
 ///
 /// # Errors
-/// As [`save`].
+/// Those of [`save`].
 pub fn save_lookup(group: &mut (impl Lookup + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
     match group.kind() {
         LookupKind::Rows(group) => save(group, path),

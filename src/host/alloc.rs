@@ -1,15 +1,15 @@
-//! Allocation that fails with a named error.
+//! Allocation that returns an error instead of ending the program.
 
 use crate::error::Error;
 
-/// `n` zeros (or whatever the default is).
+/// Allocates `n` default values (zeros). The error names `what`.
 pub(crate) fn zeroed<T: Copy + Default>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
     let mut data = reserved(what, n)?;
     data.resize(n, T::default());
     Ok(data)
 }
 
-/// Room for `n` values.
+/// Allocates an empty vector with room for `n` values. The error names `what`.
 pub(crate) fn reserved<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
     let mut data = Vec::new();
     match data.try_reserve_exact(n) {
@@ -18,8 +18,9 @@ pub(crate) fn reserved<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error>
     }
 }
 
-/// Whether the system would give `bytes` in one piece. Asked before many smaller pieces are: a system that promises more than it has
-/// refuses only what is too large by itself, and kills later.
+/// Checks that the system would give `bytes` in one piece. Called before many smaller allocations: a system that
+/// overcommits refuses only a single request that is too large, and later kills the program that uses what it was
+/// promised.
 pub(crate) fn check(what: &'static str, bytes: u64) -> Result<(), Error> {
     let bytes = usize::try_from(bytes).map_err(|_| Error::OutOfMemory { what, bytes })?;
     reserved::<u8>(what, bytes).map(|_| ())

@@ -1,19 +1,21 @@
-//! Scattered rows of one slice, worked on by several threads at once.
+//! Threads that work on scattered rows of one slice at once.
 
 use crate::host::{
     spread::PAYS,
     trusted::{map_rows, prefetch},
 };
 
-/// Items of one thread's share, where rows ascend.
+/// Number of items in one thread's share, where rows ascend.
 const SHARE: usize = 256;
-/// How many items ahead memory is asked for: fewer than for sums, whose rows are not written; at 16 a step took a tenth longer.
+/// Number of items ahead whose memory is prefetched: fewer than for sums, whose rows are not written. At 16 a step took
+/// a tenth longer.
 const AHEAD: usize = 8;
 
-/// For each item with a row (`row_of`): `done(item, work(item, row))`, items ascending as far as `done` sees.
+/// Calls `done(item, work(item, row))` for each item that has a row (`row_of`). `done` sees the items of each call in
+/// ascending order.
 ///
-/// Rows are meant to be distinct. That is checked before threads share them; if they are not, or one does not exist, one thread
-/// does it all.
+/// Rows should be distinct. This is checked before threads share them; if two are equal, or one does not exist, one
+/// thread does all the work.
 pub(crate) fn each_target<T: Send + Sync, R: Send>(
     data: &mut [T],
     width: usize,
@@ -47,12 +49,13 @@ pub(crate) fn each_target<T: Send + Sync, R: Send>(
     }
 }
 
-/// Whether each row is beyond the one before it: what is left of the middle item then lies left of its row.
+/// Whether the rows ascend strictly. Then every row of the items left of the middle one lies left of the middle one's
+/// row.
 fn ascend(items: std::ops::Range<usize>, row_of: impl Fn(usize) -> Option<usize>) -> bool {
     items.filter_map(row_of).is_sorted_by(|a, b| a < b)
 }
 
-/// Work on rows that ascend: cut in halves, no list of them needed.
+/// Work on ascending rows, split in halves without a list of the rows.
 struct Ascending<F, W> {
     width: usize,
     row_of: F,
@@ -130,7 +133,7 @@ mod tests {
 
     #[test]
     fn ascending_rows_on_many_threads() {
-        // Without a list: with gaps between the rows, and items without one at either end of a share.
+        // Without a list: gaps between the rows, and items without a row at either end of a share.
         for items in [(1 << 13) / 3, 1 << 13, (1 << 13) + 1] {
             let mut data = vec![0u64; 3 * items * 8];
             let row_of = |i: usize| (i % 256 > 1 && i % 256 < 250 && i / 256 % 4 != 1).then_some(3 * i + i % 3);

@@ -1,4 +1,4 @@
-//! What the crate asks of the machine it runs on: memory, files, threads. `trusted.rs` is the one file with `unsafe`.
+//! What the crate needs from the machine: memory, files, threads. `trusted.rs` is the only file with `unsafe`.
 
 pub(crate) mod alloc;
 pub(crate) mod disjoint;

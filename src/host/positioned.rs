@@ -1,4 +1,4 @@
-//! Files read and written at a place, by several threads at once, with no cursor that they would share.
+//! Reads and writes at a position of a file, from several threads at once, without a shared cursor.
 
 use std::{fs::File, io};
 

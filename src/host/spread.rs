@@ -1,11 +1,12 @@
-//! Work over the rows of an array, on all cores where there is enough of it.
+//! Work over the rows of an array, on all cores where there is enough work.
 
 use rayon::prelude::*;
 
-/// Floats below which handing work to other threads costs more than it saves.
+/// Number of floats below which handing work to other threads costs more than it saves.
 pub(crate) const PAYS: usize = 1 << 15;
 
-/// Calls `work(i, row i)` for each row of `width` values; `floats` is how much there is to do in all.
+/// Calls `work(i, row i)` for each row of `width` values. `floats` is the size of the whole work; small work stays on
+/// one thread.
 pub(crate) fn each_row<T: Send>(
     data: &mut [T],
     width: usize,

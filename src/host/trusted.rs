@@ -1,6 +1,6 @@
-//! The crate's only unsafe code: what the compiler, or wgpu, has to take on trust. Four things, each behind a safe function that sees to
-//! its own contract: rows of one slice handed to several threads, memory asked for ahead of its use, the crate's own shaders
-//! compiled without runtime checks, and bytes copied out of a mapped file.
+//! The only unsafe code of the crate, behind safe functions that check what the unsafe code needs: rows of one slice
+//! handed to several threads, prefetches of memory, the crate's own shaders compiled without runtime checks, and bytes
+//! copied out of a mapped file.
 
 #![allow(unsafe_code, reason = "the one file that needs it")]
 
@@ -8,22 +8,23 @@ use std::marker::PhantomData;
 
 use rayon::prelude::*;
 
-/// How many rows ahead of the one being read memory is asked for: FBGEMM's distance.
+/// Number of rows ahead of the current one whose memory is prefetched: the distance that TBE uses.
 pub(crate) const AHEAD: usize = 16;
 
-/// The text of a stage, out of the crate's own files. Made by `wgsl::composed` only: [`shader_module`] trusts it.
+/// The text of a stage, from the crate's own files. Only `wgsl::composed` makes one, so [`shader_module`] can trust it.
 pub(crate) struct Composed {
     pub(crate) name: &'static str,
     pub(crate) wgsl: String,
 }
 
-/// The module of a stage, without the bounds checks and loop counters that wgpu adds to a stranger's shader.
+/// Compiles a stage without the bounds checks and loop counters that wgpu adds to untrusted shaders.
 pub(crate) fn shader_module(device: &wgpu::Device, text: Composed) -> wgpu::ShaderModule {
     let Composed { name, wgsl } = text;
     let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source: wgpu::ShaderSource::Wgsl(wgsl.into()) };
-    // SAFETY: the text is the crate's own: `wgsl::composed` alone makes a `Composed`, out of the files under shaders/. Every index in it is bounded by counts and
-    // sizes of the buffers that the host binds, after linearize has checked the caller's; every loop ends; no ray queries. The
-    // stage tests run in this mode too, with guard words behind every array.
+    // SAFETY: the text is the crate's own: only `wgsl::composed` makes a `Composed`, from the files under shaders/.
+    // Every index in it is bounded by counts and sizes of buffers that the host binds, after linearize has checked the
+    // caller's indices. Every loop ends. There are no ray queries. The stage tests run in this mode too, with guard
+    // words behind every array.
     unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) }
 }
 
@@ -34,32 +35,34 @@ pub(crate) struct Mapping(memmap2::MmapRaw);
 
 #[cfg(feature = "file")]
 impl Mapping {
-    /// All of `file`, as long as it is now.
+    /// Maps all of `file`, at its present length.
     pub(crate) fn new(file: &std::fs::File) -> std::io::Result<Self> {
         let map = memmap2::MmapOptions::new().map_raw_read_only(file)?;
-        // Rows lie where they lie: reading on behind each would fetch what nobody asked for. A hint, so no matter if it is refused.
+        // Rows are scattered, so reading ahead would fetch bytes that nobody needs. This is a hint: a refusal does no
+        // harm.
         #[cfg(unix)]
         let _ = map.advise(memmap2::Advice::Random);
         Ok(Self(map))
     }
 
-    /// Copies the bytes from `at` on, which lie within the file.
+    /// Copies the bytes from `at` on into `out`. They lie within the file.
     pub(crate) fn copy(&self, at: usize, out: &mut [u8]) {
         assert!(at <= self.0.len() && out.len() <= self.0.len() - at, "bytes beyond the end of the file");
-        // SAFETY: the bytes lie within the map, which lives as long as `self`; `out` is borrowed mutably, so nothing else points there.
-        // No reference into the map is ever made, so the compiler assumes nothing about bytes that another program may change
-        // meanwhile: any byte is a valid one. What a file shorter than its map means (SIGBUS) ends the program and corrupts nothing.
+        // SAFETY: the bytes lie within the map, which lives as long as `self`; `out` is borrowed mutably, so nothing
+        // else points there. No reference into the map is ever made, so the compiler assumes nothing about bytes that
+        // another program may change meanwhile, and any byte is a valid one. If the file becomes shorter than its map,
+        // SIGBUS ends the program and corrupts nothing.
         unsafe { std::ptr::copy_nonoverlapping(self.0.as_ptr().add(at), out.as_mut_ptr(), out.len()) }
     }
 
-    /// Asks for the memory of the bytes from `at` on.
+    /// Prefetches the bytes from `at` on.
     pub(crate) fn prefetch(&self, at: usize, bytes: usize) {
         prefetch_bytes(self.0.as_ptr().wrapping_add(at).cast(), bytes);
     }
 }
 
-/// `work(item, row)` on all cores, in the order of `targets` (item, row): rows of `width` values of `data`. `None`, with nothing done, if a
-/// row comes twice or does not exist.
+/// Calls `work(item, row)` on all cores, in the order of `targets` (pairs of item and row). Rows are `width` values of
+/// `data`. Returns `None` and does nothing if a row comes twice or does not exist.
 pub(crate) fn map_rows<T: Send, R: Send>(
     data: &mut [T],
     width: usize,
@@ -74,13 +77,13 @@ pub(crate) fn map_rows<T: Send, R: Send>(
         if let Some(&(_, next)) = targets.get(k + AHEAD) {
             rows.prefetch(next);
         }
-        // SAFETY: `distinct` has seen that every target is below `rows.rows` and occurs once.
+        // SAFETY: `distinct` has checked that every target is below `rows.rows` and occurs once.
         work(item, unsafe { rows.row(row) })
     };
     Some(targets.par_iter().enumerate().map(one).collect())
 }
 
-/// Rows of `width` values that may be borrowed mutably one by one.
+/// Rows of `width` values, each of which can be borrowed mutably by itself.
 struct Rows<'a, T> {
     data: *mut T,
     width: usize,
@@ -88,8 +91,8 @@ struct Rows<'a, T> {
     whole: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: `Rows` is a mutable borrow of a slice, and what it hands out are disjoint parts of it (the contract of
-// `Rows::row`): as safe to share as it is to send the parts, which `T: Send` allows.
+// SAFETY: `Rows` is a mutable borrow of a slice and hands out disjoint parts of it (the contract of `Rows::row`).
+// Sharing it is as safe as sending the parts, which `T: Send` allows.
 unsafe impl<T: Send> Sync for Rows<'_, T> {}
 
 impl<'a, T> Rows<'a, T> {
@@ -97,15 +100,15 @@ impl<'a, T> Rows<'a, T> {
         Self { width, rows: data.len() / width, data: data.as_mut_ptr(), whole: PhantomData }
     }
 
-    /// Asks for the memory of a row.
+    /// Prefetches a row.
     fn prefetch(&self, row: usize) {
         prefetch_bytes(self.data.wrapping_add(row * self.width).cast_const().cast(), self.width * size_of::<T>());
     }
 
-    /// Row `row`.
+    /// Borrows row `row`.
     ///
     /// # Safety
-    /// `row` is below `self.rows`, and is asked for once in the life of `self`.
+    /// `row` is below `self.rows`, and no row is requested twice from one `Rows`.
     #[allow(clippy::mut_from_ref, reason = "the contract keeps the parts disjoint")]
     unsafe fn row(&self, row: usize) -> &mut [T] {
         // SAFETY: rows * width values lie behind `data`, borrowed mutably for as long as `self` lives; by the contract this
@@ -114,9 +117,9 @@ impl<'a, T> Rows<'a, T> {
     }
 }
 
-/// Every row is below `rows`, and none comes twice.
+/// Whether every row is below `rows` and none comes twice.
 fn distinct(targets: &[(usize, usize)], rows: usize) -> bool {
-    // Zeroed by the system where it is large: pages nobody looks at cost nothing.
+    // The system zeroes large allocations lazily: pages that are not touched cost nothing.
     let mut seen = vec![0u64; rows.div_ceil(64)];
     targets.iter().all(|&(_, row)| {
         let new = row < rows && seen[row / 64] >> (row % 64) & 1 == 0;
@@ -127,7 +130,8 @@ fn distinct(targets: &[(usize, usize)], rows: usize) -> bool {
     })
 }
 
-/// Asks for the memory of `data` to be brought near, where the processor can be asked. Nothing waits, nothing else changes.
+/// Prefetches the memory of `data`, where the processor has such an instruction. It waits for nothing and changes
+/// nothing.
 #[inline(always)]
 pub fn prefetch<T>(data: &[T]) {
     prefetch_bytes(data.as_ptr().cast(), size_of_val(data));

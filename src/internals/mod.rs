@@ -4,7 +4,10 @@ mod harness;
 
 use crate::{
     error::Error,
-    gpu::{engine::context::Context, stages::KERNELS},
+    gpu::{
+        engine::{bind_cache::Held, context::Context},
+        stages::KERNELS,
+    },
     wgsl::{Bodies, Kernel, Source},
 };
 pub use crate::{record::rows, table::batch::check_offsets};
@@ -64,6 +67,12 @@ pub fn context_with_texts(
     text: impl Fn(&Kernel, Bodies) -> String + Send + Sync + 'static,
 ) -> Result<Context, Error> {
     Context::with_texts(device, queue, KERNELS, max_groups, text)
+}
+
+/// How many uniforms and bind groups a context's cache holds, and how many it has made.
+#[must_use]
+pub fn held_bindings(context: &Context) -> Held {
+    context.held_bindings()
 }
 
 /// What a group does with a device, for the baselines that the command measures beside it.

@@ -1,4 +1,5 @@
-//! The packed formats (SPEC 2, P1 section 3): FP16 by bit manipulation, integer codes by row-wise min-max.
+//! The packed formats (SPEC 2; Yang 2020, section 3): FP16 by bit manipulation, integer codes by row-wise minimum and
+//! maximum.
 //!
 //! `half.wgsl`, `codec.wgsl`, `pack.wgsl` and `unpack*.wgsl` in `shaders/shared/` do the same on the device.
 
@@ -7,18 +8,18 @@ use crate::{
     table::{layout::Layout, rng},
 };
 
-/// What a row's rounding noise depends on besides row and element.
+/// The inputs of a row's rounding noise, besides row and element.
 #[derive(Clone, Copy, Debug)]
 pub struct Noise {
-    /// How values between two neighbours are stored.
+    /// Nearest or stochastic.
     pub rounding: Rounding,
-    /// Random bits of an element.
+    /// Random bits for each element.
     pub random_bits: RandomBits,
     /// The group's seed.
     pub seed: u32,
     /// The step number.
     pub step: u32,
-    /// First of the two purposes: weight, then state. See [`rng::Purpose`].
+    /// The purpose of the weights' noise; the state's is the next one. See [`rng::Purpose`].
     pub purpose: u32,
 }
 
@@ -28,7 +29,7 @@ impl Noise {
     }
 }
 
-/// binary16 to binary32, exact.
+/// Converts binary16 to binary32, exactly.
 #[inline]
 #[must_use]
 pub fn f32_from_half(h: u32) -> f32 {
@@ -41,8 +42,8 @@ pub fn f32_from_half(h: u32) -> f32 {
     f32::from_bits(sign | ((exponent + 112) << 23) | (mantissa << 13))
 }
 
-/// Finite binary32 to binary16, saturating at 65504. Stochastic rounding goes up if `noise`, in 2^-32, is below the fraction: see
-/// [`rng::noise`]. The fraction is cut to whole 2^-32.
+/// Converts a finite binary32 to binary16; saturates at 65504. Stochastic rounding goes up if `noise` ([`rng::noise`],
+/// in units of 2^-32) is below the fraction, which is cut to whole units of 2^-32.
 #[inline]
 #[must_use]
 pub fn half_from_f32(x: f32, rounding: Rounding, noise: impl FnOnce() -> u32) -> u32 {
@@ -50,7 +51,7 @@ pub fn half_from_f32(x: f32, rounding: Rounding, noise: impl FnOnce() -> u32) ->
     let sign = (bits >> 16) & 0x8000;
     let exponent = (bits >> 23) & 255;
     let mantissa = (bits & 0x7f_ffff) | 0x80_0000;
-    // The lower neighbour of the magnitude, and the fraction between the neighbours in 2^-32.
+    // The lower neighbour of the magnitude, and the fraction between the neighbours in units of 2^-32.
     let (below, threshold) = match exponent {
         143.. => return sign | 0x7bff,
         113.. => (((bits & 0x7fff_ffff) - (112 << 23)) >> 13, bits << 19),
@@ -65,7 +66,7 @@ pub fn half_from_f32(x: f32, rounding: Rounding, noise: impl FnOnce() -> u32) ->
     sign | (below + u32::from(up)).min(0x7bff)
 }
 
-/// `fl(1 / (2^k - 1))`, the constant of the scale.
+/// `fl(1 / (2^k - 1))`, the constant of the scale (SPEC 2).
 #[must_use]
 pub fn inverse_steps(bits: u32) -> f32 {
     1.0 / ((1u32 << bits) - 1) as f32
@@ -82,16 +83,16 @@ pub fn scale_and_bias(weights: &[f32], bits: u32) -> Option<(f32, f32)> {
     span.is_finite().then_some((scale, bias))
 }
 
-/// How far a stored value's quotient `(x - bias) / scale` can lie from its code, in codes: SPEC 2. It holds for quotients that are off by
-/// 2.5 ULP, the most that WGSL allows.
+/// How far the quotient `(x - bias) / scale` of a stored value can lie from its code, in codes (SPEC 2). The bound
+/// holds for quotients that are off by 2.5 ULP, the most that WGSL allows.
 #[inline]
 #[must_use]
 pub fn tolerance(scale: f32, bias: f32, bits: u32) -> f32 {
     ((1u32 << bits) as f32 + bias.abs() / scale) * 2f32.powi(-21)
 }
 
-/// The code of `x` under a row's scale and bias. Stochastic rounding goes up if `noise`, in 2^-32, is below the fraction: see
-/// [`rng::noise`].
+/// The code of `x` under a row's scale and bias. Stochastic rounding goes up if `noise` ([`rng::noise`], in units of
+/// 2^-32) is below the fraction.
 #[inline]
 #[must_use]
 pub fn code(x: f32, scale: f32, bias: f32, bits: u32, rounding: Rounding, noise: impl FnOnce() -> u32) -> u32 {
@@ -109,8 +110,8 @@ pub fn code(x: f32, scale: f32, bias: f32, bits: u32, rounding: Rounding, noise:
     (below + if up { 1.0 } else { 0.0 }).clamp(0.0, top) as u32
 }
 
-/// Packs a row (`weights`, `state`) into its record. Returns false, with the record untouched, if a value is not finite or
-/// the row's range overflows.
+/// Packs a row (`weights`, `state`) into its record. Returns false and leaves the record untouched if a value is not
+/// finite or the row's range overflows.
 #[must_use]
 pub fn pack(layout: &Layout, noise: &Noise, row: u32, weights: &[f32], state: &[f32], record: &mut [u32]) -> bool {
     if weights.iter().chain(state).any(|x| !x.is_finite()) {
@@ -152,7 +153,7 @@ pub fn pack(layout: &Layout, noise: &Noise, row: u32, weights: &[f32], state: &[
     true
 }
 
-/// Weight `element` of a record.
+/// Reads weight `element` of a record.
 #[inline]
 #[must_use]
 pub fn weight(layout: &Layout, record: &[u32], element: u32) -> f32 {
@@ -168,7 +169,7 @@ pub fn weight(layout: &Layout, record: &[u32], element: u32) -> f32 {
     }
 }
 
-/// State `element` of a record.
+/// Reads state `element` of a record.
 #[inline]
 #[must_use]
 pub fn state(layout: &Layout, record: &[u32], element: u32) -> f32 {
@@ -244,7 +245,7 @@ mod tests {
             let exact = f16::from_bits(h).to_f32();
             let ours = f32_from_half(u32::from(h));
             if !exact.is_finite() {
-                // Never stored (`half_from_f32` saturates), and read as finite all the same.
+                // Never stored, since `half_from_f32` saturates, but read as finite.
                 assert!(ours.is_finite(), "{h:#06x}");
                 continue;
             }
@@ -256,7 +257,7 @@ mod tests {
         }
     }
 
-    /// What the half crate rounds to, saturating as we do.
+    /// Rounds with the `half` crate and saturates as `half_from_f32` does.
     fn reference(x: f32) -> u32 {
         let h = u32::from(f16::from_f32(x).to_bits());
         if h & 0x7fff >= 0x7c00 { (h & 0x8000) | 0x7bff } else { h }
@@ -271,7 +272,7 @@ mod tests {
                 assert_eq!(nearest(x), reference(x), "{x:e}");
             }
         }
-        // Half's range, where a random exponent seldom falls: normals, subnormals, and what rounds to zero.
+        // The range of halves, which a random exponent seldom hits: normals, subnormals, and values that round to zero.
         for _ in 0..2_000_000 {
             let exponent: u32 = random.random_range(85..145);
             let bits: u32 = random.random();
@@ -283,7 +284,7 @@ mod tests {
     #[test]
     fn nearest_half_at_ties() {
         for h in 0..0x7bffu16 {
-            // Exact: a half has 11 bits, the middle of two 12.
+            // Exact: a half has 11 bits, the middle of two halves 12.
             let middle = (f16::from_bits(h).to_f32() + f16::from_bits(h + 1).to_f32()) / 2.0;
             for x in [middle, middle.next_up(), middle.next_down(), -middle, -middle.next_up(), -middle.next_down()] {
                 assert_eq!(nearest(x), reference(x), "{x:e}");
@@ -305,7 +306,7 @@ mod tests {
 
     #[test]
     fn stochastic_half_turns_at_its_threshold() {
-        // (value, lower neighbour, fraction of the way up in 2^-32)
+        // (value, lower neighbour, fraction of the way up in units of 2^-32)
         let quarter = 1 << 30;
         let cases = [
             (1.0 + 0.25 / 1024.0, 0x3c00, quarter),
@@ -393,7 +394,7 @@ mod tests {
                     assert!(code(high.next_down().max(low)) <= top);
                 }
             }
-            // Beyond the row's own range, as no row is: still no wrap.
+            // Beyond the row's own range, which no stored value is: the code must still not wrap.
             assert_eq!(code(1e9, 1.0, 0.0, bits, Rounding::Stochastic, || 0), top);
             assert_eq!(code(-1e9, 1.0, 0.0, bits, Rounding::Stochastic, || 0), 0);
         }
@@ -407,7 +408,7 @@ mod tests {
             let layout = layout_of(precision, OptimizerKind::Sgd, 9);
             for round in 0..20_000 {
                 let size = 10f32.powi(random.random_range(-6..6));
-                // The bias up to a million times the range, or none.
+                // The bias is up to a million times the range, or zero.
                 let far = 10f32.powi(random.random_range(-2..7)) * size;
                 let bias = if round % 5 == 0 { 0.0 } else { random.random_range(-1.0..1.0) * far };
                 let weights: Vec<f32> = (0..9).map(|_| bias + size * random.random::<f32>()).collect();
@@ -430,7 +431,8 @@ mod tests {
         assert!(ratios.iter().all(|&n| n > 1000), "{ratios:?}");
     }
 
-    /// The largest distance of a stored value's quotient from its code, in tolerances, where the division is off by `ulps`.
+    /// The largest distance of a stored value's quotient from its code, in tolerances, if the division is off by
+    /// `ulps`.
     fn farthest(ulps: f64) -> f64 {
         let mut random = StdRng::seed_from_u64(15);
         let mut most: f64 = 0.0;
@@ -461,7 +463,7 @@ mod tests {
         assert!(2.0 * most > 1.0, "{most}: half the tolerance, 2^-22, would not do");
     }
 
-    /// Numbers of noise, out of all `2^k` there are, below a fraction of `cut` in 2^-32. Noise ascends with its random bits.
+    /// How many of the `2^k` noises lie below a fraction of `cut` * 2^-32. Noise ascends with its random bits.
     fn below(bits: RandomBits, cut: u32) -> u32 {
         let (mut low, mut high) = (0, 1 << bits.bits());
         while low < high {
@@ -479,7 +481,7 @@ mod tests {
             assert_eq!(below(bits, 0), 0, "an exact value never moves");
             let mut most: f64 = 0.0;
             for _ in 0..20_000 {
-                // Any fraction, and those about which the bias is largest.
+                // Random fractions, and those with the largest bias.
                 let cut: u32 = random.random();
                 let grain = 32 - bits.bits();
                 let edge = (cut >> grain << grain) + (1 << (grain - 1));
@@ -489,13 +491,13 @@ mod tests {
                 }
             }
             assert!(most <= bits.bias(), "{bits:?}: {most}");
-            // The bound is as small as can be: one bit fewer breaks it.
+            // The bound is tight: one bit fewer would break it.
             assert!(most > 0.9 * bits.bias(), "{bits:?}: {most}");
         }
     }
 
-    /// Mean of `value(k)` over many k, held to `expected` within 6 sigma of a two-point distribution `step` wide, and the bias that so
-    /// many random bits may have.
+    /// Whether the mean of `value(k)` over many k is `expected`, within 6 sigma of a two-point distribution `step` wide
+    /// and the bias that so many random bits may have.
     fn is_unbiased(expected: f64, step: f64, bits: RandomBits, value: impl Fn(u32) -> f64) -> bool {
         const N: u32 = 40_000;
         let mean = (0..N).map(value).sum::<f64>() / f64::from(N);
@@ -508,7 +510,7 @@ mod tests {
     fn stochastic_half_is_unbiased_and_nearest_is_not() {
         let mut random = StdRng::seed_from_u64(4);
         for round in 0..60 {
-            // Fractions a third, two thirds or so of the way: nearest rounding is off by a third of a step.
+            // Fractions near a third and two thirds: nearest rounding would be off by a third of a step.
             let h = match round % 3 {
                 0 => random.random_range(0x400..0x7bff),
                 1 => random.random_range(0..0x400),
@@ -538,7 +540,7 @@ mod tests {
             let top = (1u32 << bits) - 1;
             for (low, high) in [(0.0, 1.0), (-3.0, 5.0), (100.0, 101.0)] {
                 let (scale, bias) = scale_and_bias(&[low, high], bits).unwrap();
-                // Between the lowest two codes, two in the middle, and the topmost two.
+                // Between the two lowest codes, two in the middle, and the two highest.
                 for below in [0, top / 2, top - 1] {
                     for fraction in [0.3, 0.7] {
                         let x = bias + (below as f32 + fraction) * scale;
@@ -578,7 +580,7 @@ mod tests {
                 }
                 assert_eq!(refused(&[-3e38, 0.0, 3e38], &[0.0; 3]), precision.is_integer(), "{precision:?}");
                 assert!(!refused(&[-1e38, 0.0, 1e38], &[0.0; 3]), "{precision:?}");
-                // The range of the state is nobody's business.
+                // The state may have any range.
                 assert!(!refused(&[0.0; 3], &[-3e38, 0.0, 3e38]), "{precision:?}");
             }
         }
@@ -602,7 +604,7 @@ mod tests {
                     let bytes = (dim * bits).div_ceil(8) + head + state_bytes;
                     assert_eq!(layout.stride(), u64::from(bytes.next_multiple_of(4)), "{precision:?} {kind:?} {dim}");
 
-                    // Values every precision represents: for integers 1 + code/4, both ends used.
+                    // Values that every precision represents: for integers `1 + code / 4`, with both end codes used.
                     let top = if precision.is_integer() { (1 << bits) - 1 } else { 255 };
                     let weights: Vec<f32> = (0..dim)
                         .map(|e| match e {
@@ -614,13 +616,13 @@ mod tests {
                         .collect();
                     let state: Vec<f32> = (0..layout.state).map(|e| (e + 1) as f32 / 8.0).collect();
                     for rounding in [Rounding::Nearest, Rounding::Stochastic] {
-                        // Stale bits must not shine through.
+                        // Stale bits of the record must be overwritten.
                         let mut record = vec![u32::MAX; layout.record_words as usize];
                         assert!(pack(&layout, &noise_of(rounding, 9), 3, &weights, &state, &mut record));
                         let row = unpacked(&layout, &record);
                         assert_eq!(row[dim as usize..], state, "{precision:?} {kind:?} {dim}");
                         for (found, wanted) in row.iter().zip(&weights) {
-                            // The scale is a rounded product: an ULP or two of the value.
+                            // The scale is a rounded product: off by one or two ULP of the value.
                             assert!(
                                 (found - wanted).abs() <= 2e-7 * wanted,
                                 "{precision:?} {kind:?} {dim}: {found} {wanted}"

@@ -1,4 +1,4 @@
-//! The first values of a table, made packed: the same on every machine and on both backends.
+//! The first values of a table, packed at once: the same bits on every machine and both backends.
 
 use std::{f32::consts::TAU, ops::Range};
 
@@ -15,12 +15,12 @@ use crate::{
     },
 };
 
-/// Bytes packed before they are handed on.
+/// Bytes that are packed before they are handed on.
 const CHUNK: u64 = 8 << 20;
-/// Floats that a thread holds of what it packs.
+/// Floats that a thread holds while it packs.
 const BLOCK: u32 = 16 << 10;
 
-/// Where the weights come from.
+/// The source of the weights.
 #[derive(Clone, Copy)]
 enum Values<'a> {
     Init(Init),
@@ -35,10 +35,10 @@ pub(crate) struct Filler<'a> {
 }
 
 impl<'a> Filler<'a> {
-    /// With `source`'s values, if it has what the table needs; without one with those that the configuration names.
+    /// Takes the values of `source`, after checking its size; without a source, those that the configuration names.
     ///
     /// # Errors
-    /// What [`Source::check`] says.
+    /// The errors of [`Source::check`].
     pub(crate) fn new(config: &GroupConfig, layout: &'a Layout, source: Option<&'a dyn Source>) -> Result<Self, Error> {
         if let Some(source) = source {
             source.check(layout.total_rows, layout.dim as usize)?;
@@ -53,12 +53,12 @@ impl<'a> Filler<'a> {
         Ok(Self { layout, values: source.map_or(Values::Init(config.init), Values::Source), noise })
     }
 
-    /// True if every record is all zeros.
+    /// Whether every record is all zeros.
     pub(crate) fn zeros(&self) -> bool {
         matches!(self.values, Values::Init(Init::Constant(value)) if value.to_bits() == 0)
     }
 
-    /// Initial weights of neighbouring rows, before they are rounded to the table's precision.
+    /// Writes the initial weights of neighbouring rows, not yet rounded to the table's precision.
     fn weights(&self, first_row: u32, weights: &mut [f32]) -> Result<(), Error> {
         match self.values {
             Values::Source(source) => return source.rows(first_row, self.layout.dim as usize, weights),
@@ -69,11 +69,11 @@ impl<'a> Filler<'a> {
         Ok(())
     }
 
-    /// Makes the records of neighbouring rows, as many as `records` holds, on all cores; the state starts at zero. Of FP32 there is never
-    /// more than a block a thread.
+    /// Makes the records of neighbouring rows, as many as fit into `records`, on all cores; the state starts at zero. A
+    /// thread holds at most one block of FP32 values.
     ///
     /// # Errors
-    /// The first row that cannot be stored.
+    /// The error of the first row that cannot be stored.
     pub(crate) fn pack(&self, first_row: u32, records: &mut [u32]) -> Result<(), Error> {
         let (dim, words) = (self.layout.dim as usize, self.layout.record_words as usize);
         let block = (BLOCK / self.layout.dim).max(1);
@@ -93,7 +93,7 @@ impl<'a> Filler<'a> {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Makes the records of `rows` chunk by chunk, and hands each on with its first row.
+    /// Makes the records of `rows` chunk by chunk, and calls the callback with each chunk and its first row.
     pub(crate) fn chunks(
         &self,
         rows: Range<u32>,
@@ -112,8 +112,8 @@ impl<'a> Filler<'a> {
 }
 
 impl Init {
-    /// What `row` of a group with this seed begins with, before it is brought down to the table's precision: `weights` is as long as
-    /// the dim. The same on every machine.
+    /// Writes the initial weights of `row` in a group with this seed, before they are rounded to the table's precision.
+    /// `weights` has dim elements. The values are the same on every machine.
     ///
     /// ```
     /// # use hotrow::{CpuGroup, Embedding, GroupConfig, Init, Precision};
@@ -145,15 +145,15 @@ impl Init {
     }
 }
 
-/// Two independent numbers of mean 0 and standard deviation 1, out of random words (Box and Muller 1958). libm's functions are made of
-/// IEEE operations alone, so the bits are the same everywhere; the standard library's are the system's.
+/// Two independent normal numbers of mean 0 and standard deviation 1 from random words (Box & Muller 1958). libm uses
+/// IEEE operations only, so the bits are the same everywhere; the standard library calls the system's functions.
 fn normal(words: [u32; 4]) -> [f32; 2] {
     let radius = (-2.0 * libm::logf((words[0] as f32 + 0.5) * 2f32.powi(-32))).sqrt();
     let (sin, cos) = libm::sincosf(TAU * ((words[1] >> 8) as f32 * 2f32.powi(-24)));
     [radius * cos, radius * sin]
 }
 
-/// What keeps a row out of the table.
+/// The error of a row that cannot be stored.
 fn not_finite(row: u32, weights: &[f32]) -> Error {
     let found = match weights.iter().position(|x| !x.is_finite()) {
         Some(element) => format!("{} at element {element}", weights[element]),
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn normal_known_answers() {
-        // Computed by a separate program in FP64 from the papers' formulas.
+        // Computed by a separate program in FP64 from the formulas.
         let known = [
             (0, 0, 0, [1.072_715_85, 0.184_425_589]),
             (7, 3, 0, [-0.096_167_291_4, -0.044_722_610_4]),
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn normal_bits() {
-        // The same on every machine: changing them changes every table that was made from a seed.
+        // The same on every machine. A change of these bits changes every table made from a seed.
         let bits = row(Init::Normal { mean: 0.5, std: 0.1 }, 7, 3, 5).iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits, NORMAL_BITS);
     }
@@ -216,16 +216,17 @@ mod tests {
         let scaled = row(Init::Normal { mean: 2.0, std: 0.25 }, 9, 5, 33);
         assert!(plain.iter().zip(&scaled).all(|(z, x)| *x == 2.0 + 0.25 * z));
         assert_eq!(plain[..32], row(STANDARD, 9, 5, 32), "an odd dim ends with half a pair");
-        // The ends: the smallest and the largest radius.
+        // The ends of the radius: zero, then the largest.
         assert_eq!(normal([u32::MAX, 0, 0, 0])[0], 0.0);
         assert!((6.7..6.8).contains(&normal([0; 4])[0]));
     }
 
-    /// What 2^20 numbers of one distribution must show if it is the normal one, each within six standard deviations of what chance does.
+    /// Checks 2^20 numbers against the normal distribution: each statistic is within six standard deviations of its
+    /// mean.
     fn like_normal(values: &[f32]) -> Result<(), String> {
         let n = values.len() as f64;
         let moment = |k: i32| values.iter().map(|&x| f64::from(x).powi(k)).sum::<f64>() / n;
-        // Of x^k the mean and the variance: of 2k's mean less the square.
+        // Of x^k: the mean, and the variance, which is the mean of x^2k less the mean's square.
         for (k, mean, square) in [(1, 0.0, 1.0), (2, 1.0, 3.0), (3, 0.0, 15.0), (4, 3.0, 105.0)] {
             let (found, spread) = (moment(k), 6.0 * ((square - mean * mean) / n).sqrt());
             if (found - mean).abs() > spread {
@@ -251,7 +252,7 @@ mod tests {
     fn normal_moments() {
         let values: Vec<f32> = (0..1 << 13).flat_map(|at| row(STANDARD, 11, at, 128)).collect();
         assert_eq!(like_normal(&values), Ok(()));
-        // Others of mean 0 and standard deviation 1, and repeated ones, are told from it.
+        // The check must reject other distributions of mean 0 and standard deviation 1, and repeated numbers.
         let uniform = Init::Uniform { low: -3f32.sqrt(), high: 3f32.sqrt() };
         let uniform: Vec<f32> = (0..1 << 13).flat_map(|at| row(uniform, 11, at, 128)).collect();
         assert!(like_normal(&uniform).unwrap_err().contains("moment 4"));

@@ -1,4 +1,4 @@
-//! One row packed: the definition (`codec`), the same at speed (`rows`), and the first values (`init`).
+//! One row, packed: the definition (`codec`), the same bits computed fast (`rows`), and the initial values (`init`).
 
 pub mod codec;
 pub(crate) mod init;

@@ -1,9 +1,9 @@
-//! What the shaders read out of `params`, as codec and row kernels want it.
+//! Turns the uniform `params`, which the shaders read, into what codec and row kernels take.
 
 use crate::{
     config::{OptimizerKind, Precision, RandomBits, Rounding},
     record::{codec::Noise, rows::optimise::Rule},
-    table::layout::{Layout, Params, quad_width},
+    table::layout::{Layout, Params, Rate, quad_width},
 };
 
 pub(crate) const MODE_TRAIN: u32 = 0;
@@ -11,7 +11,7 @@ pub(crate) const MODE_ROWS: u32 = 2;
 pub(crate) const LFU: u32 = 1;
 pub(crate) const MEAN: u32 = 1;
 
-/// A layout that describes rows and records as `params` does. It knows of no shards.
+/// The layout of rows and records that `params` describes. It has no shards.
 pub(crate) fn layout(params: &Params) -> Layout {
     Layout {
         dim: params.dim,
@@ -40,17 +40,17 @@ pub(crate) fn layout(params: &Params) -> Layout {
     }
 }
 
-/// Stride of a slot in floats.
+/// Floats from one slot to the next.
 pub(crate) fn slot_words(params: &Params) -> usize {
     (params.row_quads * quad_width(params.dim)) as usize
 }
 
-/// The partial rows of a backward, behind the bypassed rows.
+/// The partial rows of a backward. They lie behind the bypassed rows in `scratch`.
 pub(crate) fn partials<'s>(params: &Params, scratch: &'s mut [f32]) -> &'s mut [f32] {
     &mut scratch[params.partials as usize * quad_width(params.dim) as usize..]
 }
 
-/// The rounding noise of a call; `step` is the clock.
+/// The rounding noise of a call at step number `step`.
 pub(crate) fn noise(params: &Params, step: u32) -> Noise {
     let rounding = if params.stochastic == 1 { Rounding::Stochastic } else { Rounding::Nearest };
     let random_bits = match params.random_bits {
@@ -61,12 +61,12 @@ pub(crate) fn noise(params: &Params, step: u32) -> Noise {
     Noise { rounding, random_bits, seed: params.seed, step, purpose: params.purpose }
 }
 
-/// How the call's optimiser moves a row.
-pub(crate) fn rule(params: &Params) -> Rule {
+/// The optimiser of a call, at its rate.
+pub(crate) fn rule(params: &Params, rate: &Rate) -> Rule {
     let kind = match params.optimizer {
         0 => OptimizerKind::Sgd,
         1 => OptimizerKind::AdaGrad,
         _ => OptimizerKind::RowWiseAdaGrad,
     };
-    Rule { kind, lr: params.lr, eps: params.eps, weight_decay: params.weight_decay }
+    Rule { kind, lr: rate.lr, eps: params.eps, weight_decay: params.weight_decay }
 }

@@ -1,14 +1,15 @@
-/// The gradient by the shared weights, in the loss's units: at each weight the sum of what the chunks that cover it are due (P4 sections
-/// 2.4 and 3), and nothing of the optimiser, weight decay included. Not finite where a gradient of the outputs was not.
+/// The gradient of the loss by the shared weights (ROBE, sections 2.4 and 3): at each weight, the sum over all chunks
+/// that cover it. Nothing of the optimiser is in it, nor weight decay. It is not finite where a gradient of the outputs
+/// was not finite.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Gradient {
-    /// `[|M|]`: one a weight, 0 where no chunk of the batch lies.
+    /// `[|M|]`: one value for each weight, 0 where no chunk of the batch lies.
     Dense(Vec<f32>),
-    /// Of the weights that chunks of the batch cover, each once.
+    /// Only the weights that chunks of the batch cover, each once.
     Sparse {
-        /// Their places in the array, strictly ascending.
+        /// The places of these weights in the array, strictly ascending.
         locations: Vec<u32>,
-        /// The gradient by each.
+        /// The gradient at each place.
         sums: Vec<f32>,
     },
 }

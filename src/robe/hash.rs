@@ -1,35 +1,36 @@
-//! Where a row's chunks lie in the shared array (ROBE-Z, P4 section 3; constants of the authors' code).
+//! The places of a row's chunks in the shared array (SPEC 8; ROBE, section 3; constants of the authors' code).
 //!
-//! `start(g, j) = ((g R3 + j R2 + R1) mod P) mod (|M| - Z + 1)` for chunk j of linear row g. The modulus ends before the last Z weights,
-//! so that no chunk wraps; the last chunk of a row may be shorter.
+//! Chunk j of linear row g begins at `((g R3 + j R2 + R1) mod P) mod (|M| - Z + 1)`. The modulus ends before the last Z
+//! weights, so no chunk wraps. The last chunk of a row may be shorter than Z.
 
 /// The prime P. It is below 2^31, so that two residues add up in 32 bits.
 pub const PRIME: u32 = 2_038_074_743;
-/// What every hash begins with.
+/// The constant term of the hash.
 pub const R1: u32 = 634_329_019;
 /// Factor of the chunk's number.
 pub const R2: u32 = 1_825_252_241;
-/// Factor of the row.
+/// Factor of the row's number.
 pub const R3: u32 = 871_205_356;
 
-/// What a row's chunks have in common: `(g R3 + R1) mod P`. It is below [`PRIME`].
+/// The part of the hash that all chunks of a row share: `(g R3 + R1) mod P`, below [`PRIME`].
 ///
-/// Exact for every `u32`: a product of residues is below 2^62. Shaders have no 64-bit integers and reach the same by halves
-/// (`shaders/shared/robe.wgsl`).
+/// Exact for every `u32`, since a product of residues is below 2^62. Shaders have no 64-bit integers and compute the
+/// same from 16-bit halves (`shaders/shared/robe.wgsl`).
 #[inline]
 #[must_use]
 pub const fn row_hash(row: u32) -> u32 {
     ((row as u64 * R3 as u64 + R1 as u64) % PRIME as u64) as u32
 }
 
-/// Where chunk `chunk` of a row begins, given the row's hash; `starts` is |M| - Z + 1, at least 1.
+/// The first weight of chunk `chunk` of a row, given the row's hash. `starts` is |M| - Z + 1, at least 1.
 #[inline]
 #[must_use]
 pub const fn chunk_start(row_hash: u32, chunk: u32, starts: u32) -> u32 {
     ((row_hash as u64 + chunk as u64 * R2 as u64) % PRIME as u64 % starts as u64) as u32
 }
 
-/// The place of element `element` of linear row `row` among `weights` weights, in chunks of `chunk`.
+/// The place of element `element` of linear row `row` in an array of `weights` weights, with chunks of `chunk`
+/// elements.
 ///
 /// ```
 /// use hotrow::robe::hash::location;
@@ -46,7 +47,7 @@ mod tests {
 
     use super::*;
 
-    /// The formula in numbers that cannot overflow.
+    /// The formula, in integers that cannot overflow.
     fn defined(row: u32, element: u32, weights: u32, chunk: u32) -> u128 {
         let (row, element, weights, chunk) =
             (u128::from(row), u128::from(element), u128::from(weights), u128::from(chunk));
@@ -90,7 +91,7 @@ mod tests {
             prop_assert_eq!(u128::from(location(row, element, weights, chunk)), defined(row, element, weights, chunk));
         }
 
-        /// A chunk lies in one piece, within the array.
+        /// A chunk is contiguous and lies within the array.
         #[test]
         fn chunks_are_whole(row: u32, element in 0u32..1 << 20, chunk in 1u32..300, more in 0u32..100_000) {
             let weights = chunk + more;

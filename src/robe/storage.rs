@@ -1,5 +1,5 @@
-//! How the shared array lies in memory: FP32 as it is; FP16 two weights a word; integers in blocks, each a record of SPEC 2 whose row is the
-//! block. The optimiser's state is an array beside it, FP32 beside FP32 and else FP16.
+//! How the shared array lies in memory: FP32 as it is; FP16 two weights a word; integers in blocks, each of which is a
+//! record of SPEC 2 with the block as its row. The optimiser's state is a second array: FP32 beside FP32, else FP16.
 
 use crate::{
     config::Precision,
@@ -11,17 +11,17 @@ use crate::{
     table::layout::{Layout, Params, Robe},
 };
 
-/// Fewest and most weights of a block: a power of two of them.
+/// The smallest and the largest block, in weights. A block is a power of two.
 pub(crate) const BLOCKS: [u32; 2] = [16, 256];
 
-/// Where the weights of an array are, and how they are packed. Random bits count a block as a row.
+/// The layout of an array's weights and states. Random bits take the block's number as the row.
 #[derive(Clone, Debug)]
 pub(crate) struct Storage {
     weights: u32,
     block: u32,
-    /// Weights of a block.
+    /// Layout of a block's weights.
     records: Layout,
-    /// States of a block, where they are FP16.
+    /// Layout of a block's states, where they are FP16.
     halves: Layout,
 }
 
@@ -38,7 +38,7 @@ pub(crate) const fn block_words(precision: Precision, block: u32) -> u32 {
 }
 
 impl Storage {
-    /// As `params` and `robe` describe it.
+    /// The storage that `params` and `robe` describe.
     pub(crate) fn new(params: &Params, robe: &Robe) -> Self {
         let header = if params.bits <= 8 { 2 } else { 0 };
         let plain = Params { dim: robe.block, state: 0, state_half: 0, ..*params };
@@ -53,7 +53,7 @@ impl Storage {
         }
     }
 
-    /// True if a weight is a word of its own.
+    /// Whether each weight is a word of its own.
     pub(crate) fn plain(&self) -> bool {
         self.records.precision == Precision::Fp32
     }
@@ -62,7 +62,7 @@ impl Storage {
         self.block
     }
 
-    /// The word with which weight `first` begins, or behind the last one: where it is packed it begins a block.
+    /// The word at which weight `first` begins, or the end of the array. In packed arrays `first` begins a block.
     pub(crate) fn word(&self, first: u32) -> usize {
         if self.plain() { first as usize } else { self.words(first.div_ceil(self.block)).memory }
     }
@@ -74,13 +74,13 @@ impl Storage {
         Words { memory, states }
     }
 
-    /// Words of so many weights that begin and end a block, or the array.
+    /// Words of `weights` weights that begin and end at a block's border, or at the array's end.
     pub(crate) fn span(&self, weights: u32) -> Words {
         let states = if self.plain() { weights as usize } else { self.words(weights.div_ceil(self.block)).states };
         Words { memory: self.word(weights), states }
     }
 
-    /// Weights that one invocation alone may write: they share words.
+    /// Number of neighbouring weights that share words, so that only one invocation may write them.
     pub(crate) fn unit(&self) -> u32 {
         match self.records.precision {
             Precision::Fp32 => 1,
@@ -89,13 +89,14 @@ impl Storage {
         }
     }
 
-    /// Words of all of it, with states or without.
+    /// Words of the whole array, and of its states if `has_state`.
     pub(crate) fn all(&self, has_state: bool) -> Words {
         let all = self.span(self.weights);
         Words { states: if has_state { all.states } else { 0 }, ..all }
     }
 
-    /// Packs `weights`, of which the first begins block `first`. Values that cannot be stored leave the words of their block as they were.
+    /// Packs `weights`, whose first one begins block `first`. A block with values that cannot be stored keeps its
+    /// words.
     ///
     /// # Errors
     /// [`Error::Source`] names the first weight of the first such block.
@@ -123,29 +124,30 @@ impl Storage {
         })
     }
 
-    /// Packs a block's weights, fewer in the last; false, and the record as it was, if they cannot be stored.
+    /// Packs a block's weights; the last block may have fewer. Returns false and leaves the record untouched if they
+    /// cannot be stored.
     pub(crate) fn pack_block(&self, noise: &Noise, block: u32, weights: &[f32], record: &mut [u32]) -> bool {
         rows::pack(&self.records, noise, block, weights, &[], record)
     }
 
-    /// Packs a block's finite states in FP16.
+    /// Packs a block's states, which are finite, in FP16.
     pub(crate) fn pack_states(&self, noise: &Noise, block: u32, states: &[f32], words: &mut [u32]) {
         let noise = Noise { purpose: noise.purpose + 1, ..*noise };
         let packed = rows::pack(&self.halves, &noise, block, states, &[], words);
         debug_assert!(packed, "what is finite can be stored");
     }
 
-    /// The weights of a block.
+    /// Unpacks the weights of a block.
     pub(crate) fn unpack_block(&self, record: &[u32], weights: &mut [f32]) {
         rows::unpack(&self.records, record, weights, &mut []);
     }
 
-    /// The states of a block, in FP16.
+    /// Unpacks the FP16 states of a block.
     pub(crate) fn unpack_states(&self, words: &[u32], states: &mut [f32]) {
         rows::unpack(&self.halves, words, states, &mut []);
     }
 
-    /// `n` weights from `first` on; `room` is for those that have to be unpacked.
+    /// Returns `n` weights from `first` on. `room` holds those that must be unpacked.
     #[inline]
     pub(crate) fn read<'a>(&self, memory: &'a [u32], first: u32, n: usize, room: &'a mut [f32]) -> &'a [f32] {
         let first = first as usize;
@@ -173,7 +175,7 @@ impl Storage {
         room
     }
 
-    /// All weights, out of the words of the whole array.
+    /// Unpacks all weights from the words of the whole array.
     pub(crate) fn weights(&self, memory: &[u32]) -> Vec<f32> {
         let mut weights = vec![0.0; self.weights as usize];
         match self.plain() {
@@ -187,7 +189,7 @@ impl Storage {
         weights
     }
 
-    /// All states likewise, if there are any.
+    /// Unpacks all states; empty if the optimiser has none.
     pub(crate) fn states(&self, words: &[u32]) -> Vec<f32> {
         if self.plain() || words.is_empty() {
             return bytemuck::cast_slice(words).to_vec();
@@ -195,7 +197,7 @@ impl Storage {
         halves(words).take(self.weights as usize).collect()
     }
 
-    /// The first weight whose words are not those of a finite value, or of a block of finite values.
+    /// Finds the first weight whose words do not stand for a finite value.
     pub(crate) fn not_finite(&self, memory: &[u32]) -> Option<(u32, f32)> {
         match self.records.precision {
             Precision::Fp32 => first_wrong(floats(memory)),
@@ -203,14 +205,14 @@ impl Storage {
             precision => {
                 let top = ((1u32 << precision.bits()) - 1) as f32;
                 let records = memory.chunks_exact(self.records.record_words as usize);
-                // What is wrong with scale or bias is wrong with the highest value.
+                // A scale or bias that is not finite makes the highest value not finite.
                 let highest = records.map(|record| top * f32::from_bits(record[0]) + f32::from_bits(record[1]));
                 first_wrong(highest).map(|(block, value)| (block * self.block, value))
             }
         }
     }
 
-    /// The first state that is not finite.
+    /// Finds the first state that is not finite.
     pub(crate) fn state_not_finite(&self, words: &[u32]) -> Option<(u32, f32)> {
         if self.plain() { first_wrong(floats(words)) } else { first_wrong(halves(words)) }
     }
@@ -225,7 +227,7 @@ fn floats(words: &[u32]) -> impl Iterator<Item = f32> {
     words.iter().map(|&word| f32::from_bits(word))
 }
 
-/// Infinity and NaN too, which no array holds.
+/// Converts halves, also infinite and NaN ones, which no sound array holds.
 fn halves(words: &[u32]) -> impl Iterator<Item = f32> {
     let halves: &[u16] = bytemuck::cast_slice(words);
     halves.iter().map(|&half| {

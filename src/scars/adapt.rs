@@ -1,6 +1,6 @@
-//! Between epochs: whether to pin other rows, more of them, or fewer.
+//! Proposals between epochs: whether to pin other rows, more rows, or fewer.
 //!
-//! Nothing is changed by a [`Proposal`] until it is [applied](Proposal::apply).
+//! A [`Proposal`] changes nothing until it is [applied](Proposal::apply).
 
 use crate::{
     error::Error,
@@ -12,43 +12,44 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// A run, and the cache it ran on.
+/// The counters of a run, and the cache it ran on.
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
-    /// What the run counted, of all tables together: the counters after it less those before it.
+    /// What the run counted, over all tables: the counters after it less those before it.
     pub counters: Counters,
-    /// Batches it had.
+    /// Number of batches in the run.
     pub batches: u64,
-    /// How often each linear row was used in it. Rows of a group's tables together.
+    /// How often each linear row was used in the run, over all tables of the group.
     pub ranked: &'a Ranked,
-    /// Linear rows pinned meanwhile.
+    /// Linear rows that were pinned during the run.
     pub pinned: Vec<u32>,
     /// Sets of the cache.
     pub sets: u32,
     /// Ways of a set.
     pub set_ways: u32,
-    /// Of these, those that may be pinned.
+    /// Ways of each set that may be pinned.
     pub ways: u32,
     /// Bytes of a record: [`Layout::stride`](crate::Layout::stride).
     pub record: u64,
-    /// Each batch had a backward: its rows were written too.
+    /// Whether each batch had a backward, so that rows were written too.
     pub training: bool,
 }
 
-/// When a change is worth proposing. Shares, 0 to 1, are of the bytes that would cross the bus with nothing pinned.
+/// When a change is worth proposing. Shares, 0 to 1, refer to the bytes that would cross the bus with nothing pinned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
-    /// A change must save this much: 0.02. Less may be chance: the hottest rows of a sample look hotter than they are.
+    /// The least share that a change must save: 0.02. Less may be chance, since the hottest rows of a sample look
+    /// hotter than they are.
     pub gain: f64,
-    /// This much less than the most that could be saved will do: 0.005. Fewer rows are then pinned, once and for all: it is measured from
-    /// the best choice that the rules allow, not from what is pinned.
+    /// The share that may be given up to pin fewer rows: 0.005. It is measured from the best choice that the rules
+    /// allow, not from what is pinned, so repeated proposals do not give it up twice.
     pub loss: f64,
-    /// A smaller cache must be smaller by this share of the rows pinned now: 0.1.
+    /// The least share of the pinned rows that [`Advice::Shrink`] must remove: 0.1.
     pub fewer: f64,
-    /// Most rows that may be pinned; unless the cache may be resized, as many as its ways take if that is less.
+    /// Most rows that may be pinned. Unless the cache may be resized, the ways that may be pinned are a second limit.
     pub most_rows: u64,
-    /// Whether the cache itself may be made larger for more rows, and smaller for fewer: to so many sets that 99 % of the rows are expected
-    /// to find a way. Not by default: under LRU and LFU ways that are not pinned serve other rows.
+    /// Whether the cache itself may be resized, to as many sets as give 99 % of the proposed rows a way. Off by
+    /// default: under LRU and LFU the ways that are not pinned serve other rows.
     pub resize: bool,
 }
 
@@ -58,53 +59,54 @@ impl Default for Rules {
     }
 }
 
-/// What is proposed.
+/// What a [`Proposal`] advises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Advice {
-    /// To leave things as they are.
+    /// Change nothing.
     Keep,
-    /// To pin more rows: those outside are hot too.
+    /// Pin more rows: rows that are not pinned are hot too.
     Grow,
-    /// To pin fewer rows: the coldest of them hardly save anything.
+    /// Pin fewer rows: the coldest pinned ones save hardly anything.
     Shrink,
-    /// To pin other rows, as many as now: what is hot has changed.
+    /// Pin other rows, as many as now: other rows have become hot.
     Repin,
 }
 
 /// Hit rate and traffic of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
-    /// Hits among accesses, 0 to 1.
+    /// Share of the accesses that are hits, 0 to 1.
     pub hit_rate: f64,
     /// Bytes that cross the bus for a batch, both ways.
     pub bytes: f64,
 }
 
-/// A proposal, and what is expected of it.
+/// A proposal, with the rates expected from it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
-    /// What to do.
+    /// The advice.
     pub advice: Advice,
-    /// Why, in a sentence.
+    /// The reason for the advice, in a sentence.
     pub reason: String,
-    /// Linear rows to be pinned then, hottest first; all find a way. Of [`Advice::Keep`], those pinned now.
+    /// Linear rows to pin, hottest first; all of them find a way. For [`Advice::Keep`], the rows pinned now.
     pub rows: Vec<u32>,
-    /// Rows the cache shall hold then; as now, unless [`Rules::resize`].
+    /// Rows that the cache should hold; as now, unless [`Rules::resize`].
     pub cache_rows: u32,
-    /// What the run's counters say. Bytes of pinning and flushing are among them.
+    /// The rates that the run's counters give. Bytes of pinning and flushing are among them.
     pub measured: Rates,
-    /// What the model says of the rows pinned now. A difference from what was measured is what the model leaves out: rows used again
-    /// within few batches, and rows that an LRU or LFU cache keeps beside the pinned ones, make the measured rates better.
+    /// The rates that the model gives for the rows pinned now. Measured rates are better by what the model leaves out:
+    /// rows used again within few batches, and rows that an LRU or LFU cache keeps beside the pinned ones.
     pub now: Rates,
-    /// What the model says of [`Proposal::rows`], if the next run is like this one.
+    /// The rates that the model gives for [`Proposal::rows`], if the next run is like this one.
     pub then: Rates,
-    /// Bytes that cross once, when it is applied: records of the rows that come, all of them if the cache is resized, and, in training, of
-    /// the rows that leave.
+    /// Bytes that cross once when the proposal is applied: records of the rows to load (all of them if the cache is
+    /// resized) and, in training, of the rows that leave.
     pub moved: u64,
 }
 
 impl<'a> Run<'a> {
-    /// Of a group that has just had so many batches since its counters, added up, were `since`. `ways` of each set may be pinned.
+    /// Describes a run of `batches` batches that `group` has just finished. `since` are its counters, summed over its
+    /// tables, before the run. At most `ways` ways of each set may be pinned.
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
@@ -122,18 +124,19 @@ impl<'a> Run<'a> {
         Ok(Self { counters, batches, ranked, pinned, sets, set_ways, ways: ways.min(set_ways), record, training })
     }
 
-    /// What to do before the next run.
+    /// Proposes what to pin before the next run.
     ///
-    /// While the counts stay the same, so does what was proposed and applied: the next advice is [`Advice::Keep`], whatever the rules. Counts of
-    /// other accesses differ by chance, which `gain` and `fewer` are for; the fewer accesses, the more: [`Profile`](crate::scars::profile::Profile)s
-    /// may count on over several runs.
+    /// If the counts stay the same, an applied proposal is followed by [`Advice::Keep`], whatever the rules. Counts of
+    /// new accesses differ by chance, the more the fewer they are; `gain` and `fewer` absorb that. A
+    /// [`Profile`](crate::scars::profile::Profile) may also count over several runs.
     ///
-    /// The model is P3's (eq. 6): lookups are independent draws, as in a shuffled epoch. Its bytes are within 1 % of the counted ones while
-    /// a batch is at most 1 % of the accesses counted; with exact counts its hit rate is exact for the same accesses again. Of other accesses
-    /// the same rows take less: a row is among the hottest partly by chance, the more the fewer accesses were counted.
+    /// The model is SCARS, eq. 6: lookups are independent draws, as in a shuffled epoch. Its bytes are within 1 % of
+    /// the counted ones while a batch is at most 1 % of the accesses counted. With exact counts its hit rate is exact
+    /// for the same accesses. On new accesses the same rows get fewer hits, because a row is among the hottest partly
+    /// by chance; the effect grows as fewer accesses are counted.
     ///
     /// # Errors
-    /// [`Error::Scars`] for a run without batches or accesses, and for rules that are no shares.
+    /// [`Error::Scars`] for a run without batches or accesses, and for rules that are not shares.
     pub fn propose(&self, rules: &Rules) -> Result<Proposal, Error> {
         for (what, share) in [("gain", rules.gain), ("loss", rules.loss), ("fewer", rules.fewer)] {
             if !(0.0..=1.0).contains(&share) {
@@ -151,8 +154,9 @@ impl<'a> Run<'a> {
         let mine = self.ranked.used().iter().filter(|&&(row, _)| present.has(row));
         let (hits_now, saved_now) = saving.of_all(mine);
 
-        // One size is aimed at, whatever is pinned now: the fewest rows that are as good as the most, but for the loss. So what Grow or Shrink
-        // has reached is grown or shrunk no further, and nothing is given up twice.
+        // The target does not depend on what is pinned now: the fewest rows that are as good as the most, up to the
+        // loss. So after Grow or Shrink the next proposal does not grow or shrink further, and nothing is given up
+        // twice.
         let most = if rules.resize { self.ranked.used()[..listed].to_vec() } else { self.best(self.sets, listed) };
         let target = saving.enough(&most, rules.loss * all);
         let target_sets = if rules.resize { self.sets_of(target as u64)? } else { self.sets };
@@ -184,7 +188,7 @@ impl<'a> Run<'a> {
             Some((advice, choice)) => {
                 let then = rates(choice.hits, choice.saved);
                 let moved = self.record * self.moves(&choice, &present);
-                // A run like the last one has to earn what the change itself costs.
+                // A run like the last one must save more than the change itself costs.
                 let earned = (now.bytes - then.bytes) * self.batches as f64;
                 let pays = advice == Advice::Shrink || earned > moved as f64;
                 if pays { (advice, choice.rows, choice.sets, then, moved) } else { kept }
@@ -197,7 +201,8 @@ impl<'a> Run<'a> {
         Ok(Proposal { advice, reason, rows, cache_rows, measured, now, then, moved })
     }
 
-    /// Records that a choice moves: rows that come, all of them into another cache, and, in training, rows that leave.
+    /// Number of records that a choice moves: rows to load (all of them into a resized cache) and, in training, rows
+    /// that leave.
     fn moves(&self, choice: &Choice, present: &HotRows) -> u64 {
         let wanted = HotRows::new(&choice.rows);
         let comes = choice.rows.iter().filter(|&&row| choice.sets != self.sets || !present.has(row)).count();
@@ -205,7 +210,7 @@ impl<'a> Run<'a> {
         (comes + leaves) as u64
     }
 
-    /// The hottest rows that find a way in a cache of so many sets, with their counts, at most so many.
+    /// The hottest rows that find a way in a cache of `sets` sets, at most `most`, each with its count.
     fn best(&self, sets: u32, most: usize) -> Vec<(u32, u64)> {
         let mut taken = vec![0; sets as usize];
         let finds_way = |&&(row, _): &&(u32, u64)| {
@@ -217,7 +222,7 @@ impl<'a> Run<'a> {
         self.ranked.used().iter().take_while(|_| most > 0).filter(finds_way).take(most).copied().collect()
     }
 
-    /// Sets in which so many rows are expected to find a way, 99 % of them; at most as many as hold all rows, where some find none.
+    /// Number of sets in which 99 % of `rows` rows are expected to find a way; at most as many as hold all rows.
     fn sets_of(&self, rows: u64) -> Result<u32, Error> {
         if rows == 0 {
             return Ok(0);
@@ -227,7 +232,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What pinning a row saves.
+/// Computes what pinning a row saves.
 #[derive(Clone, Copy, Debug)]
 struct Saving {
     accesses: f64,
@@ -235,12 +240,12 @@ struct Saving {
 }
 
 impl Saving {
-    /// The probability that a batch has a row that was used `count` times: `1 - (1 - P)^b` (P3 eq. 1).
+    /// The probability that a batch has a row that was used `count` times: `1 - (1 - P)^b` (SCARS, eq. 1).
     fn of(self, count: u64) -> f64 {
         -(self.lookups * (-(count as f64) / self.accesses).ln_1p()).exp_m1()
     }
 
-    /// Accesses to some rows, and what pinning them saves.
+    /// The accesses to some rows, and what pinning them saves.
     fn of_all<'r>(self, rows: impl IntoIterator<Item = &'r (u32, u64)>) -> (u64, f64) {
         rows.into_iter().fold((0, 0.0), |(hits, sum), &(_, count)| (hits + count, sum + self.of(count)))
     }
@@ -268,7 +273,7 @@ struct Choice {
 }
 
 impl Choice {
-    /// The hottest rows that find a way in so many sets, at most `most`.
+    /// Chooses the hottest rows that find a way in `sets` sets, at most `most`.
     fn of(run: &Run<'_>, saving: Saving, sets: u32, most: usize) -> Self {
         let best = run.best(sets, most);
         let (hits, saved) = saving.of_all(&best);
@@ -297,17 +302,17 @@ fn reason(advice: Advice, pinned: usize, rows: usize, now: Rates, then: Rates) -
 }
 
 impl Proposal {
-    /// Gives the cache its size, if that changes, and pins the proposed rows, at most `ways` of a set. Returns those that found no way: none,
-    /// with the run's ways. [`Advice::Keep`] changes nothing.
+    /// Resizes the cache, if the proposal does, and pins the proposed rows, at most `ways` in a set. Returns the rows
+    /// that found no way: none, if `ways` is that of the run. [`Advice::Keep`] changes nothing.
     ///
     /// # Errors
-    /// As [`Embedding::pin`] and [`Embedding::resize_cache`]; may be called again.
+    /// Those of [`Embedding::pin`] and [`Embedding::resize_cache`]. The call may be repeated.
     pub fn apply(&self, group: &mut dyn Embedding, ways: u32) -> Result<Vec<u32>, Error> {
         if self.advice == Advice::Keep {
             return Ok(Vec::new());
         }
         if self.cache_rows != group.layout().slots() {
-            // What is pinned now need not move with it.
+            // Unpins first, so that the resize does not load rows that leave anyway.
             group.pin(&[], ways)?;
             group.resize_cache(self.cache_rows.min(group.layout().total_rows))?;
         }

@@ -1,26 +1,27 @@
-//! One memory for cached rows and batches (P3 eq. 7).
+//! One memory for cached rows and the batch (SCARS, eq. 7).
 
 use crate::{
     error::Error,
     scars::{refused, traffic::Workload},
 };
 
-/// The device's memory: M of P3's eq. 7, `b = (M - |C| d) / a`.
+/// The device's memory: M of SCARS, eq. 7, `b = (M - |C| d) / a`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
-    /// Bytes for cached rows and for what a batch takes: M.
+    /// Bytes for cached rows and the batch together: M.
     pub bytes: u64,
-    /// Bytes that a sample of a batch takes, activations and all: a. With 0 a batch is bounded by the epoch alone.
+    /// Bytes that a sample of a batch takes, activations included: a. With 0 only the epoch bounds a batch.
     pub sample: u64,
-    /// The smallest batch, in samples. 1 is P3's own problem, whose answer often is the smallest batch that can be: without a cost of its
-    /// own a batch of one sample is as cheap as any other, and leaves most memory to rows.
+    /// The smallest batch, in samples. The paper's own problem has 1. Its answer is often the smallest batch: without a
+    /// cost of its own, a batch of one sample is as cheap as any other and leaves most memory to rows.
     pub smallest_batch: u64,
-    /// What a batch costs whatever its size, as the bytes that cross the bus in that time.
+    /// The fixed cost of a batch, as the bytes that could cross the bus in that time.
     pub batch_cost: f64,
 }
 
 impl Budget {
-    /// The batches that fit, in samples: from the smallest one to what fits without any cached row, at most an epoch.
+    /// The smallest and the largest batch that fit, in samples; the largest is what fits without cached rows, at most
+    /// an epoch.
     pub(crate) fn batches(&self, workload: &Workload) -> Result<(u64, u64), Error> {
         let remedy = "raise the budget, or make the smallest batch or what a sample takes smaller";
         if self.smallest_batch == 0 || self.smallest_batch > workload.samples {
@@ -43,7 +44,7 @@ impl Budget {
         self.bytes.saturating_sub(self.sample.saturating_mul(batch))
     }
 
-    /// The largest batch beside rows of so many bytes (eq. 7, rounded down); `None` if there is no room for one sample.
+    /// The largest batch beside rows of `rows` bytes (eq. 7, rounded down); `None` if there is no room for one sample.
     pub(crate) fn batch_beside(&self, rows: u128, workload: &Workload) -> Option<u64> {
         let left = u64::try_from(u128::from(self.bytes).checked_sub(rows)?).ok()?;
         let batch = left.checked_div(self.sample).unwrap_or(u64::MAX).min(workload.samples);

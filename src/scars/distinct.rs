@@ -1,59 +1,61 @@
-//! Distinct rows of a batch (P3 eq. 1 and 2), of lookups drawn independently or out of a shuffled trace.
+//! Expected distinct rows of a batch (SCARS, eq. 1 and 2), for lookups drawn independently or from a shuffled trace.
 
 use crate::scars::skew::{Part, Skew};
 
-/// How the lookups of a batch come about.
+/// How the lookups of a batch are drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Draws {
-    /// Each is drawn anew: P3's model, `1 - (1 - P)^b`.
+    /// Independently, with replacement: the model of SCARS, `1 - (1 - P)^b`.
     #[default]
     Independent,
-    /// Out of the counted lookups, none put back, as a shuffled epoch does. A formula has no lookups to draw from, and is taken
-    /// independently.
+    /// From the counted lookups without replacement, as in a shuffled epoch. A formula has no lookups to draw from; it
+    /// is drawn independently.
     Epoch,
 }
 
 impl Skew {
-    /// Expected distinct rows of a batch of so many lookups, of those after the `pinned` hottest: `sum 1 - (1 - P)^b` (P3 eq. 2, and
-    /// the sum of eq. 6). A real number of lookups may be asked for; none or a negative one gives 0.
+    /// Expected distinct rows among `lookups` lookups, without the `pinned` hottest rows: `sum 1 - (1 - P)^b` (SCARS,
+    /// eq. 2, and the sum of eq. 6). `lookups` may be any real number; 0 and negative numbers give 0.
     ///
-    /// Lookups are drawn independently. Relative error: [`Skew::error`].
+    /// Lookups are drawn independently. The relative error is at most [`Skew::error`].
     #[must_use]
     pub fn distinct(&self, lookups: f64, pinned: u64) -> f64 {
         self.rest(pinned).map(|part| part.rows * seen(part, lookups)).sum()
     }
 
-    /// As [`Skew::distinct`], for a batch drawn out of the counted lookups without putting any back, as a shuffled epoch does: for a
-    /// row with c of the N lookups `1 - C(N-c, b) / C(N, b)`. Exact. `None` for a formula, which has no lookups to draw from.
+    /// [`Skew::distinct`] for a batch drawn from the counted lookups without replacement, as in a shuffled epoch: a row
+    /// with c of the N lookups contributes `1 - C(N-c, b) / C(N, b)`. Exact. `None` for a formula, which has no lookups
+    /// to draw from.
     ///
-    /// It matters where a batch is a large part of the epoch: for all N lookups this gives every row that was counted, the
-    /// independent form 1 - 1/e of the rows that were counted once.
+    /// This matters where a batch is a large part of the epoch: for all N lookups this gives every row that was
+    /// counted, while independent draws give only 1 - 1/e of the rows that were counted once.
     #[must_use]
     pub fn distinct_of_epoch(&self, lookups: u64, pinned: u64) -> Option<f64> {
         let all = self.accesses()?;
         Some(self.rest(pinned).map(|part| part.rows * seen_of_epoch(part, all, lookups)).sum())
     }
 
-    /// Expected distinct rows, however the lookups are drawn. Of an epoch whole lookups are drawn; a real number of them is taken to lie
-    /// on the line between the whole ones around it.
+    /// Expected distinct rows for either way of drawing. [`Draws::Epoch`] draws whole lookups; between whole numbers
+    /// the result is linear.
     #[must_use]
     pub fn distinct_drawn(&self, draws: Draws, lookups: f64, pinned: u64) -> f64 {
         self.rest(pinned).map(|part| part.rows * self.seen(draws, part, lookups)).sum()
     }
 
-    /// For each of [`Skew::bins`], the probability that one of its rows is among so many lookups. For sets of rows that are not the
-    /// hottest ones: those that found a way in a cache, say. `bin.rows` times these add up to [`Skew::distinct_drawn`].
+    /// For each of [`Skew::bins`], the probability that one of its rows is among `lookups` lookups. This serves sets of
+    /// rows that are not the hottest ones, for example those that found a way in a cache. Times `bin.rows`, these add
+    /// up to [`Skew::distinct_drawn`].
     pub fn seen_by_bin(&self, draws: Draws, lookups: f64) -> impl Iterator<Item = f64> + '_ {
         self.rest(0).map(move |part| self.seen(draws, part, lookups))
     }
 
-    /// The probability that one row is among so many lookups: its term of the sum. 0 for a row past all.
+    /// The probability that row `row` is among the lookups: its term of the sum. 0 for a row past the last.
     #[must_use]
     pub fn appears(&self, draws: Draws, lookups: f64, row: u64) -> f64 {
         self.parts(row, row.saturating_add(1)).map(|part| self.seen(draws, part, lookups)).sum()
     }
 
-    /// As [`Skew::appears`].
+    /// [`Skew::appears`] for a row of `part`.
     pub(crate) fn seen(&self, draws: Draws, part: Part, lookups: f64) -> f64 {
         match (draws, self.accesses()) {
             (Draws::Epoch, Some(all)) => {
@@ -67,7 +69,7 @@ impl Skew {
 }
 
 fn seen(part: Part, lookups: f64) -> f64 {
-    // 0 lookups times the logarithm of 0 is no number.
+    // 0 lookups times the logarithm of 0 would be NaN.
     if lookups > 0.0 { -(lookups * part.log).exp_m1() } else { 0.0 }
 }
 
@@ -76,8 +78,9 @@ fn seen_of_epoch(part: Part, all: u64, lookups: u64) -> f64 {
     -log_absent(all, count, lookups.min(all)).exp_m1()
 }
 
-/// `ln(C(n-c, b) / C(n, b))`: none of the c lies among b drawn out of n. The product of `1 - b/(n-j)` over j below c, or with b and c
-/// exchanged. Logarithms of factorials would lose the small ones: at n = 5e6 they are off by 1e-8, and a row counted once has 2e-7.
+/// `ln(C(n-c, b) / C(n, b))`: the logarithm of the probability that none of c lies among b drawn out of n. Computed as
+/// the product of `1 - b/(n-j)` over j below c, or with b and c exchanged. Logarithms of factorials would be too rough:
+/// at n = 5e6 they are off by 1e-8, and a row counted once has 2e-7.
 fn log_absent(n: u64, c: u64, b: u64) -> f64 {
     let (few, many) = (c.min(b), c.max(b));
     if few > 0 && many > n - few {
@@ -87,7 +90,7 @@ fn log_absent(n: u64, c: u64, b: u64) -> f64 {
     for j in 0..few {
         sum += (-(many as f64) / (n - j) as f64).ln_1p();
         if sum < -45.0 {
-            // Below what a sum with 1 can tell.
+            // Too small to change a sum with 1.
             return f64::NEG_INFINITY;
         }
     }
@@ -101,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// Term by term, of the formula itself.
+    /// Sums the formula itself, row by row.
     fn slow(weights: &[f64], lookups: f64, pinned: usize) -> f64 {
         let all: f64 = weights.iter().sum();
         weights[pinned..].iter().map(|weight| -(lookups * (-weight / all).ln_1p()).exp_m1()).sum()
@@ -126,7 +129,7 @@ mod tests {
         ]
     }
 
-    /// The largest error of the binned sums, as a part of the bound.
+    /// The largest error of the binned sums, relative to the stated bound.
     fn compare(rows: u64, lookups: &[f64], pinned: &[u64]) -> f64 {
         let mut worst = 0f64;
         for (name, skew, weights) in cases(rows) {
@@ -151,7 +154,7 @@ mod tests {
         let rows = 20_000;
         let lookups = [0.5, 1.0, 2.0, 100.0, 7000.0, 4e5];
         let worst = compare(rows, &lookups, &[0, 1, 50, rows / 97, rows / 3, rows - 1, rows]);
-        // The bound is one: reached to a part, so a bound of a tenth would be noticed.
+        // The bound is reached in part, so a bound ten times smaller would fail.
         assert!(worst > 0.1, "{worst}");
     }
 
@@ -164,7 +167,7 @@ mod tests {
     #[test]
     fn a_thousand_million_rows() {
         let rows = 1_000_000_000;
-        // Uniform: closed.
+        // Uniform rows have a closed form.
         let uniform = Skew::uniform(rows).unwrap();
         let wanted = -(rows as f64) * (1e6 * (-1e-9f64).ln_1p()).exp_m1();
         assert!((uniform.distinct(1e6, 0) / wanted - 1.0).abs() < 1e-12);
@@ -177,16 +180,17 @@ mod tests {
             // One lookup sees one row, whatever the bins.
             assert!((skew.distinct(1.0, 0) - 1.0).abs() < 1e-9);
             assert!((skew.distinct(1.0, 12_345_678) - (1.0 - skew.mass(12_345_678))).abs() < 1e-9);
-            // Two see 2 - sum P^2.
+            // Two lookups see `2 - sum P^2`.
             let squares: f64 = skew.bins().iter().map(|bin| bin.rows as f64 * bin.probability.powi(2)).sum();
             assert!((skew.distinct(2.0, 0) - (2.0 - squares)).abs() < 1e-9);
-            // More lookups, more rows, but less than as many more; fewer of those after more pinned ones.
+            // More lookups see more rows, but less than proportionally; fewer of the rows left when more are pinned.
             let at = |lookups| skew.distinct(lookups, 1000);
             assert!(at(1e6) > at(5e5) && at(1e6) < 2.0 * at(5e5));
             assert!(skew.distinct(1e6, 100_000_000) < skew.distinct(1e6, 99_000_000));
             assert!(skew.distinct(1e18, 0) <= rows as f64);
         }
-        // Zipf, 10^6 lookups: the integral of 1 - e^(-c/x) over x from 1/2 to n, c = 10^6/H, by Simpson's rule in ln x.
+        // Zipf, 10^6 lookups: the integral of `1 - e^(-c/x)` over x from 1/2 to n, with c = 10^6/H, by Simpson's rule
+        // in ln x.
         let skew = Skew::zipf(rows, 1.0).unwrap();
         let c = 1e6 * skew.probability(0);
         let (from, to, steps) = (0.5f64.ln(), (rows as f64 + 0.5).ln(), 20_000);
@@ -212,7 +216,7 @@ mod tests {
         assert_eq!(Skew::zipf(5, 1.0).unwrap().distinct_of_epoch(3, 0), None);
     }
 
-    /// Binomial coefficients' quotient, one factor after another.
+    /// The quotient of binomial coefficients, factor by factor.
     fn slow_of_epoch(counts: &[u64], lookups: u64, pinned: usize) -> f64 {
         let all: u64 = counts.iter().sum();
         let mut sorted = counts.to_vec();
@@ -233,7 +237,7 @@ mod tests {
             let found = skew.distinct_of_epoch(lookups, pinned as u64).unwrap();
             let wanted = slow_of_epoch(&counts, lookups, pinned);
             prop_assert!((found - wanted).abs() < 1e-9 * (1.0 + wanted), "{} {}", found, wanted);
-            // Nothing is put back, so never fewer rows than of independent lookups.
+            // Draws without replacement never give fewer rows than independent ones.
             prop_assert!(found >= skew.distinct(lookups as f64, pinned as u64) - 1e-9);
         }
     }
@@ -268,7 +272,7 @@ mod tests {
 
     #[test]
     fn shuffled_lookups_see_as_many_rows() {
-        // 200,000 lookups of 3000 rows, shuffled, in batches of 1 % and of a fifth.
+        // 200,000 shuffled lookups of 3,000 rows, in batches of 1 % and of a fifth.
         let mut rng = rand_pcg::Pcg64::seed_from_u64(9);
         let counts: Vec<u64> = (0..3000u64).map(|i| 26_000 / (i + 1) + 1).collect();
         let mut trace: Vec<u32> =
@@ -301,7 +305,7 @@ mod tests {
             (&counted, Draws::Epoch, 1000.0),
             (&law, Draws::Independent, 3000.0),
         ] {
-            // Each bin alone is what is left between its ends.
+            // The mass of each bin is the difference between its ends.
             let mut end = 0;
             for (bin, seen) in skew.bins().iter().zip(skew.seen_by_bin(draws, lookups)) {
                 let wanted =

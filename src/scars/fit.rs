@@ -1,10 +1,12 @@
-//! How many pinned rows find a way: rows are hashed into sets, and some sets get more than they hold.
+//! How many pinned rows find a way. Rows are hashed into sets, and some sets get more rows than they hold.
 
 use crate::{error::Error, scars::refused, table::hash::fmix32};
 
-/// Of rows that are pinned in this order, each in the set of its hash, those whose set has `ways` of them already. In that order.
+/// Returns the rows that find no way when `rows` are pinned in this order: those whose set already has `ways` of them.
+/// The order is kept.
 ///
-/// Exact: `set = fmix32(row) mod sets`, as the cache's. A row that comes twice counts twice. Without sets, all.
+/// Exact, with the cache's own hash, `set = fmix32(row) mod sets`. A row listed twice counts twice. Without sets, all
+/// rows are returned.
 #[must_use]
 pub fn left_out(rows: &[u32], sets: u32, ways: u32) -> Vec<u32> {
     let mut taken = vec![0u32; sets as usize];
@@ -18,9 +20,11 @@ pub fn left_out(rows: &[u32], sets: u32, ways: u32) -> Vec<u32> {
     out
 }
 
-/// The probability that a row finds a way after `before` others: that fewer than `ways` of these are in its set.
+/// The probability that a row finds a way after `before` others, that is, that fewer than `ways` of them are in its
+/// set.
 ///
-/// Hashes are taken to be independent and even over the sets: `Binomial(before, 1/sets) < ways`. The hotter a row, the surer it fits.
+/// Hashes are taken as independent and uniform over the sets: `Binomial(before, 1/sets) < ways`. Hotter rows come
+/// earlier and fit more surely.
 #[must_use]
 pub fn fits(before: u64, sets: u32, ways: u32) -> f64 {
     let mut sum = 0.0;
@@ -28,8 +32,8 @@ pub fn fits(before: u64, sets: u32, ways: u32) -> f64 {
     sum.min(1.0)
 }
 
-/// Expected rows that find a way, of so many: `sets E[min(X, ways)]` with X the rows of a set, `Binomial(rows, 1/sets)`; a Poisson
-/// variable where sets are many.
+/// The expected number of `rows` rows that find a way: `sets E[min(X, ways)]`, where X, the rows of a set, is
+/// `Binomial(rows, 1/sets)`, or a Poisson variable where sets are many.
 #[must_use]
 pub fn expected_fit(rows: u64, sets: u32, ways: u32) -> f64 {
     let mut short = 0.0;
@@ -37,11 +41,12 @@ pub fn expected_fit(rows: u64, sets: u32, ways: u32) -> f64 {
     (f64::from(sets) * (f64::from(ways) - short)).clamp(0.0, rows as f64)
 }
 
-/// The fewest sets in which at least this share of so many rows is expected to find a way, `ways` of each set being pinned at most.
+/// The fewest sets in which at least `share` of `rows` rows are expected to find a way, if at most `ways` of each set
+/// are pinned.
 ///
 /// # Errors
-/// [`Error::Scars`] for no ways, for a share that is not above 0 and below 1 (no number of sets makes all rows fit for sure), and where
-/// 2^32 - 1 sets are too few.
+/// [`Error::Scars`] if `ways` is 0, if `share` is not above 0 and below 1 (no number of sets fits all rows for sure),
+/// or if 2^32 - 1 sets are too few.
 pub fn sets_for(rows: u64, ways: u32, share: f64) -> Result<u32, Error> {
     if ways == 0 {
         return Err(refused("ways to pin", "1 or more", &0, "let rows be pinned in some ways of a set"));
@@ -66,11 +71,11 @@ pub fn sets_for(rows: u64, ways: u32, share: f64) -> Result<u32, Error> {
     Ok(many)
 }
 
-/// Gives the probabilities that 0, 1, .. and so on to below `ways` of `rows` rows are in a set. By logarithms: that of none may be less
-/// than a float holds where those of many are not.
+/// Calls `each` with 0, 1, .. up to `ways - 1` and the probability that so many of `rows` rows are in one set. Computed
+/// by logarithms, because the probability of 0 may underflow where later ones do not.
 fn binomial(rows: u64, sets: u32, ways: u32, mut each: impl FnMut(u32, f64)) {
     if sets < 2 {
-        // All rows in the one set, if there is one.
+        // With one set, all rows are in it.
         if sets == 1 && rows < u64::from(ways) {
             each(rows as u32, 1.0);
         }
@@ -88,7 +93,7 @@ fn binomial(rows: u64, sets: u32, ways: u32, mut each: impl FnMut(u32, f64)) {
 mod tests {
     use super::*;
 
-    /// Every way of throwing rows into sets, by the distribution of one set's load: row after row.
+    /// The expected fit from the distribution of one set's load, updated row by row.
     fn slow(rows: usize, sets: u32, ways: u32) -> f64 {
         let mut load = vec![0.0; rows + 2];
         load[0] = 1.0;
@@ -122,7 +127,7 @@ mod tests {
         assert_eq!((expected_fit(9, 0, 4), fits(0, 0, 4), fits(3, 1, 4), fits(4, 1, 4)), (0.0, 0.0, 1.0, 0.0));
         assert!((expected_fit(40, 3, 2) - slow(40, 3, 3)).abs() > 1.0, "a way more is seen");
         assert!((expected_fit(5, 10, 1) - slow(6, 10, 1)).abs() > 0.1, "a row more is seen");
-        // Where sets take thousands, no probability of an empty one is left.
+        // Where sets get thousands of rows, the probability of an empty set underflows.
         assert!((expected_fit(2_000_000, 1000, 1024) - 1_024_000.0).abs() < 1e-3);
         assert!(
             (expected_fit(1_000_000, 1000, 1000) - 987_393.0).abs() < 3.0,
@@ -139,14 +144,14 @@ mod tests {
             let out = left_out(&rows, sets, ways);
             let fit = (rows.len() - out.len()) as f64;
             let expected = expected_fit(rows.len() as u64, sets, ways);
-            // Six standard deviations, of at most ways/2 a set; sets lean against each other.
+            // Six standard deviations, each at most ways/2 for a set; the sets are negatively correlated.
             let spread = 6.0 * f64::from(sets).sqrt() * f64::from(ways).sqrt() / 2.0;
             assert!((fit - expected).abs() < spread, "{sets} {ways}: {fit}, expected {expected} to {spread}");
             assert!(
                 (fit - expected_fit(rows.len() as u64, sets, ways / 2)).abs() > spread,
                 "half the ways would be noticed"
             );
-            // Those that were left out came after as many of their set.
+            // Each row left out comes after `ways` rows of its set.
             let set = |row: &u32| fmix32(*row) % sets;
             for row in out.iter().take(20) {
                 let before =

@@ -1,52 +1,56 @@
-//! P3's scaling claim: what a larger table and a larger batch do to the communication.
+//! The scaling claim of SCARS: how a larger table and a larger batch change the communication.
 //!
-//! The paper says that with 5 times the rows and 5 times the batch the communication grows by less than 1.5 times for exponential
-//! and half-normal P and by less than 2 times for Zipf, and does not say whether the scale of P grows with the rows, whether
-//! indices count, or whether a batch or an epoch is meant. [`growth`] gives all four figures of two [`Point`]s. What holds:
+//! The paper says that with 5 times the rows and 5 times the batch the communication grows by less than 1.5 times for
+//! exponential and half-normal P, and by less than 2 times for Zipf. It does not say whether the scale of P grows with
+//! the rows, whether indices count, or whether a batch or an epoch is meant. [`growth`] gives all four figures of two
+//! [`Point`]s. Results for 10^6 rows that become 5 * 10^6:
 //!
-//! - A batch, rows alone, scale held (further rows are as good as never looked up): the distinct rows grow as `ln b` (exponential) or
-//!   `sqrt(ln b)` (half-normal) once the batch is several times the scale. Below 1.5 times from a batch of 14 scales on (exponential),
-//!   3.8 (half-normal). At 26 scales 1.42 and 1.21, at 0.66 scales 3.2 and 2.9.
-//! - The same of Zipf: `5^(1/s)` for s above 1, below 2 times from s = 2.4 on. For s = 1, the paper's, 4.6 times: the claim does not hold.
-//! - Scale grown with the rows: everything is stretched, and a batch crosses 5 times the rows, whatever P. The claim does not hold.
-//! - A batch, rows and indices: the indices are 5 times as many. With rows of one word (eq. 3) they drown the rest: 3.8 to 5 times.
-//! - An epoch of as many lookups has a fifth of the batches: a fifth of all the above, never more than 1 where nothing is pinned. The claim
-//!   holds for any P, but then that of 5 times for "prior methods" does not: eq. 4 does not grow at all.
-//! - Pinned rows take the share that grows least, so the rest grows more: as many rows pinned after as before, 1.57 instead of 1.42
-//!   (exponential, one scale pinned), 5.08 instead of 4.60 (Zipf, 1 % pinned). 5 times as many pinned: 0.25 and 4.56. (For a given batch
-//!   the best split pins all the rows that fit, so these are a memory that is held and one that grows.)
-//!
-//! The figures are those of 10^6 rows that become 5 * 10^6.
+//! - A batch, rows only, scale held (the new rows are almost never looked up): the distinct rows grow as `ln b`
+//!   (exponential) or `sqrt(ln b)` (half-normal) once the batch is several times the scale. The growth is below 1.5
+//!   times from a batch of 14 scales on (exponential) or 3.8 scales (half-normal). At 26 scales it is 1.42 and 1.21,
+//!   at 0.66 scales 3.2 and 2.9.
+//! - The same for Zipf: `5^(1/s)` for s above 1, below 2 times from s = 2.4 on. For s = 1, the paper's, 4.6 times: the
+//!   claim does not hold.
+//! - Scale grown with the rows: a batch crosses 5 times the rows for any P. The claim does not hold.
+//! - A batch, rows and indices: the indices are 5 times as many. With rows of one word (eq. 3) they dominate: 3.8 to 5
+//!   times.
+//! - An epoch of as many lookups has a fifth of the batches, so a fifth of all figures above: at most 1 where nothing
+//!   is pinned. The claim then holds for any P, but its figure of 5 times for "prior methods" does not: eq. 4 does
+//!   not grow at all.
+//! - With pinned rows the rest grows more. With as many rows pinned after as before: 1.57 instead of 1.42 (exponential,
+//!   one scale pinned), 5.08 instead of 4.60 (Zipf, 1 % pinned). With 5 times as many pinned: 0.25 and 4.56. (The
+//!   best split for a given batch pins all rows that fit, so these two cases are a memory that stays and a memory
+//!   that grows.)
 
 use crate::scars::{skew::Skew, words};
 
-/// A table, the lookups of a batch, and how many of its hottest rows are pinned.
+/// A table, the lookups of a batch, and the number of its hottest rows that are pinned.
 #[derive(Clone, Copy, Debug)]
 pub struct Point<'a> {
     /// How often rows are looked up.
     pub skew: &'a Skew,
     /// Lookups of a batch.
     pub lookups: f64,
-    /// Rows that do not cross.
+    /// Number of pinned rows; they do not cross.
     pub pinned: u64,
 }
 
-/// By what the communication is multiplied.
+/// Communication after the growth divided by communication before it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Growth {
-    /// A batch, rows alone (eq. 2).
+    /// Of a batch, rows only (eq. 2).
     pub batch_rows: f64,
-    /// A batch, rows and indices (eq. 3).
+    /// Of a batch, rows and indices (eq. 3).
     pub batch: f64,
-    /// An epoch of as many lookups, rows alone (the sum of eq. 6).
+    /// Of an epoch of as many lookups, rows only (the sum of eq. 6).
     pub epoch_rows: f64,
-    /// An epoch of as many lookups, rows and indices (eq. 5 and 6).
+    /// Of an epoch of as many lookups, rows and indices (eq. 5 and 6).
     pub epoch: f64,
 }
 
-/// What `after` communicates over what `before` does, a row being `dim` words and an index one. Infinite or no number where nothing
-/// crosses before.
+/// Divides the communication of `after` by that of `before`. A row is `dim` words, an index is one. Infinite or NaN
+/// where nothing crosses before.
 #[must_use]
 pub fn growth(before: Point<'_>, after: Point<'_>, dim: f64) -> Growth {
     let rows = |at: Point<'_>| at.skew.distinct(at.lookups, at.pinned);
@@ -61,7 +65,7 @@ mod tests {
     use super::*;
     use crate::scars::law::Formula;
 
-    /// From 10^6 rows to 5 * 10^6, from so many lookups to 5 times as many.
+    /// Growth from 10^6 rows to 5 * 10^6, and from `lookups` to 5 times as many.
     fn five_times(formula: Formula, stretched: f64, lookups: f64, pinned: [u64; 2], dim: f64) -> Growth {
         let rows = 1_000_000;
         let small = Skew::of(formula, rows).unwrap();
@@ -77,7 +81,7 @@ mod tests {
         // Scale held, and the batch large against it.
         assert!(rows(exponential, 1.0, 14.1e4) < 1.5 && rows(exponential, 1.0, 13.9e4) > 1.5);
         assert!(rows(half_normal, 1.0, 3.9e4) < 1.5 && rows(half_normal, 1.0, 3.7e4) > 1.5);
-        // ln(b / scale) + Euler's number: the sum over an exponential.
+        // The sum over an exponential is ln(b / scale) + Euler's constant.
         let wanted = ((5e6f64 / 1e4).ln() + 0.5772) / ((1e6f64 / 1e4).ln() + 0.5772);
         assert!((rows(exponential, 1.0, 1e6) / wanted - 1.0).abs() < 1e-3);
         // Scale grown.
@@ -107,7 +111,7 @@ mod tests {
         near(at(Formula::Zipf(1.0), [0, 0]).batch_rows, 4.604);
         near(at(Formula::Zipf(1.0), [10_000, 10_000]).batch_rows, 5.078);
         near(at(Formula::Zipf(1.0), [10_000, 50_000]).batch_rows, 4.560);
-        // Eq. 3: a row is one word, as an index.
+        // Eq. 3: a row is one word, like an index.
         assert!(five_times(Formula::HalfNormal(1e4), 1.0, 262_144.0, [0, 0], 1.0).batch > 4.5);
     }
 }

@@ -1,6 +1,7 @@
-//! Samples whose rows are all pinned, packed into batches of their own (P3 section III).
+//! Batches of hot samples, whose rows are all pinned (SCARS, section III).
 //!
-//! A batch of hot samples finds every row in the cache: none crosses the bus. The others, *normal* samples, wait until they fill a batch too.
+//! A batch of hot samples finds every row in the cache, so no row crosses the bus. All other samples are *normal* and
+//! are batched separately.
 
 use crate::scars::window::Window;
 use std::num::NonZeroUsize;
@@ -8,14 +9,15 @@ use std::num::NonZeroUsize;
 #[cfg(test)]
 mod tests;
 
-/// A set of linear rows: those that are pinned. A bit for each row up to the largest of them.
+/// A set of linear rows, for example the pinned ones. It takes a bit for each row up to the largest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HotRows {
     bits: Vec<u64>,
 }
 
 impl HotRows {
-    /// Of linear rows in any order, those that [`Embedding::pinned`](crate::Embedding::pinned) names; one that comes twice counts once.
+    /// Makes the set from linear rows in any order, such as those of [`Embedding::pinned`](crate::Embedding::pinned). A
+    /// row listed twice counts once.
     #[must_use]
     pub fn new(rows: &[u32]) -> Self {
         let words = rows.iter().max().map_or(0, |&largest| largest as usize / 64 + 1);
@@ -24,72 +26,75 @@ impl HotRows {
         Self { bits }
     }
 
-    /// Whether it has this row.
+    /// Whether the set has this row.
     #[inline]
     #[must_use]
     pub fn has(&self, row: u32) -> bool {
         self.bits.get(row as usize / 64).is_some_and(|word| word >> (row % 64) & 1 == 1)
     }
 
-    /// Whether it has all of these: whether a sample of these rows is hot. One without rows is.
+    /// Whether the set has all of these rows; true for no rows. A sample is hot if the set of pinned rows has all its
+    /// rows.
     pub fn has_all(&self, rows: impl IntoIterator<Item = u32>) -> bool {
         rows.into_iter().all(|row| self.has(row))
     }
 
-    /// How many rows it has.
+    /// Number of rows in the set.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bits.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether it has none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bits.iter().all(|&word| word == 0)
     }
 }
 
-/// What the samples of a batch are.
+/// The kind of the samples in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// All rows of each are pinned.
+    /// All rows of each sample are pinned.
     Hot,
-    /// Each has a row that is not.
+    /// Each sample has at least one row that is not pinned.
     Normal,
 }
 
-/// Samples of one kind.
+/// A batch of samples of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotBatch<T> {
-    /// Which.
+    /// The kind of all its samples.
     pub kind: Kind,
-    /// As many as were asked for, fewer in the last batch of each kind. Never none.
+    /// The samples: as many as the batch size, fewer in the last batch of each kind, never none.
     pub samples: Vec<T>,
 }
 
-/// How many samples there were of each kind.
+/// Number of samples of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Samples {
-    /// Hot ones.
+    /// Hot samples.
     pub hot: u64,
-    /// The others.
+    /// Normal samples.
     pub normal: u64,
 }
 
 impl Samples {
-    /// Hot ones among all, 0 to 1; 0 of none.
+    /// Share of the hot samples, 0 to 1; 0 without samples.
     #[must_use]
     pub fn hot_share(self) -> f64 {
         self.hot as f64 / (self.hot + self.normal).max(1) as f64
     }
 }
 
-/// Packs a stream of samples into batches of one kind, each sample once.
+/// Packs a stream of samples into batches of one kind. Each sample comes once.
 ///
-/// A batch comes when it is full; the shorter rests come at the end, hot first. Inside a kind the order is the stream's, unless
-/// [`HotBatches::shuffled`]. It holds at most `2 batch - 1` samples, and the shuffle's window, however long the stream.
+/// A batch is returned when it is full; the incomplete ones come at the end, hot first. Within a kind the order is the
+/// stream's, unless [`HotBatches::shuffled`]. At most `2 batch - 1` samples and the shuffle's window are held, however
+/// long the stream.
 ///
-/// A sample is whatever the stream yields. Of a stream of `Result`s, call errors normal: they come out with a batch, none is lost.
+/// A sample is any item of the stream. If the stream yields `Result`s, treat errors as normal: then each error comes
+/// out with a batch.
 ///
 /// ```
 /// # use hotrow::scars::{HotBatches, HotRows, Kind};
@@ -101,7 +106,8 @@ impl Samples {
 /// assert_eq!(batches.count(), 2);
 /// ```
 ///
-/// A batch of one kind is no random sample of the data: training sees the hot samples together. Over an epoch each counts once all the same.
+/// A batch of one kind is not a random sample of the data: training sees the hot samples together. Over an epoch each
+/// sample still counts once.
 #[derive(Clone, Debug)]
 pub struct HotBatches<I: Iterator, F> {
     samples: std::iter::Fuse<I>,
@@ -115,7 +121,8 @@ pub struct HotBatches<I: Iterator, F> {
 }
 
 impl<I: Iterator, F: FnMut(&I::Item) -> bool> HotBatches<I, F> {
-    /// Batches of `batch` samples (at least one); `is_hot` says which are hot: [`HotRows::has_all`] of a sample's linear rows.
+    /// Packs `samples` into batches of `batch` samples (at least one). `is_hot` tells whether a sample is hot, usually
+    /// by [`HotRows::has_all`] of its linear rows.
     pub fn new(samples: impl IntoIterator<IntoIter = I>, batch: usize, is_hot: F) -> Self {
         let batch = NonZeroUsize::new(batch).map_or(1, NonZeroUsize::get);
         let (hot, normal) = (Vec::new(), Vec::new());
@@ -123,28 +130,29 @@ impl<I: Iterator, F: FnMut(&I::Item) -> bool> HotBatches<I, F> {
         Self { samples, is_hot, batch, window: Window::new(0, 0), hot, normal, seen: Samples::default(), peak: 0 }
     }
 
-    /// Shuffles the stream before it is packed, `window` samples being held for it: each that comes sends on one of those, drawn evenly
-    /// by `seed`. A sample comes at most `window` places early, and more than `k window` places late with probability e^-(k + 1); if the
-    /// window holds them all, every order is as likely as another. To be called before the first batch.
+    /// Shuffles the stream before it is packed, with a window of `window` samples: each new sample releases one of
+    /// them, drawn uniformly by `seed`. A sample comes at most `window` places early, and more than `k window` places
+    /// late with probability e^-(k + 1). If the window holds all samples, every order is equally likely. Call this
+    /// before the first batch.
     #[must_use]
     pub fn shuffled(mut self, window: usize, seed: u32) -> Self {
         self.window = Window::new(window, seed);
         self
     }
 
-    /// Samples of each kind so far; those that wait in the shuffle's window are not counted yet.
+    /// Samples of each kind so far, without those that wait in the shuffle's window.
     #[must_use]
     pub const fn samples(&self) -> Samples {
         self.seen
     }
 
-    /// The most samples held at any time, those of the batch that came then included.
+    /// The most samples held at any time, those of a returned batch included.
     #[must_use]
     pub const fn peak(&self) -> usize {
         self.peak
     }
 
-    /// The next sample to be packed.
+    /// The next sample to pack.
     fn shuffled_sample(&mut self) -> Option<I::Item> {
         for sample in self.samples.by_ref() {
             if let Some(sample) = self.window.push(sample) {

@@ -1,8 +1,9 @@
-//! Probabilities that follow a formula: their weights, and sums of these over any number of rows.
+//! Probabilities given by a formula: weights of rows, and their sums over any number of rows.
 
 use libm::{erf, erfc};
 
-/// A formula for probabilities, most probable row first: P3's three. [`Skew::of`](crate::scars::skew::Skew::of) makes a distribution of it.
+/// A formula for probabilities, most probable row first: the three of SCARS. [`Skew::of`](crate::scars::skew::Skew::of)
+/// makes a distribution of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Formula {
     /// `(i + 1)^-s`.
@@ -13,13 +14,13 @@ pub enum Formula {
     HalfNormal(f64),
 }
 
-/// Rows whose weights are added one by one; from here on Zipf's weights change slowly enough for a sum by its integral.
+/// Number of rows whose Zipf weights are added one by one. Later weights change slowly enough for an integral.
 const HEAD: u64 = 64;
-/// The smallest scale of a half-normal law whose sums are taken by integral.
+/// The smallest scale of a half-normal law whose sums are computed by integrals.
 const SMOOTH: f64 = 32.0;
 
 impl Formula {
-    /// The same shape, this many times as wide: the scale in rows grows with the table. Zipf's law has no scale and stays.
+    /// The same shape, `times` as wide, for a scale that grows with the table. Zipf's law has no scale and stays.
     #[must_use]
     pub fn stretched(self, factor: f64) -> Self {
         match self {
@@ -47,11 +48,11 @@ impl Formula {
         }
     }
 
-    /// The weights of the rows from `from` to before `to` together. Relative error about 1e-11.
+    /// The sum of the weights of the rows `from .. to`. The relative error is about 1e-11.
     ///
-    /// Exponential: the geometric series. The others: Euler and Maclaurin's sum about the middles of rows,
-    /// `integral from a-1/2 to b-1/2 of w, - [w']/24 + 7 [w''']/5760`, where the weights are smooth on the scale of a row, and
-    /// term by term where they are not.
+    /// Exponential: the geometric series. Others, where weights are smooth on the scale of a row: Euler and Maclaurin's
+    /// sum about the middles of rows, `integral from a-1/2 to b-1/2 of w, - [w']/24 + 7 [w''']/5760`. Elsewhere they
+    /// are added term by term.
     pub(crate) fn sum(self, from: u64, to: u64) -> f64 {
         if from >= to {
             return 0.0;
@@ -73,7 +74,7 @@ impl Formula {
     }
 
     fn one_by_one(self, from: u64, to: u64) -> f64 {
-        // Weights descend: the first that is no number any more ends the sum.
+        // Weights descend, so the first one that underflows to 0 ends the sum.
         (from..to).map(|row| self.log_weight(row as f64).exp()).take_while(|&weight| weight > 0.0).sum()
     }
 
@@ -103,7 +104,7 @@ impl Formula {
     fn integral(self, a: f64, b: f64) -> f64 {
         match self {
             Self::Zipf(s) => {
-                // x^(1-s) ln(y/x) (e^z - 1)/z, z = (1 - s) ln(y/x): sound at s = 1 and near it.
+                // `x^(1-s) ln(y/x) (e^z - 1)/z` with `z = (1 - s) ln(y/x)`: accurate at s = 1 and near it.
                 let log = ((b - a) / (a + 1.0)).ln_1p();
                 let z = (1.0 - s) * log;
                 let slope = if z.abs() < 1e-12 { 1.0 } else { z.exp_m1() / z };
@@ -123,8 +124,8 @@ impl Formula {
     }
 }
 
-/// The integral of `e^(-x^2/2)` over a short way, where a difference of two error functions would lose digits: Gauss's rule of
-/// five points.
+/// The integral of `e^(-x^2/2)` over a short interval, by Gauss's rule of five points. A difference of two error
+/// functions would lose digits there.
 fn short_bell(x: f64, y: f64) -> f64 {
     const POINTS: [(f64, f64); 3] = [
         (0.0, 128.0 / 225.0),
@@ -142,7 +143,7 @@ mod tests {
     use super::*;
 
     fn slow(law: Formula, from: u64, to: u64) -> f64 {
-        // Smallest first.
+        // The smallest first.
         (from..to).rev().map(|row| law.log_weight(row as f64).exp()).sum()
     }
 
@@ -161,7 +162,7 @@ mod tests {
                 assert!(close, "{law:?} {from}..{to}: {found}, wanted {wanted}");
             }
         }
-        // One row more or less is seen, even of the coldest.
+        // One row more or fewer must show, even of the coldest.
         let law = Formula::Zipf(1.0);
         assert!((law.sum(0, 100_000) - slow(law, 0, 99_999)).abs() > 1e-9 * slow(law, 0, 100_000));
     }
@@ -179,7 +180,7 @@ mod tests {
         let scale = 1e7;
         let bell = scale * (std::f64::consts::PI / 2.0).sqrt() + 0.5;
         assert!((Formula::HalfNormal(scale).sum(0, n) / bell - 1.0).abs() < 1e-12);
-        // Parts make up the whole.
+        // Parts must add up to the whole.
         for law in [Formula::Zipf(0.8), Formula::Zipf(1.2), Formula::Exponential(1e8), Formula::HalfNormal(3e8)] {
             let parts = law.sum(0, 12_345) + law.sum(12_345, 98_765_432) + law.sum(98_765_432, n);
             assert!((parts / law.sum(0, n) - 1.0).abs() < 1e-11, "{law:?}");

@@ -1,26 +1,27 @@
-//! Whether one more cached row pays (P3 eq. 8 to 13), and the paper's binary search for the last one that does.
+//! Whether one more cached row pays (SCARS, eq. 8 to 13), and the paper's binary search for the last one that does.
 //!
-//! Eq. 13, derived anew, since its summand is lost in the text at hand. With `f(e, b) = 1 - (1-P(e))^b`: caching e' leaves
-//! `b' = b - d/a` lookups for a batch, and by eq. 8 to 12 it pays when `f(e', b) >= t1`, `t1 = sum (b f(e, b') - b' f(e, b)) / b'`, the
-//! sum over the rows e that stay outside. The approximation is one: f(e, b') is taken from the tangent at b,
-//! `f(e, b) + (b - b') (1-P)^b ln(1-P)`. Then each summand is `(b - b')/b' [f(e, b) + b (1-P)^b ln(1-P)]`, and
-//! `(b - b')/b' = d/(M - |C'|d)`: cache e' when
+//! Eq. 13, derived anew, because its summand is lost in the text at hand. With `f(e, b) = 1 - (1-P(e))^b`: caching e'
+//! leaves `b' = b - d/a` lookups for a batch. By eq. 8 to 12 it pays when `f(e', b) >= t1`,
+//! `t1 = sum (b f(e, b') - b' f(e, b)) / b'`, summed over the rows e that stay outside. One approximation is made: f(e,
+//! b') is taken from the tangent at b, `f(e, b) + (b - b') (1-P)^b ln(1-P)`. Each summand is then
+//! `(b - b')/b' [f(e, b) + b (1-P)^b ln(1-P)]`, and `(b - b')/b' = d/(M - |C'|d)`. So cache e' when
 //!
 //! `1 - (1-P(e'))^b >= d/(M - |C'|d) sum [1 - (1-P)^b + b (1-P)^b ln(1-P)]`.
 //!
-//! f is concave in b and lies below its tangent, so the approximated price is never below the exact one: eq. 13 never advises a row that
-//! does not pay. It is too high by at most the share `b (b-b') / b'^2`, a row's part of the batch: with `y = -b ln(1-P)`,
-//! `y^2 e^-y / (1 - e^-y - y e^-y) <= 2` bounds the second derivative by the sum itself. A fixed cost of a batch adds the same exact
-//! `cost d/(M - |C'|d)` to both.
+//! f is concave in b and lies below its tangent, so the approximated price is never below the exact one: eq. 13 never
+//! advises a row that does not pay. The price is too high by at most the share `b (b-b') / b'^2`: with
+//! `y = -b ln(1-P)`, `y^2 e^-y / (1 - e^-y - y e^-y) <= 2` bounds the second derivative by the sum itself. A fixed cost
+//! of a batch adds the same exact term, `cost d/(M - |C'|d)`, to both.
 
 use crate::{
     error::Error,
     scars::{positive, refused, skew::Skew},
 };
 
-/// P3's problem: one distribution, one memory, real numbers of lookups, rows crossing as the only cost but for a fixed one of each batch.
+/// The problem of SCARS: one distribution, one memory, a real number of lookups. Cost is rows that cross, and
+/// optionally a fixed cost of each batch.
 ///
-/// Sizes are in any one unit (the paper's: parameters).
+/// Sizes are in any common unit (the paper's is parameters).
 #[derive(Clone, Copy, Debug)]
 pub struct Marginal<'a> {
     skew: &'a Skew,
@@ -30,18 +31,18 @@ pub struct Marginal<'a> {
     batch_cost: f64,
 }
 
-/// What caching the next row changes in a batch, in rows that cross.
+/// How caching the next row changes the cost of a batch, in rows that cross.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Change {
-    /// Rows it saves: the probability that the row is in a batch (left side of eq. 11 and 13).
+    /// Rows saved: the probability that the row is in a batch (left side of eq. 11 and 13).
     pub benefit: f64,
-    /// Rows that the smaller batches cost (the right side).
+    /// Rows that the smaller batch costs (right side).
     pub price: f64,
 }
 
 impl Change {
-    /// The row is worth its memory.
+    /// Whether the row is worth its memory.
     #[must_use]
     pub fn pays(&self) -> bool {
         self.benefit >= self.price
@@ -49,11 +50,12 @@ impl Change {
 }
 
 impl<'a> Marginal<'a> {
-    /// `memory` is M, `row` d, `lookup` what one lookup of a batch takes (a, divided by the lookups of a sample), `batch_cost` the cost of
-    /// a batch whatever its size, in rows crossing (0 in the paper).
+    /// `memory` is M, `row` is d, `lookup` is the memory of one lookup of a batch (a, divided by the lookups of a
+    /// sample), `batch_cost` is the fixed cost of a batch, in rows that cross (0 in the paper).
     ///
     /// # Errors
-    /// [`Error::Scars`] for sizes that are not finite numbers above 0, a cost below 0, and a memory that does not hold one lookup.
+    /// [`Error::Scars`] for sizes that are not finite numbers above 0, a negative cost, or a memory that does not hold
+    /// one lookup.
     pub fn new(skew: &'a Skew, memory: f64, row: f64, lookup: f64, batch_cost: f64) -> Result<Self, Error> {
         let remedy = "give the size in the unit of the others";
         positive("memory", memory, remedy)?;
@@ -68,13 +70,13 @@ impl<'a> Marginal<'a> {
         Ok(Self { skew, memory, row, lookup, batch_cost })
     }
 
-    /// Lookups of the largest batch beside so many cached rows: `b = (M - |C| d) / a` (eq. 7).
+    /// Lookups of the largest batch beside `cached` rows: `b = (M - |C| d) / a` (eq. 7).
     #[must_use]
     pub fn lookups(&self, cached: u64) -> f64 {
         (self.memory - cached as f64 * self.row) / self.lookup
     }
 
-    /// The most rows that leave room for a batch of at least one lookup.
+    /// The most cached rows that leave room for a batch of one lookup.
     #[must_use]
     pub fn most(&self) -> u64 {
         (((self.memory - self.lookup) / self.row) as u64).min(self.skew.rows())
@@ -87,7 +89,8 @@ impl<'a> Marginal<'a> {
         (self.skew.distinct(lookups, cached) + self.batch_cost) / lookups
     }
 
-    /// Whether a row pays that is cached beside the `cached` hottest: eq. 11 and 12, exactly. `None` where there is none, or no room.
+    /// Whether one more row pays beside the `cached` hottest: eq. 11 and 12, exactly. `None` without such a row, or
+    /// without room for it.
     #[must_use]
     pub fn exact(&self, cached: u64) -> Option<Change> {
         let (now, then) = self.batches(cached)?;
@@ -95,7 +98,8 @@ impl<'a> Marginal<'a> {
             .skew
             .rest(cached + 1)
             .map(|part| {
-                // b f(b') - b' f(b) = (b - b') f(b) - b (f(b) - f(b')), without the difference of nearly equal numbers.
+                // `b f(b') - b' f(b) = (b - b') f(b) - b (f(b) - f(b'))`, computed without a difference of nearly equal
+                // numbers.
                 let seen = -(now * part.log).exp_m1();
                 let lost = -(then * part.log).exp() * ((now - then) * part.log).exp_m1();
                 part.rows * if part.probability < 1.0 { (now - then) * seen - now * lost } else { now - then }
@@ -104,7 +108,7 @@ impl<'a> Marginal<'a> {
         Some(Change { benefit: self.benefit(cached, now), price: (sum + self.batch_cost * (now - then)) / then })
     }
 
-    /// As [`Marginal::exact`] by eq. 13: the price is never below the exact one, and above it by at most the share
+    /// [`Marginal::exact`] by eq. 13. The price is never below the exact one, and above it by at most the share
     /// `b (b - b') / b'^2`.
     #[must_use]
     pub fn approximate(&self, cached: u64) -> Option<Change> {
@@ -123,20 +127,21 @@ impl<'a> Marginal<'a> {
         -(lookups * (-self.skew.probability(cached)).ln_1p()).exp_m1()
     }
 
-    /// P3's binary search: how many rows to cache, in O(log rows) steps, each a sum over the distribution. Beside what it finds both
-    /// ends of the range are tried.
+    /// The paper's binary search for the number of rows to cache, in O(log rows) steps, each a sum over the
+    /// distribution. Both ends of the range are tried too.
     ///
-    /// It finds a number of rows after which one more does not pay. Where rows pay up to some number and none after it, that is the
-    /// best one; in general it need not be. As a function of b, the cost of eq. 6 falls, rises and falls again within the rows of one
-    /// probability: its slope times b^2 is `phi(b)`, and `phi' / (b q^b)`, q = 1 - P, descends. Without a batch's cost it only rises and
-    /// falls, so for rows that are all alike the best is one of the ends. For rows of several probabilities it need not be: 100 rows that
-    /// share half of the lookups and 50,000 that share the rest, memory for 1000 rows or 10,000 lookups, cost 0.486 with none cached,
-    /// 0.478 with the hot ones, 0.491 with 1000. And there may be several minima: of 1387 random problems of up to three kinds of rows
-    /// this search missed the best of one, by 1.7 %. [`Planner::best`](crate::scars::planner::Planner::best) always finds it.
+    /// It finds a number of rows after which one more does not pay. That is the best number only if rows pay up to it
+    /// and none pays after it. As a function of b, the cost of eq. 6 falls, rises and falls again within the rows of
+    /// one probability: its slope times b^2 is `phi(b)`, and `phi' / (b q^b)`, q = 1 - P, descends. Without a fixed
+    /// cost it only rises and falls, so if all rows are alike, an end of the range is best. With several probabilities
+    /// it need not be. Example: 100 rows share half of the lookups, 50,000 the rest, and the memory holds 1,000 rows or
+    /// 10,000 lookups; the cost is 0.486 with none cached, 0.478 with the hot ones, 0.491 with 1,000. There may be
+    /// several minima: in 1,387 random problems of up to three kinds of rows this search missed the best of one, by 1.7
+    /// %. [`Planner::best`](crate::scars::planner::Planner::best) always finds it.
     #[must_use]
     pub fn search(&self) -> u64 {
         let most = self.most();
-        // One more pays after `few` (or few = 0), and does not after `many`.
+        // One more row pays after `few` (or few = 0), and does not pay after `many`.
         let (mut few, mut many) = (0, most);
         while many > few {
             let middle = few + (many - few) / 2;
@@ -150,7 +155,7 @@ impl<'a> Marginal<'a> {
     }
 }
 
-/// `1 - e^-y - y e^-y`, also of small y, where it is `y^2/2 - y^3/3 + y^4/8 - y^5/30 ..`.
+/// `1 - e^-y - y e^-y`, accurate for small y too, where it is `y^2/2 - y^3/3 + y^4/8 - y^5/30 ..`.
 fn rounded(y: f64) -> f64 {
     if y.is_infinite() {
         1.0
@@ -180,7 +185,7 @@ mod tests {
         ]
     }
 
-    /// Memory as a number of rows, a row's size as lookups, a batch's cost.
+    /// Memory as a number of rows, the size of a row as a number of lookups, the cost of a batch.
     fn sizes() -> impl Strategy<Value = (f64, f64, f64)> {
         (1.0..200.0, prop_oneof![0.01..1.0, 1.0..30.0], prop_oneof![Just(0.0), 0.0..50.0])
     }
@@ -201,7 +206,7 @@ mod tests {
             let Ok(problem) = Marginal::new(&skew, memory * row, row, 1.0, cost) else { return Ok(()) };
             for cached in 0..problem.most() {
                 let change = problem.exact(cached).unwrap();
-                // (8) is the price less the benefit, over the batch before.
+                // Eq. 8 is the price less the benefit, divided by the batch before.
                 let by_cost = problem.cost(cached + 1) - problem.cost(cached);
                 let by_change = (change.price - change.benefit) / problem.lookups(cached);
                 let error = (1e-11 + skew.error()) * problem.cost(cached) + 1e-200;
@@ -220,7 +225,7 @@ mod tests {
                 prop_assert!(near.price >= exact.price * (1.0 - 1e-9) - 1e-12, "{:?} {:?}", exact, near);
                 let bound = now * (now - then) / then.powi(2);
                 prop_assert!(near.price - exact.price <= bound * near.price + 1e-12, "{:?} {:?} {}", exact, near, bound);
-                // What (13) advises pays, and what clearly pays it advises.
+                // Each row that eq. 13 advises pays, and it advises each row that clearly pays.
                 prop_assert!(!near.pays() || exact.benefit >= exact.price * (1.0 - 1e-9));
                 prop_assert!(near.pays() || exact.benefit * (1.0 - bound) <= exact.price * (1.0 + 1e-9));
             }
@@ -242,7 +247,7 @@ mod tests {
             for bin in skew.bins() {
                 let start = end;
                 end += bin.rows;
-                // From the fewest cached rows, the largest batch, down.
+                // In order of batch size.
                 let costs: Vec<f64> = (start..=end.min(problem.most())).rev().map(|cached| problem.cost(cached)).collect();
                 let mut signs: Vec<bool> = costs.windows(2).filter(|two| (two[1] / two[0] - 1.0).abs() > 1e-11).map(|two| two[1] > two[0]).collect();
                 signs.dedup();
@@ -254,7 +259,7 @@ mod tests {
         }
     }
 
-    /// Up to three kinds of rows, far apart, and sizes far apart.
+    /// Up to three kinds of rows of very different probability, and very different sizes.
     fn wide() -> impl Strategy<Value = (Skew, (f64, f64, f64))> {
         let kinds = prop::collection::vec((0.0..8.0, 0.0..8.0), 1..4).prop_map(|kinds| {
             let kinds = kinds.into_iter().map(|(rows, count): (f64, f64)| (rows.exp() as usize, count.exp() as u64));
@@ -282,14 +287,14 @@ mod tests {
 
     #[test]
     fn the_best_may_lie_between_the_ends_and_be_missed() {
-        // As search's text says: half of the lookups on 100 rows, half on 50,000.
+        // The example of `search`: half of the lookups on 100 rows, half on 50,000.
         let hot = std::iter::repeat_n(500, 100).chain(std::iter::repeat_n(1, 50_000));
         let skew = Skew::from_counts(hot).unwrap();
         let problem = Marginal::new(&skew, 1000.0, 1.0, 0.1, 0.0).unwrap();
         let costs = [0, 100, problem.most()].map(|cached| (problem.cost(cached) * 1000.0).round());
         assert_eq!(costs, [486.0, 478.0, 491.0]);
         assert_eq!(problem.search(), 100);
-        // Two kinds of hot rows and a cold one: the search ends in the worse of two minima.
+        // Two kinds of hot rows and a cold kind: the search ends in the worse of two minima.
         let counts =
             [(179, 220), (100, 116), (1762, 1)].into_iter().flat_map(|(rows, count)| std::iter::repeat_n(count, rows));
         let skew = Skew::from_counts(counts).unwrap();
@@ -305,7 +310,7 @@ mod tests {
         let problem = Marginal::new(&skew, 1e9, 200.0, 150.0, 20_000.0).unwrap();
         let found = problem.search();
         assert!(0 < found && found < problem.most(), "{found}");
-        // A minimum: rows around it cost more, those near it hardly.
+        // A minimum: farther numbers of rows cost more; near ones may differ by rounding only.
         let best = problem.cost(found);
         for share in [0.5, 0.9, 1.05] {
             assert!(problem.cost((found as f64 * share) as u64) > best, "{share}");
@@ -320,7 +325,7 @@ mod tests {
         assert!(new(10.0, 1.0, 1.0, 0.0));
         assert!(!new(0.5, 1.0, 1.0, 0.0) && !new(f64::NAN, 1.0, 1.0, 0.0) && !new(10.0, 0.0, 1.0, 0.0));
         assert!(!new(10.0, 1.0, -1.0, 0.0) && !new(10.0, 1.0, 1.0, -1.0) && !new(10.0, 1.0, 1.0, f64::INFINITY));
-        // A sure row, which no batch is without.
+        // One row that every batch contains.
         let one = Skew::uniform(1).unwrap();
         let problem = Marginal::new(&one, 10.0, 2.0, 1.0, 0.0).unwrap();
         let change = problem.exact(0).unwrap();

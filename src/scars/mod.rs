@@ -1,21 +1,24 @@
-//! How much must cross the bus, and what to keep on the GPU: the model of P3 ("Stochastic Communication Avoidance for
-//! Recommendation Systems"), in its words and in the bytes of this crate. No device.
+//! Predicts how much must cross the bus and what to keep on the GPU: the model of SCARS (docs/references.md), in the
+//! paper's words and in the bytes of this crate. It needs no device.
 //!
-//! A [`Skew`] says how often each row is looked up. Everything else is a sum over it. Rows are numbered from the most probable
-//! one on, so that "the pinned rows" are always the hottest ones and one number says which.
+//! A [`Skew`] tells how often each row is looked up; all other results are sums over it. Rows are numbered by rank, the
+//! most probable first, so the pinned rows are always the hottest ones, and one number describes them.
 //!
-//! Symbols of the paper: `P(e)`, the probability that a lookup asks for row e; b, lookups in a batch; Q, lookups in an epoch;
-//! d, words a row takes; C, the rows kept on the device; M, its memory; a, what a sample takes of it.
+//! Symbols of the paper: `P(e)` is the probability that a lookup asks for row e; b, the lookups of a batch; Q, the
+//! lookups of an epoch; d, the words of a row; C, the rows kept on the device; M, its memory; a, the memory of a
+//! sample.
 //!
-//! - [`Skew`]: P(e), measured or by a [`Formula`]; distinct rows of a batch (eq. 1 and 2); hit rate of pinned rows.
+//! - [`Skew`]: P(e), measured or from a [`Formula`]; distinct rows of a batch (eq. 1 and 2); hit rate of pinned rows.
 //! - [`words`]: eq. 3 to 6 as they stand. [`Table`]: the same in bytes of records, in both directions.
 //! - [`Marginal`]: whether one more cached row pays (eq. 8 to 13), and the paper's binary search.
-//! - [`Planner`]: rows of one or several tables against the batch under one memory (eq. 7), in whole rows and samples; the best split.
-//! - [`fits`], [`left_out`], [`sets_for`]: what becomes of pinned rows in a cache of sets.
+//! - [`Planner`]: the best split of one memory between rows of one or several tables and the batch (eq. 7), in whole
+//!   rows and samples.
+//! - [`fits`], [`left_out`], [`sets_for`]: how many pinned rows find a way in a cache of sets.
 //! - [`growth`]: the paper's claim about larger tables.
-//! - [`Profile`]: lookups counted, all of them, a sample, or in bounded memory; [`Ranked`]: the hottest rows, and their [`Skew`].
-//! - [`HotBatches`]: samples whose rows are all pinned in batches of their own, which move no row over the bus.
-//! - [`Run`]: what to pin next, by what a run has shown.
+//! - [`Profile`]: counts lookups, all of them, by sample, or in bounded memory. [`Ranked`]: the hottest rows and their
+//!   [`Skew`].
+//! - [`HotBatches`]: batches of samples whose rows are all pinned; they move no row over the bus.
+//! - [`Run`]: proposes what to pin next from the counters of a run.
 //!
 //! ```
 //! use hotrow::scars::{Budget, Planner, RowBytes, Skew, Table, Workload};
@@ -63,7 +66,7 @@ pub use traffic::{Bytes, RowBytes, Table, Workload};
 
 use crate::error::Error;
 
-/// Refuses an argument.
+/// The error that refuses an argument.
 fn refused(
     what: &'static str,
     wanted: impl Into<String>,
@@ -73,7 +76,7 @@ fn refused(
     Error::Scars { what, wanted: wanted.into(), found: found.to_string(), remedy }
 }
 
-/// A number above zero, or a refusal.
+/// Checks that a number is finite and above zero.
 fn positive(what: &'static str, value: f64, remedy: &'static str) -> Result<f64, Error> {
     if value.is_finite() && value > 0.0 { Ok(value) } else { Err(refused(what, "a number above 0", &value, remedy)) }
 }

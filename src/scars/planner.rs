@@ -1,4 +1,4 @@
-//! How to split one memory between cached rows and the batch.
+//! Splits one memory between cached rows and the batch.
 
 use std::{cmp::Ordering, collections::BinaryHeap};
 
@@ -11,12 +11,12 @@ use crate::{
     },
 };
 
-/// No split is looked for that is cheaper by a smaller share than this.
+/// The search ignores splits that are cheaper by less than this share.
 const GAP: f64 = 1e-6;
-/// Splits to look at before the search ends with a larger gap, which it tells.
+/// The most splits that are tried before the search ends with a larger gap, which [`Split::gap`] states.
 const EVALUATIONS: u32 = 5000;
 
-/// Tables, an epoch and a memory: what there is to plan for.
+/// A planning problem: tables, an epoch and a memory.
 #[derive(Clone, Debug)]
 pub struct Planner {
     tables: Vec<Table>,
@@ -25,36 +25,36 @@ pub struct Planner {
     batches: (u64, u64),
 }
 
-/// A split of the memory, and what it costs.
+/// A split of the memory, and its cost.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Split {
-    /// For each table, how many of its hottest rows are pinned.
+    /// For each table, the number of its hottest rows that are pinned.
     pub pinned: Vec<u64>,
     /// Samples of a batch.
     pub batch: u64,
     /// Batches of an epoch; the last may be shorter.
     pub batches: u64,
-    /// The share of all lookups that find their row pinned.
+    /// Share of all lookups that find their row pinned, 0 to 1.
     pub hit_rate: f64,
-    /// Expected bytes of a whole batch.
+    /// Expected bytes of a full batch.
     pub of_batch: Bytes,
-    /// Expected bytes of an epoch, with one flush.
+    /// Expected bytes of an epoch, one flush included.
     pub of_epoch: Bytes,
-    /// What is made small: the bytes of an epoch, and the fixed cost of its batches.
+    /// The minimised cost: the bytes of an epoch, plus the fixed cost of its batches.
     pub cost: f64,
-    /// Splits that were looked at to find this one.
+    /// Number of splits tried to find this one.
     pub evaluations: u32,
     /// No split of this budget costs less than `cost * (1 - gap)`; `None` where nothing was searched.
     pub gap: Option<f64>,
 }
 
 impl Planner {
-    /// Checks that a plan can be made.
+    /// Makes a planner, after checking that a plan exists.
     ///
     /// # Errors
-    /// [`Error::Scars`] without tables or samples, for a smallest batch of 0 or of more than an epoch, a cost that is negative or no
-    /// number, and a budget that the smallest batch does not fit.
+    /// [`Error::Scars`] without tables or samples, for a smallest batch of 0 or larger than an epoch, for a fixed cost
+    /// that is negative or NaN, and for a budget that the smallest batch does not fit.
     pub fn new(tables: Vec<Table>, workload: Workload, budget: Budget) -> Result<Self, Error> {
         if tables.is_empty() {
             return Err(refused("tables", "1 or more", &0, "give a table"));
@@ -90,10 +90,10 @@ impl Planner {
         self.batches
     }
 
-    /// The split with this batch: all memory beside it goes to the rows that save most for each byte.
+    /// The split with a batch of `batch` samples: the memory beside it goes to the rows that save most for each byte.
     ///
     /// # Errors
-    /// [`Error::Scars`] for a batch outside of [`Planner::batches`].
+    /// [`Error::Scars`] for a batch outside [`Planner::batches`].
     pub fn at_batch(&self, batch: u64) -> Result<Split, Error> {
         let (few, many) = self.batches;
         if !(few..=many).contains(&batch) {
@@ -107,10 +107,12 @@ impl Planner {
         Ok(self.split(self.pins(batch), batch))
     }
 
-    /// The split that pins so many of each table's hottest rows: all memory beside them goes to the batch (eq. 7, whole samples).
+    /// The split that pins `pinned[t]` of the hottest rows of each table t: the memory beside them goes to the batch
+    /// (eq. 7, whole samples).
     ///
     /// # Errors
-    /// [`Error::Scars`] for another number of tables, more rows than a table has, and rows that leave no room for the smallest batch.
+    /// [`Error::Scars`] for another number of tables, for more rows than a table has, and for rows that leave no room
+    /// for the smallest batch.
     pub fn at_pinned(&self, pinned: &[u64]) -> Result<Split, Error> {
         if pinned.len() != self.tables.len() {
             return Err(refused(
@@ -137,14 +139,15 @@ impl Planner {
         Ok(self.split(pinned.to_vec(), batch))
     }
 
-    /// The best split: the one whose epoch costs least.
+    /// The best split: its epoch costs least.
     ///
-    /// More pinned rows never cost more beside the same batch, and larger batches never cost more beside the same pinned rows (what a row
-    /// crosses is concave in the lookups). So of all batches from b to B none costs less than a batch of B beside the rows of b: ranges
-    /// are halved, those with the lowest bound first, until no range can hold a split that is cheaper by [`Split::gap`].
+    /// More pinned rows beside the same batch never cost more, nor does a larger batch beside the same pinned rows (the
+    /// expected transfers of a row are concave in the lookups). So no batch from b to B costs less than a batch of B
+    /// beside the rows of b. The search halves ranges, the one with the lowest bound first, until no range can hold a
+    /// split that is cheaper by [`Split::gap`].
     ///
-    /// This holds for any distribution. The cost need not fall and rise once: as a function of the batch it falls, rises and falls again
-    /// within the rows of one probability, and so with several there may be several minima. P3's binary search
+    /// This holds for any distribution. The cost may have several minima: as a function of the batch it falls, rises
+    /// and falls again within the rows of one probability. The binary search of SCARS
     /// ([`Marginal::search`](crate::scars::marginal::Marginal::search)) finds one of them, in fewer steps.
     #[must_use]
     pub fn best(&self) -> Split {
@@ -153,7 +156,7 @@ impl Planner {
             let pinned = self.pins(batch);
             (self.cost(batch, &pinned), batch, pinned)
         };
-        // The batches between two that were looked at; no bound where there are none.
+        // The batches strictly between two that were tried; `None` if there are none.
         let between = |few: u64, many: u64| {
             let (few, many) = (few + 1, many.checked_sub(1)?);
             let bound = || self.cost(many, &self.pins_for(few, many, slots_differ));
@@ -168,7 +171,7 @@ impl Planner {
         let mut open: BinaryHeap<Range> = between(few, many).into_iter().collect();
         while let Some(Range { bound, few, many }) = open.pop() {
             if bound >= best.0 * (1.0 - GAP) || evaluations >= EVALUATIONS {
-                // Rounding may have put the bound above the best.
+                // Rounding may put the bound above the best cost.
                 gap = ((best.0 - bound) / best.0).max(0.0);
                 break;
             }
@@ -188,7 +191,7 @@ impl Planner {
         share::pinned(&self.tables, &self.workload, batch, self.budget.for_rows(batch), false)
     }
 
-    /// What the memory beside a batch of `few` would best hold for batches of `many`.
+    /// The best pinned rows for batches of `many`, in the memory that a batch of `few` leaves.
     fn pins_for(&self, few: u64, many: u64, over: bool) -> Vec<u64> {
         share::pinned(&self.tables, &self.workload, many, self.budget.for_rows(few), over)
     }
@@ -212,7 +215,7 @@ impl Planner {
     }
 }
 
-/// Batches from `few` to `many`, none of which costs less than `bound`.
+/// The batches from `few` to `many`; none of them costs less than `bound`.
 #[derive(Clone, Copy, Debug)]
 struct Range {
     bound: f64,
@@ -222,7 +225,7 @@ struct Range {
 
 impl Ord for Range {
     fn cmp(&self, other: &Self) -> Ordering {
-        // The heap gives the greatest first: that of the lowest bound.
+        // Reversed, because the heap returns its greatest element first.
         other.bound.total_cmp(&self.bound).then(self.few.cmp(&other.few))
     }
 }
@@ -256,7 +259,7 @@ mod tests {
         Budget { bytes, sample, smallest_batch: 1, batch_cost: 0.0 }
     }
 
-    /// All batches, beside each all numbers of pinned rows that fit: the least cost of an epoch.
+    /// The least cost of an epoch over all batches and all numbers of pinned rows that fit.
     fn slow(planner: &Planner) -> f64 {
         let mut least = f64::INFINITY;
         for batch in planner.batches.0..=planner.batches.1 {
@@ -266,7 +269,7 @@ mod tests {
         least
     }
 
-    /// Every choice of pinned rows within so many bytes.
+    /// Every choice of pinned rows within `bytes`.
     fn slow_beside(planner: &Planner, batch: u64, bytes: u64) -> f64 {
         let mut choices: Vec<(u64, Vec<u64>)> = vec![(bytes, Vec::new())];
         for table in &planner.tables {
@@ -285,7 +288,7 @@ mod tests {
         let counts = prop_oneof![Just(0u64), Just(1), 1u64..10, 1u64..1000];
         prop_oneof![
             prop::collection::vec(counts, 1..40).prop_filter_map("no lookups", |counts| Skew::from_counts(counts).ok()),
-            // Few hot rows, many cold ones of one count.
+            // Few hot rows, and many cold rows of one count.
             (1usize..5, 1u64..500, 1usize..40).prop_map(|(hot, count, cold)| {
                 let counts = std::iter::repeat_n(count, hot).chain(std::iter::repeat_n(1, cold));
                 Skew::from_counts(counts).unwrap()
@@ -342,7 +345,7 @@ mod tests {
             let planner = Planner::new(tables, workload, budget).unwrap();
             prop_assume!(planner.batches.1 <= 40);
             let (found, wanted) = (planner.best(), slow(&planner));
-            // Slots of several sizes: short of the best by less than one row saves.
+            // With slots of several sizes the choice is short of the best by less than one row saves.
             let one = |table: &Table| table.saved(&workload, found.batch, table.skew.rest(0).next().unwrap());
             let spare = if same { 0.0 } else { planner.tables.iter().map(one).fold(0.0, f64::max) };
             prop_assert!(found.cost >= wanted * (1.0 - 1e-9));
@@ -384,7 +387,7 @@ mod tests {
 
     #[test]
     fn the_papers_search_finds_the_same() {
-        // Reading alone, no indices, an epoch that is long against any batch: eq. 6 and 7, but for whole samples.
+        // Only reads, no indices, and an epoch that is long against any batch: eq. 6 and 7, in whole samples.
         for skew in [
             Skew::zipf(1_000_000, 1.0).unwrap(),
             Skew::exponential(1_000_000, 2e4).unwrap(),
@@ -412,7 +415,7 @@ mod tests {
         assert_eq!((split.batch, split.batches, split.pinned.clone()), (2, 5, vec![2]));
         assert!((split.hit_rate - 0.8).abs() < 1e-12);
         assert_eq!(split, planner.at_batch(2).unwrap());
-        // 0.19 of a record for either cold row.
+        // Each cold row is read with probability 0.19.
         assert!((split.of_batch.read - 2.0 * 0.19 * 24.0).abs() < 1e-9 && split.of_batch.index == 8.0);
         assert_eq!(split.cost, split.of_epoch.total());
     }
@@ -443,7 +446,7 @@ mod tests {
             assert_eq!(what, wanted);
         }
         assert_eq!(planner.at_pinned(&[9]).unwrap().batch, 10);
-        // No room for a row is a plan all the same.
+        // A memory without room for a row still has a plan.
         assert_eq!(new(budget(99, 0)).unwrap().best().pinned, [0]);
     }
 }

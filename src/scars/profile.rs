@@ -1,4 +1,4 @@
-//! How often each row is used: counted exactly, out of a sample, or in bounded memory.
+//! Counts how often each row is used: exactly, from a sample, or in bounded memory.
 
 mod exact;
 #[cfg(feature = "sketch")]
@@ -19,26 +19,29 @@ use std::num::NonZeroU32;
 /// How a [`Profile`] counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counting {
-    /// Every access. Takes some 10 bytes for each row of the tables at most, once 18 for a moment; less while few are used.
+    /// Counts every access. Takes at most about 10 bytes for each row of the tables (18 for a moment, once); less while
+    /// few rows are used.
     Exact,
-    /// One access of each `one_in` that follow each other, drawn anew each time, and counted `one_in` times. Whatever the order, a row's
-    /// expected count is its true one; the standard error is at most `sqrt(n (one_in - 1))` for a row used n times
-    /// ([`Ranked::standard_error`]): drawing each access with probability 1 / `one_in` would have exactly that.
+    /// Counts one access of each run of `one_in`, drawn at random, as `one_in` accesses. In any order, the expected
+    /// count of a row is its true count, and the standard error is at most `sqrt(n (one_in - 1))` for a row used n
+    /// times ([`Ranked::standard_error`]); that is the standard error of drawing each access with probability 1 /
+    /// `one_in`.
     Sampled {
-        /// How many accesses one stands for.
+        /// Number of accesses that a counted one stands for.
         one_in: NonZeroU32,
         /// The same seed draws the same accesses.
         seed: u32,
     },
-    /// Every access, but only the counts of the most used rows are kept: of n accesses, every row that was used more than `n / rows` times
-    /// is listed. That many there are fewer than `rows`, and of accesses that are even there may be none: then few rows are listed, or none
-    /// ([`Ranked::used`]), though most of the time far more. No count is above the truth, and none is further below it than
-    /// [`Accuracy::Below`] says; a row that is left out was used no more often than that. It is at most `3.5 n / places` (Anderson et al.
-    /// 2017; of more than 1024 places all but surely), and much less where accesses are skewed. The places are a power of two, 4 to 8 for each of
-    /// `rows`, at most 2^30, of 18 bytes each; while no more than 3/4 of them are taken, all counts are exact.
+    /// Counts every access, but keeps only the counts of the most used rows. Of n accesses, every row used more than
+    /// `n / rows` times is listed. There are fewer than `rows` of these; if accesses are even there may be none, and
+    /// then few rows or none are listed ([`Ranked::used`]). Usually far more are. No count is above the true one or
+    /// below it by more than [`Accuracy::Below`]; a row that is not listed was used at most that often. That error is
+    /// at most `3.5 n / places` (Anderson 2017; from 1024 places on, with near certainty), and much less where accesses
+    /// are skewed. The places are a power of two, 4 to 8 for each of `rows`, at most 2^30, and take 18 bytes each.
+    /// While at most 3/4 of them are taken, all counts are exact.
     #[cfg(feature = "sketch")]
     Bounded {
-        /// Rows that could share all accesses evenly and each be listed still; up to 2^28.
+        /// If this many rows shared all accesses evenly, each would still be listed. At most 2^28.
         rows: u32,
     },
 }
@@ -64,21 +67,22 @@ enum Counter {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// The first linear row of each table, and the end of the last.
+    /// The first linear row of each table, followed by the end of the last table.
     bases: Vec<u64>,
     counting: Counting,
     counter: Counter,
-    /// Accesses so far.
+    /// Number of accesses so far.
     seen: u64,
-    /// Of the stretch that runs: the access to be counted.
+    /// The access of the current run that is counted.
     drawn: u64,
 }
 
 impl Profile {
-    /// For tables of so many rows each: [`GroupConfig::tables`](crate::GroupConfig::tables), or one that holds all linear rows.
+    /// Makes a profile for tables of these numbers of rows: [`GroupConfig::tables`](crate::GroupConfig::tables), or one
+    /// table of all linear rows.
     ///
     /// # Panics
-    /// If the tables have more than 2^32 - 2 rows together, as no group has.
+    /// If the tables have more than 2^32 - 2 rows together, which no group has.
     #[must_use]
     pub fn new(tables: &[u32], counting: Counting) -> Self {
         let mut bases = vec![0];
@@ -96,13 +100,14 @@ impl Profile {
         Self { bases, counting, counter, seen: 0, drawn: drawn(counting, 0) }
     }
 
-    /// A profile out of counts that were kept elsewhere: one a linear row, as LFU's [`Part::Frequencies`](crate::Part::Frequencies) are.
+    /// Makes a profile from counts kept elsewhere, one for each linear row, such as
+    /// [`Part::Frequencies`](crate::Part::Frequencies) under LFU.
     ///
     /// # Errors
-    /// [`Error::Length`] unless there is one for each row of the tables.
+    /// [`Error::Length`] unless there is one count for each row of the tables.
     ///
     /// # Panics
-    /// As [`Profile::new`].
+    /// Those of [`Profile::new`].
     pub fn of_frequencies(tables: &[u32], frequencies: &[u32]) -> Result<Self, Error> {
         let mut profile = Self::new(tables, Counting::Exact);
         let (wanted, found) = (profile.rows(), frequencies.len() as u64);
@@ -116,10 +121,10 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Counts accesses to a table, in its own indices.
+    /// Counts accesses to a table, by its own indices.
     ///
     /// # Errors
-    /// [`Error::IndexOutOfRange`] names the first that the table has not; nothing of this call is counted then.
+    /// [`Error::IndexOutOfRange`] names the first index outside the table; this call then counts nothing.
     ///
     /// # Panics
     /// If there is no such table.
@@ -133,10 +138,10 @@ impl Profile {
         Ok(())
     }
 
-    /// Counts accesses to linear rows, of whatever table.
+    /// Counts accesses to linear rows, of any table.
     ///
     /// # Errors
-    /// [`Error::RowOutOfRange`] names the first that does not exist; nothing of this call is counted then.
+    /// [`Error::RowOutOfRange`] names the first row that does not exist; this call then counts nothing.
     pub fn count_rows(&mut self, rows: &[u32]) -> Result<(), Error> {
         let all = self.rows() as u32;
         if let Some((position, row)) = beyond(all, rows) {
@@ -146,7 +151,7 @@ impl Profile {
         Ok(())
     }
 
-    /// Counts indices from the linear row `base` on; they exist.
+    /// Counts `indices`, which exist, from the linear row `base` on.
     fn count_from(&mut self, base: u64, indices: &[u32]) {
         let linear = |index: u32| (base + u64::from(index)) as u32;
         let Counting::Sampled { one_in, .. } = self.counting else {
@@ -156,7 +161,7 @@ impl Profile {
         };
         let (each, end) = (u64::from(one_in.get()), self.seen + indices.len() as u64);
         while self.drawn < end {
-            // A stretch's access may have come before; the next stretch is drawn when this one is over.
+            // The counted access of this run may have passed. The next run's is drawn when this run is over.
             if self.drawn >= self.seen {
                 self.counter.add(linear(indices[(self.drawn - self.seen) as usize]), each);
             }
@@ -169,25 +174,25 @@ impl Profile {
         self.seen = end;
     }
 
-    /// Rows of all tables together.
+    /// Number of rows of all tables together.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.bases[self.bases.len() - 1]
     }
 
-    /// Accesses so far, those too that a sample left out.
+    /// Number of accesses so far, those included that a sample skipped.
     #[must_use]
     pub const fn accesses(&self) -> u64 {
         self.seen
     }
 
-    /// What was found, over all tables. Sorts the rows used; counting may go on afterwards.
+    /// The ranking over all tables. Sorts the used rows; counting may continue afterwards.
     #[must_use]
     pub fn ranked(&self) -> Ranked {
         self.ranked_between(0, self.rows())
     }
 
-    /// What was found of one table. Its rows are linear ones all the same.
+    /// The ranking of one table. Its rows are linear rows too.
     ///
     /// # Panics
     /// If there is no such table.
@@ -201,7 +206,8 @@ impl Profile {
         let mut used = self.counter.used();
         let (kept, named) = (used.iter().map(|&(_, count)| count).sum::<u64>(), used.len() as u64);
         used.retain(|&(row, _)| (base..end).contains(&u64::from(row)));
-        // What a sketch dropped is shared out among the rows it does not name. Of which table they were it cannot tell.
+        // A sketch cannot tell to which table the dropped accesses belong, so they are shared out among the rows it
+        // does not list.
         let dropped = match accuracy {
             Accuracy::Below(_) => self.seen - kept,
             _ => 0,
@@ -211,7 +217,7 @@ impl Profile {
         Ranked::new(end - base, used, dropped, accuracy)
     }
 
-    /// How right the counts are.
+    /// The accuracy of the counts.
     #[must_use]
     pub fn accuracy(&self) -> Accuracy {
         match (&self.counter, self.counting) {
@@ -223,12 +229,12 @@ impl Profile {
     }
 }
 
-/// The first index that is not below `rows`, and where.
+/// The first index that is not below `rows`, and its position.
 fn beyond(rows: u32, indices: &[u32]) -> Option<(u32, u32)> {
     (0..).zip(indices.iter().copied()).find(|&(_, index)| index >= rows)
 }
 
-/// Which access of the stretch that begins at `first` is counted.
+/// The access that is counted in the run that begins at `first`.
 fn drawn(counting: Counting, first: u64) -> u64 {
     let Counting::Sampled { one_in, seed } = counting else { return first };
     let [word, ..] = pcg4d([seed, first as u32, (first >> 32) as u32, (Purpose::Profile as u32) << 24]);

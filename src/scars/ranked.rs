@@ -1,27 +1,28 @@
-//! Rows by how often they are used, and how skewed that is.
+//! Rows ranked by use, and the skew of that use.
 
 use crate::{error::Error, scars::skew::Skew};
 use std::num::NonZeroU32;
 
-/// Most ranks the exponent is fitted over.
+/// Most ranks over which the exponent is fitted.
 const FITTED: usize = 1000;
 
-/// How right the counts of a profile are.
+/// The accuracy of a profile's counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accuracy {
-    /// They are the true ones.
+    /// Counts are exact.
     Exact,
-    /// Each is this number times that of a sample: right on average, see [`Ranked::standard_error`].
+    /// Each count is this number times a sample's count: right on average, see [`Ranked::standard_error`].
     Sampled(NonZeroU32),
-    /// None is above the truth, nor further below it than this; a row that is not listed was used no more often than this.
+    /// No count is above the true one, or below it by more than this. A row that is not listed was used at most this
+    /// often.
     Below(u64),
 }
 
-/// Rows that were used, most used first, rows of equal counts by number.
+/// The rows that were used, most used first; rows with equal counts ascend.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranked {
     rows: u64,
-    /// Linear row, count.
+    /// (linear row, count).
     used: Vec<(u32, u64)>,
     /// Accesses to rows not listed.
     dropped: u64,
@@ -29,19 +30,19 @@ pub struct Ranked {
     accesses: u64,
 }
 
-/// How skewed accesses are: the columns of a skew table.
+/// How skewed accesses are: one line of a skew table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SkewTable {
     /// Accesses counted.
     pub accesses: u64,
-    /// Rows used at all; of bounded counts, rows listed.
+    /// Rows used at all; for bounded counts, rows listed.
     pub distinct: u64,
-    /// Shares of the accesses, 0 to 1, of the 1, 5 and 10 % of the distinct rows that are used most, rounded up.
+    /// Shares of the accesses, 0 to 1, that go to the most used 1, 5 and 10 % of the distinct rows (rounded up).
     pub top: [f64; 3],
-    /// Share of the distinct rows that were used once. Only exact counts know.
+    /// Share of the distinct rows that were used once; `None` unless counts are exact.
     pub once: Option<f64>,
-    /// s of a count ~ rank^-s, by least squares of log count over log rank, over the first 1000 ranks or a tenth of the distinct rows,
-    /// whichever is less. None of fewer than two.
+    /// The s of count ~ rank^-s, by least squares of log count over log rank, over the first 1000 ranks or a tenth of
+    /// the distinct rows, whichever is less. `None` for fewer than two ranks.
     pub exponent: Option<f64>,
 }
 
@@ -52,47 +53,48 @@ impl Ranked {
         Self { rows, used, dropped, accuracy, accesses }
     }
 
-    /// Rows of the table, or tables, used or not.
+    /// Number of rows of the table or tables, used or not.
     #[must_use]
     pub const fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Accesses, all counts added up: of a sample, an estimate.
+    /// Number of accesses: the sum of all counts. For a sample it is an estimate.
     #[must_use]
     pub const fn accesses(&self) -> u64 {
         self.accesses
     }
 
-    /// How right the counts are.
+    /// The accuracy of the counts.
     #[must_use]
     pub const fn accuracy(&self) -> Accuracy {
         self.accuracy
     }
 
-    /// Linear rows that were used, each with its count, in order.
+    /// The linear rows that were used, each with its count, most used first.
     #[must_use]
     pub fn used(&self) -> &[(u32, u64)] {
         &self.used
     }
 
-    /// The `rows` most used linear rows, in order; fewer if fewer were used or, of bounded counts, listed.
+    /// The `rows` most used linear rows, in order; fewer if fewer were used or listed.
     #[must_use]
     pub fn hottest(&self, rows: usize) -> Vec<u32> {
         self.used.iter().take(rows).map(|&(row, _)| row).collect()
     }
 
-    /// The share of the accesses, 0 to 1, that goes to the `rows` most used rows: the hit rate if they are pinned.
+    /// Share of the accesses, 0 to 1, that goes to the `rows` most used rows: the hit rate if they are pinned.
     #[must_use]
     pub fn share_of(&self, rows: usize) -> f64 {
         let taken: u64 = self.used.iter().take(rows).map(|&(_, count)| count).sum();
         taken as f64 / self.accesses.max(1) as f64
     }
 
-    /// The fewest rows, hottest first, that carry `share` of the accesses, 0 to 1; all that are listed if they do not.
+    /// The fewest rows, most used first, that get `share` of the accesses, 0 to 1; all listed rows if they do not get
+    /// it.
     #[must_use]
     pub fn rows_for(&self, share: f64) -> usize {
-        // Counts below 2^53 are exact in f64, and so are their sums.
+        // Counts below 2^53 and their sums are exact in f64.
         let wanted = share * self.accesses as f64;
         let mut carried = 0;
         self.used
@@ -105,7 +107,7 @@ impl Ranked {
             .unwrap_or(self.used.len())
     }
 
-    /// Standard error of a count, at most: 0 where counts are exact or bounded instead.
+    /// The largest standard error of a count; 0 where counts are exact or bounded.
     #[must_use]
     pub fn standard_error(&self, count: u64) -> f64 {
         match self.accuracy {
@@ -114,36 +116,37 @@ impl Ranked {
         }
     }
 
-    /// How probable each row is, those never used too: what the model takes.
+    /// The probability of each row, unused rows included: the input of the model.
     ///
     /// # Errors
-    /// As [`Skew::from_counts`]: of no accesses there is none.
+    /// Those of [`Skew::from_counts`]: no accesses, for example.
     pub fn skew(&self) -> Result<Skew, Error> {
         Skew::from_bins(self.bins())
     }
 
-    /// [`Ranked::counts`], each with the number of rows that have it: as many pairs as there are listed rows, at most, and two.
+    /// [`Ranked::counts`] as pairs of a count and the number of rows that have it: at most two more pairs than there
+    /// are listed rows.
     fn bins(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let (unlisted, each, more) = self.unlisted();
         let listed = self.used.chunk_by(|a, b| a.1 == b.1).map(|alike| (alike[0].1, alike.len() as u64));
         listed.chain([(each + 1, more), (each, unlisted - more)])
     }
 
-    /// How many rows are not listed, the accesses that each of them has, and how many of them have one more.
+    /// Number of rows not listed, the accesses of each, and how many of them have one access more.
     fn unlisted(&self) -> (u64, u64, u64) {
         let unlisted = self.rows - self.used.len() as u64;
         (unlisted, self.dropped / unlisted.max(1), self.dropped % unlisted.max(1))
     }
 
-    /// A count for each row, the listed ones first, rows never used too: as many as the table has rows ([`Ranked::skew`] takes no such
-    /// time). What bounded counts dropped is shared out evenly among the rows not listed.
+    /// A count for each row of the table, listed rows first, unused rows included. ([`Ranked::skew`] does not take that
+    /// long.) Accesses that bounded counts dropped are shared out evenly among the rows not listed.
     pub fn counts(&self) -> impl Iterator<Item = u64> + '_ {
         let (unlisted, each, more) = self.unlisted();
         let listed = self.used.iter().map(|&(_, count)| count);
         listed.chain((0..unlisted).map(move |i| each + u64::from(i < more)))
     }
 
-    /// The skew table's line.
+    /// The line of this ranking in a skew table.
     #[must_use]
     pub fn table(&self) -> SkewTable {
         let distinct = self.used.len();

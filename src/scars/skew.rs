@@ -1,4 +1,4 @@
-//! How often rows are looked up, most probable rows first.
+//! How often rows are looked up: distributions over rows, most probable row first.
 
 use std::collections::HashMap;
 
@@ -7,50 +7,52 @@ use crate::{
     scars::{bins, law::Formula, positive, refused},
 };
 
-/// The most rows a distribution may have: numbers of rows stay exact in a 64-bit float.
+/// The most rows of a distribution: their numbers are exact in a 64-bit float.
 const MOST_ROWS: u64 = 1 << 53;
 
 /// Rows that share one probability.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Bin {
-    /// How many rows.
+    /// Number of rows.
     pub rows: u64,
-    /// For each of them, the probability that a lookup asks for it: the mean of the bin.
+    /// The probability that a lookup asks for one given row of the bin: the mean over the bin.
     pub probability: f64,
 }
 
-/// How often each row is looked up: the `P(e)` of P3's eq. 1, as bins of rows that share a probability, most probable first.
+/// How often each row is looked up: `P(e)` of SCARS, eq. 1, as bins of rows that share a probability, most probable
+/// first.
 ///
-/// Row numbers here are ranks: row 0 is the hottest. Measured counts are kept exactly, one bin for each count that occurs (at most
-/// `sqrt(2 n)` bins for n lookups); a formula's rows are put together where their probabilities lie within 1/64 of each other (some
-/// thousand bins for 10^9 rows), and [`Skew::error`] bounds what that changes.
+/// Row numbers are ranks: row 0 is the hottest. Measured counts are kept exactly, in one bin for each count that occurs
+/// (at most `sqrt(2 n)` bins for n lookups). Rows of a formula share a bin where their probabilities lie within 1/64 of
+/// each other (some thousand bins for 10^9 rows); [`Skew::error`] bounds the effect.
 #[derive(Clone, Debug)]
 pub struct Skew {
     bins: Vec<Bin>,
-    /// Where each bin begins; in the end, all rows.
+    /// Where each bin begins, followed by the number of rows.
     starts: Vec<u64>,
-    /// The weights before each bin; in the end, all of them. Counts, where measured.
+    /// The weight before each bin, followed by the total. Weights are counts where measured.
     before: Vec<f64>,
     /// For each bin, `ln(1 - P)`.
     logs: Vec<f64>,
-    /// The weights within a bin, where they differ.
+    /// The formula of the weights within a bin, where they differ.
     law: Option<Formula>,
     accesses: Option<u64>,
     error: f64,
 }
 
 impl Skew {
-    /// Of measured counts, one for each row, in any order. A count of zero is a row that is never looked up.
+    /// A distribution from measured counts, one for each row, in any order. A count of 0 is a row that is never looked
+    /// up.
     ///
     /// # Errors
-    /// [`Error::Scars`] without rows, when all counts are zero, and when they add up to more than 2^53.
+    /// [`Error::Scars`] without rows, if all counts are 0, or if they add up to more than 2^53.
     pub fn from_counts(counts: impl IntoIterator<Item = u64>) -> Result<Self, Error> {
         Self::from_bins(counts.into_iter().map(|count| (count, 1)))
     }
 
-    /// Of measured counts, each with the number of rows that have it, in any order; a count may come again. However many rows were never
-    /// looked up, they are one such pair: (0, rows).
+    /// A distribution from pairs of a measured count and the number of rows that have it, in any order; counts may
+    /// repeat. All rows that were never looked up are one such pair, (0, rows).
     ///
     /// ```
     /// # use hotrow::scars::Skew;
@@ -60,7 +62,7 @@ impl Skew {
     /// ```
     ///
     /// # Errors
-    /// As [`Skew::from_counts`], and of more than 2^53 rows.
+    /// Those of [`Skew::from_counts`]; also for more than 2^53 rows.
     pub fn from_bins(bins: impl IntoIterator<Item = (u64, u64)>) -> Result<Self, Error> {
         let (mut rows_of, mut rows, mut accesses) = (HashMap::<u64, u64>::new(), 0u64, 0u64);
         for (count, more) in bins.into_iter().filter(|&(_, more)| more > 0) {
@@ -88,20 +90,20 @@ impl Skew {
         Ok(Self::new(bins, None, Some(accesses), 0.0))
     }
 
-    /// Every row as likely as every other.
+    /// The uniform distribution.
     ///
     /// # Errors
-    /// [`Error::Scars`] for no rows, or more than 2^53.
+    /// [`Error::Scars`] for 0 rows or more than 2^53.
     pub fn uniform(rows: u64) -> Result<Self, Error> {
         check_rows(rows)?;
         Ok(Self::new([(rows, rows as f64)], None, None, 0.0))
     }
 
-    /// Of a formula: Zipf, exponential, half-normal.
+    /// A distribution by a formula: Zipf, exponential or half-normal.
     ///
     /// # Errors
-    /// [`Error::Scars`] for no rows, more than 2^53, an `s` that is negative or not finite, and a scale that is not a finite number
-    /// above 0.
+    /// [`Error::Scars`] for 0 rows or more than 2^53, for an `s` that is negative or not finite, and for a scale that
+    /// is not a finite number above 0.
     pub fn of(formula: Formula, rows: u64) -> Result<Self, Error> {
         check_rows(rows)?;
         match formula {
@@ -114,31 +116,31 @@ impl Skew {
         Ok(Self::new(bins, Some(formula), None, bins::error(widest)))
     }
 
-    /// Zipf: `P(i)` goes as `(i + 1)^-s`, row 0 being the hottest. P3 takes s = 1; s = 0 is uniform.
+    /// Zipf: `P(i)` is proportional to `(i + 1)^-s`; row 0 is the hottest. SCARS takes s = 1; s = 0 is uniform.
     ///
     /// # Errors
-    /// As [`Skew::of`].
+    /// Those of [`Skew::of`].
     pub fn zipf(rows: u64, s: f64) -> Result<Self, Error> {
         Self::of(Formula::Zipf(s), rows)
     }
 
-    /// Exponential: `P(i)` goes as `e^(-i / scale)`. The scale is in rows.
+    /// Exponential: `P(i)` is proportional to `e^(-i / scale)`. The scale is in rows.
     ///
     /// # Errors
-    /// As [`Skew::of`].
+    /// Those of [`Skew::of`].
     pub fn exponential(rows: u64, scale: f64) -> Result<Self, Error> {
         Self::of(Formula::Exponential(scale), rows)
     }
 
-    /// Half-normal: `P(i)` goes as `e^(-(i / scale)^2 / 2)`. The scale is in rows.
+    /// Half-normal: `P(i)` is proportional to `e^(-(i / scale)^2 / 2)`. The scale is in rows.
     ///
     /// # Errors
-    /// As [`Skew::of`].
+    /// Those of [`Skew::of`].
     pub fn half_normal(rows: u64, scale: f64) -> Result<Self, Error> {
         Self::of(Formula::HalfNormal(scale), rows)
     }
 
-    /// Of bins: their rows, and their weight.
+    /// Makes a distribution from bins, each given by its rows and its weight.
     fn new(
         weighed: impl IntoIterator<Item = (u64, f64)>,
         law: Option<Formula>,
@@ -161,13 +163,13 @@ impl Skew {
         Self { bins, starts, before, logs, law, accesses, error }
     }
 
-    /// Rows, those that are never looked up too.
+    /// Number of rows, those included that are never looked up.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.starts[self.bins.len()]
     }
 
-    /// Lookups that were counted; `None` for a formula.
+    /// Number of lookups that were counted; `None` for a formula.
     #[must_use]
     pub const fn accesses(&self) -> Option<u64> {
         self.accesses
@@ -179,23 +181,23 @@ impl Skew {
         &self.bins
     }
 
-    /// The relative error of [`Skew::distinct`] that putting rows together makes, at most: 0 where measured, 2.2e-5 for a formula. The
-    /// error is upward.
+    /// The largest relative error that binning causes in [`Skew::distinct`]: 0 for measured counts, 2.2e-5 for a
+    /// formula. The error is upward.
     #[must_use]
     pub const fn error(&self) -> f64 {
         self.error
     }
 
-    /// The share of lookups that ask for one of the `hottest` rows: the hit rate of a cache that pins them. 1 from all rows on.
+    /// Share of the lookups, 0 to 1, that ask for one of the `hottest` rows: the hit rate of a cache that pins them.
     #[must_use]
     pub fn mass(&self, hottest: u64) -> f64 {
         self.weight(hottest) / self.before[self.bins.len()]
     }
 
-    /// The fewest rows that carry this share of the lookups. A share of 1 or more: all rows that are ever looked up.
+    /// The fewest rows that get this share of the lookups. For a share of 1 or more: all rows that are ever looked up.
     #[must_use]
     pub fn rows_for(&self, share: f64) -> u64 {
-        // Not below what the used rows carry, in spite of rounding.
+        // Rounding must not lose rows that are used.
         let used = self.bins.partition_point(|bin| bin.probability > 0.0);
         let share = share.min(self.mass(self.starts[used]));
         let (mut few, mut enough) = (0, self.starts[used]);
@@ -209,19 +211,20 @@ impl Skew {
         enough
     }
 
-    /// The weight of the hottest rows.
+    /// The weight of the `hottest` rows together.
     fn weight(&self, hottest: u64) -> f64 {
         let (bin, rows) = self.find(hottest);
         self.before[bin] + if rows == 0 { 0.0 } else { self.part(bin, 0, rows) }
     }
 
-    /// The bin that row lies in, and how many of its rows lie before it. Past all bins, for all rows.
+    /// The bin that contains `row`, and the number of the bin's rows before it. For a row past the last: the number of
+    /// bins, and 0.
     fn find(&self, row: u64) -> (usize, u64) {
         let bin = self.starts.partition_point(|&start| start <= row) - 1;
         if bin == self.bins.len() { (bin, 0) } else { (bin, row - self.starts[bin]) }
     }
 
-    /// The weight of some rows of a bin.
+    /// The weight of the rows `from .. to` of a bin.
     fn part(&self, bin: usize, from: u64, to: u64) -> f64 {
         let start = self.starts[bin];
         match self.law {
@@ -233,12 +236,12 @@ impl Skew {
         }
     }
 
-    /// The rows after the `pinned` hottest, by bins.
+    /// The rows after the `pinned` hottest, bin by bin.
     pub(crate) fn rest(&self, pinned: u64) -> impl Iterator<Item = Part> {
         self.parts(pinned, self.rows())
     }
 
-    /// The rows from `from` to before `to`, by bins; of a bin that is cut, what lies between, with the mean of that.
+    /// The rows `from .. to`, bin by bin. A bin that is cut gives the rows between, with their mean probability.
     pub(crate) fn parts(&self, from: u64, to: u64) -> impl Iterator<Item = Part> {
         let (first, _) = self.find(from);
         let last = self.starts[..self.bins.len()].partition_point(|&start| start < to);
@@ -255,7 +258,7 @@ impl Skew {
         })
     }
 
-    /// The probability of one row. 0 for a row past all.
+    /// The probability of row `row`; 0 for a row past the last.
     #[must_use]
     pub fn probability(&self, row: u64) -> f64 {
         let (bin, at) = self.find(row);
@@ -340,7 +343,7 @@ mod tests {
             let mut mass = 0.0;
             for (row, weight) in (0..rows).zip(weights) {
                 if row % 37 == 0 {
-                    // Also within a bin.
+                    // Within a bin too.
                     assert!((skew.mass(row) - mass).abs() < 1e-10, "{row}");
                     assert!((skew.probability(row) - weight / all).abs() <= 1e-8 * weight / all, "{row}");
                 }

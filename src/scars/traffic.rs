@@ -1,4 +1,4 @@
-//! Communication in the bytes of this crate: packed records, in both directions, and indices.
+//! Communication in the bytes of this crate: packed records in both directions, and indices.
 
 use std::{
     iter::Sum,
@@ -14,63 +14,63 @@ use crate::{
     },
 };
 
-/// What a row and a lookup take.
+/// The bytes of a row and of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowBytes {
-    /// A record as it crosses, to be read or written back: the layout's [`stride`](crate::Layout::stride).
+    /// Bytes of a record that is read or written back: the layout's [`stride`](crate::Layout::stride).
     pub record: u64,
-    /// A cached row on the device, metadata too.
+    /// Bytes of a cached row on the device, metadata included.
     pub slot: u64,
-    /// The index of one lookup; 0 where indices are made on the device or are not to be counted.
+    /// Bytes of the index of one lookup; 0 if indices are made on the device or should not count.
     pub index: u64,
 }
 
-/// One table, and how it is looked up.
+/// A table, and how it is looked up.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Table {
     /// How often each row is looked up.
     pub skew: Skew,
-    /// What rows take.
+    /// The bytes of a row.
     pub bytes: RowBytes,
-    /// Lookups of a sample, in the mean.
+    /// Mean number of lookups of a sample.
     pub lookups: f64,
 }
 
-/// An epoch.
+/// An epoch: its samples, and what is done with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// Samples of an epoch (`Q / lookups` of the paper, whose Q are lookups).
+    /// Samples of an epoch (`Q / lookups` in the paper's symbols).
     pub samples: u64,
-    /// Rows that were looked up are updated, and written back.
+    /// Whether rows that are looked up are updated, and so written back.
     pub training: bool,
-    /// How the lookups come about.
+    /// How lookups are drawn.
     pub draws: Draws,
 }
 
 impl Workload {
-    /// An epoch of training, lookups drawn independently.
+    /// An epoch of training, with independent lookups.
     #[must_use]
     pub const fn training(samples: u64) -> Self {
         Self { samples, training: true, draws: Draws::Independent }
     }
 
-    /// An epoch that only reads.
+    /// An epoch of reading only.
     #[must_use]
     pub const fn inference(samples: u64) -> Self {
         Self { samples, training: false, draws: Draws::Independent }
     }
 
-    /// Batches of an epoch, the last shorter one too.
+    /// Number of batches in an epoch, a shorter last one included.
     ///
     /// # Panics
-    /// For a batch of no samples.
+    /// If `batch` is 0.
     #[must_use]
     pub const fn batches(&self, batch: u64) -> u64 {
         self.samples.div_ceil(batch)
     }
 
-    /// How often each size of batch occurs: the whole ones, and the rest.
+    /// How often each size of batch occurs: full batches, and the shorter last one.
     fn sizes(&self, batch: u64) -> [(f64, u64); 2] {
         [((self.samples / batch) as f64, batch), (1.0, self.samples % batch)]
     }
@@ -79,16 +79,16 @@ impl Workload {
 /// Expected bytes that cross the bus.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bytes {
-    /// Indices, to the device.
+    /// Indices, sent to the device.
     pub index: f64,
     /// Records read from the table's memory.
     pub read: f64,
-    /// Records written to it.
+    /// Records written to the table's memory.
     pub written: f64,
 }
 
 impl Bytes {
-    /// Both directions and the indices.
+    /// All bytes: both directions and indices.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.index + self.read + self.written
@@ -118,10 +118,10 @@ impl Sum for Bytes {
 }
 
 impl Table {
-    /// A table.
+    /// Makes a table that is looked up `lookups` times a sample.
     ///
     /// # Errors
-    /// [`Error::Scars`] for lookups that are not a finite number above 0, and for records or slots of no bytes.
+    /// [`Error::Scars`] if `lookups` is not a finite number above 0, or if records or slots have 0 bytes.
     pub fn new(skew: Skew, bytes: RowBytes, lookups: f64) -> Result<Self, Error> {
         let lookups = positive("lookups of a sample", lookups, "give the mean number of rows a sample looks up")?;
         for (what, found) in [("bytes of a record", bytes.record), ("bytes of a slot", bytes.slot)] {
@@ -132,10 +132,11 @@ impl Table {
         Ok(Self { skew, bytes, lookups })
     }
 
-    /// Expected bytes of a batch of so many samples while the `pinned` hottest rows, and only those, are resident (`Policy::Static`).
+    /// Expected bytes of a batch of `batch` samples while exactly the `pinned` hottest rows are resident
+    /// (`Policy::Static`).
     ///
-    /// Each distinct other row is read once and, in training, written once, by its update. Pinned rows do not cross: see
-    /// [`Table::flush`].
+    /// Every other distinct row is read once and, in training, written once by its update. Pinned rows do not cross;
+    /// see [`Table::flush`].
     #[must_use]
     pub fn batch(&self, workload: &Workload, samples: u64, pinned: u64) -> Bytes {
         let lookups = samples as f64 * self.lookups;
@@ -147,7 +148,7 @@ impl Table {
         }
     }
 
-    /// Expected bytes of one flush after an epoch: the pinned rows that were updated, once each.
+    /// Expected bytes of one flush after an epoch: the pinned rows that were updated are written once each.
     #[must_use]
     pub fn flush(&self, workload: &Workload, pinned: u64) -> Bytes {
         if !workload.training {
@@ -159,23 +160,25 @@ impl Table {
         Bytes { written: self.bytes.record as f64 * dirty, ..Bytes::default() }
     }
 
-    /// Bytes that bring the pinned rows to the device, once before the first epoch.
+    /// Bytes that load the pinned rows, once before the first epoch.
     #[must_use]
     pub fn load(&self, pinned: u64) -> Bytes {
         Bytes { read: self.bytes.record as f64 * pinned.min(self.skew.rows()) as f64, ..Bytes::default() }
     }
 
-    /// Expected bytes of an epoch in batches of so many samples: all batches, the last shorter one too, and one flush.
+    /// Expected bytes of an epoch in batches of `batch` samples: all batches, a shorter last one included, and one
+    /// flush.
     ///
     /// # Panics
-    /// For a batch of no samples.
+    /// If `batch` is 0.
     #[must_use]
     pub fn epoch(&self, workload: &Workload, batch: u64, pinned: u64) -> Bytes {
         let batches = workload.sizes(batch).map(|(times, samples)| self.batch(workload, samples, pinned) * times);
         batches.into_iter().sum::<Bytes>() + self.flush(workload, pinned)
     }
 
-    /// Bytes of an epoch that pinning one more such row saves. Never negative: its flush is one of the writes it saves.
+    /// Bytes of an epoch that pinning one more row of `part` saves. Never negative, because the row's flush is one of
+    /// the writes it saves.
     pub(crate) fn saved(&self, workload: &Workload, batch: u64, part: Part) -> f64 {
         let seen = |samples: u64| self.skew.seen(workload.draws, part, samples as f64 * self.lookups);
         let times: f64 = workload.sizes(batch).map(|(times, samples)| times * seen(samples)).iter().sum();
@@ -193,7 +196,7 @@ mod tests {
         Table::new(skew, RowBytes { record: 20, slot: 70, index: 4 }, 3.0).unwrap()
     }
 
-    /// Row by row, batch by batch.
+    /// Sums row by row and batch by batch.
     fn slow(table: &Table, workload: &Workload, batch: u64, pinned: usize) -> Bytes {
         let probabilities = [6.0, 3.0, 2.0, 1.0, 0.0].map(|count| count / 12.0);
         let seen = |p: f64, samples: u64| 1.0 - (1.0 - p).powf(samples as f64 * table.lookups);
@@ -227,7 +230,7 @@ mod tests {
                 }
             }
         }
-        // The shorter batch is seen, and the flush.
+        // The shorter batch and the flush must show.
         let workload = Workload::training(23);
         let whole = table.batch(&workload, 5, 1) * (23.0 / 5.0);
         assert!((table.epoch(&workload, 5, 1).read - whole.read).abs() > 1.0);

@@ -1,12 +1,12 @@
-//! A seeded shuffle of a stream, in bounded memory.
+//! Shuffles a stream by a seed, in bounded memory.
 
 use crate::table::rng::{Purpose, pcg4d};
 
-/// Holds up to `size` items; each that comes sends one of them on, drawn evenly.
+/// Holds up to `size` items; each new item releases one of them, drawn uniformly.
 ///
-/// An item leaves at most `size` places before its own, and stays for `size` items on average, geometrically distributed: it leaves more
-/// than `k size` places after its own with probability e^-(k + 1). If there are at most `size + 1`, every order is as likely as another,
-/// each draw being even but for `size` in 2^32.
+/// An item leaves at most `size` places before its own place and stays for `size` items on average, geometrically
+/// distributed: it leaves more than `k size` places late with probability e^-(k + 1). With at most `size + 1` items
+/// every order is equally likely, up to the bias of a draw, `size` in 2^32.
 #[derive(Clone, Debug)]
 pub(crate) struct Window<T> {
     held: Vec<T>,
@@ -24,15 +24,15 @@ impl<T> Window<T> {
         self.held.len()
     }
 
-    /// Takes an item, and hands out another, or the same, once it is full.
+    /// Takes an item and, once the window is full, returns an item: another one or the same.
     pub(crate) fn push(&mut self, item: T) -> Option<T> {
         self.held.push(item);
         if self.held.len() > self.size { self.pop() } else { None }
     }
 
-    /// Any of those that wait.
+    /// Returns any of the items that wait.
     pub(crate) fn pop(&mut self) -> Option<T> {
-        // Of one there is nothing to draw.
+        // A single item needs no draw.
         let at = match self.held.len() {
             0 => return None,
             1 => 0,
@@ -70,7 +70,7 @@ mod tests {
         let (items, size) = (100_000, 500);
         let out = shuffled(items, size, 3);
         assert!(out.iter().enumerate().all(|(place, &item)| item <= place + size));
-        // Away from the ends: how many items each stayed for, from `size` places before its own on.
+        // Away from the ends: how long each item stayed, counted from `size` places before its own.
         let stays: Vec<f64> = (0..)
             .zip(&out)
             .filter(|&(_, &item)| item > 5000 && item < items - 10_000)
@@ -92,7 +92,7 @@ mod tests {
         let expected = f64::from(seeds) / 24.0;
         let chi: f64 = times.values().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum();
         assert!(chi < 60.0, "23 degrees of freedom: {chi}");
-        // What it would say of a window of 2.
+        // The test must reject a window of 2.
         let mut narrow = std::collections::BTreeMap::new();
         (0..seeds).for_each(|seed| *narrow.entry(shuffled(4, 2, seed)).or_insert(0) += 1);
         let chi: f64 = narrow.values().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum();

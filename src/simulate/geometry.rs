@@ -1,4 +1,4 @@
-//! How many sets a cache of a given size has (SPEC 9).
+//! The number of sets of a cache of a given size (SPEC 9, simulate).
 
 use crate::simulate::set::Set;
 use std::fmt;
@@ -6,16 +6,16 @@ use std::fmt;
 /// The shape of a cache that holds a share of the rows of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// `32 * ceil(distinct * percent / 3200)`, whatever the ways, so that shapes can be compared.
+    /// `32 * ceil(distinct * percent / 3200)` for any number of ways, so that shapes can be compared.
     pub slots: u32,
-    /// `ceil(slots / ways)`, 1 when fully associative.
+    /// `ceil(slots / ways)`; 1 if fully associative.
     pub sets: u32,
-    /// Ways of a set; all slots when fully associative.
+    /// Ways of a set; all slots if fully associative.
     pub ways: u32,
 }
 
 impl Geometry {
-    /// The cache that holds `percent` of `distinct` rows. `ways = 0` asks for a fully associative one.
+    /// The shape of a cache of `percent` % of `distinct` rows. `ways = 0` means fully associative.
     ///
     /// # Errors
     /// [`GeometryError::Percent`] unless `0 < percent <= 100`, [`GeometryError::Rows`] unless there are rows and at
@@ -27,10 +27,10 @@ impl Geometry {
         if distinct == 0 || distinct > u64::from(u32::MAX) - 1 {
             return Err(GeometryError::Rows(distinct));
         }
-        // Whole percents are exact in f64 (distinct * percent < 2^39), so the quotient is rounded once and a whole
-        // number stays one: `ceil` equals the integer formula of data/README.
+        // Whole percents are exact in f64 (distinct * percent < 2^39), so the quotient is rounded once, and a whole
+        // number stays one: `ceil` equals the integer formula.
         let groups = (distinct as f64 * percent / 3200.0).ceil().max(1.0) as u64;
-        // 100 % of 2^32 - 2 rows is 2^32 slots; the last group would not fit a u32.
+        // 100 % of 2^32 - 2 rows would be 2^32 slots, one too many for a u32.
         let slots = (groups * 32).min(u64::from(u32::MAX)) as u32;
         if ways == 0 {
             return Ok(Self { slots, sets: 1, ways: slots });
@@ -39,13 +39,13 @@ impl Geometry {
     }
 }
 
-/// Why there is no such cache.
+/// The reason why a cache cannot have this shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum GeometryError {
-    /// The share of rows is no percentage above 0.
+    /// The share is not a percentage above 0 and at most 100.
     Percent(f64),
-    /// The table has no rows or more than a group can number.
+    /// The table has no rows, or more than a group can number.
     Rows(u64),
     /// No sets or no ways.
     Empty {
@@ -82,7 +82,7 @@ impl fmt::Display for GeometryError {
 
 impl std::error::Error for GeometryError {}
 
-/// `sets` empty sets, or why not.
+/// Makes `sets` empty sets.
 pub(crate) fn empty_sets(sets: u32, ways: u32) -> Result<Vec<Set>, GeometryError> {
     if sets == 0 || ways == 0 {
         return Err(GeometryError::Empty { sets, ways });
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn sizes_of_the_data_folder() {
-        // (rows, percent, sets of 32) from data/README section 6.
+        // (rows, percent, sets of 32 ways), computed by hand from the formula.
         for (rows, percent, sets) in
             [(3958, 1.0, 2), (3958, 5.0, 7), (3958, 10.0, 13), (33278, 1.0, 11), (33278, 5.0, 52), (33278, 10.0, 104)]
         {

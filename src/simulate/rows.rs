@@ -1,16 +1,16 @@
-//! What the simulator knows of each row it has seen.
+//! The simulator's knowledge of each row that it has seen.
 
 use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
 
-/// Ids below this are looked up in a plain vector (at most 64 MiB), others in a hash map: a trace may use a few ids
-/// anywhere below 2^32.
+/// Ids below this are looked up in a vector (at most 64 MiB), others in a hash map: a trace may use few ids, anywhere
+/// below 2^32.
 const DIRECT: u32 = 1 << 24;
 
-/// No row yet has this id.
+/// Marks an id that has no row yet.
 const UNSEEN: u32 = u32::MAX;
 
-/// Where a row is.
+/// The place of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Home {
     /// Only in the table.
@@ -22,19 +22,19 @@ pub(crate) enum Home {
 /// One row that the trace has named.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// The id as given.
+    /// The id in the trace.
     pub(crate) id: u32,
     /// The set its id hashes to.
     pub(crate) set: u32,
     /// Occurrences in the running batch; 0 between steps.
     pub(crate) count: u32,
-    /// Uses since the start, kept across evictions. LFU only.
+    /// Uses since the start, kept across evictions (LFU only).
     pub(crate) freq: u32,
-    /// Where it is now.
+    /// Where the row is now.
     pub(crate) home: Home,
 }
 
-/// All rows seen, numbered by first appearance.
+/// All rows seen, numbered in order of first appearance.
 #[derive(Clone, Debug)]
 pub(crate) struct Rows {
     rows: Vec<Row>,
@@ -47,7 +47,7 @@ impl Rows {
         Self { rows: Vec::new(), direct: Vec::new(), sparse: HashMap::new() }
     }
 
-    /// The number of a row; a new one is placed in the set that `set` names.
+    /// The number of a row. A new row gets the set that `set` returns.
     #[inline]
     pub(crate) fn number(&mut self, id: u32, set: impl Fn(u32) -> u32) -> u32 {
         let entry = if id < DIRECT {

@@ -1,4 +1,4 @@
-//! One set of the cache: its ways and the order in which they are given up.
+//! One set of the cache: its ways and the order in which they are evicted.
 
 use crate::{
     config::Policy,
@@ -15,15 +15,15 @@ struct Way {
     row: u32,
     /// The step that last touched it.
     stamp: u64,
-    /// Never given up.
+    /// Never evicted.
     pinned: bool,
 }
 
-/// No row: a way that a pinned row has left, under [`Policy::Static`] only.
+/// Marks a way that a pinned row has left; occurs under [`Policy::Static`] only.
 const HOLE: u32 = u32::MAX;
 
 impl Way {
-    /// What the policy goes by.
+    /// The value by which the policy orders victims: stamp or frequency.
     fn value(&self, policy: Policy, rows: &Rows) -> u64 {
         match policy {
             Policy::Lru | Policy::Static => self.stamp,
@@ -32,39 +32,40 @@ impl Way {
     }
 }
 
-/// The ways of one set. Ways fill in ascending order and are never emptied again while steps admit rows, so those beyond `ways.len()`
-/// are the empty ones and cost nothing.
+/// The ways of one set. Ways fill in ascending order and, while steps admit rows, are never emptied again. So those
+/// beyond `ways.len()` are the empty ones, and take no memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Set {
     ways: Vec<Way>,
-    /// Victims, smallest (value, way) on top. An entry's value may lag behind, as touching a way does not reach into
-    /// the heap; but values only ever grow, so an entry on top that proves up to date is the true minimum.
+    /// Victims, the smallest (value, way) on top. An entry's value may be out of date, because touching a way does not
+    /// update the heap. Values only grow, so an entry on top that is up to date is the minimum.
     order: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Ways given out in the running step. They are no victims until [`Set::settle`].
+    /// Ways given out in the running step. They cannot be victims until [`Set::settle`].
     seated: Vec<u32>,
 }
 
-/// A way to take, and the row that has to leave it.
+/// A way to take, and the row that leaves it.
 type Victim = (u32, Option<u32>);
 
 impl Set {
-    /// The number of the row in a way, if it is filled.
+    /// The number of the row in a way, if the way is filled.
     pub(crate) fn row(&self, way: u32) -> Option<u32> {
         self.ways.get(way as usize).map(|way| way.row).filter(|&row| row != HOLE)
     }
 
-    /// Notes that a way's row is in the batch of this step.
+    /// Records that a way's row is in the batch of this step.
     #[inline]
     pub(crate) fn stamp(&mut self, way: u32, step: u64) {
         self.ways[way as usize].stamp = step;
     }
 
-    /// The next way LRU gives up: an empty one, else the one untouched for longest, but none of this step.
+    /// The next victim under LRU: an empty way, else the one untouched for longest, but none touched in this step.
     pub(crate) fn take_oldest(&mut self, ways: u32, step: u64) -> Option<Victim> {
         self.take(ways, |way| way.stamp, |stamp| stamp < step)
     }
 
-    /// The next way LFU gives up to a row used `freq` times: an empty one, else the least used, if used less.
+    /// The next victim under LFU for a row used `freq` times: an empty way, else the least used one, if it was used
+    /// less.
     pub(crate) fn take_least_used(&mut self, ways: u32, freq: u32, rows: &Rows) -> Option<Victim> {
         self.take(ways, |way| u64::from(rows[way.row].freq), |used| used < u64::from(freq))
     }
@@ -78,7 +79,7 @@ impl Set {
             let Reverse((noted, way)) = *top;
             let now = value(&self.ways[way as usize]);
             if now != noted {
-                // Sinks to its place when `top` goes out of scope.
+                // The entry sinks to its place when `top` goes out of scope.
                 *top = Reverse((now, way));
                 continue;
             }
@@ -91,7 +92,7 @@ impl Set {
         None
     }
 
-    /// Puts a row into a way just taken.
+    /// Puts a row into a way that was just taken.
     pub(crate) fn seat(&mut self, way: u32, row: u32, stamp: u64) {
         let newcomer = Way { row, stamp, pinned: false };
         match self.ways.get_mut(way as usize) {
@@ -101,7 +102,7 @@ impl Set {
         self.seated.push(way);
     }
 
-    /// Ends the set's admissions of this step: from now on the rows just seated can be victims too.
+    /// Ends the set's admissions of this step: from now on the admitted rows can be victims too.
     pub(crate) fn settle(&mut self, policy: Policy, rows: &Rows) {
         for way in self.seated.drain(..) {
             let held = &self.ways[way as usize];
@@ -109,7 +110,8 @@ impl Set {
         }
     }
 
-    /// Pins exactly `wanted`, hottest first, in a set of `ways` ways at `step`. Returns how many rows came and how many left for them.
+    /// Pins exactly `wanted`, hottest first, in a set of `ways` ways at `step`. Returns how many rows were loaded and
+    /// how many left for them.
     pub(crate) fn pin(&mut self, ways: u32, policy: Policy, wanted: &[u32], step: u64, rows: &mut Rows) -> (u64, u64) {
         let mut left = 0;
         let before: Vec<bool> = self.ways.iter_mut().map(|way| std::mem::take(&mut way.pinned)).collect();
@@ -127,7 +129,7 @@ impl Set {
                 left += 1;
             }
         }
-        // Empty ways before any other, then the least value, then the first way.
+        // Empty ways first, then the least value, then the first way.
         let value = |way: u32| match self.ways.get(way as usize) {
             Some(held) if held.row != HOLE => Some(held.value(policy, rows)),
             _ => None,

@@ -1,4 +1,4 @@
-//! The rules of SPEC 3 by hand, and against a naive model on random batches.
+//! The rules of SPEC 3 in small cases by hand, and against a naive model on random batches.
 
 mod model;
 
@@ -9,7 +9,7 @@ use crate::{
 use model::{Fault, Model};
 use proptest::prelude::*;
 
-/// One set, so that the hash plays no part.
+/// A cache of one set, so that the hash does not matter.
 fn one_set(ways: u32, policy: Policy) -> Simulator {
     Simulator::new(1, ways, policy).unwrap()
 }
@@ -105,7 +105,7 @@ fn lfu_ties_of_victims_go_to_the_lowest_way() {
 fn an_admitted_row_is_no_victim_of_its_own_batch() {
     let mut cache = one_set(2, Lfu);
     play(&mut cache, &[&[1, 2], &[3, 3, 4, 4, 4, 5, 5, 5, 5]]);
-    // 5 and 4 replace 1 and 2; 3 would beat nobody but them and finds no further victim.
+    // 5 and 4 replace 1 and 2. 3 was used more often than no other row and finds no victim.
     assert_eq!(residents(&cache, 2), [Some(5), Some(4)]);
     assert_eq!(cache.counters().conflicts, 1);
 }
@@ -152,7 +152,7 @@ fn sparse_ids_are_rows_like_others() {
     assert!((0..2).any(|way| cache.resident(set, way) == Some(last)));
 }
 
-/// A cache, and batches that make its few sets fight: small ids are frequent, some are huge.
+/// A cache, and batches that contend for its few sets: small ids are frequent, some ids are huge.
 fn games() -> impl Strategy<Value = (u32, u32, Policy, Vec<Vec<u32>>)> {
     let id = prop_oneof![4 => 0..8_u32, 4 => 0..60_u32, 1 => u32::MAX - 12..u32::MAX - 2];
     let batches = prop_oneof![
@@ -167,7 +167,7 @@ fn games() -> impl Strategy<Value = (u32, u32, Policy, Vec<Vec<u32>>)> {
     )
 }
 
-/// Step and set of the first difference between simulator and model, if any.
+/// Step and set of the first difference between simulator and model.
 fn first_difference(
     sets: u32,
     ways: u32,
@@ -204,7 +204,7 @@ proptest! {
     }
 }
 
-/// The comparison above has teeth: each wrong reading of the rules is found by the same random games.
+/// The comparison must find each wrong reading of the rules in the same random games.
 #[test]
 fn wrong_models_are_detected() {
     use proptest::strategy::ValueTree;

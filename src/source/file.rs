@@ -4,17 +4,18 @@ use std::{fs::File, io, path::Path};
 
 use crate::{error::Error, host::positioned::read_exact_at, source::Source};
 
-/// A file of FP32 rows, low byte first, row after row: `[rows, dim]`. Read block by block as the table is made.
+/// A file of FP32 values, little-endian, row after row: shape `[rows, dim]`. It is read block by block while the table
+/// is made.
 #[derive(Debug)]
 pub struct F32File {
     name: String,
     file: File,
-    /// Where the floats begin.
+    /// Byte at which the floats begin.
     start: u64,
     shape: Shape,
 }
 
-/// What the file says of itself.
+/// The shape that the file's header states.
 #[derive(Debug)]
 enum Shape {
     Bytes(u64),
@@ -23,10 +24,10 @@ enum Shape {
 }
 
 impl F32File {
-    /// A file of nothing but floats.
+    /// Opens a file that holds floats only, without a header.
     ///
     /// # Errors
-    /// [`Error::Store`] if it cannot be opened.
+    /// [`Error::Store`] if the file cannot be opened.
     pub fn raw(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let opened = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
@@ -34,10 +35,10 @@ impl F32File {
         Ok(Self { name: path.display().to_string(), file, start: 0, shape: Shape::Bytes(bytes) })
     }
 
-    /// One of numpy's arrays, `float32`, in C order.
+    /// Opens a numpy array (`.npy`) of type `float32` in C order.
     ///
     /// # Errors
-    /// [`Error::Store`] if it cannot be opened, or is something else.
+    /// [`Error::Store`] if the file cannot be opened or is not such an array.
     #[cfg(feature = "npy")]
     pub fn npy(path: impl AsRef<Path>) -> Result<Self, Error> {
         use std::io::Seek;

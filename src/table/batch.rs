@@ -1,4 +1,4 @@
-//! Checks of a batch that both backends make before anything moves.
+//! Checks of a batch and of the order of calls, which both backends make before any row changes.
 
 use crate::{
     config::{GroupConfig, Pooling},
@@ -6,19 +6,20 @@ use crate::{
     table::layout::{Layout, Step},
 };
 
-/// Most indices a batch may have (SPEC 3).
+/// Most indices that a batch may have (SPEC 3).
 pub(crate) const MAX_INDICES: u64 = 1 << 30;
 
-/// A forward that waits for its backward.
+/// The size of a forward whose backward has not run yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) indices: u32,
     pub(crate) bags: u32,
-    /// It had a weight an index.
+    /// The batch had a weight for each index.
     pub(crate) weighted: bool,
 }
 
-/// Checks the shape of a batch: bags against features, weights against indices, size.
+/// Checks that the number of bags is a multiple of the features, that there is a weight for each index, and that the
+/// batch is not too large.
 pub(crate) fn check_shape(config: &GroupConfig, indices: u64, bags: u64, weights: Option<u64>) -> Result<(), Error> {
     let features = config.feature_count();
     check_length(indices)?;
@@ -41,7 +42,7 @@ fn check_length(indices: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks a batch of the caller's slices, and counts its bags.
+/// Checks a batch given as slices and returns its number of bags.
 pub(crate) fn check_slices(
     config: &GroupConfig,
     indices: &[u32],
@@ -54,7 +55,7 @@ pub(crate) fn check_slices(
     Ok(bags as u32)
 }
 
-/// Offsets ascend from 0 to the number of indices.
+/// Checks that `offsets` ascend from 0 to the number of indices.
 pub fn check_offsets(indices: u64, offsets: &[u32]) -> Result<(), Error> {
     if offsets.is_empty() {
         return Err(Error::Length { what: "offsets", wanted: 1, found: 0 });
@@ -72,7 +73,7 @@ pub fn check_offsets(indices: u64, offsets: &[u32]) -> Result<(), Error> {
     }
 }
 
-/// Linear rows given to `call` exist.
+/// Checks that the table has each of the linear `rows`. The error names `call`.
 pub(crate) fn check_rows(layout: &Layout, rows: &[u32], call: &'static str) -> Result<(), Error> {
     check_length(rows.len() as u64)?;
     match rows.iter().position(|&row| row >= layout.total_rows) {
@@ -81,7 +82,7 @@ pub(crate) fn check_rows(layout: &Layout, rows: &[u32], call: &'static str) -> R
     }
 }
 
-/// Why a step did not take place, if it did not.
+/// Returns the error of a step that the device refused; `None` if the step took place.
 pub(crate) fn fault(config: &GroupConfig, step: &Step, indices: u32) -> Option<Error> {
     let (position, value, table) = (step.error_position, step.error_value, step.error_table);
     match step.error {
@@ -91,17 +92,17 @@ pub(crate) fn fault(config: &GroupConfig, step: &Step, indices: u32) -> Option<E
     }
 }
 
-/// A backward, and whatever goes by its gradients, needs a forward.
+/// The error of `call`, which needs a forward before it.
 pub(crate) fn no_forward(call: &'static str) -> Error {
     Error::Order { call, wanted: "a forward before each backward", found: "none since the last backward" }
 }
 
-/// Refuses `call` while a forward waits for its backward: it would spoil what that backward builds on.
+/// Refuses `call` between a forward and its backward, because it would change rows that the backward reads.
 pub(crate) fn not_pending(pending: Option<Pending>, call: &'static str) -> Result<(), Error> {
     if pending.is_none() { Ok(()) } else { Err(backward_first(call)) }
 }
 
-/// `call` came between forward and backward.
+/// The error of `call` where a backward must come first.
 pub(crate) fn backward_first(call: &'static str) -> Error {
     Error::Order {
         call,
@@ -110,7 +111,8 @@ pub(crate) fn backward_first(call: &'static str) -> Error {
     }
 }
 
-/// Refuses `call` while a prefetched batch waits for its forward: tags and rows are a step apart.
+/// Refuses `call` between a prefetch and its forward, because tags already belong to the next step and rows to the last
+/// one.
 pub(crate) fn not_prefetched(prefetched: bool, call: &'static str) -> Result<(), Error> {
     if !prefetched {
         return Ok(());
@@ -119,19 +121,19 @@ pub(crate) fn not_prefetched(prefetched: bool, call: &'static str) -> Result<(),
     Err(Error::Order { call, wanted, found: "a prefetched batch whose forward has not come" })
 }
 
-/// `forward_prefetched` needs a batch.
+/// The error of `forward_prefetched` without a prefetch.
 pub(crate) fn no_prefetch() -> Error {
     Error::Order { call: "forward_prefetched", wanted: "a prefetch before it", found: "none since the last forward" }
 }
 
-/// One gradient for each output of the forward.
+/// Checks that there is one gradient for each value that the forward returned.
 pub(crate) fn check_grads(config: &GroupConfig, forward: Pending, found: usize) -> Result<(), Error> {
     let wanted = u64::from(output_rows(config, forward.indices, forward.bags)) * u64::from(config.dim);
     let found = found as u64;
     if found == wanted { Ok(()) } else { Err(Error::Length { what: "grad_outputs", wanted, found }) }
 }
 
-/// Checks rows and values to write, and returns the rows ascending and distinct, with the last value of each.
+/// Checks rows and values to write. Returns the rows, ascending and distinct, with the last value of each.
 pub(crate) fn rows_to_write(layout: &Layout, rows: &[u32], values: &[f32]) -> Result<(Vec<u32>, Vec<f32>), Error> {
     check_rows(layout, rows, "write_rows")?;
     let dim = layout.dim as usize;
@@ -157,12 +159,12 @@ pub(crate) fn check_outputs(config: &GroupConfig, indices: u32, bags: u32, found
     if found == wanted { Ok(()) } else { Err(Error::Length { what: "outputs", wanted, found }) }
 }
 
-/// Output rows of a batch.
+/// Number of output rows of a batch.
 pub(crate) fn output_rows(config: &GroupConfig, indices: u32, bags: u32) -> u32 {
     if config.pooling == Pooling::None { indices } else { bags }
 }
 
-/// Ascending distinct rows with, for each, the place of its last value.
+/// Returns the distinct rows, ascending, each with the position of its last value.
 fn last_of_each(rows: &[u32]) -> Vec<(u32, usize)> {
     let mut places: Vec<(u32, usize)> = rows.iter().copied().zip(0..).collect();
     places.sort_unstable();

@@ -1,11 +1,11 @@
-//! What steps did, counted (SPEC 6).
+//! Counters of what steps did (SPEC 6).
 
 use crate::table::layout::{CLOCK_WORDS, TABLE_WORDS};
 
 /// Words of a table's counters: 11 of two words.
 pub(crate) const COUNTER_WORDS: usize = 22;
 
-/// Counters of one table, or of a group.
+/// Counters of one table, or of a whole group (SPEC 6). Training steps count; frozen steps do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Counters {
     /// Indices looked up, duplicates too.
@@ -30,7 +30,7 @@ pub struct Counters {
     pub bypass_writes: u64,
     /// Bytes read from the table's memory: records x stride.
     pub bytes_read: u64,
-    /// Bytes written to it.
+    /// Bytes written to the table's memory: records x stride.
     pub bytes_written: u64,
     /// Rows left as they were because a value was not finite.
     pub skipped_rows: u64,
@@ -39,7 +39,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Hits among accesses, 0 without any.
+    /// Share of the accesses that were hits, 0 to 1; 0 without accesses.
     #[must_use]
     pub fn hit_rate(&self) -> f64 {
         if self.accesses == 0 { 0.0 } else { self.hits as f64 / self.accesses as f64 }
@@ -51,12 +51,12 @@ impl Counters {
         self.bytes_read + self.bytes_written
     }
 
-    /// The counters of every table out of the `tables` buffer; `stride` is a record's.
+    /// Reads the counters of every table from the `tables` buffer; `stride` is the bytes of a record.
     pub(crate) fn from_words(words: &[u32], stride: u64) -> Vec<Self> {
         words[CLOCK_WORDS..].chunks_exact(TABLE_WORDS).map(|table| Self::from_table(&table[2..], stride)).collect()
     }
 
-    /// The counters of every table out of [`Part::Counters`](crate::Part::Counters).
+    /// Reads the counters of every table from [`Part::Counters`](crate::Part::Counters).
     pub(crate) fn from_part(words: &[u32], stride: u64) -> Vec<Self> {
         words.chunks_exact(COUNTER_WORDS).map(|table| Self::from_table(table, stride)).collect()
     }
@@ -109,7 +109,7 @@ impl Counters {
 impl std::ops::Sub for Counters {
     type Output = Self;
 
-    /// What happened since `earlier`.
+    /// The counts since `earlier`.
     fn sub(self, earlier: Self) -> Self {
         Self {
             accesses: self.accesses - earlier.accesses,

@@ -1,4 +1,5 @@
-//! The hash that spreads rows over the sets of a cache (SPEC 3), and the key that sorts missing rows set by set.
+//! The hash that spreads rows over the sets of a cache (SPEC 3), and the key by which missing rows are sorted set by
+//! set.
 
 use crate::table::layout::NONE;
 
@@ -13,9 +14,9 @@ pub const fn fmix32(row: u32) -> u32 {
     h ^ (h >> 16)
 }
 
-/// A key that is distinct for distinct rows and ascending by set, in 32 bits: of the hashes of a set the q-th, counted on from
-/// those of the sets before it, NONE's hash left out: no key is NONE. Without sets, the row itself. One sort by it brings equal
-/// rows together, and the rows of a set.
+/// The sort key of a missing row: distinct for distinct rows, ascending by set, never NONE. It is the position of
+/// `fmix32(row)` in the list of all 32-bit hashes ordered by (set, hash), without the hash of NONE. Without sets the
+/// key is the row itself. One sort by this key brings equal rows together, and the rows of a set.
 #[must_use]
 pub const fn miss_key(row: u32, sets: u32) -> u32 {
     if sets == 0 {
@@ -25,10 +26,10 @@ pub const fn miss_key(row: u32, sets: u32) -> u32 {
     key - (key > nth_hash(fmix32(NONE), sets)) as u32
 }
 
-/// How many hashes come before `h` when they are listed set by set.
+/// Returns how many hashes come before `h` in the list of all hashes ordered by (set, hash).
 const fn nth_hash(h: u32, sets: u32) -> u32 {
     let home = h % sets;
-    // 2^32 = each * sets + more, `each` without its highest bit where there is one set, whose home is 0.
+    // `2^32 = each * sets + more`. With one set `each` overflows to 0, which is harmless: it is multiplied with set 0.
     let more = (u32::MAX % sets + 1) % sets;
     let each = (u32::MAX / sets).wrapping_add((more == 0) as u32);
     let before = if home < more { home } else { more };
@@ -48,14 +49,14 @@ mod tests {
             assert!(keys.windows(2).all(|pair| pair[0].0 < pair[1].0), "distinct");
             let sets_of: Vec<u32> = keys.iter().map(|&(_, row)| fmix32(row) % sets).collect();
             assert!(sets_of.is_sorted(), "set by set");
-            // The hash that would be NONE, and its row.
+            // The last hash of the list, and the row that has it.
             let h = u32::MAX - (u32::MAX - (sets - 1)) % sets;
             assert_eq!(key_of_hash(h, sets), u32::MAX);
             assert_eq!(miss_key(row_of_hash(h), sets), u32::MAX - 1);
         }
     }
 
-    /// fmix32 undone step by step.
+    /// The inverse of fmix32.
     fn row_of_hash(h: u32) -> u32 {
         let mut x = h ^ h >> 16;
         x = x.wrapping_mul(0x7ed1_b41d);

@@ -61,7 +61,6 @@ pub struct Params {
     pub optimizer: u32,
     pub purpose: u32,
     pub total_rows: u32,
-    pub lr: f32,
     pub eps: f32,
     pub weight_decay: f32,
     pub lanes: u32,
@@ -81,6 +80,17 @@ impl Params {
             None => 0,
         }
     }
+}
+
+/// The optimiser's rate in one step. Twin of `Rate` in `shaders/shared/rate.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable, PartialEq)]
+#[allow(missing_docs, reason = "explained at the WGSL twin")]
+pub struct Rate {
+    pub lr: f32,
+    pub pad0: u32,
+    pub pad1: u32,
+    pub pad2: u32,
 }
 
 /// What one call finds out on the device. Twin of `Step`.

@@ -1,4 +1,4 @@
-//! What a table is, without any device: how it is laid out, how a batch is checked, how rows are hashed, counted and pinned.
+//! What a table is, without a device: layout, checks of a batch, hashes, random bits, counters, parts, pins.
 
 pub(crate) mod batch;
 pub(crate) mod counters;

@@ -1,9 +1,9 @@
 //! The uniform of a call, made from configuration and layout: the same on both backends.
 
 use crate::{
-    config::{GroupConfig, OptimizerKind, OutOfRange, Policy, Pooling, Rounding},
+    config::{GroupConfig, Optimizer, OptimizerKind, OutOfRange, Policy, Pooling, Rounding},
     table::{
-        layout::{Layout, Params, Robe},
+        layout::{Layout, Params, Rate, Robe},
         rng::Purpose,
     },
 };
@@ -70,7 +70,6 @@ impl Params {
             },
             purpose: purpose as u32,
             total_rows: layout.total_rows,
-            lr: optimizer.lr,
             eps: optimizer.eps,
             weight_decay: optimizer.weight_decay,
             lanes: layout.lanes,
@@ -100,6 +99,12 @@ impl Params {
     /// One row an index and an output, as reading and writing rows want it.
     pub(crate) fn rows(self, indices: u32) -> Self {
         Self { indices, bags: indices, bags_per_feature: indices.max(1), pooling: 2, weighted: 0, ..self }
+    }
+}
+
+impl Rate {
+    pub(crate) fn new(optimizer: &Optimizer) -> Self {
+        Self { lr: optimizer.lr, ..Self::default() }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a group keeps between steps, part by part: any range of it, without a second copy of the whole.
+//! The parts of a group's state. Any range of a part can be read or written without a copy of the whole.
 
 use std::ops::Range;
 
@@ -11,30 +11,31 @@ use crate::{
     },
 };
 
-/// A part of what a group keeps between steps, in words of 32 bits. All of them together are a [`Snapshot`](crate::Snapshot).
+/// A part of the state that a group keeps between steps, in words of 32 bits. All parts together are a
+/// [`Snapshot`](crate::Snapshot).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
     /// One word: the step number.
     Clock,
-    /// Of each table, 11 counters of two words, low word first: accesses, hits, unique, unique misses, admitted, evictions,
-    /// write-backs, bypass reads, bypass writes, skipped rows, out of range.
+    /// 11 counters for each table, two words each, low word first: accesses, hits, unique, unique misses, admitted,
+    /// evictions, write-backs, bypass reads, bypass writes, skipped rows, out of range.
     Counters,
-    /// The cache's metadata, set by set: a tag for each way, then a stamp each, a freq each, a word of flags each
-    /// ([`DIRTY`](crate::table::layout::DIRTY), [`PINNED`](crate::table::layout::PINNED)).
+    /// The cache's metadata, set by set: a tag for each way, then a stamp for each, a frequency for each, a word of
+    /// flags for each ([`DIRTY`](crate::table::layout::DIRTY), [`PINNED`](crate::table::layout::PINNED)).
     Ways,
-    /// Slots: dim weights, then the state, as the bits of FP32.
+    /// The slots: dim weights, then the state, as the bits of FP32 values.
     Cache,
     /// Every record, row by row.
     Records,
-    /// The frequency of every row; nothing but under LFU.
+    /// The frequency of every row; empty unless the policy is LFU.
     Frequencies,
 }
 
 impl Part {
-    /// Every part, in an order in which a group can take them over: ways are checked against the clock.
+    /// Every part, in an order in which a group can load them: the clock before the ways, which are checked against it.
     pub const ALL: [Self; 6] = [Self::Clock, Self::Counters, Self::Ways, Self::Cache, Self::Records, Self::Frequencies];
 
-    /// Words it has in a group of this configuration.
+    /// Number of words of this part in a group of this configuration.
     #[must_use]
     pub fn words(self, config: &GroupConfig, layout: &Layout) -> u64 {
         let (slots, rows) = (u64::from(layout.slots()), u64::from(layout.total_rows));
@@ -62,7 +63,7 @@ impl Part {
         }
     }
 
-    /// The range of `words` words from `first_word` on, if the part has it.
+    /// Returns the range of `words` words from `first_word` on, or an error if the part is shorter.
     pub(crate) fn range(
         self,
         config: &GroupConfig,
@@ -77,10 +78,10 @@ impl Part {
         Ok(first_word..end)
     }
 
-    /// How its words lie in the buffer, or buffers, that hold them.
+    /// How the words of this part lie in their buffers.
     pub(crate) fn spacing(self, layout: &Layout) -> Spacing {
         match self {
-            // Base and rows of a table are the configuration's, not a part.
+            // A table's base and number of rows come from the configuration and are not in this part.
             Self::Counters => {
                 let (width, stride) = (COUNTER_WORDS as u64, TABLE_WORDS as u64);
                 Spacing { first: CLOCK_WORDS as u64 + 2, width, stride }
@@ -94,7 +95,7 @@ impl Part {
     }
 }
 
-/// Rows of `width` words that begin `stride` words apart, from word `first` of a buffer on.
+/// Rows of `width` words that begin `stride` words apart; the first one at word `first` of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spacing {
     first: u64,
@@ -107,12 +108,12 @@ impl Spacing {
         self.first + word / self.width * self.stride + word % self.width
     }
 
-    /// The words of the buffer from the first to the last of `words`, which are not none.
+    /// The range of buffer words from the first to the last of `words`. `words` is not empty.
     pub(crate) const fn span(self, words: &Range<u64>) -> Range<u64> {
         self.at(words.start)..self.at(words.end - 1) + 1
     }
 
-    /// Where `words` lie: neighbours, and the place in the buffer of the first of them.
+    /// Splits `words` into runs that are neighbours in the buffer too; each with the buffer position of its first word.
     pub(crate) fn runs(self, words: Range<u64>) -> impl Iterator<Item = (Range<u64>, u64)> {
         let width = if self.width == self.stride { u64::MAX } else { self.width };
         let mut next = words.start;
@@ -124,7 +125,8 @@ impl Spacing {
     }
 }
 
-/// What of `range` falls into each of several buffers that hold `lengths` words one behind the other: which, and which words of it.
+/// Splits `range` at the borders of buffers that hold `lengths` words one behind the other; yields the buffer and the
+/// words in it.
 pub(crate) fn cut(
     lengths: impl IntoIterator<Item = u64>,
     range: Range<u64>,
@@ -138,7 +140,8 @@ pub(crate) fn cut(
     })
 }
 
-/// Ways are taken over in whole sets: only so can it be told that no row is in two of them.
+/// Refuses a range of ways that is not made of whole sets: only whole sets can be checked for a row that is in two
+/// ways.
 pub(crate) fn whole_sets(layout: &Layout, words: &Range<u64>) -> Result<Range<u32>, Error> {
     let set = layout.set_words();
     if words.start.is_multiple_of(set) && words.end.is_multiple_of(set) {

@@ -1,5 +1,5 @@
-//! Pinning (P3 section 4), planned on the host for both backends: which rows come into which slots, which leave, and what the
-//! cache's metadata is then.
+//! Plans a change of the pinned rows (SPEC 3; SCARS, section II-B) on the host, once for both backends: the rows to
+//! load and their slots, the rows that leave, and the cache's metadata afterwards.
 
 use rayon::prelude::*;
 
@@ -13,21 +13,21 @@ use crate::{
     },
 };
 
-/// What makes exactly the wanted rows pinned.
+/// The changes that make exactly the wanted rows pinned.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Plan {
-    /// Slots that get a row, and the row; ascending by set.
+    /// (slot, row) of each row to load, ascending by set.
     pub(crate) loads: Vec<(u32, u32)>,
-    /// Rows that leave.
+    /// Rows that leave the cache.
     pub(crate) evicted: Vec<u32>,
-    /// The metadata when all of it is done, but for the loaded rows' frequencies ([`Plan::set_frequency`]).
+    /// The metadata afterwards, except for the loaded rows' frequencies ([`Plan::set_frequency`] adds them).
     pub(crate) ways: Vec<u32>,
-    /// Rows that found no way, in the order given.
+    /// Rows that found no way, in the order of the call.
     pub(crate) left_out: Vec<u32>,
 }
 
-/// Plans for a cache whose metadata is `ways`, with no dirty row, at step `t`. At most `share` ways of a set are pinned: the first of
-/// its rows in `rows`.
+/// Plans for a cache with the metadata `ways` at step `t`. No row is dirty. At most `share` ways of a set are pinned:
+/// the first `share` of the set's rows in `rows`.
 pub(crate) fn plan(layout: &Layout, policy: Policy, ways: &[u32], t: u32, rows: &[u32], share: u32) -> Plan {
     let (wanted, left_out) = seats(layout.sets, rows, share);
     let mut plan = Plan { ways: ways.to_vec(), left_out, ..Plan::default() };
@@ -41,14 +41,14 @@ pub(crate) fn plan(layout: &Layout, policy: Policy, ways: &[u32], t: u32, rows: 
     plan
 }
 
-/// A row's set, its place in the caller's list, and itself.
+/// A row's set, its position in the caller's list, and the row itself.
 pub(crate) type Seat = (u32, u32, u32);
 
-/// The first `share` rows of each of `sets` sets, set by set, as they come in `rows`; and the others, as they come there. A row that
-/// comes twice counts once.
+/// Picks the first `share` rows of each of `sets` sets, ordered by set and then by position in `rows`. Returns them,
+/// and the rows left over in the caller's order. A row listed twice counts once.
 pub(crate) fn seats(sets: u32, rows: &[u32], share: u32) -> (Vec<Seat>, Vec<u32>) {
     let mut wanted: Vec<Seat> = (0..).zip(rows).map(|(at, &row)| (fmix32(row) % sets, at, row)).collect();
-    // The first of each row, then set by set.
+    // Keeps the first of equal rows, then orders by set.
     wanted.par_sort_unstable_by_key(|&(_, at, row)| (row, at));
     wanted.dedup_by_key(|&mut (.., row)| row);
     wanted.par_sort_unstable();
@@ -90,7 +90,7 @@ impl Plan {
         if missing.is_empty() {
             return;
         }
-        // As admission has it: an empty way before any other, then the least value, then the first way.
+        // The order of admission (SPEC 3, step 4): an empty way first, then the least value, then the first way.
         let value = if policy == Policy::Lfu { Field::Freq } else { Field::Stamp };
         let mut victims: Vec<(Option<u32>, u32)> = slots
             .filter(|&slot| self.ways[at(slot, Field::Flags)] & PINNED == 0)
@@ -108,7 +108,7 @@ impl Plan {
         }
     }
 
-    /// The metadata while the rows are loaded: their slots are empty, so that whatever happens meanwhile leaves a cache that holds.
+    /// The metadata while the rows are being loaded. Their slots are empty, so the cache stays valid if loading fails.
     pub(crate) fn meanwhile(&self, width: u32) -> Vec<u32> {
         let mut ways = self.ways.clone();
         self.loads.iter().for_each(|&(slot, _)| empty(&mut ways, width, slot));
@@ -120,13 +120,13 @@ impl Plan {
         self.loads.iter().map(|&(place, row)| Move { place, row, victim: NONE, flags: 0 }).collect()
     }
 
-    /// Counts what leaves.
+    /// Adds the rows that leave to `counters`.
     pub(crate) fn count_evicted(&self, config: &GroupConfig, counters: &mut [Counters]) {
         let table = table_of(config);
         self.evicted.iter().for_each(|&row| counters[table(row)].evictions += 1);
     }
 
-    /// Counts what has come.
+    /// Adds the loaded rows to `counters`.
     pub(crate) fn count_loaded(&self, config: &GroupConfig, counters: &mut [Counters]) {
         let table = table_of(config);
         for &(_, row) in &self.loads {
@@ -137,13 +137,13 @@ impl Plan {
         }
     }
 
-    /// Under LFU: the frequency of a loaded row.
+    /// Sets the frequency of a loaded row (LFU).
     pub(crate) fn set_frequency(&mut self, width: u32, slot: u32, freq: u32) {
         self.ways[way_at(width, slot, Field::Freq)] = freq;
     }
 }
 
-/// The table of a linear row.
+/// Returns a function that maps a linear row to its table.
 fn table_of(config: &GroupConfig) -> impl Fn(u32) -> usize {
     let ends: Vec<u32> = config.tables.iter().scan(0, |end, &rows| (*end += rows, Some(*end)).1).collect();
     move |row| ends.partition_point(|&end| end <= row)
@@ -155,14 +155,14 @@ fn empty(ways: &mut [u32], width: u32, slot: u32) {
     }
 }
 
-/// The rows that are pinned, in slot order.
+/// The pinned rows, in slot order.
 pub(crate) fn pinned(layout: &Layout, ways: &[u32]) -> Vec<u32> {
     let word = |slot, field| ways[way_at(layout.ways, slot, field)];
     let pinned = (0..layout.slots()).filter(|&slot| word(slot, Field::Flags) & PINNED != 0);
     pinned.map(|slot| word(slot, Field::Tag)).collect()
 }
 
-/// What can be wrong with a call of `pin` but its rows.
+/// Checks the arguments of `pin`: the group has a cache with that many ways, and every row exists.
 pub(crate) fn check(layout: &Layout, rows: &[u32], ways: u32) -> Result<(), Error> {
     let fail = |what, wanted, found: String, remedy| Err(Error::Pins { what, wanted, found, remedy });
     if ways == 0 || ways > layout.ways {
@@ -184,7 +184,7 @@ pub(crate) fn check(layout: &Layout, rows: &[u32], ways: u32) -> Result<(), Erro
 mod tests {
     use super::*;
 
-    /// One set of four ways, the rows and values of its ways as given; none pinned.
+    /// Plans one set of four ways that holds the given (row, value) pairs, of which `pinned` are pinned.
     fn planned(policy: Policy, held: [Option<(u32, u32)>; 4], pinned: &[usize], rows: &[u32], share: u32) -> Plan {
         let config = GroupConfig { cache_rows: 4, ways: 4, policy, ..GroupConfig::new(&[5, 15], 1) };
         let layout = Layout::new(&config, u64::MAX).unwrap();
@@ -201,7 +201,7 @@ mod tests {
     fn rows_take_the_ways_that_admission_would_give() {
         let held = [Some((1, 5)), Some((2, 3)), None, Some((3, 3))];
         for policy in [Policy::Lru, Policy::Lfu] {
-            // 10 the empty way, 11 the first of the two least, 12 the other; 1 keeps its own.
+            // 10 takes the empty way, 11 the first of the two least, 12 the other; 1 keeps its own.
             let plan = planned(policy, held, &[], &[10, 11, 1, 12], 4);
             assert_eq!(plan.loads, [(2, 10), (1, 11), (3, 12)]);
             assert_eq!((plan.evicted.as_slice(), plan.left_out.as_slice()), (&[2, 3][..], &[][..]));

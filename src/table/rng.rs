@@ -1,12 +1,14 @@
-//! Counter-based random numbers: a function of what is rounded, not of who rounds it when.
+//! Counter-based random numbers: the bits depend on the group's seed, the step, the row, the element and the purpose
+//! (SPEC 2), not on the backend or the order of the work.
 //!
-//! pcg4d of Jarzynski & Olano 2020, "Hash Functions for GPU Rendering". The same bits come out of `shaders/shared/rng.wgsl`.
+//! The hash is pcg4d (Jarzynski & Olano 2020). `shaders/shared/rng.wgsl` computes the same bits.
 //!
-//! Rounding noise: see [`noise`], which says how the 128 bits of a hash are shared out.
+//! [`noise`] turns the 128 bits of a hash into the random bits of several elements.
 
 use crate::config::RandomBits;
 
-/// What a random number is for, so that no two uses share one. Each use has two: the weight's, then the state's.
+/// The purpose of a random number, so that no two uses share one. Rounding takes two purposes: this one for weights,
+/// the next for state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Purpose {
@@ -20,15 +22,15 @@ pub enum Purpose {
     Init = 6,
     /// The initial values themselves.
     Value = 8,
-    /// Initial values that are normally distributed: two at a time, from all four words.
+    /// Normally distributed initial values; one hash gives two of them.
     Normal = 10,
-    /// Which access of a stretch a sampled profile counts.
+    /// The access of a stretch that a sampled profile counts.
     Profile = 12,
-    /// Where in the window a shuffled sample waits.
+    /// The place of a shuffled sample in its window.
     Shuffle = 14,
 }
 
-/// Four words in, four well mixed words out.
+/// pcg4d: hashes four words to four words.
 #[inline]
 #[must_use]
 pub const fn pcg4d(x: [u32; 4]) -> [u32; 4] {
@@ -54,21 +56,24 @@ pub const fn pcg4d(x: [u32; 4]) -> [u32; 4] {
     v
 }
 
-/// 32 random bits for one element of one row at one step, of a hash of its own (SPEC 2). `purpose` is below 256, `element` below 2^24.
+/// 32 random bits for one element of one row at one step, from a hash of their own (SPEC 2). `purpose` is below 256,
+/// `element` below 2^24.
 #[inline]
 #[must_use]
 pub const fn random(seed: u32, step: u32, row: u32, element: u32, purpose: u32) -> u32 {
     pcg4d([seed, step, row, element.wrapping_add(purpose << 24)])[0]
 }
 
-/// What decides whether an element is rounded up: its k random bits as a number r, put as `(r + 1/2) * 2^-k` in units of 2^-32.
+/// The rounding noise of an element, in units of 2^-32: `(r + 1/2) * 2^-k`, where r is the element's random number of k
+/// bits (SPEC 2).
 ///
-/// The element's hash is `pcg4d(seed, step, row, first + 2^24 * purpose)`, `first` being the element rounded down to a multiple of n =
-/// [`RandomBits::elements`]. Each of its four words is xored with itself shifted right by 16, since pcg4d leaves its lower bits short
-/// periods. The words, x first, low bits first, are 128 bits in a row; they are cut into n equal parts. Element e takes part `e mod n`,
-/// and of it the k highest bits: a word's upper 24 bits, a half of a word, or a byte of it.
+/// One hash `pcg4d(seed, step, row, first + 2^24 * purpose)` serves n = [`RandomBits::elements`] neighbouring elements;
+/// `first` is the element rounded down to a multiple of n. Each of the four words is xored with itself shifted right by
+/// 16, because pcg4d's low bits have short periods. The words, first word first and low bits first, are 128 bits in a
+/// row, cut into n equal parts. Element e takes part `e mod n`, and of it the k highest bits.
 ///
-/// The element goes up if its fraction is above the noise: never at 0, and with a probability within `2^-(k+1)` of the fraction.
+/// The element is rounded up if its fraction is above the noise: never at a fraction of 0, else with a probability
+/// within `2^-(k+1)` of the fraction.
 #[inline]
 #[must_use]
 pub const fn noise(bits: RandomBits, seed: u32, step: u32, row: u32, element: u32, purpose: u32) -> u32 {
@@ -77,18 +82,18 @@ pub const fn noise(bits: RandomBits, seed: u32, step: u32, row: u32, element: u3
     let words = pcg4d([seed, step, row, first.wrapping_add(purpose << 24)]);
     let width = 128 / n;
     let at = part * width;
-    // The part, brought to the top of a word.
+    // Shifts the element's part to the top of a word.
     let top = folded(words[(at / 32) as usize]) << (32 - width - at % 32);
     centred(bits, top)
 }
 
-/// A word of a hash whose lower bits know what the upper ones know.
+/// Xors a word of a hash with itself shifted right by 16.
 #[inline(always)]
 pub(crate) const fn folded(word: u32) -> u32 {
     word ^ word >> 16
 }
 
-/// Of a word whose highest bits are random: those that count, and the half behind them.
+/// Keeps the k highest bits of a word and appends the half: `(r + 1/2) * 2^-k`.
 #[inline(always)]
 pub(crate) const fn centred(bits: RandomBits, top: u32) -> u32 {
     (top & !(u32::MAX >> bits.bits())) | (1 << 31) >> bits.bits()
@@ -147,7 +152,7 @@ mod tests {
         assert_ne!(noise(eight, 7, 3, 5, 28, 0), 0x5a80_0000);
     }
 
-    /// The definition, on a hash as one number of 128 bits.
+    /// SPEC 2's definition, with the hash as one number of 128 bits.
     fn defined(bits: RandomBits, element: u32, hash: u128) -> u32 {
         let (k, n) = (bits.bits(), bits.elements());
         let width = 128 / n;
@@ -164,19 +169,19 @@ mod tests {
                 let first = element / bits.elements() * bits.elements();
                 let words = pcg4d([1, 2, 3, first + (6 << 24)]);
                 let hash = (0..4).fold(0, |hash, i| hash | u128::from(words[i]) << (32 * i));
-                // Each word's lower half, xored with its upper one.
+                // Xors the lower half of each word with its upper half.
                 let upper = hash >> 16 & 0x0000_ffff_0000_ffff_0000_ffff_0000_ffff;
                 let hash = hash ^ upper;
                 let found = noise(bits, 1, 2, 3, element, 6);
                 assert_eq!(found, defined(bits, element, hash), "{bits:?} {element}");
-                // A neighbour's bits are others, but for chance.
+                // Another element's bits differ, except by chance.
                 seen.insert((bits.bits(), element, found == defined(bits, element ^ 1, hash)));
             }
         }
         assert!(seen.iter().filter(|&&(_, _, same)| same).count() < 30);
     }
 
-    /// Chi-square of values that shall be even, in standard deviations from its mean.
+    /// Chi-square of counts that should be even, in standard deviations from its mean.
     fn unevenness(counts: &[u32]) -> f64 {
         let (n, cells) = (f64::from(counts.iter().sum::<u32>()), counts.len() as f64);
         let expected = n / cells;
@@ -186,7 +191,7 @@ mod tests {
 
     #[test]
     fn noise_is_even_and_neighbours_are_strangers() {
-        // Along each argument, as training walks them: a row's elements, a step's rows, a row's steps.
+        // Along each argument as training walks it: the elements of a row, the rows of a step, the steps of a row.
         type Walk = fn(u32) -> [u32; 4];
         let walks: [(&str, Walk); 4] = [
             ("elements", |i| [7, 5, i >> 10, i & 1023]),
@@ -213,7 +218,7 @@ mod tests {
                 }
             }
         }
-        // What the test would say of a counter, and of bits that come twice.
+        // The measure must reject a plain counter, and bits that repeat.
         let counter: Vec<u32> = (0..256).map(|i| 1000 + i).collect();
         assert!(unevenness(&counter) > 6.0);
         let mut twice = vec![0; 256];

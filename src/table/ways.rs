@@ -1,4 +1,4 @@
-//! What the cache's metadata can be.
+//! Checks the cache's metadata before a group loads it.
 
 use crate::{
     config::Policy,
@@ -9,8 +9,8 @@ use crate::{
     },
 };
 
-/// Checks neighbouring sets, `first_set` and on, of a group that is at step `t`: a slot is empty, or holds a row of its set that no
-/// other way of the set holds; under [`Policy::Static`] a pinned one.
+/// Checks neighbouring sets, from `first_set` on, of a group at step `t`: each slot is empty, or holds a row of its set
+/// that no other way of the set holds. Under [`Policy::Static`] that row must be pinned.
 pub(crate) fn check(layout: &Layout, policy: Policy, t: u32, first_set: u32, ways: &[u32]) -> Result<(), Error> {
     let slots = (ways.len() / 4) as u32;
     (0..slots).try_for_each(|slot| check_slot(layout, policy, t, first_set, ways, slot))

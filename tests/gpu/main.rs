@@ -19,6 +19,7 @@ mod parts;
 mod pins;
 mod placement;
 mod prefetch;
+mod rate;
 mod recorded;
 mod robe;
 mod robe_atomic;

@@ -10,7 +10,7 @@ use std::{
 use hotrow::{Error, FileStore, GroupConfig, OptimizerKind, Precision, SharedStore, Store, store};
 use tempfile::TempDir;
 
-use crate::{child, config, layout};
+use super::{child, config, layout};
 
 const HEADER: u64 = 4096;
 const STRIDE: usize = 20;
@@ -229,7 +229,7 @@ fn one_writer() {
     let first = FileStore::open(&place.path, &config()).unwrap();
     assert_eq!(refused(FileStore::open(&place.path, &config())).0, "lock");
     drop(first);
-    let child = child::Waiting::at(child::command("faults::holds", &place.path), "open");
+    let child = child::Waiting::at(child::command("store::faults::holds", &place.path), "open");
     let (what, _, found) = refused(FileStore::open(&place.path, &config()));
     assert_eq!(what, "lock");
     assert!(found.contains("another writer"), "{found}");
@@ -248,11 +248,11 @@ fn holds() {
 #[test]
 fn killed_between_steps() {
     let place = place();
-    child::Waiting::at(child::command("faults::killed_while_filling", &place.path), "filling").kill();
+    child::Waiting::at(child::command("store::faults::killed_while_filling", &place.path), "filling").kill();
     assert_eq!(refused(FileStore::open(&place.path, &config())).0, "filling");
     fs::remove_file(&place.path).unwrap();
 
-    child::Waiting::at(child::command("faults::killed_when_unflushed", &place.path), "unflushed").kill();
+    child::Waiting::at(child::command("store::faults::killed_when_unflushed", &place.path), "unflushed").kill();
     let store = FileStore::open(&place.path, &config()).unwrap();
     assert!(store.filled() && !store.was_flushed());
     assert_eq!(store.step(), 5, "the last that was flushed");
@@ -265,7 +265,7 @@ fn killed_between_steps() {
     FileStore::open(&place.path, &config()).unwrap().flushed(6).unwrap();
     assert!(FileStore::open(&place.path, &config()).unwrap().was_flushed());
 
-    child::Waiting::at(child::command("faults::killed_when_flushed", &place.path), "flushed").kill();
+    child::Waiting::at(child::command("store::faults::killed_when_flushed", &place.path), "flushed").kill();
     let store = FileStore::open(&place.path, &config()).unwrap();
     assert!(store.was_flushed());
     assert_eq!((store.step(), read(&store, 3).unwrap()), (9, vec![4; STRIDE]));
@@ -319,7 +319,7 @@ fn disk_full() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
     };
-    child("faults::writes_without_room", &place.path);
+    child("store::faults::writes_without_room", &place.path);
     // What the child could not do, done: the same call, now that there is room.
     let mut store = FileStore::open(&place.path, &config).unwrap();
     assert!(!store.was_flushed());
@@ -330,7 +330,7 @@ fn disk_full() {
     store.flushed(1).unwrap();
     // Nor can a new table be made there, and no part of one is left.
     let fresh = place.path.with_file_name("fresh");
-    child("faults::creates_without_room", &fresh);
+    child("store::faults::creates_without_room", &fresh);
     assert!(!fresh.exists());
 }
 

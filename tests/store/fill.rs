@@ -7,7 +7,7 @@ use hotrow::{
     Store, store,
 };
 
-use crate::{child, config, layout};
+use super::{child, config, layout};
 
 fn records(store: &dyn Store) -> Vec<u8> {
     let mut all = vec![0; store.rows() as usize * store.stride() as usize];
@@ -218,9 +218,9 @@ mod memory {
     #[test]
     fn never_in_fp32() {
         let folder = tempfile::tempdir().unwrap();
-        measured("fill::memory::of_ram", folder.path());
-        measured("fill::memory::of_a_file", &folder.path().join("table"));
-        measured("fill::memory::of_a_group", folder.path());
+        measured("store::fill::memory::of_ram", folder.path());
+        measured("store::fill::memory::of_a_file", &folder.path().join("table"));
+        measured("store::fill::memory::of_a_group", folder.path());
     }
 
     #[test]

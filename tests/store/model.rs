@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hotrow::{Error, FileStore, GroupConfig, RamStore, Store};
 use proptest::prelude::*;
 
-use crate::{config, layout};
+use super::{config, layout};
 
 #[derive(Clone, Debug)]
 enum Call {

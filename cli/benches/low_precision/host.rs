@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use hotrow::{
     CpuGroup, GradSlice, Layout, OptimizerKind, Rounding,
-    internals::layout::{Params, Shard, Target},
+    internals::layout::{Params, Rate, Shard, Target},
     internals::stages,
 };
 
@@ -21,6 +21,7 @@ pub(super) struct Host<'a> {
 /// What the stage reads and writes.
 struct Alone {
     params: Params,
+    rate: Rate,
     shard: Shard,
     targets: Vec<Target>,
     accesses: Vec<[u32; 2]>,
@@ -77,16 +78,17 @@ impl Alone {
             row_quads: layout.row_quads,
             optimizer: 1,
             total_rows: size.rows,
-            lr: config.optimizer.lr,
             eps: config.optimizer.eps,
             lanes: layout.lanes,
             ..Params::default()
         };
         // 256 different rows again and again: what a row holds costs nothing, where it lies does.
+        let rate = Rate { lr: config.optimizer.lr, ..Rate::default() };
         let few =
             CpuGroup::new(hotrow::GroupConfig { tables: vec![256], ..config }).unwrap().snapshot().unwrap().records;
         Self {
             params,
+            rate,
             shard: Shard { rows: size.rows, phases: Shard::PACK, ..Shard::default() },
             targets,
             accesses,
@@ -96,11 +98,12 @@ impl Alone {
     }
 
     fn round(&mut self, grads: &[f32]) -> f64 {
-        let Self { params, shard, targets, accesses, records, tables } = self;
+        let Self { params, rate, shard, targets, accesses, records, tables } = self;
         targets[0].start += 1;
         tables[4..6].copy_from_slice(&[0, params.total_rows]);
         let start = Instant::now();
-        stages::update(params, shard, targets, accesses, GradSlice::F32(grads), records, &mut [], &[], &mut [], tables);
+        let grads = GradSlice::F32(grads);
+        stages::update(params, shard, targets, accesses, grads, records, &mut [], &[], &mut [], tables, rate);
         start.elapsed().as_secs_f64()
     }
 }

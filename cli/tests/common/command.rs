@@ -1,18 +1,17 @@
 //! The `hotrow` command from outside.
-#![allow(dead_code, unreachable_pub, reason = "each test crate that includes this file uses its own part of it")]
 
 use assert_cmd::Command;
 use tempfile::TempDir;
 
 /// The command, which knows no data folder.
-pub fn hotrow(arguments: &[&str]) -> Command {
+pub(crate) fn hotrow(arguments: &[&str]) -> Command {
     let mut command = Command::cargo_bin("hotrow").unwrap();
     command.env_remove("HOTROW_DATA").args(arguments);
     command
 }
 
 /// Runs and expects an exit code; returns stdout and stderr.
-pub fn outcome(arguments: &[&str], code: i32) -> (String, String) {
+pub(crate) fn outcome(arguments: &[&str], code: i32) -> (String, String) {
     let output = hotrow(arguments).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
@@ -22,7 +21,7 @@ pub fn outcome(arguments: &[&str], code: i32) -> (String, String) {
 }
 
 /// What `--json` has, as text.
-pub fn json(arguments: &[&str]) -> String {
+pub(crate) fn json(arguments: &[&str]) -> String {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("results.json");
     outcome(&[arguments, &["--json", file.to_str().unwrap()]].concat(), 0);
@@ -30,7 +29,7 @@ pub fn json(arguments: &[&str]) -> String {
 }
 
 /// Every key of the text, in order, each once.
-pub fn keys(json: &str) -> Vec<&str> {
+pub(crate) fn keys(json: &str) -> Vec<&str> {
     let mut keys = Vec::new();
     for line in json.lines() {
         let Some((key, _)) = line.trim().strip_prefix('"').and_then(|line| line.split_once("\":")) else { continue };

@@ -27,7 +27,7 @@ use crate::{
     table::{
         batch::{self, Pending},
         counters::Counters,
-        layout::{Layout, Move, Params, ScalerState, Shard, Step, count},
+        layout::{Layout, Move, Params, Rate, ScalerState, Shard, Step, count},
         params::Mode,
         parts::Part,
         pins,
@@ -162,7 +162,7 @@ impl CpuGroup {
             return Err(batch::no_forward("backward"));
         };
         if indices > 0 {
-            backward(tables, space, params, grad_outputs, scaler);
+            backward(tables, space, (params, &Rate::new(&self.config.optimizer)), grad_outputs, scaler);
         }
         self.pending = None;
         Ok(())
@@ -273,7 +273,13 @@ pub(crate) fn exchange_all(
 }
 
 /// The stages of backward, in order (SPEC 3).
-fn backward(tables: &mut Tables, space: &mut Space, params: Params, grad_outputs: GradSlice<'_>, scaler: &ScalerState) {
+fn backward(
+    tables: &mut Tables,
+    space: &mut Space,
+    (params, rate): (Params, &Rate),
+    grad_outputs: GradSlice<'_>,
+    scaler: &ScalerState,
+) {
     let params = &Params { partials: space.partials, ..params };
     let layout = &tables.layout;
     // Rows and places are one to one: what takes fewer passes to sort.
@@ -295,7 +301,7 @@ fn backward(tables: &mut Tables, space: &mut Space, params: Params, grad_outputs
     let Tables { records, cache, ways, tables: counters, .. } = tables;
     for (shard, records) in (0..).zip(records) {
         let shard = layout.shard(shard, Shard::PACK);
-        update(params, &shard, targets, accesses, grad_outputs, records, cache, scratch, ways, counters);
+        update(params, &shard, targets, accesses, grad_outputs, records, cache, scratch, ways, counters, rate);
     }
 }
 

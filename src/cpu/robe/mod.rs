@@ -22,7 +22,7 @@ use crate::{
     table::{
         batch::{self, Pending},
         counters::Counters,
-        layout::{Layout, Params, Robe, ScalerState, Step, table_words},
+        layout::{Layout, Params, Rate, Robe, ScalerState, Step, table_words},
         params::Mode,
         rng::Purpose,
     },
@@ -262,14 +262,15 @@ impl CpuRobeGroup {
     fn move_weights(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         let (params, robe, n) = &self.waiting(grad_outputs, "backward")?;
         let (memory, states, tables) = (&mut self.memory, &mut self.states, &mut self.tables);
+        let rate = &Rate::new(&self.config.optimizer);
         let space = self.train.as_mut().filter(|_| *n > 0);
         if let (Some(Space { hashes, access, .. }), Some(Scattered { sums, covered })) = (&space, &mut self.scattered) {
             robe_scatter(params, robe, scaler, hashes, access, grad_outputs, sums, covered);
-            robe_step(params, robe, sums, covered, memory, states, tables);
+            robe_step(params, robe, sums, covered, memory, states, tables, rate);
         } else if let Some(space) = space {
             let Sums { targets, accesses, scratch, .. } = Sums::new(params, robe, *n, space, grad_outputs, scaler)?;
             let update = if self.storage.plain() { robe_update } else { robe_blocks };
-            update(params, robe, &targets, &accesses, grad_outputs, &scratch, memory, states, tables);
+            update(params, robe, &targets, &accesses, grad_outputs, &scratch, memory, states, tables, rate);
         }
         self.pending = None;
         Ok(())

@@ -1,4 +1,5 @@
-//! A plain function for each shader, over the same arrays: the same integers bit for bit, the same float operations in the same order.
+//! CPU mirrors of the shaders: one plain function for each, over the same arrays, with the same name. Integers are the
+//! same bit for bit; floats go through the same operations in the same order (SPEC 5).
 
 pub(crate) mod cached;
 pub(crate) mod robe;

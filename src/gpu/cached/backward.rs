@@ -21,6 +21,8 @@ pub(crate) struct Gradients<'a> {
     pub(crate) outputs: wgpu::BindingResource<'a>,
     /// The state of the scaler of their loss.
     pub(crate) scaler: &'a wgpu::Buffer,
+    /// The uniform of the optimiser's rate.
+    pub(crate) rate: &'a wgpu::Buffer,
 }
 
 pub(crate) fn record_backward(
@@ -53,5 +55,13 @@ pub(crate) fn record_backward(
         let partial = combine::Partial { targets, segment, scratch };
         combine::record(call, &uniform, (layout.width(), tables.cache.count()), &partial, indices);
     }
-    update::record(call, &uniform, tables, space, layout.most_distinct(indices), &gradients.outputs, records);
+    update::record(
+        call,
+        (&uniform, gradients.rate),
+        tables,
+        space,
+        layout.most_distinct(indices),
+        &gradients.outputs,
+        records,
+    );
 }

@@ -14,6 +14,7 @@ use crate::{
         engine::{
             bind::{Batch, GradBuffer},
             call::Call,
+            changing::Changing,
             context::Context,
             readback::Reports,
             scratch,
@@ -31,7 +32,7 @@ use crate::{
     store::{self, SharedStore, ram::RamStore},
     table::{
         batch::{self, Pending},
-        layout::{Layout, Params, ScalerState},
+        layout::{Layout, Params, Rate, ScalerState},
         params::Mode,
         rng::Purpose,
     },
@@ -51,6 +52,8 @@ pub struct Group {
     pub(crate) current: usize,
     pub(crate) frozen: Option<Space>,
     pub(crate) flush: Option<FlushSpace>,
+    /// The uniform of the optimiser's rate.
+    rate: Changing,
     /// Stands where a batch has no weights or no indices.
     pub(crate) nothing: wgpu::Buffer,
     /// A forward whose backward has not come.
@@ -184,6 +187,7 @@ impl Group {
             current: 0,
             frozen: None,
             flush: None,
+            rate: Changing::new::<Rate>(context),
             nothing,
             pending: None,
             prefetched: None,
@@ -419,6 +423,7 @@ impl Group {
                 let params = Params::new(&self.config, &self.tables.layout, Mode::Train, Purpose::Update)
                     .batch(indices, bags, weighted);
                 let params = Params { half_grads: u32::from(grad_outputs.is_half()), ..params };
+                let rate = self.rate.record(&self.context, encoder, &Rate::new(&self.config.optimizer));
                 let shard = self.staged.as_ref().and_then(|staged| staged.packing(&self.context));
                 let records = match (&self.staged, &shard) {
                     (Some(staged), Some(shard)) => staged.records(shard),
@@ -430,7 +435,7 @@ impl Group {
                     &self.tables,
                     space,
                     params,
-                    &Gradients { outputs, scaler },
+                    &Gradients { outputs, scaler, rate },
                     records,
                 );
             }

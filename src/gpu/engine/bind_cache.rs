@@ -1,5 +1,5 @@
-//! What calls make and others can use again: uniforms by their content, bind groups by what they bind. A step of a known shape
-//! makes none of them anew; without this the host spends longer on a small batch than the device.
+//! Caches uniforms by content and bind groups by buffers. A step of a known shape makes no new one; without the cache the host spends
+//! longer on a small batch than the device.
 
 #![allow(clippy::mutable_key_type, reason = "a buffer is compared and hashed by which it is, not by what it holds")]
 
@@ -8,10 +8,10 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Most things kept of a kind. Beyond that all go: whoever changes something every step (a learning rate) starts afresh at times.
+/// Most entries of a kind. A full cache is emptied.
 const MOST: usize = 1024;
 
-/// A whole buffer that will be gone soon, bound so that nothing of it is kept.
+/// A whole buffer that will be gone soon, bound so that the cache does not hold it.
 pub(crate) fn passing(buffer: &wgpu::Buffer) -> wgpu::BindingResource<'_> {
     let size = std::num::NonZeroU64::new(buffer.size());
     wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer, offset: 0, size })
@@ -20,39 +20,53 @@ pub(crate) fn passing(buffer: &wgpu::Buffer) -> wgpu::BindingResource<'_> {
 /// A stage and the buffers it binds, whole.
 type Bound = (&'static str, Vec<wgpu::Buffer>);
 
+/// What a [`BindCache`] holds, and how often it had to make something to hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Uniforms held.
+    pub uniforms: usize,
+    /// Bind groups held.
+    pub bind_groups: usize,
+    /// Uniforms and bind groups made since the context was.
+    pub made: u64,
+}
+
 #[derive(Debug, Default)]
 struct Things {
     uniforms: HashMap<Vec<u8>, wgpu::Buffer>,
     groups: HashMap<Bound, wgpu::BindGroup>,
+    made: u64,
 }
 
+/// Uniforms and bind groups that later calls use again.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct BindCache {
     things: Mutex<Things>,
 }
 
-impl Kept {
+impl BindCache {
     fn lock(&self) -> MutexGuard<'_, Things> {
         // Whatever a panicking thread left is whole: entries are inserted in one go.
         self.things.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The uniform that holds `bytes`; nobody writes to it once it is made.
+    /// The uniform that holds `bytes`. It is never written again.
     pub(crate) fn uniform(&self, bytes: &[u8], make: impl FnOnce() -> wgpu::Buffer) -> wgpu::Buffer {
         if let Some(buffer) = self.lock().uniforms.get(bytes) {
             return buffer.clone();
         }
         let buffer = make();
-        let uniforms = &mut self.lock().uniforms;
-        if uniforms.len() >= MOST {
-            uniforms.clear();
+        let things = &mut *self.lock();
+        things.made += 1;
+        if things.uniforms.len() >= MOST {
+            things.uniforms.clear();
         }
-        uniforms.insert(bytes.to_vec(), buffer.clone());
+        things.uniforms.insert(bytes.to_vec(), buffer.clone());
         buffer
     }
 
-    /// The bind group of a stage. One with a binding of stated size is the caller's, or [`passing`]: it is not kept, for it would
-    /// keep that buffer alive.
+    /// The bind group of a stage. A binding with a stated size is a buffer of the caller's, or [`passing`]: such a bind group is not
+    /// cached, since it would keep that buffer alive.
     pub(crate) fn bind_group(
         &self,
         stage: &'static str,
@@ -71,15 +85,21 @@ impl Kept {
             return group.clone();
         }
         let group = make();
-        let groups = &mut self.lock().groups;
-        if groups.len() >= MOST {
-            groups.clear();
+        let things = &mut *self.lock();
+        things.made += 1;
+        if things.groups.len() >= MOST {
+            things.groups.clear();
         }
-        groups.insert(key, group.clone());
+        things.groups.insert(key, group.clone());
         group
     }
 
-    /// Lets go of the bind groups, and so of the buffers they keep alive.
+    pub(crate) fn held(&self) -> Held {
+        let things = self.lock();
+        Held { uniforms: things.uniforms.len(), bind_groups: things.groups.len(), made: things.made }
+    }
+
+    /// Drops the bind groups, and with them the buffers that they keep alive.
     pub(crate) fn forget(&self) {
         self.lock().groups.clear();
     }

@@ -31,6 +31,42 @@ impl Groups {
     }
 }
 
+/// Declares a stage: its name, the size of its workgroups, and its bindings in the order of `@binding`, each with its access.
+///
+/// Makes `KERNEL`, of which pipelines are built and which `tests/shaders.rs` holds to the WGSL, and `Bindings`, a struct with a field
+/// for each binding. A stage fills it by name and hands it to [`Call::dispatch`].
+macro_rules! kernel {
+    ($name:literal, workgroup $workgroup:literal, $($binding:ident: $access:ident,)+) => {
+        pub(crate) const KERNEL: $crate::wgsl::Kernel = $crate::wgsl::Kernel {
+            name: $name,
+            workgroup: $workgroup,
+            bindings: &[$(($crate::wgsl::Access::$access, stringify!($binding))),+],
+        };
+
+        struct Bindings<'b> {
+            $($binding: wgpu::BindingResource<'b>,)+
+        }
+
+        impl<'b> $crate::gpu::engine::call::StageBindings<'b> for Bindings<'b> {
+            const KERNEL: &'static $crate::wgsl::Kernel = &KERNEL;
+
+            fn list(self) -> impl AsRef<[wgpu::BindingResource<'b>]> {
+                [$(self.$binding),+]
+            }
+        }
+    };
+}
+pub(crate) use kernel;
+
+/// The bindings of a stage by name, as [`kernel!`] declares them.
+pub(crate) trait StageBindings<'b> {
+    /// The stage.
+    const KERNEL: &'static Kernel;
+
+    /// The bindings in the order of the declaration.
+    fn list(self) -> impl AsRef<[wgpu::BindingResource<'b>]>;
+}
+
 pub(crate) struct Call<'a> {
     pub(crate) context: &'a Context,
     timeline: Option<&'a Timeline>,
@@ -58,8 +94,8 @@ impl<'a> Call<'a> {
         Self { context, timeline, recorder: Recorder::Pass(pass) }
     }
 
-    pub(crate) fn dispatch(&mut self, kernel: &Kernel, bindings: &[wgpu::BindingResource<'_>], groups: &Groups) {
-        self.launch(kernel, (1, 1), bindings, groups);
+    pub(crate) fn dispatch<'b, B: StageBindings<'b>>(&mut self, bindings: B, groups: &Groups) {
+        self.launch(B::KERNEL, (1, 1), bindings.list().as_ref(), groups);
     }
 
     /// A dispatch of the pipeline for Quads of a width and a cache of so many windows, with all the bindings that has.

@@ -50,7 +50,7 @@ pub(crate) const STORAGE_BUFFERS: u32 = 8;
 const MOST_STORAGE_BUFFERS: u32 = 32;
 
 /// Uniform buffers beside them.
-const UNIFORM_BUFFERS: u32 = 2;
+const UNIFORM_BUFFERS: u32 = 3;
 
 impl Caps {
     /// What `device` was created with.

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     error::Error,
     gpu::engine::{
-        bind_cache::Kept,
+        bind_cache::{BindCache, Held},
         caps::{Caps, STORAGE_BUFFERS},
         options::{ContextOptions, Shaders},
         timeline::Timeline,
@@ -70,7 +70,7 @@ struct Inner {
     /// Of the others: for each number of windows, for Quads of 1 float and of 4; built when first wanted.
     rows: Vec<[OnceLock<Pipelines>; 2]>,
     max_groups: u32,
-    kept: Kept,
+    bind_cache: BindCache,
 }
 
 /// Your device and queue, with every pipeline of the crate. Cheap to clone; groups on one device share it.
@@ -162,8 +162,8 @@ impl Context {
         let max_groups = max_groups.unwrap_or(caps.max_groups).clamp(1, caps.max_groups);
         let (device, queue) = (device.clone(), queue.clone());
         let rows = (0..caps.choose_windows()).map(|_| <[_; 2]>::default()).collect();
-        let kept = Kept::default();
-        let inner = Inner { device, queue, caps, kernels, recipe, common, rows, max_groups, kept };
+        let bind_cache = BindCache::default();
+        let inner = Inner { device, queue, caps, kernels, recipe, common, rows, max_groups, bind_cache };
         Ok(Self { inner: Arc::new(inner), timeline: None })
     }
 
@@ -306,7 +306,7 @@ impl Context {
     /// A small uniform buffer holding `value`. Never written again: a caller may record several calls before submitting.
     pub(crate) fn uniform<T: bytemuck::Pod>(&self, value: &T) -> wgpu::Buffer {
         let bytes = bytemuck::bytes_of(value);
-        self.inner.kept.uniform(bytes, || self.new_uniform(bytes))
+        self.inner.bind_cache.uniform(bytes, || self.new_uniform(bytes))
     }
 
     /// A stage's bind group, used again where nothing of it is the caller's.
@@ -316,7 +316,7 @@ impl Context {
         layout: &wgpu::BindGroupLayout,
         bindings: &[wgpu::BindingResource<'_>],
     ) -> wgpu::BindGroup {
-        self.inner.kept.bind_group(stage, bindings, || {
+        self.inner.bind_cache.bind_group(stage, bindings, || {
             let entries: Vec<_> = (0u32..)
                 .zip(bindings)
                 .map(|(binding, resource)| wgpu::BindGroupEntry { binding, resource: resource.clone() })
@@ -326,12 +326,17 @@ impl Context {
         })
     }
 
-    /// Lets go of buffers that are used no more.
-    pub(crate) fn forget_bindings(&self) {
-        self.inner.kept.forget();
+    /// How much the cache of uniforms and bind groups holds and has made.
+    pub(crate) fn held_bindings(&self) -> Held {
+        self.inner.bind_cache.held()
     }
 
-    fn new_uniform(&self, bytes: &[u8]) -> wgpu::Buffer {
+    /// Drops the cached bind groups, so that buffers out of use are freed.
+    pub(crate) fn forget_bindings(&self) {
+        self.inner.bind_cache.forget();
+    }
+
+    pub(crate) fn new_uniform(&self, bytes: &[u8]) -> wgpu::Buffer {
         let buffer = self.inner.device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("hotrow.uniform"),
             size: bytes.len() as u64,

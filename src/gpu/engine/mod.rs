@@ -4,6 +4,7 @@ pub(crate) mod bind;
 pub(crate) mod bind_cache;
 pub(crate) mod call;
 pub(crate) mod caps;
+pub(crate) mod changing;
 pub(crate) mod context;
 pub(crate) mod options;
 pub(crate) mod readback;

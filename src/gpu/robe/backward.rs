@@ -20,7 +20,7 @@ use crate::{
     },
     table::{
         batch::{self, Pending},
-        layout::{MERGE_CHUNK, Params, Robe, ScalerState, count},
+        layout::{MERGE_CHUNK, Params, Rate, Robe, ScalerState, count},
         params::Mode,
         rng::Purpose,
     },
@@ -135,14 +135,15 @@ impl RobeGroup {
         context.guarded(|| {
             let waiting = self.waiting_for("backward")?;
             let space = self.train.as_ref().filter(|_| waiting.chunks > 0);
+            let rate = self.rate.record(&context, encoder, &Rate::new(&self.config.optimizer));
             if let (Some(space), Some(scattered)) = (space, &self.scattered) {
-                scattered.record(&context, encoder, &waiting, (&self.array, space), grad_outputs, scaler)?;
+                scattered.record(&context, encoder, &waiting, (&self.array, space), grad_outputs, (scaler, rate))?;
             } else if let Some(space) = space {
                 let due = Due::new(&context, &waiting, &mut self.chunks, grad_outputs)?;
                 let call = &mut Call::begin(&context, encoder, "hotrow.robe.backward");
                 due.sort(call, space, scaler);
                 let kernel = if self.array.storage.plain() { &robe_update::KERNEL } else { &robe_blocks::KERNEL };
-                robe_update::record(call, kernel, &due, &self.array);
+                robe_update::record(call, kernel, &due, &self.array, rate);
             }
             self.pending = None;
             Ok(())

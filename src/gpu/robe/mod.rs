@@ -11,7 +11,7 @@ use crate::{
     error::Error,
     gpu::seen::Seen,
     gpu::{
-        engine::{bind::Batch, call::Call, context::Context, readback::Reports},
+        engine::{bind::Batch, call::Call, changing::Changing, context::Context, readback::Reports},
         stages::{
             cached::{begin, linearize, space::Bound},
             robe::{
@@ -24,7 +24,7 @@ use crate::{
     robe::config::{Backward, Config},
     table::{
         batch::Pending,
-        layout::{Layout, Params, Robe},
+        layout::{Layout, Params, Rate, Robe},
         params::Mode,
         rng::Purpose,
     },
@@ -46,6 +46,8 @@ pub struct RobeGroup {
     pub(crate) chunks: Option<Chunks>,
     pub(crate) runs: Option<Runs>,
     pub(crate) scattered: Option<Scattered>,
+    /// The uniform of the optimiser's rate.
+    pub(crate) rate: Changing,
     /// Stands where a batch has no weights or no indices.
     pub(crate) nothing: wgpu::Buffer,
     /// A forward whose backward has not come.
@@ -75,6 +77,7 @@ impl RobeGroup {
         let scattered = Scattered::new(context, &config)?;
         let nothing = context.buffer("nothing", 16, wgpu::BufferUsages::empty())?;
         let reports = Reports::new(context);
+        let rate = Changing::new::<Rate>(context);
         let context = context.clone();
         let (train, frozen, chunks, runs, pending) = (None, None, None, None, None);
         Ok(Self {
@@ -88,6 +91,7 @@ impl RobeGroup {
             chunks,
             runs,
             scattered,
+            rate,
             nothing,
             pending,
             reports,

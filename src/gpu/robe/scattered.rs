@@ -23,7 +23,7 @@ impl Scattered {
         waiting: &Waiting,
         (array, space): (&Array, &Space),
         grad_outputs: GradBuffer<'_>,
-        scaler: &wgpu::Buffer,
+        (scaler, rate): (&wgpu::Buffer, &wgpu::Buffer),
     ) -> Result<(), Error> {
         let bound = waiting.bind(context, grad_outputs)?;
         let params = Params { half_grads: u32::from(grad_outputs.is_half()), ..waiting.params };
@@ -31,7 +31,7 @@ impl Scattered {
         let call = &mut Call::begin(context, encoder, "hotrow.robe.backward");
         let elements = waiting.indices * waiting.robe.dim;
         robe_scatter::record(call, uniforms, scaler, space, &bound, self, elements);
-        robe_step::record(call, uniforms, &waiting.robe, self, array);
+        robe_step::record(call, (uniforms, rate), &waiting.robe, self, array);
         Ok(())
     }
 }

@@ -1,22 +1,22 @@
-//! Scaled gradients, read for a sum.
+//! Reads scaled gradients for a sum.
 
 use crate::record::rows::{half::widen, payload::Weights};
 
-/// Bits of the magnitude of a half as a float, infinity and NaN too.
+/// The magnitude of a half as the bits of a float, for infinity and NaN too.
 pub(crate) fn magnitude_of_half(h: u16) -> u32 {
     any_half(h & 0x7fff).to_bits()
 }
 
-/// A half that may be infinite or NaN: no record holds one, but a scaled gradient may.
+/// Converts a half that may be infinite or NaN. No record holds one, but a scaled gradient may.
 #[inline(always)]
 fn any_half(h: u16) -> f32 {
     let bits = widen(h).to_bits();
     f32::from_bits(if h & 0x7c00 == 0x7c00 { bits | 0x7f80_0000 } else { bits })
 }
 
-/// What a gradient is stored as.
+/// A gradient in its stored form, FP32 or FP16.
 pub(crate) trait Gradient: Sized {
-    /// It as FP32.
+    /// The gradient as FP32.
     fn value(&self) -> f32;
 }
 
@@ -34,7 +34,7 @@ impl Gradient for u16 {
     }
 }
 
-/// Gradients of one output, each times `inverse`.
+/// Gradients of one output, each multiplied with `inverse` when it is read.
 pub(crate) struct Unscaled<'a, G> {
     pub(crate) gradients: &'a [G],
     pub(crate) inverse: f32,

@@ -1,6 +1,6 @@
-//! Arrays that stay in registers: no index into them depends on a length.
+//! Arrays that stay in registers, because no index into them depends on a length.
 
-/// `values`, fewer than N, and `filler` behind them.
+/// `values`, fewer than N, followed by `filler`.
 #[inline(always)]
 pub(crate) fn padded<const N: usize>(values: &[f32], filler: f32) -> [f32; N] {
     let mut all = [filler; N];
@@ -8,7 +8,7 @@ pub(crate) fn padded<const N: usize>(values: &[f32], filler: f32) -> [f32; N] {
     all
 }
 
-/// Folds the upper half onto the lower one until one value is left. N is a power of two.
+/// Folds the upper half onto the lower half until one value is left. N is a power of two.
 #[inline(always)]
 pub(crate) fn fold<T: Copy, const N: usize>(mut values: [T; N], join: impl Fn(T, T) -> T) -> T {
     let mut reach = N / 2;

@@ -1,9 +1,10 @@
-//! What costs the time of the CPU side, row by row: sums of rows, unpacking, packing, optimisers.
+//! The CPU side's hot loops over rows: sums, unpacking, packing, optimisers.
 //!
-//! Plain loops, compiled several times (SSE2, AVX2, AVX-512; NEON, SVE; ...) and picked when the program runs, by `multiversion`.
-//! The result never depends on the pick: each element goes through the same operations in the same order, nothing is
-//! contracted to a fused multiply-add, and what is reduced across elements has an order of its own or needs none (minima, maxima).
-//! [`crate::record::codec`] says what a record means, one element at a time; the tests hold these loops to it, bit for bit.
+//! These are plain loops, compiled for several processors (SSE2, AVX2, AVX-512; NEON, SVE; ...). The crate
+//! `multiversion` picks one when the program runs. The pick never changes a bit: every version does the same operations
+//! in the same order, without fused multiply-adds, and reductions across elements have a fixed order or need none
+//! (minimum, maximum). [`crate::record::codec`] defines the same, one element at a time; the tests compare both bit for
+//! bit.
 
 pub(crate) mod gradients;
 pub(crate) mod half;
@@ -24,10 +25,11 @@ pub use pack::pack;
 pub use sum::{List, Records, sum_records};
 pub use unpack::unpack;
 
-/// A record's payload is read as bytes and halves. So do the shaders' words come to lie on every device wgpu knows.
+/// A record's payload is read as bytes and halves, so the machine must be little-endian like every device that wgpu
+/// knows.
 const _: () = assert!(cfg!(target_endian = "little"), "records are packed for little-endian machines");
 
-/// Bits of a float without its sign: finite values are below those of infinity.
+/// The bits of a float without its sign. Finite values are below [`INFINITE`].
 const MAGNITUDE: u32 = 0x7fff_ffff;
 /// The bits of infinity.
 const INFINITE: u32 = 0x7f80_0000;

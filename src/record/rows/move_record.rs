@@ -12,10 +12,10 @@ use crate::{
     table::layout::Layout,
 };
 
-/// Moves a row that is at home in its record by its gradient: unpacked, moved and packed again in one go, so that only the record and
-/// the gradient go through memory. The bits of `unpack`, `optimise` and `pack` one after another. Returns false,
-/// and leaves the record as it was, if a value is not finite or the row's range overflows. `room` is room for the row, to be used
-/// again for the next.
+/// Updates a row in its record by its gradient: unpacks, moves and packs it in one pass, so that only record and
+/// gradient go through memory. The bits are those of `unpack`, `optimise` and `pack` in turn. Returns false and leaves
+/// the record untouched if a value is not finite or the row's range overflows. `room` is a buffer for one row, reused
+/// from call to call.
 #[multiversion(targets = "simd")]
 pub fn move_record(
     layout: &Layout,

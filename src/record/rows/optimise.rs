@@ -9,21 +9,21 @@ use crate::{
     table::layout::{quad_width, row_lanes},
 };
 
-/// How a gradient moves a row.
+/// The optimiser of a call and its numbers (SPEC 3, Backward).
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// The optimiser.
+    /// SGD, AdaGrad or row-wise AdaGrad.
     pub kind: OptimizerKind,
     /// Learning rate.
     pub lr: f32,
-    /// Added to the root of the state.
+    /// Added to the root of the state, outside it.
     pub eps: f32,
-    /// Weight decay: this share of the weight is added to its gradient.
+    /// This multiple of the weight is added to its gradient.
     pub weight_decay: f32,
 }
 
-/// Moves a row by its gradient. Returns false and leaves it as it was if a gradient or a new value is not finite. `before` is room
-/// for a copy of the row, to be used again for the next.
+/// Moves a row by its gradient. Returns false and leaves the row as it was if a gradient or a new value is not finite.
+/// `before` is a buffer for a copy of the row, reused from call to call.
 #[multiversion(targets = "simd")]
 pub fn optimise(rule: &Rule, grads: &[f32], weights: &mut [f32], states: &mut [f32], before: &mut Vec<f32>) -> bool {
     optimise_row(rule, grads, weights, states, before)
@@ -49,12 +49,12 @@ pub(crate) fn optimise_row(
     finite
 }
 
-/// Moves a row by its gradient, whatever comes of it; true if gradient and new values are finite.
+/// Moves a row by its gradient. Returns whether the gradient and all new values are finite; if not, the row is spoiled.
 #[inline(always)]
 pub(crate) fn moved(rule: &Rule, grads: &[f32], weights: &mut [f32], states: &mut [f32]) -> bool {
     let Rule { lr, eps, weight_decay, .. } = *rule;
-    // The largest magnitude met, as bits: beyond every finite one if something is not finite. What is wrong with a gradient shows in the
-    // weight.
+    // The largest magnitude met, as bits: above all finite ones if a value is not finite. A gradient that is not finite
+    // shows in its weight.
     let mut largest = 0;
     let mut see = |x: f32| largest = largest.max(x.to_bits() & MAGNITUDE);
     match rule.kind {
@@ -89,7 +89,7 @@ pub(crate) fn moved(rule: &Rule, grads: &[f32], weights: &mut [f32], states: &mu
     largest < INFINITE
 }
 
-/// The order of the shader: each lane its Quads, ascending, then a tree over the lanes.
+/// Sums squares in the shader's order: each lane adds its Quads in ascending order, then a tree adds the lanes.
 #[inline(always)]
 fn sum_of_squares(grads: &[f32], weights: &[f32], weight_decay: f32) -> f32 {
     let dim = grads.len() as u32;
@@ -105,7 +105,7 @@ fn sum_of_squares(grads: &[f32], weights: &[f32], weight_decay: f32) -> f32 {
     }
 }
 
-/// `BLOCK` elements at once: a Quad of `WIDTH` for each of the `LANES`.
+/// Adds `BLOCK` elements: a Quad of `WIDTH` for each of the `LANES`.
 #[inline(always)]
 fn by_lanes<const WIDTH: usize, const LANES: usize, const BLOCK: usize>(
     grads: &[f32],
@@ -128,7 +128,7 @@ fn by_lanes<const WIDTH: usize, const LANES: usize, const BLOCK: usize>(
     let ((grads, last_grads), (weights, last_weights)) = (grads.as_chunks(), weights.as_chunks());
     grads.iter().zip(weights).for_each(|(grads, weights)| see(grads, weights));
     if !last_grads.is_empty() {
-        // Zeros beyond the end change no sum.
+        // Zeros behind the end change no sum.
         see(&padded(last_grads, 0.0), &padded(last_weights, 0.0));
     }
     fold(sums, |a, b| a + b)
@@ -146,16 +146,16 @@ mod tests {
             sum_of_squares(&row, &vec![0.0; dim], 0.0)
         };
         let large = 4096.0 * 4096.0;
-        // Two ones reach the large square together only if a lane or the tree has added them up before.
+        // Two ones change the large square only if a lane, or the tree, adds them to each other first.
         assert_eq!(sum(199, &[16, 48]), large + 2.0); // 32 lanes: one lane, 32 apart
-        assert_eq!(sum(199, &[32, 64]), large); // the large one's own lane
+        assert_eq!(sum(199, &[32, 64]), large); // the lane of the large one
         assert_eq!(sum(199, &[8, 24]), large + 2.0); // lanes 16 apart, before lane 8 joins lane 0
-        assert_eq!(sum(199, &[16, 8]), large); // each joins lane 0 by itself
+        assert_eq!(sum(199, &[16, 8]), large); // each is added to lane 0 by itself
         assert_eq!(sum(7, &[1, 5]), large + 2.0); // 8 lanes, 4 apart
         assert_eq!(sum(7, &[2, 4]), large);
-        assert_eq!(sum(200, &[64, 65]), large + 2.0); // Quads: one of them
-        assert_eq!(sum(200, &[1, 2]), large); // the large one's own
-        assert_eq!(sum(200, &[128, 129]), large); // the large one's own lane
+        assert_eq!(sum(200, &[64, 65]), large + 2.0); // both in one Quad
+        assert_eq!(sum(200, &[1, 2]), large); // in the Quad of the large one
+        assert_eq!(sum(200, &[128, 129]), large); // in the lane of the large one
         assert_eq!(sum(64, &[32, 33]), large + 2.0); // 16 lanes
         assert_eq!(sum(8, &[4, 5]), large + 2.0);
     }

@@ -13,12 +13,13 @@ use crate::{
     table::{layout::Layout, rng},
 };
 
-/// Elements packed at once.
+/// Number of elements packed at once.
 const BLOCK: usize = 64;
-/// 2^23: a float this large holds a whole number below 256 in its last bits.
+/// 2^23: a float of this size holds a whole number below 256 in its last bits.
 const WHOLE: f32 = 8_388_608.0;
 
-/// [`crate::record::codec::pack`] at speed: a row into its record, or false and the record untouched.
+/// [`crate::record::codec::pack`], computed fast: packs a row into its record. Returns false and leaves the record
+/// untouched if it cannot.
 #[multiversion(targets = "simd")]
 #[must_use]
 pub fn pack(layout: &Layout, noise: &Noise, row: u32, weights: &[f32], state: &[f32], record: &mut [u32]) -> bool {
@@ -40,7 +41,7 @@ pub(crate) fn pack_row(
     pack_finite(layout, noise, row, weights, state, record)
 }
 
-/// The same, of a row whose values are known to be finite; only the range of the weights may still be beyond what a scale can be.
+/// Packs a row whose values are known to be finite. The range of its weights may still overflow.
 #[inline(always)]
 pub(crate) fn pack_finite(
     layout: &Layout,
@@ -60,7 +61,7 @@ pub(crate) fn pack_finite(
     if layout.state_half {
         let halves: &mut [u16] = bytemuck::cast_slice_mut(&mut record[state_at..]);
         if layout.precision == Precision::Fp16 && noise.rounding == Rounding::Stochastic {
-            // The state comes first, and no word lies between.
+            // The state comes first, with no padding between state and weights.
             let (state_to, to) = halves.split_at_mut(state.len());
             let (to, padding) = to.split_at_mut(weights.len());
             pack_both(&random, [weights, state], [to, state_to]);
@@ -92,7 +93,7 @@ fn finite(values: &[f32]) -> bool {
     values.iter().fold(0, |largest, x| (x.to_bits() & MAGNITUDE).max(largest)) < INFINITE
 }
 
-/// Lowest and highest of some values; zeros count as equal, whatever their sign.
+/// The lowest and the highest of some values; zeros count as equal, whatever their sign.
 struct Extent {
     low: f32,
     high: f32,
@@ -119,7 +120,7 @@ impl Extent {
     }
 }
 
-/// A row's noise.
+/// The rounding noise of a row.
 #[derive(Clone, Copy)]
 struct Random<'a> {
     noise: &'a Noise,
@@ -128,7 +129,7 @@ struct Random<'a> {
 }
 
 impl Random<'_> {
-    /// [`rng::noise`] of the elements from `first` on, which BLOCK divides.
+    /// [`rng::noise`] of the elements from `first` on. BLOCK divides `first`.
     #[inline(always)]
     fn block(&self, first: u32) -> [u32; BLOCK] {
         match self.noise.random_bits {
@@ -138,7 +139,7 @@ impl Random<'_> {
         }
     }
 
-    /// The same of weights and of state. With few bits both come from one vector of hashes.
+    /// [`rng::noise`] of weights and of state. With few random bits both come from one vector of hashes.
     #[inline(always)]
     fn blocks(&self, first: u32) -> [[u32; BLOCK]; 2] {
         match self.noise.random_bits {
@@ -157,8 +158,8 @@ impl Random<'_> {
         }
     }
 
-    /// The `PER` hashes of the elements from `first` on, then those of the next purpose, as many as the longest vectors hold: fewer would
-    /// be unrolled and no vectors at all.
+    /// The `PER` hashes of the elements from `first` on, then those of the next purpose, filling the longest vector. A
+    /// shorter loop would be unrolled and not vectorised.
     #[inline(always)]
     fn hashes<const PER: u32>(&self, first: u32) -> Hashes {
         let first = first.wrapping_add(self.purpose << 24);
@@ -205,7 +206,7 @@ fn pack_halves(random: &Random<'_>, values: &[f32], halves: &mut [u16]) {
     }
 }
 
-/// Weights and state of a row, both in FP16.
+/// Packs the weights and the state of a row, both in FP16.
 #[inline(always)]
 fn pack_both(random: &Random<'_>, weights: [&[f32]; 2], halves: [&mut [u16]; 2]) {
     let ([weights, state], [to, state_to]) =
@@ -219,7 +220,7 @@ fn pack_both(random: &Random<'_>, weights: [&[f32]; 2], halves: [&mut [u16]; 2])
     }
 }
 
-/// At most BLOCK values at random.
+/// Rounds at most BLOCK values stochastically.
 #[inline(always)]
 fn pack_block(noise: &[u32; BLOCK], values: &[f32], halves: &mut [u16]) {
     match (<&[f32; BLOCK]>::try_from(values), <&mut [u16; BLOCK]>::try_from(&mut *halves)) {
@@ -266,7 +267,7 @@ fn pack_codes<const BITS: usize>(
         first += BLOCK as u32;
     }
     if !rest.is_empty() {
-        // Behind the row's end: elements of code 0.
+        // Elements behind the row's end get code 0.
         let packed = squeezed::<BITS>(&coder.codes(&padded(rest, bias), first));
         bytes.copy_from_slice(&packed[..bytes.len()]);
     }
@@ -294,9 +295,10 @@ impl Coder<'_> {
                 }
             }
             Rounding::Stochastic => {
-                // As good as a whole number: the noise would only turn a stored value into its neighbour.
+                // Within the tolerance of a whole number: noise would only turn a stored value into its neighbour.
                 let noise = random.block(first);
-                // Of the noise's half bit what the 24 bits that a float takes leave over; none of the differences is rounded.
+                // A float has 24 bits, so the half bit of a noise of 24 bits is added separately. None of the
+                // differences is rounded.
                 let beyond = if random.noise.random_bits == RandomBits::TwentyFour { 2f32.powi(-25) } else { 0.0 };
                 for j in 0..BLOCK {
                     let v = (weights[j] - bias) / scale;
@@ -312,7 +314,7 @@ impl Coder<'_> {
     }
 }
 
-/// Codes side by side: the first `BLOCK * BITS / 8` bytes of the result.
+/// Packs codes side by side, into the first `BLOCK * BITS / 8` bytes of the result.
 #[inline(always)]
 fn squeezed<const BITS: usize>(codes: &[u8; BLOCK]) -> [u8; BLOCK] {
     let each = 8 / BITS;

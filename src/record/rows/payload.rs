@@ -1,10 +1,10 @@
-//! Weights as they lie in memory: floats, halves, or codes under a scale and a bias.
+//! Weights in their stored form: floats, halves, or codes under a scale and a bias.
 
 use crate::{record::rows::half::widen, table::layout::Layout};
 
-/// The weights of one row, read some at a time.
+/// The weights of one row, read a few at a time.
 pub(crate) trait Weights: Copy {
-    /// Weights `at .. at + N`. Either N is 1, or 8 divides both `at` and N.
+    /// Returns weights `at .. at + N`. Either N is 1, or 8 divides both `at` and N.
     fn some<const N: usize>(self, at: usize) -> [f32; N];
 }
 
@@ -32,7 +32,7 @@ impl Weights for Halves<'_> {
     }
 }
 
-/// Codes of `BITS` bits.
+/// Integer codes of `BITS` bits.
 #[derive(Clone, Copy)]
 pub(crate) struct Codes<'a, const BITS: usize> {
     bytes: &'a [u8],
@@ -49,7 +49,7 @@ impl<const BITS: usize> Weights for Codes<'_, BITS> {
             let code = match (BITS, N) {
                 (8, _) => i32::from(from[j]),
                 (_, 1) => i32::from(from[0]) >> (at * BITS % 8) & mask,
-                // As many as a word holds: its own shift for each.
+                // One word holds all of them; each has its own shift.
                 (2, 8) => {
                     let word = from.as_chunks().0[0];
                     i32::from(u16::from_le_bytes(word)) >> (j * 2) & mask
@@ -65,9 +65,9 @@ impl<const BITS: usize> Weights for Codes<'_, BITS> {
     }
 }
 
-/// How to find the weights of a record.
+/// Finds the weights of a record of one precision.
 pub(crate) trait Format {
-    /// What they are read as.
+    /// The reader of the weights.
     type Weights<'a>: Weights;
     /// The weights of `record`.
     fn of<'a>(layout: &Layout, record: &'a [u32]) -> Self::Weights<'a>;
@@ -107,7 +107,8 @@ impl<const BITS: usize> Format for Int<BITS> {
     }
 }
 
-/// Calls `$work` with the [`Format`] of a precision in place of `$format`: one loop each, chosen once a call.
+/// Calls `$work` with the [`Format`] of a precision in place of `$format`: one loop for each precision, chosen once a
+/// call.
 macro_rules! by_format {
     ($precision:expr, $format:ident => $work:expr) => {
         match $precision {

@@ -8,43 +8,44 @@ use crate::{
     table::layout::Layout,
 };
 
-/// Which rows make up which sum.
+/// A list of sums over rows.
 #[derive(Clone, Copy, Debug)]
 pub struct List<'a> {
     /// The rows, sum after sum.
     pub rows: &'a [u32],
-    /// Where each sum's rows begin in `rows`, and where the last one's end.
+    /// The position in `rows` where each sum begins, and the end of the last one.
     pub offsets: &'a [u32],
-    /// A factor for each of `rows`; empty: 1.
+    /// A factor for each of `rows`; if empty, all factors are 1.
     pub factors: &'a [f32],
 }
 
 /// Records, one behind the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Records<'a> {
-    /// How each is laid out.
+    /// The layout of each record.
     pub layout: &'a Layout,
-    /// All of them.
+    /// The words of all records.
     pub words: &'a [u32],
 }
 
-/// Rows to add up, by their place in a list.
+/// Rows to add up, by their position in a list.
 pub(crate) trait Rows {
-    /// The weights of one.
+    /// The weights of a row.
     type Weights<'a>: Weights
     where
         Self: 'a;
-    /// Whether there are factors.
+    /// Whether rows have factors.
     const FACTORS: bool;
-    /// The row at `k`; `None`: it does not count.
+    /// The row at position `k`; `None` if it does not count.
     fn row(&self, k: usize) -> Option<Self::Weights<'_>>;
-    /// Its factor.
+    /// The factor at position `k`.
     fn factor(&self, k: usize) -> f32;
-    /// Asks for its memory, if there is one.
+    /// Prefetches the row at position `k`, if there is one.
     fn prefetch(&self, k: usize);
 }
 
-/// Sums of records straight from the table, dim floats each: the bits of unpacking each and adding them up in the list's order.
+/// Sums of packed rows, read from their records, dim floats for each sum. The bits are those of unpacking each row and
+/// adding in list order.
 #[multiversion(targets = "simd")]
 pub fn sum_records(records: Records<'_>, list: List<'_>, sums: &mut [f32]) {
     sum_records_in(records, list, sums);
@@ -67,7 +68,8 @@ fn sum_each<R: Rows>(rows: &R, offsets: &[u32], sums: &mut [f32]) {
     }
 }
 
-/// One sum, over `range` of the list and in its order. Rows behind `range` are asked for as well: they are likely next.
+/// One sum, over `range` of the list, in its order. Rows behind `range` are prefetched too, because they are likely
+/// next.
 #[multiversion(targets = "simd")]
 pub(crate) fn sum_rows<R: Rows>(rows: &R, range: Range<usize>, sum: &mut [f32]) {
     sum_rows_in(rows, range, sum);
@@ -75,7 +77,8 @@ pub(crate) fn sum_rows<R: Rows>(rows: &R, range: Range<usize>, sum: &mut [f32]) 
 
 #[inline(always)]
 fn sum_rows_in<R: Rows>(rows: &R, range: Range<usize>, sum: &mut [f32]) {
-    // As many columns at once as registers hold: what is added up stays there, and a row is read again only by the next columns.
+    // As many columns at once as registers hold. The sums stay in registers; a row is read again only for the next
+    // columns.
     let mut at = 0;
     while at + 128 <= sum.len() {
         columns::<R, 128>(rows, range.clone(), sum, at);

@@ -1,5 +1,5 @@
-//! Every loop, as compiled for every processor this machine can stand in for, against the readable code of `codec` and of this
-//! file, bit for bit.
+//! Compares every loop, as compiled for every processor that this machine can run, with the readable code of `codec`
+//! and of this file, bit for bit.
 
 use multiversion::multiversion;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
@@ -33,7 +33,7 @@ struct Path {
     move_record: MoveRecord,
 }
 
-/// The loops for `$target`, or for any processor where this one does not have it.
+/// The loops for `$target`; the default loops if this machine lacks it.
 macro_rules! path {
     ($name:ident, $target:literal) => {{
         #[multiversion(targets($target))]
@@ -104,14 +104,15 @@ fn layout_of(precision: Precision, kind: OptimizerKind, dim: u32) -> Layout {
     Layout::new(&GroupConfig { precision, optimizer, ..GroupConfig::new(&[50], dim) }, 1 << 30).unwrap()
 }
 
-/// Each case: a layout of every precision, optimiser and dim up to two blocks and a bit.
+/// A layout for each precision, each optimiser and each dim up to a little more than two blocks.
 fn layouts() -> impl Iterator<Item = Layout> {
     Precision::ALL.into_iter().flat_map(|precision| {
         KINDS.into_iter().flat_map(move |kind| (1..=140).map(move |dim| layout_of(precision, kind, dim)))
     })
 }
 
-/// Values of one sort: usual weights, any finite bits, few distinct ones, halves' subnormals, zeros of both signs.
+/// Values of one of five sorts: usual weights, any finite bits, few distinct ones, subnormals of halves, zeros of both
+/// signs.
 fn values(random: &mut StdRng, sort: usize, n: u32) -> Vec<f32> {
     let mut value = || match sort % 5 {
         0 => random.random_range(-1.0..1.0),
@@ -132,7 +133,7 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|x| x.to_bits()).collect()
 }
 
-/// First difference of `pack` from the codec's, over all layouts.
+/// The first difference between `pack` and the codec, over all layouts.
 fn pack_differs(pack: Pack) -> Option<String> {
     let mut random = StdRng::seed_from_u64(5);
     let mut refused = 0;
@@ -232,7 +233,7 @@ fn unpacking_is_the_codec_s() {
             let (weights, states) = found.split_at_mut(layout.dim as usize);
             (path.unpack)(&layout, &record, weights, states);
             assert_eq!(bits(&found), bits(&wanted), "{} {layout:?}", path.name);
-            // One bit of the payload more, and the comparison says so.
+            // The comparison must notice one changed bit of the payload.
             let mut wrong = record.clone();
             wrong[layout.payload_half as usize / 2] ^= 1 << (layout.payload_half % 2 * 16);
             let (weights, states) = found.split_at_mut(layout.dim as usize);
@@ -242,7 +243,7 @@ fn unpacking_is_the_codec_s() {
     }
 }
 
-/// Sums as SPEC 3 has them: row after row, factor times value.
+/// Sums as SPEC 3 (Gather) defines them: row after row, factor times value.
 fn sums(records: Records<'_>, list: List<'_>) -> Vec<f32> {
     let dim = records.layout.dim as usize;
     let mut sums = vec![0.0; (list.offsets.len() - 1) * dim];
@@ -274,7 +275,7 @@ fn sums_are_those_of_unpacked_rows_in_order() {
             for path in paths() {
                 let mut found = vec![f32::NAN; wanted.len()];
                 (path.sum)(records, list, &mut found);
-                // What overflows may be NaN of either sign.
+                // An overflow may give NaN of either sign.
                 let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
                 assert!(found.iter().zip(&wanted).all(same), "{} {layout:?}", path.name);
             }
@@ -287,7 +288,7 @@ fn sums_are_those_of_unpacked_rows_in_order() {
     assert!(reordered > 1000, "the order must show for the test to say anything: {reordered}");
 }
 
-/// The rule of SPEC 4, an element at a time; `None`: refused.
+/// The rule of SPEC 3 (Backward), one element at a time; `None` if it refuses the row.
 fn moved(rule: &Rule, grads: &[f32], row: &[f32]) -> Option<Vec<f32>> {
     let dim = grads.len();
     let mut row = row.to_vec();
@@ -351,8 +352,8 @@ fn optimisers_move_each_element_by_the_rule() {
     assert_ne!(moved(&rule, &[1.0], &[1.0, 1.0]), moved(&Rule { lr: 0.2, ..rule }, &[1.0], &[1.0, 1.0]));
 }
 
-/// First difference of `move_record` from unpacking, moving and packing one after another, over all layouts; and how many rows moved and
-/// were refused.
+/// The first difference between `move_record` and unpacking, moving and packing in turn, over all layouts; and how many
+/// rows moved and how many were refused.
 fn move_record_differs(move_record: MoveRecord) -> (Option<String>, [u32; 2]) {
     let mut random = StdRng::seed_from_u64(9);
     let mut seen = [0; 2];
@@ -377,7 +378,7 @@ fn move_record_differs(move_record: MoveRecord) -> (Option<String>, [u32; 2]) {
             }
             let mut record = records(&mut random, &layout, 1);
             if layout.state_half {
-                // A state is not negative.
+                // A state is never negative.
                 record[layout.state_word as usize..layout.payload_half as usize / 2]
                     .iter_mut()
                     .for_each(|word| *word &= 0x7fff_7fff);

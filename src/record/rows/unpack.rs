@@ -8,7 +8,7 @@ use crate::{
     table::layout::Layout,
 };
 
-/// [`crate::record::codec::unpack`] at speed: a record into dim weights and the state.
+/// [`crate::record::codec::unpack`], computed fast: writes dim weights, then the state.
 #[multiversion(targets = "simd")]
 pub fn unpack(layout: &Layout, record: &[u32], weights: &mut [f32], states: &mut [f32]) {
     unpack_row(layout, record, weights, states);

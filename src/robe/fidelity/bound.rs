@@ -1,4 +1,4 @@
-//! What P4's construction would take.
+//! The size of the array that ROBE's theory asks for (corollary 6).
 
 use rayon::prelude::*;
 
@@ -13,30 +13,32 @@ use crate::{
     table::rng::pcg4d,
 };
 
-/// P4, corollary 6: with probability 1 - delta, `M = S E` of k normal projections is a (1 +- eps) setup for a table E of `rows` x `dim` if
-/// `k = Omega(sigma^2 / eps^2 (ln(1 / delta) + max(dim, ln rows)))`; `|M| = k dim`. The paper does not state the constant; here it is 1,
-/// so this is a scale and no promise. (Its proof also sums `1 + 1/2 + 1/4 + ..` to 1, where it is 2, which the constant takes up.) It is
-/// not ROBE-Z's size either: that has a hash without signs.
+/// ROBE, corollary 6: with probability 1 - delta, `M = S E` of k normal projections is a (1 ± eps) setup for a table E
+/// of `rows` x `dim` if `k = Omega(sigma^2 / eps^2 (ln(1 / delta) + max(dim, ln rows)))`; `|M| = k dim`. The paper does
+/// not state the constant; here it is 1, so this is an order of magnitude and no promise. (The paper's proof also takes
+/// `1 + 1/2 + 1/4 + ..` as 1 where it is 2; the constant absorbs that.) It is not the size for ROBE-Z either, whose
+/// hash has no signs.
 ///
-/// The paper goes on to `|M| = O(1 / eps^2 max(dim^2, dim ln rows))`, for tables of bounded sigma. Sigma is not bounded as rows are added:
-/// `sigma^2` is at least `|E|^2 / dim`, the squared length of all rows together by dim. Hence `|M| >= rows dim r^2 / eps^2`, r being the
-/// root mean square of the rows' lengths: with constant 1, the corollary asks for fewer weights than the table has values only where eps is
-/// larger than r, which an array of zeros meets on average.
+/// The paper goes on to `|M| = O(1 / eps^2 max(dim^2, dim ln rows))` for tables of bounded sigma. But sigma grows as
+/// rows are added: `sigma^2` is at least `|E|^2 / dim`, the squared length of all rows together divided by dim. Hence
+/// `|M| >= rows dim r^2 / eps^2`, where r is the root mean square of the rows' lengths. With constant 1 the corollary
+/// asks for fewer weights than the table has values only if eps is larger than r, and an array of zeros achieves that
+/// on average.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
-    /// The table's largest singular value.
+    /// The largest singular value of the table.
     pub sigma: f64,
-    /// Rows of the sketch, rounded up.
+    /// Rows of the sketch M, rounded up.
     pub k: f64,
-    /// |M|.
+    /// Weights of the array, |M|.
     pub weights: f64,
 }
 
 impl Bound {
-    /// Of a table of `rows` x `dim`.
+    /// The bound for a table of `rows` x `dim` with largest singular value `sigma`.
     ///
     /// # Errors
-    /// [`Error::Fidelity`] for a sigma that is negative or not finite, an eps that is not above 0, a delta that is not between 0 and 1.
+    /// [`Error::Fidelity`] if sigma is negative or not finite, eps is not above 0, or delta is not between 0 and 1.
     pub fn new(sigma: f64, rows: u32, dim: u32, eps: f64, delta: f64) -> Result<Self, Error> {
         let fail = |what, wanted: &str, found: f64| {
             Err(Error::Fidelity { what, wanted: wanted.into(), found: found.to_string() })
@@ -56,22 +58,24 @@ impl Bound {
     }
 }
 
-/// Steps of the power iteration at most.
+/// The most steps of the power iteration.
 const STEPS: usize = 10_000;
 
-/// The largest singular value of a table, the root of the largest eigenvalue of E^T E (dim x dim, in FP64, one pass over the rows; 8 dim^2
-/// bytes), by power iteration until it grows by less than 1e-12 of itself: never more than it is, up to rounding. Of `config` only the
-/// tables and dim count.
+/// The largest singular value of a table: the root of the largest eigenvalue of E^T E (dim x dim, in FP64, one pass
+/// over the rows, 8 dim^2 bytes). Computed by power iteration until it grows by less than 1e-12 of itself, so the
+/// result is never above the true value, up to rounding. Only tables and dim of `config` matter.
 ///
 /// # Errors
-/// [`Error::Config`], what `table` says, [`Error::Source`] for the first row with a value that is not finite, [`Error::OutOfMemory`].
+/// [`Error::Config`]; the errors of `table`; [`Error::Source`] for the first row with a value that is not finite;
+/// [`Error::OutOfMemory`].
 pub fn largest_singular_value(config: &Config, table: &dyn Source) -> Result<f64, Error> {
     let config = Config { weights: 1, chunk: 1, ..config.clone() };
     let rows = checked(&config, table)?;
     let dim = config.dim as usize;
     let mut gram: Vec<f64> = zeroed("E^T E", dim * dim)?;
     blocks(table, dim, rows, |_, values| {
-        // A line has one thread, which meets the rows in order. Lines above the diagonal only, long and short ones mixed.
+        // One thread sums each line and meets the rows in order. Only lines above the diagonal are summed; long and
+        // short ones are mixed.
         gram.par_chunks_mut(dim).enumerate().for_each(|(p, line)| {
             for row in values.chunks_exact(dim) {
                 let x = f64::from(row[p]);
@@ -89,9 +93,9 @@ pub fn largest_singular_value(config: &Config, table: &dyn Source) -> Result<f64
     Ok(largest_eigenvalue(&gram, dim).sqrt())
 }
 
-/// Of a symmetric matrix without negative eigenvalues.
+/// The largest eigenvalue of a symmetric matrix that has no negative eigenvalue.
 fn largest_eigenvalue(matrix: &[f64], dim: usize) -> f64 {
-    // A direction that is nobody's in particular.
+    // A start in no special direction.
     let mut v: Vec<f64> = (0..dim as u32).map(|k| f64::from(pcg4d([k, 6, 0, 0])[0]) + 1.0).collect();
     let mut value = 0.0;
     for _ in 0..STEPS {
@@ -126,7 +130,7 @@ mod tests {
     fn singular_values_by_hand() {
         let sigma =
             |rows: u32, dim, table: Vec<f32>| largest_singular_value(&Config::new(&[rows], dim, 1, 1), &table).unwrap();
-        // A diagonal, one row, one column, rank one, and 2 x 2 of eigenvalues 45 and 5.
+        // A diagonal matrix, one row, one column, rank one, and 2 x 2 with eigenvalues 45 and 5.
         assert!(near(sigma(3, 3, vec![2.0, 0.0, 0.0, 0.0, -7.0, 0.0, 0.0, 0.0, 3.0]), 7.0));
         assert!(near(sigma(1, 2, vec![3.0, 4.0]), 5.0));
         assert!(near(sigma(2, 1, vec![3.0, 4.0]), 5.0));
@@ -134,14 +138,14 @@ mod tests {
         assert!(near(sigma(2, 2, vec![3.0, 0.0, 4.0, 5.0]), 45f64.sqrt()));
         assert!(!near(sigma(2, 2, vec![3.0, 0.0, 4.0, 5.1]), 45f64.sqrt()));
         assert_eq!(sigma(5, 3, vec![0.0; 15]), 0.0);
-        // More than a block, and a dim that threads share unevenly.
+        // More than one block, and a dim that threads share unevenly.
         let rows = 70_000;
         assert!(near(sigma(rows, 17, vec![0.5; 17 * rows as usize]), 0.5 * (17.0 * f64::from(rows)).sqrt()));
     }
 
     #[test]
     fn corollary_6_by_hand() {
-        // 4 / 0.25 (ln 10 + 8) = 164.84.., and with more rows than e^8 ln rows instead of dim.
+        // 4 / 0.25 (ln 10 + 8) = 164.84..; with more than e^8 rows, ln rows takes the place of dim.
         let bound = Bound::new(2.0, 100, 8, 0.5, 0.1).unwrap();
         assert_eq!((bound.k, bound.weights), (165.0, 1320.0));
         assert_eq!(Bound::new(2.0, 1_000_000, 8, 0.5, 0.1).unwrap().k, 258.0);

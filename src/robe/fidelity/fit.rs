@@ -1,4 +1,4 @@
-//! The shared array that is nearest to a table.
+//! Fits the shared array that is nearest to a table.
 
 use rayon::prelude::*;
 
@@ -16,24 +16,26 @@ use crate::{
     source::Source,
 };
 
-/// The shared array nearest to a table in least squares: each weight is the mean of what reads it.
+/// The shared array that is nearest to a table in least squares: each weight is the mean of the elements that read it.
 #[derive(Clone, Debug)]
 pub struct Fit {
     config: Config,
     weights: Vec<f32>,
-    /// How many elements read each weight; with uses: how often.
+    /// Number of elements that read each weight; with `uses`, how often they are read.
     reads: Vec<f64>,
     weighted: bool,
 }
 
 impl Fit {
-    /// Goes once through all rows of `rows`, on all cores, block by block, and sums in FP64. The same bits on any number of cores. `config`
-    /// says how the rows share weights: its tables, dim, weights and chunk. `uses`: how often each linear row is looked up; a
-    /// row of none has no say. While it works it takes 20 B a weight and a block of 4 MiB, or a row if that is longer.
+    /// Fits the array in one pass over the rows, on all cores, block by block, with sums in FP64. The bits do not
+    /// depend on the number of cores. `config` decides how rows share weights: by its tables, dim, weights and chunk.
+    /// `uses` tells how often each linear row is looked up; a row with 0 uses has no influence. The fit takes 20 bytes
+    /// a weight and a block of 4 MiB (or one row, if that is longer).
     ///
     /// # Errors
-    /// [`Error::Config`]; what `rows` says, [`Error::Source`] for the first row with a value that is not finite; [`Error::Length`] unless
-    /// `uses` has one for each row, [`Error::Fidelity`] if all of them are 0; [`Error::OutOfMemory`].
+    /// [`Error::Config`]; the errors of `rows`; [`Error::Source`] for the first row with a value that is not finite;
+    /// [`Error::Length`] unless `uses` has one value for each row; [`Error::Fidelity`] if all uses are 0;
+    /// [`Error::OutOfMemory`].
     pub fn new(config: &Config, rows: &dyn Source, uses: Option<&[u32]>) -> Result<Self, Error> {
         let total = checked(config, rows)?;
         if let Some(uses) = uses {
@@ -51,11 +53,11 @@ impl Fit {
         }
         let robe = config.robe();
         let (dim, chunks) = (config.dim as usize, robe.chunks as usize);
-        // Of each weight: the sum of what reads it, and how often it is read.
+        // For each weight: the sum of the elements that read it, and their number.
         let n = config.weights as usize;
         let (mut sums, mut reads): (Vec<f64>, Vec<f64>) = (zeroed("sums", n)?, zeroed("reads", n)?);
         let mut starts: Vec<u32> = Vec::new();
-        // A weight has one thread, which meets the elements in the order of the rows.
+        // One thread sums a weight and meets its elements in the order of the rows.
         let share = n.div_ceil(rayon::current_num_threads());
         blocks(rows, dim, total, |first_row, values| {
             starts.resize(values.len() / dim * chunks, 0);
@@ -91,40 +93,42 @@ impl Fit {
         Ok(Self { config: config.clone(), weights, reads, weighted: uses.is_some() })
     }
 
-    /// How rows share the weights.
+    /// The configuration that decides how rows share the weights.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The weights, |M| of them: what [`write_weights`](crate::CpuRobeGroup::write_weights) takes.
+    /// The weights, |M| of them, as [`write_weights`](crate::CpuRobeGroup::write_weights) takes them.
     #[must_use]
     pub fn weights(&self) -> &[f32] {
         &self.weights
     }
 
-    /// As [`weights`](Self::weights), and nothing else is kept.
+    /// The weights, without a copy.
     #[must_use]
     pub fn into_weights(self) -> Vec<f32> {
         self.weights
     }
 
-    /// How many elements read each weight, or with uses how often it is read: 0 of some, the load on average.
+    /// Number of elements that read each weight, or with `uses` how often it is read. The mean is the load; some
+    /// weights may have 0.
     #[must_use]
     pub fn reads(&self) -> &[f64] {
         &self.reads
     }
 
-    /// What the array loses of these rows of the table.
+    /// Measures what the array loses of the given rows of the table.
     ///
     /// # Errors
-    /// As [`Fidelity::new`].
+    /// Those of [`Fidelity::new`].
     pub fn fidelity(&self, table: &dyn Source, rows: &[u32]) -> Result<Fidelity, Error> {
         Fidelity::new(&self.config, &self.weights, table, rows)
     }
 
-    /// The share of their variance that these rows' elements would lose, were all elements of the table independent and of one
-    /// variance: the mean of `1 - 1/c` over them, c being the elements that read an element's weight. None of a fit with uses.
+    /// The share of their variance that the elements of these rows would lose if all elements of the table were
+    /// independent and of one variance: the mean of `1 - 1/c`, where c elements read an element's weight. `None` for a
+    /// fit with `uses`.
     ///
     /// # Errors
     /// [`Error::RowOutOfRange`].

@@ -1,4 +1,4 @@
-//! What rows lose.
+//! Measures what rows lose in a shared array.
 
 use rayon::prelude::*;
 
@@ -13,26 +13,26 @@ use crate::{
     source::Source,
 };
 
-/// What the array gives for a row, against the row.
+/// The error of one row in the array.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
     /// The linear row.
     pub row: u32,
-    /// Its smallest eps of definition 2: how far the array's row lies from it.
+    /// The smallest eps of definition 2 for this row: the distance between the array's row and the table's.
     pub eps: f64,
-    /// The row's length, `|E[i]|`.
+    /// The length of the table's row, `|E[i]|`.
     pub norm: f64,
 }
 
 impl Row {
-    /// Eps as a part of the row's length; infinite where a row of zeros is not kept.
+    /// Eps as a share of the row's length. Infinite if the table's row is zero and the array's is not.
     #[must_use]
     pub fn relative(&self) -> f64 {
         if self.eps == 0.0 { 0.0 } else { self.eps / self.norm }
     }
 }
 
-/// Two rows i and j: what definition 2 and theorem 3 are about.
+/// Two rows i and j, as definition 2 and theorem 3 compare them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
     /// The linear rows.
@@ -41,32 +41,32 @@ pub struct Pair {
     pub inner: f64,
     /// `<M(i), E[j]> - <E[i], E[j]>`: definition 2 with `x = E[j]`.
     pub inner_error: f64,
-    /// The most that definition 2 allows: i's eps times `|E[j]|`.
+    /// The largest error that definition 2 allows: i's eps times `|E[j]|`.
     pub inner_bound: f64,
     /// `|E[i] - E[j]|`.
     pub distance: f64,
     /// `|M(i) - M(j)| - |E[i] - E[j]|`.
     pub distance_error: f64,
-    /// The most that theorem 3 allows: the sum of both eps.
+    /// The largest error that theorem 3 allows: the sum of both eps.
     pub distance_bound: f64,
 }
 
-/// How near a shared array is to a table, on some of its rows.
+/// How near a shared array is to a table, measured on some rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fidelity {
-    /// In the order they were asked for.
+    /// The rows, in the order given.
     pub rows: Vec<Row>,
-    /// Row k of the first half beside row k of the second; an odd one is left over.
+    /// Row k of the first half with row k of the second half; of an odd number of rows the last has no partner.
     pub pairs: Vec<Pair>,
 }
 
 impl Fidelity {
-    /// Of any array: fitted, or trained while another table was trained in full. `rows` are linear and may be given twice, which counts
-    /// twice. Computed in FP64.
+    /// Measures any array: one that was fitted, or one that was trained while another table was trained in full. `rows`
+    /// are linear rows; a row given twice counts twice. Computed in FP64.
     ///
     /// # Errors
-    /// [`Error::Config`]; [`Error::Length`] unless there are |M| weights, [`Error::Source`] for the first that is not finite, or the first
-    /// such row; what `table` says; [`Error::RowOutOfRange`]; [`Error::Fidelity`] for no rows at all.
+    /// [`Error::Config`]; [`Error::Length`] unless there are |M| weights; [`Error::Source`] for the first weight or row
+    /// that is not finite; the errors of `table`; [`Error::RowOutOfRange`]; [`Error::Fidelity`] if `rows` is empty.
     pub fn new(config: &Config, weights: &[f32], table: &dyn Source, rows: &[u32]) -> Result<Self, Error> {
         checked(config, table)?;
         check_weights(config, weights)?;
@@ -88,7 +88,7 @@ impl Fidelity {
             let other = both(other)?;
             Ok((one.measured(), Some((other.measured(), one.beside(&other)))))
         };
-        // In order, so that it is always the same error that is told.
+        // In order, so that the same error is returned on any number of cores.
         let pairs: Vec<_> = (0..first.len()).into_par_iter().map(measured).collect();
         let mut found = Self { rows: Vec::with_capacity(rows.len()), pairs: Vec::with_capacity(second.len()) };
         let mut others = Vec::with_capacity(second.len());
@@ -104,19 +104,19 @@ impl Fidelity {
         Ok(found)
     }
 
-    /// The largest eps: with all rows asked for, the table's own.
+    /// The largest eps. With all rows given it is the eps of the table.
     #[must_use]
     pub fn max(&self) -> f64 {
         self.rows.iter().map(|row| row.eps).fold(0.0, f64::max)
     }
 
-    /// The mean of eps.
+    /// The mean eps.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.mean_of(|row| row.eps)
     }
 
-    /// The mean of eps^2, what a fit makes small.
+    /// The mean of eps^2, which a fit minimises.
     #[must_use]
     pub fn mean_square(&self) -> f64 {
         self.mean_of(|row| row.eps * row.eps)
@@ -125,15 +125,15 @@ impl Fidelity {
     /// The smallest eps that holds for this share of the rows: 0.5 is the median, 1 the largest.
     ///
     /// # Errors
-    /// [`Error::Fidelity`] unless it is from 0 to 1.
+    /// [`Error::Fidelity`] unless the share is from 0 to 1.
     pub fn quantile(&self, share: f64) -> Result<f64, Error> {
         self.quantile_of(share, |row| row.eps)
     }
 
-    /// As [`quantile`](Self::quantile), of eps as a part of the row's length.
+    /// [`quantile`](Self::quantile) of eps as a share of the row's length.
     ///
     /// # Errors
-    /// [`Error::Fidelity`] unless it is from 0 to 1.
+    /// [`Error::Fidelity`] unless the share is from 0 to 1.
     pub fn relative_quantile(&self, share: f64) -> Result<f64, Error> {
         self.quantile_of(share, Row::relative)
     }
@@ -158,7 +158,7 @@ pub(crate) fn check_quantile(share: f64) -> Result<(), Error> {
     Err(Error::Fidelity { what: "quantile", wanted: "a number from 0 to 1".into(), found: share.to_string() })
 }
 
-/// A row, and what the array gives for it.
+/// A row of the table, and of the array.
 struct Both {
     row: u32,
     values: Vec<f32>,

@@ -1,14 +1,14 @@
-//! The rows of a source, block by block.
+//! Reads the rows of a source block by block.
 
 use rayon::prelude::*;
 
 use crate::{error::Error, host::alloc::zeroed, robe::config::Config, source::Source};
 
-/// Floats of a block of rows, and of the part of it that a thread asks for at once.
+/// Floats of a block of rows, and of the part that one thread reads at once.
 const BLOCK: usize = 1 << 20;
 const PART: usize = 1 << 14;
 
-/// The rows of all tables, if there can be such tables and the source has them.
+/// Checks that such tables can exist and that the source has their rows. Returns the number of rows.
 pub(crate) fn checked(config: &Config, source: &dyn Source) -> Result<u32, Error> {
     config.check()?;
     let rows = config.rows().total_rows() as u32;
@@ -24,7 +24,7 @@ pub(crate) fn check_rows(config: &Config, given: &[u32], call: &'static str) -> 
     }
 }
 
-/// Hands all rows on, block by block, in order: first row, `[rows, dim]`.
+/// Calls `each` with all rows, block by block, in order: first row, values `[rows, dim]`.
 pub(crate) fn blocks(
     source: &dyn Source,
     dim: usize,
@@ -48,7 +48,7 @@ pub(crate) fn blocks(
     Ok(())
 }
 
-/// Neighbouring rows, every value finite.
+/// Reads neighbouring rows and checks that every value is finite.
 pub(crate) fn read(source: &dyn Source, first_row: u32, dim: usize, values: &mut [f32]) -> Result<(), Error> {
     source.rows(first_row, dim, values)?;
     let Some(place) = values.iter().position(|x| !x.is_finite()) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! How many weights a wanted eps takes.
+//! Searches the number of weights for a wanted eps.
 
 use crate::{
     error::Error,
@@ -14,14 +14,14 @@ use crate::{
     source::Source,
 };
 
-/// What is wanted of an array.
+/// The eps that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
-    /// At most this, above 0.
+    /// The largest eps allowed, above 0.
     pub eps: f64,
-    /// Eps as a part of the row's length instead of a length.
+    /// Whether eps is a share of the row's length instead of a length.
     pub relative: bool,
-    /// For this share of the rows, 0 to 1; 1: for each of them, as definition 2 has it.
+    /// The share of the rows that must have it, 0 to 1. 1 means each of them, as in definition 2.
     pub quantile: f64,
 }
 
@@ -34,41 +34,44 @@ impl Wanted {
         Err(Error::Fidelity { what: "eps", wanted: "a number above 0".into(), found: self.eps.to_string() })
     }
 
-    /// Eps as it is wanted: at this quantile, absolute or relative.
+    /// The eps of `found` at this quantile, absolute or relative.
     ///
     /// # Errors
-    /// [`Error::Fidelity`] for a quantile that is not from 0 to 1.
+    /// [`Error::Fidelity`] if the quantile is not from 0 to 1.
     pub fn of(&self, found: &Fidelity) -> Result<f64, Error> {
         if self.relative { found.relative_quantile(self.quantile) } else { found.quantile(self.quantile) }
     }
 }
 
-/// A size, and the eps it gave.
+/// A size that was tried, and its eps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tried {
     /// |M|.
     pub weights: u32,
-    /// As it was wanted.
+    /// Its eps, at the wanted quantile, absolute or relative.
     pub eps: f64,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Size {
-    /// The smallest size found that does; none if not even as many weights as the table has values do, or [`PRIME`].
+    /// The smallest size found that gives the wanted eps. `None` if neither as many weights as the table has values do,
+    /// nor [`PRIME`].
     pub weights: Option<u32>,
-    /// Every size tried, ascending.
+    /// Every size that was tried, ascending.
     pub tried: Vec<Tried>,
 }
 
-/// Searches the smallest |M| whose fit gives what is wanted on these rows, from a chunk to as many weights as the table has values. Of
-/// `config` the weights do not count. Each try is a [`Fit`], so the source is gone through some 15 times, and 20 B a weight are taken.
+/// Searches the smallest |M| whose fit gives the wanted eps on these rows, from one chunk to as many weights as the
+/// table has values. The weights of `config` do not matter. Each try is a [`Fit`], so the source is read about 15
+/// times; a try takes 20 bytes a weight.
 ///
-/// Eps does not fall strictly as |M| grows: another size is another hash. What is promised: the size returned does, and the largest one
-/// below it that was tried, within 1 % of it or 1 weight, does not.
+/// Eps does not fall strictly as |M| grows, because another size is another hash. The promise is: the returned size
+/// gives the wanted eps, and the next smaller size tried, within 1 % or 1 weight of it, does not.
 ///
 /// # Errors
-/// As [`Fit::new`] and [`Fidelity::new`]; [`Error::Fidelity`] for an eps that is not above 0 or a quantile that is not from 0 to 1.
+/// Those of [`Fit::new`] and [`Fidelity::new`]; [`Error::Fidelity`] if the wanted eps is not above 0 or the quantile
+/// not from 0 to 1.
 pub fn size_for(
     config: &Config,
     table: &dyn Source,
@@ -93,7 +96,7 @@ pub fn size_for(
     Ok(size)
 }
 
-/// A size from `few` to `many` that does, such that the one tried below it does not.
+/// Finds a size from `few` to `many` that is enough, such that the next smaller one tried is not.
 fn search<E>(few: u32, many: u32, does: &mut impl FnMut(u32) -> Result<bool, E>) -> Result<Option<u32>, E> {
     if many < few {
         return Ok(None);
@@ -113,22 +116,22 @@ fn search<E>(few: u32, many: u32, does: &mut impl FnMut(u32) -> Result<bool, E>)
     Ok(Some(many))
 }
 
-/// The share of their variance that independent elements lose on average in a fit of `load` elements a weight, if these fall by Poisson's
-/// law: `1 - (1 - e^-load) / load`. 0 at no load, 1 in the limit.
+/// The mean share of their variance that independent elements lose in a fit with `load` elements a weight, distributed
+/// by Poisson's law: `1 - (1 - e^-load) / load`. 0 at load 0, 1 in the limit.
 #[must_use]
 pub fn unlike_share(load: f64) -> f64 {
     if load.is_infinite() {
         1.0
     } else if load < 1e-4 {
-        // What is left out is below the rounding of what is not.
+        // The terms left out are below the rounding of the others.
         load / 2.0 - load * load / 6.0 + load * load * load / 24.0
     } else {
         1.0 + (-load).exp_m1() / load
     }
 }
 
-/// The load at which independent elements lose this share of their variance: the other way round of [`unlike_share`]. Rows of nothing in
-/// common keep a relative eps in `rows dim / load_for(eps^2)` weights. Infinite from 1 on.
+/// The load at which independent elements lose this share of their variance: the inverse of [`unlike_share`]. Rows with
+/// nothing in common keep a relative eps in `rows dim / load_for(eps^2)` weights. Infinite for a share of 1 or more.
 #[must_use]
 pub fn load_for(share: f64) -> f64 {
     if share >= 1.0 {
@@ -140,12 +143,12 @@ pub fn load_for(share: f64) -> f64 {
     if share < 1e-12 {
         return 2.0 * share; // the next term is a twelfth of its square
     }
-    // The share is below load / 2, and above 1 - 1 / load.
+    // The share is below load / 2 and above 1 - 1 / load.
     let (mut low, mut high) = (2.0 * share, (2.0 * share).max(1.0 / (1.0 - share)));
     while unlike_share(high) < share {
         high *= 2.0;
     }
-    // As many halvings as a double has bits that matter, and those from the widest bounds.
+    // As many halvings as a double has significant bits, and more for the width of the bounds.
     for _ in 0..128 {
         let middle = 0.5 * (low + high);
         if unlike_share(middle) < share { low = middle } else { high = middle }
@@ -172,7 +175,7 @@ mod tests {
             assert!(near(unlike_share(load), share), "{load}: {}", unlike_share(load));
             assert!(!near(unlike_share(load * 1.01 + 1e-9), share) || share == 1.0, "{load}");
         }
-        // Both forms where they meet.
+        // Both forms agree where they meet.
         assert!((unlike_share(0.999_999e-4) - unlike_share(1.000_001e-4)).abs() < 1e-9);
         assert_eq!([load_for(0.0), load_for(-1.0), load_for(f64::NAN)], [0.0; 3]);
         assert_eq!(load_for(1.0), f64::INFINITY);
@@ -189,12 +192,13 @@ mod tests {
             prop_assert!((back / load - 1.0).abs() < 1e-6 + 1e-15 * load * 10.0, "{} {}", load, back);
         }
 
-        /// Whatever does, the size found does and the largest tried below does not; and that one is near.
+        /// For any monotone or nearly monotone answer: the size found is enough, the next smaller one tried is not, and
+        /// the two are near.
         #[test]
         fn a_search_keeps_its_promise(few in 1u32..50, more in 0u32..3000, enough in 0u32..4000, odd in 1u32..40) {
             let many = few + more;
             let mut tried = Vec::new();
-            // Now and then a small size does, and a large one does not.
+            // Some small sizes are enough by chance, and some large ones are not.
             let truth = |weights: u32| (weights >= enough) ^ weights.is_multiple_of(odd * 7);
             let found = search(few, many, &mut |weights| { tried.push(weights); Ok::<_, ()>(truth(weights)) }).unwrap();
             match found {

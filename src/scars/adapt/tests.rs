@@ -1,4 +1,4 @@
-//! Proposals against trying every number of rows, and against batches drawn and counted.
+//! Proposals against a trial of every number of rows, and against batches that are drawn and counted.
 
 use crate::{
     scars::{
@@ -16,7 +16,7 @@ fn ranked(counts: &[u32]) -> Ranked {
     Profile::of_frequencies(&[counts.len() as u32], counts).unwrap().ranked()
 }
 
-/// Batches of 100 lookups, as many as the accesses make.
+/// A run in batches of 100 lookups.
 fn run<'a>(ranked: &'a Ranked, pinned: &[u32]) -> Run<'a> {
     let accesses = ranked.accesses();
     let counters = Counters { accesses, ..Counters::default() };
@@ -34,12 +34,12 @@ fn run<'a>(ranked: &'a Ranked, pinned: &[u32]) -> Run<'a> {
     }
 }
 
-/// Counts of rows 0 to `rows`, count ~ (row + 1 + shift)^-s.
+/// Counts of rows `0 .. rows`, proportional to `(row + 1 + shift)^-s`.
 fn zipf(rows: u32, s: f64, top: f64) -> Vec<u32> {
     (0..rows).map(|row| (top * f64::from(row + 1).powf(-s)).round() as u32).collect()
 }
 
-/// P3 eq. 6 row by row: bytes of a batch with these pinned.
+/// SCARS, eq. 6, row by row: the bytes of a batch with `rows` pinned.
 fn bytes(run: &Run<'_>, rows: &[u32]) -> f64 {
     let (n, b) = (run.ranked.accesses() as f64, run.counters.accesses as f64 / run.batches as f64);
     let crossing = run.ranked.used().iter().filter(|(row, _)| !rows.contains(row));
@@ -51,7 +51,7 @@ fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0)
 }
 
-/// Whether a proposal is what its rules say, by trying every number of rows.
+/// Checks a proposal against its rules by trying every number of rows.
 fn check(run: &Run<'_>, rules: &Rules, proposal: &Proposal) -> Result<(), String> {
     let err = |what: &str| Err(format!("{what}: {proposal:?}"));
     if !close(proposal.now.bytes, bytes(run, &run.pinned)) || !close(proposal.then.bytes, bytes(run, &proposal.rows)) {
@@ -98,7 +98,7 @@ fn check(run: &Run<'_>, rules: &Rules, proposal: &Proposal) -> Result<(), String
             }
             let right = match proposal.advice {
                 Advice::Grow => {
-                    // The fewest rows that are as good as the most, and worth it.
+                    // The fewest rows that are as good as the most, if that is worth the change.
                     size > pinned
                         && same - of(size) >= gain - shares
                         && of(size) <= of(most) + loss + shares
@@ -175,7 +175,7 @@ proptest! {
     }
 }
 
-/// The advice of each epoch in turn, each applied, on accesses whose counts `counted` gives.
+/// The advice of each epoch in turn, each applied, on accesses whose counts are `counted`.
 fn epochs<'a>(first: Run<'a>, counted: &'a [Ranked], rules: &Rules) -> Vec<(Advice, usize, f64)> {
     let mut run = first;
     let epoch = |ranked: &'a Ranked| {
@@ -187,7 +187,7 @@ fn epochs<'a>(first: Run<'a>, counted: &'a [Ranked], rules: &Rules) -> Vec<(Advi
     counted.iter().map(epoch).collect()
 }
 
-/// Counts of accesses drawn anew: of each row about `counts`, by chance.
+/// Counts of newly drawn accesses: each row gets about `counts`, by chance.
 fn drawn(counts: &[u32], seed: u32) -> Ranked {
     let ends: Vec<u64> = counts.iter().scan(0, |end, &n| (*end += u64::from(n), Some(*end)).1).collect();
     let all = ends[ends.len() - 1];
@@ -201,7 +201,7 @@ fn drawn(counts: &[u32], seed: u32) -> Ranked {
 
 #[test]
 fn a_steady_workload_is_left_alone() {
-    // Zipf of s = 2, a heavy tail, and all alike; each from nothing pinned and from everything.
+    // Zipf of s = 2, a heavy tail, and equal counts; each from nothing pinned and from everything pinned.
     for (what, counts) in
         [("s = 2", zipf(20_000, 2.0, 60_000.0)), ("s = 0.6", zipf(4000, 0.6, 600.0)), ("uniform", vec![50; 2000])]
     {
@@ -222,7 +222,7 @@ fn a_steady_workload_is_left_alone() {
                 }
             }
         }
-        // The companion: another workload is answered.
+        // A different workload must be answered.
         let moved: Vec<u32> = counts.iter().rev().copied().chain([7; 100]).collect();
         let drifts = [ranked(&counts), ranked(&moved), ranked(&counts)];
         let advice =
@@ -260,13 +260,13 @@ fn each_change_where_it_belongs() {
     let of_zipf = ranked(&skewed);
     let change = |ranked: &Ranked, pinned: &[u32], rules: &Rules| run(ranked, pinned).propose(rules).unwrap().advice;
     let as_many = |rows: u64| Rules { most_rows: rows, ..Rules::default() };
-    // The hottest rows, and no room for more.
+    // The hottest rows are pinned and there is no room for more.
     assert_eq!(change(&of_zipf, &of_zipf.hottest(100), &as_many(100)), Advice::Keep);
-    // Room for three times as many.
+    // There is room for three times as many.
     assert_eq!(change(&of_zipf, &of_zipf.hottest(100), &as_many(300)), Advice::Grow);
-    // The hot set has moved on by 50 rows.
+    // The hot rows have shifted by 50.
     assert_eq!(change(&of_zipf, &(50..150).collect::<Vec<_>>(), &as_many(100)), Advice::Repin);
-    // 100 rows are used, 900 more are pinned.
+    // 100 rows are used, 900 other rows are pinned too.
     let mut few = vec![50; 1000];
     few[100..].fill(0);
     let few = ranked(&few);
@@ -274,7 +274,7 @@ fn each_change_where_it_belongs() {
     assert_eq!((proposal.advice, proposal.rows.len()), (Advice::Shrink, 100));
     assert!(proposal.then.hit_rate == 1.0 && proposal.then.bytes < 1e-9 && proposal.moved == 900 * 8, "{proposal:?}");
     assert_eq!(proposal.reason, "100 rows would take 100.0 % of the accesses, the 1000 rows pinned take 100.0 %");
-    // A change that would cost more than a run like this one gives back.
+    // The change costs more than a run like this one saves.
     let short = Run { batches: 1, counters: Counters { accesses: 100, ..Counters::default() }, ..run(&of_zipf, &[]) };
     assert_eq!(short.propose(&as_many(100)).unwrap().advice, Advice::Keep);
 }
@@ -313,7 +313,7 @@ fn a_cache_that_may_be_resized_holds_what_is_proposed() {
         grown.cache_rows
     );
     assert_eq!(grown.moved, 8 * grown.rows.len() as u64, "a resized cache begins anew");
-    // 100 rows are used, 900 more are pinned.
+    // 100 rows are used, 900 other rows are pinned too.
     let mut few = vec![50; 1000];
     few[100..].fill(0);
     let few = ranked(&few);
@@ -345,7 +345,7 @@ fn what_is_expected_is_what_batches_drawn_have() {
         crossed += rows.len();
     }
     let drawn = 16.0 * crossed as f64 / f64::from(batches);
-    // Some 60 rows a batch: the mean of 2000 has a standard error of about 0.1 %.
+    // About 60 rows a batch: the mean of 2,000 has a standard error of about 0.1 %.
     assert!((drawn / proposal.then.bytes - 1.0).abs() < 0.005, "{drawn} {}", proposal.then.bytes);
     assert!((drawn / proposal.now.bytes - 1.0).abs() > 0.1);
 }

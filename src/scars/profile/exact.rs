@@ -1,12 +1,12 @@
-//! A count for each row, all of them right.
+//! Exact counts, one for each row.
 
 use std::collections::HashMap;
 
-/// Tables of up to this many rows have a vector from the start: 8 MiB.
+/// Tables of up to this many rows get a vector from the start: 8 MiB.
 const SMALL: u64 = 1 << 20;
 
-/// Counts by row. A map while few rows are used, then a vector: never more than some 10 bytes a row of the tables, but for the moment of
-/// changing over, which takes both.
+/// Counts by row: in a map while few rows are used, then in a vector. It takes at most about 10 bytes for each row of
+/// the tables, except while it changes over and has both.
 #[derive(Clone, Debug)]
 pub(crate) enum Exact {
     Map { rows: u64, counts: HashMap<u32, u64> },
@@ -24,7 +24,7 @@ impl Exact {
             Self::Dense(counts) => counts[row as usize] += times,
             Self::Map { rows, counts } => {
                 *counts.entry(row).or_default() += times;
-                // A map's entry takes 17 to 39 bytes, a vector's 8.
+                // An entry of a map takes 17 to 39 bytes, of a vector 8.
                 if counts.len() as u64 > *rows / 4 {
                     let mut dense = vec![0; *rows as usize];
                     counts.iter().for_each(|(&row, &count)| dense[row as usize] = count);
@@ -34,7 +34,7 @@ impl Exact {
         }
     }
 
-    /// Rows used at all, with their counts, in no order.
+    /// The rows used at all, each with its count, in no order.
     pub(crate) fn used(&self) -> Vec<(u32, u64)> {
         match self {
             Self::Map { counts, .. } => counts.iter().map(|(&row, &count)| (row, count)).collect(),

@@ -1,4 +1,4 @@
-//! Every way of counting against plain counts.
+//! Each way of counting against plain counts.
 
 use crate::scars::{profile::*, skew::Skew};
 use proptest::prelude::*;
@@ -49,7 +49,7 @@ proptest! {
         let wanted_of_second: Vec<_> = wanted.iter().copied().filter(|&(row, _)| row >= 40).collect();
         prop_assert_eq!((of_second.used(), of_second.rows()), (&wanted_of_second[..], 25));
 
-        // The fewest rows that carry a share, by trying every number.
+        // The fewest rows that get a share, by trying every number.
         let carried = |n: usize| wanted[..n].iter().map(|&(_, count)| count).sum::<u64>();
         let fewest = (0..=wanted.len()).find(|&n| carried(n) as f64 >= share * linear.len() as f64).unwrap();
         prop_assert_eq!(ranked.rows_for(share), fewest);
@@ -64,7 +64,7 @@ proptest! {
             prop_assert!(ranked.skew().unwrap().bins() == Skew::from_counts(counts).unwrap().bins());
         }
 
-        // The same out of frequencies, and in one piece.
+        // The same counts, from frequencies and in one piece.
         let frequencies: Vec<u32> = (0..65).map(|row| linear.iter().filter(|&&other| other == row).count() as u32).collect();
         prop_assert_eq!(&Profile::of_frequencies(&[40, 25], &frequencies).unwrap().ranked(), &ranked);
         let mut whole = Profile::new(&[65], Counting::Exact);
@@ -87,7 +87,7 @@ proptest! {
         cuts.windows(2).for_each(|pair| cut.count_rows(&rows[pair[0]..pair[1]]).unwrap());
         let found = whole.ranked();
         prop_assert_eq!(&found, &cut.ranked());
-        // One of each stretch, the last one perhaps not.
+        // One access of each run; the last run may have none.
         let stretches = rows.len() as u64 / u64::from(one_in);
         let taken = found.accesses() / u64::from(one_in);
         prop_assert!(taken == stretches || taken == stretches + 1 && !(rows.len() as u64).is_multiple_of(u64::from(one_in)));
@@ -108,7 +108,7 @@ proptest! {
         let mut profile = Profile::new(&[1500, 500], Counting::Bounded { rows: kept });
         profile.count_rows(&stream).unwrap();
         bounds(&profile, &plain(&stream))?;
-        // The whole is the tables' sum, but for one access each that sharing out rounds off.
+        // The total is the sum over the tables, up to one access each that sharing out rounds off.
         let ranked = profile.ranked();
         let tables = [0, 1].map(|table| profile.ranked_of(table).accesses());
         prop_assert!(ranked.accesses() == n as u64 && n as u64 - tables.iter().sum::<u64>() <= 2);
@@ -149,13 +149,13 @@ fn bounds_are_not_met_by_other_counts() {
         others.insert(hottest, wrong);
         assert!(bounds(&profile, &others).is_err(), "{wrong}");
     }
-    // Rows that fit are counted exactly.
+    // Counts are exact while all rows fit.
     let mut roomy = Profile::new(&[2000], Counting::Bounded { rows: 2000 });
     roomy.count_rows(&stream).unwrap();
     assert_eq!((roomy.accuracy(), roomy.ranked().used()), (Accuracy::Exact, &ordered(&counts)[..]));
 }
 
-/// Rows with more than `n / rows` accesses that are not listed.
+/// The rows with more than `n / rows` accesses that are not listed.
 #[cfg(feature = "sketch")]
 fn missed(stream: &[u32], rows: u32, room: u32) -> usize {
     let mut profile = Profile::new(&[50_000], Counting::Bounded { rows: room });
@@ -169,13 +169,14 @@ fn missed(stream: &[u32], rows: u32, room: u32) -> usize {
 #[test]
 #[cfg(feature = "sketch")]
 fn what_takes_more_than_its_share_is_listed() {
-    // Of each 91 accesses, 60 are to the same 60 rows, the others to rows that come once. In the end only such come.
+    // Of every 91 accesses, 60 go to the same 60 rows, the others to rows that occur once. At the end only rows that
+    // occur once come.
     let mut others = 60..;
     let mut stream: Vec<u32> =
         (0..1000).flat_map(|_| (0..60).chain(others.by_ref().take(31)).collect::<Vec<_>>()).collect();
     stream.extend(others.take(200));
     assert_eq!(missed(&stream, 96, 96), 0);
-    // The companion: a quarter of the places, with room for as many rows, loses some.
+    // A quarter of the places, with room for as many rows, must lose some.
     assert!(missed(&stream, 96, 24) > 0);
     for s in [0.0, 0.5, 1.0, 1.5] {
         for rows in [6, 100, 3000] {
@@ -192,20 +193,20 @@ fn a_skewed_stream_is_known_well_in_little_memory() {
     let mut profile = Profile::new(&[100_000], Counting::Bounded { rows: 3000 });
     profile.count_rows(&stream).unwrap();
     let Accuracy::Below(error) = profile.accuracy() else { panic!("100,000 rows do not fit 3000") };
-    // 3.5 n / places, by the paper; 16,384 places.
+    // 3.5 n / places by the paper, with 16,384 places.
     assert!(error as f64 <= 3.5 * 500_000.0 / 16_384.0, "{error}");
-    // The rows it calls hottest carry what the hottest carry, but for the error.
+    // The rows listed as hottest get as many accesses as the hottest rows, up to the error.
     let hot: std::collections::BTreeSet<u32> = profile.ranked().hottest(1000).into_iter().collect();
     let share = |rows: &mut dyn Iterator<Item = u64>| rows.sum::<u64>() as f64 / 500_000.0;
     let found = share(&mut counts.iter().filter(|(row, _)| hot.contains(row)).map(|&(_, count)| count));
     let best = share(&mut counts.iter().take(1000).map(|&(_, count)| count));
     assert!(found <= best && best - found < 0.02, "{found} of {best}");
-    // What it promises of them is never more than they carry, and at most 1000 errors less.
+    // The share stated for them is never more than they get, and at most 1000 errors less.
     let promised = profile.ranked().share_of(1000);
     assert!(promised <= found && found - promised <= 1000.0 * error as f64 / 500_000.0, "{found}, promised {promised}");
 }
 
-/// What a sample of one in `one_in` says of a row.
+/// A row's count as a sample of one in `one_in` estimates it.
 fn estimate(stream: &[u32], row: u32, one_in: u32, seed: u32) -> u64 {
     let mut profile = Profile::new(&[1000], sampled(one_in, seed));
     profile.count_rows(stream).unwrap();
@@ -215,8 +216,8 @@ fn estimate(stream: &[u32], row: u32, one_in: u32, seed: u32) -> u64 {
     found
 }
 
-/// Mean and root mean square of an estimate's deviation from a row's true count, over 400 seeds, in the greatest standard error that a
-/// sample may have. The mean itself has one of at most 1 / 20 then.
+/// Mean and root mean square of an estimate's deviation from a row's true count over 400 seeds, in units of the largest
+/// standard error that a sample may have. The standard error of the mean itself is then at most 1 / 20.
 fn deviation(stream: &[u32], row: u32, one_in: u32, estimate: impl Fn(&[u32], u32, u32, u32) -> u64) -> (f64, f64) {
     let truth = stream.iter().filter(|&&other| other == row).count() as f64;
     let error = (truth * f64::from(one_in - 1)).sqrt();
@@ -235,11 +236,12 @@ fn a_sample_is_right_on_average_whatever_the_order() {
         let (mean, spread) = deviation(&drawn, row, 10, estimate);
         assert!(mean.abs() < 0.2 && (0.8..1.15).contains(&spread), "{mean} {spread}");
     }
-    // Clustered: far less spread than drawing each on its own would have.
+    // Clustered accesses: far less spread than drawing each access by itself would have.
     let clustered: Vec<u32> = (0..20_000).map(|i| i / 1000).collect();
     let (mean, spread) = deviation(&clustered, 3, 10, estimate);
     assert!(mean.abs() < 0.2 && spread < 0.1, "{mean} {spread}");
-    // Fields one behind the other, as many as one access stands for. To count each 26th would see one field only.
+    // Fields one after another, as many as one counted access stands for: counting each 26th access would see one field
+    // only.
     let fields: Vec<u32> = (0..26_000).map(|i| i % 26).collect();
     let (mean, spread) = deviation(&fields, 3, 26, estimate);
     assert!(mean.abs() < 0.2 && spread < 1.15, "{mean} {spread}");
@@ -269,12 +271,12 @@ fn a_skew_table_of_known_counts() {
     let table = profile.ranked().table();
     let all: u64 = (1..=200).map(count).sum();
     let top = |ranks: u64| (1..=ranks).map(count).sum::<u64>() as f64 / all as f64;
-    // 128 ranks are used at all: 1, 5 and 10 % of them are 2, 7 and 13.
+    // 128 ranks are used at all: 1, 5 and 10 % of them are 2, 7 and 13 ranks.
     assert_eq!((table.accesses, table.distinct, table.top), (all, 128, [top(2), top(7), top(13)]));
     let ones = (1..=200).filter(|&rank| count(rank) == 1).count() as f64;
     assert_eq!(table.once, Some(ones / 128.0));
     assert!((table.exponent.unwrap() - 2.0).abs() < 0.005, "{table:?}");
-    // Equal counts have no skew; a sample does not know what was seen once; of nothing there is nothing.
+    // Equal counts have no skew; a sample does not know what was used once; no accesses have no statistics.
     let mut even = Profile::new(&[1000], sampled(2, 0));
     (0..1000).for_each(|row| even.count_rows(&[row, row]).unwrap());
     let table = even.ranked().table();
@@ -291,7 +293,7 @@ fn rows_never_used_cost_nothing() {
     let begun = std::time::Instant::now();
     let skew = profile.ranked().skew().unwrap();
     assert_eq!((skew.rows(), skew.accesses(), skew.bins().len()), (u64::from(rows), Some(3), 3));
-    // One by one, they took over a minute.
+    // One by one they would take over a minute.
     assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
 }
 

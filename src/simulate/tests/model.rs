@@ -1,22 +1,22 @@
-//! SPEC 3, steps 1 to 5, written down as it reads and with no thought of speed. Shares nothing with the simulator but
-//! the hash, which has known answers of its own.
+//! SPEC 3, steps 1 to 5, written as it reads, without regard to speed. Shares only the hash with the simulator; the
+//! hash has its own known answers.
 
 use crate::{config::Policy, simulate::SimulatedCounters, table::hash::fmix32};
 use std::collections::{BTreeMap, HashMap};
 
-/// A wrong reading of the rules, to see that it would be noticed.
+/// A wrong reading of the rules, which the comparison must notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
-    /// LFU replaces a row used as often.
+    /// LFU replaces a row that was used as often.
     TiesReplaced,
     /// LRU evicts rows of the running batch.
     Unprotected,
-    /// An evicted row's use count starts anew.
+    /// An evicted row's frequency restarts at 0.
     FreqForgotten,
-    /// A batch hits on what it admitted itself.
+    /// A batch hits rows that it admitted itself.
     ProbeAfterAdmission,
-    /// Ties of victims go to the highest way.
+    /// Ties among victims go to the highest way.
     VictimsByHighestWay,
 }
 

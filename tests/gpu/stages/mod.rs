@@ -47,7 +47,7 @@ use hotrow::{
     Context, GradSlice, GroupConfig, Layout, OptimizerKind, OutOfRange, Policy, Pooling, RankBody, Rounding,
     hash::fmix32,
     internals::{
-        layout::{CLOCK_WORDS, Field, NONE, Params, Robe, Step, TABLE_WORDS, Target, Unique, WAYS, way_at},
+        layout::{CLOCK_WORDS, Field, NONE, Params, Rate, Robe, Step, TABLE_WORDS, Target, Unique, WAYS, way_at},
         shader::{self, Access, Kernel},
     },
 };
@@ -281,6 +281,11 @@ pub(crate) fn layout_of(config: &GroupConfig) -> Layout {
     Layout::new(config, u64::MAX).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// The uniform of a configuration's rate.
+pub(crate) fn rate(config: &GroupConfig) -> Rate {
+    Rate { lr: config.optimizer.lr, ..Rate::default() }
+}
+
 /// The uniform that a call of such a group gets.
 pub(crate) fn params(config: &GroupConfig, layout: &Layout, mode: u32, purpose: u32) -> Params {
     Params {
@@ -319,7 +324,6 @@ pub(crate) fn params(config: &GroupConfig, layout: &Layout, mode: u32, purpose: 
         random_bits: config.random_bits.bits(),
         purpose,
         total_rows: layout.total_rows,
-        lr: config.optimizer.lr,
         eps: config.optimizer.eps,
         weight_decay: config.optimizer.weight_decay,
         ..Params::default()

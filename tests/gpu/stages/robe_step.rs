@@ -3,7 +3,7 @@ use hotrow::{Context, GroupConfig, Optimizer, internals::stages};
 use rand::RngExt as _;
 
 use super::{
-    Like, TRAIN, check, floats, guarded, layout_of, on_each, params, read, rng,
+    Like, TRAIN, check, floats, guarded, layout_of, on_each, params, rate, read, rng,
     robe::{SHAPES, robe},
     tables, words,
 };
@@ -31,6 +31,7 @@ fn run(context: &Context, seed: u64, shape: [u32; 3], optimizer: Optimizer) -> u
         guarded(&memory),
         guarded(&(0..weights).map(|_| source.random_range(0.5..2.0)).collect::<Vec<f32>>()),
         guarded(&tables(&mut source, &config.tables, 3)),
+        words(&rate(&config)),
     ];
     // SGD at a power of two without decay rounds once. Else a few times, and a division.
     let exact = optimizer == Optimizer::sgd(0.5);
@@ -38,9 +39,9 @@ fn run(context: &Context, seed: u64, shape: [u32; 3], optimizer: Optimizer) -> u
     let groups = [1, robe.weights.div_ceil(256)][source.random_range(0..2)];
     let what = format!("seed {seed}, {robe:?}, {optimizer:?}");
     let run = check(context, "robe_step", &what, &bindings, groups, &[("memory", like), ("states", like)], |b| {
-        let [params, robe, sums, covered, memory, states, tables] = b else { unreachable!() };
+        let [params, robe, sums, covered, memory, states, tables, rate] = b else { unreachable!() };
         let (sums, memory, states) = (cast_slice_mut(sums), cast_slice_mut(memory), cast_slice_mut(states));
-        stages::robe_step(&read(params), &read(robe), sums, covered, memory, states, tables);
+        stages::robe_step(&read(params), &read(robe), sums, covered, memory, states, tables, &read(rate));
     });
     // Said without the mirror: nothing is left, and only what is covered has moved.
     let decays = optimizer.weight_decay != 0.0;

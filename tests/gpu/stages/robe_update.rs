@@ -11,7 +11,7 @@ use hotrow_harness::device::share;
 use super::{
     Like, TRAIN, check, floats, gradients, gradients_of, guarded, layout_of,
     merge::{CHUNK, lengths},
-    on_each, params, read, rng,
+    on_each, params, rate, read, rng,
     robe::{SHAPES, alike, chunks, cut, kept, lanes, packed, robe},
     tables, words,
 };
@@ -102,17 +102,18 @@ pub(super) fn run(context: &Context, seed: u64, case: &Case<'_>) -> (usize, [Vec
             guarded(memory),
             guarded(states),
             counters,
+            words(&rate(&config)),
         ];
         let stage = if plain { "robe_update" } else { "robe_blocks" };
         let run = check(context, stage, &what, &bindings, groups, &[("memory", like), ("states", like)], |b| {
-            let [params, robe, targets, accesses, grad_outputs, scratch, memory, states, tables] = b else {
+            let [params, robe, targets, accesses, grad_outputs, scratch, memory, states, tables, rate] = b else {
                 unreachable!()
             };
             let (targets, accesses, scratch) = (cast_slice(targets), cast_slice(accesses), cast_slice(scratch));
             let params = read(params);
             let grads = gradients_of(grad_outputs, &params);
             let mirror = if plain { stages::robe_update } else { stages::robe_blocks };
-            mirror(&params, &read(robe), targets, accesses, grads, scratch, memory, states, tables);
+            mirror(&params, &read(robe), targets, accesses, grads, scratch, memory, states, tables, &read(rate));
         });
         if !plain {
             let every = if exact { 10_000 } else { 200 };

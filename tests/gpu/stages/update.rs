@@ -9,7 +9,7 @@ use rand::RngExt as _;
 use super::{
     Like, TRAIN, check, distinct_rows,
     exchange::{Codes, records, some_records},
-    floats, gradients, gradients_of, guarded, layout_of, on_each, params, placed, read, rng, slot_rows, tables,
+    floats, gradients, gradients_of, guarded, layout_of, on_each, params, placed, rate, read, rng, slot_rows, tables,
     targets_of, ways, words,
 };
 
@@ -116,6 +116,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
         guarded(&scratch),
         guarded(&ways(&mut source, layout.sets, 900, 8, 0.9)),
         guarded(&tables(&mut source, &config.tables, later)),
+        words(&rate(&config)),
     ];
     // A root, a quotient and a few sums of numbers near 1; row-wise also a mean, in the same order on both sides.
     let like = Like::Within(32.0 * f32::EPSILON);
@@ -123,7 +124,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
     let groups = [1, (n as u32).div_ceil(layout.at_once()).max(1) + 1][source.random_range(0..2)];
     let rules = [("cache", like), ("scratch", like), ("records", Like::Elsewhere)];
     let run = check(context, "update", &what, &bindings, groups, &rules, |b| {
-        let [params, shard, targets, accesses, grads, records, cache, scratch, ways, tables] = b else {
+        let [params, shard, targets, accesses, grads, records, cache, scratch, ways, tables, rate] = b else {
             unreachable!()
         };
         let (cache, scratch) = (cast_slice_mut(cache), cast_slice_mut(scratch));
@@ -148,8 +149,9 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
             &sums,
             &mut marks,
             &mut counters,
+            &read(rate),
         );
-        stages::update(&params, &shard, targets, accesses, grads, records, cache, scratch, ways, tables);
+        stages::update(&params, &shard, targets, accesses, grads, records, cache, scratch, ways, tables, &read(rate));
         for one in targets[1..=n].iter().filter(|one: &&Target| one.place >= slots && shard.holds(one.row)) {
             let at = (one.place - slots) as usize * words_of;
             scratch[at..at + words_of].copy_from_slice(&all[one.place as usize * words_of..][..words_of]);

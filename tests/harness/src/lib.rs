@@ -13,6 +13,7 @@ pub mod device;
 pub mod face;
 pub mod gradient;
 pub mod lockstep;
+pub mod modules;
 pub mod naive;
 pub mod pins;
 pub mod prefetch;

@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Admission, set by set: the l-th candidate takes the l-th victim. Mirror of `shaders/cached/admit.wgsl`.
+/// Admits set by set: the l-th candidate takes the l-th victim (SPEC 3, step 4). Mirror of `shaders/cached/admit.wgsl`.
 pub fn admit(
     params: &Params,
     step: &Step,
@@ -43,7 +43,7 @@ pub fn admit(
             let candidate = unique[u];
             let mut leaving = Move { place: slot, row: candidate.row, victim: NONE, flags: 0 };
             if value == NONE {
-                break; // pinned, and so are all that come after
+                break; // pinned, and so are all victims after it
             }
             if value != 0 {
                 let value = value - 1;
@@ -54,7 +54,7 @@ pub fn admit(
                 leaving.flags = Move::WRITE;
                 count(tables, table_of(params, tables, leaving.victim), EVICTIONS, 1);
                 if ways[way_at(width, slot, Field::Stamp)] == step.t {
-                    leaving.flags |= Move::KEEP; // LFU: this batch has hit it, and still wants it
+                    leaving.flags |= Move::KEEP; // LFU: this batch uses the victim, so its row is kept in scratch
                 }
             }
             count(tables, table_of(params, tables, candidate.row), ADMITTED, 1);
@@ -67,7 +67,8 @@ pub fn admit(
     }
 }
 
-/// The first candidates by (key descending, row ascending), no more than a set has ways, each with that order as a number.
+/// The best candidates by (key descending, row ascending), at most as many as a set has ways. Each comes with that
+/// order as a number.
 fn best_candidates(unique: &[Unique], places: Range<usize>, width: usize, best: &mut Vec<(u64, usize)>) {
     best.clear();
     for u in places {
@@ -82,7 +83,8 @@ fn best_candidates(unique: &[Unique], places: Range<usize>, width: usize, best: 
     }
 }
 
-/// The set's slots in the order they leave: (0 for an empty one, else the value + 1, NONE if pinned; slot), as they stand now.
+/// Lists the set's slots in the order in which they are evicted, as (value, slot). The value is 0 for an empty slot,
+/// NONE for a pinned one, else stamp or frequency + 1.
 fn list_victims(ways: &[u32], slots: Range<u32>, width: u32, field: Field, victims: &mut Vec<(u32, u32)>) {
     victims.clear();
     victims.extend(slots.map(|slot| {

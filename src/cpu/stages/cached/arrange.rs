@@ -1,6 +1,7 @@
 use crate::table::layout::{ScalerState, Step, Target, count};
 
-/// The accesses in sorted order, and each distinct row with its own; none where gradients overflowed. Mirror of `shaders/cached/arrange.wgsl`.
+/// Writes the accesses in sorted order, and each distinct row with the range of its accesses. No rows if gradients
+/// overflowed. Mirror of `shaders/cached/arrange.wgsl`.
 pub fn arrange(
     step: &Step,
     order: &[u32],

@@ -5,7 +5,7 @@ use crate::{
     table::layout::{DIRTY, Field, Move, NONE, Params, way_at},
 };
 
-/// The caller's values replace the weights of the listed rows. Mirror of `shaders/cached/assign.wgsl`.
+/// Replaces the weights of the listed rows with the caller's values. Mirror of `shaders/cached/assign.wgsl`.
 pub fn assign(
     params: &Params,
     keys: &[u32],
@@ -38,7 +38,7 @@ pub fn assign(
         }
     });
     each_target(scratch, words, 0..n, scratch_of, set, |i, taken| {
-        // Each missing row of the list had a Move in the look-up that found it; this one takes its place.
+        // The look-up made a Move for each missing row. This Move replaces it.
         let place = if taken { places[i] } else { NONE };
         moves[(places[i] - params.slots) as usize] = Move { place, row: NONE, victim: keys[i], flags: Move::WRITE };
         if !taken {

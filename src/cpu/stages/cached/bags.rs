@@ -1,4 +1,4 @@
-//! How a forward pools: the twin of `shaders/shared/pool.wgsl`.
+//! The pooling of a forward. Twin of `shaders/shared/pool.wgsl`.
 
 use std::ops::Range;
 
@@ -12,9 +12,9 @@ use crate::{
 pub(crate) struct Bags<'a> {
     pub(crate) params: &'a Params,
     pub(crate) offsets: &'a [u32],
-    /// Of each index where its row is, or [`NONE`].
+    /// For each index, the place of its row, or [`NONE`].
     pub(crate) places: &'a [u32],
-    /// One an index, if the batch has any.
+    /// A weight for each index; empty if the batch has none.
     pub(crate) weights: &'a [f32],
 }
 
@@ -28,7 +28,7 @@ impl Bags<'_> {
         (self.params.weighted == 1).then(|| self.weights[i])
     }
 
-    /// Output rows.
+    /// Number of output rows.
     pub(crate) fn outputs(&self) -> usize {
         (if self.params.pooling == POOL_NONE { self.params.indices } else { self.params.bags }) as usize
     }
@@ -42,7 +42,7 @@ impl Bags<'_> {
         first as usize..self.offsets[output + 1].clamp(first, self.params.indices) as usize
     }
 
-    /// What the sum of an output row is multiplied with.
+    /// The factor of an output row's sum.
     pub(crate) fn scale(&self, output: usize) -> f32 {
         if !self.mean() {
             return 1.0;
@@ -51,7 +51,7 @@ impl Bags<'_> {
         1.0 / valid.max(1) as f32
     }
 
-    /// The coefficient of each index, for backward, where it is not 1.
+    /// Writes the coefficient of each index, for the backward, where it is not 1.
     pub(crate) fn coefficients(&self, access: &mut [[u32; 2]]) {
         if self.params.weighted == 0 && !self.mean() {
             return;

@@ -4,7 +4,8 @@ use crate::{
     table::layout::{NONE, Params, Step, count},
 };
 
-/// Whether the step takes place; if so the clock advances. Mirror of `shaders/cached/begin.wgsl`.
+/// Decides whether the step takes place; if so, advances the clock (SPEC 3, step 1). Mirror of
+/// `shaders/cached/begin.wgsl`.
 pub fn begin(params: &Params, indices: &[u32], offsets: &[u32], features: &[u32], tables: &mut [u32], step: &mut Step) {
     if step.bad_offset != 0 {
         step.error = 2;

@@ -7,7 +7,8 @@ use crate::{
     table::layout::{FREQ_MAX, Move, NONE, Params, Shard, Step, Unique, count as counts},
 };
 
-/// The distinct missing rows, bypassed until admission says otherwise. Mirror of `shaders/cached/claim.wgsl`.
+/// Lists the distinct missing rows, each bypassed until admission gives it a slot. Mirror of
+/// `shaders/cached/claim.wgsl`.
 pub fn claim(
     params: &Params,
     shard: &Shard,

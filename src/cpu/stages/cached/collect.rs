@@ -1,6 +1,7 @@
 use crate::table::layout::{DIRTY, Field, Move, NONE, Params, Step, count, way_at};
 
-/// A Move for every dirty slot, and the slot marked clean. Mirror of `shaders/cached/collect.wgsl`, but that the Moves come in order.
+/// Lists a Move for every dirty slot and marks the slot clean. Mirror of `shaders/cached/collect.wgsl`; here the Moves
+/// come in slot order.
 pub fn collect(params: &Params, step: &mut Step, ways: &[u32], moves: &mut [Move], tables: &[u32]) {
     step.t = tables[0];
     let width = params.ways();

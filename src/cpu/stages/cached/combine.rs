@@ -4,7 +4,8 @@ use crate::{
     table::layout::{Params, Target},
 };
 
-/// Adds up the chunks of each heavy row in eight strided sums, and those in order. Mirror of `shaders/cached/combine.wgsl`.
+/// Adds the chunk sums of each heavy row: eight strided sums, then these in order. Mirror of
+/// `shaders/cached/combine.wgsl`.
 pub fn combine(params: &Params, targets: &[Target], segment: &[u32], scratch: &mut [f32]) {
     let dim = params.dim as usize;
     let valid = targets[0].place as usize;

@@ -12,7 +12,7 @@ use crate::{
     table::layout::{DIRTY, Field, Move, NONE, Params, Shard, Step, count as counts, way_at},
 };
 
-/// Rows between the records of one shard and FP32. Mirror of `shaders/cached/exchange.wgsl`.
+/// Moves rows between the records of one shard and FP32 (SPEC 3, step 5). Mirror of `shaders/cached/exchange.wgsl`.
 pub fn exchange(
     params: &Params,
     shard: &Shard,
@@ -59,7 +59,8 @@ pub fn exchange(
         let comes = |i: usize| moves[i].place != NONE && shard.holds(moves[i].row);
         let slot_of = |i: usize| (comes(i) && moves[i].place < params.slots).then_some(moves[i].place as usize);
         each_target(cache, words, 0..moves.len(), slot_of, |i, row| unpack(i, moves[i].row, row), |_, ()| {});
-        // A bypassed row, or one that lost its slot and is used by this batch: its Move's own scratch row.
+        // Scratch of a bypassed row. A row that lost its slot and is used by this batch goes to the scratch of its own
+        // Move.
         let kept =
             |i: usize| moves[i].flags & Move::KEEP != 0 && moves[i].place != NONE && shard.holds(moves[i].victim);
         let row_of = |i: usize| if kept(i) { moves[i].victim } else { moves[i].row };
@@ -83,8 +84,9 @@ pub fn exchange(
     }
 }
 
-/// Packs the FP32 rows of those `items` that have a linear row in this shard and a place (`from`). A row that cannot be packed is
-/// counted; of the others `done` is told. Twin of `shaders/shared/pack.wgsl`.
+/// Packs the FP32 rows of `items`: `from` gives the linear row and the place of an item. Rows of other shards are
+/// skipped. A row that cannot be packed is counted; `done` is called for the others. Twin of
+/// `shaders/shared/pack.wgsl`.
 fn pack_rows(
     params: &Params,
     shard: &Shard,

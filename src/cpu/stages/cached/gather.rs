@@ -14,7 +14,7 @@ use crate::{
     table::layout::{NONE, POOL_NONE, Params},
 };
 
-/// Reads each bag's rows in bag order and pools them. Mirror of `shaders/cached/gather.wgsl`.
+/// Reads the rows of each bag in bag order and pools them (SPEC 3, step 6). Mirror of `shaders/cached/gather.wgsl`.
 pub fn gather(
     params: &Params,
     offsets: &[u32],
@@ -53,11 +53,11 @@ pub fn gather(
     });
 }
 
-/// Rows where forward has put them.
+/// Rows at the places that the forward decided.
 struct Placed<'a> {
     slots: u32,
     dim: usize,
-    /// Stride of a row.
+    /// Floats from one row to the next.
     words: usize,
     places: &'a [u32],
     cache: &'a [f32],
@@ -65,7 +65,7 @@ struct Placed<'a> {
 }
 
 impl Placed<'_> {
-    /// One access by itself: a sum would turn its negative zeros positive.
+    /// Copies a single row: adding it to 0 would turn its negative zeros positive.
     fn copy(&self, i: usize, weight: Option<f32>, to: &mut [f32]) {
         self.prefetch(i + AHEAD);
         match (self.row(i), weight) {
@@ -108,7 +108,7 @@ impl Rows for Placed<'_> {
     }
 }
 
-/// The same, each with its weight.
+/// The rows of [`Placed`], each with a weight.
 struct Weighted<'a> {
     placed: &'a Placed<'a>,
     weights: &'a [f32],

@@ -6,10 +6,10 @@ use crate::{
 
 const CLAMP: u32 = 1;
 const SKIP: u32 = 2;
-/// Indices of a workgroup.
+/// Number of indices of a workgroup.
 const GROUP: u32 = 256;
 
-/// Index to linear row, and the index's output row. Mirror of `shaders/cached/linearize.wgsl`.
+/// Computes the linear row and the output row of each index. Mirror of `shaders/cached/linearize.wgsl`.
 pub fn linearize(
     params: &Params,
     indices: &[u32],
@@ -67,7 +67,8 @@ pub fn linearize(
     }
 }
 
-/// The bag of index `i` as its workgroup finds it. Where the offsets are not ascending the answer is as arbitrary, and the same.
+/// The bag of index `i`, found as its workgroup finds it. If the offsets do not ascend, the result is arbitrary, but
+/// equal to the shader's.
 fn bag_in_group(offsets: &[u32], params: &Params, i: u32) -> u32 {
     let first = i / GROUP * GROUP;
     let last = (first + GROUP).min(params.indices) - 1;
@@ -75,7 +76,7 @@ fn bag_in_group(offsets: &[u32], params: &Params, i: u32) -> u32 {
     bag_between(offsets, i, first_bag, last_bag)
 }
 
-/// The last bag that starts at or before `i`, looked for as a workgroup does: 256 offsets a round.
+/// The last bag that begins at or before `i`, searched as a workgroup does: 256 offsets a round.
 fn bag_by_group(offsets: &[u32], bags: u32, i: u32) -> u32 {
     let (mut low, mut size) = (0, bags);
     while size > 1 {
@@ -88,7 +89,7 @@ fn bag_by_group(offsets: &[u32], bags: u32, i: u32) -> u32 {
     low
 }
 
-/// The last bag from `first` to `last` that starts at or before `i`; empty bags start where the next one does.
+/// The last bag from `first` to `last` that begins at or before `i`. An empty bag begins where the next one does.
 pub(crate) fn bag_between(offsets: &[u32], i: u32, first: u32, last: u32) -> u32 {
     let (mut low, mut high) = (first, last + 1);
     while high > low + 1 {

@@ -6,7 +6,7 @@ use crate::{
     },
 };
 
-/// Where each missed access finds its row, and under LFU each whose row was evicted by its own batch. Mirror of
+/// Finds the place of each missed access's row, and under LFU of each hit row that its own batch evicted. Mirror of
 /// `shaders/cached/locate.wgsl`.
 pub fn locate(
     params: &Params,

@@ -14,24 +14,24 @@ use crate::{
     table::layout::{MERGE_CHUNK, Params, Target},
 };
 
-/// Accesses of a chunk, and of a tile.
+/// Number of accesses in a chunk, and in a tile.
 pub(crate) const CHUNK: usize = MERGE_CHUNK as usize;
 
-/// What the sums of a backward read: the twins of `shaders/shared/sum.wgsl`.
+/// The gradients that a backward sums. Twin of `shaders/shared/sum.wgsl`.
 #[derive(Clone, Copy)]
 pub(crate) struct Gradients<'a> {
     pub(crate) params: &'a Params,
     pub(crate) accesses: &'a [[u32; 2]],
     pub(crate) grad_outputs: GradSlice<'a>,
-    /// What each is multiplied with.
+    /// Every gradient is multiplied with this: 1 / scale.
     pub(crate) inverse: f32,
 }
 
 impl Gradients<'_> {
-    /// The gradients of sorted accesses, in order.
+    /// Sums the gradients of the sorted `accesses`, in order.
     pub(crate) fn sum(&self, accesses: Range<usize>, sums: &mut [f32]) {
         match self.grad_outputs {
-            // As they are: the usual case.
+            // The usual case: FP32 without a scale needs no multiplication.
             GradSlice::F32(grads) if self.inverse == 1.0 => self.sum_of::<Plain>(grads, accesses, sums),
             GradSlice::F32(grads) => self.sum_of::<Scaled<f32>>(grads, accesses, sums),
             GradSlice::F16(grads) => self.sum_of::<Scaled<u16>>(grads, accesses, sums),
@@ -48,7 +48,7 @@ impl Gradients<'_> {
     }
 }
 
-/// How gradients are stored, and read.
+/// A stored form of gradients, and how it is read.
 trait Kind {
     type Stored;
     type Read<'a>: Weights
@@ -57,10 +57,10 @@ trait Kind {
     fn read(gradients: &[Self::Stored], inverse: f32) -> Self::Read<'_>;
 }
 
-/// FP32, not scaled.
+/// FP32 without a scale.
 struct Plain;
 
-/// Scaled.
+/// FP32 or FP16 with a scale.
 struct Scaled<G>(PhantomData<G>);
 
 impl Kind for Plain {
@@ -84,7 +84,7 @@ impl<G: Gradient + Copy> Kind for Scaled<G> {
     }
 }
 
-/// The gradients of the accesses, times their coefficients where there are any but 1.
+/// The gradients of the accesses, times their coefficients if any coefficient is not 1.
 struct Outputs<'a, K: Kind, const FACTORS: bool> {
     all: Gradients<'a>,
     grads: &'a [K::Stored],

@@ -1,4 +1,4 @@
-//! Mirrors of the stages of a cached table.
+//! CPU mirrors of the stages of a cached table.
 
 pub(crate) mod admit;
 pub(crate) mod arrange;

@@ -12,10 +12,11 @@ use crate::{
     },
 };
 
-/// Accesses below which one thread looks them up.
+/// Number of accesses below which one thread does all.
 const PAYS: usize = 1 << 12;
 
-/// Looks each access's row up in its set, and lists those that miss. Mirror of `shaders/cached/probe.wgsl`.
+/// Looks up the row of each access in its set, and lists the misses (SPEC 3, step 2). Mirror of
+/// `shaders/cached/probe.wgsl`.
 pub fn probe(
     params: &Params,
     step: &mut Step,
@@ -28,7 +29,7 @@ pub fn probe(
 ) {
     let n = params.indices as usize;
     if step.counts[counts::INDICES] == 0 {
-        places[..n].fill(NONE); // a step that does not take place has no rows
+        places[..n].fill(NONE); // a refused step has no rows
         return;
     }
     let (keys, places) = (&keys[..n], &mut places[..n]);
@@ -59,7 +60,7 @@ pub fn probe(
     step.counts[counts::MISSED] = missed as u32;
 }
 
-/// The slot a row is in, or NONE.
+/// The slot of a row, or NONE.
 fn find(params: &Params, ways: &[u32], row: u32) -> u32 {
     if params.sets == 0 || row == NONE {
         return NONE;
@@ -67,7 +68,7 @@ fn find(params: &Params, ways: &[u32], row: u32) -> u32 {
     let width = params.ways();
     let first = fmix32(row) % params.sets * width;
     let tags = &ways[way_at(width, first, Field::Tag)..][..width as usize];
-    // All of them, without a branch: vectors. At most one is the row's.
+    // Compares all tags without a branch, as vector code. At most one is the row's.
     let way = (1..).zip(tags).fold(0, |found, (way, &tag)| found | if tag == row { way } else { 0 });
     if way == 0 { NONE } else { first + way - 1 }
 }

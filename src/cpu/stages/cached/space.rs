@@ -1,4 +1,5 @@
-//! Step scratch, as in `gpu/space.rs`: sized by the batch, grown when a larger one comes, used again and again.
+//! Step scratch, as in `gpu/stages/cached/space.rs`: sized by the batch, reused, and reallocated when a larger batch
+//! comes.
 
 use crate::{
     cpu::stages::{
@@ -10,7 +11,7 @@ use crate::{
     table::layout::{Layout, Move, Step, Target, Unique},
 };
 
-/// Scratch of forward and backward.
+/// Scratch of a forward and its backward.
 #[derive(Debug)]
 pub(crate) struct Space {
     pub(crate) capacity: u32,
@@ -27,16 +28,16 @@ pub(crate) struct Space {
     pub(crate) unique: Vec<Unique>,
     pub(crate) places: Vec<u32>,
     pub(crate) scratch: Vec<f32>,
-    /// First Quad of the partial rows in `scratch`.
+    /// The first Quad of the partial rows in `scratch`.
     pub(crate) partials: u32,
     pub(crate) accesses: Vec<[u32; 2]>,
     pub(crate) targets: Vec<Target>,
 }
 
 impl Space {
-    /// `train`: with what admission and backward need.
+    /// Allocates scratch for `indices` indices. With `train` it includes what admission and backward need.
     pub(crate) fn new(layout: &Layout, indices: u32, train: bool) -> Result<Self, Error> {
-        // A little more than asked for, so that batches of nearly one size do not grow it again and again.
+        // Some spare room, so that batches of nearly one size do not reallocate again and again.
         let capacity = (indices + indices / 8).max(64);
         let rows = capacity.min(layout.total_rows) as usize;
         let n = capacity as usize;
@@ -67,7 +68,7 @@ impl Space {
     }
 }
 
-/// Scratch of flush: a list as long as the cache.
+/// Scratch of a flush: a list as long as the cache.
 #[derive(Debug)]
 pub(crate) struct FlushSpace {
     pub(crate) step: Step,

@@ -1,4 +1,4 @@
-//! What a group keeps between steps, and the twins of `shaders/shared/tables.wgsl`.
+//! The state that a group keeps between steps, and the twins of `shaders/shared/tables.wgsl`.
 
 use crate::{
     config::{GroupConfig, Policy},
@@ -9,7 +9,7 @@ use crate::{
     table::layout::{CLOCK_WORDS, Layout, NONE, Params, Shard, TABLE_WORDS, table_words},
 };
 
-/// Places of the counters, as in `shaders/shared/common.wgsl`.
+/// Positions of the counters, as in `shaders/shared/common.wgsl`.
 pub(crate) mod counter {
     pub(crate) const ACCESSES: usize = 0;
     pub(crate) const HITS: usize = 1;
@@ -52,7 +52,8 @@ pub(crate) fn count(tables: &mut [u32], table: u32, counter: usize, amount: u32)
     tables[at + 1] = tables[at + 1].wrapping_add(u32::from(carry));
 }
 
-/// Counts of neighbouring rows, which mostly belong to one table, gathered before they go to it. Twin of `shaders/shared/tally.wgsl`.
+/// Collects the counts of neighbouring rows, which mostly belong to one table, before they are added to it. Twin of
+/// `shaders/shared/tally.wgsl`.
 #[derive(Default)]
 pub(crate) struct Tally {
     table: u32,
@@ -80,7 +81,7 @@ impl Tally {
     }
 }
 
-/// The arrays of `gpu::tables::Tables`.
+/// The arrays of `gpu::stages::cached::tables::Tables`.
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) layout: Layout,
@@ -89,7 +90,7 @@ pub(crate) struct Tables {
     pub(crate) ways: Vec<u32>,
     pub(crate) cache: Vec<f32>,
     pub(crate) records: Vec<Vec<u32>>,
-    /// LFU's counter of every row; LRU has one piece with none.
+    /// The frequency of every row (LFU); a single empty piece under other policies.
     pub(crate) freqs: Vec<(Shard, Vec<u32>)>,
 }
 

@@ -4,8 +4,8 @@ use crate::{
     table::layout::{FREQ_MAX, Field, NONE, Params, Shard, Step, way_at},
 };
 
-/// Marks the rows that were hit: the stamp, and under LFU the frequency, in the slot and in the row's own counter. Mirror of
-/// `shaders/cached/touch.wgsl`.
+/// Records the rows that were hit: the stamp of their slots and, under LFU, the frequency in the slot and of the row
+/// (SPEC 3, step 3). Mirror of `shaders/cached/touch.wgsl`.
 pub fn touch(
     params: &Params,
     shard: &Shard,

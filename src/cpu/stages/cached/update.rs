@@ -11,15 +11,15 @@ use crate::{
     host::disjoint::each_target,
     record::{of_params as record, rows},
     scaler::GradSlice,
-    table::layout::{DIRTY, Field, Params, Shard, Target, quad_width, way_at},
+    table::layout::{DIRTY, Field, Params, Rate, Shard, Target, quad_width, way_at},
 };
 
-/// A thread's room for one row.
+/// A thread's buffers for one row.
 #[derive(Default)]
 struct Room {
-    /// The sum of its gradients.
+    /// The sum of the row's gradients.
     grads: Vec<f32>,
-    /// The row, unpacked; or what it was before its update.
+    /// The unpacked row, or a copy of the row before its update.
     row: Vec<f32>,
 }
 
@@ -27,8 +27,8 @@ thread_local! {
     static ROOM: RefCell<Room> = RefCell::default();
 }
 
-/// The optimiser, once for each distinct row: the resident ones with the first shard, the bypassed ones with their record's. Mirror of
-/// `shaders/cached/update.wgsl`.
+/// Runs the optimiser once for each distinct row: resident rows with the first shard, bypassed rows with the shard of
+/// their record. Mirror of `shaders/cached/update.wgsl`.
 pub fn update(
     params: &Params,
     shard: &Shard,
@@ -40,15 +40,16 @@ pub fn update(
     scratch: &[f32],
     ways: &mut [u32],
     tables: &mut [u32],
+    rate: &Rate,
 ) {
     let (totals, targets) = (targets[0], &targets[1..][..targets[0].row as usize]);
     let accesses = &accesses[..totals.place as usize];
     let (dim, words) = (params.dim as usize, record::slot_words(params));
     let partials = &scratch[params.partials as usize * quad_width(params.dim) as usize..];
     let gradients = Gradients { params, accesses, grad_outputs, inverse: f32::from_bits(totals.end) };
-    let rule = record::rule(params);
+    let rule = record::rule(params, rate);
     let width = params.ways();
-    // Hands the sum of a row's gradients to `work`, with room for the row.
+    // Calls `work` with the sum of a row's gradients and a buffer for the row.
     let with_sum = |u: usize, work: &mut dyn FnMut(&[f32], &mut Vec<f32>) -> bool| {
         let (start, end) = (targets[u].start as usize, targets[u].end as usize);
         ROOM.with_borrow_mut(|Room { grads, row }| {
@@ -77,7 +78,7 @@ pub fn update(
             }
         });
     }
-    // A bypassed row's scratch is what its record unpacks to: the record is at hand, and scratch stays out of it.
+    // Unpacks the row from its record instead of scratch: the bits are equal, and scratch need not be in memory.
     let (layout, noise) = (record::layout(params), record::noise(params, totals.start));
     let move_record = |u: usize, record: &mut [u32]| {
         let row = targets[u].row;

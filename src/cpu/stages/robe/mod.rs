@@ -1,4 +1,4 @@
-//! Mirrors of the stages of a parameter-shared table.
+//! CPU mirrors of the stages of a parameter-shared table.
 
 pub(crate) mod robe_blocks;
 pub(crate) mod robe_covered;

@@ -12,12 +12,12 @@ use crate::{
     record::{codec::Noise, of_params as record, rows::optimise::Rule},
     robe::storage::Storage,
     scaler::GradSlice,
-    table::layout::{Params, Robe, Target},
+    table::layout::{Params, Rate, Robe, Target},
 };
 
-/// `robe_update` of an array that is kept packed: the weights that chunks cover move in FP32, and their block is
-/// packed again. Of a block that cannot be packed no weight moves, and each that was to is counted. `memory` and `states` are a window of the array. Mirror of
-/// `shaders/robe/robe_blocks.wgsl`.
+/// `robe_update` for a packed array: the covered weights of a block move in FP32 and the block is packed again. If a
+/// block cannot be packed, none of its weights move, and each one that should have is counted. `memory` and `states`
+/// are one window of the array. Mirror of `shaders/robe/robe_blocks.wgsl`.
 pub fn robe_blocks(
     params: &Params,
     robe: &Robe,
@@ -28,22 +28,23 @@ pub fn robe_blocks(
     memory: &mut [u32],
     states: &mut [u32],
     tables: &mut [u32],
+    rate: &Rate,
 ) {
     let due = Due::new(params, robe, targets, accesses, grad_outputs, scratch);
     let (rule, storage, noise) =
-        (record::rule(params), Storage::new(params, robe), record::noise(params, targets[0].start));
+        (record::rule(params, rate), Storage::new(params, robe), record::noise(params, targets[0].start));
     let all = Packed { due, rule, weights: robe.weights, storage, noise };
     let end = robe.weights.min(robe.first + robe.window);
     let blocks = robe.first / robe.block..end.div_ceil(robe.block);
     let words = all.storage.words(blocks.len() as u32);
-    // Without a state no word of it is looked at.
+    // Without a state `states` is not read.
     let states = if params.optimizer == 0 { &mut [][..] } else { &mut states[..words.states] };
     let kept = Blocks { blocks, memory: &mut memory[..words.memory], states };
     let skipped = if due.goes_over_all() { all.dense(kept) } else { all.sparse(0..due.starts.len(), kept) };
     count(tables, 0, SKIPPED_ROWS, skipped);
 }
 
-/// Neighbouring blocks with their words.
+/// Neighbouring blocks and their words.
 struct Blocks<'a> {
     blocks: Range<u32>,
     memory: &'a mut [u32],
@@ -53,13 +54,13 @@ struct Blocks<'a> {
 struct Packed<'a> {
     due: Due<'a>,
     rule: Rule,
-    /// Of the whole array.
+    /// Weights of the whole array.
     weights: u32,
     storage: Storage,
     noise: Noise,
 }
 
-/// What a block is unpacked into.
+/// Buffers for one unpacked block.
 #[derive(Default)]
 struct Room {
     sums: Vec<Sum>,
@@ -68,12 +69,12 @@ struct Room {
 }
 
 impl Packed<'_> {
-    /// The last block that a chunk at start `d` may reach.
+    /// The last block that a chunk beginning at start `d` may reach.
     fn last(&self, d: usize) -> u32 {
         (self.due.starts[d].row + self.due.reach() - 1) / self.storage.block()
     }
 
-    /// Those before block `at`, and the others.
+    /// Splits the blocks into those before block `at`, and the rest.
     fn split<'b>(&self, kept: Blocks<'b>, at: u32) -> (Blocks<'b>, Blocks<'b>) {
         let Blocks { blocks, memory, states } = kept;
         let words = self.storage.words(at - blocks.start);
@@ -96,7 +97,8 @@ impl Packed<'_> {
         (start..end).map(|block| self.block(block, &mut first, &mut kept, &mut room)).sum()
     }
 
-    /// Start d has the blocks from behind the last one that the start before it may reach to its own last one: each block has one writer.
+    /// Start d moves the blocks after the last one that the previous start may reach, up to its own last one. So each
+    /// block has one writer.
     fn sparse(&self, starts: Range<usize>, mut kept: Blocks<'_>) -> u32 {
         let reach = self.due.reach() as usize;
         if starts.len() > 1 && starts.len() * reach > SHARE {
@@ -119,7 +121,8 @@ impl Packed<'_> {
         skipped
     }
 
-    /// Moves what chunks cover of a block; how many weights had to stay. `first` is no later than the first start that reaches so far.
+    /// Moves the covered weights of a block. Returns how many could not move. `first` is at most the first start that
+    /// reaches the block.
     fn block(&self, block: u32, first: &mut usize, kept: &mut Blocks<'_>, room: &mut Room) -> u32 {
         let each = self.storage.block();
         let from = block * each;

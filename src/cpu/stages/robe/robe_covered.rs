@@ -9,8 +9,8 @@ use crate::{
     table::layout::{Params, Robe, Target},
 };
 
-/// The covered weights, ascending, and the gradient by each; `blocks` holds how many lie before each block of starts. Mirror of
-/// `shaders/robe/robe_covered.wgsl`.
+/// Lists the covered weights in ascending order, each with its gradient. `blocks` holds how many covered weights
+/// precede each block of starts. Mirror of `shaders/robe/robe_covered.wgsl`.
 pub fn robe_covered(
     params: &Params,
     robe: &Robe,
@@ -35,12 +35,12 @@ struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    /// Where start `d`'s weights come.
+    /// The position in the list of start `d`'s first weight.
     fn place(&self, d: usize) -> usize {
         (self.blocks[d / BLOCK] + self.runs[d][0]) as usize
     }
 
-    /// Those of some starts; `locations` and `sums` begin at place `base`.
+    /// Writes the weights of some starts. `locations` and `sums` begin at list position `base`.
     fn write(&self, starts: Range<usize>, base: usize, locations: &mut [u32], sums: &mut [f32]) {
         if starts.len() > 1 && starts.len() * self.due.reach() as usize > SHARE {
             let middle = starts.start + starts.len() / 2;

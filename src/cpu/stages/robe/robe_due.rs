@@ -1,4 +1,4 @@
-//! What weights are due: the twin of `shaders/shared/robe_due.wgsl`.
+//! The gradient sum that each weight is due. Twin of `shaders/shared/robe_due.wgsl`.
 
 use crate::{
     cpu::stages::{
@@ -9,14 +9,14 @@ use crate::{
     table::layout::{Params, Robe, Target},
 };
 
-/// Weights below which one thread goes through them.
+/// Number of weights below which one thread does all.
 pub(crate) const SHARE: usize = 1 << 12;
 
-/// The chunks of a batch, sorted by where they begin.
+/// The chunks of a batch, sorted by their first weight.
 #[derive(Clone, Copy)]
 pub(crate) struct Due<'a> {
     gradients: Gradients<'a>,
-    /// The distinct starts, ascending, each with its chunks.
+    /// The distinct first weights (*starts*), ascending, each with its chunks.
     pub(crate) starts: &'a [Target],
     scratch: &'a [f32],
 }
@@ -35,7 +35,7 @@ impl<'a> Due<'a> {
         Self { gradients: Gradients { params, robe, accesses, grad_outputs, inverse }, starts, scratch }
     }
 
-    /// Whether an update goes over all weights.
+    /// Whether an update goes over all weights instead of the starts.
     pub(crate) fn goes_over_all(&self) -> bool {
         self.starts.len() >= self.gradients.robe.dense_from as usize
     }
@@ -44,7 +44,7 @@ impl<'a> Due<'a> {
         self.gradients.robe.reach
     }
 
-    /// Of the chunks that begin at a start, at their weight `e`.
+    /// Sums the chunks that begin at one start, at their weight `e`.
     fn total(&self, one: &Target, e: u32) -> Sum {
         if !Gradients::heavy(one) {
             return self.gradients.sum(one.start..one.end, e);
@@ -55,7 +55,7 @@ impl<'a> Due<'a> {
         Sum { value: sums[e as usize], chunks: u32::from(e < tail || sums[reach as usize] > 0.0) }
     }
 
-    /// Of all chunks that cover weight `w`; `first` is the first start that reaches so far.
+    /// Sums all chunks that cover weight `w`. `first` is the first start that reaches `w`.
     pub(crate) fn due(&self, w: u32, first: usize) -> Sum {
         let mut sum = Sum::default();
         for one in self.starts[first..].iter().take_while(|one| one.row <= w) {
@@ -71,7 +71,7 @@ impl<'a> Due<'a> {
         one.row + self.reach() <= w
     }
 
-    /// `take(w, sum)` of each weight of a range, ascending. No start from `beyond` on is among them.
+    /// Calls `take(w, sum)` for each weight of a range, ascending. Starts from `beyond` on are ignored.
     pub(crate) fn each(&self, weights: std::ops::Range<u32>, beyond: usize, mut take: impl FnMut(u32, Sum)) {
         let mut first = self.starts[..beyond].partition_point(|one| self.passed(one, weights.start));
         for w in weights {
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_place_counts_once_however_often_it_is_asked_for() {
-        // Three places of 10 chunks each.
+        // Three starts with 10 chunks each.
         let target = |row, start| Target { row, place: 0, start, end: start + 10 };
         let targets = [Target { row: 3, ..Target::default() }, target(4, 0), target(9, 10), target(40, 20)];
         let (params, accesses) = (Params::default(), vec![[0; 2]; 30]);

@@ -5,8 +5,9 @@ use crate::{
     table::layout::{NONE, POOL_NONE, Params, Robe},
 };
 
-/// Reads each bag's rows out of the shared array, in bag order, and pools them. Mirror of `shaders/robe/robe_gather.wgsl` for FP32 and of
-/// `shaders/robe/robe_decode.wgsl` for packed arrays: how a weight is read is all they differ in.
+/// Reads the rows of each bag from the shared array, in bag order, and pools them. Mirror of
+/// `shaders/robe/robe_gather.wgsl` (FP32) and of `shaders/robe/robe_decode.wgsl` (packed arrays), which differ only in
+/// how they read a weight.
 pub fn robe_gather(
     params: &Params,
     robe: &Robe,
@@ -30,7 +31,7 @@ pub fn robe_gather(
                 let values = storage.read(memory, start, sums.len(), &mut room);
                 let weight = bags.weight(i);
                 if params.pooling == POOL_NONE {
-                    // By itself: a sum would turn its negative zeros positive.
+                    // A single row is copied: adding it to 0 would turn its negative zeros positive.
                     sums.copy_from_slice(values);
                     sums.iter_mut().for_each(|value| *value = weight.map_or(*value, |weight| *value * weight));
                 } else if let Some(weight) = weight {

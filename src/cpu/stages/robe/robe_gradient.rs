@@ -6,7 +6,7 @@ use crate::{
     table::layout::{Params, Robe, Target},
 };
 
-/// The gradient by every weight; 0 where no chunk lies. Mirror of `shaders/robe/robe_gradient.wgsl`.
+/// The gradient at every weight; 0 where no chunk lies. Mirror of `shaders/robe/robe_gradient.wgsl`.
 pub fn robe_gradient(
     params: &Params,
     robe: &Robe,

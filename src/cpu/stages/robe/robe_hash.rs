@@ -5,11 +5,11 @@ use crate::{
     table::layout::{NONE, Params, Step, count},
 };
 
-/// The hash of each access's row. Mirror of `shaders/robe/robe_hash.wgsl`.
+/// Hashes the row of each access. Mirror of `shaders/robe/robe_hash.wgsl`.
 pub fn robe_hash(params: &Params, step: &Step, keys: &[u32], hashes: &mut [u32], tables: &mut [u32]) {
     let n = params.indices as usize;
     if step.counts[count::INDICES] == 0 {
-        hashes[..n].fill(NONE); // a step that does not take place has no rows
+        hashes[..n].fill(NONE); // a refused step has no rows
         return;
     }
     let mut tally = Tally::default();

@@ -3,8 +3,8 @@ use crate::{
     table::layout::{NONE, Params, Robe, Step, count},
 };
 
-/// Every chunk of the batch: where it begins, which of the outputs' gradients is its first, and its coefficient. Mirror of
-/// `shaders/robe/robe_keys.wgsl`.
+/// Lists every chunk of the batch: the first weight, the position of its first gradient among the outputs' gradients,
+/// and its coefficient. Mirror of `shaders/robe/robe_keys.wgsl`.
 pub fn robe_keys(
     params: &Params,
     robe: &Robe,

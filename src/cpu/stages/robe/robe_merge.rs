@@ -6,34 +6,34 @@ use crate::{
     table::layout::{Params, Robe, Target},
 };
 
-/// What the sums of a backward read: the twins of `shaders/shared/robe_sum.wgsl`.
+/// The gradients that a backward sums. Twin of `shaders/shared/robe_sum.wgsl`.
 #[derive(Clone, Copy)]
 pub(crate) struct Gradients<'a> {
     pub(crate) params: &'a Params,
     pub(crate) robe: &'a Robe,
-    /// Each chunk's first gradient and its coefficient, sorted.
+    /// The first gradient and the coefficient of each chunk, sorted by first weight.
     pub(crate) accesses: &'a [[u32; 2]],
     pub(crate) grad_outputs: GradSlice<'a>,
-    /// What each is multiplied with.
+    /// Every gradient is multiplied with this: 1 / scale.
     pub(crate) inverse: f32,
 }
 
-/// Of some chunks at one of their weights.
+/// The sum of some chunks at one of their weights.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sum {
     pub(crate) value: f32,
-    /// How many of them reach it.
+    /// Number of chunks that reach the weight.
     pub(crate) chunks: u32,
 }
 
 impl Gradients<'_> {
-    /// Weights of a chunk whose first gradient is `first`.
+    /// Number of weights of the chunk whose first gradient is `first`.
     fn reach(&self, first: u32) -> u32 {
         let Robe { dim, reach, tail, .. } = *self.robe;
         if tail < reach && first % dim + tail == dim { tail } else { reach }
     }
 
-    /// Weights of the longest chunk that begins at a start.
+    /// Number of weights of the longest chunk at a start.
     pub(crate) fn longest(&self, one: &Target, scratch: &[f32]) -> u32 {
         let Robe { reach, tail, .. } = *self.robe;
         let whole = if Self::heavy(one) {
@@ -45,7 +45,7 @@ impl Gradients<'_> {
         if whole { reach } else { tail }
     }
 
-    /// Of sorted chunks, in order, at their weight `e`.
+    /// Sums chunks, in sorted order, at their weight `e`.
     pub(crate) fn sum(&self, chunks: std::ops::Range<u32>, e: u32) -> Sum {
         let factors = self.params.weighted == 1 || self.params.pooling == MEAN;
         let mut sum = Sum::default();
@@ -65,14 +65,14 @@ impl Gradients<'_> {
         sum
     }
 
-    /// Whether a start has so many chunks that they are summed in partial rows: a sum for each weight, then how many chunks reach the
-    /// last.
+    /// Whether a start has so many chunks that they are summed in partial rows. A partial row has a sum for each
+    /// weight, then the number of chunks that reach the last weight.
     pub(crate) fn heavy(one: &Target) -> bool {
         (one.end - one.start) as usize > CHUNK
     }
 }
 
-/// Sums each 128 chunks of the starts that have more. Mirror of `shaders/robe/robe_merge.wgsl`.
+/// Sums each 128 chunks of the starts that have more than 128. Mirror of `shaders/robe/robe_merge.wgsl`.
 pub fn robe_merge(
     params: &Params,
     robe: &Robe,

@@ -4,11 +4,11 @@ use crate::{
     table::layout::{Params, Robe, Target},
 };
 
-/// Starts of a block: a workgroup of the GPU.
+/// Starts of a block: one GPU workgroup.
 pub(crate) const BLOCK: usize = 256;
 
-/// Of each start the weights that are covered from it on and lie before the next: how many of those the starts before it in its block have,
-/// and how many it has. Of each block how many all have. Mirror of `shaders/robe/robe_runs.wgsl`.
+/// Counts the covered weights from each start up to the next: their number, and the number at earlier starts of the
+/// same block. Each block's total goes to `blocks`. Mirror of `shaders/robe/robe_runs.wgsl`.
 pub fn robe_runs(
     params: &Params,
     robe: &Robe,
@@ -21,7 +21,7 @@ pub fn robe_runs(
     let starts = &targets[1..=targets[0].row as usize];
     let none = GradSlice::F32(&[]);
     let gradients = Gradients { params, robe, accesses, grad_outputs: none, inverse: 1.0 };
-    // Behind every weight that the chunks so far cover.
+    // The end of the weights that the chunks so far cover.
     let mut covered = 0;
     for ((block, starts), (runs, total)) in
         starts.chunks(BLOCK).enumerate().zip(runs.chunks_mut(BLOCK).zip(blocks.iter_mut()))

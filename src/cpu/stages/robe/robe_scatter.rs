@@ -5,8 +5,8 @@ use crate::{
     table::layout::{NONE, Params, Robe, ScalerState},
 };
 
-/// Adds the gradient of each element that was read to its weight's sum, index by index, and marks the weight where weights decay. Mirror
-/// of `shaders/robe/robe_scatter.wgsl`, whose order nobody knows.
+/// Adds the gradient of each element to its weight's sum, index by index, and marks the weight if weights decay. Mirror
+/// of `shaders/robe/robe_scatter.wgsl`, which adds in no fixed order.
 pub fn robe_scatter(
     params: &Params,
     robe: &Robe,

@@ -4,10 +4,10 @@ use crate::{
         robe::robe_move::move_weight,
     },
     record::of_params as record,
-    table::layout::{Params, Robe},
+    table::layout::{Params, Rate, Robe},
 };
 
-/// Moves each covered weight by its sum, once, and leaves sums and marks 0. Mirror of `shaders/robe/robe_step.wgsl`.
+/// Moves each covered weight by its sum, once, and clears sums and marks. Mirror of `shaders/robe/robe_step.wgsl`.
 pub fn robe_step(
     params: &Params,
     robe: &Robe,
@@ -16,8 +16,9 @@ pub fn robe_step(
     memory: &mut [u32],
     states: &mut [u32],
     tables: &mut [u32],
+    rate: &Rate,
 ) {
-    let (rule, decays, has_state) = (record::rule(params), params.weight_decay != 0.0, params.optimizer != 0);
+    let (rule, decays, has_state) = (record::rule(params, rate), params.weight_decay != 0.0, params.optimizer != 0);
     let (memory, states): (&mut [f32], &mut [f32]) =
         (bytemuck::cast_slice_mut(memory), bytemuck::cast_slice_mut(states));
     let mut skipped = 0;

@@ -10,11 +10,11 @@ use crate::{
     },
     record::{of_params as record, rows::optimise::Rule},
     scaler::GradSlice,
-    table::layout::{Params, Robe, Target},
+    table::layout::{Params, Rate, Robe, Target},
 };
 
-/// Sums what each weight is due, start by start in ascending order, and moves it once. Mirror of `shaders/robe/robe_update.wgsl`; whether
-/// all weights are looked at or those that chunks cover makes no difference to the result. `memory` and `states` are a window of the array.
+/// Sums what each weight is due, over ascending starts, and moves it once. Going over all weights or over the starts
+/// gives the same result. `memory` and `states` are one window of the array. Mirror of `shaders/robe/robe_update.wgsl`.
 pub fn robe_update(
     params: &Params,
     robe: &Robe,
@@ -25,12 +25,13 @@ pub fn robe_update(
     memory: &mut [u32],
     states: &mut [u32],
     tables: &mut [u32],
+    rate: &Rate,
 ) {
     let due = Due::new(params, robe, targets, accesses, grad_outputs, scratch);
-    let all = Covered { due, rule: record::rule(params) };
+    let all = Covered { due, rule: record::rule(params, rate) };
     let window = robe.window.min(robe.weights - robe.first) as usize;
     let memory: &mut [f32] = bytemuck::cast_slice_mut(&mut memory[..window]);
-    // Without a state no element of it is looked at.
+    // Without a state `states` is not read.
     let states = if params.optimizer == 0 { &mut [][..] } else { &mut states[..window] };
     let states: &mut [f32] = bytemuck::cast_slice_mut(states);
     let skipped = if due.goes_over_all() {
@@ -47,8 +48,8 @@ struct Covered<'a> {
 }
 
 impl Covered<'_> {
-    /// Moves the weights of a range that some chunk covers; how many had to stay. `memory` begins at `base`; no start from `beyond` on is
-    /// among them.
+    /// Moves the covered weights of a range. Returns how many could not move. `memory` begins at weight `base`; starts
+    /// from `beyond` on are ignored.
     fn move_range(&self, weights: Range<u32>, beyond: usize, base: u32, memory: &mut [f32], states: &mut [f32]) -> u32 {
         let mut skipped = 0;
         self.due.each(weights, beyond, |w, sum| {
@@ -60,7 +61,7 @@ impl Covered<'_> {
         skipped
     }
 
-    /// All weights from `base` on.
+    /// Goes over all weights from `base` on.
     fn dense(&self, base: u32, memory: &mut [f32], states: &mut [f32]) -> u32 {
         if memory.len() > SHARE {
             let half = memory.len() / 2;
@@ -73,7 +74,7 @@ impl Covered<'_> {
         self.move_range(base..base + memory.len() as u32, self.due.starts.len(), base, memory, states)
     }
 
-    /// The weights from each of some starts to the next, as far as a chunk reaches; `memory` begins at weight `base`.
+    /// Goes from each start to the next, as far as a chunk reaches. `memory` begins at weight `base`.
     fn sparse(&self, starts: Range<usize>, base: u32, memory: &mut [f32], states: &mut [f32]) -> u32 {
         let reach = self.due.reach();
         if starts.len() > 1 && starts.len() * reach as usize > SHARE {
@@ -92,7 +93,7 @@ impl Covered<'_> {
         for d in starts {
             let row = self.due.starts[d].row;
             let end = self.due.starts.get(d + 1).map_or(row + reach, |next| next.row.min(row + reach));
-            // What lies in other windows is theirs.
+            // Weights of other windows are moved by the dispatches of those windows.
             let range = row.max(base)..end.min(base + memory.len() as u32);
             skipped += self.move_range(range, d + 1, base, memory, states);
         }

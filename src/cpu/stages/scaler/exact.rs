@@ -1,7 +1,7 @@
-//! Mirror of `shaders/shared/exact.wgsl`: functions of floats out of sums and products alone, each rounded by itself, so that a
-//! device and the CPU give the same bits.
+//! Functions of floats made of sums and products only, each rounded by itself, so that a device and the CPU give the
+//! same bits. Mirror of `shaders/shared/exact.wgsl`.
 
-/// 1 / d of a d from 2^-126 to 2^126.
+/// 1 / d, for d from 2^-126 to 2^126.
 pub(crate) fn reciprocal(d: f32) -> f32 {
     let bits = d.to_bits();
     if bits & 0x7f_ffff == 0 {
@@ -14,7 +14,7 @@ pub(crate) fn reciprocal(d: f32) -> f32 {
     r
 }
 
-/// The root of an x from 2^-80 to 2^80; 0 below.
+/// The square root of x, for x from 2^-80 to 2^80; 0 for smaller x.
 pub(crate) fn root(x: f32) -> f32 {
     if x < f32::from_bits((127 - 80) << 23) {
         return 0.0;
@@ -42,7 +42,7 @@ pub(crate) fn logarithm(x: f32) -> f32 {
     exponent + 2.885_39 * (z * p)
 }
 
-/// 2 to the power of x, held within -126 and 126.
+/// 2 to the power of x, clamped to -126 .. 126.
 pub(crate) fn power(x: f32) -> f32 {
     let held = x.clamp(-126.0, 126.0);
     let whole = (held + 0.5).floor();
@@ -58,7 +58,7 @@ pub(crate) fn power(x: f32) -> f32 {
 mod tests {
     use super::*;
 
-    /// The largest error over `xs`, relative to the larger of `least` and the value.
+    /// The largest error over `xs`, relative to the value or to `least`, whichever is larger.
     fn worst(xs: impl Iterator<Item = f32>, least: f64, f: impl Fn(f32) -> f32, truth: impl Fn(f64) -> f64) -> f64 {
         xs.map(|x| {
             let wanted = truth(f64::from(x));
@@ -67,7 +67,7 @@ mod tests {
         .fold(0.0, f64::max)
     }
 
-    /// Floats of every size between two powers of two.
+    /// Random floats of every exponent between two powers of two.
     fn sizes(low: i32, high: i32) -> impl Iterator<Item = f32> + Clone {
         (0..200_000u32).map(move |i| {
             let exponent = low + (i % (high - low) as u32) as i32;

@@ -2,10 +2,11 @@ use rayon::prelude::*;
 
 use crate::{record::rows::gradients::magnitude_of_half, scaler::GradSlice};
 
-/// Gradients that a thread looks at in one go.
+/// Number of gradients that a thread inspects at once.
 const PIECE: usize = 1 << 15;
 
-/// The greatest magnitude of a scaled gradient, by its bits, into `greatest[0]`. Mirror of `shaders/scaler/inspect.wgsl`.
+/// Writes the largest magnitude among scaled gradients, as bits, to `greatest[0]`. Mirror of
+/// `shaders/scaler/inspect.wgsl`.
 pub fn inspect(gradients: GradSlice<'_>, greatest: &mut [u32]) {
     let found = match gradients {
         GradSlice::F32(values) => {

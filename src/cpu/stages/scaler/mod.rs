@@ -1,4 +1,4 @@
-//! Mirrors of the stages of loss scaling.
+//! CPU mirrors of the stages of loss scaling (SPEC 8).
 
 pub(crate) mod exact;
 pub(crate) mod inspect;

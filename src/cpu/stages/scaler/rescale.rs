@@ -4,11 +4,11 @@ use crate::{
 };
 
 const INFINITE: u32 = 0x7f80_0000;
-/// Bits of 2^-126: what is smaller counts as zero.
+/// The bits of 2^-126: smaller magnitudes count as zero.
 const NORMAL: u32 = 0x0080_0000;
 
-/// What a loss scaler makes of a step's gradients (P5): whether they overflowed, and the scale of the next loss. Mirror of
-/// `shaders/scaler/rescale.wgsl`, to the last bit.
+/// Decides whether a step's gradients overflowed, and the scale of the next loss (SPEC 8; OpenSeq2Seq). Mirror of
+/// `shaders/scaler/rescale.wgsl`, bit for bit.
 pub fn rescale(rule: &ScaleRule, greatest: &mut [u32], state: &mut [ScalerState]) {
     let s = &mut state[0];
     let scaled = std::mem::take(&mut greatest[0]);
@@ -36,26 +36,28 @@ pub fn rescale(rule: &ScaleRule, greatest: &mut [u32], state: &mut [ScalerState]
         }
     } else if rule.kind == ScaleRule::LOG_NORMAL {
         if rule.original == 1 && (largest == 0 || s.mean == ScaleRule::LOWEST) {
-            // The logarithm of 0: the original never recovers from it.
+            // The logarithm of 0 is minus infinity; the original never recovers from it.
             s.mean = ScaleRule::LOWEST;
             s.scale = rule.max;
         } else if largest != 0 {
             let x = if overflow { rule.overflow_log } else { logarithm(f32::from_bits(largest)) };
             average(rule, s, x);
-            // The greatest gradient stays below the target, be it so many standard deviations above its mean.
+            // The largest gradient expected, `deviations` standard deviations above the mean, must stay below the
+            // target.
             let highest = s.mean + rule.deviations * root(s.variance);
             s.scale = power(rule.target_log - highest).clamp(rule.min, rule.max);
         }
     }
 }
 
-/// Far above what a device may flush.
+/// Raises x far above what a device may flush to zero.
 fn kept(x: f32) -> f32 {
     if x.abs() < f32::from_bits((127 - 60) << 23) { 0.0 } else { x }
 }
 
-/// One more x in the averages, each weighted (1 - beta) beta^age and corrected for its beginning, 1 / (1 - beta^steps). The variance
-/// is that of the formulas, average of squares less square of average, without the cancellation.
+/// Adds x to the averages, which are weighted (1 - beta) beta^age and corrected for their start by 1 / (1 -
+/// beta^steps). The variance is that of the formulas, mean of squares less square of mean, computed without
+/// cancellation.
 fn average(rule: &ScaleRule, s: &mut ScalerState, x: f32) {
     s.decay = kept(s.decay * rule.beta);
     let gain = rule.beta_rest * reciprocal(1.0 - s.decay);
@@ -64,7 +66,7 @@ fn average(rule: &ScaleRule, s: &mut ScalerState, x: f32) {
     let correction = reciprocal(1.0 - slow_decay);
     let slow_gain = rule.slow_rest * correction;
     let off = x - s.slow_mean;
-    let rest = rule.slow_beta * (1.0 - s.slow_decay) * correction; // 1 - slow_gain; 0 at first
+    let rest = rule.slow_beta * (1.0 - s.slow_decay) * correction; // 1 - slow_gain; 0 in the first step
     s.variance = kept(rest * (s.variance + slow_gain * (off * off)));
     s.slow_mean = kept(s.slow_mean + slow_gain * off);
     s.slow_decay = slow_decay;

@@ -1,4 +1,4 @@
-//! Dedup by sort, as `gpu/dedup.rs` has it.
+//! Dedup by sort, with the stages of `gpu/stages/sort/dedup.rs`.
 
 use crate::{
     cpu::stages::sort::{
@@ -10,13 +10,13 @@ use crate::{
     table::layout::{DedupInfo, ScanInfo, Step},
 };
 
-/// Where a dedup leaves its results.
+/// The arrays and counts to which a dedup writes.
 pub(crate) struct DedupTo<'a> {
     pub(crate) segment: &'a mut [u32],
     pub(crate) starts: &'a mut [u32],
-    /// Which of the step's counts gets the number of distinct keys.
+    /// The step's count that gets the number of distinct keys.
     pub(crate) segments: usize,
-    /// Which of the step's counts gets the number of keys other than NONE.
+    /// The step's count that gets the number of keys other than NONE.
     pub(crate) valid: usize,
 }
 

@@ -3,15 +3,15 @@ use crate::{
     table::layout::{DedupInfo, NONE, Step},
 };
 
-/// Sorted keys of a block.
+/// Number of sorted keys in a block.
 pub(crate) const BLOCK: usize = 2048;
 
-/// True if `keys[i]` begins a new key. NONE begins nothing.
+/// Whether `keys[i]` is the first of its equals. NONE never is.
 pub(crate) fn head(keys: &[u32], i: usize) -> bool {
     keys[i] != NONE && (i == 0 || keys[i - 1] != keys[i])
 }
 
-/// How many keys begin in each block of the sorted keys. Mirror of `shaders/sort/heads.wgsl`.
+/// Counts the first keys in each block of the sorted keys. Mirror of `shaders/sort/heads.wgsl`.
 pub fn heads(info: &DedupInfo, step: &Step, keys: &[u32], heads: &mut [u32]) {
     let n = live(step, info.count, info.capacity);
     for (block, heads) in heads[..n.div_ceil(BLOCK)].iter_mut().enumerate() {

@@ -3,10 +3,10 @@ use crate::{
     table::layout::{Pass, Step},
 };
 
-/// Keys of a block.
+/// Number of keys in a block.
 pub(crate) const BLOCK: usize = 3072;
 
-/// How many keys of each block carry each digit: `digits[digit * blocks + block]`. Mirror of `shaders/sort/histogram.wgsl`.
+/// Counts the keys of each block by digit: `digits[digit * blocks + block]`. Mirror of `shaders/sort/histogram.wgsl`.
 pub fn histogram(pass: &Pass, step: &Step, keys: &[u32], digits: &mut [u32]) {
     let n = live(step, pass.count, pass.capacity);
     let blocks = n.div_ceil(BLOCK);

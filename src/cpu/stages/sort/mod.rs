@@ -1,4 +1,4 @@
-//! Mirrors of the sort and dedup stages.
+//! CPU mirrors of the stages of sort and dedup.
 
 pub(crate) mod dedup;
 pub(crate) mod heads;
@@ -13,7 +13,7 @@ pub(crate) use scan::scan;
 
 use crate::table::layout::Step;
 
-/// How many keys there are: as many as a step has counted, and no more than there is room for.
+/// Number of keys: the step's count, at most `capacity`.
 pub(crate) fn live(step: &Step, count: u32, capacity: u32) -> usize {
     step.counts[count as usize].min(capacity) as usize
 }

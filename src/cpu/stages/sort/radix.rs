@@ -1,4 +1,4 @@
-//! The stable radix sort of `gpu/sort.rs`: histogram, scan, scatter, 8 bits a pass.
+//! The stable radix sort of `gpu/stages/sort/radix.rs`: histogram, scan and scatter for each pass of 8 bits.
 
 use crate::{
     cpu::stages::sort::{
@@ -11,30 +11,30 @@ use crate::{
     table::layout::{Pass, ScanInfo, Step},
 };
 
-/// Keys and values that belong together.
+/// Keys, and the values that belong to them.
 pub(crate) type Sorted<'a> = (&'a [u32], &'a [u32]);
 
-/// Two sets of arrays, used in turn.
+/// Two sets of arrays, which take turns as source and target.
 #[derive(Debug)]
 pub(crate) struct SortSpace {
     arrays: [[Vec<u32>; 2]; 2],
 }
 
-/// What several sorts share.
+/// Buffers that several sorts share.
 #[derive(Debug)]
 pub(crate) struct SortScratch {
     pub(crate) digits: Vec<u32>,
     pub(crate) totals: Vec<u32>,
 }
 
-/// What is sorted, and how.
+/// The input of a sort.
 pub(crate) struct SortJob<'a> {
     pub(crate) keys: &'a [u32],
-    /// `None` for the keys' positions.
+    /// The values; `None` stands for the keys' positions.
     pub(crate) values: Option<&'a [u32]>,
-    /// Which of the step's counts tells how many keys there are.
+    /// The step's count that holds the number of keys.
     pub(crate) count: usize,
-    /// How many low bits of a key order it.
+    /// Number of low bits of a key that order it.
     pub(crate) key_bits: u32,
 }
 
@@ -65,7 +65,7 @@ impl SortSpace {
         self.sorted(job.key_bits)
     }
 
-    /// Where a sort by `key_bits` has left its result.
+    /// The arrays that hold the result of a sort by `key_bits`.
     pub(crate) fn sorted(&self, key_bits: u32) -> Sorted<'_> {
         let [keys, values] = &self.arrays[(passes(key_bits) as usize - 1) & 1];
         (keys, values)

@@ -3,7 +3,8 @@ use crate::{
     table::layout::{ScanInfo, Step},
 };
 
-/// Exclusive prefix sums of rows, in place, and each row's sum. Mirror of `shaders/sort/scan.wgsl`.
+/// Replaces each row with its exclusive prefix sums, and writes each row's sum to `totals`. Mirror of
+/// `shaders/sort/scan.wgsl`.
 pub fn scan(info: &ScanInfo, step: &Step, data: &mut [u32], totals: &mut [u32]) {
     let length = live(step, info.count, info.capacity).div_ceil(info.per_block as usize);
     for (row, total) in totals[..info.rows as usize].iter_mut().enumerate() {

@@ -3,7 +3,8 @@ use crate::{
     table::layout::{Pass, Step},
 };
 
-/// Each key, with its value, to its place; stable. Mirror of `shaders/sort/scatter.wgsl`.
+/// Moves each key and its value to their place in the order of one digit; stable. Mirror of
+/// `shaders/sort/scatter.wgsl`.
 pub fn scatter(
     pass: &Pass,
     step: &Step,

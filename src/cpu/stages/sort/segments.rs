@@ -6,8 +6,8 @@ use crate::{
     table::layout::{DedupInfo, NONE, Step},
 };
 
-/// From the scanned counts of the blocks to the segment of each key, the start of each distinct key, and their numbers. Mirror
-/// of `shaders/sort/segments.wgsl`.
+/// Turns the scanned counts of the blocks into the segment of each key, the start of each distinct key, and their
+/// numbers. Mirror of `shaders/sort/segments.wgsl`.
 pub fn segments(
     info: &DedupInfo,
     step: &mut Step,

@@ -3,7 +3,7 @@ use crate::{
     table::layout::{NONE, SmallInfo, Step},
 };
 
-/// Sort, and perhaps dedup, of up to 1,024 keys. Mirror of `shaders/sort/sort_small.wgsl`.
+/// Sorts up to 1,024 keys, and dedups them if asked to. Mirror of `shaders/sort/sort_small.wgsl`.
 pub fn sort_small(
     info: &SmallInfo,
     step: &mut Step,

@@ -1,28 +1,19 @@
 //! Host side of `shaders/cached/arrange.wgsl`: from a dedup of the accesses to what backward reads.
 
-use crate::{
-    gpu::engine::call::{Call, Groups},
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
-};
+use crate::gpu::engine::call::{Call, Groups, kernel};
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "arrange",
-    workgroup: 256,
-    bindings: &[
-        (ReadWrite, "step"),
-        (Read, "order"),
-        (Read, "segment"),
-        (Read, "keys"),
-        (Read, "places"),
-        (Read, "access"),
-        (ReadWrite, "accesses"),
-        (ReadWrite, "targets"),
-        (Uniform, "scaler"),
-    ],
-};
+kernel! {
+    "arrange", workgroup 256,
+    step: ReadWrite,
+    order: Read,
+    segment: Read,
+    keys: Read,
+    places: Read,
+    access: Read,
+    accesses: ReadWrite,
+    targets: ReadWrite,
+    scaler: Uniform,
+}
 
 /// What a dedup has sorted, and where it goes.
 pub(crate) struct Arranged<'a> {
@@ -37,16 +28,16 @@ pub(crate) struct Arranged<'a> {
 }
 
 pub(crate) fn record(call: &mut Call<'_>, all: &Arranged<'_>, scaler: &wgpu::Buffer, most: u32) {
-    let bindings = [
-        all.step.as_entire_binding(),
-        all.order.as_entire_binding(),
-        all.segment.as_entire_binding(),
-        all.keys.as_entire_binding(),
-        all.places.as_entire_binding(),
-        all.access.as_entire_binding(),
-        all.accesses.as_entire_binding(),
-        all.targets.as_entire_binding(),
-        scaler.as_entire_binding(),
-    ];
-    call.dispatch(&KERNEL, &bindings, &Groups::of(most, 256));
+    let bindings = Bindings {
+        step: all.step.as_entire_binding(),
+        order: all.order.as_entire_binding(),
+        segment: all.segment.as_entire_binding(),
+        keys: all.keys.as_entire_binding(),
+        places: all.places.as_entire_binding(),
+        access: all.access.as_entire_binding(),
+        accesses: all.accesses.as_entire_binding(),
+        targets: all.targets.as_entire_binding(),
+        scaler: scaler.as_entire_binding(),
+    };
+    call.dispatch(bindings, &Groups::of(most, 256));
 }

@@ -1,34 +1,25 @@
 //! Host side of `shaders/cached/assign.wgsl`: the caller's values.
 
-use crate::{
-    gpu::{
-        engine::{
-            bind_cache::passing,
-            call::{Call, Groups},
-        },
-        stages::cached::{space::Space, tables::Tables},
+use crate::gpu::{
+    engine::{
+        bind_cache::passing,
+        call::{Call, Groups, kernel},
     },
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
+    stages::cached::{space::Space, tables::Tables},
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "assign",
-    workgroup: 256,
-    bindings: &[
-        (Uniform, "params"),
-        (Read, "keys"),
-        (Read, "places"),
-        (Read, "values"),
-        (ReadWrite, "cache"),
-        (ReadWrite, "scratch"),
-        (ReadWrite, "ways"),
-        (ReadWrite, "moves"),
-        (ReadWrite, "tables"),
-    ],
-};
+kernel! {
+    "assign", workgroup 256,
+    params: Uniform,
+    keys: Read,
+    places: Read,
+    values: Read,
+    cache: ReadWrite,
+    scratch: ReadWrite,
+    ways: ReadWrite,
+    moves: ReadWrite,
+    tables: ReadWrite,
+}
 
 pub(crate) fn record(
     call: &mut Call<'_>,
@@ -38,17 +29,17 @@ pub(crate) fn record(
     values: &wgpu::Buffer,
     rows: u32,
 ) {
-    let bindings = [
-        uniform.as_entire_binding(),
-        space.keys.as_entire_binding(),
-        space.places.as_entire_binding(),
-        passing(values),
-        tables.cache.as_entire_binding(),
-        space.scratch.as_entire_binding(),
-        tables.ways.as_entire_binding(),
-        space.moves.as_entire_binding(),
-        tables.tables.as_entire_binding(),
-    ];
+    let bindings = Bindings {
+        params: uniform.as_entire_binding(),
+        keys: space.keys.as_entire_binding(),
+        places: space.places.as_entire_binding(),
+        values: passing(values),
+        cache: tables.cache.as_entire_binding(),
+        scratch: space.scratch.as_entire_binding(),
+        ways: tables.ways.as_entire_binding(),
+        moves: space.moves.as_entire_binding(),
+        tables: tables.tables.as_entire_binding(),
+    };
     let layout = &tables.layout;
-    call.dispatch_rows(&KERNEL, tables, &bindings, &Groups::of(rows, layout.at_once()));
+    call.dispatch_rows(bindings, tables, &Groups::of(rows, layout.at_once()));
 }

@@ -1,28 +1,19 @@
 //! Host side of `shaders/cached/begin.wgsl`: whether the step takes place.
 
-use crate::{
-    gpu::{
-        engine::call::{Call, Groups},
-        stages::cached::{space::Bound, tables::Numbering},
-    },
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
+use crate::gpu::{
+    engine::call::{Call, Groups, kernel},
+    stages::cached::{space::Bound, tables::Numbering},
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "begin",
-    workgroup: 1,
-    bindings: &[
-        (Uniform, "params"),
-        (Read, "indices"),
-        (Read, "offsets"),
-        (Read, "features"),
-        (ReadWrite, "tables"),
-        (ReadWrite, "step"),
-    ],
-};
+kernel! {
+    "begin", workgroup 1,
+    params: Uniform,
+    indices: Read,
+    offsets: Read,
+    features: Read,
+    tables: ReadWrite,
+    step: ReadWrite,
+}
 
 pub(crate) fn record(
     call: &mut Call<'_>,
@@ -31,13 +22,13 @@ pub(crate) fn record(
     numbering: Numbering<'_>,
     step: &wgpu::Buffer,
 ) {
-    let bindings = [
-        uniform.as_entire_binding(),
-        batch.indices.clone(),
-        batch.offsets.clone(),
-        numbering.features.as_entire_binding(),
-        numbering.tables.as_entire_binding(),
-        step.as_entire_binding(),
-    ];
-    call.dispatch(&KERNEL, &bindings, &Groups::Direct(1));
+    let bindings = Bindings {
+        params: uniform.as_entire_binding(),
+        indices: batch.indices.clone(),
+        offsets: batch.offsets.clone(),
+        features: numbering.features.as_entire_binding(),
+        tables: numbering.tables.as_entire_binding(),
+        step: step.as_entire_binding(),
+    };
+    call.dispatch(bindings, &Groups::Direct(1));
 }

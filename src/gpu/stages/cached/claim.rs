@@ -1,35 +1,26 @@
 //! Host side of `shaders/cached/claim.wgsl`: the distinct missing rows.
 
-use crate::{
-    gpu::{
-        engine::call::{Call, Groups},
-        stages::{
-            cached::{space::Space, tables::Tables},
-            sort::space::Sorted,
-        },
-    },
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
+use crate::gpu::{
+    engine::call::{Call, Groups, kernel},
+    stages::{
+        cached::{space::Space, tables::Tables},
+        sort::space::Sorted,
     },
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "claim",
-    workgroup: 256,
-    bindings: &[
-        (Uniform, "params"),
-        (Uniform, "shard"),
-        (ReadWrite, "step"),
-        (Read, "keys"),
-        (Read, "order"),
-        (Read, "starts"),
-        (ReadWrite, "unique"),
-        (ReadWrite, "moves"),
-        (ReadWrite, "freqs"),
-        (ReadWrite, "tables"),
-    ],
-};
+kernel! {
+    "claim", workgroup 256,
+    params: Uniform,
+    shard: Uniform,
+    step: ReadWrite,
+    keys: Read,
+    order: Read,
+    starts: Read,
+    unique: ReadWrite,
+    moves: ReadWrite,
+    freqs: ReadWrite,
+    tables: ReadWrite,
+}
 
 pub(crate) fn record(
     call: &mut Call<'_>,
@@ -40,18 +31,18 @@ pub(crate) fn record(
     rows: u32,
 ) {
     for freqs in &tables.freqs {
-        let bindings = [
-            uniform.as_entire_binding(),
-            freqs.shard.as_entire_binding(),
-            space.step.as_entire_binding(),
-            space.keys.as_entire_binding(),
-            missed.values.as_entire_binding(),
-            space.starts.as_entire_binding(),
-            space.unique.as_entire_binding(),
-            space.moves.as_entire_binding(),
-            freqs.counters.as_entire_binding(),
-            tables.tables.as_entire_binding(),
-        ];
-        call.dispatch(&KERNEL, &bindings, &Groups::capped(rows, 256));
+        let bindings = Bindings {
+            params: uniform.as_entire_binding(),
+            shard: freqs.shard.as_entire_binding(),
+            step: space.step.as_entire_binding(),
+            keys: space.keys.as_entire_binding(),
+            order: missed.values.as_entire_binding(),
+            starts: space.starts.as_entire_binding(),
+            unique: space.unique.as_entire_binding(),
+            moves: space.moves.as_entire_binding(),
+            freqs: freqs.counters.as_entire_binding(),
+            tables: tables.tables.as_entire_binding(),
+        };
+        call.dispatch(bindings, &Groups::capped(rows, 256));
     }
 }

@@ -1,29 +1,26 @@
 //! Host side of `shaders/cached/collect.wgsl`: the dirty slots.
 
-use crate::{
-    gpu::{
-        engine::call::{Call, Groups},
-        stages::cached::{space::FlushSpace, tables::Tables},
-    },
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
+use crate::gpu::{
+    engine::call::{Call, Groups, kernel},
+    stages::cached::{space::FlushSpace, tables::Tables},
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "collect",
-    workgroup: 256,
-    bindings: &[(Uniform, "params"), (ReadWrite, "step"), (Read, "ways"), (ReadWrite, "moves"), (ReadWrite, "tables")],
-};
+kernel! {
+    "collect", workgroup 256,
+    params: Uniform,
+    step: ReadWrite,
+    ways: Read,
+    moves: ReadWrite,
+    tables: ReadWrite,
+}
 
 pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &FlushSpace) {
-    let bindings = [
-        uniform.as_entire_binding(),
-        space.step.as_entire_binding(),
-        tables.ways.as_entire_binding(),
-        space.moves.as_entire_binding(),
-        tables.tables.as_entire_binding(),
-    ];
-    call.dispatch(&KERNEL, &bindings, &Groups::of(tables.layout.slots(), 256));
+    let bindings = Bindings {
+        params: uniform.as_entire_binding(),
+        step: space.step.as_entire_binding(),
+        ways: tables.ways.as_entire_binding(),
+        moves: space.moves.as_entire_binding(),
+        tables: tables.tables.as_entire_binding(),
+    };
+    call.dispatch(bindings, &Groups::of(tables.layout.slots(), 256));
 }

@@ -1,31 +1,22 @@
 //! Host side of `shaders/cached/exchange.wgsl`: rows between table and FP32, shard by shard.
 
-use crate::{
-    gpu::{
-        engine::call::{Call, Groups},
-        stages::cached::tables::Tables,
-    },
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
+use crate::gpu::{
+    engine::call::{Call, Groups, kernel},
+    stages::cached::tables::Tables,
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "exchange",
-    workgroup: 256,
-    bindings: &[
-        (Uniform, "params"),
-        (Uniform, "shard"),
-        (ReadWrite, "step"),
-        (Read, "moves"),
-        (ReadWrite, "records"),
-        (ReadWrite, "cache"),
-        (ReadWrite, "scratch"),
-        (ReadWrite, "ways"),
-        (ReadWrite, "tables"),
-    ],
-};
+kernel! {
+    "exchange", workgroup 256,
+    params: Uniform,
+    shard: Uniform,
+    step: ReadWrite,
+    moves: Read,
+    records: ReadWrite,
+    cache: ReadWrite,
+    scratch: ReadWrite,
+    ways: ReadWrite,
+    tables: ReadWrite,
+}
 
 /// Which records are bound.
 #[derive(Clone, Copy)]
@@ -62,18 +53,18 @@ pub(crate) enum Phases {
 pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, list: &List<'_>, phases: Phases) {
     let layout = &tables.layout;
     let mut over = |shard: &wgpu::Buffer, records: &wgpu::Buffer| {
-        let bindings = [
-            uniform.as_entire_binding(),
-            shard.as_entire_binding(),
-            list.step.as_entire_binding(),
-            list.moves.as_entire_binding(),
-            records.as_entire_binding(),
-            tables.cache.as_entire_binding(),
-            list.scratch.as_entire_binding(),
-            tables.ways.as_entire_binding(),
-            tables.tables.as_entire_binding(),
-        ];
-        call.dispatch_rows(&KERNEL, tables, &bindings, &Groups::capped(list.capacity, layout.at_once()));
+        let bindings = Bindings {
+            params: uniform.as_entire_binding(),
+            shard: shard.as_entire_binding(),
+            step: list.step.as_entire_binding(),
+            moves: list.moves.as_entire_binding(),
+            records: records.as_entire_binding(),
+            cache: tables.cache.as_entire_binding(),
+            scratch: list.scratch.as_entire_binding(),
+            ways: tables.ways.as_entire_binding(),
+            tables: tables.tables.as_entire_binding(),
+        };
+        call.dispatch_rows(bindings, tables, &Groups::capped(list.capacity, layout.at_once()));
     };
     match list.records {
         Records::Table => {}

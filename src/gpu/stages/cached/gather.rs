@@ -2,33 +2,26 @@
 
 use crate::{
     gpu::{
-        engine::call::{Call, Groups},
+        engine::call::{Call, Groups, kernel},
         stages::cached::{
             space::{Bound, Space},
             tables::Tables,
         },
     },
     table::layout::{POOL_NONE, Params},
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "gather",
-    workgroup: 256,
-    bindings: &[
-        (Uniform, "params"),
-        (Read, "offsets"),
-        (Read, "places"),
-        (Read, "weights"),
-        (Read, "cache"),
-        (Read, "scratch"),
-        (ReadWrite, "access"),
-        (ReadWrite, "outputs"),
-    ],
-};
+kernel! {
+    "gather", workgroup 256,
+    params: Uniform,
+    offsets: Read,
+    places: Read,
+    weights: Read,
+    cache: Read,
+    scratch: Read,
+    access: ReadWrite,
+    outputs: ReadWrite,
+}
 
 pub(crate) fn record(
     call: &mut Call<'_>,
@@ -39,18 +32,18 @@ pub(crate) fn record(
     space: &Space,
     (outputs, rows): (&wgpu::BindingResource<'_>, u32),
 ) {
-    let bindings = [
-        uniform.as_entire_binding(),
-        batch.offsets.clone(),
-        space.places.as_entire_binding(),
-        batch.weights.clone(),
-        tables.cache.as_entire_binding(),
-        space.scratch.as_entire_binding(),
-        space.access.as_entire_binding(),
-        outputs.clone(),
-    ];
+    let bindings = Bindings {
+        params: uniform.as_entire_binding(),
+        offsets: batch.offsets.clone(),
+        places: space.places.as_entire_binding(),
+        weights: batch.weights.clone(),
+        cache: tables.cache.as_entire_binding(),
+        scratch: space.scratch.as_entire_binding(),
+        access: space.access.as_entire_binding(),
+        outputs: outputs.clone(),
+    };
     let layout = &tables.layout;
     // With pooling none each takes four rows.
     let per_group = layout.at_once() * if params.pooling == POOL_NONE { 4 } else { 1 };
-    call.dispatch_rows(&KERNEL, tables, &bindings, &Groups::of(rows, per_group));
+    call.dispatch_rows(bindings, tables, &Groups::of(rows, per_group));
 }

@@ -2,30 +2,23 @@
 
 use crate::{
     gpu::{
-        engine::call::{Call, Groups},
+        engine::call::{Call, Groups, kernel},
         stages::cached::{space::Bound, tables::Numbering},
     },
     table::layout::Params,
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "linearize",
-    workgroup: 256,
-    bindings: &[
-        (Uniform, "params"),
-        (Read, "indices"),
-        (Read, "offsets"),
-        (Read, "features"),
-        (ReadWrite, "tables"),
-        (ReadWrite, "step"),
-        (ReadWrite, "keys"),
-        (ReadWrite, "access"),
-    ],
-};
+kernel! {
+    "linearize", workgroup 256,
+    params: Uniform,
+    indices: Read,
+    offsets: Read,
+    features: Read,
+    tables: ReadWrite,
+    step: ReadWrite,
+    keys: ReadWrite,
+    access: ReadWrite,
+}
 
 pub(crate) fn record(
     call: &mut Call<'_>,
@@ -35,16 +28,16 @@ pub(crate) fn record(
     numbering: Numbering<'_>,
     [step, keys, access]: [&wgpu::Buffer; 3],
 ) {
-    let bindings = [
-        uniform.as_entire_binding(),
-        batch.indices.clone(),
-        batch.offsets.clone(),
-        numbering.features.as_entire_binding(),
-        numbering.tables.as_entire_binding(),
-        step.as_entire_binding(),
-        keys.as_entire_binding(),
-        access.as_entire_binding(),
-    ];
+    let bindings = Bindings {
+        params: uniform.as_entire_binding(),
+        indices: batch.indices.clone(),
+        offsets: batch.offsets.clone(),
+        features: numbering.features.as_entire_binding(),
+        tables: numbering.tables.as_entire_binding(),
+        step: step.as_entire_binding(),
+        keys: keys.as_entire_binding(),
+        access: access.as_entire_binding(),
+    };
     // One invocation an index, and one an offset.
-    call.dispatch(&KERNEL, &bindings, &Groups::of(params.indices.max(params.bags + 1), 256));
+    call.dispatch(bindings, &Groups::of(params.indices.max(params.bags + 1), 256));
 }

@@ -1,33 +1,24 @@
 //! Host side of `shaders/cached/locate.wgsl`: where the missed accesses find their rows.
 
-use crate::{
-    gpu::{
-        engine::call::{Call, Groups},
-        stages::{
-            cached::{space::Space, tables::Tables},
-            sort::space::Sorted,
-        },
-    },
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
+use crate::gpu::{
+    engine::call::{Call, Groups, kernel},
+    stages::{
+        cached::{space::Space, tables::Tables},
+        sort::space::Sorted,
     },
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "locate",
-    workgroup: 256,
-    bindings: &[
-        (Uniform, "params"),
-        (ReadWrite, "step"),
-        (Read, "keys"),
-        (Read, "order"),
-        (Read, "segment"),
-        (Read, "unique"),
-        (Read, "ways"),
-        (ReadWrite, "places"),
-    ],
-};
+kernel! {
+    "locate", workgroup 256,
+    params: Uniform,
+    step: ReadWrite,
+    keys: Read,
+    order: Read,
+    segment: Read,
+    unique: Read,
+    ways: Read,
+    places: ReadWrite,
+}
 
 pub(crate) fn record(
     call: &mut Call<'_>,
@@ -37,15 +28,15 @@ pub(crate) fn record(
     missed: &Sorted<'_>,
     indices: u32,
 ) {
-    let bindings = [
-        uniform.as_entire_binding(),
-        space.step.as_entire_binding(),
-        space.keys.as_entire_binding(),
-        missed.values.as_entire_binding(),
-        space.segment.as_entire_binding(),
-        space.unique.as_entire_binding(),
-        tables.ways.as_entire_binding(),
-        space.places.as_entire_binding(),
-    ];
-    call.dispatch(&KERNEL, &bindings, &Groups::capped(indices, 256));
+    let bindings = Bindings {
+        params: uniform.as_entire_binding(),
+        step: space.step.as_entire_binding(),
+        keys: space.keys.as_entire_binding(),
+        order: missed.values.as_entire_binding(),
+        segment: space.segment.as_entire_binding(),
+        unique: space.unique.as_entire_binding(),
+        ways: tables.ways.as_entire_binding(),
+        places: space.places.as_entire_binding(),
+    };
+    call.dispatch(bindings, &Groups::capped(indices, 256));
 }

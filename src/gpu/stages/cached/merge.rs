@@ -2,28 +2,21 @@
 
 use crate::{
     gpu::{
-        engine::call::{Call, Groups},
+        engine::call::{Call, Groups, kernel},
         stages::cached::{space::Space, tables::Tables},
     },
     table::layout::MERGE_CHUNK,
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "merge",
-    workgroup: 256,
-    bindings: &[
-        (Uniform, "params"),
-        (Read, "targets"),
-        (Read, "segment"),
-        (Read, "accesses"),
-        (Read, "grad_outputs"),
-        (ReadWrite, "scratch"),
-    ],
-};
+kernel! {
+    "merge", workgroup 256,
+    params: Uniform,
+    targets: Read,
+    segment: Read,
+    accesses: Read,
+    grad_outputs: Read,
+    scratch: ReadWrite,
+}
 
 pub(crate) fn record(
     call: &mut Call<'_>,
@@ -33,15 +26,15 @@ pub(crate) fn record(
     indices: u32,
     grad_outputs: &wgpu::BindingResource<'_>,
 ) {
-    let bindings = [
-        uniform.as_entire_binding(),
-        space.targets.as_entire_binding(),
-        space.segment.as_entire_binding(),
-        space.accesses.as_entire_binding(),
-        grad_outputs.clone(),
-        space.scratch.as_entire_binding(),
-    ];
+    let bindings = Bindings {
+        params: uniform.as_entire_binding(),
+        targets: space.targets.as_entire_binding(),
+        segment: space.segment.as_entire_binding(),
+        accesses: space.accesses.as_entire_binding(),
+        grad_outputs: grad_outputs.clone(),
+        scratch: space.scratch.as_entire_binding(),
+    };
     let layout = &tables.layout;
     let groups = Groups::capped(2 * indices.div_ceil(MERGE_CHUNK), layout.at_once());
-    call.dispatch_rows(&KERNEL, tables, &bindings, &groups);
+    call.dispatch_rows(bindings, tables, &groups);
 }

@@ -1,20 +1,17 @@
 //! Host side of `shaders/cached/reset.wgsl`: an empty cache.
 
-use crate::{
-    gpu::{
-        engine::call::{Call, Groups},
-        stages::cached::tables::Tables,
-    },
-    wgsl::{
-        Access::{ReadWrite, Uniform},
-        Kernel,
-    },
+use crate::gpu::{
+    engine::call::{Call, Groups, kernel},
+    stages::cached::tables::Tables,
 };
 
-pub(crate) const KERNEL: Kernel =
-    Kernel { name: "reset", workgroup: 256, bindings: &[(Uniform, "params"), (ReadWrite, "ways")] };
+kernel! {
+    "reset", workgroup 256,
+    params: Uniform,
+    ways: ReadWrite,
+}
 
 pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables) {
-    let bindings = [uniform.as_entire_binding(), tables.ways.as_entire_binding()];
-    call.dispatch(&KERNEL, &bindings, &Groups::of(tables.layout.slots(), 256));
+    let bindings = Bindings { params: uniform.as_entire_binding(), ways: tables.ways.as_entire_binding() };
+    call.dispatch(bindings, &Groups::of(tables.layout.slots(), 256));
 }

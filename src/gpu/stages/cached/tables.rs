@@ -5,7 +5,7 @@ use crate::{
     error::Error,
     gpu::{
         engine::{
-            call::{Call, Groups},
+            call::{Call, Groups, StageBindings},
             context::Context,
         },
         stages::cached::windows::Windows,
@@ -14,7 +14,7 @@ use crate::{
     source::Source,
     store::SharedStore,
     table::layout::{Layout, NONE, Shard, table_words},
-    wgsl::{self, Kernel},
+    wgsl,
 };
 
 /// Frequencies of neighbouring rows, and the uniform that says of which.
@@ -153,18 +153,13 @@ fn fill(
 impl Call<'_> {
     /// As `dispatch`, of a stage that moves rows, as wide as those of `tables`. `bindings` has the first window of the cache; the
     /// others are added here.
-    pub(crate) fn dispatch_rows(
-        &mut self,
-        kernel: &Kernel,
-        tables: &Tables,
-        bindings: &[wgpu::BindingResource<'_>],
-        groups: &Groups,
-    ) {
+    pub(crate) fn dispatch_rows<'b, B: StageBindings<'b>>(&mut self, bindings: B, tables: &'b Tables, groups: &Groups) {
         let cut = (tables.layout.width(), tables.cache.count());
-        if cut.1 == 1 || !wgsl::has_windows(kernel) {
-            return self.launch(kernel, cut, bindings, groups);
+        let bindings = bindings.list();
+        if cut.1 == 1 || !wgsl::has_windows(B::KERNEL) {
+            return self.launch(B::KERNEL, cut, bindings.as_ref(), groups);
         }
-        let all: Vec<_> = bindings.iter().cloned().chain(tables.cache.others()).collect();
-        self.launch(kernel, cut, &all, groups);
+        let all: Vec<_> = bindings.as_ref().iter().cloned().chain(tables.cache.others()).collect();
+        self.launch(B::KERNEL, cut, &all, groups);
     }
 }

@@ -1,43 +1,34 @@
 //! Host side of `shaders/cached/touch.wgsl`: stamps and frequencies of the rows that were hit.
 
-use crate::{
-    gpu::{
-        engine::call::{Call, Groups},
-        stages::cached::{space::Space, tables::Tables},
-    },
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
+use crate::gpu::{
+    engine::call::{Call, Groups, kernel},
+    stages::cached::{space::Space, tables::Tables},
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "touch",
-    workgroup: 256,
-    bindings: &[
-        (Uniform, "params"),
-        (Uniform, "shard"),
-        (ReadWrite, "step"),
-        (Read, "keys"),
-        (Read, "places"),
-        (ReadWrite, "ways"),
-        (ReadWrite, "freqs"),
-        (ReadWrite, "tables"),
-    ],
-};
+kernel! {
+    "touch", workgroup 256,
+    params: Uniform,
+    shard: Uniform,
+    step: ReadWrite,
+    keys: Read,
+    places: Read,
+    ways: ReadWrite,
+    freqs: ReadWrite,
+    tables: ReadWrite,
+}
 
 pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &Space, indices: u32) {
     for freqs in &tables.freqs {
-        let bindings = [
-            uniform.as_entire_binding(),
-            freqs.shard.as_entire_binding(),
-            space.step.as_entire_binding(),
-            space.keys.as_entire_binding(),
-            space.places.as_entire_binding(),
-            tables.ways.as_entire_binding(),
-            freqs.counters.as_entire_binding(),
-            tables.tables.as_entire_binding(),
-        ];
-        call.dispatch(&KERNEL, &bindings, &Groups::of(indices, 256));
+        let bindings = Bindings {
+            params: uniform.as_entire_binding(),
+            shard: freqs.shard.as_entire_binding(),
+            step: space.step.as_entire_binding(),
+            keys: space.keys.as_entire_binding(),
+            places: space.places.as_entire_binding(),
+            ways: tables.ways.as_entire_binding(),
+            freqs: freqs.counters.as_entire_binding(),
+            tables: tables.tables.as_entire_binding(),
+        };
+        call.dispatch(bindings, &Groups::of(indices, 256));
     }
 }

@@ -1,36 +1,28 @@
 //! Host side of `shaders/cached/update.wgsl`: the distinct rows, shard by shard.
 
-use crate::{
-    gpu::{
-        engine::call::{Call, Groups},
-        stages::cached::{exchange::Records, space::Space, tables::Tables},
-    },
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
+use crate::gpu::{
+    engine::call::{Call, Groups, kernel},
+    stages::cached::{exchange::Records, space::Space, tables::Tables},
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "update",
-    workgroup: 256,
-    bindings: &[
-        (Uniform, "params"),
-        (Uniform, "shard"),
-        (Read, "targets"),
-        (Read, "accesses"),
-        (Read, "grad_outputs"),
-        (ReadWrite, "records"),
-        (ReadWrite, "cache"),
-        (ReadWrite, "scratch"),
-        (ReadWrite, "ways"),
-        (ReadWrite, "tables"),
-    ],
-};
+kernel! {
+    "update", workgroup 256,
+    params: Uniform,
+    shard: Uniform,
+    targets: Read,
+    accesses: Read,
+    grad_outputs: Read,
+    records: ReadWrite,
+    cache: ReadWrite,
+    scratch: ReadWrite,
+    ways: ReadWrite,
+    tables: ReadWrite,
+    rate: Uniform,
+}
 
 pub(crate) fn record(
     call: &mut Call<'_>,
-    uniform: &wgpu::Buffer,
+    (uniform, rate): (&wgpu::Buffer, &wgpu::Buffer),
     tables: &Tables,
     space: &Space,
     rows: u32,
@@ -39,19 +31,20 @@ pub(crate) fn record(
 ) {
     let layout = &tables.layout;
     let mut over = |shard: &wgpu::Buffer, records: &wgpu::Buffer| {
-        let bindings = [
-            uniform.as_entire_binding(),
-            shard.as_entire_binding(),
-            space.targets.as_entire_binding(),
-            space.accesses.as_entire_binding(),
-            grad_outputs.clone(),
-            records.as_entire_binding(),
-            tables.cache.as_entire_binding(),
-            space.scratch.as_entire_binding(),
-            tables.ways.as_entire_binding(),
-            tables.tables.as_entire_binding(),
-        ];
-        call.dispatch_rows(&KERNEL, tables, &bindings, &Groups::capped(rows, layout.at_once()));
+        let bindings = Bindings {
+            params: uniform.as_entire_binding(),
+            shard: shard.as_entire_binding(),
+            targets: space.targets.as_entire_binding(),
+            accesses: space.accesses.as_entire_binding(),
+            grad_outputs: grad_outputs.clone(),
+            records: records.as_entire_binding(),
+            cache: tables.cache.as_entire_binding(),
+            scratch: space.scratch.as_entire_binding(),
+            ways: tables.ways.as_entire_binding(),
+            tables: tables.tables.as_entire_binding(),
+            rate: rate.as_entire_binding(),
+        };
+        call.dispatch_rows(bindings, tables, &Groups::capped(rows, layout.at_once()));
     };
     match records {
         Records::Flight { flight, shard } => over(shard, flight),

@@ -1,32 +1,23 @@
 //! Host side of `shaders/robe/robe_covered.wgsl`: the weights that chunks cover, and the gradient by each.
 
-use crate::{
-    gpu::{
-        engine::call::{Call, Groups},
-        stages::robe::space::{Due, Runs},
-    },
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
+use crate::gpu::{
+    engine::call::{Call, Groups, kernel},
+    stages::robe::space::{Due, Runs},
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "robe_covered",
-    workgroup: 256,
-    bindings: &[
-        (Uniform, "params"),
-        (Uniform, "robe"),
-        (Read, "targets"),
-        (Read, "accesses"),
-        (Read, "grad_outputs"),
-        (Read, "scratch"),
-        (Read, "runs"),
-        (Read, "blocks"),
-        (ReadWrite, "locations"),
-        (ReadWrite, "sums"),
-    ],
-};
+kernel! {
+    "robe_covered", workgroup 256,
+    params: Uniform,
+    robe: Uniform,
+    targets: Read,
+    accesses: Read,
+    grad_outputs: Read,
+    scratch: Read,
+    runs: Read,
+    blocks: Read,
+    locations: ReadWrite,
+    sums: ReadWrite,
+}
 
 pub(crate) fn record(
     call: &mut Call<'_>,
@@ -34,10 +25,17 @@ pub(crate) fn record(
     runs: &Runs,
     [locations, sums]: [&wgpu::BindingResource<'_>; 2],
 ) {
-    let [params, robe, targets, accesses, grad_outputs, scratch] = due.bindings();
-    let (each, blocks) = (runs.runs.as_entire_binding(), runs.blocks.as_entire_binding());
-    let to = [locations.clone(), sums.clone()];
-    let [locations, sums] = to;
-    let bindings = [params, robe, targets, accesses, grad_outputs, scratch, each, blocks, locations, sums];
-    call.dispatch(&KERNEL, &bindings, &Groups::capped((due.starts() * due.robe.reach).min(due.robe.weights), 256));
+    let bindings = Bindings {
+        params: due.uniforms.params.as_entire_binding(),
+        robe: due.uniforms.robe.as_entire_binding(),
+        targets: due.scratch.targets.as_entire_binding(),
+        accesses: due.scratch.accesses.as_entire_binding(),
+        grad_outputs: due.grad_outputs.clone(),
+        scratch: due.scratch.scratch.as_entire_binding(),
+        runs: runs.runs.as_entire_binding(),
+        blocks: runs.blocks.as_entire_binding(),
+        locations: locations.clone(),
+        sums: sums.clone(),
+    };
+    call.dispatch(bindings, &Groups::capped((due.starts() * due.robe.reach).min(due.robe.weights), 256));
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     gpu::{
-        engine::call::{Call, Groups},
+        engine::call::{Call, Groups, StageBindings, kernel},
         stages::{
             cached::space::Bound,
             robe::{
@@ -12,26 +12,20 @@ use crate::{
         },
     },
     table::layout::{POOL_NONE, Params},
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
+    wgsl::Kernel,
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "robe_gather",
-    workgroup: 256,
-    bindings: &[
-        (Uniform, "params"),
-        (Uniform, "robe"),
-        (Read, "offsets"),
-        (Read, "hashes"),
-        (Read, "weights"),
-        (Read, "window"),
-        (ReadWrite, "access"),
-        (ReadWrite, "outputs"),
-    ],
-};
+kernel! {
+    "robe_gather", workgroup 256,
+    params: Uniform,
+    robe: Uniform,
+    offsets: Read,
+    hashes: Read,
+    weights: Read,
+    window: Read,
+    access: ReadWrite,
+    outputs: ReadWrite,
+}
 
 /// `kernel` is this stage, or `robe_decode` for a packed array.
 pub(crate) fn record(
@@ -43,18 +37,18 @@ pub(crate) fn record(
     space: &Space,
     (outputs, rows): (&wgpu::BindingResource<'_>, u32),
 ) {
-    let bindings = [
-        uniforms.params.as_entire_binding(),
-        uniforms.robe.as_entire_binding(),
-        batch.offsets.clone(),
-        space.hashes.as_entire_binding(),
-        batch.weights.clone(),
-        array.memory[0].as_entire_binding(),
-        space.access.as_entire_binding(),
-        outputs.clone(),
-    ];
+    let bindings = Bindings {
+        params: uniforms.params.as_entire_binding(),
+        robe: uniforms.robe.as_entire_binding(),
+        offsets: batch.offsets.clone(),
+        hashes: space.hashes.as_entire_binding(),
+        weights: batch.weights.clone(),
+        window: array.memory[0].as_entire_binding(),
+        access: space.access.as_entire_binding(),
+        outputs: outputs.clone(),
+    };
     let others = array.memory[1..].iter().map(wgpu::Buffer::as_entire_binding);
-    let bindings: Vec<_> = bindings.into_iter().chain(others).collect();
+    let bindings: Vec<_> = bindings.list().as_ref().iter().cloned().chain(others).collect();
     // With pooling none each takes four rows.
     let per_group = 256 / params.lanes * if params.pooling == POOL_NONE { 4 } else { 1 };
     call.launch(kernel, (1, array.memory.len() as u32), &bindings, &Groups::of(rows, per_group));

@@ -1,32 +1,30 @@
 //! Host side of `shaders/robe/robe_gradient.wgsl`: the gradient by all shared weights.
 
-use crate::{
-    gpu::{
-        engine::call::{Call, Groups},
-        stages::robe::space::Due,
-    },
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
+use crate::gpu::{
+    engine::call::{Call, Groups, kernel},
+    stages::robe::space::Due,
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "robe_gradient",
-    workgroup: 256,
-    bindings: &[
-        (Uniform, "params"),
-        (Uniform, "robe"),
-        (Read, "targets"),
-        (Read, "accesses"),
-        (Read, "grad_outputs"),
-        (Read, "scratch"),
-        (ReadWrite, "sums"),
-    ],
-};
+kernel! {
+    "robe_gradient", workgroup 256,
+    params: Uniform,
+    robe: Uniform,
+    targets: Read,
+    accesses: Read,
+    grad_outputs: Read,
+    scratch: Read,
+    sums: ReadWrite,
+}
 
 pub(crate) fn record(call: &mut Call<'_>, due: &Due<'_>, sums: &wgpu::BindingResource<'_>) {
-    let [params, robe, targets, accesses, grad_outputs, scratch] = due.bindings();
-    let bindings = [params, robe, targets, accesses, grad_outputs, scratch, sums.clone()];
-    call.dispatch(&KERNEL, &bindings, &Groups::capped(due.robe.weights, 256));
+    let bindings = Bindings {
+        params: due.uniforms.params.as_entire_binding(),
+        robe: due.uniforms.robe.as_entire_binding(),
+        targets: due.scratch.targets.as_entire_binding(),
+        accesses: due.scratch.accesses.as_entire_binding(),
+        grad_outputs: due.grad_outputs.clone(),
+        scratch: due.scratch.scratch.as_entire_binding(),
+        sums: sums.clone(),
+    };
+    call.dispatch(bindings, &Groups::capped(due.robe.weights, 256));
 }

@@ -1,32 +1,29 @@
 //! Host side of `shaders/robe/robe_hash.wgsl`: the hash of each access's row.
 
-use crate::{
-    gpu::{
-        engine::call::{Call, Groups},
-        stages::robe::{
-            array::Array,
-            space::{Space, Uniforms},
-        },
-    },
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
+use crate::gpu::{
+    engine::call::{Call, Groups, kernel},
+    stages::robe::{
+        array::Array,
+        space::{Space, Uniforms},
     },
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "robe_hash",
-    workgroup: 256,
-    bindings: &[(Uniform, "params"), (ReadWrite, "step"), (Read, "keys"), (ReadWrite, "hashes"), (ReadWrite, "tables")],
-};
+kernel! {
+    "robe_hash", workgroup 256,
+    params: Uniform,
+    step: ReadWrite,
+    keys: Read,
+    hashes: ReadWrite,
+    tables: ReadWrite,
+}
 
 pub(crate) fn record(call: &mut Call<'_>, uniforms: &Uniforms, array: &Array, space: &Space, indices: u32) {
-    let bindings = [
-        uniforms.params.as_entire_binding(),
-        space.step.as_entire_binding(),
-        space.keys.as_entire_binding(),
-        space.hashes.as_entire_binding(),
-        array.tables.as_entire_binding(),
-    ];
-    call.dispatch(&KERNEL, &bindings, &Groups::of(indices, 256));
+    let bindings = Bindings {
+        params: uniforms.params.as_entire_binding(),
+        step: space.step.as_entire_binding(),
+        keys: space.keys.as_entire_binding(),
+        hashes: space.hashes.as_entire_binding(),
+        tables: array.tables.as_entire_binding(),
+    };
+    call.dispatch(bindings, &Groups::of(indices, 256));
 }

@@ -2,29 +2,22 @@
 
 use crate::{
     gpu::{
-        engine::call::{Call, Groups},
+        engine::call::{Call, Groups, kernel},
         stages::robe::space::{Chunks, Uniforms},
     },
     table::layout::MERGE_CHUNK,
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "robe_merge",
-    workgroup: 256,
-    bindings: &[
-        (Uniform, "params"),
-        (Uniform, "robe"),
-        (Read, "targets"),
-        (Read, "segment"),
-        (Read, "accesses"),
-        (Read, "grad_outputs"),
-        (ReadWrite, "scratch"),
-    ],
-};
+kernel! {
+    "robe_merge", workgroup 256,
+    params: Uniform,
+    robe: Uniform,
+    targets: Read,
+    segment: Read,
+    accesses: Read,
+    grad_outputs: Read,
+    scratch: ReadWrite,
+}
 
 pub(crate) fn record(
     call: &mut Call<'_>,
@@ -33,14 +26,14 @@ pub(crate) fn record(
     (chunks, count): (&Chunks, u32),
     grad_outputs: &wgpu::BindingResource<'_>,
 ) {
-    let bindings = [
-        uniforms.params.as_entire_binding(),
-        uniforms.robe.as_entire_binding(),
-        chunks.targets.as_entire_binding(),
-        chunks.segment.as_entire_binding(),
-        chunks.accesses.as_entire_binding(),
-        grad_outputs.clone(),
-        chunks.scratch.as_entire_binding(),
-    ];
-    call.dispatch(&KERNEL, &bindings, &Groups::capped(2 * count.div_ceil(MERGE_CHUNK), 256 / lanes));
+    let bindings = Bindings {
+        params: uniforms.params.as_entire_binding(),
+        robe: uniforms.robe.as_entire_binding(),
+        targets: chunks.targets.as_entire_binding(),
+        segment: chunks.segment.as_entire_binding(),
+        accesses: chunks.accesses.as_entire_binding(),
+        grad_outputs: grad_outputs.clone(),
+        scratch: chunks.scratch.as_entire_binding(),
+    };
+    call.dispatch(bindings, &Groups::capped(2 * count.div_ceil(MERGE_CHUNK), 256 / lanes));
 }

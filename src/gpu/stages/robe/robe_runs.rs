@@ -1,33 +1,30 @@
 //! Host side of `shaders/robe/robe_runs.wgsl`: which weights a sparse gradient has.
 
-use crate::{
-    gpu::{
-        engine::call::{Call, Groups},
-        stages::robe::space::{Due, RUNS_BLOCK, Runs},
-    },
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
+use crate::gpu::{
+    engine::call::{Call, Groups, kernel},
+    stages::robe::space::{Due, RUNS_BLOCK, Runs},
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "robe_runs",
-    workgroup: 256,
-    bindings: &[
-        (Uniform, "params"),
-        (Uniform, "robe"),
-        (Read, "targets"),
-        (Read, "accesses"),
-        (Read, "scratch"),
-        (ReadWrite, "runs"),
-        (ReadWrite, "blocks"),
-    ],
-};
+kernel! {
+    "robe_runs", workgroup 256,
+    params: Uniform,
+    robe: Uniform,
+    targets: Read,
+    accesses: Read,
+    scratch: Read,
+    runs: ReadWrite,
+    blocks: ReadWrite,
+}
 
 pub(crate) fn record(call: &mut Call<'_>, due: &Due<'_>, runs: &Runs) {
-    let [params, robe, targets, accesses, _, scratch] = due.bindings();
-    let (each, blocks) = (runs.runs.as_entire_binding(), runs.blocks.as_entire_binding());
-    let bindings = [params, robe, targets, accesses, scratch, each, blocks];
-    call.dispatch(&KERNEL, &bindings, &Groups::capped(due.starts(), RUNS_BLOCK));
+    let bindings = Bindings {
+        params: due.uniforms.params.as_entire_binding(),
+        robe: due.uniforms.robe.as_entire_binding(),
+        targets: due.scratch.targets.as_entire_binding(),
+        accesses: due.scratch.accesses.as_entire_binding(),
+        scratch: due.scratch.scratch.as_entire_binding(),
+        runs: runs.runs.as_entire_binding(),
+        blocks: runs.blocks.as_entire_binding(),
+    };
+    call.dispatch(bindings, &Groups::capped(due.starts(), RUNS_BLOCK));
 }

@@ -1,30 +1,21 @@
 //! Host side of `shaders/robe/robe_scatter.wgsl`: every gradient added to its weight's sum, atomically.
 
-use crate::{
-    gpu::{
-        engine::call::{Call, Groups},
-        stages::robe::space::{Scattered, Space, Uniforms},
-    },
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
+use crate::gpu::{
+    engine::call::{Call, Groups, kernel},
+    stages::robe::space::{Scattered, Space, Uniforms},
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "robe_scatter",
-    workgroup: 256,
-    bindings: &[
-        (Uniform, "params"),
-        (Uniform, "robe"),
-        (Uniform, "scaler"),
-        (Read, "hashes"),
-        (Read, "access"),
-        (Read, "grad_outputs"),
-        (ReadWrite, "sums"),
-        (ReadWrite, "covered"),
-    ],
-};
+kernel! {
+    "robe_scatter", workgroup 256,
+    params: Uniform,
+    robe: Uniform,
+    scaler: Uniform,
+    hashes: Read,
+    access: Read,
+    grad_outputs: Read,
+    sums: ReadWrite,
+    covered: ReadWrite,
+}
 
 pub(crate) fn record(
     call: &mut Call<'_>,
@@ -35,15 +26,15 @@ pub(crate) fn record(
     scattered: &Scattered,
     elements: u32,
 ) {
-    let bindings = [
-        uniforms.params.as_entire_binding(),
-        uniforms.robe.as_entire_binding(),
-        scaler.as_entire_binding(),
-        space.hashes.as_entire_binding(),
-        space.access.as_entire_binding(),
-        grad_outputs.clone(),
-        scattered.sums.as_entire_binding(),
-        scattered.covered.as_entire_binding(),
-    ];
-    call.dispatch(&KERNEL, &bindings, &Groups::capped(elements, 256));
+    let bindings = Bindings {
+        params: uniforms.params.as_entire_binding(),
+        robe: uniforms.robe.as_entire_binding(),
+        scaler: scaler.as_entire_binding(),
+        hashes: space.hashes.as_entire_binding(),
+        access: space.access.as_entire_binding(),
+        grad_outputs: grad_outputs.clone(),
+        sums: scattered.sums.as_entire_binding(),
+        covered: scattered.covered.as_entire_binding(),
+    };
+    call.dispatch(bindings, &Groups::capped(elements, 256));
 }

@@ -2,49 +2,44 @@
 
 use crate::{
     gpu::{
-        engine::call::{Call, Groups},
+        engine::call::{Call, Groups, StageBindings, kernel},
         stages::robe::{array::Array, space::Due},
     },
     table::layout::Robe,
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
+    wgsl::Kernel,
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "robe_update",
-    workgroup: 256,
-    bindings: &[
-        (Uniform, "params"),
-        (Uniform, "robe"),
-        (Read, "targets"),
-        (Read, "accesses"),
-        (Read, "grad_outputs"),
-        (Read, "scratch"),
-        (ReadWrite, "memory"),
-        (ReadWrite, "states"),
-        (ReadWrite, "tables"),
-    ],
-};
+kernel! {
+    "robe_update", workgroup 256,
+    params: Uniform,
+    robe: Uniform,
+    targets: Read,
+    accesses: Read,
+    grad_outputs: Read,
+    scratch: Read,
+    memory: ReadWrite,
+    states: ReadWrite,
+    tables: ReadWrite,
+    rate: Uniform,
+}
 
 /// `kernel` is this stage, or `robe_blocks` for a packed array: a dispatch for each window of the array.
-pub(crate) fn record(call: &mut Call<'_>, kernel: &Kernel, due: &Due<'_>, array: &Array) {
+pub(crate) fn record(call: &mut Call<'_>, kernel: &Kernel, due: &Due<'_>, array: &Array, rate: &wgpu::Buffer) {
     for (k, (memory, states)) in (0..).zip(array.memory.iter().zip(&array.states)) {
         let robe = Robe { first: k * due.robe.window, ..due.robe };
         let other = (k > 0).then(|| call.context.uniform(&robe));
-        let [params, first, targets, accesses, grad_outputs, scratch] = due.bindings();
-        let bindings = [
-            params,
-            other.as_ref().map_or(first, wgpu::Buffer::as_entire_binding),
-            targets,
-            accesses,
-            grad_outputs,
-            scratch,
-            memory.as_entire_binding(),
-            states.as_entire_binding(),
-            array.tables.as_entire_binding(),
-        ];
+        let bindings = Bindings {
+            params: due.uniforms.params.as_entire_binding(),
+            robe: other.as_ref().unwrap_or(&due.uniforms.robe).as_entire_binding(),
+            targets: due.scratch.targets.as_entire_binding(),
+            accesses: due.scratch.accesses.as_entire_binding(),
+            grad_outputs: due.grad_outputs.clone(),
+            scratch: due.scratch.scratch.as_entire_binding(),
+            memory: memory.as_entire_binding(),
+            states: states.as_entire_binding(),
+            tables: array.tables.as_entire_binding(),
+            rate: rate.as_entire_binding(),
+        };
         // An invocation a weight of the window where all of them may be gone over, which only the device knows: as many as the starts
         // want if they are not. Else the starts, or the blocks that their chunks may reach.
         let starts = due.starts();
@@ -57,7 +52,7 @@ pub(crate) fn record(call: &mut Call<'_>, kernel: &Kernel, due: &Due<'_>, array:
             let reached = u64::from(starts) * u64::from(((robe.reach + unit - 2) / unit + 1) * unit);
             Groups::Capped(reached.div_ceil(256))
         };
-        call.dispatch(kernel, &bindings, &groups);
+        call.launch(kernel, (1, 1), bindings.list().as_ref(), &groups);
     }
 }
 

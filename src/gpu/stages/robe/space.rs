@@ -153,18 +153,6 @@ pub(crate) struct Due<'a> {
 }
 
 impl Due<'_> {
-    /// In the order in which every stage that sums has them.
-    pub(crate) fn bindings(&self) -> [wgpu::BindingResource<'_>; 6] {
-        [
-            self.uniforms.params.as_entire_binding(),
-            self.uniforms.robe.as_entire_binding(),
-            self.scratch.targets.as_entire_binding(),
-            self.scratch.accesses.as_entire_binding(),
-            self.grad_outputs.clone(),
-            self.scratch.scratch.as_entire_binding(),
-        ]
-    }
-
     /// Distinct starts, at most.
     pub(crate) fn starts(&self) -> u32 {
         self.chunks.min(self.robe.starts)

@@ -2,21 +2,18 @@
 
 use crate::{
     gpu::engine::{
-        call::{Call, Groups},
+        call::{Call, Groups, kernel},
         context::Context,
     },
     table::layout::Inspected,
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "inspect",
-    workgroup: 256,
-    bindings: &[(Uniform, "inspected"), (Read, "gradients"), (ReadWrite, "greatest")],
-};
+kernel! {
+    "inspect", workgroup 256,
+    inspected: Uniform,
+    gradients: Read,
+    greatest: ReadWrite,
+}
 
 /// Words that an invocation looks at before it goes round.
 const EACH: u32 = 4;
@@ -30,6 +27,10 @@ pub(crate) fn record(
 ) {
     let uniform = context.uniform(inspected);
     let words = inspected.elements.div_ceil(1 + inspected.half);
-    let bindings = [uniform.as_entire_binding(), gradients.clone(), greatest.as_entire_binding()];
-    call.dispatch(&KERNEL, &bindings, &Groups::capped(words, 256 * EACH));
+    let bindings = Bindings {
+        inspected: uniform.as_entire_binding(),
+        gradients: gradients.clone(),
+        greatest: greatest.as_entire_binding(),
+    };
+    call.dispatch(bindings, &Groups::capped(words, 256 * EACH));
 }

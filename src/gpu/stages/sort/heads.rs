@@ -1,18 +1,14 @@
 //! Host side of `shaders/sort/heads.wgsl`: how many keys begin in each block.
 
-use crate::{
-    gpu::engine::call::{Call, Groups},
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
-};
+use crate::gpu::engine::call::{Call, Groups, kernel};
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "heads",
-    workgroup: 256,
-    bindings: &[(Uniform, "info"), (ReadWrite, "step"), (Read, "keys"), (ReadWrite, "heads")],
-};
+kernel! {
+    "heads", workgroup 256,
+    info: Uniform,
+    step: ReadWrite,
+    keys: Read,
+    heads: ReadWrite,
+}
 
 /// Sorted keys of a block: `DEDUP_BLOCK` in `shaders/shared/dedup.wgsl`.
 pub(crate) const BLOCK: u32 = 2048;
@@ -25,8 +21,12 @@ pub(crate) fn record(
     heads: &wgpu::Buffer,
     capacity: u32,
 ) {
-    let bindings =
-        [info.as_entire_binding(), step.as_entire_binding(), keys.as_entire_binding(), heads.as_entire_binding()];
+    let bindings = Bindings {
+        info: info.as_entire_binding(),
+        step: step.as_entire_binding(),
+        keys: keys.as_entire_binding(),
+        heads: heads.as_entire_binding(),
+    };
     let groups = Groups::capped(capacity, BLOCK);
-    call.dispatch(&KERNEL, &bindings, &groups);
+    call.dispatch(bindings, &groups);
 }

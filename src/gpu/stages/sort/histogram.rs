@@ -1,21 +1,17 @@
 //! Host side of `shaders/sort/histogram.wgsl`: digit counts of each block of keys.
 
-use crate::{
-    gpu::{
-        engine::call::{Call, Groups},
-        stages::sort::space::BLOCK,
-    },
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
+use crate::gpu::{
+    engine::call::{Call, Groups, kernel},
+    stages::sort::space::BLOCK,
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "histogram",
-    workgroup: 256,
-    bindings: &[(Uniform, "pass_info"), (ReadWrite, "step"), (Read, "keys"), (ReadWrite, "digits")],
-};
+kernel! {
+    "histogram", workgroup 256,
+    pass_info: Uniform,
+    step: ReadWrite,
+    keys: Read,
+    digits: ReadWrite,
+}
 
 pub(crate) fn record(
     call: &mut Call<'_>,
@@ -25,7 +21,12 @@ pub(crate) fn record(
     digits: &wgpu::Buffer,
     capacity: u32,
 ) {
-    let bindings = [pass.as_entire_binding(), step.as_entire_binding(), keys.clone(), digits.as_entire_binding()];
+    let bindings = Bindings {
+        pass_info: pass.as_entire_binding(),
+        step: step.as_entire_binding(),
+        keys: keys.clone(),
+        digits: digits.as_entire_binding(),
+    };
     let groups = Groups::capped(capacity, BLOCK);
-    call.dispatch(&KERNEL, &bindings, &groups);
+    call.dispatch(bindings, &groups);
 }

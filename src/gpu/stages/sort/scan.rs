@@ -1,19 +1,17 @@
 //! Host side of `shaders/sort/scan.wgsl`: exclusive prefix sums of rows.
 
 use crate::{
-    gpu::engine::call::{Call, Groups},
+    gpu::engine::call::{Call, Groups, kernel},
     table::layout::ScanInfo,
-    wgsl::{
-        Access::{ReadWrite, Uniform},
-        Kernel,
-    },
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "scan",
-    workgroup: 256,
-    bindings: &[(Uniform, "info"), (ReadWrite, "step"), (ReadWrite, "data"), (ReadWrite, "totals")],
-};
+kernel! {
+    "scan", workgroup 256,
+    info: Uniform,
+    step: ReadWrite,
+    data: ReadWrite,
+    totals: ReadWrite,
+}
 
 /// Blocks of a row that one invocation takes: `SCAN_SHORT` in `shaders/shared/scan.wgsl`.
 const SHORT: u32 = 16;
@@ -27,8 +25,12 @@ pub(crate) fn record(
     totals: &wgpu::Buffer,
 ) {
     let uniform = call.context.uniform(info);
-    let bindings =
-        [uniform.as_entire_binding(), step.as_entire_binding(), data.as_entire_binding(), totals.as_entire_binding()];
+    let bindings = Bindings {
+        info: uniform.as_entire_binding(),
+        step: step.as_entire_binding(),
+        data: data.as_entire_binding(),
+        totals: totals.as_entire_binding(),
+    };
     let short = info.capacity.div_ceil(info.per_block) <= SHORT;
-    call.dispatch(&KERNEL, &bindings, &Groups::of(info.rows, if short { 256 } else { 1 }));
+    call.dispatch(bindings, &Groups::of(info.rows, if short { 256 } else { 1 }));
 }

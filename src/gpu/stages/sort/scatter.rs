@@ -1,30 +1,21 @@
 //! Host side of `shaders/sort/scatter.wgsl`: keys and values to their places.
 
-use crate::{
-    gpu::{
-        engine::call::{Call, Groups},
-        stages::sort::space::{BLOCK, Pairs, SortScratch, Source},
-    },
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
+use crate::gpu::{
+    engine::call::{Call, Groups, kernel},
+    stages::sort::space::{BLOCK, Pairs, SortScratch, Source},
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "scatter",
-    workgroup: 256,
-    bindings: &[
-        (Uniform, "pass_info"),
-        (ReadWrite, "step"),
-        (Read, "keys_in"),
-        (Read, "values_in"),
-        (Read, "digits"),
-        (Read, "totals"),
-        (ReadWrite, "keys_out"),
-        (ReadWrite, "values_out"),
-    ],
-};
+kernel! {
+    "scatter", workgroup 256,
+    pass_info: Uniform,
+    step: ReadWrite,
+    keys_in: Read,
+    values_in: Read,
+    digits: Read,
+    totals: Read,
+    keys_out: ReadWrite,
+    values_out: ReadWrite,
+}
 
 pub(crate) fn record(
     call: &mut Call<'_>,
@@ -35,16 +26,16 @@ pub(crate) fn record(
     to: &Pairs<'_>,
     capacity: u32,
 ) {
-    let bindings = [
-        pass.as_entire_binding(),
-        step.as_entire_binding(),
-        from.keys.clone(),
-        from.values.clone(),
-        scratch.digits.as_entire_binding(),
-        scratch.totals.as_entire_binding(),
-        to.keys.as_entire_binding(),
-        to.values.as_entire_binding(),
-    ];
+    let bindings = Bindings {
+        pass_info: pass.as_entire_binding(),
+        step: step.as_entire_binding(),
+        keys_in: from.keys.clone(),
+        values_in: from.values.clone(),
+        digits: scratch.digits.as_entire_binding(),
+        totals: scratch.totals.as_entire_binding(),
+        keys_out: to.keys.as_entire_binding(),
+        values_out: to.values.as_entire_binding(),
+    };
     let groups = Groups::capped(capacity, BLOCK);
-    call.dispatch(&KERNEL, &bindings, &groups);
+    call.dispatch(bindings, &groups);
 }

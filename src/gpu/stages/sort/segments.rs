@@ -1,32 +1,23 @@
 //! Host side of `shaders/sort/segments.wgsl`: runs of equal keys.
 
-use crate::{
-    gpu::{
-        engine::call::{Call, Groups},
-        stages::sort::{
-            heads::BLOCK,
-            space::{DedupTo, SortScratch},
-        },
-    },
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
+use crate::gpu::{
+    engine::call::{Call, Groups, kernel},
+    stages::sort::{
+        heads::BLOCK,
+        space::{DedupTo, SortScratch},
     },
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "segments",
-    workgroup: 256,
-    bindings: &[
-        (Uniform, "info"),
-        (ReadWrite, "step"),
-        (Read, "keys"),
-        (Read, "heads"),
-        (Read, "totals"),
-        (ReadWrite, "segment"),
-        (ReadWrite, "starts"),
-    ],
-};
+kernel! {
+    "segments", workgroup 256,
+    info: Uniform,
+    step: ReadWrite,
+    keys: Read,
+    heads: Read,
+    totals: Read,
+    segment: ReadWrite,
+    starts: ReadWrite,
+}
 
 pub(crate) fn record(
     call: &mut Call<'_>,
@@ -37,15 +28,15 @@ pub(crate) fn record(
     to: &DedupTo<'_>,
     capacity: u32,
 ) {
-    let bindings = [
-        info.as_entire_binding(),
-        step.as_entire_binding(),
-        keys.as_entire_binding(),
-        scratch.digits.as_entire_binding(),
-        scratch.totals.as_entire_binding(),
-        to.segment.as_entire_binding(),
-        to.starts.as_entire_binding(),
-    ];
+    let bindings = Bindings {
+        info: info.as_entire_binding(),
+        step: step.as_entire_binding(),
+        keys: keys.as_entire_binding(),
+        heads: scratch.digits.as_entire_binding(),
+        totals: scratch.totals.as_entire_binding(),
+        segment: to.segment.as_entire_binding(),
+        starts: to.starts.as_entire_binding(),
+    };
     let groups = Groups::capped(capacity, BLOCK);
-    call.dispatch(&KERNEL, &bindings, &groups);
+    call.dispatch(bindings, &groups);
 }

@@ -2,30 +2,23 @@
 
 use crate::{
     gpu::{
-        engine::call::{Call, Groups},
+        engine::call::{Call, Groups, kernel},
         stages::sort::space::{DedupTo, Pairs, SortJob, SortScratch},
     },
     table::layout::SmallInfo,
-    wgsl::{
-        Access::{Read, ReadWrite, Uniform},
-        Kernel,
-    },
 };
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "sort_small",
-    workgroup: 256,
-    bindings: &[
-        (Uniform, "info"),
-        (ReadWrite, "step"),
-        (Read, "keys_in"),
-        (Read, "values_in"),
-        (ReadWrite, "keys_out"),
-        (ReadWrite, "values_out"),
-        (ReadWrite, "segment"),
-        (ReadWrite, "starts"),
-    ],
-};
+kernel! {
+    "sort_small", workgroup 256,
+    info: Uniform,
+    step: ReadWrite,
+    keys_in: Read,
+    values_in: Read,
+    keys_out: ReadWrite,
+    values_out: ReadWrite,
+    segment: ReadWrite,
+    starts: ReadWrite,
+}
 
 /// Most keys it takes: `SMALL` in `shaders/shared/sort_small.wgsl`.
 pub(crate) const MOST: u32 = 1024;
@@ -52,15 +45,15 @@ pub(crate) fn record(
     let uniform = call.context.uniform(&info);
     // Without a dedup nothing is written through the last two.
     let (segment, starts) = dedup.map_or((&scratch.digits, &scratch.totals), |dedup| (dedup.segment, dedup.starts));
-    let bindings = [
-        uniform.as_entire_binding(),
-        step.as_entire_binding(),
-        job.keys.clone(),
-        job.values.clone().unwrap_or_else(|| job.keys.clone()),
-        to.keys.as_entire_binding(),
-        to.values.as_entire_binding(),
-        segment.as_entire_binding(),
-        starts.as_entire_binding(),
-    ];
-    call.dispatch(&KERNEL, &bindings, &Groups::of(job.capacity, MOST));
+    let bindings = Bindings {
+        info: uniform.as_entire_binding(),
+        step: step.as_entire_binding(),
+        keys_in: job.keys.clone(),
+        values_in: job.values.clone().unwrap_or_else(|| job.keys.clone()),
+        keys_out: to.keys.as_entire_binding(),
+        values_out: to.values.as_entire_binding(),
+        segment: segment.as_entire_binding(),
+        starts: starts.as_entire_binding(),
+    };
+    call.dispatch(bindings, &Groups::of(job.capacity, MOST));
 }

@@ -1,7 +1,5 @@
 //! What holds staged tables, and how tables are filled. No GPU.
 
-#![allow(clippy::unwrap_used, reason = "a helper of a test fails as the test does")]
-
 mod child;
 mod faults;
 mod fill;

@@ -1,0 +1,4 @@
+//! What several modules use to run the command.
+
+pub(crate) mod command;
+pub(crate) mod plan;

@@ -1,0 +1,26 @@
+//! The command's tests, in one program: from outside, and of its traces and its baseline.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod bench;
+mod cli;
+mod common;
+mod gpu;
+mod grid;
+mod info;
+mod plan;
+mod plan_robe;
+mod profile;
+mod scars;
+mod simulate;
+mod suite;
+mod traces;
+mod train;
+mod train_dlrm;
+
+#[test]
+fn every_file_of_tests_is_a_module() {
+    for program in ["tests", "tests/common", "tests/gpu"] {
+        hotrow_harness::modules::all_named(env!("CARGO_MANIFEST_DIR"), program);
+    }
+}

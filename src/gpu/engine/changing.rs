@@ -1,0 +1,42 @@
+//! A uniform whose value changes between calls while its buffer stays, so that bind groups stay too.
+
+use crate::gpu::engine::context::Context;
+
+/// A uniform in one buffer of its own. Each recorded call copies its value into the buffer within the caller's encoder, ahead of its
+/// dispatches: several calls may be recorded before a submission, and each finds its own value.
+#[derive(Debug)]
+pub(crate) struct Changing {
+    buffer: wgpu::Buffer,
+    /// The value recorded last, and the buffer it is copied from. Commands under way keep an older one alive until they are done.
+    source: Option<(Vec<u8>, wgpu::Buffer)>,
+}
+
+impl Changing {
+    /// A uniform of the size of a `T`.
+    pub(crate) fn new<T: bytemuck::Pod>(context: &Context) -> Self {
+        let buffer = context.device().create_buffer(&wgpu::BufferDescriptor {
+            label: Some("hotrow.changing"),
+            size: size_of::<T>() as u64,
+            usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        Self { buffer, source: None }
+    }
+
+    /// Records that what follows in `encoder` finds `value` in the uniform. Call it outside of a pass.
+    pub(crate) fn record<T: bytemuck::Pod>(
+        &mut self,
+        context: &Context,
+        encoder: &mut wgpu::CommandEncoder,
+        value: &T,
+    ) -> &wgpu::Buffer {
+        let bytes = bytemuck::bytes_of(value);
+        let source = match self.source.take() {
+            Some((old, buffer)) if old == bytes => buffer,
+            _ => context.new_uniform(bytes),
+        };
+        encoder.copy_buffer_to_buffer(&source, 0, &self.buffer, 0, bytes.len() as u64);
+        self.source = Some((bytes.to_vec(), source));
+        &self.buffer
+    }
+}

@@ -1,0 +1,137 @@
+//! A learning rate that changes in every step: the cache of uniforms and bind groups makes nothing anew, and each step moves by its own
+//! rate though several are recorded before they are submitted.
+
+use hotrow::{
+    Batch, Context, CpuGroup, CpuRobeGroup, Error, Group, GroupConfig, Init, Lookup, Optimizer, Precision, RobeGroup,
+    internals::held_bindings,
+    robe::{Backward, Config},
+    wgpu::{self, util::DeviceExt as _},
+};
+
+use hotrow_harness::device::{options, with_gpu};
+
+const INDICES: [u32; 8] = [0, 3, 1, 3, 7, 0, 5, 9];
+const OFFSETS: [u32; 5] = [0, 2, 4, 6, 8];
+const DIM: u32 = 4;
+/// Steps recorded before a submission.
+const TOGETHER: usize = 8;
+
+/// What both groups on a device have, recorded.
+trait Recorded: Lookup {
+    fn record(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Buffers, lr: f32) -> Result<(), Error>;
+}
+
+macro_rules! recorded {
+    ($($group:ty),*) => {$(
+        impl Recorded for $group {
+            fn record(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Buffers, lr: f32) -> Result<(), Error> {
+                let [indices, offsets, grads, outputs] = batch.each_ref().map(|buffer| buffer.slice(..));
+                self.record_forward(encoder, &Batch { indices: Some(indices), offsets, weights: None }, outputs)?;
+                self.set_learning_rate(lr)?;
+                self.record_backward(encoder, grads)
+            }
+        }
+    )*};
+}
+recorded!(Group, RobeGroup);
+
+/// Indices, offsets, gradients, outputs.
+type Buffers = [wgpu::Buffer; 4];
+
+fn grads() -> Vec<f32> {
+    (0..OFFSETS.len() as u32 * DIM - DIM).map(|i| if i % 3 == 0 { -1.0 } else { 1.0 }).collect()
+}
+
+fn buffers(context: &Context) -> Buffers {
+    let floats = grads();
+    let zeros = vec![0f32; floats.len()];
+    let bytes = [bytemuck::cast_slice(&INDICES), bytemuck::cast_slice(&OFFSETS), bytemuck::cast_slice(&floats)];
+    let all = [bytes[0], bytes[1], bytes[2], bytemuck::cast_slice(&zeros)];
+    all.map(|contents| {
+        let usage = wgpu::BufferUsages::STORAGE;
+        context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor { label: None, contents, usage })
+    })
+}
+
+/// The rate of a step. Every weight stays a multiple of 2^-10 that FP32 holds, so that the order of sums does not matter.
+fn rate(step: usize) -> f32 {
+    (1 + step) as f32 / 1024.0
+}
+
+/// Runs `steps` on both backends and returns what the cache has made in all steps but the first few.
+fn made(context: &Context, group: &mut dyn Recorded, cpu: &mut dyn Lookup, steps: usize) -> u64 {
+    let batch = buffers(context);
+    let mut before = None;
+    for first in (0..steps).step_by(TOGETHER) {
+        let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        for step in first..(first + TOGETHER).min(steps) {
+            group.record(&mut encoder, &batch, rate(step)).unwrap();
+            cpu.forward(&INDICES, &OFFSETS, None).unwrap();
+            cpu.set_learning_rate(rate(step)).unwrap();
+            cpu.backward(&grads()).unwrap();
+        }
+        context.queue().submit([encoder.finish()]);
+        before.get_or_insert_with(|| held_bindings(context));
+    }
+    let (before, after) = (before.unwrap(), held_bindings(context));
+    assert_eq!((before.uniforms, before.bind_groups), (after.uniforms, after.bind_groups), "held");
+    let rows: Vec<u32> = (0..10).collect();
+    let [found, wanted] = [group.read_rows(&rows).unwrap(), cpu.read_rows(&rows).unwrap()]
+        .map(|rows| rows.into_iter().map(f32::to_bits).collect::<Vec<_>>());
+    assert_eq!(found, wanted);
+    assert!(wanted.iter().any(|&bits| bits != 0), "weights have moved");
+    after.made - before.made
+}
+
+/// A context that no other test shares, so that its counts are this test's.
+fn own(context: &Context) -> Context {
+    Context::with_options(context.device(), context.queue(), &options()).unwrap()
+}
+
+#[test]
+fn a_changing_rate_makes_no_bind_group() {
+    with_gpu(|context| {
+        let context = &own(context);
+        let mut config = GroupConfig::new(&[10], DIM);
+        (config.optimizer, config.init, config.cache_rows) = (Optimizer::sgd(0.5), Init::Constant(0.0), 10);
+        let mut cpu = CpuGroup::new(config.clone()).unwrap();
+        assert_eq!(made(context, &mut Group::new(context, config.clone()).unwrap(), &mut cpu, 1000), 0);
+
+        // robe_update, robe_step and robe_blocks.
+        let shared = |backward, precision| {
+            let (optimizer, init) = (Optimizer::sgd(0.5), Init::Constant(0.0));
+            Config { optimizer, init, backward, precision, ..Config::new(&[10], DIM, 64, 2) }
+        };
+        let kinds =
+            [(Backward::Auto, Precision::Fp32), (Backward::Atomic, Precision::Fp32), (Backward::Auto, Precision::Fp16)];
+        for (steps, (backward, precision)) in [1000, 200, 200].into_iter().zip(kinds) {
+            let config = shared(backward, precision);
+            let mut cpu = CpuRobeGroup::new(config.clone()).unwrap();
+            assert_eq!(
+                made(context, &mut RobeGroup::new(context, config).unwrap(), &mut cpu, steps),
+                0,
+                "{backward:?}"
+            );
+        }
+    });
+}
+
+/// The count that the test above holds at 0 moves where a step needs uniforms and bind groups of its own.
+#[test]
+fn what_changes_is_counted() {
+    with_gpu(|context| {
+        let context = &own(context);
+        let mut config = GroupConfig::new(&[10], DIM);
+        config.cache_rows = 10;
+        let mut group = Group::new(context, config).unwrap();
+        let mut steps = |n: usize| {
+            let indices = &INDICES[..n];
+            group.forward(indices, &[0, n as u32], None).unwrap();
+            group.backward(&[1.0; DIM as usize]).unwrap();
+            held_bindings(context).made
+        };
+        let [first, again, other] = [8, 8, 3].map(&mut steps);
+        assert_eq!(first, again, "a step of a known shape");
+        assert!(other > again, "a step of another shape");
+    });
+}

@@ -1,0 +1,27 @@
+//! The library's tests that need no GPU, in one program. `tests/gpu` is the other.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod caps;
+mod checkpoint;
+mod cpu;
+mod hot;
+mod layers;
+mod low_precision;
+mod naive;
+mod pins;
+mod rank;
+mod robe;
+mod robe_atomic;
+mod robe_fidelity;
+mod robe_gradient;
+mod scaler;
+mod shaders;
+mod store;
+
+#[test]
+fn every_file_of_tests_is_a_module() {
+    for program in ["tests", "tests/gpu", "tests/gpu/stages", "tests/store"] {
+        hotrow_harness::modules::all_named(env!("CARGO_MANIFEST_DIR"), program);
+    }
+}
