@@ -107,7 +107,7 @@ fn on_one_thread(criterion: &mut Criterion) {
         for (percent, ways) in [(0, 32), (5, 32), (5, 1), (50, 32)] {
             let name = format!("{precision:?}/{percent}%/{ways}-way").to_lowercase();
             group.bench_function(name, |bencher| {
-                let mut config = GroupConfig { pooling: Pooling::Mean, ways, ..GroupConfig::new(&[ROWS], 32) };
+                let mut config = GroupConfig::new(&[ROWS], 32).with_pooling(Pooling::Mean).with_ways(ways);
                 config.precision = precision;
                 config.cache_rows = ROWS / 100 * percent;
                 config.optimizer = Optimizer::adagrad(0.05);

@@ -12,13 +12,11 @@ const WAYS: u32 = 32;
 const NONE: [u32; 0] = [];
 
 fn group(cache_rows: u32) -> CpuGroup {
-    let config = GroupConfig {
-        precision: Precision::Int8,
-        optimizer: Optimizer::sgd(0.1),
-        policy: Policy::Static,
-        cache_rows,
-        ..GroupConfig::new(&[ROWS], DIM)
-    };
+    let config = GroupConfig::new(&[ROWS], DIM)
+        .with_precision(Precision::Int8)
+        .with_optimizer(Optimizer::sgd(0.1))
+        .with_policy(Policy::Static)
+        .with_cache_rows(cache_rows);
     CpuGroup::new(config).unwrap()
 }
 

@@ -99,7 +99,7 @@ fn without_cache_by_hand() {
 #[test]
 fn rules_by_hand() {
     let mut config = fp32(&[1], 2, 1);
-    config.optimizer = Optimizer { eps: 0.5, ..Optimizer::adagrad(0.1) };
+    config.optimizer = Optimizer::adagrad(0.1).with_eps(0.5);
     let mut model = Naive::new(&config);
     model.records = words(&[16.0, 0.0, 1.0, 2.0]); // the state comes first
     let (bags, _) = model.forward(&[0], &[0, 1], None).expect("the index is fine");
@@ -107,7 +107,7 @@ fn rules_by_hand() {
     let effect = model.backward(&bags, &[3.0, 1.0]);
     near(&effect.slots[&0], &[1.0 - 0.3 / 5.5, 2.0 - 0.1 / 1.5, 25.0, 1.0]);
 
-    config.optimizer = Optimizer { weight_decay: 0.25, ..Optimizer::row_wise_adagrad(0.1) };
+    config.optimizer = Optimizer::row_wise_adagrad(0.1).with_weight_decay(0.25);
     let mut model = Naive::new(&config);
     model.records = words(&[0.0, 4.0, 8.0]);
     let (bags, _) = model.forward(&[0], &[0, 1], None).expect("the index is fine");
@@ -130,7 +130,7 @@ fn policies_by_hand() {
     model.forward(&[32, 33, 0, 33], &[0, 4], None).expect("the indices are fine");
     assert_eq!([way(&model, 0), way(&model, 1), way(&model, 2)], [0, 33, 32]);
     // Rows of the running batch are protected: 31 more than the 32 ways leaves 31 conflicts.
-    let mut config = GroupConfig { tables: vec![63], ..config };
+    let mut config = config.with_tables(vec![63]);
     let mut model = Naive::new(&config);
     model.forward(&(0..63).collect::<Vec<u32>>(), &[0, 63], None).expect("the indices are fine");
     assert_eq!((model.counters[0].conflicts, model.counters[0].bypass_reads, way(&model, 31)), (31, 31, 31));
@@ -156,7 +156,7 @@ fn policies_by_hand() {
 fn ways_by_hand() {
     let row_of = |model: &Naive, set: u32, way: u32| model.ways.get(&(set, way)).map(|held| held.row);
     // Direct-mapped: a slot for each set, and a row of the running batch keeps it.
-    let mut config = GroupConfig { ways: 1, ..fp32(&[40], 1, 2) };
+    let mut config = fp32(&[40], 1, 2).with_ways(1);
     let mut model = Naive::new(&config);
     let [even, odd]: [Vec<u32>; 2] = [0, 1].map(|set| (0..40).filter(|&row| fmix32(row) % 2 == set).collect());
     model.forward(&[even[0], odd[0]], &[0, 2], None).expect("the indices are fine");
@@ -164,7 +164,7 @@ fn ways_by_hand() {
     assert_eq!([row_of(&model, 0, 0), row_of(&model, 1, 0)], [Some(even[0]), Some(odd[1])]);
     assert_eq!((model.counters[0].conflicts, model.counters[0].evictions), (2, 1));
     // Two rows of 3 ways' cache make one set of 3.
-    config = GroupConfig { ways: 3, ..fp32(&[40], 1, 2) };
+    config = fp32(&[40], 1, 2).with_ways(3);
     let mut model = Naive::new(&config);
     model.forward(&[8, 5, 5, 9, 7], &[0, 5], None).expect("the indices are fine");
     assert_eq!([0, 1, 2].map(|way| row_of(&model, 0, way)), [Some(5), Some(7), Some(8)]);
@@ -492,7 +492,7 @@ impl Embedding for Plain {
 
     fn resize_cache(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
         self.closed("resize_cache")?;
-        let config = GroupConfig { cache_rows, ..self.model.config.clone() };
+        let config = self.model.config.clone().with_cache_rows(cache_rows);
         let layout = Layout::new(&config, u64::MAX)?;
         self.flush()?;
         let (left_out, effect) = self.model.resize(cache_rows);
@@ -927,7 +927,7 @@ fn scenario() -> (GroupConfig, Vec<BatchData>) {
     config.policy = Policy::Lfu;
     config.pooling = Pooling::None;
     config.cache_rows = 32;
-    config.optimizer = Optimizer { weight_decay: 0.01, ..Optimizer::row_wise_adagrad(0.1) };
+    config.optimizer = Optimizer::row_wise_adagrad(0.1).with_weight_decay(0.01);
     config.init = Init::Uniform { low: -1.0, high: 1.0 };
     let mut state = 1u32;
     let mut next = move |below: u32| {
@@ -1135,7 +1135,7 @@ proptest::proptest! {
 
     #[test]
     fn cpu_agrees_whatever_the_ways((config, run) in naive::runs(), ways in proptest::sample::select(&WAYS)) {
-        let config = GroupConfig { ways, ..config };
+        let config = config.with_ways(ways);
         if let Err(difference) = check_run(&mut |config| cpu(config), &config, &run) {
             proptest::prop_assert!(false, "{ways} ways: {difference}");
         }
@@ -1147,7 +1147,7 @@ fn cpu_agrees_on_edge_cases() {
     let mut failed = Vec::new();
     for (name, config, run) in naive::edge_cases() {
         for ways in [32, 1] {
-            let config = GroupConfig { ways, ..config.clone() };
+            let config = config.clone().with_ways(ways);
             if let Err(difference) = check_run(&mut |config| cpu(config), &config, &run) {
                 failed.push(format!("{name}, {ways} ways: {difference}"));
             }

@@ -442,7 +442,7 @@ fn weight_decay_is_not_scaled() {
     let moved = |weight_decay: f32, scale: f32| {
         let mut config = GroupConfig::new(&[4], 3);
         config.precision = Precision::Fp32;
-        config.optimizer = Optimizer { weight_decay, ..Optimizer::sgd(0.5) };
+        config.optimizer = Optimizer::sgd(0.5).with_weight_decay(weight_decay);
         let mut group = CpuGroup::new(config).unwrap();
         group.write_rows(&[2], &[1.0, -2.0, 3.0]).unwrap();
         group.forward(&[2], &[0, 1], None).unwrap();

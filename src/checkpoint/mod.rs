@@ -9,7 +9,7 @@
 //!
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("table.safetensors");
-//! let mut group = CpuGroup::new(GroupConfig { cache_rows: 32, ..GroupConfig::new(&[1000], 16) })?;
+//! let mut group = CpuGroup::new(GroupConfig::new(&[1000], 16).with_cache_rows(32))?;
 //! let outputs = group.forward(&[1, 2, 3], &[0, 3], None)?;
 //! group.backward(&outputs)?;
 //! checkpoint::save(&mut group, &path)?;

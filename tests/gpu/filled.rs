@@ -1,5 +1,6 @@
 //! Tables filled from rows: the same records wherever the table lives, and as the CPU makes them.
 
+use hotrow::internals::Pieces as _;
 use hotrow::{CpuGroup, Error, FileStore, Group, GroupConfig, Optimizer, Placement, Precision, SharedStore, store};
 
 use hotrow_harness::device::{skipped, with_gpu};
@@ -9,7 +10,7 @@ fn config(precision: Precision, placement: Placement) -> GroupConfig {
     let mut config = GroupConfig::new(&[150_000, 7], 30);
     (config.precision, config.placement, config.seed) = (precision, placement, 5);
     config.optimizer = Optimizer::adagrad(0.05);
-    config.shard_bytes = Some(10 << 20);
+    config.set_shard_bytes(Some(10 << 20));
     config
 }
 

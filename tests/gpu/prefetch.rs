@@ -40,7 +40,7 @@ fn staged() {
             let plans = random_plans(&config, &mut source, 10);
             let wanted = play(&mut Group::new(context, config.clone()).unwrap(), &plans, false);
             for overlap in [false, true] {
-                let config = GroupConfig { placement: Placement::Staged, ..config.clone() };
+                let config = config.clone().with_placement(Placement::Staged);
                 let mut group = Group::new(context, config.clone()).unwrap();
                 let found = play(&mut group, &plans, overlap);
                 assert_eq!(found, wanted, "seed {seed}, overlap {overlap}, {config:?}");

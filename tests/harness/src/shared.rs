@@ -122,7 +122,7 @@ pub fn moved_within(
     after: &RobeSnapshot,
 ) -> Result<usize, String> {
     let sums = gradients(config, bags, grads);
-    let Optimizer { kind, lr, eps, weight_decay } = config.optimizer;
+    let Optimizer { kind, lr, eps, weight_decay, .. } = config.optimizer;
     let (lr, eps, weight_decay) = (f64::from(lr), f64::from(eps), f64::from(weight_decay));
     let states = [before, after].map(|snapshot| snapshot.states(config).unwrap_or_else(|error| panic!("{error}")));
     let (old_weights, new_weights) = (weights(config, before), weights(config, after));
@@ -256,7 +256,7 @@ pub fn packed(seed: u64) -> Config {
     let precision = Precision::ALL[1 + seed as usize % 4];
     let rounding = [Rounding::Nearest, Rounding::Stochastic][seed as usize / 4 % 2];
     let block = [16, 64, 256, 32][seed as usize / 8 % 4];
-    Config { precision, rounding, block, ..config(seed) }
+    config(seed).with_precision(precision).with_rounding(rounding).with_block(block)
 }
 
 /// A batch of up to `most` indices a bag; a row in four is the hottest, and some are no row at all.
