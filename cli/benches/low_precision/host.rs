@@ -84,8 +84,7 @@ impl Alone {
         };
         // 256 different rows again and again: what a row holds costs nothing, where it lies does.
         let rate = Rate { lr: config.optimizer.lr, ..Rate::default() };
-        let few =
-            CpuGroup::new(hotrow::GroupConfig { tables: vec![256], ..config }).unwrap().snapshot().unwrap().records;
+        let few = CpuGroup::new(config.with_tables(vec![256])).unwrap().snapshot().unwrap().records;
         Self {
             params,
             rate,

@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::names::{CachePolicyName, OptimizerName, PlacementName, PrecisionName};
 use crate::options::Options;
 use crate::output;
+use hotrow::internals::Pieces as _;
 use hotrow::{Calls, GroupConfig, Layout, MemoryReport};
 use report::Plan;
 
@@ -105,11 +106,11 @@ impl Args {
         // Within the rows, since the percentage is at most 100.
         let rows = config.total_rows();
         config.cache_rows = ((rows as f64 * choice.cache_percent / 100.0).ceil() as u64).min(rows) as u32;
-        config.shard_bytes = self.shard_bytes;
+        config.set_shard_bytes(self.shard_bytes);
         // What a group refuses is bad usage here.
         let layout = Layout::new(&config, BINDING).map_err(|error| Failure::Usage(error.to_string()))?;
         let calls = if choice.batch == 0 { Calls::default() } else { choice.batch.into() };
-        let calls = Calls { prefetch: self.prefetch, ..calls };
+        let calls = calls.with_prefetch(self.prefetch);
         Ok(Plan::new(choice, &config, &layout, MemoryReport::plan(&config, &layout, calls)))
     }
 }

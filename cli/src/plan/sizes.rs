@@ -45,9 +45,9 @@ impl Shape {
     fn calls(&self, lookups: u32) -> Calls {
         let lookups = (lookups > 0).then_some(lookups);
         if self.inference {
-            Calls { frozen: lookups, in_flight: 1, ..Calls::default() }
+            Calls::default().with_frozen(lookups).with_in_flight(1)
         } else {
-            Calls { train: lookups, flush: true, in_flight: 1, ..Calls::default() }
+            Calls::default().with_train(lookups).with_flush(true).with_in_flight(1)
         }
     }
 

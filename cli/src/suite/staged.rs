@@ -3,7 +3,7 @@
 
 use anyhow::Context as _;
 use hotrow::wgpu::{self, SubmissionIndex};
-use hotrow::{Batch, Counters, Group, GroupConfig, Layout, Optimizer, Placement, Precision};
+use hotrow::{Batch, Counters, Group, Layout, Optimizer, Placement, Precision};
 use hotrow::{RamStore, SharedStore, Traffic};
 use std::time::Instant;
 
@@ -69,7 +69,7 @@ pub(crate) fn run(lab: &Lab, report: &mut Report) -> anyhow::Result<()> {
             continue;
         }
         let mut group = if way == Way::Mapped {
-            Group::new(&lab.timed, GroupConfig { placement: Placement::Mapped, ..config.clone() })?
+            Group::new(&lab.timed, config.clone().with_placement(Placement::Mapped))?
         } else {
             // One table for both: where its rows are wanted does not depend on what is in them.
             Group::with_store(&lab.timed, config.clone(), store.clone())?

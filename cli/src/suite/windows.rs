@@ -1,5 +1,6 @@
 //! A cache larger than a binding: what its windows cost gather, and how it fares at its full size.
 
+use hotrow::internals::Pieces as _;
 use hotrow::{Optimizer, Precision};
 
 use super::cases::{BAG, DIM, LR, TURNS, config, fill};
@@ -29,7 +30,7 @@ pub(crate) fn run(lab: &Lab, report: &mut Report) -> anyhow::Result<()> {
         let mut random = random(lab.seed, 7);
         // The table beside it is INT8: what a hit costs does not depend on it, and it is made sooner.
         let mut config = config(&[slots], Precision::Int8, Optimizer::sgd(LR), slots, lab.seed);
-        config.window_bytes = Some(window);
+        config.set_window_bytes(Some(window));
         let windows = hotrow::Layout::new(&config, lab.binding())?.windows();
         let workload = Workload {
             name: name.to_owned(),

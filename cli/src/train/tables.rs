@@ -203,13 +203,12 @@ fn shared_config(
     let rows: Vec<u32> = tables.iter().map(|&table| specs[table].rows).collect();
     let first = &specs[tables[0]];
     let largest = tables.iter().map(|&table| &specs[table]).max_by_key(|spec| spec.rows).unwrap_or(first);
-    let config = robe::Config {
-        pooling: first.pooling,
-        optimizer: rule.optimizer.optimizer(rule.lr),
-        init: largest.init,
-        seed: table_seed(seed, tables[0]),
-        ..robe.config(&rows, first.dim)?
-    };
+    let config = robe
+        .config(&rows, first.dim)?
+        .with_pooling(first.pooling)
+        .with_optimizer(rule.optimizer.optimizer(rule.lr))
+        .with_init(largest.init)
+        .with_seed(table_seed(seed, tables[0]));
     config.check().map(|()| config)
 }
 

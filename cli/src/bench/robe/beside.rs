@@ -87,7 +87,7 @@ fn tables(rows: u32, dim: u32, seed: u32) -> Vec<(String, Result<Table, String>,
     }
     for compression in COMPRESSIONS {
         let config = Config::compressed(&[rows], dim, compression, CHUNK.min(dim));
-        let config = config.map(|config| Config { optimizer: Optimizer::sgd(1e-3), seed, ..config });
+        let config = config.map(|config| config.with_optimizer(Optimizer::sgd(1e-3)).with_seed(seed));
         let bytes = config.as_ref().map_or(0, Config::table_bytes);
         let table = config.map(Table::Robe).map_err(|error| error.to_string());
         tables.push((format!("ROBE {compression}x"), table, bytes));

@@ -3,6 +3,7 @@
 use super::{BINDING, Choice};
 use crate::names::{CachePolicyName, OptimizerName, PlacementName, PrecisionName, option_name};
 use crate::output;
+use hotrow::internals::Pieces as _;
 use hotrow::{GroupConfig, Layout, MemoryReport, TableMemory};
 use serde::Serialize;
 use std::fmt::Write;
@@ -190,7 +191,7 @@ impl Plan {
             optimizer: choice.optimizer,
             batch: choice.batch,
             placement: choice.placement,
-            shard_bytes: config.shard_bytes,
+            shard_bytes: config.shard_bytes(),
             shards: layout.shards,
             taken: Taken::of(report),
         }

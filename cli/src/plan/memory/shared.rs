@@ -7,6 +7,7 @@ use crate::names::{OptimizerName, option_name};
 use crate::options::Options;
 use crate::output;
 use crate::plan::{Common, robe};
+use hotrow::internals::Pieces as _;
 use hotrow::robe::Config;
 use hotrow::{Calls, MemoryReport};
 use serde::Serialize;
@@ -68,7 +69,8 @@ pub(super) fn run(options: &Options, common: &Common, rows: &[u32], asked: &robe
                         let plan = Config::compressed(rows, dim, compression, chunk).and_then(|config| {
                             // As a Vulkan device cuts it.
                             let window_bytes = Some(BINDING);
-                            let config = Config { optimizer: optimizer.optimizer(0.01), window_bytes, ..config };
+                            let config =
+                                config.with_optimizer(optimizer.optimizer(0.01)).with_window_bytes(window_bytes);
                             Plan::new(&config, optimizer, batch)
                         });
                         // What a group refuses is bad usage here.
