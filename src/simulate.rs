@@ -50,6 +50,16 @@ impl SimulatedCounters {
 }
 
 /// A set-associative cache that holds row numbers only.
+///
+/// ```
+/// use hotrow::{Policy, simulate::Simulator};
+///
+/// let mut cache = Simulator::new(4, 32, Policy::Lru)?;
+/// cache.step(&[1, 2, 2]);
+/// cache.step(&[2, 3]);
+/// assert_eq!((cache.counters().accesses, cache.counters().hits), (5, 1));
+/// # Ok::<(), hotrow::simulate::GeometryError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Simulator {
     policy: Policy,

@@ -12,7 +12,7 @@ use crate::{
 /// ```
 /// use hotrow::{CpuScaler, GradSlice, LossScale};
 ///
-/// let mut scaler = cpu::CpuScaler::new(LossScale::BACKOFF)?;
+/// let mut scaler = CpuScaler::new(LossScale::BACKOFF)?;
 /// let gradients = [0x3c00, 0x7c00]; // 1 and infinity in FP16: the loss, times scaler.scale(), was too large
 /// scaler.inspect(GradSlice::F16(&gradients));
 /// let verdict = scaler.decide()?;

@@ -25,6 +25,15 @@ pub use config::{Backward, Config};
 pub use gradient::Gradient;
 
 /// Everything a group keeps between steps, bit by bit.
+///
+/// ```
+/// use hotrow::{CpuRobeGroup, Error, robe};
+///
+/// let config = robe::Config::new(&[1000], 8, 64, 4);
+/// let table = CpuRobeGroup::new(config.clone())?;
+/// assert_eq!(table.snapshot().weights(&config)?.len(), 64);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct RobeSnapshot {
     /// Step number.

@@ -7,6 +7,18 @@ use crate::{
 };
 
 /// Everything a group keeps between steps, bit by bit.
+///
+/// ```
+/// use hotrow::{CpuGroup, Error, GroupConfig};
+///
+/// let mut group = CpuGroup::new(GroupConfig::new(&[100], 4).with_cache_rows(32))?;
+/// let before = group.snapshot()?;
+/// group.forward(&[5], &[0, 1], None)?;
+/// assert_eq!((before.t, group.snapshot()?.t), (0, 1));
+/// group.restore(&before)?;
+/// assert_eq!(group.snapshot()?, before);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// Step number.

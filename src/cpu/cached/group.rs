@@ -38,7 +38,21 @@ use crate::{
 /// Most bytes of a shard where the configuration does not say.
 pub(crate) const SHARD_BYTES: u64 = 2 << 30;
 
-/// The CPU backend: the oracle of the tests, and what runs without a GPU, on all cores.
+/// A group of tables on the CPU, on all cores. It needs no GPU, and the tests hold the GPU's kernels to it.
+///
+/// ```
+/// use hotrow::{CpuGroup, Error, GroupConfig, Init};
+///
+/// let config = GroupConfig::new(&[100], 4).with_init(Init::Constant(1.0)).with_cache_rows(32);
+/// let mut group = CpuGroup::new(config)?;
+/// let mut outputs = [0.0; 4];
+/// group.forward_into(&[5, 6], &[0, 2], None, &mut outputs)?;
+/// assert_eq!(outputs, [2.0; 4]);
+/// group.backward(&[0.5; 4])?; // SGD at 0.01
+/// assert_eq!(group.read_rows(&[5])?, [1.0 - 0.01 * 0.5; 4]);
+/// assert_eq!(group.counters()?[0].admitted, 2);
+/// # Ok::<(), Error>(())
+/// ```
 ///
 /// Same batches in, same tags, stamps, frequencies, flags and counters out as [`crate::Group`]. The placement is ignored:
 /// everything is in host memory.

@@ -29,7 +29,18 @@ use crate::{
 };
 use sums::Sums;
 
-/// The CPU backend: the oracle of the tests, and what runs without a GPU, on all cores.
+/// Tables that share one array of weights, on the CPU, on all cores.
+///
+/// ```
+/// use hotrow::{CpuRobeGroup, Error, robe};
+///
+/// // A million rows x 16 in 4,096 weights, read in chunks of 8.
+/// let mut table = CpuRobeGroup::new(robe::Config::new(&[1_000_000], 16, 4096, 8))?;
+/// let outputs = table.forward(&[999_999], &[0, 1], None)?;
+/// table.backward(&outputs)?;
+/// assert_eq!(table.counters().accesses, [1]);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug)]
 pub struct CpuRobeGroup {
     config: Config,
