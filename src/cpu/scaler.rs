@@ -72,7 +72,7 @@ impl CpuScaler {
     }
 
     /// Decides on what was inspected: whether it overflowed, and the next scale. The state returned is for
-    /// [`backward_scaled`](crate::Embedding::backward_scaled); where it overflowed the model's other weights must be left, too.
+    /// [`backward_scaled`](crate::Lookup::backward_scaled); where it overflowed the model's other weights must be left, too.
     ///
     /// # Errors
     /// [`Error::Order`] if nothing was inspected since the last decision.
