@@ -20,7 +20,7 @@ fn codec(criterion: &mut Criterion) {
     let mut source = rand_pcg::Pcg64::seed_from_u64(1);
     let rows: Vec<Vec<f32>> = (0..ROWS).map(|_| (0..DIM).map(|_| source.random_range(-1.0..1.0)).collect()).collect();
     for precision in Precision::ALL {
-        let config = GroupConfig { precision, ..GroupConfig::new(&[ROWS], DIM) };
+        let config = GroupConfig::new(&[ROWS], DIM).with_precision(precision);
         let Ok(layout) = Layout::new(&config, u64::MAX) else { unreachable!("dim and rows are legal") };
         let name = format!("{precision:?}").to_lowercase();
         let mut group = criterion.benchmark_group(format!("codec/{name}"));

@@ -10,7 +10,7 @@ use std::{cell::Cell, hint::black_box, time::Duration, time::Instant};
 
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use hotrow::{
-    CpuGroup, Embedding as _, GroupConfig, Init, Layout, Optimizer, OptimizerKind, Precision, RandomBits, Rounding,
+    CpuGroup, GroupConfig, Init, Layout, Optimizer, OptimizerKind, Precision, RandomBits, Rounding,
     codec::Noise,
     internals::rows::{self, List, Records, Rule},
 };
@@ -54,8 +54,8 @@ fn offsets() -> Vec<u32> {
 }
 
 fn layout_of(precision: Precision, kind: OptimizerKind, dim: u32) -> Layout {
-    let optimizer = Optimizer { kind, ..Optimizer::sgd(0.01) };
-    Layout::new(&GroupConfig { precision, optimizer, ..GroupConfig::new(&[ROWS], dim) }, u64::MAX).unwrap()
+    let optimizer = Optimizer::sgd(0.01).with_kind(kind);
+    Layout::new(&GroupConfig::new(&[ROWS], dim).with_precision(precision).with_optimizer(optimizer), u64::MAX).unwrap()
 }
 
 fn random_row(source: &mut rand_pcg::Pcg64, dim: u32) -> Vec<f32> {

@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use hotrow::{
-    Batch, Context, CpuGroup, Embedding as _, Group, GroupConfig, Init, Optimizer, Pooling, Precision, Timeline,
-    adapter,
+    Batch, Context, CpuGroup, Group, GroupConfig, Init, Optimizer, Pooling, Precision, Timeline, adapter,
     wgpu::{self, util::DeviceExt as _},
 };
 use rand::SeedableRng as _;
@@ -108,7 +107,7 @@ fn on_one_thread(criterion: &mut Criterion) {
         for (percent, ways) in [(0, 32), (5, 32), (5, 1), (50, 32)] {
             let name = format!("{precision:?}/{percent}%/{ways}-way").to_lowercase();
             group.bench_function(name, |bencher| {
-                let mut config = GroupConfig { pooling: Pooling::Mean, ways, ..GroupConfig::new(&[ROWS], 32) };
+                let mut config = GroupConfig::new(&[ROWS], 32).with_pooling(Pooling::Mean).with_ways(ways);
                 config.precision = precision;
                 config.cache_rows = ROWS / 100 * percent;
                 config.optimizer = Optimizer::adagrad(0.05);

@@ -2,7 +2,7 @@
 #![allow(clippy::print_stdout, reason = "an example shows its result")]
 
 use hotrow::wgpu::{self, util::DeviceExt as _};
-use hotrow::{Batch, Context, Embedding as _, Group, GroupConfig, Optimizer, Precision};
+use hotrow::{Batch, Context, Group, GroupConfig, Optimizer, Precision};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Your program already has an adapter, and a device that requests what hotrow uses.
@@ -14,12 +14,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // 100,000 rows of 64 in INT4; the 5,000 hottest in FP32.
     let context = Context::new(&device, &queue)?;
-    let config = GroupConfig {
-        precision: Precision::Int4,
-        cache_rows: 5_000,
-        optimizer: Optimizer::row_wise_adagrad(0.05),
-        ..GroupConfig::new(&[100_000], 64)
-    };
+    let config = GroupConfig::new(&[100_000], 64)
+        .with_precision(Precision::Int4)
+        .with_cache_rows(5_000)
+        .with_optimizer(Optimizer::row_wise_adagrad(0.05));
     let mut table = Group::new(&context, config)?;
 
     // Two bags, {3, 14, 15} and {92, 65}, and room for their pooled rows; here the gradient is all ones.

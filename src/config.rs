@@ -54,6 +54,23 @@ named!(OutOfRange, "out_of_range": Error = "error", Clamp = "clamp", Skip = "ski
 named!(Placement, "placement": Device = "device", Mapped = "mapped", Staged = "staged", Auto = "auto");
 named!(OptimizerKind, "optimizer": Sgd = "sgd", AdaGrad = "adagrad", RowWiseAdaGrad = "row-wise-adagrad");
 
+/// Chainable setters of a configuration's fields.
+macro_rules! setters {
+    ($type:ident { $($with:ident $field:ident: $value:ty,)* }) => {
+        impl $type {
+            $(
+                #[doc = concat!("With another [`", stringify!($field), "`](Self::", stringify!($field), ").")]
+                #[must_use]
+                pub fn $with(mut self, $field: $value) -> Self {
+                    self.$field = $field;
+                    self
+                }
+            )*
+        }
+    };
+}
+pub(crate) use setters;
+
 /// How the table stores a weight (P1 section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Precision {
@@ -201,7 +218,15 @@ pub enum Placement {
 }
 
 /// The rule that turns a merged gradient into an update, with its hyperparameters.
+///
+/// ```
+/// use hotrow::{Optimizer, OptimizerKind};
+///
+/// let rule = Optimizer::adagrad(0.05).with_weight_decay(1e-4);
+/// assert_eq!((rule.kind, rule.lr, rule.eps), (OptimizerKind::AdaGrad, 0.05, 1e-8));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Optimizer {
     /// The update rule; it decides how much state a row carries.
     pub kind: OptimizerKind,
@@ -267,7 +292,20 @@ pub enum Init {
 
 /// A group: tables of one dim and precision that share a cache. Rows are numbered on:
 /// `linear row = table base + index`.
+///
+/// ```
+/// use hotrow::{GroupConfig, Optimizer, Policy, Precision};
+///
+/// let mut config = GroupConfig::new(&[1_000_000, 500], 64)
+///     .with_precision(Precision::Int4)
+///     .with_policy(Policy::Lfu)
+///     .with_optimizer(Optimizer::row_wise_adagrad(0.1));
+/// config.cache_rows = 20_000;
+/// assert_eq!(config.total_rows(), 1_000_500);
+/// assert!(config.check().is_ok());
+/// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct GroupConfig {
     /// Rows of each table.
     pub tables: Vec<u32>,
@@ -299,11 +337,36 @@ pub struct GroupConfig {
     pub init: Init,
     /// Seed of every random bit: rounding and initial values.
     pub seed: u32,
-    /// Most bytes of one shard of the table; `None` takes what the device binds. Small values are for tests.
-    pub shard_bytes: Option<u64>,
-    /// Most bytes of one window of the cache; `None` takes what the device binds. Small values are for tests.
-    pub window_bytes: Option<u64>,
+    /// Most bytes of one shard of the table; `None` takes what the device binds. Tests and plans set it, through `internals`.
+    pub(crate) shard_bytes: Option<u64>,
+    /// Most bytes of one window of the cache; `None` takes what the device binds. Tests and plans set it, through `internals`.
+    pub(crate) window_bytes: Option<u64>,
 }
+
+setters!(Optimizer {
+    with_kind kind: OptimizerKind,
+    with_lr lr: f32,
+    with_eps eps: f32,
+    with_weight_decay weight_decay: f32,
+});
+
+setters!(GroupConfig {
+    with_tables tables: Vec<u32>,
+    with_features features: Vec<u32>,
+    with_dim dim: u32,
+    with_precision precision: Precision,
+    with_rounding rounding: Rounding,
+    with_random_bits random_bits: RandomBits,
+    with_cache_rows cache_rows: u32,
+    with_ways ways: u32,
+    with_policy policy: Policy,
+    with_pooling pooling: Pooling,
+    with_optimizer optimizer: Optimizer,
+    with_out_of_range out_of_range: OutOfRange,
+    with_placement placement: Placement,
+    with_init init: Init,
+    with_seed seed: u32,
+});
 
 impl GroupConfig {
     /// One or more tables of `rows` x `dim`, INT8 with stochastic rounding (24 random bits), no cache, 32 ways, LRU, sum pooling, SGD at 0.01.

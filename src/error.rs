@@ -1,6 +1,64 @@
 //! The one error type. Each message says what was wanted, what was found and what to do.
 
+use std::{io, ops::Deref};
+
+/// An error of the operating system that an [`Error`] keeps as its source. Two are equal if kind and message are.
+#[derive(Debug)]
+pub struct IoError(io::Error);
+
+impl From<&io::Error> for IoError {
+    fn from(error: &io::Error) -> Self {
+        Self(match error.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(error.kind(), error.to_string()),
+        })
+    }
+}
+
+// `Deref` rather than `std::error::Error`: `Error::source` then is the `io::Error` itself.
+impl Deref for IoError {
+    type Target = io::Error;
+
+    fn deref(&self) -> &io::Error {
+        &self.0
+    }
+}
+
+impl Clone for IoError {
+    fn clone(&self) -> Self {
+        Self::from(&self.0)
+    }
+}
+
+impl PartialEq for IoError {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind() == other.kind() && self.to_string() == other.to_string()
+    }
+}
+
+impl Eq for IoError {}
+
 /// Why a call did not do its job. After any of these the tables still hold their last good values.
+///
+/// The error of a store, a source or a checkpoint keeps what the operating system said as its source:
+///
+/// ```
+/// use std::{error::Error as _, io};
+///
+/// fn disk_is_full(error: &hotrow::Error) -> bool {
+///     let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+///     cause.is_some_and(|cause| cause.kind() == io::ErrorKind::StorageFull)
+/// }
+///
+/// let mut config = hotrow::GroupConfig::new(&[10], 4);
+/// config.cache_rows = 11;
+/// let error = hotrow::CpuGroup::new(config).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "cache_rows: wanted at most the group's 10 rows, found 11; change the group's configuration"
+/// );
+/// assert!(!disk_is_full(&error));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -147,6 +205,8 @@ pub enum Error {
         found: String,
         /// What to do.
         remedy: &'static str,
+        /// The operating system's error, if there was one.
+        source: Option<IoError>,
     },
     /// What a table was to be filled from has not got a row, or not a finite one.
     #[error("{name}, row {row}: wanted {wanted}, found {found}; {remedy}")]
@@ -161,6 +221,8 @@ pub enum Error {
         found: String,
         /// What to do.
         remedy: &'static str,
+        /// The operating system's error, if there was one.
+        source: Option<IoError>,
     },
     /// A checkpoint that cannot be written, read, or taken over by this group.
     #[error("checkpoint {path}, {what}: wanted {wanted}, found {found}; {remedy}")]
@@ -175,6 +237,8 @@ pub enum Error {
         found: String,
         /// What to do.
         remedy: &'static str,
+        /// The operating system's error, if there was one.
+        source: Option<IoError>,
     },
     /// A loss scale that cannot be, or a scaler's state that no such scaler can have left.
     #[error("loss scaler, {what}: wanted {wanted}, found {found}; {remedy}")]
@@ -238,4 +302,26 @@ pub enum Error {
         /// What wgpu said.
         reason: String,
     },
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::{error::Error as _, io::Write};
+
+    use super::*;
+
+    /// A device that is always full stands for a full disk.
+    #[test]
+    fn a_full_disk_is_found_in_the_source() {
+        let mut full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let system = full.write_all(b"row").unwrap_err();
+        let (store, wanted) = ("full".into(), "3 bytes written".into());
+        let found = system.to_string();
+        let error = Error::Store { store, what: "writing", wanted, found, remedy: "", source: Some((&system).into()) };
+        let cause = error.source().unwrap().downcast_ref::<io::Error>().unwrap();
+        assert_eq!((cause.kind(), cause.raw_os_error()), (io::ErrorKind::StorageFull, system.raw_os_error()));
+        assert_eq!(error.clone(), error);
+        let other = IoError::from(&io::Error::new(io::ErrorKind::StorageFull, "another disk"));
+        assert_ne!(other, IoError::from(&system));
+    }
 }

@@ -1,4 +1,56 @@
-#![doc = include_str!("../README.md")]
+//! Embedding tables in packed FP16, INT8, INT4 or INT2 whose hot rows train in a 32-way FP32 cache, on any GPU through [wgpu] or on the CPU.
+//!
+//! A table maps an index to a row of `dim` floats. A step has two calls. `forward` sums the rows of each bag of indices; `backward` takes the
+//! gradients of those sums and updates each distinct row once. Rows are stored packed. Those used most stay in a cache in FP32, and are
+//! rounded, stochastically by default, only when they leave it.
+//!
+//! ```
+//! use hotrow::{CpuGroup, Error, GroupConfig, Optimizer, Precision};
+//!
+//! // One table of 1,000 rows x 8 in INT8, 64 of them cached.
+//! let config = GroupConfig::new(&[1000], 8)
+//!     .with_precision(Precision::Int8)
+//!     .with_cache_rows(64)
+//!     .with_optimizer(Optimizer::adagrad(0.1));
+//! let mut group = CpuGroup::new(config)?;
+//!
+//! // Two bags: rows 3 and 7, and row 3 alone.
+//! let outputs = group.forward(&[3, 7, 3], &[0, 2, 3], None)?;
+//! assert_eq!(outputs.len(), 2 * 8);
+//! group.backward(&vec![1.0; 16])?; // the gradients of the outputs
+//! group.flush()?; // the packed table now has every update
+//! assert!(group.read_rows(&[3])?[0] < 0.0);
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! On a GPU, [`Group`] takes your device and records its kernels into your own command encoder; the
+//! [README](https://docs.rs/crate/hotrow/latest/source/README.md) shows a training loop.
+//!
+//! # The main types
+//!
+//! | you want | on a GPU | on the CPU |
+//! |---|---|---|
+//! | tables of rows with a cache | [`Group`] | [`CpuGroup`] |
+//! | tables that share one array of weights (ROBE) | [`RobeGroup`] | [`CpuRobeGroup`] |
+//! | either of them behind one trait | [`Lookup`], [`Embedding`], [`SharedArray`] | the same |
+//! | a loss scale that follows the gradients | [`Scaler`] | [`CpuScaler`] |
+//! | pipelines for a device | [`Context`], [`ContextOptions`] | |
+//! | times of the kernels | [`Timeline`] | |
+//!
+//! - **Configure**: [`GroupConfig`] or [`robe::Config`]; [`Precision`], [`Optimizer`], [`Policy`], [`Placement`], [`Init`]. Each setting has
+//!   a field and a chainable setter.
+//! - **Fill**: [`Init`] draws random rows, a [`Source`] gives its own, such as [`F32File`].
+//! - **Larger than the GPU, or than RAM**: [`Placement::Staged`] with a [`SharedStore`] of a [`RamStore`], a `FileStore` (feature `file`) or
+//!   your own [`Store`].
+//! - **Save**: `checkpoint` (feature `checkpoint`), or a [`Snapshot`] in memory.
+//! - **Plan**: [`MemoryReport`] counts bytes before anything is allocated; [`simulate`] replays a trace; [`scars`] finds the cache and the pinned
+//!   rows that suit a trace; [`robe::fidelity`] says what a shared array would lose.
+//! - **Errors**: every call returns [`Error`], which says what was wanted, what was found and what to do.
+//!
+//! # Features
+//!
+//! `vulkan`, `metal`, `dx12` (all by default): wgpu's backends. `checkpoint`: saving and loading. `file`: tables in memory-mapped files. `npy`:
+//! tables filled from numpy's arrays. `sketch`: access counts in bounded memory.
 
 pub use wgpu;
 
@@ -6,7 +58,6 @@ pub use wgpu;
 pub mod checkpoint;
 mod config;
 mod cpu;
-mod embedding;
 mod error;
 mod gpu;
 mod host;
@@ -26,8 +77,7 @@ mod wgsl;
 
 pub use config::*;
 pub use cpu::{cached::group::CpuGroup, robe::CpuRobeGroup, scaler::CpuScaler};
-pub use embedding::{Embedding, Snapshot};
-pub use error::Error;
+pub use error::{Error, IoError};
 pub use gpu::{
     adapter,
     cached::{group::Group, staged::traffic::Traffic},
@@ -42,7 +92,7 @@ pub use gpu::{
     scaler::Scaler,
     sorter::{Count, Distinct, SortedPairs, Sorter},
 };
-pub use lookup::{Lookup, LookupKind, SharedArray};
+pub use lookup::{Embedding, Lookup, LookupKind, SharedArray};
 pub use memory::{Allocation, Calls, MemoryReport, TableMemory, memory_factor};
 pub use record::codec;
 pub use scaler::{GradSlice, LossScale};
@@ -59,5 +109,20 @@ pub use table::{
     parts::Part,
     rng,
     row::RowLayout,
+    snapshot::Snapshot,
 };
 pub use wgsl::{AddBody, RankBody};
+
+/// The README's snippet is compiled with the other examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+/// So are those of the guides.
+#[cfg(all(doctest, feature = "checkpoint", feature = "file", any(unix, windows)))]
+#[doc = include_str!("../docs/placements-and-staged.md")]
+struct Placements;
+
+#[cfg(doctest)]
+#[doc = include_str!("../docs/shared-tables.md")]
+struct SharedTables;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::{
-    config::{GroupConfig, Placement, Policy, Precision},
+    config::{GroupConfig, Placement, Policy, Precision, setters},
     table::layout::{Layout, Shard, table_words},
 };
 
@@ -29,7 +29,19 @@ pub fn memory_factor(dim: u32, precision: Precision, cache_fraction: f64, policy
 
 /// What a group will be asked for, as far as memory goes. `Calls::from(indices)`: steps of up to so many indices, frozen steps of
 /// as many, a flush.
+///
+/// ```
+/// use hotrow::{Calls, GroupConfig, Layout, MemoryReport};
+///
+/// let config = GroupConfig::new(&[1000], 16).with_cache_rows(64);
+/// let layout = Layout::new(&config, 128 << 20)?;
+/// let idle = MemoryReport::plan(&config, &layout, Calls::default());
+/// let busy = MemoryReport::plan(&config, &layout, Calls::from(4096).with_prefetch(true));
+/// assert!(busy.total() > idle.total());
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Calls {
     /// Indices of the largest forward, with or without its backward; `None`: none ever comes.
     pub train: Option<u32>,
@@ -42,6 +54,14 @@ pub struct Calls {
     /// Most recorded forwards whose outcome the device has not told yet; one is reckoned with in any case.
     pub in_flight: u32,
 }
+
+setters!(Calls {
+    with_train train: Option<u32>,
+    with_prefetch prefetch: bool,
+    with_frozen frozen: Option<u32>,
+    with_flush flush: bool,
+    with_in_flight in_flight: u32,
+});
 
 impl Default for Calls {
     /// None.

@@ -24,7 +24,7 @@ pub const FREQ_CAP: u32 = 1 << 31;
 
 /// Counters of a simulation, summed over all steps (SPEC 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct SimulatedCounters {
     /// Indices looked up, repeated ones too.
     pub accesses: u64,
     /// Accesses whose row was resident when the step began.
@@ -41,7 +41,7 @@ pub struct Counters {
     pub evictions: u64,
 }
 
-impl Counters {
+impl SimulatedCounters {
     /// Share of the accesses that were hits, 0 to 1; 0 before the first access.
     #[must_use]
     pub fn hit_rate(&self) -> f64 {
@@ -50,6 +50,16 @@ impl Counters {
 }
 
 /// A set-associative cache that holds row numbers only.
+///
+/// ```
+/// use hotrow::{Policy, simulate::Simulator};
+///
+/// let mut cache = Simulator::new(4, 32, Policy::Lru)?;
+/// cache.step(&[1, 2, 2]);
+/// cache.step(&[2, 3]);
+/// assert_eq!((cache.counters().accesses, cache.counters().hits), (5, 1));
+/// # Ok::<(), hotrow::simulate::GeometryError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Simulator {
     policy: Policy,
@@ -58,7 +68,7 @@ pub struct Simulator {
     step: u64,
     sets: Vec<Set>,
     rows: Rows,
-    counters: Counters,
+    counters: SimulatedCounters,
     /// The distinct rows of the running batch, by their number in `rows`. Kept to reuse the allocation.
     touched: Vec<u32>,
     /// The missed rows of the running batch, likewise.
@@ -77,7 +87,7 @@ impl Simulator {
             step: 0,
             sets: geometry::empty_sets(sets, ways)?,
             rows: Rows::new(),
-            counters: Counters::default(),
+            counters: SimulatedCounters::default(),
             touched: Vec::new(),
             missing: Vec::new(),
         })
@@ -85,7 +95,7 @@ impl Simulator {
 
     /// The counters so far.
     #[must_use]
-    pub const fn counters(&self) -> Counters {
+    pub const fn counters(&self) -> SimulatedCounters {
         self.counters
     }
 

@@ -177,7 +177,7 @@ fn windows_are_what_a_stage_can_bind_beyond_the_default() {
 fn a_cache_of_more_windows_than_can_be_bound_is_refused() {
     let caps = |buffers| Caps { storage_buffers: buffers, stage_buffers: u32::MAX, ..fixture("NVIDIA") };
     let layout = |cache_rows| {
-        let config = GroupConfig { cache_rows, ..GroupConfig::new(&[1 << 30], 128) };
+        let config = GroupConfig::new(&[1 << 30], 128).with_cache_rows(cache_rows);
         Layout::new(&config, fixture("NVIDIA").choose_shard_bytes()).unwrap()
     };
     // 512 bytes a slot: 2 GiB less 256 bytes hold 4,194,303.

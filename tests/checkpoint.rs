@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use hotrow::internals::Pieces as _;
 use hotrow::{
     CpuGroup, Embedding, Error, GroupConfig, Init, Optimizer, OutOfRange, Part, Policy, Pooling, Precision, RandomBits,
     Rounding, Snapshot, checkpoint,
@@ -21,16 +22,14 @@ use tempfile::{TempDir, tempdir};
 
 /// A configuration with every part, and a cache whose rows change often.
 fn config() -> GroupConfig {
-    GroupConfig {
-        precision: Precision::Int4,
-        cache_rows: 64,
-        policy: Policy::Lfu,
-        optimizer: Optimizer::row_wise_adagrad(0.1),
-        init: Init::Uniform { low: -1.0, high: 1.0 },
-        seed: 7,
-        shard_bytes: Some(1000),
-        ..GroupConfig::new(&[150, 50], 8)
-    }
+    GroupConfig::new(&[150, 50], 8)
+        .with_precision(Precision::Int4)
+        .with_cache_rows(64)
+        .with_policy(Policy::Lfu)
+        .with_optimizer(Optimizer::row_wise_adagrad(0.1))
+        .with_init(Init::Uniform { low: -1.0, high: 1.0 })
+        .with_seed(7)
+        .with_shard_bytes(Some(1000))
 }
 
 /// Runs steps, some followed by a flush. Returns the outputs of all.
@@ -65,20 +64,20 @@ fn configs() -> Vec<GroupConfig> {
         for (j, optimizer) in
             [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)].into_iter().enumerate()
         {
-            configs.push(GroupConfig {
-                precision,
-                optimizer,
-                policy: if (i + j) % 2 == 0 { Policy::Lfu } else { Policy::Lru },
-                rounding: if i % 3 == 0 { Rounding::Nearest } else { Rounding::Stochastic },
-                random_bits: RandomBits::ALL[j],
-                cache_rows: [64, 0, 200][j],
-                dim: [8, 5, 20][(i + j) % 3],
-                ..config()
-            });
+            configs.push(
+                config()
+                    .with_precision(precision)
+                    .with_optimizer(optimizer)
+                    .with_policy(if (i + j) % 2 == 0 { Policy::Lfu } else { Policy::Lru })
+                    .with_rounding(if i % 3 == 0 { Rounding::Nearest } else { Rounding::Stochastic })
+                    .with_random_bits(RandomBits::ALL[j])
+                    .with_cache_rows([64, 0, 200][j])
+                    .with_dim([8, 5, 20][(i + j) % 3]),
+            );
         }
     }
-    configs.push(GroupConfig { ways: 1, ..config() });
-    configs.push(GroupConfig { ways: 5, policy: Policy::Lru, ..config() });
+    configs.push(config().with_ways(1));
+    configs.push(config().with_ways(5).with_policy(Policy::Lru));
     configs
 }
 
@@ -96,7 +95,7 @@ fn a_loaded_group_goes_on_bit_for_bit() {
         let saved = first.snapshot().unwrap();
 
         // A group with another table and other shards before it loads.
-        let other = GroupConfig { init: Init::Constant(0.5), shard_bytes: None, ..config };
+        let other = config.with_init(Init::Constant(0.5)).with_shard_bytes(None);
         let mut second = CpuGroup::new(other).unwrap();
         train(&mut second, 20..23);
         assert_ne!(second.snapshot().unwrap(), saved, "the comparison can fail");
@@ -114,15 +113,15 @@ fn contents_are_the_configuration() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("group.safetensors");
     let mut all = configs();
-    all.push(GroupConfig {
-        features: vec![1, 0, 1],
-        pooling: Pooling::Mean,
-        out_of_range: OutOfRange::Clamp,
-        seed: u32::MAX,
-        optimizer: Optimizer { lr: 0.1 + f32::EPSILON, eps: 1e-30, weight_decay: -1e-3, ..Optimizer::sgd(0.0) },
-        ..config()
-    });
-    all.push(GroupConfig { pooling: Pooling::None, out_of_range: OutOfRange::Skip, ..config() });
+    all.push(
+        config()
+            .with_features(vec![1, 0, 1])
+            .with_pooling(Pooling::Mean)
+            .with_out_of_range(OutOfRange::Clamp)
+            .with_seed(u32::MAX)
+            .with_optimizer(Optimizer::sgd(0.0).with_lr(0.1 + f32::EPSILON).with_eps(1e-30).with_weight_decay(-1e-3)),
+    );
+    all.push(config().with_pooling(Pooling::None).with_out_of_range(OutOfRange::Skip));
     for config in all {
         let mut group = CpuGroup::new(config.clone()).unwrap();
         group.set_learning_rate(0.3).unwrap();
@@ -130,8 +129,8 @@ fn contents_are_the_configuration() {
         checkpoint::save(&mut group, &path).unwrap();
         let contents = checkpoint::contents(&path).unwrap();
         assert_eq!(contents.step, 4_000_000_000);
-        let optimizer = Optimizer { lr: 0.3, ..config.optimizer };
-        let wanted = GroupConfig { optimizer, init: Init::Constant(0.0), shard_bytes: None, ..config };
+        let optimizer = config.optimizer.with_lr(0.3);
+        let wanted = config.with_optimizer(optimizer).with_init(Init::Constant(0.0)).with_shard_bytes(None);
         assert_eq!(contents.config, wanted);
     }
 }
@@ -185,7 +184,7 @@ fn others_can_read_the_file() {
     assert!(fs::read(&again).unwrap() == file);
 
     // Parts that a group does not have are left out.
-    let plain = GroupConfig { cache_rows: 0, policy: Policy::Lru, ..config() };
+    let plain = config().with_cache_rows(0).with_policy(Policy::Lru);
     checkpoint::save(&mut trained(&plain), &path).unwrap();
     let file = fs::read(&path).unwrap();
     let mut names: Vec<_> = SafeTensors::deserialize(&file).unwrap().names().into_iter().map(str::to_owned).collect();
@@ -361,12 +360,12 @@ fn another_configuration_is_named() {
         assert_eq!(refused(&mut group, &path), field);
     }
     let free: [fn(&mut GroupConfig); 7] = [
-        |config| config.optimizer = Optimizer { lr: 1.0, eps: 1.0, weight_decay: 1.0, ..config.optimizer },
+        |config| config.optimizer = config.optimizer.with_lr(1.0).with_eps(1.0).with_weight_decay(1.0),
         |config| config.features = vec![1, 1],
         |config| config.pooling = Pooling::Mean,
         |config| config.out_of_range = OutOfRange::Skip,
         |config| config.init = Init::Constant(1.0),
-        |config| config.shard_bytes = None,
+        |config| config.set_shard_bytes(None),
         |config| config.cache_rows = 33, // the same two sets
     ];
     for change in free {
@@ -435,16 +434,14 @@ fn child_path() -> Option<std::path::PathBuf> {
 
 /// A group of 16 MiB in which every value depends on the step.
 fn large() -> CpuGroup {
-    let config = GroupConfig {
-        precision: Precision::Fp32,
-        cache_rows: 0,
-        optimizer: Optimizer::sgd(0.1),
-        policy: Policy::Lru,
-        shard_bytes: None,
-        tables: vec![1 << 16],
-        dim: 64,
-        ..config()
-    };
+    let config = config()
+        .with_precision(Precision::Fp32)
+        .with_cache_rows(0)
+        .with_optimizer(Optimizer::sgd(0.1))
+        .with_policy(Policy::Lru)
+        .with_shard_bytes(None)
+        .with_tables(vec![1 << 16])
+        .with_dim(64);
     CpuGroup::new(config).unwrap()
 }
 
@@ -595,7 +592,7 @@ fn no_second_copy_in_memory() {
         assert!(snapshot > 1000 << 20, "a copy would have been seen: {snapshot} bytes");
         return;
     };
-    let config = GroupConfig { precision: Precision::Fp32, ..GroupConfig::new(&[1 << 21], 128) };
+    let config = GroupConfig::new(&[1 << 21], 128).with_precision(Precision::Fp32);
     let mut group = CpuGroup::new(config).unwrap();
     let mut measure = |work: &mut dyn FnMut(&mut CpuGroup)| {
         fs::write("/proc/self/clear_refs", "5").unwrap(); // the peak begins anew
@@ -613,7 +610,7 @@ mod robe {
     use hotrow::{CpuRobeGroup, Lookup, robe::Config};
 
     fn config(optimizer: Optimizer) -> Config {
-        Config { optimizer, seed: 3, ..Config::new(&[150, 50], 8, 300, 4) }
+        Config::new(&[150, 50], 8, 300, 4).with_optimizer(optimizer).with_seed(3)
     }
 
     fn train(group: &mut dyn Lookup, steps: std::ops::Range<u32>) {
@@ -655,7 +652,7 @@ mod robe {
             assert_eq!(fs::read(&path).unwrap(), bytes);
         }
         for precision in [Precision::Fp16, Precision::Int8] {
-            let config = Config { precision, ..config(Optimizer::adagrad(0.1)) };
+            let config = config(Optimizer::adagrad(0.1)).with_precision(precision);
             let (mut group, mut again) =
                 (CpuRobeGroup::new(config.clone()).unwrap(), CpuRobeGroup::new(config.clone()).unwrap());
             train(&mut group, 0..3);
@@ -689,14 +686,14 @@ mod robe {
         let adagrad = config(Optimizer::adagrad(0.1));
         checkpoint::save_lookup(&mut trained(adagrad.optimizer), &path).unwrap();
         let others = [
-            (Config { tables: vec![150, 51], ..adagrad.clone() }, "tables"),
-            (Config { dim: 9, ..adagrad.clone() }, "dim"),
-            (Config { weights: 301, ..adagrad.clone() }, "weights"),
-            (Config { chunk: 5, ..adagrad.clone() }, "chunk"),
-            (Config { seed: 4, ..adagrad.clone() }, "seed"),
-            (Config { precision: Precision::Int8, ..adagrad.clone() }, "precision"),
-            (Config { rounding: Rounding::Nearest, ..adagrad.clone() }, "rounding"),
-            (Config { block: 32, ..adagrad.clone() }, "block"),
+            (adagrad.clone().with_tables(vec![150, 51]), "tables"),
+            (adagrad.clone().with_dim(9), "dim"),
+            (adagrad.clone().with_weights(301), "weights"),
+            (adagrad.clone().with_chunk(5), "chunk"),
+            (adagrad.clone().with_seed(4), "seed"),
+            (adagrad.clone().with_precision(Precision::Int8), "precision"),
+            (adagrad.clone().with_rounding(Rounding::Nearest), "rounding"),
+            (adagrad.clone().with_block(32), "block"),
             (config(Optimizer::sgd(0.1)), "optimizer"),
         ];
         for (config, field) in others {
@@ -709,7 +706,7 @@ mod robe {
             assert_eq!(group.snapshot(), before);
         }
         // How gradients are applied may differ.
-        let other = Config { optimizer: Optimizer::adagrad(0.5), ..adagrad.clone() };
+        let other = adagrad.clone().with_optimizer(Optimizer::adagrad(0.5));
         checkpoint::load_lookup(&mut CpuRobeGroup::new(other).unwrap(), &path).unwrap();
         let mut group = CpuRobeGroup::new(adagrad).unwrap();
         group.forward(&[1], &[0, 1, 1], None).unwrap();

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use hotrow::internals::Pieces as _;
 use hotrow::{
-    Counters, CpuGroup, Embedding, Error, GroupConfig, Init, Optimizer, OutOfRange, Policy, Pooling, Precision,
-    Rounding, Snapshot,
+    Counters, CpuGroup, Error, GroupConfig, Init, Optimizer, OutOfRange, Policy, Pooling, Precision, Rounding,
+    Snapshot,
     hash::fmix32,
     internals::layout::{Field, way_at},
     simulate::Simulator,
@@ -15,12 +16,10 @@ const ROWS: u32 = 700;
 const DIM: u32 = 5;
 
 fn config() -> GroupConfig {
-    GroupConfig {
-        precision: Precision::Fp32,
-        init: Init::Uniform { low: -1.0, high: 1.0 },
-        seed: 3,
-        ..GroupConfig::new(&[ROWS], DIM)
-    }
+    GroupConfig::new(&[ROWS], DIM)
+        .with_precision(Precision::Fp32)
+        .with_init(Init::Uniform { low: -1.0, high: 1.0 })
+        .with_seed(3)
 }
 
 /// Skewed indices in bags of 0 to 6.
@@ -70,8 +69,8 @@ fn play(group: &mut CpuGroup, steps: usize, bags: usize) -> Vec<Vec<u32>> {
 fn fp32_cache_changes_no_bit() {
     for optimizer in [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)] {
         for pooling in [Pooling::Sum, Pooling::Mean, Pooling::None] {
-            let optimizer = Optimizer { weight_decay: 0.01, ..optimizer };
-            let plain = GroupConfig { optimizer, pooling, ..config() };
+            let optimizer = optimizer.with_weight_decay(0.01);
+            let plain = config().with_optimizer(optimizer).with_pooling(pooling);
             let expected = play(&mut CpuGroup::new(plain.clone()).unwrap(), 12, 40);
             for (cache_rows, policy, ways) in [
                 (1, Policy::Lru, 32),
@@ -83,7 +82,12 @@ fn fp32_cache_changes_no_bit() {
                 (ROWS, Policy::Lru, 64),
             ] {
                 // Shards of 37 records or so: rows cross them.
-                let cached = GroupConfig { cache_rows, policy, ways, shard_bytes: Some(2048), ..plain.clone() };
+                let cached = plain
+                    .clone()
+                    .with_cache_rows(cache_rows)
+                    .with_policy(policy)
+                    .with_ways(ways)
+                    .with_shard_bytes(Some(2048));
                 assert_eq!(
                     play(&mut CpuGroup::new(cached).unwrap(), 12, 40),
                     expected,
@@ -91,7 +95,8 @@ fn fp32_cache_changes_no_bit() {
                 );
             }
             // The comparison must notice a cache: INT8 rows are rounded when they leave it.
-            let int8 = |cache_rows| GroupConfig { precision: Precision::Int8, cache_rows, ways: 1, ..plain.clone() };
+            let int8 =
+                |cache_rows| plain.clone().with_precision(Precision::Int8).with_cache_rows(cache_rows).with_ways(1);
             let [cached, uncached] =
                 [64, 0].map(|cache_rows| play(&mut CpuGroup::new(int8(cache_rows)).unwrap(), 12, 40));
             assert!(cached != uncached);
@@ -102,8 +107,8 @@ fn fp32_cache_changes_no_bit() {
 #[test]
 fn shards_change_nothing() {
     for precision in Precision::ALL {
-        let whole = GroupConfig { precision, cache_rows: 64, optimizer: Optimizer::adagrad(0.1), ..config() };
-        let sharded = GroupConfig { shard_bytes: Some(500), ..whole.clone() };
+        let whole = config().with_precision(precision).with_cache_rows(64).with_optimizer(Optimizer::adagrad(0.1));
+        let sharded = whole.clone().with_shard_bytes(Some(500));
         let (mut a, mut b) = (CpuGroup::new(whole).unwrap(), CpuGroup::new(sharded).unwrap());
         assert!(b.layout().shards > 20);
         play(&mut a, 10, 40);
@@ -188,7 +193,8 @@ fn tags_and_counters_are_those_of_the_specification() {
         (Policy::Lru, 100, 3),
         (Policy::Lfu, 100, 8),
     ] {
-        let mut group = CpuGroup::new(GroupConfig { cache_rows, policy, ways, ..config() }).unwrap();
+        let mut group =
+            CpuGroup::new(config().with_cache_rows(cache_rows).with_policy(policy).with_ways(ways)).unwrap();
         let sets = cache_rows.div_ceil(ways);
         let mut model = Model {
             policy,
@@ -261,7 +267,7 @@ fn residents_are_those_of_the_simulator_whatever_the_ways() {
     for ways in [1, 2, 3, 5, 8, 16, 32, 64] {
         for (policy, other) in [(Policy::Lru, Policy::Lfu), (Policy::Lfu, Policy::Lru)] {
             for cache_rows in [1, 90, 256] {
-                let config = GroupConfig { cache_rows, policy, ways, ..config() };
+                let config = config().with_cache_rows(cache_rows).with_policy(policy).with_ways(ways);
                 let simulator = |policy, ways| {
                     let mut simulator = Simulator::new(cache_rows.div_ceil(ways), ways, policy).unwrap();
                     first_difference(&config, &mut simulator, 60)
@@ -278,17 +284,17 @@ fn residents_are_those_of_the_simulator_whatever_the_ways() {
 #[test]
 fn numbers_of_ways_that_cannot_be() {
     for ways in [0, 1025, u32::MAX] {
-        let refused = CpuGroup::new(GroupConfig { ways, cache_rows: 64, ..config() });
+        let refused = CpuGroup::new(config().with_ways(ways).with_cache_rows(64));
         let error = refused.expect_err("no cache has so many").to_string();
         assert!(error.contains("ways: wanted 1 to 1024") && error.contains(&format!("found {ways};")), "{error}");
     }
-    let most = CpuGroup::new(GroupConfig { ways: 1024, cache_rows: 1, ..config() }).unwrap();
+    let most = CpuGroup::new(config().with_ways(1024).with_cache_rows(1)).unwrap();
     assert_eq!((most.layout().sets, most.layout().slots()), (1, 1024));
 }
 
 #[test]
 fn sgd_without_cache_against_plain_sums() {
-    let mut group = CpuGroup::new(GroupConfig { optimizer: Optimizer::sgd(0.5), ..config() }).unwrap();
+    let mut group = CpuGroup::new(config().with_optimizer(Optimizer::sgd(0.5))).unwrap();
     let before = group.read_rows(&[3, 8]).unwrap();
     let outputs = group.forward(&[3, 8, 3], &[0, 3], Some(&[1.0, 2.0, 4.0])).unwrap();
     let dim = DIM as usize;
@@ -308,13 +314,9 @@ fn sgd_without_cache_against_plain_sums() {
 fn a_row_in_many_tiles_gets_every_gradient() {
     let dim = DIM as usize;
     for (cache_rows, policy) in [(0, Policy::Lru), (32, Policy::Lru), (32, Policy::Lfu)] {
-        let zero = GroupConfig {
-            init: Init::Constant(0.0),
-            optimizer: Optimizer::sgd(1.0),
-            pooling: Pooling::None,
-            ..config()
-        };
-        let mut group = CpuGroup::new(GroupConfig { cache_rows, policy, ..zero }).unwrap();
+        let zero =
+            config().with_init(Init::Constant(0.0)).with_optimizer(Optimizer::sgd(1.0)).with_pooling(Pooling::None);
+        let mut group = CpuGroup::new(zero.with_cache_rows(cache_rows).with_policy(policy)).unwrap();
         let mut expected = vec![0.0; ROWS as usize * dim];
         let mut rng = StdRng::seed_from_u64(21);
         for step in 0..20 {
@@ -340,7 +342,7 @@ fn a_row_in_many_tiles_gets_every_gradient() {
 
 #[test]
 fn a_hit_row_evicted_by_its_own_batch_is_read_again() {
-    let one_set = GroupConfig { cache_rows: 32, policy: Policy::Lfu, pooling: Pooling::None, ..config() };
+    let one_set = config().with_cache_rows(32).with_policy(Policy::Lfu).with_pooling(Pooling::None);
     let mut group = CpuGroup::new(one_set).unwrap();
     let first: Vec<u32> = (0..32).collect();
     group.forward(&first, &[0, 32], None).unwrap();
@@ -362,7 +364,7 @@ fn a_hit_row_evicted_by_its_own_batch_is_read_again() {
 #[test]
 fn reading_gives_the_newest_value_and_flush_writes_once() {
     for precision in Precision::ALL {
-        let cached = GroupConfig { precision, cache_rows: 64, rounding: Rounding::Nearest, ..config() };
+        let cached = config().with_precision(precision).with_cache_rows(64).with_rounding(Rounding::Nearest);
         let mut group = CpuGroup::new(cached).unwrap();
         group.forward(&[1, 2, 3], &[0, 3], None).unwrap();
         group.backward(&[0.25; DIM as usize]).unwrap();
@@ -390,7 +392,7 @@ fn reading_gives_the_newest_value_and_flush_writes_once() {
 #[test]
 fn written_rows_are_read_back() {
     for cache_rows in [0, 32] {
-        let mut group = CpuGroup::new(GroupConfig { cache_rows, shard_bytes: Some(300), ..config() }).unwrap();
+        let mut group = CpuGroup::new(config().with_cache_rows(cache_rows).with_shard_bytes(Some(300))).unwrap();
         group.forward(&[4, 9], &[0, 2], None).unwrap();
         assert!(matches!(group.write_rows(&[4], &[0.0; 5]), Err(Error::Order { call: "write_rows", .. })));
         assert!(matches!(group.reset(), Err(Error::Order { call: "reset", .. })));
@@ -417,7 +419,8 @@ fn written_rows_are_read_back() {
 fn a_gradient_that_is_not_finite_skips_its_row() {
     for (cache_rows, optimizer) in [(0, Optimizer::sgd(1.0)), (32, Optimizer::row_wise_adagrad(1.0))] {
         let mut group =
-            CpuGroup::new(GroupConfig { cache_rows, optimizer, pooling: Pooling::None, ..config() }).unwrap();
+            CpuGroup::new(config().with_cache_rows(cache_rows).with_optimizer(optimizer).with_pooling(Pooling::None))
+                .unwrap();
         let before = group.read_rows(&[6, 7]).unwrap();
         group.forward(&[6, 7], &[0, 2], None).unwrap();
         let mut grads = [1.0; 2 * DIM as usize];
@@ -435,7 +438,7 @@ fn a_gradient_that_is_not_finite_skips_its_row() {
 #[test]
 fn error_mode_leaves_everything_but_the_counter() {
     for cache_rows in [0, 64] {
-        let two = GroupConfig { tables: vec![ROWS, 9], cache_rows, policy: Policy::Lfu, ..config() };
+        let two = config().with_tables(vec![ROWS, 9]).with_cache_rows(cache_rows).with_policy(Policy::Lfu);
         let mut group = CpuGroup::new(two).unwrap();
         group.forward(&[1, 2, 3, 4], &[0, 2, 4], None).unwrap();
         group.backward(&[0.5; 10]).unwrap();
@@ -455,12 +458,12 @@ fn error_mode_leaves_everything_but_the_counter() {
 
 #[test]
 fn clamp_and_skip() {
-    let rows = GroupConfig { pooling: Pooling::Mean, ..config() };
-    let mut clamp = CpuGroup::new(GroupConfig { out_of_range: OutOfRange::Clamp, ..rows.clone() }).unwrap();
+    let rows = config().with_pooling(Pooling::Mean);
+    let mut clamp = CpuGroup::new(rows.clone().with_out_of_range(OutOfRange::Clamp)).unwrap();
     let last = clamp.read_rows(&[ROWS - 1]).unwrap();
     assert_eq!(clamp.forward(&[u32::MAX], &[0, 1], None).unwrap(), last);
     assert_eq!((total(&mut clamp).accesses, total(&mut clamp).out_of_range), (1, 1));
-    let mut skip = CpuGroup::new(GroupConfig { out_of_range: OutOfRange::Skip, ..rows }).unwrap();
+    let mut skip = CpuGroup::new(rows.with_out_of_range(OutOfRange::Skip)).unwrap();
     assert_eq!(skip.forward(&[ROWS, ROWS - 1, ROWS], &[0, 3], None).unwrap(), last);
     skip.backward(&[1.0; DIM as usize]).unwrap();
     assert_eq!((total(&mut skip).accesses, total(&mut skip).out_of_range), (1, 2));
@@ -476,7 +479,7 @@ fn clamp_and_skip() {
 
 #[test]
 fn empty_batches_and_shapes() {
-    let mut group = CpuGroup::new(GroupConfig { cache_rows: 32, ..config() }).unwrap();
+    let mut group = CpuGroup::new(config().with_cache_rows(32)).unwrap();
     let before = group.snapshot().unwrap();
     assert!(group.forward(&[], &[0], None).unwrap().is_empty());
     group.backward(&[]).unwrap();
@@ -494,12 +497,9 @@ fn empty_batches_and_shapes() {
 #[test]
 fn a_table_beyond_memory_is_a_named_error() {
     let rows = u32::MAX - 1;
-    let huge = GroupConfig { precision: Precision::Fp32, ..GroupConfig::new(&[rows], 1 << 24) };
+    let huge = GroupConfig::new(&[rows], 1 << 24).with_precision(Precision::Fp32);
     assert!(matches!(CpuGroup::new(huge.clone()), Err(Error::OutOfMemory { what: "records", .. })));
-    assert!(matches!(
-        CpuGroup::new(GroupConfig { cache_rows: rows, ..huge }),
-        Err(Error::Config { field: "cache_rows", .. })
-    ));
+    assert!(matches!(CpuGroup::new(huge.with_cache_rows(rows)), Err(Error::Config { field: "cache_rows", .. })));
 }
 
 #[test]
@@ -507,16 +507,14 @@ fn large_steps_do_not_depend_on_the_number_of_threads() {
     let run = |threads: usize, ways: u32| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
-            let cached = GroupConfig {
-                tables: vec![9000, 9000],
-                dim: 48,
-                precision: Precision::Int8,
-                cache_rows: 4096,
-                ways,
-                optimizer: Optimizer::row_wise_adagrad(0.1),
-                shard_bytes: Some(600_000),
-                ..config()
-            };
+            let cached = config()
+                .with_tables(vec![9000, 9000])
+                .with_dim(48)
+                .with_precision(Precision::Int8)
+                .with_cache_rows(4096)
+                .with_ways(ways)
+                .with_optimizer(Optimizer::row_wise_adagrad(0.1))
+                .with_shard_bytes(Some(600_000));
             let mut group = CpuGroup::new(cached).unwrap();
             let mut rng = StdRng::seed_from_u64(1);
             let mut outputs = Vec::new();
@@ -555,7 +553,7 @@ fn a_step_takes_the_pool_it_is_called_in() {
         return;
     };
     let steps = || {
-        let cached = GroupConfig { cache_rows: 4096, dim: 48, tables: vec![9000], ..config() };
+        let cached = config().with_cache_rows(4096).with_dim(48).with_tables(vec![9000]);
         let mut group = CpuGroup::new(cached).unwrap();
         for step in 0..3 {
             let indices: Vec<u32> = (0..12_000).map(|i| i * 7 * (step + 1) % 9000).collect();
@@ -571,4 +569,16 @@ fn a_step_takes_the_pool_it_is_called_in() {
     }
     let unused = rayon::ThreadPoolBuilder::new().build_global().is_ok();
     std::process::exit(if unused { 10 } else { 11 });
+}
+
+#[test]
+fn outputs_fill_the_callers_slice_and_counters_never_wait() {
+    let group = || CpuGroup::new(config().with_cache_rows(32)).unwrap();
+    hotrow_harness::face::outputs_in_slices(&mut group(), &mut group());
+    hotrow_harness::face::counters_arrive(&mut group());
+    let mut shared = hotrow::robe::Config::new(&[ROWS], DIM, 64, 4);
+    shared.init = config().init;
+    let group = || hotrow::CpuRobeGroup::new(shared.clone()).unwrap();
+    hotrow_harness::face::outputs_in_slices(&mut group(), &mut group());
+    hotrow_harness::face::counters_arrive(&mut group());
 }

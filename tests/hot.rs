@@ -1,7 +1,7 @@
 //! Runs with pinned rows on the CPU backend: hot batches move no rows, and applied proposals reach the predicted rates.
 
 use hotrow::scars::{Advice, Counting, HotBatches, HotRows, Kind, Profile, Proposal, Ranked, Rules, Run, Samples};
-use hotrow::{Counters, CpuGroup, Embedding, GroupConfig, Optimizer, Policy, Precision, rng::pcg4d};
+use hotrow::{Counters, CpuGroup, GroupConfig, Optimizer, Policy, Precision, rng::pcg4d};
 
 const DIM: u32 = 4;
 const ROWS: u32 = 4000;
@@ -12,13 +12,11 @@ const WAYS: u32 = 32;
 const NONE: [u32; 0] = [];
 
 fn group(cache_rows: u32) -> CpuGroup {
-    let config = GroupConfig {
-        precision: Precision::Int8,
-        optimizer: Optimizer::sgd(0.1),
-        policy: Policy::Static,
-        cache_rows,
-        ..GroupConfig::new(&[ROWS], DIM)
-    };
+    let config = GroupConfig::new(&[ROWS], DIM)
+        .with_precision(Precision::Int8)
+        .with_optimizer(Optimizer::sgd(0.1))
+        .with_policy(Policy::Static)
+        .with_cache_rows(cache_rows);
     CpuGroup::new(config).unwrap()
 }
 

@@ -5,6 +5,7 @@
 mod caps;
 mod checkpoint;
 mod cpu;
+mod face;
 mod hot;
 mod layers;
 mod low_precision;

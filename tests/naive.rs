@@ -2,8 +2,8 @@
 //! groups with one deliberate fault each, which it must reject.
 
 use hotrow::{
-    Counters, Embedding, Error, GradSlice, GroupConfig, Init, Layout, Optimizer, OutOfRange, Part, Policy, Pooling,
-    Precision, Rounding, ScalerState, Snapshot,
+    Calls, Counters, Embedding, Error, GradSlice, GroupConfig, Init, Layout, Lookup, LookupKind, MemoryReport,
+    Optimizer, OutOfRange, Part, Policy, Pooling, Precision, Rounding, ScalerState, Snapshot,
 };
 use hotrow_harness::naive;
 use naive::{Approx, BatchData, Call, Format, Naive, check_run, fmix32, half_above, half_below, half_nearest};
@@ -99,7 +99,7 @@ fn without_cache_by_hand() {
 #[test]
 fn rules_by_hand() {
     let mut config = fp32(&[1], 2, 1);
-    config.optimizer = Optimizer { eps: 0.5, ..Optimizer::adagrad(0.1) };
+    config.optimizer = Optimizer::adagrad(0.1).with_eps(0.5);
     let mut model = Naive::new(&config);
     model.records = words(&[16.0, 0.0, 1.0, 2.0]); // the state comes first
     let (bags, _) = model.forward(&[0], &[0, 1], None).expect("the index is fine");
@@ -107,7 +107,7 @@ fn rules_by_hand() {
     let effect = model.backward(&bags, &[3.0, 1.0]);
     near(&effect.slots[&0], &[1.0 - 0.3 / 5.5, 2.0 - 0.1 / 1.5, 25.0, 1.0]);
 
-    config.optimizer = Optimizer { weight_decay: 0.25, ..Optimizer::row_wise_adagrad(0.1) };
+    config.optimizer = Optimizer::row_wise_adagrad(0.1).with_weight_decay(0.25);
     let mut model = Naive::new(&config);
     model.records = words(&[0.0, 4.0, 8.0]);
     let (bags, _) = model.forward(&[0], &[0, 1], None).expect("the index is fine");
@@ -130,7 +130,7 @@ fn policies_by_hand() {
     model.forward(&[32, 33, 0, 33], &[0, 4], None).expect("the indices are fine");
     assert_eq!([way(&model, 0), way(&model, 1), way(&model, 2)], [0, 33, 32]);
     // Rows of the running batch are protected: 31 more than the 32 ways leaves 31 conflicts.
-    let mut config = GroupConfig { tables: vec![63], ..config };
+    let mut config = config.with_tables(vec![63]);
     let mut model = Naive::new(&config);
     model.forward(&(0..63).collect::<Vec<u32>>(), &[0, 63], None).expect("the indices are fine");
     assert_eq!((model.counters[0].conflicts, model.counters[0].bypass_reads, way(&model, 31)), (31, 31, 31));
@@ -156,7 +156,7 @@ fn policies_by_hand() {
 fn ways_by_hand() {
     let row_of = |model: &Naive, set: u32, way: u32| model.ways.get(&(set, way)).map(|held| held.row);
     // Direct-mapped: a slot for each set, and a row of the running batch keeps it.
-    let mut config = GroupConfig { ways: 1, ..fp32(&[40], 1, 2) };
+    let mut config = fp32(&[40], 1, 2).with_ways(1);
     let mut model = Naive::new(&config);
     let [even, odd]: [Vec<u32>; 2] = [0, 1].map(|set| (0..40).filter(|&row| fmix32(row) % 2 == set).collect());
     model.forward(&[even[0], odd[0]], &[0, 2], None).expect("the indices are fine");
@@ -164,7 +164,7 @@ fn ways_by_hand() {
     assert_eq!([row_of(&model, 0, 0), row_of(&model, 1, 0)], [Some(even[0]), Some(odd[1])]);
     assert_eq!((model.counters[0].conflicts, model.counters[0].evictions), (2, 1));
     // Two rows of 3 ways' cache make one set of 3.
-    config = GroupConfig { ways: 3, ..fp32(&[40], 1, 2) };
+    config = fp32(&[40], 1, 2).with_ways(3);
     let mut model = Naive::new(&config);
     model.forward(&[8, 5, 5, 9, 7], &[0, 5], None).expect("the indices are fine");
     assert_eq!([0, 1, 2].map(|way| row_of(&model, 0, way)), [Some(5), Some(7), Some(8)]);
@@ -341,13 +341,32 @@ fn floats(outputs: &[Approx]) -> Vec<f32> {
     outputs.iter().map(|x| x.value as f32).collect()
 }
 
-impl Embedding for Plain {
-    fn config(&self) -> &GroupConfig {
-        &self.model.config
+impl Lookup for Plain {
+    fn output_len(&self, indices: usize, bags: usize) -> usize {
+        let config = self.config();
+        config.dim as usize * if config.pooling == Pooling::None { indices } else { bags }
     }
 
-    fn layout(&self) -> &Layout {
-        &self.layout
+    fn forward_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        outputs.copy_from_slice(&self.forward(indices, offsets, weights)?);
+        Ok(())
+    }
+
+    fn forward_frozen_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        outputs.copy_from_slice(&self.forward_frozen(indices, offsets, weights)?);
+        Ok(())
     }
 
     fn pending(&self) -> bool {
@@ -360,18 +379,6 @@ impl Embedding for Plain {
         let outputs = floats(&self.model.gather(&bags));
         self.pending = Some(bags);
         Ok(outputs)
-    }
-
-    fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
-        // The model has no prefetch: it does all the work at the forward.
-        self.prefetched = Some((indices.to_vec(), offsets.to_vec(), weights.map(<[f32]>::to_vec)));
-        Ok(())
-    }
-
-    fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
-        let wanted = Error::Order { call: "forward_prefetched", wanted: "a prefetch", found: "none" };
-        let (indices, offsets, weights) = self.prefetched.take().ok_or(wanted)?;
-        self.forward(&indices, &offsets, weights.as_deref())
     }
 
     fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
@@ -398,6 +405,50 @@ impl Embedding for Plain {
         self.backward(&values.iter().map(|x| x * scaler.inverse).collect::<Vec<_>>())
     }
 
+    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
+        let dim = self.model.format.dim;
+        Ok(rows.iter().flat_map(|&row| floats(&self.model.newest(row)[..dim])).collect())
+    }
+
+    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
+        Ok(self.model.counters.clone())
+    }
+
+    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
+        self.model.config.optimizer.lr = lr;
+        Ok(())
+    }
+
+    fn memory(&self) -> MemoryReport {
+        MemoryReport::plan(&self.config, &self.layout, Calls::default())
+    }
+
+    fn kind(&mut self) -> LookupKind<'_> {
+        LookupKind::Rows(self)
+    }
+}
+
+impl Embedding for Plain {
+    fn config(&self) -> &GroupConfig {
+        &self.model.config
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
+        // The model knows no overlap: it does everything when the forward comes.
+        self.prefetched = Some((indices.to_vec(), offsets.to_vec(), weights.map(<[f32]>::to_vec)));
+        Ok(())
+    }
+
+    fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
+        let wanted = Error::Order { call: "forward_prefetched", wanted: "a prefetch", found: "none" };
+        let (indices, offsets, weights) = self.prefetched.take().ok_or(wanted)?;
+        self.forward(&indices, &offsets, weights.as_deref())
+    }
+
     fn flush(&mut self) -> Result<(), Error> {
         let effect = self.model.flush();
         self.apply(&effect);
@@ -415,11 +466,6 @@ impl Embedding for Plain {
         self.closed("reset_discarding")?;
         self.model.reset(true);
         Ok(())
-    }
-
-    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
-        let dim = self.model.format.dim;
-        Ok(rows.iter().flat_map(|&row| floats(&self.model.newest(row)[..dim])).collect())
     }
 
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
@@ -446,17 +492,13 @@ impl Embedding for Plain {
 
     fn resize_cache(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
         self.closed("resize_cache")?;
-        let config = GroupConfig { cache_rows, ..self.model.config.clone() };
+        let config = self.model.config.clone().with_cache_rows(cache_rows);
         let layout = Layout::new(&config, u64::MAX)?;
         self.flush()?;
         let (left_out, effect) = self.model.resize(cache_rows);
         (self.config, self.layout) = (config, layout);
         self.apply(&effect);
         Ok(left_out)
-    }
-
-    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
-        Ok(self.model.counters.clone())
     }
 
     fn snapshot(&mut self) -> Result<Snapshot, Error> {
@@ -497,11 +539,6 @@ impl Embedding for Plain {
 
     fn write_part(&mut self, _: Part, _: u64, _: &[u32]) -> Result<(), Error> {
         panic!("check_run takes snapshots and never puts one back");
-    }
-
-    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
-        self.model.config.optimizer.lr = lr;
-        Ok(())
     }
 }
 
@@ -579,13 +616,32 @@ impl Bent {
     }
 }
 
-impl Embedding for Bent {
-    fn config(&self) -> &GroupConfig {
-        self.inner.config()
+impl Lookup for Bent {
+    fn output_len(&self, indices: usize, bags: usize) -> usize {
+        let config = self.config();
+        config.dim as usize * if config.pooling == Pooling::None { indices } else { bags }
     }
 
-    fn layout(&self) -> &Layout {
-        self.inner.layout()
+    fn forward_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        outputs.copy_from_slice(&self.forward(indices, offsets, weights)?);
+        Ok(())
+    }
+
+    fn forward_frozen_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        outputs.copy_from_slice(&self.forward_frozen(indices, offsets, weights)?);
+        Ok(())
     }
 
     fn pending(&self) -> bool {
@@ -614,14 +670,6 @@ impl Embedding for Bent {
             _ => {}
         }
         outputs
-    }
-
-    fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
-        self.inner.prefetch(indices, offsets, weights)
-    }
-
-    fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
-        self.inner.forward_prefetched()
     }
 
     fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
@@ -656,6 +704,52 @@ impl Embedding for Bent {
         self.inner.backward_scaled(grad_outputs, scaler)
     }
 
+    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
+        let mut values = self.inner.read_rows(rows)?;
+        if let Bend::ReadRow = self.bend {
+            values[0] *= 1.001;
+        }
+        Ok(values)
+    }
+
+    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
+        let mut counters = self.inner.counters()?;
+        if let Bend::Counters = self.bend {
+            counters[0].accesses += 1;
+        }
+        Ok(counters)
+    }
+
+    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
+        self.inner.set_learning_rate(lr)
+    }
+
+    fn memory(&self) -> MemoryReport {
+        self.inner.memory()
+    }
+
+    fn kind(&mut self) -> LookupKind<'_> {
+        LookupKind::Rows(self)
+    }
+}
+
+impl Embedding for Bent {
+    fn config(&self) -> &GroupConfig {
+        self.inner.config()
+    }
+
+    fn layout(&self) -> &Layout {
+        self.inner.layout()
+    }
+
+    fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
+        self.inner.prefetch(indices, offsets, weights)
+    }
+
+    fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
+        self.inner.forward_prefetched()
+    }
+
     fn flush(&mut self) -> Result<(), Error> {
         if let Bend::NoFlush = self.bend { Ok(()) } else { self.inner.flush() }
     }
@@ -667,14 +761,6 @@ impl Embedding for Bent {
 
     fn reset_discarding(&mut self) -> Result<(), Error> {
         self.inner.reset_discarding()
-    }
-
-    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
-        let mut values = self.inner.read_rows(rows)?;
-        if let Bend::ReadRow = self.bend {
-            values[0] *= 1.001;
-        }
-        Ok(values)
     }
 
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
@@ -718,14 +804,6 @@ impl Embedding for Bent {
         }
     }
 
-    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
-        let mut counters = self.inner.counters()?;
-        if let Bend::Counters = self.bend {
-            counters[0].accesses += 1;
-        }
-        Ok(counters)
-    }
-
     fn snapshot(&mut self) -> Result<Snapshot, Error> {
         let mut snapshot = self.inner.snapshot()?;
         if let (Bend::Snapshot(bend), false, Some(before)) = (self.bend, self.done, &self.before) {
@@ -752,10 +830,6 @@ impl Embedding for Bent {
 
     fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
         self.inner.write_part(part, first_word, words)
-    }
-
-    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
-        self.inner.set_learning_rate(lr)
     }
 }
 
@@ -853,7 +927,7 @@ fn scenario() -> (GroupConfig, Vec<BatchData>) {
     config.policy = Policy::Lfu;
     config.pooling = Pooling::None;
     config.cache_rows = 32;
-    config.optimizer = Optimizer { weight_decay: 0.01, ..Optimizer::row_wise_adagrad(0.1) };
+    config.optimizer = Optimizer::row_wise_adagrad(0.1).with_weight_decay(0.01);
     config.init = Init::Uniform { low: -1.0, high: 1.0 };
     let mut state = 1u32;
     let mut next = move |below: u32| {
@@ -1061,7 +1135,7 @@ proptest::proptest! {
 
     #[test]
     fn cpu_agrees_whatever_the_ways((config, run) in naive::runs(), ways in proptest::sample::select(&WAYS)) {
-        let config = GroupConfig { ways, ..config };
+        let config = config.with_ways(ways);
         if let Err(difference) = check_run(&mut |config| cpu(config), &config, &run) {
             proptest::prop_assert!(false, "{ways} ways: {difference}");
         }
@@ -1073,7 +1147,7 @@ fn cpu_agrees_on_edge_cases() {
     let mut failed = Vec::new();
     for (name, config, run) in naive::edge_cases() {
         for ways in [32, 1] {
-            let config = GroupConfig { ways, ..config.clone() };
+            let config = config.clone().with_ways(ways);
             if let Err(difference) = check_run(&mut |config| cpu(config), &config, &run) {
                 failed.push(format!("{name}, {ways} ways: {difference}"));
             }

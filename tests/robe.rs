@@ -2,8 +2,8 @@
 //! other, and bad input.
 
 use hotrow::{
-    CpuGroup, CpuRobeGroup, CpuScaler, Embedding, Error, GradSlice, GroupConfig, Init, Lookup, LookupKind, LossScale,
-    Optimizer, OutOfRange, Pooling, Precision, Rounding,
+    CpuGroup, CpuRobeGroup, CpuScaler, Error, GradSlice, GroupConfig, Init, Lookup, LookupKind, LossScale, Optimizer,
+    OutOfRange, Pooling, Precision, Rounding,
     robe::{self, Backward, Config, hash::PRIME},
 };
 use hotrow_harness::shared;
@@ -14,7 +14,7 @@ fn steps_are_the_model_s() {
     let mut seen = 0;
     for (seed, config) in (0..60).map(|seed| (seed, config(seed))).chain((0..64).map(|seed| (seed, packed(seed)))) {
         for backward in WAYS {
-            let config = Config { backward, ..config.clone() };
+            let config = config.clone().with_backward(backward);
             let mut group = CpuRobeGroup::new(config.clone()).unwrap();
             for step in 0..3 {
                 // The last has starts of more than 128 chunks.
@@ -38,7 +38,7 @@ fn steps_are_the_model_s() {
 
 #[test]
 fn a_wrong_step_is_noticed() {
-    let config = Config { optimizer: Optimizer::sgd(0.1), ..config(3) };
+    let config = config(3).with_optimizer(Optimizer::sgd(0.1));
     let mut group = CpuRobeGroup::new(config.clone()).unwrap();
     let bags = bags(&config, 3, 5, 12);
     let before = group.snapshot();
@@ -51,7 +51,7 @@ fn a_wrong_step_is_noticed() {
     let mut wrong = after.clone();
     wrong.weight_words[w] = (f32::from_bits(wrong.weight_words[w]) + 1e-4).to_bits();
     assert!(moved(&config, &bags, &grads, &before, &wrong).is_err());
-    let other = Config { chunk: config.chunk + 1, ..config.clone() };
+    let other = config.clone().with_chunk(config.chunk + 1);
     assert!(moved(&other, &bags, &grads, &before, &after).is_err());
     found[0] += 1e-3;
     assert!(close(&found, &outputs(&config, &weights(&config, &before), &bags)).is_err());
@@ -158,7 +158,7 @@ fn ranges_that_cannot_be_are_left_out_and_counted() {
 fn dense_and_sparse_are_the_same_bits() {
     for (seed, config) in (0..40).map(|seed| (seed, config(seed))).chain((0..64).map(|seed| (seed, packed(seed)))) {
         let run = |backward| {
-            let config = Config { backward, ..config.clone() };
+            let config = config.clone().with_backward(backward);
             let mut group = CpuRobeGroup::new(config.clone()).unwrap();
             for step in 0..3 {
                 // Enough for starts of more than 128 chunks.
@@ -176,7 +176,7 @@ fn dense_and_sparse_are_the_same_bits() {
 #[test]
 fn auto_goes_dense_from_a_place_for_each_32_weights() {
     let from = |backward, weights, chunk| {
-        let config = Config { backward, ..Config::new(&[1000], 128, weights, chunk) };
+        let config = Config::new(&[1000], 128, weights, chunk).with_backward(backward);
         CpuRobeGroup::new(config).unwrap().dense_from()
     };
     for chunk in [1, 16, 32, 100] {
@@ -192,7 +192,7 @@ fn auto_goes_dense_from_a_place_for_each_32_weights() {
 #[test]
 fn backward_is_the_adjoint_of_forward() {
     let gap = |seed: u64, spoil: bool| {
-        let config = Config { optimizer: Optimizer::sgd(1.0), ..config(seed) };
+        let config = config(seed).with_optimizer(Optimizer::sgd(1.0));
         let bags = bags(&config, seed, 6, 40);
         let mut group = CpuRobeGroup::new(config.clone()).unwrap();
         let memory = random_grads(seed + 1, config.weights as usize);
@@ -243,15 +243,15 @@ fn without_collisions_it_is_a_plain_table() {
         shared.backward(&grads).unwrap();
         Lookup::backward(&mut plain, &grads).unwrap();
     }
-    assert_eq!(shared.read_rows(&rows).unwrap(), Embedding::read_rows(&mut plain, &rows).unwrap());
+    assert_eq!(shared.read_rows(&rows).unwrap(), plain.read_rows(&rows).unwrap());
 }
 
 #[test]
 fn a_trainer_holds_either_kind() {
     let rows = [300, 200];
     let optimizer = Optimizer::adagrad(0.1);
-    let cached = GroupConfig { optimizer, cache_rows: 32, ..GroupConfig::new(&rows, 8) };
-    let shared = Config { optimizer, ..Config::new(&rows, 8, 400, 4) };
+    let cached = GroupConfig::new(&rows, 8).with_optimizer(optimizer).with_cache_rows(32);
+    let shared = Config::new(&rows, 8, 400, 4).with_optimizer(optimizer);
     let mut held: Vec<Box<dyn Lookup>> =
         vec![Box::new(CpuGroup::new(cached).unwrap()), Box::new(CpuRobeGroup::new(shared.clone()).unwrap())];
     for table in &mut held {
@@ -319,7 +319,7 @@ fn what_is_not_finite_is_left_out_and_counted() {
 
 #[test]
 fn a_scaled_loss_moves_as_a_plain_one() {
-    let config = Config { optimizer: Optimizer::adagrad(0.1), ..config(11) };
+    let config = config(11).with_optimizer(Optimizer::adagrad(0.1));
     let bags = bags(&config, 11, 5, 12);
     let mut groups = [(); 3].map(|()| CpuRobeGroup::new(config.clone()).unwrap());
     let n = forward(&mut groups[0], &bags).len();
@@ -373,7 +373,7 @@ fn bad_batches_leave_everything_as_it_was() {
     let mut weights = [0.0; 64];
     weights[5] = f32::NAN;
     assert!(matches!(group.write_weights(&weights), Err(Error::Source { row: 5, .. })));
-    let restored = |change: fn(&mut robe::Snapshot)| {
+    let restored = |change: fn(&mut robe::RobeSnapshot)| {
         let mut snapshot = before.clone();
         change(&mut snapshot);
         CpuRobeGroup::new(group.config().clone()).unwrap().restore(&snapshot)
@@ -389,14 +389,13 @@ fn bad_batches_leave_everything_as_it_was() {
 
 #[test]
 fn packed_snapshots_are_checked() {
-    let config =
-        Config { optimizer: Optimizer::adagrad(0.1), precision: Precision::Int8, ..Config::new(&[10], 4, 200, 4) };
-    let half = Config { precision: Precision::Fp16, ..config.clone() };
+    let config = Config::new(&[10], 4, 200, 4).with_optimizer(Optimizer::adagrad(0.1)).with_precision(Precision::Int8);
+    let half = config.clone().with_precision(Precision::Fp16);
     for (config, words) in [(config, 4 * 18), (half, 4 * 32)] {
         let mut group = CpuRobeGroup::new(config.clone()).unwrap();
         let good = group.snapshot();
         assert_eq!((good.weight_words.len(), good.state_words.len()), (words, 128));
-        let mut restored = |change: fn(&mut robe::Snapshot)| {
+        let mut restored = |change: fn(&mut robe::RobeSnapshot)| {
             let mut snapshot = good.clone();
             change(&mut snapshot);
             group.restore(&snapshot)
@@ -414,7 +413,7 @@ fn packed_snapshots_are_checked() {
 #[test]
 fn empty_batches_move_nothing() {
     for pooling in [Pooling::Sum, Pooling::Mean, Pooling::None] {
-        let mut group = CpuRobeGroup::new(Config { pooling, ..Config::new(&[10], 4, 64, 3) }).unwrap();
+        let mut group = CpuRobeGroup::new(Config::new(&[10], 4, 64, 3).with_pooling(pooling)).unwrap();
         let before = group.snapshot();
         let found = group.forward(&[], &[0, 0, 0], None).unwrap();
         assert_eq!(found, vec![0.0; if pooling == Pooling::None { 0 } else { 8 }]);
@@ -444,7 +443,7 @@ fn one_row_a_hundred_thousand_times() {
 #[test]
 fn a_restored_group_goes_on() {
     for config in [config(5), packed(4), packed(5), packed(6)] {
-        restored_group_goes_on(&Config { optimizer: Optimizer::adagrad(0.1), ..config });
+        restored_group_goes_on(&config.with_optimizer(Optimizer::adagrad(0.1)));
     }
 }
 
@@ -455,7 +454,7 @@ fn restored_group_goes_on(config: &Config) {
         group.backward(&random_grads(seed, found.len())).unwrap();
     };
     step(&mut first, 1);
-    let mut second = CpuRobeGroup::new(Config { init: Init::Constant(0.5), ..config.clone() }).unwrap();
+    let mut second = CpuRobeGroup::new(config.clone().with_init(Init::Constant(0.5))).unwrap();
     second.restore(&first.snapshot()).unwrap();
     assert_eq!(second.snapshot(), first.snapshot());
     [&mut first, &mut second].into_iter().for_each(|group| step(group, 2));
@@ -477,14 +476,14 @@ fn restored_group_goes_on(config: &Config) {
 /// Another chunk over the same weights reads as a group that was made so, and what does not fit the array changes nothing.
 #[test]
 fn an_array_goes_on_under_another_configuration() {
-    let base = Config { tables: vec![50, 30], features: Vec::new(), weights: 300, chunk: 7, ..config(3) };
-    let config = Config { optimizer: Optimizer::sgd(0.1), ..base };
+    let base = config(3).with_tables(vec![50, 30]).with_features(Vec::new()).with_weights(300).with_chunk(7);
+    let config = base.with_optimizer(Optimizer::sgd(0.1));
     let mut group = CpuRobeGroup::new(config.clone()).unwrap();
     let found = forward(&mut group, &bags(&config, 3, 5, 12));
     assert!(matches!(group.reconfigure(config.clone()), Err(Error::Order { call: "reconfigure", .. })));
     group.backward(&random_grads(3, found.len())).unwrap();
     let before = group.snapshot();
-    let other = Config { chunk: config.chunk + 1, tables: vec![200, 4, 60], ..config.clone() };
+    let other = config.clone().with_chunk(config.chunk + 1).with_tables(vec![200, 4, 60]);
     group.reconfigure(other.clone()).unwrap();
     let after = group.snapshot();
     assert_eq!((after.t, &after.weight_words), (before.t, &before.weight_words));
@@ -494,11 +493,12 @@ fn an_array_goes_on_under_another_configuration() {
     fresh.restore(&after).unwrap();
     assert_eq!(forward(&mut group, &bags), forward(&mut fresh, &bags));
     group.abandon_backward();
-    let chunk = Config { chunk: config.chunk + 2, ..other.clone() };
+    let chunk = other.clone().with_chunk(config.chunk + 2);
     group.reconfigure(chunk).unwrap();
     assert!(group.snapshot().counters.accesses.iter().sum::<u64>() > 0, "the same tables count on");
     assert_ne!(forward(&mut group, &bags), forward(&mut fresh, &bags), "the comparison can fail");
     group.abandon_backward();
-    let larger = Config { weights: other.weights + 1, ..other };
+    let weights = other.weights + 1;
+    let larger = other.with_weights(weights);
     assert!(matches!(group.reconfigure(larger), Err(Error::Config { field: "weights", .. })));
 }

@@ -2,14 +2,14 @@
 //! exact in any order, and values that must not move.
 
 use hotrow::{
-    CpuRobeGroup, CpuScaler, GradSlice, Init, Lookup as _, LossScale, Optimizer, Pooling,
-    robe::{self, Backward, Config, Snapshot},
+    CpuRobeGroup, CpuScaler, GradSlice, Init, LossScale, Optimizer, Pooling,
+    robe::{self, Backward, Config, RobeSnapshot},
 };
 use hotrow_harness::shared;
 use shared::{Bags, any_order, bags, config, forward, fp32, moved_within, nudge, random_grads};
 
 fn atomic(config: Config) -> Config {
-    Config { backward: Backward::Atomic, ..config }
+    config.with_backward(Backward::Atomic)
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn steps_are_the_model_s_and_the_same_bits_twice() {
 }
 
 /// Two steps of integer gradients, whose sums are exact in any order, and the resulting state.
-fn run(config: &Config, seed: u64, spoil: impl Fn(&mut [f32])) -> Snapshot {
+fn run(config: &Config, seed: u64, spoil: impl Fn(&mut [f32])) -> RobeSnapshot {
     let mut group = CpuRobeGroup::new(config.clone()).unwrap();
     for step in 0..2 {
         let bags = Bags { weights: None, ..bags(config, seed + step, 12, 60) };
@@ -66,7 +66,7 @@ fn exact_sums_are_the_sorted_ones() {
     for seed in 0..40 {
         let pooling = [Pooling::Sum, Pooling::None][seed as usize % 2];
         // With any optimiser and with decay, since the sums are compared.
-        let sorted = Config { pooling, backward: Backward::Dense, ..config(seed) };
+        let sorted = config(seed).with_pooling(pooling).with_backward(Backward::Dense);
         let atomic = atomic(sorted.clone());
         assert!(run(&sorted, seed, |_| {}) == run(&atomic, seed, |_| {}), "seed {seed}");
         let [wanted, found] = [&sorted, &atomic].map(|config| run(config, seed, spoil));
@@ -81,7 +81,7 @@ fn exact_sums_are_the_sorted_ones() {
 #[test]
 fn what_is_covered_decays() {
     let mut config = atomic(Config::new(&[1000], 6, 500, 4));
-    (config.init, config.optimizer) = (Init::Constant(1.0), Optimizer { weight_decay: 0.5, ..Optimizer::sgd(1.0) });
+    (config.init, config.optimizer) = (Init::Constant(1.0), Optimizer::sgd(1.0).with_weight_decay(0.5));
     let mut group = CpuRobeGroup::new(config).unwrap();
     let mut wanted = vec![1.0; 500];
     for row in [3, 77] {
@@ -97,7 +97,7 @@ fn what_is_covered_decays() {
 
 #[test]
 fn a_scaled_loss_and_an_overflow() {
-    let config = atomic(Config { optimizer: Optimizer::adagrad(0.1), ..config(11) });
+    let config = atomic(config(11).with_optimizer(Optimizer::adagrad(0.1)));
     let bags = bags(&config, 11, 5, 12);
     let mut groups = [(); 2].map(|()| CpuRobeGroup::new(config.clone()).unwrap());
     let n = forward(&mut groups[0], &bags).len();

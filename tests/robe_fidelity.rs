@@ -2,7 +2,7 @@
 //! loss of random tables, and bad input.
 
 use hotrow::{
-    CpuRobeGroup, Error, Init, Lookup as _, Source,
+    CpuRobeGroup, Error, Init, Source,
     robe::{
         Config,
         fidelity::{Fidelity, Fit, Wanted, largest_singular_value, size_for, unlike_share},
@@ -297,7 +297,7 @@ fn the_size_found_does_and_the_next_does_not() {
         ] {
             let wanted = Wanted { eps, relative, quantile };
             let eps_of = |weights| {
-                let config = Config { weights, ..config.clone() };
+                let config = config.clone().with_weights(weights);
                 let fit = Fit::new(&config, &table, None).unwrap();
                 wanted.of(&fit.fidelity(&table, &rows).unwrap()).unwrap()
             };
@@ -333,6 +333,7 @@ fn broken(first_row: u32, dim: usize, out: &mut [f32]) -> Result<(), Error> {
             wanted: "it".into(),
             found: "none".into(),
             remedy: "look for it",
+            source: None,
         });
     }
     Ok(())
@@ -343,10 +344,7 @@ fn bad_input_is_named() {
     let config = Config::new(&[6, 4], 4, 20, 2);
     let good = vec![1.0f32; 40];
     let fit = |config: &Config, table: &dyn Source, uses: Option<&[u32]>| Fit::new(config, table, uses).unwrap_err();
-    assert!(matches!(
-        fit(&Config { weights: 1, ..config.clone() }, &good, None),
-        Error::Config { field: "weights", .. }
-    ));
+    assert!(matches!(fit(&config.clone().with_weights(1), &good, None), Error::Config { field: "weights", .. }));
     assert!(matches!(fit(&config, &good[1..].to_vec(), None), Error::Length { what: "source", wanted: 40, found: 39 }));
     assert!(matches!(fit(&config, &good, Some(&[1; 9])), Error::Length { what: "uses", wanted: 10, found: 9 }));
     assert!(matches!(fit(&config, &good, Some(&[0; 10])), Error::Fidelity { what: "uses", .. }));

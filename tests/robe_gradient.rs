@@ -3,15 +3,15 @@
 
 use gradient::{adjoint_gap, dense, descended, halved, is_model};
 use hotrow::{
-    CpuRobeGroup, Error, GradSlice, Lookup as _, Optimizer, Pooling,
-    robe::{self, Backward, Config, Gradient, Snapshot},
+    CpuRobeGroup, Error, GradSlice, Optimizer, Pooling,
+    robe::{self, Backward, Config, Gradient, RobeSnapshot},
 };
 use hotrow_harness::{gradient, shared};
 use proptest::prelude::*;
 use shared::{Bags, WAYS, bags, config, forward, random_grads, weights};
 
 /// The gradient of a batch, and the state after its backward. Nothing moves in between.
-fn step(config: &Config, bags: &Bags, seed: u64) -> (Gradient, Vec<f32>, [Snapshot; 2]) {
+fn step(config: &Config, bags: &Bags, seed: u64) -> (Gradient, Vec<f32>, [RobeSnapshot; 2]) {
     let mut group = CpuRobeGroup::new(config.clone()).unwrap();
     let grads = random_grads(seed, forward(&mut group, bags).len());
     let before = group.snapshot();
@@ -27,7 +27,7 @@ fn backward_is_a_step_of_sgd_by_it() {
     let mut moved = 0;
     for seed in 0..40 {
         for backward in WAYS {
-            let mut config = Config { backward, optimizer: Optimizer::sgd(0.1), ..config(seed) };
+            let mut config = config(seed).with_backward(backward).with_optimizer(Optimizer::sgd(0.1));
             // Only a sparse gradient lists the weights that decay.
             config.optimizer.weight_decay = if backward == Backward::Sparse { 0.01 } else { 0.0 };
             let bags = bags(&config, seed, 8, 60);
@@ -54,7 +54,7 @@ fn dense_and_sparse_are_the_model_s() {
     for seed in 0..60 {
         let bags = bags(&config(seed), seed, 8, 60);
         let [all, covered] = WAYS.map(|backward| {
-            let config = Config { backward, ..config(seed) };
+            let config = config(seed).with_backward(backward);
             let (gradient, grads, _) = step(&config, &bags, seed);
             is_model(&config, &bags, &grads, &gradient).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             gradient
@@ -68,7 +68,7 @@ fn dense_and_sparse_are_the_model_s() {
 
 #[test]
 fn a_wrong_gradient_is_noticed() {
-    let config = Config { backward: Backward::Sparse, ..Config::new(&[300, 7], 8, 5000, 3) };
+    let config = Config::new(&[300, 7], 8, 5000, 3).with_backward(Backward::Sparse);
     let bags = bags(&config, 3, 4, 12);
     let (gradient, grads, _) = step(&config, &bags, 3);
     is_model(&config, &bags, &grads, &gradient).unwrap();
@@ -106,7 +106,7 @@ fn a_wrong_gradient_is_noticed() {
 #[test]
 fn it_is_the_adjoint_of_forward() {
     let gap = |seed, spoil| {
-        let config = Config { backward: WAYS[seed as usize % 2], ..config(seed) };
+        let config = config(seed).with_backward(WAYS[seed as usize % 2]);
         adjoint_gap(&config, seed, spoil, |memory, bags, grads| {
             let mut group = CpuRobeGroup::new(config.clone()).unwrap();
             group.write_weights(memory).unwrap();
@@ -127,7 +127,7 @@ fn it_is_the_adjoint_of_forward() {
 fn halves_give_what_their_floats_give() {
     let mut rounded = 0;
     for seed in 0..20 {
-        let config = Config { backward: WAYS[seed as usize % 2], ..config(seed) };
+        let config = config(seed).with_backward(WAYS[seed as usize % 2]);
         let bags = bags(&config, seed, 8, 60);
         let mut group = CpuRobeGroup::new(config).unwrap();
         let exact = random_grads(seed, forward(&mut group, &bags).len());
@@ -144,7 +144,7 @@ fn halves_give_what_their_floats_give() {
 #[test]
 fn what_is_not_finite_shows() {
     for backward in WAYS {
-        let mut group = CpuRobeGroup::new(Config { backward, ..Config::new(&[100], 4, 40, 4) }).unwrap();
+        let mut group = CpuRobeGroup::new(Config::new(&[100], 4, 40, 4).with_backward(backward)).unwrap();
         group.forward(&[3], &[0, 1], None).unwrap();
         let found = group.gradient(GradSlice::F32(&[1.0, f32::NAN, 2.0, f32::NEG_INFINITY])).unwrap();
         let start = robe::hash::location(3, 0, 40, 4) as usize;
@@ -158,7 +158,7 @@ fn what_is_not_finite_shows() {
 fn nothing_has_no_gradient() {
     for pooling in [Pooling::Sum, Pooling::None] {
         for backward in WAYS {
-            let config = Config { pooling, backward, ..Config::new(&[10], 4, 64, 3) };
+            let config = Config::new(&[10], 4, 64, 3).with_pooling(pooling).with_backward(backward);
             let mut group = CpuRobeGroup::new(config.clone()).unwrap();
             assert!(matches!(group.gradient(GradSlice::F32(&[])), Err(Error::Order { call: "gradient", .. })));
             let n = group.forward(&[], &[0, 0, 0], None).unwrap().len();

@@ -1,9 +1,7 @@
 //! Loss scaling on the CPU: scripted steps against a plain model of the formulas (OpenSeq2Seq), recovery, bad input,
 //! and whole runs of groups.
 
-use hotrow::{
-    CpuGroup, CpuScaler, Embedding as _, Error, GradSlice, GroupConfig, LossScale, Optimizer, Precision, ScalerState,
-};
+use hotrow::{CpuGroup, CpuScaler, Error, GradSlice, GroupConfig, LossScale, Optimizer, Precision, ScalerState};
 use hotrow_harness::scaled;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Normal};
@@ -445,7 +443,7 @@ fn weight_decay_is_not_scaled() {
     let moved = |weight_decay: f32, scale: f32| {
         let mut config = GroupConfig::new(&[4], 3);
         config.precision = Precision::Fp32;
-        config.optimizer = Optimizer { weight_decay, ..Optimizer::sgd(0.5) };
+        config.optimizer = Optimizer::sgd(0.5).with_weight_decay(weight_decay);
         let mut group = CpuGroup::new(config).unwrap();
         group.write_rows(&[2], &[1.0, -2.0, 3.0]).unwrap();
         group.forward(&[2], &[0, 1], None).unwrap();

@@ -13,8 +13,8 @@ use std::{fs, path::PathBuf, time::Instant};
 
 use clap::{Parser, ValueEnum};
 use hotrow::{
-    Context, Embedding as _, FileStore, Group, GroupConfig, Init, Layout, Optimizer, Placement, Precision, RamStore,
-    SharedStore, adapter, store,
+    Context, FileStore, Group, GroupConfig, Init, Layout, Optimizer, Placement, Precision, RamStore, SharedStore,
+    adapter, store,
 };
 use hotrow_cli::report::run::{Machine, Run};
 use hotrow_cli::report::units::{Times, bytes};
@@ -160,7 +160,7 @@ fn one(
         Where::Ram => SharedStore::new(RamStore::new(layout).unwrap()),
         Where::File => SharedStore::new(FileStore::create(&path, config).unwrap()),
     };
-    store::fill(&mut **shared.write(), config, layout, None).unwrap();
+    shared.with_mut(|store| store::fill(store, config, layout, None)).unwrap();
     let fill_seconds = start.elapsed().as_secs_f64();
     let fill_peak = status("VmHWM");
     let in_ram = if place == Where::Ram { layout.table_bytes() } else { 0 };
@@ -203,7 +203,7 @@ fn one(
     let rows: Vec<u32> = batches[0].iter().copied().take(1000).collect();
     let values = group.read_rows(&rows).unwrap();
     assert!(shared.read_rows(layout, &rows).unwrap() == values, "the store differs from the group");
-    let trained_step = shared.read().step();
+    let trained_step = shared.with(|store| store.step());
     assert_eq!(trained_step as usize, batches.len());
     drop((group, shared));
 

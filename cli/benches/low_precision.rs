@@ -99,14 +99,12 @@ fn settings() -> [Setting; 10] {
 
 impl Setting {
     fn config(&self, size: Size) -> GroupConfig {
-        GroupConfig {
-            precision: self.precision,
-            rounding: self.rounding,
-            random_bits: self.random_bits,
-            optimizer: Optimizer::adagrad(0.01),
-            init: Init::Uniform { low: -0.05, high: 0.05 },
-            ..GroupConfig::new(&[size.rows], size.dim)
-        }
+        GroupConfig::new(&[size.rows], size.dim)
+            .with_precision(self.precision)
+            .with_rounding(self.rounding)
+            .with_random_bits(self.random_bits)
+            .with_optimizer(Optimizer::adagrad(0.01))
+            .with_init(Init::Uniform { low: -0.05, high: 0.05 })
     }
 
     fn layout(&self, size: Size) -> Layout {

@@ -22,8 +22,8 @@ use std::{
 
 use clap::{Parser, ValueEnum};
 use hotrow::{
-    Context, Embedding as _, Error, FileStore, Group, GroupConfig, Init, Layout, Optimizer, Placement, Precision,
-    RamStore, SharedStore, Store, adapter, store,
+    Context, Error, FileStore, Group, GroupConfig, Init, Layout, Optimizer, Placement, Precision, RamStore,
+    SharedStore, Store, adapter, store,
 };
 use hotrow_cli::report::run::{Machine, Run};
 use hotrow_cli::report::units::{Times, bytes_per_second, median};
@@ -147,9 +147,10 @@ fn measure(options: &Options, context: &Context) {
     let folder = tempfile::tempdir().unwrap();
     for place in [Where::Ram, Where::File] {
         let store = place.open(options, &config, &layout, &folder.path().join("alone"));
-        let mut store = store.write();
-        store::fill(&mut **store, &config, &layout, None).unwrap();
-        alone(&mut **store, place, (options.rows / 4).min(100_000), &mut run);
+        store.with_mut(|store| {
+            store::fill(store, &config, &layout, None).unwrap();
+            alone(store, place, (options.rows / 4).min(100_000), &mut run);
+        });
     }
     for &place in &options.store {
         let store = place.open(options, &config, &layout, &folder.path().join("table"));

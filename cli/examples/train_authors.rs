@@ -33,16 +33,13 @@ fn main() -> Result<(), AnyError> {
         Err(error) => println!("embedding on the CPU backend: {error}"),
     }
 
-    let plain = GroupConfig {
-        precision: Precision::Fp32,
-        pooling: Pooling::Mean,
-        optimizer: Optimizer::row_wise_adagrad(0.3),
-        init: Init::Uniform { low: -0.1, high: 0.1 },
-        ..GroupConfig::new(&[data.rows], DIM as u32)
-    };
+    let plain = GroupConfig::new(&[data.rows], DIM as u32)
+        .with_precision(Precision::Fp32)
+        .with_pooling(Pooling::Mean)
+        .with_optimizer(Optimizer::row_wise_adagrad(0.3))
+        .with_init(Init::Uniform { low: -0.1, high: 0.1 });
     // GroupConfig::new rounds stochastically.
-    let packed =
-        GroupConfig { precision: Precision::Int4, cache_rows: data.rows / 20, policy: Policy::Lfu, ..plain.clone() };
+    let packed = plain.clone().with_precision(Precision::Int4).with_cache_rows(data.rows / 20).with_policy(Policy::Lfu);
     let mut columns = Vec::new();
     for config in [plain, packed] {
         let (run, memory) = match &context {

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::options::Options;
 use crate::output;
 use crate::report::run::Run;
-use hotrow::{Counters, Embedding as _, Group};
+use hotrow::{Counters, Group};
 use std::path::{Path, PathBuf};
 
 /// Bandwidth against hit rate, forward and backward, for precisions x policies, with its bounds

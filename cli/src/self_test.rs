@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, bail, ensure};
 use hotrow::hash::fmix32;
+use hotrow::internals::Pieces as _;
 use hotrow::{
     Context, CpuGroup, Embedding, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Pooling, Precision,
     wgpu,
@@ -66,7 +67,7 @@ pub(crate) fn gpu(context: &Context, seed: u32) -> Vec<Case> {
 pub(crate) fn cpu(seed: u32) -> Vec<Case> {
     let run = |policy| -> anyhow::Result<()> {
         let cached = config(Precision::Fp32, policy, Placement::Device, seed);
-        let uncached = GroupConfig { cache_rows: 0, ..cached.clone() };
+        let uncached = cached.clone().with_cache_rows(0);
         let (mut cached, mut uncached) = (CpuGroup::new(cached)?, CpuGroup::new(uncached)?);
         for step in 0..STEPS {
             let ours = forward_backward(&mut cached, step, seed)?;
@@ -96,18 +97,16 @@ fn case(precision: Precision, policy: Policy, placement: Placement, difference: 
 
 /// Small, and still: two tables, several shards, two sets that overflow.
 fn config(precision: Precision, policy: Policy, placement: Placement, seed: u32) -> GroupConfig {
-    GroupConfig {
-        precision,
-        policy,
-        placement,
-        cache_rows: 64,
-        pooling: Pooling::Mean,
-        optimizer: Optimizer::adagrad(0.05),
-        init: Init::Uniform { low: -1.0, high: 1.0 },
-        seed,
-        shard_bytes: Some(16 << 10),
-        ..GroupConfig::new(&TABLES, DIM)
-    }
+    GroupConfig::new(&TABLES, DIM)
+        .with_precision(precision)
+        .with_policy(policy)
+        .with_placement(placement)
+        .with_cache_rows(64)
+        .with_pooling(Pooling::Mean)
+        .with_optimizer(Optimizer::adagrad(0.05))
+        .with_init(Init::Uniform { low: -1.0, high: 1.0 })
+        .with_seed(seed)
+        .with_shard_bytes(Some(16 << 10))
 }
 
 /// The same batches on both, each step from the GPU's state; outputs and what they keep, compared.

@@ -10,7 +10,7 @@ use crate::report::{Record, Setting, Unit};
 use crate::simulate_gpu::gpu;
 use crate::trace::{self, Trace};
 use comfy_table::Table;
-use hotrow::simulate::{Counters, Geometry, Simulator};
+use hotrow::simulate::{Geometry, SimulatedCounters, Simulator};
 use hotrow::{Context, Policy, adapter};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -211,7 +211,13 @@ fn play(
 }
 
 /// The plain simulator.
-fn cpu(trace: &Trace, policy: Policy, shape: Geometry, batch: usize, progress: &Progress) -> anyhow::Result<Counters> {
+fn cpu(
+    trace: &Trace,
+    policy: Policy,
+    shape: Geometry,
+    batch: usize,
+    progress: &Progress,
+) -> anyhow::Result<SimulatedCounters> {
     let mut cache = Simulator::new(shape.sets, shape.ways, policy)?;
     if policy == Policy::Static {
         cache.pin(&trace.hottest(shape.slots as usize), shape.ways);

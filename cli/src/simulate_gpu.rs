@@ -3,9 +3,9 @@
 use crate::progress::Progress;
 use crate::trace::Trace;
 use anyhow::ensure;
-use hotrow::simulate::{Counters, Geometry};
+use hotrow::simulate::{Geometry, SimulatedCounters};
 use hotrow::wgpu::util::DeviceExt as _;
-use hotrow::{Batch, Context, Embedding as _, Group, GroupConfig, Policy, Pooling, Precision, wgpu};
+use hotrow::{Batch, Context, Group, GroupConfig, Policy, Pooling, Precision, wgpu};
 
 /// Steps handed to the device at a time, so that it neither waits for the host nor falls far behind.
 const STEPS: usize = 32;
@@ -21,7 +21,7 @@ pub(crate) fn gpu(
     shape: Geometry,
     batch: usize,
     progress: &Progress,
-) -> anyhow::Result<Counters> {
+) -> anyhow::Result<SimulatedCounters> {
     let rows = trace.ids.iter().max().map_or(1, |&id| u64::from(id) + 1);
     ensure!(
         rows <= MOST_ROWS,
@@ -65,7 +65,7 @@ pub(crate) fn gpu(
     }
     group.check()?;
     let seen: hotrow::Counters = group.counters()?.into_iter().sum();
-    Ok(Counters {
+    Ok(SimulatedCounters {
         accesses: seen.accesses,
         hits: seen.hits,
         unique: seen.unique,

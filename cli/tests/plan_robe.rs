@@ -199,7 +199,7 @@ fn a_table_is_read_from_any_file() {
     let array = write(&folder, "rows.npy", &npy("<f4", "(300, 8)", &bytes(&rows)));
     let floats = write(&folder, "rows.f32", &bytes(&rows));
     let saved = |name: &str, precision, tables: &[u32]| {
-        let config = GroupConfig { precision, ..GroupConfig::new(tables, 8) };
+        let config = GroupConfig::new(tables, 8).with_precision(precision);
         let mut group = CpuGroup::filled(config, &rows).unwrap();
         let path = folder.path().join(name);
         checkpoint::save(&mut group, &path).unwrap();
@@ -318,7 +318,7 @@ fn memory_of_a_shared_array() {
     assert_eq!(found.len(), 16);
     let at = |place: usize, key: &str| found[place][key].as_u64().unwrap();
     for (place, optimizer) in [(0, Optimizer::sgd(0.01)), (3, Optimizer::adagrad(0.01))] {
-        let config = Config { optimizer, ..Config::compressed(&[100_000, 2000], 16, 10.0, 8).unwrap() };
+        let config = Config::compressed(&[100_000, 2000], 16, 10.0, 8).unwrap().with_optimizer(optimizer);
         let calls = if place == 0 { Calls::default() } else { 4096.into() };
         let report = MemoryReport::plan_robe(&config, calls).unwrap();
         assert_eq!((at(place, "total_bytes"), at(place, "weights")), (report.total(), 163_200));

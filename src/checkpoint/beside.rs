@@ -7,7 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{checkpoint::fault, error::Error};
+use crate::{
+    checkpoint::{fault, refused},
+    error::Error,
+};
 
 /// Stands between the target's name and the numbers of the temporary file.
 const SUFFIX: &str = ".tmp-";
@@ -25,10 +28,11 @@ pub(crate) struct Beside {
 impl Beside {
     /// Begins the file that will replace `path`.
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
-        let failed = |found: String| fault(path, "file", "a path that can be written", &found, REMEDY);
-        let name = path.file_name().ok_or_else(|| failed("a path without a file name".into()))?;
+        const WANTED: &str = "a path that can be written";
+        let failed = |found| fault(path, "file", WANTED, found, REMEDY);
+        let name = path.file_name().ok_or_else(|| failed("a path without a file name"))?;
         if path.is_dir() {
-            return Err(failed("a folder".into()));
+            return Err(failed("a folder"));
         }
         remove_left_over(path, name);
         let mut number = 0;
@@ -45,7 +49,7 @@ impl Beside {
                 Ok(_) => {}
                 // The file of another thread, or of a dead process with the same number.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(failed(error.to_string())),
+                Err(error) => return Err(refused(path, "file", WANTED, &error, REMEDY)),
             }
             number += 1;
         }
@@ -62,12 +66,12 @@ impl Beside {
         self.placed = true;
         sync_folder(&self.path).map_err(|error| {
             let remedy = "the new file is there and whole, but a power failure may bring the old one back: save again";
-            fault(&self.path, "folder", "to write it to disk", &error, remedy)
+            refused(&self.path, "folder", "to write it to disk", &error, remedy)
         })
     }
 
     fn failed(&self, error: &io::Error) -> Error {
-        fault(&self.path, "file", "to write it whole", error, REMEDY)
+        refused(&self.path, "file", "to write it whole", error, REMEDY)
     }
 }
 

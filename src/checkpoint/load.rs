@@ -4,8 +4,8 @@ use std::path::Path;
 
 use crate::{
     checkpoint::{fault, fields, header::Contents, reader::Reader, robe},
-    embedding::Embedding,
     error::Error,
+    lookup::Embedding,
     lookup::{Lookup, LookupKind},
     table::{batch, parts::Part, ways},
 };

@@ -9,7 +9,7 @@
 //!
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("table.safetensors");
-//! let mut group = CpuGroup::new(GroupConfig { cache_rows: 32, ..GroupConfig::new(&[1000], 16) })?;
+//! let mut group = CpuGroup::new(GroupConfig::new(&[1000], 16).with_cache_rows(32))?;
 //! let outputs = group.forward(&[1, 2, 3], &[0, 3], None)?;
 //! group.backward(&outputs)?;
 //! checkpoint::save(&mut group, &path)?;
@@ -51,7 +51,7 @@ mod reader;
 mod robe;
 mod save;
 
-use std::path::Path;
+use std::{io, path::Path};
 
 pub use header::Contents;
 pub use load::{contents, load, load_lookup};
@@ -76,6 +76,12 @@ fn chunk_words(part: Part, layout: &Layout) -> u64 {
     (CHUNK / 4 / whole).max(1) * whole
 }
 
+/// What the system refuses for the file at `path`.
+fn refused(path: &Path, what: &'static str, wanted: &str, error: &io::Error, remedy: &'static str) -> Error {
+    let (path, wanted, found) = (path.display().to_string(), wanted.into(), error.to_string());
+    Error::Checkpoint { path, what, wanted, found, remedy, source: Some(error.into()) }
+}
+
 /// Converts words to the file's little-endian order, or back.
 fn little_endian(words: &mut [u32]) {
     words.iter_mut().for_each(|word| *word = word.to_le());
@@ -95,5 +101,6 @@ fn fault(
         wanted: wanted.into(),
         found: found.to_string(),
         remedy,
+        source: None,
     }
 }

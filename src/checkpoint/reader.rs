@@ -10,7 +10,7 @@ use crate::{
     checkpoint::{
         chunk_words, fault,
         header::{Contents, Found, Tensor, foreign},
-        little_endian,
+        little_endian, refused,
     },
     error::Error,
     host::alloc::zeroed,
@@ -75,7 +75,7 @@ impl Reader {
         mut each: impl FnMut(Part, u64, &[u32]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (path, remedy) = (&self.path, remedy.unwrap_or(DAMAGED));
-        let failed = |error: io::Error| fault(path, "file", "to read it whole", &error, remedy);
+        let failed = |error: io::Error| refused(path, "file", "to read it whole", &error, remedy);
         self.file.seek(SeekFrom::Start(self.head)).map_err(failed)?;
         let mut buffer = Vec::new();
         for (tensor, &wanted) in self.tensors.iter().zip(&self.checksums) {
@@ -102,7 +102,7 @@ impl Reader {
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Error {
-    fault(path, "file", "one that can be read", error, "check the path and its permissions")
+    refused(path, "file", "one that can be read", error, "check the path and its permissions")
 }
 
 fn check_sum(path: &Path, what: &'static str, wanted: u32, found: u32, remedy: &'static str) -> Result<(), Error> {

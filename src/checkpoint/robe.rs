@@ -10,11 +10,12 @@ use crate::{
         beside::Beside,
         fault, fields,
         header::{CHECKSUMS, Place, compose, in_order},
+        refused,
     },
     config::Precision,
     error::Error,
     lookup::SharedArray,
-    robe::{Counters, Snapshot, config::Config},
+    robe::{RobeCounters, RobeSnapshot, config::Config},
     table::batch,
 };
 
@@ -39,7 +40,7 @@ pub(crate) fn save(group: &mut (impl SharedArray + ?Sized), path: &Path) -> Resu
     if group.pending() {
         return Err(batch::backward_first("checkpoint::save_lookup"));
     }
-    let Snapshot { t, weight_words, state_words, counters } = group.snapshot()?;
+    let RobeSnapshot { t, weight_words, state_words, counters } = group.snapshot()?;
     let config = group.config();
     let own = [("format", FORMAT.into()), ("version", VERSION.into()), ("step", t.to_string())];
     let metadata = own.into_iter().chain(fields::of_robe(config).into_iter().map(|(field, value, _)| (field, value)));
@@ -62,7 +63,7 @@ pub(crate) fn load(group: &mut (impl SharedArray + ?Sized), path: &Path) -> Resu
         return Err(batch::backward_first("checkpoint::load_lookup"));
     }
     let bytes = fs::read(path)
-        .map_err(|error| fault(path, "file", "one that can be read", &error, "check the path and its permissions"))?;
+        .map_err(|error| refused(path, "file", "one that can be read", &error, "check the path and its permissions"))?;
     let foreign = |what, found: &dyn std::fmt::Display| {
         fault(path, what, format!("a safetensors file of format {FORMAT:?}"), &found, FOREIGN)
     };
@@ -113,7 +114,7 @@ pub(crate) fn load(group: &mut (impl SharedArray + ?Sized), path: &Path) -> Resu
     let step = field("step");
     let t = step.parse().map_err(|_| fault(path, "step", "a whole number", &step, DAMAGED))?;
     let part = |at: usize| parts.get(at).map_or_else(Vec::new, |part| words(part).collect());
-    let snapshot = Snapshot { t, weight_words: part(1), state_words: part(2), counters: uncounted(parts[0]) };
+    let snapshot = RobeSnapshot { t, weight_words: part(1), state_words: part(2), counters: uncounted(parts[0]) };
     group.restore(&snapshot)
 }
 
@@ -126,15 +127,15 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
 }
 
 /// The counters as bytes: accesses, out of range, and in the first row the skipped weights.
-fn counted(counters: &Counters) -> Vec<u8> {
+fn counted(counters: &RobeCounters) -> Vec<u8> {
     let skipped = std::iter::once(counters.skipped_weights).chain(std::iter::repeat(0));
     let rows = counters.accesses.iter().zip(&counters.out_of_range).zip(skipped);
     rows.flat_map(|((&accesses, &outside), skipped)| [accesses, outside, skipped]).flat_map(u64::to_le_bytes).collect()
 }
 
-fn uncounted(bytes: &[u8]) -> Counters {
+fn uncounted(bytes: &[u8]) -> RobeCounters {
     let words: Vec<u32> = words(bytes).collect();
     let column =
         |at: usize| words.chunks_exact(6).map(move |row| u64::from(row[2 * at]) | u64::from(row[2 * at + 1]) << 32);
-    Counters { accesses: column(0).collect(), out_of_range: column(1).collect(), skipped_weights: column(2).sum() }
+    RobeCounters { accesses: column(0).collect(), out_of_range: column(1).collect(), skipped_weights: column(2).sum() }
 }

@@ -9,9 +9,9 @@ use crate::{
         header::{self, Contents},
         little_endian, robe,
     },
-    embedding::Embedding,
     error::Error,
     host::alloc::zeroed,
+    lookup::Embedding,
     lookup::{Lookup, LookupKind},
     table::{batch, parts::Part},
 };

@@ -12,7 +12,7 @@ use crate::{
 /// ```
 /// use hotrow::{CpuScaler, GradSlice, LossScale};
 ///
-/// let mut scaler = cpu::CpuScaler::new(LossScale::BACKOFF)?;
+/// let mut scaler = CpuScaler::new(LossScale::BACKOFF)?;
 /// let gradients = [0x3c00, 0x7c00]; // 1 and infinity in FP16: the loss, times scaler.scale(), was too large
 /// scaler.inspect(GradSlice::F16(&gradients));
 /// let verdict = scaler.decide()?;
@@ -72,7 +72,7 @@ impl CpuScaler {
     }
 
     /// Decides on what was inspected: whether it overflowed, and the next scale. The state returned is for
-    /// [`backward_scaled`](crate::Embedding::backward_scaled); where it overflowed the model's other weights must be left, too.
+    /// [`backward_scaled`](crate::Lookup::backward_scaled); where it overflowed the model's other weights must be left, too.
     ///
     /// # Errors
     /// [`Error::Order`] if nothing was inspected since the last decision.

@@ -6,6 +6,7 @@ pub(crate) mod engine;
 pub(crate) mod memory;
 pub(crate) mod robe;
 pub(crate) mod scaler;
+pub(crate) mod seen;
 pub(crate) mod slices;
 pub(crate) mod sorter;
 pub(crate) mod stages;

@@ -80,30 +80,45 @@ impl UploadedGrads {
     }
 }
 
-/// Submits a recorded forward and waits for its outputs, or for the error of a step that the device has refused.
+/// Submits a forward that has been recorded, waits, and copies the outputs from `buffer`. A step that was skipped leaves `outputs` as they
+/// were, and its error is returned.
 pub(crate) fn await_outputs(
     context: &Context,
-    encoder: wgpu::CommandEncoder,
+    mut encoder: wgpu::CommandEncoder,
     config: &GroupConfig,
     step: &wgpu::Buffer,
-    outputs: (&wgpu::Buffer, u64),
+    buffer: &wgpu::Buffer,
     indices: u32,
-) -> Result<Vec<f32>, Error> {
-    let words = context.download(encoder, &[outputs, (step, size_of::<Step>() as u64)])?;
-    let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[1]));
-    batch::fault(config, &step, indices).map_or_else(|| Ok(floats(&words[0])), Err)
+    outputs: &mut [f32],
+) -> Result<(), Error> {
+    let parts = [(step, size_of::<Step>() as u64), (buffer, size_of_val(outputs) as u64)].map(|(source, bytes)| {
+        let target = context.download_buffer(bytes);
+        encoder.copy_buffer_to_buffer(source, 0, &target, 0, bytes);
+        (target, bytes)
+    });
+    let mut fault = None;
+    let mut step: Option<Step> = None;
+    context.read(encoder, &parts, |found| match step {
+        None => {
+            let found = bytemuck::pod_read_unaligned(found);
+            fault = batch::fault(config, &found, indices);
+            step = Some(found);
+        }
+        Some(_) if fault.is_none() => bytemuck::cast_slice_mut(outputs).copy_from_slice(found),
+        Some(_) => {}
+    })?;
+    fault.map_or(Ok(()), Err)
 }
 
-/// A buffer for the outputs of a batch, and its bytes.
+/// A buffer for the outputs of a batch.
 pub(crate) fn new_outputs(
     context: &Context,
     config: &GroupConfig,
     indices: u32,
     bags: u32,
-) -> Result<(wgpu::Buffer, u64), Error> {
+) -> Result<wgpu::Buffer, Error> {
     let rows = batch::output_rows(config, indices, bags);
-    let bytes = u64::from(rows) * u64::from(config.dim) * 4;
-    Ok((context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?, bytes))
+    context.buffer("outputs", u64::from(rows) * u64::from(config.dim) * 4, wgpu::BufferUsages::empty())
 }
 
 pub(crate) fn floats(words: &[u32]) -> Vec<f32> {

@@ -1,6 +1,7 @@
 //! What the crate's own tests, benchmarks and command need beyond the public interface. No part of it is stable.
 
 mod harness;
+mod pieces;
 
 use crate::{
     error::Error,
@@ -12,6 +13,7 @@ use crate::{
 };
 pub use crate::{record::rows, table::batch::check_offsets};
 pub use harness::Deduped;
+pub use pieces::Pieces;
 
 /// What host and shaders share.
 pub mod layout {

@@ -118,7 +118,7 @@ impl Init {
     /// ```
     /// # use hotrow::{CpuGroup, Embedding, GroupConfig, Init, Precision};
     /// let init = Init::Uniform { low: -0.1, high: 0.1 };
-    /// let config = GroupConfig { init, seed: 7, precision: Precision::Fp32, ..GroupConfig::new(&[1000], 16) };
+    /// let config = GroupConfig::new(&[1000], 16).with_init(init).with_seed(7).with_precision(Precision::Fp32);
     /// let mut weights = [0.0; 16];
     /// init.row(7, 123, &mut weights);
     /// assert_eq!(CpuGroup::new(config)?.read_rows(&[123])?, weights);
@@ -165,6 +165,7 @@ fn not_finite(row: u32, weights: &[f32]) -> Error {
         wanted: format!("finite values within {:e} of each other", f32::MAX),
         found,
         remedy: "correct the row",
+        source: None,
     }
 }
 

@@ -1,5 +1,5 @@
 use crate::{
-    config::{GroupConfig, Init, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding},
+    config::{GroupConfig, Init, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding, setters},
     error::Error,
     record::codec::Noise,
     robe::{
@@ -37,6 +37,7 @@ pub enum Backward {
 /// Tables of one dim that share an array of weights. Rows are numbered on: `linear row = table base + index`, and it is the linear row
 /// that is hashed, so no two tables read alike.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Config {
     /// Rows of each table; they take no memory.
     pub tables: Vec<u32>,
@@ -67,9 +68,26 @@ pub struct Config {
     pub init: Init,
     /// Seed of the initial values and of stochastic rounding. The hash has constants of its own.
     pub seed: u32,
-    /// Most bytes of one window of the array; `None` takes what the device binds. Small values are for tests.
-    pub window_bytes: Option<u64>,
+    /// Most bytes of one window of the array; `None` takes what the device binds. Tests and plans set it, through `internals`.
+    pub(crate) window_bytes: Option<u64>,
 }
+
+setters!(Config {
+    with_tables tables: Vec<u32>,
+    with_features features: Vec<u32>,
+    with_dim dim: u32,
+    with_weights weights: u32,
+    with_chunk chunk: u32,
+    with_precision precision: Precision,
+    with_rounding rounding: Rounding,
+    with_block block: u32,
+    with_pooling pooling: Pooling,
+    with_optimizer optimizer: Optimizer,
+    with_out_of_range out_of_range: OutOfRange,
+    with_backward backward: Backward,
+    with_init init: Init,
+    with_seed seed: u32,
+});
 
 impl Config {
     /// Tables of `rows` x `dim` in `weights` FP32 weights by chunks of `chunk` (else blocks of 64, stochastic rounding): sum pooling, SGD

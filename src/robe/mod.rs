@@ -16,14 +16,26 @@ pub(crate) mod storage;
 use crate::{
     error::Error,
     robe::storage::Storage,
-    table::layout::{CLOCK_WORDS, TABLE_WORDS, table_words},
+    table::{
+        counters::Counters,
+        layout::{CLOCK_WORDS, TABLE_WORDS, table_words},
+    },
 };
 pub use config::{Backward, Config};
 pub use gradient::Gradient;
 
 /// Everything a group keeps between steps, bit by bit.
+///
+/// ```
+/// use hotrow::{CpuRobeGroup, Error, robe};
+///
+/// let config = robe::Config::new(&[1000], 8, 64, 4);
+/// let table = CpuRobeGroup::new(config.clone())?;
+/// assert_eq!(table.snapshot().weights(&config)?.len(), 64);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Snapshot {
+pub struct RobeSnapshot {
     /// Step number.
     pub t: u32,
     /// The shared weights as they are kept: FP32 a word each, FP16 two a word, integers in blocks, each scale, bias and codes.
@@ -31,12 +43,12 @@ pub struct Snapshot {
     /// The optimiser's state, one a weight: FP32, or two FP16 a word beside packed weights; empty under SGD.
     pub state_words: Vec<u32>,
     /// What steps did.
-    pub counters: Counters,
+    pub counters: RobeCounters,
 }
 
 /// What steps did, counted. What a table reads and writes follows from it, dim weights an access: [`of_tables`](Self::of_tables).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct RobeCounters {
     /// Indices looked up in each table, duplicates too.
     pub accesses: Vec<u64>,
     /// Indices outside each table.
@@ -45,7 +57,7 @@ pub struct Counters {
     pub skipped_weights: u64,
 }
 
-impl Snapshot {
+impl RobeSnapshot {
     /// The weights as values.
     ///
     /// # Errors
@@ -103,10 +115,11 @@ fn finite(name: &str, wrong: Option<(u32, f32)>) -> Result<(), Error> {
         wanted: "a finite value".into(),
         found: value.to_string(),
         remedy: "correct it",
+        source: None,
     })
 }
 
-impl Counters {
+impl RobeCounters {
     /// The `tables` buffer that [`from_words`](Self::from_words) reads.
     pub(crate) fn words(&self, config: &Config, t: u32) -> Vec<u32> {
         let mut words = table_words(&config.rows());
@@ -116,13 +129,9 @@ impl Counters {
         for (((table, accesses), out_of_range), skipped_rows) in
             tables.zip(&self.accesses).zip(&self.out_of_range).zip(skipped)
         {
-            let counters = crate::table::counters::Counters {
-                accesses: *accesses,
-                out_of_range: *out_of_range,
-                skipped_rows,
-                ..crate::table::counters::Counters::default()
-            };
-            let counters = crate::table::counters::Counters::to_part(&[counters]);
+            let counters =
+                Counters { accesses: *accesses, out_of_range: *out_of_range, skipped_rows, ..Counters::default() };
+            let counters = Counters::to_part(&[counters]);
             table[2..2 + counters.len()].copy_from_slice(&counters);
         }
         words
@@ -130,26 +139,19 @@ impl Counters {
 
     /// Table by table as any other group counts, the bytes those of weights without their scales: [`Lookup::counters`](crate::Lookup::counters) says what of it means what.
     #[must_use]
-    pub fn of_tables(&self, config: &Config) -> Vec<crate::table::counters::Counters> {
+    pub fn of_tables(&self, config: &Config) -> Vec<Counters> {
         let skipped = std::iter::once(self.skipped_weights).chain(std::iter::repeat(0));
         let of = |((&accesses, &out_of_range), skipped_rows): ((&u64, &u64), u64)| {
             let bytes = (accesses * u64::from(config.dim) * u64::from(config.precision.bits())).div_ceil(8);
             let (bytes_read, bytes_written) = (bytes, bytes);
-            crate::table::counters::Counters {
-                accesses,
-                out_of_range,
-                skipped_rows,
-                bytes_read,
-                bytes_written,
-                ..Default::default()
-            }
+            Counters { accesses, out_of_range, skipped_rows, bytes_read, bytes_written, ..Default::default() }
         };
         self.accesses.iter().zip(&self.out_of_range).zip(skipped).map(of).collect()
     }
 
     /// Out of the `tables` buffer: a weight that is skipped is counted as a row of the first table.
     pub(crate) fn from_words(words: &[u32]) -> Self {
-        let tables = crate::table::counters::Counters::from_words(words, 0);
+        let tables = Counters::from_words(words, 0);
         Self {
             accesses: tables.iter().map(|table| table.accesses).collect(),
             out_of_range: tables.iter().map(|table| table.out_of_range).collect(),

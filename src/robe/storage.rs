@@ -110,6 +110,7 @@ impl Storage {
                 wanted: format!("in {} weights finite values within {:e} of each other", self.block, f32::MAX),
                 found: "others".into(),
                 remedy: "correct them",
+                source: None,
             })
         })
     }

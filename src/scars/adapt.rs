@@ -3,8 +3,8 @@
 //! A [`Proposal`] changes nothing until it is [applied](Proposal::apply).
 
 use crate::{
-    embedding::Embedding,
     error::Error,
+    lookup::Embedding,
     scars::{fit::sets_for, hot::HotRows, positive, ranked::Ranked, refused},
     table::{counters::Counters, hash::fmix32},
 };

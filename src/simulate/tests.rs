@@ -4,7 +4,7 @@ mod model;
 
 use crate::{
     config::Policy::{self, Lfu, Lru},
-    simulate::{Counters, Simulator},
+    simulate::{SimulatedCounters, Simulator},
 };
 use model::{Fault, Model};
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ fn residents(cache: &Simulator, ways: u32) -> Vec<Option<u32>> {
     (0..ways).map(|way| cache.resident(0, way)).collect()
 }
 
-fn play(cache: &mut Simulator, batches: &[&[u32]]) -> Counters {
+fn play(cache: &mut Simulator, batches: &[&[u32]]) -> SimulatedCounters {
     for batch in batches {
         cache.step(batch);
     }
@@ -31,8 +31,15 @@ fn lru_one_at_a_time() {
     // 7 and 8 fill ways 0 and 1; 7 is touched again, so 9 takes the way of 8.
     let seen = play(&mut cache, &[&[7], &[8], &[7], &[9]]);
     assert_eq!(residents(&cache, 2), [Some(7), Some(9)]);
-    let counters =
-        Counters { accesses: 4, hits: 1, unique: 4, unique_misses: 3, admitted: 3, conflicts: 0, evictions: 1 };
+    let counters = SimulatedCounters {
+        accesses: 4,
+        hits: 1,
+        unique: 4,
+        unique_misses: 3,
+        admitted: 3,
+        conflicts: 0,
+        evictions: 1,
+    };
     assert_eq!(seen, counters);
 }
 

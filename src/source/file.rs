@@ -54,6 +54,7 @@ impl F32File {
                 wanted: "'<f4' in C order".into(),
                 found: format!("{kind} in {:?} order", header.order()),
                 remedy: "save numpy.ascontiguousarray(rows, dtype='<f4')",
+                source: None,
             });
         }
         let start = file.stream_position().map_err(|error| failed(path, &error))?;
@@ -70,6 +71,7 @@ impl Source for F32File {
             wanted: format!("{} floats from here on", out.len()),
             found: error.to_string(),
             remedy: "leave the file as it is while the table is made",
+            source: Some((&error).into()),
         })
     }
 
@@ -89,7 +91,7 @@ impl Source for F32File {
             return Ok(());
         }
         let remedy = "name a file of the table's rows and dim";
-        Err(Error::Store { store: self.name.clone(), what: "shape", wanted, found, remedy })
+        Err(Error::Store { store: self.name.clone(), what: "shape", wanted, found, remedy, source: None })
     }
 }
 
@@ -100,5 +102,6 @@ fn failed(path: &Path, error: &io::Error) -> Error {
         wanted: "a file of floats".into(),
         found: error.to_string(),
         remedy: "name another file",
+        source: Some(error.into()),
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     config::GroupConfig,
-    error::Error,
+    error::{Error, IoError},
     host::{
         positioned::{read_exact_at, write_all_at},
         trusted::{AHEAD, Mapping},
@@ -42,7 +42,7 @@ pub struct FileStore {
     /// Time of change after this writer's last write.
     modified: Option<SystemTime>,
     /// What the system said when rows could not be made to last. It says so once, and forgets the rows.
-    lost: Option<String>,
+    lost: Option<IoError>,
 }
 
 impl FileStore {
@@ -106,6 +106,7 @@ impl FileStore {
                 wanted: "a table with all its first values".into(),
                 found: "one whose filling was cut short".into(),
                 remedy: "remove it and create it anew",
+                source: None,
             }),
         }
     }
@@ -162,6 +163,7 @@ impl FileStore {
                 wanted: format!("{}, its own last write", time(self.modified)),
                 found: time(modified),
                 remedy: "keep other programs from it; restore the table from a checkpoint",
+                source: None,
             });
         }
         Ok(())
@@ -169,13 +171,13 @@ impl FileStore {
 
     /// The path still leads to the file: rows written to one that nobody finds would be lost with it.
     fn check_found(&self) -> Result<(), Error> {
-        let found = match (self.path.metadata(), self.file.metadata()) {
-            (Err(error), _) | (_, Err(error)) => error.to_string(),
+        let (found, source) = match (self.path.metadata(), self.file.metadata()) {
+            (Err(error), _) | (_, Err(error)) => (error.to_string(), Some(IoError::from(&error))),
             (Ok(there), Ok(ours)) if same_file(&there, &ours) => return Ok(()),
-            _ => "another file there".into(),
+            _ => ("another file there".into(), None),
         };
         let remedy = "save a checkpoint before this table is closed, and keep other programs from its file";
-        Err(Error::Store { store: self.name(), what: "file", wanted: "it at its place".into(), found, remedy })
+        Err(Error::Store { store: self.name(), what: "file", wanted: "it at its place".into(), found, remedy, source })
     }
 
     fn name(&self) -> String {
@@ -194,11 +196,19 @@ impl FileStore {
     /// What was written is on the disk.
     fn sync(&mut self) -> Result<(), Error> {
         if self.lost.is_none() {
-            self.lost = self.file.sync_all().err().map(|error| error.to_string());
+            self.lost = self.file.sync_all().err().as_ref().map(IoError::from);
         }
-        let Some(found) = self.lost.clone() else { return Ok(()) };
+        let Some(lost) = self.lost.clone() else { return Ok(()) };
+        let found = lost.to_string();
         let remedy = "rows written since the last flush may be lost: save a checkpoint elsewhere, then see to the disk";
-        Err(Error::Store { store: self.name(), what: "writing", wanted: "all of it on the disk".into(), found, remedy })
+        Err(Error::Store {
+            store: self.name(),
+            what: "writing",
+            wanted: "all of it on the disk".into(),
+            found,
+            remedy,
+            source: Some(lost),
+        })
     }
 
     /// Puts a new header on the disk.
@@ -329,7 +339,7 @@ fn name(path: &Path) -> String {
 }
 
 fn failed(path: &Path, what: &'static str, wanted: String, error: &io::Error, remedy: &'static str) -> Error {
-    Error::Store { store: name(path), what, wanted, found: error.to_string(), remedy }
+    Error::Store { store: name(path), what, wanted, found: error.to_string(), remedy, source: Some(error.into()) }
 }
 
 fn wrong_length(path: &Path, wanted: u64, found: u64) -> Error {
@@ -339,18 +349,19 @@ fn wrong_length(path: &Path, wanted: u64, found: u64) -> Error {
         wanted: format!("{wanted} bytes"),
         found: format!("{found} bytes"),
         remedy: "restore the table from a checkpoint",
+        source: None,
     }
 }
 
 /// Keeps other writers out for as long as `file` is open.
 fn lock(path: &Path, file: &File) -> Result<(), Error> {
-    let found = match file.try_lock() {
+    let (found, source) = match file.try_lock() {
         Ok(()) => return Ok(()),
-        Err(TryLockError::WouldBlock) => "it locked by another writer".into(),
-        Err(TryLockError::Error(error)) => error.to_string(),
+        Err(TryLockError::WouldBlock) => ("it locked by another writer".into(), None),
+        Err(TryLockError::Error(error)) => (error.to_string(), Some(IoError::from(&error))),
     };
     let remedy = "end the other writer, or take a file system with locks";
-    Err(Error::Store { store: name(path), what: "lock", wanted: "the file to itself".into(), found, remedy })
+    Err(Error::Store { store: name(path), what: "lock", wanted: "the file to itself".into(), found, remedy, source })
 }
 
 #[cfg(unix)]

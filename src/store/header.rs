@@ -101,7 +101,7 @@ impl Header {
     /// The header at the start of the file `name`, if it is that of the table that `wanted` describes; `None` if the file ends within it.
     pub(crate) fn read(name: &str, start: &[u8], wanted: &Self) -> Result<Option<Self>, Error> {
         let fail = |what, wanted: String, found: String, remedy| {
-            Err(Error::Store { store: name.into(), what, wanted, found, remedy })
+            Err(Error::Store { store: name.into(), what, wanted, found, remedy, source: None })
         };
         let magic = &start[..start.len().min(MAGIC.len())];
         if !MAGIC.starts_with(magic) {

@@ -86,8 +86,20 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
 /// A store that a group and its owner share: after a lost device the owner still has the table.
 ///
-/// Only one group at a time works on it. A guard of [`read`](Self::read) or [`write`](Self::write) must not be held over a call of
-/// that group, nor while it is dropped: the group takes the same lock, on a thread of its own too.
+/// Only one group at a time works on it. Inside [`with`](Self::with) and [`with_mut`](Self::with_mut) the store is locked: a call of that
+/// group, or its end, would wait there for ever.
+///
+/// ```
+/// use hotrow::{Error, GroupConfig, Layout, RamStore, SharedStore, store};
+///
+/// let config = GroupConfig::new(&[100], 8);
+/// let layout = Layout::new(&config, u64::MAX)?;
+/// let table = SharedStore::new(RamStore::new(&layout)?);
+/// table.with_mut(|records| store::fill(records, &config, &layout, None))?;
+/// assert!(table.with(|records| records.filled()));
+/// assert_eq!(table.read_rows(&layout, &[99])?, [0.0; 8]);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct SharedStore {
     store: Arc<RwLock<Box<dyn Store>>>,
@@ -117,21 +129,29 @@ impl SharedStore {
             let (wanted, found) =
                 ("a store that no group works on".into(), "one that belongs to a living group".into());
             let remedy = "drop that group first, or take another store";
-            return Err(Error::Store { store: "store".into(), what: "owner", wanted, found, remedy });
+            return Err(Error::Store { store: "store".into(), what: "owner", wanted, found, remedy, source: None });
         }
         Ok(Hold(self.taken.clone()))
     }
 
-    /// The store, for reading. Waits for a writer.
-    #[must_use = "it is locked while this lives"]
-    pub fn read(&self) -> RwLockReadGuard<'_, Box<dyn Store>> {
+    /// What `work` returns of the store, which it reads. Waits for a writer.
+    pub fn with<T>(&self, work: impl FnOnce(&dyn Store) -> T) -> T {
+        work(&**self.read())
+    }
+
+    /// What `work` returns of the store, which it may write. Waits for readers and writers.
+    pub fn with_mut<T>(&self, work: impl FnOnce(&mut dyn Store) -> T) -> T {
+        work(&mut **self.write())
+    }
+
+    /// The store, locked for reading.
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Box<dyn Store>> {
         // A thread that panicked left rows half written at worst, as a failed call may.
         self.store.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The store, for writing. Waits for readers and writers.
-    #[must_use = "it is locked while this lives"]
-    pub fn write(&self) -> RwLockWriteGuard<'_, Box<dyn Store>> {
+    /// The store, locked for writing.
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Box<dyn Store>> {
         self.store.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -166,6 +186,7 @@ fn wrong(store: &str, what: &'static str, wanted: String, found: String) -> Erro
         wanted,
         found,
         remedy: "call it with rows of this table and a record for each",
+        source: None,
     }
 }
 
@@ -177,7 +198,7 @@ pub(crate) fn check_shape(store: &dyn Store, layout: &Layout) -> Result<(), Erro
         return Ok(());
     }
     let remedy = "take a store made for this configuration";
-    Err(Error::Store { store: "store".into(), what: "shape", wanted, found, remedy })
+    Err(Error::Store { store: "store".into(), what: "shape", wanted, found, remedy, source: None })
 }
 
 /// Every row exists, and there are bytes for each.

@@ -12,7 +12,15 @@ use crate::{
     table::layout::Layout,
 };
 
-/// Records in RAM, all of it taken when it is made.
+/// A staged table's records in RAM. All of the memory is allocated at once.
+///
+/// ```
+/// use hotrow::{GroupConfig, Layout, RamStore, Store};
+///
+/// let store = RamStore::new(&Layout::new(&GroupConfig::new(&[100], 8), u64::MAX)?)?;
+/// assert_eq!((store.rows(), store.stride()), (100, 16)); // 8 codes, scale and bias
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct RamStore {
     rows: u32,

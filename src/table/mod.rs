@@ -9,4 +9,5 @@ pub(crate) mod parts;
 pub(crate) mod pins;
 pub mod rng;
 pub(crate) mod row;
+pub(crate) mod snapshot;
 pub(crate) mod ways;

@@ -1,7 +1,8 @@
 //! SPEC 7 on the GPU: nothing panics, nothing is lost, nothing is silently wrong, and legal edge cases work.
 
+use hotrow::internals::Pieces as _;
 use hotrow::wgpu::util::DeviceExt as _;
-use hotrow::{Batch, Context, Embedding as _, Error, Group, GroupConfig, Init, OutOfRange, Placement, Pooling, wgpu};
+use hotrow::{Batch, Context, Error, Group, GroupConfig, Init, OutOfRange, Placement, Pooling, wgpu};
 
 use hotrow_harness::device::with_gpu;
 
@@ -276,7 +277,7 @@ fn configurations_that_cannot_be() {
             ("ways", |c| c.ways = 0),
             ("features", |c| c.features = vec![2]),
             ("lr", |c| c.optimizer.lr = f32::NAN),
-            ("shard_bytes", |c| c.shard_bytes = Some(8)),
+            ("shard_bytes", |c| c.set_shard_bytes(Some(8))),
         ];
         for (wanted, spoil) in cases {
             let mut config = config();
@@ -290,7 +291,7 @@ fn configurations_that_cannot_be() {
         for ways in [1, 33] {
             for placement in [Placement::Device, Placement::Staged, Placement::Auto] {
                 let error =
-                    Group::new(context, GroupConfig { ways, placement, ..config() }).expect_err("other than 32");
+                    Group::new(context, config().with_ways(ways).with_placement(placement)).expect_err("other than 32");
                 assert!(matches!(&error, Error::Unsupported { what: "ways", .. }), "{error:?}");
                 let text = error.to_string();
                 assert!(text.contains(&format!("sets of {ways}")) && text.contains("CpuGroup"), "{text}");
@@ -467,7 +468,7 @@ fn hyperparameters_that_train_nothing_are_refused() {
     with_gpu(|context| {
         for eps in [0.0, -1.0] {
             let mut wrong = config();
-            wrong.optimizer = hotrow::Optimizer { eps, ..hotrow::Optimizer::adagrad(0.1) };
+            wrong.optimizer = hotrow::Optimizer::adagrad(0.1).with_eps(eps);
             let result = Group::new(context, wrong);
             assert!(matches!(&result, Err(Error::Config { field: "eps", .. })), "{:?}", result.err());
         }

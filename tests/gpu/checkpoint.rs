@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use hotrow::internals::Pieces as _;
 use hotrow::{
     Context, CpuGroup, Embedding, Error, Group, GroupConfig, Init, Placement, Precision, Snapshot, checkpoint,
 };
@@ -31,16 +32,15 @@ fn gpu(context: &Context, config: &GroupConfig) -> Group {
 /// The same configuration with other values for all that a loading group may choose.
 fn elsewhere(context: &Context, config: &GroupConfig, seed: u64) -> GroupConfig {
     let stride = hotrow::Layout::new(config, u64::MAX).unwrap().stride();
-    GroupConfig {
-        init: Init::Constant(0.25),
-        shard_bytes: if seed.is_multiple_of(2) { None } else { Some(stride * 9) },
-        placement: match seed % 3 {
+    config
+        .clone()
+        .with_init(Init::Constant(0.25))
+        .with_shard_bytes(if seed.is_multiple_of(2) { None } else { Some(stride * 9) })
+        .with_placement(match seed % 3 {
             0 => Placement::Staged,
             1 if context.caps().mappable => Placement::Mapped,
             _ => Placement::Device,
-        },
-        ..config.clone()
-    }
+        })
 }
 
 #[test]
@@ -53,10 +53,7 @@ fn a_loaded_group_goes_on_bit_for_bit() {
         let path = folder.path().join("group.safetensors");
         for seed in share(0..15) {
             let (config, first, second) = random_case(seed);
-            let from = GroupConfig {
-                placement: if seed % 4 < 2 { Placement::Staged } else { Placement::Device },
-                ..config.clone()
-            };
+            let from = config.clone().with_placement(if seed % 4 < 2 { Placement::Staged } else { Placement::Device });
             let mut straight = gpu(context, &from);
             play(&mut straight, &first, true);
             checkpoint::save(&mut straight, &path).unwrap();
@@ -187,7 +184,7 @@ fn no_second_copy_in_memory() {
             assert!(snapshot > 500 << 20, "a copy would have been seen: {snapshot} bytes");
             return;
         };
-        let config = GroupConfig { precision: Precision::Fp32, ..GroupConfig::new(&[1 << 20], 128) };
+        let config = GroupConfig::new(&[1 << 20], 128).with_precision(Precision::Fp32);
         let mut group = gpu(context, &config);
         let mut measure = |work: &mut dyn FnMut(&mut Group)| {
             std::fs::write("/proc/self/clear_refs", "5").unwrap(); // the peak begins anew

@@ -1,6 +1,7 @@
 //! Results that must be equal bit for bit (SPEC 3, What must hold).
 
-use hotrow::{Context, Embedding as _, Group, GroupConfig, Init, Optimizer, Policy, Precision};
+use hotrow::internals::Pieces as _;
+use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Policy, Precision};
 use rand::{RngExt, SeedableRng};
 
 use hotrow_harness::device::{share, with_gpu};
@@ -11,7 +12,7 @@ pub(crate) fn config(precision: Precision, cache_rows: u32) -> GroupConfig {
     config.cache_rows = cache_rows;
     config.optimizer = Optimizer::adagrad(0.1);
     config.init = Init::Uniform { low: -1.0, high: 1.0 };
-    config.shard_bytes = Some(60_000);
+    config.set_shard_bytes(Some(60_000));
     config
 }
 

@@ -1,8 +1,7 @@
 //! Tables filled from rows: the records are the CPU's in every placement.
 
-use hotrow::{
-    CpuGroup, Embedding as _, Error, FileStore, Group, GroupConfig, Optimizer, Placement, Precision, SharedStore, store,
-};
+use hotrow::internals::Pieces as _;
+use hotrow::{CpuGroup, Error, FileStore, Group, GroupConfig, Optimizer, Placement, Precision, SharedStore, store};
 
 use hotrow_harness::device::{skipped, with_gpu};
 
@@ -11,7 +10,7 @@ fn config(precision: Precision, placement: Placement) -> GroupConfig {
     let mut config = GroupConfig::new(&[150_000, 7], 30);
     (config.precision, config.placement, config.seed) = (precision, placement, 5);
     config.optimizer = Optimizer::adagrad(0.05);
-    config.shard_bytes = Some(10 << 20);
+    config.set_shard_bytes(Some(10 << 20));
     config
 }
 

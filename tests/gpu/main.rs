@@ -9,6 +9,7 @@ mod checkpoint;
 mod child;
 mod dedup;
 mod exact;
+mod face;
 mod filled;
 mod lockstep;
 mod low_precision;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use hotrow::internals::Pieces as _;
 use hotrow::{
-    Allocation, Batch, Calls, Context, Embedding as _, Group, GroupConfig, MemoryReport, Optimizer, Placement, Policy,
-    Precision, adapter,
+    Allocation, Batch, Calls, Context, Group, GroupConfig, MemoryReport, Optimizer, Placement, Policy, Precision,
+    adapter,
     wgpu::{self, util::DeviceExt as _},
 };
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
@@ -26,7 +27,7 @@ fn random_config(random: &mut Pcg64, context: &Context) -> GroupConfig {
         config.placement = Placement::Device;
     }
     // A record of dim 132 with its state is 1 KiB.
-    config.shard_bytes = *[None, Some(32_768), Some(100_000)].choose(random).unwrap();
+    config.set_shard_bytes(*[None, Some(32_768), Some(100_000)].choose(random).unwrap());
     config
 }
 
@@ -172,12 +173,13 @@ fn every_buffer_that_the_driver_knows_of() {
         ] {
             let mut config = GroupConfig::new(&[3000, 500], 9);
             (config.precision, config.policy, config.cache_rows) = (precision, policy, cache_rows);
-            (config.optimizer, config.shard_bytes) = (optimizer, shard_bytes);
+            config.optimizer = optimizer;
+            config.set_shard_bytes(shard_bytes);
             if shard_bytes.is_some() && context.caps().choose_windows() > 1 {
-                config.window_bytes = Some(161 * 72); // the cache in two, the ends of both rounded up
+                config.set_window_bytes(Some(161 * 72)); // the cache in two, the ends of both rounded up
             }
             let mut group = Group::new(&context, config.clone()).unwrap();
-            assert_eq!(group.layout().windows(), if config.window_bytes.is_some() { 2 } else { 1 });
+            assert_eq!(group.layout().windows(), if config.window_bytes().is_some() { 2 } else { 1 });
             let plan = |calls: Calls| MemoryReport::plan(&config, group.layout(), calls).allocations;
             let (before, after) = (plan(Calls::default()), plan(400.into()));
             let Some(found) = allocated(context.device()) else {
@@ -245,9 +247,9 @@ fn steps_under_way_take_a_report_each() {
             group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
         }
         context.queue().submit([encoder.finish()]);
-        let calls = Calls { train: Some(8), in_flight: 3, ..Calls::default() };
+        let calls = Calls::default().with_train(Some(8)).with_in_flight(3);
         let plan = |calls| MemoryReport::plan(&config, group.layout(), calls);
         assert_eq!(wrong(&plan(calls), &group.memory()), None);
-        assert!(wrong(&plan(Calls { in_flight: 2, ..calls }), &group.memory()).is_some(), "the comparison can fail");
+        assert!(wrong(&plan(calls.with_in_flight(2)), &group.memory()).is_some(), "the comparison can fail");
     });
 }

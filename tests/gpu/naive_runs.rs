@@ -1,5 +1,6 @@
 //! The GPU against the naive FP64 model of `tests/harness/src/naive.rs`, which shares no code with either backend.
 
+use hotrow::internals::Pieces as _;
 use hotrow::{Context, Embedding, Group, GroupConfig, Placement};
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
@@ -10,7 +11,7 @@ use hotrow_harness::{
 
 /// Every other table that is not to be cut into shards is staged.
 fn group(context: &Context, mut config: GroupConfig) -> Box<dyn Embedding> {
-    if config.shard_bytes.is_none() && config.seed % 2 == 1 {
+    if config.shard_bytes().is_none() && config.seed % 2 == 1 {
         config.placement = Placement::Staged;
     }
     Box::new(Group::new(context, config).expect("every configuration of the strategies is legal"))

@@ -1,5 +1,6 @@
 //! Any range of a group's state, read and written on both backends.
 
+use hotrow::internals::Pieces as _;
 use hotrow::{Context, Embedding, Error, Group, GroupConfig, Layout, Optimizer, Part, Policy, Precision, Snapshot};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
@@ -7,14 +8,12 @@ use hotrow_harness::device::with_gpu;
 
 /// Two tables in many shards, slots with padding.
 fn config() -> GroupConfig {
-    GroupConfig {
-        precision: Precision::Int4,
-        policy: Policy::Lfu,
-        cache_rows: 100,
-        optimizer: Optimizer::row_wise_adagrad(0.1),
-        shard_bytes: Some(500),
-        ..GroupConfig::new(&[150, 50], 20)
-    }
+    GroupConfig::new(&[150, 50], 20)
+        .with_precision(Precision::Int4)
+        .with_policy(Policy::Lfu)
+        .with_cache_rows(100)
+        .with_optimizer(Optimizer::row_wise_adagrad(0.1))
+        .with_shard_bytes(Some(500))
 }
 
 fn both(context: &Context, config: &GroupConfig) -> [Box<dyn Embedding>; 2] {
@@ -125,12 +124,11 @@ fn a_range_written_changes_nothing_else() {
 fn ranges_longer_than_the_buffer_they_go_through() {
     with_gpu(|context| {
         let rows = 300_000;
-        let config = GroupConfig {
-            precision: Precision::Fp32,
-            cache_rows: 250_000,
-            shard_bytes: None,
-            ..GroupConfig { tables: vec![rows], ..config() }
-        };
+        let config = config()
+            .with_tables(vec![rows])
+            .with_precision(Precision::Fp32)
+            .with_cache_rows(250_000)
+            .with_shard_bytes(None);
         for mut group in both(context, &config) {
             for part in [Part::Cache, Part::Records] {
                 let length = part.words(group.config(), group.layout()) as usize;

@@ -6,8 +6,9 @@ use std::sync::{
     atomic::{AtomicI64, Ordering::Relaxed},
 };
 
+use hotrow::internals::Pieces as _;
 use hotrow::{
-    Context, Counters, Embedding, FileStore, Group, GroupConfig, Layout, Placement, Policy, RamStore, SharedStore,
+    Context, Counters, FileStore, Group, Layout, Placement, Policy, RamStore, SharedStore,
     internals::layout::{Field, WAYS, way_at},
 };
 
@@ -33,11 +34,11 @@ fn hot_batches_move_nothing() {
         for placement in placements(context) {
             for policy in POLICIES {
                 let layout = Layout::new(&common::config(policy), u64::MAX).unwrap();
-                let mut config = GroupConfig { placement, ..common::config(policy) };
+                let mut config = common::config(policy).with_placement(placement);
                 // Several shards, and two windows where the device binds them.
-                config.shard_bytes = Some(layout.stride() * 100);
+                config.set_shard_bytes(Some(layout.stride() * 100));
                 let windows = u64::from(context.caps().choose_windows().min(2));
-                config.window_bytes = Some(u64::from(layout.slots()) / windows * layout.slot_bytes());
+                config.set_window_bytes(Some(u64::from(layout.slots()) / windows * layout.slot_bytes()));
                 let mut group = Traced(Group::new(context, config).unwrap());
                 common::hot_batches_move_nothing(&mut group.0, |_| 0);
                 // The same with what the copies say of a staged table.
@@ -66,7 +67,7 @@ fn fp32_shows_nothing() {
     with_gpu(|context| {
         for placement in placements(context) {
             common::fp32_shows_nothing(&|config| {
-                Box::new(Group::new(context, GroupConfig { placement, ..config }).unwrap())
+                Box::new(Group::new(context, config.with_placement(placement)).unwrap())
             });
         }
     });
@@ -80,7 +81,7 @@ fn a_resized_cache_is_as_a_new_one() {
             common::a_resized_cache_is_as_a_new_one(&|config| {
                 let layout = Layout::new(&config, u64::MAX).unwrap();
                 let window_bytes = (context.caps().choose_windows() >= 3).then(|| 64 * layout.slot_bytes());
-                Box::new(Group::new(context, GroupConfig { placement, window_bytes, ..config }).unwrap())
+                Box::new(Group::new(context, config.with_placement(placement).with_window_bytes(window_bytes)).unwrap())
             });
         }
     });
@@ -91,7 +92,7 @@ fn misuse_is_refused() {
     with_gpu(|context| {
         for placement in [Placement::Device, Placement::Staged] {
             common::misuse_is_refused(&|config| {
-                Box::new(Group::new(context, GroupConfig { placement, ..config }).unwrap())
+                Box::new(Group::new(context, config.with_placement(placement)).unwrap())
             });
         }
     });
@@ -104,7 +105,7 @@ fn a_file_stays_flushed() {
         let folder = tempfile::tempdir().unwrap();
         for pins in [true, false] {
             let path = folder.path().join(format!("{pins}.hotrow"));
-            let config = GroupConfig { placement: Placement::Staged, ..common::config(Policy::Static) };
+            let config = common::config(Policy::Static).with_placement(Placement::Staged);
             let store = SharedStore::new(FileStore::create(&path, &config).unwrap());
             let mut group = Group::with_store(context, config.clone(), store).unwrap();
             step(&mut group, &some(1));
@@ -141,7 +142,7 @@ fn whole(group: &mut Group) -> (Vec<[u32; 5]>, Vec<u32>, Vec<Counters>, Vec<f32>
 fn a_store_that_fails_loses_nothing() {
     with_gpu(|context| {
         for policy in [Policy::Lfu, Policy::Static] {
-            let config = GroupConfig { placement: Placement::Staged, ..common::config(policy) };
+            let config = common::config(policy).with_placement(Placement::Staged);
             let layout = Layout::new(&config, u64::MAX).unwrap();
             let rows = [some(7), (0..60).collect()].concat();
             let mut wanted = None;

@@ -1,8 +1,7 @@
 //! Placement and the number of shards change no result, only the bus traffic.
 
-use hotrow::{
-    Context, Embedding as _, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RankBody, Snapshot,
-};
+use hotrow::internals::Pieces as _;
+use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RankBody, Snapshot};
 
 use hotrow_harness::device::{again, options, share, skipped, with_gpu};
 
@@ -48,7 +47,7 @@ fn any_number_of_shards_gives_the_same_bits() {
         // From two shards to more than the 64 that one workgroup of bounds cuts.
         for shard_bytes in share([10_000, 2_000, 64 << 10]) {
             let mut several = config();
-            several.shard_bytes = Some(shard_bytes);
+            several.set_shard_bytes(Some(shard_bytes));
             let shards = hotrow::Layout::new(&several, u64::MAX).unwrap().shards;
             assert!(shards > 1);
             assert_eq!(run(context, &several), one, "{shards} shards");
@@ -77,7 +76,7 @@ fn a_table_larger_than_a_binding() {
         config.init = Init::Constant(0.5);
         config.cache_rows = 64;
         if context.caps().choose_shard_bytes() > 200 << 20 {
-            config.shard_bytes = Some(128 << 20); // where one binding would hold it all
+            config.set_shard_bytes(Some(128 << 20)); // where one binding would hold it all
         }
         let mut group = Group::new(context, config).unwrap();
         assert_eq!(group.layout().shards, 2);
@@ -110,15 +109,15 @@ fn more_rows_than_a_dimension_has_groups() {
 #[test]
 fn auto_says_where_and_why() {
     with_gpu(|context| {
-        let auto = |config| GroupConfig { placement: Placement::Auto, ..config };
+        let auto = |config: GroupConfig| config.with_placement(Placement::Auto);
         let group = Group::new(context, auto(config())).unwrap();
         assert_eq!(group.placed(), (Placement::Device, "the device has the memory for it"));
         assert_eq!(group.config().placement, Placement::Device);
-        let asked = Group::new(context, GroupConfig { placement: Placement::Staged, ..config() }).unwrap();
+        let asked = Group::new(context, config().with_placement(Placement::Staged)).unwrap();
         assert_eq!(asked.placed(), (Placement::Staged, "it was asked for"));
         // 86 GB of zeros: no device here, and no memory, but a file of holes. It is Staged as soon as there is a store.
         let folder = tempfile::tempdir().unwrap();
-        let huge = GroupConfig { precision: Precision::Int2, ..GroupConfig::new(&[u32::MAX - 1], 40) };
+        let huge = GroupConfig::new(&[u32::MAX - 1], 40).with_precision(Precision::Int2);
         let store = hotrow::FileStore::create(folder.path().join("table"), &huge).unwrap();
         let group = Group::with_store(context, auto(huge.clone()), hotrow::SharedStore::new(store)).unwrap();
         assert_eq!(group.placed().0, Placement::Staged);

@@ -41,7 +41,7 @@ fn staged() {
             let plans = random_plans(&config, &mut source, 10);
             let wanted = play(&mut Group::new(context, config.clone()).unwrap(), &plans, false);
             for overlap in [false, true] {
-                let config = GroupConfig { placement: Placement::Staged, ..config.clone() };
+                let config = config.clone().with_placement(Placement::Staged);
                 let mut group = Group::new(context, config.clone()).unwrap();
                 let found = play(&mut group, &plans, overlap);
                 assert_eq!(found, wanted, "seed {seed}, overlap {overlap}, {config:?}");
@@ -166,21 +166,26 @@ fn waiting_is_counted_only_where_it_happens() {
             let [host, waited] = loop {
                 let pause = || std::thread::sleep(std::time::Duration::from_millis(time));
                 let before = milliseconds(&group);
-                let lock = store.write();
-                group.prefetch(&[4, 5, 6], &[0, 3], None).unwrap();
-                pause(); // the thread has come to the lock
-                if hidden {
-                    drop(lock);
-                    pause();
-                    group.forward_prefetched().unwrap();
-                } else {
-                    std::thread::scope(|scope| {
-                        let forward = scope.spawn(|| group.forward_prefetched());
+                std::thread::scope(|scope| {
+                    let working = &mut group;
+                    let waiting = store.with_mut(|_| {
+                        working.prefetch(&[4, 5, 6], &[0, 3], None).unwrap();
+                        pause(); // the thread has come to the lock
+                        if hidden {
+                            return Err(working);
+                        }
+                        let waiting = scope.spawn(move || working.forward_prefetched());
                         pause();
-                        drop(lock);
-                        forward.join().unwrap().unwrap();
+                        Ok(waiting)
                     });
-                }
+                    match waiting {
+                        Ok(forward) => forward.join().unwrap().unwrap(),
+                        Err(group) => {
+                            pause();
+                            group.forward_prefetched().unwrap()
+                        }
+                    };
+                });
                 let after = milliseconds(&group);
                 let found = [after[0] - before[0], after[1] - before[1]];
                 let told = found[0] >= time / 2 && (found[1] < found[0] / 8) == hidden;

@@ -100,7 +100,11 @@ fn a_changing_rate_makes_no_bind_group() {
         // robe_update, robe_step and robe_blocks.
         let shared = |backward, precision| {
             let (optimizer, init) = (Optimizer::sgd(0.5), Init::Constant(0.0));
-            Config { optimizer, init, backward, precision, ..Config::new(&[10], DIM, 64, 2) }
+            Config::new(&[10], DIM, 64, 2)
+                .with_optimizer(optimizer)
+                .with_init(init)
+                .with_backward(backward)
+                .with_precision(precision)
         };
         let kinds =
             [(Backward::Auto, Precision::Fp32), (Backward::Atomic, Precision::Fp32), (Backward::Auto, Precision::Fp16)];

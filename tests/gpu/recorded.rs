@@ -2,8 +2,8 @@
 //! backends: so that whole runs can be compared.
 
 use hotrow::{
-    Batch, Context, Counters, Embedding, Error, GradBuffer, GradSlice, Group, GroupConfig, Layout, LossScale, Part,
-    Pooling, Scaler, ScalerState,
+    Batch, Context, Counters, Embedding, Error, GradBuffer, GradSlice, Group, GroupConfig, Layout, Lookup, LookupKind,
+    LossScale, MemoryReport, Part, Pooling, Scaler, ScalerState,
     wgpu::{self, util::DeviceExt as _},
 };
 
@@ -37,13 +37,34 @@ impl Recorded {
     }
 }
 
-impl Embedding for Recorded {
-    fn config(&self) -> &GroupConfig {
-        self.group.config()
+impl Lookup for Recorded {
+    fn output_len(&self, indices: usize, bags: usize) -> usize {
+        let config = self.config();
+        config.dim as usize * if config.pooling == Pooling::None { indices } else { bags }
     }
-    fn layout(&self) -> &Layout {
-        self.group.layout()
+
+    fn forward_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        outputs.copy_from_slice(&self.forward(indices, offsets, weights)?);
+        Ok(())
     }
+
+    fn forward_frozen_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        outputs.copy_from_slice(&self.forward_frozen(indices, offsets, weights)?);
+        Ok(())
+    }
+
     fn pending(&self) -> bool {
         self.group.pending()
     }
@@ -51,6 +72,61 @@ impl Embedding for Recorded {
         self.group.abandon_backward(); // as a forward does
         self.prefetch(indices, offsets, weights)?;
         self.forward_prefetched()
+    }
+    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
+        self.group.forward_frozen(indices, offsets, weights)
+    }
+    fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
+        let grads = self.buffer(bytemuck::cast_slice(grad_outputs));
+        self.record(|group, encoder| group.record_backward(encoder, grads.slice(..))).map(drop)
+    }
+    /// The decision is the device's own: made anew out of the gradients, with the scale of the state that was handed in.
+    fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
+        let config = LossScale::Static { scale: 1.0 / scaler.inverse };
+        let mut ours = Scaler::new(&self.context, config)?;
+        let bytes: &[u8] = match grad_outputs {
+            GradSlice::F32(grads) => bytemuck::cast_slice(grads),
+            GradSlice::F16(grads) => bytemuck::cast_slice(grads),
+        };
+        let mut padded = bytes.to_vec();
+        padded.resize(bytes.len().next_multiple_of(16).max(16), 0xff); // NaN, were it looked at
+        let buffer = self.buffer(&padded);
+        let grads = match grad_outputs {
+            GradSlice::F32(_) => GradBuffer::F32(buffer.slice(..)),
+            GradSlice::F16(_) => GradBuffer::F16(buffer.slice(..)),
+        };
+        let done = self.record(|group, encoder| {
+            ours.record_inspect(encoder, grads, grad_outputs.len() as u64)?;
+            ours.record_decide(encoder)?;
+            group.record_backward_scaled(encoder, grads, &ours)
+        });
+        done.map(drop)
+    }
+    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
+        self.group.read_rows(rows)
+    }
+    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
+        self.group.counters()
+    }
+    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
+        self.group.set_learning_rate(lr)
+    }
+
+    fn memory(&self) -> MemoryReport {
+        self.group.memory()
+    }
+
+    fn kind(&mut self) -> LookupKind<'_> {
+        LookupKind::Rows(self)
+    }
+}
+
+impl Embedding for Recorded {
+    fn config(&self) -> &GroupConfig {
+        self.group.config()
+    }
+    fn layout(&self) -> &Layout {
+        self.group.layout()
     }
     fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
         let index_buffer = self.buffer(bytemuck::cast_slice(indices));
@@ -99,35 +175,6 @@ impl Embedding for Recorded {
         self.group.check().inspect_err(|_| self.group.abandon_backward())?;
         Ok(found)
     }
-    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        self.group.forward_frozen(indices, offsets, weights)
-    }
-    fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
-        let grads = self.buffer(bytemuck::cast_slice(grad_outputs));
-        self.record(|group, encoder| group.record_backward(encoder, grads.slice(..))).map(drop)
-    }
-    /// The decision is the device's own: made anew out of the gradients, with the scale of the state that was handed in.
-    fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
-        let config = LossScale::Static { scale: 1.0 / scaler.inverse };
-        let mut ours = Scaler::new(&self.context, config)?;
-        let bytes: &[u8] = match grad_outputs {
-            GradSlice::F32(grads) => bytemuck::cast_slice(grads),
-            GradSlice::F16(grads) => bytemuck::cast_slice(grads),
-        };
-        let mut padded = bytes.to_vec();
-        padded.resize(bytes.len().next_multiple_of(16).max(16), 0xff); // NaN, were it looked at
-        let buffer = self.buffer(&padded);
-        let grads = match grad_outputs {
-            GradSlice::F32(_) => GradBuffer::F32(buffer.slice(..)),
-            GradSlice::F16(_) => GradBuffer::F16(buffer.slice(..)),
-        };
-        let done = self.record(|group, encoder| {
-            ours.record_inspect(encoder, grads, grad_outputs.len() as u64)?;
-            ours.record_decide(encoder)?;
-            group.record_backward_scaled(encoder, grads, &ours)
-        });
-        done.map(drop)
-    }
     fn flush(&mut self) -> Result<(), Error> {
         self.group.flush()
     }
@@ -136,9 +183,6 @@ impl Embedding for Recorded {
     }
     fn reset_discarding(&mut self) -> Result<(), Error> {
         self.group.reset_discarding()
-    }
-    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
-        self.group.read_rows(rows)
     }
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
         self.group.write_rows(rows, values)
@@ -152,16 +196,10 @@ impl Embedding for Recorded {
     fn resize_cache(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
         self.group.resize_cache(cache_rows)
     }
-    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
-        self.group.counters()
-    }
     fn read_part(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
         self.group.read_part(part, first_word, out)
     }
     fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
         self.group.write_part(part, first_word, words)
-    }
-    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
-        self.group.set_learning_rate(lr)
     }
 }

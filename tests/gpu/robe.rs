@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 
+use hotrow::internals::Pieces as _;
 use hotrow::internals::context_with_texts;
 use hotrow::wgpu::util::DeviceExt as _;
 use hotrow::{
-    Batch, Calls, Context, CpuRobeGroup, CpuScaler, Error, GradSlice, Init, Lookup as _, LossScale, MemoryReport,
-    Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, RankBody, RobeGroup, Rounding,
-    robe::{self, Backward, Config, Snapshot},
+    Batch, Calls, Context, CpuRobeGroup, CpuScaler, Error, GradSlice, Init, LossScale, MemoryReport, Optimizer,
+    OptimizerKind, OutOfRange, Pooling, Precision, RankBody, RobeGroup, Rounding,
+    robe::{self, Backward, Config, RobeSnapshot},
     wgpu,
 };
 
@@ -45,7 +46,7 @@ fn steps_are_the_model_s() {
         for (seed, config) in
             share((0..30).map(|seed| (seed, config(seed))).chain((0..32).map(|seed| (seed, packed(seed)))))
         {
-            let config = Config { backward: way(seed), ..config };
+            let config = config.with_backward(way(seed));
             let mut group = RobeGroup::new(context, config.clone()).unwrap();
             for step in 0..3 {
                 // The last has starts of more than 128 chunks.
@@ -68,7 +69,7 @@ fn steps_are_the_model_s() {
 /// Sums without weights, SGD at a power of two: nothing that a compiler could fuse, so the CPU's bits.
 fn exact(seed: u64) -> Config {
     let pooling = [Pooling::Sum, Pooling::None][seed as usize % 2];
-    Config { pooling, optimizer: Optimizer::sgd(0.5), ..config(seed) }
+    config(seed).with_pooling(pooling).with_optimizer(Optimizer::sgd(0.5))
 }
 
 /// Three steps, and what they leave.
@@ -92,7 +93,7 @@ fn sums_are_the_cpu_s_bits() {
             let mut mirror = CpuRobeGroup::new(config.clone()).unwrap();
             let wanted = (run(&mut mirror, &config, seed), mirror.snapshot());
             for (context, backward) in [(context, WAYS[0]), (context, WAYS[1]), (&narrow, Backward::Auto)] {
-                let config = Config { backward, ..config.clone() };
+                let config = config.clone().with_backward(backward);
                 let mut group = RobeGroup::new(context, config.clone()).unwrap();
                 let found = (run(&mut group, &config, seed), group.snapshot().unwrap());
                 assert!(found == wanted, "seed {seed}, {config:?}");
@@ -101,7 +102,7 @@ fn sums_are_the_cpu_s_bits() {
             }
         }
         // The comparison can fail.
-        let mut other = RobeGroup::new(context, Config { seed: 99, ..exact(0) }).unwrap();
+        let mut other = RobeGroup::new(context, exact(0).with_seed(99)).unwrap();
         let mut mirror = CpuRobeGroup::new(exact(0)).unwrap();
         assert!(run(&mut other, &exact(0), 0) != run(&mut mirror, &exact(0), 0));
     });
@@ -113,10 +114,10 @@ fn an_array_goes_on_under_another_configuration() {
     with_gpu(|context| {
         for seed in 0..6 {
             let base =
-                Config { tables: vec![5000, 307], features: Vec::new(), weights: 3000, chunk: 16, ..exact(seed) };
+                exact(seed).with_tables(vec![5000, 307]).with_features(Vec::new()).with_weights(3000).with_chunk(16);
             let others = [
-                Config { chunk: 1, backward: Backward::Sparse, ..base.clone() },
-                Config { chunk: 5, backward: Backward::Dense, tables: vec![400, 7, 60], ..base.clone() },
+                base.clone().with_chunk(1).with_backward(Backward::Sparse),
+                base.clone().with_chunk(5).with_backward(Backward::Dense).with_tables(vec![400, 7, 60]),
             ];
             let mut group = RobeGroup::new(context, base.clone()).unwrap();
             let mut mirror = CpuRobeGroup::new(base.clone()).unwrap();
@@ -143,7 +144,7 @@ fn an_array_goes_on_under_another_configuration() {
                 assert!(after == mirror.snapshot(), "seed {seed}");
                 assert!(after != before, "the comparison can fail");
             }
-            let larger = Config { weights: 3001, ..base };
+            let larger = base.with_weights(3001);
             assert!(matches!(group.reconfigure(larger), Err(Error::Config { field: "weights", .. })));
         }
     });
@@ -156,8 +157,8 @@ fn dense_and_sparse_are_the_same_bits() {
         for (seed, config) in
             share((0..20).map(|seed| (seed, config(seed))).chain((0..32).map(|seed| (seed, packed(seed)))))
         {
-            let run = |backward| -> Snapshot {
-                let config = Config { backward, ..config.clone() };
+            let run = |backward| -> RobeSnapshot {
+                let config = config.clone().with_backward(backward);
                 let mut group = RobeGroup::new(context, config.clone()).unwrap();
                 for step in 0..2 {
                     let found = forward(&mut group, &bags(&config, seed + step, 8, 60));
@@ -172,7 +173,7 @@ fn dense_and_sparse_are_the_same_bits() {
 
 /// Codes of weights and states, and how many of them are the neighbours of others'; an error where they differ by more, or scales and
 /// biases, clocks and counters do.
-fn codes_apart(config: &Config, found: &Snapshot, wanted: &Snapshot) -> Result<(usize, usize), String> {
+fn codes_apart(config: &Config, found: &RobeSnapshot, wanted: &RobeSnapshot) -> Result<(usize, usize), String> {
     if (found.t, &found.counters) != (wanted.t, &wanted.counters) {
         return Err(format!("{:?} for {:?}", found.counters, wanted.counters));
     }
@@ -210,10 +211,10 @@ fn packed_steps_are_the_cpu_s() {
     with_gpu(|context| {
         let (mut codes, mut others, mut moved, mut noticed) = (0, 0, 0, 0);
         for seed in share(0..64) {
-            let config = Config { backward: way(seed), ..packed(seed) };
+            let config = packed(seed).with_backward(way(seed));
             let mut group = RobeGroup::new(context, config.clone()).unwrap();
             let mut mirror = CpuRobeGroup::new(config.clone()).unwrap();
-            let mut wrong = CpuRobeGroup::new(Config { seed: 99, ..config.clone() }).unwrap();
+            let mut wrong = CpuRobeGroup::new(config.clone().with_seed(99)).unwrap();
             assert_eq!(group.snapshot().unwrap(), mirror.snapshot(), "as it begins");
             for step in 0..3 {
                 let before = group.snapshot().unwrap();
@@ -294,9 +295,9 @@ fn windows_change_no_bit() {
         for (seed, config) in
             share((0..10).map(|seed| (seed, config(seed))).chain((0..16).map(|seed| (seed, packed(seed)))))
         {
-            let config = Config { backward: way(seed), ..config };
+            let config = config.with_backward(way(seed));
             let run = |window_bytes| {
-                let config = Config { window_bytes, ..config.clone() };
+                let config = config.clone().with_window_bytes(window_bytes);
                 let mut group = RobeGroup::new(context, config.clone()).unwrap();
                 let mut seen = Vec::new();
                 for step in 0..2 {
@@ -340,8 +341,8 @@ fn a_wrong_window_is_noticed() {
     with_gpu(|context| {
         let rows: Vec<u32> = (0..1000).collect();
         let of = |precision, bytes| {
-            let config = Config { precision, window_bytes: Some(bytes), ..Config::new(&[1000], 16, 1000, 8) };
-            let config = Config { init: Init::Uniform { low: -1.0, high: 1.0 }, ..config };
+            let config = Config::new(&[1000], 16, 1000, 8).with_precision(precision).with_window_bytes(Some(bytes));
+            let config = config.with_init(Init::Uniform { low: -1.0, high: 1.0 });
             let right = RobeGroup::new(context, config.clone()).unwrap().read_rows(&rows).unwrap();
             assert_eq!(right, CpuRobeGroup::new(config.clone()).unwrap().read_rows(&rows).unwrap());
             (config, right)
@@ -373,8 +374,8 @@ fn an_array_larger_than_a_binding() {
     with_gpu(|context| {
         let limit = context.caps().choose_shard_bytes().min(128 << 20);
         let weights = (limit / 4) as u32 + 100_000;
-        let config = Config { window_bytes: Some(limit), ..Config::new(&[1 << 31], 128, weights, 32) };
-        let config = Config { optimizer: Optimizer::sgd(0.5), backward: Backward::Sparse, ..config };
+        let config = Config::new(&[1 << 31], 128, weights, 32).with_window_bytes(Some(limit));
+        let config = config.with_optimizer(Optimizer::sgd(0.5)).with_backward(Backward::Sparse);
         let mut group = RobeGroup::new(context, config.clone()).unwrap();
         let mut mirror = CpuRobeGroup::new(config).unwrap();
         let indices: Vec<u32> = (0..4000).map(|i| i * 500_009).collect();
@@ -401,7 +402,7 @@ fn storage<T: bytemuck::Pod>(context: &Context, values: &[T]) -> wgpu::Buffer {
 #[test]
 fn a_caller_s_encoder_gets_the_same() {
     with_gpu(|context| {
-        let config = Config { weights: 5000, chunk: 8, ..exact(4) };
+        let config = exact(4).with_weights(5000).with_chunk(8);
         let bags = Bags { weights: None, ..bags(&config, 4, 12, 30) };
         let mut waits = RobeGroup::new(context, config.clone()).unwrap();
         let mut records = RobeGroup::new(context, config).unwrap();
@@ -422,7 +423,7 @@ fn a_caller_s_encoder_gets_the_same() {
         let wrong = storage(context, &vec![u32::MAX; bags.indices.len()]);
         let batch = Batch { indices: Some(wrong.slice(..)), ..batch };
         let mut strict =
-            RobeGroup::new(context, Config { out_of_range: OutOfRange::Error, ..records.config().clone() }).unwrap();
+            RobeGroup::new(context, records.config().clone().with_out_of_range(OutOfRange::Error)).unwrap();
         strict.write_weights(&weights(records.config(), &before)).unwrap();
         let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         strict.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
@@ -449,7 +450,7 @@ fn bad_input_is_named_and_moves_nothing() {
             }
         }
         // More windows than a stage has storage buffers for, and one that holds no weight.
-        let tiny = |window_bytes| Config { window_bytes: Some(window_bytes), ..Config::new(&[10], 4, 64, 4) };
+        let tiny = |window_bytes| Config::new(&[10], 4, 64, 4).with_window_bytes(Some(window_bytes));
         assert!(context.caps().choose_windows() < 64);
         let large = RobeGroup::new(context, tiny(4));
         assert!(matches!(large, Err(Error::TooLarge { what: "weights", .. })), "{large:?}");
@@ -482,12 +483,12 @@ fn bad_input_is_named_and_moves_nothing() {
 #[test]
 fn a_cpu_s_snapshot_goes_on_and_every_buffer_is_told_of() {
     with_gpu(|context| {
-        let config = Config { optimizer: Optimizer::adagrad(0.1), weights: 5000, ..config(6) };
+        let config = config(6).with_optimizer(Optimizer::adagrad(0.1)).with_weights(5000);
         let mut mirror = CpuRobeGroup::new(config.clone()).unwrap();
         let bags = bags(&config, 6, 5, 10);
         let found = forward(&mut mirror, &bags);
         mirror.backward(&random_grads(6, found.len())).unwrap();
-        let mut group = RobeGroup::new(context, Config { seed: 1, ..config }).unwrap();
+        let mut group = RobeGroup::new(context, config.with_seed(1)).unwrap();
         assert_ne!(group.snapshot().unwrap(), mirror.snapshot());
         group.restore(&mirror.snapshot()).unwrap();
         assert_eq!(group.snapshot().unwrap(), mirror.snapshot());
@@ -512,12 +513,13 @@ fn a_memory_plan_is_right_to_the_byte() {
             let optimizer = [Optimizer::sgd(0.1), Optimizer::adagrad(0.1)][odd(seed)];
             // Sorted, packed, by atomics, in two windows.
             let config = match seed {
-                0..9 => Config { optimizer, ..config(seed) },
-                9..17 => Config { optimizer, ..packed(seed) },
-                17..20 => Config { optimizer, backward: Backward::Atomic, ..config(seed) },
+                0..9 => config(seed).with_optimizer(optimizer),
+                9..17 => packed(seed).with_optimizer(optimizer),
+                17..20 => config(seed).with_optimizer(optimizer).with_backward(Backward::Atomic),
                 _ => {
-                    let config = Config { optimizer, ..if seed < 22 { config(seed) } else { packed(seed) } };
-                    Config { window_bytes: Some(config.table_bytes().div_ceil(2).max(1024)), ..config }
+                    let config = (if seed < 22 { config(seed) } else { packed(seed) }).with_optimizer(optimizer);
+                    let half = config.table_bytes().div_ceil(2).max(1024);
+                    config.with_window_bytes(Some(half))
                 }
             };
             let mut group = RobeGroup::new(context, config.clone()).unwrap();
@@ -548,8 +550,8 @@ fn a_memory_plan_is_right_to_the_byte() {
             }
             // The companion: a larger batch, another array.
             let other = |config: &Config, calls| MemoryReport::plan_robe(config, calls).unwrap() != group.memory();
-            assert!(other(&config, Calls { train: calls.train.map(|n| n + 4), ..calls }));
-            assert!(other(&Config { weights: config.weights + 512, ..config.clone() }, calls));
+            assert!(other(&config, calls.with_train(calls.train.map(|n| n + 4))));
+            assert!(other(&config.clone().with_weights(config.weights + 512), calls));
         }
     });
 }
@@ -557,7 +559,7 @@ fn a_memory_plan_is_right_to_the_byte() {
 #[test]
 fn a_scaled_loss_and_an_overflow() {
     with_gpu(|context| {
-        let config = Config { init: Init::Uniform { low: -1.0, high: 1.0 }, ..exact(2) };
+        let config = exact(2).with_init(Init::Uniform { low: -1.0, high: 1.0 });
         let bags = Bags { weights: None, ..bags(&config, 2, 6, 40) };
         let mut mirror = CpuRobeGroup::new(config.clone()).unwrap();
         let mut group = RobeGroup::new(context, config).unwrap();

@@ -1,10 +1,10 @@
 //! The atomic backward on the GPU, by every addition the device has: the model's steps within rounding, the sorted backward's bits where
 //! sums are exact in any order, and whatever must not move.
 
+use hotrow::internals::Pieces as _;
 use hotrow::{
-    AddBody, Context, ContextOptions, CpuScaler, GradSlice, Init, Lookup as _, LossScale, Optimizer, Pooling,
-    RobeGroup,
-    robe::{self, Backward, Config, Gradient, Snapshot},
+    AddBody, Context, ContextOptions, CpuScaler, GradSlice, Init, LossScale, Optimizer, Pooling, RobeGroup,
+    robe::{self, Backward, Config, Gradient, RobeSnapshot},
 };
 
 use hotrow_harness::{
@@ -26,7 +26,7 @@ fn on_each_body(test: impl Fn(&Context)) {
 }
 
 fn atomic(config: Config) -> Config {
-    Config { backward: Backward::Atomic, ..config }
+    config.with_backward(Backward::Atomic)
 }
 
 #[test]
@@ -67,11 +67,11 @@ fn whole(seed: u64, n: usize) -> Vec<f32> {
 /// Sums without weights, SGD at a power of two without decay.
 fn exact(seed: u64) -> Config {
     let pooling = [Pooling::Sum, Pooling::None][seed as usize % 2];
-    Config { pooling, optimizer: Optimizer::sgd(0.5), ..config(seed) }
+    config(seed).with_pooling(pooling).with_optimizer(Optimizer::sgd(0.5))
 }
 
 /// Two steps, and what they leave.
-fn run(context: &Context, config: &Config, seed: u64, spoil: impl Fn(&mut [f32])) -> Snapshot {
+fn run(context: &Context, config: &Config, seed: u64, spoil: impl Fn(&mut [f32])) -> RobeSnapshot {
     let mut group = RobeGroup::new(context, config.clone()).unwrap();
     for step in 0..2 {
         let bags = Bags { weights: None, ..bags(config, seed + step, 12, 60) };
@@ -87,7 +87,7 @@ fn run(context: &Context, config: &Config, seed: u64, spoil: impl Fn(&mut [f32])
 fn exact_sums_are_the_sorted_ones() {
     on_each_body(|context| {
         for seed in share(0..12) {
-            let sorted = run(context, &Config { backward: Backward::Sparse, ..exact(seed) }, seed, |_| {});
+            let sorted = run(context, &exact(seed).with_backward(Backward::Sparse), seed, |_| {});
             assert!(run(context, &atomic(exact(seed)), seed, |_| {}) == sorted, "seed {seed}");
             let other = run(context, &atomic(exact(seed)), seed, |grads| grads.iter_mut().for_each(|g| *g += 1.0));
             assert!(other != sorted, "the comparison can fail");
@@ -102,10 +102,10 @@ fn windows_change_no_bit() {
         for (seed, weight_decay) in share((0..8).flat_map(|seed| [0.0, 0.25].map(|decay| (seed, decay)))) {
             let mut config = exact(seed);
             config.optimizer.weight_decay = weight_decay;
-            let sorted = run(context, &Config { backward: Backward::Sparse, ..config.clone() }, seed, |_| {});
+            let sorted = run(context, &config.clone().with_backward(Backward::Sparse), seed, |_| {});
             for windows in 2..=context.caps().choose_windows().min(3) {
                 let window_bytes = Some(4 * u64::from(config.weights.div_ceil(windows)));
-                let cut = atomic(Config { window_bytes, ..config.clone() });
+                let cut = atomic(config.clone().with_window_bytes(window_bytes));
                 let group = RobeGroup::new(context, cut.clone()).unwrap();
                 let found = group.memory().allocations.iter().filter(|(what, _)| *what == "weights").count();
                 assert_eq!(found as u32, config.weights.div_ceil(config.weights.div_ceil(windows)), "{cut:?}");
@@ -128,7 +128,7 @@ fn what_is_not_finite_is_left_out_and_counted_as_when_sorted() {
                 grads.iter_mut().skip(5).step_by(101).for_each(|g| *g = f32::INFINITY);
                 grads.iter_mut().skip(7).step_by(103).for_each(|g| *g = f32::NEG_INFINITY);
             };
-            let sorted = run(context, &Config { backward: Backward::Dense, ..exact(seed) }, seed, spoil);
+            let sorted = run(context, &exact(seed).with_backward(Backward::Dense), seed, spoil);
             let found = run(context, &atomic(exact(seed)), seed, spoil);
             assert_eq!(found.counters, sorted.counters, "seed {seed}");
             assert!(found == sorted, "seed {seed}");
@@ -145,7 +145,8 @@ fn one_row_a_hundred_thousand_times() {
         let n = 100_000;
         for weight_decay in [0.0, 0.5] {
             let mut config = atomic(Config::new(&[1 << 31], 5, 40_000, 3));
-            (config.init, config.optimizer) = (Init::Constant(0.0), Optimizer { weight_decay, ..Optimizer::sgd(1.0) });
+            (config.init, config.optimizer) =
+                (Init::Constant(0.0), Optimizer::sgd(1.0).with_weight_decay(weight_decay));
             let mut group = RobeGroup::new(context, config).unwrap();
             group.forward(&vec![2_000_000_000; n], &[0, n as u32], None).unwrap();
             group.backward(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
@@ -161,7 +162,7 @@ fn one_row_a_hundred_thousand_times() {
 fn what_is_covered_decays() {
     on_each_body(|context| {
         let mut config = atomic(Config::new(&[1000], 6, 500, 4));
-        (config.init, config.optimizer) = (Init::Constant(1.0), Optimizer { weight_decay: 0.5, ..Optimizer::sgd(1.0) });
+        (config.init, config.optimizer) = (Init::Constant(1.0), Optimizer::sgd(1.0).with_weight_decay(0.5));
         let mut group = RobeGroup::new(context, config).unwrap();
         let mut wanted = vec![1.0; 500];
         for row in [3, 77] {
@@ -182,8 +183,8 @@ fn what_is_covered_decays() {
 fn a_scaled_loss_and_an_overflow() {
     on_each_body(|context| {
         for weight_decay in [0.0, 0.25] {
-            let optimizer = Optimizer { weight_decay, ..Optimizer::sgd(0.5) };
-            let config = atomic(Config { optimizer, ..exact(2) });
+            let optimizer = Optimizer::sgd(0.5).with_weight_decay(weight_decay);
+            let config = atomic(exact(2).with_optimizer(optimizer));
             let bags = Bags { weights: None, ..bags(&config, 2, 6, 40) };
             let mut group = RobeGroup::new(context, config.clone()).unwrap();
             let mut plain = RobeGroup::new(context, config).unwrap();
@@ -217,7 +218,7 @@ fn a_scaled_loss_and_an_overflow() {
 #[test]
 fn an_empty_batch_moves_nothing_and_sums_are_told_of() {
     on_each_body(|context| {
-        let config = atomic(Config { weights: 5000, ..Config::new(&[10], 4, 64, 3) });
+        let config = atomic(Config::new(&[10], 4, 64, 3).with_weights(5000));
         let mut group = RobeGroup::new(context, config.clone()).unwrap();
         let before = group.snapshot().unwrap();
         let found = group.forward(&[], &[0, 0, 0], None).unwrap();
@@ -227,10 +228,10 @@ fn an_empty_batch_moves_nothing_and_sums_are_told_of() {
             group.memory().allocations.iter().filter(|(what, _)| *what == name).map(|(_, bytes)| bytes).sum()
         };
         assert_eq!((bytes(&group, "sums"), bytes(&group, "covered")), (20_000, 16));
-        let optimizer = Optimizer { weight_decay: 0.1, ..Optimizer::sgd(0.1) };
-        let decays = RobeGroup::new(context, Config { optimizer, ..config.clone() }).unwrap();
+        let optimizer = Optimizer::sgd(0.1).with_weight_decay(0.1);
+        let decays = RobeGroup::new(context, config.clone().with_optimizer(optimizer)).unwrap();
         assert_eq!(bytes(&decays, "covered"), (4 * 5000u64.div_ceil(32)).next_multiple_of(16));
-        let sorted = RobeGroup::new(context, Config { backward: Backward::Auto, ..config }).unwrap();
+        let sorted = RobeGroup::new(context, config.with_backward(Backward::Auto)).unwrap();
         assert_eq!(bytes(&sorted, "sums"), 0);
         // A gradient by itself is sorted, and dense.
         group.forward(&[1], &[0, 1], None).unwrap();

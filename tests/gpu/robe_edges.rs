@@ -2,7 +2,7 @@
 //! blocks than a dispatch has workgroups, one row over and over, chunks of 1 and longer than a row, and configurations that cannot be.
 
 use hotrow::{
-    Context, CpuRobeGroup, Error, GradSlice, Init, Lookup as _, Optimizer, RankBody,
+    Context, CpuRobeGroup, Error, GradSlice, Init, Optimizer, RankBody,
     robe::{Backward, Config, Gradient, hash::PRIME},
 };
 
@@ -40,11 +40,9 @@ fn batches_around_a_workgroup_and_a_sort() {
             for (k, backward) in (0..).zip(WAYS) {
                 // A chunk an index, many, and one that a row does not fill.
                 for [dim, chunk, weights] in [[8, 8, 700], [5, 1, 4000], [3, 40, 900]] {
-                    let config = Config {
-                        backward,
-                        optimizer: Optimizer::sgd(0.5),
-                        ..Config::new(&[1000], dim, weights, chunk)
-                    };
+                    let config = Config::new(&[1000], dim, weights, chunk)
+                        .with_backward(backward)
+                        .with_optimizer(Optimizer::sgd(0.5));
                     same_as_the_cpu(if n % 2 == k { context } else { &narrow }, &config, &bags);
                 }
             }
@@ -136,11 +134,11 @@ fn configurations_that_cannot_be_are_named() {
         let good = Config::new(&[100, 7], 10, 64, 8);
         hotrow::RobeGroup::new(context, good.clone()).unwrap();
         for (config, field, found) in [
-            (Config { chunk: 65, ..good.clone() }, "weights", "64"),
-            (Config { weights: PRIME + 1, ..good.clone() }, "weights", "2038074744"),
-            (Config { dim: 0, ..good.clone() }, "dim", "0"),
-            (Config { tables: vec![u32::MAX, u32::MAX], ..good.clone() }, "tables", "8589934590"),
-            (Config { tables: vec![u32::MAX], ..good.clone() }, "tables", "4294967295"),
+            (good.clone().with_chunk(65), "weights", "64"),
+            (good.clone().with_weights(PRIME + 1), "weights", "2038074744"),
+            (good.clone().with_dim(0), "dim", "0"),
+            (good.clone().with_tables(vec![u32::MAX, u32::MAX]), "tables", "8589934590"),
+            (good.clone().with_tables(vec![u32::MAX]), "tables", "4294967295"),
         ] {
             let of = |error| match error {
                 Error::Config { field, found, .. } => (field, found),
@@ -151,7 +149,7 @@ fn configurations_that_cannot_be_are_named() {
             assert_eq!(of(hotrow::RobeGroup::new(context, config).unwrap_err()), wanted);
         }
         // As many rows as 32 bits number, the last of them too.
-        let most = Config { tables: vec![u32::MAX - 2, 1], ..good };
+        let most = good.with_tables(vec![u32::MAX - 2, 1]);
         let mut group = hotrow::RobeGroup::new(context, most.clone()).unwrap();
         let mut mirror = CpuRobeGroup::new(most).unwrap();
         let rows = [u32::MAX - 2, u32::MAX - 3, 0];

@@ -3,8 +3,7 @@
 
 use hotrow::wgpu::{self, util::DeviceExt as _};
 use hotrow::{
-    Batch, Context, CpuRobeGroup, Error, GradBuffer, GradSlice, GradientBuffer, Lookup as _, Optimizer, Pooling,
-    RankBody,
+    Batch, Context, CpuRobeGroup, Error, GradBuffer, GradSlice, GradientBuffer, Optimizer, Pooling, RankBody,
     robe::{Backward, Config, Gradient},
 };
 
@@ -17,7 +16,7 @@ use hotrow_harness::{
 /// Sums without weights, SGD at a power of two: nothing that a compiler could fuse, so the CPU's bits.
 fn exact(seed: u64) -> Config {
     let pooling = [Pooling::Sum, Pooling::None][seed as usize % 2];
-    Config { pooling, optimizer: Optimizer::sgd(0.5), ..config(seed) }
+    config(seed).with_pooling(pooling).with_optimizer(Optimizer::sgd(0.5))
 }
 
 #[test]
@@ -27,7 +26,7 @@ fn it_is_the_cpu_s_and_backward_a_step_of_sgd_by_it() {
         for seed in share(0..30) {
             for (context, backward) in [(context, WAYS[0]), (context, WAYS[1]), (&narrow, WAYS[seed as usize / 2 % 2])]
             {
-                let config = Config { backward, ..exact(seed) };
+                let config = exact(seed).with_backward(backward);
                 // The second has starts of more than 128 chunks.
                 let bags = Bags { weights: None, ..bags(&config, seed, 6 + 20 * (seed as usize % 2), 60) };
                 let mut group = hotrow::RobeGroup::new(context, config.clone()).unwrap();
@@ -53,7 +52,7 @@ fn dense_and_sparse_are_the_model_s() {
         for seed in share(0..24) {
             let bags = bags(&config(seed), seed, 8, 60);
             let [all, covered] = WAYS.map(|backward| {
-                let config = Config { backward, ..config(seed) };
+                let config = config(seed).with_backward(backward);
                 let mut group = hotrow::RobeGroup::new(context, config.clone()).unwrap();
                 let grads = random_grads(seed, forward(&mut group, &bags).len());
                 let found = group.gradient(GradSlice::F32(&grads)).unwrap();
@@ -70,7 +69,7 @@ fn halves_give_what_their_floats_give() {
     with_gpu(|context| {
         let mut rounded = 0;
         for seed in 0..12 {
-            let config = Config { backward: WAYS[seed as usize / 2 % 2], ..exact(seed) };
+            let config = exact(seed).with_backward(WAYS[seed as usize / 2 % 2]);
             let bags = Bags { weights: None, ..bags(&config, seed, 8, 60) };
             let mut group = hotrow::RobeGroup::new(context, config.clone()).unwrap();
             let mut mirror = CpuRobeGroup::new(config).unwrap();
@@ -92,7 +91,7 @@ fn halves_give_what_their_floats_give() {
 fn it_is_the_adjoint_of_forward() {
     with_gpu(|context| {
         let gap = |seed, spoil| {
-            let config = Config { backward: WAYS[seed as usize % 2], ..config(seed) };
+            let config = config(seed).with_backward(WAYS[seed as usize % 2]);
             adjoint_gap(&config, seed, spoil, |memory, bags, grads| {
                 let mut group = hotrow::RobeGroup::new(context, config.clone()).unwrap();
                 group.write_weights(memory).unwrap();
@@ -146,7 +145,7 @@ fn encoder(context: &Context) -> wgpu::CommandEncoder {
 fn a_caller_s_buffers_get_the_same() {
     with_gpu(|context| {
         for (seed, empty) in [(1, false), (4, false), (5, false), (4, true)] {
-            let config = Config { backward: Backward::Sparse, ..exact(seed) };
+            let config = exact(seed).with_backward(Backward::Sparse);
             let mut bags = Bags { weights: None, ..bags(&config, seed, 12, 30) };
             if empty {
                 bags.indices.clear();

@@ -1,8 +1,8 @@
 //! Loss scaling on a device: the scaler's state against the CPU's, bit for bit, and whole runs with a scaled loss.
 
 use hotrow::{
-    Batch, Context, CpuScaler, Embedding, Error, GradBuffer, GradSlice, Group, GroupConfig, LossScale, Placement,
-    Scaler, ScalerState,
+    Batch, Context, CpuScaler, Error, GradBuffer, GradSlice, Group, GroupConfig, LossScale, Placement, Scaler,
+    ScalerState,
     wgpu::{self, util::DeviceExt as _},
 };
 use rand::{RngExt as _, SeedableRng as _};

@@ -7,8 +7,8 @@ use std::sync::{
 };
 
 use hotrow::{
-    Batch, Context, Embedding as _, Error, FileStore, Group, GroupConfig, Init, Optimizer, Placement, Policy,
-    Precision, RamStore, SharedStore, Snapshot, Store, Traffic, wgpu,
+    Batch, Context, Error, FileStore, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RamStore,
+    SharedStore, Snapshot, Store, Traffic, wgpu,
 };
 
 use crate::child::{self, Waiting};
@@ -50,7 +50,7 @@ fn run(group: &mut Group, steps: std::ops::Range<u32>, overlap: bool) -> (Vec<f3
 }
 
 fn on_the_device(context: &Context, steps: std::ops::Range<u32>) -> (Vec<f32>, Snapshot) {
-    run(&mut Group::new(context, GroupConfig { placement: Placement::Device, ..config() }).unwrap(), steps, false)
+    run(&mut Group::new(context, config().with_placement(Placement::Device)).unwrap(), steps, false)
 }
 
 /// The steps' counters equal the copies, record for record.
@@ -59,7 +59,7 @@ fn bytes_that_cross_are_those_of_the_counters() {
     with_gpu(|context| {
         for (policy, overlap) in [(Policy::Lru, false), (Policy::Lru, true), (Policy::Lfu, false), (Policy::Lfu, true)]
         {
-            let mut group = Group::new(context, GroupConfig { policy, ..config() }).unwrap();
+            let mut group = Group::new(context, config().with_policy(policy)).unwrap();
             run(&mut group, 0..6, overlap);
             let counters: hotrow::Counters = group.counters().unwrap().into_iter().sum();
             let traffic = group.traffic().unwrap();
@@ -76,7 +76,7 @@ fn bytes_that_cross_are_those_of_the_counters() {
             assert_eq!(traffic.forwarded > 0, overlap);
             assert_eq!(traffic.bytes(), traffic.list_bytes + traffic.bytes_in + traffic.bytes_out);
         }
-        let resident = GroupConfig { cache_rows: 3000, ..config() };
+        let resident = config().with_cache_rows(3000);
         let mut group = Group::new(context, resident).unwrap();
         let (indices, offsets) = batch(1);
         group.forward(&indices, &offsets, None).unwrap();
@@ -94,7 +94,7 @@ fn a_callers_own_encoders() {
     with_gpu(|context| {
         for placement in [Placement::Staged, Placement::Device] {
             let wanted = on_the_device(context, 0..6);
-            let mut group = Group::new(context, GroupConfig { placement, ..config() }).unwrap();
+            let mut group = Group::new(context, config().with_placement(placement)).unwrap();
             let (device, queue) = (context.device(), context.queue());
             let upload = |words: &[u32]| {
                 use wgpu::util::{BufferInitDescriptor, DeviceExt as _};
@@ -169,7 +169,7 @@ fn what_needs_the_host_cannot_be_recorded_in_one_piece() {
         group.record_forward_prefetched(&mut encoder, outputs.slice(..)).unwrap();
         context.queue().submit([encoder.finish()]);
         group.flush().unwrap();
-        let device = GroupConfig { placement: Placement::Device, ..config() };
+        let device = config().with_placement(Placement::Device);
         let store = SharedStore::new(RamStore::new(group.layout()).unwrap());
         assert!(matches!(Group::with_store(context, device, store), Err(Error::Config { field: "placement", .. })));
     });
@@ -195,7 +195,7 @@ impl Failing {
 
     fn no_room() -> Result<(), Error> {
         let (wanted, found) = ("room".into(), "none".into());
-        Err(Error::Store { store: "test".into(), what: "disk", wanted, found, remedy: "wait" })
+        Err(Error::Store { store: "test".into(), what: "disk", wanted, found, remedy: "wait", source: None })
     }
 }
 
@@ -306,11 +306,11 @@ fn a_store_that_fails_loses_nothing() {
 #[test]
 fn a_flush_in_pieces() {
     with_gpu(|context| {
-        let mut config = GroupConfig { cache_rows: 4096, ..GroupConfig::new(&[9000], 1024) };
+        let mut config = GroupConfig::new(&[9000], 1024).with_cache_rows(4096);
         (config.precision, config.optimizer) = (Precision::Fp32, Optimizer::adagrad(0.1));
         config.init = Init::Uniform { low: -1.0, high: 1.0 };
         let records = |placement, look_up: bool| {
-            let mut group = Group::new(context, GroupConfig { placement, ..config.clone() }).unwrap();
+            let mut group = Group::new(context, config.clone().with_placement(placement)).unwrap();
             // 33 MB of records are dirty; a piece is 16 MiB.
             let outputs = group.forward(&(0..4000).collect::<Vec<_>>(), &(0..=4000).collect::<Vec<_>>(), None).unwrap();
             group.backward(&outputs).unwrap();
@@ -335,7 +335,7 @@ fn a_flush_in_pieces() {
 #[test]
 fn a_refused_batch_loses_nothing() {
     with_gpu(|context| {
-        let mut config = GroupConfig { cache_rows: 320, ..GroupConfig::new(&[4_000_000], 128) };
+        let mut config = GroupConfig::new(&[4_000_000], 128).with_cache_rows(320);
         (config.precision, config.optimizer) = (Precision::Fp32, Optimizer::sgd(0.1));
         config.placement = Placement::Staged;
         let (first, second): (Vec<u32>, Vec<u32>) = ((0..300).collect(), (1000..1300).collect());
@@ -477,7 +477,7 @@ fn a_full_store_can_be_saved_elsewhere() {
         let path = folder.path().join("elsewhere");
         hotrow::checkpoint::save(&mut group, &path).unwrap();
         assert_eq!(group.snapshot().unwrap(), other.snapshot().unwrap());
-        let mut saved = Group::new(context, GroupConfig { placement: Placement::Device, ..config() }).unwrap();
+        let mut saved = Group::new(context, config().with_placement(Placement::Device)).unwrap();
         hotrow::checkpoint::load(&mut saved, &path).unwrap();
         assert_eq!(run(&mut saved, 3..5, false), run(&mut other, 3..5, true));
         // Room again.
@@ -492,10 +492,10 @@ fn stores_of_others_are_refused() {
     with_gpu(|context| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("table");
-        let half = GroupConfig { precision: Precision::Fp16, optimizer: Optimizer::sgd(0.1), ..config() };
+        let half = config().with_precision(Precision::Fp16).with_optimizer(Optimizer::sgd(0.1));
         let store = SharedStore::new(FileStore::create(&path, &half).unwrap());
         // The same rows and stride: 20 halves, 10 floats.
-        let other = GroupConfig { precision: Precision::Fp32, dim: 10, ..half.clone() };
+        let other = half.clone().with_precision(Precision::Fp32).with_dim(10);
         let refused = Group::with_store(context, other, store.clone());
         assert!(matches!(&refused, Err(Error::Store { what: "dim", .. })), "{:?}", refused.err());
         let group = Group::with_store(context, half.clone(), store.clone()).unwrap();
@@ -546,14 +546,14 @@ fn a_lost_device_leaves_the_table() {
 #[test]
 fn a_group_that_cannot_be_leaves_its_store() {
     with_gpu(|context| {
-        let huge = GroupConfig { cache_rows: 100_000_000, ..GroupConfig::new(&[400_000_000], 128) };
-        let huge = GroupConfig { placement: Placement::Staged, init: config().init, ..huge };
+        let huge = GroupConfig::new(&[400_000_000], 128).with_cache_rows(100_000_000);
+        let huge = huge.with_placement(Placement::Staged).with_init(config().init);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("table");
         let store = SharedStore::new(FileStore::create(&path, &huge).unwrap());
         let made = Group::with_store(context, huge, store.clone());
         assert!(matches!(&made, Err(Error::TooLarge { .. } | Error::OutOfMemory { .. })), "{:?}", made.err());
-        assert!(!store.read().filled());
+        assert!(!store.with(|store| store.filled()));
         // And a store of another shape.
         let made = Group::with_store(context, config(), store);
         assert!(matches!(&made, Err(Error::Store { .. })), "{:?}", made.err());

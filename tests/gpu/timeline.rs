@@ -1,5 +1,6 @@
 //! Dispatches named, counted and timed, on a device that stamps inside passes, one that stamps passes, one that does not stamp.
 
+use hotrow::internals::Pieces as _;
 use hotrow::{
     Batch, Context, Group, GroupConfig, Optimizer, Policy, Precision, Record, Resolution, Timeline, adapter,
     requirements,
@@ -114,7 +115,6 @@ fn a_stretch_and_more_dispatches_than_stamps() {
         for _ in 0..2 {
             let mut group = Group::new(&timed, GroupConfig::new(&[100], 4)).unwrap();
             for _ in 0..300 {
-                use hotrow::Embedding as _;
                 group.forward(&[1, 2, 3], &[0, 3], None).unwrap();
                 group.abandon_backward();
             }
@@ -202,7 +202,7 @@ fn a_step_has_as_many_dispatches_as_the_documentation_says() {
             let mut config = GroupConfig::new(&[5000], 1);
             (config.policy, config.cache_rows) = (policy, cache_rows);
             (config.optimizer, config.precision) = (Optimizer::sgd(0.1), Precision::Fp32);
-            config.shard_bytes = Some(4 * 1250);
+            config.set_shard_bytes(Some(4 * 1250));
             assert_eq!(dispatches(context, &config, 100), wanted, "{policy:?}, {cache_rows} cache rows");
         }
     });

@@ -1,9 +1,10 @@
 //! A cache cut into windows, each a binding of its own, gives the bits of a cache in one.
 
+use hotrow::internals::Pieces as _;
 use hotrow::internals::context_with_texts;
 use hotrow::{
-    Caps, Context, ContextOptions, Embedding as _, Error, Group, GroupConfig, Init, MemoryReport, Optimizer, Part,
-    Policy, Precision, Shaders, Snapshot, adapter,
+    Caps, Context, ContextOptions, Error, Group, GroupConfig, Init, MemoryReport, Optimizer, Part, Policy, Precision,
+    Shaders, Snapshot, adapter,
     internals::layout::{Field, WAYS, way_at},
     wgpu,
 };
@@ -13,22 +14,20 @@ use hotrow_harness::device::{again, options, skipped, with_gpu};
 const ROWS: u32 = 3000;
 
 fn config(dim: u32, policy: Policy, optimizer: Optimizer) -> GroupConfig {
-    GroupConfig {
-        precision: Precision::Int8,
-        cache_rows: 320,
-        policy,
-        optimizer,
-        init: Init::Uniform { low: -1.0, high: 1.0 },
-        seed: 7,
-        ..GroupConfig::new(&[ROWS], dim)
-    }
+    GroupConfig::new(&[ROWS], dim)
+        .with_precision(Precision::Int8)
+        .with_cache_rows(320)
+        .with_policy(policy)
+        .with_optimizer(optimizer)
+        .with_init(Init::Uniform { low: -1.0, high: 1.0 })
+        .with_seed(7)
 }
 
 /// The same with its cache in so many windows; ten sets make no even division.
 fn in_windows(config: &GroupConfig, windows: u32) -> GroupConfig {
     let layout = hotrow::Layout::new(config, u64::MAX).unwrap();
     let slots = u64::from(layout.slots().div_ceil(windows));
-    let config = GroupConfig { window_bytes: Some(slots * layout.slot_bytes()), ..config.clone() };
+    let config = config.clone().with_window_bytes(Some(slots * layout.slot_bytes()));
     assert_eq!(hotrow::Layout::new(&config, u64::MAX).unwrap().windows(), windows);
     config
 }
@@ -126,7 +125,7 @@ fn any_number_gives_the_same_bits(dim: u32) {
                     assert_eq!(windows_in_use(&one.snapshots[0], 320, windows), windows as usize, "{what}");
                     assert!(run(context, &cut) == one, "{what}");
                 }
-                assert!(run(context, &GroupConfig { seed: 8, ..config }) != one, "the comparison can fail");
+                assert!(run(context, &config.with_seed(8)) != one, "the comparison can fail");
             }
         });
     });
@@ -184,7 +183,7 @@ fn a_cache_larger_than_a_binding() {
         config.cache_rows = 300_000;
         config.init = Init::Constant(0.5);
         if context.caps().choose_shard_bytes() > 128 << 20 {
-            config.window_bytes = Some(128 << 20);
+            config.set_window_bytes(Some(128 << 20));
         }
         let mut group = Group::new(context, config.clone()).unwrap();
         let layout = group.layout().clone();
@@ -245,7 +244,7 @@ fn a_cache_that_cannot_be_bound_is_refused() {
         }
         assert_eq!(buffers(), before, "nothing is allocated for a cache that is refused");
         // By the device's own binding too: 256 MiB where it binds 128.
-        let large = GroupConfig { cache_rows: 1 << 20, ..GroupConfig::new(&[1 << 20], 64) };
+        let large = GroupConfig::new(&[1 << 20], 64).with_cache_rows(1 << 20);
         let error = Group::new(&bare, large).unwrap_err();
         assert!(
             matches!(error, Error::TooLarge { what: "cache", wanted: 268_435_456, limit: 134_217_728, .. }),
@@ -256,11 +255,11 @@ fn a_cache_that_cannot_be_bound_is_refused() {
 
 #[test]
 fn a_window_holds_a_slot() {
-    let small = GroupConfig { window_bytes: Some(95), ..config(24, Policy::Lru, Optimizer::sgd(0.1)) };
+    let small = config(24, Policy::Lru, Optimizer::sgd(0.1)).with_window_bytes(Some(95));
     let error = hotrow::Layout::new(&small, u64::MAX).unwrap_err();
     assert!(matches!(&error, Error::Config { field: "window_bytes", .. }), "{error}");
-    let enough = GroupConfig { window_bytes: Some(96), ..small.clone() };
+    let enough = small.clone().with_window_bytes(Some(96));
     assert_eq!(hotrow::Layout::new(&enough, u64::MAX).unwrap().windows(), 320);
     // Without a cache there is nothing to hold.
-    hotrow::Layout::new(&GroupConfig { cache_rows: 0, ..small }, u64::MAX).unwrap();
+    hotrow::Layout::new(&small.with_cache_rows(0), u64::MAX).unwrap();
 }

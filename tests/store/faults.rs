@@ -343,6 +343,9 @@ fn writes_without_room() {
         let (what, _, found) = refused(store.write(&[0, 4000, 2, 3999], &[5; 4 * 136]));
         assert_eq!(what, "writing");
         assert!(found.contains("File too large"), "{found}");
+        let error = store.write(&[0, 4000, 2, 3999], &[5; 4 * 136]).unwrap_err();
+        let cause = std::error::Error::source(&error).unwrap().downcast_ref::<std::io::Error>().unwrap();
+        assert_eq!(cause.kind(), std::io::ErrorKind::FileTooLarge);
         assert_eq!(refused(store.write_range(4000, &[5; 136])).0, "writing");
     }
     // Whole and at work: the rows that there is room for.

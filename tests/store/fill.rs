@@ -3,8 +3,8 @@
 use std::{fs, path::Path};
 
 use hotrow::{
-    CpuGroup, Embedding, Error, F32File, FileStore, GroupConfig, Init, OptimizerKind, Precision, RamStore, SharedStore,
-    Source, Store, store,
+    CpuGroup, Error, F32File, FileStore, GroupConfig, Init, OptimizerKind, Precision, RamStore, SharedStore, Source,
+    Store, store,
 };
 
 use super::{child, config, layout};
@@ -33,7 +33,7 @@ fn as_a_group() {
     ];
     for precision in Precision::ALL {
         for init in inits {
-            let mut config = GroupConfig { precision, init, seed: 3, ..GroupConfig::new(&[3000, 1000], 18) };
+            let mut config = GroupConfig::new(&[3000, 1000], 18).with_precision(precision).with_init(init).with_seed(3);
             config.optimizer.kind = OptimizerKind::AdaGrad;
             let group = CpuGroup::new(config.clone()).unwrap().snapshot().unwrap();
             let ram = filled(&config, None).unwrap();
@@ -44,7 +44,7 @@ fn as_a_group() {
             store::fill(&mut file, &config, &layout(&config), None).unwrap();
             assert!(records(&file) == words, "{precision:?} {init:?}");
             if init != Init::Constant(0.0) {
-                let other = GroupConfig { seed: 4, ..config };
+                let other = config.with_seed(4);
                 let same = init == Init::Constant(0.3) && precision != Precision::Fp16;
                 assert_eq!(records(&filled(&other, None).unwrap()) == words, same, "{precision:?} {init:?}");
             }
@@ -64,7 +64,7 @@ fn npy(path: &Path, kind: &str, order: &str, shape: &str, bytes: &[u8]) {
 
 #[test]
 fn from_rows_of_any_kind() {
-    let config = GroupConfig { precision: Precision::Fp32, ..GroupConfig::new(&[7000, 123], 10) };
+    let config = GroupConfig::new(&[7000, 123], 10).with_precision(Precision::Fp32);
     let values: Vec<f32> = (0..71_230).map(|i| (i as f32).sin()).collect();
     let folder = tempfile::tempdir().unwrap();
     let (raw, array) = (folder.path().join("raw"), folder.path().join("array"));
@@ -150,7 +150,7 @@ fn rows_that_are_not_finite() {
     (values[36], values[37]) = (f32::MAX, f32::MIN);
     let error = filled(&config, Some(&values)).unwrap_err();
     assert!(matches!(&error, Error::Source { row: 3, found, .. } if found.contains("apart")), "{error}");
-    let halves = GroupConfig { precision: Precision::Fp16, ..config.clone() };
+    let halves = config.clone().with_precision(Precision::Fp16);
     assert!(filled(&halves, Some(&values)).is_ok(), "FP16 has no scale to overflow, and saturates");
     assert!(filled(&config, Some(&good)).is_ok());
     // A source's own error is handed on.
@@ -178,10 +178,10 @@ fn initial_values_that_cannot_be() {
         Init::Normal { mean: 0.0, std: f32::INFINITY },
         Init::Normal { mean: 0.0, std: 1e38 },
     ] {
-        let error = GroupConfig { init, ..config() }.check().unwrap_err();
+        let error = config().with_init(init).check().unwrap_err();
         assert!(matches!(error, Error::Config { field: "init", .. }), "{init:?}");
     }
-    assert!(GroupConfig { init: Init::Normal { mean: 1.0, std: 0.0 }, ..config() }.check().is_ok());
+    assert!(config().with_init(Init::Normal { mean: 1.0, std: 0.0 }).check().is_ok());
 }
 
 /// 128 MiB packed, 950 MiB in FP32: never in memory at once.
@@ -192,7 +192,7 @@ mod memory {
     const LIMIT: u64 = 256 << 20;
 
     fn large() -> GroupConfig {
-        GroupConfig { precision: Precision::Int4, ..GroupConfig::new(&[1_864_135], 128) }
+        GroupConfig::new(&[1_864_135], 128).with_precision(Precision::Int4)
     }
 
     /// Most memory this process has had.

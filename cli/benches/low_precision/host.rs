@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use hotrow::{
-    CpuGroup, Embedding as _, GradSlice, Layout, OptimizerKind, Rounding,
+    CpuGroup, GradSlice, Layout, OptimizerKind, Rounding,
     internals::layout::{Params, Rate, Shard, Target},
     internals::stages,
 };
@@ -84,8 +84,7 @@ impl Alone {
             ..Params::default()
         };
         // 256 different rows again and again: what a row holds costs nothing, where it lies does.
-        let few =
-            CpuGroup::new(hotrow::GroupConfig { tables: vec![256], ..config }).unwrap().snapshot().unwrap().records;
+        let few = CpuGroup::new(config.with_tables(vec![256])).unwrap().snapshot().unwrap().records;
         Self {
             params,
             rate: Rate { lr, ..Rate::default() },

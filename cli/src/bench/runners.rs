@@ -2,7 +2,7 @@
 
 use crate::lab::{Inputs, Lab};
 use hotrow::Resolution;
-use hotrow::{Counters, CpuGroup, Embedding as _, Group, GroupConfig};
+use hotrow::{Counters, CpuGroup, Group, GroupConfig};
 use std::time::Instant;
 
 /// Something that takes training steps and says how long forward and backward took, in seconds.

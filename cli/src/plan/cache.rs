@@ -207,7 +207,7 @@ fn largest_batch(input: &Input) -> u64 {
 }
 
 /// What the library refuses of a group is bad usage here.
-fn usage(error: hotrow::Error) -> Failure {
+fn usage(error: &hotrow::Error) -> Failure {
     Failure::Usage(error.to_string())
 }
 
@@ -232,7 +232,7 @@ impl<'a> Job<'a> {
             training: !args.inference,
             binding: super::BINDING,
         };
-        let bytes = group.bytes().map_err(usage)?;
+        let bytes = group.bytes().map_err(|error| usage(&error))?;
         let memory = args.budget(input.rows);
         let own = (bytes.lookup as f64 * input.per_sample).ceil() as u64;
         let sample = args.sample_bytes.unwrap_or_else(|| {
@@ -245,10 +245,10 @@ impl<'a> Job<'a> {
         let smallest_batch = args.smallest_batch(input, memory, sample)?;
         // What a group takes beside its cache and its lookups cannot be split.
         let fixed = if sample < own {
-            group.device_bytes(0, 0).map_err(usage)?
+            group.device_bytes(0, 0).map_err(|error| usage(&error))?
         } else {
             let lookups = (smallest_batch as f64 * input.per_sample).round() as u64;
-            let least = group.device_bytes(0, lookups as u32).map_err(usage)?;
+            let least = group.device_bytes(0, lookups as u32).map_err(|error| usage(&error))?;
             (least + ROUNDING).saturating_sub(lookups * bytes.lookup)
         };
         let batch_cost = args.batch_cost as f64;
@@ -286,7 +286,7 @@ impl<'a> Job<'a> {
     /// What the planned group takes on the device; a note says if that is more than the budget.
     fn device_bytes(&self, cache: &PinnedCache, lookups: u64) -> Result<u64, Failure> {
         let cache_rows = cache.slots().min(self.input.rows.into());
-        let taken = self.group.device_bytes(cache_rows as u32, lookups as u32).map_err(usage)?;
+        let taken = self.group.device_bytes(cache_rows as u32, lookups as u32).map_err(|error| usage(&error))?;
         if taken > self.memory {
             output::note(&format!(
                 "the group takes {} of device memory ({} B a lookup), more than the budget of {}; give more, or make the batch smaller",

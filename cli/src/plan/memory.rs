@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::names::{CachePolicyName, OptimizerName, PlacementName, PrecisionName};
 use crate::options::Options;
 use crate::output;
+use hotrow::internals::Pieces as _;
 use hotrow::robe::Config;
 use hotrow::{Calls, Error, GroupConfig, Layout, MemoryReport};
 use report::{Kind, Plan};
@@ -79,9 +80,9 @@ impl Args {
             // Within the rows, since the percentage is at most 100.
             let rows = config.total_rows();
             config.cache_rows = ((rows as f64 * cache_percent / 100.0).ceil() as u64).min(rows) as u32;
-            config.shard_bytes = self.shard_bytes;
+            config.set_shard_bytes(self.shard_bytes);
             let layout = Layout::new(&config, BINDING)?;
-            let calls = Calls { prefetch: self.prefetch, ..calls_of(batch) };
+            let calls = calls_of(batch).with_prefetch(self.prefetch);
             let kind = Kind::Cached {
                 precision,
                 cache_percent,
@@ -91,7 +92,7 @@ impl Args {
                 optimizer,
                 batch,
                 placement,
-                shard_bytes: config.shard_bytes,
+                shard_bytes: config.shard_bytes(),
                 shards: layout.shards,
             };
             plans.push(Plan::new(dim, kind, MemoryReport::plan(&config, &layout, calls)));
@@ -108,7 +109,7 @@ impl Args {
             let mut config = Config::compressed(&self.rows, dim, compression, chunk)?;
             config.optimizer = optimizer.optimizer(0.01);
             // As a Vulkan device cuts it.
-            config.window_bytes = Some(BINDING);
+            config.set_window_bytes(Some(BINDING));
             config.check_batch(batch, batch)?;
             let report = MemoryReport::plan_robe(&config, calls_of(batch))?;
             let kind =

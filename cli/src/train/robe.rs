@@ -59,7 +59,7 @@ impl Robe {
             Size::Weights(weights) => robe::Config::new(rows, dim, weights, self.chunk),
         };
         let (precision, rounding) = (self.precision.precision(), self.rounding.rounding());
-        let config = robe::Config { precision, rounding, ..config };
+        let config = config.with_precision(precision).with_rounding(rounding);
         config.check().map(|()| config)
     }
 }

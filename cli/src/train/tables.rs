@@ -214,13 +214,12 @@ impl Fresh<'_> {
     fn array(&self, tables: &[usize], robe: Robe) -> Result<robe::Config, Error> {
         let first = &self.specs[tables[0]];
         let largest = tables.iter().map(|&table| &self.specs[table]).max_by_key(|spec| spec.rows).unwrap_or(first);
-        let config = robe::Config {
-            pooling: first.pooling,
-            optimizer: self.rule.optimizer.optimizer(self.rule.lr),
-            init: largest.init,
-            seed: table_seed(self.seed, tables[0]),
-            ..robe.config(&self.rows_of(tables), first.dim)?
-        };
+        let config = robe
+            .config(&self.rows_of(tables), first.dim)?
+            .with_pooling(first.pooling)
+            .with_optimizer(self.rule.optimizer.optimizer(self.rule.lr))
+            .with_init(largest.init)
+            .with_seed(table_seed(self.seed, tables[0]));
         config.check().map(|()| config)
     }
 

@@ -1,5 +1,6 @@
 //! Steps over real traces: GPU against CPU, and staged tables against those on the device.
 
+use hotrow::internals::Pieces as _;
 use hotrow::{Context, CpuGroup, Group, GroupConfig, Init, Optimizer, Placement, Policy, Pooling, Precision};
 use hotrow_cli::trace;
 use hotrow_harness::{
@@ -24,7 +25,7 @@ fn trace_batches(name: &str, bags_a_step: usize, steps: usize) -> Option<(u32, V
 
 fn trace_steps(context: &Context, name: &str, config: &GroupConfig, bags_a_step: usize, steps: usize) {
     let Some((rows, batches)) = trace_batches(name, bags_a_step, steps) else { return };
-    let config = GroupConfig { tables: vec![rows], cache_rows: rows / 20, ..config.clone() };
+    let config = config.clone().with_tables(vec![rows]).with_cache_rows(rows / 20);
     let mut gpu = Group::new(context, config.clone()).unwrap();
     let mut cpu = CpuGroup::new(config).unwrap();
     let mut pair = Pair { gpu: &mut gpu, cpu: &mut cpu, size: 64.0, codes: Codes::default() };
@@ -48,7 +49,7 @@ fn real_traces() {
         config.policy = Policy::Lfu;
         config.pooling = Pooling::Mean;
         config.precision = Precision::Fp16;
-        config.shard_bytes = Some(1 << 20);
+        config.set_shard_bytes(Some(1 << 20));
         trace_steps(context, "ebooks_words", &config, 32, 12);
         config.precision = Precision::Int8;
         config.optimizer = Optimizer::row_wise_adagrad(0.05);

@@ -15,9 +15,13 @@ use crate::{
             radix::SortJob,
         },
     },
-    embedding::Embedding,
     error::Error,
     host::alloc::{reserved, zeroed},
+    lookup::{
+        Embedding, Lookup, LookupKind,
+        methods::{own_embedding, own_lookup},
+    },
+    memory::{Calls, MemoryReport},
     scaler::GradSlice,
     source::Source,
     table::{
@@ -34,7 +38,21 @@ use crate::{
 /// Most bytes of a shard where the configuration does not say.
 pub(crate) const SHARD_BYTES: u64 = 2 << 30;
 
-/// The CPU backend: the oracle of the tests, and what runs without a GPU, on all cores.
+/// A group of tables on the CPU, on all cores. It needs no GPU, and the tests hold the GPU's kernels to it.
+///
+/// ```
+/// use hotrow::{CpuGroup, Error, GroupConfig, Init};
+///
+/// let config = GroupConfig::new(&[100], 4).with_init(Init::Constant(1.0)).with_cache_rows(32);
+/// let mut group = CpuGroup::new(config)?;
+/// let mut outputs = [0.0; 4];
+/// group.forward_into(&[5, 6], &[0, 2], None, &mut outputs)?;
+/// assert_eq!(outputs, [2.0; 4]);
+/// group.backward(&[0.5; 4])?; // SGD at 0.01
+/// assert_eq!(group.read_rows(&[5])?, [1.0 - 0.01 * 0.5; 4]);
+/// assert_eq!(group.counters()?[0].admitted, 2);
+/// # Ok::<(), Error>(())
+/// ```
 ///
 /// Same batches in, same tags, stamps, frequencies, flags and counters out as [`crate::Group`]. The placement is ignored:
 /// everything is in host memory.
@@ -108,6 +126,12 @@ impl CpuGroup {
         &self.config
     }
 
+    /// Every byte allocated for the group, by purpose, without scratch.
+    #[must_use]
+    pub fn memory(&self) -> MemoryReport {
+        MemoryReport::plan(&self.config, &self.tables.layout, Calls::default())
+    }
+
     /// Gives up the backward of the last forward, so that rows may be written or the cache reset.
     pub fn abandon_backward(&mut self) {
         self.pending = None;
@@ -129,18 +153,17 @@ impl CpuGroup {
         Ok(self.params(mode, Purpose::WriteBack).batch(indices.len() as u32, bags, weights.is_some()))
     }
 
-    fn outputs(&self, params: &Params) -> Result<Vec<f32>, Error> {
-        let rows = batch::output_rows(&self.config, params.indices, params.bags) as usize;
-        zeroed("outputs", rows * self.tables.layout.row.dim as usize)
+    fn check_outputs(&self, params: &Params, outputs: &[f32]) -> Result<(), Error> {
+        batch::check_outputs(&self.config, params.indices, params.bags, outputs.len())
     }
 
     /// Takes note of a forward that has been carried out in the current space.
-    fn carried(&mut self, params: &Params, outputs: Vec<f32>) -> Result<Vec<f32>, Error> {
-        let Some(space) = &self.train[self.current] else { return Ok(outputs) };
+    fn carried(&mut self, params: &Params) -> Result<(), Error> {
+        let Some(space) = &self.train[self.current] else { return Ok(()) };
         let fault = batch::fault(&self.config, &space.step, params.indices);
         let pending = Pending { indices: params.indices, bags: params.bags, weighted: params.weighted == 1 };
         self.pending = fault.is_none().then_some(pending);
-        fault.map_or(Ok(outputs), Err)
+        fault.map_or(Ok(()), Err)
     }
 
     /// The backward of the last forward, by a scaler's verdict.
@@ -307,6 +330,90 @@ fn grown<'s>(space: &'s mut Option<Space>, layout: &Layout, indices: u32, train:
     }
 }
 
+own_lookup!(CpuGroup);
+own_embedding!(CpuGroup);
+
+impl Lookup for CpuGroup {
+    fn pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    fn output_len(&self, indices: usize, bags: usize) -> usize {
+        batch::output_len(&self.config, indices, bags)
+    }
+
+    fn forward_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "forward")?;
+        let params = self.batch_params(indices, offsets, weights, Mode::Train)?;
+        self.check_outputs(&params, outputs)?;
+        self.pending = None; // the scratch that its backward would need is used anew
+        let space = grown(&mut self.train[self.current], &self.tables.layout, params.indices, true)?;
+        let batch = Batch { indices, offsets, weights: weights.unwrap_or_default() };
+        decide(&mut self.tables, space, &params, &batch);
+        carry(&mut self.tables, space, &params, &batch, Some(outputs));
+        self.carried(&params)
+    }
+
+    fn forward_frozen_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "forward_frozen")?;
+        let params = self.batch_params(indices, offsets, weights, Mode::Frozen)?;
+        self.check_outputs(&params, outputs)?;
+        let space = grown(&mut self.frozen, &self.tables.layout, params.indices, false)?;
+        let batch = Batch { indices, offsets, weights: weights.unwrap_or_default() };
+        decide(&mut self.tables, space, &params, &batch);
+        carry(&mut self.tables, space, &params, &batch, Some(outputs));
+        batch::fault(&self.config, &space.step, params.indices).map_or(Ok(()), Err)
+    }
+
+    fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
+        self.move_rows(GradSlice::F32(grad_outputs), &ScalerState::unscaled())
+    }
+
+    fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
+        scaler.decided()?;
+        self.move_rows(grad_outputs, scaler)
+    }
+
+    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "read_rows")?;
+        batch::check_rows(&self.tables.layout, rows, "read_rows")?;
+        let mut outputs = zeroed("outputs", rows.len() * self.tables.layout.row.dim as usize)?;
+        if !rows.is_empty() {
+            self.look_up(rows, Some(&mut outputs))?;
+        }
+        Ok(outputs)
+    }
+
+    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "counters")?;
+        Ok(Counters::from_words(&self.tables.tables, self.tables.layout.stride()))
+    }
+
+    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
+        self.config.set_learning_rate(lr)
+    }
+
+    fn memory(&self) -> MemoryReport {
+        self.memory()
+    }
+
+    fn kind(&mut self) -> LookupKind<'_> {
+        LookupKind::Rows(self)
+    }
+}
+
 impl Embedding for CpuGroup {
     fn config(&self) -> &GroupConfig {
         &self.config
@@ -314,22 +421,6 @@ impl Embedding for CpuGroup {
 
     fn layout(&self) -> &Layout {
         &self.tables.layout
-    }
-
-    fn pending(&self) -> bool {
-        self.pending.is_some()
-    }
-
-    fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "forward")?;
-        let params = self.batch_params(indices, offsets, weights, Mode::Train)?;
-        let mut outputs = self.outputs(&params)?;
-        self.pending = None; // the scratch that its backward would need is used anew
-        let space = grown(&mut self.train[self.current], &self.tables.layout, params.indices, true)?;
-        let batch = Batch { indices, offsets, weights: weights.unwrap_or_default() };
-        decide(&mut self.tables, space, &params, &batch);
-        carry(&mut self.tables, space, &params, &batch, Some(&mut outputs));
-        self.carried(&params, outputs)
     }
 
     fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
@@ -347,33 +438,14 @@ impl Embedding for CpuGroup {
         let Some(Prefetched { params, offsets, weights, space }) = self.prefetched.take() else {
             return Err(batch::no_prefetch());
         };
-        let mut outputs = self.outputs(&params)?;
+        let mut outputs = zeroed("outputs", self.output_len(params.indices as usize, params.bags as usize))?;
         self.current = space;
         if let Some(space) = &mut self.train[space] {
             let batch = Batch { indices: &[], offsets: &offsets, weights: weights.as_deref().unwrap_or_default() };
             carry(&mut self.tables, space, &params, &batch, Some(&mut outputs));
         }
-        self.carried(&params, outputs)
-    }
-
-    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "forward_frozen")?;
-        let params = self.batch_params(indices, offsets, weights, Mode::Frozen)?;
-        let mut outputs = self.outputs(&params)?;
-        let space = grown(&mut self.frozen, &self.tables.layout, params.indices, false)?;
-        let batch = Batch { indices, offsets, weights: weights.unwrap_or_default() };
-        decide(&mut self.tables, space, &params, &batch);
-        carry(&mut self.tables, space, &params, &batch, Some(&mut outputs));
-        batch::fault(&self.config, &space.step, params.indices).map_or(Ok(outputs), Err)
-    }
-
-    fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
-        self.move_rows(GradSlice::F32(grad_outputs), &ScalerState::unscaled())
-    }
-
-    fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
-        scaler.decided()?;
-        self.move_rows(grad_outputs, scaler)
+        self.carried(&params)?;
+        Ok(outputs)
     }
 
     fn flush(&mut self) -> Result<(), Error> {
@@ -407,16 +479,6 @@ impl Embedding for CpuGroup {
         batch::not_pending(self.pending, "reset")?;
         reset(&self.params(Mode::Train, Purpose::WriteBack), &mut self.tables.ways);
         Ok(())
-    }
-
-    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "read_rows")?;
-        batch::check_rows(&self.tables.layout, rows, "read_rows")?;
-        let mut outputs = zeroed("outputs", rows.len() * self.tables.layout.row.dim as usize)?;
-        if !rows.is_empty() {
-            self.look_up(rows, Some(&mut outputs))?;
-        }
-        Ok(outputs)
     }
 
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
@@ -461,11 +523,6 @@ impl Embedding for CpuGroup {
         self.resize(cache_rows)
     }
 
-    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "counters")?;
-        Ok(Counters::from_words(&self.tables.tables, self.tables.layout.stride()))
-    }
-
     fn read_part(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
         batch::not_prefetched(self.prefetched.is_some(), "read_part")?;
         self.read_words(part, first_word, out)
@@ -474,9 +531,5 @@ impl Embedding for CpuGroup {
     fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
         batch::not_prefetched(self.prefetched.is_some(), "write_part")?;
         self.write_words(part, first_word, words)
-    }
-
-    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
-        self.config.set_learning_rate(lr)
     }
 }

@@ -3,7 +3,6 @@
 use crate::{
     config::Policy,
     cpu::cached::group::{CpuGroup, exchange_all},
-    embedding::Embedding as _,
     error::Error,
     table::{
         counters::Counters,

@@ -6,7 +6,6 @@ use crate::{
         cached::group::{CpuGroup, SHARD_BYTES},
         stages::cached::tables::new_cache,
     },
-    embedding::Embedding as _,
     error::Error,
     table::layout::Layout,
 };

@@ -10,10 +10,10 @@ use crate::{
     },
     error::Error,
     host::alloc::{reserved, zeroed},
-    lookup::{Lookup, LookupKind, SharedArray},
+    lookup::{Lookup, LookupKind, SharedArray, methods::own_lookup},
     memory::{Calls, MemoryReport},
     robe::{
-        Counters, Snapshot, check_weights,
+        RobeCounters, RobeSnapshot, check_weights,
         config::{Backward, Config},
         gradient::Gradient,
         storage::Storage,
@@ -21,6 +21,7 @@ use crate::{
     scaler::GradSlice,
     table::{
         batch::{self, Pending},
+        counters::Counters,
         layout::{Layout, Params, Rate, Robe, ScalerState, Step, table_words},
         params::Mode,
         rng::Purpose,
@@ -28,7 +29,18 @@ use crate::{
 };
 use sums::Sums;
 
-/// The CPU backend: the oracle of the tests, and what runs without a GPU, on all cores.
+/// Tables that share one array of weights, on the CPU, on all cores.
+///
+/// ```
+/// use hotrow::{CpuRobeGroup, Error, robe};
+///
+/// // A million rows x 16 in 4,096 weights, read in chunks of 8.
+/// let mut table = CpuRobeGroup::new(robe::Config::new(&[1_000_000], 16, 4096, 8))?;
+/// let outputs = table.forward(&[999_999], &[0, 1], None)?;
+/// table.backward(&outputs)?;
+/// assert_eq!(table.counters().accesses, [1]);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug)]
 pub struct CpuRobeGroup {
     config: Config,
@@ -122,6 +134,12 @@ impl CpuRobeGroup {
         }
     }
 
+    /// Every byte allocated for the group, by purpose, without scratch.
+    #[must_use]
+    pub fn memory(&self) -> MemoryReport {
+        MemoryReport::planned_robe(&self.config, &self.storage, &Calls::default(), 0)
+    }
+
     /// Gives up the backward of the last forward.
     pub fn abandon_backward(&mut self) {
         self.pending = None;
@@ -129,14 +147,14 @@ impl CpuRobeGroup {
 
     /// What steps did.
     #[must_use]
-    pub fn counters(&self) -> Counters {
-        Counters::from_words(&self.tables)
+    pub fn counters(&self) -> RobeCounters {
+        RobeCounters::from_words(&self.tables)
     }
 
     /// Everything kept between steps.
     #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot {
+    pub fn snapshot(&self) -> RobeSnapshot {
+        RobeSnapshot {
             t: self.tables[0],
             weight_words: self.memory.clone(),
             state_words: self.states.clone(),
@@ -150,7 +168,7 @@ impl CpuRobeGroup {
     /// # Errors
     /// [`Error::Length`] names the first part of another size, [`Error::Source`] the first value that is not finite; nothing has changed
     /// then.
-    pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+    pub fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
         snapshot.check(&self.config)?;
         self.pending = None;
         self.tables = snapshot.counters.words(&self.config, snapshot.t);
@@ -205,14 +223,16 @@ impl CpuRobeGroup {
         offsets: &[u32],
         weights: Option<&[f32]>,
         mode: Mode,
-    ) -> Result<(Vec<f32>, Space), Error> {
+        outputs: &mut [f32],
+    ) -> Result<Space, Error> {
         let bags = batch::check_slices(&self.rows, indices, offsets, weights)?;
         let params = self.params(mode).batch(indices.len() as u32, bags, weights.is_some());
         self.config.batch_chunks(params.indices, params.bags)?;
+        batch::check_outputs(&self.rows, params.indices, params.bags, outputs.len())?;
         if mode == Mode::Train {
             self.pending = None; // what its backward would need goes
         }
-        self.carry(&params, indices, offsets, weights.unwrap_or_default())
+        self.carry(&params, indices, offsets, weights.unwrap_or_default(), outputs)
     }
 
     /// The stages of forward, in order.
@@ -222,9 +242,8 @@ impl CpuRobeGroup {
         indices: &[u32],
         offsets: &[u32],
         weights: &[f32],
-    ) -> Result<(Vec<f32>, Space), Error> {
-        let rows = if params.pooling == crate::table::layout::POOL_NONE { params.indices } else { params.bags };
-        let mut outputs = zeroed("outputs", rows as usize * self.config.dim as usize)?;
+        outputs: &mut [f32],
+    ) -> Result<Space, Error> {
         let mut space = Space::new(params.indices)?;
         let mut keys = zeroed("keys", indices.len())?;
         let Space { step, hashes, access } = &mut space;
@@ -235,8 +254,8 @@ impl CpuRobeGroup {
             return Err(error);
         }
         robe_hash(params, step, &keys, hashes, tables);
-        robe_gather(params, &self.config.undivided(), offsets, hashes, weights, &self.memory, access, &mut outputs);
-        Ok((outputs, space))
+        robe_gather(params, &self.config.undivided(), offsets, hashes, weights, &self.memory, access, outputs);
+        Ok(space)
     }
 
     /// What waits for its backward, whose gradients these are: the uniforms of its stages, and how many chunks it has.
@@ -287,21 +306,39 @@ impl CpuRobeGroup {
     }
 }
 
+own_lookup!(CpuRobeGroup);
+
 impl Lookup for CpuRobeGroup {
     fn pending(&self) -> bool {
         self.pending.is_some()
     }
 
-    fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        let (outputs, space) = self.run(indices, offsets, weights, Mode::Train)?;
+    fn output_len(&self, indices: usize, bags: usize) -> usize {
+        batch::output_len(&self.rows, indices, bags)
+    }
+
+    fn forward_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        let space = self.run(indices, offsets, weights, Mode::Train, outputs)?;
         self.train = Some(space);
         let bags = offsets.len() as u32 - 1;
         self.pending = Some(Pending { indices: indices.len() as u32, bags, weighted: weights.is_some() });
-        Ok(outputs)
+        Ok(())
     }
 
-    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        self.run(indices, offsets, weights, Mode::Frozen).map(|(outputs, _)| outputs)
+    fn forward_frozen_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        self.run(indices, offsets, weights, Mode::Frozen, outputs).map(drop)
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
@@ -319,7 +356,9 @@ impl Lookup for CpuRobeGroup {
         let mut offsets = reserved("offsets", rows.len() + 1)?;
         offsets.extend(0..=n);
         let params = self.params(Mode::Rows).rows(n);
-        self.carry(&params, rows, &offsets, &[]).map(|(outputs, _)| outputs)
+        let mut outputs = zeroed("outputs", rows.len() * self.config.dim as usize)?;
+        self.carry(&params, rows, &offsets, &[], &mut outputs)?;
+        Ok(outputs)
     }
 
     fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
@@ -328,12 +367,12 @@ impl Lookup for CpuRobeGroup {
         Ok(())
     }
 
-    fn counters(&mut self) -> Result<Vec<crate::table::counters::Counters>, Error> {
+    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
         Ok(Self::counters(self).of_tables(&self.config))
     }
 
     fn memory(&self) -> MemoryReport {
-        MemoryReport::planned_robe(&self.config, &self.storage, &Calls::default(), 0)
+        self.memory()
     }
 
     fn kind(&mut self) -> LookupKind<'_> {
@@ -346,11 +385,11 @@ impl SharedArray for CpuRobeGroup {
         self.config()
     }
 
-    fn snapshot(&mut self) -> Result<Snapshot, Error> {
+    fn snapshot(&mut self) -> Result<RobeSnapshot, Error> {
         Ok(Self::snapshot(self))
     }
 
-    fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+    fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
         self.restore(snapshot)
     }
 }

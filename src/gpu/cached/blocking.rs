@@ -2,7 +2,6 @@
 
 use crate::{
     config::GroupConfig,
-    embedding::Embedding,
     error::Error,
     gpu::{
         cached::{
@@ -17,6 +16,12 @@ use crate::{
             space::Bound,
         },
     },
+    host::alloc::zeroed,
+    lookup::{
+        Embedding, Lookup, LookupKind,
+        methods::{own_embedding, own_lookup},
+    },
+    memory::MemoryReport,
     scaler::GradSlice,
     table::{
         batch,
@@ -45,6 +50,13 @@ impl Group {
         self.context.new_encoder()
     }
 
+    /// The counters of each table, out of the `tables` buffer.
+    fn counted(&self, words: &[u32]) -> Vec<Counters> {
+        let mut counters = Counters::from_words(words, self.tables.layout.stride());
+        counters.truncate(self.config.tables.len());
+        counters
+    }
+
     /// Uploads a batch.
     fn uploaded(&self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Uploaded, Error> {
         Uploaded::new(&self.context, &self.config, indices, offsets, weights)
@@ -57,23 +69,25 @@ impl Group {
         offsets: &[u32],
         weights: Option<&[f32]>,
         mode: Mode,
-    ) -> Result<Vec<f32>, Error> {
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
         self.waiting(|this| {
             let batch = this.uploaded(indices, offsets, weights)?;
-            let (outputs, bytes) =
-                new_outputs(&this.context, &this.config, indices.len() as u32, offsets.len() as u32 - 1)?;
+            let (n, bags) = (indices.len() as u32, offsets.len() as u32 - 1);
+            let buffer = new_outputs(&this.context, &this.config, n, bags)?;
+            batch::check_outputs(&this.config, n, bags, outputs.len())?;
             let mut encoder = this.encoder();
             match (mode, &this.staged) {
                 (Mode::Train, Some(_)) => {
                     this.record_staged(&batch.batch())?;
-                    this.carry(&mut encoder, outputs.slice(..))?;
+                    this.carry(&mut encoder, buffer.slice(..))?;
                 }
-                (_, Some(_)) => this.record_frozen_staged(&mut encoder, &batch.batch(), outputs.slice(..))?,
+                (_, Some(_)) => this.record_frozen_staged(&mut encoder, &batch.batch(), buffer.slice(..))?,
                 (_, None) => {
-                    this.record(&mut encoder, &batch.batch(), outputs.slice(..), mode)?;
+                    this.record(&mut encoder, &batch.batch(), buffer.slice(..), mode)?;
                 }
             }
-            this.await_outputs(encoder, &outputs, bytes, mode, indices.len() as u32)
+            this.await_outputs(encoder, &buffer, mode, n, outputs)
         })
     }
 
@@ -81,13 +95,13 @@ impl Group {
     fn await_outputs(
         &mut self,
         encoder: wgpu::CommandEncoder,
-        outputs: &wgpu::Buffer,
-        bytes: u64,
+        buffer: &wgpu::Buffer,
         mode: Mode,
         indices: u32,
-    ) -> Result<Vec<f32>, Error> {
-        let Some(space) = self.space(mode) else { return Ok(Vec::new()) };
-        let found = await_outputs(&self.context, encoder, &self.config, &space.step, (outputs, bytes), indices);
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        let Some(space) = self.space(mode) else { return Ok(()) };
+        let found = await_outputs(&self.context, encoder, &self.config, &space.step, buffer, indices, outputs);
         if found.is_err() && mode == Mode::Train {
             self.pending = None;
         }
@@ -151,6 +165,89 @@ impl Group {
     }
 }
 
+own_lookup!(Group);
+own_embedding!(Group);
+
+impl Lookup for Group {
+    fn pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    fn output_len(&self, indices: usize, bags: usize) -> usize {
+        batch::output_len(&self.config, indices, bags)
+    }
+
+    fn forward_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        self.run(indices, offsets, weights, Mode::Train, outputs)
+    }
+
+    fn forward_frozen_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        self.run(indices, offsets, weights, Mode::Frozen, outputs)
+    }
+
+    fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
+        self.move_rows(GradSlice::F32(grad_outputs), &ScalerState::unscaled())
+    }
+
+    fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
+        scaler.decided()?;
+        self.move_rows(grad_outputs, &scaler.verdict())
+    }
+
+    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "read_rows")?;
+        self.waiting(|this| {
+            batch::check_rows(&this.tables.layout, rows, "read_rows")?;
+            if rows.is_empty() {
+                return Ok(Vec::new());
+            }
+            let bytes = rows.len() as u64 * u64::from(this.tables.layout.row.dim) * 4;
+            let outputs = this.context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
+            let mut encoder = this.encoder();
+            this.record_rows(&mut encoder, rows, Some(&outputs))?;
+            let words = this.context.download(encoder, &[(&outputs, bytes)])?;
+            Ok(floats(&words[0]))
+        })
+    }
+
+    fn memory(&self) -> MemoryReport {
+        self.memory()
+    }
+
+    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
+        batch::not_prefetched(self.prefetched.is_some(), "counters")?;
+        self.waiting(|this| {
+            let words = this.context.download(this.encoder(), &[(&this.tables.tables, this.tables.tables.size())])?;
+            Ok(this.counted(&words[0]))
+        })
+    }
+
+    fn counters_seen(&mut self) -> Result<Option<Vec<Counters>>, Error> {
+        let words = self.seen.ask(&self.context, &self.tables.tables)?;
+        Ok(words.map(|words| self.counted(&words)))
+    }
+
+    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
+        self.config.set_learning_rate(lr)
+    }
+
+    fn kind(&mut self) -> LookupKind<'_> {
+        LookupKind::Rows(self)
+    }
+}
+
 impl Embedding for Group {
     fn config(&self) -> &GroupConfig {
         &self.config
@@ -158,14 +255,6 @@ impl Embedding for Group {
 
     fn layout(&self) -> &Layout {
         &self.tables.layout
-    }
-
-    fn pending(&self) -> bool {
-        self.pending.is_some()
-    }
-
-    fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        self.run(indices, offsets, weights, Mode::Train)
     }
 
     fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
@@ -185,25 +274,14 @@ impl Embedding for Group {
     fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
         self.waiting(|this| {
             let (indices, bags) = this.prefetched_shape().ok_or_else(batch::no_prefetch)?;
-            let (outputs, bytes) = new_outputs(&this.context, &this.config, indices, bags)?;
+            let buffer = new_outputs(&this.context, &this.config, indices, bags)?;
+            let mut outputs = zeroed("outputs", this.output_len(indices as usize, bags as usize))?;
             this.fetch(None)?;
             let mut encoder = this.encoder();
-            this.carry(&mut encoder, outputs.slice(..))?;
-            this.await_outputs(encoder, &outputs, bytes, Mode::Train, indices)
+            this.carry(&mut encoder, buffer.slice(..))?;
+            this.await_outputs(encoder, &buffer, Mode::Train, indices, &mut outputs)?;
+            Ok(outputs)
         })
-    }
-
-    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        self.run(indices, offsets, weights, Mode::Frozen)
-    }
-
-    fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
-        self.move_rows(GradSlice::F32(grad_outputs), &ScalerState::unscaled())
-    }
-
-    fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
-        scaler.decided()?;
-        self.move_rows(grad_outputs, &scaler.verdict())
     }
 
     fn flush(&mut self) -> Result<(), Error> {
@@ -228,22 +306,6 @@ impl Embedding for Group {
             let mut encoder = this.encoder();
             this.record_reset_discarding(&mut encoder)?;
             this.context.finish(encoder)
-        })
-    }
-
-    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "read_rows")?;
-        self.waiting(|this| {
-            batch::check_rows(&this.tables.layout, rows, "read_rows")?;
-            if rows.is_empty() {
-                return Ok(Vec::new());
-            }
-            let bytes = rows.len() as u64 * u64::from(this.tables.layout.row.dim) * 4;
-            let outputs = this.context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
-            let mut encoder = this.encoder();
-            this.record_rows(&mut encoder, rows, Some(&outputs))?;
-            let words = this.context.download(encoder, &[(&outputs, bytes)])?;
-            Ok(floats(&words[0]))
         })
     }
 
@@ -304,21 +366,6 @@ impl Embedding for Group {
         })
     }
 
-    fn memory(&self) -> crate::memory::MemoryReport {
-        self.memory()
-    }
-
-    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "counters")?;
-        self.waiting(|this| {
-            let words = this.context.download(this.encoder(), &[(&this.tables.tables, this.tables.tables.size())])?;
-            let stride = this.tables.layout.stride();
-            let mut counters = Counters::from_words(&words[0], stride);
-            counters.truncate(this.config.tables.len());
-            Ok(counters)
-        })
-    }
-
     fn read_part(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
         batch::not_prefetched(self.prefetched.is_some(), "read_part")?;
         self.waiting(|this| this.read_words(part, first_word, out))
@@ -327,9 +374,5 @@ impl Embedding for Group {
     fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
         batch::not_prefetched(self.prefetched.is_some(), "write_part")?;
         self.waiting(|this| this.write_words(part, first_word, words))
-    }
-
-    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
-        self.config.set_learning_rate(lr)
     }
 }

@@ -3,6 +3,7 @@
 use crate::{
     config::{GroupConfig, Placement, WAYS},
     error::Error,
+    gpu::seen::Seen,
     gpu::{
         cached::{
             backward::{Gradients, record_backward},
@@ -59,6 +60,7 @@ pub struct Group {
     pub(crate) pending: Option<Pending>,
     pub(crate) prefetched: Option<Prefetched>,
     pub(crate) reports: Reports,
+    pub(crate) seen: Seen,
     pub(crate) staged: Option<Staged>,
     /// Why the table is where it is.
     reason: &'static str,
@@ -191,6 +193,7 @@ impl Group {
             pending: None,
             prefetched: None,
             reports: Reports::new(context),
+            seen: Seen::default(),
             staged,
             reason: "it was asked for",
         })

@@ -5,15 +5,17 @@ use crate::{
     gpu::{
         engine::bind_cache::passing,
         robe::RobeGroup,
+        seen::Seen,
         slices::{Uploaded, UploadedGrads, await_outputs, floats, new_outputs},
         stages::cached::space::Bound,
     },
     host::alloc::zeroed,
-    lookup::{Lookup, LookupKind, SharedArray},
-    robe::{Counters, Snapshot, check_weights, config::Config},
+    lookup::{Lookup, LookupKind, SharedArray, methods::own_lookup},
+    robe::{RobeCounters, RobeSnapshot, check_weights, config::Config},
     scaler::GradSlice,
     table::{
         batch,
+        counters::Counters,
         layout::{Layout, ScalerState, table_words},
         params::Mode,
         rng::Purpose,
@@ -38,16 +40,18 @@ impl RobeGroup {
         offsets: &[u32],
         weights: Option<&[f32]>,
         mode: Mode,
-    ) -> Result<Vec<f32>, Error> {
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
         self.waiting(|this| {
             let batch = Uploaded::new(&this.context, &this.rows, indices, offsets, weights)?;
             let (n, bags) = (indices.len() as u32, offsets.len() as u32 - 1);
             this.config.batch_chunks(n, bags)?;
-            let (outputs, bytes) = new_outputs(&this.context, &this.rows, n, bags)?;
+            let buffer = new_outputs(&this.context, &this.rows, n, bags)?;
+            batch::check_outputs(&this.rows, n, bags, outputs.len())?;
             let mut encoder = this.context.new_encoder();
-            this.record(&mut encoder, &batch.batch(), outputs.slice(..), mode)?;
-            let Some(space) = this.space(mode) else { return Ok(Vec::new()) };
-            let found = await_outputs(&this.context, encoder, &this.rows, &space.step, (&outputs, bytes), n);
+            this.record(&mut encoder, &batch.batch(), buffer.slice(..), mode)?;
+            let Some(space) = this.space(mode) else { return Ok(()) };
+            let found = await_outputs(&this.context, encoder, &this.rows, &space.step, &buffer, n, outputs);
             if found.is_err() && mode == Mode::Train {
                 this.pending = None;
             }
@@ -71,10 +75,10 @@ impl RobeGroup {
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
-    pub fn counters(&mut self) -> Result<Counters, Error> {
+    pub fn counters(&mut self) -> Result<RobeCounters, Error> {
         self.waiting(|this| {
             let tables = &this.array.tables;
-            Ok(Counters::from_words(&this.context.download_part(tables, 0..tables.size())?))
+            Ok(RobeCounters::from_words(&this.context.download_part(tables, 0..tables.size())?))
         })
     }
 
@@ -82,7 +86,7 @@ impl RobeGroup {
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
-    pub fn snapshot(&mut self) -> Result<Snapshot, Error> {
+    pub fn snapshot(&mut self) -> Result<RobeSnapshot, Error> {
         self.waiting(|this| {
             let array = &this.array;
             let all = array.storage.all(this.config.has_state());
@@ -94,11 +98,11 @@ impl RobeGroup {
             }
             let mut words = this.context.download(this.context.new_encoder(), &parts)?;
             let states = words.split_off(1 + array.memory.len());
-            Ok(Snapshot {
+            Ok(RobeSnapshot {
                 t: words[0][0],
                 weight_words: words[1..].concat(),
                 state_words: states.concat(),
-                counters: Counters::from_words(&words[0]),
+                counters: RobeCounters::from_words(&words[0]),
             })
         })
     }
@@ -109,7 +113,7 @@ impl RobeGroup {
     /// # Errors
     /// [`Error::Length`] names the first part of another size, [`Error::Source`] the first value that is not finite; nothing has changed
     /// then. [`Error::Device`] if the device is lost.
-    pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+    pub fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
         self.waiting(|this| {
             snapshot.check(&this.config)?;
             this.pending = None;
@@ -141,6 +145,7 @@ impl RobeGroup {
             if config.tables != this.config.tables {
                 let mut words = table_words(&rows);
                 words[0] = this.context.download_part(&this.array.tables, 0..4)?[0];
+                this.seen = Seen::default();
                 this.array.tables = this.context.upload("tables", bytemuck::cast_slice(&words))?;
             }
             this.array.features = features;
@@ -173,17 +178,35 @@ impl RobeGroup {
     }
 }
 
+own_lookup!(RobeGroup);
+
 impl Lookup for RobeGroup {
     fn pending(&self) -> bool {
         self.pending.is_some()
     }
 
-    fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        self.run(indices, offsets, weights, Mode::Train)
+    fn output_len(&self, indices: usize, bags: usize) -> usize {
+        batch::output_len(&self.rows, indices, bags)
     }
 
-    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        self.run(indices, offsets, weights, Mode::Frozen)
+    fn forward_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        self.run(indices, offsets, weights, Mode::Train, outputs)
+    }
+
+    fn forward_frozen_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        self.run(indices, offsets, weights, Mode::Frozen, outputs)
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
@@ -205,7 +228,8 @@ impl Lookup for RobeGroup {
             let params = this.params(Mode::Rows).rows(n);
             let (batch, dummy) = (Uploaded::rows(&this.context, rows)?, this.dummy.clone());
             let bound = Bound::of(&this.context, &dummy, &batch.batch(), &params)?;
-            let (outputs, bytes) = new_outputs(&this.context, &this.rows, n, n)?;
+            let bytes = u64::from(n) * u64::from(this.rows.dim) * 4;
+            let outputs = this.context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
             let space = crate::gpu::stages::robe::space::Space::grown(&mut this.frozen, &this.context, n)?;
             let mut encoder = this.context.new_encoder();
             let (context, robe) = (&this.context, this.array.robe);
@@ -229,8 +253,13 @@ impl Lookup for RobeGroup {
         Ok(())
     }
 
-    fn counters(&mut self) -> Result<Vec<crate::table::counters::Counters>, Error> {
+    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
         Ok(self.counters()?.of_tables(&self.config))
+    }
+
+    fn counters_seen(&mut self) -> Result<Option<Vec<Counters>>, Error> {
+        let words = self.seen.ask(&self.context, &self.array.tables)?;
+        Ok(words.map(|words| RobeCounters::from_words(&words).of_tables(&self.config)))
     }
 
     fn memory(&self) -> crate::memory::MemoryReport {
@@ -247,11 +276,11 @@ impl SharedArray for RobeGroup {
         self.config()
     }
 
-    fn snapshot(&mut self) -> Result<Snapshot, Error> {
+    fn snapshot(&mut self) -> Result<RobeSnapshot, Error> {
         self.snapshot()
     }
 
-    fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+    fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
         self.restore(snapshot)
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod scattered;
 use crate::{
     config::GroupConfig,
     error::Error,
+    gpu::seen::Seen,
     gpu::{
         engine::{bind::Batch, call::Call, changing::Changing, context::Context, readback::Reports},
         stages::{
@@ -52,6 +53,7 @@ pub struct RobeGroup {
     /// A forward whose backward has not come.
     pub(crate) pending: Option<Pending>,
     pub(crate) reports: Reports,
+    pub(crate) seen: Seen,
 }
 
 impl Drop for RobeGroup {
@@ -93,6 +95,7 @@ impl RobeGroup {
             dummy,
             pending,
             reports,
+            seen: Seen::default(),
         })
     }
 

@@ -58,5 +58,6 @@ pub(crate) fn read(source: &dyn Source, first_row: u32, dim: usize, values: &mut
         wanted: "finite values".into(),
         found: format!("{} at element {}", values[place], place % dim),
         remedy: "correct the row",
+        source: None,
     })
 }

@@ -1,7 +1,7 @@
 //! SPEC 3, steps 1 to 5, written as it reads, without regard to speed. Shares only the hash with the simulator; the
 //! hash has its own known answers.
 
-use crate::{config::Policy, simulate::Counters, table::hash::fmix32};
+use crate::{config::Policy, simulate::SimulatedCounters, table::hash::fmix32};
 use std::collections::{BTreeMap, HashMap};
 
 /// A wrong reading of the rules, which the comparison must notice.
@@ -29,13 +29,13 @@ pub(crate) struct Model {
     /// (set, way) to (row, stamp).
     slots: HashMap<(u32, u32), (u32, u64)>,
     freq: HashMap<u32, u64>,
-    pub(crate) counters: Counters,
+    pub(crate) counters: SimulatedCounters,
 }
 
 impl Model {
     pub(crate) fn new(sets: u32, ways: u32, policy: Policy, fault: Fault) -> Self {
         let (slots, freq) = (HashMap::new(), HashMap::new());
-        Self { sets, ways, policy, fault, t: 0, slots, freq, counters: Counters::default() }
+        Self { sets, ways, policy, fault, t: 0, slots, freq, counters: SimulatedCounters::default() }
     }
 
     pub(crate) fn resident(&self, set: u32, way: u32) -> Option<u32> {

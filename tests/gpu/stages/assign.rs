@@ -60,11 +60,11 @@ fn matches_the_mirror() {
         let mut changed = 0;
         for optimizer in [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)] {
             for (seed, dim) in [1, 4, 5, 63, 64, 65, 130, 260].into_iter().enumerate() {
-                let config = GroupConfig { optimizer, ..GroupConfig::new(&[1], dim) };
+                let config = GroupConfig::new(&[1], dim).with_optimizer(optimizer);
                 changed += run(context, seed as u64, &config, 50);
             }
             for n in [0, 1, 2, 3, 7] {
-                changed += run(context, 11, &GroupConfig { optimizer, ..GroupConfig::new(&[1], 3) }, n);
+                changed += run(context, 11, &GroupConfig::new(&[1], 3).with_optimizer(optimizer), n);
             }
         }
         assert!(changed > 0);

@@ -265,12 +265,18 @@ fn matches_the_mirror() {
                     for (seed, dim) in [1, 2, 3, 4, 5, 31, 63, 64, 65, 100, 128, 130, 200, 260].into_iter().enumerate()
                     {
                         let random_bits = RandomBits::ALL[seed % 3];
-                        let config =
-                            GroupConfig { precision, rounding, random_bits, optimizer, ..GroupConfig::new(&[1], dim) };
+                        let config = GroupConfig::new(&[1], dim)
+                            .with_precision(precision)
+                            .with_rounding(rounding)
+                            .with_random_bits(random_bits)
+                            .with_optimizer(optimizer);
                         run(context, seed as u64, &config, 80, &mut seen);
                     }
                     for n in [0, 1, 2] {
-                        let config = GroupConfig { precision, rounding, optimizer, ..GroupConfig::new(&[1], 7) };
+                        let config = GroupConfig::new(&[1], 7)
+                            .with_precision(precision)
+                            .with_rounding(rounding)
+                            .with_optimizer(optimizer);
                         run(context, 20 + n as u64, &config, n, &mut seen);
                     }
                 }

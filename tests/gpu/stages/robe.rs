@@ -180,7 +180,7 @@ pub(super) fn due(source: &mut Pcg64, lengths: &[u32], shape: [u32; 3]) -> (Robe
     let mut sorted = chunks(source, &robe, lengths, outputs);
     sorted.targets[0].end = 0.5f32.to_bits();
     let pooling = [Pooling::Sum, Pooling::None, Pooling::Mean][source.random_range(0..3)];
-    let config = GroupConfig { pooling, ..GroupConfig::new(&[1500], robe.dim) };
+    let config = GroupConfig::new(&[1500], robe.dim).with_pooling(pooling);
     let width = robe.reach + 1;
     let tiles = (sorted.segment.len() as u32).div_ceil(CHUNK);
     let mut scratch = floats(source, (2 * tiles * width) as usize, 1.0);

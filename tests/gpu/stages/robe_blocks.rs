@@ -6,7 +6,7 @@ use super::{merge::lengths, on_each, rng, robe::SHAPES, robe_update::ways};
 fn matches_the_mirror_dense_and_sparse() {
     on_each(|context| {
         let (mut changed, mut seed) = (0, 0);
-        let decayed = Optimizer { weight_decay: 0.1, ..Optimizer::adagrad(0.1) };
+        let decayed = Optimizer::adagrad(0.1).with_weight_decay(0.1);
         for lengths in lengths(&mut rng(1)) {
             for shape in &SHAPES[..7] {
                 seed += 1;

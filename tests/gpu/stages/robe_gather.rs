@@ -25,7 +25,7 @@ fn run(context: &Context, seed: u64, case: &Case) -> usize {
     let &Case { precision, pooling, weighted, exact, indices, bags, shape } = case;
     let mut source = rng(seed);
     let robe = packed(precision, [16, 64, 256][seed as usize % 3], robe(shape));
-    let config = GroupConfig { precision, pooling, ..GroupConfig::new(&[1500], robe.dim) };
+    let config = GroupConfig::new(&[1500], robe.dim).with_precision(precision).with_pooling(pooling);
     let lanes = lanes(robe.dim);
     let params = Params {
         indices,

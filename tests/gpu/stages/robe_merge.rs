@@ -18,10 +18,8 @@ fn run(context: &Context, seed: u64, lengths: &[u32], shape: [u32; 3]) -> usize 
     let inverse: f32 = [1.0, 0.5, 2f32.powi(-10)][source.random_range(0..3)];
     let mut sorted = chunks(&mut source, &robe, lengths, outputs);
     sorted.targets[0].end = inverse.to_bits();
-    let config = GroupConfig {
-        pooling: [Pooling::Sum, Pooling::None, Pooling::Mean][source.random_range(0..3)],
-        ..GroupConfig::new(&[1500], robe.dim)
-    };
+    let config = GroupConfig::new(&[1500], robe.dim)
+        .with_pooling([Pooling::Sum, Pooling::None, Pooling::Mean][source.random_range(0..3)]);
     let width = robe.reach + 1;
     let lanes = lanes(width);
     let tiles = (sorted.segment.len() as u32).div_ceil(CHUNK);

@@ -16,9 +16,9 @@ fn run(context: &Context, seed: u64, n: u32, shape: [u32; 3]) -> usize {
     let robe = robe(shape);
     let outputs = source.random_range(1..20);
     let (half, exact, overflow) = (source.random_bool(0.4), source.random_bool(0.5), source.random_bool(0.1));
-    let optimizer = Optimizer { weight_decay: [0.0, 0.1][source.random_range(0..2)], ..Optimizer::sgd(0.1) };
+    let optimizer = Optimizer::sgd(0.1).with_weight_decay([0.0, 0.1][source.random_range(0..2)]);
     let pooling = [Pooling::Sum, Pooling::None, Pooling::Mean][source.random_range(0..3)];
-    let config = GroupConfig { pooling, optimizer, ..GroupConfig::new(&[1500], robe.dim) };
+    let config = GroupConfig::new(&[1500], robe.dim).with_pooling(pooling).with_optimizer(optimizer);
     let params = Params {
         indices: n,
         weighted: source.random_range(0..2),

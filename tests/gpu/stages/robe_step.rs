@@ -12,7 +12,7 @@ fn run(context: &Context, seed: u64, shape: [u32; 3], optimizer: Optimizer) -> u
     let mut source = rng(seed);
     let robe = robe(shape);
     let weights = robe.weights as usize;
-    let config = GroupConfig { optimizer, ..GroupConfig::new(&[7, 1500], robe.dim) };
+    let config = GroupConfig::new(&[7, 1500], robe.dim).with_optimizer(optimizer);
     let mut sums = floats(&mut source, weights, 1.0);
     for sum in &mut sums {
         match source.random_range(0..10) {
@@ -58,7 +58,7 @@ fn run(context: &Context, seed: u64, shape: [u32; 3], optimizer: Optimizer) -> u
 fn matches_the_mirror() {
     on_each(|context| {
         let (mut changed, mut seed) = (0, 0);
-        let decayed = |optimizer| Optimizer { weight_decay: 0.1, ..optimizer };
+        let decayed = |optimizer: Optimizer| optimizer.with_weight_decay(0.1);
         let adagrad = Optimizer::adagrad(0.1);
         for optimizer in [Optimizer::sgd(0.5), adagrad, decayed(Optimizer::sgd(0.5)), decayed(adagrad)] {
             for shape in &SHAPES[..7] {

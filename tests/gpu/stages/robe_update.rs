@@ -42,7 +42,11 @@ pub(super) fn run(context: &Context, seed: u64, case: &Case<'_>) -> (usize, [Vec
     let mut sorted = chunks(&mut source, &robe, lengths, outputs);
     (sorted.targets[0].start, sorted.targets[0].end) = (seed as u32, 0.5f32.to_bits());
     let pooling = [Pooling::Sum, Pooling::None, Pooling::Mean][source.random_range(0..3)];
-    let config = GroupConfig { precision, rounding, pooling, optimizer, ..GroupConfig::new(&[7, 1500], robe.dim) };
+    let config = GroupConfig::new(&[7, 1500], robe.dim)
+        .with_precision(precision)
+        .with_rounding(rounding)
+        .with_pooling(pooling)
+        .with_optimizer(optimizer);
     let width = robe.reach + 1;
     let tiles = (sorted.segment.len() as u32).div_ceil(CHUNK);
     let mut scratch = floats(&mut source, (2 * tiles * width) as usize, 1.0);
@@ -158,7 +162,7 @@ pub(super) fn ways(
 fn matches_the_mirror_dense_and_sparse() {
     on_each(|context| {
         let (mut changed, mut seed) = (0, 0);
-        let decayed = Optimizer { weight_decay: 0.1, ..Optimizer::adagrad(0.1) };
+        let decayed = Optimizer::adagrad(0.1).with_weight_decay(0.1);
         for lengths in lengths(&mut rng(1)) {
             // The last two shapes' arrays are larger than a test's.
             for shape in &SHAPES[..7] {

@@ -217,13 +217,16 @@ fn matches_the_mirror() {
                     for precision in [Precision::Fp32, Precision::ALL[1 + seed % 4]] {
                         let rounding = [Rounding::Nearest, Rounding::Stochastic][seed / 4 % 2];
                         let random_bits = RandomBits::ALL[seed % 3];
-                        let config =
-                            GroupConfig { optimizer, precision, rounding, random_bits, ..GroupConfig::new(&[1], dim) };
+                        let config = GroupConfig::new(&[1], dim)
+                            .with_optimizer(optimizer)
+                            .with_precision(precision)
+                            .with_rounding(rounding)
+                            .with_random_bits(random_bits);
                         run(context, seed as u64, &config, 60, &mut seen);
                     }
                 }
                 for n in [0, 1, 2, 3, 7] {
-                    let config = GroupConfig { optimizer, ..GroupConfig::new(&[1], 3) };
+                    let config = GroupConfig::new(&[1], 3).with_optimizer(optimizer);
                     run(context, 11, &config, n, &mut seen);
                 }
             }

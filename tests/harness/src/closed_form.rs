@@ -15,15 +15,13 @@ const ROWS: u32 = 64;
 const DIM: u32 = 32;
 
 pub fn config(precision: Precision, rounding: Rounding, random_bits: RandomBits, update: f32) -> GroupConfig {
-    GroupConfig {
-        precision,
-        rounding,
-        random_bits,
-        optimizer: Optimizer::sgd(update),
-        init: Init::Constant(START),
-        seed: 3,
-        ..GroupConfig::new(&[ROWS], DIM)
-    }
+    GroupConfig::new(&[ROWS], DIM)
+        .with_precision(precision)
+        .with_rounding(rounding)
+        .with_random_bits(random_bits)
+        .with_optimizer(Optimizer::sgd(update))
+        .with_init(Init::Constant(START))
+        .with_seed(3)
 }
 
 /// Updates every row `steps` times and returns the table.

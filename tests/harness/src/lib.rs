@@ -10,6 +10,7 @@
 pub mod closed_form;
 pub mod data;
 pub mod device;
+pub mod face;
 pub mod gradient;
 pub mod lockstep;
 pub mod modules;

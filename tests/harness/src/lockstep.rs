@@ -1,6 +1,7 @@
 //! GPU against CPU, step by step: the CPU group takes over the GPU's state before each step, both do the same, and then
 //! integers must be equal and floats close.
 
+use hotrow::internals::Pieces as _;
 use hotrow::{
     Context, CpuGroup, Embedding, Error, Group, GroupConfig, Init, OutOfRange, Snapshot, codec,
     internals::layout::Field,
@@ -173,9 +174,10 @@ pub fn random_config(source: &mut Pcg64) -> GroupConfig {
         config.features = (0..source.random_range(1..4)).map(|_| source.random_range(0..tables.len() as u32)).collect();
     }
     let stride = Layout::new(&config, u64::MAX).unwrap().stride();
-    config.shard_bytes =
+    config.set_shard_bytes(
         [None, Some(stride * u64::from(rows.div_ceil(7))), Some(stride * u64::from(rows.div_ceil(20)))]
-            [source.random_range(0..3)];
+            [source.random_range(0..3)],
+    );
     config
 }
 
@@ -217,7 +219,7 @@ pub fn random_run(context: &Context, seed: u64, codes: &mut Codes) -> Result<(),
     // Its cache in up to three windows, as the device allows and the slots last.
     let layout = Layout::new(&config, u64::MAX).map_err(|error| error.to_string())?;
     let windows = 1 + seed as u32 % context.caps().choose_windows().min(3);
-    config.window_bytes = Some(u64::from(layout.slots().div_ceil(windows)) * layout.slot_bytes());
+    config.set_window_bytes(Some(u64::from(layout.slots().div_ceil(windows)) * layout.slot_bytes()));
     let mut gpu = Group::new(context, config.clone()).map_err(|error| error.to_string())?;
     let mut cpu = CpuGroup::new(config.clone()).map_err(|error| error.to_string())?;
     let mut pair = Pair { gpu: &mut gpu, cpu: &mut cpu, size: 64.0, codes: Codes::default() };
@@ -227,7 +229,7 @@ pub fn random_run(context: &Context, seed: u64, codes: &mut Codes) -> Result<(),
             if source.random_bool(0.15) {
                 let rows = config.total_rows() as u32;
                 let rows = [0, 1, rows / 3, rows, rows + 1][source.random_range(0..5)];
-                let layout = Layout::new(&GroupConfig { cache_rows: rows, ..config.clone() }, u64::MAX);
+                let layout = Layout::new(&config.clone().with_cache_rows(rows), u64::MAX);
                 // More windows than the device binds are refused there, and nowhere else.
                 let fits = layout.is_ok_and(|layout| layout.windows() <= context.caps().choose_windows());
                 if (fits || rows > config.total_rows() as u32)

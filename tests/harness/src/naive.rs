@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::ops::{Add, Div, Mul, Sub};
 use std::sync::LazyLock;
 
+use hotrow::internals::Pieces as _;
 use hotrow::{
     Counters, Embedding, Error, GroupConfig, Init, Layout, Optimizer, OptimizerKind, OutOfRange, Policy, Pooling,
     Precision, Rounding, Snapshot,
@@ -764,7 +765,7 @@ impl Naive {
     }
 
     fn update(&self, row: &[Approx], gradient: &[Approx]) -> Vec<Approx> {
-        let Optimizer { kind, lr, eps, weight_decay } = self.config.optimizer;
+        let Optimizer { kind, lr, eps, weight_decay, .. } = self.config.optimizer;
         let (lr, eps, weight_decay) = (Approx::exact(lr), Approx::exact(eps), Approx::exact(weight_decay));
         let (weights, states) = row.split_at(self.format.dim);
         let decays = weight_decay.value != 0.0;
@@ -929,7 +930,7 @@ fn check_layout(layout: &Layout, model: &Naive, config: &GroupConfig) -> Result<
     equal("layout.ways", config.ways, layout.ways)?;
     equal("layout.total_rows", model.rows, layout.total_rows)?;
     let stride = 4 * format.words() as u64;
-    if let Some(bytes) = config.shard_bytes
+    if let Some(bytes) = config.shard_bytes()
         && u64::from(layout.rows_per_shard) * stride > bytes
     {
         return Err(format!("a shard of {} rows x {stride} exceeds {bytes} bytes", layout.rows_per_shard));
@@ -1323,7 +1324,7 @@ pub fn configs() -> impl Strategy<Value = GroupConfig> {
             let mut config = GroupConfig::new(&tables, dim);
             let rows: u32 = tables.iter().sum();
             (config.precision, config.rounding, config.policy, config.pooling, config.out_of_range) = stored;
-            config.optimizer = Optimizer { weight_decay: decay, ..rule };
+            config.optimizer = rule.with_weight_decay(decay);
             config.init = init;
             config.seed = seed;
             config.cache_rows = match cache {
@@ -1336,7 +1337,7 @@ pub fn configs() -> impl Strategy<Value = GroupConfig> {
                 config.features = features.iter().map(|feature| feature % tables.len() as u32).collect();
             }
             let stride = 4 * Format::new(&config).words() as u64;
-            config.shard_bytes = Some(stride * u64::from(rows.div_ceil(shards.min(rows))));
+            config.set_shard_bytes(Some(stride * u64::from(rows.div_ceil(shards.min(rows)))));
             config
         },
     )
@@ -1434,13 +1435,13 @@ pub fn edge_cases() -> Vec<(String, GroupConfig, Vec<BatchData>)> {
     let optimizers = [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)];
     for precision in Precision::ALL {
         for optimizer in optimizers {
-            let base = |tables: &[u32], dim: u32, cache_rows: u32| GroupConfig {
-                precision,
-                optimizer,
-                cache_rows,
-                init: Init::Uniform { low: -1.0, high: 1.0 },
-                seed: 7,
-                ..GroupConfig::new(tables, dim)
+            let base = |tables: &[u32], dim: u32, cache_rows: u32| {
+                GroupConfig::new(tables, dim)
+                    .with_precision(precision)
+                    .with_optimizer(optimizer)
+                    .with_cache_rows(cache_rows)
+                    .with_init(Init::Uniform { low: -1.0, high: 1.0 })
+                    .with_seed(7)
             };
             let name = |what: &str| format!("{what}, {precision:?}, {:?}", optimizer.kind);
             for cache_rows in [0, 1, 9] {
@@ -1448,7 +1449,7 @@ pub fn edge_cases() -> Vec<(String, GroupConfig, Vec<BatchData>)> {
                 add(&name(&format!("dim 1, {cache_rows} cached")), &base(&[9], 1, cache_rows), run);
             }
             let mut ones = base(&[1, 1, 1], 5, 3);
-            ones.shard_bytes = Some(4 * Format::new(&ones).words() as u64);
+            ones.set_shard_bytes(Some(4 * Format::new(&ones).words() as u64));
             let run = (0..4).map(|_| step(&[0, 0, 0, 0], &[0, 1, 1, 4], 5)).collect();
             add(&name("one-row tables, one to a shard"), &ones, run);
             let run = (0..5).map(|i| spread(200, 7, i)).collect();
@@ -1473,12 +1474,12 @@ pub fn edge_cases() -> Vec<(String, GroupConfig, Vec<BatchData>)> {
             }
 
             // Rows 0 to 31 fill the set; then each is hit once more, and rows that come ten times drive some of them out.
-            let lfu = GroupConfig { policy: Policy::Lfu, ..lru };
+            let lfu = lru.with_policy(Policy::Lfu);
             let mut evicting: Vec<u32> = (0..32).collect();
             evicting.extend([40, 41, 42].repeat(10));
             let run = vec![step(&all[..32], &[0, 32], 2), step(&evicting, &[0, 30, 62], 2), step(&all, &[0, 100], 2)];
             add(&name("a batch that evicts rows it hit"), &lfu, run.clone());
-            add(&name("the same, to the nearest"), &GroupConfig { rounding: Rounding::Nearest, ..lfu }, run);
+            add(&name("the same, to the nearest"), &lfu.with_rounding(Rounding::Nearest), run);
 
             // Three features, all on the second table, one bad index for each kind of mode.
             for out_of_range in [OutOfRange::Error, OutOfRange::Clamp, OutOfRange::Skip] {

@@ -90,8 +90,8 @@ fn outputs(group: &mut dyn Embedding, pins: bool) -> Vec<u32> {
 
 /// An FP32 table does not show what is pinned: the same bits as without pins, and without a cache.
 pub fn fp32_shows_nothing(make: Make<'_>) {
-    let config = |policy| GroupConfig { precision: Precision::Fp32, ..config(policy) };
-    let wanted = outputs(&mut *make(GroupConfig { cache_rows: 0, ..config(Policy::Lru) }), false);
+    let config = |policy| config(policy).with_precision(Precision::Fp32);
+    let wanted = outputs(&mut *make(config(Policy::Lru).with_cache_rows(0)), false);
     for policy in POLICIES {
         let mut group = make(config(policy));
         assert_eq!(outputs(&mut *group, true), wanted, "{policy:?}");
@@ -99,7 +99,7 @@ pub fn fp32_shows_nothing(make: Make<'_>) {
         assert!(seen.hits > 10 && seen.evictions > 10, "{policy:?}: {seen:?}");
     }
     // The companion: in four bits the same run does show it.
-    let int4 = |policy| GroupConfig { precision: Precision::Int4, ..config(policy) };
+    let int4 = |policy| config(policy).with_precision(Precision::Int4);
     let plain = outputs(&mut *make(int4(Policy::Lru)), false);
     assert_ne!(outputs(&mut *make(int4(Policy::Lru)), true), plain);
 }
@@ -152,7 +152,7 @@ pub fn misuse_is_refused(make: Make<'_>) {
         group.reset().unwrap();
         assert_eq!(group.pinned().unwrap(), [0u32; 0]);
     }
-    let mut bare = make(GroupConfig { cache_rows: 0, ..config(Policy::Static) });
+    let mut bare = make(config(Policy::Static).with_cache_rows(0));
     let error = bare.pin(&[1], 1).unwrap_err();
     assert!(matches!(error, Error::Pins { what: "cache", .. }), "{error}");
     assert_eq!(bare.pin(&[], 1).unwrap(), [0u32; 0]);
@@ -182,7 +182,7 @@ pub fn a_resized_cache_is_as_a_new_one(make: Make<'_>) {
             group.read_part(Part::Counters, 0, &mut counters).unwrap();
             let pinned = group.pinned().unwrap();
             let left_out = group.resize_cache(cache_rows).unwrap();
-            let mut new = make(GroupConfig { cache_rows, ..group.config().clone() });
+            let mut new = make(group.config().clone().with_cache_rows(cache_rows));
             new.write_part(Part::Clock, 0, &[before.t]).unwrap();
             new.write_part(Part::Records, 0, &before.records).unwrap();
             new.write_part(Part::Frequencies, 0, &before.freqs).unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use hotrow::{
     Init, Lookup, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding,
-    robe::{Backward, Config, Snapshot},
+    robe::{Backward, Config, RobeSnapshot},
 };
 use rand::{RngExt, SeedableRng};
 
@@ -87,17 +87,17 @@ pub fn gradients(config: &Config, bags: &Bags, grads: &[f32]) -> BTreeMap<usize,
 }
 
 /// The values of a snapshot.
-pub fn weights(config: &Config, snapshot: &Snapshot) -> Vec<f32> {
+pub fn weights(config: &Config, snapshot: &RobeSnapshot) -> Vec<f32> {
     snapshot.weights(config).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The weights of an FP32 array.
-pub fn fp32(snapshot: &Snapshot) -> Vec<f32> {
+pub fn fp32(snapshot: &RobeSnapshot) -> Vec<f32> {
     snapshot.weight_words.iter().map(|&word| f32::from_bits(word)).collect()
 }
 
 /// Adds to a weight of an FP32 array.
-pub fn nudge(snapshot: &mut Snapshot, w: usize, by: f32) {
+pub fn nudge(snapshot: &mut RobeSnapshot, w: usize, by: f32) {
     snapshot.weight_words[w] = (f32::from_bits(snapshot.weight_words[w]) + by).to_bits();
 }
 
@@ -106,8 +106,8 @@ pub fn moved(
     config: &Config,
     bags: &Bags,
     grads: &[f32],
-    before: &Snapshot,
-    after: &Snapshot,
+    before: &RobeSnapshot,
+    after: &RobeSnapshot,
 ) -> Result<usize, String> {
     // Some thousand terms at most, of which no more than 128 are added one behind the other, each rounded a few times.
     moved_within(2f64.powi(-20), config, bags, grads, before, after)
@@ -119,11 +119,11 @@ pub fn moved_within(
     config: &Config,
     bags: &Bags,
     grads: &[f32],
-    before: &Snapshot,
-    after: &Snapshot,
+    before: &RobeSnapshot,
+    after: &RobeSnapshot,
 ) -> Result<usize, String> {
     let sums = gradients(config, bags, grads);
-    let Optimizer { kind, lr, eps, weight_decay } = config.optimizer;
+    let Optimizer { kind, lr, eps, weight_decay, .. } = config.optimizer;
     let (lr, eps, weight_decay) = (f64::from(lr), f64::from(eps), f64::from(weight_decay));
     let states = [before, after].map(|snapshot| snapshot.states(config).unwrap_or_else(|error| panic!("{error}")));
     let (old_weights, new_weights) = (weights(config, before), weights(config, after));
@@ -192,7 +192,7 @@ fn half_step(config: &Config, value: f64) -> f64 {
 }
 
 /// The scale of a block of integers, if it is what the range of `wanted` makes it.
-fn scale(config: &Config, after: &Snapshot, block: usize, wanted: &[(f64, f64)], far: f64) -> Result<f64, String> {
+fn scale(config: &Config, after: &RobeSnapshot, block: usize, wanted: &[(f64, f64)], far: f64) -> Result<f64, String> {
     let bits = config.precision.bits();
     let record = block * (2 + config.block * bits / 32) as usize;
     let scale = f64::from(f32::from_bits(after.weight_words[record]));
@@ -257,7 +257,7 @@ pub fn packed(seed: u64) -> Config {
     let precision = Precision::ALL[1 + seed as usize % 4];
     let rounding = [Rounding::Nearest, Rounding::Stochastic][seed as usize / 4 % 2];
     let block = [16, 64, 256, 32][seed as usize / 8 % 4];
-    Config { precision, rounding, block, ..config(seed) }
+    config(seed).with_precision(precision).with_rounding(rounding).with_block(block)
 }
 
 /// A batch of up to `most` indices a bag; a row in four is the hottest, and some are no row at all.

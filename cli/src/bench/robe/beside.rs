@@ -49,7 +49,7 @@ fn tables(rows: u32, dim: u32, seed: u32) -> Vec<(String, Made)> {
     let shared = |compression| {
         let config =
             Config::compressed(&[rows], dim, compression, CHUNK.min(dim)).map_err(|error| error.to_string())?;
-        let config = Config { optimizer: Optimizer::sgd(1e-3), seed, ..config };
+        let config = config.with_optimizer(Optimizer::sgd(1e-3)).with_seed(seed);
         let bytes = config.table_bytes();
         Ok((Table::Robe(config), bytes))
     };

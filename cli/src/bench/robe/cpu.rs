@@ -1,7 +1,7 @@
 //! The CPU backend's runner: wall clock.
 
 use hotrow::robe::Config;
-use hotrow::{Counters, CpuGroup, CpuRobeGroup, Embedding, Error, GradSlice, Lookup as _};
+use hotrow::{Counters, CpuGroup, CpuRobeGroup, Error, GradSlice};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -123,15 +123,15 @@ pub(super) fn forward(
         Table::Cached(config) => {
             let mut group = CpuGroup::new((**config).clone())?;
             for batch in warm {
-                Embedding::forward(&mut group, batch, offsets, None)?;
+                group.forward(batch, offsets, None)?;
                 group.abandon_backward();
             }
-            let before: Counters = Embedding::counters(&mut group)?.into_iter().sum();
+            let before: Counters = group.counters()?.into_iter().sum();
             let times = timed(&mut |batch| {
                 group.abandon_backward();
-                Embedding::forward(&mut group, batch, offsets, None)
+                group.forward(batch, offsets, None)
             })?;
-            let after: Counters = Embedding::counters(&mut group)?.into_iter().sum();
+            let after: Counters = group.counters()?.into_iter().sum();
             Ok(Forward { times, hit_rate: Some((after - before).hit_rate()) })
         }
     }

@@ -265,12 +265,10 @@ pub(super) fn run(
 /// The setting as a configuration, or why it is none.
 fn config(shape: &Shape, setting: &Setting, limits: &Limits<'_>) -> Result<Config, String> {
     let weights = u32::try_from(setting.weights).unwrap_or(u32::MAX);
-    let config = Config {
-        pooling: Pooling::None,
-        optimizer: limits.optimizer,
-        seed: limits.seed,
-        ..Config::new(&[setting.rows], shape.dim, weights, setting.chunk)
-    };
+    let config = Config::new(&[setting.rows], shape.dim, weights, setting.chunk)
+        .with_pooling(Pooling::None)
+        .with_optimizer(limits.optimizer)
+        .with_seed(limits.seed);
     config.check().map(|()| config).map_err(|error| error.to_string())
 }
 
@@ -342,7 +340,7 @@ fn measured(
         }
     }
     let mut step = || {
-        runner.reconfigure(Config { backward: way.backward(), ..config.clone() })?;
+        runner.reconfigure(config.clone().with_backward(way.backward()))?;
         runner.steps(batches, way.what())
     };
     match step() {

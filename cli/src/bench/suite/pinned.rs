@@ -2,7 +2,7 @@
 
 use hotrow::internals::layout::WAYS;
 use hotrow::scars::{HotBatches, HotRows, Samples};
-use hotrow::{Embedding as _, Group, GroupConfig, Optimizer, Placement, Policy, Precision};
+use hotrow::{Group, GroupConfig, Optimizer, Placement, Policy, Precision};
 
 use super::Bench;
 use super::cases::{DIM, LR, TURNS, config, mapped};

@@ -2,7 +2,7 @@
 //! has a part in it. And on any machine: as many bytes are counted as are copied.
 
 use hotrow::wgpu::SubmissionIndex;
-use hotrow::{Counters, Embedding as _, Group, GroupConfig, Layout, Optimizer, Placement, Precision};
+use hotrow::{Counters, Group, Layout, Optimizer, Placement, Precision};
 use hotrow::{RamStore, SharedStore, Traffic};
 use std::time::Instant;
 
@@ -62,7 +62,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             continue;
         }
         let mut group = if way == Way::Mapped {
-            Group::new(&lab.timed, GroupConfig { placement: Placement::Mapped, ..config.clone() })?
+            Group::new(&lab.timed, config.clone().with_placement(Placement::Mapped))?
         } else {
             // One table for both: where its rows are wanted does not depend on what is in them.
             Group::with_store(&lab.timed, config.clone(), store.clone())?

@@ -6,6 +6,7 @@ use super::shapes::{Batch, distinct, pool, random, uniform};
 use super::workload::{Case, Workload};
 use crate::report::Unit;
 use crate::uvm::{UvmDevice, UvmModel, UvmTable};
+use hotrow::internals::Pieces as _;
 use hotrow::{Optimizer, Precision};
 
 /// 95 % hits over the bus: INT8 with a cache, FP32 without, unified memory.
@@ -127,7 +128,7 @@ pub(super) fn windows(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         let mut random = random(bench.seed, 7);
         // The table beside it is INT8: the cost of a hit does not depend on it, and it is made sooner.
         let mut config = config(&[slots], Precision::Int8, Optimizer::sgd(LR), slots, bench.seed);
-        config.window_bytes = Some(window);
+        config.set_window_bytes(Some(window));
         let windows = hotrow::Layout::new(&config, binding)?.windows();
         let mebibytes = (u64::from(slots) * slot) >> 20;
         let shape = format!(

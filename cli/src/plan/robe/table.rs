@@ -5,7 +5,7 @@ use crate::plan::amount;
 use crate::plan::spec::Spec;
 use anyhow::Context as _;
 use hotrow::rng::pcg4d;
-use hotrow::{CpuGroup, Embedding as _, Error, F32File, Init, Source, checkpoint};
+use hotrow::{CpuGroup, Error, F32File, Init, Source, checkpoint};
 use std::fs::File;
 use std::path::Path;
 

@@ -1,0 +1,50 @@
+//! Counters of a GPU group, read without waiting.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::{error::Error, gpu::engine::context::Context};
+
+/// The newest copy of a group's `tables` buffer that has arrived. At most one more is under way.
+#[derive(Debug, Default)]
+pub(crate) struct Seen(Arc<Mutex<Copies>>);
+
+#[derive(Debug, Default)]
+struct Copies {
+    under_way: bool,
+    newest: Option<Vec<u32>>,
+}
+
+impl Seen {
+    /// Returns the words that arrived last, and asks the device for newer ones unless it is asked already.
+    pub(crate) fn ask(&self, context: &Context, tables: &wgpu::Buffer) -> Result<Option<Vec<u32>>, Error> {
+        context.guarded(|| {
+            let polled = context.device().poll(wgpu::PollType::Poll);
+            polled.map_err(|error| Error::Device { reason: error.to_string() })?;
+            if !std::mem::replace(&mut lock(&self.0).under_way, true) {
+                self.copy(context, tables);
+            }
+            Ok(lock(&self.0).newest.clone())
+        })
+    }
+
+    fn copy(&self, context: &Context, tables: &wgpu::Buffer) {
+        let bytes = tables.size();
+        let target = context.download_buffer(bytes);
+        let mut encoder = context.new_encoder();
+        encoder.copy_buffer_to_buffer(tables, 0, &target, 0, bytes);
+        let (copies, mapped) = (self.0.clone(), target.clone());
+        encoder.map_buffer_on_submit(&target, wgpu::MapMode::Read, .., move |result| {
+            // Without a mapping the device is lost; the next call that waits says so.
+            let found = result.ok().and_then(|()| mapped.get_mapped_range(..bytes).ok());
+            let found = found.map(|range| bytemuck::pod_collect_to_vec(&range));
+            let mut copies = lock(&copies);
+            copies.under_way = false;
+            copies.newest = found.or(copies.newest.take());
+        });
+        context.queue().submit([encoder.finish()]);
+    }
+}
+
+fn lock(copies: &Mutex<Copies>) -> MutexGuard<'_, Copies> {
+    copies.lock().unwrap_or_else(PoisonError::into_inner)
+}

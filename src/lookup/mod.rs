@@ -1,0 +1,332 @@
+//! The calls that every kind of table takes: all that a trainer needs.
+//!
+//! The groups have these methods themselves too, so that a program which names its group imports no trait.
+
+use crate::{
+    config::GroupConfig,
+    error::Error,
+    host::alloc::zeroed,
+    memory::MemoryReport,
+    robe::{RobeSnapshot, config::Config},
+    scaler::GradSlice,
+    table::{
+        counters::Counters,
+        layout::{Layout, ScalerState},
+        parts::Part,
+        snapshot::Snapshot,
+    },
+};
+
+pub(crate) mod methods;
+
+/// Tables that are looked up and trained, whatever holds their weights: rows with a cache ([`Embedding`]) or one shared array
+/// ([`SharedArray`]). Each call waits for its result.
+///
+/// An index counts within its table. `offsets` has one entry for each bag and one more; the bags come feature by feature, the same
+/// number for each. Outputs and gradients are row-major: `[bags, dim]`, or `[indices, dim]` with [`Pooling::None`](crate::Pooling::None).
+///
+/// On a GPU each call first returns the error of an earlier recorded step that was skipped, if there is one. The call did nothing then and
+/// may be made again.
+///
+/// ```
+/// use hotrow::{CpuGroup, CpuRobeGroup, Error, GroupConfig, Lookup, robe};
+///
+/// // A program that takes either kind.
+/// fn sums(table: &mut dyn Lookup) -> Result<Vec<f32>, Error> {
+///     table.forward_frozen(&[1, 2, 3], &[0, 2, 3], None) // two bags: rows 1 and 2, row 3
+/// }
+///
+/// assert_eq!(sums(&mut CpuGroup::new(GroupConfig::new(&[10], 4))?)?, [0.0; 8]);
+/// assert_eq!(sums(&mut CpuRobeGroup::new(robe::Config::new(&[10], 4, 16, 4))?)?.len(), 8);
+/// # Ok::<(), Error>(())
+/// ```
+pub trait Lookup {
+    /// True between a forward and its backward.
+    fn pending(&self) -> bool;
+
+    /// Floats that a forward of so many indices in so many bags writes.
+    fn output_len(&self, indices: usize, bags: usize) -> usize;
+
+    /// One step forward (SPEC 3) into `outputs`, which has [`output_len`](Self::output_len) floats. `weights`: one for each index, or none.
+    ///
+    /// # Errors
+    /// [`Error::Length`] for outputs of another length; [`Error::BadOffsets`] and [`Error::IndexOutOfRange`]. Tables and outputs stay as
+    /// they were then.
+    fn forward_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error>;
+
+    /// The outputs of [`forward_into`](Self::forward_into), but nothing changes: no step, stamp, frequency, admission or counter.
+    ///
+    /// # Errors
+    /// As [`forward_into`](Self::forward_into).
+    fn forward_frozen_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error>;
+
+    /// One step forward (SPEC 3). `weights`: one for each index, or none.
+    ///
+    /// # Errors
+    /// As [`forward_into`](Self::forward_into); [`Error::OutOfMemory`] if the host has no room for the outputs.
+    fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
+        let mut outputs = zeroed("outputs", self.output_len(indices.len(), offsets.len().saturating_sub(1)))?;
+        self.forward_into(indices, offsets, weights, &mut outputs)?;
+        Ok(outputs)
+    }
+
+    /// The outputs of [`forward`](Self::forward), but nothing changes: no step, stamp, frequency, admission or counter.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
+        let mut outputs = zeroed("outputs", self.output_len(indices.len(), offsets.len().saturating_sub(1)))?;
+        self.forward_frozen_into(indices, offsets, weights, &mut outputs)?;
+        Ok(outputs)
+    }
+
+    /// Updates what the last forward has read, by the gradients of its outputs: each row (of a shared array: each weight) once, by the sum
+    /// of its gradients.
+    ///
+    /// # Errors
+    /// [`Error::Order`] without a forward before it, [`Error::Length`] for the wrong number of gradients.
+    fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error>;
+
+    /// As [`backward`](Self::backward), with gradients of a loss that was multiplied by a scale (SPEC 8), FP32 or FP16. Each gradient is
+    /// multiplied by the scaler's inverse, in FP32, before anything is added. `scaler` is the decision of a [`CpuScaler`](crate::CpuScaler)
+    /// on the gradients of this step, of all groups and of the rest of the model. If they overflowed, no row, state, dirty flag or counter
+    /// changes. The forward's work (step number, stamps, frequencies, admissions) stays done.
+    ///
+    /// # Errors
+    /// As [`backward`](Self::backward); [`Error::Order`] for a scaler that has decided nothing yet.
+    fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error>;
+
+    /// The newest value of each linear row, flushed or not: `[rows, dim]`.
+    ///
+    /// # Errors
+    /// [`Error::RowOutOfRange`] names the first row that does not exist.
+    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error>;
+
+    /// Sets the learning rate from the next backward on.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for one that is not finite; the old one stays.
+    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error>;
+
+    /// Counters of each table. Those of a shared array are `accesses`, `out_of_range`, the bytes, and `skipped_rows`, which are weights
+    /// there, all of them counted as the first table's. Its bytes are those of dim weights an access, read in forward and written in
+    /// backward; where rows repeat or chunks overlap, less is written.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device is lost.
+    fn counters(&mut self) -> Result<Vec<Counters>, Error>;
+
+    /// Counters of each table, without waiting. A GPU answers with the newest report that has arrived, and is asked for another one; before
+    /// the first arrives there is none. Recorded steps count once they are submitted and done. The CPU returns the counters as they are.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device is lost.
+    fn counters_seen(&mut self) -> Result<Option<Vec<Counters>>, Error> {
+        self.counters().map(Some)
+    }
+
+    /// Every byte that is allocated for the group, by purpose. Of a group on the CPU: what one on a device has before its first batch, its
+    /// report of 64 bytes included; scratch of a batch, which may stay until the next, is not counted.
+    fn memory(&self) -> MemoryReport;
+
+    /// Which kind of table it is, with the calls of that kind.
+    fn kind(&mut self) -> LookupKind<'_>;
+}
+
+/// The kinds of tables.
+#[non_exhaustive]
+pub enum LookupKind<'a> {
+    /// Rows of their own, cached or not.
+    Rows(&'a mut dyn Embedding),
+    /// A shared array.
+    Shared(&'a mut dyn SharedArray),
+}
+
+/// A parameter-shared table ([`robe`](crate::robe)), on a GPU or on the CPU.
+pub trait SharedArray: Lookup {
+    /// The configuration.
+    fn config(&self) -> &Config;
+
+    /// Everything the array keeps between steps.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device is lost.
+    fn snapshot(&mut self) -> Result<RobeSnapshot, Error>;
+
+    /// Takes over a snapshot.
+    ///
+    /// # Errors
+    /// [`Error::Snapshot`] for one of another configuration; the array stays as it was.
+    fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error>;
+}
+
+impl std::fmt::Debug for LookupKind<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Rows(_) => "Rows",
+            Self::Shared(_) => "Shared",
+        })
+    }
+}
+
+/// A group of tables whose rows are cached in FP32, on a GPU or on the CPU. [`Lookup`] has the calls of training; here are those of the
+/// cache, of single rows and of everything that a group keeps. Each call waits for its result.
+///
+/// ```
+/// use hotrow::{CpuGroup, Embedding, Error, GroupConfig};
+///
+/// // A program that takes a group of any backend.
+/// fn hold(group: &mut dyn Embedding) -> Result<Vec<u32>, Error> {
+///     group.pin(&[7, 3], 16)?;
+///     group.pinned()
+/// }
+///
+/// let mut config = GroupConfig::new(&[1000], 4);
+/// config.cache_rows = 64;
+/// assert_eq!(hold(&mut CpuGroup::new(config)?)?.len(), 2);
+/// # Ok::<(), Error>(())
+/// ```
+pub trait Embedding: Lookup {
+    /// The configuration; the learning rate is the newest.
+    fn config(&self) -> &GroupConfig;
+
+    /// The sizes that follow from the configuration.
+    fn layout(&self) -> &Layout;
+
+    /// Decides the next step while the last one may still wait for its backward: which rows come, which leave. A staged table's missing
+    /// rows are fetched meanwhile. Then come the last step's `backward`, if it has one, and [`forward_prefetched`](Self::forward_prefetched);
+    /// everything else is refused until then. Outputs, tags and tables are those of `forward`, bit for bit.
+    ///
+    /// # Errors
+    /// As [`Lookup::forward`] for the batch's shape; a bad index is told by `forward_prefetched`. [`Error::Order`] if a batch is
+    /// waiting already.
+    fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error>;
+
+    /// The forward of the prefetched batch.
+    ///
+    /// # Errors
+    /// As [`Lookup::forward`]; [`Error::Order`] without a prefetch.
+    fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error>;
+
+    /// Writes every dirty row to the table and marks it clean.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device is lost.
+    fn flush(&mut self) -> Result<(), Error>;
+
+    /// Flushes, then empties the cache. The step number and the frequencies stay.
+    ///
+    /// # Errors
+    /// [`Error::Order`] between forward and backward.
+    fn reset(&mut self) -> Result<(), Error>;
+
+    /// Empties the cache and discards what was not flushed.
+    ///
+    /// # Errors
+    /// [`Error::Order`] between forward and backward.
+    fn reset_discarding(&mut self) -> Result<(), Error>;
+
+    /// Replaces the weights of linear rows; the optimiser state stays. Of a row listed twice the last value counts. A row with a
+    /// value that is not finite keeps its old one, and is counted.
+    ///
+    /// # Errors
+    /// [`Error::RowOutOfRange`], [`Error::Length`], and [`Error::Order`] between forward and backward.
+    fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error>;
+
+    /// From now on exactly `rows` are pinned (linear rows, hottest first, a row listed twice counts once), less those that are
+    /// returned: those whose set has `ways` rows pinned before them in the list, in the order given. A pinned row is in the cache and
+    /// is never a victim; all else happens to it as to any row. Rows that are pinned no longer stay as ordinary rows, under
+    /// [`Policy::Static`](crate::Policy::Static) they leave.
+    ///
+    /// The cache is flushed first. A row that is in it keeps its slot, another is loaded into the one that admission would give it, stamped
+    /// with the last step. The step number stays. A loaded row counts as unique, missed and admitted, one that leaves for it as evicted,
+    /// none as access or hit. Where a pinned row is, and whether it is one, changes no value of an FP32 table. Pins are
+    /// kept in [`Part::Ways`], and so in snapshots and checkpoints; [`reset`](Self::reset) forgets them.
+    ///
+    /// Source: P3 (SCARS) section 4, the rows that are hot held in the device's memory; `ways` keeps room in each set for the others.
+    ///
+    /// # Errors
+    /// [`Error::Pins`] unless `ways` is 1 to [`Layout::ways`], and for rows to pin without a cache; [`Error::RowOutOfRange`] names
+    /// the first row that does not exist; [`Error::Order`] between forward and backward: nothing has changed then.
+    /// [`Error::Store`] if a staged table's store fails: what was to be loaded is not in the cache, and the call may be made again.
+    fn pin(&mut self, rows: &[u32], ways: u32) -> Result<Vec<u32>, Error>;
+
+    /// The pinned rows, in slot order.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device is lost.
+    fn pinned(&mut self) -> Result<Vec<u32>, Error>;
+
+    /// Gives the cache another size, rounded up to whole sets; 0: none. The cache is flushed and begins anew, the pinned rows in it, as
+    /// [`pin`](Self::pin) of them in slot order would have it; those that find no way are returned. Step number, table, frequencies and
+    /// counters stay.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for more rows than the group has, [`Error::TooLarge`], [`Error::OutOfMemory`], and [`Error::Order`] between
+    /// forward and backward: nothing has changed then. [`Error::Store`] if a staged table's store fails: in the flush nothing has
+    /// changed; after it the cache has its new size ([`Embedding::layout`] tells), and what was not loaded is not pinned.
+    fn resize_cache(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error>;
+
+    /// Reads `out.len()` words of a part, from `first_word` on.
+    ///
+    /// # Errors
+    /// [`Error::Length`] past the part's end, [`Error::Device`] if the device is lost.
+    fn read_part(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error>;
+
+    /// Replaces words of a part, from `first_word` on. [`Part::Ways`] comes in whole sets, 4 words a way, after [`Part::Clock`]: what
+    /// no group at that step can hold is refused. A forward goes on waiting for its backward only if step number and ways are those
+    /// it left.
+    ///
+    /// # Errors
+    /// [`Error::Length`] past the part's end, or for a part of a set, and [`Error::Snapshot`]: nothing has changed then.
+    /// [`Error::Device`] if the device is lost.
+    fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error>;
+
+    /// Everything kept between steps, as one copy in memory. For tests and the curious; a checkpoint streams instead.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if the host has no room for it, [`Error::Device`] if the device is lost.
+    fn snapshot(&mut self) -> Result<Snapshot, Error> {
+        let words = |this: &Self, part: Part| part.words(this.config(), this.layout()) as usize;
+        let mut whole = |part| {
+            let mut all = zeroed("snapshot", words(self, part))?;
+            self.read_part(part, 0, &mut all)?;
+            Ok::<_, Error>(all)
+        };
+        let (clock, counters, ways) = (whole(Part::Clock)?, whole(Part::Counters)?, whole(Part::Ways)?);
+        let (records, freqs) = (whole(Part::Records)?, whole(Part::Frequencies)?);
+        let mut cache = zeroed("snapshot", words(self, Part::Cache))?;
+        self.read_part(Part::Cache, 0, bytemuck::cast_slice_mut(&mut cache))?;
+        let counters = Counters::from_part(&counters, self.layout().stride());
+        Ok(Snapshot { t: clock[0], ways, cache, records, freqs, counters })
+    }
+
+    /// Takes over a snapshot of a group of the same configuration, on whatever backend it was taken. A forward goes on waiting for
+    /// its backward only if step number and cache metadata are those it left.
+    ///
+    /// # Errors
+    /// [`Error::Length`] names the first part of another size, [`Error::Snapshot`] what no group can have left; nothing has
+    /// changed then. [`Error::Device`] if the device is lost.
+    fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        let config = self.config();
+        snapshot.check(self.layout(), config.tables.len(), config.policy)?;
+        self.write_part(Part::Clock, 0, &[snapshot.t])?;
+        self.write_part(Part::Counters, 0, &Counters::to_part(&snapshot.counters))?;
+        self.write_part(Part::Ways, 0, &snapshot.ways)?;
+        self.write_part(Part::Cache, 0, bytemuck::cast_slice(&snapshot.cache))?;
+        self.write_part(Part::Records, 0, &snapshot.records)?;
+        self.write_part(Part::Frequencies, 0, &snapshot.freqs)
+    }
+}

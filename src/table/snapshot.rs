@@ -1,0 +1,56 @@
+//! Everything that a group of cached rows keeps between steps.
+
+use crate::{
+    config::Policy,
+    error::Error,
+    table::{counters::Counters, layout::Layout, ways},
+};
+
+/// Everything a group keeps between steps, bit by bit.
+///
+/// ```
+/// use hotrow::{CpuGroup, Error, GroupConfig};
+///
+/// let mut group = CpuGroup::new(GroupConfig::new(&[100], 4).with_cache_rows(32))?;
+/// let before = group.snapshot()?;
+/// group.forward(&[5], &[0, 1], None)?;
+/// assert_eq!((before.t, group.snapshot()?.t), (0, 1));
+/// group.restore(&before)?;
+/// assert_eq!(group.snapshot()?, before);
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// Step number.
+    pub t: u32,
+    /// The cache's metadata, set by set: a tag for each way, then a stamp each, a freq each, a word of flags each
+    /// ([`DIRTY`](crate::table::layout::DIRTY), [`PINNED`](crate::table::layout::PINNED)).
+    pub ways: Vec<u32>,
+    /// Slots: dim weights, then the state.
+    pub cache: Vec<f32>,
+    /// Every record, row by row.
+    pub records: Vec<u32>,
+    /// The frequency of every row; empty but under LFU.
+    pub freqs: Vec<u32>,
+    /// Counters of each table.
+    pub counters: Vec<Counters>,
+}
+
+impl Snapshot {
+    /// Each part has the size that `layout` gives it.
+    pub(crate) fn check(&self, layout: &Layout, tables: usize, policy: Policy) -> Result<(), Error> {
+        let slots = layout.slots() as usize;
+        let rows = layout.total_rows as usize;
+        let parts = [
+            ("snapshot's ways", 4 * slots, self.ways.len()),
+            ("snapshot's cache", slots * layout.row.row_words as usize, self.cache.len()),
+            ("snapshot's records", rows * layout.row.record_words as usize, self.records.len()),
+            ("snapshot's freqs", if policy == Policy::Lfu { rows } else { 0 }, self.freqs.len()),
+            ("snapshot's counters", tables, self.counters.len()),
+        ];
+        if let Some((what, wanted, found)) = parts.into_iter().find(|(_, wanted, found)| wanted != found) {
+            return Err(Error::Length { what, wanted: wanted as u64, found: found as u64 });
+        }
+        ways::check(layout, policy, self.t, 0, &self.ways)
+    }
+}

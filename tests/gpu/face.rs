@@ -1,0 +1,23 @@
+//! The calls that all tables share, on the GPU.
+
+use hotrow::{Group, GroupConfig, Init, RobeGroup, robe};
+use hotrow_harness::{
+    device::with_gpu,
+    face::{counters_arrive, outputs_in_slices},
+};
+
+#[test]
+fn outputs_fill_the_callers_slice_and_counters_arrive_unasked() {
+    with_gpu(|context| {
+        let mut config = GroupConfig::new(&[40], 6);
+        (config.cache_rows, config.init) = (32, Init::Uniform { low: -1.0, high: 1.0 });
+        let group = || Group::new(context, config.clone()).unwrap();
+        outputs_in_slices(&mut group(), &mut group());
+        counters_arrive(&mut group());
+        let mut shared = robe::Config::new(&[40], 6, 64, 4);
+        shared.init = config.init;
+        let group = || RobeGroup::new(context, shared.clone()).unwrap();
+        outputs_in_slices(&mut group(), &mut group());
+        counters_arrive(&mut group());
+    });
+}
