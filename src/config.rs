@@ -71,7 +71,7 @@ macro_rules! setters {
 }
 pub(crate) use setters;
 
-/// How the table stores a weight (P1 section 3).
+/// How the table stores a weight (Yang 2020, section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Precision {
     /// IEEE binary32, stored as it is.
@@ -109,7 +109,7 @@ impl Precision {
     }
 }
 
-/// How a value between two representable neighbours is stored (P1 section 3, P2 section 2.2).
+/// How a value between two representable neighbours is stored (Yang 2020, section 3; Zhang 2018, section 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rounding {
     /// To the nearer neighbour, ties to even.
@@ -124,7 +124,7 @@ pub enum Rounding {
 /// ([`rng::noise`](crate::table::rng::noise) says which of its bits an element takes). An element at the fraction f of the way from its lower
 /// neighbour to its upper one goes up if `(r + 1/2) * 2^-k < f`, r being its k random bits as a number. So what is representable stays,
 /// and the probability of going up is within `2^-(k+1)` of f: of each rounding, the expected error is at most that share of the
-/// distance between the neighbours. What is added again and again and is smaller than that share is lost: P2 (3.1) found 8 bits
+/// distance between the neighbours. Repeated additions smaller than that share are lost: Zhang 2018, section 3.1, found 8 bits
 /// enough for its models; the default is 24, more than a binary16 of normal size can tell apart (13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RandomBits {
@@ -168,7 +168,7 @@ impl RandomBits {
     }
 }
 
-/// Which row leaves a full set (P1 section 3).
+/// Which row leaves a full set (Yang 2020, section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
     /// The row untouched for longest leaves. Rows of the running batch are protected.
@@ -176,7 +176,7 @@ pub enum Policy {
     /// The row used least since the start leaves, and only for a row used strictly more often.
     Lfu,
     /// No step admits a row: only what [`Embedding::pin`](crate::Embedding::pin) has pinned is in the cache, every other row is
-    /// bypassed (P3 section 4: the hottest rows held fast).
+    /// bypassed (SCARS, section II-B: the hottest rows held fast).
     Static,
 }
 

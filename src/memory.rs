@@ -7,7 +7,7 @@ use crate::{
     table::layout::{Layout, Shard, table_words},
 };
 
-/// Memory of a table against FP32 by the formula of P1's appendix A: `k/32`, integers `+ 64/(32 d)` (scale and bias); with a
+/// Memory of a table against FP32 by the formula of Yang 2020, appendix A: `k/32`, integers `+ 64/(32 d)` (scale and bias); with a
 /// cache of `cache_fraction` of the rows `+ c + c/d` (its tags) and under LFU `+ 1/d` (a counter for every row).
 ///
 /// The formula knows no optimiser state, stamps or step scratch; [`MemoryReport`] does.
@@ -163,7 +163,7 @@ pub struct MemoryReport {
     pub padding: u64,
     /// Of all that, bytes in the host's memory: the records unless they live on the device, and the staging.
     pub host: u64,
-    /// [`memory_factor`]: the papers' formula, beside [`factor`](Self::factor). Of a shared array P4's: its bytes against the FP32 rows.
+    /// [`memory_factor`]: the papers' formula, beside [`factor`](Self::factor). Of a shared array ROBE's: its bytes against the FP32 rows.
     pub formula: f64,
     /// Every buffer, ascending by name and bytes.
     pub allocations: Vec<Allocation>,
@@ -304,7 +304,7 @@ impl fmt::Display for MemoryReport {
         }
         writeln!(f, "{:<24}{:>16}", "total", self.total())?;
         writeln!(f, "{:<24}{:>16}", "of it in host memory", self.host)?;
-        writeln!(f, "{:<24}{:>16.4}", "factor, P1's formula", self.formula)?;
+        writeln!(f, "{:<24}{:>16.4}", "factor, Yang 2020", self.formula)?;
         writeln!(f, "{:<24}{:>16.4}", "factor against FP32", self.factor())?;
         write!(f, "{:<24}{:>16.4}", "the same, FP32 state too", self.factor_with_state())
     }
@@ -347,7 +347,7 @@ mod tests {
             let factor = memory_factor(dim, precision, fraction, policy);
             assert!((factor - wanted).abs() < 1e-12, "{dim} {precision:?} {fraction} {policy:?}: {factor}");
         }
-        // P1 5.2.3 prints 0.259 here, less than INT8 takes without any cache.
+        // Yang 2020, section 5.2.3, prints 0.259 here, less than INT8 takes without any cache.
         assert!((memory_factor(128, Int8, 0.01, Policy::Lru) - 0.275703125).abs() < 1e-12);
     }
 

@@ -1,4 +1,4 @@
-//! Loss scaling (P5): how the scale of the loss follows the gradients, and what a scaler keeps.
+//! Loss scaling (OpenSeq2Seq): how the scale of the loss follows the gradients, and what a scaler keeps.
 //!
 //! A gradient in FP16 loses what is below 2^-24. So the loss is multiplied with a *scale*, and with it every gradient; the backward
 //! of a group divides by it again, in FP32, before weight decay is added. Gradients that overflowed FP16 (infinity or NaN) update
@@ -12,7 +12,7 @@ use crate::{
 /// Least and greatest scale that can be: the inverse is a normal float, too.
 const SCALES: std::ops::RangeInclusive<f32> = f32::from_bits(1 << 23)..=f32::from_bits(253 << 23);
 
-/// How the scale of the loss is chosen, step by step (P5).
+/// How the scale of the loss is chosen, step by step (OpenSeq2Seq).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LossScale {
     /// Always the same.
@@ -64,10 +64,10 @@ impl Default for LossScale {
 }
 
 impl LossScale {
-    /// Backoff with P5's numbers: 1 to 2^14, by 2, after 2,000 steps.
+    /// Backoff with OpenSeq2Seq's numbers: 1 to 2^14, by 2, after 2,000 steps.
     pub const BACKOFF: Self = Self::Backoff { min: 1.0, max: 16384.0, factor: 2.0, window: 2000 };
 
-    /// `LogNormal` with P5's numbers: 1 to 2^14, 2^16, 0.99, 0.999, 3.09.
+    /// `LogNormal` with OpenSeq2Seq's numbers: 1 to 2^14, 2^16, 0.99, 0.999, 3.09.
     pub const LOG_NORMAL: Self = Self::log_normal(false);
 
     /// The same as the original computes it.

@@ -265,7 +265,7 @@ trait Bench {
     fn backward(&mut self) -> Backward;
 }
 
-/// What was asked for, else P2's size, halved until two tables and what a step needs have room.
+/// The size asked for, else that of Zhang 2018, halved until two tables and what a step needs have room.
 fn size(options: &Options, context: Option<&hotrow::Context>) -> Size {
     let of = |rows: u32| Size { rows, updates: (rows / 4).max(1), dim: options.dim };
     if let Some(rows) = options.rows {

@@ -195,7 +195,7 @@ fn column(config: &GroupConfig, run: &Run, memory: &MemoryReport, steps: usize) 
             format!("{:.3}", run.logical_bytes as f64 / run.busy.as_secs_f64().max(1e-9) / 1e9)
         }),
         ("ms a step", format!("{:.1}", run.busy.as_secs_f64() * 1e3 / steps as f64)),
-        ("memory factor, P1's formula", {
+        ("memory factor, Yang 2020", {
             format!("{:.4}", memory_factor(config.dim, config.precision, cached, config.policy))
         }),
         ("memory factor, all that stays, AdaGrad too", format!("{:.4}", memory.kept() as f64 / weights)),

@@ -239,7 +239,7 @@ fn plan_knows_the_papers_answers() {
         &[&common[..], &["--precision", "int8,fp16", "--cache-percent", "0,10", "--policy", "lru,lfu,static"]].concat(),
     );
     let factors: Vec<f64> = list.iter().map(|plan| plan["formula_factor"].as_f64().unwrap()).collect();
-    // INT8 with 10 % under LFU: printed 0.374 in P1's appendix A.
+    // INT8 with 10 % under LFU: printed 0.374 in Yang 2020, appendix A.
     assert_eq!(
         factors,
         [

@@ -10,7 +10,7 @@ use crate::{
     table::layout::{Inspected, ScaleRule, ScalerState},
 };
 
-/// A loss scaler whose state lies on the device (P5): a step needs no answer from it. Its twin for gradients on the host is
+/// A loss scaler whose state lies on the device (OpenSeq2Seq): a step needs no answer from it. Its twin for gradients on the host is
 /// [`CpuScaler`](crate::CpuScaler), with the same bits in its state.
 ///
 /// A step: the caller's loss reads the scale out of [`buffer`](Self::buffer); the scaled gradients of every group, and those of the

@@ -255,7 +255,7 @@ pub trait Embedding: Lookup {
     /// none as access or hit. Where a pinned row is, and whether it is one, changes no value of an FP32 table. Pins are
     /// kept in [`Part::Ways`], and so in snapshots and checkpoints; [`reset`](Self::reset) forgets them.
     ///
-    /// Source: P3 (SCARS) section 4, the rows that are hot held in the device's memory; `ways` keeps room in each set for the others.
+    /// Source: SCARS, section II-B, the hot rows held in the device's memory; `ways` keeps room in each set for the others.
     ///
     /// # Errors
     /// [`Error::Pins`] unless `ways` is 1 to [`Layout::ways`], and for rows to pin without a cache; [`Error::RowOutOfRange`] names

@@ -197,7 +197,7 @@ impl CpuGroup {
     }
 }
 
-/// The stages of forward that decide what shall happen, in order (SPEC 3.1 to 3.4): no row moves.
+/// Decides the step (SPEC 3, steps 1 to 4), stage by stage. No row moves.
 fn decide(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch<'_>) {
     let Batch { indices, offsets, .. } = *batch;
     space.step = Step::default();
@@ -252,7 +252,7 @@ fn decide(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch
     }
 }
 
-/// The stages that carry it out (SPEC 3.5, 3.6).
+/// Carries the decisions out (SPEC 3, steps 5 and 6).
 fn carry(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch<'_>, outputs: Option<&mut [f32]>) {
     let Batch { offsets, weights, .. } = *batch;
     let step = &space.step;

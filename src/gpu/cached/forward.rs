@@ -73,7 +73,7 @@ pub(crate) fn record_carry(
     carry(&mut Call::begin(context, encoder, "hotrow.forward"), params, batch, tables, space, targets);
 }
 
-/// What shall happen (SPEC 3.1 to 3.4): the stages that read and write metadata only, in order. No row moves.
+/// Decides the step (SPEC 3, steps 1 to 4): stages that read and write metadata only, in order. No row moves.
 fn decide(call: &mut Call<'_>, params: &Params, batch: &Bound<'_>, tables: &Tables, space: &Space) {
     let layout = &tables.layout;
     let uniform = &call.context.uniform(params);
@@ -106,7 +106,7 @@ fn decide(call: &mut Call<'_>, params: &Params, batch: &Bound<'_>, tables: &Tabl
     locate::record(call, uniform, tables, space, &missed, indices);
 }
 
-/// What was decided is carried out (SPEC 3.5, 3.6): rows move, and bags are pooled.
+/// Carries the decisions out (SPEC 3, steps 5 and 6): moves rows, and pools bags.
 fn carry(
     call: &mut Call<'_>,
     params: &Params,

@@ -1,4 +1,4 @@
-//! A step in two halves, so that the next batch is decided while this one computes (SPEC 4, Staged).
+//! A step in two halves, so that the next batch is decided while this one computes (SPEC 3, Prefetch).
 //!
 //! What a prefetch of batch i + 1 does before the backward of batch i touches neither rows nor dirty flags, and the backward's random bits
 //! come from its own step number: so the order of the two does not matter. What was decided is carried out by the forward.

@@ -76,7 +76,7 @@ impl Size {
         if self.is_full() { (24, 6, 8) } else { (22, 2, 4) }
     }
 
-    /// What P3's caches, batches and tables are divided by.
+    /// The divisor of SCARS's caches, batches and tables.
     pub(crate) fn pinned(self) -> u32 {
         if self.is_full() { 1 } else { 512 }
     }

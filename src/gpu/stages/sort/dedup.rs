@@ -1,4 +1,4 @@
-//! Dedup by sort (P1 section 5.1): sorted keys, where each distinct key begins, and how many there are. Behind the sort come
+//! Dedup by sort (Yang 2020, section 5.1): sorted keys, where each distinct key begins, and how many there are. Behind the sort come
 //! three dispatches: heads, scan, segments.
 
 use crate::{
