@@ -15,7 +15,8 @@ impl Changing {
     /// A uniform of the size of a `T`.
     pub(crate) fn new<T: bytemuck::Pod>(context: &Context) -> Self {
         let buffer = context.device().create_buffer(&wgpu::BufferDescriptor {
-            label: Some("hotrow.changing"),
+            // Like the uniforms of calls it is in no memory report.
+            label: Some("hotrow.uniform"),
             size: size_of::<T>() as u64,
             usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
             mapped_at_creation: false,
