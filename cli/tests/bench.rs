@@ -105,7 +105,7 @@ fn bad_usage_is_refused() {
     std::fs::write(&file, "").unwrap();
     let mut args = SMALL.to_vec();
     args.extend(["--out", "file", "--precision", "fp32", "--policy", "lru", "--hit-rate", "50"]);
-    bench(folder.path(), &args).code(1);
+    bench(folder.path(), &args).code(2); // before any work
 }
 
 /// A run of `bench robe` on the CPU: small tables, and narrow rows so that it is short.
