@@ -1,4 +1,4 @@
-//! `hotrow bench suite` from outside: what it refuses, and what it says where there is no GPU. `tests/gpu/command.rs` runs it.
+//! `hotrow bench suite` from outside: what it refuses, and what it says where there is no GPU. `cli/tests/gpu/command.rs` runs it.
 
 use assert_cmd::Command;
 

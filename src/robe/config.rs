@@ -24,7 +24,7 @@ pub enum Backward {
     /// On a GPU that is [`Sparse`](Self::Sparse). The CPU goes over all weights where there are at most 32 for each distinct place, or as
     /// many as the longest chunk has if that is more.
     ///
-    /// Measured by `hotrow bench --robe` on two CPU cores and on a software driver; no GPU was measured yet.
+    /// Measured by `hotrow bench robe` on two CPU cores and on a software driver; no GPU was measured yet.
     Auto,
     /// Nothing is sorted: each gradient is added atomically to its weight's sum as it comes, then the optimiser goes through all |M|. Takes
     /// |M| FP32 sums more, and a bit a weight where weights decay. On a GPU the order of a sum, and so its rounding, is another one run

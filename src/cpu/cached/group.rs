@@ -1,4 +1,4 @@
-//! A group of tables on the CPU: the story of `gpu/group.rs`, told with plain functions.
+//! A group of tables on the CPU: the calls of `gpu/cached/group.rs`, by plain functions.
 
 use crate::{
     config::GroupConfig,

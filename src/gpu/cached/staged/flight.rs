@@ -1,4 +1,4 @@
-//! Through what the records of a staged table come and go: host side of `shaders/shared/flight.wgsl`.
+//! The buffer (a *flight*) that carries a staged table's records between host and device: host side of `shaders/shared/flight.wgsl`.
 
 use crate::{
     error::Error,

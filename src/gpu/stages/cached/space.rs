@@ -1,7 +1,7 @@
 //! Step scratch: what a batch needs between its first stage and its last. Sized by the batch, grown when a larger one comes.
 //!
 //! A space is made out of whatever `make` gives for a name and a number of bytes: buffers of a context, or lines of a memory plan
-//! (`src/memory/plan.rs`). So there is one list of names and sizes, and the plan is what will be allocated.
+//! (`src/gpu/memory/plan.rs`). So there is one list of names and sizes, and the plan is what will be allocated.
 
 use crate::{
     error::Error,

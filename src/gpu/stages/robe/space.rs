@@ -1,4 +1,4 @@
-//! Step scratch of a parameter-shared table, sized by the batch, grown when a larger one comes. As in `gpu/space.rs` one list makes the
+//! Step scratch of a parameter-shared table, sized by the batch, grown when a larger one comes. As in `gpu/stages/cached/space.rs` one list makes the
 //! buffers and the memory plan.
 
 use crate::{
