@@ -353,6 +353,14 @@ fn wrong_length(path: &Path, wanted: u64, found: u64) -> Error {
     }
 }
 
+impl Drop for FileStore {
+    /// Unlocks the file at once. Without this a process that another thread is just starting, which has a copy of the handle until it
+    /// runs its own program, would keep the lock for that moment.
+    fn drop(&mut self) {
+        let _nobody_to_tell = self.file.unlock();
+    }
+}
+
 /// Keeps other writers out for as long as `file` is open.
 fn lock(path: &Path, file: &File) -> Result<(), Error> {
     let (found, source) = match file.try_lock() {
@@ -374,4 +382,33 @@ fn same_file(a: &std::fs::Metadata, b: &std::fs::Metadata) -> bool {
 #[cfg(not(unix))]
 fn same_file(_: &std::fs::Metadata, _: &std::fs::Metadata) -> bool {
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A copy of the handle, as a process that is being started has one.
+    #[test]
+    fn a_copy_of_the_handle_keeps_no_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table");
+        let config = GroupConfig::new(&[10], 4);
+        let store = FileStore::create(&path, &config).unwrap();
+        let copy = store.file.try_clone().unwrap();
+        drop(store);
+        let fault = || match FileStore::open(&path, &config) {
+            Err(Error::Store { what, .. }) => what,
+            found => panic!("{found:?}"),
+        };
+        assert_eq!(fault(), "filling", "behind the lock: the table has no values yet");
+
+        // The companion: a handle that is closed but not unlocked.
+        let plain = File::open(&path).unwrap();
+        lock(&path, &plain).unwrap();
+        let other = plain.try_clone().unwrap();
+        drop(plain);
+        assert_eq!(fault(), "lock");
+        drop((copy, other));
+    }
 }
