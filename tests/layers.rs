@@ -222,6 +222,8 @@ fn an_arrow_up_and_a_circle_are_found() {
         ("gpu::engine::call", "use crate::gpu::stages::KERNELS as _;"),
         ("config", "use crate::Group as _;"),
         ("error", "mod inner { use crate::table::hash as _; }"),
+        // A circle within a layer: hash names layout.
+        ("table::layout", "use crate::table::hash as _;"),
     ] {
         assert!(spoiled(file, line) > before, "{file}: {line}");
     }
