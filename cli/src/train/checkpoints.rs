@@ -30,13 +30,6 @@ pub(crate) struct Keep {
     pub(crate) resume: bool,
 }
 
-impl Keep {
-    /// Whether one is due after so many steps.
-    pub(crate) fn due(&self, steps: u64) -> bool {
-        self.every.is_some_and(|every| steps.is_multiple_of(every))
-    }
-}
-
 /// Whose a checkpoint is. Learning rates and epochs are missing: a run may go on with others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Identity {

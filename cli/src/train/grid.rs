@@ -2,12 +2,10 @@
 
 mod report;
 
-use super::cells::Cells;
+use super::asked::Cells;
 use super::checkpoints::Keep;
-use super::conflicts::{self, Beside};
 use super::journal::{self, Journal, Run};
 use super::options::GridArgs;
-use super::run::order;
 use super::setting::{Setup, WAYS};
 use super::skew;
 use super::tables::Device;
@@ -16,17 +14,13 @@ use super::training::Training;
 use crate::failure::Failure;
 use crate::options::Options;
 use crate::output;
-use crate::plot::Chart;
 use anyhow::anyhow;
 use report::Report;
 use std::path::Path;
 
-/// Most accesses that are counted for the chart of the skew.
-const COUNTED: u64 = 1 << 25;
-
 /// Runs what is missing of a grid, then writes its tables and charts. A run that failed makes the exit code 1, at the end.
 pub(super) fn run(options: &Options, args: &GridArgs) -> Result<(), Failure> {
-    conflicts::check(options, &args.run, &Beside::Nothing)?;
+    args.run.check(options, [])?;
     let training = Training::open(options, &args.run, args.size.batch)?;
     let folder = training.folder(args.out.as_deref());
     let setups = setups(args, &training)?;
@@ -46,7 +40,7 @@ pub(super) fn run(options: &Options, args: &GridArgs) -> Result<(), Failure> {
     let one = |setup: &Setup, seed| training.run(setup, seed, &Keep::default(), &|steps| progress.advance(steps));
     journal.run(&left, training.jobs, &one)?;
     drop(progress);
-    skew(&training)?.write(&folder.join("skew"))?;
+    skew::chart(&training)?.write(&folder.join("skew"))?;
     show(options, &Report::new(&subject, &journal.last(&runs)), &folder)
 }
 
@@ -116,19 +110,6 @@ fn in_order(setups: &[Setup], seeds: &[u64]) -> Vec<Run> {
         seeds.iter().flat_map(with).collect()
     };
     [of(first), of(others)].concat()
-}
-
-/// The chart of how often the rows of each table are used over the first epoch, or its beginning.
-fn skew(training: &Training) -> anyhow::Result<Chart> {
-    let (task, seed) = (&*training.task, training.seeds[0]);
-    let mut profile = skew::profile(training.tables());
-    for samples in order(training.options.samples(task), seed, 0).chunks(training.options.batch) {
-        skew::count(&mut profile, &task.train_batch(samples, seed, 0))?;
-        if profile.accesses() > COUNTED {
-            break;
-        }
-    }
-    Ok(skew::chart(task.about().name, training.tables(), &profile))
 }
 
 #[cfg(test)]

@@ -8,19 +8,16 @@
 mod propose;
 
 use super::checkpoints::Keep;
-use super::claims::{self, Verdict};
-use super::conflicts::{self, Beside};
+use super::figures::{self, Cell, Interval, LOSS_CHANGE};
 use super::journal;
 use super::options::ProfileArgs;
-use super::outcome::Outcome;
-use super::run::order;
+use super::run::{Outcome, order};
 use super::setting::{Setting, Setup};
-use super::summary::{self, Cell, LOSS_CHANGE, Value};
 use super::training::Training;
 use crate::failure::Failure;
 use crate::options::Options;
 use crate::output;
-use crate::report::{self, Unit};
+use crate::report::{self, Unit, Value, units};
 use propose::{Observed, Profile, propose};
 use std::path::Path;
 
@@ -32,13 +29,13 @@ const TRIAL_STEPS: usize = 256;
 
 /// Looks at a task, proposes, and asks the grid that lies in the results' folder.
 pub(super) fn run(options: &Options, args: &ProfileArgs) -> Result<(), Failure> {
-    conflicts::check(options, &args.run, &Beside::Nothing)?;
+    args.run.check(options, [])?;
     let mut training = Training::open(options, &args.run, args.size.batch)?;
     let folder = training.folder(args.out.as_deref());
     let subject = training.subject();
     let observed = observe(&training);
-    let samples = training.options.samples(&*training.task).min(TRIAL_STEPS * training.options.batch);
-    (training.options.limit, training.options.epochs) = (Some(samples), 1);
+    let samples = training.options.samples(&*training.task).min(TRIAL_STEPS * training.options.hyper.batch);
+    (training.options.limit, training.options.hyper.epochs) = (Some(samples), 1);
     let trial = |settings: &[Setting], seeds: &[u64]| -> anyhow::Result<Vec<Outcome>> {
         let named =
             training.tables().iter().zip(settings).map(|(table, &setting)| (table.name.clone(), setting.into()));
@@ -50,7 +47,7 @@ pub(super) fn run(options: &Options, args: &ProfileArgs) -> Result<(), Failure> 
     if let Some(path) = &options.json {
         output::write_json(path, &profile)?;
     }
-    let steps = samples.div_ceil(training.options.batch);
+    let steps = samples.div_ceil(training.options.hyper.batch);
     let how = format!("{steps} steps, {} seeds", training.seeds.len());
     output::print(&format!("{}\n{}", training.task.about().source, show(&profile, &how)))?;
     output::print(&against_grid(&profile, &folder, &subject)?)?;
@@ -62,7 +59,7 @@ fn observe(training: &Training) -> Vec<Observed> {
     let (task, seed) = (&*training.task, training.seeds[0]);
     let mut observed: Vec<Observed> = vec![Observed::default(); training.tables().len()];
     let order = order(training.options.samples(task), seed, 0);
-    for samples in order.chunks(training.options.batch).take(STEPS) {
+    for samples in order.chunks(training.options.hyper.batch).take(STEPS) {
         let batch = task.train_batch(samples, seed, 0);
         observed.iter_mut().zip(&batch.bags).for_each(|(table, bags)| table.add(&bags.indices));
     }
@@ -71,34 +68,38 @@ fn observe(training: &Training) -> Vec<Observed> {
 
 /// The proposals, and the short runs that chose them.
 fn show(profile: &Profile, how: &str) -> String {
-    let (mut proposals, mut trials, mut failures) = (Vec::new(), Vec::new(), String::new());
+    let share = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), units::percent);
+    let heads = ["table", "proposal", "rows", "memory by formula", "accesses to 1 % of rows", "LRU hits", "LFU hits"];
+    let mut proposals = output::table(heads, 3);
     for proposal in &profile.proposals {
-        let setting = report::Setting::default().with("table", proposal.table.as_str());
-        let setting = setting.with("proposal", proposal.setting.label()).with("rows", proposal.rows);
         // Without a cache, the largest that was played through.
         let at = proposal.predicted().or(proposal.predicted.last());
-        let found = [
-            ("memory by formula", Some(proposal.memory), Unit::Times),
-            ("accesses to 1 % of rows", Some(proposal.top_1_percent), Unit::Share),
-            ("LRU hits", at.map(|at| at.lru), Unit::Share),
-            ("LFU hits", at.map(|at| at.lfu), Unit::Share),
-        ];
-        proposals.extend(summary::figures("", &setting, found));
+        let (rows, memory) = (Value::from(proposal.rows).to_string(), units::times(proposal.memory));
+        let (top, lru, lfu) = (Some(proposal.top_1_percent), at.map(|at| at.lru), at.map(|at| at.lfu));
+        let names = [proposal.table.clone(), proposal.setting.label(), rows, memory];
+        proposals.add_row(names.into_iter().chain([top, lru, lfu].map(share)));
     }
+    let mut trials = output::table(["candidate", "taken", "memory by formula", LOSS_CHANGE], 2);
+    let mut failures = String::new();
     for trial in &profile.trials {
-        let setting = report::Setting::default().with("candidate", trial.what.as_str());
-        let setting = setting.with("taken", if trial.taken { "yes" } else { "no" });
-        trials.extend(summary::figures("", &setting, [("memory by formula", Some(trial.memory), Unit::Times)]));
-        trials.extend(trial.loss_change.map(|change| change.record(LOSS_CHANGE, "", &setting, Unit::Change)));
+        let (taken, memory) = (if trial.taken { "yes" } else { "no" }.to_owned(), units::times(trial.memory));
+        trials.add_row([trial.what.clone(), taken, memory, text(trial.loss_change)]);
         failures.extend(trial.failure.iter().map(|reason| format!("\n- {}: {reason}", trial.what)));
     }
-    let proposals = report::table(&proposals, &["table", "proposal", "rows"], "what").unwrap_or_default();
-    let trials = report::table(&trials, &["candidate", "taken"], "what");
-    let trials = trials.map_or_else(String::new, |trials| format!("\n\nShort runs ({how}):\n\n{trials}{failures}"));
+    let tried = !profile.trials.is_empty();
+    let trials = if tried { format!("\n\nShort runs ({how}):\n\n{trials}{failures}") } else { String::new() };
     format!("\n{proposals}{trials}\n\nAll tables: {:.4} of FP32's memory, by the papers' formula.", profile.memory)
 }
 
-/// The proposals beside what a grid of the same runs measured.
+/// A change as tables have it.
+fn text(change: Option<Interval>) -> String {
+    change.map_or_else(
+        || "-".to_owned(),
+        |change| change.record("", "", &report::Setting::default(), Unit::Change).text(),
+    )
+}
+
+/// The proposals beside the figures of a grid of the same runs.
 fn against_grid(profile: &Profile, folder: &Path, subject: &journal::Subject) -> anyhow::Result<String> {
     let records = journal::load(folder)?;
     let Some(first) = journal::common(&records, folder)? else {
@@ -107,28 +108,33 @@ fn against_grid(profile: &Profile, folder: &Path, subject: &journal::Subject) ->
     if let Some((name, here, there)) = subject.difference(&first) {
         return Ok(format!("\nThe grid in {} has {name} = {there}, not {here}: not checked.", folder.display()));
     }
-    let cells = summary::cells(&journal::latest(records));
+    let cells = figures::cells(&journal::latest(records));
     Ok(format!("\nAgainst the grid in {}:\n\n{}", folder.display(), check(profile, &cells)))
 }
 
 /// The grid's change and hit rate of each setting that is proposed for a large table; and of its smallest cell that is no worse than FP32.
 fn check(profile: &Profile, cells: &[Cell]) -> String {
-    let mut figures = Vec::new();
+    let heads =
+        ["which", "setting", "no worse than FP32", "runs", "memory by formula", "hits", "predicted hits", LOSS_CHANGE];
+    let mut table = output::table(heads, 3);
     let mut add = |which: &str, of: Setting, predicted: Option<f64>| {
-        let cell = claims::find(cells, of.plain());
-        let change = cell.and_then(Cell::loss_change);
-        let verdict = change.map_or(Verdict::NotShown, |change| claims::stand(&change));
-        let setting = report::Setting::default().with("which", which).with("setting", of.label());
-        let setting = setting.with("no worse than FP32", verdict.name());
-        let mean = |of: Value| cell.and_then(|cell| cell.mean(of));
-        let found = [
-            ("runs", Some(cell.map_or(0.0, |cell| cell.runs.len() as f64)), Unit::Count),
-            ("memory by formula", mean(|run| Some(run.memory_paper)), Unit::Times),
-            ("hits", mean(|run| run.hit_rate), Unit::Share),
-            ("predicted hits", predicted, Unit::Share),
-        ];
-        figures.extend(summary::figures("", &setting, found));
-        figures.extend(change.map(|change| change.record(LOSS_CHANGE, "", &setting, Unit::Change)));
+        let cell = figures::find(cells, of.plain());
+        let figure = |what: &str| cell.and_then(|cell| cell.figure(what));
+        let show = |value: Option<f64>, show: fn(f64) -> String| value.map_or_else(|| "-".to_owned(), show);
+        let change = figure(LOSS_CHANGE);
+        table.add_row([
+            which.to_owned(),
+            of.label(),
+            change
+                .and_then(|change| change.no_worse())
+                .map_or("not shown", |met| if met { "met" } else { "not met" })
+                .to_owned(),
+            cell.map_or(0, |cell| cell.runs.len()).to_string(),
+            show(figure("memory by formula").map(|memory| memory.mean), units::times),
+            show(figure("hit rate").map(|rate| rate.mean), units::percent),
+            show(predicted, units::percent),
+            text(change),
+        ]);
     };
     let mut asked: Vec<Setting> = Vec::new();
     for proposal in &profile.proposals {
@@ -140,14 +146,13 @@ fn check(profile: &Profile, cells: &[Cell]) -> String {
             add("proposed", proposal.setting, hits);
         }
     }
-    let no_worse = cells.iter().filter_map(|cell| {
-        let met = claims::stand(&cell.loss_change()?) == Verdict::Met;
-        Some((cell.mean(|run| Some(run.memory_paper))?, cell.setup.rows()?)).filter(|_| met)
-    });
-    if let Some((_, setting)) = no_worse.min_by(|a, b| a.0.total_cmp(&b.0)) {
+    let no_worse =
+        cells.iter().filter(|cell| cell.figure(LOSS_CHANGE).and_then(|change| change.no_worse()) == Some(true));
+    let sizes = no_worse.filter_map(|cell| Some((cell.mean("memory by formula")?, cell.setup.rows()?)));
+    if let Some((_, setting)) = sizes.min_by(|a, b| a.0.total_cmp(&b.0)) {
         add("smallest no worse", setting, None);
     }
-    report::table(&figures, &["which", "setting", "no worse than FP32"], "what").unwrap_or_default()
+    table.to_string()
 }
 
 #[cfg(test)]

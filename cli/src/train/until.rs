@@ -8,22 +8,21 @@
 mod report;
 
 use super::compare;
-use super::conflicts::{self, Beside};
-use super::journal::{self, Journal, Record};
+use super::journal::{self, Journal, Record, alone};
 use super::options::UntilArgs;
-use super::outcome::Outcome;
-use super::run::{Model, RunOptions};
+use super::run::{Model, Outcome, RunOptions};
 use super::setting::Setup;
 use super::training::Training;
-use super::workers::alone;
 use crate::failure::Failure;
 use crate::options::Options;
 use crate::output;
 use crate::progress::Progress;
+use crate::report::units::median;
 use anyhow::{Context as _, ensure};
 use report::{Followed, Limits, Report, Row, Tried};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Rates that are tried, as multiples of the task's own.
 const RATES: [f32; 3] = [1.0 / 3.0, 1.0, 3.0];
@@ -43,9 +42,9 @@ struct Plan<'a> {
 
 /// Trains the settings beside the full table, and prints the comparison.
 pub(super) fn run(options: &Options, args: &UntilArgs) -> Result<(), Failure> {
-    conflicts::check(options, &args.run, &Beside::Until(args))?;
+    args.check(options)?;
     let mut training = Training::open(options, &args.run, args.size.batch)?;
-    training.options.decay = false;
+    training.options.hyper.decay = false;
     let setups = compare::setups(&args.lists, &args.table, &training)?;
     if let Some(folder) = &args.out {
         output::check_folder("--out", folder)?;
@@ -60,14 +59,25 @@ pub(super) fn run(options: &Options, args: &UntilArgs) -> Result<(), Failure> {
         short_steps: (goal_steps / 2).max(1),
     };
     let plan = Plan { training: &training, limits };
-    let lr = training.options.rule.lr;
+    let lr = training.options.hyper.lr;
     let rates = if args.rates.is_empty() { RATES.map(|times| times * lr).to_vec() } else { args.rates.clone() };
 
     let (mut rows, setups) = plan.rows(&setups, &rates)?;
     plan.follow(&setups, &mut rows)?;
     alone(|| plan.clock(&setups, &mut rows))?;
 
-    let report = Report::new(&training, limits, rows);
+    let (about, hyper) = (training.task.about(), &training.options.hyper);
+    let report = Report {
+        task: about.name.to_owned(),
+        data: about.source.clone(),
+        batch: hyper.batch,
+        optimizer: hyper.optimizer,
+        dense_lr: hyper.dense_lr,
+        limits,
+        seeds: training.seeds.clone(),
+        settings: rows,
+        small: training.small(),
+    };
     output::print(&report.markdown())?;
     if let Some(path) = &options.json {
         output::write_json(path, &report)?;
@@ -116,10 +126,11 @@ impl Plan<'_> {
         let tried = journal.last(&tries);
         let chosen = setups.iter().zip(tried.chunks(rates.len())).map(|(setup, tried)| {
             let loss = |record: &Record| record.outcome.as_ref().map(|run| run.loss);
-            let rates = tried.iter().zip(rates).map(|(record, &rate)| Tried { rate, loss: loss(record) });
-            let mut row = Row::new(setup.label(), rates.collect());
-            let failure = || tried.iter().find_map(|record| record.failure.clone()).unwrap_or_default();
-            row.rate = row.best().with_context(failure)?;
+            let rates = tried.iter().zip(rates).map(|(record, &rate)| Tried { rate, loss: loss(record) }).collect();
+            let mut row = Row { setting: setup.label(), rates, ..Row::default() };
+            row.rate = row
+                .best()
+                .with_context(|| tried.iter().find_map(|record| record.failure.clone()).unwrap_or_default())?;
             let setup = with(setup, row.rate);
             Ok((row, setup))
         });
@@ -129,20 +140,19 @@ impl Plan<'_> {
     /// Trains the full table, which sets the goals; then every other setting until it is there.
     fn follow(&self, setups: &[Setup], rows: &mut [Row]) -> anyhow::Result<()> {
         let Training { seeds, jobs, .. } = self.training;
+        let Limits { goal_steps, most_steps, test_every: every, .. } = self.limits;
         let (full, others) = (journal::each(&setups[..1], seeds), journal::each(&setups[1..], seeds));
         let journal = Journal::new(self.training.subject());
-        let Limits { goal_steps, most_steps, test_every, .. } = self.limits;
         let progress = self.progress(full.len(), goal_steps);
-        let alone = End { most: goal_steps, goal: f64::NEG_INFINITY, every: test_every };
-        let mut records = journal.run_all(&full, *jobs, &|setup, seed| self.train(setup, seed, alone, &progress))?;
+        let end = End { most: goal_steps, goal: f64::NEG_INFINITY, every };
+        let mut records = journal.run_all(&full, *jobs, &|setup, seed| self.train(setup, seed, end, &progress))?;
         let lowest = |record: &Record| Some((record.seed, report::lowest(&record.outcome.as_ref()?.curve)));
-        let goals: Vec<(u64, f64)> = records.iter().filter_map(lowest).collect();
-        let goal = |seed| goals.iter().find(|(of, _)| *of == seed).map_or(f64::NAN, |&(_, goal)| goal);
+        let goals: HashMap<u64, f64> = records.iter().filter_map(lowest).collect();
+        let goal = |seed| goals.get(&seed).copied().unwrap_or(f64::NAN);
         let progress = self.progress(others.len(), most_steps);
-        let behind = |setup: &Setup, seed| {
-            self.train(setup, seed, End { most: most_steps, goal: goal(seed), every: test_every }, &progress)
-        };
-        records.extend(journal.run_all(&others, *jobs, &behind)?);
+        records.extend(journal.run_all(&others, *jobs, &|setup, seed| {
+            self.train(setup, seed, End { most: most_steps, goal: goal(seed), every }, &progress)
+        })?);
         for (row, records) in rows.iter_mut().zip(records.chunks(seeds.len())) {
             let run = |record: &Record| Some(Followed::new(record.seed, goal(record.seed), record.outcome.clone()?));
             row.runs = records.iter().filter_map(run).collect();
@@ -204,7 +214,10 @@ impl Plan<'_> {
                 }
             }
         }
-        rows.iter_mut().zip(&took).for_each(|(row, took)| row.timed(took));
+        for (row, took) in rows.iter_mut().zip(&took) {
+            let of = |at: usize| 1e3 * median(took.iter().map(|took: &[Duration; 2]| took[at].as_secs_f64()).collect());
+            (row.step_ms, row.tables_ms) = (of(0), of(1));
+        }
         Ok(())
     }
 

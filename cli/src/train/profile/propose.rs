@@ -1,9 +1,8 @@
 //! Candidates from the accesses that were seen, and the one that short runs take.
 
 use crate::names::{PolicyName, PrecisionName, RoundingName, option_name};
-use crate::train::claims::NEUTRAL;
-use crate::train::interval::{Interval, loss_change};
-use crate::train::outcome::Outcome;
+use crate::train::figures::{Interval, NEUTRAL, loss_change};
+use crate::train::run::Outcome;
 use crate::train::setting::{SMALL_TABLE, Setting, WAYS};
 use crate::train::task::TableSpec;
 use hotrow::scars::{Counting, Profile as Uses};

@@ -1,6 +1,5 @@
-use super::super::cells::{Cells, Lists};
+use super::super::asked::{Cells, Lists};
 use super::super::grid::tests as made_up;
-use super::super::interval::Interval;
 use super::super::task::TableSpec;
 use super::propose::{ACCESSES, good};
 use super::*;
@@ -137,7 +136,7 @@ fn the_grid_is_asked() {
     let records = made_up::records(&Cells::Full.settings(&Lists::default()), &|setting, seed| {
         Some(made_up::outcome(setting, seed))
     });
-    let said = check(&profile, &summary::cells(&records));
+    let said = check(&profile, &figures::cells(&records));
     let lines: Vec<&str> = said.lines().skip(2).collect();
     // The short runs saw little, the grid knows better.
     let label = profile.proposals[0].setting.label();

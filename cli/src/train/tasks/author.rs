@@ -4,8 +4,8 @@ use super::bags::{BagTask, Labelled};
 use super::{TaskArgs, folder, labels};
 use crate::names::OptimizerName;
 use crate::trace::{self, Source};
-use crate::train::dense::{Dense, Fresh, Mlp};
-use crate::train::task::{About, Defaults, TableSpec, Target};
+use crate::train::dense::{Fresh, Mlp};
+use crate::train::task::{About, Dense, Hyper, TableSpec, Target};
 use anyhow::Context as _;
 use candle_core::Result;
 use hotrow::hash::fmix32;
@@ -13,8 +13,8 @@ use hotrow::{Init, Pooling};
 
 const AUTHORS: usize = 8;
 const DIM: u32 = 32;
-const DEFAULTS: Defaults =
-    Defaults { batch: 32, epochs: 2, optimizer: OptimizerName::Adagrad, lr: 0.1, dense_lr: 0.1, decay: true };
+const HYPER: Hyper =
+    Hyper { batch: 32, epochs: 2, optimizer: OptimizerName::Adagrad, lr: 0.1, dense_lr: 0.1, decay: true };
 
 pub(super) fn open(args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<BagTask> {
     let folder = folder(source, "author")?;
@@ -38,7 +38,7 @@ pub(super) fn open(args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<BagTa
         source: format!("{name}: {} bags of words to train, {} to test", train.len(), test.len()),
         tables: vec![table],
         target: Target::Classes(AUTHORS),
-        defaults: DEFAULTS,
+        hyper: HYPER,
         train: train.len(),
         test: test.len(),
         bounds: None,

@@ -1,7 +1,6 @@
 //! Bags of ids, each with a label: one table, and a fifth of the bags held out.
 
-use crate::train::dense::Dense;
-use crate::train::task::{About, Bags, Batch, Task};
+use crate::train::task::{About, Bags, Batch, Dense, Task};
 use candle_core::Result;
 use std::ops::Range;
 

@@ -12,9 +12,8 @@ pub(crate) use cardinalities::Cardinalities;
 use super::TaskArgs;
 use crate::names::OptimizerName;
 use crate::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
-use crate::train::dense::Dense;
 use crate::train::metrics::Score;
-use crate::train::task::{About, Bags, Batch, Defaults, TableSpec, Target, Task};
+use crate::train::task::{About, Bags, Batch, Dense, Hyper, TableSpec, Target, Task};
 use candle_core::Result;
 use hotrow::{Init, Pooling};
 use model::Model;
@@ -22,8 +21,8 @@ use samples::Samples;
 use std::ops::Range;
 
 const DIM: u32 = 16;
-const DEFAULTS: Defaults =
-    Defaults { batch: 128, epochs: 1, optimizer: OptimizerName::Adagrad, lr: 0.02, dense_lr: 0.02, decay: false };
+const HYPER: Hyper =
+    Hyper { batch: 128, epochs: 1, optimizer: OptimizerName::Adagrad, lr: 0.02, dense_lr: 0.02, decay: false };
 
 /// Samples of the generated set, unless more are asked for.
 const TRAIN: usize = 150_000;
@@ -96,7 +95,7 @@ impl Dlrm {
             ),
             tables: cardinalities.rows.iter().enumerate().map(table).collect(),
             target: Target::Binary,
-            defaults: DEFAULTS,
+            hyper: HYPER,
             train: train.len(),
             test: test.len(),
             bounds,
@@ -137,10 +136,10 @@ impl Task for Dlrm {
 mod tests {
     use super::*;
     use crate::train::checkpoints::Keep;
-    use crate::train::fingerprint::fingerprint;
     use crate::train::run::{self, RunOptions};
     use crate::train::setting::Setup;
-    use crate::train::tables::{Device, Rule};
+    use crate::train::tables::Device;
+    use crate::train::training::fingerprint;
 
     fn small() -> Dlrm {
         Dlrm::generated(&"300".parse().unwrap(), 8, [8000, 4000], 1).unwrap()
@@ -172,14 +171,9 @@ mod tests {
     #[test]
     fn a_short_run_learns_but_not_more_than_there_is() {
         let task = small();
-        let defaults = DEFAULTS;
         let mut options = RunOptions {
+            hyper: Hyper { batch: 64, ..HYPER },
             seconds: None,
-            batch: 64,
-            epochs: 1,
-            rule: Rule { optimizer: defaults.optimizer, lr: defaults.lr },
-            dense_lr: defaults.dense_lr,
-            decay: defaults.decay,
             limit: None,
             scaling: crate::train::scaling::Scaling(None),
             device: Device::Cpu,

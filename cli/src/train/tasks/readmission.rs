@@ -5,8 +5,8 @@ use super::bags::{BagTask, Labelled};
 use super::{TaskArgs, folder, labels};
 use crate::names::OptimizerName;
 use crate::trace::{self, Source};
-use crate::train::dense::{Dense, Fresh, Mlp};
-use crate::train::task::{About, Batch, Defaults, TableSpec, Target};
+use crate::train::dense::{Fresh, Mlp};
+use crate::train::task::{About, Batch, Dense, Hyper, TableSpec, Target};
 use anyhow::{Context as _, ensure};
 use candle_core::{DType, Device, Result, Tensor, Var};
 use hotrow::hash::fmix32;
@@ -19,8 +19,8 @@ const HIDDEN: usize = 64;
 /// Fields that are learned from. Before them stands the patient's number, which tells training from test.
 const FIELDS: usize = 39;
 
-const DEFAULTS: Defaults =
-    Defaults { batch: 256, epochs: 3, optimizer: OptimizerName::Adagrad, lr: 0.02, dense_lr: 0.01, decay: true };
+const HYPER: Hyper =
+    Hyper { batch: 256, epochs: 3, optimizer: OptimizerName::Adagrad, lr: 0.02, dense_lr: 0.01, decay: true };
 
 pub(super) fn open(args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<BagTask> {
     let folder = folder(source, "readmission")?;
@@ -70,7 +70,7 @@ fn of(ids: &[u32], labels: Vec<u8>, dim: u32) -> anyhow::Result<BagTask> {
         source: format!("{NAME}: {trained} encounters to train, {tested} of other patients to test, {FIELDS} fields"),
         tables: vec![table],
         target: Target::Binary,
-        defaults: DEFAULTS,
+        hyper: HYPER,
         train: trained,
         test: tested,
         bounds: None,

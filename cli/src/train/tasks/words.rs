@@ -4,9 +4,8 @@
 use super::{TaskArgs, folder};
 use crate::names::OptimizerName;
 use crate::trace::{self, Source};
-use crate::train::dense::Dense;
 use crate::train::dots::dots;
-use crate::train::task::{About, Bags, Batch, Defaults, TableSpec, Target, Task};
+use crate::train::task::{About, Bags, Batch, Dense, Hyper, TableSpec, Target, Task};
 use anyhow::ensure;
 use candle_core::{Result, Tensor, Var};
 use hotrow::rng::pcg4d;
@@ -14,8 +13,8 @@ use hotrow::{Init, Pooling};
 use std::ops::Range;
 
 const DIM: u32 = 32;
-const DEFAULTS: Defaults =
-    Defaults { batch: 256, epochs: 1, optimizer: OptimizerName::RowWiseAdagrad, lr: 0.1, dense_lr: 0.1, decay: true };
+const HYPER: Hyper =
+    Hyper { batch: 256, epochs: 1, optimizer: OptimizerName::RowWiseAdagrad, lr: 0.1, dense_lr: 0.1, decay: true };
 /// Neighbours on either side.
 const WINDOW: usize = 4;
 /// Words drawn for each word of the text.
@@ -64,7 +63,7 @@ impl Words {
             ),
             tables: vec![contexts, outputs],
             target: Target::Binary,
-            defaults: DEFAULTS,
+            hyper: HYPER,
             train: train.len(),
             test: test.len(),
             bounds: None,

@@ -3,16 +3,13 @@
 use crate::names::{OptimizerName, option_name};
 use crate::output;
 use crate::plot::Chart;
-use crate::report::units::median;
 use crate::report::{self, Record as Figure, Setting, Unit};
-use crate::train::charts::{self, LINE};
-use crate::train::outcome::Outcome;
-use crate::train::summary;
-use crate::train::training::Training;
+use crate::train::charts;
+use crate::train::figures::LINE;
+use crate::train::run::Outcome;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// The file that `--plots` reads.
 const FILE: &str = "until.json";
@@ -23,19 +20,19 @@ const ALIKE: f64 = 0.05;
 /// Everything: the schema of `--json` and of until.json.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Report {
-    task: String,
-    data: String,
+    pub(super) task: String,
+    pub(super) data: String,
     /// Samples in a batch.
-    batch: usize,
-    optimizer: OptimizerName,
-    dense_lr: f32,
+    pub(super) batch: usize,
+    pub(super) optimizer: OptimizerName,
+    pub(super) dense_lr: f32,
     #[serde(flatten)]
-    limits: Limits,
-    seeds: Vec<u64>,
+    pub(super) limits: Limits,
+    pub(super) seeds: Vec<u64>,
     /// The full table first.
-    settings: Vec<Row>,
+    pub(super) settings: Vec<Row>,
     #[serde(skip)]
-    small: String,
+    pub(super) small: String,
 }
 
 /// How far runs go, and how often they are tested.
@@ -54,7 +51,7 @@ pub(super) struct Limits {
 }
 
 /// A setting.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) setting: String,
     /// The rate it was trained with.
@@ -62,8 +59,8 @@ pub(super) struct Row {
     /// Those it was chosen from.
     pub(super) rates: Vec<Tried>,
     /// Of a step; of forward and backward of its tables. Medians, in milliseconds.
-    step_ms: f64,
-    tables_ms: f64,
+    pub(super) step_ms: f64,
+    pub(super) tables_ms: f64,
     pub(super) runs: Vec<Followed>,
 }
 
@@ -108,12 +105,37 @@ impl Followed {
     }
 }
 
-impl Row {
-    /// A setting, and the rates that were tried.
-    pub(super) const fn new(setting: String, rates: Vec<Tried>) -> Self {
-        Self { setting, rate: 0.0, rates, step_ms: 0.0, tables_ms: 0.0, runs: Vec::new() }
-    }
+/// A figure of a setting, by the steps of the full table.
+type Column = (&'static str, Unit, fn(&Row, u64) -> Option<f64>);
 
+const FIGURES: [Column; 10] = [
+    ("compression", Unit::Times, |row, _| Some(1.0 / row.mean(|run| run.memory_paper))),
+    ("kept", Unit::Bytes, |row, _| Some(row.mean(|run| run.bytes as f64))),
+    ("rate", Unit::Score, |row, _| Some(row.rate.into())),
+    ("loss at fp32's steps", Unit::Score, |row, steps| Some(row.mean(|run| run.loss_at(steps)))),
+    ("lowest loss", Unit::Score, |row, _| Some(row.mean(|run| lowest(&run.curve)))),
+    ("seeds at goal", Unit::Count, |row, _| Some(row.runs.iter().filter(|run| run.reached.is_some()).count() as f64)),
+    ("steps to goal", Unit::Count, |row, _| row.steps()),
+    ("a step", Unit::Seconds, |row, _| Some(row.step_ms / 1e3)),
+    ("of it tables", Unit::Seconds, |row, _| Some(row.tables_ms / 1e3)),
+    ("time to goal", Unit::Seconds, |row, _| Some(row.steps()? * row.step_ms / 1e3)),
+];
+
+/// Figures that are compared with the full table's: the column of that, behind the figure's own.
+const OF_FULL: [(&str, &str); 2] = [("steps to goal", "of fp32's steps"), ("time to goal", "of fp32's time")];
+
+/// Lines of the trade-off: the figure, against the full table's.
+const LINES: [(&str, &str); 4] = [
+    ("steps to goal", "steps to its loss"),
+    ("a step", "time a step"),
+    ("time to goal", "time to its loss"),
+    ("loss at fp32's steps", "test loss after as many steps"),
+];
+
+/// The x axis of the trade-off.
+const FEWER: &str = "Bytes kept: so many times fewer than the full FP32 table's";
+
+impl Row {
     /// The rate of the least loss.
     pub(super) fn best(&self) -> anyhow::Result<f32> {
         let finite = self.rates.iter().filter_map(|tried| Some((tried.loss?, tried.rate)));
@@ -126,12 +148,6 @@ impl Row {
         })
     }
 
-    /// Takes the times of steps, and those of their tables.
-    pub(super) fn timed(&mut self, took: &[[Duration; 2]]) {
-        let of = |at: usize| 1e3 * median(took.iter().map(|took| took[at].as_secs_f64()).collect());
-        (self.step_ms, self.tables_ms) = (of(0), of(1));
-    }
-
     fn mean(&self, of: impl Fn(&Followed) -> f64) -> f64 {
         self.runs.iter().map(of).sum::<f64>() / self.runs.len() as f64
     }
@@ -141,33 +157,9 @@ impl Row {
         let reached: Option<Vec<u64>> = self.runs.iter().map(|run| run.reached).collect();
         reached.map(|steps| steps.iter().sum::<u64>() as f64 / self.runs.len() as f64)
     }
-
-    /// Mean seconds to the goal.
-    fn seconds(&self) -> Option<f64> {
-        self.steps().map(|steps| steps * self.step_ms / 1e3)
-    }
-
-    fn bytes(&self) -> f64 {
-        self.mean(|run| run.bytes as f64)
-    }
 }
 
 impl Report {
-    pub(super) fn new(training: &Training, limits: Limits, settings: Vec<Row>) -> Self {
-        let (about, options) = (training.task.about(), &training.options);
-        Self {
-            task: about.name.to_owned(),
-            data: about.source.clone(),
-            batch: options.batch,
-            optimizer: options.rule.optimizer,
-            dense_lr: options.dense_lr,
-            limits,
-            seeds: training.seeds.clone(),
-            settings,
-            small: training.small(),
-        }
-    }
-
     /// Writes until.json, until.md and the pictures, whose names it returns.
     pub(super) fn write(&self, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
         output::write_json(&folder.join(FILE), self)?;
@@ -208,68 +200,55 @@ impl Report {
         )
     }
 
+    /// A figure of a setting, and that against the full table's.
+    fn figure(&self, what: &str, row: &Row) -> Option<(f64, f64)> {
+        let (_, _, of) = FIGURES.iter().find(|(known, ..)| *known == what)?;
+        let value = of(row, self.limits.goal_steps)?;
+        Some((value, value / of(self.settings.first()?, self.limits.goal_steps)?))
+    }
+
     /// The figures of each setting, means over the seeds.
     fn figures(&self) -> Vec<Figure> {
-        let full = self.settings.first();
-        let of_full = |value: Option<f64>, of: fn(&Row) -> Option<f64>| Some(value? / of(full?)?);
         let mut figures = Vec::new();
         for row in &self.settings {
             let setting = Setting::default().with("tables", row.setting.as_str());
-            let reached = row.runs.iter().filter(|run| run.reached.is_some()).count();
-            let found = [
-                ("compression", Some(1.0 / row.mean(|run| run.memory_paper)), Unit::Times),
-                ("kept", Some(row.bytes()), Unit::Bytes),
-                ("rate", Some(row.rate.into()), Unit::Score),
-                ("loss at fp32's steps", Some(row.mean(|run| run.loss_at(self.limits.goal_steps))), Unit::Score),
-                ("lowest loss", Some(row.mean(|run| lowest(&run.curve))), Unit::Score),
-                ("seeds at goal", Some(reached as f64), Unit::Count),
-                ("steps to goal", row.steps(), Unit::Count),
-                ("of fp32's steps", of_full(row.steps(), Row::steps), Unit::Times),
-                ("a step", Some(row.step_ms / 1e3), Unit::Seconds),
-                ("of it tables", Some(row.tables_ms / 1e3), Unit::Seconds),
-                ("time to goal", row.seconds(), Unit::Seconds),
-                ("of fp32's time", of_full(row.seconds(), Row::seconds), Unit::Times),
-            ];
-            figures.extend(summary::figures(&self.task, &setting, found));
+            for (what, unit, _) in FIGURES {
+                let Some((value, of_full)) = self.figure(what, row) else { continue };
+                figures.push(Figure::new(what, &self.task, &setting, value, unit));
+                let column = OF_FULL.iter().find(|(of, _)| *of == what);
+                figures.extend(column.map(|(_, name)| Figure::new(*name, &self.task, &setting, of_full, Unit::Times)));
+            }
         }
         figures
     }
 
     /// Against the full table, over how many times fewer bytes there are.
     fn trade_off(&self) -> Chart {
-        let full = self.settings.first();
+        let fewer = |row: &Row| self.figure("kept", row).map_or(f64::NAN, |(_, share)| 1.0 / share);
         // Of settings of as many bytes the one that was asked for first: a line has one point a place.
         let mut rows: Vec<&Row> = Vec::new();
         for row in &self.settings {
-            if rows.iter().all(|other| (row.bytes() / other.bytes()).ln().abs() > ALIKE) {
+            if rows.iter().all(|other| (fewer(row) / fewer(other)).ln().abs() > ALIKE) {
                 rows.push(row);
             }
         }
-        let loss = |row: &Row| Some(row.mean(|run| run.loss_at(self.limits.goal_steps)));
-        let missed = rows.iter().filter(|row| row.steps().is_none()).count();
-        let left_out = if missed == 0 { String::new() } else { format!(" ({missed} not reached)") };
-        type Line<'a> = (String, &'a dyn Fn(&Row) -> Option<f64>);
-        let lines: [Line<'_>; 4] = [
-            (format!("steps to its loss{left_out}"), &Row::steps),
-            ("time a step".into(), &|row| Some(row.step_ms)),
-            ("time to its loss".into(), &Row::seconds),
-            ("test loss after as many steps".into(), &loss),
-        ];
         let mut figures = Vec::new();
-        for (what, of) in &lines {
-            let figure = |row: &&Row| {
-                let fewer = Setting::default().with(FEWER, full?.bytes() / row.bytes()).with(LINE, what.as_str());
-                Some(Figure::new(what.as_str(), &self.task, &fewer, of(row)? / of(full?)?, Unit::Times))
+        for (what, line) in LINES {
+            let found: Vec<Option<(f64, f64)>> = rows.iter().map(|row| self.figure(what, row)).collect();
+            let missed = found.iter().filter(|found| found.is_none()).count();
+            let left_out =
+                if missed > 0 && what == LINES[0].0 { format!(" ({missed} not reached)") } else { String::new() };
+            let figure = |(row, found): (&&Row, Option<(f64, f64)>)| {
+                let setting = Setting::default().with(FEWER, fewer(row)).with(LINE, format!("{line}{left_out}"));
+                Some(Figure::new(line, &self.task, &setting, found?.1, Unit::Times))
             };
-            figures.extend(rows.iter().filter_map(figure));
+            figures.extend(rows.iter().zip(found).filter_map(figure));
         }
         let mut chart = charts::numbers(&figures, FEWER);
         chart.title = format!("{}: fewer bytes, more steps", self.task);
         chart.y_label = "Times the full FP32 table's".to_owned();
         (chart.log_x, chart.log_y) = (true, true);
-        if let Some(loss) = chart.series.last_mut() {
-            loss.dashed = true;
-        }
+        chart.series.iter_mut().for_each(|series| series.dashed = series.label == LINES[3].1);
         chart
     }
 
@@ -277,8 +256,8 @@ impl Report {
     fn losses(&self) -> Chart {
         let mut figures = Vec::new();
         for row in &self.settings {
-            let curve = row.runs.first().map(|run| &run.curve[..]).unwrap_or_default();
-            figures.extend(curve.iter().map(|&(steps, loss)| {
+            let curve = row.runs.iter().take(1).flat_map(|run| &run.curve);
+            figures.extend(curve.map(|&(steps, loss)| {
                 let setting = Setting::default().with(LINE, row.setting.as_str()).with("Steps", steps as f64);
                 Figure::new("test loss", &self.task, &setting, loss, Unit::Score)
             }));
@@ -292,9 +271,6 @@ impl Report {
     }
 }
 
-/// The x axis of the trade-off.
-const FEWER: &str = "Bytes kept: so many times fewer than the full FP32 table's";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -305,7 +281,7 @@ mod tests {
             Followed { seed, bytes, memory_paper: bytes as f64 / 4000.0, goal: 0.6, reached, curve }
         };
         let runs = (0..).zip(reached).map(run).collect();
-        Row { rate: 0.1, step_ms, tables_ms: 0.1, runs, ..Row::new(setting.into(), Vec::new()) }
+        Row { setting: setting.into(), rate: 0.1, step_ms, tables_ms: 0.1, runs, ..Row::default() }
     }
 
     fn report() -> Report {
@@ -358,13 +334,9 @@ mod tests {
     fn the_least_finite_loss_chooses() {
         let tried = |losses: [Option<f64>; 3]| {
             let rates = [0.1, 0.2, 0.4].into_iter().zip(losses).map(|(rate, loss)| Tried { rate, loss }).collect();
-            Row::new("x".into(), rates).best()
+            Row { rates, ..Row::default() }.best()
         };
         assert_eq!(tried([Some(0.7), Some(0.5), None]).unwrap(), 0.2);
         assert!(tried([None; 3]).unwrap_err().to_string().contains("found none"));
-        let took = |ms| [ms, ms / 2].map(Duration::from_millis);
-        let mut row = Row::new("x".into(), Vec::new());
-        row.timed(&[took(2), took(100), took(4)]);
-        assert_eq!((row.step_ms, row.tables_ms), (4.0, 2.0));
     }
 }
