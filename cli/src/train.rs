@@ -8,7 +8,6 @@ mod charts;
 mod checkpoints;
 mod compare;
 mod dense;
-mod dots;
 mod figures;
 mod grid;
 mod journal;

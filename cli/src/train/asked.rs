@@ -295,11 +295,7 @@ mod tests {
 
     #[test]
     fn lists_narrow() {
-        let lists = Lists {
-            precision: vec![Int4],
-            rounding: vec![Stochastic],
-            ..Lists::default()
-        };
+        let lists = Lists { precision: vec![Int4], rounding: vec![Stochastic], ..Lists::default() };
         assert_eq!(Cells::Full.settings(&lists).len(), 1 + 1 + 24 + 16);
         assert_eq!(Cells::Claims.settings(&lists).len(), 1 + 1 + 3);
         let lists = Lists { policy: vec![PolicyName::Lru], ..lists };
@@ -311,13 +307,8 @@ mod tests {
         assert_eq!(cells, [Setting::FP32, asked], "sizes and ways of the user's own");
     }
 
-    const CACHED: Setting = Setting {
-        precision: Int4,
-        rounding: Stochastic,
-        policy: PolicyName::Lfu,
-        cache_percent: 10.0,
-        ways: WAYS,
-    };
+    const CACHED: Setting =
+        Setting { precision: Int4, rounding: Stochastic, policy: PolicyName::Lfu, cache_percent: 10.0, ways: WAYS };
 
     fn parsed(text: &str) -> TableSetting {
         text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -346,20 +337,14 @@ mod tests {
         assert_eq!(parsed("cached"), TableSetting { table: None, kind: Kind::FP32 });
         assert_eq!(setting("cached:precision=int4,cache-percent=10"), CACHED);
         assert_eq!(setting("cached:policy=lfu,cache-percent=10,rounding=stochastic,ways=32,precision=int4"), CACHED);
-        let other = Setting {
-            precision: Fp16,
-            rounding: Nearest,
-            policy: PolicyName::Lru,
-            cache_percent: 0.5,
-            ways: 2,
-        };
+        let other =
+            Setting { precision: Fp16, rounding: Nearest, policy: PolicyName::Lru, cache_percent: 0.5, ways: 2 };
         let text = "C1=cached:precision=fp16,rounding=nearest,policy=lru,cache-percent=0.5,ways=2";
         assert_eq!(parsed(text), TableSetting { table: Some("C1".into()), kind: other.into() });
         let robe = |size, chunk| Kind::Robe(Robe::fp32(size, chunk));
         assert_eq!(parsed("robe:compression=1000").kind, robe(Size::Compression(1000.0), CHUNK));
         assert_eq!(parsed("robe:chunk=8,compression=2.5").kind, robe(Size::Compression(2.5), 8));
-        let nearest =
-            Robe { precision: Int8, rounding: Nearest, ..Robe::fp32(Size::Weights(7), 2) };
+        let nearest = Robe { precision: Int8, rounding: Nearest, ..Robe::fp32(Size::Weights(7), 2) };
         assert_eq!(parsed("robe:weights=7,chunk=2,precision=int8,rounding=nearest").kind, Kind::Robe(nearest));
         "robe:weights=7,rounding=nearest".parse::<TableSetting>().unwrap_err();
         let named = parsed("C3=robe:weights=5000,chunk=1");

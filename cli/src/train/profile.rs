@@ -5,20 +5,23 @@
 //! or stays in FP16 where none does. Then short runs try the candidates, from the one that takes the least memory, until one ends no
 //! more than 0.02 % above FP32, and surely not 0.25 %.
 
-mod propose;
-
 use super::checkpoints::Keep;
-use super::figures::{self, Cell, Interval, LOSS_CHANGE};
+use super::figures::{self, Cell, Interval, LOSS_CHANGE, NEUTRAL, loss_change};
 use super::journal;
 use super::options::ProfileArgs;
 use super::run::{Outcome, order};
-use super::setting::{Setting, Setup};
+use super::setting::{SMALL_TABLE, Setting, Setup, WAYS};
+use super::task::TableSpec;
 use super::training::Training;
 use crate::failure::Failure;
+use crate::names::{PolicyName, PrecisionName, RoundingName, option_name};
 use crate::options::Options;
 use crate::output;
-use crate::report::{self, Unit, Value, units};
-use propose::{Observed, Profile, propose};
+use crate::report::{self, Record as Figure, Unit};
+use hotrow::memory_factor;
+use hotrow::scars::{Counting, Profile as Uses};
+use hotrow::simulate::{Geometry, Simulator};
+use serde::Serialize;
 use std::path::Path;
 
 /// Steps whose accesses are looked at.
@@ -26,6 +29,25 @@ const STEPS: usize = 512;
 
 /// Steps of a short run.
 const TRIAL_STEPS: usize = 256;
+
+/// Cache shares that are proposed, in percent: those of the grid, which can then be asked.
+const SHARES: [f64; 6] = [0.1, 1.0, 5.0, 10.0, 30.0, 50.0];
+
+/// Hit rates that candidates aim at.
+const TARGETS: [f64; 5] = [0.6, 0.7, 0.8, 0.9, 0.95];
+
+const PRECISIONS: [PrecisionName; 3] = [PrecisionName::Int2, PrecisionName::Int4, PrecisionName::Int8];
+
+/// LFU keeps a counter of every row: it is taken if it hits so much more often.
+const LFU_GAIN: f64 = 0.005;
+
+/// Most accesses of a table that are looked at.
+const ACCESSES: usize = 1 << 21;
+
+/// Percent above FP32's loss that the interval of the short runs must not reach: their mean alone may be luck.
+const SURE: f64 = 0.25;
+
+const FP16: Setting = Setting::uncached(PrecisionName::Fp16, RoundingName::Stochastic);
 
 /// Looks at a task, proposes, and asks the grid that lies in the results' folder.
 pub(super) fn run(options: &Options, args: &ProfileArgs) -> Result<(), Failure> {
@@ -57,7 +79,7 @@ pub(super) fn run(options: &Options, args: &ProfileArgs) -> Result<(), Failure> 
 /// The first accesses of training, table by table.
 fn observe(training: &Training) -> Vec<Observed> {
     let (task, seed) = (&*training.task, training.seeds[0]);
-    let mut observed: Vec<Observed> = vec![Observed::default(); training.tables().len()];
+    let mut observed = vec![Observed::default(); training.tables().len()];
     let order = order(training.options.samples(task), seed, 0);
     for samples in order.chunks(training.options.hyper.batch).take(STEPS) {
         let batch = task.train_batch(samples, seed, 0);
@@ -66,37 +88,260 @@ fn observe(training: &Training) -> Vec<Observed> {
     observed
 }
 
-/// The proposals, and the short runs that chose them.
-fn show(profile: &Profile, how: &str) -> String {
-    let share = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), units::percent);
-    let heads = ["table", "proposal", "rows", "memory by formula", "accesses to 1 % of rows", "LRU hits", "LFU hits"];
-    let mut proposals = output::table(heads, 3);
-    for proposal in &profile.proposals {
-        // Without a cache, the largest that was played through.
-        let at = proposal.predicted().or(proposal.predicted.last());
-        let (rows, memory) = (Value::from(proposal.rows).to_string(), units::times(proposal.memory));
-        let (top, lru, lfu) = (Some(proposal.top_1_percent), at.map(|at| at.lru), at.map(|at| at.lfu));
-        let names = [proposal.table.clone(), proposal.setting.label(), rows, memory];
-        proposals.add_row(names.into_iter().chain([top, lru, lfu].map(share)));
-    }
-    let mut trials = output::table(["candidate", "taken", "memory by formula", LOSS_CHANGE], 2);
-    let mut failures = String::new();
-    for trial in &profile.trials {
-        let (taken, memory) = (if trial.taken { "yes" } else { "no" }.to_owned(), units::times(trial.memory));
-        trials.add_row([trial.what.clone(), taken, memory, text(trial.loss_change)]);
-        failures.extend(trial.failure.iter().map(|reason| format!("\n- {}: {reason}", trial.what)));
-    }
-    let tried = !profile.trials.is_empty();
-    let trials = if tried { format!("\n\nShort runs ({how}):\n\n{trials}{failures}") } else { String::new() };
-    format!("\n{proposals}{trials}\n\nAll tables: {:.4} of FP32's memory, by the papers' formula.", profile.memory)
+/// The first accesses of a table, batch by batch.
+#[derive(Clone, Debug, Default)]
+struct Observed {
+    batches: Vec<Vec<u32>>,
 }
 
-/// A change as tables have it.
-fn text(change: Option<Interval>) -> String {
-    change.map_or_else(
-        || "-".to_owned(),
-        |change| change.record("", "", &report::Setting::default(), Unit::Change).text(),
-    )
+impl Observed {
+    /// Takes a batch, if the table has not had its share.
+    fn add(&mut self, indices: &[u32]) {
+        if self.accesses() + indices.len() <= ACCESSES {
+            self.batches.push(indices.to_vec());
+        }
+    }
+
+    fn accesses(&self) -> usize {
+        self.batches.iter().map(Vec::len).sum()
+    }
+
+    /// The share of the accesses, 0 to 1, that goes to the 1 % of the rows that are used most.
+    fn top_1_percent(&self, table: &TableSpec) -> anyhow::Result<f64> {
+        let mut uses = Uses::new(&[table.rows], Counting::Exact);
+        self.batches.iter().try_for_each(|batch| uses.count(0, batch))?;
+        Ok(uses.ranked().share_of((f64::from(table.rows) / 100.0).ceil() as usize))
+    }
+
+    /// The hit rate, 0 to 1, over the second half of the batches: the first fills the cache.
+    fn hit_rate(&self, table: &TableSpec, policy: PolicyName, percent: f64) -> anyhow::Result<f64> {
+        let shape = Geometry::of_percent(u64::from(table.rows), percent, WAYS)?;
+        let mut cache = Simulator::new(shape.sets, shape.ways, policy.policy())?;
+        let (first, second) = self.batches.split_at(self.batches.len() / 2);
+        first.iter().for_each(|batch| cache.step(batch));
+        let before = cache.counters();
+        second.iter().for_each(|batch| cache.step(batch));
+        let after = cache.counters();
+        Ok((after.hits - before.hits) as f64 / (after.accesses - before.accesses).max(1) as f64)
+    }
+}
+
+/// Predicted hit rates, 0 to 1, of a cache of this size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Predicted {
+    cache_percent: f64,
+    lru: f64,
+    lfu: f64,
+}
+
+impl Predicted {
+    fn policy(&self) -> PolicyName {
+        if self.lfu >= self.lru + LFU_GAIN { PolicyName::Lfu } else { PolicyName::Lru }
+    }
+
+    fn hit_rate(&self, policy: PolicyName) -> f64 {
+        match policy {
+            PolicyName::Lru => self.lru,
+            PolicyName::Lfu => self.lfu,
+        }
+    }
+}
+
+/// The setting that is proposed for a table.
+#[derive(Clone, Debug, Serialize)]
+struct Proposal {
+    table: String,
+    rows: u32,
+    setting: Setting,
+    /// Share of the accesses that the most used 1 % of the rows take, 0 to 1.
+    top_1_percent: f64,
+    /// Empty for small tables.
+    predicted: Vec<Predicted>,
+    /// By the papers' formula, against FP32.
+    memory: f64,
+}
+
+impl Proposal {
+    /// FP32, and the hit rates of the caches that a large table might have.
+    fn new(table: &TableSpec, seen: &Observed) -> anyhow::Result<Self> {
+        let at = |cache_percent| -> anyhow::Result<Predicted> {
+            let [lru, lfu] =
+                [PolicyName::Lru, PolicyName::Lfu].map(|policy| seen.hit_rate(table, policy, cache_percent));
+            Ok(Predicted { cache_percent, lru: lru?, lfu: lfu? })
+        };
+        let shares = if table.rows <= SMALL_TABLE { &[][..] } else { &SHARES };
+        Ok(Self {
+            table: table.name.clone(),
+            rows: table.rows,
+            setting: Setting::FP32,
+            top_1_percent: seen.top_1_percent(table)?,
+            predicted: shares.iter().map(|&share| at(share)).collect::<anyhow::Result<_>>()?,
+            memory: 1.0,
+        })
+    }
+
+    /// The prediction for the cache that is proposed.
+    fn predicted(&self) -> Option<&Predicted> {
+        self.predicted.iter().find(|at| at.cache_percent == self.setting.cache_percent)
+    }
+
+    /// The smallest cache that reaches the hit rate; FP16 if none does, FP32 for a small table.
+    fn reaching(&self, precision: PrecisionName, target: f64) -> Setting {
+        let smallest = self.predicted.iter().find(|at| at.hit_rate(at.policy()) >= target);
+        let cached = |at: &Predicted| {
+            let (policy, cache_percent) = (at.policy(), at.cache_percent);
+            Setting { precision, rounding: RoundingName::Stochastic, policy, cache_percent, ways: WAYS }
+        };
+        smallest.map_or(self.uncached(), cached)
+    }
+
+    fn uncached(&self) -> Setting {
+        if self.predicted.is_empty() { Setting::FP32 } else { FP16 }
+    }
+}
+
+/// A candidate: a precision and a hit rate for the large tables; and a short run of it.
+#[derive(Clone, Debug, Serialize)]
+struct Trial {
+    what: String,
+    /// All tables, by the papers' formula, against FP32.
+    memory: f64,
+    /// Of the test log-loss against FP32 after the same short run, in percent.
+    loss_change: Option<Interval>,
+    failure: Option<String>,
+    taken: bool,
+    /// Of each table.
+    #[serde(skip)]
+    settings: Vec<Setting>,
+}
+
+/// The schema of the profile's JSON.
+#[derive(Clone, Debug, Serialize)]
+struct Profile {
+    schema: u32,
+    proposals: Vec<Proposal>,
+    trials: Vec<Trial>,
+    /// All tables, by the papers' formula, against FP32.
+    memory: f64,
+}
+
+/// Does short runs, one a seed, with a setting for each table.
+type TrialRunner<'a> = dyn Fn(&[Setting], &[u64]) -> anyhow::Result<Vec<Outcome>> + 'a;
+
+/// Proposes a setting for each of `tables`; `observed` in the same order.
+fn propose(
+    tables: &[TableSpec],
+    observed: &[Observed],
+    seeds: &[u64],
+    trial: &TrialRunner<'_>,
+) -> anyhow::Result<Profile> {
+    let proposals = tables.iter().zip(observed).map(|(table, seen)| Proposal::new(table, seen));
+    let mut proposals = proposals.collect::<anyhow::Result<Vec<_>>>()?;
+    let candidates = candidates(tables, &proposals);
+    let mut trials: Vec<Trial> = Vec::new();
+    // Without FP32 there is nothing to compare with: this one may not fail.
+    let plain = vec![Setting::FP32; tables.len()];
+    let fp32 = if candidates.is_empty() { Vec::new() } else { trial(&plain, seeds)? };
+    for mut candidate in candidates {
+        match trial(&candidate.settings, seeds) {
+            Ok(runs) => {
+                let changes = runs.iter().zip(&fp32).map(|(run, fp32)| loss_change(run.loss, fp32.loss));
+                candidate.loss_change = Interval::of(&changes.collect::<Vec<_>>());
+            }
+            Err(error) => candidate.failure = Some(format!("{error:#}")),
+        }
+        candidate.taken = candidate.loss_change.as_ref().is_some_and(good);
+        trials.push(candidate);
+        if trials.last().is_some_and(|trial| trial.taken) {
+            break;
+        }
+    }
+    let taken = trials.last().filter(|trial| trial.taken);
+    for ((proposal, table), &setting) in proposals.iter_mut().zip(tables).zip(taken.map_or(&plain, |one| &one.settings))
+    {
+        (proposal.setting, proposal.memory) = (setting, factor(table, &setting));
+    }
+    let memory = taken.map_or(1.0, |trial| trial.memory);
+    Ok(Profile { schema: 2, proposals, trials, memory })
+}
+
+/// Whether short runs speak for a candidate. A single seed has no interval.
+fn good(change: &Interval) -> bool {
+    change.mean <= NEUTRAL && change.high.is_none_or(|high| high <= SURE)
+}
+
+/// The candidates, least memory first. The last is FP16 without a cache: a candidate that takes more memory is no proposal.
+fn candidates(tables: &[TableSpec], proposals: &[Proposal]) -> Vec<Trial> {
+    if proposals.iter().all(|proposal| proposal.predicted.is_empty()) {
+        return Vec::new();
+    }
+    let candidate = |what: String, of: &dyn Fn(&Proposal) -> Setting| {
+        let settings: Vec<Setting> = proposals.iter().map(of).collect();
+        Trial { what, memory: memory(tables, &settings), loss_change: None, failure: None, taken: false, settings }
+    };
+    let plain = candidate("fp16, no cache".to_owned(), &Proposal::uncached);
+    let mut candidates: Vec<Trial> = Vec::new();
+    for precision in PRECISIONS {
+        for target in TARGETS {
+            let what = format!("{}, caches for {:.0} % hits", option_name(&precision), 100.0 * target);
+            let one = candidate(what, &|proposal| proposal.reaching(precision, target));
+            if one.memory < plain.memory && candidates.iter().all(|other| other.settings != one.settings) {
+                candidates.push(one);
+            }
+        }
+    }
+    candidates.sort_by(|a, b| a.memory.total_cmp(&b.memory));
+    candidates.push(plain);
+    candidates
+}
+
+fn factor(table: &TableSpec, setting: &Setting) -> f64 {
+    let share = setting.cache_percent / 100.0;
+    memory_factor(table.dim, setting.precision.precision(), share, setting.policy.policy())
+}
+
+/// All tables against FP32.
+fn memory(tables: &[TableSpec], settings: &[Setting]) -> f64 {
+    let weights = |table: &TableSpec| f64::from(table.rows) * f64::from(table.dim);
+    let all: f64 = tables.iter().map(weights).sum();
+    tables.iter().zip(settings).map(|(table, setting)| weights(table) * factor(table, setting)).sum::<f64>() / all
+}
+
+/// Figures of one setting: those that there are.
+fn figures_of<'a>(
+    setting: &'a report::Setting,
+    found: impl IntoIterator<Item = (&'a str, Option<f64>, Unit)> + 'a,
+) -> impl Iterator<Item = Figure> + 'a {
+    found.into_iter().filter_map(move |(what, value, unit)| Some(Figure::new(what, "", setting, value?, unit)))
+}
+
+/// The proposals, and the short runs that chose them.
+fn show(profile: &Profile, how: &str) -> String {
+    let (mut proposals, mut trials, mut failures) = (Vec::new(), Vec::new(), String::new());
+    for proposal in &profile.proposals {
+        let setting = report::Setting::default().with("table", proposal.table.as_str());
+        let setting = setting.with("proposal", proposal.setting.label()).with("rows", proposal.rows);
+        // Without a cache, the largest that was played through.
+        let at = proposal.predicted().or(proposal.predicted.last());
+        let found = [
+            ("memory by formula", Some(proposal.memory), Unit::Times),
+            ("accesses to 1 % of rows", Some(proposal.top_1_percent), Unit::Share),
+            ("LRU hits", at.map(|at| at.lru), Unit::Share),
+            ("LFU hits", at.map(|at| at.lfu), Unit::Share),
+        ];
+        proposals.extend(figures_of(&setting, found));
+    }
+    for trial in &profile.trials {
+        let setting = report::Setting::default().with("candidate", trial.what.as_str());
+        let setting = setting.with("taken", if trial.taken { "yes" } else { "no" });
+        trials.extend(figures_of(&setting, [("memory by formula", Some(trial.memory), Unit::Times)]));
+        trials.extend(trial.loss_change.map(|change| change.record(LOSS_CHANGE, "", &setting, Unit::Change)));
+        failures.extend(trial.failure.iter().map(|reason| format!("\n- {}: {reason}", trial.what)));
+    }
+    let proposals = report::table(&proposals, &["table", "proposal", "rows"], "what").unwrap_or_default();
+    let trials = report::table(&trials, &["candidate", "taken"], "what");
+    let trials = trials.map_or_else(String::new, |trials| format!("\n\nShort runs ({how}):\n\n{trials}{failures}"));
+    format!("\n{proposals}{trials}\n\nAll tables: {:.4} of FP32's memory, by the papers' formula.", profile.memory)
 }
 
 /// The proposals beside the figures of a grid of the same runs.
@@ -114,27 +359,23 @@ fn against_grid(profile: &Profile, folder: &Path, subject: &journal::Subject) ->
 
 /// The grid's change and hit rate of each setting that is proposed for a large table; and of its smallest cell that is no worse than FP32.
 fn check(profile: &Profile, cells: &[Cell]) -> String {
-    let heads =
-        ["which", "setting", "no worse than FP32", "runs", "memory by formula", "hits", "predicted hits", LOSS_CHANGE];
-    let mut table = output::table(heads, 3);
+    let mut found: Vec<Figure> = Vec::new();
     let mut add = |which: &str, of: Setting, predicted: Option<f64>| {
         let cell = figures::find(cells, of.plain());
-        let figure = |what: &str| cell.and_then(|cell| cell.figure(what));
-        let show = |value: Option<f64>, show: fn(f64) -> String| value.map_or_else(|| "-".to_owned(), show);
-        let change = figure(LOSS_CHANGE);
-        table.add_row([
-            which.to_owned(),
-            of.label(),
-            change
-                .and_then(|change| change.no_worse())
-                .map_or("not shown", |met| if met { "met" } else { "not met" })
-                .to_owned(),
-            cell.map_or(0, |cell| cell.runs.len()).to_string(),
-            show(figure("memory by formula").map(|memory| memory.mean), units::times),
-            show(figure("hit rate").map(|rate| rate.mean), units::percent),
-            show(predicted, units::percent),
-            text(change),
-        ]);
+        let change = cell.and_then(|cell| cell.figure(LOSS_CHANGE));
+        let no_worse = change.and_then(|change| change.no_worse());
+        let setting = report::Setting::default().with("which", which).with("setting", of.label());
+        let verdict = no_worse.map_or("not shown", |met| if met { "met" } else { "not met" });
+        let setting = setting.with("no worse than FP32", verdict);
+        let mean = |what: &str| cell.and_then(|cell| cell.mean(what));
+        let figures = [
+            ("runs", Some(cell.map_or(0.0, |cell| cell.runs.len() as f64)), Unit::Count),
+            ("memory by formula", mean("memory by formula"), Unit::Times),
+            ("hits", mean("hit rate"), Unit::Share),
+            ("predicted hits", predicted, Unit::Share),
+        ];
+        found.extend(figures_of(&setting, figures));
+        found.extend(change.map(|change| change.record(LOSS_CHANGE, "", &setting, Unit::Change)));
     };
     let mut asked: Vec<Setting> = Vec::new();
     for proposal in &profile.proposals {
@@ -142,8 +383,7 @@ fn check(profile: &Profile, cells: &[Cell]) -> String {
         let large = !proposal.predicted.is_empty() && proposal.setting != Setting::FP32;
         if large && !asked.contains(&proposal.setting) {
             asked.push(proposal.setting);
-            let hits = proposal.predicted().map(|at| at.hit_rate_of(proposal.setting.policy));
-            add("proposed", proposal.setting, hits);
+            add("proposed", proposal.setting, proposal.predicted().map(|at| at.hit_rate(proposal.setting.policy)));
         }
     }
     let no_worse =
@@ -152,7 +392,7 @@ fn check(profile: &Profile, cells: &[Cell]) -> String {
     if let Some((_, setting)) = sizes.min_by(|a, b| a.0.total_cmp(&b.0)) {
         add("smallest no worse", setting, None);
     }
-    table.to_string()
+    report::table(&found, &["which", "setting", "no worse than FP32"], "what").unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 //! The tasks by name.
 
-mod author;
 mod bags;
 mod dlrm;
-mod readmission;
 mod words;
 
 pub(crate) use dlrm::Cardinalities;
@@ -85,9 +83,9 @@ fn labels(folder: &Path, name: &str, bags: usize, classes: u8) -> Result<Vec<u8>
 /// Loads or generates what the task needs.
 pub(crate) fn open(name: TaskName, args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<Box<dyn Task>> {
     Ok(match name {
-        TaskName::Author => Box::new(author::open(args, source)?),
+        TaskName::Author => Box::new(bags::author(args, source)?),
         TaskName::Words => Box::new(words::Words::open(args, source)?),
-        TaskName::Readmission => Box::new(readmission::open(args, source)?),
+        TaskName::Readmission => Box::new(bags::readmission(args, source)?),
         TaskName::Dlrm => Box::new(dlrm::Dlrm::open(args, source.seed)?),
     })
 }

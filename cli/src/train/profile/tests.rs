@@ -1,9 +1,6 @@
 use super::super::asked::{Cells, Lists};
 use super::super::grid::tests as made_up;
-use super::super::task::TableSpec;
-use super::propose::{ACCESSES, good};
 use super::*;
-use crate::names::PrecisionName;
 use anyhow::bail;
 use hotrow::{Init, Pooling};
 use std::cell::RefCell;

@@ -5,7 +5,6 @@ mod cardinalities;
 mod criteo;
 mod model;
 mod planted;
-mod samples;
 
 pub(crate) use cardinalities::Cardinalities;
 
@@ -17,7 +16,6 @@ use crate::train::task::{About, Bags, Batch, Dense, Hyper, TableSpec, Target, Ta
 use candle_core::Result;
 use hotrow::{Init, Pooling};
 use model::Model;
-use samples::Samples;
 use std::ops::Range;
 
 const DIM: u32 = 16;
@@ -31,8 +29,28 @@ const TEST: usize = 30_000;
 #[derive(Debug)]
 pub(crate) struct Dlrm {
     about: About,
-    train: Samples,
-    test: Samples,
+    train: Vec<Sample>,
+    test: Vec<Sample>,
+}
+
+/// A line of a click log.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Sample {
+    dense: [f32; CRITEO_COUNTS],
+    /// The row of each table.
+    rows: [u32; CRITEO_CATEGORIES],
+    label: bool,
+}
+
+impl Sample {
+    fn new(counts: [Option<i64>; CRITEO_COUNTS], rows: [u32; CRITEO_CATEGORIES], label: bool) -> Self {
+        Self { dense: counts.map(dense_value), rows, label }
+    }
+}
+
+/// ln(1 + count) as in DLRM: a missing count is 0, and so is a negative one.
+fn dense_value(count: Option<i64>) -> f32 {
+    (count.unwrap_or(0).max(0) as f64).ln_1p() as f32
 }
 
 impl Dlrm {
@@ -40,9 +58,9 @@ impl Dlrm {
         let cardinalities = args.cardinalities.clone().unwrap_or_default();
         let dim = args.dim.unwrap_or(DIM);
         if let Some(path) = &args.criteo {
-            let criteo::Split { train, test } = criteo::read(path, &cardinalities.rows, args.limit())?;
+            let samples = criteo::read(path, &cardinalities.rows, args.limit())?;
             let source = format!("{}: Criteo's click log", path.display());
-            return Ok(Self::new(&source, train, test, &cardinalities, dim, None));
+            return Ok(Self::new(&source, samples, &cardinalities, dim, None));
         }
         let train = args.limit().map_or(TRAIN, |limit| limit.max(TRAIN));
         Self::generated(&cardinalities, dim, [train, TEST], seed)
@@ -62,13 +80,12 @@ impl Dlrm {
              drawn), AUC {:.4}; with no features at all: {blind:.4}",
             auc.unwrap_or(f64::NAN)
         );
-        Ok(Self::new(&source, set.train, set.test, cardinalities, dim, Some([blind, entropy])))
+        Ok(Self::new(&source, [set.train, set.test], cardinalities, dim, Some([blind, entropy])))
     }
 
     fn new(
         source: &str,
-        train: Samples,
-        test: Samples,
+        [train, test]: [Vec<Sample>; 2],
         cardinalities: &Cardinalities,
         dim: u32,
         bounds: Option<[f64; 2]>,
@@ -87,12 +104,7 @@ impl Dlrm {
         };
         let about = About {
             name: "dlrm",
-            source: format!(
-                "{source}; {} samples to train, {} to test; {}",
-                train.len(),
-                test.len(),
-                cardinalities.text()
-            ),
+            source: format!("{source}; {} samples to train, {} to test; {cardinalities}", train.len(), test.len()),
             tables: cardinalities.rows.iter().enumerate().map(table).collect(),
             target: Target::Binary,
             hyper: HYPER,
@@ -104,12 +116,12 @@ impl Dlrm {
     }
 }
 
-fn batch(from: &Samples, samples: impl ExactSizeIterator<Item = usize>) -> Batch {
+fn batch<'a>(samples: impl ExactSizeIterator<Item = &'a Sample>) -> Batch {
     let mut batch = Batch { bags: vec![Bags::new(); CRITEO_CATEGORIES], samples: samples.len(), ..Batch::default() };
     for sample in samples {
-        batch.dense.extend(from.dense(sample));
-        batch.bags.iter_mut().zip(from.rows(sample)).for_each(|(bags, &row)| bags.push([row]));
-        batch.labels.push(from.labels[sample].into());
+        batch.dense.extend(sample.dense);
+        batch.bags.iter_mut().zip(sample.rows).for_each(|(bags, row)| bags.push([row]));
+        batch.labels.push(sample.label.into());
     }
     batch
 }
@@ -120,11 +132,11 @@ impl Task for Dlrm {
     }
 
     fn train_batch(&self, samples: &[u32], _: u64, _: u32) -> Batch {
-        batch(&self.train, samples.iter().map(|&sample| sample as usize))
+        batch(samples.iter().map(|&sample| &self.train[sample as usize]))
     }
 
     fn test_batch(&self, samples: Range<usize>) -> Batch {
-        batch(&self.test, samples)
+        batch(self.test[samples].iter())
     }
 
     fn dense(&self, seed: u64) -> Result<Box<dyn Dense>> {
@@ -161,11 +173,11 @@ mod tests {
         assert_eq!(batch.bags.len(), task.about.tables.len());
         for (table, bags) in batch.bags.iter().enumerate() {
             assert_eq!(bags.offsets, [0, 1, 2, 3]);
-            assert_eq!(bags.indices, [5, 3, 5].map(|sample| task.train.rows(sample)[table]));
+            assert_eq!(bags.indices, [5, 3, 5].map(|sample| task.train[sample].rows[table]));
             assert!(bags.indices.iter().all(|&row| row < task.about.tables[table].rows));
         }
-        assert_eq!(batch.dense[CRITEO_COUNTS..2 * CRITEO_COUNTS], *task.train.dense(3));
-        assert_eq!(task.test_batch(7..9).labels, [7, 8].map(|sample| u32::from(task.test.labels[sample])));
+        assert_eq!(batch.dense[CRITEO_COUNTS..2 * CRITEO_COUNTS], task.train[3].dense);
+        assert_eq!(task.test_batch(7..9).labels, [7, 8].map(|sample| u32::from(task.test[sample].label)));
     }
 
     #[test]
@@ -188,5 +200,12 @@ mod tests {
         options.limit = Some(1);
         let untrained = run::run(&task, &choice, 1, &options, &Keep::default(), &|_| {}).unwrap();
         assert!(untrained.loss > blind - 0.2 * (blind - best), "{untrained:?}");
+    }
+
+    #[test]
+    fn counts_as_dlrm_takes_them() {
+        assert_eq!([None, Some(-3), Some(0)].map(dense_value), [0.0; 3]);
+        assert_eq!(dense_value(Some(1)), std::f32::consts::LN_2);
+        assert_eq!(dense_value(Some(i64::MAX)), (2f64.powi(63)).ln() as f32);
     }
 }
