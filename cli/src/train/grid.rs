@@ -14,7 +14,7 @@ use super::training::Training;
 use crate::failure::Failure;
 use crate::options::Options;
 use crate::output;
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use report::Report;
 use std::path::Path;
 
@@ -48,14 +48,13 @@ pub(super) fn run(options: &Options, args: &GridArgs) -> Result<(), Failure> {
 pub(super) fn redraw(options: &Options, folder: &Path) -> Result<(), Failure> {
     // Before the latest of each run is taken: a run of another subject would hide this one's.
     let records = journal::load(folder)?;
-    let Some(subject) = journal::common(&records, folder)? else {
-        return Err(anyhow!(
+    let subject = journal::common(&records, folder)?.with_context(|| {
+        format!(
             "{0}: wanted the runs of a grid or the results of `train until`, found neither; run `hotrow train grid --out {0}` or \
              `hotrow train until N --out {0}` first",
             folder.display()
         )
-        .into());
-    };
+    })?;
     show(options, &Report::new(&subject, &journal::latest(records)), folder)
 }
 
@@ -67,15 +66,16 @@ fn show(options: &Options, report: &Report, folder: &Path) -> Result<(), Failure
     let drawn = report.draw(folder)?.len();
     output::print(&report.markdown())?;
     output::note(&format!("grid.csv, grid.json, grid.md and {drawn} pictures are in {}", folder.display()));
-    match report.failures.len() {
-        0 => Ok(()),
-        failed => Err(anyhow!(
+    let failed = report.failures.len();
+    if failed > 0 {
+        let list = folder.join("grid.md");
+        return Err(Failure::Job(anyhow!(
             "{failed} of {} runs failed; they are listed above and in {}, and the same command tries them again",
             report.runs,
-            folder.join("grid.md").display()
-        )
-        .into()),
+            list.display()
+        )));
     }
+    Ok(())
 }
 
 /// The cells that were asked for, FP32 among them.
@@ -83,33 +83,28 @@ fn setups(args: &GridArgs, training: &Training) -> Result<Vec<Setup>, Failure> {
     let by_task = if training.name == TaskName::Author { Cells::Full } else { Cells::Claims };
     let mut cells = args.cells.unwrap_or(by_task).settings(&args.lists);
     if matches!(training.options.device, Device::Gpu(_)) {
-        let before = cells.len();
-        cells.retain(|cell| cell.ways == WAYS);
-        if cells.len() < before {
+        let left_out = cells.extract_if(.., |cell| cell.ways != WAYS).count();
+        if left_out > 0 {
             output::note(&format!(
-                "{} cells of other than {WAYS} ways are left out: the GPU's kernels know no other; take --backend cpu",
-                before - cells.len()
+                "{left_out} cells of other than {WAYS} ways are left out: the GPU's kernels know no other; take --backend cpu"
             ));
         }
     }
     if cells.len() < 2 {
-        return Err(Failure::Usage(
-            "grid: wanted cells beside FP32, found none with these precisions, roundings, policies, cache sizes and \
-             ways; take --cells full, or leave some of them out"
-                .to_owned(),
-        ));
+        let given = "precisions, roundings, policies, cache sizes and ways";
+        return Err(Failure::Usage(format!(
+            "grid: wanted cells beside FP32, found none with these {given}; take --cells full, or leave some of them out"
+        )));
     }
     Ok(cells.into_iter().map(Setup::from).collect())
 }
 
 /// FP32 first, then seed by seed, so that a grid cut short has all its cells.
 fn in_order(setups: &[Setup], seeds: &[u64]) -> Vec<Run> {
-    let (first, others): (Vec<&Setup>, Vec<&Setup>) = setups.iter().partition(|&setup| *setup == Setup::FP32);
-    let of = |setups: Vec<&Setup>| -> Vec<Run> {
-        let with = |&seed: &u64| setups.iter().map(move |&setup| (setup.clone(), seed)).collect::<Vec<Run>>();
-        seeds.iter().flat_map(with).collect()
-    };
-    [of(first), of(others)].concat()
+    let mut runs: Vec<(usize, Run)> = journal::each(setups, seeds).into_iter().enumerate().collect();
+    let place = |&(at, (ref setup, _)): &(usize, Run)| (*setup != Setup::FP32, at % seeds.len());
+    runs.sort_by_key(place);
+    runs.into_iter().map(|(_, run)| run).collect()
 }
 
 #[cfg(test)]
