@@ -7,7 +7,7 @@ use super::checkpoints::{self, Keep};
 use super::figures::{self, Cell, LOSS_CHANGE};
 use super::journal::{self, Run};
 use super::options::CompareArgs;
-use super::run::Outcome;
+use super::run::{End, Outcome};
 use super::setting::{Kind, Setting, Setup, WAYS};
 use super::tables;
 use super::training::Training;
@@ -26,7 +26,7 @@ use std::path::Path;
 pub(super) fn run(options: &Options, args: &CompareArgs) -> Result<(), Failure> {
     args.check(options)?;
     let mut training = Training::open(options, &args.run, args.batch.first().copied())?;
-    training.options.seconds = args.seconds;
+    training.options.end = args.seconds.map_or(End::Epochs, End::Seconds);
     let several = args.batch.len() > 1;
     let setups = if several { sized(args) } else { setups(&args.lists, &args.table, &training)? };
     let runs = journal::each(&setups, &training.seeds);
@@ -105,7 +105,7 @@ pub(super) fn setups(lists: &Lists, tables: &[TableSetting], training: &Training
 
 /// Refuses a setup that cannot be, or that would be FP32 alone; before anything is trained.
 fn check(setup: &Setup, training: &Training) -> Result<(), Failure> {
-    let choice = training.choice(setup)?;
+    let choice = setup.choice(training.tables()).map_err(Failure::Usage)?;
     let label = setup.label();
     if setup.setting.is_smaller() && !choice.settings.iter().any(Kind::is_smaller) {
         return Err(Failure::Usage(format!(

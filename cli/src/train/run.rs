@@ -25,12 +25,22 @@ const TESTED: usize = 1024;
 #[derive(Clone, Debug)]
 pub(crate) struct RunOptions {
     pub(crate) hyper: Hyper,
-    /// Trains for so long instead of the epochs.
-    pub(crate) seconds: Option<f64>,
+    pub(crate) end: End,
     /// Trains on the first so many samples.
     pub(crate) limit: Option<usize>,
     pub(crate) scaling: Scaling,
     pub(crate) device: Device,
+}
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum End {
+    /// After its epochs.
+    Epochs,
+    /// After so many seconds.
+    Seconds(f64),
+    /// At a test loss, but not before the least and not after the most steps. A test takes the first samples of the set.
+    Loss { goal: f64, every: u64, tested: usize, least: u64, most: u64 },
 }
 
 impl RunOptions {
@@ -97,8 +107,8 @@ pub(crate) fn run(
     );
     let start = Instant::now();
     let mut model = Model::new(task, choice, seed, options)?;
-    let Trained { samples, seconds, loss, unproved } = model.train(keep, watch)?;
-    let score = model.test(usize::MAX)?;
+    let Trained { samples, seconds, loss, unproved, tested, curve } = model.train(keep, watch)?;
+    let score = tested.map_or_else(|| model.test(usize::MAX), Ok)?;
     ensure!(score.loss.is_finite(), "test: wanted a finite loss, found {}; {}", score.loss, remedy(keep)?);
     unproved.map_or(Ok(()), Unproved::prove)?;
     let overflows = model.scaler.as_ref().map(|scaler| u64::from(scaler.state().overflows));
@@ -108,11 +118,28 @@ pub(crate) fn run(
         options.scaling,
         model.steps
     );
-    let rate = if samples > 0 { samples as f64 / seconds } else { 0.0 };
-    model.outcome(score, loss, rate, start)
+    let (counters, memory) = (model.tables.counters()?, model.tables.memory());
+    Ok(Outcome {
+        loss: score.loss,
+        accuracy: score.accuracy,
+        auc: score.auc,
+        hit_rate: model.tables.hit_rate()?,
+        memory_paper: memory.paper,
+        memory_true: memory.kept,
+        bus_bytes: counters.bus_bytes(),
+        skipped_rows: counters.skipped_rows,
+        overflows,
+        samples_per_second: if samples > 0 { samples as f64 / seconds } else { 0.0 },
+        steps: model.steps,
+        seconds: start.elapsed().as_secs_f64(),
+        train_loss: loss,
+        kept_bytes: tested.map(|_| memory.bytes),
+        curve,
+    })
 }
 
 /// The result of a training.
+#[derive(Default)]
 struct Trained {
     /// In this process: without those before a checkpoint.
     samples: u64,
@@ -121,6 +148,9 @@ struct Trained {
     loss: f64,
     /// The last checkpoint, for the test to prove.
     unproved: Option<Unproved>,
+    /// The last test on the way, and the steps and losses of all.
+    tested: Option<Score>,
+    curve: Vec<(u64, f64)>,
 }
 
 /// A model under training.
@@ -135,7 +165,7 @@ pub(crate) struct Model<'a> {
     /// An epoch, and its samples in their order.
     order: Option<(u32, Vec<u32>)>,
     /// Steps so far.
-    pub(crate) steps: u64,
+    steps: u64,
     /// Time that forward and backward of the tables have taken.
     pub(crate) in_tables: Duration,
 }
@@ -163,19 +193,23 @@ impl<'a> Model<'a> {
     /// Trains for as long as the options say. A checkpoint is proved by the next loss.
     fn train(&mut self, keep: &Keep, watch: &dyn Fn(u64)) -> anyhow::Result<Trained> {
         let start = Instant::now();
-        let (count, size, steps) = (self.identity.samples, self.options.hyper.batch, self.options.steps(self.task));
+        let (count, size, end) = (self.identity.samples, self.options.hyper.batch, self.options.end);
         let each = count.div_ceil(size).max(1) as u64;
-        let mut trained = Trained { samples: 0, seconds: 0.0, loss: 0.0, unproved: None };
+        let mut trained = Trained::default();
+        let mut last = match end {
+            End::Loss { most, .. } => most,
+            End::Epochs | End::Seconds(_) => self.options.steps(self.task),
+        };
         if keep.resume && checkpoints::newest(&keep.folder)?.is_some() {
-            trained.loss = self.resume(&keep.folder, steps)?;
+            trained.loss = self.resume(&keep.folder, last)?;
             watch(self.steps);
         }
         loop {
             // How much of the run is done, 0 to 1.
-            let share = match self.options.seconds {
-                Some(_) if self.steps == 0 => 0.0,
-                Some(seconds) => start.elapsed().as_secs_f64() / seconds,
-                None => self.steps as f64 / steps as f64,
+            let share = match end {
+                End::Seconds(_) if self.steps == 0 => 0.0,
+                End::Seconds(seconds) => start.elapsed().as_secs_f64() / seconds,
+                End::Epochs | End::Loss { .. } => self.steps as f64 / last as f64,
             };
             if share >= 1.0 {
                 break;
@@ -195,6 +229,16 @@ impl<'a> Model<'a> {
             trained.loss += loss * samples as f64 / count as f64;
             trained.samples += samples as u64;
             watch(1);
+            if let End::Loss { goal, every, tested, least, .. } = end
+                && (self.steps.is_multiple_of(every) || self.steps == last)
+            {
+                let score = self.test(tested)?;
+                trained.curve.push((self.steps, score.loss));
+                trained.tested = Some(score);
+                if score.loss <= goal {
+                    last = last.min(least.max(self.steps));
+                }
+            }
             if keep.every.is_some_and(|every| self.steps.is_multiple_of(every)) {
                 let beside = Beside { steps: self.steps, dense: self.beside()?, loss: trained.loss };
                 trained.unproved = Some(Unproved::write(&keep.folder, &self.identity, &mut self.tables, &beside)?);
@@ -300,7 +344,7 @@ impl<'a> Model<'a> {
     }
 
     /// The first `samples` of the test set, with the tables frozen.
-    pub(crate) fn test(&mut self, samples: usize) -> anyhow::Result<Score> {
+    fn test(&mut self, samples: usize) -> anyhow::Result<Score> {
         let about = self.task.about();
         let mut scorer = Scorer::new(about.target);
         let all = about.test.min(samples);
@@ -312,40 +356,6 @@ impl<'a> Model<'a> {
             scorer.add(&logits.flatten_all()?.to_vec1::<f32>()?, &batch);
         }
         Ok(scorer.score())
-    }
-
-    /// Bytes of the tables that stay between steps, optimiser state included.
-    pub(crate) fn kept_bytes(&self) -> u64 {
-        self.tables.memory().bytes
-    }
-
-    /// The run's record: its test's score, the loss in training, samples a second, and since when it runs.
-    pub(crate) fn outcome(
-        &mut self,
-        score: Score,
-        train_loss: f64,
-        samples_per_second: f64,
-        start: Instant,
-    ) -> anyhow::Result<Outcome> {
-        let counters = self.tables.counters()?;
-        let memory = self.tables.memory();
-        Ok(Outcome {
-            loss: score.loss,
-            accuracy: score.accuracy,
-            auc: score.auc,
-            hit_rate: self.tables.hit_rate()?,
-            memory_paper: memory.paper,
-            memory_true: memory.kept,
-            bus_bytes: counters.bus_bytes(),
-            skipped_rows: counters.skipped_rows,
-            overflows: self.scaler.as_ref().map(|scaler| u64::from(scaler.state().overflows)),
-            samples_per_second,
-            steps: self.steps,
-            seconds: start.elapsed().as_secs_f64(),
-            train_loss,
-            kept_bytes: None,
-            curve: Vec::new(),
-        })
     }
 }
 
@@ -359,7 +369,9 @@ fn remedy(keep: &Keep) -> anyhow::Result<String> {
                 place.display()
             )
         }
-        None => format!("there is no checkpoint (--out and --checkpoint-every keep them): train again with {lower}"),
+        None => format!(
+            "there is no checkpoint (`hotrow train` keeps them with --out and --checkpoint-every): train again with {lower}"
+        ),
     })
 }
 
@@ -480,7 +492,7 @@ mod tests {
     fn options() -> RunOptions {
         RunOptions {
             hyper: Hyper { lr: 0.2, ..HYPER },
-            seconds: None,
+            end: End::Epochs,
             limit: None,
             scaling: Scaling(None),
             device: Device::Cpu,
@@ -516,7 +528,7 @@ mod tests {
     #[test]
     fn a_run_by_the_clock_stops_in_time() {
         let by = |seconds| {
-            let by_clock = RunOptions { seconds: Some(seconds), ..options() };
+            let by_clock = RunOptions { end: End::Seconds(seconds), ..options() };
             trained(&tiny(), &choice(Setting::FP32), 1, &by_clock, &|_| {}).unwrap()
         };
         let (short, long) = (by(1e-9), by(0.3));

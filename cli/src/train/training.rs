@@ -3,8 +3,8 @@
 use super::checkpoints::Keep;
 use super::journal::{Journal, Record, Run, Subject};
 use super::options::RunArgs;
-use super::run::{self, Outcome, RunOptions};
-use super::setting::{Choice, SMALL_TABLE, Setup};
+use super::run::{self, End, Outcome, RunOptions};
+use super::setting::{SMALL_TABLE, Setup};
 use super::tables::Device;
 use super::task::{Batch, Hyper, TableSpec, Task};
 use super::tasks::{self, TaskName};
@@ -50,7 +50,7 @@ impl Training {
             decay: args.decay.unwrap_or(own.decay),
         };
         let (limit, scaling) = (args.task.limit(), args.loss_scale);
-        let options = RunOptions { hyper, seconds: None, limit, scaling, device };
+        let options = RunOptions { hyper, end: End::Epochs, limit, scaling, device };
         let seeds = (0..u64::from(args.seeds)).map(|k| first.wrapping_add(k)).collect();
         Ok(Self { name, task, options, seeds, jobs })
     }
@@ -61,8 +61,8 @@ impl Training {
 
     /// Everything beside setup and seed that a run's result depends on.
     pub(crate) fn subject(&self) -> Subject {
-        // Field by field, so that none that is added later is forgotten. What is trained by the clock is kept in memory alone.
-        let RunOptions { hyper, seconds: _, limit, scaling, device } = &self.options;
+        // Field by field, so that none that is added later is forgotten. What ends otherwise than after its epochs is kept in memory alone.
+        let RunOptions { hyper, end: _, limit, scaling, device } = &self.options;
         let Hyper { batch, epochs, optimizer, lr, dense_lr, decay } = hyper;
         let mut dims: Vec<String> = self.tables().iter().map(|table| table.dim.to_string()).collect();
         dims.dedup();
@@ -83,11 +83,6 @@ impl Training {
         Subject { task: option_name(&self.name), hyper, fingerprint: Some(fingerprint(&*self.task)) }
     }
 
-    /// The setting of each table in a run.
-    pub(crate) fn choice(&self, setup: &Setup) -> Result<Choice, Failure> {
-        setup.choice(self.tables()).map_err(Failure::Usage)
-    }
-
     /// The options of a run of this setup.
     pub(crate) fn options_of(&self, setup: &Setup) -> RunOptions {
         let mut options = self.options.clone();
@@ -104,8 +99,20 @@ impl Training {
         keep: &Keep,
         watch: &(dyn Fn(u64) + Sync),
     ) -> anyhow::Result<Outcome> {
+        self.run_until(setup, seed, self.options.end, keep, watch)
+    }
+
+    /// Does a run that ends then.
+    pub(crate) fn run_until(
+        &self,
+        setup: &Setup,
+        seed: u64,
+        end: End,
+        keep: &Keep,
+        watch: &(dyn Fn(u64) + Sync),
+    ) -> anyhow::Result<Outcome> {
         let choice = setup.choice(self.tables()).map_err(anyhow::Error::msg)?;
-        run::run(&*self.task, &choice, seed, &self.options_of(setup), keep, watch)
+        run::run(&*self.task, &choice, seed, &RunOptions { end, ..self.options_of(setup) }, keep, watch)
     }
 
     /// Does every run, several at a time, and keeps them in memory. After one has failed no other begins.

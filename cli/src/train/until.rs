@@ -6,11 +6,12 @@
 //! timed afterwards, the settings by turns, so that what else the machine does slows all of them alike.
 
 use super::charts;
+use super::checkpoints::Keep;
 use super::compare;
 use super::figures::LINE;
 use super::journal::{self, Journal, Record, alone};
 use super::options::UntilArgs;
-use super::run::{Model, Outcome, RunOptions};
+use super::run::{End, Model, Outcome, RunOptions};
 use super::setting::Setup;
 use super::training::Training;
 use crate::failure::Failure;
@@ -21,7 +22,7 @@ use crate::plot::Chart;
 use crate::progress::Progress;
 use crate::report::units::median;
 use crate::report::{self, Record as Figure, Setting, Unit};
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::Path;
@@ -108,14 +109,6 @@ pub(super) fn redraw(json: Option<&Path>, folder: &Path) -> anyhow::Result<bool>
     Ok(true)
 }
 
-/// The end of a run: its steps at most, the loss to reach, and the steps between tests.
-#[derive(Clone, Copy)]
-struct End {
-    most: u64,
-    goal: f64,
-    every: u64,
-}
-
 impl Plan<'_> {
     /// A row for each setup, and the setups with the rates that short runs with the first seed chose.
     fn rows(&self, setups: &[Setup], rates: &[f32]) -> anyhow::Result<(Vec<Row>, Vec<Setup>)> {
@@ -123,10 +116,10 @@ impl Plan<'_> {
         let tries = setups.iter().flat_map(|setup| rates.iter().map(move |&rate| with(setup, rate)));
         let tries = journal::each(&tries.collect::<Vec<_>>(), &self.training.seeds[..1]);
         let short = self.limits.short_steps;
-        let end = End { most: short, goal: f64::NEG_INFINITY, every: short };
+        let end = (f64::NEG_INFINITY, short, short);
         let progress = self.progress(tries.len(), short);
         let journal = Journal::new(self.training.subject());
-        journal.run(&tries, self.training.jobs, &|setup, seed| self.train(setup, seed, end, &progress))?;
+        journal.run(&tries, self.training.jobs, &|setup, seed| self.run(setup, seed, end, &progress))?;
         let tried = journal.last(&tries);
         let chosen = setups.iter().zip(tried.chunks(rates.len())).map(|(setup, tried)| {
             let loss = |record: &Record| record.outcome.as_ref().map(|run| run.loss);
@@ -148,14 +141,14 @@ impl Plan<'_> {
         let (full, others) = (journal::each(&setups[..1], seeds), journal::each(&setups[1..], seeds));
         let journal = Journal::new(self.training.subject());
         let progress = self.progress(full.len(), goal_steps);
-        let end = End { most: goal_steps, goal: f64::NEG_INFINITY, every };
-        let mut records = journal.run_all(&full, *jobs, &|setup, seed| self.train(setup, seed, end, &progress))?;
+        let end = (f64::NEG_INFINITY, goal_steps, every);
+        let mut records = journal.run_all(&full, *jobs, &|setup, seed| self.run(setup, seed, end, &progress))?;
         let lowest = |record: &Record| Some((record.seed, lowest(&record.outcome.as_ref()?.curve)));
         let goals: HashMap<u64, f64> = records.iter().filter_map(lowest).collect();
         let goal = |seed| goals.get(&seed).copied().unwrap_or(f64::NAN);
         let progress = self.progress(others.len(), most_steps);
         records.extend(journal.run_all(&others, *jobs, &|setup, seed| {
-            self.train(setup, seed, End { most: most_steps, goal: goal(seed), every }, &progress)
+            self.run(setup, seed, (goal(seed), most_steps, every), &progress)
         })?);
         for (row, records) in rows.iter_mut().zip(records.chunks(seeds.len())) {
             let run = |record: &Record| Some(Followed::new(record.seed, goal(record.seed), record.outcome.clone()?));
@@ -164,47 +157,29 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Trains until the test loss is at the goal, but at least as long as the full table; or for the most steps there are.
-    fn train(&self, setup: &Setup, seed: u64, end: End, progress: &Progress) -> anyhow::Result<Outcome> {
-        let start = Instant::now();
-        let options = self.training.options_of(setup);
-        let mut model = self.model(setup, seed, &options)?;
-        let mut curve = Vec::new();
-        let mut last = end.most;
-        let score = loop {
-            let (loss, _) = model.step()?;
-            ensure!(
-                loss.is_finite(),
-                "step {}: wanted a finite loss, found {loss}; give lower --rates or a lower --dense-lr",
-                model.steps
-            );
-            progress.advance(1);
-            if model.steps.is_multiple_of(end.every) || model.steps == last {
-                let score = model.test(self.limits.tested)?;
-                curve.push((model.steps, score.loss));
-                if score.loss <= end.goal {
-                    last = last.min(self.limits.goal_steps.max(model.steps));
-                }
-                if model.steps >= last {
-                    break score;
-                }
-            }
-        };
-        progress.advance(end.most.saturating_sub(model.steps));
-        let kept_bytes = Some(model.kept_bytes());
-        Ok(Outcome { kept_bytes, curve, ..model.outcome(score, f64::NAN, 0.0, start)? })
-    }
-
-    fn model<'m>(&'m self, setup: &Setup, seed: u64, options: &'m RunOptions) -> anyhow::Result<Model<'m>> {
-        let choice = setup.choice(self.training.tables()).map_err(anyhow::Error::msg)?;
-        Model::new(&*self.training.task, &choice, seed, options)
+    /// Does runs that end at a goal, or after the most steps; they are tested every so many steps.
+    fn run(
+        &self,
+        setup: &Setup,
+        seed: u64,
+        (goal, most, every): (f64, u64, u64),
+        progress: &Progress,
+    ) -> anyhow::Result<Outcome> {
+        // At least as long as the full table.
+        let end = End::Loss { goal, every, tested: self.limits.tested, least: self.limits.goal_steps, most };
+        let done = self.training.run_until(setup, seed, end, &Keep::default(), &|steps| progress.advance(steps))?;
+        progress.advance(most.saturating_sub(done.steps));
+        Ok(done)
     }
 
     /// Times steps of every setting, by turns.
     fn clock(&self, setups: &[Setup], rows: &mut [Row]) -> anyhow::Result<()> {
         let options: Vec<RunOptions> = setups.iter().map(|setup| self.training.options_of(setup)).collect();
-        let models =
-            setups.iter().zip(&options).map(|(setup, options)| self.model(setup, self.training.seeds[0], options));
+        let (task, seed) = (&*self.training.task, self.training.seeds[0]);
+        let models = setups.iter().zip(&options).map(|(setup, options)| {
+            let choice = setup.choice(self.training.tables()).map_err(anyhow::Error::msg)?;
+            Model::new(task, &choice, seed, options)
+        });
         let mut models = models.collect::<anyhow::Result<Vec<_>>>()?;
         let mut took = vec![Vec::new(); models.len()];
         for round in 0..ROUNDS {

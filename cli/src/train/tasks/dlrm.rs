@@ -185,7 +185,7 @@ mod tests {
         let task = small();
         let mut options = RunOptions {
             hyper: Hyper { batch: 64, ..HYPER },
-            seconds: None,
+            end: run::End::Epochs,
             limit: None,
             scaling: crate::train::scaling::Scaling(None),
             device: Device::Cpu,
