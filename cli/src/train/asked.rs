@@ -229,10 +229,8 @@ fn cached(lists: &Lists, strictly: bool) -> Result<Kind, String> {
 /// The options of `robe`.
 #[derive(clap::Args)]
 struct RobeArgs {
-    #[arg(long, value_name = "X", value_parser = times, conflicts_with = "weights", required_unless_present = "weights")]
-    compression: Option<f64>,
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    weights: Option<u32>,
+    #[command(flatten)]
+    size: SizeArgs,
     #[arg(long, value_name = "N", default_value_t = CHUNK, value_parser = clap::value_parser!(u32).range(1..))]
     chunk: u32,
     #[arg(long, value_enum, default_value = "fp32")]
@@ -241,13 +239,22 @@ struct RobeArgs {
     rounding: Option<RoundingName>,
 }
 
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct SizeArgs {
+    #[arg(long, value_name = "X", value_parser = times)]
+    compression: Option<f64>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    weights: Option<u32>,
+}
+
 fn times(text: &str) -> Result<f64, String> {
     let times = text.parse().ok().filter(|times: &f64| times.is_finite() && *times >= 1.0);
     times.ok_or_else(|| "wanted a number from 1 on".to_owned())
 }
 
 fn robe(args: &RobeArgs) -> Result<Kind, String> {
-    let &RobeArgs { compression, weights, chunk, precision, rounding } = args;
+    let &RobeArgs { size: SizeArgs { compression, weights }, chunk, precision, rounding } = args;
     let exact = (precision == Fp32).then(|| option_name(&precision));
     refuse([("--rounding", rounding.is_some(), "a --precision below fp32", exact)])?;
     let size = weights.map(Size::Weights).or(compression.map(Size::Compression)).ok_or("wanted a size, found none")?;

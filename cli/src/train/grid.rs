@@ -38,7 +38,7 @@ pub(super) fn run(options: &Options, args: &GridArgs) -> Result<(), Failure> {
     let left = journal.missing(&runs);
     let progress = training.progress(&left);
     let one = |setup: &Setup, seed| training.run(setup, seed, &Keep::default(), &|steps| progress.advance(steps));
-    journal.run(&left, training.jobs, &one)?;
+    journal.run(&left, training.jobs, false, &one)?;
     drop(progress);
     skew::chart(&training)?.write(&folder.join("skew"))?;
     show(options, &Report::new(&subject, &journal.last(&runs)), &folder)

@@ -146,14 +146,9 @@ impl Journal {
         runs.iter().filter_map(|run| latest.iter().find(|record| record.is_of(run))).cloned().collect()
     }
 
-    /// Does every run, `at_once` at a time. One that fails or panics is recorded, and the others go on.
-    pub(crate) fn run(&self, runs: &[Run], at_once: usize, runner: &Runner<'_>) -> anyhow::Result<()> {
-        self.run_each(runs, at_once, false, runner)
-    }
-
-    /// The same, but after a run that failed no other begins, and its failure is returned.
+    /// Does every run, `at_once` at a time. After a run that failed no other begins, and its failure is returned.
     pub(crate) fn run_all(&self, runs: &[Run], at_once: usize, runner: &Runner<'_>) -> anyhow::Result<Vec<Record>> {
-        self.run_each(runs, at_once, true, runner)?;
+        self.run(runs, at_once, true, runner)?;
         let records = self.last(runs);
         let failed = records.iter().find_map(|record| Some((record, record.failure.as_ref()?)));
         if let Some((Record { setup, seed, .. }, why)) = failed {
@@ -163,9 +158,11 @@ impl Journal {
         Ok(records)
     }
 
+    /// Does every run, `at_once` at a time. One that fails or panics is recorded, and the others go on, unless they shall `stop`.
+    ///
     /// Plain threads, not rayon's: a run waits for a pool of its own, and a rayon thread that waits would begin another run meanwhile, and
     /// within that the next.
-    fn run_each(&self, runs: &[Run], at_once: usize, stop: bool, runner: &Runner<'_>) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, runs: &[Run], at_once: usize, stop: bool, runner: &Runner<'_>) -> anyhow::Result<()> {
         let next = AtomicUsize::new(0);
         let work = || {
             while let Some((setup, seed)) = runs.get(next.fetch_add(1, Relaxed)) {

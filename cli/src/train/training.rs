@@ -39,7 +39,9 @@ impl Training {
             Backend::Cpu => Device::Cpu,
             Backend::Auto => adapter::open_best(adapter::Wanted::Hardware).map_or(Device::Cpu, Device::Gpu),
         };
-        let jobs = args.jobs.map_or_else(|| jobs_of(&device), |jobs| jobs as usize);
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        // A GPU does one run at a time.
+        let jobs = args.jobs.map_or(if matches!(device, Device::Cpu) { cores } else { 1 }, |jobs| jobs as usize);
         let (own, first) = (task.about().hyper, options.seed);
         let hyper = Hyper {
             batch: batch.map_or(own.batch, |batch| batch as usize),
@@ -146,14 +148,6 @@ impl Training {
                 format!("{count} of {} tables, of at most {SMALL_TABLE} rows, stay FP32 unless named\n", tables.len())
             }
         }
-    }
-}
-
-/// Runs at a time: a GPU does one.
-fn jobs_of(device: &Device) -> usize {
-    match device {
-        Device::Cpu => thread::available_parallelism().map_or(1, NonZero::get),
-        Device::Gpu(_) => 1,
     }
 }
 

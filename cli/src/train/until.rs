@@ -119,7 +119,7 @@ impl Plan<'_> {
         let end = (f64::NEG_INFINITY, short, short);
         let progress = self.progress(tries.len(), short);
         let journal = Journal::new(self.training.subject());
-        journal.run(&tries, self.training.jobs, &|setup, seed| self.run(setup, seed, end, &progress))?;
+        journal.run(&tries, self.training.jobs, false, &|setup, seed| self.run(setup, seed, end, &progress))?;
         let tried = journal.last(&tries);
         let chosen = setups.iter().zip(tried.chunks(rates.len())).map(|(setup, tried)| {
             let loss = |record: &Record| record.outcome.as_ref().map(|run| run.loss);

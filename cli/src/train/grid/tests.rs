@@ -35,7 +35,7 @@ fn plan(jobs: usize) -> Plan {
 /// Does the runs of a plan that are missing in a folder, and returns the last record of each of its runs.
 fn done(plan: &Plan, folder: &Path, runner: &Runner<'_>) -> anyhow::Result<Vec<Record>> {
     let journal = Journal::open(folder, plan.subject.clone())?;
-    journal.run(&journal.missing(&plan.runs()), plan.jobs, runner)?;
+    journal.run(&journal.missing(&plan.runs()), plan.jobs, false, runner)?;
     Ok(journal.last(&plan.runs()))
 }
 
