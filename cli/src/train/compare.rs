@@ -25,8 +25,7 @@ use std::path::Path;
 /// Trains what was asked for, or what makes the point, and prints it.
 pub(super) fn run(options: &Options, args: &CompareArgs) -> Result<(), Failure> {
     args.check(options)?;
-    let mut training = Training::open(options, &args.run, args.batch.first().copied())?;
-    training.options.end = args.seconds.map_or(End::Epochs, End::Seconds);
+    let training = Training::open(options, &args.run, args.batch.first().copied())?;
     let several = args.batch.len() > 1;
     let setups = if several { sized(args) } else { setups(&args.lists, &args.table, &training)? };
     let runs = journal::each(&setups, &training.seeds);
@@ -36,6 +35,7 @@ pub(super) fn run(options: &Options, args: &CompareArgs) -> Result<(), Failure> 
         every: args.checkpoint_every,
         resume: args.resume.is_some(),
     };
+    let end = args.seconds.map_or(End::Epochs, End::Seconds);
     if let Some(resume) = &args.resume {
         any_checkpoint(&runs, &keep, resume)?;
     }
@@ -45,7 +45,7 @@ pub(super) fn run(options: &Options, args: &CompareArgs) -> Result<(), Failure> 
     if args.run.task.task.is_none() {
         output::note(&format!("no --task: {}", training.task.about().source));
     }
-    let cells = figures::cells(&training.run_all(&runs, &keep)?);
+    let cells = figures::cells(&training.run_all(&runs, &|setup, seed| (end, keep(setup, seed)))?);
     let text = if several { sizes(args, &training, &cells)? } else { settings(&training, &cells) };
     output::print(&text)?;
     // Last: what was trained is on the screen by then, wherever this cannot be written.

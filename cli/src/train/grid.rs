@@ -6,6 +6,7 @@ use super::asked::Cells;
 use super::checkpoints::Keep;
 use super::journal::{self, Journal, Run};
 use super::options::GridArgs;
+use super::run::End;
 use super::setting::{Setup, WAYS};
 use super::skew;
 use super::tables::Device;
@@ -36,10 +37,7 @@ pub(super) fn run(options: &Options, args: &GridArgs) -> Result<(), Failure> {
     let journal = Journal::open(&folder, subject.clone())?;
     let runs = in_order(&setups, &training.seeds);
     let left = journal.missing(&runs);
-    let progress = training.progress(&left);
-    let one = |setup: &Setup, seed| training.run(setup, seed, &Keep::default(), &|steps| progress.advance(steps));
-    journal.run(&left, training.jobs, false, &one)?;
-    drop(progress);
+    training.run(&journal, &left, false, &|_, _| (End::Epochs, Keep::default()))?;
     skew::chart(&training)?.write(&folder.join("skew"))?;
     show(options, &Report::new(&subject, &journal.last(&runs)), &folder)
 }

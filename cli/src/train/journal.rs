@@ -146,9 +146,8 @@ impl Journal {
         runs.iter().filter_map(|run| latest.iter().find(|record| record.is_of(run))).cloned().collect()
     }
 
-    /// Does every run, `at_once` at a time. After a run that failed no other begins, and its failure is returned.
-    pub(crate) fn run_all(&self, runs: &[Run], at_once: usize, runner: &Runner<'_>) -> anyhow::Result<Vec<Record>> {
-        self.run(runs, at_once, true, runner)?;
+    /// The same, or the failure of the first run that did not come to its end.
+    pub(crate) fn ended(&self, runs: &[Run]) -> anyhow::Result<Vec<Record>> {
         let records = self.last(runs);
         let failed = records.iter().find_map(|record| Some((record, record.failure.as_ref()?)));
         if let Some((Record { setup, seed, .. }, why)) = failed {

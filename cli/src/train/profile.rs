@@ -9,7 +9,7 @@ use super::checkpoints::Keep;
 use super::figures::{self, Cell, Interval, LOSS_CHANGE, NEUTRAL, loss_change};
 use super::journal;
 use super::options::ProfileArgs;
-use super::run::{Outcome, order};
+use super::run::{End, Outcome, order};
 use super::setting::{SMALL_TABLE, Setting, Setup, WAYS};
 use super::task::TableSpec;
 use super::training::Training;
@@ -62,7 +62,7 @@ pub(super) fn run(options: &Options, args: &ProfileArgs) -> Result<(), Failure> 
         let named =
             training.tables().iter().zip(settings).map(|(table, &setting)| (table.name.clone(), setting.into()));
         let setup = Setup { named: named.collect(), ..Setup::FP32 };
-        let records = training.run_all(&journal::each(&[setup], seeds), &|_, _| Keep::default())?;
+        let records = training.run_all(&journal::each(&[setup], seeds), &|_, _| (End::Epochs, Keep::default()))?;
         Ok(records.into_iter().filter_map(|record| record.outcome).collect())
     };
     let profile = propose(training.tables(), &observed, &training.seeds, &trial)?;

@@ -49,9 +49,14 @@ impl RunOptions {
         self.limit.unwrap_or(usize::MAX).min(task.about().train)
     }
 
-    /// Steps of a whole run.
+    /// Steps of a whole run, or the most.
     pub(crate) fn steps(&self, task: &dyn Task) -> u64 {
-        self.samples(task).div_ceil(self.hyper.batch) as u64 * u64::from(self.hyper.epochs)
+        match self.end {
+            End::Loss { most, .. } => most,
+            End::Epochs | End::Seconds(_) => {
+                self.samples(task).div_ceil(self.hyper.batch) as u64 * u64::from(self.hyper.epochs)
+            }
+        }
     }
 }
 
@@ -196,10 +201,7 @@ impl<'a> Model<'a> {
         let (count, size, end) = (self.identity.samples, self.options.hyper.batch, self.options.end);
         let each = count.div_ceil(size).max(1) as u64;
         let mut trained = Trained::default();
-        let mut last = match end {
-            End::Loss { most, .. } => most,
-            End::Epochs | End::Seconds(_) => self.options.steps(self.task),
-        };
+        let mut last = self.options.steps(self.task);
         if keep.resume && checkpoints::newest(&keep.folder)?.is_some() {
             trained.loss = self.resume(&keep.folder, last)?;
             watch(self.steps);

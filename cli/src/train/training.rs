@@ -3,7 +3,7 @@
 use super::checkpoints::Keep;
 use super::journal::{Journal, Record, Run, Subject};
 use super::options::RunArgs;
-use super::run::{self, End, Outcome, RunOptions};
+use super::run::{self, End, RunOptions};
 use super::setting::{SMALL_TABLE, Setup};
 use super::tables::Device;
 use super::task::{Batch, Hyper, TableSpec, Task};
@@ -18,6 +18,9 @@ use hotrow::adapter;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::thread;
+
+/// When a run ends, and whether it keeps checkpoints.
+pub(crate) type How<'a> = dyn Fn(&Setup, u64) -> (End, Keep) + Sync + 'a;
 
 /// A task and how to train on it.
 pub(crate) struct Training {
@@ -93,45 +96,28 @@ impl Training {
         options
     }
 
-    /// Does a run; `watch` is told of every step.
-    pub(crate) fn run(
-        &self,
-        setup: &Setup,
-        seed: u64,
-        keep: &Keep,
-        watch: &(dyn Fn(u64) + Sync),
-    ) -> anyhow::Result<Outcome> {
-        self.run_until(setup, seed, self.options.end, keep, watch)
+    /// Does runs, several at a time, and adds them to the journal; `how`: when each ends, and its checkpoints. One that fails is recorded, and
+    /// the others go on, unless they shall `stop`.
+    pub(crate) fn run(&self, journal: &Journal, runs: &[Run], stop: bool, how: &How<'_>) -> anyhow::Result<()> {
+        let task = &*self.task;
+        let options = |setup: &Setup, end| RunOptions { end, ..self.options_of(setup) };
+        let steps = runs.iter().map(|(setup, seed)| options(setup, how(setup, *seed).0).steps(task)).sum();
+        let progress = Progress::new(task.about().name, steps);
+        journal.run(runs, self.jobs, stop, &|setup, seed| {
+            let (end, keep) = how(setup, seed);
+            let options = options(setup, end);
+            let choice = setup.choice(self.tables()).map_err(anyhow::Error::msg)?;
+            let done = run::run(task, &choice, seed, &options, &keep, &|steps| progress.advance(steps))?;
+            progress.advance(options.steps(task).saturating_sub(done.steps));
+            Ok(done)
+        })
     }
 
-    /// Does a run that ends then.
-    pub(crate) fn run_until(
-        &self,
-        setup: &Setup,
-        seed: u64,
-        end: End,
-        keep: &Keep,
-        watch: &(dyn Fn(u64) + Sync),
-    ) -> anyhow::Result<Outcome> {
-        let choice = setup.choice(self.tables()).map_err(anyhow::Error::msg)?;
-        run::run(&*self.task, &choice, seed, &RunOptions { end, ..self.options_of(setup) }, keep, watch)
-    }
-
-    /// Does every run, several at a time, and keeps them in memory. After one has failed no other begins.
-    pub(crate) fn run_all(
-        &self,
-        runs: &[Run],
-        keep: &(dyn Fn(&Setup, u64) -> Keep + Sync),
-    ) -> anyhow::Result<Vec<Record>> {
-        let progress = self.progress(runs);
-        let one = |setup: &Setup, seed| self.run(setup, seed, &keep(setup, seed), &|steps| progress.advance(steps));
-        Journal::new(self.subject()).run_all(runs, self.jobs, &one)
-    }
-
-    /// A bar of the steps of these runs.
-    pub(crate) fn progress(&self, runs: &[Run]) -> Progress {
-        let steps = runs.iter().map(|(setup, _)| self.options_of(setup).steps(&*self.task)).sum();
-        Progress::new(self.task.about().name, steps)
+    /// The same in memory. After one has failed no other begins, and its failure is returned.
+    pub(crate) fn run_all(&self, runs: &[Run], how: &How<'_>) -> anyhow::Result<Vec<Record>> {
+        let journal = Journal::new(self.subject());
+        self.run(&journal, runs, true, how)?;
+        journal.ended(runs)
     }
 
     /// Where the results of a grid lie.

@@ -19,7 +19,6 @@ use crate::names::{OptimizerName, option_name};
 use crate::options::Options;
 use crate::output;
 use crate::plot::Chart;
-use crate::progress::Progress;
 use crate::report::units::median;
 use crate::report::{self, Record as Figure, Setting, Unit};
 use anyhow::Context as _;
@@ -116,10 +115,8 @@ impl Plan<'_> {
         let tries = setups.iter().flat_map(|setup| rates.iter().map(move |&rate| with(setup, rate)));
         let tries = journal::each(&tries.collect::<Vec<_>>(), &self.training.seeds[..1]);
         let short = self.limits.short_steps;
-        let end = (f64::NEG_INFINITY, short, short);
-        let progress = self.progress(tries.len(), short);
         let journal = Journal::new(self.training.subject());
-        journal.run(&tries, self.training.jobs, false, &|setup, seed| self.run(setup, seed, end, &progress))?;
+        self.training.run(&journal, &tries, false, &|_, _| self.end(f64::NEG_INFINITY, short, short))?;
         let tried = journal.last(&tries);
         let chosen = setups.iter().zip(tried.chunks(rates.len())).map(|(setup, tried)| {
             let loss = |record: &Record| record.outcome.as_ref().map(|run| run.loss);
@@ -136,20 +133,14 @@ impl Plan<'_> {
 
     /// Trains the full table, which sets the goals; then every other setting until it is there.
     fn follow(&self, setups: &[Setup], rows: &mut [Row]) -> anyhow::Result<()> {
-        let Training { seeds, jobs, .. } = self.training;
+        let seeds = &self.training.seeds;
         let Limits { goal_steps, most_steps, test_every: every, .. } = self.limits;
         let (full, others) = (journal::each(&setups[..1], seeds), journal::each(&setups[1..], seeds));
-        let journal = Journal::new(self.training.subject());
-        let progress = self.progress(full.len(), goal_steps);
-        let end = (f64::NEG_INFINITY, goal_steps, every);
-        let mut records = journal.run_all(&full, *jobs, &|setup, seed| self.run(setup, seed, end, &progress))?;
+        let mut records = self.training.run_all(&full, &|_, _| self.end(f64::NEG_INFINITY, goal_steps, every))?;
         let lowest = |record: &Record| Some((record.seed, lowest(&record.outcome.as_ref()?.curve)));
         let goals: HashMap<u64, f64> = records.iter().filter_map(lowest).collect();
         let goal = |seed| goals.get(&seed).copied().unwrap_or(f64::NAN);
-        let progress = self.progress(others.len(), most_steps);
-        records.extend(journal.run_all(&others, *jobs, &|setup, seed| {
-            self.run(setup, seed, (goal(seed), most_steps, every), &progress)
-        })?);
+        records.extend(self.training.run_all(&others, &|_, seed| self.end(goal(seed), most_steps, every))?);
         for (row, records) in rows.iter_mut().zip(records.chunks(seeds.len())) {
             let run = |record: &Record| Some(Followed::new(record.seed, goal(record.seed), record.outcome.clone()?));
             row.runs = records.iter().filter_map(run).collect();
@@ -157,19 +148,10 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Does runs that end at a goal, or after the most steps; they are tested every so many steps.
-    fn run(
-        &self,
-        setup: &Setup,
-        seed: u64,
-        (goal, most, every): (f64, u64, u64),
-        progress: &Progress,
-    ) -> anyhow::Result<Outcome> {
-        // At least as long as the full table.
-        let end = End::Loss { goal, every, tested: self.limits.tested, least: self.limits.goal_steps, most };
-        let done = self.training.run_until(setup, seed, end, &Keep::default(), &|steps| progress.advance(steps))?;
-        progress.advance(most.saturating_sub(done.steps));
-        Ok(done)
+    /// At the goal, but after at least as many steps as the full table has; or after the most steps.
+    fn end(&self, goal: f64, most: u64, every: u64) -> (End, Keep) {
+        let Limits { tested, goal_steps: least, .. } = self.limits;
+        (End::Loss { goal, every, tested, least, most }, Keep::default())
     }
 
     /// Times steps of every setting, by turns.
@@ -198,10 +180,6 @@ impl Plan<'_> {
             (row.step_ms, row.tables_ms) = (of(0), of(1));
         }
         Ok(())
-    }
-
-    fn progress(&self, runs: usize, steps: u64) -> Progress {
-        Progress::new(self.training.task.about().name, steps.saturating_mul(runs as u64))
     }
 }
 
