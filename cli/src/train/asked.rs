@@ -2,10 +2,9 @@
 //! compare with the others (`robe:compression=1000,chunk=32`), or one of its own for a table (`C3=robe:weights=5000`,
 //! `C3=int4:stochastic:lfu:10`).
 
-use super::setting::{CHUNK, Kind, Robe, Setting, Size, WAYS};
+use super::setting::{CHUNK, Kind, Robe, Setting, Size};
 use crate::names::{PolicyName, PrecisionName, RoundingName, option_name};
 use PrecisionName::{Fp16, Fp32, Int2, Int4, Int8};
-use RoundingName::{Nearest, Stochastic};
 use clap::ValueEnum;
 use std::str::FromStr;
 
@@ -46,15 +45,45 @@ pub(crate) enum Cells {
 /// Precisions below FP32.
 pub(crate) const LOW: [PrecisionName; 4] = [Fp16, Int8, Int4, Int2];
 
-/// Cells with a cache that the claims need.
-const CLAIMED: [(PrecisionName, f64); 5] = [(Int8, 1.0), (Int8, 5.0), (Int4, 5.0), (Int4, 10.0), (Int4, 30.0)];
+/// Where an option is not given.
+const DEFAULT: &str = "--precision int8 --rounding stochastic --policy lfu --cache-percent 0 --ways 32";
 
-/// Cache sizes of Yang 2020's tables, in percent of the rows.
-const PERCENTS: [f64; 7] = [0.0, 0.1, 1.0, 5.0, 10.0, 30.0, 50.0];
+/// The settings that are trained by default show the papers' point. Nearest rounding loses, stochastic rounding less, a small cache of hot rows
+/// gives back the rest, in a fraction of the memory.
+const TELLING: [&str; 5] = [
+    "--precision fp16,int8 --rounding nearest,stochastic",
+    "--precision int8 --cache-percent 5",
+    "--precision int4 --rounding nearest,stochastic",
+    "--precision int4 --cache-percent 10",
+    "--precision int2 --cache-percent 0,10,30",
+];
 
-/// Figure 6 of Yang 2020: these ways, at these sizes.
-const MORE_WAYS: [u32; 4] = [2, 4, 8, 16];
-const MORE_WAYS_PERCENTS: [f64; 4] = [5.0, 10.0, 30.0, 50.0];
+/// [`Cells::Claims`].
+const CLAIMS: [&str; 3] = [
+    "--precision fp16,int8,int4,int2 --rounding nearest,stochastic",
+    "--precision int8 --cache-percent 1,5",
+    "--precision int4 --cache-percent 5,10,30",
+];
+
+/// [`Cells::Full`]: the cache sizes of Yang 2020's tables; and its Figure 6.
+const FULL: &str = "--precision fp16,int8,int4,int2 --rounding nearest,stochastic --policy lru,lfu \
+                    --cache-percent 0,0.1,1,5,10,30,50 --ways 32,1";
+const MORE_WAYS: &str = "--precision int4,int2 --cache-percent 5,10,30,50 --ways 2,4,8,16";
+
+/// The lists of a line of options.
+fn lists(line: &str) -> Lists {
+    parsed(line.split_whitespace().map(str::to_owned)).unwrap_or_default()
+}
+
+/// FP32, and the settings that these lines of options ask for.
+fn settings_of(lines: &[&str]) -> Vec<Setting> {
+    distinct(lines.iter().flat_map(|line| lists(line).product(&lists(DEFAULT))).collect())
+}
+
+/// The settings to compare where none are asked for.
+pub(super) fn telling() -> Vec<Setting> {
+    settings_of(&TELLING)
+}
 
 impl Lists {
     /// Whether anything was asked for.
@@ -81,28 +110,21 @@ impl Lists {
         if !self.any() {
             return Vec::new();
         }
-        distinct(self.product(&[Int8], &[Stochastic], &[PolicyName::Lfu], &[0.0], &[WAYS]))
+        distinct(self.product(&lists(DEFAULT)))
     }
 
-    /// Every combination; where a list is empty, of the values given here.
-    fn product(
-        &self,
-        precisions: &[PrecisionName],
-        roundings: &[RoundingName],
-        policies: &[PolicyName],
-        percents: &[f64],
-        ways: &[u32],
-    ) -> Vec<Setting> {
+    /// Every combination; where a list is empty, of the default's.
+    fn product(&self, default: &Self) -> Vec<Setting> {
         fn or<'a, T>(given: &'a [T], default: &'a [T]) -> &'a [T] {
             if given.is_empty() { default } else { given }
         }
         let mut settings = Vec::new();
-        for &precision in or(&self.precision, precisions) {
-            for &rounding in or(&self.rounding, roundings) {
-                for &policy in or(&self.policy, policies) {
-                    for &cache_percent in or(&self.cache_percent, percents) {
+        for &precision in or(&self.precision, &default.precision) {
+            for &rounding in or(&self.rounding, &default.rounding) {
+                for &policy in or(&self.policy, &default.policy) {
+                    for &cache_percent in or(&self.cache_percent, &default.cache_percent) {
                         let with = |&ways| Setting { precision, rounding, policy, cache_percent, ways };
-                        settings.extend(or(&self.ways, ways).iter().map(with));
+                        settings.extend(or(&self.ways, &default.ways).iter().map(with));
                     }
                 }
             }
@@ -123,26 +145,15 @@ impl Lists {
 
 impl Cells {
     /// The cells, each once, FP32 first: it is what the others are compared with, whatever the lists say.
-    pub(crate) fn settings(self, lists: &Lists) -> Vec<Setting> {
-        let (roundings, policies) = ([Nearest, Stochastic], [PolicyName::Lru, PolicyName::Lfu]);
-        let lfu = |&(precision, percent): &(PrecisionName, f64)| Setting::lfu(precision, percent, WAYS);
-        let mut cells: Vec<Setting> = match self {
-            Self::Full => lists.product(&LOW, &roundings, &policies, &PERCENTS, &[WAYS, 1]),
-            Self::Claims => {
-                let uncached = |precision| roundings.map(|rounding| Setting::uncached(precision, rounding));
-                let all = LOW.into_iter().flat_map(uncached).chain(CLAIMED.iter().map(lfu));
-                all.filter(|cell| lists.take(cell)).collect()
-            }
-        };
-        if self == Self::Full && lists.ways.is_empty() {
-            for precision in [Int4, Int2] {
-                for percent in MORE_WAYS_PERCENTS {
-                    let more = MORE_WAYS.map(|ways| Setting::lfu(precision, percent, ways));
-                    cells.extend(more.iter().filter(|cell| lists.take(cell)));
-                }
-            }
-        }
-        distinct(cells)
+    pub(crate) fn settings(self, asked: &Lists) -> Vec<Setting> {
+        let mut cells = settings_of(if self == Self::Claims { &CLAIMS } else { &[MORE_WAYS] });
+        cells.retain(|cell| asked.take(cell));
+        distinct(match self {
+            Self::Claims => cells,
+            // Ways of the user's own are those of every cell.
+            Self::Full if !asked.ways.is_empty() => asked.product(&lists(FULL)),
+            Self::Full => [asked.product(&lists(FULL)), cells].concat(),
+        })
     }
 }
 
@@ -217,7 +228,7 @@ fn parsed<A: clap::Args>(options: impl Iterator<Item = String>) -> Result<A, Str
 
 /// FP32 without a cache, where nothing else is said; stochastic rounding and LFU. `strictly`: no option may make no difference.
 fn cached(lists: &Lists, strictly: bool) -> Result<Kind, String> {
-    let settings = lists.product(&[Fp32], &[Stochastic], &[PolicyName::Lfu], &[0.0], &[WAYS]);
+    let settings = lists.product(&Lists { precision: vec![Fp32], ..self::lists(DEFAULT) });
     let [setting] = settings[..] else { return Err("wanted each option once, found one twice".to_owned()) };
     let precision = vec![setting.precision];
     match strictly {
@@ -277,8 +288,9 @@ pub(super) fn refuse(rules: impl IntoIterator<Item = Rule>) -> Result<(), String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::train::setting::{SMALL_TABLE, Setup};
+    use crate::train::setting::{SMALL_TABLE, Setup, WAYS};
     use crate::train::task::TableSpec;
+    use RoundingName::{Nearest, Stochastic};
     use hotrow::{Init, Pooling};
 
     #[test]

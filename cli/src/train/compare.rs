@@ -1,19 +1,17 @@
 //! Settings side by side over seeds: the table of `hotrow train`. With several batch sizes, these side by side: what a larger batch
 //! costs in accuracy and gains in time, after as many epochs or as many seconds (SCARS, Table VII).
 
-use super::asked::{Lists, TableSetting};
+use super::asked::{Lists, TableSetting, telling};
 use super::charts;
 use super::checkpoints::{self, Keep};
 use super::figures::{self, Cell, LOSS_CHANGE};
 use super::journal::{self, Run};
 use super::options::CompareArgs;
 use super::run::{End, Outcome};
-use super::setting::{Kind, Setting, Setup, WAYS};
+use super::setting::{Kind, Setting, Setup};
 use super::tables;
 use super::training::Training;
 use crate::failure::Failure;
-use crate::names::PrecisionName::{Fp16, Int2, Int4, Int8};
-use crate::names::RoundingName::{Nearest, Stochastic};
 use crate::names::option_name;
 use crate::options::Options;
 use crate::output;
@@ -58,23 +56,6 @@ pub(super) fn run(options: &Options, args: &CompareArgs) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The settings that are trained by default show the papers' point. Nearest rounding loses, stochastic rounding less, a small cache of hot rows
-/// gives back the rest, in a fraction of the memory.
-const TELLING: [Setting; 12] = [
-    Setting::FP32,
-    Setting::uncached(Fp16, Nearest),
-    Setting::uncached(Fp16, Stochastic),
-    Setting::uncached(Int8, Nearest),
-    Setting::uncached(Int8, Stochastic),
-    Setting::lfu(Int8, 5.0, WAYS),
-    Setting::uncached(Int4, Nearest),
-    Setting::uncached(Int4, Stochastic),
-    Setting::lfu(Int4, 10.0, WAYS),
-    Setting::uncached(Int2, Stochastic),
-    Setting::lfu(Int2, 10.0, WAYS),
-    Setting::lfu(Int2, 30.0, WAYS),
-];
-
 /// Every setup that was asked for, or those that make the point; first plain FP32, which the others are compared with.
 pub(super) fn setups(lists: &Lists, tables: &[TableSetting], training: &Training) -> Result<Vec<Setup>, Failure> {
     let named = tables.iter().filter_map(|setting| Some((setting.table.clone()?, setting.kind)));
@@ -89,7 +70,7 @@ pub(super) fn setups(lists: &Lists, tables: &[TableSetting], training: &Training
         }
     }
     if kinds.is_empty() && named.is_empty() {
-        kinds = TELLING.map(Kind::from).to_vec();
+        kinds = telling().into_iter().map(Kind::from).collect();
     } else if !named.is_empty() && kinds.len() < 2 {
         // With a table's own setting those that are not named stay.
         kinds = vec![Kind::FP32; 2];
@@ -290,7 +271,7 @@ mod tests {
     fn runs_have_folders_of_their_own() {
         assert_eq!(run_name("int4 stochastic, 0.1 % lfu", 3), "int4-stochastic-0.1-lfu-seed3");
         assert_eq!(run_name("fp32; C3=int4 stochastic", 0), "fp32-C3-int4-stochastic-seed0");
-        let names: Vec<String> = TELLING.iter().map(|setting| run_name(&setting.label(), 0)).collect();
+        let names: Vec<String> = telling().iter().map(|setting| run_name(&setting.label(), 0)).collect();
         let distinct: std::collections::HashSet<&String> = names.iter().collect();
         assert_eq!(distinct.len(), names.len(), "{names:?}");
     }

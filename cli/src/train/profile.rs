@@ -188,10 +188,8 @@ impl Proposal {
     /// The smallest cache that reaches the hit rate; FP16 if none does, FP32 for a small table.
     fn reaching(&self, precision: PrecisionName, target: f64) -> Setting {
         let smallest = self.predicted.iter().find(|at| at.hit_rate(at.policy()) >= target);
-        let cached = |at: &Predicted| {
-            let (policy, cache_percent) = (at.policy(), at.cache_percent);
-            Setting { precision, rounding: RoundingName::Stochastic, policy, cache_percent, ways: WAYS }
-        };
+        let cached =
+            |at: &Predicted| Setting { policy: at.policy(), ..Setting::lfu(precision, at.cache_percent, WAYS) };
         smallest.map_or(self.uncached(), cached)
     }
 
