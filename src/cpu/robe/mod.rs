@@ -20,13 +20,15 @@ use crate::{
     },
     scaler::GradSlice,
     table::{
-        batch::{self, Pending},
+        batch,
         counters::Counters,
         layout::{Layout, Params, Rate, Robe, ScalerState, Step, table_words},
         params::Mode,
         rng::Purpose,
+        step_state::{Pending, StepState},
     },
 };
+use std::convert::Infallible;
 use sums::Sums;
 
 /// Tables that share one array of weights, on the CPU, on all cores.
@@ -55,8 +57,7 @@ pub struct CpuRobeGroup {
     /// Where [`Backward::Atomic`] adds gradients up; all of it is 0 between steps.
     scattered: Option<Scattered>,
     train: Option<Space>,
-    /// A forward whose backward has not come.
-    pending: Option<Pending>,
+    state: StepState<Infallible>,
 }
 
 #[derive(Debug)]
@@ -112,8 +113,8 @@ impl CpuRobeGroup {
         })?;
         let (tables, features) = (table_words(&rows), rows.feature_tables());
         let scattered = Scattered::new(&config)?;
-        let (train, pending) = (None, None);
-        Ok(Self { config, rows, layout, tables, features, storage, memory, states, scattered, train, pending })
+        let (train, state) = (None, StepState::Idle);
+        Ok(Self { config, rows, layout, tables, features, storage, memory, states, scattered, train, state })
     }
 
     /// The configuration; the learning rate is the newest.
@@ -142,7 +143,7 @@ impl CpuRobeGroup {
 
     /// Gives up the backward of the last forward.
     pub fn abandon_backward(&mut self) {
-        self.pending = None;
+        self.state.end_forward();
     }
 
     /// What steps did.
@@ -170,7 +171,7 @@ impl CpuRobeGroup {
     /// then.
     pub fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
         snapshot.check(&self.config)?;
-        self.pending = None;
+        self.state.end_forward();
         self.tables = snapshot.counters.words(&self.config, snapshot.t);
         self.memory.copy_from_slice(&snapshot.weight_words);
         self.states.copy_from_slice(&snapshot.state_words);
@@ -183,7 +184,7 @@ impl CpuRobeGroup {
     /// [`Error::Length`] unless there are |M| of them, [`Error::Source`] for the first that is not finite and for the first block whose
     /// range no scale can be, [`Error::Order`] between forward and backward: nothing has changed then.
     pub fn write_weights(&mut self, weights: &[f32]) -> Result<(), Error> {
-        batch::not_pending(self.pending, "write_weights")?;
+        self.state.not_pending("write_weights")?;
         check_weights(&self.config, weights)?;
         let mut words = zeroed("weights", self.memory.len())?;
         self.storage.pack(&self.config.noise(self.tables[0], Purpose::Write), 0, weights, &mut words)?;
@@ -198,7 +199,7 @@ impl CpuRobeGroup {
     /// [`Error::Config`] for a configuration that cannot be, or that wants another array; [`Error::Order`] between forward and backward:
     /// nothing has changed then.
     pub fn reconfigure(&mut self, config: Config) -> Result<(), Error> {
-        batch::not_pending(self.pending, "reconfigure")?;
+        self.state.not_pending("reconfigure")?;
         self.config.same_array(&config)?;
         let rows = config.rows();
         let scattered = Scattered::new(&config)?;
@@ -230,7 +231,7 @@ impl CpuRobeGroup {
         self.config.batch_chunks(params.indices, params.bags)?;
         batch::check_outputs(&self.rows, params.indices, params.bags, outputs.len())?;
         if mode == Mode::Train {
-            self.pending = None; // what its backward would need goes
+            self.state.end_forward(); // what its backward would need goes
         }
         self.carry(&params, indices, offsets, weights.unwrap_or_default(), outputs)
     }
@@ -260,9 +261,9 @@ impl CpuRobeGroup {
 
     /// What waits for its backward, whose gradients these are: the uniforms of its stages, and how many chunks it has.
     fn waiting(&self, grad_outputs: GradSlice<'_>, call: &'static str) -> Result<(Params, Robe, u32), Error> {
-        let pending = self.pending.ok_or_else(|| batch::no_forward(call))?;
-        batch::check_grads(&self.rows, pending, grad_outputs.len())?;
-        let Pending { indices, bags, weighted } = pending;
+        let forward = self.state.wants_forward(call)?;
+        batch::check_grads(&self.rows, forward, grad_outputs.len())?;
+        let Pending { indices, bags, weighted, .. } = forward;
         let n = self.config.batch_chunks(indices, bags)?;
         let robe = Robe { dense_from: self.dense_from(), ..self.config.undivided() };
         let params = Params::new(&self.rows, &self.layout, Mode::Train, Purpose::Update);
@@ -283,7 +284,7 @@ impl CpuRobeGroup {
             let update = if self.storage.plain() { robe_update } else { robe_blocks };
             update(params, robe, &targets, &accesses, grad_outputs, &scratch, memory, states, tables, rate);
         }
-        self.pending = None;
+        self.state.end_forward();
         Ok(())
     }
 
@@ -310,7 +311,7 @@ own_lookup!(CpuRobeGroup);
 
 impl Lookup for CpuRobeGroup {
     fn pending(&self) -> bool {
-        self.pending.is_some()
+        self.state.pending().is_some()
     }
 
     fn output_len(&self, indices: usize, bags: usize) -> usize {
@@ -327,7 +328,8 @@ impl Lookup for CpuRobeGroup {
         let space = self.run(indices, offsets, weights, Mode::Train, outputs)?;
         self.train = Some(space);
         let bags = offsets.len() as u32 - 1;
-        self.pending = Some(Pending { indices: indices.len() as u32, bags, weighted: weights.is_some() });
+        let (indices, weighted) = (indices.len() as u32, weights.is_some());
+        self.state.forward(Pending { indices, bags, weighted, space: 0 });
         Ok(())
     }
 

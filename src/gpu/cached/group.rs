@@ -3,7 +3,6 @@
 use crate::{
     config::{GroupConfig, Placement, WAYS},
     error::Error,
-    gpu::seen::Seen,
     gpu::{
         cached::{
             backward::{Gradients, record_backward},
@@ -14,12 +13,10 @@ use crate::{
         engine::{
             bind::{Batch, GradBuffer},
             call::Call,
-            changing::Changing,
             context::Context,
-            readback::Reports,
             scratch,
         },
-        scaler::Scaler,
+        front::{Front, Kind, front},
         stages::cached::{
             collect,
             exchange::{self, Records},
@@ -31,10 +28,12 @@ use crate::{
     source::Source,
     store::{self, SharedStore, ram::RamStore},
     table::{
-        batch::{self, Pending},
+        batch,
+        counters::Counters,
         layout::{Layout, Params, Rate, ScalerState},
         params::Mode,
         rng::Purpose,
+        step_state::Pending,
     },
 };
 
@@ -43,24 +42,13 @@ use crate::{
 /// `record_*` put a step into the caller's encoder and never wait. The [`Embedding`](crate::Embedding) methods upload, submit and wait.
 #[derive(Debug)]
 pub struct Group {
-    pub(crate) context: Context,
+    pub(crate) front: Front<Prefetched>,
     pub(crate) config: GroupConfig,
     pub(crate) tables: Tables,
     /// Two, so that a batch may be prefetched while the last one waits for its backward.
     pub(crate) train: [Option<Space>; 2],
-    /// Which of them the last forward has.
-    pub(crate) current: usize,
     pub(crate) frozen: Option<Space>,
     pub(crate) flush: Option<FlushSpace>,
-    /// The uniform of the optimiser's rate.
-    rate: Changing,
-    /// A small buffer, bound where a batch has no weights or no indices.
-    pub(crate) dummy: wgpu::Buffer,
-    /// A forward whose backward has not come.
-    pub(crate) pending: Option<Pending>,
-    pub(crate) prefetched: Option<Prefetched>,
-    pub(crate) reports: Reports,
-    pub(crate) seen: Seen,
     pub(crate) staged: Option<Staged>,
     /// Why the table is where it is.
     reason: &'static str,
@@ -69,8 +57,8 @@ pub struct Group {
 impl Drop for Group {
     fn drop(&mut self) {
         // A thread that gathers for a batch nobody will ask for is waited for: it holds the store.
-        drop(self.prefetched.take());
-        self.context.forget_bindings();
+        drop(self.front.state.take_prefetched());
+        self.front.context.forget_bindings();
     }
 }
 
@@ -172,7 +160,7 @@ impl Group {
         let hold = store.as_ref().map(SharedStore::hold).transpose()?;
         let tables = context.guarded(|| Tables::new(context, &config, layout, source, store.as_ref()))?;
         let staged = store.zip(hold).map(|(store, hold)| Staged::new(store, hold, &tables.layout, config.policy));
-        let dummy = context.buffer("dummy", 16, wgpu::BufferUsages::empty())?;
+        let front = Front::new(context)?;
         // Only when the device has given all it must: a store is not touched by a group that cannot be.
         if let Some(staged) = &staged {
             let mut store = staged.store().write();
@@ -181,19 +169,12 @@ impl Group {
             }
         }
         Ok(Self {
-            context: context.clone(),
+            front,
             config,
             tables,
             train: [None, None],
-            current: 0,
             frozen: None,
             flush: None,
-            rate: Changing::new::<Rate>(context),
-            dummy,
-            pending: None,
-            prefetched: None,
-            reports: Reports::new(context),
-            seen: Seen::default(),
             staged,
             reason: "it was asked for",
         })
@@ -236,88 +217,6 @@ impl Group {
         &self.config
     }
 
-    /// The context the group lives in.
-    #[must_use]
-    pub fn context(&self) -> &Context {
-        &self.context
-    }
-
-    /// Returns the error of an earlier skipped step, once its report has arrived: the device skips a step with a bad index or offset.
-    /// Each error is returned once. Every `record_forward` calls this before it records.
-    ///
-    /// # Errors
-    /// [`Error::IndexOutOfRange`] or [`Error::BadOffsets`] of the earliest such step not returned yet.
-    pub fn check(&mut self) -> Result<(), Error> {
-        self.reports.check(&self.context, &self.config)
-    }
-
-    /// Records one step forward. `outputs` gets `[bags, dim]` floats, or `[indices, dim]` with pooling none; it lies in a buffer of
-    /// its own.
-    ///
-    /// What is recorded must be submitted, in the order of the calls: a backward builds on what its forward leaves on the device.
-    ///
-    /// # Errors
-    /// Shapes, buffers and sizes that cannot be; and a fault of an earlier step ([`Group::check`]), in which case nothing is
-    /// recorded.
-    pub fn record_forward(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        batch: &Batch<'_>,
-        outputs: wgpu::BufferSlice<'_>,
-    ) -> Result<(), Error> {
-        self.record_and_report(encoder, batch, outputs, Mode::Train)
-    }
-
-    /// Records a forward that changes nothing (evaluation, inference). A forward waiting for its backward goes on waiting.
-    ///
-    /// # Errors
-    /// As [`Group::record_forward`].
-    pub fn record_forward_frozen(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        batch: &Batch<'_>,
-        outputs: wgpu::BufferSlice<'_>,
-    ) -> Result<(), Error> {
-        self.record_and_report(encoder, batch, outputs, Mode::Frozen)
-    }
-
-    /// Records a step, and has its outcome heard of when the caller's submission is done.
-    fn record_and_report(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        batch: &Batch<'_>,
-        outputs: wgpu::BufferSlice<'_>,
-        mode: Mode,
-    ) -> Result<(), Error> {
-        let context = self.context.clone();
-        let mut refused = false;
-        let recorded = context.guarded(|| {
-            self.check()?;
-            let remedy = "call record_prefetch, submit, fetch, record_forward_prefetched; or the Embedding methods";
-            self.not_staged("recording a whole forward", remedy).inspect_err(|_| refused = true)?;
-            // What is refused for its shape leaves all as it was, a forward that waits for its backward too.
-            let indices = self.record(encoder, batch, outputs, mode).inspect_err(|_| refused = true)?;
-            self.report(encoder, mode, indices);
-            Ok(())
-        });
-        if recorded.is_err() && !refused && mode == Mode::Train {
-            self.pending = None;
-        }
-        recorded
-    }
-
-    /// Has the outcome of the step in `mode`'s space heard of when the caller's submission is done.
-    pub(crate) fn report(&self, encoder: &mut wgpu::CommandEncoder, mode: Mode, indices: u32) {
-        if let Some(space) = self.space(mode) {
-            self.reports.record(&self.context, encoder, &space.step, indices);
-        }
-    }
-
-    /// The space of the last forward in `mode`.
-    pub(crate) fn space(&self, mode: Mode) -> Option<&Space> {
-        if mode == Mode::Train { self.train[self.current].as_ref() } else { self.frozen.as_ref() }
-    }
-
     /// The parameters of a batch whose shape and buffers can be.
     pub(crate) fn batch_params(&self, batch: &Batch<'_>, mode: Mode) -> Result<Params, Error> {
         let (indices, bags) = batch.shape(&self.config)?;
@@ -332,120 +231,7 @@ impl Group {
         params: &Params,
         outputs: wgpu::BufferSlice<'b>,
     ) -> Result<(wgpu::BindingResource<'b>, u32), Error> {
-        self.context.bind_outputs(&self.config, &self.dummy, batch, params, outputs)
-    }
-
-    /// Records the stages and returns the number of indices.
-    pub(crate) fn record(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        batch: &Batch<'_>,
-        outputs: wgpu::BufferSlice<'_>,
-        mode: Mode,
-    ) -> Result<u32, Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "forward")?;
-        let params = self.batch_params(batch, mode)?;
-        let indices = params.indices;
-        // Refused before the last forward's scratch is used anew.
-        self.bound_outputs(batch, &params, outputs)?;
-        Bound::of(&self.context, &self.dummy, batch, &params)?;
-        let train = mode == Mode::Train;
-        if train {
-            self.pending = None; // the scratch that its backward would need is used anew
-        }
-        let space = if train { &mut self.train[self.current] } else { &mut self.frozen };
-        grown(space, &self.context, &self.tables.layout, indices, train)?;
-        if let Some(space) = self.space(mode) {
-            let (binding, rows) = self.bound_outputs(batch, &params, outputs)?;
-            let bound = Bound::of(&self.context, &self.dummy, batch, &params)?;
-            record_step(&self.context, encoder, &self.tables, space, &params, &bound, Some((&binding, rows)));
-        }
-        if train {
-            self.pending = Some(Pending { indices, bags: params.bags, weighted: params.weighted == 1 });
-        }
-        Ok(indices)
-    }
-
-    /// Records the backward of the last recorded forward: merges `grad_outputs` (shaped as its outputs) per distinct row and
-    /// updates each row once.
-    ///
-    /// # Errors
-    /// [`Error::Order`] without a forward, [`Error::Buffer`] for a buffer of the wrong kind or size.
-    pub fn record_backward(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        grad_outputs: wgpu::BufferSlice<'_>,
-    ) -> Result<(), Error> {
-        let unscaled = self.context.uniform(&ScalerState::unscaled());
-        self.record_backward_by(encoder, GradBuffer::F32(grad_outputs), &unscaled)
-    }
-
-    /// As [`record_backward`](Self::record_backward), of gradients of a loss that was multiplied with a scale (SPEC 8): FP32 or FP16,
-    /// each times the inverse that `scaler` decided on, in FP32, before anything is added. If they overflowed, which only the device
-    /// knows, no row, state, dirty flag or counter moves. What the forward did (step number, stamps, frequencies, admissions) stays
-    /// done, as after any step.
-    ///
-    /// # Errors
-    /// As [`record_backward`](Self::record_backward); [`Error::Order`] before [`Scaler::record_decide`].
-    pub fn record_backward_scaled(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        grad_outputs: GradBuffer<'_>,
-        scaler: &Scaler,
-    ) -> Result<(), Error> {
-        let verdict = scaler.decided("record_backward_scaled")?;
-        self.record_backward_by(encoder, grad_outputs, verdict)
-    }
-
-    /// The backward, by what the [`ScalerState`] in `scaler` says when the device gets there.
-    pub fn record_backward_by(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        grad_outputs: GradBuffer<'_>,
-        scaler: &wgpu::Buffer,
-    ) -> Result<(), Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            let (Some(Pending { indices, bags, weighted }), Some(space)) = (self.pending, &self.train[self.current])
-            else {
-                return Err(batch::no_forward("backward"));
-            };
-            let rows = batch::output_rows(&self.config, indices, bags);
-            let landing = match &mut self.staged {
-                None => None,
-                Some(staged) => {
-                    staged.unflushed()?;
-                    staged.reserve_close(&self.context)?
-                }
-            };
-            if indices > 0 {
-                let (slice, wanted) = grad_outputs.wanted(u64::from(rows) * u64::from(self.tables.layout.row.dim));
-                let outputs = self.context.bind("grad_outputs", slice, wanted)?;
-                let params = Params::new(&self.config, &self.tables.layout, Mode::Train, Purpose::Update)
-                    .batch(indices, bags, weighted);
-                let params = Params { half_grads: u32::from(grad_outputs.is_half()), ..params };
-                let rate = self.rate.record(&self.context, encoder, &Rate::new(&self.config.optimizer));
-                let shard = self.staged.as_ref().and_then(|staged| staged.packing(&self.context));
-                let records = match (&self.staged, &shard) {
-                    (Some(staged), Some(shard)) => staged.records(shard),
-                    _ => Records::Table,
-                };
-                record_backward(
-                    &self.context,
-                    encoder,
-                    &self.tables,
-                    space,
-                    params,
-                    &Gradients { outputs, scaler, rate },
-                    records,
-                );
-            }
-            if let Some(staged) = &mut self.staged {
-                staged.close(encoder, &self.tables, landing);
-            }
-            self.pending = None;
-            Ok(())
-        })
+        self.front.context.bind_outputs(&self.config, &self.front.dummy, batch, params, outputs)
     }
 
     /// Records the write-back of every dirty row. A second flush writes nothing.
@@ -453,9 +239,9 @@ impl Group {
     /// # Errors
     /// [`Error::OutOfMemory`] if the list of dirty rows cannot be allocated.
     pub fn record_flush(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
-        let context = self.context.clone();
+        let context = self.front.context.clone();
         context.guarded(|| {
-            batch::not_prefetched(self.prefetched.is_some(), "flush")?;
+            self.front.state.not_prefetched("flush")?;
             self.not_staged("recording a flush", "call Embedding::flush, which waits")?;
             let layout = &self.tables.layout;
             if layout.sets == 0 {
@@ -463,11 +249,12 @@ impl Group {
             }
             let space = match &mut self.flush {
                 Some(space) => space,
-                none => none.insert(FlushSpace::new(&self.context, layout)?),
+                none => none.insert(FlushSpace::new(&self.front.context, layout)?),
             };
             encoder.clear_buffer(&space.step, 0, None);
-            let uniform = self.context.uniform(&Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack));
-            let call = &mut Call::begin(&self.context, encoder, "hotrow.flush");
+            let uniform =
+                self.front.context.uniform(&Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack));
+            let call = &mut Call::begin(&self.front.context, encoder, "hotrow.flush");
             collect::record(call, &uniform, &self.tables, space);
             let FlushSpace { step, moves, no_scratch } = space;
             let list =
@@ -482,20 +269,167 @@ impl Group {
     /// # Errors
     /// [`Error::Order`] between forward and backward.
     pub fn record_reset_discarding(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
-        let context = self.context.clone();
+        let context = self.front.context.clone();
         context.guarded(|| {
-            batch::not_prefetched(self.prefetched.is_some(), "reset")?;
-            batch::not_pending(self.pending, "reset")?;
+            self.front.state.not_prefetched("reset")?;
+            self.front.state.not_pending("reset")?;
             let layout = &self.tables.layout;
-            let uniform = self.context.uniform(&Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack));
-            reset::record(&mut Call::begin(&self.context, encoder, "hotrow.reset"), &uniform, &self.tables);
+            let uniform =
+                self.front.context.uniform(&Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack));
+            reset::record(&mut Call::begin(&self.front.context, encoder, "hotrow.reset"), &uniform, &self.tables);
+            Ok(())
+        })
+    }
+}
+
+front!(Group, Rows);
+
+impl Kind for Group {
+    type Prefetched = Prefetched;
+
+    fn front(&self) -> &Front<Prefetched> {
+        &self.front
+    }
+
+    fn front_mut(&mut self) -> &mut Front<Prefetched> {
+        &mut self.front
+    }
+
+    fn rows(&self) -> &GroupConfig {
+        &self.config
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.tables.layout
+    }
+
+    fn tables(&self) -> &wgpu::Buffer {
+        &self.tables.tables
+    }
+
+    fn counted(&self, words: &[u32]) -> Vec<Counters> {
+        let mut counters = Counters::from_words(words, self.tables.layout.stride());
+        counters.truncate(self.config.tables.len());
+        counters
+    }
+
+    fn set_rate(&mut self, lr: f32) -> Result<(), Error> {
+        self.config.set_learning_rate(lr)
+    }
+
+    fn check_recordable(&self) -> Result<(), Error> {
+        let remedy = "call record_prefetch, submit, fetch, record_forward_prefetched; or the Embedding methods";
+        self.not_staged("recording a whole forward", remedy)
+    }
+
+    fn record(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch<'_>,
+        outputs: wgpu::BufferSlice<'_>,
+        mode: Mode,
+    ) -> Result<u32, Error> {
+        self.front.state.not_prefetched("forward")?;
+        let params = self.batch_params(batch, mode)?;
+        let indices = params.indices;
+        // Refused before the last forward's scratch is used anew.
+        self.bound_outputs(batch, &params, outputs)?;
+        Bound::of(&self.front.context, &self.front.dummy, batch, &params)?;
+        let train = mode == Mode::Train;
+        if train {
+            self.front.state.end_forward(); // the scratch that its backward would need is used anew
+        }
+        let Front { context, state, dummy, .. } = &mut self.front;
+        let space = if train { &mut self.train[0] } else { &mut self.frozen };
+        let space = grown(space, context, &self.tables.layout, indices, train)?;
+        let (binding, rows) = context.bind_outputs(&self.config, dummy, batch, &params, outputs)?;
+        let bound = Bound::of(context, dummy, batch, &params)?;
+        record_step(context, encoder, &self.tables, space, &params, &bound, Some((&binding, rows)));
+        if train {
+            state.forward(Pending::new(&params, 0));
+        }
+        Ok(indices)
+    }
+
+    fn record_waiting(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch<'_>,
+        outputs: wgpu::BufferSlice<'_>,
+        mode: Mode,
+    ) -> Result<(), Error> {
+        match (mode, &self.staged) {
+            (_, None) => self.record(encoder, batch, outputs, mode).map(drop),
+            (Mode::Train, Some(_)) => {
+                self.record_staged(batch)?;
+                self.carry(encoder, outputs).map(drop)
+            }
+            (_, Some(_)) => self.record_frozen_staged(encoder, batch, outputs),
+        }
+    }
+
+    fn outcome(&self, mode: Mode) -> Option<&wgpu::Buffer> {
+        let space = match (mode, self.front.state.pending()) {
+            (Mode::Train, pending) => self.train[pending?.space].as_ref(),
+            _ => self.frozen.as_ref(),
+        };
+        space.map(|space| &space.step)
+    }
+
+    fn record_backward_by(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        grad_outputs: GradBuffer<'_>,
+        scaler: &wgpu::Buffer,
+    ) -> Result<(), Error> {
+        let context = self.front.context.clone();
+        context.guarded(|| {
+            let Pending { indices, bags, weighted, space } = self.front.state.wants_forward("backward")?;
+            let rows = batch::output_rows(&self.config, indices, bags);
+            let landing = match &mut self.staged {
+                None => None,
+                Some(staged) => {
+                    staged.unflushed()?;
+                    staged.reserve_close(&self.front.context)?
+                }
+            };
+            if let Some(space) = self.train[space].as_ref().filter(|_| indices > 0) {
+                let (slice, wanted) = grad_outputs.wanted(u64::from(rows) * u64::from(self.tables.layout.row.dim));
+                let outputs = self.front.context.bind("grad_outputs", slice, wanted)?;
+                let params = Params::new(&self.config, &self.tables.layout, Mode::Train, Purpose::Update)
+                    .batch(indices, bags, weighted);
+                let params = Params { half_grads: u32::from(grad_outputs.is_half()), ..params };
+                let rate = self.front.rate.record(&self.front.context, encoder, &Rate::new(&self.config.optimizer));
+                let shard = self.staged.as_ref().and_then(|staged| staged.packing(&self.front.context));
+                let records = match (&self.staged, &shard) {
+                    (Some(staged), Some(shard)) => staged.records(shard),
+                    _ => Records::Table,
+                };
+                record_backward(
+                    &self.front.context,
+                    encoder,
+                    &self.tables,
+                    space,
+                    params,
+                    &Gradients { outputs, scaler, rate },
+                    records,
+                );
+            }
+            if let Some(staged) = &mut self.staged {
+                staged.close(encoder, &self.tables, landing);
+            }
+            self.front.state.end_forward();
             Ok(())
         })
     }
 
-    /// Gives up the backward of the last forward, so that rows may be written or the cache reset.
-    pub fn abandon_backward(&mut self) {
-        self.pending = None;
+    fn record_read_rows(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        rows: &[u32],
+        outputs: &wgpu::Buffer,
+    ) -> Result<(), Error> {
+        self.record_rows(encoder, rows, Some(outputs)).map(drop)
     }
 }
 

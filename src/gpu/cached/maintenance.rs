@@ -17,7 +17,6 @@ use crate::{
         },
     },
     table::{
-        batch,
         layout::{Params, Step, count},
         params::Mode,
         rng::Purpose,
@@ -34,14 +33,14 @@ impl Group {
         bound: &Bound<'_>,
         outputs: Option<(&wgpu::BindingResource<'_>, u32)>,
     ) -> Result<u32, Error> {
-        let (context, tables) = (&self.context, &self.tables);
+        let (context, tables) = (&self.front.context, &self.tables);
         let most = tables.layout.most_distinct(params.indices);
         let Some(space) = &self.frozen else { return Ok(0) };
         let Some(staged) = &mut self.staged else {
             record_step(context, encoder, tables, space, params, bound, outputs);
             return Ok(most);
         };
-        staged.settle(context, tables, self.pending.is_some())?;
+        staged.settle(context, tables, self.front.state.pending().is_some())?;
         let room = staged.reserve_look_up(context, most)?;
         let mut first = context.new_encoder();
         record_decisions(context, &mut first, tables, space, params, bound);
@@ -61,21 +60,22 @@ impl Group {
         batch: &Batch<'_>,
         outputs: wgpu::BufferSlice<'_>,
     ) -> Result<(), Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "forward_frozen")?;
+        self.front.state.not_prefetched("forward_frozen")?;
         let params = self.batch_params(batch, Mode::Frozen)?;
-        let dummy = self.dummy.clone();
-        let bound = Bound::of(&self.context, &dummy, batch, &params)?;
+        let dummy = self.front.dummy.clone();
+        let bound = Bound::of(&self.front.context, &dummy, batch, &params)?;
         let rows = self.bound_outputs(batch, &params, outputs)?.1;
-        grown(&mut self.frozen, &self.context, &self.tables.layout, params.indices, false)?;
-        let binding = if rows == 0 { dummy.as_entire_binding() } else { self.context.bind("outputs", outputs, 0)? };
+        grown(&mut self.frozen, &self.front.context, &self.tables.layout, params.indices, false)?;
+        let binding =
+            if rows == 0 { dummy.as_entire_binding() } else { self.front.context.bind("outputs", outputs, 0)? };
         self.record_look_up(encoder, &params, &bound, Some((&binding, rows))).map(drop)
     }
 
     /// Writes every dirty row of a staged table to its store, piece by piece.
     pub(crate) fn flush_staged(&mut self) -> Result<(), Error> {
-        let (context, tables) = (&self.context, &self.tables);
+        let (context, tables) = (&self.front.context, &self.tables);
         let Some(staged) = &mut self.staged else { return Ok(()) };
-        staged.settle(context, tables, self.pending.is_some())?;
+        staged.settle(context, tables, self.front.state.pending().is_some())?;
         if tables.layout.sets > 0 {
             let space = match &mut self.flush {
                 Some(space) => space,

@@ -50,7 +50,13 @@ impl Group {
     pub(crate) fn read_words(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
         let range = part.range(&self.config, &self.tables.layout, first_word, out.len())?;
         if let (Part::Records, Some(staged)) = (part, &mut self.staged) {
-            return staged.read_newest(&self.context, &self.tables, self.pending.is_some(), first_word, out);
+            return staged.read_newest(
+                &self.front.context,
+                &self.tables,
+                self.front.state.pending().is_some(),
+                first_word,
+                out,
+            );
         }
         let spacing = part.spacing(&self.tables.layout);
         let mut kept: Option<wgpu::Buffer> = None;
@@ -62,12 +68,12 @@ impl Group {
             let bytes = (span.end - span.start) * 4;
             let target = match kept.take() {
                 Some(enough) if enough.size() >= bytes => enough,
-                _ => self.context.download_buffer(bytes),
+                _ => self.front.context.download_buffer(bytes),
             };
             let mut encoder = self.encoder();
             encoder.copy_buffer_to_buffer(buffer, span.start * 4, &target, 0, bytes);
             let targets = [(target, bytes)];
-            self.context.read(encoder, &targets, |found| {
+            self.front.context.read(encoder, &targets, |found| {
                 for (run, at) in spacing.runs(words.clone()) {
                     let mine = &mut mine[index(&words, &run)];
                     let found = &found[(at - span.start) as usize * 4..];
@@ -93,15 +99,15 @@ impl Group {
             let first_set = whole_sets(&self.tables.layout, &range)?.start;
             ways::check(&self.tables.layout, self.config.policy, t[0], first_set, words)?;
         }
-        if self.pending.is_some() && matches!(part, Part::Clock | Part::Ways) {
+        if self.front.state.pending().is_some() && matches!(part, Part::Clock | Part::Ways) {
             let mut now = vec![0; words.len()];
             self.read_words(part, first_word, &mut now)?;
             if now != words {
-                self.pending = None; // its rows are elsewhere now
+                self.front.state.end_forward(); // its rows are elsewhere now
             }
         }
         if let (Part::Records, Some(staged)) = (part, &mut self.staged) {
-            staged.settle(&self.context, &self.tables, self.pending.is_some())?;
+            staged.settle(&self.front.context, &self.tables, self.front.state.pending().is_some())?;
             return staged.write_words(first_word, words);
         }
         self.put_words(part, first_word, words)
@@ -129,9 +135,9 @@ impl Group {
                 }
             }
             let upload = if spaced.is_empty() { mine } else { &spaced };
-            self.context.queue().write_buffer(buffer, span.start * 4, bytemuck::cast_slice(upload));
+            self.front.context.queue().write_buffer(buffer, span.start * 4, bytemuck::cast_slice(upload));
             // Waits, so that the queue never holds more than a piece.
-            self.context.finish(self.encoder())?;
+            self.front.context.finish(self.encoder())?;
         }
         Ok(())
     }

@@ -80,7 +80,7 @@ impl Group {
 
     /// Brings rows from the table into empty slots, a staged one's piece by piece as a flush goes.
     fn load(&mut self, moves: &[Move]) -> Result<(), Error> {
-        let (context, tables) = (&self.context, &self.tables);
+        let (context, tables) = (&self.front.context, &self.tables);
         // The flush before has made it.
         let Some(FlushSpace { step, moves: list, no_scratch }) = &self.flush else { return Ok(()) };
         let params = Params::new(&self.config, &tables.layout, Mode::Train, Purpose::WriteBack);

@@ -12,12 +12,12 @@ use crate::{
             prefetched::{Coming, Gathering, Held, Prefetched},
         },
         engine::bind::Batch,
+        front::Kind,
         stages::cached::{exchange::Records, space::Bound},
     },
     table::{
-        batch::{self, Pending},
-        layout::Params,
         params::Mode,
+        step_state::{Pending, no_prefetch},
     },
 };
 
@@ -29,7 +29,7 @@ impl Group {
     /// # Errors
     /// As [`Group::record_forward`], and [`Error::Order`] if a batch is waiting already.
     pub fn record_prefetch(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Batch<'_>) -> Result<(), Error> {
-        let context = self.context.clone();
+        let context = self.front.context.clone();
         context.guarded(|| {
             self.check()?;
             self.decide(encoder, batch)
@@ -37,16 +37,15 @@ impl Group {
     }
 
     pub(crate) fn decide(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Batch<'_>) -> Result<(), Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "prefetch")?;
+        self.front.state.not_prefetched("prefetch")?;
         let params = self.batch_params(batch, Mode::Train)?;
-        let bound = Bound::of(&self.context, &self.dummy, batch, &params)?;
-        // The other space, if the last forward's is still wanted by its backward.
-        let next = if self.pending.is_some() { 1 - self.current } else { self.current };
-        let (context, layout) = (&self.context, &self.tables.layout);
+        let bound = Bound::of(&self.front.context, &self.front.dummy, batch, &params)?;
+        let next = self.front.state.next_space();
+        let (context, layout) = (&self.front.context, &self.tables.layout);
         let most = layout.most_distinct(params.indices);
         let space = grown(&mut self.train[next], context, layout, params.indices, true)?;
         // All that can fail, before anything is recorded.
-        let more = self.pending.is_some();
+        let more = self.front.state.pending().is_some();
         let staged = self.staged.as_mut();
         let room = staged.map(|staged| staged.reserve(context, layout, most, more)).transpose()?;
         let coming = match (&mut self.staged, room) {
@@ -60,14 +59,9 @@ impl Group {
                 Coming::Nothing
             }
         };
-        self.prefetched = Some(Prefetched {
-            params,
-            indices: batch.indices.map(Held::new),
-            offsets: Held::new(batch.offsets),
-            weights: batch.weights.map(Held::new),
-            space: next,
-            coming,
-        });
+        let (indices, weights) = (batch.indices.map(Held::new), batch.weights.map(Held::new));
+        let offsets = Held::new(batch.offsets);
+        self.front.state.prefetch(Prefetched { params, indices, offsets, weights, space: next, coming });
         Ok(())
     }
 
@@ -80,7 +74,7 @@ impl Group {
     /// [`Error::Order`] without a prefetch, or if it was not submitted; if its encoder was dropped, the prefetch is forgotten.
     /// [`Error::Store`] from the store, [`Error::Device`], [`Error::OutOfMemory`]. Nothing is lost: it may be called again.
     pub fn fetch(&mut self, after: Option<wgpu::SubmissionIndex>) -> Result<(), Error> {
-        let prefetched = self.prefetched.as_mut().ok_or_else(batch::no_prefetch)?;
+        let prefetched = self.front.state.prefetched_mut().ok_or_else(no_prefetch)?;
         if let Coming::Asked(fetch) = &mut prefetched.coming {
             fetch.after = after;
         }
@@ -90,7 +84,7 @@ impl Group {
         {
             // Nothing of the prefetch has happened: it is forgotten.
             if let (Some(Prefetched { coming: Coming::Asked(fetch), .. }), Some(staged)) =
-                (self.prefetched.take(), &mut self.staged)
+                (self.front.state.take_prefetched(), &mut self.staged)
             {
                 staged.take_back(fetch);
             }
@@ -100,7 +94,7 @@ impl Group {
 
     /// The same on a thread of its own.
     pub fn fetch_meanwhile(&mut self, after: wgpu::SubmissionIndex) {
-        let Some(prefetched) = &mut self.prefetched else { return };
+        let Some(prefetched) = self.front.state.prefetched_mut() else { return };
         prefetched.coming = match std::mem::replace(&mut prefetched.coming, Coming::Nothing) {
             Coming::Asked(mut fetch) => {
                 fetch.after = Some(after);
@@ -120,7 +114,7 @@ impl Group {
         encoder: &mut wgpu::CommandEncoder,
         outputs: wgpu::BufferSlice<'_>,
     ) -> Result<(), Error> {
-        let context = self.context.clone();
+        let context = self.front.context.clone();
         context.guarded(|| {
             let indices = self.carry(encoder, outputs)?;
             self.report(encoder, Mode::Train, indices);
@@ -130,7 +124,7 @@ impl Group {
 
     /// Indices and bags of the prefetched batch.
     pub(crate) fn prefetched_shape(&self) -> Option<(u32, u32)> {
-        self.prefetched.as_ref().map(|prefetched| (prefetched.params.indices, prefetched.params.bags))
+        self.front.state.prefetched().map(|prefetched| (prefetched.params.indices, prefetched.params.bags))
     }
 
     /// Records the second half and returns the number of indices.
@@ -139,15 +133,13 @@ impl Group {
         encoder: &mut wgpu::CommandEncoder,
         outputs: wgpu::BufferSlice<'_>,
     ) -> Result<u32, Error> {
-        let Some(prefetched) = self.prefetched.take() else { return Err(batch::no_prefetch()) };
+        let prefetched = self.front.state.take_prefetched().ok_or_else(no_prefetch)?;
         if let Err(error) = self.carry_out(encoder, outputs, &prefetched) {
-            self.prefetched = Some(prefetched);
+            self.front.state.prefetch(prefetched);
             return Err(error);
         }
-        let Params { indices, bags, weighted, .. } = prefetched.params;
-        self.current = prefetched.space;
-        self.pending = Some(Pending { indices, bags, weighted: weighted == 1 });
-        Ok(indices)
+        self.front.state.forward(Pending::new(&prefetched.params, prefetched.space));
+        Ok(prefetched.params.indices)
     }
 
     fn carry_out(
@@ -159,7 +151,9 @@ impl Group {
         let (params, batch) = (&prefetched.params, prefetched.batch());
         self.bound_outputs(&batch, params, outputs)?;
         let shard = match (&mut self.staged, &prefetched.coming) {
-            (Some(staged), Coming::Here(arrivals)) => staged.arrive(&self.context, encoder, &self.tables, arrivals)?,
+            (Some(staged), Coming::Here(arrivals)) => {
+                staged.arrive(&self.front.context, encoder, &self.tables, arrivals)?
+            }
             (Some(_), _) => {
                 let (call, wanted) = ("record_forward_prefetched", "a fetch after the prefetch has been submitted");
                 return Err(Error::Order { call, wanted, found: "a prefetch whose records have not been fetched" });
@@ -173,9 +167,9 @@ impl Group {
         };
         if let Some(space) = &self.train[prefetched.space] {
             let (binding, rows) = self.bound_outputs(&batch, params, outputs)?;
-            let bound = Bound::of(&self.context, &self.dummy, &batch, params)?;
+            let bound = Bound::of(&self.front.context, &self.front.dummy, &batch, params)?;
             let targets = StepTargets { outputs: Some((&binding, rows)), records };
-            record_carry(&self.context, encoder, &self.tables, space, params, &bound, targets);
+            record_carry(&self.front.context, encoder, &self.tables, space, params, &bound, targets);
         }
         Ok(())
     }

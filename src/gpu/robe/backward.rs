@@ -5,11 +5,10 @@ use crate::{
     gpu::{
         engine::{bind::GradBuffer, call::Call, context::Context},
         robe::RobeGroup,
-        scaler::Scaler,
         stages::{
             cached::{arrange, combine},
             robe::{
-                robe_blocks, robe_keys, robe_merge, robe_update,
+                robe_keys, robe_merge,
                 space::{Chunks, Due, Space, Uniforms},
             },
             sort::{
@@ -19,10 +18,11 @@ use crate::{
         },
     },
     table::{
-        batch::{self, Pending},
-        layout::{MERGE_CHUNK, Params, Rate, Robe, ScalerState, count},
+        batch,
+        layout::{MERGE_CHUNK, Params, Robe, count},
         params::Mode,
         rng::Purpose,
+        step_state::Pending,
     },
 };
 
@@ -85,68 +85,14 @@ impl<'a> Due<'a> {
 }
 
 impl RobeGroup {
-    /// Records the backward of the last forward; `grad_outputs` holds as many floats as its outputs did.
-    ///
-    /// # Errors
-    /// [`Error::Order`] without a forward before it, [`Error::Buffer`] for gradients that cannot be bound, [`Error::TooLarge`],
-    /// [`Error::OutOfMemory`].
-    pub fn record_backward(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        grad_outputs: wgpu::BufferSlice<'_>,
-    ) -> Result<(), Error> {
-        let unscaled = self.context.uniform(&ScalerState::unscaled());
-        self.record_backward_by(encoder, GradBuffer::F32(grad_outputs), &unscaled)
-    }
-
-    /// As [`record_backward`](Self::record_backward), of gradients of a loss that was multiplied with a scale (SPEC 8), by what `scaler`
-    /// decided. If they overflowed, which only the device knows, no weight and no state moves.
-    ///
-    /// # Errors
-    /// As [`record_backward`](Self::record_backward); [`Error::Order`] before [`Scaler::record_decide`].
-    pub fn record_backward_scaled(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        grad_outputs: GradBuffer<'_>,
-        scaler: &Scaler,
-    ) -> Result<(), Error> {
-        let verdict = scaler.decided("record_backward_scaled")?;
-        self.record_backward_by(encoder, grad_outputs, verdict)
-    }
-
     /// What waits for its backward, which `call` goes by.
     pub(crate) fn waiting_for(&self, call: &'static str) -> Result<Waiting, Error> {
-        let Pending { indices, bags, weighted } = self.pending.ok_or_else(|| batch::no_forward(call))?;
+        let Pending { indices, bags, weighted, .. } = self.front.state.wants_forward(call)?;
         let chunks = self.config.batch_chunks(indices, bags)?;
         let robe = Robe { dense_from: self.dense_from(), ..self.array.robe };
         let gradients = u64::from(batch::output_rows(&self.rows, indices, bags)) * u64::from(self.config.dim);
         let params = Params::new(&self.rows, &self.layout, Mode::Train, Purpose::Update);
         let params = params.batch(indices, bags, weighted).chunk_sums(&robe);
         Ok(Waiting { params, robe, indices, gradients, chunks })
-    }
-
-    pub(crate) fn record_backward_by(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        grad_outputs: GradBuffer<'_>,
-        scaler: &wgpu::Buffer,
-    ) -> Result<(), Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            let waiting = self.waiting_for("backward")?;
-            let space = self.train.as_ref().filter(|_| waiting.chunks > 0);
-            let rate = self.rate.record(&context, encoder, &Rate::new(&self.config.optimizer));
-            if let (Some(space), Some(scattered)) = (space, &self.scattered) {
-                scattered.record(&context, encoder, &waiting, (&self.array, space), grad_outputs, (scaler, rate))?;
-            } else if let Some(space) = space {
-                let due = Due::new(&context, &waiting, &mut self.chunks, grad_outputs)?;
-                let call = &mut Call::begin(&context, encoder, "hotrow.robe.backward");
-                due.sort(call, space, scaler);
-                let kernel = if self.array.storage.plain() { &robe_update::KERNEL } else { &robe_blocks::KERNEL };
-                robe_update::record(call, kernel, &due, &self.array, rate);
-            }
-            self.pending = None;
-            Ok(())
-        })
     }
 }

@@ -4,6 +4,7 @@ use crate::{
     error::Error,
     gpu::{
         engine::{bind::GradBuffer, call::Call},
+        front::Kind,
         robe::RobeGroup,
         slices::{UploadedGrads, floats},
         stages::{
@@ -54,7 +55,7 @@ impl RobeGroup {
         grad_outputs: GradBuffer<'_>,
         into: GradientBuffer<'_>,
     ) -> Result<(), Error> {
-        let context = self.context.clone();
+        let context = self.front.context.clone();
         context.guarded(|| {
             let waiting = self.waiting_for("record_gradient")?;
             into.check(grad_outputs.slice())?;
@@ -73,8 +74,10 @@ impl RobeGroup {
                     robe_gradient::record(call, &due, &bound);
                 }
                 GradientBuffer::Sparse { locations, sums, count: counted } => {
-                    let [locations, sums] = [("gradient's locations", locations), ("gradient's sums", sums)]
-                        .map(|(what, slice)| context.bind_or(what, Some(slice), most, &self.dummy.as_entire_binding()));
+                    let [locations, sums] =
+                        [("gradient's locations", locations), ("gradient's sums", sums)].map(|(what, slice)| {
+                            context.bind_or(what, Some(slice), most, &self.front.dummy.as_entire_binding())
+                        });
                     let (locations, sums) = (locations?, sums?);
                     let Some(space) = space else {
                         encoder.clear_buffer(counted.buffer(), counted.offset(), Some(4));
@@ -110,10 +113,8 @@ impl RobeGroup {
     pub fn gradient(&mut self, grad_outputs: GradSlice<'_>) -> Result<Gradient, Error> {
         self.waiting(|this| {
             let waiting = this.waiting_for("gradient")?;
-            if let Some(pending) = this.pending {
-                batch::check_grads(&this.rows, pending, grad_outputs.len())?;
-            }
-            let context = this.context.clone();
+            batch::check_grads(&this.rows, this.front.state.wants_forward("gradient")?, grad_outputs.len())?;
+            let context = this.front.context.clone();
             let uploaded = UploadedGrads::new(&context, grad_outputs)?;
             let (mut encoder, grads) = (context.new_encoder(), uploaded.buffer());
             let make = |what, n: u32| context.buffer(what, 4 * u64::from(n), wgpu::BufferUsages::empty());
