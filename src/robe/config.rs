@@ -12,6 +12,8 @@ use crate::{
 /// How a backward comes by its sums, and past which weights it goes. It is always those that a chunk of the batch covers that move, each
 /// once. Dense and sparse sort the chunks and add in batch order: the same terms in the same order, and so the same bits run after run;
 /// of either as of the other wherever a device's compiler fuses multiplications and additions alike in both.
+///
+/// Example: [`Config`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backward {
     /// All |M|, shared out by weights: best where the array is small. A workgroup of a GPU whose share has few chunks goes over their weights
@@ -36,6 +38,21 @@ pub enum Backward {
 
 /// Tables of one dim that share an array of weights. Rows are numbered on: `linear row = table base + index`, and it is the linear row
 /// that is hashed, so no two tables read alike.
+///
+/// ```
+/// use hotrow::robe::{Backward, Config};
+/// use hotrow::{CpuRobeGroup, Optimizer, Precision};
+///
+/// // Two tables whose rows x 32 share an array 1,000 times smaller than they would be, in INT8.
+/// let config = Config::compressed(&[1_000_000, 200_000], 32, 1000.0, 8)?
+///     .with_precision(Precision::Int8)
+///     .with_backward(Backward::Sparse)
+///     .with_optimizer(Optimizer::adagrad(0.05));
+/// assert_eq!(config.weights, 1_200_000 * 32 / 1000);
+/// let table = CpuRobeGroup::new(config)?;
+/// assert!(table.memory().total() < 200_000); // bytes
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Config {

@@ -47,6 +47,8 @@ pub struct RobeSnapshot {
 }
 
 /// What steps did, counted. What a table reads and writes follows from it, dim weights an access: [`of_tables`](Self::of_tables).
+///
+/// Example: [`CpuRobeGroup`](crate::CpuRobeGroup).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RobeCounters {
     /// Indices looked up in each table, duplicates too.

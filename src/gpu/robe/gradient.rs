@@ -25,6 +25,29 @@ use crate::{
 
 /// Where a gradient by the shared weights goes: whole buffers or parts of buffers of the caller's, none of which anything else of the call
 /// lies in, each with the usages `STORAGE` and `COPY_DST`.
+///
+/// ```
+/// use hotrow::wgpu::{self, BufferUsages, util::DeviceExt as _};
+/// use hotrow::{GradBuffer, GradientBuffer, RobeGroup, adapter, robe};
+///
+/// # fn main() -> Result<(), hotrow::Error> {
+/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// let buffer = |values: &[f32]| {
+///     context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
+///         label: None,
+///         contents: bytemuck::cast_slice(values),
+///         usage: BufferUsages::STORAGE | BufferUsages::COPY_DST,
+///     })
+/// };
+/// let mut table = RobeGroup::new(&context, robe::Config::new(&[1000], 4, 64, 4))?;
+/// table.forward(&[7], &[0, 1], None)?;
+/// let (grads, sums) = (buffer(&[1.0; 4]), buffer(&[0.0; 64]));
+/// let mut encoder = context.device().create_command_encoder(&Default::default());
+/// table.record_gradient(&mut encoder, GradBuffer::F32(grads.slice(..)), GradientBuffer::Dense(sums.slice(..)))?;
+/// context.queue().submit([encoder.finish()]); // `sums` is for an optimiser of yours
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum GradientBuffer<'a> {
     /// `[|M|]` floats, one a weight: 0 where no chunk of the batch lies.

@@ -9,6 +9,8 @@ use std::ops::{Add, Mul};
 ///
 /// The variance is that of rows which come and go independently. In a shuffled epoch a row's presence makes another's less likely, so the true
 /// variance is no larger.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Expected {
     /// The mean.
@@ -35,6 +37,8 @@ impl Mul<f64> for Expected {
 }
 
 /// What a batch, or several, is expected to show.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Forecast {

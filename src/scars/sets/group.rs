@@ -8,6 +8,8 @@ use crate::{
 };
 
 /// A group of one table that is planned for: records in host memory, nothing but pinned rows in its cache.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlannedGroup {
     /// Rows of the table.
@@ -25,6 +27,8 @@ pub struct PlannedGroup {
 }
 
 /// Bytes of a row in different places.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupBytes {

@@ -10,6 +10,8 @@ use crate::{
 };
 
 /// How many rows of each bin of a [`Skew`] are pinned. A number may be an expectation, and then no whole one.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Debug, PartialEq)]
 pub struct PinnedRows {
     per_bin: Vec<f64>,
@@ -68,6 +70,8 @@ impl PinnedRows {
 }
 
 /// A cache of sets of 32 ways with nothing but pinned rows in it ([`Policy::Static`](crate::Policy::Static)).
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PinnedCache {

@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 const POINTS: u32 = 50;
 
 /// The lookups of a table.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug)]
 pub struct TableLookups<'a> {
     /// How often each row is looked up.
@@ -48,6 +50,8 @@ impl TableLookups<'_> {
 }
 
 /// What is to be split, and what it is worth.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug)]
 pub struct SetBudget {
     /// The memory (SCARS eq. 7).
@@ -91,6 +95,8 @@ impl SetBudget {
 }
 
 /// A split of the memory, and what it costs.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SetSplit {
@@ -111,6 +117,8 @@ pub struct SetSplit {
 }
 
 /// The splits that were looked at.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SetCurve {
@@ -137,6 +145,8 @@ impl SetCurve {
 }
 
 /// Whether one more set of rows, and as much less of a batch, costs less than the cheapest split.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MoreRows {
     /// It costs less.
@@ -152,6 +162,8 @@ pub enum MoreRows {
 }
 
 /// Searches the split that costs least. Caches of many sizes are each judged by the rows that find a way in them.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Debug)]
 pub struct SetPlanner<'a> {
     budget: SetBudget,

@@ -7,6 +7,8 @@ use crate::scars::{
 };
 
 /// Expected traffic of a batch or an epoch.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RowTraffic {
@@ -17,6 +19,8 @@ pub struct RowTraffic {
 }
 
 /// An epoch whose traffic is asked for, whichever rows are pinned in it.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug)]
 pub struct PinnedTraffic<'a> {
     /// How often each row is looked up.
