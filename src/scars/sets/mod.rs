@@ -6,10 +6,10 @@
 //! - [`PlannedGroup`]: bytes of a record, a slot and a lookup, from the crate's own memory plan.
 //! - [`PinnedCache`]: the rows that find a way, known or expected.
 //! - [`Forecast`]: distinct rows, misses and hits of batches, with their variance.
-//!  - [`Judge`]: whether a count is as close to its forecast as chance allows.
+//! - [`Judge`]: whether a count is as close to its forecast as chance allows.
 //! - [`PinnedTraffic`]: bytes of a batch and of an epoch.
-//!  - [`SetPlanner`]: the split with the lowest cost.
-//!  - [`CacheQuarters`]: how many samples use each quarter of the pinned rows (SCARS Figure 4).
+//! - [`SetPlanner`]: the split with the lowest cost.
+//! - [`CacheQuarters`]: how many samples use each quarter of the pinned rows (SCARS Figure 4).
 
 mod forecast;
 mod group;

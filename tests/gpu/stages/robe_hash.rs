@@ -22,7 +22,7 @@ fn matches_the_mirror() {
                 let layout = layout_of(&config);
                 let mode = [TRAIN, FROZEN, ROWS][seed as usize % 3];
                 let active = seed != 4;
-                // Mostly rows next to multiples of the prime and to the ends of 32 bits, where the proof that products do not overflow is
+                // Many rows next to multiples of the prime and to the ends of 32 bits, where the product comes closest to its bounds.
                 // tight.
                 let keys: Vec<u32> = (0..n)
                     .map(|_| match source.random_range(0..5) {
