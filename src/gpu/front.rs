@@ -1,5 +1,6 @@
-//! What cached groups and shared arrays on a device have in common: the calls that record, the calls that wait, the state of a step, and the
-//! reports of skipped steps. Each kind of table says how its stages are recorded ([`Kind`]); [`front`] gives it the public methods.
+//! The front that cached groups and shared arrays on a device have in common: calls that record, calls that wait, the state of a step, and
+//! the reports of skipped steps. Each kind of table implements [`Kind`], which records its stages; [`front`] then gives it the public
+//! methods.
 
 use crate::{
     config::GroupConfig,
@@ -24,14 +25,14 @@ use crate::{
     },
 };
 
-/// What a group has beside its tables. `P`: what it keeps of a prefetched batch.
+/// The fields that every group on a device has beside its tables. `P` is its record of a prefetched batch.
 #[derive(Debug)]
 pub(crate) struct Front<P> {
     pub(crate) context: Context,
     pub(crate) state: StepState<P>,
-    /// The uniform of the optimiser's rate.
+    /// The uniform of the learning rate.
     pub(crate) rate: Changing,
-    /// A small buffer, bound where a batch has no weights or no indices.
+    /// A small buffer that is bound where a batch has no weights or no indices.
     pub(crate) dummy: wgpu::Buffer,
     pub(crate) reports: Reports,
     pub(crate) seen: Seen,
@@ -50,29 +51,29 @@ impl<P> Front<P> {
     }
 }
 
-/// A kind of table on a device: how its stages are recorded.
+/// A kind of table on a device. It says how its stages are recorded.
 pub(crate) trait Kind: Sized {
-    /// What it keeps of a prefetched batch.
+    /// The record of a prefetched batch.
     type Prefetched;
 
     fn front(&self) -> &Front<Self::Prefetched>;
 
     fn front_mut(&mut self) -> &mut Front<Self::Prefetched>;
 
-    /// The configuration of its rows; of a shared array, as if they were there.
+    /// The group's configuration. A shared array returns that of the rows it stands for.
     fn rows(&self) -> &GroupConfig;
 
     fn layout(&self) -> &Layout;
 
-    /// The buffer of step number and counters.
+    /// The buffer with the step number and the counters.
     fn tables(&self) -> &wgpu::Buffer;
 
-    /// The counters of each table, out of the words of that buffer.
+    /// Reads the counters of each table from the words of [`Self::tables`].
     fn counted(&self, words: &[u32]) -> Vec<Counters>;
 
     fn set_rate(&mut self, lr: f32) -> Result<(), Error>;
 
-    /// Refuses a batch of a size that only this kind refuses.
+    /// Refuses a batch size that only this kind of table refuses.
     fn check_batch(&self, _indices: u32, _bags: u32) -> Result<(), Error> {
         Ok(())
     }
@@ -82,7 +83,7 @@ pub(crate) trait Kind: Sized {
         Ok(())
     }
 
-    /// Records the stages of a forward, and returns its number of indices. A batch that is refused leaves all as it was.
+    /// Records the stages of a forward and returns its number of indices. A refused batch changes nothing.
     fn record(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -91,7 +92,7 @@ pub(crate) trait Kind: Sized {
         mode: Mode,
     ) -> Result<u32, Error>;
 
-    /// The same for a call that waits, and so may submit meanwhile.
+    /// Records a forward for a call that waits. A staged table submits work of its own in between.
     fn record_waiting(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -102,10 +103,11 @@ pub(crate) trait Kind: Sized {
         self.record(encoder, batch, outputs, mode).map(drop)
     }
 
-    /// Where the last forward in `mode` leaves its outcome, a [`Step`](crate::table::layout::Step).
+    /// The buffer in which the last forward in `mode` leaves its outcome, a [`Step`](crate::table::layout::Step).
     fn outcome(&self, mode: Mode) -> Option<&wgpu::Buffer>;
 
-    /// Records the backward of the last forward, by what the [`ScalerState`] in `scaler` says when the device gets there.
+    /// Records the backward of the last forward. When the device executes it, `scaler` must hold a [`ScalerState`], which says whether
+    /// gradients overflowed.
     fn record_backward_by(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -113,7 +115,7 @@ pub(crate) trait Kind: Sized {
         scaler: &wgpu::Buffer,
     ) -> Result<(), Error>;
 
-    /// Records that `outputs` gets linear rows that exist.
+    /// Records the copy of linear rows to `outputs`. The rows must exist.
     fn record_read_rows(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -126,7 +128,7 @@ pub(crate) trait Kind: Sized {
         reports.check(context, self.rows())
     }
 
-    /// Has the outcome of the last forward in `mode` read when the caller's submission is done.
+    /// Records the report of the last forward's outcome in `mode`. It is read once the caller's submission is done.
     fn report(&self, encoder: &mut wgpu::CommandEncoder, mode: Mode, indices: u32) {
         if let Some(outcome) = self.outcome(mode) {
             self.front().reports.record(&self.front().context, encoder, outcome, indices);
@@ -146,15 +148,15 @@ pub(crate) trait Kind: Sized {
             let indices = self.check_recordable().and_then(|()| self.record(encoder, batch, outputs, mode));
             Ok(indices.map(|indices| self.report(encoder, mode, indices)))
         });
-        // A batch that is refused leaves a forward waiting for its backward; an error of the device or of an earlier step ends it.
+        // A refused batch leaves a forward waiting for its backward; an error of the device or of an earlier step ends that forward.
         if recorded.is_err() && mode == Mode::Train {
             self.front_mut().state.end_forward();
         }
         recorded.flatten()
     }
 
-    /// Waits until the device has done all that was submitted. Returns the error of an earlier skipped step if there is one, and does
-    /// `work` only without.
+    /// Waits until the device has executed all submissions, then calls `work`. Returns the error of an earlier skipped step, if there is
+    /// one, instead of calling `work`.
     fn waiting<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         let context = self.front().context.clone();
         context.guarded(|| {
@@ -164,7 +166,7 @@ pub(crate) trait Kind: Sized {
         })
     }
 
-    /// Uploads a batch, records its forward in `mode`, waits for its outputs.
+    /// Uploads a batch, records its forward in `mode`, and waits for its outputs.
     fn run(
         &mut self,
         (indices, offsets, weights): (&[u32], &[u32], Option<&[f32]>),
@@ -184,7 +186,7 @@ pub(crate) trait Kind: Sized {
         })
     }
 
-    /// Submits a forward that has been recorded, and waits for its outputs.
+    /// Submits a recorded forward and waits for its outputs.
     fn await_outputs(
         &mut self,
         encoder: wgpu::CommandEncoder,
@@ -201,7 +203,7 @@ pub(crate) trait Kind: Sized {
         found
     }
 
-    /// The backward of the last forward, by a scaler's verdict; waits for it.
+    /// Runs the backward of the last forward with the decision of a scaler, and waits for it.
     fn move_weights(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         self.waiting(|this| {
             let Front { context, state, .. } = this.front();
@@ -215,7 +217,7 @@ pub(crate) trait Kind: Sized {
         })
     }
 
-    /// The newest values of linear rows.
+    /// Reads the newest values of linear rows.
     fn rows_read(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
         self.front().state.not_prefetched("read_rows")?;
         self.waiting(|this| {
@@ -267,14 +269,15 @@ macro_rules! front {
                 Kind::check(self)
             }
 
-            /// Records one step forward. `outputs` gets `[bags, dim]` floats, or `[indices, dim]` with pooling none; it lies in a
-            /// buffer of its own.
+            /// Records one step forward. `outputs` gets `[bags, dim]` floats, or `[indices, dim]` with pooling none. `outputs` must lie in
+            /// a buffer that holds none of the call's inputs.
             ///
-            /// Submit what is recorded, in the order of the calls: a backward builds on what its forward leaves on the device.
+            /// Submit the recorded commands in the order of the calls, because a backward builds on the state that its forward leaves on
+            /// the device.
             ///
             /// # Errors
-            /// [`Error::Length`], [`Error::Bags`], [`Error::Buffer`] and [`Error::TooLarge`] for shapes, buffers and sizes that cannot be;
-            /// the error of an earlier skipped step ([`check`](Self::check)). Nothing is recorded then.
+            /// [`Error::Length`], [`Error::Bags`], [`Error::Buffer`] and [`Error::TooLarge`] for illegal shapes, buffers and sizes; the
+            /// error of an earlier skipped step ([`check`](Self::check)). After an error nothing is recorded.
             pub fn record_forward(
                 &mut self,
                 encoder: &mut wgpu::CommandEncoder,
@@ -284,7 +287,7 @@ macro_rules! front {
                 self.record_and_report(encoder, batch, outputs, Mode::Train)
             }
 
-            /// Records a forward that changes nothing (evaluation, inference). A forward waiting for its backward goes on waiting.
+            /// Records a forward that changes nothing (evaluation, inference). A forward that waits for its backward goes on waiting.
             ///
             /// # Errors
             /// As [`record_forward`](Self::record_forward).
@@ -297,8 +300,8 @@ macro_rules! front {
                 self.record_and_report(encoder, batch, outputs, Mode::Frozen)
             }
 
-            /// Records the backward of the last recorded forward. `grad_outputs` is shaped as its outputs. Each row, or each shared
-            /// weight, is updated once, by the sum of its gradients.
+            /// Records the backward of the last recorded forward. `grad_outputs` has the shape of its outputs. Each row, or each shared
+            /// weight, is updated once, with the sum of its gradients.
             ///
             /// # Errors
             /// [`Error::Order`] without a forward before it, [`Error::Buffer`] for gradients that cannot be bound, [`Error::TooLarge`],
@@ -312,10 +315,10 @@ macro_rules! front {
                 self.record_backward_by(encoder, GradBuffer::F32(grad_outputs), &unscaled)
             }
 
-            /// As [`record_backward`](Self::record_backward), with gradients, FP32 or FP16, of a loss that was multiplied by a scale (SPEC 8).
-            /// Each gradient is multiplied by the inverse that `scaler` decided on, in FP32, before anything is added. If gradients
-            /// overflowed, which only the device knows, no weight, state, dirty flag or counter changes. The forward's work (step number,
-            /// stamps, frequencies, admissions) stays done.
+            /// As [`record_backward`](Self::record_backward), with gradients, FP32 or FP16, of a loss that was multiplied by a scale (SPEC
+            /// 8). Each gradient is multiplied in FP32 by the inverse scale that `scaler` decided on, before gradients are added. If
+            /// gradients overflowed, which only the device knows, no weight, state, dirty flag or counter changes. The forward's work (step
+            /// number, stamps, frequencies, admissions) remains.
             ///
             /// # Errors
             /// As [`record_backward`](Self::record_backward); [`Error::Order`] before

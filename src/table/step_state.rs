@@ -1,15 +1,15 @@
-//! Where a group stands between the calls of a step, and which calls that allows. Both backends keep it.
+//! The state of a group between the calls of a step, and the calls that each state allows. Both backends use it.
 
 use crate::{error::Error, table::layout::Params};
 
-/// A forward whose backward has not come.
+/// A forward that waits for its backward.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) indices: u32,
     pub(crate) bags: u32,
     /// The batch had a weight for each index.
     pub(crate) weighted: bool,
-    /// Which of the group's spaces its lists lie in.
+    /// The index of the step scratch in which the forward keeps its lists.
     pub(crate) space: usize,
 }
 
@@ -19,14 +19,14 @@ impl Pending {
     }
 }
 
-/// `P`: what a backend keeps of a prefetched batch.
+/// The state of a group between two calls. `P` is a backend's record of a prefetched batch.
 #[derive(Debug)]
 pub(crate) enum StepState<P> {
     /// No forward waits for its backward.
     Idle,
     /// A forward waits for its backward.
     Forward(Pending),
-    /// A prefetched batch waits for its forward, and perhaps the forward before it for its backward.
+    /// A prefetched batch waits for its forward. The forward before it may still wait for its backward.
     Prefetched { batch: P, before: Option<Pending> },
 }
 
@@ -40,7 +40,7 @@ impl<P> StepState<P> {
         }
     }
 
-    /// The batch that waits for its forward.
+    /// The prefetched batch that waits for its forward.
     pub(crate) fn prefetched(&self) -> Option<&P> {
         match self {
             Self::Prefetched { batch, .. } => Some(batch),
@@ -48,7 +48,7 @@ impl<P> StepState<P> {
         }
     }
 
-    /// The batch that waits for its forward.
+    /// The prefetched batch that waits for its forward, to change it.
     pub(crate) fn prefetched_mut(&mut self) -> Option<&mut P> {
         match self {
             Self::Prefetched { batch, .. } => Some(batch),
@@ -56,17 +56,17 @@ impl<P> StepState<P> {
         }
     }
 
-    /// The space that the next batch may use: not that of a forward whose backward will read it.
+    /// The index of the step scratch that the next batch may use: not that of a forward whose backward will read it.
     pub(crate) fn next_space(&self) -> usize {
         self.pending().map_or(0, |pending| 1 - pending.space)
     }
 
-    /// A forward has been carried out.
+    /// Notes that a forward has been carried out.
     pub(crate) fn forward(&mut self, pending: Pending) {
         *self = Self::Forward(pending);
     }
 
-    /// No backward will come for the last forward, or it has come. A prefetched batch goes on waiting.
+    /// Ends the last forward: its backward has come, or never will. A prefetched batch goes on waiting.
     pub(crate) fn end_forward(&mut self) {
         match self {
             Self::Prefetched { before, .. } => *before = None,
@@ -74,7 +74,7 @@ impl<P> StepState<P> {
         }
     }
 
-    /// A batch has been prefetched.
+    /// Notes that a batch has been prefetched.
     pub(crate) fn prefetch(&mut self, batch: P) {
         *self = Self::Prefetched { batch, before: self.pending() };
     }
@@ -88,18 +88,18 @@ impl<P> StepState<P> {
         }
     }
 
-    /// The forward that `call`, which needs one, goes on from.
+    /// The forward that `call` continues. `call` must come after a forward.
     pub(crate) fn wants_forward(&self, call: &'static str) -> Result<Pending, Error> {
         let (wanted, found) = ("a forward before each backward", "none since the last backward");
         self.pending().ok_or(Error::Order { call, wanted, found })
     }
 
-    /// Refuses `call` between a forward and its backward, because it would change rows that the backward reads.
+    /// Refuses `call` between a forward and its backward, because `call` would change rows that the backward reads.
     pub(crate) fn not_pending(&self, call: &'static str) -> Result<(), Error> {
         if self.pending().is_none() { Ok(()) } else { Err(backward_first(call)) }
     }
 
-    /// Refuses `call` between a prefetch and its forward, because tags already belong to the next step and rows to the last one.
+    /// Refuses `call` between a prefetch and its forward, because the tags already belong to the next step and the rows to the last one.
     pub(crate) fn not_prefetched(&self, call: &'static str) -> Result<(), Error> {
         if self.prefetched().is_none() {
             return Ok(());
@@ -109,7 +109,7 @@ impl<P> StepState<P> {
     }
 }
 
-/// The error of `call` where a backward must come first.
+/// The error of a `call` that must come after the backward.
 pub(crate) fn backward_first(call: &'static str) -> Error {
     Error::Order {
         call,

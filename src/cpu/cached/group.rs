@@ -1,4 +1,4 @@
-//! A group of tables on the CPU: the calls of `gpu/cached/group.rs`, by plain functions.
+//! A group of tables on the CPU: the calls of `gpu/cached/group.rs` as plain functions.
 
 use crate::{
     config::GroupConfig,
@@ -36,10 +36,10 @@ use crate::{
     },
 };
 
-/// Most bytes of a shard where the configuration does not say.
+/// Most bytes of a shard if the configuration does not say.
 pub(crate) const SHARD_BYTES: u64 = 2 << 30;
 
-/// A group of tables on the CPU, on all cores. It needs no GPU, and the tests hold the GPU's kernels to it.
+/// A group of tables on the CPU, on all cores. It needs no GPU. The tests compare the GPU's kernels with it.
 ///
 /// ```
 /// use hotrow::{CpuGroup, Error, GroupConfig, Init};
@@ -55,30 +55,30 @@ pub(crate) const SHARD_BYTES: u64 = 2 << 30;
 /// # Ok::<(), Error>(())
 /// ```
 ///
-/// Same batches in, same tags, stamps, frequencies, flags and counters out as [`crate::Group`]. The placement is ignored:
-/// everything is in host memory.
+/// The same batches give the same tags, stamps, frequencies, flags and counters as in [`crate::Group`]. The placement is ignored: all
+/// tables are in host memory.
 #[derive(Debug)]
 pub struct CpuGroup {
     pub(crate) config: GroupConfig,
     pub(crate) tables: Tables,
-    /// Two, so that a batch may be prefetched while the last one waits for its backward.
+    /// Step scratch of training steps. There are two, so that a batch can be prefetched while the last one waits for its backward.
     train: [Option<Space>; 2],
     frozen: Option<Space>,
     pub(crate) flush: Option<FlushSpace>,
     pub(crate) state: StepState<Prefetched>,
 }
 
-/// A batch whose step is decided, and not carried out yet.
+/// A batch whose step is decided and not yet carried out.
 #[derive(Debug)]
 pub(crate) struct Prefetched {
     params: Params,
     offsets: Vec<u32>,
     weights: Option<Vec<f32>>,
-    /// Which space it is in.
+    /// The index of the batch's step scratch.
     space: usize,
 }
 
-/// A batch in the caller's slices; `weights` is empty without any.
+/// A batch in the caller's slices. `weights` is empty if the batch has none.
 struct Batch<'a> {
     indices: &'a [u32],
     offsets: &'a [u32],
@@ -89,15 +89,15 @@ impl CpuGroup {
     /// Allocates and fills the tables.
     ///
     /// # Errors
-    /// [`Error::Config`], and [`Error::OutOfMemory`] if the host has not the memory.
+    /// [`Error::Config`], and [`Error::OutOfMemory`] if the host lacks the memory.
     pub fn new(config: GroupConfig) -> Result<Self, Error> {
         Self::of(config, None)
     }
 
-    /// As [`CpuGroup::new`], with `source`'s values instead of [`GroupConfig::init`]'s.
+    /// As [`CpuGroup::new`], with the values of `source` instead of those of [`GroupConfig::init`].
     ///
     /// # Errors
-    /// As [`CpuGroup::new`]; what `source` says; [`Error::Source`] for the first row with a value that is not finite.
+    /// As [`CpuGroup::new`]; the errors of `source`; [`Error::Source`] for the first row with a value that is not finite.
     pub fn filled(config: GroupConfig, source: &dyn Source) -> Result<Self, Error> {
         Self::of(config, Some(source))
     }
@@ -114,13 +114,13 @@ impl CpuGroup {
         &self.config
     }
 
-    /// Every byte allocated for the group, by purpose, without scratch.
+    /// The bytes that the group has allocated, by purpose, without step scratch.
     #[must_use]
     pub fn memory(&self) -> MemoryReport {
         MemoryReport::plan(&self.config, &self.tables.layout, Calls::default())
     }
 
-    /// Gives up the backward of the last forward, so that rows may be written or the cache reset.
+    /// Gives up the backward of the last forward, so that rows can be written or the cache reset.
     pub fn abandon_backward(&mut self) {
         self.state.end_forward();
     }
@@ -129,7 +129,7 @@ impl CpuGroup {
         Params::new(&self.config, &self.tables.layout, mode, purpose)
     }
 
-    /// The parameters of a batch, if its shape can be.
+    /// The parameters of a batch, after its shape is checked.
     fn batch_params(
         &self,
         indices: &[u32],
@@ -145,7 +145,7 @@ impl CpuGroup {
         batch::check_outputs(&self.config, params.indices, params.bags, outputs.len())
     }
 
-    /// Carries out the step that has been decided in one of the two spaces.
+    /// Carries out the step that was decided in scratch `space`.
     fn carry_out(
         &mut self,
         space: usize,
@@ -165,7 +165,7 @@ impl CpuGroup {
         }
     }
 
-    /// The backward of the last forward, by a scaler's verdict.
+    /// Runs the backward of the last forward with the decision of a scaler.
     fn move_rows(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         let forward = self.state.wants_forward("backward")?;
         batch::check_grads(&self.config, forward, grad_outputs.len())?;
@@ -178,7 +178,7 @@ impl CpuGroup {
         Ok(())
     }
 
-    /// Looks linear rows up, one output row each, in the frozen space.
+    /// Looks up linear rows with the frozen step scratch, one output row for each.
     fn look_up(&mut self, rows: &[u32], outputs: Option<&mut [f32]>) -> Result<Params, Error> {
         batch::check_shape(&self.config, rows.len() as u64, 0, None)?;
         let n = rows.len() as u32;
@@ -248,7 +248,7 @@ fn decide(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch
     }
 }
 
-/// Carries the decisions out (SPEC 3, steps 5 and 6).
+/// Carries the decisions out (SPEC 3, steps 5 and 6): moves rows, and pools bags.
 fn carry(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch<'_>, outputs: Option<&mut [f32]>) {
     let Batch { offsets, weights, .. } = *batch;
     let step = &space.step;
@@ -264,7 +264,7 @@ fn carry(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch<
     }
 }
 
-/// The Moves of a list, over every shard: with several each packs before any unpacks.
+/// Carries out a list of Moves in every shard. If there are several shards, all of them pack before any unpacks.
 pub(crate) fn exchange_all(
     tables: &mut Tables,
     params: &Params,
@@ -292,7 +292,7 @@ fn backward(
 ) {
     let params = &Params { partials: space.partials, ..params };
     let layout = &tables.layout;
-    // Rows and places are one to one: what takes fewer passes to sort.
+    // Each row has one place and each place one row, so either can be the sort key. The one that takes fewer passes is sorted.
     let (by_row, by_place) = (layout.row_bits(), layout.place_bits(params.indices));
     let (keys, key_bits) =
         if by_place.div_ceil(8) < by_row.div_ceil(8) { (&space.places, by_place) } else { (&space.keys, by_row) };
@@ -316,7 +316,7 @@ fn backward(
 }
 
 fn grown<'s>(space: &'s mut Option<Space>, layout: &Layout, indices: u32, train: bool) -> Result<&'s mut Space, Error> {
-    // A smaller one is freed before the larger one is allocated.
+    // The smaller scratch is freed before the larger one is allocated.
     match space.take_if(|space| space.capacity >= indices) {
         Some(enough) => Ok(space.insert(enough)),
         None => {

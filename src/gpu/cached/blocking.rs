@@ -1,4 +1,4 @@
-//! The group driven by host slices: every call uploads, submits and waits.
+//! The calls of a group that take host slices. Each uploads, submits and waits.
 
 use crate::{
     config::GroupConfig,
@@ -40,11 +40,11 @@ impl Group {
         Uploaded::new(&self.front.context, &self.config, indices, offsets, weights)
     }
 
-    /// Decides a staged step and fetches what it misses. If the host fails, the batch goes on waiting as one that was prefetched.
+    /// Decides a staged step and fetches its missing records. If the host fails, the batch stays prefetched.
     pub(crate) fn record_staged(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
         self.front.state.not_prefetched("forward")?;
         self.front.state.end_forward(); // the scratch that its backward would need is used anew
-        // A store that takes nothing is told of before tags and rows are a step apart.
+        // A failing store must be reported here: after `decide` the tags are a step ahead of the rows.
         if let Some(staged) = &mut self.staged {
             staged.settle(&self.front.context, &self.tables, false)?;
         }
@@ -54,8 +54,8 @@ impl Group {
         self.fetch(Some(after))
     }
 
-    /// Records the look-up of linear rows, one output row each, into the frozen space. Returns the parameters, and how many Moves
-    /// there are at most.
+    /// Records the lookup of linear rows with the frozen step scratch, one output row for each. Returns the call's parameters and an upper
+    /// bound on its Moves.
     pub(crate) fn record_rows(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,

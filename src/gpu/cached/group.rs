@@ -1,4 +1,4 @@
-//! A group of tables on the GPU, recorded into the caller's encoder. `forward.rs` has the stages of forward.
+//! A group of tables on the GPU, recorded into the caller's encoder. `forward.rs` has the order of forward's stages.
 
 use crate::{
     config::{GroupConfig, Placement, WAYS},
@@ -37,7 +37,7 @@ use crate::{
     },
 };
 
-/// A group of tables whose cache, and whose table unless mapped, live on the GPU.
+/// A group of tables whose cache lives in GPU memory. The tables live there too, unless they are mapped or staged.
 ///
 /// ```
 /// use hotrow::wgpu::{self, util::DeviceExt as _};
@@ -69,24 +69,25 @@ use crate::{
 /// # }
 /// ```
 ///
-/// `record_*` put a step into the caller's encoder and never wait. The [`Embedding`](crate::Embedding) methods upload, submit and wait.
+/// The `record_*` methods put a step into the caller's encoder and never wait. The [`Embedding`](crate::Embedding) methods upload, submit
+/// and wait.
 #[derive(Debug)]
 pub struct Group {
     pub(crate) front: Front<Prefetched>,
     pub(crate) config: GroupConfig,
     pub(crate) tables: Tables,
-    /// Two, so that a batch may be prefetched while the last one waits for its backward.
+    /// Step scratch of training steps. There are two, so that a batch can be prefetched while the last one waits for its backward.
     pub(crate) train: [Option<Space>; 2],
     pub(crate) frozen: Option<Space>,
     pub(crate) flush: Option<FlushSpace>,
     pub(crate) staged: Option<Staged>,
-    /// Why the table is where it is.
+    /// The reason for the table's placement.
     reason: &'static str,
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A thread that gathers for a batch nobody will ask for is waited for: it holds the store.
+        // Waits for a thread that still gathers for a prefetched batch, because the thread holds the store.
         drop(self.front.state.take_prefetched());
         self.front.context.forget_bindings();
     }
@@ -102,19 +103,20 @@ impl Group {
         Self::build(context, config, None, None)
     }
 
-    /// As [`Group::new`], with `source`'s values instead of [`GroupConfig::init`]'s.
+    /// As [`Group::new`], with the values of `source` instead of those of [`GroupConfig::init`].
     ///
     /// # Errors
-    /// As [`Group::new`]; what `source` says; [`Error::Source`] for the first row with a value that is not finite.
+    /// As [`Group::new`]; the errors of `source`; [`Error::Source`] for the first row with a value that is not finite.
     pub fn filled(context: &Context, config: GroupConfig, source: &dyn Source) -> Result<Self, Error> {
         Self::build(context, config, Some(source), None)
     }
 
-    /// A staged group whose records live in `store`; keep a clone to read the table where the group cannot any more. A store that holds
-    /// values already keeps them, and its step number goes on.
+    /// Creates a staged group whose records live in `store`. A clone of `store` can still read the table if the group fails. A store that
+    /// holds values already keeps them, and its step number goes on.
     ///
     /// # Errors
-    /// As [`Group::new`]; [`Error::Store`] if the store is of another shape or fails; [`Error::Config`] for another placement.
+    /// As [`Group::new`]; [`Error::Store`] if the store has another shape or fails; [`Error::Config`] for a placement other than auto or
+    /// staged.
     pub fn with_store(context: &Context, config: GroupConfig, store: SharedStore) -> Result<Self, Error> {
         let config = match config.placement {
             Placement::Auto => GroupConfig { placement: Placement::Staged, ..config },
@@ -138,7 +140,7 @@ impl Group {
         }
         let device = GroupConfig { placement: Placement::Device, ..config.clone() };
         match Self::with_placement(context, device, source, None) {
-            // The device has not the memory for it.
+            // The device lacks the memory for it.
             Err(Error::OutOfMemory { .. }) => {}
             Ok(group) => return Ok(group.with_reason("the device has the memory for it")),
             Err(error) => return Err(error),
@@ -191,7 +193,7 @@ impl Group {
         let tables = context.guarded(|| Tables::new(context, &config, layout, source, store.as_ref()))?;
         let staged = store.zip(hold).map(|(store, hold)| Staged::new(store, hold, &tables.layout, config.policy));
         let front = Front::new(context)?;
-        // Only when the device has given all it must: a store is not touched by a group that cannot be.
+        // Last, so that a group that cannot be built leaves the store as it was.
         if let Some(staged) = &staged {
             let mut store = staged.store().write();
             if !store.filled() {
@@ -210,25 +212,25 @@ impl Group {
         })
     }
 
-    /// Where the table lives, and why there.
+    /// The placement of the table, and the reason for it.
     #[must_use]
     pub fn placed(&self) -> (Placement, &'static str) {
         (self.config.placement, self.reason)
     }
 
-    /// The store of a staged table. What the cache has not flushed is not in it.
+    /// The store of a staged table, `None` for other placements. The store lacks changes that the cache has not flushed.
     #[must_use]
     pub fn store(&self) -> Option<&SharedStore> {
         self.staged.as_ref().map(Staged::store)
     }
 
-    /// What has crossed for a staged table.
+    /// The traffic between device and host of a staged table, `None` for other placements.
     #[must_use]
     pub fn traffic(&self) -> Option<Traffic> {
         self.staged.as_ref().map(Staged::traffic)
     }
 
-    /// Refuses `call` for a staged table: it cannot be recorded in one piece, since the host has a part in it.
+    /// Refuses `call` for a staged table, whose steps need host work and cannot be recorded in one piece.
     pub(crate) fn not_staged(&self, call: &'static str, remedy: &'static str) -> Result<(), Error> {
         if self.staged.is_none() {
             return Ok(());
@@ -247,14 +249,14 @@ impl Group {
         &self.config
     }
 
-    /// The parameters of a batch whose shape and buffers can be.
+    /// The parameters of a batch, after its shape and buffers are checked.
     pub(crate) fn batch_params(&self, batch: &Batch<'_>, mode: Mode) -> Result<Params, Error> {
         let (indices, bags) = batch.shape(&self.config)?;
         let params = Params::new(&self.config, &self.tables.layout, mode, Purpose::WriteBack);
         Ok(params.batch(indices, bags, batch.weights.is_some()))
     }
 
-    /// The caller's outputs, checked, and how many rows of them there are.
+    /// The caller's outputs, checked, and their number of rows.
     pub(crate) fn bound_outputs<'b>(
         &'b self,
         batch: &Batch<'_>,
@@ -294,7 +296,7 @@ impl Group {
         })
     }
 
-    /// Records the emptying of the cache without a flush: what was not written back is discarded.
+    /// Records the emptying of the cache without a flush. Changes that were not written back are lost.
     ///
     /// # Errors
     /// [`Error::Order`] between forward and backward.
@@ -362,7 +364,7 @@ impl Kind for Group {
         self.front.state.not_prefetched("forward")?;
         let params = self.batch_params(batch, mode)?;
         let indices = params.indices;
-        // Refused before the last forward's scratch is used anew.
+        // Checks the batch before the scratch of the last forward is overwritten.
         self.bound_outputs(batch, &params, outputs)?;
         Bound::of(&self.front.context, &self.front.dummy, batch, &params)?;
         let train = mode == Mode::Train;

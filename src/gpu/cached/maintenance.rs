@@ -1,5 +1,5 @@
-//! What a staged table does beside its training steps: frozen steps, rows read and written, flush. Each call waits: first until everything
-//! that has left is in the store.
+//! The calls on a staged table beside its training steps: frozen steps, reading rows, writing rows, flush. Each call first waits until the
+//! store has all records that have left.
 
 use crate::{
     error::Error,
@@ -24,8 +24,9 @@ use crate::{
 };
 
 impl Group {
-    /// Records a frozen step of either kind of table into the frozen space, which has room for it. Of a staged one the first half is done
-    /// when this returns. Returns how many Moves there are at most: of a staged table, how many there are.
+    /// Records a frozen step of any table with the frozen step scratch, which must have room for it. For a staged table, the deciding
+    /// stages have run and the missing records are gathered when this returns. Returns the number of Moves: exact for a staged table, else
+    /// an upper bound.
     pub(crate) fn record_look_up(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -53,7 +54,7 @@ impl Group {
         Ok(arrivals.list.len() as u32)
     }
 
-    /// A frozen forward of a staged table.
+    /// Records a frozen forward of a staged table.
     pub(crate) fn record_frozen_staged(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -88,7 +89,7 @@ impl Group {
             let words = context.download(encoder, &[(&space.step, size_of::<Step>() as u64)])?;
             let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[0]));
             let piece = piece(&tables.layout);
-            // As a memory plan says, whether anything is dirty or not.
+            // The flight is allocated even if no row is dirty, as the memory plan states.
             staged.side_flight(context, &tables.layout, piece)?;
             for first in (0..step.counts[count::MOVES]).step_by(piece as usize) {
                 let moves = piece.min(step.counts[count::MOVES] - first);

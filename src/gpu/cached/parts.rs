@@ -1,4 +1,4 @@
-//! Any range of what a group keeps between steps, through one buffer of bounded size.
+//! Reads and writes any range of a group's lasting state through one buffer of bounded size.
 
 use std::ops::Range;
 
@@ -12,11 +12,11 @@ use crate::{
     },
 };
 
-/// Most words brought over at once: 16 MiB, and what padding lies between them.
+/// Most words copied at once: 16 MiB, and the padding between them.
 const CHUNK: u64 = 4 << 20;
 
 impl Group {
-    /// The buffers that hold a part, one behind the other, and how many words of it each has.
+    /// The buffers that hold a part, in order, and the number of the part's words in each.
     fn buffers(&self, part: Part) -> Vec<(u64, &wgpu::Buffer)> {
         let tables = &self.tables;
         let layout = &tables.layout;
@@ -28,7 +28,7 @@ impl Group {
                 let words = layout.windows_slots().map(|slots| u64::from(slots) * u64::from(layout.row.row_words));
                 words.zip(tables.cache.buffers()).collect()
             }
-            // Of a staged table none: the store has them.
+            // A staged table has none: the store has its records.
             Part::Records => {
                 let words = |shard| u64::from(layout.shard_rows(shard)) * u64::from(layout.row.record_words);
                 (0..).zip(&tables.records).map(|(shard, buffer)| (words(shard), buffer)).collect()
@@ -37,7 +37,7 @@ impl Group {
         }
     }
 
-    /// The pieces of a range, each in one buffer and of at most [`CHUNK`] words.
+    /// Cuts a range into pieces. Each piece lies in one buffer and has at most [`CHUNK`] words.
     fn pieces(&self, part: Part, range: Range<u64>) -> impl Iterator<Item = (&wgpu::Buffer, Range<u64>)> {
         let (lengths, buffers): (Vec<_>, Vec<_>) = self.buffers(part).into_iter().unzip();
         cut(lengths, range).flat_map(move |(which, words)| {
@@ -113,7 +113,7 @@ impl Group {
         self.put_words(part, first_word, words)
     }
 
-    /// Replaces words of a part that is in the device's memory, whatever they are.
+    /// Replaces words of a part that is in device memory, without checking them.
     pub(crate) fn put_words(&self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
         let range = part.range(&self.config, &self.tables.layout, first_word, words.len())?;
         let spacing = part.spacing(&self.tables.layout);
@@ -125,7 +125,7 @@ impl Group {
             let mut spaced = Vec::new();
             if span.end - span.start > mine.len() as u64 {
                 spaced = match part {
-                    // Bases and rows of the tables.
+                    // The bases and sizes of the tables.
                     Part::Counters => table_words(&self.config)[span.start as usize..span.end as usize].to_vec(),
                     _ => vec![0; (span.end - span.start) as usize],
                 };
@@ -136,14 +136,14 @@ impl Group {
             }
             let upload = if spaced.is_empty() { mine } else { &spaced };
             self.front.context.queue().write_buffer(buffer, span.start * 4, bytemuck::cast_slice(upload));
-            // Waits, so that the queue never holds more than a piece.
+            // Waits, so that the queue never holds more than one piece.
             self.front.context.finish(self.encoder())?;
         }
         Ok(())
     }
 }
 
-/// Where among `words` a run of them lies.
+/// The position of `run` within `words`.
 fn index(words: &Range<u64>, run: &Range<u64>) -> Range<usize> {
     (run.start - words.start) as usize..(run.end - words.start) as usize
 }

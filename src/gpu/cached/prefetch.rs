@@ -1,7 +1,7 @@
-//! A step in two halves, so that the next batch is decided while this one computes (SPEC 3, Prefetch).
+//! The two halves of a step, so that the next batch is decided while this one computes (SPEC 3, Prefetch).
 //!
-//! What a prefetch of batch i + 1 does before the backward of batch i touches neither rows nor dirty flags, and the backward's random bits
-//! come from its own step number: so the order of the two does not matter. What was decided is carried out by the forward.
+//! A prefetch of batch i + 1 before the backward of batch i touches neither rows nor dirty flags, and that backward takes its random bits
+//! from its own step number. So the order of the two does not matter. The forward of batch i + 1 carries the decisions out.
 
 use crate::{
     error::Error,
@@ -22,12 +22,12 @@ use crate::{
 };
 
 impl Group {
-    /// Records the first half of a step: which rows are missing, which leave for them. The last forward's backward may come
-    /// after it; then comes [`record_forward_prefetched`](Self::record_forward_prefetched), and everything else is refused until then. The
-    /// batch's buffers are read again by that forward.
+    /// Records the first half of a step, which decides the rows to admit and to evict. The backward of the last forward may follow, then
+    /// [`record_forward_prefetched`](Self::record_forward_prefetched); every other call is refused until then. That forward reads the
+    /// batch's buffers again, so keep them unchanged.
     ///
     /// # Errors
-    /// As [`Group::record_forward`], and [`Error::Order`] if a batch is waiting already.
+    /// As [`Group::record_forward`], and [`Error::Order`] if another prefetched batch waits for its forward.
     pub fn record_prefetch(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Batch<'_>) -> Result<(), Error> {
         let context = self.front.context.clone();
         context.guarded(|| {
@@ -44,7 +44,7 @@ impl Group {
         let (context, layout) = (&self.front.context, &self.tables.layout);
         let most = layout.most_distinct(params.indices);
         let space = grown(&mut self.train[next], context, layout, params.indices, true)?;
-        // All that can fail, before anything is recorded.
+        // Every allocation that can fail comes before the first command.
         let more = self.front.state.pending().is_some();
         let staged = self.staged.as_mut();
         let room = staged.map(|staged| staged.reserve(context, layout, most, more)).transpose()?;
@@ -65,14 +65,14 @@ impl Group {
         Ok(())
     }
 
-    /// The host's part in a staged step, between [`record_prefetch`](Self::record_prefetch), whose encoder has been submitted, and
-    /// [`record_forward_prefetched`](Self::record_forward_prefetched): waits until the device has said what is missing, and
-    /// gathers it. `after` is what the submission returned; without it, all that was submitted is waited for. Meanwhile the device
-    /// goes on with what was submitted later. Of another placement there is nothing to do.
-    ///
+    /// Does the host's part of a staged step: waits until the device has listed the missing rows, and gathers their records. Call it
+    /// between [`record_prefetch`](Self::record_prefetch), whose encoder must have been submitted, and
+    /// [`record_forward_prefetched`](Self::record_forward_prefetched). `after` is the index that the submission returned; with `None` it
+    /// waits for all submissions. Meanwhile the device executes later submissions. With another placement there is nothing to do.
     /// # Errors
-    /// [`Error::Order`] without a prefetch, or if it was not submitted; if its encoder was dropped, the prefetch is forgotten.
-    /// [`Error::Store`] from the store, [`Error::Device`], [`Error::OutOfMemory`]. Nothing is lost: it may be called again.
+    /// [`Error::Order`] without a prefetch, or if its encoder was not submitted; if the encoder was dropped, the prefetch is undone.
+    /// [`Error::Store`] from the store, [`Error::Device`], [`Error::OutOfMemory`]. After an error nothing is lost, and `fetch` may be
+    /// called again.
     pub fn fetch(&mut self, after: Option<wgpu::SubmissionIndex>) -> Result<(), Error> {
         let prefetched = self.front.state.prefetched_mut().ok_or_else(no_prefetch)?;
         if let Coming::Asked(fetch) = &mut prefetched.coming {
@@ -82,7 +82,7 @@ impl Group {
         if let (Err(_), Coming::Asked(fetch)) = (&arrived, &prefetched.coming)
             && fetch.dropped()
         {
-            // Nothing of the prefetch has happened: it is forgotten.
+            // The prefetch has had no effect: it is undone.
             if let (Some(Prefetched { coming: Coming::Asked(fetch), .. }), Some(staged)) =
                 (self.front.state.take_prefetched(), &mut self.staged)
             {
@@ -92,7 +92,7 @@ impl Group {
         arrived
     }
 
-    /// The same on a thread of its own.
+    /// As [`fetch`](Self::fetch), on a thread of its own: returns at once. The next `fetch` waits for the thread and returns its error.
     pub fn fetch_meanwhile(&mut self, after: wgpu::SubmissionIndex) {
         let Some(prefetched) = self.front.state.prefetched_mut() else { return };
         prefetched.coming = match std::mem::replace(&mut prefetched.coming, Coming::Nothing) {
@@ -104,11 +104,11 @@ impl Group {
         };
     }
 
-    /// Records the forward of the prefetched batch, with the outputs of [`record_forward`](Self::record_forward).
+    /// Records the forward of the prefetched batch. Its outputs are those of [`record_forward`](Self::record_forward).
     ///
     /// # Errors
-    /// [`Error::Order`] without a prefetch, or before [`fetch`](Self::fetch) of a staged table; [`Error::Buffer`] for outputs that cannot
-    /// be; the batch goes on waiting then.
+    /// [`Error::Order`] without a prefetch, or before [`fetch`](Self::fetch) of a staged table; [`Error::Buffer`] for illegal outputs.
+    /// After an error the batch goes on waiting.
     pub fn record_forward_prefetched(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -122,12 +122,12 @@ impl Group {
         })
     }
 
-    /// Indices and bags of the prefetched batch.
+    /// The numbers of indices and bags of the prefetched batch.
     pub(crate) fn prefetched_shape(&self) -> Option<(u32, u32)> {
         self.front.state.prefetched().map(|prefetched| (prefetched.params.indices, prefetched.params.bags))
     }
 
-    /// Records the second half and returns the number of indices.
+    /// Records the second half of a step and returns its number of indices.
     pub(crate) fn carry(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,

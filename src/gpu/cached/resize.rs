@@ -1,4 +1,4 @@
-//! A cache of another size on a device.
+//! Gives a group on a device a cache of another size.
 
 use crate::{
     config::GroupConfig,

@@ -1,4 +1,4 @@
-//! Backward by sorting, stage by stage: the chunks sorted by where they begin, so that one invocation sums all that a weight is due.
+//! The stages of a backward that sorts: it orders the chunks by where they begin, so that one invocation can sum the gradients of a weight.
 
 use crate::{
     error::Error,
@@ -26,18 +26,18 @@ use crate::{
     },
 };
 
-/// A forward that waits for its backward.
+/// A forward that waits for its backward, and the sizes and parameters of that backward.
 pub(crate) struct Waiting {
     pub(crate) params: Params,
     pub(crate) robe: Robe,
     pub(crate) indices: u32,
-    /// Gradients of its outputs.
+    /// Number of gradients: one for each element of the outputs.
     gradients: u64,
     pub(crate) chunks: u32,
 }
 
 impl Waiting {
-    /// As many gradients as its outputs had.
+    /// Binds the gradients, which must be as many as the outputs had elements.
     pub(crate) fn bind<'b>(
         &self,
         context: &Context,
@@ -63,19 +63,19 @@ impl<'a> Due<'a> {
         Ok(Self { uniforms, params, robe, scratch, chunks, grad_outputs: bound })
     }
 
-    /// The stages of a backward up to the last, in order.
+    /// Records the stages of a backward, in order, up to the one that sums by weight.
     pub(crate) fn sort(&self, call: &mut Call<'_>, space: &Space, scaler: &wgpu::Buffer) {
         let (step, n) = (&space.step, self.chunks);
         robe_keys::record(call, &self.uniforms, space, (self.scratch, n));
         let Chunks { keys, access, segment, starts, accesses, targets, scratch, sorted, sort, .. } = self.scratch;
-        // Of as many bits as order every start, and NONE behind them all.
+        // Enough bits to order every start, with NONE behind them all.
         let key_bits = u32::BITS - self.robe.starts.leading_zeros();
         let job = SortJob { keys: keys.as_entire_binding(), values: None, capacity: n, count: count::CHUNKS, key_bits };
         let to = DedupTo { segment, starts, segments: count::UNIQUE, valid: count::VALID };
         let order = dedup::record(call, step, &job, sorted, sort, &to).values;
         let arranged = arrange::Arranged { step, order, segment, keys, places: keys, access, accesses, targets };
         arrange::record(call, &arranged, scaler, n);
-        // As many chunks as are summed at once have no partial rows.
+        // A batch of one chunk of sums has no partial rows.
         if n > MERGE_CHUNK {
             robe_merge::record(call, &self.uniforms, self.params.lanes, (self.scratch, n), &self.grad_outputs);
             let partial = combine::Partial { targets, segment, scratch };
@@ -85,7 +85,7 @@ impl<'a> Due<'a> {
 }
 
 impl RobeGroup {
-    /// What waits for its backward, which `call` goes by.
+    /// Prepares the backward of the last forward for `call`; an error if no forward waits.
     pub(crate) fn waiting_for(&self, call: &'static str) -> Result<Waiting, Error> {
         let Pending { indices, bags, weighted, .. } = self.front.state.wants_forward(call)?;
         let chunks = self.config.batch_chunks(indices, bags)?;

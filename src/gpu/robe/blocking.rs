@@ -1,4 +1,4 @@
-//! The group driven by host slices: every call uploads, submits and waits.
+//! The calls of a group of shared tables that take host slices. Each uploads, submits and waits.
 
 use crate::{
     error::Error,
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl RobeGroup {
-    /// What steps did.
+    /// The counters of all steps so far.
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
@@ -24,7 +24,7 @@ impl RobeGroup {
         })
     }
 
-    /// Everything kept between steps.
+    /// A copy of the state that the group keeps between steps.
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
@@ -49,12 +49,11 @@ impl RobeGroup {
         })
     }
 
-    /// Takes over a snapshot of a group of the same configuration, on whatever backend it was taken. A forward no longer waits for its
-    /// backward.
+    /// Restores a snapshot of a group of the same configuration, taken on any backend. A forward that waits for its backward is forgotten.
     ///
     /// # Errors
-    /// [`Error::Length`] names the first part of another size, [`Error::Source`] the first value that is not finite; nothing has changed
-    /// then. [`Error::Device`] if the device is lost.
+    /// [`Error::Length`] names the first part of another size, [`Error::Source`] the first value that is not finite; after these errors
+    /// nothing has changed. [`Error::Device`] if the device is lost.
     pub fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
         self.waiting(|this| {
             snapshot.check(&this.config)?;
@@ -69,11 +68,11 @@ impl RobeGroup {
     }
 
     /// Goes on with the same array under another configuration: other tables, features, chunk, pooling, learning rate or backward. Weights,
-    /// states and step number stay; counters do if the tables are the same, and begin anew otherwise.
+    /// states and step number stay. The counters stay if the tables are the same; else they start at zero.
     ///
     /// # Errors
-    /// [`Error::Config`] for a configuration that cannot be, or that wants another array; [`Error::Order`] between forward and backward:
-    /// nothing has changed then. [`Error::Device`] if the device is lost.
+    /// [`Error::Config`] for an illegal configuration, or one that needs another array; [`Error::Order`] between forward and backward;
+    /// after these errors nothing has changed. [`Error::Device`] if the device is lost.
     pub fn reconfigure(&mut self, config: Config) -> Result<(), Error> {
         self.waiting(|this| {
             this.front.state.not_pending("reconfigure")?;
@@ -93,7 +92,7 @@ impl RobeGroup {
             this.array.features = features;
             this.array.robe = config.bound(most).robe();
             (this.config, this.rows, this.layout) = (config, rows, layout);
-            // Scratch is sized by the chunk, too.
+            // The size of the scratch depends on the chunk.
             (this.train, this.frozen, this.chunks, this.runs) = (None, None, None, None);
             this.scattered = scattered;
             this.front.context.forget_bindings();
@@ -101,11 +100,11 @@ impl RobeGroup {
         })
     }
 
-    /// Replaces the shared weights, brought down to what the array keeps; the optimiser's state stays.
+    /// Replaces the shared weights, rounded to the array's precision. The optimiser's state stays.
     ///
     /// # Errors
-    /// [`Error::Length`] unless there are |M| of them, [`Error::Source`] for the first that is not finite and for the first block whose
-    /// range no scale can be, [`Error::Order`] between forward and backward: nothing has changed then.
+    /// [`Error::Length`] unless there are |M| weights; [`Error::Source`] for the first weight that is not finite, and for the first block
+    /// whose range has no finite scale; [`Error::Order`] between forward and backward. After these errors nothing has changed.
     pub fn write_weights(&mut self, weights: &[f32]) -> Result<(), Error> {
         self.waiting(|this| {
             this.front.state.not_pending("write_weights")?;

@@ -1,4 +1,4 @@
-//! The gradient by the shared weights, for an optimiser of the caller's.
+//! The gradient of the shared weights, for an optimiser of the caller's.
 
 use crate::{
     error::Error,
@@ -23,8 +23,8 @@ use crate::{
     },
 };
 
-/// Where a gradient by the shared weights goes: whole buffers or parts of buffers of the caller's, none of which anything else of the call
-/// lies in, each with the usages `STORAGE` and `COPY_DST`.
+/// The caller's buffers for a gradient of the shared weights: whole buffers or parts of them, each with the usages `STORAGE` and
+/// `COPY_DST`. None of these buffers may hold anything else of the call.
 ///
 /// ```
 /// use hotrow::wgpu::{self, BufferUsages, util::DeviceExt as _};
@@ -50,28 +50,29 @@ use crate::{
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub enum GradientBuffer<'a> {
-    /// `[|M|]` floats, one a weight: 0 where no chunk of the batch lies.
+    /// `[|M|]` floats, one for each weight, and 0 for a weight that no chunk of the batch covers.
     Dense(wgpu::BufferSlice<'a>),
-    /// The weights that the batch's chunks cover. Room for [`Config::most_covered`](crate::robe::config::Config::most_covered) of the batch's
-    /// indices; what lies behind `count` stays as it was.
+    /// The weights that the batch's chunks cover. `locations` and `sums` need room for
+    /// [`Config::most_covered`](crate::robe::config::Config::most_covered) entries for the batch's indices. Entries beyond `count` stay as
+    /// they were.
     Sparse {
-        /// Their places in the array, strictly ascending (`u32`).
+        /// The places of these weights in the array, strictly ascending (`u32`).
         locations: wgpu::BufferSlice<'a>,
-        /// The gradient by each (`f32`).
+        /// The gradient of each of these weights (`f32`).
         sums: wgpu::BufferSlice<'a>,
-        /// How many there are: one `u32`.
+        /// The number of these weights: one `u32`.
         count: wgpu::BufferSlice<'a>,
     },
 }
 
 impl RobeGroup {
-    /// Records the gradient of the last forward's loss by the shared weights, out of the gradients of its outputs, by the stages and in
-    /// the order of sums of [`record_backward`](Self::record_backward). Nothing moves, and the forward goes on waiting for its backward,
-    /// or for [`abandon_backward`](Self::abandon_backward).
+    /// Records the gradient of the last forward's loss with respect to the shared weights, from the gradients of its outputs. The stages
+    /// and the order of the sums are those of [`record_backward`](Self::record_backward). No weight changes, and the forward still waits
+    /// for its backward or for [`abandon_backward`](Self::abandon_backward).
     ///
     /// # Errors
     /// As [`record_backward`](Self::record_backward); [`Error::Buffer`] for buffers that cannot be bound, are too short, lack a usage, or
-    /// are one and the same.
+    /// are used twice.
     pub fn record_gradient(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -127,9 +128,9 @@ impl RobeGroup {
         })
     }
 
-    /// The gradient of the last forward's loss by the shared weights, out of the gradients of its outputs, FP32 or FP16: dense or sparse as
-    /// [`Config::is_dense`](crate::robe::config::Config::is_dense) says, in the stages and the order of sums of
-    /// [`backward`](crate::Lookup::backward). Nothing moves, and the forward goes on waiting for its backward.
+    /// Returns the gradient of the last forward's loss with respect to the shared weights, from the gradients of its outputs, FP32 or FP16.
+    /// [`Config::is_dense`](crate::robe::config::Config::is_dense) says whether it is dense or sparse. The stages and the order of the sums
+    /// are those of [`backward`](crate::Lookup::backward). No weight changes, and the forward still waits for its backward.
     ///
     /// # Errors
     /// As [`backward`](crate::Lookup::backward).
@@ -161,7 +162,7 @@ impl RobeGroup {
 }
 
 impl GradientBuffer<'_> {
-    /// Each of its buffers is one of its own and can be copied to.
+    /// Checks that no buffer is used twice and that each can be copied to.
     fn check(&self, grad_outputs: wgpu::BufferSlice<'_>) -> Result<(), Error> {
         let own: &[_] = match self {
             Self::Dense(sums) => &[("gradient's sums", *sums)],

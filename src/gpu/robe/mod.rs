@@ -1,5 +1,5 @@
-//! A parameter-shared table on the GPU, recorded into the caller's encoder. This file knows the order of forward's stages, `backward.rs`
-//! that of backward's.
+//! A parameter-shared table on the GPU, recorded into the caller's encoder. This file has the order of forward's stages, `backward.rs` that
+//! of backward's.
 
 pub(crate) mod backward;
 pub(crate) mod blocking;
@@ -42,7 +42,7 @@ use crate::{
     },
 };
 
-/// Tables whose rows share an array of weights on the GPU.
+/// Tables on the GPU whose rows share an array of weights.
 ///
 /// ```
 /// use hotrow::{GradSlice, RobeGroup, adapter, robe};
@@ -61,12 +61,13 @@ use crate::{
 /// # }
 /// ```
 ///
-/// `record_*` put a step into the caller's encoder and never wait. The [`Lookup`](crate::Lookup) methods upload, submit and wait.
+/// The `record_*` methods put a step into the caller's encoder and never wait. The [`Lookup`](crate::Lookup) methods upload, submit and
+/// wait.
 #[derive(Debug)]
 pub struct RobeGroup {
     pub(crate) front: Front<Infallible>,
     pub(crate) config: Config,
-    /// The rows as if they were there.
+    /// The configuration of the rows that the array stands for.
     pub(crate) rows: GroupConfig,
     pub(crate) layout: Layout,
     pub(crate) array: Array,
@@ -87,8 +88,8 @@ impl RobeGroup {
     /// Allocates the array and fills it.
     ///
     /// # Errors
-    /// [`Error::Config`]; [`Error::TooLarge`] for more weights than the windows that a stage may bind; [`Error::OutOfMemory`];
-    /// [`Error::Source`] for initial values whose range no scale can be.
+    /// [`Error::Config`]; [`Error::TooLarge`] for more weights than fit into the windows that a stage can bind; [`Error::OutOfMemory`];
+    /// [`Error::Source`] for initial values whose range has no finite scale.
     pub fn new(context: &Context, config: Config) -> Result<Self, Error> {
         config.check()?;
         let rows = config.rows();
@@ -101,18 +102,18 @@ impl RobeGroup {
         Ok(Self { front, config, rows, layout, array, train, frozen, chunks, runs, scattered })
     }
 
-    /// The configuration; the learning rate is the newest.
+    /// The configuration, with the learning rate that is set now.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Distinct places where a batch's chunks begin, from which its backward goes over all weights: as [`Backward`] says.
+    /// Number of distinct places where chunks begin from which on a batch's backward visits all weights (see [`Backward`]).
     #[must_use]
     pub fn dense_from(&self) -> u32 {
         match self.config.backward {
             Backward::Dense | Backward::Atomic => 0,
-            // As many as would cover the array, laid side by side.
+            // So many starts would cover the array, laid side by side.
             Backward::Sparse | Backward::Auto => self.config.weights / self.array.robe.reach,
         }
     }
@@ -234,7 +235,7 @@ impl Kind for RobeGroup {
     }
 }
 
-/// Forward, stage by stage.
+/// Records the stages of a forward, in order.
 #[allow(clippy::too_many_arguments, reason = "what a step binds")]
 fn forward(
     context: &Context,

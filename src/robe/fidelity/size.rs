@@ -54,8 +54,8 @@ impl Wanted {
         if self.relative { found.relative_quantile(self.quantile) } else { found.quantile(self.quantile) }
     }
 
-    /// The weights that this eps takes on average of a table of so many values, were all values independent: see [`load_for`].
-    /// `constant`: the fidelity of one weight for all values.
+    /// The mean number of weights that this eps needs for a table of `values` values, if all values were independent: see [`load_for`].
+    /// `constant`: the fidelity of an array that has one weight for all values.
     #[must_use]
     pub fn unlike_weights(&self, constant: &Fidelity, values: u64) -> f64 {
         let square = self.eps * self.eps * if self.relative { constant.mean_square_length() } else { 1.0 };
