@@ -10,4 +10,5 @@ pub(crate) mod pins;
 pub mod rng;
 pub(crate) mod row;
 pub(crate) mod snapshot;
+pub(crate) mod step_state;
 pub(crate) mod ways;

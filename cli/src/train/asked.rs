@@ -3,23 +3,24 @@
 //! `C3=int4:stochastic:lfu:10`).
 
 use super::setting::{CHUNK, Kind, Robe, Setting, Size};
-use crate::names::{PolicyName, PrecisionName, RoundingName, option_name};
-use PrecisionName::{Fp16, Fp32, Int2, Int4, Int8};
+use crate::names::{ADMITTING, one_of};
+use Precision::{Fp16, Fp32, Int2, Int4, Int8};
 use clap::ValueEnum;
+use hotrow::{Policy, Precision, Rounding};
 use std::str::FromStr;
 
 /// Values of settings, list by list, as they were given; an empty list was not given.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Lists {
     /// Precisions of the tables
-    #[arg(long, value_enum, value_delimiter = ',')]
-    pub(crate) precision: Vec<PrecisionName>,
+    #[arg(long, value_delimiter = ',', value_parser = one_of(Precision::ALL))]
+    pub(crate) precision: Vec<Precision>,
     /// How they round [default: stochastic; in a grid both]
-    #[arg(long, value_enum, value_delimiter = ',')]
-    pub(crate) rounding: Vec<RoundingName>,
+    #[arg(long, value_delimiter = ',', value_parser = one_of(Rounding::ALL))]
+    pub(crate) rounding: Vec<Rounding>,
     /// Replacement policies of the caches [default: lfu; in a grid both]
-    #[arg(long, value_enum, value_delimiter = ',')]
-    pub(crate) policy: Vec<PolicyName>,
+    #[arg(long, value_delimiter = ',', value_parser = one_of(ADMITTING))]
+    pub(crate) policy: Vec<Policy>,
     /// Rows of the caches in percent of the tables' [default: 0; in a grid seven sizes]
     #[arg(long, value_name = "P[,P]", value_delimiter = ',', allow_negative_numbers = true, value_parser = percent)]
     pub(crate) cache_percent: Vec<f64>,
@@ -43,7 +44,7 @@ pub(crate) enum Cells {
 }
 
 /// Precisions below FP32.
-pub(crate) const LOW: [PrecisionName; 4] = [Fp16, Int8, Int4, Int2];
+pub(crate) const LOW: [Precision; 4] = [Fp16, Int8, Int4, Int2];
 
 /// Where an option is not given.
 const DEFAULT: &str = "--precision int8 --rounding stochastic --policy lfu --cache-percent 0 --ways 32";
@@ -244,10 +245,10 @@ struct RobeArgs {
     size: SizeArgs,
     #[arg(long, value_name = "N", default_value_t = CHUNK, value_parser = clap::value_parser!(u32).range(1..))]
     chunk: u32,
-    #[arg(long, value_enum, default_value = "fp32")]
-    precision: PrecisionName,
-    #[arg(long, value_enum)]
-    rounding: Option<RoundingName>,
+    #[arg(long, default_value = "fp32", value_parser = one_of(Precision::ALL))]
+    precision: Precision,
+    #[arg(long, value_parser = one_of(Rounding::ALL))]
+    rounding: Option<Rounding>,
 }
 
 #[derive(clap::Args)]
@@ -266,7 +267,7 @@ fn times(text: &str) -> Result<f64, String> {
 
 fn robe(args: &RobeArgs) -> Result<Kind, String> {
     let &RobeArgs { size: SizeArgs { compression, weights }, chunk, precision, rounding } = args;
-    let exact = (precision == Fp32).then(|| option_name(&precision));
+    let exact = (precision == Fp32).then(|| precision.to_string());
     refuse([("--rounding", rounding.is_some(), "a --precision below fp32", exact)])?;
     let size = weights.map(Size::Weights).or(compression.map(Size::Compression)).ok_or("wanted a size, found none")?;
     let robe = Robe::fp32(size, chunk);
@@ -290,7 +291,7 @@ mod tests {
     use super::*;
     use crate::train::setting::{SMALL_TABLE, Setup, WAYS};
     use crate::train::task::TableSpec;
-    use RoundingName::{Nearest, Stochastic};
+    use Rounding::{Nearest, Stochastic};
     use hotrow::{Init, Pooling};
 
     #[test]
@@ -317,17 +318,17 @@ mod tests {
         let lists = Lists { precision: vec![Int4], rounding: vec![Stochastic], ..Lists::default() };
         assert_eq!(Cells::Full.settings(&lists).len(), 1 + 1 + 24 + 16);
         assert_eq!(Cells::Claims.settings(&lists).len(), 1 + 1 + 3);
-        let lists = Lists { policy: vec![PolicyName::Lru], ..lists };
+        let lists = Lists { policy: vec![Policy::Lru], ..lists };
         assert_eq!(Cells::Full.settings(&lists).len(), 1 + 1 + 12);
         assert_eq!(Cells::Claims.settings(&lists).len(), 1 + 1, "cells without a cache have no policy");
         let lists = Lists { cache_percent: vec![2.0], ways: vec![4], ..lists };
         let cells = Cells::Full.settings(&lists);
-        let asked = Setting { policy: PolicyName::Lru, ..Setting::lfu(Int4, 2.0, 4) };
+        let asked = Setting { policy: Policy::Lru, ..Setting::lfu(Int4, 2.0, 4) };
         assert_eq!(cells, [Setting::FP32, asked], "sizes and ways of the user's own");
     }
 
     const CACHED: Setting =
-        Setting { precision: Int4, rounding: Stochastic, policy: PolicyName::Lfu, cache_percent: 10.0, ways: WAYS };
+        Setting { precision: Int4, rounding: Stochastic, policy: Policy::Lfu, cache_percent: 10.0, ways: WAYS };
 
     fn parsed(text: &str) -> TableSetting {
         text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -356,8 +357,7 @@ mod tests {
         assert_eq!(parsed("cached"), TableSetting { table: None, kind: Kind::FP32 });
         assert_eq!(setting("cached:precision=int4,cache-percent=10"), CACHED);
         assert_eq!(setting("cached:policy=lfu,cache-percent=10,rounding=stochastic,ways=32,precision=int4"), CACHED);
-        let other =
-            Setting { precision: Fp16, rounding: Nearest, policy: PolicyName::Lru, cache_percent: 0.5, ways: 2 };
+        let other = Setting { precision: Fp16, rounding: Nearest, policy: Policy::Lru, cache_percent: 0.5, ways: 2 };
         let text = "C1=cached:precision=fp16,rounding=nearest,policy=lru,cache-percent=0.5,ways=2";
         assert_eq!(parsed(text), TableSetting { table: Some("C1".into()), kind: other.into() });
         let robe = |size, chunk| Kind::Robe(Robe::fp32(size, chunk));

@@ -12,7 +12,6 @@ use super::setting::{Kind, Setting, Setup};
 use super::tables;
 use super::training::Training;
 use crate::failure::Failure;
-use crate::names::option_name;
 use crate::options::Options;
 use crate::output;
 use crate::report;
@@ -193,7 +192,7 @@ fn settings(training: &Training, cells: &[Cell]) -> String {
         training.small(),
         counted(hyper.epochs as usize, "epoch"),
         hyper.batch,
-        option_name(&hyper.optimizer),
+        hyper.optimizer,
         hyper.lr,
         hyper.dense_lr,
         counted(training.seeds.len(), "seed"),

@@ -4,7 +4,7 @@
 use super::journal::Record;
 use super::run::Outcome;
 use super::setting::{Setting, Setup};
-use crate::names::option_name;
+use crate::names;
 use crate::report::units::Times;
 use crate::report::{self, Record as Figure, Unit};
 use serde::Serialize;
@@ -206,12 +206,12 @@ fn setting(cell: &Cell) -> report::Setting {
     let setup = &cell.setup;
     let mut found = report::Setting::default().with("tables", setup.label());
     if let Some(rows) = setup.rows() {
-        let (precision, rounding) = (option_name(&rows.precision), option_name(&rows.rounding));
+        let (precision, rounding) = (rows.precision.to_string(), rows.rounding.to_string());
         found = found.with(LINE, format!("{precision} {rounding}"));
         found = found.with("precision", precision).with("rounding", rounding);
         found = found.with("cache", rows.cache_name()).with(SIZE, rows.cache_percent);
         if rows.has_cache() {
-            found = found.with("policy", rows.policy.name()).with("ways", rows.ways);
+            found = found.with("policy", names::title(rows.policy)).with("ways", rows.ways);
         }
     }
     if let Some(memory) = cell.mean("memory by formula") {

@@ -5,8 +5,9 @@ use super::asked::{Cells, FORM, Lists, Rule, TableSetting, refuse};
 use super::scaling::{self, Scaling};
 use super::tasks::{TaskArgs, TaskName};
 use crate::failure::Failure;
-use crate::names::{OptimizerName, option_name};
+use crate::names::{one_of, value_name};
 use crate::options::Options;
+use hotrow::OptimizerKind;
 use std::path::PathBuf;
 
 /// Test loss against precision, rounding, policy and cache size
@@ -38,8 +39,8 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) epochs: Option<u32>,
     /// Update rule of the tables [default: the task's own]
-    #[arg(long, value_enum)]
-    pub(super) optimizer: Option<OptimizerName>,
+    #[arg(long, value_parser = one_of(OptimizerKind::ALL))]
+    pub(super) optimizer: Option<OptimizerKind>,
     /// Learning rate of the tables [default: the task's own]
     #[arg(long, value_name = "X", value_parser = rate)]
     pub(super) lr: Option<f32>,
@@ -178,7 +179,7 @@ impl RunArgs {
     /// Refuses the first option that would make no difference: of the task, or of those in `more`.
     pub(super) fn check(&self, options: &Options, more: impl IntoIterator<Item = Rule>) -> Result<(), Failure> {
         let (args, task) = (&self.task, self.task.name(options));
-        let unless = |wanted: TaskName| (task != wanted).then(|| option_name(&task));
+        let unless = |wanted: TaskName| (task != wanted).then(|| value_name(&task));
         let of_task = [
             ("--sentences", args.sentences, "--task author", unless(TaskName::Author)),
             ("--criteo", args.criteo.is_some(), "--task dlrm", unless(TaskName::Dlrm)),

@@ -14,13 +14,12 @@ use super::setting::{SMALL_TABLE, Setting, Setup, WAYS};
 use super::task::TableSpec;
 use super::training::Training;
 use crate::failure::Failure;
-use crate::names::{PolicyName, PrecisionName, RoundingName, option_name};
 use crate::options::Options;
 use crate::output;
 use crate::report::{self, Record as Figure, Unit};
-use hotrow::memory_factor;
 use hotrow::scars::{Counting, Profile as Uses};
 use hotrow::simulate::{Geometry, Simulator};
+use hotrow::{Policy, Precision, Rounding, memory_factor};
 use serde::Serialize;
 use std::path::Path;
 
@@ -36,7 +35,7 @@ const SHARES: [f64; 6] = [0.1, 1.0, 5.0, 10.0, 30.0, 50.0];
 /// Hit rates that candidates aim at.
 const TARGETS: [f64; 5] = [0.6, 0.7, 0.8, 0.9, 0.95];
 
-const PRECISIONS: [PrecisionName; 3] = [PrecisionName::Int2, PrecisionName::Int4, PrecisionName::Int8];
+const PRECISIONS: [Precision; 3] = [Precision::Int2, Precision::Int4, Precision::Int8];
 
 /// LFU keeps a counter of every row: it is taken if it hits so much more often.
 const LFU_GAIN: f64 = 0.005;
@@ -47,7 +46,7 @@ const ACCESSES: usize = 1 << 21;
 /// Percent above FP32's loss that the interval of the short runs must not reach: their mean alone may be luck.
 const SURE: f64 = 0.25;
 
-const FP16: Setting = Setting::uncached(PrecisionName::Fp16, RoundingName::Stochastic);
+const FP16: Setting = Setting::uncached(Precision::Fp16, Rounding::Stochastic);
 
 /// Looks at a task, proposes, and asks the grid that lies in the results' folder.
 pub(super) fn run(options: &Options, args: &ProfileArgs) -> Result<(), Failure> {
@@ -114,9 +113,9 @@ impl Observed {
     }
 
     /// The hit rate, 0 to 1, over the second half of the batches: the first fills the cache.
-    fn hit_rate(&self, table: &TableSpec, policy: PolicyName, percent: f64) -> anyhow::Result<f64> {
+    fn hit_rate(&self, table: &TableSpec, policy: Policy, percent: f64) -> anyhow::Result<f64> {
         let shape = Geometry::of_percent(u64::from(table.rows), percent, WAYS)?;
-        let mut cache = Simulator::new(shape.sets, shape.ways, policy.policy())?;
+        let mut cache = Simulator::new(shape.sets, shape.ways, policy)?;
         let (first, second) = self.batches.split_at(self.batches.len() / 2);
         first.iter().for_each(|batch| cache.step(batch));
         let before = cache.counters();
@@ -135,14 +134,14 @@ struct Predicted {
 }
 
 impl Predicted {
-    fn policy(&self) -> PolicyName {
-        if self.lfu >= self.lru + LFU_GAIN { PolicyName::Lfu } else { PolicyName::Lru }
+    fn policy(&self) -> Policy {
+        if self.lfu >= self.lru + LFU_GAIN { Policy::Lfu } else { Policy::Lru }
     }
 
-    fn hit_rate(&self, policy: PolicyName) -> f64 {
+    fn hit_rate(&self, policy: Policy) -> f64 {
         match policy {
-            PolicyName::Lru => self.lru,
-            PolicyName::Lfu => self.lfu,
+            Policy::Lru => self.lru,
+            _ => self.lfu,
         }
     }
 }
@@ -165,8 +164,7 @@ impl Proposal {
     /// FP32, and the hit rates of the caches that a large table might have.
     fn new(table: &TableSpec, seen: &Observed) -> anyhow::Result<Self> {
         let at = |cache_percent| -> anyhow::Result<Predicted> {
-            let [lru, lfu] =
-                [PolicyName::Lru, PolicyName::Lfu].map(|policy| seen.hit_rate(table, policy, cache_percent));
+            let [lru, lfu] = [Policy::Lru, Policy::Lfu].map(|policy| seen.hit_rate(table, policy, cache_percent));
             Ok(Predicted { cache_percent, lru: lru?, lfu: lfu? })
         };
         let shares = if table.rows <= SMALL_TABLE { &[][..] } else { &SHARES };
@@ -186,7 +184,7 @@ impl Proposal {
     }
 
     /// The smallest cache that reaches the hit rate; FP16 if none does, FP32 for a small table.
-    fn reaching(&self, precision: PrecisionName, target: f64) -> Setting {
+    fn reaching(&self, precision: Precision, target: f64) -> Setting {
         let smallest = self.predicted.iter().find(|at| at.hit_rate(at.policy()) >= target);
         let cached =
             |at: &Predicted| Setting { policy: at.policy(), ..Setting::lfu(precision, at.cache_percent, WAYS) };
@@ -281,7 +279,7 @@ fn candidates(tables: &[TableSpec], proposals: &[Proposal]) -> Vec<Trial> {
     let mut candidates: Vec<Trial> = Vec::new();
     for precision in PRECISIONS {
         for target in TARGETS {
-            let what = format!("{}, caches for {:.0} % hits", option_name(&precision), 100.0 * target);
+            let what = format!("{precision}, caches for {:.0} % hits", 100.0 * target);
             let one = candidate(what, &|proposal| proposal.reaching(precision, target));
             if one.memory < plain.memory && candidates.iter().all(|other| other.settings != one.settings) {
                 candidates.push(one);
@@ -295,7 +293,7 @@ fn candidates(tables: &[TableSpec], proposals: &[Proposal]) -> Vec<Trial> {
 
 fn factor(table: &TableSpec, setting: &Setting) -> f64 {
     let share = setting.cache_percent / 100.0;
-    memory_factor(table.dim, setting.precision.precision(), share, setting.policy.policy())
+    memory_factor(table.dim, setting.precision, share, setting.policy)
 }
 
 /// All tables against FP32.

@@ -416,12 +416,11 @@ fn summed(outputs: &Var, gradients: &GradStore, samples: usize) -> candle_core::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::{OptimizerName, PolicyName, PrecisionName, RoundingName};
     use crate::train::dense::{Fresh, Mlp};
     use crate::train::setting::Setting;
     use crate::train::task::{Bags, Target};
     use hotrow::hash::fmix32;
-    use hotrow::{Init, Pooling};
+    use hotrow::{Init, OptimizerKind, Policy, Pooling, Precision, Rounding};
     use std::ops::Range;
 
     /// Bags of five words; every third says the class, of which there are two.
@@ -431,7 +430,7 @@ mod tests {
 
     const CLASSES: usize = 2;
     const HYPER: Hyper =
-        Hyper { batch: 32, epochs: 2, optimizer: OptimizerName::Adagrad, lr: 0.1, dense_lr: 0.1, decay: true };
+        Hyper { batch: 32, epochs: 2, optimizer: OptimizerKind::AdaGrad, lr: 0.1, dense_lr: 0.1, decay: true };
 
     fn tiny() -> Tiny {
         let init = Init::Uniform { low: -0.1, high: 0.1 };
@@ -484,9 +483,9 @@ mod tests {
 
     /// Something of everything: INT4 codes, a cache, random bits.
     const MIXED: Setting = Setting {
-        precision: PrecisionName::Int4,
-        rounding: RoundingName::Stochastic,
-        policy: PolicyName::Lfu,
+        precision: Precision::Int4,
+        rounding: Rounding::Stochastic,
+        policy: Policy::Lfu,
         cache_percent: 5.0,
         ways: 32,
     };

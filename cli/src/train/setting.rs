@@ -1,9 +1,9 @@
 //! How the tables of a run are kept: what the grid varies, and nothing else.
 
 use super::task::TableSpec;
-use crate::names::{PolicyName, PrecisionName, RoundingName, option_name};
+use crate::names;
 use hotrow::simulate::Geometry;
-use hotrow::{Error, GroupConfig, robe};
+use hotrow::{Error, GroupConfig, Policy, Precision, Rounding, robe};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 
@@ -20,11 +20,14 @@ pub(crate) const CHUNK: u32 = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Setting {
-    pub(crate) precision: PrecisionName,
+    #[serde(with = "names")]
+    pub(crate) precision: Precision,
     /// Means nothing in FP32.
-    pub(crate) rounding: RoundingName,
+    #[serde(with = "names")]
+    pub(crate) rounding: Rounding,
     /// Means nothing without a cache.
-    pub(crate) policy: PolicyName,
+    #[serde(with = "names")]
+    pub(crate) policy: Policy,
     /// Rows of the cache in percent of the table's; 0 is no cache.
     pub(crate) cache_percent: f64,
     /// Ways of a set of the cache.
@@ -33,21 +36,21 @@ pub(crate) struct Setting {
 
 impl Setting {
     /// The baseline of every comparison.
-    pub(crate) const FP32: Self = Self::uncached(PrecisionName::Fp32, RoundingName::Nearest);
+    pub(crate) const FP32: Self = Self::uncached(Precision::Fp32, Rounding::Nearest);
 
     /// Without a cache.
-    pub(crate) const fn uncached(precision: PrecisionName, rounding: RoundingName) -> Self {
-        Self { precision, rounding, policy: PolicyName::Lru, cache_percent: 0.0, ways: WAYS }
+    pub(crate) const fn uncached(precision: Precision, rounding: Rounding) -> Self {
+        Self { precision, rounding, policy: Policy::Lru, cache_percent: 0.0, ways: WAYS }
     }
 
     /// Under LFU, rounded stochastically.
-    pub(crate) const fn lfu(precision: PrecisionName, cache_percent: f64, ways: u32) -> Self {
-        Self { precision, rounding: RoundingName::Stochastic, policy: PolicyName::Lfu, cache_percent, ways }
+    pub(crate) const fn lfu(precision: Precision, cache_percent: f64, ways: u32) -> Self {
+        Self { precision, rounding: Rounding::Stochastic, policy: Policy::Lfu, cache_percent, ways }
     }
 
     /// The same setting with one value in each field that means nothing for it, so that equal settings are equal.
     pub(crate) fn plain(self) -> Self {
-        let rounding = if self.precision == PrecisionName::Fp32 { RoundingName::Nearest } else { self.rounding };
+        let rounding = if self.precision == Precision::Fp32 { Rounding::Nearest } else { self.rounding };
         if self.has_cache() { Self { rounding, ..self } } else { Self::uncached(self.precision, rounding) }
     }
 
@@ -63,12 +66,12 @@ impl Setting {
 
     /// "int4 stochastic, 10 % lfu".
     pub(crate) fn label(&self) -> String {
-        let mut label = option_name(&self.precision);
-        if self.precision != PrecisionName::Fp32 {
-            label = format!("{label} {}", option_name(&self.rounding));
+        let mut label = self.precision.to_string();
+        if self.precision != Precision::Fp32 {
+            label = format!("{label} {}", self.rounding);
         }
         if self.has_cache() {
-            label = format!("{label}, {} % {}", self.cache_percent, option_name(&self.policy));
+            label = format!("{label}, {} % {}", self.cache_percent, self.policy);
             match self.ways {
                 WAYS => {}
                 1 => label.push_str(", 1 way"),
@@ -80,14 +83,14 @@ impl Setting {
 
     /// "32-way LFU", or "none".
     pub(crate) fn cache_name(&self) -> String {
-        if self.has_cache() { format!("{}-way {}", self.ways, self.policy.name()) } else { "none".to_owned() }
+        if self.has_cache() { format!("{}-way {}", self.ways, names::title(self.policy)) } else { "none".to_owned() }
     }
 
     /// Makes a group's configuration so. The slots are the same for any number of ways, as in `hotrow simulate`.
     pub(crate) fn apply(&self, config: &mut GroupConfig) {
-        config.precision = self.precision.precision();
-        config.rounding = self.rounding.rounding();
-        config.policy = self.policy.policy();
+        config.precision = self.precision;
+        config.rounding = self.rounding;
+        config.policy = self.policy;
         config.ways = self.ways;
         let rows = config.total_rows();
         // An error means that there is no cache, or that there are no rows, which `GroupConfig::check` refuses by name.
@@ -113,15 +116,17 @@ pub(crate) struct Robe {
     #[serde(flatten)]
     pub(crate) size: Size,
     pub(crate) chunk: u32,
-    pub(crate) precision: PrecisionName,
+    #[serde(with = "names")]
+    pub(crate) precision: Precision,
     /// Means nothing in FP32.
-    pub(crate) rounding: RoundingName,
+    #[serde(with = "names")]
+    pub(crate) rounding: Rounding,
 }
 
 impl Robe {
     /// FP32 weights.
     pub(crate) const fn fp32(size: Size, chunk: u32) -> Self {
-        Self { size, chunk, precision: PrecisionName::Fp32, rounding: RoundingName::Stochastic }
+        Self { size, chunk, precision: Precision::Fp32, rounding: Rounding::Stochastic }
     }
 
     /// "robe 1000x, chunks of 8, int8 stochastic".
@@ -132,8 +137,8 @@ impl Robe {
         };
         let chunk = if self.chunk == CHUNK { String::new() } else { format!(", chunks of {}", self.chunk) };
         let precision = match self.precision {
-            PrecisionName::Fp32 => String::new(),
-            precision => format!(", {} {}", option_name(&precision), option_name(&self.rounding)),
+            Precision::Fp32 => String::new(),
+            precision => format!(", {precision} {}", self.rounding),
         };
         size + &chunk + &precision
     }
@@ -147,7 +152,7 @@ impl Robe {
             Size::Compression(times) => robe::Config::compressed(rows, dim, times, self.chunk)?,
             Size::Weights(weights) => robe::Config::new(rows, dim, weights, self.chunk),
         };
-        let (precision, rounding) = (self.precision.precision(), self.rounding.rounding());
+        let (precision, rounding) = (self.precision, self.rounding);
         let config = config.with_precision(precision).with_rounding(rounding);
         config.check().map(|()| config)
     }
@@ -177,7 +182,7 @@ impl Kind {
     /// Whether it takes less than FP32 rows: what small tables are not kept in.
     pub(crate) fn is_smaller(&self) -> bool {
         match self {
-            Self::Rows(setting) => setting.precision != PrecisionName::Fp32,
+            Self::Rows(setting) => setting.precision != Precision::Fp32,
             Self::Robe(_) => true,
         }
     }
@@ -262,9 +267,9 @@ mod tests {
     use hotrow::{Init, Policy, Pooling, Precision, Rounding};
 
     const CACHED: Setting = Setting {
-        precision: PrecisionName::Int4,
-        rounding: RoundingName::Stochastic,
-        policy: PolicyName::Lfu,
+        precision: Precision::Int4,
+        rounding: Rounding::Stochastic,
+        policy: Policy::Lfu,
         cache_percent: 10.0,
         ways: WAYS,
     };
@@ -288,7 +293,7 @@ mod tests {
         let [one, other] = [1, 8].map(|ways| Setting { ways, cache_percent: 0.0, ..CACHED });
         assert_ne!(one, other);
         assert_eq!(one.plain(), other.plain());
-        assert_eq!(Setting { precision: PrecisionName::Fp32, cache_percent: 0.0, ..CACHED }.plain(), Setting::FP32);
+        assert_eq!(Setting { precision: Precision::Fp32, cache_percent: 0.0, ..CACHED }.plain(), Setting::FP32);
         assert_eq!(CACHED.plain(), CACHED);
     }
 
@@ -358,7 +363,7 @@ mod tests {
     fn labels_of_arrays_say_what_counts() {
         assert_eq!(Robe::fp32(Size::Compression(1000.0), CHUNK).label(), "robe 1000x");
         assert_eq!(Robe::fp32(Size::Compression(2.5), 8).label(), "robe 2.5x, chunks of 8");
-        let int8 = Robe { precision: PrecisionName::Int8, ..Robe::fp32(Size::Weights(5000), 1) };
+        let int8 = Robe { precision: Precision::Int8, ..Robe::fp32(Size::Weights(5000), 1) };
         assert_eq!(int8.label(), "robe of 5000 weights, chunks of 1, int8 stochastic");
         let config = int8.config(&[1000], 16).unwrap();
         assert_eq!((config.precision, config.rounding), (Precision::Int8, Rounding::Stochastic));

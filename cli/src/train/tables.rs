@@ -4,8 +4,8 @@ use crate::train::setting::{Choice, Kind, Robe, Setting};
 use crate::train::task::{Bags, Hyper, TableSpec};
 use hotrow::hash::fmix32;
 use hotrow::{
-    Context, Counters, CpuGroup, CpuRobeGroup, Error, GradSlice, Group, GroupConfig, Lookup, RobeGroup, ScalerState,
-    memory_factor, robe,
+    Context, Counters, CpuGroup, CpuRobeGroup, Error, GradSlice, Group, GroupConfig, Lookup, Optimizer, RobeGroup,
+    ScalerState, memory_factor, robe,
 };
 
 /// The device that computes the embeddings.
@@ -200,7 +200,7 @@ impl Fresh<'_> {
         let config = robe
             .config(&self.rows_of(tables), first.dim)?
             .with_pooling(first.pooling)
-            .with_optimizer(self.hyper.optimizer.optimizer(self.hyper.lr))
+            .with_optimizer(Optimizer::sgd(self.hyper.lr).with_kind(self.hyper.optimizer))
             .with_init(largest.init)
             .with_seed(table_seed(self.seed, tables[0]));
         config.check().map(|()| config)
@@ -211,7 +211,7 @@ impl Fresh<'_> {
         let (rows, first) = (self.rows_of(&tables), &self.specs[tables[0]]);
         let mut config = GroupConfig::new(&rows, first.dim);
         config.pooling = first.pooling;
-        config.optimizer = self.hyper.optimizer.optimizer(self.hyper.lr);
+        config.optimizer = Optimizer::sgd(self.hyper.lr).with_kind(self.hyper.optimizer);
         config.seed = table_seed(self.seed, tables[0]);
         setting.apply(&mut config);
         // A table's first values follow from its own seed and rows, whatever stands before it in the group.
@@ -254,9 +254,8 @@ fn joined<'a>(bags: impl Iterator<Item = &'a Bags>) -> (Vec<u32>, Vec<u32>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::{OptimizerName, PolicyName, PrecisionName, RoundingName};
     use crate::train::setting::Size;
-    use hotrow::{Init, Pooling};
+    use hotrow::{Init, OptimizerKind, Policy, Pooling, Precision, Rounding};
 
     fn specs() -> Vec<TableSpec> {
         let table = |name: &str, rows, low| TableSpec {
@@ -279,20 +278,20 @@ mod tests {
         vec![of(&[&[1, 69], &[]]), of(&[&[49], &[0, 0, 7]]), of(&[&[5, 6], &[89]])]
     }
 
-    fn hyper(optimizer: OptimizerName) -> Hyper {
+    fn hyper(optimizer: OptimizerKind) -> Hyper {
         Hyper { batch: 1, epochs: 1, optimizer, lr: 0.1, dense_lr: 0.1, decay: false }
     }
 
     fn tables(settings: [impl Into<Kind>; 3], seed: u64) -> Tables {
         let choice = Choice { settings: settings.map(Into::into).to_vec() };
-        Tables::new(&specs(), &choice, &hyper(OptimizerName::Adagrad), seed, &Device::Cpu).unwrap()
+        Tables::new(&specs(), &choice, &hyper(OptimizerKind::AdaGrad), seed, &Device::Cpu).unwrap()
     }
 
     /// FP32 with a cache of all rows: other groups, the same numbers.
     const CACHED: Setting = Setting {
-        precision: PrecisionName::Fp32,
-        rounding: RoundingName::Nearest,
-        policy: PolicyName::Lru,
+        precision: Precision::Fp32,
+        rounding: Rounding::Nearest,
+        policy: Policy::Lru,
         cache_percent: 100.0,
         ways: 32,
     };
@@ -341,7 +340,7 @@ mod tests {
         // By hand: the same group, its rows numbered on, its bags one table after another.
         let Kind::Robe(robe) = ROBE else { unreachable!("it is one") };
         let config =
-            Fresh { specs: &specs(), hyper: &hyper(OptimizerName::Adagrad), seed: 7 }.array(&[0, 1, 2], robe).unwrap();
+            Fresh { specs: &specs(), hyper: &hyper(OptimizerKind::AdaGrad), seed: 7 }.array(&[0, 1, 2], robe).unwrap();
         assert_eq!((config.weights, config.init), (210, specs()[2].init), "as the largest table begins");
         let mut group = CpuRobeGroup::new(config).unwrap();
         let (indices, offsets) = joined(bags().iter());
@@ -377,11 +376,11 @@ mod tests {
         let said = |size, chunk, optimizer| {
             check(&specs(), &choice(size, chunk), &hyper(optimizer)).map_err(|e| e.to_string())
         };
-        assert_eq!(said(Size::Compression(4.0), 3, OptimizerName::Sgd), Ok(()));
+        assert_eq!(said(Size::Compression(4.0), 3, OptimizerKind::Sgd), Ok(()));
         for (size, chunk, optimizer, wanted) in [
-            (Size::Compression(1000.0), 3, OptimizerName::Sgd, "compression"),
-            (Size::Weights(10), 11, OptimizerName::Sgd, "weights"),
-            (Size::Weights(10), 3, OptimizerName::RowWiseAdagrad, "row-wise"),
+            (Size::Compression(1000.0), 3, OptimizerKind::Sgd, "compression"),
+            (Size::Weights(10), 11, OptimizerKind::Sgd, "weights"),
+            (Size::Weights(10), 3, OptimizerKind::RowWiseAdaGrad, "row-wise"),
         ] {
             let error = said(size, chunk, optimizer).unwrap_err();
             assert!(error.contains(wanted), "{error}");
@@ -390,7 +389,7 @@ mod tests {
 
     #[test]
     fn memory_is_weighed_by_rows() {
-        let int8 = Setting::uncached(PrecisionName::Int8, RoundingName::Stochastic);
+        let int8 = Setting::uncached(Precision::Int8, Rounding::Stochastic);
         let factors = tables([int8, Setting::FP32, Setting::FP32], 0).memory();
         // 8 / 32 + 64 / (32 * 4) for 70 of 210 rows.
         assert!((factors.paper - (0.75 * 70.0 + 140.0) / 210.0).abs() < 1e-12, "{factors:?}");

@@ -1,8 +1,7 @@
 //! A learning task: samples, the tables they look up, and the model above.
 
-use crate::names::OptimizerName;
 use candle_core::{Tensor, Var};
-use hotrow::{Init, Pooling};
+use hotrow::{Init, OptimizerKind, Pooling};
 use std::ops::Range;
 
 /// A table of a task.
@@ -66,7 +65,7 @@ pub(crate) struct Hyper {
     pub(crate) batch: usize,
     pub(crate) epochs: u32,
     /// Of the tables.
-    pub(crate) optimizer: OptimizerName,
+    pub(crate) optimizer: OptimizerKind,
     pub(crate) lr: f32,
     /// Of the dense part, by AdaGrad.
     pub(crate) dense_lr: f32,

@@ -9,7 +9,7 @@ use super::tables::Device;
 use super::task::{Batch, Hyper, TableSpec, Task};
 use super::tasks::{self, TaskName};
 use crate::failure::Failure;
-use crate::names::option_name;
+use crate::names::value_name;
 use crate::options::{Backend, Options};
 use crate::progress::Progress;
 use crate::trace::Source;
@@ -82,10 +82,10 @@ impl Training {
             ("epochs", epochs.to_string()),
             ("limit", limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string())),
             ("lr", lr.to_string()),
-            ("optimizer", option_name(optimizer)),
+            ("optimizer", optimizer.to_string()),
         ];
         let hyper = hyper.map(|(name, value)| (name.to_owned(), value)).into();
-        Subject { task: option_name(&self.name), hyper, fingerprint: Some(fingerprint(&*self.task)) }
+        Subject { task: value_name(&self.name), hyper, fingerprint: Some(fingerprint(&*self.task)) }
     }
 
     /// The options of a run of this setup.
@@ -122,7 +122,7 @@ impl Training {
 
     /// Where the results of a grid lie.
     pub(crate) fn folder(&self, out: Option<&Path>) -> PathBuf {
-        out.map_or_else(|| PathBuf::from(format!("train-{}", option_name(&self.name))), Path::to_owned)
+        out.map_or_else(|| PathBuf::from(format!("train-{}", value_name(&self.name))), Path::to_owned)
     }
 
     /// A line on the tables that stay as they are, whatever is asked for all.

@@ -15,13 +15,13 @@ use super::run::{End, Model, Outcome, RunOptions};
 use super::setting::Setup;
 use super::training::Training;
 use crate::failure::Failure;
-use crate::names::{OptimizerName, option_name};
 use crate::options::Options;
 use crate::output;
 use crate::plot::Chart;
 use crate::report::units::median;
 use crate::report::{self, Record as Figure, Setting, Unit};
 use anyhow::Context as _;
+use hotrow::OptimizerKind;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::Path;
@@ -196,7 +196,8 @@ struct Report {
     data: String,
     /// Samples in a batch.
     batch: usize,
-    optimizer: OptimizerName,
+    #[serde(with = "crate::names")]
+    optimizer: OptimizerKind,
     dense_lr: f32,
     #[serde(flatten)]
     limits: Limits,
@@ -344,7 +345,7 @@ impl Report {
 
     fn markdown(&self) -> String {
         let Limits { goal_steps, most_steps, test_every, tested, short_steps } = self.limits;
-        let (optimizer, seeds) = (option_name(&self.optimizer), self.seeds.len());
+        let (optimizer, seeds) = (self.optimizer, self.seeds.len());
         format!(
             "{}\n{}batches of {}, {optimizer}, dense part adagrad at {}, constant rates; {seeds} seeds\n\
              goal: the lowest test loss of fp32 in {goal_steps} steps, tested every {test_every} on {tested} samples; the others \
@@ -453,7 +454,7 @@ mod tests {
             task: "tiny".into(),
             data: "made up".into(),
             batch: 32,
-            optimizer: OptimizerName::Adagrad,
+            optimizer: OptimizerKind::AdaGrad,
             dense_lr: 0.1,
             limits: Limits { goal_steps: 10, most_steps: 100, test_every: 5, tested: 50, short_steps: 5 },
             seeds: vec![0, 1],

@@ -22,8 +22,8 @@ impl Group {
         let staged = self.staged.iter().flat_map(|staged| staged.allocations());
         let store = self.staged.iter().map(|_| ("store", self.tables.layout.table_bytes()));
         let buffers = Allocated {
-            kept: tables(&self.tables).chain([("dummy", self.dummy.size())]).chain(store).collect(),
-            staging: self.reports.allocations().into_iter().chain(staged).collect(),
+            kept: tables(&self.tables).chain([("dummy", self.front.dummy.size())]).chain(store).collect(),
+            staging: self.front.reports.allocations().into_iter().chain(staged).collect(),
             scratch: spaces.chain(self.flush.iter().flat_map(flush)).collect(),
         };
         MemoryReport::new(&self.config, &self.tables.layout, buffers)

@@ -22,13 +22,13 @@ impl RobeGroup {
         let Array { tables, features, memory, states, storage: _, robe: _, window: _ } = &self.array;
         let windows =
             memory.iter().map(|buffer| ("weights", buffer)).chain(states.iter().map(|buffer| ("states", buffer)));
-        let kept = windows.chain([("tables", tables), ("features", features), ("dummy", &self.dummy)]);
+        let kept = windows.chain([("tables", tables), ("features", features), ("dummy", &self.front.dummy)]);
         let kept = kept.map(|(what, buffer)| (what, buffer.size()));
         let spaces = [&self.train, &self.frozen].into_iter().flatten().flat_map(space);
         let backward = self.chunks.iter().flat_map(chunks).chain(self.runs.iter().flat_map(runs));
         let buffers = Allocated {
             kept: kept.collect(),
-            staging: self.reports.allocations(),
+            staging: self.front.reports.allocations(),
             scratch: spaces.chain(backward).chain(self.scattered.iter().flat_map(scattered)).collect(),
         };
         MemoryReport::of_robe(&self.config, buffers)

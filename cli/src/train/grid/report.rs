@@ -5,11 +5,11 @@ use super::super::charts;
 use super::super::figures::{self, Cell, DROPS, LINE, LOSS_CHANGE, NEUTRAL, SIZE};
 use super::super::journal::{Record, Subject};
 use super::super::setting::{Setting, WAYS};
-use crate::names::{PolicyName, RoundingName, option_name};
 use crate::output;
 use crate::plot::Chart;
 use crate::report::goals::{HEAD, Judged, goals};
 use crate::report::{self, Record as Figure, Unit};
+use hotrow::{Policy, Rounding};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -213,7 +213,7 @@ impl Report {
                 in_line(figure, &format!("{name} {rounding}"))
             }));
         }
-        for precision in LOW.map(|precision| option_name(&precision)) {
+        for precision in LOW.map(|precision| precision.to_string()) {
             // One point is the cell without a cache, which is the same for all.
             let by_policy = policies.iter().filter(|figure| figure.is("precision", &precision));
             let title = format!("{precision}, policies and ways");
@@ -263,11 +263,11 @@ fn to_judge(task: &str, cells: &[Cell]) -> Vec<Figure> {
             push("least loss against FP32", cell, least);
             push("least loss against FP32, or neutral", cell, if no_worse { least.min(1.0) } else { least });
         }
-        let nearest = Setting { rounding: RoundingName::Nearest, ..setting };
+        let nearest = Setting { rounding: Rounding::Nearest, ..setting };
         if let Some((change, nearest)) = change_of.zip(figures::find(cells, nearest).and_then(change)) {
             push("loss against nearest", cell, (100.0 + change.mean) / (100.0 + nearest.mean));
         }
-        if setting.has_cache() && (setting.policy, setting.ways) == (PolicyName::Lfu, WAYS) {
+        if setting.has_cache() && (setting.policy, setting.ways) == (Policy::Lfu, WAYS) {
             let one = figures::find(cells, Setting { ways: 1, ..setting }).filter(|one| one.is_whole());
             let one = one.and_then(|one| one.mean("hit rate"));
             hits.push((cell, cell.mean("hit rate").filter(|_| cell.is_whole()).zip(one)));

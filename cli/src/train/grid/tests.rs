@@ -4,8 +4,8 @@ use super::super::journal::{Record, Runner, Subject};
 use super::super::run::Outcome;
 use super::super::setting::Setting;
 use super::*;
-use crate::names::{PolicyName, PrecisionName, RoundingName};
 use anyhow::ensure;
+use hotrow::{Policy, Precision, Rounding};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -184,11 +184,11 @@ fn other_hyperparameters_are_refused() {
 
 /// Mean loss above FP32's in percent that made-up results give a cell: more with fewer bits, less with a larger cache.
 fn above(setting: &Setting) -> f64 {
-    let bits = f64::from(setting.precision.precision().bits());
-    if setting.precision == PrecisionName::Fp32 {
+    let bits = f64::from(setting.precision.bits());
+    if setting.precision == Precision::Fp32 {
         return 0.0;
     }
-    let nearest = if setting.rounding == RoundingName::Nearest { 6.0 } else { 1.0 };
+    let nearest = if setting.rounding == Rounding::Nearest { 6.0 } else { 1.0 };
     let ways = if setting.ways == 1 { 1.5 } else { 1.0 };
     nearest * ways * 40.0 / bits.powi(2) * (-0.3 * setting.cache_percent).exp()
 }
@@ -198,14 +198,14 @@ pub(in crate::train) fn outcome(setting: &Setting, seed: u64) -> Outcome {
     let fp32 = 0.5 + 0.1 * seed as f64;
     let noise = 0.001 * ((seed * 7 + u64::from(setting.ways)) % 5) as f64;
     let change = above(setting) + if *setting == Setting::FP32 { 0.0 } else { noise - 0.002 };
-    let of_policy = if setting.policy == PolicyName::Lfu { 0.05 } else { 0.0 };
+    let of_policy = if setting.policy == Policy::Lfu { 0.05 } else { 0.0 };
     let hit_rate = 0.4 + setting.cache_percent / 200.0 + of_policy + f64::from(setting.ways) / 1000.0;
     Outcome {
         loss: fp32 * (1.0 + change / 100.0),
         accuracy: Some(0.8 * (1.0 - change / 500.0)),
         auc: None,
         hit_rate: setting.has_cache().then_some(hit_rate),
-        memory_paper: f64::from(setting.precision.precision().bits()) / 32.0 + setting.cache_percent / 100.0,
+        memory_paper: f64::from(setting.precision.bits()) / 32.0 + setting.cache_percent / 100.0,
         memory_true: 0.5,
         bus_bytes: 1000,
         skipped_rows: 0,
@@ -249,7 +249,7 @@ fn all() -> Vec<Record> {
 #[test]
 fn changes_are_paired_by_seed() {
     let cells = cells(&all());
-    let cell = find(&cells, Setting::uncached(PrecisionName::Int4, RoundingName::Stochastic)).unwrap();
+    let cell = find(&cells, Setting::uncached(Precision::Int4, Rounding::Stochastic)).unwrap();
     let change = cell.figure(LOSS_CHANGE).unwrap();
     // FP32's own losses are 0.5, 0.6 and 0.7: unpaired, the interval would be wider than 30 %.
     assert!((change.mean - 2.5).abs() < 0.01 && change.high.unwrap() - change.mean < 0.02, "{change:?}");
@@ -260,7 +260,7 @@ fn changes_are_paired_by_seed() {
 
 #[test]
 fn a_seed_without_fp32_takes_no_part() {
-    let setting = Setting::uncached(PrecisionName::Int8, RoundingName::Nearest);
+    let setting = Setting::uncached(Precision::Int8, Rounding::Nearest);
     let of = |cell: &Setting, seed| (*cell != Setting::FP32 || seed != 1).then(|| outcome(cell, seed));
     let runs = records(&[Setting::FP32, setting], &of);
     let cells = cells(&runs);
@@ -291,12 +291,12 @@ fn a_seed_that_failed_shows_nothing() {
     let report = changed(&|setting, seed, run| (seed != 1 || *setting == Setting::FP32).then_some(run));
     assert_eq!(met(&report), [None; 8]);
     // One cell of many is enough, FP32 for all that is compared with it.
-    let int2 = Setting::uncached(PrecisionName::Int2, RoundingName::Nearest);
+    let int2 = Setting::uncached(Precision::Int2, Rounding::Nearest);
     let report = changed(&|setting, seed, run| (seed != 1 || *setting != int2).then_some(run));
     assert_eq!(met(&report), [MISSED, MISSED, MISSED, MET, MET, MET, None, MET]);
     let report = changed(&|setting, seed, run| (seed != 1 || *setting != Setting::FP32).then_some(run));
     assert_eq!(met(&report), [None, None, None, None, None, None, None, MET]);
-    let lfu = Setting::lfu(PrecisionName::Int8, 5.0, 1);
+    let lfu = Setting::lfu(Precision::Int8, 5.0, 1);
     let report = changed(&|setting, seed, run| (seed != 1 || *setting != lfu).then_some(run));
     assert_eq!(met(&report)[7], None, "every size, or none");
 }
@@ -308,7 +308,7 @@ fn an_interval_too_wide_shows_nothing() {
         let report = changed(&|setting, seed, run| {
             let fp32 = outcome(&Setting::FP32, seed).loss;
             let loss = fp32 * (1.0 + scatter * (seed as f64 - 1.0));
-            let fp16 = setting.precision == PrecisionName::Fp16;
+            let fp16 = setting.precision == Precision::Fp16;
             Some(if fp16 { Outcome { loss, ..run } } else { run })
         });
         let nearest = verdict.map(|_| false);
@@ -333,8 +333,8 @@ fn two_seeds_show_nothing() {
 
 #[test]
 fn the_mean_says_which_rounding_is_better() {
-    let int8 = Setting::uncached(PrecisionName::Int8, RoundingName::Stochastic);
-    let nearest = Setting { rounding: RoundingName::Nearest, ..int8 };
+    let int8 = Setting::uncached(Precision::Int8, Rounding::Stochastic);
+    let nearest = Setting { rounding: Rounding::Nearest, ..int8 };
     // Better by 1 % on average, by 0 to 2 % seed by seed; then worse.
     for (sign, verdict) in [(-1.0, MET), (1.0, MISSED)] {
         let report = changed(&|setting, seed, run| {
@@ -360,7 +360,7 @@ fn the_goals_are_missed_where_the_data_say_so() {
     // The other way round: nearest is better, one way hits more, and everything equals FP32.
     let turned = |setting: &Setting, seed| {
         let mut run = Outcome { memory_paper: 0.5, ..outcome(&Setting::FP32, seed) };
-        let sign = if setting.rounding == RoundingName::Nearest { -1.0 } else { 1.0 };
+        let sign = if setting.rounding == Rounding::Nearest { -1.0 } else { 1.0 };
         if *setting != Setting::FP32 {
             run.loss *= 1.0 + sign * 1e-6 * (1.0 + seed as f64);
         }
@@ -472,7 +472,7 @@ fn a_line_has_its_points_and_intervals() {
     assert_eq!(chart.x_names, ["0", "0.1", "1", "5", "10", "30", "50"]);
     assert_eq!(chart.series.len(), 8);
     let line = chart.series.iter().find(|series| series.label == "int4 stochastic").unwrap();
-    let setting = Setting::uncached(PrecisionName::Int4, RoundingName::Stochastic);
+    let setting = Setting::uncached(Precision::Int4, Rounding::Stochastic);
     let change = find(&cells(&all()), setting).unwrap().figure(LOSS_CHANGE).unwrap();
     assert_eq!(line.points.len(), 7);
     assert_eq!(line.points[0].1, change.mean);

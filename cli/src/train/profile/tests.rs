@@ -49,7 +49,7 @@ fn a_hot_table_gets_a_cache_a_cold_one_fp16_a_small_one_nothing() {
     let tried = RefCell::new(Vec::new());
     let runner = |settings: &[Setting], seed| {
         tried.borrow_mut().push((settings.to_vec(), seed));
-        let low = settings.iter().any(|setting| setting.precision.precision().bits() < 8);
+        let low = settings.iter().any(|setting| setting.precision.bits() < 8);
         let change = if low { 1.01 } else { 1.0001 };
         let loss = if settings[0] == Setting::FP32 { 1.0 } else { change };
         Ok(Outcome { loss, ..made_up::outcome(&Setting::FP32, seed) })
@@ -78,13 +78,13 @@ fn a_candidate_that_fails_is_passed_over() {
     let tables = [table("hot", 10_000)];
     let observed = [hot(90)];
     let runner = |settings: &[Setting], seed| {
-        if settings[0].precision == PrecisionName::Int2 {
+        if settings[0].precision == Precision::Int2 {
             bail!("made up");
         }
         Ok(made_up::outcome(&Setting::FP32, seed))
     };
     let profile = propose(&tables, &observed, &[0, 1], &each(&runner)).unwrap();
-    assert_eq!(profile.proposals[0].setting.precision, PrecisionName::Int4);
+    assert_eq!(profile.proposals[0].setting.precision, Precision::Int4);
     assert!(profile.trials[0].failure.as_deref() == Some("made up") && !profile.trials[0].taken);
 }
 

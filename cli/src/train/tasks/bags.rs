@@ -6,27 +6,26 @@
 //! whose logit the products of all pairs of them are added (`DeepFM`, Guo et al. 2017).
 
 use super::{TaskArgs, folder, labels};
-use crate::names::OptimizerName;
 use crate::trace::{self, Source};
 use crate::train::dense::{Fresh, Mlp};
 use crate::train::task::{About, Bags, Batch, Dense, Hyper, TableSpec, Target, Task};
 use anyhow::{Context as _, ensure};
 use candle_core::{DType, Device, Result, Tensor, Var};
 use hotrow::hash::fmix32;
-use hotrow::{Init, Pooling};
+use hotrow::{Init, OptimizerKind, Pooling};
 use std::collections::HashMap;
 use std::ops::Range;
 
 const AUTHORS: usize = 8;
 const AUTHOR: Hyper =
-    Hyper { batch: 32, epochs: 2, optimizer: OptimizerName::Adagrad, lr: 0.1, dense_lr: 0.1, decay: true };
+    Hyper { batch: 32, epochs: 2, optimizer: OptimizerKind::AdaGrad, lr: 0.1, dense_lr: 0.1, decay: true };
 
 const FIELDS_FILE: &str = "diabetes130_fields";
 /// Fields that are learned from. Before them stands the patient's number, which tells training from test.
 const FIELDS: usize = 39;
 const HIDDEN: usize = 64;
 const READMISSION: Hyper =
-    Hyper { batch: 256, epochs: 3, optimizer: OptimizerName::Adagrad, lr: 0.02, dense_lr: 0.01, decay: true };
+    Hyper { batch: 256, epochs: 3, optimizer: OptimizerKind::AdaGrad, lr: 0.02, dense_lr: 0.01, decay: true };
 
 /// A task of labelled bags.
 pub(super) struct BagTask {

@@ -9,18 +9,17 @@ mod planted;
 pub(crate) use cardinalities::Cardinalities;
 
 use super::TaskArgs;
-use crate::names::OptimizerName;
 use crate::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 use crate::train::metrics::Score;
 use crate::train::task::{About, Bags, Batch, Dense, Hyper, TableSpec, Target, Task};
 use candle_core::Result;
-use hotrow::{Init, Pooling};
+use hotrow::{Init, OptimizerKind, Pooling};
 use model::Model;
 use std::ops::Range;
 
 const DIM: u32 = 16;
 const HYPER: Hyper =
-    Hyper { batch: 128, epochs: 1, optimizer: OptimizerName::Adagrad, lr: 0.02, dense_lr: 0.02, decay: false };
+    Hyper { batch: 128, epochs: 1, optimizer: OptimizerKind::AdaGrad, lr: 0.02, dense_lr: 0.02, decay: false };
 
 /// Samples of the generated set, unless more are asked for.
 const TRAIN: usize = 150_000;

@@ -2,18 +2,17 @@
 //! output vectors of the word itself and of words that were drawn.
 
 use super::{TaskArgs, folder};
-use crate::names::OptimizerName;
 use crate::trace::{self, Source};
 use crate::train::task::{About, Bags, Batch, Dense, Hyper, TableSpec, Target, Task};
 use anyhow::ensure;
 use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, Var, bail};
 use hotrow::rng::pcg4d;
-use hotrow::{Init, Pooling};
+use hotrow::{Init, OptimizerKind, Pooling};
 use std::ops::Range;
 
 const DIM: u32 = 32;
 const HYPER: Hyper =
-    Hyper { batch: 256, epochs: 1, optimizer: OptimizerName::RowWiseAdagrad, lr: 0.1, dense_lr: 0.1, decay: true };
+    Hyper { batch: 256, epochs: 1, optimizer: OptimizerKind::RowWiseAdaGrad, lr: 0.1, dense_lr: 0.1, decay: true };
 /// Neighbours on either side.
 const WINDOW: usize = 4;
 /// Words drawn for each word of the text.
