@@ -248,36 +248,33 @@ impl Report {
 
 /// The figures that goals are judged by. A figure is missing where runs are missing or failed, or their interval is too wide.
 fn to_judge(task: &str, cells: &[Cell]) -> Vec<Figure> {
-    let change =
+    let sound_change =
         |cell: &Cell| cell.sound_change().filter(|_| figures::find(cells, Setting::FP32).is_some_and(Cell::is_whole));
     let mut found = Vec::new();
     let mut push = |what: &str, cell: &Cell, value| {
         let setting = report::Setting::default().with("tables", cell.setup.label());
         found.push(Figure::new(what, task, &setting, value, Unit::Score));
     };
-    let mut hits = Vec::new();
-    for (cell, setting) in cells.iter().filter_map(|cell| Some((cell, cell.setup.rows()?))) {
-        let change_of = change(cell);
-        if let Some((change, no_worse)) = change_of.and_then(|change| Some((change, change.no_worse()?))) {
+    let rows: Vec<(&Cell, Setting)> = cells.iter().filter_map(|cell| Some((cell, cell.setup.rows()?))).collect();
+    for &(cell, setting) in &rows {
+        let Some(change) = sound_change(cell) else { continue };
+        if let Some(no_worse) = change.no_worse() {
             let least = 1.0 + change.low.unwrap_or(0.0) / 100.0;
             push("least loss against FP32", cell, least);
             push("least loss against FP32, or neutral", cell, if no_worse { least.min(1.0) } else { least });
         }
         let nearest = Setting { rounding: Rounding::Nearest, ..setting };
-        if let Some((change, nearest)) = change_of.zip(figures::find(cells, nearest).and_then(change)) {
+        if let Some(nearest) = figures::find(cells, nearest).and_then(sound_change) {
             push("loss against nearest", cell, (100.0 + change.mean) / (100.0 + nearest.mean));
         }
-        if setting.has_cache() && (setting.policy, setting.ways) == (Policy::Lfu, WAYS) {
-            let one = figures::find(cells, Setting { ways: 1, ..setting }).filter(|one| one.is_whole());
-            let one = one.and_then(|one| one.mean("hit rate"));
-            hits.push((cell, cell.mean("hit rate").filter(|_| cell.is_whole()).zip(one)));
-        }
     }
+    let hits = |cell: &Cell| cell.mean("hit rate").filter(|_| cell.is_whole());
+    let many = rows.into_iter().filter(|(_, of)| of.has_cache() && (of.policy, of.ways) == (Policy::Lfu, WAYS));
+    let against_one =
+        many.map(|(cell, of)| Some((cell, hits(cell)? / hits(figures::find(cells, Setting { ways: 1, ..of })?)?)));
     // Every size, or none.
-    if hits.iter().all(|(_, both)| both.is_some()) {
-        hits.into_iter().for_each(|(cell, both)| {
-            both.into_iter().for_each(|(many, one)| push("hits against 1-way", cell, many / one))
-        });
+    for (cell, ratio) in against_one.collect::<Option<Vec<_>>>().unwrap_or_default() {
+        push("hits against 1-way", cell, ratio);
     }
     found
 }
