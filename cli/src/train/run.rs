@@ -61,7 +61,7 @@ impl RunOptions {
 }
 
 /// The result of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     /// Mean log-loss of the test set, in nats a sample.
     pub(crate) loss: f64,
@@ -112,7 +112,7 @@ pub(crate) fn run(
     );
     let start = Instant::now();
     let mut model = Model::new(task, choice, seed, options)?;
-    let Trained { samples, seconds, loss, unproved, tested, curve } = model.train(keep, watch)?;
+    let (trained, tested, unproved) = model.train(keep, watch)?;
     let score = tested.map_or_else(|| model.test(usize::MAX), Ok)?;
     ensure!(score.loss.is_finite(), "test: wanted a finite loss, found {}; {}", score.loss, remedy(keep)?);
     unproved.map_or(Ok(()), Unproved::prove)?;
@@ -134,28 +134,11 @@ pub(crate) fn run(
         bus_bytes: counters.bus_bytes(),
         skipped_rows: counters.skipped_rows,
         overflows,
-        samples_per_second: if samples > 0 { samples as f64 / seconds } else { 0.0 },
         steps: model.steps,
         seconds: start.elapsed().as_secs_f64(),
-        train_loss: loss,
         kept_bytes: tested.map(|_| memory.bytes),
-        curve,
+        ..trained
     })
-}
-
-/// The result of a training.
-#[derive(Default)]
-struct Trained {
-    /// In this process: without those before a checkpoint.
-    samples: u64,
-    seconds: f64,
-    /// Of the last epoch.
-    loss: f64,
-    /// The last checkpoint, for the test to prove.
-    unproved: Option<Unproved>,
-    /// The last test on the way, and the steps and losses of all.
-    tested: Option<Score>,
-    curve: Vec<(u64, f64)>,
 }
 
 /// A model under training.
@@ -195,15 +178,22 @@ impl<'a> Model<'a> {
         Ok(Self { task, identity, options, tables, dense, optimizer, scaler, order, steps, in_tables })
     }
 
-    /// Trains for as long as the options say. A checkpoint is proved by the next loss.
-    fn train(&mut self, keep: &Keep, watch: &dyn Fn(u64)) -> anyhow::Result<Trained> {
+    /// Trains for as long as the options say. Returns loss, curve and speed of the training, its last test on the way, and the last
+    /// checkpoint, for the final test to prove: the others are proved by the next loss.
+    fn train(
+        &mut self,
+        keep: &Keep,
+        watch: &dyn Fn(u64),
+    ) -> anyhow::Result<(Outcome, Option<Score>, Option<Unproved>)> {
         let start = Instant::now();
         let (count, size, end) = (self.identity.samples, self.options.hyper.batch, self.options.end);
         let each = count.div_ceil(size).max(1) as u64;
-        let mut trained = Trained::default();
+        let (mut trained, mut last_test, mut unproved) = (Outcome::default(), None, None);
+        // In this process: without those before a checkpoint.
+        let mut seen = 0;
         let mut last = self.options.steps(self.task);
         if keep.resume && checkpoints::newest(&keep.folder)?.is_some() {
-            trained.loss = self.resume(&keep.folder, last)?;
+            trained.train_loss = self.resume(&keep.folder, last)?;
             watch(self.steps);
         }
         loop {
@@ -217,7 +207,7 @@ impl<'a> Model<'a> {
                 break;
             }
             if self.steps.is_multiple_of(each) {
-                trained.loss = 0.0;
+                trained.train_loss = 0.0;
             }
             if self.options.hyper.decay {
                 let left = 1.0 - share as f32;
@@ -227,32 +217,34 @@ impl<'a> Model<'a> {
             }
             let (loss, samples) = self.step()?;
             ensure!(loss.is_finite(), "step {}: wanted a finite loss, found {loss}; {}", self.steps, remedy(keep)?);
-            trained.unproved.take().map_or(Ok(()), Unproved::prove)?;
-            trained.loss += loss * samples as f64 / count as f64;
-            trained.samples += samples as u64;
+            unproved.take().map_or(Ok(()), Unproved::prove)?;
+            trained.train_loss += loss * samples as f64 / count as f64;
+            seen += samples;
             watch(1);
             if let End::Loss { goal, every, tested, least, .. } = end
                 && (self.steps.is_multiple_of(every) || self.steps == last)
             {
                 let score = self.test(tested)?;
                 trained.curve.push((self.steps, score.loss));
-                trained.tested = Some(score);
+                last_test = Some(score);
                 if score.loss <= goal {
                     last = last.min(least.max(self.steps));
                 }
             }
             if keep.every.is_some_and(|every| self.steps.is_multiple_of(every)) {
-                let beside = Beside { steps: self.steps, dense: self.beside()?, loss: trained.loss };
-                trained.unproved = Some(Unproved::write(&keep.folder, &self.identity, &mut self.tables, &beside)?);
+                let beside = Beside { steps: self.steps, dense: self.beside()?, loss: trained.train_loss };
+                unproved = Some(Unproved::write(&keep.folder, &self.identity, &mut self.tables, &beside)?);
             }
         }
         let begun = (self.steps % each) as usize;
         if begun > 0 {
             // The mean of an epoch that was cut short.
-            trained.loss *= count as f64 / (begun * size) as f64;
+            trained.train_loss *= count as f64 / (begun * size) as f64;
         }
-        trained.seconds = start.elapsed().as_secs_f64();
-        Ok(trained)
+        if seen > 0 {
+            trained.samples_per_second = seen as f64 / start.elapsed().as_secs_f64();
+        }
+        Ok((trained, last_test, unproved))
     }
 
     /// Takes the newest checkpoint over; returns the loss of its epoch so far.

@@ -40,23 +40,7 @@ fn done(plan: &Plan, folder: &Path, runner: &Runner<'_>) -> anyhow::Result<Vec<R
 }
 
 fn of_loss(loss: f64) -> Outcome {
-    Outcome {
-        loss,
-        accuracy: Some(0.5),
-        auc: None,
-        hit_rate: None,
-        memory_paper: 1.0,
-        memory_true: 1.0,
-        bus_bytes: 0,
-        skipped_rows: 0,
-        overflows: None,
-        samples_per_second: 1.0,
-        steps: 1,
-        seconds: 1.0,
-        train_loss: 1.0,
-        kept_bytes: None,
-        curve: Vec::new(),
-    }
+    Outcome { loss, accuracy: Some(0.5), memory_paper: 1.0, ..Outcome::default() }
 }
 
 #[test]
@@ -203,19 +187,13 @@ pub(in crate::train) fn outcome(setting: &Setting, seed: u64) -> Outcome {
     Outcome {
         loss: fp32 * (1.0 + change / 100.0),
         accuracy: Some(0.8 * (1.0 - change / 500.0)),
-        auc: None,
         hit_rate: setting.has_cache().then_some(hit_rate),
         memory_paper: f64::from(setting.precision.bits()) / 32.0 + setting.cache_percent / 100.0,
         memory_true: 0.5,
         bus_bytes: 1000,
-        skipped_rows: 0,
-        overflows: None,
         samples_per_second: 2000.0,
         steps: 10,
-        seconds: 1.5,
-        train_loss: 0.4,
-        kept_bytes: None,
-        curve: Vec::new(),
+        ..Outcome::default()
     }
 }
 

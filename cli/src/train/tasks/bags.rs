@@ -5,7 +5,7 @@
 //! `readmission`: whether a patient comes back to hospital: 39 categorical fields, each with a vector. Side by side these go into an MLP, to
 //! whose logit the products of all pairs of them are added (`DeepFM`, Guo et al. 2017).
 
-use super::{TaskArgs, folder, labels};
+use super::args::{TaskArgs, folder, labels};
 use crate::trace::{self, Source};
 use crate::train::dense::{Fresh, Mlp};
 use crate::train::task::{About, Bags, Batch, Dense, Hyper, TableSpec, Target, Task};

@@ -1,20 +1,20 @@
 //! Will this advertisement be clicked? DLRM on Criteo's click logs, or on a generated log of the same shape whose clicks come
 //! from a known model.
 
-mod cardinalities;
 mod criteo;
 mod model;
 mod planted;
+mod sample;
 
-pub(crate) use cardinalities::Cardinalities;
-
-use super::TaskArgs;
+use super::args::TaskArgs;
+use super::cardinalities::Cardinalities;
 use crate::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 use crate::train::metrics::Score;
 use crate::train::task::{About, Bags, Batch, Dense, Hyper, TableSpec, Target, Task};
 use candle_core::Result;
 use hotrow::{Init, OptimizerKind, Pooling};
 use model::Model;
+use sample::Sample;
 use std::ops::Range;
 
 const DIM: u32 = 16;
@@ -30,26 +30,6 @@ pub(crate) struct Dlrm {
     about: About,
     train: Vec<Sample>,
     test: Vec<Sample>,
-}
-
-/// A line of a click log.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Sample {
-    dense: [f32; CRITEO_COUNTS],
-    /// The row of each table.
-    rows: [u32; CRITEO_CATEGORIES],
-    label: bool,
-}
-
-impl Sample {
-    fn new(counts: [Option<i64>; CRITEO_COUNTS], rows: [u32; CRITEO_CATEGORIES], label: bool) -> Self {
-        Self { dense: counts.map(dense_value), rows, label }
-    }
-}
-
-/// ln(1 + count) as in DLRM: a missing count is 0, and so is a negative one.
-fn dense_value(count: Option<i64>) -> f32 {
-    (count.unwrap_or(0).max(0) as f64).ln_1p() as f32
 }
 
 impl Dlrm {
@@ -199,12 +179,5 @@ mod tests {
         options.limit = Some(1);
         let untrained = run::run(&task, &choice, 1, &options, &Keep::default(), &|_| {}).unwrap();
         assert!(untrained.loss > blind - 0.2 * (blind - best), "{untrained:?}");
-    }
-
-    #[test]
-    fn counts_as_dlrm_takes_them() {
-        assert_eq!([None, Some(-3), Some(0)].map(dense_value), [0.0; 3]);
-        assert_eq!(dense_value(Some(1)), std::f32::consts::LN_2);
-        assert_eq!(dense_value(Some(i64::MAX)), (2f64.powi(63)).ln() as f32);
     }
 }

@@ -1,7 +1,7 @@
 //! Which word stands between these: CBOW with negative sampling (Mikolov et al. 2013). The mean of the neighbours' vectors, times the
 //! output vectors of the word itself and of words that were drawn.
 
-use super::{TaskArgs, folder};
+use super::args::{TaskArgs, folder};
 use crate::trace::{self, Source};
 use crate::train::task::{About, Bags, Batch, Dense, Hyper, TableSpec, Target, Task};
 use anyhow::ensure;

@@ -1,6 +1,6 @@
 //! Criteo's click logs: lines to samples.
 
-use super::Sample;
+use super::sample::Sample;
 use crate::trace::{CRITEO_CATEGORIES, CriteoFile};
 use anyhow::{Context as _, ensure};
 use hotrow::hash::fmix32;

@@ -8,7 +8,7 @@
 //!
 //! Weights and vectors of a row are a function of seed, table and row: nothing is stored, however large the tables are.
 
-use super::{Sample, dense_value};
+use super::sample::{Sample, dense_value};
 use crate::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 use crate::train::metrics::{Score, Scorer};
 use crate::train::task::{Batch, Target};
@@ -189,7 +189,7 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::train::tasks::dlrm::Cardinalities;
+    use crate::train::tasks::cardinalities::Cardinalities;
 
     fn set() -> Planted {
         let rows = "2000".parse::<Cardinalities>().unwrap().rows;
