@@ -72,6 +72,13 @@ macro_rules! setters {
 pub(crate) use setters;
 
 /// How the table stores a weight (Yang 2020, section 3).
+///
+/// ```
+/// use hotrow::Precision;
+///
+/// assert_eq!("int4".parse(), Ok(Precision::Int4));
+/// assert!(Precision::Int4.bits() == 4 && Precision::Int4.is_integer());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Precision {
     /// IEEE binary32, stored as it is.
@@ -110,6 +117,8 @@ impl Precision {
 }
 
 /// How a value between two representable neighbours is stored (Yang 2020, section 3; Zhang 2018, section 2.2).
+///
+/// Example: [`GroupConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rounding {
     /// To the nearer neighbour, ties to even.
@@ -126,6 +135,8 @@ pub enum Rounding {
 /// and the probability of going up is within `2^-(k+1)` of f: of each rounding, the expected error is at most that share of the
 /// distance between the neighbours. Repeated additions smaller than that share are lost: Zhang 2018, section 3.1, found 8 bits
 /// enough for its models; the default is 24, more than a binary16 of normal size can tell apart (13).
+///
+/// Example: [`GroupConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RandomBits {
     /// 8 bits an element, 16 elements a hash.
@@ -169,6 +180,8 @@ impl RandomBits {
 }
 
 /// Which row leaves a full set (Yang 2020, section 3).
+///
+/// Example: [`GroupConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
     /// The row untouched for longest leaves. Rows of the running batch are protected.
@@ -181,6 +194,8 @@ pub enum Policy {
 }
 
 /// What becomes of the rows of a bag.
+///
+/// Example: [`GroupConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pooling {
     /// One output row per bag: the (weighted) sum.
@@ -192,6 +207,8 @@ pub enum Pooling {
 }
 
 /// What an index outside its table does (SPEC 7).
+///
+/// Example: [`GroupConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OutOfRange {
     /// The whole step and its backward become a no-op and the first offender is named.
@@ -203,6 +220,8 @@ pub enum OutOfRange {
 }
 
 /// Where the low-precision table lives (SPEC 4).
+///
+/// Example: [`GroupConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Placement {
     /// In GPU memory.
@@ -239,6 +258,8 @@ pub struct Optimizer {
 }
 
 /// The update rules.
+///
+/// Example: [`Optimizer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OptimizerKind {
     /// `w -= lr * g`.
@@ -270,6 +291,8 @@ impl Optimizer {
 }
 
 /// What every row of a new table holds.
+///
+/// Example: [`GroupConfig`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
     /// The same value everywhere.
@@ -294,11 +317,19 @@ pub enum Init {
 /// `linear row = table base + index`.
 ///
 /// ```
-/// use hotrow::{GroupConfig, Optimizer, Policy, Precision};
+/// use hotrow::{
+///     GroupConfig, Init, Optimizer, OutOfRange, Placement, Policy, Pooling, Precision, RandomBits, Rounding,
+/// };
 ///
 /// let mut config = GroupConfig::new(&[1_000_000, 500], 64)
 ///     .with_precision(Precision::Int4)
+///     .with_rounding(Rounding::Stochastic)
+///     .with_random_bits(RandomBits::Sixteen)
 ///     .with_policy(Policy::Lfu)
+///     .with_pooling(Pooling::Mean)
+///     .with_out_of_range(OutOfRange::Skip)
+///     .with_placement(Placement::Auto)
+///     .with_init(Init::Uniform { low: -0.1, high: 0.1 })
 ///     .with_optimizer(Optimizer::row_wise_adagrad(0.1));
 /// config.cache_rows = 20_000;
 /// assert_eq!(config.total_rows(), 1_000_500);

@@ -3,6 +3,8 @@
 use std::{io, ops::Deref};
 
 /// An error of the operating system that an [`Error`] keeps as its source. Two are equal if kind and message are.
+///
+/// Example: [`Error`].
 #[derive(Debug)]
 pub struct IoError(io::Error);
 

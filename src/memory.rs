@@ -77,6 +77,8 @@ impl From<u32> for Calls {
 }
 
 /// What the rows of one table take; the tables of a group share the rest.
+///
+/// Example: [`MemoryReport`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableMemory {
@@ -126,6 +128,16 @@ pub type Allocation = (&'static str, u64);
 ///
 /// What a call allocates in passing and gives back (uploads, downloads) is not in it, nor are the uniforms that a context keeps
 /// for all its groups, at most 1,024 of 16 to 128 bytes.
+///
+/// ```
+/// use hotrow::{CpuGroup, GroupConfig, Precision};
+///
+/// let group = CpuGroup::new(GroupConfig::new(&[1000], 16).with_precision(Precision::Int8).with_cache_rows(64))?;
+/// let bytes = group.memory();
+/// assert_eq!((bytes.payload, bytes.scales, bytes.cache_weights), (1000 * 16, 1000 * 8, 64 * 16 * 4));
+/// assert_eq!(bytes.tables[0].total(), 1000 * 24);
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct MemoryReport {

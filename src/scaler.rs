@@ -13,6 +13,8 @@ use crate::{
 const SCALES: std::ops::RangeInclusive<f32> = f32::from_bits(1 << 23)..=f32::from_bits(253 << 23);
 
 /// How the scale of the loss is chosen, step by step (OpenSeq2Seq).
+///
+/// Example: [`CpuScaler`](crate::CpuScaler).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LossScale {
     /// Always the same.
@@ -262,6 +264,8 @@ impl ScalerState {
 }
 
 /// Gradients on the host, as they come from the model: row-major, one for each output.
+///
+/// Example: [`CpuScaler`](crate::CpuScaler).
 #[derive(Clone, Copy, Debug)]
 pub enum GradSlice<'a> {
     /// IEEE binary32.

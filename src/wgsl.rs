@@ -9,6 +9,8 @@
 use crate::{host::trusted::Composed, robe};
 
 /// How the sort ranks keys of a block, and how a workgroup's sums are made.
+///
+/// Example: [`ContextOptions`](crate::ContextOptions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RankBody {
     /// By ballot, where every subgroup has exactly 32 lanes.
@@ -29,6 +31,8 @@ impl RankBody {
 }
 
 /// How several invocations add to one float in memory ([`Backward::Atomic`](crate::robe::config::Backward::Atomic)).
+///
+/// Example: [`ContextOptions`](crate::ContextOptions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AddBody {
     /// By the device's own addition.
@@ -73,7 +77,7 @@ pub struct Kernel {
 
 /// A composed shader.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct ComposedShader {
     /// The stage.
     pub name: &'static str,
     /// Empty, or which body was included.
@@ -304,8 +308,8 @@ pub(crate) fn composed(kernel: &Kernel, bodies: Bodies) -> Composed {
 
 /// Every stage in every variant; with a cache in one window, in two and in three, which stand for all further ones.
 #[must_use]
-pub fn sources(kernels: &[&Kernel]) -> Vec<Source> {
-    let source = |kernel: &Kernel, variant, bodies: Bodies| Source {
+pub fn sources(kernels: &[&Kernel]) -> Vec<ComposedShader> {
+    let source = |kernel: &Kernel, variant, bodies: Bodies| ComposedShader {
         name: kernel.name,
         variant,
         wgsl: compose(kernel, bodies),

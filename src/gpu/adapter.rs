@@ -7,6 +7,8 @@ use crate::{
 };
 
 /// Which adapters will do.
+///
+/// Example: [`Sorter`](crate::Sorter).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// A GPU.

@@ -18,6 +18,27 @@ use crate::{
 /// [`Group::record_backward_scaled`](crate::Group::record_backward_scaled) for each group. All in one encoder, or in several
 /// submitted in that order. Where gradients overflowed the caller's other weights must be left as well: `overflow` says so, in the
 /// same buffer.
+///
+/// ```
+/// use hotrow::wgpu::util::DeviceExt as _;
+/// use hotrow::{GradBuffer, LossScale, Scaler, adapter, wgpu};
+///
+/// # fn main() -> Result<(), hotrow::Error> {
+/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// let gradients = context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
+///     label: None,
+///     contents: bytemuck::cast_slice(&[1.0, f32::INFINITY, 0.5, 0.25]),
+///     usage: wgpu::BufferUsages::STORAGE,
+/// });
+/// let mut scaler = Scaler::new(&context, LossScale::BACKOFF)?;
+/// let mut encoder = context.device().create_command_encoder(&Default::default());
+/// scaler.record_inspect(&mut encoder, GradBuffer::F32(gradients.slice(..)), 4)?;
+/// scaler.record_decide(&mut encoder)?; // then record_backward_scaled of each group
+/// context.queue().submit([encoder.finish()]);
+/// assert_eq!(scaler.state()?.overflow, 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Scaler {
     context: Context,

@@ -55,6 +55,8 @@ pub struct Sorter {
 }
 
 /// How many keys there are.
+///
+/// Example: [`Sorter`].
 #[derive(Clone, Copy, Debug)]
 pub enum Count<'a> {
     /// As the host knows.
@@ -65,6 +67,8 @@ pub enum Count<'a> {
 }
 
 /// What a sort leaves: of each buffer as many entries as there are keys, in order.
+///
+/// Example: [`Sorter`].
 #[derive(Clone, Copy, Debug)]
 pub struct SortedPairs<'a> {
     /// The keys, ascending by the low bits that order them.
@@ -74,6 +78,8 @@ pub struct SortedPairs<'a> {
 }
 
 /// What a dedup leaves, with `n` keys of which `valid` are not [`layout::NONE`](crate::table::layout::NONE).
+///
+/// Example: [`Sorter`].
 #[derive(Clone, Copy, Debug)]
 pub struct Distinct<'a> {
     /// `n` keys, ascending.

@@ -9,7 +9,7 @@ use crate::{
         engine::{bind_cache::Held, context::Context},
         stages::KERNELS,
     },
-    wgsl::{Bodies, Kernel, Source},
+    wgsl::{Bodies, ComposedShader, Kernel},
 };
 pub use crate::{record::rows, table::batch::check_offsets};
 pub use harness::Deduped;
@@ -57,7 +57,7 @@ pub fn kernels() -> &'static [&'static Kernel] {
 
 /// Every kernel in every variant.
 #[must_use]
-pub fn sources() -> Vec<Source> {
+pub fn sources() -> Vec<ComposedShader> {
     crate::wgsl::sources(KERNELS)
 }
 

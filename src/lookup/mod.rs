@@ -146,6 +146,20 @@ pub trait Lookup {
 }
 
 /// The kinds of tables.
+///
+/// ```
+/// use hotrow::{CpuGroup, Error, GroupConfig, Lookup, LookupKind};
+///
+/// fn flush(table: &mut dyn Lookup) -> Result<(), Error> {
+///     match table.kind() {
+///         LookupKind::Rows(rows) => rows.flush(),
+///         _ => Ok(()), // a shared array has no cache
+///     }
+/// }
+///
+/// flush(&mut CpuGroup::new(GroupConfig::new(&[10], 4))?)
+/// # ; Ok::<(), Error>(())
+/// ```
 #[non_exhaustive]
 pub enum LookupKind<'a> {
     /// Rows of their own, cached or not.
@@ -155,6 +169,19 @@ pub enum LookupKind<'a> {
 }
 
 /// A parameter-shared table ([`robe`](crate::robe)), on a GPU or on the CPU.
+///
+/// ```
+/// use hotrow::{CpuRobeGroup, Error, SharedArray, robe};
+///
+/// fn steps(table: &mut dyn SharedArray) -> Result<u32, Error> {
+///     Ok(table.snapshot()?.t)
+/// }
+///
+/// let mut table = CpuRobeGroup::new(robe::Config::new(&[10], 4, 16, 4))?;
+/// table.forward(&[1], &[0, 1], None)?;
+/// assert_eq!(steps(&mut table)?, 1);
+/// # Ok::<(), Error>(())
+/// ```
 pub trait SharedArray: Lookup {
     /// The configuration.
     fn config(&self) -> &Config;

@@ -12,6 +12,8 @@ use crate::{
 /// The way in which a backward sums gradients, and the weights that it visits. Only weights that a chunk of the batch covers change, each
 /// once. `Dense` and `Sparse` sort the chunks and add the same terms in the same order, that of the batch, so each gives the same bits run
 /// after run. Both give the same bits wherever a device's compiler fuses multiplications and additions alike in both.
+///
+/// Example: [`Config`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backward {
     /// Visits all |M| weights: best where the array is small. A workgroup of a GPU whose share of the weights has few chunks visits only
@@ -36,6 +38,21 @@ pub enum Backward {
 
 /// Tables of one dim that share an array of weights. The hash takes the linear row, `table base + index`, so no two tables read the same
 /// weights.
+///
+/// ```
+/// use hotrow::robe::{Backward, Config};
+/// use hotrow::{CpuRobeGroup, Optimizer, Precision};
+///
+/// // Two tables whose rows x 32 share an array 1,000 times smaller than they would be, in INT8.
+/// let config = Config::compressed(&[1_000_000, 200_000], 32, 1000.0, 8)?
+///     .with_precision(Precision::Int8)
+///     .with_backward(Backward::Sparse)
+///     .with_optimizer(Optimizer::adagrad(0.05));
+/// assert_eq!(config.weights, 1_200_000 * 32 / 1000);
+/// let table = CpuRobeGroup::new(config)?;
+/// assert!(table.memory().total() < 200_000); // bytes
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Config {

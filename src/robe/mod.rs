@@ -47,6 +47,8 @@ pub struct RobeSnapshot {
 }
 
 /// Counts of all steps so far. [`of_tables`](Self::of_tables) derives the bytes that each table read and wrote: dim weights an access.
+///
+/// Example: [`CpuRobeGroup`](crate::CpuRobeGroup).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RobeCounters {
     /// Accesses to each table, repeated indices included.

@@ -13,6 +13,28 @@ use crate::{
 mod tests;
 
 /// The counters of a run, and the cache it ran on.
+///
+/// ```
+/// use hotrow::scars::{Advice, Counting, Profile, Rules, Run};
+/// use hotrow::{Counters, CpuGroup, GroupConfig};
+///
+/// let mut group = CpuGroup::new(GroupConfig::new(&[10_000], 8).with_cache_rows(64))?;
+/// let mut profile = Profile::new(&[10_000], Counting::Exact);
+/// for k in 0..100 {
+///     let batch = [1, 2, 3, 1000 + k]; // three hot rows, and one that is looked up once
+///     profile.count(0, &batch)?;
+///     group.forward(&batch, &[0, 4], None)?;
+///     group.abandon_backward();
+/// }
+/// let ranked = profile.ranked();
+/// let run = Run::of(&mut group, Counters::default(), 100, &ranked, 16, false)?;
+/// let proposal = run.propose(&Rules::default())?;
+/// assert_eq!(proposal.advice, Advice::Grow);
+/// assert!(proposal.rows.starts_with(&[1, 2, 3]) && proposal.then.bytes < proposal.now.bytes);
+/// proposal.apply(&mut group, 16)?;
+/// assert!(group.pinned()?.len() >= 3);
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
     /// What the run counted, over all tables: the counters after it less those before it.
@@ -36,6 +58,8 @@ pub struct Run<'a> {
 }
 
 /// When a change is worth proposing. Shares, 0 to 1, refer to the bytes that would cross the bus with nothing pinned.
+///
+/// Example: [`Run`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
     /// The least share that a change must save: 0.02. Less may be chance, since the hottest rows of a sample look
@@ -60,6 +84,8 @@ impl Default for Rules {
 }
 
 /// What a [`Proposal`] advises.
+///
+/// Example: [`Run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Advice {
     /// Change nothing.
@@ -73,6 +99,8 @@ pub enum Advice {
 }
 
 /// Hit rate and traffic of a batch.
+///
+/// Example: [`Run`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     /// Share of the accesses that are hits, 0 to 1.
@@ -82,6 +110,8 @@ pub struct Rates {
 }
 
 /// A proposal, with the rates expected from it.
+///
+/// Example: [`Run`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
     /// The advice.

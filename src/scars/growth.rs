@@ -28,6 +28,16 @@ use crate::{
 };
 
 /// A table, the lookups of a batch, and the number of its hottest rows that are pinned.
+///
+/// ```
+/// use hotrow::scars::{Point, Skew, growth};
+///
+/// let (small, large) = (Skew::zipf(1000, 1.0)?, Skew::zipf(5000, 1.0)?);
+/// let before = Point { skew: &small, lookups: 100.0, pinned: 0 };
+/// let found = growth(before, Point { skew: &large, lookups: 500.0, pinned: 0 }, 16.0);
+/// assert!(found.batch_rows > 4.0 && found.epoch_rows < 1.0);
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Point<'a> {
     /// How often rows are looked up.
@@ -39,6 +49,8 @@ pub struct Point<'a> {
 }
 
 /// Communication after the growth divided by communication before it.
+///
+/// Example: [`Point`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Growth {
@@ -67,6 +79,14 @@ pub fn growth(before: Point<'_>, after: Point<'_>, dim: f64) -> Growth {
 const LARGEST: u32 = 40;
 
 /// SCARS' claim for one distribution: the growth is below `claimed`.
+///
+/// ```
+/// use hotrow::scars::scaling_claims;
+///
+/// let claims = scaling_claims(5.0, 1_000_000, 100_000, 1.0)?;
+/// assert!(claims.iter().any(|claim| claim.distribution.starts_with("zipf") && !claim.holds));
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ScalingClaim {

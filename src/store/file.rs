@@ -31,6 +31,21 @@ const RUN: usize = 1 << 20;
 /// write its length and time of change are compared with those that this writer left: [`Error::Store`] if another has changed it. A
 /// program that truncates the file within that instant, in spite of the lock, can still end this one (SIGBUS). For local file systems:
 /// one that changes a file's times late, as NFS may, would be taken for such a program.
+///
+/// ```
+/// use hotrow::{FileStore, GroupConfig, Layout, SharedStore, store};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("table.hotrow");
+/// let config = GroupConfig::new(&[100], 8);
+/// let layout = Layout::new(&config, u64::MAX)?;
+/// let table = SharedStore::new(FileStore::create(&path, &config)?);
+/// table.with_mut(|records| store::fill(records, &config, &layout, None))?;
+/// drop(table); // unlocks the file
+/// let again = SharedStore::new(FileStore::open(&path, &config)?); // `Group::with_store` takes it
+/// assert_eq!(again.read_rows(&layout, &[99])?, [0.0; 8]);
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct FileStore {
     path: PathBuf,

@@ -24,6 +24,8 @@ use crate::{config::GroupConfig, error::Error, record::codec, table::layout::Lay
 /// Where the records of a staged table live: RAM, a memory-mapped file, or your own.
 ///
 /// Rows are linear rows. A record is what [`Layout`] says: [`Store::stride`] bytes, words of 4 bytes with the low byte first.
+///
+/// Example: [`SharedStore`].
 pub trait Store: Send + Sync + std::fmt::Debug {
     /// Rows of all tables together.
     fn rows(&self) -> u32;

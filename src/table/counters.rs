@@ -6,6 +6,8 @@ use crate::table::layout::{CLOCK_WORDS, TABLE_WORDS};
 pub(crate) const COUNTER_WORDS: usize = 22;
 
 /// Counters of one table, or of a whole group (SPEC 6). Training steps count; frozen steps do not.
+///
+/// Example: [`CpuGroup`](crate::CpuGroup).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Counters {
     /// Indices looked up, duplicates too.

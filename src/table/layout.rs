@@ -349,6 +349,8 @@ pub const fn way_at(ways: u32, slot: u32, field: Field) -> usize {
 }
 
 /// The sizes that follow from a configuration: record, slot, sets, shards.
+///
+/// Example: [`Calls`](crate::Calls).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The layout of each row.

@@ -13,6 +13,17 @@ use crate::{
 
 /// A part of the state that a group keeps between steps, in words of 32 bits. All parts together are a
 /// [`Snapshot`](crate::Snapshot).
+///
+/// ```
+/// use hotrow::{CpuGroup, GroupConfig, Part};
+///
+/// let mut group = CpuGroup::new(GroupConfig::new(&[100], 4).with_cache_rows(32))?;
+/// group.forward(&[5], &[0, 1], None)?;
+/// let mut clock = [0];
+/// group.read_part(Part::Clock, 0, &mut clock)?;
+/// assert_eq!(clock, [1]); // one step
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
     /// One word: the step number.

@@ -22,6 +22,15 @@ pub(crate) const fn row_lanes(dim: u32) -> u32 {
 }
 
 /// The layout of one row: its record (weights packed, with the optimiser's state) and its FP32 form in a slot of the cache.
+///
+/// ```
+/// use hotrow::{GroupConfig, Layout, Precision};
+///
+/// let config = GroupConfig::new(&[1000], 64).with_precision(Precision::Int4);
+/// let row = Layout::new(&config, u64::MAX)?.row;
+/// assert_eq!(row.record_words * 4, 8 + 32); // bytes: scale and bias, then 64 codes of 4 bits
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowLayout {
     /// Floats in a row.

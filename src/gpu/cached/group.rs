@@ -39,6 +39,36 @@ use crate::{
 
 /// A group of tables whose cache lives in GPU memory. The tables live there too, unless they are mapped or staged.
 ///
+/// ```
+/// use hotrow::wgpu::{self, util::DeviceExt as _};
+/// use hotrow::{Batch, Group, GroupConfig, Init, adapter};
+///
+/// # fn main() -> Result<(), hotrow::Error> {
+/// // A program that has a device and a queue calls `Context::new`.
+/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// let storage = |words: &[u32]| {
+///     context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
+///         label: None,
+///         contents: bytemuck::cast_slice(words),
+///         usage: wgpu::BufferUsages::STORAGE,
+///     })
+/// };
+/// let (indices, offsets) = (storage(&[3, 7, 3]), storage(&[0, 2, 3])); // two bags: rows 3 and 7, and row 3 alone
+/// let (outputs, grads) = (storage(&[0; 2 * 4]), storage(&[1f32.to_bits(); 2 * 4]));
+///
+/// let config = GroupConfig::new(&[100], 4).with_init(Init::Constant(1.0)).with_cache_rows(32);
+/// let mut group = Group::new(&context, config)?;
+/// let mut encoder = context.device().create_command_encoder(&Default::default());
+/// let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+/// group.record_forward(&mut encoder, &batch, outputs.slice(..))?;
+/// // ... your passes: the loss from `outputs`, its gradient into `grads` ...
+/// group.record_backward(&mut encoder, grads.slice(..))?;
+/// context.queue().submit([encoder.finish()]);
+/// assert_eq!(group.read_rows(&[3])?, [1.0 - 0.01 * 2.0; 4]); // SGD at 0.01; two bags have row 3
+/// # Ok(())
+/// # }
+/// ```
+///
 /// The `record_*` methods put a step into the caller's encoder and never wait. The [`Embedding`](crate::Embedding) methods upload, submit
 /// and wait.
 #[derive(Debug)]

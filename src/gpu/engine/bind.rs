@@ -8,6 +8,8 @@ use crate::{
 };
 
 /// A batch in the caller's buffers, all with `STORAGE` usage.
+///
+/// Example: [`Group`](crate::Group).
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
     /// `u32` indices, counted within their tables; `None` for a batch without any.
@@ -19,6 +21,8 @@ pub struct Batch<'a> {
 }
 
 /// Gradients in the caller's buffer, with `STORAGE` usage: row-major, one for each output.
+///
+/// Example: [`Scaler`](crate::Scaler).
 #[derive(Clone, Copy, Debug)]
 pub enum GradBuffer<'a> {
     /// IEEE binary32.

@@ -10,6 +10,19 @@ use crate::{
 };
 
 /// A snapshot of a device's features, limits and adapter.
+///
+/// ```
+/// use hotrow::{GroupConfig, Layout, adapter};
+///
+/// # fn main() -> Result<(), hotrow::Error> {
+/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// let caps = context.caps();
+/// // A table larger than a binding is cut into shards.
+/// let layout = Layout::new(&GroupConfig::new(&[1_000_000], 64), caps.choose_shard_bytes())?;
+/// assert!(layout.shards >= 1 && caps.binding_bytes >= 1 << 20);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caps {
     /// Adapter name, for messages.

@@ -74,6 +74,8 @@ struct Inner {
 }
 
 /// Your device and queue, with every pipeline of the crate. Cheap to clone; groups on one device share it.
+///
+/// Example: [`Group`](crate::Group), and [`ContextOptions`](crate::ContextOptions).
 #[derive(Clone)]
 pub struct Context {
     inner: Arc<Inner>,

@@ -3,6 +3,8 @@
 use crate::wgsl::{AddBody, RankBody};
 
 /// Whether wgpu adds its runtime checks to the crate's shaders.
+///
+/// Example: [`ContextOptions`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Shaders {
     /// With wgpu's bounds checks: an index that went astray, say in a device whose memory another program has spoiled, stays within its

@@ -14,6 +14,8 @@ const STAMPS: u32 = 4096;
 const STAMP: u64 = 8;
 
 /// How finely a device tells the time.
+///
+/// Example: [`Timeline`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// Stamps between the dispatches of a pass (`TIMESTAMP_QUERY_INSIDE_PASSES`).
@@ -25,6 +27,8 @@ pub enum Resolution {
 }
 
 /// One dispatch, or one stretch between two marks.
+///
+/// Example: [`Timeline`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
     /// The stage, as in `shaders/<stage>.wgsl`, or the name given to [`Timeline::around`].
@@ -36,6 +40,8 @@ pub struct Span {
 }
 
 /// What a timeline heard of since it was last read.
+///
+/// Example: [`Timeline`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     /// In the order they were recorded.
@@ -48,6 +54,23 @@ pub struct Record {
 
 /// Collects the times of what is recorded through a context made with [`Context::timed`](crate::Context::timed): record, [`Timeline::resolve`] into the
 /// last encoder, submit, [`Timeline::read`]. Clones share what they collect; one encoder at a time.
+///
+/// ```
+/// use hotrow::{Group, GroupConfig, Timeline, adapter};
+///
+/// # fn main() -> Result<(), hotrow::Error> {
+/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// let timeline = Timeline::new(&context);
+/// let mut group = Group::new(&context.timed(&timeline), GroupConfig::new(&[1000], 16).with_cache_rows(64))?;
+/// let mut encoder = context.device().create_command_encoder(&Default::default());
+/// group.record_flush(&mut encoder)?;
+/// timeline.resolve(&mut encoder);
+/// context.queue().submit([encoder.finish()]);
+/// let found = timeline.read()?;
+/// assert_eq!(found.spans[0].stage, "collect");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Timeline {
     inner: Arc<Inner>,

@@ -25,6 +25,29 @@ use crate::{
 
 /// The caller's buffers for a gradient of the shared weights: whole buffers or parts of them, each with the usages `STORAGE` and
 /// `COPY_DST`. None of these buffers may hold anything else of the call.
+///
+/// ```
+/// use hotrow::wgpu::{self, BufferUsages, util::DeviceExt as _};
+/// use hotrow::{GradBuffer, GradientBuffer, RobeGroup, adapter, robe};
+///
+/// # fn main() -> Result<(), hotrow::Error> {
+/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// let buffer = |values: &[f32]| {
+///     context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
+///         label: None,
+///         contents: bytemuck::cast_slice(values),
+///         usage: BufferUsages::STORAGE | BufferUsages::COPY_DST,
+///     })
+/// };
+/// let mut table = RobeGroup::new(&context, robe::Config::new(&[1000], 4, 64, 4))?;
+/// table.forward(&[7], &[0, 1], None)?;
+/// let (grads, sums) = (buffer(&[1.0; 4]), buffer(&[0.0; 64]));
+/// let mut encoder = context.device().create_command_encoder(&Default::default());
+/// table.record_gradient(&mut encoder, GradBuffer::F32(grads.slice(..)), GradientBuffer::Dense(sums.slice(..)))?;
+/// context.queue().submit([encoder.finish()]); // `sums` is for an optimiser of yours
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum GradientBuffer<'a> {
     /// `[|M|]` floats, one for each weight, and 0 for a weight that no chunk of the batch covers.

@@ -44,6 +44,23 @@ use crate::{
 
 /// Tables on the GPU whose rows share an array of weights.
 ///
+/// ```
+/// use hotrow::{GradSlice, RobeGroup, adapter, robe};
+///
+/// # fn main() -> Result<(), hotrow::Error> {
+/// // A program that has a device and a queue calls `Context::new`.
+/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// // A million rows x 16 in 4,096 weights, read in chunks of 8.
+/// let mut table = RobeGroup::new(&context, robe::Config::new(&[1_000_000], 16, 4096, 8))?;
+/// let outputs = table.forward(&[999_999], &[0, 1], None)?; // `record_forward` takes an encoder of yours, as `Group`'s does
+/// let robe::Gradient::Sparse { locations, .. } = table.gradient(GradSlice::F32(&outputs))? else { return Ok(()) };
+/// assert_eq!(locations.len(), 16); // two chunks of 8
+/// table.backward(&outputs)?;
+/// assert_eq!(table.counters()?.accesses, [1]);
+/// # Ok(())
+/// # }
+/// ```
+///
 /// The `record_*` methods put a step into the caller's encoder and never wait. The [`Lookup`](crate::Lookup) methods upload, submit and
 /// wait.
 #[derive(Debug)]

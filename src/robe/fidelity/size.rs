@@ -15,6 +15,18 @@ use crate::{
 };
 
 /// The eps that is wanted.
+///
+/// ```
+/// use hotrow::robe::{Config, fidelity::{Wanted, size_for}};
+///
+/// // How many weights keep half of the rows within nine tenths of their length?
+/// let rows: Vec<f32> = (0..200 * 8).map(|k| (k as f32).sin()).collect();
+/// let config = Config::compressed(&[200], 8, 1.0, 4)?;
+/// let wanted = Wanted { eps: 0.9, relative: true, quantile: 0.5 };
+/// let size = size_for(&config, &rows, None, &(0..200).collect::<Vec<_>>(), wanted)?;
+/// assert!(size.found().is_some_and(|tried| tried.eps <= 0.9));
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
     /// The largest eps allowed, above 0.
@@ -52,6 +64,8 @@ impl Wanted {
 }
 
 /// A size that was tried, and its eps.
+///
+/// Example: [`Wanted`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tried {
     /// |M|.
@@ -61,6 +75,8 @@ pub struct Tried {
 }
 
 /// The result of a search.
+///
+/// Example: [`Wanted`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Size {
     /// The smallest size found that gives the wanted eps. `None` if neither as many weights as the table has values do,

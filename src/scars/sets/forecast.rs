@@ -9,6 +9,8 @@ use std::ops::{Add, Mul};
 ///
 /// The variance is that of rows that occur independently. In a shuffled epoch the presence of one row makes another row less likely, so the
 /// true variance is no larger.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Expected {
     /// The mean.
@@ -35,6 +37,8 @@ impl Mul<f64> for Expected {
 }
 
 /// The expected counts of a batch, or of several batches.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Forecast {

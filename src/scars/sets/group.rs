@@ -8,6 +8,8 @@ use crate::{
 };
 
 /// A group of one table that a plan is made for. Its records are in host memory, and its cache holds pinned rows only.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlannedGroup {
     /// Rows of the table.
@@ -25,6 +27,8 @@ pub struct PlannedGroup {
 }
 
 /// Bytes that a planned group takes for each record, slot and lookup.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupBytes {

@@ -22,12 +22,16 @@ const BATCHES: u64 = 64;
 const TO_TELL: u64 = 1 << 20;
 
 /// Compares counts with forecasts. It allows a deviation of 1 %, or as much as chance explains, up to a bound.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judge {
     bound: f64,
 }
 
 /// The comparison of a count with its forecast.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Judgement {

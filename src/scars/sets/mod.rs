@@ -10,6 +10,45 @@
 //! - [`PinnedTraffic`]: bytes of a batch and of an epoch.
 //! - [`SetPlanner`]: the split with the lowest cost.
 //! - [`CacheQuarters`]: how many samples use each quarter of the pinned rows (SCARS Figure 4).
+//!
+//! ```
+//! use hotrow::scars::{Budget, Skew, Workload};
+//! use hotrow::scars::sets::{Forecast, Judge, MoreRows, PlannedGroup, SetBudget, SetPlanner, TableLookups};
+//! use hotrow::{Optimizer, Precision};
+//!
+//! // A table of 100,000 rows x 16 in INT8, 26 lookups a sample; 8 MB for pinned rows and batches.
+//! let skew = Skew::zipf(100_000, 1.1)?;
+//! let lookups = TableLookups { skew: &skew, rows: 100_000, ranked: None, per_sample: 26.0 };
+//! let group = PlannedGroup {
+//!     rows: 100_000,
+//!     dim: 16,
+//!     precision: Precision::Int8,
+//!     optimizer: Optimizer::sgd(0.1),
+//!     training: true,
+//!     binding: 128 << 20,
+//! };
+//! let bytes = group.bytes()?;
+//! let budget = SetBudget {
+//!     memory: Budget { bytes: 8_000_000, sample: 26 * bytes.lookup, smallest_batch: 64, batch_cost: 1e5 },
+//!     workload: Workload::training(1_000_000),
+//!     fixed_batch: false,
+//!     largest_batch: 1 << 16,
+//!     record: bytes.record,
+//!     slot: bytes.slot,
+//!     most_sets: group.most_sets(),
+//!     pinned_ways: 32,
+//! };
+//! let planner = SetPlanner::new(budget, lookups)?;
+//! let curve = planner.search()?;
+//! let best = curve.cheapest();
+//! assert!(planner.more_rows(&curve) != MoreRows::Pays && best.batch >= 64);
+//!
+//! // How many rows 1,000 batches of 1,000 lookups are expected to miss, and whether a count agrees.
+//! let pinned = planner.cache(100).pinned;
+//! let misses = Forecast::batch(&skew, &pinned, 1000).misses * 1000.0;
+//! assert!(Judge::PART.judge(misses, 1.0, misses.mean.round()).within);
+//! # Ok::<(), hotrow::Error>(())
+//! ```
 
 mod forecast;
 mod group;

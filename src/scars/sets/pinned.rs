@@ -10,6 +10,8 @@ use crate::{
 };
 
 /// The number of pinned rows in each bin of a [`Skew`]. It may be an expectation, and then need not be whole.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Debug, PartialEq)]
 pub struct PinnedRows {
     per_bin: Vec<f64>,
@@ -68,6 +70,8 @@ impl PinnedRows {
 }
 
 /// A cache of sets of 32 ways that holds pinned rows only ([`Policy::Static`](crate::Policy::Static)).
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PinnedCache {

@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 const POINTS: u32 = 50;
 
 /// The lookups of a table.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug)]
 pub struct TableLookups<'a> {
     /// The number of lookups of each row.
@@ -48,6 +50,8 @@ impl TableLookups<'_> {
 }
 
 /// The memory to split, the epoch to serve, and the limits of a split.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug)]
 pub struct SetBudget {
     /// The memory (SCARS eq. 7).
@@ -91,6 +95,8 @@ impl SetBudget {
 }
 
 /// A split of the memory, and its cost.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SetSplit {
@@ -111,6 +117,8 @@ pub struct SetSplit {
 }
 
 /// The splits that a search has considered.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SetCurve {
@@ -137,6 +145,8 @@ impl SetCurve {
 }
 
 /// Whether one more set of pinned rows, with a batch that is smaller by its memory, costs less than the cheapest split.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MoreRows {
     /// The larger cache costs less.
@@ -152,6 +162,8 @@ pub enum MoreRows {
 }
 
 /// Searches the split with the lowest cost. Each size of the cache is judged by the rows that find a way in it.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Debug)]
 pub struct SetPlanner<'a> {
     budget: SetBudget,

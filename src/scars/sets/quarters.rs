@@ -10,6 +10,15 @@ use crate::scars::{
 const QUARTERS: usize = 4;
 
 /// The number of samples that use each quarter of the pinned rows.
+///
+/// ```
+/// use hotrow::scars::sets::CacheQuarters;
+///
+/// // Four samples; rows 1 to 4 are pinned, hottest first.
+/// let samples: [&[u32]; 4] = [&[1, 2], &[1, 9], &[1, 3], &[9]];
+/// let found = CacheQuarters::counted(&samples, &samples, &[1, 2, 3, 4]);
+/// assert_eq!((found.users, found.hot_share), ([3.0, 1.0, 1.0, 0.0], 0.5));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CacheQuarters {

@@ -7,6 +7,8 @@ use crate::scars::{
 };
 
 /// Expected traffic of a batch or an epoch.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RowTraffic {
@@ -17,6 +19,8 @@ pub struct RowTraffic {
 }
 
 /// An epoch whose traffic is computed, for any pinned rows.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug)]
 pub struct PinnedTraffic<'a> {
     /// The number of lookups of each row.
