@@ -1,6 +1,6 @@
 //! The methods of the traits as a group's own, so that calls need no import.
 
-/// Gives a type methods of a trait as its own. Each is declared by what it does and its signature; the trait's has the rest.
+/// Gives a type the methods of a trait as its own. Each is declared by a short description and its signature; the trait's has the details.
 macro_rules! own {
     ($group:ty, $trait:ident: $(
         $(#[$attribute:meta])*
@@ -30,7 +30,7 @@ macro_rules! own_lookup {
             #[must_use]
             fn pending(self: &Self) -> bool;
 
-            /// Floats that a forward of so many indices in so many bags writes.
+            /// Number of floats that a forward of `indices` indices in `bags` bags writes.
             #[must_use]
             fn output_len(self: &Self, indices: usize, bags: usize) -> usize;
 
