@@ -13,10 +13,14 @@ pub const WAYS: u32 = 32;
 /// Most ways of a set, because a probe looks at all of them.
 pub(crate) const MOST_WAYS: u32 = 1024;
 
-/// Gives each variant of an enum its name in options, files and messages: `name`, `Display` and `FromStr`, which takes `_` for `-`.
+/// Lists the variants of an enum, `ALL`, and gives each its name in options, files and messages: `name`, `Display` and `FromStr`, which takes
+/// `_` for `-`.
 macro_rules! named {
     ($type:ident, $field:literal: $($variant:ident = $name:literal),+) => {
         impl $type {
+            /// Every variant, in the order of their declaration.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
+
             /// The name in options, files and messages.
             #[must_use]
             pub const fn name(self) -> &'static str {
@@ -94,9 +98,6 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Every precision, widest first.
-    pub const ALL: [Self; 5] = [Self::Fp32, Self::Fp16, Self::Int8, Self::Int4, Self::Int2];
-
     /// Bits of a stored weight: 32, 16, 8, 4 or 2.
     #[must_use]
     pub const fn bits(self) -> u32 {
@@ -148,9 +149,6 @@ pub enum RandomBits {
 }
 
 impl RandomBits {
-    /// Every choice, fewest bits first.
-    pub const ALL: [Self; 3] = [Self::Eight, Self::Sixteen, Self::TwentyFour];
-
     /// Random bits of an element: 8, 16 or 24.
     #[must_use]
     pub const fn bits(self) -> u32 {

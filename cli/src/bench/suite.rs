@@ -18,7 +18,7 @@ pub(super) use size::Size;
 use super::Common;
 use crate::failure::Failure;
 use crate::lab::{Complaints, Deadline, Lab};
-use crate::names::option_name;
+use crate::names::value_name;
 use crate::options::{Backend, Options};
 use crate::output;
 use crate::plot::{Bars, Chart, Style};
@@ -144,7 +144,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let copies = bench.run.records.len();
     let parts = Part::value_variants().iter().copied();
     for part in parts.filter(|part| args.only.is_empty() || args.only.contains(part)) {
-        let name = option_name(&part);
+        let name = value_name(&part);
         if let Some(reason) = deadline.over() {
             bench.run.leave_out(name, reason);
             continue;
