@@ -453,7 +453,7 @@ impl GroupConfig {
     /// Checks everything that can be checked without a device.
     ///
     /// # Errors
-    /// [`Error::Config`] names the field, what was wanted and what was found.
+    /// [`Error::Config`] names the field, the wanted value and the found one.
     pub fn check(&self) -> Result<(), Error> {
         let fail = |field, wanted: String, found: String| Err(Error::Config { field, wanted, found });
         if self.dim == 0 || self.dim > 1 << 24 {

@@ -1,4 +1,4 @@
-//! The one error type. Each message says what was wanted, what was found and what to do.
+//! The one error type. Each message names the wanted value, the found value and the remedy.
 
 use std::{io, ops::Deref};
 

@@ -41,7 +41,7 @@ pub(crate) mod methods;
 /// # Ok::<(), Error>(())
 /// ```
 pub trait Lookup {
-    /// True between a forward and its backward.
+    /// Whether a forward waits for its backward.
     fn pending(&self) -> bool;
 
     /// Number of floats that a forward of `indices` indices in `bags` bags writes.
@@ -109,7 +109,7 @@ pub trait Lookup {
     /// As [`backward`](Self::backward); [`Error::Order`] for a scaler that has not decided yet.
     fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error>;
 
-    /// The newest value of each linear row, flushed or not: `[rows, dim]`.
+    /// Reads the newest weights of linear rows, flushed or not: `[rows, dim]`.
     ///
     /// # Errors
     /// [`Error::RowOutOfRange`] names the first row that does not exist.

@@ -334,7 +334,7 @@ impl Store for FileStore {
         }
         self.check_ours()?;
         self.check_found()?;
-        self.sync()?; // the rows, before the header that speaks of them
+        self.sync()?; // first the rows, then the header that counts on them
         self.proceed(Progress::Flushed, step)
     }
 

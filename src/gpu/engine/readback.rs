@@ -159,7 +159,7 @@ impl Reports {
         let mapped = target.clone();
         encoder.map_buffer_on_submit(&target, wgpu::MapMode::Read, .., move |result| {
             if result.is_err() {
-                return; // the device is gone, and the next call will say so
+                return; // the device is lost; the next call returns that error
             }
             let step = mapped.get_mapped_range(..).ok().map(|range| *bytemuck::from_bytes::<Step>(&range));
             mapped.unmap();
