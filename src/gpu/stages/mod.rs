@@ -52,7 +52,7 @@ pub(crate) const KERNELS: &[&Kernel] = &[
 ];
 
 impl Context {
-    /// Compiles the crate's shaders on `device`. It installs no error handler on the device.
+    /// Compiles the crate's shaders on `device`. It installs nothing global on the device, such as an error handler.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the device was created with less than WebGPU's default limits, or if it refuses a shader.
