@@ -1,6 +1,6 @@
 //! The methods of the traits as a group's own, so that calls need no import.
 
-/// Gives a type methods of a trait as its own. Each is declared by what it does and its signature; the trait's has the rest.
+/// Gives a type the methods of a trait as its own. Each is declared by a short description and its signature; the trait's has the details.
 macro_rules! own {
     ($group:ty, $trait:ident: $(
         $(#[$attribute:meta])*
@@ -26,46 +26,46 @@ pub(crate) use own;
 macro_rules! own_lookup {
     ($group:ty) => {
         $crate::lookup::methods::own! { $group, Lookup:
-            /// True between a forward and its backward.
+            /// Whether a forward waits for its backward.
             #[must_use]
             fn pending(self: &Self) -> bool;
 
-            /// Floats that a forward of so many indices in so many bags writes.
+            /// Number of floats that a forward of `indices` indices in `bags` bags writes.
             #[must_use]
             fn output_len(self: &Self, indices: usize, bags: usize) -> usize;
 
-            /// One step forward.
+            /// Runs one step forward.
             fn forward(
                 self: &mut Self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>
             ) -> Result<Vec<f32>, $crate::error::Error>;
 
-            /// One step forward into a slice.
+            /// Runs one step forward and writes its outputs to a slice.
             fn forward_into(
                 self: &mut Self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>, outputs: &mut [f32]
             ) -> Result<(), $crate::error::Error>;
 
-            /// A forward that changes nothing.
+            /// Runs a forward that changes nothing.
             fn forward_frozen(
                 self: &mut Self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>
             ) -> Result<Vec<f32>, $crate::error::Error>;
 
-            /// A forward into a slice that changes nothing.
+            /// Runs a forward that changes nothing, and writes its outputs to a slice.
             fn forward_frozen_into(
                 self: &mut Self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>, outputs: &mut [f32]
             ) -> Result<(), $crate::error::Error>;
 
-            /// The update by the gradients of the last forward's outputs.
+            /// Updates the rows of the last forward with the gradients of its outputs.
             fn backward(self: &mut Self, grad_outputs: &[f32]) -> Result<(), $crate::error::Error>;
 
-            /// The update by scaled gradients.
+            /// Updates the rows of the last forward with the gradients of a scaled loss.
             fn backward_scaled(
                 self: &mut Self, grad_outputs: $crate::scaler::GradSlice<'_>, scaler: &$crate::table::layout::ScalerState
             ) -> Result<(), $crate::error::Error>;
 
-            /// The newest value of each linear row, `[rows, dim]`.
+            /// Reads the newest weights of linear rows, `[rows, dim]`.
             fn read_rows(self: &mut Self, rows: &[u32]) -> Result<Vec<f32>, $crate::error::Error>;
 
-            /// Counters of each table, without waiting.
+            /// The counters of each table, without waiting.
             fn counters_seen(self: &mut Self) -> Result<Option<Vec<$crate::table::counters::Counters>>, $crate::error::Error>;
 
             /// Sets the learning rate from the next backward on.
@@ -79,7 +79,7 @@ pub(crate) use own_lookup;
 macro_rules! own_embedding {
     ($group:ty) => {
         $crate::lookup::methods::own! { $group, Lookup:
-            /// Counters of each table.
+            /// The counters of each table.
             fn counters(self: &mut Self) -> Result<Vec<$crate::table::counters::Counters>, $crate::error::Error>;
         }
         $crate::lookup::methods::own! { $group, Embedding:
@@ -92,7 +92,7 @@ macro_rules! own_embedding {
                 self: &mut Self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>
             ) -> Result<(), $crate::error::Error>;
 
-            /// The forward of the prefetched batch.
+            /// Runs the forward of the prefetched batch.
             fn forward_prefetched(self: &mut Self) -> Result<Vec<f32>, $crate::error::Error>;
 
             /// Writes every dirty row to the table and marks it clean.
@@ -101,13 +101,13 @@ macro_rules! own_embedding {
             /// Flushes, then empties the cache.
             fn reset(self: &mut Self) -> Result<(), $crate::error::Error>;
 
-            /// Empties the cache and discards what was not flushed.
+            /// Empties the cache without a flush. Changes that were not written back are lost.
             fn reset_discarding(self: &mut Self) -> Result<(), $crate::error::Error>;
 
             /// Replaces the weights of linear rows; the optimiser state stays.
             fn write_rows(self: &mut Self, rows: &[u32], values: &[f32]) -> Result<(), $crate::error::Error>;
 
-            /// Pins exactly these rows and returns those that found no place.
+            /// Pins exactly these rows, and returns those that find no way.
             fn pin(self: &mut Self, rows: &[u32], ways: u32) -> Result<Vec<u32>, $crate::error::Error>;
 
             /// The pinned rows, in slot order.
@@ -126,10 +126,10 @@ macro_rules! own_embedding {
                 self: &mut Self, part: $crate::table::parts::Part, first_word: u64, words: &[u32]
             ) -> Result<(), $crate::error::Error>;
 
-            /// Everything kept between steps, as one copy in memory.
+            /// Copies the state that the group keeps between steps into memory.
             fn snapshot(self: &mut Self) -> Result<$crate::table::snapshot::Snapshot, $crate::error::Error>;
 
-            /// Takes over a snapshot of a group of the same configuration.
+            /// Restores a snapshot of a group of the same configuration.
             fn restore(self: &mut Self, snapshot: &$crate::table::snapshot::Snapshot) -> Result<(), $crate::error::Error>;
         }
     };

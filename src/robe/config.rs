@@ -144,7 +144,7 @@ impl Config {
             let wanted = "a finite number from 1 on".into();
             return Err(Error::Config { field: "compression", wanted, found: compression.to_string() });
         }
-        Self::new(tables, dim, chunk, chunk).check()?; // dim, tables and chunk by their own names
+        Self::new(tables, dim, chunk, chunk).check()?; // names dim, tables or chunk if one of them is illegal
         let values = tables.iter().map(|&rows| f64::from(rows)).sum::<f64>() * f64::from(dim);
         let weights = (values / compression).floor();
         if weights > f64::from(PRIME) || weights < f64::from(chunk) {
@@ -198,7 +198,7 @@ impl Config {
     /// Checks everything that can be checked without a device.
     ///
     /// # Errors
-    /// [`Error::Config`] names the field, what was wanted and what was found.
+    /// [`Error::Config`] names the field, the wanted value and the found one.
     pub fn check(&self) -> Result<(), Error> {
         self.rows().check()?;
         let fail = |field, wanted: String, found: String| Err(Error::Config { field, wanted, found });
@@ -544,7 +544,7 @@ mod tests {
         assert_eq!(cut(Precision::Int8, sgd, 72 * 101 - 1), (2, 6400, 1800));
         assert_eq!(cut(Precision::Int8, adagrad, 72 * 101), (2, 56 * 64, 56 * 18));
         assert_eq!(cut(Precision::Fp16, adagrad, 50 * 128), (3, 3200, 1600));
-        // 8.2 GB, the most there can be, in windows of what most devices bind.
+        // The largest array, 8.2 GB, in windows of the size that most devices can bind.
         let largest = Config { weights: PRIME, ..Config::new(&[100], 10, 6401, 8) }.bound((1 << 31) - 4);
         assert_eq!((largest.windows(), largest.robe().window), (4, (1 << 29) - 1));
         let none = Config { precision: Precision::Int8, window_bytes: Some(71), ..Config::new(&[100], 10, 6401, 8) };

@@ -37,7 +37,7 @@ mod tests;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
-    /// What the run counted, over all tables: the counters after it less those before it.
+    /// The counts of the run, over all tables: the counters after the run less those before it.
     pub counters: Counters,
     /// Number of batches in the run.
     pub batches: u64,
@@ -83,7 +83,7 @@ impl Default for Rules {
     }
 }
 
-/// What a [`Proposal`] advises.
+/// The advice of a [`Proposal`].
 ///
 /// Example: [`Run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -154,7 +154,7 @@ impl<'a> Run<'a> {
         Ok(Self { counters, batches, ranked, pinned, sets, set_ways, ways: ways.min(set_ways), record, training })
     }
 
-    /// Proposes what to pin before the next run.
+    /// Proposes the rows to pin before the next run.
     ///
     /// If the counts stay the same, an applied proposal is followed by [`Advice::Keep`], whatever the rules. Counts of
     /// new accesses differ by chance, the more the fewer they are; `gain` and `fewer` absorb that. A
@@ -262,7 +262,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Computes what pinning a row saves.
+/// Computes the saving of a pinned row.
 #[derive(Clone, Copy, Debug)]
 struct Saving {
     accesses: f64,
@@ -275,7 +275,7 @@ impl Saving {
         -(self.lookups * (-(count as f64) / self.accesses).ln_1p()).exp_m1()
     }
 
-    /// The accesses to some rows, and what pinning them saves.
+    /// The accesses to some rows, and the saving of pinning these rows.
     fn of_all<'r>(self, rows: impl IntoIterator<Item = &'r (u32, u64)>) -> (u64, f64) {
         rows.into_iter().fold((0, 0.0), |(hits, sum), &(_, count)| (hits + count, sum + self.of(count)))
     }

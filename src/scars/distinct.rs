@@ -2,7 +2,7 @@
 
 use crate::scars::skew::{Part, Skew};
 
-/// How the lookups of a batch are drawn.
+/// The way in which the lookups of a batch are drawn.
 ///
 /// ```
 /// use hotrow::scars::{Draws, Skew};

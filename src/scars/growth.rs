@@ -94,18 +94,19 @@ pub struct ScalingClaim {
     pub distribution: String,
     /// The paper's bound of the growth, made for 5 times the rows and the batch.
     pub claimed: f64,
-    /// What is found.
+    /// The growth according to the model.
     pub growth: Growth,
-    /// The rows of a batch grow by less than `claimed`.
+    /// Whether the rows of a batch grow by less than `claimed`.
     pub holds: bool,
     /// The first power of two from which it holds, in lookups of the smaller batch, up to 2^40.
     pub holds_from_lookups: Option<u64>,
 }
 
-/// SCARS' scaling claim (section II-B) from a table of `rows` and a batch of `lookups` to `times` as many of both, nothing pinned.
+/// Checks SCARS' scaling claim (section II-B) from a table of `rows` rows and a batch of `lookups` lookups to `times` as many of both, with
+/// nothing pinned.
 ///
-/// Exponential and half-normal laws have a scale of a hundredth of the rows, which is held, or grows with the rows; Zipf's s is 1. `dim`: 4-byte
-/// words of a record.
+/// Exponential and half-normal laws have a scale of a hundredth of the rows, which either stays or grows with the rows; Zipf's s is 1.
+/// `dim` is the number of 4-byte words of a record.
 ///
 /// # Errors
 /// [`Error::Scars`] for a table of no rows.

@@ -16,7 +16,7 @@ use exact::Exact;
 use sketch::Sketch;
 use std::num::NonZeroU32;
 
-/// How a [`Profile`] counts.
+/// The way in which a [`Profile`] counts.
 ///
 /// Example: [`Profile`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -41,7 +41,7 @@ pub struct Table {
     pub lookups: f64,
 }
 
-/// An epoch: its samples, and what is done with them.
+/// An epoch: its samples, and whether they train the rows.
 ///
 /// Example: the [module](crate::scars).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

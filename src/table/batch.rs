@@ -107,13 +107,13 @@ pub(crate) fn rows_to_write(layout: &Layout, rows: &[u32], values: &[f32]) -> Re
     Ok((ascending, values))
 }
 
-/// Floats of a batch's outputs.
+/// Number of floats of a batch's outputs.
 pub(crate) fn output_len(config: &GroupConfig, indices: usize, bags: usize) -> usize {
     let rows = if config.pooling == Pooling::None { indices } else { bags };
     rows.saturating_mul(config.dim as usize)
 }
 
-/// The caller's slice is as long as the outputs of a batch whose shape can be.
+/// Checks that the caller's slice is as long as the outputs of a batch of legal shape.
 pub(crate) fn check_outputs(config: &GroupConfig, indices: u32, bags: u32, found: usize) -> Result<(), Error> {
     let (wanted, found) = (output_len(config, indices as usize, bags as usize) as u64, found as u64);
     if found == wanted { Ok(()) } else { Err(Error::Length { what: "outputs", wanted, found }) }

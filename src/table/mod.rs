@@ -1,4 +1,4 @@
-//! What a table is, without a device: layout, checks of a batch, hashes, random bits, counters, parts, pins.
+//! Tables without a device: layout, checks of a batch, hashes, random bits, counters, parts, pins.
 
 pub(crate) mod batch;
 pub(crate) mod counters;

@@ -89,7 +89,7 @@ impl Part {
         Ok(first_word..end)
     }
 
-    /// How the words of this part lie in their buffers.
+    /// The positions of this part's words in their buffers.
     pub(crate) fn spacing(self, layout: &Layout) -> Spacing {
         match self {
             // A table's base and number of rows come from the configuration and are not in this part.

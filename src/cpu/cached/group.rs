@@ -348,7 +348,7 @@ impl Lookup for CpuGroup {
         self.state.not_prefetched("forward")?;
         let params = self.batch_params(indices, offsets, weights, Mode::Train)?;
         self.check_outputs(&params, outputs)?;
-        self.state.end_forward(); // the scratch that its backward would need is used anew
+        self.state.end_forward(); // its step scratch is overwritten
         let space = grown(&mut self.train[0], &self.tables.layout, params.indices, true)?;
         let batch = Batch { indices, offsets, weights: weights.unwrap_or_default() };
         decide(&mut self.tables, space, &params, &batch);

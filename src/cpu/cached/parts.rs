@@ -73,7 +73,7 @@ impl CpuGroup {
             mine.copy_from_slice(new);
         })?;
         if moved && matches!(part, Part::Clock | Part::Ways) {
-            self.state.end_forward(); // its rows are elsewhere now
+            self.state.end_forward(); // its rows may have other slots now
         }
         Ok(())
     }

@@ -230,7 +230,7 @@ impl CpuRobeGroup {
         self.config.batch_chunks(params.indices, params.bags)?;
         batch::check_outputs(&self.rows, params.indices, params.bags, outputs.len())?;
         if mode == Mode::Train {
-            self.state.end_forward(); // what its backward would need goes
+            self.state.end_forward(); // its step scratch is overwritten
         }
         self.carry(&params, indices, offsets, weights.unwrap_or_default(), outputs)
     }

@@ -43,7 +43,7 @@ impl Group {
     /// Decides a staged step and fetches its missing records. If the host fails, the batch stays prefetched.
     pub(crate) fn record_staged(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
         self.front.state.not_prefetched("forward")?;
-        self.front.state.end_forward(); // the scratch that its backward would need is used anew
+        self.front.state.end_forward(); // its step scratch is overwritten
         // A failing store must be reported here: after `decide` the tags are a step ahead of the rows.
         if let Some(staged) = &mut self.staged {
             staged.settle(&self.front.context, &self.tables, false)?;

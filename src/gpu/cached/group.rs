@@ -369,7 +369,7 @@ impl Kind for Group {
         Bound::of(&self.front.context, &self.front.dummy, batch, &params)?;
         let train = mode == Mode::Train;
         if train {
-            self.front.state.end_forward(); // the scratch that its backward would need is used anew
+            self.front.state.end_forward(); // its step scratch is overwritten
         }
         let Front { context, state, dummy, .. } = &mut self.front;
         let space = if train { &mut self.train[0] } else { &mut self.frozen };

@@ -91,7 +91,7 @@ impl Group {
     pub(crate) fn write_words(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
         let range = part.range(&self.config, &self.tables.layout, first_word, words.len())?;
         if let Some(staged) = &mut self.staged {
-            staged.unflushed()?; // the cache may be newer than the store after any of this
+            staged.unflushed()?; // after this write the cache may be newer than the store
         }
         if part == Part::Ways {
             let mut t = [0];
@@ -103,7 +103,7 @@ impl Group {
             let mut now = vec![0; words.len()];
             self.read_words(part, first_word, &mut now)?;
             if now != words {
-                self.front.state.end_forward(); // its rows are elsewhere now
+                self.front.state.end_forward(); // its rows may have other slots now
             }
         }
         if let (Part::Records, Some(staged)) = (part, &mut self.staged) {

@@ -1,4 +1,4 @@
-//! What a group's buffers take, read off the buffers themselves.
+//! The memory of a parameter-shared group, read off its buffers.
 
 use crate::{
     gpu::{
@@ -15,10 +15,10 @@ use crate::{
 };
 
 impl RobeGroup {
-    /// Every byte allocated for the group, by purpose. Scratch is what batches have needed so far. The rows take none.
+    /// The bytes that the group has allocated, by purpose. Scratch is as large as the batches so far have made it. Rows take no memory.
     #[must_use]
     pub fn memory(&self) -> MemoryReport {
-        // Taken apart without `..`: a buffer added there must be added here.
+        // Destructured without `..`, so that a new buffer must be added here.
         let Array { tables, features, memory, states, storage: _, robe: _, window: _ } = &self.array;
         let windows =
             memory.iter().map(|buffer| ("weights", buffer)).chain(states.iter().map(|buffer| ("states", buffer)));

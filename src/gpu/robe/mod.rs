@@ -94,7 +94,7 @@ impl RobeGroup {
         config.check()?;
         let rows = config.rows();
         let layout = Layout::new(&rows, u64::MAX)?;
-        context.prepare(1, 1)?; // combine
+        context.prepare(1, 1)?; // for the stage combine
         let array = context.guarded(|| Array::new(context, &config))?;
         let scattered = Scattered::new(context, &config)?;
         let front = Front::new(context)?;
@@ -176,7 +176,7 @@ impl Kind for RobeGroup {
         let (outputs, rows) =
             self.front.context.bind_outputs(&self.rows, &self.front.dummy, batch, &params, outputs)?;
         let space = if mode == Mode::Train {
-            self.front.state.end_forward(); // what its backward would need goes
+            self.front.state.end_forward(); // its step scratch is overwritten
             Space::grown(&mut self.train, &self.front.context, indices)?
         } else {
             Space::grown(&mut self.frozen, &self.front.context, indices)?

@@ -71,7 +71,7 @@ impl Download {
         let (fate, _) =
             change.wait_timeout_while(fate, PATIENCE, |fate| fate.is_none()).unwrap_or_else(PoisonError::into_inner);
         let order = |found| {
-            let wanted = "what was recorded before it submitted, in the order of the calls";
+            let wanted = "the encoder of the earlier call submitted first";
             Err(Error::Order { call, wanted, found })
         };
         match *fate {
