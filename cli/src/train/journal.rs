@@ -116,14 +116,12 @@ impl Journal {
         let mut text = Vec::new();
         file.read_to_end(&mut text).with_context(of)?;
         let (records, kept) = read(&text, &path)?;
-        for record in &records {
-            if let Some((name, here, there)) = subject.difference(&record.subject) {
-                bail!(
-                    "{}: wanted runs with {name} = {here}, found {there}; results of different runs are kept apart: \
-                     choose another --out, or the same options",
-                    path.display()
-                );
-            }
+        if let Some((name, here, there)) = records.iter().find_map(|record| subject.difference(&record.subject)) {
+            bail!(
+                "{}: wanted runs with {name} = {here}, found {there}; results of different runs are kept apart: \
+                 choose another --out, or the same options",
+                path.display()
+            );
         }
         // Only now is it sure that the file is ours.
         file.set_len(kept as u64).and_then(|()| file.seek(SeekFrom::End(0))).with_context(of)?;

@@ -9,7 +9,7 @@ use super::checkpoints::Keep;
 use super::figures::{self, Cell, Interval, LOSS_CHANGE, NEUTRAL, loss_change};
 use super::journal;
 use super::options::ProfileArgs;
-use super::run::{End, Outcome, order};
+use super::run::{End, Outcome};
 use super::setting::{SMALL_TABLE, Setting, Setup, WAYS};
 use super::task::TableSpec;
 use super::training::Training;
@@ -77,11 +77,8 @@ pub(super) fn run(options: &Options, args: &ProfileArgs) -> Result<(), Failure> 
 
 /// The first accesses of training, table by table.
 fn observe(training: &Training) -> Vec<Observed> {
-    let (task, seed) = (&*training.task, training.seeds[0]);
     let mut observed = vec![Observed::default(); training.tables().len()];
-    let order = order(training.options.samples(task), seed, 0);
-    for samples in order.chunks(training.options.hyper.batch).take(STEPS) {
-        let batch = task.train_batch(samples, seed, 0);
+    for batch in training.batches().take(STEPS) {
         observed.iter_mut().zip(&batch.bags).for_each(|(table, bags)| table.add(&bags.indices));
     }
     observed

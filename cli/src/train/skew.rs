@@ -1,6 +1,5 @@
 //! How unevenly the rows of a table are used (Yang 2020, Figure 3).
 
-use super::run::order;
 use super::task::TableSpec;
 use super::training::Training;
 use crate::plot::{Chart, Series};
@@ -14,16 +13,15 @@ const LINES: usize = 16;
 
 /// The chart of how often the rows of each table are used over the first epoch, or its beginning.
 pub(crate) fn chart(training: &Training) -> anyhow::Result<Chart> {
-    let (task, tables, seed) = (&*training.task, training.tables(), training.seeds[0]);
+    let tables = training.tables();
     let mut profile = Profile::new(&tables.iter().map(|table| table.rows).collect::<Vec<_>>(), Counting::Exact);
-    for samples in order(training.options.samples(task), seed, 0).chunks(training.options.hyper.batch) {
-        let bags = task.train_batch(samples, seed, 0).bags;
-        (0..).zip(&bags).try_for_each(|(table, bags)| profile.count(table, &bags.indices))?;
+    for batch in training.batches() {
+        (0..).zip(&batch.bags).try_for_each(|(table, bags)| profile.count(table, &bags.indices))?;
         if profile.accesses() > COUNTED {
             break;
         }
     }
-    Ok(lines(task.about().name, tables, &profile))
+    Ok(lines(training.task.about().name, tables, &profile))
 }
 
 /// A line for each table that was used, largest first; colours repeat beyond eight, where the line is dashed.

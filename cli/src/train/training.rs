@@ -64,6 +64,14 @@ impl Training {
         &self.task.about().tables
     }
 
+    /// The batches of the first epoch with the first seed.
+    pub(crate) fn batches(&self) -> impl Iterator<Item = Batch> {
+        let (samples, size, seed) = (self.options.samples(&*self.task), self.options.hyper.batch, self.seeds[0]);
+        let order = run::order(samples, seed, 0);
+        let starts = (0..samples).step_by(size);
+        starts.map(move |at| self.task.train_batch(&order[at..samples.min(at + size)], seed, 0))
+    }
+
     /// Everything beside setup and seed that a run's result depends on.
     pub(crate) fn subject(&self) -> Subject {
         // Field by field, so that none that is added later is forgotten. What ends otherwise than after its epochs is kept in memory alone.
