@@ -63,6 +63,11 @@ pub(super) fn in_units(bytes: f64) -> String {
     ByteSize(bytes.round() as u64).display().iec().to_string()
 }
 
+/// Rows and lookups, which may be expectations.
+pub(super) fn rows(value: f64) -> String {
+    if value.fract() == 0.0 || value >= 1e4 { format!("{value:.0}") } else { format!("{value:.2}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

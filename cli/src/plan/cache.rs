@@ -3,7 +3,7 @@
 use super::amount::{self, in_units};
 use super::distribution::Distribution;
 use super::input::{Input, Source};
-use super::report::{self, Report};
+use super::report::Answer;
 use super::{MOST_DIM, charts, verify};
 use crate::failure::Failure;
 use crate::names::one_of;
@@ -12,7 +12,7 @@ use crate::output;
 use hotrow::scars::sets::{
     CacheQuarters, Forecast, GroupBytes, Judge, PinnedCache, PinnedRows, PlannedGroup, SetBudget, SetPlanner,
 };
-use hotrow::scars::{self, Workload};
+use hotrow::scars::{self, Workload, scaling_claims};
 use hotrow::{Optimizer, OptimizerKind, Precision, WAYS};
 use rand::SeedableRng;
 use rand::seq::{SliceRandom, index};
@@ -57,10 +57,10 @@ pub(crate) struct Args {
     dim: u32,
     /// Precision of the table
     #[arg(long, default_value_t = Precision::Int8, value_parser = one_of(Precision::ALL))]
-    pub(super) precision: Precision,
+    precision: Precision,
     /// Update rule
     #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
-    pub(super) optimizer: OptimizerKind,
+    optimizer: OptimizerKind,
     /// Samples of a batch [default: the best]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     batch: Option<u32>,
@@ -82,14 +82,14 @@ pub(crate) struct Args {
     /// What a batch costs whatever its size, as bytes over the bus
     #[arg(long, value_name = "SIZE", default_value = "0", allow_negative_numbers = true,
           value_parser = amount::bytes)]
-    pub(super) batch_cost: u64,
+    batch_cost: u64,
     /// Ways of a set that may be pinned, of 32
     #[arg(long, value_name = "N", default_value_t = WAYS, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(WAYS)))]
     pinned_ways: u32,
     /// Rows are read only: no backward, nothing is written
     #[arg(long)]
-    pub(super) inference: bool,
+    inference: bool,
     /// SCARS' scaling claim: rows and batch N times as large
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = amount::times)]
     scale: Option<f64>,
@@ -116,16 +116,16 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     output::check_plot("--plot", args.plot.as_deref())?;
     output::check_plot("--plot", quarters.as_deref())?;
     let input = args.input(options)?;
-    let report = Job::new(args, &input)?.report(options)?;
+    let answer = Job::new(args, &input)?.answer(options)?;
     if let Some(path) = &options.json {
-        output::write_json(path, &report)?;
+        output::write_json(path, &answer.json())?;
     }
     if let Some((stem, quarters)) = args.plot.as_ref().zip(quarters) {
-        charts::curve(&report).write(stem)?;
-        charts::quarters(&report).write(&quarters)?;
+        charts::curve(&answer).write(stem)?;
+        charts::quarters(&answer).write(&quarters)?;
     }
-    output::print(&report.text())?;
-    verify::proved(&report.verify)
+    output::print(&answer.text())?;
+    verify::proved(&answer.verify)
 }
 
 impl Args {
@@ -211,15 +211,14 @@ fn usage(error: &hotrow::Error) -> Failure {
     Failure::Usage(error.to_string())
 }
 
-/// A plan to be made.
-pub(super) struct Job<'a> {
-    pub(super) args: &'a Args,
-    pub(super) input: &'a Input,
-    pub(super) group: PlannedGroup,
-    pub(super) bytes: GroupBytes,
-    pub(super) budget: SetBudget,
-    /// All memory, also what the group takes beside its cache and its batch.
-    pub(super) memory: u64,
+/// A plan to be made. Its fields are those of the [`Answer`].
+struct Job<'a> {
+    args: &'a Args,
+    input: &'a Input,
+    group: PlannedGroup,
+    bytes: GroupBytes,
+    budget: SetBudget,
+    memory: u64,
 }
 
 impl<'a> Job<'a> {
@@ -266,21 +265,28 @@ impl<'a> Job<'a> {
         Ok(Self { args, input, group, bytes, budget, memory })
     }
 
-    fn report(&self, options: &Options) -> Result<Report, Failure> {
-        let planner = SetPlanner::new(self.budget, self.input.table())?;
-        let found = planner.search()?;
-        let (cache, batch) = (planner.cache(found.best), found.cheapest().batch);
-        let lookups = self.input.table().of_samples(batch);
-        let plan =
-            report::Plan::new(self, &cache, batch, planner.more_rows(&found), self.device_bytes(&cache, lookups)?);
-        let mut report = Report::new(self, plan, found, planner.ideal()?, self.quarters(&cache, options.seed));
-        if let Some(times) = self.args.scale {
-            report.scaling = Some(report::Scaling::new(times, self.input.rows.into(), lookups, self.bytes.record)?);
-        }
-        if self.args.verify {
-            report.verify = self.verify(&cache, batch, options)?;
-        }
-        Ok(report)
+    fn answer(&self, options: &Options) -> Result<Answer<'a>, Failure> {
+        let &Self { args, input, group, bytes, budget, memory } = self;
+        let planner = SetPlanner::new(budget, input.table())?;
+        let curve = planner.search()?;
+        let (cache, batch) = (planner.cache(curve.best), curve.cheapest().batch);
+        let lookups = input.table().of_samples(batch);
+        let claims = |times| scaling_claims(times, input.rows.into(), lookups, bytes.record as f64 / 4.0);
+        Ok(Answer {
+            input,
+            group,
+            bytes,
+            budget,
+            memory,
+            more: planner.more_rows(&curve),
+            device_bytes: self.device_bytes(&cache, lookups)?,
+            ideal: planner.ideal()?,
+            quarters: self.quarters(&cache, options.seed),
+            scaling: args.scale.map(|times| Ok::<_, hotrow::Error>((times, claims(times)?))).transpose()?,
+            verify: if args.verify { self.verify(&cache, batch, options)? } else { Vec::new() },
+            curve,
+            cache,
+        })
     }
 
     /// What the planned group takes on the device; a note says if that is more than the budget.

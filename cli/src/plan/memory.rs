@@ -4,13 +4,13 @@ mod report;
 
 use super::{BINDING, MOST_DIM, amount, robe};
 use crate::failure::Failure;
-use crate::names::{PLACES, one_of};
+use crate::names::{self, PLACES, one_of};
 use crate::options::Options;
-use crate::output;
+use crate::output::{self, Object};
 use hotrow::internals::Pieces as _;
 use hotrow::robe::Config;
 use hotrow::{Calls, Error, GroupConfig, Layout, MemoryReport, Optimizer, OptimizerKind, Placement, Policy, Precision};
-use report::{Kind, Plan};
+use report::Plan;
 
 /// The memory of a group of tables, to the byte, before anything is allocated; with --compression of tables whose rows share an array (ROBE)
 #[derive(Debug, clap::Args)]
@@ -72,30 +72,57 @@ impl Args {
         let calls = pairs(&pairs(&self.optimizer, &self.placement), &self.batch);
         let mut plans = Vec::new();
         for (((dim, precision), (cache_percent, policy)), ((optimizer, placement), batch)) in pairs(&rows, &calls) {
-            let mut config = GroupConfig::new(&self.rows, dim);
-            config.precision = precision;
-            config.policy = policy;
-            config.placement = placement;
-            config.optimizer = Optimizer::sgd(0.01).with_kind(optimizer);
+            let mut config = GroupConfig::new(&self.rows, dim)
+                .with_precision(precision)
+                .with_policy(policy)
+                .with_placement(placement)
+                .with_optimizer(Optimizer::sgd(0.01).with_kind(optimizer));
             // Within the rows, since the percentage is at most 100.
             let rows = config.total_rows();
             config.cache_rows = ((rows as f64 * cache_percent / 100.0).ceil() as u64).min(rows) as u32;
             config.set_shard_bytes(self.shard_bytes);
             let layout = Layout::new(&config, BINDING)?;
-            let calls = calls_of(batch).with_prefetch(self.prefetch);
-            let kind = Kind::Cached {
-                precision,
-                cache_percent,
-                cache_rows: config.cache_rows,
-                slots: layout.slots(),
-                policy,
-                optimizer,
-                batch,
-                placement,
-                shard_bytes: config.shard_bytes(),
-                shards: layout.shards,
+            let report = MemoryReport::plan(&config, &layout, calls_of(batch).with_prefetch(self.prefetch));
+            let cache = match layout.slots() {
+                0 => "no cache".to_owned(),
+                slots => format!("{} cache of {slots} slots ({cache_percent} %)", names::title(policy)),
             };
-            plans.push(Plan::new(dim, kind, MemoryReport::plan(&config, &layout, calls)));
+            let cells = vec![
+                ("precision", precision.to_string()),
+                ("policy", policy.to_string()),
+                ("optimizer", optimizer.to_string()),
+                ("placement", placement.to_string()),
+                ("dim", dim.to_string()),
+                ("cache %", cache_percent.to_string()),
+                ("batch", batch.to_string()),
+                ("device bytes", report.device().to_string()),
+                ("host bytes", report.host.to_string()),
+                ("total", report.total().to_string()),
+                ("formula", format!("{:.4}", report.formula)),
+                ("factor", format!("{:.4}", report.factor())),
+                ("with state", format!("{:.4}", report.factor_with_state())),
+            ];
+            let settings = Object::default()
+                .with("precision", precision.name())
+                .with("cache_percent", cache_percent)
+                .with("cache_rows", config.cache_rows)
+                .with("slots", layout.slots())
+                .with("policy", policy.name())
+                .with("optimizer", optimizer.name())
+                .with("batch", batch)
+                .with("placement", placement.name())
+                .with("shard_bytes", config.shard_bytes())
+                .with("shards", layout.shards);
+            plans.push(Plan {
+                title: format!(
+                    "{rows} rows x {dim}, {precision}, {cache}, {optimizer}, placement {placement}, batches of {batch} indices"
+                ),
+                settings,
+                cells,
+                formula: "Yang 2020",
+                remedy: "make the batch, or the cache, smaller",
+                report,
+            });
         }
         Ok(plans)
     }
@@ -112,9 +139,36 @@ impl Args {
             config.set_window_bytes(Some(BINDING));
             config.check_batch(batch, batch)?;
             let report = MemoryReport::plan_robe(&config, calls_of(batch))?;
-            let kind =
-                Kind::Shared { compression: config.compression(), chunk, weights: config.weights, optimizer, batch };
-            plans.push(Plan::new(dim, kind, report));
+            let (weights, compression) = (config.weights, config.compression());
+            let cells = vec![
+                ("optimizer", optimizer.to_string()),
+                ("dim", dim.to_string()),
+                ("compression", format!("{compression:.2}")),
+                ("chunk", chunk.to_string()),
+                ("batch", batch.to_string()),
+                ("weights", weights.to_string()),
+                ("kept", report.kept().to_string()),
+                ("device bytes", report.device().to_string()),
+                ("factor", format!("{:.6}", report.factor())),
+            ];
+            let settings = Object::default()
+                .with("compression", compression)
+                .with("chunk", chunk)
+                .with("weights", weights)
+                .with("optimizer", optimizer.name())
+                .with("batch", batch);
+            plans.push(Plan {
+                title: format!(
+                    "{} rows x {dim} in {weights} shared weights ({compression:.6} times fewer, chunks of {chunk}), {optimizer}, batches of \
+                     {batch} indices",
+                    report.rows
+                ),
+                settings,
+                cells,
+                formula: "ROBE",
+                remedy: "make the batch smaller, or compress more",
+                report,
+            });
         }
         Ok(plans)
     }
@@ -130,7 +184,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     // What a group refuses is bad usage here.
     let plans = plans.map_err(|error| Failure::Usage(error.to_string()))?;
     if let Some(path) = &options.json {
-        output::write_json(path, &plans)?;
+        output::write_json(path, &plans.iter().map(Plan::json).collect::<Vec<_>>())?;
     }
     for plan in &plans {
         output::print(&plan.text())?;

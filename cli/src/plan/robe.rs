@@ -13,7 +13,7 @@ use hotrow::robe::fidelity::{Bound, Fidelity, Fit, Wanted, largest_singular_valu
 use rand::SeedableRng;
 use rand::seq::index;
 use rand_pcg::Pcg64;
-use report::{Line, Report, Sample, Size, Sketch, Source};
+use report::{Answer, ChunkSize, Line, Sketch};
 use std::path::PathBuf;
 use table::Table;
 
@@ -97,14 +97,14 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let mut random = Pcg64::seed_from_u64(options.seed);
     let rows = sample(&table, uses.as_ref(), args.sample, &mut random);
     let job = Job { table, uses, rows };
-    let report = job.report(args)?;
+    let answer = job.answer(args)?;
     if let Some(path) = &options.json {
-        output::write_json(path, &report)?;
+        output::write_json(path, &answer.json())?;
     }
     if let Some(stem) = &args.plot {
-        chart::curve(&report).write(stem)?;
+        chart::curve(&answer).write(stem)?;
     }
-    output::print(&report.text())?;
+    output::print(&answer.text())?;
     Ok(())
 }
 
@@ -154,16 +154,46 @@ fn usage(error: hotrow::Error) -> Failure {
 }
 
 impl Job {
-    fn report(&self, args: &Args) -> Result<Report, Failure> {
+    fn answer(&self, args: &Args) -> Result<Answer<'_>, Failure> {
         let table = &self.table;
+        let configs = self.configs(args)?;
+        // All values' mean: what there is no going below.
+        let one_weight = Config::new(&table.tables, table.dim, 1, 1);
+        let (constant, _) = self.measured(&one_weight)?;
+        let mut lines = Vec::new();
+        for config in &configs {
+            let (found, unlike) = self.measured(config)?;
+            lines.push(Line::new(config, &found, unlike, &constant)?);
+        }
+        let wanted =
+            args.eps.map(|eps| Wanted { eps: eps.eps, relative: eps.relative, quantile: args.quantile.unwrap_or(1.0) });
+        let chunks = || wanted.iter().flat_map(|wanted| args.chunk.iter().map(move |&chunk| (chunk, *wanted)));
+        let sizes = chunks().map(|(chunk, wanted)| self.size(chunk, wanted, &constant)).collect::<Result<_, _>>()?;
+        let sketch = wanted.map(|wanted| self.sketch(wanted, args.delta, &constant)).transpose()?.flatten();
+        Ok(Answer {
+            table,
+            sampled: self.rows.len(),
+            by: self.uses.as_ref().map_or("row", |uses| &uses.name),
+            rms_length: constant.rms_length(),
+            constant: Line::new(&one_weight, &constant, None, &constant)?,
+            lines,
+            wanted,
+            sizes,
+            sketch,
+        })
+    }
+
+    /// The arrays that are fitted: every chunk with every compression.
+    fn configs(&self, args: &Args) -> Result<Vec<Config>, Failure> {
+        let table = &self.table;
+        let unasked = args.compression.is_empty();
+        let compressions = if unasked { &COMPRESSIONS[..] } else { &args.compression };
         let mut configs = Vec::new();
-        let compressions = if args.compression.is_empty() { &COMPRESSIONS[..] } else { &args.compression };
         for &chunk in &args.chunk {
             let before = configs.len();
             for &compression in compressions {
                 let config = Config::compressed(&table.tables, table.dim, compression, chunk);
-                // Nobody asked for these.
-                if args.compression.is_empty() && !config.as_ref().is_ok_and(|config| config.weights <= MOST_WEIGHTS) {
+                if unasked && !config.as_ref().is_ok_and(|config| config.weights <= MOST_WEIGHTS) {
                     continue;
                 }
                 configs.push(config.map_err(usage)?);
@@ -178,41 +208,7 @@ impl Job {
                 )));
             }
         }
-        // All values' mean: what there is no going below.
-        let (constant, _) = self.measured(&Config::new(&table.tables, table.dim, 1, 1))?;
-        let mut lines = Vec::new();
-        for config in &configs {
-            let (found, unlike) = self.measured(config)?;
-            lines.push(Line::new(config, &found, unlike, &constant)?);
-        }
-        let wanted =
-            args.eps.map(|eps| Wanted { eps: eps.eps, relative: eps.relative, quantile: args.quantile.unwrap_or(1.0) });
-        let mut sizes = Vec::new();
-        for &chunk in wanted.iter().flat_map(|_| &args.chunk) {
-            sizes.extend(wanted.map(|wanted| self.size(chunk, wanted, &constant)).transpose()?);
-        }
-        let sketch = wanted.map(|wanted| self.sketch(wanted, args.delta, &constant)).transpose()?.flatten();
-        Ok(Report {
-            table: Source {
-                name: table.name.clone(),
-                kind: table.kind,
-                tables: table.tables.clone(),
-                rows: table.rows,
-                dim: table.dim,
-                values: table.values(),
-                bytes: 4 * table.values(),
-            },
-            sample: Sample {
-                rows: self.rows.len(),
-                by: self.uses.as_ref().map_or_else(|| "row".to_owned(), |uses| uses.name.clone()),
-                rms_length: constant.rms_length(),
-            },
-            constant: Line::new(&Config::new(&table.tables, table.dim, 1, 1), &constant, None, &constant)?,
-            lines,
-            wanted: wanted.map(report::Wanted),
-            sizes,
-            sketch,
-        })
+        Ok(configs)
     }
 
     fn measured(&self, config: &Config) -> Result<(Fidelity, Option<f64>), Failure> {
@@ -225,7 +221,7 @@ impl Job {
         self.uses.as_ref().map(|uses| &uses.counts[..])
     }
 
-    fn size(&self, chunk: u32, wanted: Wanted, constant: &Fidelity) -> Result<Size, Failure> {
+    fn size(&self, chunk: u32, wanted: Wanted, constant: &Fidelity) -> Result<ChunkSize, Failure> {
         let table = &self.table;
         let config = Config::new(&table.tables, table.dim, chunk, chunk);
         if table.values() > u64::from(MOST_WEIGHTS) {
@@ -236,9 +232,9 @@ impl Job {
                 table.name
             )));
         }
-        let found = size_for(&config, &*table.source, self.counts(), &self.rows, wanted).map_err(usage)?;
-        let unlike = self.uses.is_none().then(|| wanted.unlike_weights(constant, table.values()));
-        Ok(Size::new(chunk, table.values(), &found, unlike))
+        let size = size_for(&config, &*table.source, self.counts(), &self.rows, wanted).map_err(usage)?;
+        let unlike = self.uses.is_none().then(|| wanted.unlike_weights(constant, table.values()).max(f64::from(chunk)));
+        Ok(ChunkSize { chunk, size, unlike })
     }
 
     /// Corollary 6, unless it would take too long to say.
@@ -261,6 +257,6 @@ impl Job {
             return Ok(None);
         }
         let bound = Bound::new(sigma, table.rows, table.dim, eps, delta)?;
-        Ok(Some(Sketch::new(&bound, eps, delta, table.values())))
+        Ok(Some(Sketch { bound, eps, delta }))
     }
 }

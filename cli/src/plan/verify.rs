@@ -1,17 +1,16 @@
 //! `--verify`: the plan carried out with the real kernels, and their counters beside the prediction.
 
 mod order;
-mod report;
 
-use super::report::form;
+use super::amount;
 use crate::failure::Failure;
 use crate::options::Backend;
+use crate::output::{self, Field, Object};
 use crate::progress::Progress;
 use anyhow::anyhow;
 use hotrow::scars::sets::{Expected, Forecast, Judge, Judgement, PinnedRows, PlannedGroup};
 use hotrow::scars::{Draws, Skew};
 use hotrow::{Context, Counters, CpuGroup, Embedding, Group, Placement};
-use serde::Serialize;
 
 pub(super) use order::Order;
 
@@ -30,8 +29,8 @@ pub(super) struct Job<'a> {
     pub(super) seed: u32,
 }
 
-/// One order of the lookups. Its fields are part of the schema of `--json`.
-#[derive(Debug, Serialize)]
+/// One order of the lookups, played.
+#[derive(Debug)]
 pub(super) struct Run {
     /// `shuffled`, `samples shuffled` or `real`.
     order: &'static str,
@@ -44,33 +43,98 @@ pub(super) struct Run {
     form: &'static str,
     /// Bytes of a record of the group that ran.
     record: u64,
-    pinned_rows: u64,
-    measures: Vec<Measure>,
+    pinned_rows: usize,
+    /// Counts of the run by name.
+    measures: Vec<(&'static str, Judgement)>,
     /// Distinct rows counted in a batch, for each one predicted.
     locality: f64,
-    /// A measure is neither right nor wrong: chance alone may move it further than can be allowed.
-    too_short: bool,
-    /// Every measure is within the allowed deviation.
-    within: bool,
 }
 
-/// A count of a run.
-#[derive(Debug, Serialize)]
-struct Measure {
-    what: &'static str,
-    #[serde(flatten, with = "JudgementFields")]
-    judged: Judgement,
+/// The form of the expected distinct rows of a batch.
+pub(super) const fn form(draws: Draws) -> &'static str {
+    match draws {
+        Draws::Epoch => "hypergeometric",
+        Draws::Independent => "binomial",
+    }
 }
 
-#[derive(Serialize)]
-#[serde(remote = "Judgement")]
-struct JudgementFields {
-    predicted: f64,
-    counted: f64,
-    deviation_percent: f64,
-    allowed_percent: f64,
-    too_short: bool,
-    within: bool,
+impl Run {
+    /// Whether this order is compared with the prediction, which is for shuffled lookups.
+    fn is_judged(&self) -> bool {
+        self.order == order::SHUFFLED
+    }
+
+    /// Whether a measure is wrong, and not only too short a run.
+    fn fails(&self) -> bool {
+        self.measures.iter().any(|(_, one)| !one.within && !one.too_short)
+    }
+
+    /// Whether a measure is neither right nor wrong: chance alone may move it further than can be allowed.
+    fn is_too_short(&self) -> bool {
+        self.measures.iter().any(|(_, one)| one.too_short)
+    }
+
+    /// Whether every measure is within the allowed deviation.
+    fn is_within(&self) -> bool {
+        self.measures.iter().all(|(_, one)| one.within)
+    }
+
+    /// Part of the schema of `--json`.
+    pub(super) fn json(&self) -> Object {
+        let measures = self.measures.iter().map(|(what, one)| {
+            Object::default()
+                .with("what", *what)
+                .with("predicted", one.predicted)
+                .with("counted", one.counted)
+                .with("deviation_percent", one.deviation_percent)
+                .with("allowed_percent", one.allowed_percent)
+                .with("too_short", one.too_short)
+                .with("within", one.within)
+        });
+        Object::default()
+            .with("order", self.order)
+            .with("backend", self.backend.as_str())
+            .with("lookups", self.lookups)
+            .with("batches", self.batches)
+            .with("whole_epoch", self.whole_epoch)
+            .with("form", self.form)
+            .with("record", self.record)
+            .with("pinned_rows", self.pinned_rows)
+            .with("measures", measures.collect::<Field>())
+            .with("locality", self.locality)
+            .with("too_short", self.is_too_short())
+            .with("within", self.is_within())
+    }
+
+    pub(super) fn text(&self) -> String {
+        let header = [self.order, "predicted", "counted", "deviation", "allowed"];
+        let columns = if self.is_judged() { 5 } else { 4 };
+        let mut table = output::table(header[..columns].to_vec(), 1);
+        for (what, one) in &self.measures {
+            // No minus before a zero.
+            let deviation = if one.deviation_percent.abs() < 5e-4 { 0.0 } else { one.deviation_percent };
+            let allowed = format!("{:.2} %", one.allowed_percent);
+            let cells = [
+                (*what).to_owned(),
+                amount::rows(one.predicted),
+                amount::rows(one.counted),
+                format!("{deviation:+.3} %"),
+                if one.too_short { "too short to tell".to_owned() } else { allowed },
+            ];
+            table.add_row(cells[..columns].to_vec());
+        }
+        let Self { order, backend, lookups, batches, pinned_rows, form, locality, .. } = self;
+        let verdict = match (self.is_judged(), self.fails(), self.is_too_short()) {
+            (false, ..) => "not judged: the prediction is for shuffled lookups",
+            (true, true, _) => "the prediction does not hold",
+            (true, false, true) => "too short to tell",
+            (true, false, false) => "the prediction holds",
+        };
+        format!(
+            "Verified on {backend}, order {order}: {lookups} lookups in {batches} batches, {pinned_rows} rows pinned, {form}\n{table}\n\
+             {verdict}; distinct rows of a batch: {locality:.3} times those predicted\n"
+        )
+    }
 }
 
 /// Plays each order of lookups on a new group.
@@ -83,7 +147,7 @@ pub(super) fn run(job: &Job<'_>, orders: &[Order]) -> Result<Vec<Run>, Failure> 
 
 /// An error unless the order that the prediction is for proved it.
 pub(super) fn proved(runs: &[Run]) -> Result<(), Failure> {
-    let Some(run) = runs.iter().find(|run| run.is_judged() && !run.within) else { return Ok(()) };
+    let Some(run) = runs.iter().find(|run| run.is_judged() && !run.is_within()) else { return Ok(()) };
     if run.fails() {
         return Err(anyhow!(
             "verify: wanted counters within the allowed deviation of the prediction, found the deviations above; does --backend cpu \
@@ -128,7 +192,6 @@ fn play(context: Option<&Context>, job: &Job<'_>, order: &Order, progress: &Prog
     );
     let (expected, whole_epoch) = expected(job, order);
     let judge = if whole_epoch { Judge::WHOLE_EPOCH } else { Judge::PART };
-    let measures = compare(judge, job, &expected, &counted, record);
     let sizes = order.sizes();
     let largest = sizes.keys().next_back().copied().unwrap_or(0);
     Ok(Run {
@@ -139,11 +202,9 @@ fn play(context: Option<&Context>, job: &Job<'_>, order: &Order, progress: &Prog
         whole_epoch,
         form: form(Draws::of_batch(job.skew, largest)),
         record,
-        pinned_rows: job.rows.len() as u64,
+        pinned_rows: job.rows.len(),
+        measures: compare(judge, job, &expected, &counted, record),
         locality: counted.unique as f64 / expected.distinct.mean,
-        too_short: measures.iter().any(|measure| measure.judged.too_short),
-        within: measures.iter().all(|measure| measure.judged.within),
-        measures,
     })
 }
 
@@ -182,12 +243,15 @@ fn expected(job: &Job<'_>, order: &Order) -> (Forecast, bool) {
 }
 
 /// Each measure, predicted and counted.
-fn compare(judge: Judge, job: &Job<'_>, expected: &Forecast, counted: &Counters, record: u64) -> Vec<Measure> {
+fn compare(
+    judge: Judge,
+    job: &Job<'_>,
+    expected: &Forecast,
+    counted: &Counters,
+    record: u64,
+) -> Vec<(&'static str, Judgement)> {
     let record = record as f64;
-    let measure = |what, expected: Expected, units, counted: u64| {
-        let judged = judge.judge(expected, units, counted as f64);
-        Measure { what, judged }
-    };
+    let measure = |what, expected: Expected, units, counted: u64| (what, judge.judge(expected, units, counted as f64));
     let mut measures = vec![
         measure("distinct rows", expected.distinct, 1.0, counted.unique),
         measure("missing distinct rows", expected.misses, 1.0, counted.unique_misses),
@@ -241,20 +305,15 @@ mod tests {
         assert_eq!(cache.rows.len(), 64);
         for training in [false, true] {
             let run = measures(&skew, &cache.rows, &cache.pinned, &lookups, training);
-            assert!(run.within && run.pinned_rows == 64 && run.batches > 100, "{run:?}");
+            assert!(run.is_within() && run.pinned_rows == 64 && run.batches > 100, "{run:?}");
             assert_eq!(run.measures.len(), if training { 5 } else { 4 });
-            let records = (
-                run.measures[1].judged.counted * run.record as f64,
-                run.measures[1].judged.predicted * run.record as f64,
-            );
-            assert_eq!(
-                records,
-                (run.measures[3].judged.counted, run.measures[3].judged.predicted),
-                "a record a missing row"
-            );
+            let [missing, read] = [1, 3].map(|at: usize| run.measures[at].1);
+            let record = run.record as f64;
+            let records = (missing.counted * record, missing.predicted * record);
+            assert_eq!(records, (read.counted, read.predicted), "a record a missing row");
             let wrong = |run: &Run, what: &str| {
-                let of = run.measures.iter().find(|measure| measure.what == what).unwrap();
-                assert!(!run.within && !of.judged.within, "{what}: {run:?}");
+                let of = run.measures.iter().find(|measure| measure.0 == what).unwrap();
+                assert!(!run.is_within() && !of.1.within, "{what}: {run:?}");
             };
             // Rows said to be pinned that are not, a row fewer than said, another distribution, lookups with locality.
             wrong(&measures(&skew, &[], &cache.pinned, &lookups, training), "bytes read");
@@ -265,6 +324,38 @@ mod tests {
             let mut sorted = lookups.clone();
             sorted.sort_unstable();
             wrong(&measures(&skew, &cache.rows, &cache.pinned, &sorted, training), "distinct rows");
+        }
+    }
+
+    fn judged(order: &'static str, misses: f64, predicted: Expected) -> Run {
+        let measures = vec![("missing distinct rows", Judge::PART.judge(predicted, 1.0, misses))];
+        Run {
+            order,
+            backend: String::new(),
+            lookups: 1,
+            batches: 1,
+            whole_epoch: false,
+            form: "",
+            record: 1,
+            pinned_rows: 0,
+            locality: 0.9,
+            measures,
+        }
+    }
+
+    #[test]
+    fn only_a_proved_prediction_holds() {
+        let sure = Expected { mean: 1000.0, variance: 1.0 };
+        for (order, misses, predicted, verdict, passes) in [
+            (order::SHUFFLED, 1000.0, sure, "the prediction holds", true),
+            (order::SHUFFLED, 1020.0, sure, "the prediction does not hold", false),
+            (order::SHUFFLED, 9.0, Expected { mean: 9.0, variance: 9.0 }, "too short to tell; ", false),
+            (order::REAL, 950.0, sure, "not judged", true),
+            (order::SAMPLES, 1050.0, sure, "not judged", true),
+        ] {
+            let run = judged(order, misses, predicted);
+            assert!(run.text().contains(verdict) && run.text().contains("0.900 times"), "{}", run.text());
+            assert_eq!(proved(&[run]).is_ok(), passes, "{order} {misses}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The plot: eps over the array's size, both in powers of ten; the wanted eps is marked.
 
-use super::report::{Line, Report, Spread, Wanted};
+use super::report::{Answer, Line, Spread};
 use crate::plot::{Chart, Series};
 use std::ffi::OsStr;
 use std::path::Path;
@@ -10,20 +10,20 @@ fn series(label: String, points: Vec<(f64, f64)>, colour: usize) -> Series {
 }
 
 /// Of one chunk size median, 95 % and the largest; of several the medians.
-pub(super) fn curve(report: &Report) -> Chart {
-    let relative = report.wanted.as_ref().is_some_and(|wanted| wanted.0.relative);
+pub(super) fn curve(answer: &Answer<'_>) -> Chart {
+    let relative = answer.wanted.is_some_and(|wanted| wanted.relative);
     let of_row = if relative { ", of the row's length" } else { "" };
     let mut chart = Chart::new("|M| (weights)", &format!("eps{of_row}"));
-    let name = Path::new(&report.table.name)
+    let name = Path::new(&answer.table.name)
         .file_name()
-        .map_or_else(|| report.table.name.clone().into(), OsStr::to_string_lossy);
+        .map_or_else(|| answer.table.name.clone().into(), OsStr::to_string_lossy);
     chart.title = format!("{name}: what its rows lose in a shared array (ROBE, definition 2)");
     (chart.log_x, chart.log_y) = (true, true);
     let spread = |line: &Line| -> Spread { if relative { line.relative } else { line.eps } };
-    let mut chunks: Vec<u32> = report.lines.iter().map(|line| line.chunk).collect();
+    let mut chunks: Vec<u32> = answer.lines.iter().map(|line| line.chunk).collect();
     chunks.dedup();
     let points = |chunk: u32, of: &dyn Fn(&Line) -> f64| -> Vec<(f64, f64)> {
-        let lines = report.lines.iter().filter(|line| line.chunk == chunk);
+        let lines = answer.lines.iter().filter(|line| line.chunk == chunk);
         lines.map(|line| (f64::from(line.weights), of(line))).collect()
     };
     if let [chunk] = chunks[..] {
@@ -32,12 +32,12 @@ pub(super) fn curve(report: &Report) -> Chart {
             ..series(format!("{label}, chunks of {chunk}"), points(chunk, of), colour)
         };
         chart.series.push(of("largest of the sample", 1, &|line| spread(line).max));
-        chart.series.push(of("95 %", 4, &|line| spread(line).most));
+        chart.series.push(of("95 %", 4, &|line| spread(line).percent_95));
         chart.series.push(of("median", 0, &|line| spread(line).median));
-        let of_rows = if relative { report.sample.rms_length } else { 1.0 };
+        let of_rows = if relative { answer.rms_length } else { 1.0 };
         let label = if relative { "root mean square, of that of the lengths" } else { "root mean square" };
         chart.series.push(of(label, 5, &|line| line.rms / of_rows));
-        let constant = report.constant.rms / of_rows;
+        let constant = answer.constant.rms / of_rows;
         let unlike = points(chunk, &|line| line.unlike.map_or(f64::NAN, |share| constant * share.sqrt()));
         let label = "root mean square to be expected, were all values independent".to_owned();
         chart.series.push(Series { dashed: true, ..series(label, unlike, 7) });
@@ -47,25 +47,25 @@ pub(super) fn curve(report: &Report) -> Chart {
             chart.series.push(Series { markers: true, ..of });
         }
     }
-    let weights = || report.lines.iter().map(|line| f64::from(line.weights));
-    let found = report.sizes.iter().filter_map(|size| size.weights.map(f64::from));
+    let weights = || answer.lines.iter().map(|line| f64::from(line.weights));
+    let found = answer.sizes.iter().filter_map(|size| size.size.weights.map(f64::from));
     let all = || weights().chain(found.clone());
     let ends = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
     let across = |y: f64| vec![(ends.0, y), (ends.1, y)];
-    let constant = spread(&report.constant).median;
+    let constant = spread(&answer.constant).median;
     chart
         .series
         .push(Series { dashed: true, ..series("median of one weight for all values".to_owned(), across(constant), 6) });
-    if let Some(Wanted(wanted)) = &report.wanted {
+    if let Some(wanted) = &answer.wanted {
         let label = format!("wanted of {} % of the rows", 100.0 * wanted.quantile);
         chart
             .series
             .push(Series { dashed: true, ..series(label, across(wanted.eps), if chunks.len() == 1 { 2 } else { 7 }) });
-        for (colour, size) in report.sizes.iter().enumerate() {
+        for (colour, size) in answer.sizes.iter().enumerate() {
             let colour = if chunks.len() == 1 { 3 } else { colour };
-            let Some((weights, eps)) = size.weights.zip(size.eps) else { continue };
-            let label = format!("{weights} weights do, chunks of {}", size.chunk);
-            let found = series(label, vec![(f64::from(weights), eps)], colour);
+            let Some(tried) = size.size.found() else { continue };
+            let label = format!("{} weights do, chunks of {}", tried.weights, size.chunk);
+            let found = series(label, vec![(f64::from(tried.weights), tried.eps)], colour);
             chart.series.push(Series { markers: true, dashed: true, ..found });
         }
     }

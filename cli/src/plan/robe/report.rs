@@ -1,56 +1,36 @@
 //! The answer of `hotrow plan robe` as tables and as JSON.
 
-use crate::output;
+use super::table::Table;
+use crate::output::{self, Field, Object};
 use crate::plan::amount::in_units;
 use hotrow::robe::Config;
-use hotrow::robe::fidelity::{self, Bound, Fidelity, PairErrors};
-use serde::Serialize;
+use hotrow::robe::fidelity::{Bound, Fidelity, PairErrors, Size, Tried, Wanted};
 use std::fmt::Write as _;
 
-/// The fields and their order are the schema of `--json`.
-#[derive(Debug, Serialize)]
-pub(super) struct Report {
-    pub(super) table: Source,
-    pub(super) sample: Sample,
+/// What the rows of a table lose.
+pub(super) struct Answer<'a> {
+    pub(super) table: &'a Table,
+    /// Rows that were measured.
+    pub(super) sampled: usize,
+    /// `row`: each row counts once; else the trace by whose lookups rows count, in fit and sample.
+    pub(super) by: &'a str,
+    /// Root mean square of the rows' lengths.
+    pub(super) rms_length: f64,
     /// All values' mean in every place, one weight: the limit of an array of few weights.
     pub(super) constant: Line,
     pub(super) lines: Vec<Line>,
     pub(super) wanted: Option<Wanted>,
-    /// For each chunk.
-    pub(super) sizes: Vec<Size>,
+    pub(super) sizes: Vec<ChunkSize>,
     pub(super) sketch: Option<Sketch>,
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct Source {
-    pub(super) name: String,
-    pub(super) kind: &'static str,
-    pub(super) tables: Vec<u32>,
-    pub(super) rows: u32,
-    pub(super) dim: u32,
-    pub(super) values: u64,
-    /// In FP32.
-    pub(super) bytes: u64,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Sample {
-    pub(super) rows: usize,
-    /// `row`: each row counts once; else the trace by whose lookups rows count, in fit and sample.
-    pub(super) by: String,
-    /// Root mean square of the rows' lengths.
-    pub(super) rms_length: f64,
-}
-
 /// A fit measured.
-#[derive(Debug, Serialize)]
 pub(super) struct Line {
     compression: f64,
     pub(super) chunk: u32,
     pub(super) weights: u32,
-    bytes: u64,
     pub(super) eps: Spread,
-    /// As a part of the row's own length; null where that is 0 and the row is not kept.
+    /// As a part of the row's own length; infinite where that is 0 and the row is not kept.
     pub(super) relative: Spread,
     /// Root mean square of eps.
     pub(super) rms: f64,
@@ -59,76 +39,37 @@ pub(super) struct Line {
     /// The same if all values were independent: by how many elements share the sampled rows' weights.
     pub(super) unlike: Option<f64>,
     pairs: usize,
-    #[serde(flatten, with = "Errors")]
     errors: PairErrors,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
+/// Of the sampled rows.
+#[derive(Clone, Copy)]
 pub(super) struct Spread {
     pub(super) median: f64,
-    #[serde(rename = "percent_95")]
-    pub(super) most: f64,
+    pub(super) percent_95: f64,
     pub(super) max: f64,
 }
 
-#[derive(Serialize)]
-#[serde(remote = "PairErrors")]
-struct Errors {
-    beyond: usize,
-    inner_error: f64,
-    inner: f64,
-    distance_error: f64,
-    distance: f64,
-}
-
-/// The wanted eps.
-#[derive(Debug, Serialize)]
-pub(super) struct Wanted(#[serde(with = "WantedFields")] pub(super) fidelity::Wanted);
-
-#[derive(Serialize)]
-#[serde(remote = "fidelity::Wanted")]
-struct WantedFields {
-    eps: f64,
-    relative: bool,
-    quantile: f64,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Size {
+/// The size found for chunks of so many values.
+pub(super) struct ChunkSize {
     pub(super) chunk: u32,
-    /// None: as many weights as the table has values do not keep the wanted eps either.
-    pub(super) weights: Option<u32>,
-    compression: Option<f64>,
-    bytes: Option<u64>,
-    pub(super) eps: Option<f64>,
-    /// The largest size tried below it, and its eps, which is too much.
-    below: Option<Tried>,
-    /// The largest size tried: where none does, the table's own.
-    largest: Option<Tried>,
+    pub(super) size: Size,
     /// The weights that it takes on average if all values are independent; of a trace that is not known.
-    unlike_weights: Option<f64>,
-}
-
-#[derive(Debug, Serialize)]
-struct Tried(#[serde(with = "TriedFields")] fidelity::Tried);
-
-#[derive(Serialize)]
-#[serde(remote = "fidelity::Tried")]
-struct TriedFields {
-    weights: u32,
-    eps: f64,
+    pub(super) unlike: Option<f64>,
 }
 
 /// ROBE's corollary 6, with its constant, which the paper does not state, as 1.
-#[derive(Debug, Serialize)]
 pub(super) struct Sketch {
-    sigma: f64,
-    eps: f64,
-    delta: f64,
-    k: f64,
-    weights: f64,
-    /// As many times the table's values.
-    of_the_table: f64,
+    pub(super) bound: Bound,
+    pub(super) eps: f64,
+    pub(super) delta: f64,
+}
+
+impl Spread {
+    fn json(self) -> Object {
+        let Self { median, percent_95, max } = self;
+        Object::default().with("median", median).with("percent_95", percent_95).with("max", max)
+    }
 }
 
 impl Line {
@@ -143,11 +84,10 @@ impl Line {
             compression: config.compression(),
             chunk: config.chunk,
             weights: config.weights,
-            bytes: 4 * u64::from(config.weights),
-            eps: Spread { median: found.quantile(0.5)?, most: found.quantile(0.95)?, max: found.max() },
+            eps: Spread { median: found.quantile(0.5)?, percent_95: found.quantile(0.95)?, max: found.max() },
             relative: Spread {
                 median: found.relative_quantile(0.5)?,
-                most: found.relative_quantile(0.95)?,
+                percent_95: found.relative_quantile(0.95)?,
                 max: found.relative_quantile(1.0)?,
             },
             rms: lost.sqrt(),
@@ -157,28 +97,66 @@ impl Line {
             errors: found.pair_errors(),
         })
     }
+
+    fn bytes(&self) -> u64 {
+        4 * u64::from(self.weights)
+    }
+
+    fn json(&self) -> Object {
+        Object::default()
+            .with("compression", self.compression)
+            .with("chunk", self.chunk)
+            .with("weights", self.weights)
+            .with("bytes", self.bytes())
+            .with("eps", self.eps.json())
+            .with("relative", self.relative.json())
+            .with("rms", self.rms)
+            .with("lost", self.lost)
+            .with("unlike", self.unlike)
+            .with("pairs", self.pairs)
+            .with("beyond", self.errors.beyond)
+            .with("inner_error", self.errors.inner_error)
+            .with("inner", self.errors.inner)
+            .with("distance_error", self.errors.distance_error)
+            .with("distance", self.errors.distance)
+    }
 }
 
-impl Size {
-    pub(super) fn new(chunk: u32, values: u64, found: &fidelity::Size, unlike_weights: Option<f64>) -> Self {
-        let weights = found.weights;
-        Self {
-            chunk,
-            weights,
-            compression: weights.map(|weights| values as f64 / f64::from(weights)),
-            bytes: weights.map(|weights| 4 * u64::from(weights)),
-            eps: found.found().map(|tried| tried.eps),
-            below: found.below().map(Tried),
-            largest: found.tried.last().copied().map(Tried),
-            unlike_weights: unlike_weights.map(|weights| weights.max(f64::from(chunk))),
-        }
+impl ChunkSize {
+    /// How many times fewer weights than the table's values, and their bytes.
+    fn smaller(&self, values: u64) -> Option<(f64, u64)> {
+        self.size.weights.map(|weights| (values as f64 / f64::from(weights), 4 * u64::from(weights)))
+    }
+
+    fn json(&self, values: u64) -> Object {
+        let Self { chunk, size, unlike } = self;
+        let smaller = self.smaller(values);
+        let tried = |tried: Tried| Object::default().with("weights", tried.weights).with("eps", tried.eps);
+        Object::default()
+            .with("chunk", *chunk)
+            // None: as many weights as the table has values do not keep the wanted eps either.
+            .with("weights", size.weights)
+            .with("compression", smaller.map(|(compression, _)| compression))
+            .with("bytes", smaller.map(|(_, bytes)| bytes))
+            .with("eps", size.found().map(|tried| tried.eps))
+            // The largest size tried below it, and its eps, which is too much.
+            .with("below", Object::or_null(size.below().map(tried)))
+            // The largest size tried: where none does, the table's own.
+            .with("largest", Object::or_null(size.tried.last().copied().map(tried)))
+            .with("unlike_weights", *unlike)
     }
 }
 
 impl Sketch {
-    pub(super) fn new(bound: &Bound, eps: f64, delta: f64, values: u64) -> Self {
-        let of_the_table = bound.weights / values as f64;
-        Self { sigma: bound.sigma, eps, delta, k: bound.k, weights: bound.weights, of_the_table }
+    fn json(&self, values: u64) -> Object {
+        let Self { bound, eps, delta } = self;
+        Object::default()
+            .with("sigma", bound.sigma)
+            .with("eps", *eps)
+            .with("delta", *delta)
+            .with("k", bound.k)
+            .with("weights", bound.weights)
+            .with("of_the_table", bound.weights / values as f64)
     }
 }
 
@@ -200,7 +178,33 @@ fn or_dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), show)
 }
 
-impl Report {
+impl Answer<'_> {
+    /// The schema of `--json`.
+    pub(super) fn json(&self) -> Object {
+        let values = self.table.values();
+        let table = Object::default()
+            .with("name", self.table.name.as_str())
+            .with("kind", self.table.kind)
+            .with("tables", self.table.tables.clone())
+            .with("rows", self.table.rows)
+            .with("dim", self.table.dim)
+            .with("values", values)
+            .with("bytes", 4 * values);
+        let sample =
+            Object::default().with("rows", self.sampled).with("by", self.by).with("rms_length", self.rms_length);
+        let wanted = self.wanted.map(|Wanted { eps, relative, quantile }| {
+            Object::default().with("eps", eps).with("relative", relative).with("quantile", quantile)
+        });
+        Object::default()
+            .with("table", table)
+            .with("sample", sample)
+            .with("constant", self.constant.json())
+            .with("lines", self.lines.iter().map(Line::json).collect::<Field>())
+            .with("wanted", Object::or_null(wanted))
+            .with("sizes", self.sizes.iter().map(|size| size.json(values)).collect::<Field>())
+            .with("sketch", Object::or_null(self.sketch.as_ref().map(|sketch| sketch.json(values))))
+    }
+
     /// The loss at each compression; the size for a wanted eps; the paper's bound.
     pub(super) fn text(&self) -> String {
         let mut text = format!("{}\n\n{}\n", self.title(), self.lines_table());
@@ -211,12 +215,12 @@ impl Report {
             self.lines.first().map_or(0, |line| line.pairs),
             self.lines.iter().map(|line| line.errors.beyond).sum::<usize>()
         );
-        if let Some(Wanted(wanted)) = &self.wanted {
+        if let Some(wanted) = &self.wanted {
             let _ = writeln!(text, "\n{}:\n{}", wanted_text(wanted), self.sizes_table(wanted.relative));
         }
         if let Some(sketch) = &self.sketch {
-            let Sketch { sigma, eps, delta, k, weights, of_the_table } = sketch;
-            let [eps, sigma, of_the_table] = [eps, sigma, of_the_table].map(|&value| digits(value));
+            let Sketch { bound: Bound { sigma, k, weights, .. }, eps, delta } = sketch;
+            let [eps, sigma, of_the_table] = [*eps, *sigma, weights / self.table.values() as f64].map(digits);
             let _ = writeln!(
                 text,
                 "\nROBE, corollary 6 with constant 1, eps = {eps}, delta = {delta}: sigma(E) = {sigma}, k = {k:.3e}, |M| = k dim = \
@@ -227,13 +231,13 @@ impl Report {
     }
 
     fn title(&self) -> String {
-        let Source { name, rows, dim, bytes, .. } = &self.table;
-        let Sample { rows: sampled, by, rms_length } = &self.sample;
-        let sample = if by == "row" { "rows".to_owned() } else { format!("lookups of {by}") };
+        let Table { name, rows, dim, .. } = self.table;
+        let sample = if self.by == "row" { "rows".to_owned() } else { format!("lookups of {}", self.by) };
         format!(
-            "{name}: {rows} rows x {dim}, {} in FP32; measured on {sampled} {sample}, whose length is {} in root mean square",
-            in_units(*bytes as f64),
-            digits(*rms_length)
+            "{name}: {rows} rows x {dim}, {} in FP32; measured on {} {sample}, whose length is {} in root mean square",
+            in_units(4.0 * self.table.values() as f64),
+            self.sampled,
+            digits(self.rms_length)
         )
     }
 
@@ -247,12 +251,12 @@ impl Report {
                 first,
                 chunk,
                 line.weights.to_string(),
-                in_units(line.bytes as f64),
+                in_units(line.bytes() as f64),
                 digits(line.eps.median),
-                digits(line.eps.most),
+                digits(line.eps.percent_95),
                 digits(line.eps.max),
                 percent(line.relative.median),
-                percent(line.relative.most),
+                percent(line.relative.percent_95),
                 percent(line.lost),
                 or_dash(line.unlike, percent),
                 format!("{} of {}", digits(errors.inner_error), digits(errors.inner)),
@@ -271,26 +275,27 @@ impl Report {
         let header = "chunk | weights | bytes | times smaller | eps | too few weights | their eps | weights if unlike";
         let mut table = output::table(header.split(" | "), 0);
         let eps = |eps: f64| if relative { percent(eps) } else { digits(eps) };
-        for size in &self.sizes {
-            let too_few = if size.weights.is_some() { &size.below } else { &size.largest };
-            let too_few = too_few.as_ref().map(|tried| &tried.0);
+        for of in &self.sizes {
+            let size = &of.size;
+            let smaller = of.smaller(self.table.values());
+            let too_few = if size.weights.is_some() { size.below() } else { size.tried.last().copied() };
             table.add_row([
-                size.chunk.to_string(),
+                of.chunk.to_string(),
                 size.weights.map_or_else(|| "none".to_owned(), |weights| weights.to_string()),
-                or_dash(size.bytes, |bytes| in_units(bytes as f64)),
-                or_dash(size.compression, digits),
-                or_dash(size.eps, eps),
+                or_dash(smaller, |(_, bytes)| in_units(bytes as f64)),
+                or_dash(smaller, |(compression, _)| digits(compression)),
+                or_dash(size.found(), |tried| eps(tried.eps)),
                 or_dash(too_few, |tried| tried.weights.to_string()),
                 or_dash(too_few, |tried| eps(tried.eps)),
-                or_dash(size.unlike_weights, |weights| format!("{weights:.3e}")),
+                or_dash(of.unlike, |weights| format!("{weights:.3e}")),
             ]);
         }
         table.to_string()
     }
 }
 
-fn wanted_text(wanted: &fidelity::Wanted) -> String {
-    let fidelity::Wanted { eps, relative, quantile } = *wanted;
+fn wanted_text(wanted: &Wanted) -> String {
+    let Wanted { eps, relative, quantile } = *wanted;
     let eps = if relative { format!("{} % of the row's length", digits(100.0 * eps)) } else { digits(eps) };
     let rows = match quantile {
         1.0 => "each sampled row".to_owned(),
