@@ -1,8 +1,9 @@
 //! `hotrow info`: adapters, what each gets and why, and a self-test.
 
 use crate::failure::Failure;
+use crate::object::{Field, Object};
 use crate::options::{Backend, Options};
-use crate::output::{self, Field, Object};
+use crate::output;
 use crate::self_test::{self, Case};
 use anyhow::anyhow;
 use hotrow::{Caps, Context, RankBody, adapter, requirements, wgpu};
@@ -20,9 +21,7 @@ struct Adapter {
     name: String,
     hardware: bool,
     /// Its part of `--json`, without the two fields below.
-    json: Object,
-    /// Its lines of the table, without the self-test.
-    lines: Vec<(&'static str, String)>,
+    found: Object,
     /// Why it gives no device that will do; `None` if it does.
     unusable: Option<String>,
     /// `None` if it was not run.
@@ -88,14 +87,9 @@ impl Adapter {
         };
         let test = |context: &Context| self_test::gpu(context, options.group_seed());
         let hardware = adapter::is_hardware(adapter);
-        let (backend, device_type) = (format!("{:?}", info.backend), format!("{:?}", info.device_type));
-        let driver = format!("{} {}", info.driver, info.driver_info).trim().to_owned();
-        let (rank, rank_why, add) = (caps.choose_rank().name(), rank_why(&caps), caps.choose_add().name());
-        let mapped_why = format!("it {} MAPPABLE_PRIMARY_BUFFERS", if caps.mappable { "has" } else { "lacks" });
         let shard_bytes = caps.choose_shard_bytes();
-        let cache_bytes = u64::from(caps.choose_windows()) * shard_bytes;
         // The adapter's own; a device may have less.
-        let limits_json = Object::default()
+        let limits = Object::default()
             .with("binding_bytes", limits.max_storage_buffer_binding_size)
             .with("buffer_bytes", limits.max_buffer_size)
             .with("storage_buffers", limits.max_storage_buffers_per_shader_stage)
@@ -108,64 +102,37 @@ impl Adapter {
         let memory = Object::default()
             .with("device", true)
             .with("mapped", caps.mappable)
-            .with("mapped_why", mapped_why.as_str())
+            .with("mapped_why", format!("it {} MAPPABLE_PRIMARY_BUFFERS", if caps.mappable { "has" } else { "lacks" }))
             .with("shard_bytes", shard_bytes)
-            .with("cache_bytes", cache_bytes);
-        let json = Object::default()
+            .with("cache_bytes", u64::from(caps.choose_windows()) * shard_bytes);
+        let found = Object::default()
             .with("name", info.name.as_str())
-            .with("backend", backend.as_str())
-            .with("driver", driver.as_str())
-            .with("device_type", device_type.as_str())
+            .with("backend", format!("{:?}", info.backend))
+            .with("driver", format!("{} {}", info.driver, info.driver_info).trim())
+            .with("device_type", format!("{:?}", info.device_type))
             .with("hardware", hardware)
-            .with("limits", limits_json)
-            .with("rank", rank)
-            .with("rank_why", rank_why.as_str())
+            .with("limits", limits)
+            .with("rank", caps.choose_rank().name())
+            .with("rank_why", rank_why(&caps))
             // How floats in memory are added to atomically.
-            .with("add", add)
+            .with("add", caps.choose_add().name())
             .with("memory", memory)
             .with("timestamps", caps.timestamps);
-        let lines = vec![
-            ("backend", backend),
-            ("driver", driver),
-            ("type", device_type),
-            ("one binding", mebibytes(limits.max_storage_buffer_binding_size)),
-            ("one buffer", mebibytes(limits.max_buffer_size)),
-            ("storage buffers a stage", limits.max_storage_buffers_per_shader_stage.to_string()),
-            ("invocations a workgroup", limits.max_compute_invocations_per_workgroup.to_string()),
-            ("shared memory a workgroup", format!("{} KiB", limits.max_compute_workgroup_storage_size >> 10)),
-            ("lanes of a subgroup", format!("{} to {}", info.subgroup_min_size, info.subgroup_max_size)),
-            ("sort kernels", format!("{rank}: {rank_why}")),
-            ("atomic addition of floats", add.to_owned()),
-            ("tables in device memory", yes_no(true).to_owned()),
-            ("tables in mapped host memory", format!("{}: {mapped_why}", yes_no(caps.mappable))),
-            ("largest shard of a table", mebibytes(shard_bytes)),
-            ("largest cache", mebibytes(cache_bytes)),
-            ("timestamps", yes_no(caps.timestamps).to_owned()),
-        ];
         let self_test = opened.as_ref().ok().filter(|_| !args.no_self_test).map(test);
         let unusable = opened.err().map(|error| error.to_string());
-        Self { name: info.name, hardware, json, lines, unusable, self_test }
+        Self { name: info.name, hardware, found, unusable, self_test }
     }
 
     fn json(&self) -> Object {
         let tested = self_test::json(self.self_test.as_deref());
-        self.json.clone().with("unusable", self.unusable.clone()).with("self_test", tested)
+        self.found.clone().with("unusable", self.unusable.clone()).with("self_test", tested)
     }
 
     fn table(&self) -> comfy_table::Table {
-        let mut table = output::table(["adapter", &self.name], 2);
-        for (name, value) in &self.lines {
-            table.add_row([name, value.as_str()]);
-        }
         let not_run = |reason| format!("not run, no device: {reason}");
         let tested = self.unusable.as_ref().map_or_else(|| verdict(self.self_test.as_deref()), not_run);
-        table.add_row(["self-test against the CPU", &tested]);
-        table
+        self.found.clone().with("self-test against the CPU", tested).table("adapter")
     }
-}
-
-const fn yes_no(yes: bool) -> &'static str {
-    if yes { "yes" } else { "no" }
 }
 
 fn rank_why(caps: &Caps) -> String {
@@ -192,10 +159,6 @@ fn remedy(adapters: &[Adapter]) -> String {
         "{chosen}install a Vulkan driver{software}; for NVIDIA in a container set NVIDIA_DRIVER_CAPABILITIES=all and have an \
          ICD file that names libGLX_nvidia.so.0 or, without X libraries, libEGL_nvidia.so.0"
     )
-}
-
-fn mebibytes(bytes: u64) -> String {
-    format!("{} B ({:.0} MiB)", bytes, bytes as f64 / f64::from(1 << 20))
 }
 
 fn verdict(cases: Option<&[Case]>) -> String {

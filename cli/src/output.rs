@@ -5,7 +5,7 @@
 use crate::failure::{Closed, Failure};
 use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -90,65 +90,6 @@ pub(crate) fn table<H: Into<comfy_table::Row>>(header: H, words: usize) -> Table
     table
 }
 
-/// A JSON object, whose fields stay in the order in which they are given.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Object(Vec<(&'static str, Field)>);
-
-/// The value of a field.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
-pub(crate) enum Field {
-    /// A number, a text, a list of them, or null.
-    Plain(serde_json::Value),
-    /// An object.
-    Object(Object),
-    /// A list of objects.
-    List(Vec<Object>),
-}
-
-impl Object {
-    /// This object and one more field.
-    pub(crate) fn with(mut self, name: &'static str, value: impl Into<Field>) -> Self {
-        self.0.push((name, value.into()));
-        self
-    }
-
-    /// This object and the fields of another.
-    pub(crate) fn and(mut self, other: Self) -> Self {
-        self.0.extend(other.0);
-        self
-    }
-
-    /// The field of an object that may be missing.
-    pub(crate) fn or_null(object: Option<Self>) -> Field {
-        object.map_or(Field::Plain(serde_json::Value::Null), Field::Object)
-    }
-}
-
-impl Serialize for Object {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
-    }
-}
-
-impl<T: Into<serde_json::Value>> From<T> for Field {
-    fn from(value: T) -> Self {
-        Self::Plain(value.into())
-    }
-}
-
-impl From<Object> for Field {
-    fn from(object: Object) -> Self {
-        Self::Object(object)
-    }
-}
-
-impl FromIterator<Object> for Field {
-    fn from_iter<I: IntoIterator<Item = Object>>(objects: I) -> Self {
-        Self::List(objects.into_iter().collect())
-    }
-}
-
 /// Writes `value` to a file as indented JSON.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
     let write = || -> anyhow::Result<()> {
@@ -163,9 +104,18 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<
 
 /// Writes one line for each of `rows` to a file as CSV, with their fields' names above.
 pub(crate) fn write_csv(path: &Path, rows: &[impl Serialize]) -> anyhow::Result<()> {
+    write_rows(path, |file| rows.iter().try_for_each(|row| file.serialize(row)))
+}
+
+/// Writes lines of cells to a file as CSV.
+pub(crate) fn write_lines(path: &Path, lines: impl IntoIterator<Item = Vec<String>>) -> anyhow::Result<()> {
+    write_rows(path, |file| lines.into_iter().try_for_each(|line| file.write_record(line)))
+}
+
+fn write_rows(path: &Path, rows: impl FnOnce(&mut csv::Writer<File>) -> csv::Result<()>) -> anyhow::Result<()> {
     let write = || -> anyhow::Result<()> {
         let mut file = csv::Writer::from_path(path)?;
-        rows.iter().try_for_each(|row| file.serialize(row))?;
+        rows(&mut file)?;
         file.flush()?;
         Ok(())
     };

@@ -1,6 +1,6 @@
 //! A short run of every configuration, GPU against CPU: integers exactly, floats within a bound.
 
-use crate::output::{Field, Object};
+use crate::object::{Field, Object};
 use anyhow::{Context as _, bail, ensure};
 use hotrow::hash::fmix32;
 use hotrow::internals::Pieces as _;

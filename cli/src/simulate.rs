@@ -2,18 +2,16 @@
 
 use crate::failure::Failure;
 use crate::names::{self, ADMITTING, one_of};
+use crate::object::{self, Object};
 use crate::options::{Backend, Options};
 use crate::output;
-use crate::plot::{Chart, Style};
+use crate::plot::{Chart, Series};
 use crate::progress::Progress;
-use crate::report::{Record, Setting, Unit};
 use crate::simulate_gpu::gpu;
 use crate::trace::{self, Trace};
-use comfy_table::Table;
 use hotrow::simulate::{Geometry, SimulatedCounters, Simulator};
 use hotrow::{Context, Policy, adapter};
 use rayon::prelude::*;
-use serde::Serialize;
 use std::path::PathBuf;
 
 /// What is played when no trace is given.
@@ -65,47 +63,53 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// One configuration and its outcome. The fields and their order are the schema of `--json` and `--csv` (SPEC 9).
-#[derive(Clone, Debug, Serialize)]
-struct Outcome {
+/// The results of one policy and number of ways over a trace, by size of the cache.
+struct Curve {
     trace: String,
-    #[serde(with = "names")]
     policy: Policy,
     ways: u32,
+    /// In the order of the sizes.
+    outcomes: Vec<Outcome>,
+}
+
+/// One configuration and its outcome.
+struct Outcome {
     cache_percent: f64,
-    sets: u32,
-    slots: u32,
+    shape: Geometry,
     batch: u32,
-    accesses: u64,
-    hits: u64,
-    hit_rate: f64,
-    unique: u64,
-    unique_misses: u64,
-    admitted: u64,
-    conflicts: u64,
-    evictions: u64,
+    seen: SimulatedCounters,
 }
 
-impl Outcome {
-    /// The hit rate as a record; `line` names its line in the chart.
-    fn record(&self, several_traces: bool, colour: u32) -> Record {
-        let policy = names::title(self.policy);
-        let prefix = if several_traces { format!("{}: ", self.trace) } else { String::new() };
-        let setting = Setting::default()
-            .with("line", &*format!("{prefix}{policy}, {}", ways_name(self.ways)))
-            .with("colour", colour)
-            .with("policy", policy.as_str())
-            .with("cache %", self.cache_percent);
-        Record::new("hit rate", self.trace.as_str(), &setting, self.hit_rate, Unit::Share)
+impl Curve {
+    /// The schema of `--json` and `--csv` (SPEC 9).
+    fn objects(&self) -> impl Iterator<Item = Object> {
+        self.outcomes.iter().map(|Outcome { cache_percent, shape, batch, seen }| {
+            Object::default()
+                .with("trace", self.trace.as_str())
+                .with("policy", self.policy.name())
+                .with("ways", self.ways)
+                .with("cache_percent", *cache_percent)
+                .with("sets", shape.sets)
+                .with("slots", shape.slots)
+                .with("batch", *batch)
+                .with("accesses", seen.accesses)
+                .with("hits", seen.hits)
+                .with("hit_rate", seen.hit_rate())
+                .with("unique", seen.unique)
+                .with("unique_misses", seen.unique_misses)
+                .with("admitted", seen.admitted)
+                .with("conflicts", seen.conflicts)
+                .with("evictions", seen.evictions)
+        })
     }
-}
 
-/// What a user chose for one run.
-#[derive(Clone, Copy, Debug)]
-struct Choice {
-    policy: Policy,
-    ways: u32,
-    percent: f64,
+    /// Sizes and hit rates, both in percent, in ascending order.
+    fn points(&self) -> Vec<(f64, f64)> {
+        let point = |outcome: &Outcome| (outcome.cache_percent, 100.0 * outcome.seen.hit_rate());
+        let mut points: Vec<(f64, f64)> = self.outcomes.iter().map(point).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        points
+    }
 }
 
 /// Runs the subcommand.
@@ -134,53 +138,57 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         Backend::Gpu => Some(adapter::open_best(adapter::Wanted::Any)?),
         Backend::Auto | Backend::Cpu => None,
     };
-    let mut outcomes = Vec::new();
+    let mut curves = Vec::new();
     for text in &traces {
         let trace = options.trace(text)?;
-        outcomes.extend(play_all(context.as_ref(), args, &trace)?);
+        curves.extend(play_all(context.as_ref(), args, &trace)?);
     }
+    let objects: Vec<Object> = curves.iter().flat_map(Curve::objects).collect();
     if let Some(path) = &options.json {
-        output::write_json(path, &outcomes)?;
+        output::write_json(path, &objects)?;
     }
     if let Some(path) = &args.csv {
-        output::write_csv(path, &outcomes)?;
+        object::write_csv(path, &objects)?;
     }
     if let Some(stem) = &args.plot {
-        chart(&outcomes, traces.len() > 1, args.batch).write(stem)?;
+        chart(&curves, traces.len() > 1, args.batch).write(stem)?;
     }
-    output::print(&table(&outcomes).to_string())?;
+    output::print(&object::table(&objects).to_string())?;
     Ok(())
 }
 
 /// Every configuration over one trace, in the order the options name them.
-fn play_all(context: Option<&Context>, args: &Args, trace: &Trace) -> Result<Vec<Outcome>, Failure> {
-    let mut choices = Vec::new();
-    for &policy in &args.policy {
-        for &ways in &args.ways {
-            for &percent in &args.cache_percent {
-                choices.push(Choice { policy, ways, percent });
-            }
-        }
-    }
+fn play_all(context: Option<&Context>, args: &Args, trace: &Trace) -> anyhow::Result<Vec<Curve>> {
+    let curves = args.policy.iter().flat_map(|&policy| args.ways.iter().map(move |&ways| (policy, ways)));
+    let sizes = &args.cache_percent;
+    let choices: Vec<_> = curves.clone().flat_map(|curve| sizes.iter().map(move |&percent| (curve, percent))).collect();
     let progress = Progress::new(&trace.name, (choices.len() * trace.ids.len()) as u64);
-    let play_one = |choice: &Choice| play(context, args.batch, trace, *choice, &progress);
+    let play_one = |&((policy, ways), percent)| play(context, args.batch, trace, policy, ways, percent, &progress);
     // A device is one; the CPU plays as many configurations at a time as it has cores.
-    let outcomes = match context {
+    let outcomes: Vec<Outcome> = match context {
         Some(_) => choices.iter().map(play_one).collect::<anyhow::Result<_>>()?,
         None => choices.par_iter().map(play_one).collect::<anyhow::Result<_>>()?,
     };
-    Ok(outcomes)
+    let mut outcomes = outcomes.into_iter();
+    let curve = |(policy, ways)| Curve {
+        trace: trace.name.clone(),
+        policy,
+        ways,
+        outcomes: outcomes.by_ref().take(sizes.len()).collect(),
+    };
+    Ok(curves.map(curve).collect())
 }
 
 fn play(
     context: Option<&Context>,
     batch: u32,
     trace: &Trace,
-    choice: Choice,
+    policy: Policy,
+    ways: u32,
+    cache_percent: f64,
     progress: &Progress,
 ) -> anyhow::Result<Outcome> {
-    let shape = Geometry::of_percent(trace.distinct.into(), choice.percent, choice.ways)?;
-    let policy = choice.policy;
+    let shape = Geometry::of_percent(trace.distinct.into(), cache_percent, ways)?;
     let seen = match context {
         Some(context) => gpu(context, trace, policy, shape, batch as usize, progress)?,
         None => cpu(trace, policy, shape, batch as usize, progress)?,
@@ -188,27 +196,11 @@ fn play(
     let room = u64::from(shape.sets) * u64::from(shape.ways);
     if room != u64::from(shape.slots) {
         output::note(&format!(
-            "note: {} % of {} are {} slots, but whole sets of {} ways make it {room}",
-            choice.percent, trace.name, shape.slots, shape.ways
+            "note: {cache_percent} % of {} are {} slots, but whole sets of {} ways make it {room}",
+            trace.name, shape.slots, shape.ways
         ));
     }
-    Ok(Outcome {
-        trace: trace.name.clone(),
-        policy: choice.policy,
-        ways: choice.ways,
-        cache_percent: choice.percent,
-        sets: shape.sets,
-        slots: shape.slots,
-        batch,
-        accesses: seen.accesses,
-        hits: seen.hits,
-        hit_rate: seen.hit_rate(),
-        unique: seen.unique,
-        unique_misses: seen.unique_misses,
-        admitted: seen.admitted,
-        conflicts: seen.conflicts,
-        evictions: seen.evictions,
-    })
+    Ok(Outcome { cache_percent, shape, batch, seen })
 }
 
 /// The plain simulator.
@@ -233,77 +225,43 @@ fn cpu(
     Ok(cache.counters())
 }
 
-/// How many ways, in words.
-fn ways_name(ways: u32) -> String {
-    match ways {
-        0 => "fully associative".to_owned(),
-        1 => "1 way".to_owned(),
-        _ => format!("{ways} ways"),
-    }
-}
-
-fn table(outcomes: &[Outcome]) -> Table {
-    let header = "trace | policy | ways | cache % | sets | slots | accesses | hits | hit rate % | admitted | conflicts | evictions";
-    let mut table = output::table(header.split(" | "), 2);
-    for outcome in outcomes {
-        table.add_row([
-            outcome.trace.clone(),
-            names::title(outcome.policy),
-            if outcome.ways == 0 { "full".to_owned() } else { outcome.ways.to_string() },
-            outcome.cache_percent.to_string(),
-            outcome.sets.to_string(),
-            outcome.slots.to_string(),
-            outcome.accesses.to_string(),
-            outcome.hits.to_string(),
-            format!("{:.3}", 100.0 * outcome.hit_rate),
-            outcome.admitted.to_string(),
-            outcome.conflicts.to_string(),
-            outcome.evictions.to_string(),
-        ]);
-    }
-    table
-}
-
 /// One line for each trace x ways x policy. The colour stands for trace and ways, dashes for LFU.
-fn chart(outcomes: &[Outcome], several_traces: bool, batch: u32) -> Chart {
-    let mut chart = Chart::new("Cache size (% of rows)", "Hit rate");
-    let of_trace = match outcomes.first() {
-        Some(outcome) if !several_traces => format!(": {}", outcome.trace),
+fn chart(curves: &[Curve], several_traces: bool, batch: u32) -> Chart {
+    let mut chart = Chart::new("Cache size (% of rows)", "Hit rate (%)");
+    let of_trace = match curves.first() {
+        Some(curve) if !several_traces => format!(": {}", curve.trace),
         _ => String::new(),
     };
     let each = if batch == 1 { "one access at a time".to_owned() } else { format!("batches of {batch} accesses") };
     chart.title = format!("Hit rate by cache size{of_trace}, {each}");
+    let points = || curves.iter().flat_map(Curve::points);
     // Whole tens around the data: the differences between ways are small.
-    let rates = outcomes.iter().map(|outcome| 100.0 * outcome.hit_rate);
-    let (low, high) = rates.fold((100.0_f64, 0.0_f64), |(low, high), rate| (low.min(rate), high.max(rate)));
+    let (low, high) = points().fold((100.0_f64, 0.0_f64), |(low, high), (_, rate)| (low.min(rate), high.max(rate)));
     let low = ((low / 10.0).floor() * 10.0).min(90.0);
     chart.y_range = Some((low, ((high / 10.0).ceil() * 10.0).max(low + 10.0)));
-    let sizes = outcomes.iter().map(|outcome| outcome.cache_percent);
+    let sizes = points().map(|(size, _)| size);
     let (least, most) = sizes.fold((f64::INFINITY, 0.0_f64), |(least, most), size| (least.min(size), most.max(size)));
     if most > 20.0 * least {
         chart.log_x = true;
         chart.x_range = Some((0.8 * least, 1.25 * most));
     }
-    // Static has a colour of its own: it and LFU would both be the dashed line of their ways.
-    let key = |outcome: &Outcome| (outcome.trace.clone(), outcome.ways, outcome.policy == Policy::Static);
     let mut colours = Vec::new();
-    for outcome in outcomes {
-        if !colours.contains(&key(outcome)) {
-            colours.push(key(outcome));
+    for curve in curves {
+        // Static has a colour of its own: it and LFU would both be the dashed line of their ways.
+        let key = (&curve.trace, curve.ways, curve.policy == Policy::Static);
+        let colour = colours.iter().position(|known| *known == key).unwrap_or(colours.len());
+        if colour == colours.len() {
+            colours.push(key);
         }
+        let prefix = if several_traces { format!("{}: ", curve.trace) } else { String::new() };
+        let ways = match curve.ways {
+            0 => "fully associative".to_owned(),
+            1 => "1 way".to_owned(),
+            ways => format!("{ways} ways"),
+        };
+        let label = format!("{prefix}{}, {ways}", names::title(curve.policy));
+        let dashed = curve.policy == Policy::Lfu;
+        chart.series.push(Series { label, points: curve.points(), colour, dashed, markers: true, spread: Vec::new() });
     }
-    let colour = |outcome| colours.iter().position(|known| *known == key(outcome)).unwrap_or(0);
-    let records: Vec<Record> =
-        outcomes.iter().map(|outcome| outcome.record(several_traces, colour(outcome) as u32)).collect();
-    chart.lines(
-        &records,
-        "line",
-        |record| record.setting.number("cache %"),
-        |record| Style {
-            colour: record.setting.number("colour").unwrap_or(0.0) as usize,
-            dashed: record.is("policy", "LFU"),
-            markers: true,
-        },
-    );
     chart
 }

@@ -58,16 +58,6 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
     number(text, |number| (0.0..=100.0).contains(&number), "a number from 0 to 100")
 }
 
-/// Bytes in the largest unit that leaves a whole part.
-pub(super) fn in_units(bytes: f64) -> String {
-    ByteSize(bytes.round() as u64).display().iec().to_string()
-}
-
-/// Rows and lookups, which may be expectations.
-pub(super) fn rows(value: f64) -> String {
-    if value.fract() == 0.0 || value >= 1e4 { format!("{value:.0}") } else { format!("{value:.2}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,7 +71,6 @@ mod tests {
             assert!(bytes(text).is_err(), "{text}");
         }
         assert!(some_bytes("0MiB").is_err() && some_bytes("1") == Ok(1));
-        assert_eq!(in_units(67_108_864.0), "64.0 MiB");
     }
 
     #[test]

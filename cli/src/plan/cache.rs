@@ -1,12 +1,13 @@
 //! `hotrow plan` without a mode: the size of the cache and of the batch, and what they are expected to do.
 
-use super::amount::{self, in_units};
+use super::amount;
 use super::distribution::Distribution;
 use super::input::{Input, Source};
 use super::report::Answer;
 use super::{MOST_DIM, charts, verify};
 use crate::failure::Failure;
 use crate::names::one_of;
+use crate::object::in_units;
 use crate::options::Options;
 use crate::output;
 use hotrow::scars::sets::{
@@ -117,14 +118,15 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     output::check_plot("--plot", quarters.as_deref())?;
     let input = args.input(options)?;
     let answer = Job::new(args, &input)?.answer(options)?;
+    let json = answer.json();
     if let Some(path) = &options.json {
-        output::write_json(path, &answer.json())?;
+        output::write_json(path, &json)?;
     }
     if let Some((stem, quarters)) = args.plot.as_ref().zip(quarters) {
         charts::curve(&answer).write(stem)?;
         charts::quarters(&answer).write(&quarters)?;
     }
-    output::print(&answer.text())?;
+    output::print(&answer.text(&json))?;
     verify::proved(&answer.verify)
 }
 

@@ -1,7 +1,7 @@
 //! The plots of a plan: bytes and hit rate over the size of the cache, and who uses which quarter of it.
 
-use super::amount::in_units;
 use super::report::{Answer, QUARTERS};
+use crate::object::in_units;
 use crate::plot::{Bars, Chart, Series};
 use hotrow::scars::sets::SetSplit;
 

@@ -5,8 +5,9 @@ mod report;
 use super::{BINDING, MOST_DIM, amount, robe};
 use crate::failure::Failure;
 use crate::names::{self, PLACES, one_of};
+use crate::object::{self, Object};
 use crate::options::Options;
-use crate::output::{self, Object};
+use crate::output;
 use hotrow::internals::Pieces as _;
 use hotrow::robe::Config;
 use hotrow::{Calls, Error, GroupConfig, Layout, MemoryReport, Optimizer, OptimizerKind, Placement, Policy, Precision};
@@ -87,21 +88,6 @@ impl Args {
                 0 => "no cache".to_owned(),
                 slots => format!("{} cache of {slots} slots ({cache_percent} %)", names::title(policy)),
             };
-            let cells = vec![
-                ("precision", precision.to_string()),
-                ("policy", policy.to_string()),
-                ("optimizer", optimizer.to_string()),
-                ("placement", placement.to_string()),
-                ("dim", dim.to_string()),
-                ("cache %", cache_percent.to_string()),
-                ("batch", batch.to_string()),
-                ("device bytes", report.device().to_string()),
-                ("host bytes", report.host.to_string()),
-                ("total", report.total().to_string()),
-                ("formula", format!("{:.4}", report.formula)),
-                ("factor", format!("{:.4}", report.factor())),
-                ("with state", format!("{:.4}", report.factor_with_state())),
-            ];
             let settings = Object::default()
                 .with("precision", precision.name())
                 .with("cache_percent", cache_percent)
@@ -118,7 +104,6 @@ impl Args {
                     "{rows} rows x {dim}, {precision}, {cache}, {optimizer}, placement {placement}, batches of {batch} indices"
                 ),
                 settings,
-                cells,
                 formula: "Yang 2020",
                 remedy: "make the batch, or the cache, smaller",
                 report,
@@ -140,17 +125,6 @@ impl Args {
             config.check_batch(batch, batch)?;
             let report = MemoryReport::plan_robe(&config, calls_of(batch))?;
             let (weights, compression) = (config.weights, config.compression());
-            let cells = vec![
-                ("optimizer", optimizer.to_string()),
-                ("dim", dim.to_string()),
-                ("compression", format!("{compression:.2}")),
-                ("chunk", chunk.to_string()),
-                ("batch", batch.to_string()),
-                ("weights", weights.to_string()),
-                ("kept", report.kept().to_string()),
-                ("device bytes", report.device().to_string()),
-                ("factor", format!("{:.6}", report.factor())),
-            ];
             let settings = Object::default()
                 .with("compression", compression)
                 .with("chunk", chunk)
@@ -164,7 +138,6 @@ impl Args {
                     report.rows
                 ),
                 settings,
-                cells,
                 formula: "ROBE",
                 remedy: "make the batch smaller, or compress more",
                 report,
@@ -183,14 +156,16 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let plans = if args.compression.is_empty() { args.cached() } else { args.shared() };
     // What a group refuses is bad usage here.
     let plans = plans.map_err(|error| Failure::Usage(error.to_string()))?;
+    let json: Vec<Object> = plans.iter().map(Plan::json).collect();
     if let Some(path) = &options.json {
-        output::write_json(path, &plans.iter().map(Plan::json).collect::<Vec<_>>())?;
+        output::write_json(path, &json)?;
     }
     for plan in &plans {
         output::print(&plan.text())?;
     }
     if plans.len() > 1 {
-        output::print(&report::summary(&plans))?;
+        let lines: Vec<Object> = json.into_iter().map(Object::plain).collect();
+        output::print(&object::table(&lines).to_string())?;
     }
     for warning in plans.iter().filter_map(Plan::too_large) {
         output::note(&warning);

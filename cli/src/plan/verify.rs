@@ -2,10 +2,9 @@
 
 mod order;
 
-use super::amount;
 use crate::failure::Failure;
+use crate::object::{self, Field, Object};
 use crate::options::Backend;
-use crate::output::{self, Field, Object};
 use crate::progress::Progress;
 use anyhow::anyhow;
 use hotrow::scars::sets::{Expected, Forecast, Judge, Judgement, PinnedRows, PlannedGroup};
@@ -107,22 +106,6 @@ impl Run {
     }
 
     pub(super) fn text(&self) -> String {
-        let header = [self.order, "predicted", "counted", "deviation", "allowed"];
-        let columns = if self.is_judged() { 5 } else { 4 };
-        let mut table = output::table(header[..columns].to_vec(), 1);
-        for (what, one) in &self.measures {
-            // No minus before a zero.
-            let deviation = if one.deviation_percent.abs() < 5e-4 { 0.0 } else { one.deviation_percent };
-            let allowed = format!("{:.2} %", one.allowed_percent);
-            let cells = [
-                (*what).to_owned(),
-                amount::rows(one.predicted),
-                amount::rows(one.counted),
-                format!("{deviation:+.3} %"),
-                if one.too_short { "too short to tell".to_owned() } else { allowed },
-            ];
-            table.add_row(cells[..columns].to_vec());
-        }
         let Self { order, backend, lookups, batches, pinned_rows, form, locality, .. } = self;
         let verdict = match (self.is_judged(), self.fails(), self.is_too_short()) {
             (false, ..) => "not judged: the prediction is for shuffled lookups",
@@ -130,8 +113,9 @@ impl Run {
             (true, false, true) => "too short to tell",
             (true, false, false) => "the prediction holds",
         };
+        let measures = object::table(self.json().list("measures"));
         format!(
-            "Verified on {backend}, order {order}: {lookups} lookups in {batches} batches, {pinned_rows} rows pinned, {form}\n{table}\n\
+            "Verified on {backend}, order {order}: {lookups} lookups in {batches} batches, {pinned_rows} rows pinned, {form}\n{measures}\n\
              {verdict}; distinct rows of a batch: {locality:.3} times those predicted\n"
         )
     }

@@ -1,9 +1,9 @@
 //! A plan of memory as tables and as JSON.
 
 use super::super::BINDING;
-use crate::output::{self, Field, Object};
-use hotrow::MemoryReport;
-use std::fmt::Write;
+use crate::object::{self, Field, Object};
+use crate::output;
+use hotrow::{MemoryReport, TableMemory};
 
 /// One plan.
 pub(super) struct Plan {
@@ -11,8 +11,6 @@ pub(super) struct Plan {
     pub(super) title: String,
     /// Its settings, as JSON has them.
     pub(super) settings: Object,
-    /// The plan as a line of several: names and values. Those before the dim are words.
-    pub(super) cells: Vec<(&'static str, String)>,
     /// Whose formula of the memory there is for such a group.
     pub(super) formula: &'static str,
     /// What makes its buffers smaller.
@@ -74,37 +72,30 @@ impl Plan {
         let report = &self.report;
         let (largest, largest_bytes) = report.largest();
         let mut table = output::table(["purpose", "bytes"], 1);
-        for (purpose, bytes) in report.lines().into_iter().filter(|&(_, bytes)| bytes > 0) {
+        let totals = [
+            ("total", report.total()),
+            ("of it on the device", report.device()),
+            ("of it in host memory", report.host),
+        ];
+        let purposes = report.lines().into_iter().filter(|&(_, bytes)| bytes > 0);
+        for (purpose, bytes) in purposes.chain(totals) {
             table.add_row([purpose.to_owned(), bytes.to_string()]);
         }
-        for (name, value) in [
-            ("total", report.total().to_string()),
-            ("of it on the device", report.device().to_string()),
-            ("of it in host memory", report.host.to_string()),
-            (&format!("largest buffer ({largest})"), largest_bytes.to_string()),
-            (&format!("factor, the formula of {}", self.formula), format!("{:.6}", report.formula)),
-            ("factor, all of it against FP32 rows", format!("{:.6}", report.factor())),
-            ("the same, against FP32 rows and state", format!("{:.6}", report.factor_with_state())),
+        table.add_row([format!("largest buffer ({largest})"), largest_bytes.to_string()]);
+        for (name, factor) in [
+            (format!("factor, the formula of {}", self.formula), report.formula),
+            ("factor, all of it against FP32 rows".to_owned(), report.factor()),
+            ("the same, against FP32 rows and state".to_owned(), report.factor_with_state()),
         ] {
-            table.add_row([name.to_owned(), value]);
+            table.add_row([name, format!("{factor:.6}")]);
         }
         let mut text = format!("{}\n{table}\n", self.title);
         if report.tables.len() > 1 {
-            let shared = report.total() - report.tables.iter().map(|table| table.total()).sum::<u64>();
-            // Writing into a string cannot fail.
-            let _ = writeln!(text, "\n{}\n{shared} bytes are shared by the tables", self.tables_table());
+            let shared = report.total() - report.tables.iter().map(TableMemory::total).sum::<u64>();
+            let tables = object::table(self.json().list("tables"));
+            text += &format!("\n{tables}\n{shared} bytes are shared by the tables\n");
         }
         text
-    }
-
-    fn tables_table(&self) -> comfy_table::Table {
-        let header = ["table", "rows", "payload", "scales", "state", "padding", "frequencies", "bytes"];
-        let mut table = output::table(header, 0);
-        for (index, of) in (0..).zip(&self.report.tables) {
-            let cells = [index, of.rows, of.payload, of.scales, of.state, of.padding, of.frequencies, of.total()];
-            table.add_row(cells.map(|cell: u64| cell.to_string()));
-        }
-        table
     }
 
     /// The note on a buffer that the device would not bind.
@@ -117,15 +108,4 @@ impl Plan {
             )
         })
     }
-}
-
-/// One line a plan.
-pub(super) fn summary(plans: &[Plan]) -> String {
-    let header: Vec<&str> = plans[0].cells.iter().map(|&(name, _)| name).collect();
-    let words = header.iter().position(|&name| name == "dim").unwrap_or(0);
-    let mut table = output::table(header, words);
-    for plan in plans {
-        table.add_row(plan.cells.iter().map(|(_, value)| value));
-    }
-    table.to_string()
 }

@@ -1,11 +1,9 @@
 //! The answer of `hotrow plan robe` as tables and as JSON.
 
 use super::table::Table;
-use crate::output::{self, Field, Object};
-use crate::plan::amount::in_units;
+use crate::object::{self, Field, Object, digits, in_units};
 use hotrow::robe::Config;
 use hotrow::robe::fidelity::{Bound, Fidelity, PairErrors, Size, Tried, Wanted};
-use std::fmt::Write as _;
 
 /// What the rows of a table lose.
 pub(super) struct Answer<'a> {
@@ -160,24 +158,6 @@ impl Sketch {
     }
 }
 
-/// Three digits that count.
-fn digits(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return value.to_string();
-    }
-    let places = (2 - value.abs().log10().floor() as i32).max(0) as usize;
-    if places > 6 { format!("{value:.2e}") } else { format!("{value:.places$}") }
-}
-
-fn percent(share: f64) -> String {
-    if share.is_finite() { format!("{:.1} %", 100.0 * share) } else { "none kept".to_owned() }
-}
-
-/// A value that may be missing.
-fn or_dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
-    value.map_or_else(|| "-".to_owned(), show)
-}
-
 impl Answer<'_> {
     /// The schema of `--json`.
     pub(super) fn json(&self) -> Object {
@@ -205,29 +185,25 @@ impl Answer<'_> {
             .with("sketch", Object::or_null(self.sketch.as_ref().map(|sketch| sketch.json(values))))
     }
 
-    /// The loss at each compression; the size for a wanted eps; the paper's bound.
+    /// The loss at each compression, and with one weight for all; the size for a wanted eps; the paper's bound.
     pub(super) fn text(&self) -> String {
-        let mut text = format!("{}\n\n{}\n", self.title(), self.lines_table());
-        // Writing into a string cannot fail.
-        let _ = writeln!(
-            text,
-            "\nPairs of rows tried at each size: {}; beyond definition 2 and theorem 3: {}",
-            self.lines.first().map_or(0, |line| line.pairs),
-            self.lines.iter().map(|line| line.errors.beyond).sum::<usize>()
-        );
+        let values = self.table.values();
+        let lines: Vec<Object> = self.lines.iter().chain([&self.constant]).map(Line::json).collect();
+        let mut parts = vec![self.title(), object::table(&lines).to_string()];
+        let (pairs, beyond) =
+            (self.lines.first().map_or(0, |line| line.pairs), self.lines.iter().map(|line| line.errors.beyond));
+        parts.push(format!(
+            "Pairs of rows tried at each size: {pairs}; beyond definition 2 and theorem 3: {}",
+            beyond.sum::<usize>()
+        ));
         if let Some(wanted) = &self.wanted {
-            let _ = writeln!(text, "\n{}:\n{}", wanted_text(wanted), self.sizes_table(wanted.relative));
+            let sizes: Vec<Object> = self.sizes.iter().map(|size| size.json(values)).collect();
+            parts.push(format!("{}:\n{}", wanted_text(wanted), object::table(&sizes)));
         }
         if let Some(sketch) = &self.sketch {
-            let Sketch { bound: Bound { sigma, k, weights, .. }, eps, delta } = sketch;
-            let [eps, sigma, of_the_table] = [*eps, *sigma, weights / self.table.values() as f64].map(digits);
-            let _ = writeln!(
-                text,
-                "\nROBE, corollary 6 with constant 1, eps = {eps}, delta = {delta}: sigma(E) = {sigma}, k = {k:.3e}, |M| = k dim = \
-                 {weights:.3e}, {of_the_table} times the table"
-            );
+            parts.push(sketch.json(values).table("ROBE, corollary 6 with constant 1").to_string());
         }
-        text
+        parts.join("\n\n") + "\n"
     }
 
     fn title(&self) -> String {
@@ -240,58 +216,6 @@ impl Answer<'_> {
             digits(self.rms_length)
         )
     }
-
-    fn lines_table(&self) -> String {
-        let header = "compression | chunk | weights | bytes | eps: median | 95 % | largest | of the row: median | 95 % | variance lost | \
-                      if unlike | inner products off by | distances off by";
-        let mut table = output::table(header.split(" | "), 0);
-        let mut add = |first: String, chunk: String, line: &Line| {
-            let errors = &line.errors;
-            table.add_row([
-                first,
-                chunk,
-                line.weights.to_string(),
-                in_units(line.bytes() as f64),
-                digits(line.eps.median),
-                digits(line.eps.percent_95),
-                digits(line.eps.max),
-                percent(line.relative.median),
-                percent(line.relative.percent_95),
-                percent(line.lost),
-                or_dash(line.unlike, percent),
-                format!("{} of {}", digits(errors.inner_error), digits(errors.inner)),
-                format!("{} of {}", digits(errors.distance_error), digits(errors.distance)),
-            ]);
-        };
-        for line in &self.lines {
-            add(format!("{} x", digits(line.compression)), line.chunk.to_string(), line);
-        }
-        add("one weight".to_owned(), "-".to_owned(), &self.constant);
-        table.to_string()
-    }
-
-    /// The size found for each chunk. Beside it the largest size that does not do: below the size found, or the table's own.
-    fn sizes_table(&self, relative: bool) -> String {
-        let header = "chunk | weights | bytes | times smaller | eps | too few weights | their eps | weights if unlike";
-        let mut table = output::table(header.split(" | "), 0);
-        let eps = |eps: f64| if relative { percent(eps) } else { digits(eps) };
-        for of in &self.sizes {
-            let size = &of.size;
-            let smaller = of.smaller(self.table.values());
-            let too_few = if size.weights.is_some() { size.below() } else { size.tried.last().copied() };
-            table.add_row([
-                of.chunk.to_string(),
-                size.weights.map_or_else(|| "none".to_owned(), |weights| weights.to_string()),
-                or_dash(smaller, |(_, bytes)| in_units(bytes as f64)),
-                or_dash(smaller, |(compression, _)| digits(compression)),
-                or_dash(size.found(), |tried| eps(tried.eps)),
-                or_dash(too_few, |tried| tried.weights.to_string()),
-                or_dash(too_few, |tried| eps(tried.eps)),
-                or_dash(of.unlike, |weights| format!("{weights:.3e}")),
-            ]);
-        }
-        table.to_string()
-    }
 }
 
 fn wanted_text(wanted: &Wanted) -> String {
@@ -302,25 +226,4 @@ fn wanted_text(wanted: &Wanted) -> String {
         quantile => format!("{} % of the sampled rows", digits(100.0 * quantile)),
     };
     format!("The smallest array with an eps of at most {eps} for {rows}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_have_three_digits() {
-        for (value, wanted) in [
-            (0.0, "0"),
-            (1.0, "1.00"),
-            (123.456, "123"),
-            (98_765.4, "98765"),
-            (0.012_345, "0.0123"),
-            (0.000_012_3, "1.23e-5"),
-            (f64::INFINITY, "inf"),
-        ] {
-            assert_eq!(digits(value), wanted);
-        }
-        assert_eq!([percent(0.5), percent(f64::INFINITY)], ["50.0 %", "none kept"]);
-    }
 }
