@@ -128,7 +128,7 @@ impl Adapter {
         self.found.clone().with("unusable", self.unusable.clone()).with("self_test", tested)
     }
 
-    fn table(&self) -> comfy_table::Table {
+    fn table(&self) -> String {
         let not_run = |reason| format!("not run, no device: {reason}");
         let tested = self.unusable.as_ref().map_or_else(|| verdict(self.self_test.as_deref()), not_run);
         self.found.clone().with("self-test against the CPU", tested).table("adapter")

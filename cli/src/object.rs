@@ -2,7 +2,7 @@
 
 use crate::output;
 use bytesize::ByteSize;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::CellAlignment;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use std::path::Path;
@@ -59,6 +59,27 @@ impl Object {
         }
     }
 
+    /// The number at `path`, the names of an object and of a field in it; not a number if there is none.
+    pub(crate) fn number(&self, path: &str) -> f64 {
+        self.value(path).and_then(Value::as_f64).unwrap_or(f64::NAN)
+    }
+
+    /// The text at `path`.
+    pub(crate) fn text(&self, path: &str) -> &str {
+        self.value(path).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn value(&self, path: &str) -> Option<&Value> {
+        match (self.field(path), path.split_once(' ')) {
+            (Some(Field::Plain(value)), _) => Some(value),
+            (None, Some((name, rest))) => match self.field(name)? {
+                Field::Object(object) => object.value(rest),
+                Field::Plain(_) | Field::List(_) => None,
+            },
+            _ => None,
+        }
+    }
+
     fn field(&self, name: &str) -> Option<&Field> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, field)| field)
     }
@@ -77,13 +98,15 @@ impl Object {
         Self(self.0.into_iter().filter(|(_, field)| matches!(field, Field::Plain(_))).collect())
     }
 
-    /// A table with a line for each field, also for those in objects.
-    pub(crate) fn table(&self, title: &str) -> Table {
+    /// A table with a line for each field, also for those in objects. Whole bytes are exact.
+    pub(crate) fn table(&self, title: &str) -> String {
         let mut table = output::table([title, ""], 1);
         for (words, name, value) in self.flat("") {
-            table.add_row([words, show(name, value)]);
+            let text = show(name, value);
+            let is_exact = value.as_u64().is_none_or(|value| text.starts_with(&value.to_string()));
+            table.add_row([words, if is_exact { text } else { format!("{value} ({text})") }]);
         }
-        table
+        table.to_string()
     }
 
     /// Names and values of the plain fields, also of those in objects, behind the object's name.
@@ -126,7 +149,7 @@ impl FromIterator<Object> for Field {
 }
 
 /// A table with a line for each object, which all have the same fields. Names of fields stand above; lists are left out.
-pub(crate) fn table(objects: &[Object]) -> Table {
+pub(crate) fn table(objects: &[Object]) -> String {
     let first = objects.first().map(|object| object.flat("")).unwrap_or_default();
     let mut table = output::table(first.iter().map(|(words, ..)| words.clone()), 0);
     for (column, (_, _, value)) in table.column_iter_mut().zip(&first) {
@@ -137,15 +160,20 @@ pub(crate) fn table(objects: &[Object]) -> Table {
     for object in objects {
         table.add_row(object.flat("").into_iter().map(|(_, name, value)| show(name, value)));
     }
-    table
+    table.to_string()
 }
 
 /// Writes objects of plain fields as CSV.
 pub(crate) fn write_csv(path: &Path, objects: &[Object]) -> anyhow::Result<()> {
-    let cell = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let line = |object: &Object| object.flat("").into_iter().map(|(_, _, value)| cell(value)).collect::<Vec<_>>();
-    let head = objects.first().map(|object| object.flat("").into_iter().map(|(_, name, _)| name.to_owned()).collect());
-    output::write_lines(path, head.into_iter().chain(objects.iter().map(line)))
+    let mut csv = csv::Writer::from_writer(Vec::new());
+    if let Some(first) = objects.first() {
+        csv.write_record(first.flat("").into_iter().map(|(_, name, _)| name))?;
+    }
+    for object in objects {
+        let cell = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        csv.write_record(object.flat("").into_iter().map(|(_, _, value)| cell(value)))?;
+    }
+    output::write_file(path, &csv.into_inner()?)
 }
 
 /// A value as a table has it.
@@ -204,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_table_has_a_column_a_field() {
-        let shown = table(&objects()).to_string();
+        let shown = table(&objects());
         let lines: Vec<Vec<&str>> =
             shown.lines().map(|line| line.trim_matches('|').split('|').map(str::trim).collect()).collect();
         let head = ["order", "value", "epoch read bytes", "epoch hit rate", "deviation percent", "rows"];
@@ -212,8 +240,10 @@ mod tests {
         assert_eq!(lines[2], ["real", "1.500", "3.0 MiB", "25.000 %", "0.000 %", "1234567"], "{shown}");
         assert_eq!(lines[3][1], "-", "{shown}");
         let [object, _] = objects();
-        assert_eq!(object.table("a").to_string().lines().count(), 8);
-        assert!(object.parts()[0].table("a").to_string().contains("| read bytes |"));
+        assert_eq!(object.table("a").lines().count(), 8);
+        assert_eq!((object.number("epoch hit_rate"), object.text("order")), (0.25, "real"));
+        assert!(object.number("epoch order").is_nan() && object.text("epoch").is_empty());
+        assert!(object.parts()[0].table("a").contains("3145728 (3.0 MiB)"));
     }
 
     #[test]

@@ -104,18 +104,9 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<
 
 /// Writes one line for each of `rows` to a file as CSV, with their fields' names above.
 pub(crate) fn write_csv(path: &Path, rows: &[impl Serialize]) -> anyhow::Result<()> {
-    write_rows(path, |file| rows.iter().try_for_each(|row| file.serialize(row)))
-}
-
-/// Writes lines of cells to a file as CSV.
-pub(crate) fn write_lines(path: &Path, lines: impl IntoIterator<Item = Vec<String>>) -> anyhow::Result<()> {
-    write_rows(path, |file| lines.into_iter().try_for_each(|line| file.write_record(line)))
-}
-
-fn write_rows(path: &Path, rows: impl FnOnce(&mut csv::Writer<File>) -> csv::Result<()>) -> anyhow::Result<()> {
     let write = || -> anyhow::Result<()> {
         let mut file = csv::Writer::from_path(path)?;
-        rows(&mut file)?;
+        rows.iter().try_for_each(|row| file.serialize(row))?;
         file.flush()?;
         Ok(())
     };

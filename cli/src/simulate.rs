@@ -153,7 +153,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     if let Some(stem) = &args.plot {
         chart(&curves, traces.len() > 1, args.batch).write(stem)?;
     }
-    output::print(&object::table(&objects).to_string())?;
+    output::print(&object::table(&objects))?;
     Ok(())
 }
 

@@ -94,7 +94,7 @@ impl Answer<'_> {
             .with("skew", skew.collect::<Field>())
             .with("portions", portions)
             .with("scaling", Object::or_null(self.scaling()))
-            .with("verify", self.verify.iter().map(Run::json).collect::<Field>())
+            .with("verify", self.verify.iter().map(|run| run.json.clone()).collect::<Field>())
     }
 
     /// The cache and the batch.
@@ -154,7 +154,7 @@ impl Answer<'_> {
     /// The plan and its traffic; the skew; the quarters; the scaling and the runs where they were asked for. `json`: the same as JSON.
     pub(super) fn text(&self, json: &Object) -> String {
         let (plan, quarters) = (json.object("plan"), json.object("portions"));
-        let mut parts = vec![self.title(), plan.clone().plain().table("plan").to_string()];
+        let mut parts = vec![self.title(), plan.clone().plain().table("plan")];
         if self.device_bytes > self.memory {
             parts.push("The group takes more than the budget.".to_owned());
         }
@@ -163,7 +163,7 @@ impl Answer<'_> {
         let skew = object::table(json.list("skew"));
         parts.push(format!("The hottest rows that serve a share of the lookups:\n{skew}"));
         let quarters = quarters.table("quarters of the pinned rows, hottest first");
-        parts.push(quarters.to_string());
+        parts.push(quarters);
         if let Some(scaling) = self.scaling() {
             let (times, lines) = (scaling.table("SCARS' scaling claim"), object::table(scaling.list("lines")));
             parts.push(format!("{times}\n\n{lines}"));

@@ -6,6 +6,7 @@ mod table;
 
 use super::{MOST_DIM, amount};
 use crate::failure::Failure;
+use crate::object::{Field, Object};
 use crate::options::Options;
 use crate::output;
 use hotrow::robe::Config;
@@ -13,7 +14,6 @@ use hotrow::robe::fidelity::{Bound, Fidelity, Fit, Wanted, largest_singular_valu
 use rand::SeedableRng;
 use rand::seq::index;
 use rand_pcg::Pcg64;
-use report::{Answer, ChunkSize, Line, Sketch};
 use std::path::PathBuf;
 use table::Table;
 
@@ -96,15 +96,14 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let uses = args.trace.as_deref().map(|trace| Uses::new(options, trace, &table)).transpose()?;
     let mut random = Pcg64::seed_from_u64(options.seed);
     let rows = sample(&table, uses.as_ref(), args.sample, &mut random);
-    let job = Job { table, uses, rows };
-    let answer = job.answer(args)?;
+    let report = Job { table, uses, rows }.report(args)?;
     if let Some(path) = &options.json {
-        output::write_json(path, &answer.json())?;
+        output::write_json(path, &report)?;
     }
     if let Some(stem) = &args.plot {
-        chart::curve(&answer).write(stem)?;
+        chart::curve(&report, args.eps.is_some_and(|eps| eps.relative)).write(stem)?;
     }
-    output::print(&answer.text())?;
+    output::print(&report::text(&report))?;
     Ok(())
 }
 
@@ -154,33 +153,45 @@ fn usage(error: hotrow::Error) -> Failure {
 }
 
 impl Job {
-    fn answer(&self, args: &Args) -> Result<Answer<'_>, Failure> {
-        let table = &self.table;
+    /// The schema of `--json`.
+    fn report(&self, args: &Args) -> Result<Object, Failure> {
+        let Self { table, uses, rows } = self;
         let configs = self.configs(args)?;
-        // All values' mean: what there is no going below.
+        // All values' mean in every place: the limit of an array of few weights.
         let one_weight = Config::new(&table.tables, table.dim, 1, 1);
         let (constant, _) = self.measured(&one_weight)?;
-        let mut lines = Vec::new();
-        for config in &configs {
+        let line = |config: &Config| -> Result<Object, Failure> {
             let (found, unlike) = self.measured(config)?;
-            lines.push(Line::new(config, &found, unlike, &constant)?);
-        }
+            Ok(report::line(config, &found, unlike, &constant)?)
+        };
+        let lines = configs.iter().map(line).collect::<Result<Field, _>>()?;
         let wanted =
             args.eps.map(|eps| Wanted { eps: eps.eps, relative: eps.relative, quantile: args.quantile.unwrap_or(1.0) });
-        let chunks = || wanted.iter().flat_map(|wanted| args.chunk.iter().map(move |&chunk| (chunk, *wanted)));
-        let sizes = chunks().map(|(chunk, wanted)| self.size(chunk, wanted, &constant)).collect::<Result<_, _>>()?;
+        let chunks = wanted.iter().flat_map(|wanted| args.chunk.iter().map(move |&chunk| (chunk, *wanted)));
+        let sizes = chunks.map(|(chunk, wanted)| self.size(chunk, wanted, &constant)).collect::<Result<Field, _>>()?;
         let sketch = wanted.map(|wanted| self.sketch(wanted, args.delta, &constant)).transpose()?.flatten();
-        Ok(Answer {
-            table,
-            sampled: self.rows.len(),
-            by: self.uses.as_ref().map_or("row", |uses| &uses.name),
-            rms_length: constant.rms_length(),
-            constant: Line::new(&one_weight, &constant, None, &constant)?,
-            lines,
-            wanted,
-            sizes,
-            sketch,
-        })
+        let about = Object::default()
+            .with("name", table.name.as_str())
+            .with("kind", table.kind)
+            .with("tables", table.tables.clone())
+            .with("rows", table.rows)
+            .with("dim", table.dim)
+            .with("values", table.values())
+            .with("bytes", 4 * table.values());
+        let sample = Object::default()
+            .with("rows", rows.len())
+            // `row`: each row counts once; else the trace by whose lookups rows count, in fit and sample.
+            .with("by", uses.as_ref().map_or("row", |uses| &uses.name))
+            // Root mean square of the rows' lengths.
+            .with("rms_length", constant.rms_length());
+        Ok(Object::default()
+            .with("table", about)
+            .with("sample", sample)
+            .with("constant", report::line(&one_weight, &constant, None, &constant)?)
+            .with("lines", lines)
+            .with("wanted", Object::or_null(wanted.map(report::wanted)))
+            .with("sizes", sizes)
+            .with("sketch", Object::or_null(sketch)))
     }
 
     /// The arrays that are fitted: every chunk with every compression.
@@ -221,7 +232,7 @@ impl Job {
         self.uses.as_ref().map(|uses| &uses.counts[..])
     }
 
-    fn size(&self, chunk: u32, wanted: Wanted, constant: &Fidelity) -> Result<ChunkSize, Failure> {
+    fn size(&self, chunk: u32, wanted: Wanted, constant: &Fidelity) -> Result<Object, Failure> {
         let table = &self.table;
         let config = Config::new(&table.tables, table.dim, chunk, chunk);
         if table.values() > u64::from(MOST_WEIGHTS) {
@@ -234,11 +245,11 @@ impl Job {
         }
         let size = size_for(&config, &*table.source, self.counts(), &self.rows, wanted).map_err(usage)?;
         let unlike = self.uses.is_none().then(|| wanted.unlike_weights(constant, table.values()).max(f64::from(chunk)));
-        Ok(ChunkSize { chunk, size, unlike })
+        Ok(report::size(chunk, table.values(), &size, unlike))
     }
 
     /// Corollary 6, unless it would take too long to say.
-    fn sketch(&self, wanted: Wanted, delta: f64, constant: &Fidelity) -> Result<Option<Sketch>, Failure> {
+    fn sketch(&self, wanted: Wanted, delta: f64, constant: &Fidelity) -> Result<Option<Object>, Failure> {
         let table = &self.table;
         let dim = f64::from(table.dim);
         let products = f64::from(table.rows) * dim * dim / 2.0;
@@ -257,6 +268,6 @@ impl Job {
             return Ok(None);
         }
         let bound = Bound::new(sigma, table.rows, table.dim, eps, delta)?;
-        Ok(Some(Sketch { bound, eps, delta }))
+        Ok(Some(report::sketch(&bound, eps, delta, table.values())))
     }
 }
