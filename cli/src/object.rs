@@ -100,7 +100,7 @@ impl Object {
 
     /// A table with a line for each field, also for those in objects. Whole bytes are exact.
     pub(crate) fn table(&self, title: &str) -> String {
-        let mut table = output::table([title, ""], 1);
+        let mut table = output::table([title, ""], 2);
         for (words, name, value) in self.flat("") {
             let text = show(name, value);
             let is_exact = value.as_u64().is_none_or(|value| text.starts_with(&value.to_string()));

@@ -303,7 +303,7 @@ fn plan_adds_up() {
     let [device, mapped] = [0, 1].map(|at: usize| list[at]["host_bytes"].as_u64().unwrap());
     assert!(mapped - device >= 1037 * 24 && mapped - device < 1037 * 24 + 11 * 16, "{device} {mapped}");
     let (stdout, _) = outcome(&["plan", "memory", "--rows", "10,20", "--precision", "int8,int4"], 0);
-    assert!(stdout.contains("shared by the tables") && stdout.contains("| int4"), "{stdout}");
+    assert!(stdout.contains("tables do not share") && stdout.contains("| int4"), "{stdout}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::amount;
 use super::distribution::Distribution;
 use super::input::{Input, Source};
-use super::report::Answer;
+use super::report::{Answer, Job};
 use super::{MOST_DIM, charts, verify};
 use crate::failure::Failure;
 use crate::names::one_of;
@@ -11,7 +11,7 @@ use crate::object::in_units;
 use crate::options::Options;
 use crate::output;
 use hotrow::scars::sets::{
-    CacheQuarters, Forecast, GroupBytes, Judge, PinnedCache, PinnedRows, PlannedGroup, SetBudget, SetPlanner,
+    CacheQuarters, Forecast, Judge, PinnedCache, PinnedRows, PlannedGroup, SetBudget, SetPlanner,
 };
 use hotrow::scars::{self, Workload, scaling_claims};
 use hotrow::{Optimizer, OptimizerKind, Precision, WAYS};
@@ -117,7 +117,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     output::check_plot("--plot", args.plot.as_deref())?;
     output::check_plot("--plot", quarters.as_deref())?;
     let input = args.input(options)?;
-    let answer = Job::new(args, &input)?.answer(options)?;
+    let answer = job(args, &input)?.answer(args, options)?;
     let json = answer.json();
     if let Some(path) = &options.json {
         output::write_json(path, &json)?;
@@ -208,84 +208,65 @@ fn largest_batch(input: &Input) -> u64 {
     (MOST_OF_A_BATCH as f64 / input.per_sample) as u64
 }
 
-/// What the library refuses of a group is bad usage here.
-fn usage(error: &hotrow::Error) -> Failure {
-    Failure::Usage(error.to_string())
-}
-
-/// A plan to be made. Its fields are those of the [`Answer`].
-struct Job<'a> {
-    args: &'a Args,
-    input: &'a Input,
-    group: PlannedGroup,
-    bytes: GroupBytes,
-    budget: SetBudget,
-    memory: u64,
+/// A plan to be made.
+fn job<'a>(args: &Args, input: &'a Input) -> Result<Job<'a>, Failure> {
+    let group = PlannedGroup {
+        rows: input.rows,
+        dim: args.dim,
+        precision: args.precision,
+        optimizer: Optimizer::sgd(0.01).with_kind(args.optimizer),
+        training: !args.inference,
+        binding: super::BINDING,
+    };
+    let bytes = group.bytes().map_err(Failure::usage)?;
+    let memory = args.budget(input.rows);
+    let own = (bytes.lookup as f64 * input.per_sample).ceil() as u64;
+    let sample = args.sample_bytes.unwrap_or_else(|| {
+        output::note(&format!(
+            "no --sample-bytes: {} B a lookup, what the crate's own steps allocate; your model's activations come on top",
+            bytes.lookup
+        ));
+        own
+    });
+    let smallest_batch = args.smallest_batch(input, memory, sample)?;
+    // What a group takes beside its cache and its lookups cannot be split.
+    let fixed = if sample < own {
+        group.device_bytes(0, 0).map_err(Failure::usage)?
+    } else {
+        let lookups = (smallest_batch as f64 * input.per_sample).round() as u64;
+        let least = group.device_bytes(0, lookups as u32).map_err(Failure::usage)?;
+        (least + ROUNDING).saturating_sub(lookups * bytes.lookup)
+    };
+    let left = memory.saturating_sub(fixed).max(smallest_batch * sample);
+    let budget = SetBudget {
+        memory: scars::Budget { bytes: left, sample, smallest_batch, batch_cost: args.batch_cost as f64 },
+        workload: Workload { training: group.training, ..Workload::inference(input.samples) },
+        fixed_batch: args.batch.is_some(),
+        largest_batch: largest_batch(input),
+        record: bytes.record,
+        slot: bytes.slot,
+        most_sets: group.most_sets(),
+        pinned_ways: args.pinned_ways,
+    };
+    Ok(Job { input, group, bytes, budget, memory })
 }
 
 impl<'a> Job<'a> {
-    fn new(args: &'a Args, input: &'a Input) -> Result<Self, Failure> {
-        let group = PlannedGroup {
-            rows: input.rows,
-            dim: args.dim,
-            precision: args.precision,
-            optimizer: Optimizer::sgd(0.01).with_kind(args.optimizer),
-            training: !args.inference,
-            binding: super::BINDING,
-        };
-        let bytes = group.bytes().map_err(|error| usage(&error))?;
-        let memory = args.budget(input.rows);
-        let own = (bytes.lookup as f64 * input.per_sample).ceil() as u64;
-        let sample = args.sample_bytes.unwrap_or_else(|| {
-            output::note(&format!(
-                "no --sample-bytes: {} B a lookup, what the crate's own steps allocate; your model's activations come on top",
-                bytes.lookup
-            ));
-            own
-        });
-        let smallest_batch = args.smallest_batch(input, memory, sample)?;
-        // What a group takes beside its cache and its lookups cannot be split.
-        let fixed = if sample < own {
-            group.device_bytes(0, 0).map_err(|error| usage(&error))?
-        } else {
-            let lookups = (smallest_batch as f64 * input.per_sample).round() as u64;
-            let least = group.device_bytes(0, lookups as u32).map_err(|error| usage(&error))?;
-            (least + ROUNDING).saturating_sub(lookups * bytes.lookup)
-        };
-        let batch_cost = args.batch_cost as f64;
-        let left = memory.saturating_sub(fixed).max(smallest_batch * sample);
-        let budget = SetBudget {
-            memory: scars::Budget { bytes: left, sample, smallest_batch, batch_cost },
-            workload: Workload { training: group.training, ..Workload::inference(input.samples) },
-            fixed_batch: args.batch.is_some(),
-            largest_batch: largest_batch(input),
-            record: bytes.record,
-            slot: bytes.slot,
-            most_sets: group.most_sets(),
-            pinned_ways: args.pinned_ways,
-        };
-        Ok(Self { args, input, group, bytes, budget, memory })
-    }
-
-    fn answer(&self, options: &Options) -> Result<Answer<'a>, Failure> {
-        let &Self { args, input, group, bytes, budget, memory } = self;
+    fn answer(self, args: &Args, options: &Options) -> Result<Answer<'a>, Failure> {
+        let Self { input, bytes, budget, .. } = self;
         let planner = SetPlanner::new(budget, input.table())?;
         let curve = planner.search()?;
         let (cache, batch) = (planner.cache(curve.best), curve.cheapest().batch);
         let lookups = input.table().of_samples(batch);
         let claims = |times| scaling_claims(times, input.rows.into(), lookups, bytes.record as f64 / 4.0);
         Ok(Answer {
-            input,
-            group,
-            bytes,
-            budget,
-            memory,
+            job: self,
             more: planner.more_rows(&curve),
             device_bytes: self.device_bytes(&cache, lookups)?,
             ideal: planner.ideal()?,
             quarters: self.quarters(&cache, options.seed),
             scaling: args.scale.map(|times| Ok::<_, hotrow::Error>((times, claims(times)?))).transpose()?,
-            verify: if args.verify { self.verify(&cache, batch, options)? } else { Vec::new() },
+            verify: if args.verify { self.verify(args, &cache, batch, options)? } else { Vec::new() },
             curve,
             cache,
         })
@@ -294,7 +275,7 @@ impl<'a> Job<'a> {
     /// What the planned group takes on the device; a note says if that is more than the budget.
     fn device_bytes(&self, cache: &PinnedCache, lookups: u64) -> Result<u64, Failure> {
         let cache_rows = cache.slots().min(self.input.rows.into());
-        let taken = self.group.device_bytes(cache_rows as u32, lookups as u32).map_err(|error| usage(&error))?;
+        let taken = self.group.device_bytes(cache_rows as u32, lookups as u32).map_err(Failure::usage)?;
         if taken > self.memory {
             output::note(&format!(
                 "the group takes {} of device memory ({} B a lookup), more than the budget of {}; give more, or make the batch smaller",
@@ -323,8 +304,14 @@ impl<'a> Job<'a> {
     }
 
     /// Runs the plan with the real kernels.
-    fn verify(&self, cache: &PinnedCache, batch: u64, options: &Options) -> Result<Vec<verify::Run>, Failure> {
-        let Self { args, input, .. } = self;
+    fn verify(
+        &self,
+        args: &Args,
+        cache: &PinnedCache,
+        batch: u64,
+        options: &Options,
+    ) -> Result<Vec<verify::Run>, Failure> {
+        let input = self.input;
         if input.rows > MOST_ROWS {
             return Err(Failure::Usage(format!(
                 "--verify: wanted a table of at most {MOST_ROWS} rows, found {}; verify a smaller one of the same shape",

@@ -13,7 +13,7 @@ const HIGHEST: f64 = 140.0;
 /// What an epoch costs against one without a cache, and the hit rate, over the cache's size; the plan is marked.
 pub(super) fn curve(answer: &Answer<'_>) -> Chart {
     let mut chart = Chart::new("Cache (MiB)", "Percent");
-    chart.title = format!("{}: bus bytes and hit rate by cache size", answer.input.name);
+    chart.title = format!("{}: bus bytes and hit rate by cache size", answer.job.input.name);
     chart.log_x = true;
     let (splits, best) = (&answer.curve.splits, answer.curve.cheapest());
     let size = |split: &SetSplit| split.cache_bytes as f64 / MIB;
@@ -26,11 +26,11 @@ pub(super) fn curve(answer: &Answer<'_>) -> Chart {
     let points = |value: fn(&SetSplit) -> f64| -> Vec<(f64, f64)> {
         splits.values().map(|split| (size(split), value(split))).filter(|&(_, y)| y <= HIGHEST).collect()
     };
-    let own = if answer.budget.memory.batch_cost > 0.0 { " and batches' own cost" } else { "" };
-    let batches = if answer.budget.fixed_batch {
-        format!(", batches of {}", answer.budget.memory.smallest_batch)
+    let own = if answer.job.budget.memory.batch_cost > 0.0 { " and batches' own cost" } else { "" };
+    let batches = if answer.job.budget.fixed_batch {
+        format!(", batches of {}", answer.job.budget.memory.smallest_batch)
     } else {
-        format!("; the rest of {} is the batch's", in_units(answer.memory as f64))
+        format!("; the rest of {} is the batch's", in_units(answer.job.memory as f64))
     };
     let plan = format!(
         "the plan: {:.0} rows in {}, batches of {} samples",
@@ -57,7 +57,7 @@ pub(super) fn curve(answer: &Answer<'_>) -> Chart {
 /// SCARS Figure 4.
 pub(super) fn quarters(answer: &Answer<'_>) -> Bars {
     let mut bars = Bars::new(&format!("samples of {} that use it", answer.quarters.samples));
-    bars.title = format!("{}: who uses which quarter of the pinned rows (SCARS Figure 4)", answer.input.name);
+    bars.title = format!("{}: who uses which quarter of the pinned rows (SCARS Figure 4)", answer.job.input.name);
     for (quarter, users) in QUARTERS.iter().zip(answer.quarters.users) {
         bars.push(quarter, users);
     }

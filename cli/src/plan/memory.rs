@@ -171,8 +171,7 @@ fn plan(dim: u32, settings: Object, report: &MemoryReport) -> Object {
 /// Runs the subcommand.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let plans = if args.compression.is_empty() { args.cached() } else { args.shared() };
-    // What a group refuses is bad usage here.
-    let plans = plans.map_err(|error| Failure::Usage(error.to_string()))?;
+    let plans = plans.map_err(Failure::usage)?;
     if let Some(path) = &options.json {
         output::write_json(path, &plans)?;
     }

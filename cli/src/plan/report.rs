@@ -16,14 +16,20 @@ const SHARES: [f64; 5] = [50.0, 80.0, 90.0, 95.0, 99.0];
 /// Quarters of the pinned rows, hottest first.
 pub(super) const QUARTERS: [&str; 4] = ["hottest", "second", "third", "coldest"];
 
-/// What is planned for, and what was found.
-pub(super) struct Answer<'a> {
+/// What is planned for.
+#[derive(Clone, Copy)]
+pub(super) struct Job<'a> {
     pub(super) input: &'a Input,
     pub(super) group: PlannedGroup,
     pub(super) bytes: GroupBytes,
     pub(super) budget: SetBudget,
     /// All memory, also what the group takes beside its cache and its batch.
     pub(super) memory: u64,
+}
+
+/// What was found.
+pub(super) struct Answer<'a> {
+    pub(super) job: Job<'a>,
     pub(super) curve: SetCurve,
     /// The cache of the cheapest split.
     pub(super) cache: PinnedCache,
@@ -42,7 +48,7 @@ pub(super) struct Answer<'a> {
 impl Answer<'_> {
     /// The schema of `--json`.
     pub(super) fn json(&self) -> Object {
-        let Self { input, group, bytes, budget, memory, quarters, .. } = self;
+        let (Job { input, group, bytes, budget, memory }, quarters) = (&self.job, &self.quarters);
         let (kind, used_rows) = match &input.source {
             Source::Trace(trace) => ("trace", Some(trace.ranked.len())),
             Source::Distribution(_) => ("distribution", None),
@@ -99,9 +105,9 @@ impl Answer<'_> {
 
     /// The cache and the batch.
     fn plan(&self) -> Object {
-        let Self { input, bytes, cache, .. } = self;
+        let (Job { input, bytes, budget, .. }, cache) = (&self.job, &self.cache);
         let (samples, table) = (self.curve.cheapest().batch, input.table());
-        let (traffic, lookups) = (self.budget.traffic(&table), table.of_samples(samples));
+        let (traffic, lookups) = (budget.traffic(&table), table.of_samples(samples));
         let cache_rows = cache.slots().min(input.rows.into());
         let epoch = traffic.epoch(&cache.pinned, lookups);
         let without_cache = traffic.epoch(&PinnedRows::none(table.skew), lookups);
@@ -146,8 +152,9 @@ impl Answer<'_> {
                 .with("holds", claim.holds)
                 .with("holds_from_lookups", claim.holds_from_lookups)
         });
-        let lookups = self.input.table().of_samples(self.curve.cheapest().batch);
-        let scaling = Object::default().with("times", *times).with("rows", self.input.rows).with("lookups", lookups);
+        let input = self.job.input;
+        let lookups = input.table().of_samples(self.curve.cheapest().batch);
+        let scaling = Object::default().with("times", *times).with("rows", input.rows).with("lookups", lookups);
         Some(scaling.with("lines", lines.collect::<Field>()))
     }
 
@@ -155,11 +162,19 @@ impl Answer<'_> {
     pub(super) fn text(&self, json: &Object) -> String {
         let (plan, quarters) = (json.object("plan"), json.object("portions"));
         let mut parts = vec![self.title(), plan.clone().plain().table("plan")];
-        if self.device_bytes > self.memory {
+        if self.device_bytes > self.job.memory {
             parts.push("The group takes more than the budget.".to_owned());
         }
-        let traffic = object::table(&plan.parts());
-        parts.push(format!("Bytes over the bus:\n{traffic}"));
+        let all = |traffic: &Object| {
+            ["index_bytes", "read_bytes", "written_bytes"].map(|name| traffic.number(name)).iter().sum::<f64>()
+        };
+        let epoch = all(&plan.object("epoch"));
+        let with_all = |traffic: Object| {
+            let bytes = all(&traffic);
+            traffic.with("all_bytes", bytes).with("times an epoch", bytes / epoch)
+        };
+        let traffic: Vec<Object> = plan.parts().into_iter().map(with_all).collect();
+        parts.push(format!("Bytes over the bus:\n{}", object::table(&traffic)));
         let skew = object::table(json.list("skew"));
         parts.push(format!("The hottest rows that serve a share of the lookups:\n{skew}"));
         let quarters = quarters.table("quarters of the pinned rows, hottest first");
@@ -173,13 +188,13 @@ impl Answer<'_> {
     }
 
     fn title(&self) -> String {
-        let PlannedGroup { rows, dim, precision, optimizer, training, .. } = self.group;
-        let Input { name, samples, per_sample, .. } = self.input;
+        let PlannedGroup { rows, dim, precision, optimizer, training, .. } = self.job.group;
+        let Input { name, samples, per_sample, .. } = self.job.input;
         let work = if training { format!("training with {}", optimizer.kind) } else { "inference".to_owned() };
         format!(
             "{name}: {rows} rows x {dim} in {precision}, {work}; {samples} samples of {} lookups; {} of device memory",
             digits(*per_sample),
-            in_units(self.memory as f64)
+            in_units(self.job.memory as f64)
         )
     }
 }
