@@ -63,55 +63,6 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The results of one policy and number of ways over a trace, by size of the cache.
-struct Curve {
-    trace: String,
-    policy: Policy,
-    ways: u32,
-    /// In the order of the sizes.
-    outcomes: Vec<Outcome>,
-}
-
-/// One configuration and its outcome.
-struct Outcome {
-    cache_percent: f64,
-    shape: Geometry,
-    batch: u32,
-    seen: SimulatedCounters,
-}
-
-impl Curve {
-    /// The schema of `--json` and `--csv` (SPEC 9).
-    fn objects(&self) -> impl Iterator<Item = Object> {
-        self.outcomes.iter().map(|Outcome { cache_percent, shape, batch, seen }| {
-            Object::default()
-                .with("trace", self.trace.as_str())
-                .with("policy", self.policy.name())
-                .with("ways", self.ways)
-                .with("cache_percent", *cache_percent)
-                .with("sets", shape.sets)
-                .with("slots", shape.slots)
-                .with("batch", *batch)
-                .with("accesses", seen.accesses)
-                .with("hits", seen.hits)
-                .with("hit_rate", seen.hit_rate())
-                .with("unique", seen.unique)
-                .with("unique_misses", seen.unique_misses)
-                .with("admitted", seen.admitted)
-                .with("conflicts", seen.conflicts)
-                .with("evictions", seen.evictions)
-        })
-    }
-
-    /// Sizes and hit rates, both in percent, in ascending order.
-    fn points(&self) -> Vec<(f64, f64)> {
-        let point = |outcome: &Outcome| (outcome.cache_percent, 100.0 * outcome.seen.hit_rate());
-        let mut points: Vec<(f64, f64)> = self.outcomes.iter().map(point).collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        points
-    }
-}
-
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let mut traces: Vec<String> = args.trace.iter().flat_map(|text| trace::split_list(text)).collect();
@@ -138,57 +89,66 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         Backend::Gpu => Some(adapter::open_best(adapter::Wanted::Any)?),
         Backend::Auto | Backend::Cpu => None,
     };
-    let mut curves = Vec::new();
+    let mut outcomes = Vec::new();
     for text in &traces {
         let trace = options.trace(text)?;
-        curves.extend(play_all(context.as_ref(), args, &trace)?);
+        outcomes.extend(play_all(context.as_ref(), args, &trace)?);
     }
-    let objects: Vec<Object> = curves.iter().flat_map(Curve::objects).collect();
     if let Some(path) = &options.json {
-        output::write_json(path, &objects)?;
+        output::write_json(path, &outcomes)?;
     }
     if let Some(path) = &args.csv {
-        object::write_csv(path, &objects)?;
+        object::write_csv(path, &outcomes)?;
     }
     if let Some(stem) = &args.plot {
-        chart(&curves, traces.len() > 1, args.batch).write(stem)?;
+        chart(&outcomes, args, traces.len() > 1).write(stem)?;
     }
-    output::print(&object::table(&objects))?;
+    output::print(&object::table(&outcomes))?;
     Ok(())
 }
 
-/// Every configuration over one trace, in the order the options name them.
-fn play_all(context: Option<&Context>, args: &Args, trace: &Trace) -> anyhow::Result<Vec<Curve>> {
-    let curves = args.policy.iter().flat_map(|&policy| args.ways.iter().map(move |&ways| (policy, ways)));
-    let sizes = &args.cache_percent;
-    let choices: Vec<_> = curves.clone().flat_map(|curve| sizes.iter().map(move |&percent| (curve, percent))).collect();
-    let progress = Progress::new(&trace.name, (choices.len() * trace.ids.len()) as u64);
-    let play_one = |&((policy, ways), percent)| play(context, args.batch, trace, policy, ways, percent, &progress);
-    // A device is one; the CPU plays as many configurations at a time as it has cores.
-    let outcomes: Vec<Outcome> = match context {
-        Some(_) => choices.iter().map(play_one).collect::<anyhow::Result<_>>()?,
-        None => choices.par_iter().map(play_one).collect::<anyhow::Result<_>>()?,
-    };
-    let mut outcomes = outcomes.into_iter();
-    let curve = |(policy, ways)| Curve {
-        trace: trace.name.clone(),
-        policy,
-        ways,
-        outcomes: outcomes.by_ref().take(sizes.len()).collect(),
-    };
-    Ok(curves.map(curve).collect())
+/// What a user chose for one run.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    policy: Policy,
+    ways: u32,
+    percent: f64,
 }
 
+impl Args {
+    /// Every configuration, in the order the options name them: the sizes run fastest.
+    fn choices(&self) -> Vec<Choice> {
+        let mut choices = Vec::new();
+        for &policy in &self.policy {
+            for &ways in &self.ways {
+                choices.extend(self.cache_percent.iter().map(|&percent| Choice { policy, ways, percent }));
+            }
+        }
+        choices
+    }
+}
+
+/// Every configuration over one trace.
+fn play_all(context: Option<&Context>, args: &Args, trace: &Trace) -> anyhow::Result<Vec<Object>> {
+    let choices = args.choices();
+    let progress = Progress::new(&trace.name, (choices.len() * trace.ids.len()) as u64);
+    let play_one = |choice: &Choice| play(context, args.batch, trace, *choice, &progress);
+    // A device is one; the CPU plays as many configurations at a time as it has cores.
+    match context {
+        Some(_) => choices.iter().map(play_one).collect(),
+        None => choices.par_iter().map(play_one).collect(),
+    }
+}
+
+/// One configuration and its outcome: the schema of `--json` and `--csv` (SPEC 9).
 fn play(
     context: Option<&Context>,
     batch: u32,
     trace: &Trace,
-    policy: Policy,
-    ways: u32,
-    cache_percent: f64,
+    Choice { policy, ways, percent }: Choice,
     progress: &Progress,
-) -> anyhow::Result<Outcome> {
-    let shape = Geometry::of_percent(trace.distinct.into(), cache_percent, ways)?;
+) -> anyhow::Result<Object> {
+    let shape = Geometry::of_percent(trace.distinct.into(), percent, ways)?;
     let seen = match context {
         Some(context) => gpu(context, trace, policy, shape, batch as usize, progress)?,
         None => cpu(trace, policy, shape, batch as usize, progress)?,
@@ -196,11 +156,26 @@ fn play(
     let room = u64::from(shape.sets) * u64::from(shape.ways);
     if room != u64::from(shape.slots) {
         output::note(&format!(
-            "note: {cache_percent} % of {} are {} slots, but whole sets of {} ways make it {room}",
+            "note: {percent} % of {} are {} slots, but whole sets of {} ways make it {room}",
             trace.name, shape.slots, shape.ways
         ));
     }
-    Ok(Outcome { cache_percent, shape, batch, seen })
+    Ok(Object::default()
+        .with("trace", trace.name.as_str())
+        .with("policy", policy.name())
+        .with("ways", ways)
+        .with("cache_percent", percent)
+        .with("sets", shape.sets)
+        .with("slots", shape.slots)
+        .with("batch", batch)
+        .with("accesses", seen.accesses)
+        .with("hits", seen.hits)
+        .with("hit_rate", seen.hit_rate())
+        .with("unique", seen.unique)
+        .with("unique_misses", seen.unique_misses)
+        .with("admitted", seen.admitted)
+        .with("conflicts", seen.conflicts)
+        .with("evictions", seen.evictions))
 }
 
 /// The plain simulator.
@@ -226,42 +201,52 @@ fn cpu(
 }
 
 /// One line for each trace x ways x policy. The colour stands for trace and ways, dashes for LFU.
-fn chart(curves: &[Curve], several_traces: bool, batch: u32) -> Chart {
+fn chart(outcomes: &[Object], args: &Args, several_traces: bool) -> Chart {
     let mut chart = Chart::new("Cache size (% of rows)", "Hit rate (%)");
-    let of_trace = match curves.first() {
-        Some(curve) if !several_traces => format!(": {}", curve.trace),
+    let of_trace = match outcomes.first() {
+        Some(outcome) if !several_traces => format!(": {}", outcome.text("trace")),
         _ => String::new(),
     };
-    let each = if batch == 1 { "one access at a time".to_owned() } else { format!("batches of {batch} accesses") };
+    let each = match args.batch {
+        1 => "one access at a time".to_owned(),
+        batch => format!("batches of {batch} accesses"),
+    };
     chart.title = format!("Hit rate by cache size{of_trace}, {each}");
-    let points = || curves.iter().flat_map(Curve::points);
+    let ends = |values: &mut dyn Iterator<Item = f64>| {
+        values.fold((f64::INFINITY, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)))
+    };
     // Whole tens around the data: the differences between ways are small.
-    let (low, high) = points().fold((100.0_f64, 0.0_f64), |(low, high), (_, rate)| (low.min(rate), high.max(rate)));
+    let (low, high) = ends(&mut outcomes.iter().map(|outcome| 100.0 * outcome.number("hit_rate")));
     let low = ((low / 10.0).floor() * 10.0).min(90.0);
     chart.y_range = Some((low, ((high / 10.0).ceil() * 10.0).max(low + 10.0)));
-    let sizes = points().map(|(size, _)| size);
-    let (least, most) = sizes.fold((f64::INFINITY, 0.0_f64), |(least, most), size| (least.min(size), most.max(size)));
+    let (least, most) = ends(&mut args.cache_percent.iter().copied());
     if most > 20.0 * least {
         chart.log_x = true;
         chart.x_range = Some((0.8 * least, 1.25 * most));
     }
+    let sizes = args.cache_percent.len();
+    let curves = args.choices().into_iter().step_by(sizes).cycle().zip(outcomes.chunks(sizes));
     let mut colours = Vec::new();
-    for curve in curves {
+    for (Choice { policy, ways, .. }, outcomes) in curves {
+        let trace = outcomes[0].text("trace");
         // Static has a colour of its own: it and LFU would both be the dashed line of their ways.
-        let key = (&curve.trace, curve.ways, curve.policy == Policy::Static);
+        let key = (trace, ways, policy == Policy::Static);
         let colour = colours.iter().position(|known| *known == key).unwrap_or(colours.len());
         if colour == colours.len() {
             colours.push(key);
         }
-        let prefix = if several_traces { format!("{}: ", curve.trace) } else { String::new() };
-        let ways = match curve.ways {
+        let prefix = if several_traces { format!("{trace}: ") } else { String::new() };
+        let ways = match ways {
             0 => "fully associative".to_owned(),
             1 => "1 way".to_owned(),
             ways => format!("{ways} ways"),
         };
-        let label = format!("{prefix}{}, {ways}", names::title(curve.policy));
-        let dashed = curve.policy == Policy::Lfu;
-        chart.series.push(Series { label, points: curve.points(), colour, dashed, markers: true, spread: Vec::new() });
+        let label = format!("{prefix}{}, {ways}", names::title(policy));
+        let point = |outcome: &Object| (outcome.number("cache_percent"), 100.0 * outcome.number("hit_rate"));
+        let mut points: Vec<(f64, f64)> = outcomes.iter().map(point).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let dashed = policy == Policy::Lfu;
+        chart.series.push(Series { label, points, colour, dashed, markers: true, spread: Vec::new() });
     }
     chart
 }

@@ -113,6 +113,7 @@ pub(crate) struct Args {
 
 /// Runs the subcommand.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    options.check_used(args.verify, args.distribution.is_none())?;
     let quarters = args.plot.as_deref().map(|stem| output::with_ending(stem, "-quarters"));
     output::check_plot("--plot", args.plot.as_deref())?;
     output::check_plot("--plot", quarters.as_deref())?;
@@ -131,16 +132,6 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
 }
 
 impl Args {
-    /// Whether a trace may be looked up in the data folder.
-    pub(super) const fn looks_up(&self) -> bool {
-        self.distribution.is_none()
-    }
-
-    /// Whether kernels run.
-    pub(super) const fn verify(&self) -> bool {
-        self.verify
-    }
-
     fn input(&self, options: &Options) -> Result<Input, Failure> {
         if let Some(distribution) = &self.distribution {
             return Input::of_distribution(distribution, self.lookups, self.samples);
@@ -178,28 +169,24 @@ impl Args {
             smallest
         });
         let option = if self.batch.is_some() { "--batch" } else { "--smallest-batch" };
-        if smallest > input.samples {
-            return Err(Failure::Usage(format!(
-                "{option}: wanted at most {}, the samples of an epoch, found {smallest}",
-                input.samples
-            )));
-        }
-        if smallest > largest {
-            return Err(Failure::Usage(format!(
+        let refused = if smallest > input.samples {
+            format!("{option}: wanted at most {}, the samples of an epoch, found {smallest}", input.samples)
+        } else if smallest > largest {
+            format!(
                 "{option}: wanted a batch of at most {MOST_OF_A_BATCH} lookups, what a step takes, found {smallest} samples of {}; make \
                  it smaller",
                 input.per_sample
-            )));
-        }
-        if smallest > room {
-            return Err(Failure::Usage(format!(
-                "--budget: wanted at least {}, what the smallest batch of {smallest} samples takes, found {}; give more, or make the \
-                 batch smaller",
-                in_units(smallest as f64 * sample_bytes as f64),
-                in_units(budget as f64)
-            )));
-        }
-        Ok(smallest)
+            )
+        } else if smallest > room {
+            let [wanted, found] = [smallest as f64 * sample_bytes as f64, budget as f64].map(in_units);
+            format!(
+                "--budget: wanted at least {wanted}, what the smallest batch of {smallest} samples takes, found {found}; give more, or make \
+                 the batch smaller"
+            )
+        } else {
+            return Ok(smallest);
+        };
+        Err(Failure::Usage(refused))
     }
 }
 

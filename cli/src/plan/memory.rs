@@ -170,6 +170,7 @@ fn plan(dim: u32, settings: Object, report: &MemoryReport) -> Object {
 
 /// Runs the subcommand.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    options.check_used(false, false)?;
     let plans = if args.compression.is_empty() { args.cached() } else { args.shared() };
     let plans = plans.map_err(Failure::usage)?;
     if let Some(path) = &options.json {

@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// Search the smallest array that keeps each sampled row within this: a length such as 0.5, or 10% of the row's own. With
     /// corollary 6 beside it
     #[arg(long, value_name = "EPS", allow_negative_numbers = true, value_parser = eps)]
-    eps: Option<Eps>,
+    eps: Option<Wanted>,
     /// Of the sampled rows, this share [default: 1]
     #[arg(long, value_name = "SHARE", requires = "eps", allow_negative_numbers = true, value_parser = amount::share)]
     quantile: Option<f64>,
@@ -68,29 +68,17 @@ pub(crate) struct Args {
     plot: Option<PathBuf>,
 }
 
-impl Args {
-    /// Whether a trace is looked up.
-    pub(super) const fn looks_up(&self) -> bool {
-        self.trace.is_some()
+/// A wanted eps, as it is written, of every row.
+fn eps(text: &str) -> Result<Wanted, String> {
+    match text.trim().strip_suffix('%') {
+        Some(percent) => Ok(Wanted { eps: amount::positive(percent)? / 100.0, relative: true, quantile: 1.0 }),
+        None => Ok(Wanted { eps: amount::positive(text)?, relative: false, quantile: 1.0 }),
     }
-}
-
-/// A wanted eps, as it is written.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Eps {
-    eps: f64,
-    relative: bool,
-}
-
-fn eps(text: &str) -> Result<Eps, String> {
-    let text = text.trim();
-    let (number, relative) = text.strip_suffix('%').map_or((text, false), |number| (number, true));
-    let eps = amount::positive(number)?;
-    Ok(Eps { eps: if relative { eps / 100.0 } else { eps }, relative })
 }
 
 /// Runs the subcommand.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    options.check_used(false, args.trace.is_some())?;
     output::check_plot("--plot", args.plot.as_deref())?;
     let table = table::open(&args.table, args.dim, options.group_seed())?;
     let uses = args.trace.as_deref().map(|trace| Uses::new(options, trace, &table)).transpose()?;
@@ -165,8 +153,7 @@ impl Job {
             Ok(report::line(config, &found, unlike, &constant)?)
         };
         let lines = configs.iter().map(line).collect::<Result<Field, _>>()?;
-        let wanted =
-            args.eps.map(|eps| Wanted { eps: eps.eps, relative: eps.relative, quantile: args.quantile.unwrap_or(1.0) });
+        let wanted = args.eps.map(|eps| Wanted { quantile: args.quantile.unwrap_or(1.0), ..eps });
         let chunks = wanted.iter().flat_map(|wanted| args.chunk.iter().map(move |&chunk| (chunk, *wanted)));
         let sizes = chunks.map(|(chunk, wanted)| self.size(chunk, wanted, &constant)).collect::<Result<Field, _>>()?;
         let sketch = wanted.map(|wanted| self.sketch(wanted, args.delta, &constant)).transpose()?.flatten();
