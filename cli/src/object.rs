@@ -148,17 +148,22 @@ impl FromIterator<Object> for Field {
     }
 }
 
-/// A table with a line for each object, which all have the same fields. Names of fields stand above; lists are left out.
+/// A table with a line for each object. Names of fields stand above, those of the object that has the most; lists are left out.
 pub(crate) fn table(objects: &[Object]) -> String {
-    let first = objects.first().map(|object| object.flat("")).unwrap_or_default();
-    let mut table = output::table(first.iter().map(|(words, ..)| words.clone()), 0);
-    for (column, (_, _, value)) in table.column_iter_mut().zip(&first) {
+    let flat: Vec<_> = objects.iter().map(|object| object.flat("")).collect();
+    let Some(head) = flat.iter().max_by_key(|fields| fields.len()) else { return String::new() };
+    let mut table = output::table(head.iter().map(|(words, ..)| words), 0);
+    for (column, (_, _, value)) in table.column_iter_mut().zip(head) {
         if value.is_string() {
             column.set_cell_alignment(CellAlignment::Left);
         }
     }
-    for object in objects {
-        table.add_row(object.flat("").into_iter().map(|(_, name, value)| show(name, value)));
+    for fields in &flat {
+        let cell = |(words, ..): &(String, &str, &Value)| {
+            let found = fields.iter().find(|(known, ..)| known == words);
+            found.map_or_else(|| "-".to_owned(), |(_, name, value)| show(name, value))
+        };
+        table.add_row(head.iter().map(cell));
     }
     table.to_string()
 }
@@ -239,6 +244,13 @@ mod tests {
         assert_eq!(lines[0], head, "{shown}");
         assert_eq!(lines[2], ["real", "1.500", "3.0 MiB", "25.000 %", "0.000 %", "1234567"], "{shown}");
         assert_eq!(lines[3][1], "-", "{shown}");
+        let sizes = [None, Some(Object::default().with("weights", 3).with("eps", 0.5))].map(Object::or_null);
+        let shown = table(&sizes.map(|below| Object::default().with("chunk", 8).with("below", below)));
+        assert!(
+            shown.contains("| below weights | below eps |") && shown.contains("|     8 |             - |"),
+            "{shown}"
+        );
+        assert!(shown.contains("|     8 |             3 |    0.5000 |"), "{shown}");
         let [object, _] = objects();
         assert_eq!(object.table("a").lines().count(), 8);
         assert_eq!((object.number("epoch hit_rate"), object.text("order")), (0.25, "real"));

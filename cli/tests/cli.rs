@@ -205,6 +205,9 @@ fn an_old_flag_is_the_new_subcommand() {
         (&["bench", "--suite"], &["bench", "suite"]),
         (&["bench", "--out", "x", "--robe"], &["bench", "robe", "--out", "x"]),
         (&["--seed", "1", "bench", "--robe"], &["bench", "robe"]),
+        // A mode behind options.
+        (&["plan", "--json", "x.json", "memory"], &["plan", "memory"]),
+        (&["bench", "--backend", "gpu", "suite"], &["bench", "suite"]),
     ] {
         assert_eq!(help(old), help(new), "{old:?}");
     }
