@@ -11,8 +11,8 @@ use crate::failure::Failure;
 use crate::options::Options;
 use crate::output;
 use crate::report::run::Run;
-use hotrow::{Counters, Group};
-use std::path::{Path, PathBuf};
+use crate::report::{Select, table};
+use std::path::PathBuf;
 
 /// Bandwidth against hit rate, forward and backward, for precisions x policies, with its bounds
 #[derive(Debug, clap::Args)]
@@ -75,17 +75,28 @@ impl Common {
         output::write_file(&markdown, run.markdown(tables).as_bytes())?;
         let [json, csv] = run.write(&self.out.join(stem), options.json.as_deref())?;
         for [svg, png] in charts {
-            output::print(&format!("wrote {} and {}", svg.display(), file_name(png)))?;
+            let png = png.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+            output::print(&format!("wrote {} and {png}", svg.display()))?;
         }
         output::print(&format!("wrote {}, {} and {}", markdown.display(), csv.display(), json.display()))
     }
 }
 
-/// The counters of all tables.
-fn total(group: &mut Group) -> anyhow::Result<Counters> {
-    Ok(group.counters()?.into_iter().sum())
+/// A table of a run: its title, which records it has, the names that make its lines, and the name that makes its columns.
+struct Table {
+    title: &'static str,
+    records: Select<'static>,
+    lines: &'static [&'static str],
+    across: &'static str,
 }
 
-fn file_name(path: &Path) -> String {
-    path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+impl Table {
+    /// The quantities of a shape side by side.
+    const fn new(title: &'static str, shape: &'static str, lines: &'static [&'static str]) -> Self {
+        Self { title, records: Select { what: "", shape, setting: "" }, lines, across: "what" }
+    }
+
+    fn draw(&self, run: &Run) -> (String, Option<String>) {
+        (self.title.to_owned(), table(run.select(self.records), self.lines, self.across))
+    }
 }

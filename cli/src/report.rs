@@ -11,7 +11,7 @@ use std::path::Path;
 use units::Times;
 
 /// What a figure is counted in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Seconds.
@@ -231,6 +231,32 @@ impl Record {
             }
             _ => value,
         }
+    }
+}
+
+/// Which records: those of these quantities and shapes (names with `|` between them, all if empty) whose setting has what is asked for:
+/// `name=text` the text, `name` any value, `!name` none; with `; ` between them.
+#[derive(Clone, Copy, Debug)]
+pub struct Select<'s> {
+    /// Names of quantities.
+    pub what: &'s str,
+    /// Names of shapes.
+    pub shape: &'s str,
+    /// What the setting must have.
+    pub setting: &'s str,
+}
+
+impl Select<'_> {
+    /// Whether it finds this record.
+    #[must_use]
+    pub fn has(&self, record: &Record) -> bool {
+        let one_of = |names: &str, name: &str| names.is_empty() || names.split('|').any(|one| one == name);
+        let fits = |wanted: &str| match (wanted.split_once('='), wanted.strip_prefix('!')) {
+            (Some((name, text)), _) => record.is(name, text),
+            (None, Some(name)) => record.key(name).is_none(),
+            (None, None) => wanted.is_empty() || record.key(wanted).is_some(),
+        };
+        one_of(self.what, &record.what) && one_of(self.shape, &record.shape) && self.setting.split("; ").all(fits)
     }
 }
 

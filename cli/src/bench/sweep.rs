@@ -12,7 +12,7 @@ use crate::plot::{Chart, Style};
 use crate::progress::Progress;
 use crate::report::run::{Machine, Run};
 use crate::report::units::Times;
-use crate::report::{Record, Setting, Unit, table};
+use crate::report::{Record, Select, Setting, Unit, Value, table};
 use crate::uvm::{UvmModel, UvmTable};
 use hotrow::{Context, GroupConfig, Init, Placement, Precision, adapter};
 use std::time::{Duration, Instant};
@@ -111,8 +111,8 @@ impl Curve {
 #[derive(Clone, Copy, Debug)]
 struct Point {
     hit_rate: f64,
-    forward: Times,
-    backward: Times,
+    /// Of forward and backward.
+    seconds: [Times; 2],
     /// Bytes read from and written to the table in a step.
     table: [f64; 2],
     /// Bytes that crossed in forward, and in backward; of a table in GPU memory those to and from it.
@@ -298,25 +298,21 @@ impl<'a> Sweep<'a> {
     }
 
     fn push(&self, run: &mut Run, curve: &Curve, aim: f64, point: &Point) {
-        let setting = curve.setting().with("aim", aim).with("hits", 100.0 * point.hit_rate);
         let logical = self.shape.logical_bytes() as f64;
-        let [forward, backward] = [point.forward, point.backward];
-        run.timed("forward", self.name, &setting, forward);
-        run.timed("backward", self.name, &setting, backward);
-        for (what, bytes) in ["table bytes read", "table bytes written"].into_iter().zip(point.table) {
-            run.push(what, self.name, &setting, bytes, Unit::Bytes);
-        }
-        for (what, bytes, times) in [
-            ("forward logical", logical, forward),
-            ("backward logical", 2.0 * logical, backward),
-            ("forward crossed", point.crossed[0], forward),
-            ("backward crossed", point.crossed[1], backward),
-        ] {
-            run.push(what, self.name, &setting, bytes / times.median, Unit::BytesPerSecond);
+        let setting = curve.setting().with("aim", aim).with("hits", 100.0 * point.hit_rate);
+        let mut at = run.at(self.name, &setting);
+        at.timed("forward", point.seconds[0]);
+        at.timed("backward", point.seconds[1]);
+        at.push("table bytes read", point.table[0], Unit::Bytes);
+        at.push("table bytes written", point.table[1], Unit::Bytes);
+        for (what, bytes) in [("logical", [logical, 2.0 * logical]), ("crossed", point.crossed)] {
+            for ((phase, bytes), times) in ["forward", "backward"].into_iter().zip(bytes).zip(point.seconds) {
+                at.push(&format!("{phase} {what}"), bytes / times.median, Unit::BytesPerSecond);
+            }
         }
         if curve.kind == "cached" {
             let place = Setting::default().with("curve", curve.name()).with("aim", aim);
-            run.push("off the aim", self.name, &place, (point.hit_rate - aim / 100.0).abs(), Unit::Share);
+            run.at(self.name, &place).push("off the aim", (point.hit_rate - aim / 100.0).abs(), Unit::Share);
         }
     }
 
@@ -337,13 +333,11 @@ impl<'a> Sweep<'a> {
 
     /// The time is that of a step with every row on the device, measured in this run, and the bus's beside it.
     fn predict(&self, run: &mut Run, curve: &Curve, mut table: UvmTable) {
-        let place = option_name(&curve.placement);
-        let wanted = [("kind", "cached"), ("precision", "FP32"), ("placement", place.as_str())];
+        let of_resident = format!("kind=cached; precision=FP32; placement={}", option_name(&curve.placement));
         let fastest = |what: &str| {
-            let found = run.records.iter().filter(|record| record.what == what && record.shape == self.name);
-            let found = found.filter(|record| wanted.iter().all(|(name, text)| record.is(name, text)));
+            let select = Select { what, shape: self.name, setting: &of_resident };
             let hits = |record: &&Record| record.setting.number("hits").unwrap_or(0.0);
-            found.max_by(|a, b| hits(a).total_cmp(&hits(b))).map(|record| record.value)
+            run.select(select).max_by(|a, b| hits(a).total_cmp(&hits(b))).map(|record| record.value)
         };
         let Some(resident) = fastest("forward").zip(fastest("backward")) else { return };
         let model: UvmModel = *table.model();
@@ -361,8 +355,7 @@ impl<'a> Sweep<'a> {
             let times = |resident: f64, moved| Times::of(vec![resident + model.seconds(moved)]);
             let point = Point {
                 hit_rate: aim / 100.0,
-                forward: times(resident.0, &forward),
-                backward: times(resident.1, &backward),
+                seconds: [times(resident.0, &forward), times(resident.1, &backward)],
                 table: [forward.bytes_in + backward.bytes_in, forward.bytes_out + backward.bytes_out].map(|n| n as f64),
                 crossed: [forward, backward].map(|moved| (moved.bytes_in + moved.bytes_out) as f64),
             };
@@ -372,34 +365,29 @@ impl<'a> Sweep<'a> {
 
     /// What the goals ask for: INT8's bytes against FP32's, INT8 mapped against pages.
     fn compare(&self, run: &mut Run) {
-        let bytes = |precision| {
-            let setting = [("kind", "uncached"), ("precision", precision), ("placement", "device")];
-            run.value("table bytes read", self.name, &setting)
-        };
         let scaled = |is: bool| if is { Setting::default().with("scaled", "yes") } else { Setting::default() };
         let (Shape { rows, dim, batch, .. }, goal) = (self.shape, Shape::GPU);
-        let share = bytes("INT8").zip(bytes("FP32")).map(|(int8, fp32)| int8 / fp32);
-        run.push_some("bytes against FP32", self.name, &scaled(dim != goal.dim), share, Unit::Share);
+        let ratio = |run: &Run, what: &str, settings: [&str; 2]| {
+            let [a, b] = settings.map(|setting| run.value(what, self.name, setting));
+            a.zip(b).map(|(a, b)| a / b)
+        };
+        let bytes = ["INT8", "FP32"].map(|precision| format!("kind=uncached; precision={precision}; placement=device"));
+        let share = ratio(run, "table bytes read", bytes.each_ref().map(String::as_str));
+        run.at(self.name, &scaled(dim != goal.dim)).push("bytes against FP32", share, Unit::Share);
         let place = scaled((rows, dim, batch) != (goal.rows, goal.dim, goal.batch));
         for &aim in &self.args.hit_rate {
-            let text = crate::report::Value::Number(aim).to_string();
-            let forward = |kind, placement| {
-                let precision = if kind == "cached" { "INT8" } else { "FP32" };
-                let setting = [("kind", kind), ("precision", precision), ("placement", placement), ("aim", &text)];
-                run.value("forward", self.name, &setting)
-            };
-            let times = forward("uvm pages", "device").zip(forward("cached", "mapped")).map(|(a, b)| a / b);
-            run.push_some("against pages", self.name, &place.clone().with("aim", aim), times, Unit::Times);
+            let kinds = ["kind=uvm pages; placement=device", "kind=cached; precision=INT8; placement=mapped"];
+            let kinds = kinds.map(|kind| format!("{kind}; aim={}", Value::Number(aim)));
+            let times = ratio(run, "forward", kinds.each_ref().map(String::as_str));
+            run.at(self.name, &place.clone().with("aim", aim)).push("against pages", times, Unit::Times);
         }
     }
 
     /// One line a curve, a column for each hit rate aimed at.
     fn table(&self, run: &Run) -> (String, Option<String>) {
-        let logical = |record: &&Record| {
-            record.shape == self.name && ["forward logical", "backward logical"].contains(&record.what.as_str())
-        };
+        let logical = Select { what: "forward logical|backward logical", shape: self.name, setting: "" };
         let title = format!("{}: logical bandwidth, forward / backward, by hit rate aimed at in percent", self.name);
-        (title, table(run.records.iter().filter(logical), &["curve"], "aim"))
+        (title, table(run.select(logical), &["curve"], "aim"))
     }
 
     /// Each with its file's stem: precisions and policies of the first placement; then, where there are several, placements, by both
@@ -488,11 +476,9 @@ fn point(runner: &mut dyn Runner, stream: &mut Stream, hit_rate: f64, slice: Dur
     }
     let after = runner.seen()?;
     let seen = after.counters - before.counters;
-    let [forward, backward] = seconds.map(Times::of);
     Ok(Point {
         hit_rate: seen.hit_rate(),
-        forward,
-        backward,
+        seconds: seconds.map(Times::of),
         table: [seen.bytes_read as f64 / steps, seen.bytes_written as f64 / steps],
         crossed: [0, 1].map(|k| (after.bus[k] - before.bus[k]) as f64 / steps),
     })

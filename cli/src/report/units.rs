@@ -50,6 +50,13 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     middle(&values)
 }
 
+/// The slowest against the fastest of several times.
+#[must_use]
+pub fn apart(seconds: &[f64]) -> Option<f64> {
+    let (low, high) = (seconds.iter().copied().reduce(f64::min)?, seconds.iter().copied().reduce(f64::max)?);
+    (seconds.len() > 1).then(|| high / low)
+}
+
 fn middle(sorted: &[f64]) -> f64 {
     match sorted.len() {
         0 => f64::NAN,
@@ -138,6 +145,7 @@ mod tests {
         assert_eq!((times.median, times.lowest, times.highest, times.rounds), (3.0, 1.0, 5.0, 3));
         assert_eq!(times.plus(times), Times { rounds: 3, ..times.scaled(2.0) });
         assert_eq!(Times::of(Vec::new()), Times::default());
+        assert_eq!((apart(&[2.0, 1.0, 1.5]), apart(&[2.0])), (Some(2.0), None));
     }
 
     #[test]
