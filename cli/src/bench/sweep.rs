@@ -14,7 +14,7 @@ use crate::report::run::{Machine, Run};
 use crate::report::units::Times;
 use crate::report::{Record, Select, Setting, Unit, Value, table};
 use crate::uvm::{UvmModel, UvmTable};
-use hotrow::{Context, GroupConfig, Init, Placement, Precision, adapter};
+use hotrow::{Context, GroupConfig, Init, Placement, adapter};
 use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]
@@ -390,72 +390,68 @@ impl<'a> Sweep<'a> {
         (title, table(run.select(logical), &["curve"], "aim"))
     }
 
-    /// Each with its file's stem: precisions and policies of the first placement; then, where there are several, placements, by both
-    /// measures. Forward and backward of each.
+    /// Each with its file's stem: precisions and policies of the first placement; then, where there are several, placements. Forward and
+    /// backward of each.
     fn charts(&self, run: &Run) -> Vec<(String, Chart)> {
-        let first = option_name(&self.placements[0]);
-        let records = || run.records.iter().filter(|record| record.shape == self.name);
+        let of = |setting: &str| {
+            let select = Select { what: "forward", shape: self.name, setting };
+            run.records.iter().find(|record| select.has(record))
+        };
         // Of several sizes of pages the first: the others are in the table.
-        let pages = records().find_map(|record| record.setting.number("page KiB"));
-        let uvm = |record: &Record| pages.is_some() && record.setting.number("page KiB") == pages;
-        let uncached = |record: &Record| record.is("kind", "uncached");
-        let cached = |record: &Record| record.is("kind", "cached");
+        let pages = of("page KiB").and_then(|record| record.key("page KiB")).map(|pages| pages.to_string());
+        let pages = pages.unwrap_or_default();
+        let bounds = [
+            (format!("kind=uvm model; page KiB={pages}"), 6),
+            (format!("kind=uvm pages; page KiB={pages}"), 4),
+            ("kind=uncached; precision=FP32; placement=mapped".to_owned(), 5),
+        ];
+        let first = option_name(&self.placements[0]);
         let (precision, policy) = self.compared();
         let (precision, policy) = (option_name(&precision).to_uppercase(), policy.name());
-        let same = |record: &Record| {
-            record.is("precision", &precision) && (record.is("policy", policy) || record.key("policy").is_none())
+        let precisions = ["FP32", "FP16", "INT8", "INT4", "INT2"].into_iter().zip(0..);
+        let precisions = precisions.map(|(name, i)| (format!("kind=cached; precision={name}; placement={first}"), i));
+        let places = ["device", "mapped", "staged"].into_iter().zip(0..);
+        let places = places
+            .map(|(place, i)| (format!("kind=cached; precision={precision}; policy={policy}; placement={place}"), i));
+        let plain = ("kind=uncached; precision=FP32".to_owned(), 7);
+        let same = (format!("kind=uncached; precision={precision}; placement=mapped"), 3);
+        let by_precision: Vec<(String, usize)> = bounds.iter().cloned().chain([plain]).chain(precisions).collect();
+        let by_placement: Vec<(String, usize)> = bounds.into_iter().chain([same]).chain(places).collect();
+        let several = by_placement.iter().rev().take(3).filter(|(setting, _)| of(setting).is_some()).count() > 1;
+        let mut charts = vec![("", by_precision)];
+        charts.extend(several.then_some(("placements-", by_placement)));
+        let both = |(infix, lines): (&str, Vec<(String, usize)>)| {
+            ["forward", "backward"].map(|direction| {
+                (format!("bench-{}-{infix}{direction}", self.name), self.chart(run, direction, &lines))
+            })
         };
-        let by_precision = |record: &&Record| {
-            uvm(record)
-                || uncached(record) && record.is("precision", "FP32")
-                || cached(record) && record.is("placement", &first)
-        };
-        let by_placement = |record: &&Record| {
-            let crosses = record.what.ends_with("logical") || !record.is("placement", "device");
-            uvm(record)
-                || cached(record) && same(record) && crosses
-                || uncached(record)
-                    && record.is("placement", "mapped")
-                    && (same(record) || record.is("precision", "FP32"))
-        };
-        let several = records().any(|record| cached(record) && !record.is("placement", &first));
-        let mut charts = Vec::new();
-        for direction in ["forward", "backward"] {
-            let what = format!("{direction} logical");
-            let shown = records().filter(|record| record.what == what).filter(by_precision);
-            charts.push((format!("bench-{}-{direction}", self.name), self.chart(&what, shown, precision_colour)));
-        }
-        for (measure, infix) in [("logical", ""), ("crossed", "bus-")] {
-            for direction in ["forward", "backward"].into_iter().filter(|_| several) {
-                let what = format!("{direction} {measure}");
-                let shown = records().filter(|record| record.what == what).filter(by_placement);
-                let stem = format!("bench-{}-placements-{infix}{direction}", self.name);
-                charts.push((stem, self.chart(&what, shown, placement_colour)));
-            }
-        }
-        charts
+        charts.into_iter().flat_map(both).collect()
     }
 
-    fn chart<'r>(&self, what: &str, shown: impl Iterator<Item = &'r Record>, colour: fn(&Record) -> usize) -> Chart {
-        let logical = what.ends_with("logical");
-        let label = if logical { "Logical bandwidth" } else { "Bytes that crossed the bus" };
-        let mut chart = Chart::new("Hit rate (% of accesses)", label);
+    /// The curves of these settings, each in its colour.
+    fn chart(&self, run: &Run, direction: &str, lines: &[(String, usize)]) -> Chart {
+        let what = format!("{direction} logical");
+        let mut chart = Chart::new("Hit rate (% of accesses)", "Logical bandwidth");
         chart.title = format!("{what}: {}", self.machine.title());
-        // Of hits little crosses, of pages much.
-        chart.log_y = !logical;
         chart.x_range = Some((0.0, 100.0));
+        let colour = |record: &Record| {
+            let is = |setting: &str| Select { what: "", shape: "", setting }.has(record);
+            lines.iter().find(|(setting, _)| is(setting)).map(|line| line.1)
+        };
         let style = |record: &Record| Style {
-            colour: colour(record),
+            colour: colour(record).unwrap_or(0),
             dashed: record.is("policy", "LFU") || !record.is("kind", "cached"),
             markers: record.is("kind", "cached") || record.is("kind", "uvm pages"),
         };
+        let shown = run.select(Select { what: &what, shape: self.name, setting: "" });
+        let shown = shown.filter(|record| colour(record).is_some());
         chart.lines(shown, "curve", |record| record.setting.number("hits"), style);
         for series in chart.series.iter_mut().filter(|series| series.label.contains("uncached")) {
             let bound = series.points[0].1;
             series.points = vec![(0.0, bound), (100.0, bound)];
         }
         let highest = chart.series.iter().flat_map(|series| &series.points).map(|point| point.1).fold(0.0, f64::max);
-        chart.y_range = logical.then_some((0.0, highest * 1.05));
+        chart.y_range = Some((0.0, highest * 1.05));
         chart
     }
 }
@@ -482,24 +478,4 @@ fn point(runner: &mut dyn Runner, stream: &mut Stream, hit_rate: f64, slice: Dur
         table: [seen.bytes_read as f64 / steps, seen.bytes_written as f64 / steps],
         crossed: [0, 1].map(|k| (after.bus[k] - before.bus[k]) as f64 / steps),
     })
-}
-
-fn bound_colour(record: &Record) -> Option<usize> {
-    match record.key("kind")?.to_string().as_str() {
-        "uvm model" => Some(6),
-        "uvm pages" => Some(4),
-        "uncached" if record.is("precision", "FP32") && record.is("placement", "mapped") => Some(5),
-        _ => None,
-    }
-}
-
-fn precision_colour(record: &Record) -> usize {
-    let place =
-        || Precision::ALL.iter().position(|precision| record.is("precision", &format!("{precision:?}").to_uppercase()));
-    bound_colour(record).unwrap_or_else(|| if record.is("kind", "uncached") { 7 } else { place().unwrap_or(0) })
-}
-
-fn placement_colour(record: &Record) -> usize {
-    let place = || ["device", "mapped", "staged"].iter().position(|place| record.is("placement", place));
-    bound_colour(record).unwrap_or_else(|| if record.is("kind", "uncached") { 3 } else { place().unwrap_or(0) })
 }
