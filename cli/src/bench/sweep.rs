@@ -1,8 +1,9 @@
 //! The sweep over hit rates: every precision x policy x placement, and the bounds: no cache, unified memory.
 
+use super::common::Common;
 use super::runners::{CpuRunner, GpuRunner, Runner, StagedRunner};
 use super::shape::{Shape, Stream};
-use super::{Common, uvm};
+use super::uvm;
 use crate::failure::Failure;
 use crate::lab::{Lab, Rounds};
 use crate::names::{OptimizerName, PlacementName, PolicyName, PrecisionName, option_name};

@@ -85,7 +85,8 @@ struct LeftOut {
 #[derive(Debug, Serialize)]
 pub struct Run {
     schema: u32,
-    command: &'static str,
+    /// The command that it is of.
+    pub command: &'static str,
     version: &'static str,
     commit: String,
     date: String,

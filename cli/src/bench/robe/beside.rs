@@ -3,8 +3,7 @@
 use hotrow::robe::Config;
 use hotrow::{Error, GroupConfig, Init, Layout, Optimizer, Policy, Pooling, Precision};
 
-use super::Plan;
-use super::cells::{Batches, Behind, Runner};
+use super::plan::{Batches, Behind, Plan, Runner};
 use super::shape::CHUNK;
 use crate::bench::suite::shapes::{random, zipf};
 use crate::report::run::Run;

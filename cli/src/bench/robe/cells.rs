@@ -1,73 +1,14 @@
 //! Every setting on a backend: arrays that serve all settings of their size, and those that have no room, with the reason.
 
 use hotrow::robe::{Backward, Config, hash};
-use hotrow::{Error, GroupConfig, Pooling};
+use hotrow::{Error, Pooling};
 
-use super::Plan;
-use super::compare::lowest;
+use super::compare::choices;
+use super::plan::{Batches, Behind, Plan, Runner, Step, WAYS};
 use super::shape::Setting;
-use crate::lab::Stage;
 use crate::progress::Progress;
 use crate::report::run::Run;
-use crate::report::units::Times;
 use crate::report::{self, Unit};
-
-/// A backend that measures.
-pub(super) trait Runner {
-    /// An array of this configuration: if `same` the last one under it, else a new one in the last one's place.
-    fn array(&mut self, config: Config, same: bool) -> Result<(), Error>;
-    /// The choice of `Backward::Auto` for an update of the array, whose batch has so many distinct starts.
-    fn auto(&self, starts: u32) -> &'static str;
-    /// Forward of the array over the batches in turn, and what comes behind it.
-    fn steps(&mut self, batches: &Batches<'_>, behind: Behind) -> anyhow::Result<Step>;
-    /// Forward of a cached table over the batches in turn, after others that fill its cache; and the hit rate.
-    fn cached(
-        &mut self,
-        config: &GroupConfig,
-        warm: &[Vec<u32>],
-        batches: &Batches<'_>,
-    ) -> anyhow::Result<(Times, f64)>;
-}
-
-/// Rows of one table, in bags of `bag`.
-pub(super) struct Batches<'b> {
-    pub(super) rows: &'b [Vec<u32>],
-    pub(super) bag: u32,
-}
-
-impl Batches<'_> {
-    pub(super) fn offsets(&self) -> Vec<u32> {
-        (0..=self.rows[0].len() as u32).step_by(self.bag as usize).collect()
-    }
-}
-
-/// Forward, and what came behind it.
-#[derive(Default)]
-pub(super) struct Step {
-    pub(super) forward: Times,
-    pub(super) backward: Times,
-    /// Stages of both, on a device that stamps them.
-    pub(super) parts: Vec<Stage>,
-}
-
-/// What comes behind a forward.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Behind {
-    Nothing,
-    /// The sums and the optimiser in one: `backward`. No gradient lies in memory.
-    Update,
-    /// The gradient alone, into memory: ROBE's backward.
-    Gradient,
-}
-
-/// Updates and gradients, and how they come by their sums; in the order in which they are measured.
-pub(super) const WAYS: [(&str, Behind, Backward); 5] = [
-    ("dense update", Behind::Update, Backward::Dense),
-    ("sparse update", Behind::Update, Backward::Sparse),
-    ("dense gradient", Behind::Gradient, Backward::Dense),
-    ("sparse gradient", Behind::Gradient, Backward::Sparse),
-    ("atomic update", Behind::Update, Backward::Atomic),
-];
 
 /// Measures all settings in their order; neighbours of one |M| share an array.
 pub(super) fn run(plan: &Plan<'_>, settings: &[Setting], run: &mut Run, runner: &mut dyn Runner) -> anyhow::Result<()> {
@@ -113,7 +54,7 @@ fn cell(
     let rows = plan.shape.batches(setting.rows, plan.seed);
     let (starts, covered) = places(config, &rows[0]);
     let gradient = if config.is_dense(plan.shape.batch) { "dense" } else { "sparse" };
-    let choices = [("update", runner.auto(starts)), ("gradient", gradient)];
+    let taken = [("update", runner.auto(starts)), ("gradient", gradient)];
     let mut at = run.at("array", &place);
     for (what, n) in [("touched", touched as f64), ("covered", covered as f64), ("starts", f64::from(starts))] {
         at.push(what, n, Unit::Count);
@@ -124,21 +65,8 @@ fn cell(
             Err(reason) => run.leave_out(format!("{} of {}", way.0, setting.name()), reason),
         }
     }
-    compare(run, &place, choices);
+    choices(run, &place, taken);
     Ok(())
-}
-
-/// Sparse against dense, and how much longer the choice of `Backward::Auto` took than the faster one, as a share of it; lowest times.
-pub(super) fn compare(run: &mut Run, place: &report::Setting, choices: [(&str, &str); 2]) {
-    for (what, choice) in choices {
-        let both = ["dense", "sparse"].map(|how| lowest(&run.records, &format!("{how} {what}"), place));
-        let [Some(dense), Some(sparse)] = both else { continue };
-        let taken = if choice == "dense" { dense } else { sparse };
-        let lost = taken / dense.min(sparse) - 1.0;
-        run.at("array", place).push(&format!("sparse against dense {what}"), sparse / dense, Unit::Times);
-        let place = place.clone().with("choice", choice);
-        run.at("array", &place).push(&format!("lost by auto {what}"), lost, Unit::Share);
-    }
 }
 
 /// Times of a way, and its stages that take 5 % of their phase.
@@ -217,7 +145,8 @@ mod tests {
     use super::super::shape::Shape;
     use super::*;
     use crate::bench::suite::Size;
-    use hotrow::Optimizer;
+    use crate::report::units::Times;
+    use hotrow::{GroupConfig, Optimizer};
 
     /// Takes no time; has no room for the sums of more than `most` weights, be they an atomic update's or a gradient's.
     struct Pretended {

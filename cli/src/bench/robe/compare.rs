@@ -1,6 +1,6 @@
 //! What the cells show: where dense and sparse cross, the loss of `Backward::Auto`, and how flat time is in the rows.
 
-use super::cells::WAYS;
+use super::plan::WAYS;
 use super::shape::{CHUNK, CHUNKS};
 use crate::report::run::Run;
 use crate::report::units::apart;
@@ -10,9 +10,22 @@ use crate::report::{Record, Setting, Unit};
 const APART: f64 = 0.05;
 
 /// The lowest time of a quantity at a place: neighbours on the machine only ever add.
-pub(super) fn lowest(records: &[Record], what: &str, place: &Setting) -> Option<f64> {
+fn lowest(records: &[Record], what: &str, place: &Setting) -> Option<f64> {
     let found = records.iter().rev().find(|record| record.what == what && record.setting == *place)?;
     Some(found.spread?.lowest).filter(|&seconds| seconds > 0.0)
+}
+
+/// Sparse against dense, and how much longer the choice of `Backward::Auto` took than the faster one, as a share of it; lowest times.
+pub(super) fn choices(run: &mut Run, place: &Setting, taken: [(&str, &str); 2]) {
+    for (what, choice) in taken {
+        let both = ["dense", "sparse"].map(|how| lowest(&run.records, &format!("{how} {what}"), place));
+        let [Some(dense), Some(sparse)] = both else { continue };
+        let chosen = if choice == "dense" { dense } else { sparse };
+        let lost = chosen / dense.min(sparse) - 1.0;
+        run.at("array", place).push(&format!("sparse against dense {what}"), sparse / dense, Unit::Times);
+        let place = place.clone().with("choice", choice);
+        run.at("array", &place).push(&format!("lost by auto {what}"), lost, Unit::Share);
+    }
 }
 
 /// The figures of an array of one setting.
@@ -201,7 +214,7 @@ mod tests {
                 let times = Times { median: 1.25 * lowest, lowest, rounds: 3, ..Times::default() };
                 run.at("array", &place).timed(way, times);
             }
-            crate::bench::robe::cells::compare(&mut run, &place, [("update", choice), ("gradient", choice)]);
+            choices(&mut run, &place, [("update", choice), ("gradient", choice)]);
         }
         record(&mut run);
         run

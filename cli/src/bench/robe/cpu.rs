@@ -5,7 +5,7 @@ use hotrow::{CpuGroup, CpuRobeGroup, Error, GradSlice, GroupConfig};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use super::cells::{Batches, Behind, Runner, Step};
+use super::plan::{Batches, Behind, Runner, Step};
 use crate::lab::Rounds;
 use crate::report::units::Times;
 

@@ -4,7 +4,7 @@ use hotrow::robe::{Backward, Config};
 use hotrow::wgpu;
 use hotrow::{Error, GradBuffer, GradientBuffer, GroupConfig, RobeGroup};
 
-use super::cells::{Batches, Behind, Runner, Step};
+use super::plan::{Batches, Behind, Runner, Step};
 use crate::bench::suite::shapes::Batch;
 use crate::bench::suite::workload::Workload;
 use crate::lab::{Inputs, Lab};

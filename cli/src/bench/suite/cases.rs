@@ -1,8 +1,8 @@
 //! The workloads and how their rows are drawn, a function a part.
 
-use hotrow::{Error, GroupConfig, Init, Optimizer, Placement, Pooling, Precision};
+use hotrow::{Error, Optimizer, Placement, Precision};
 
-use super::Bench;
+use super::bench::{Bench, DIM};
 use super::shapes::{Batch, distinct, pool, random, shuffle, uniform, zipf};
 use super::workload::Workload;
 use crate::lab::Lab;
@@ -12,8 +12,6 @@ use std::collections::BTreeMap;
 
 /// TBE's bag.
 pub(super) const BAG: u32 = 20;
-/// TBE's and NVIDIA's width.
-pub(super) const DIM: u32 = 128;
 /// Batches in turn: enough that none finds its own rows in the chip's caches.
 pub(super) const TURNS: usize = 4;
 pub(super) const LR: f32 = 1e-3;
@@ -30,42 +28,6 @@ pub(super) fn is_mapped(lab: &Lab) -> bool {
 /// Mapped, or Device where the device maps nothing; the setting says which, and goals want mapped.
 pub(super) fn mapped(lab: &Lab) -> Placement {
     if is_mapped(lab) { Placement::Mapped } else { Placement::Device }
-}
-
-impl Bench<'_> {
-    /// Tables in device memory, sums of bags, the seed of the run.
-    pub(super) fn config(
-        &self,
-        tables: &[u32],
-        precision: Precision,
-        optimizer: Optimizer,
-        cache_rows: u32,
-    ) -> GroupConfig {
-        let mut config = GroupConfig::new(tables, DIM);
-        (config.precision, config.optimizer, config.cache_rows) = (precision, optimizer, cache_rows);
-        (config.seed, config.pooling) = (self.seed, Pooling::Sum);
-        config.init = Init::Uniform { low: -0.1, high: 0.1 };
-        config
-    }
-
-    /// Indices, and bytes of slots: the goal's.
-    pub(super) fn resident(&self) -> (usize, u64) {
-        self.size.of((4096, 8 << 20), (1 << 20, 4 << 30))
-    }
-
-    /// Slots of a cache of `bytes`, or of as many as the device binds in all its windows. A window that a handful of slots would need is
-    /// done without: a binding may fall short of a round number.
-    pub(super) fn slots(&self, bytes: u64, slot_bytes: u64) -> u32 {
-        let (wanted, window) = (bytes / slot_bytes, self.lab.binding() / slot_bytes);
-        let beyond = wanted % window;
-        let wanted = if beyond < wanted / 1000 { wanted - beyond } else { wanted };
-        wanted.min(window * u64::from(self.lab.timed.caps().choose_windows())) as u32 & !31
-    }
-
-    /// Where the cache is compared with itself: half the goal's size, and half the time to make the tables.
-    fn one_binding(&self) -> u64 {
-        self.resident().1.min(self.lab.binding())
-    }
 }
 
 /// A table whose rows are all in the cache: as many as `bytes` hold of slots of `floats` floats. Its batches are uniform, or by Zipf's law.

@@ -2,7 +2,7 @@
 
 use hotrow::wgpu;
 
-use super::Bench;
+use super::bench::Bench;
 use crate::lab::Lab;
 use crate::report::{Setting, Unit};
 

@@ -4,8 +4,8 @@ use hotrow::internals::layout::WAYS;
 use hotrow::scars::{HotBatches, HotRows, Samples};
 use hotrow::{Group, GroupConfig, Optimizer, Placement, Policy, Precision};
 
-use super::Bench;
-use super::cases::{DIM, LR, TURNS, mapped};
+use super::bench::{Bench, DIM};
+use super::cases::{LR, TURNS, mapped};
 use super::draw::{self, Even, Law, Sample, TABLES};
 use super::shapes::{Batch, random};
 use super::workload::{Case, Workload};

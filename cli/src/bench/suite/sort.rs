@@ -4,7 +4,8 @@ use hotrow::{Count, Sorter};
 use rayon::slice::ParallelSliceMut as _;
 use std::time::Instant;
 
-use super::{Bench, bytes};
+use super::bench::Bench;
+use super::bytes;
 use crate::report::{Setting, Unit};
 
 /// Pairs of the goals.

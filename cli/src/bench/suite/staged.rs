@@ -5,8 +5,8 @@ use hotrow::wgpu::SubmissionIndex;
 use hotrow::{Counters, Group, Layout, Optimizer, Placement, Precision, RamStore, SharedStore, Traffic};
 use std::time::Instant;
 
-use super::Bench;
-use super::cases::{BAG, DIM, LR, is_mapped, mostly_hits};
+use super::bench::{Bench, DIM};
+use super::cases::{BAG, LR, is_mapped, mostly_hits};
 use crate::lab::Inputs;
 use crate::report::units::Times;
 use crate::report::{Setting, Unit};

@@ -1,7 +1,7 @@
 //! What crosses the bus, and what windows cost: 95 % hits over the bus, no cache at all, a cache larger than a binding.
 
-use super::Bench;
-use super::cases::{BAG, DIM, LR, TURNS, fill, mapped, mostly_hits};
+use super::bench::{Bench, DIM};
+use super::cases::{BAG, LR, TURNS, fill, mapped, mostly_hits};
 use super::shapes::{Batch, distinct, pool, random, uniform};
 use super::workload::Workload;
 use crate::report::{Setting, Unit};

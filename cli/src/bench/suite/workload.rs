@@ -2,7 +2,7 @@
 
 use hotrow::{Counters, Group, GroupConfig, Layout, wgpu};
 
-use super::Bench;
+use super::bench::Bench;
 use super::bytes::{Facts, kernel};
 use super::shapes::Batch;
 use crate::lab::{Inputs, Lab, Measured, Stage};
