@@ -43,8 +43,8 @@ impl Unit {
             Self::Seconds => units::seconds(value),
             Self::Bytes => units::bytes(value),
             Self::BytesPerSecond => units::bytes_per_second(value),
-            Self::Share => units::percent(value),
-            Self::Times => units::times(value),
+            Self::Share => format!("{:.1} %", 100.0 * value),
+            Self::Times => format!("{value:.2} x"),
             Self::Count => Value::Number(value).to_string(),
             Self::PerSecond => format!("{}/s", units::count(value)),
             Self::Score => format!("{value:.5}"),
@@ -331,23 +331,15 @@ struct Line<'r> {
 }
 
 impl<'r> From<&'r Record> for Line<'r> {
-    fn from(record: &'r Record) -> Self {
-        let exact = |value: &Value| match value {
-            Value::Number(number) => number.to_string(),
-            Value::Text(text) => text.clone(),
+    fn from(Record { what, shape, setting, value, unit, spread }: &'r Record) -> Self {
+        let exact = |(name, value): &(&str, Value)| match value {
+            Value::Number(number) => format!("{name}={number}"),
+            Value::Text(text) => format!("{name}={text}"),
         };
-        let setting: Vec<String> =
-            record.setting.0.iter().map(|(name, value)| format!("{name}={}", exact(value))).collect();
-        Self {
-            what: &record.what,
-            shape: &record.shape,
-            setting: setting.join("; "),
-            value: record.value,
-            unit: record.unit,
-            lowest: record.spread.map(|times| times.lowest),
-            highest: record.spread.map(|times| times.highest),
-            rounds: record.spread.map(|times| times.rounds),
-        }
+        let setting = setting.0.iter().map(exact).collect::<Vec<_>>().join("; ");
+        let [lowest, highest] = [|times: Times| times.lowest, |times: Times| times.highest].map(|of| spread.map(of));
+        let rounds = spread.map(|times| times.rounds);
+        Self { what, shape, setting, value: *value, unit: *unit, lowest, highest, rounds }
     }
 }
 
@@ -411,6 +403,8 @@ mod tests {
         let setting = Setting::default().with("rows", 4_000_000u32).with("rows", 10u32);
         assert_eq!(setting.number("rows"), Some(10.0));
         assert_eq!(Value::from(4_000_000u32).to_string(), "4 M");
-        assert_eq!(Unit::Count.show(f64::NAN), "-");
+        let shown =
+            [(Unit::Count, f64::NAN), (Unit::Share, 0.1234), (Unit::Times, 1.5)].map(|(unit, value)| unit.show(value));
+        assert_eq!(shown, ["-", "12.3 %", "1.50 x"]);
     }
 }

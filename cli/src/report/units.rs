@@ -91,18 +91,6 @@ pub fn bytes_per_second(rate: f64) -> String {
     format!("{:.2} GB/s", rate * 1e-9)
 }
 
-/// `12.3 %` of a share of 0.123.
-#[must_use]
-pub fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
-}
-
-/// `1.25 x`.
-#[must_use]
-pub fn times(factor: f64) -> String {
-    format!("{factor:.2} x")
-}
-
 /// `4 M`, `12.5 K`, `512`: a number of things, rounded to two decimals of its unit.
 #[must_use]
 pub fn count(n: f64) -> String {
@@ -152,7 +140,6 @@ mod tests {
     fn quantities_have_their_unit() {
         assert_eq!([2.0, 0.0021, 3.2e-6].map(seconds), ["2.00 s", "2.10 ms", "3.2 us"]);
         assert_eq!([2.5e9, 3e6, 1234.0, 136.0].map(bytes), ["2.50 GB", "3.00 MB", "1.23 KB", "136 B"]);
-        assert_eq!((percent(0.1234), times(1.5)), ("12.3 %".to_owned(), "1.50 x".to_owned()));
     }
 
     #[test]

@@ -69,23 +69,15 @@ fn cell(
     Ok(())
 }
 
-/// Times of a way, and its stages that take 5 % of their phase.
+/// Times of a way, and of the forward before an update.
 fn record(run: &mut Run, place: &report::Setting, way: &str, step: &Step) {
-    let forward = match way {
-        "dense update" => Some("forward"),
-        "sparse update" => Some("forward before sparse update"),
-        _ => None,
-    };
     let mut at = run.at("array", place);
-    forward.into_iter().for_each(|what| at.timed(what, step.forward));
-    at.timed(way, step.backward);
-    for part in step.parts.iter().filter(|part| part.phase != "forward" || way == "dense update") {
-        let whole = if part.phase == "forward" { step.forward } else { step.backward };
-        let Some(times) = part.times.filter(|times| times.median >= 0.05 * whole.median) else { continue };
-        let mut at = run.at("stages", &place.clone().with("way", way).with("stage", part.stage));
-        at.timed("stage", times);
-        at.push("dispatches", part.dispatches as f64, Unit::Count);
+    match way {
+        "dense update" => at.timed("forward", step.forward),
+        "sparse update" => at.timed("forward before sparse update", step.forward),
+        _ => (),
     }
+    at.timed(way, step.backward);
 }
 
 /// A way, or why there is neither room nor time for it; whatever else fails, ends the run.
@@ -199,7 +191,7 @@ mod tests {
             assert_eq!(batches.rows.len(), 4);
             self.asked.push((config.backward, behind));
             let times = Times { median: 2.0 * seconds, lowest: seconds, rounds: 3, ..Times::default() };
-            Ok(Step { forward: times, backward: times, parts: Vec::new() })
+            Ok(Step { forward: times, backward: times })
         }
 
         fn cached(&mut self, _: &GroupConfig, _: &[Vec<u32>], _: &Batches<'_>) -> anyhow::Result<(Times, f64)> {

@@ -71,7 +71,7 @@ impl Runner for CpuRunner {
         };
         one()?; // not counted
         let [forward, backward] = self.rounds.repeat(one)?;
-        Ok(Step { forward, backward, parts: Vec::new() })
+        Ok(Step { forward, backward })
     }
 
     fn cached(

@@ -120,7 +120,7 @@ impl Runner for GpuRunner<'_> {
         group.abandon_backward();
         group.check()?;
         let times = |k: usize| phases.get(k).and_then(|phase| measured.phase(phase)).unwrap_or_default();
-        Ok(Step { forward: times(0), backward: times(1), parts: measured.stages })
+        Ok(Step { forward: times(0), backward: times(1) })
     }
 
     fn cached(

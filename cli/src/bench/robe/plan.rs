@@ -5,7 +5,6 @@ use hotrow::{Error, GroupConfig, Optimizer};
 
 use super::shape::Shape;
 use crate::bench::suite::Size;
-use crate::lab::Stage;
 use crate::report::units::Times;
 
 /// What a run is given.
@@ -65,12 +64,9 @@ impl Batches<'_> {
 }
 
 /// Forward, and what came behind it.
-#[derive(Default)]
 pub(super) struct Step {
     pub(super) forward: Times,
     pub(super) backward: Times,
-    /// Stages of both, on a device that stamps them.
-    pub(super) parts: Vec<Stage>,
 }
 
 /// What comes behind a forward.
