@@ -1,4 +1,4 @@
-//! What a group of tables is made of: precision, rounding, policy, optimiser, placement.
+//! The settings of a group of tables: precision, rounding, policy, optimiser, placement.
 //!
 //! [`GroupConfig`] is plain data. [`GroupConfig::check`] turns it into a [`Layout`](crate::Layout) or a named error;
 //! nothing touches a device before that.
@@ -8,15 +8,19 @@ use std::str::FromStr;
 
 use crate::error::Error;
 
-/// Lanes, ways and bits: a set has 32 ways on a GPU, and on the CPU unless the configuration says otherwise.
+/// Ways of a set. A GPU's sets have 32, and the CPU's too unless the configuration says otherwise.
 pub const WAYS: u32 = 32;
-/// Most ways of a set: a probe looks at them all.
+/// Most ways of a set, because a probe looks at all of them.
 pub(crate) const MOST_WAYS: u32 = 1024;
 
-/// Gives each variant of an enum its name in options, files and messages: `name`, `Display` and `FromStr`, which takes `_` for `-`.
+/// Lists the variants of an enum, `ALL`, and gives each its name in options, files and messages: `name`, `Display` and `FromStr`, which takes
+/// `_` for `-`.
 macro_rules! named {
     ($type:ident, $field:literal: $($variant:ident = $name:literal),+) => {
         impl $type {
+            /// Every variant, in the order of their declaration.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
+
             /// The name in options, files and messages.
             #[must_use]
             pub const fn name(self) -> &'static str {
@@ -71,10 +75,17 @@ macro_rules! setters {
 }
 pub(crate) use setters;
 
-/// How the table stores a weight (Yang 2020, section 3).
+/// The type in which the table stores a weight (Yang 2020, section 3).
+///
+/// ```
+/// use hotrow::Precision;
+///
+/// assert_eq!("int4".parse(), Ok(Precision::Int4));
+/// assert!(Precision::Int4.bits() == 4 && Precision::Int4.is_integer());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Precision {
-    /// IEEE binary32, stored as it is.
+    /// IEEE binary32, stored unchanged.
     Fp32,
     /// IEEE binary16, saturating at +-65504.
     Fp16,
@@ -87,10 +98,7 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Every precision, widest first.
-    pub const ALL: [Self; 5] = [Self::Fp32, Self::Fp16, Self::Int8, Self::Int4, Self::Int2];
-
-    /// Bits a stored weight takes: 32, 16, 8, 4 or 2.
+    /// Bits of a stored weight: 32, 16, 8, 4 or 2.
     #[must_use]
     pub const fn bits(self) -> u32 {
         match self {
@@ -102,30 +110,34 @@ impl Precision {
         }
     }
 
-    /// True for the precisions that keep a scale and a bias beside each row.
+    /// True for the precisions that store a scale and a bias with each row.
     #[must_use]
     pub const fn is_integer(self) -> bool {
         self.bits() <= 8
     }
 }
 
-/// How a value between two representable neighbours is stored (Yang 2020, section 3; Zhang 2018, section 2.2).
+/// The rounding of a value between two representable neighbours (Yang 2020, section 3; Zhang 2018, section 2.2).
+///
+/// Example: [`GroupConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rounding {
     /// To the nearer neighbour, ties to even.
     Nearest,
-    /// To the upper neighbour with probability equal to the fraction: the expected value is the value itself.
+    /// To the upper neighbour with probability equal to the fraction, so that the expected value is the value itself.
     Stochastic,
 }
 
-/// How many random bits decide where an element is rounded to, if rounding is stochastic.
+/// The number of random bits that decide the rounding of an element, if rounding is stochastic.
 ///
-/// They come from [pcg4d](crate::table::rng): one hash of 128 bits serves 4 elements with 24 bits, 8 with 16, 16 with 8
-/// ([`rng::noise`](crate::table::rng::noise) says which of its bits an element takes). An element at the fraction f of the way from its lower
-/// neighbour to its upper one goes up if `(r + 1/2) * 2^-k < f`, r being its k random bits as a number. So what is representable stays,
-/// and the probability of going up is within `2^-(k+1)` of f: of each rounding, the expected error is at most that share of the
-/// distance between the neighbours. Repeated additions smaller than that share are lost: Zhang 2018, section 3.1, found 8 bits
-/// enough for its models; the default is 24, more than a binary16 of normal size can tell apart (13).
+/// The bits come from [pcg4d](crate::table::rng): one hash of 128 bits serves 4 elements with 24 bits, 8 with 16, 16 with 8
+/// ([`rng::noise`](crate::table::rng::noise) says which of its bits an element takes). An element at the fraction f of the way from its
+/// lower to its upper neighbour goes up if `(r + 1/2) * 2^-k < f`, where r is its k random bits as a number. So a representable value
+/// stays, and the probability of going up is within `2^-(k+1)` of f. The expected error of a rounding is at most that share of the distance
+/// between the neighbours. Updates smaller than that share are lost on average. Zhang 2018, section 3.1, found 8 bits enough for its
+/// models. The default is 24, more than a normal binary16 value can tell apart (13).
+///
+/// Example: [`GroupConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RandomBits {
     /// 8 bits an element, 16 elements a hash.
@@ -137,9 +149,6 @@ pub enum RandomBits {
 }
 
 impl RandomBits {
-    /// Every choice, fewest bits first.
-    pub const ALL: [Self; 3] = [Self::Eight, Self::Sixteen, Self::TwentyFour];
-
     /// Random bits of an element: 8, 16 or 24.
     #[must_use]
     pub const fn bits(self) -> u32 {
@@ -160,27 +169,31 @@ impl RandomBits {
         }
     }
 
-    /// How far the probability of rounding up may be from the fraction: `2^-(bits + 1)`. It is also the largest expected error of a
-    /// rounding, in units of the distance between the neighbours.
+    /// The largest difference between the probability of rounding up and the fraction: `2^-(bits + 1)`. It is also the largest expected
+    /// error of a rounding, in units of the distance between the neighbours.
     #[must_use]
     pub fn bias(self) -> f64 {
         0.5 / f64::from(1u32 << self.bits())
     }
 }
 
-/// Which row leaves a full set (Yang 2020, section 3).
+/// The rule for the row that leaves a full set (Yang 2020, section 3).
+///
+/// Example: [`GroupConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// The row untouched for longest leaves. Rows of the running batch are protected.
+    /// The row that was not used for longest leaves. Rows of the running batch are protected.
     Lru,
-    /// The row used least since the start leaves, and only for a row used strictly more often.
+    /// The row with the fewest uses since the start leaves, but only for a row with strictly more uses.
     Lfu,
-    /// No step admits a row: only what [`Embedding::pin`](crate::Embedding::pin) has pinned is in the cache, every other row is
+    /// No step admits a row. Only rows that [`Embedding::pin`](crate::Embedding::pin) has pinned are in the cache; every other row is
     /// bypassed (SCARS, section II-B: the hottest rows held fast).
     Static,
 }
 
-/// What becomes of the rows of a bag.
+/// The way in which the rows of a bag become output rows.
+///
+/// Example: [`GroupConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pooling {
     /// One output row per bag: the (weighted) sum.
@@ -191,29 +204,33 @@ pub enum Pooling {
     None,
 }
 
-/// What an index outside its table does (SPEC 7).
+/// The effect of an index outside its table (SPEC 7).
+///
+/// Example: [`GroupConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OutOfRange {
-    /// The whole step and its backward become a no-op and the first offender is named.
+    /// The whole step and its backward do nothing, and the error names the first bad index.
     Error,
     /// The index is read as the table's last row.
     Clamp,
-    /// The index is left out: weight 0, no access, not counted by mean.
+    /// The index is left out: it has weight 0, is no access, and does not count for mean.
     Skip,
 }
 
-/// Where the low-precision table lives (SPEC 4).
+/// The memory in which the low-precision table lives (SPEC 4).
+///
+/// Example: [`GroupConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Placement {
     /// In GPU memory.
     Device,
     /// In host memory that the shaders read and write over the bus. Needs `MAPPABLE_PRIMARY_BUFFERS`.
     Mapped,
-    /// In the host's own memory, or in a file: the host gathers missing records, still packed, and scatters those that come back. Runs
-    /// on any device, and a table may be larger than what a device binds or holds.
+    /// In the host's own memory, or in a file: the host gathers missing records, still packed, and writes back those that leave the cache.
+    /// Runs on any device. A table may be larger than the device can bind or hold.
     Staged,
-    /// In GPU memory if the device takes it; else in host memory, mapped or staged as [`Caps::choose_host_placement`](crate::Caps) says.
-    /// What was chosen, and why, is told by [`Group::placed`](crate::Group::placed).
+    /// In GPU memory if the table fits; else in host memory, mapped or staged as [`Caps::choose_host_placement`](crate::Caps) says.
+    /// [`Group::placed`](crate::Group::placed) returns the choice and its reason.
     Auto,
 }
 
@@ -228,17 +245,19 @@ pub enum Placement {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Optimizer {
-    /// The update rule; it decides how much state a row carries.
+    /// The update rule. It decides how much state a row has.
     pub kind: OptimizerKind,
     /// Learning rate.
     pub lr: f32,
-    /// Added to the root of the state, outside it.
+    /// Added to the root of the state.
     pub eps: f32,
-    /// Times the weight, added to the gradient before the rule.
+    /// The factor of the weight that is added to the gradient before the rule.
     pub weight_decay: f32,
 }
 
 /// The update rules.
+///
+/// Example: [`Optimizer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OptimizerKind {
     /// `w -= lr * g`.
@@ -256,7 +275,7 @@ impl Optimizer {
         Self { kind: OptimizerKind::Sgd, lr, eps: 1e-8, weight_decay: 0.0 }
     }
 
-    /// Element-wise AdaGrad with eps 1e-8 outside the root, as FBGEMM's TBE has it.
+    /// Element-wise AdaGrad with eps 1e-8 outside the root, as in FBGEMM's TBE.
     #[must_use]
     pub const fn adagrad(lr: f32) -> Self {
         Self { kind: OptimizerKind::AdaGrad, lr, eps: 1e-8, weight_decay: 0.0 }
@@ -269,10 +288,12 @@ impl Optimizer {
     }
 }
 
-/// What every row of a new table holds.
+/// The initial values of a new table.
+///
+/// Example: [`GroupConfig`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
-    /// The same value everywhere.
+    /// The same value in every element.
     Constant(f32),
     /// Uniform in `[low, high)`, from the group's seed: the same values on every machine.
     Uniform {
@@ -281,7 +302,7 @@ pub enum Init {
         /// Upper end, not reached.
         high: f32,
     },
-    /// Normally distributed, from the group's seed: the same values on every machine. None is further than 6.8 `std` from `mean`.
+    /// Normally distributed, from the group's seed: the same values on every machine. No value is further than 6.8 `std` from `mean`.
     Normal {
         /// Mean.
         mean: f32,
@@ -290,15 +311,22 @@ pub enum Init {
     },
 }
 
-/// A group: tables of one dim and precision that share a cache. Rows are numbered on:
-/// `linear row = table base + index`.
+/// A group: tables of one dim and precision that share a cache. Rows are numbered across tables: `linear row = table base + index`.
 ///
 /// ```
-/// use hotrow::{GroupConfig, Optimizer, Policy, Precision};
+/// use hotrow::{
+///     GroupConfig, Init, Optimizer, OutOfRange, Placement, Policy, Pooling, Precision, RandomBits, Rounding,
+/// };
 ///
 /// let mut config = GroupConfig::new(&[1_000_000, 500], 64)
 ///     .with_precision(Precision::Int4)
+///     .with_rounding(Rounding::Stochastic)
+///     .with_random_bits(RandomBits::Sixteen)
 ///     .with_policy(Policy::Lfu)
+///     .with_pooling(Pooling::Mean)
+///     .with_out_of_range(OutOfRange::Skip)
+///     .with_placement(Placement::Auto)
+///     .with_init(Init::Uniform { low: -0.1, high: 0.1 })
 ///     .with_optimizer(Optimizer::row_wise_adagrad(0.1));
 /// config.cache_rows = 20_000;
 /// assert_eq!(config.total_rows(), 1_000_500);
@@ -309,37 +337,38 @@ pub enum Init {
 pub struct GroupConfig {
     /// Rows of each table.
     pub tables: Vec<u32>,
-    /// The table each feature reads; bags come feature by feature, the same number for each. Empty: feature i reads table i.
+    /// The table that each feature reads. Bags come feature by feature, the same number for each. Empty: feature i reads table i.
     pub features: Vec<u32>,
-    /// Floats in a row, 1 to 2^24.
+    /// Weights of a row, 1 to 2^24.
     pub dim: u32,
-    /// How the table stores a weight.
+    /// The type in which the table stores a weight.
     pub precision: Precision,
-    /// How a cached or updated row is brought down to it.
+    /// The rounding of a cached or updated row to the table's precision.
     pub rounding: Rounding,
-    /// Random bits of an element, where rounding is stochastic.
+    /// Random bits of an element, if rounding is stochastic.
     pub random_bits: RandomBits,
-    /// Rows the FP32 cache shall hold, rounded up to whole sets; 0 means no cache.
+    /// Number of rows that the FP32 cache holds, rounded up to whole sets; 0 means no cache.
     pub cache_rows: u32,
-    /// Ways of a set, 1 (direct-mapped) to 1024. A GPU's sets have 32; the CPU backend takes any. More ways than rows make one set.
+    /// Ways of a set, 1 (direct-mapped) to 1024. A GPU needs 32; the CPU backend takes any number. If there are more ways than rows, the
+    /// cache is one set.
     pub ways: u32,
-    /// Which row leaves a full set.
+    /// The rule for the row that leaves a full set.
     pub policy: Policy,
-    /// What becomes of the rows of a bag.
+    /// The pooling of a bag's rows.
     pub pooling: Pooling,
     /// The update rule.
     pub optimizer: Optimizer,
-    /// What an index outside its table does.
+    /// The effect of an index outside its table.
     pub out_of_range: OutOfRange,
-    /// Where the table lives.
+    /// The memory in which the table lives.
     pub placement: Placement,
-    /// What a new table holds.
+    /// The initial values of a new table.
     pub init: Init,
-    /// Seed of every random bit: rounding and initial values.
+    /// The seed of all random bits: rounding and initial values.
     pub seed: u32,
-    /// Most bytes of one shard of the table; `None` takes what the device binds. Tests and plans set it, through `internals`.
+    /// Most bytes of one shard of the table; `None` takes the largest binding of the device. Tests and plans set it, through `internals`.
     pub(crate) shard_bytes: Option<u64>,
-    /// Most bytes of one window of the cache; `None` takes what the device binds. Tests and plans set it, through `internals`.
+    /// Most bytes of one window of the cache; `None` takes the largest binding of the device. Tests and plans set it, through `internals`.
     pub(crate) window_bytes: Option<u64>,
 }
 
@@ -369,7 +398,8 @@ setters!(GroupConfig {
 });
 
 impl GroupConfig {
-    /// One or more tables of `rows` x `dim`, INT8 with stochastic rounding (24 random bits), no cache, 32 ways, LRU, sum pooling, SGD at 0.01.
+    /// Tables of `tables[i]` x `dim`: INT8 with stochastic rounding (24 random bits), no cache, 32 ways, LRU, sum pooling, SGD with rate
+    /// 0.01.
     #[must_use]
     pub fn new(tables: &[u32], dim: u32) -> Self {
         Self {
@@ -393,7 +423,7 @@ impl GroupConfig {
         }
     }
 
-    /// Takes another learning rate, if it is finite.
+    /// Sets the learning rate, if the new one is finite.
     pub(crate) fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
         if !lr.is_finite() {
             return Err(Error::Config { field: "lr", wanted: "a finite number".into(), found: lr.to_string() });
@@ -402,13 +432,13 @@ impl GroupConfig {
         Ok(())
     }
 
-    /// The table each feature reads.
+    /// The table that each feature reads.
     #[must_use]
     pub fn feature_tables(&self) -> Vec<u32> {
         if self.features.is_empty() { (0..self.tables.len() as u32).collect() } else { self.features.clone() }
     }
 
-    /// Features: bags come feature by feature, the same number for each.
+    /// Number of features. Bags come feature by feature, the same number for each.
     #[must_use]
     pub fn feature_count(&self) -> u32 {
         if self.features.is_empty() { self.tables.len() as u32 } else { self.features.len() as u32 }
@@ -420,10 +450,10 @@ impl GroupConfig {
         self.tables.iter().map(|&rows| u64::from(rows)).sum()
     }
 
-    /// Everything that can be wrong before a device is asked.
+    /// Checks everything that can be checked without a device.
     ///
     /// # Errors
-    /// [`Error::Config`] names the field, what was wanted and what was found.
+    /// [`Error::Config`] names the field, the wanted value and the found one.
     pub fn check(&self) -> Result<(), Error> {
         let fail = |field, wanted: String, found: String| Err(Error::Config { field, wanted, found });
         if self.dim == 0 || self.dim > 1 << 24 {
@@ -457,14 +487,14 @@ impl GroupConfig {
         if let Some((field, value)) = hyper.into_iter().find(|(_, value)| !value.is_finite()) {
             return fail(field, "a finite number".into(), value.to_string());
         }
-        // 0 / (sqrt(0) + 0) at a row's first zero gradient would skip the whole row, step after step.
+        // With eps 0, a row's first zero gradient would divide 0 by 0, and the row would be skipped in every step.
         if self.optimizer.kind != OptimizerKind::Sgd && self.optimizer.eps <= 0.0 {
             return fail("eps", "a number above 0".into(), self.optimizer.eps.to_string());
         }
         let finite = match self.init {
             Init::Constant(value) => value.is_finite(),
             Init::Uniform { low, high } => (high - low).is_finite() && low <= high,
-            // So that no row's range is beyond f32::MAX.
+            // A margin, so that no row's range exceeds f32::MAX.
             Init::Normal { mean, std } => (mean.abs() + 16.0 * std).is_finite() && std >= 0.0,
         };
         if !finite {

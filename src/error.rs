@@ -1,8 +1,10 @@
-//! The one error type. Each message says what was wanted, what was found and what to do.
+//! The one error type. Each message names the wanted value, the found value and the remedy.
 
 use std::{io, ops::Deref};
 
-/// An error of the operating system that an [`Error`] keeps as its source. Two are equal if kind and message are.
+/// An error of the operating system that an [`Error`] keeps as its source. Two of them are equal if kind and message are equal.
+///
+/// Example: [`Error`].
 #[derive(Debug)]
 pub struct IoError(io::Error);
 
@@ -15,7 +17,7 @@ impl From<&io::Error> for IoError {
     }
 }
 
-// `Deref` rather than `std::error::Error`: `Error::source` then is the `io::Error` itself.
+// `Deref` instead of `std::error::Error` makes `Error::source` the `io::Error` itself.
 impl Deref for IoError {
     type Target = io::Error;
 
@@ -38,9 +40,9 @@ impl PartialEq for IoError {
 
 impl Eq for IoError {}
 
-/// Why a call did not do its job. After any of these the tables still hold their last good values.
+/// The reason why a call did not do its job. After any of these errors the tables still hold their last good values.
 ///
-/// The error of a store, a source or a checkpoint keeps what the operating system said as its source:
+/// The error of a store, a source or a checkpoint has the operating system's error as its source:
 ///
 /// ```
 /// use std::{error::Error as _, io};
@@ -62,14 +64,14 @@ impl Eq for IoError {}
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A field of [`GroupConfig`](crate::GroupConfig) cannot be.
+    /// A field of [`GroupConfig`](crate::GroupConfig) has an illegal value.
     #[error("{field}: wanted {wanted}, found {found}; change the group's configuration")]
     Config {
         /// The field.
         field: &'static str,
-        /// What would be accepted.
+        /// The accepted values.
         wanted: String,
-        /// What was given.
+        /// The value given.
         found: String,
     },
     /// An index lies outside its table. The step did not take place.
@@ -78,16 +80,16 @@ pub enum Error {
              the step was left out: correct the batch, or configure out_of_range as clamp or skip"
     )]
     IndexOutOfRange {
-        /// The table the index was meant for.
+        /// The table that the index was meant for.
         table: u32,
         /// Rows of that table.
         rows: u32,
-        /// Where in the batch's indices.
+        /// The index's position in the batch.
         position: u32,
         /// The index.
         value: u32,
     },
-    /// A linear row that the group, or profile, has not: its tables have fewer rows together. The call did nothing.
+    /// A linear row that the group, or profile, does not have. The call did nothing.
     #[error(
         "{call}: wanted linear rows below {rows}, all tables together, found {row} at position {position}; \
              nothing was done: give rows of a table as its first linear row plus the index"
@@ -97,7 +99,7 @@ pub enum Error {
         call: &'static str,
         /// Rows of all tables together.
         rows: u32,
-        /// Where among the rows given.
+        /// The row's position among the rows given.
         position: u32,
         /// The row.
         row: u32,
@@ -110,19 +112,19 @@ pub enum Error {
     BadOffsets {
         /// Indices in the batch.
         indices: u32,
-        /// The first offset that is wrong, or is followed by a smaller one.
+        /// The position of the first offset that is wrong, or is followed by a smaller one.
         position: u32,
-        /// Its value.
+        /// The offset at that position.
         value: u32,
     },
     /// A part of a batch has the wrong length.
     #[error("{what}: wanted {wanted} entries, found {found}; pass one for each")]
     Length {
-        /// Which part.
+        /// The part.
         what: &'static str,
-        /// How many were wanted.
+        /// The number of entries wanted.
         wanted: u64,
-        /// How many were found.
+        /// The number of entries found.
         found: u64,
     },
     /// The number of bags is no multiple of the number of features.
@@ -135,133 +137,133 @@ pub enum Error {
         /// Bags of the batch.
         bags: u32,
     },
-    /// A buffer of the caller's cannot be bound.
+    /// A buffer of the caller cannot be bound.
     #[error("{what} buffer: wanted {wanted}, found {found}; create it so")]
     Buffer {
-        /// Its role.
+        /// The role of the buffer.
         what: &'static str,
-        /// What it needs.
+        /// The required property.
         wanted: String,
-        /// What it has.
+        /// The property it has.
         found: String,
     },
-    /// Something is larger than the device binds, or than 32 bits count on any.
+    /// Something is larger than the device can bind, or than 32 bits can count.
     #[error("{what}: wanted {wanted} bytes, the most that the device binds or 32 bits count is {limit}; {remedy}")]
     TooLarge {
-        /// What it is.
+        /// The thing that is too large.
         what: &'static str,
-        /// Bytes it takes.
+        /// The bytes it takes.
         wanted: u64,
-        /// The most there can be: bytes that the device binds, or as many as are counted where no device is asked.
+        /// The most bytes allowed: the largest binding of the device, or what 32 bits count if no device is involved.
         limit: u64,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
     /// The device lacks a feature or limit.
     #[error("{what}: wanted {wanted}, the device has {found}; {remedy}")]
     Unsupported {
-        /// What needs it.
+        /// The purpose.
         what: &'static str,
         /// The feature or limit.
         wanted: String,
-        /// What the device has.
+        /// The device's feature or limit.
         found: String,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// The device has no memory left for this.
+    /// The device or the host has no memory left.
     #[error("{what}: wanted {bytes} bytes, the device has no memory left; make tables, cache or batch smaller")]
     OutOfMemory {
-        /// What it was for.
+        /// The purpose of the memory.
         what: &'static str,
         /// Bytes asked for.
         bytes: u64,
     },
-    /// A snapshot that no group of this configuration can have left.
+    /// A snapshot that no group of this configuration can have produced.
     #[error(
         "snapshot, slot {slot}, {what}: wanted {wanted}, found {found}; restore one of a group of the same configuration"
     )]
     Snapshot {
-        /// What is wrong.
+        /// The field that is wrong.
         what: &'static str,
-        /// What would be accepted.
+        /// The accepted values.
         wanted: String,
-        /// What was found.
+        /// The value found.
         found: u32,
-        /// Where in the cache.
+        /// The slot of the cache.
         slot: u32,
     },
-    /// What holds a staged table, or a file that one is filled from, cannot be used as wanted: a full disk, a file truncated, foreign,
-    /// locked, of another shape, changed by another program. The rest of the table is whole, and the call may be made again.
+    /// The store of a staged table, or a file that fills one, cannot be used as wanted: a full disk, or a file that is truncated, foreign,
+    /// locked, of another shape, or changed by another program. The rest of the table is whole, and the call may be made again.
     #[error("{store}, {what}: wanted {wanted}, found {found}; {remedy}")]
     Store {
-        /// Which store: the path of a file.
+        /// The store: the path of a file.
         store: String,
-        /// What is wrong.
+        /// The part or operation that is wrong.
         what: &'static str,
-        /// What would be accepted.
+        /// The accepted state.
         wanted: String,
-        /// What was found.
+        /// The state found.
         found: String,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
         /// The operating system's error, if there was one.
         source: Option<IoError>,
     },
-    /// What a table was to be filled from has not got a row, or not a finite one.
+    /// The source that fills a table lacks a row, or has a row that is not finite.
     #[error("{name}, row {row}: wanted {wanted}, found {found}; {remedy}")]
     Source {
-        /// Which source: the path of a file.
+        /// The source: the path of a file.
         name: String,
         /// The linear row.
         row: u32,
-        /// What would be accepted.
+        /// The accepted values.
         wanted: String,
-        /// What was found.
+        /// The value found.
         found: String,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
         /// The operating system's error, if there was one.
         source: Option<IoError>,
     },
-    /// A checkpoint that cannot be written, read, or taken over by this group.
+    /// A checkpoint that cannot be written, read, or restored by this group.
     #[error("checkpoint {path}, {what}: wanted {wanted}, found {found}; {remedy}")]
     Checkpoint {
         /// The file.
         path: String,
-        /// What is wrong: the file itself, a field of its metadata, a tensor.
+        /// The part that is wrong: the file itself, a field of its metadata, a tensor.
         what: &'static str,
-        /// What would be accepted.
+        /// The accepted values.
         wanted: String,
-        /// What was found.
+        /// The value found.
         found: String,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
         /// The operating system's error, if there was one.
         source: Option<IoError>,
     },
-    /// A loss scale that cannot be, or a scaler's state that no such scaler can have left.
+    /// An illegal loss scale, or a state that no such scaler can have produced.
     #[error("loss scaler, {what}: wanted {wanted}, found {found}; {remedy}")]
     Scaler {
         /// The field.
         what: &'static str,
-        /// What would be accepted.
+        /// The accepted values.
         wanted: String,
-        /// What was found.
+        /// The value found.
         found: String,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// A model of traffic that cannot be: no such distribution, or no plan under this budget.
+    /// A model of traffic with an illegal argument: no such distribution, or no plan under this budget.
     #[error("{what}: wanted {wanted}, found {found}; {remedy}")]
     Scars {
         /// The argument.
         what: &'static str,
-        /// What would be accepted.
+        /// The accepted values.
         wanted: String,
-        /// What was given.
+        /// The value given.
         found: String,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
     /// A question about a table's compression that has no answer.
@@ -269,21 +271,21 @@ pub enum Error {
     Fidelity {
         /// The argument.
         what: &'static str,
-        /// What would be accepted.
+        /// The accepted values.
         wanted: String,
-        /// What was given.
+        /// The value given.
         found: String,
     },
-    /// Rows that cannot be pinned so.
+    /// Rows that cannot be pinned as asked.
     #[error("pin, {what}: wanted {wanted}, found {found}; {remedy}")]
     Pins {
-        /// What is wrong.
+        /// The argument that is wrong.
         what: &'static str,
-        /// What would be accepted.
+        /// The accepted values.
         wanted: String,
-        /// What was found.
+        /// The value found.
         found: String,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
     /// Calls came in an order that would lose an update.
@@ -291,15 +293,15 @@ pub enum Error {
     Order {
         /// The call.
         call: &'static str,
-        /// What must come first.
+        /// The call that must come first.
         wanted: &'static str,
-        /// What came.
+        /// The state in which the call came.
         found: &'static str,
     },
     /// The device was lost or a read-back failed.
     #[error("device: wanted an answer, found {reason}; create the device and the group anew")]
     Device {
-        /// What wgpu said.
+        /// The message of wgpu.
         reason: String,
     },
 }
@@ -310,7 +312,7 @@ mod tests {
 
     use super::*;
 
-    /// A device that is always full stands for a full disk.
+    /// `/dev/full` takes the part of a full disk.
     #[test]
     fn a_full_disk_is_found_in_the_source() {
         let mut full = std::fs::File::options().write(true).open("/dev/full").unwrap();

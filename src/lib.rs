@@ -1,8 +1,8 @@
 //! Embedding tables in packed FP16, INT8, INT4 or INT2 whose hot rows train in a 32-way FP32 cache, on any GPU through [wgpu] or on the CPU.
 //!
-//! A table maps an index to a row of `dim` floats. A step has two calls. `forward` sums the rows of each bag of indices; `backward` takes the
-//! gradients of those sums and updates each distinct row once. Rows are stored packed. Those used most stay in a cache in FP32, and are
-//! rounded, stochastically by default, only when they leave it.
+//! A table maps an index to a row of `dim` floats. A step has two calls. `forward` sums the rows of each bag of indices; `backward` takes
+//! the gradients of those sums and updates each distinct row once. The table stores rows packed. The rows used most stay in an FP32 cache,
+//! and are rounded, stochastically by default, only when they leave it.
 //!
 //! ```
 //! use hotrow::{CpuGroup, Error, GroupConfig, Optimizer, Precision};
@@ -43,9 +43,9 @@
 //! - **Larger than the GPU, or than RAM**: [`Placement::Staged`] with a [`SharedStore`] of a [`RamStore`], a `FileStore` (feature `file`) or
 //!   your own [`Store`].
 //! - **Save**: `checkpoint` (feature `checkpoint`), or a [`Snapshot`] in memory.
-//! - **Plan**: [`MemoryReport`] counts bytes before anything is allocated; [`simulate`] replays a trace; [`scars`] finds the cache and the pinned
-//!   rows that suit a trace; [`robe::fidelity`] says what a shared array would lose.
-//! - **Errors**: every call returns [`Error`], which says what was wanted, what was found and what to do.
+//! - **Plan**: [`MemoryReport`] counts bytes before anything is allocated; [`simulate`] replays a trace; [`scars`] finds the cache and the
+//!   pinned rows that suit a trace; [`robe::fidelity`] measures what a table would lose in a shared array.
+//! - **Errors**: every call returns [`Error`], whose message names the wanted value, the found value and the remedy.
 //!
 //! # Features
 //!
@@ -118,7 +118,7 @@ pub use wgsl::{AddBody, RankBody};
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// So are those of the guides.
+/// The snippets of the guides are compiled, too.
 #[cfg(all(doctest, feature = "checkpoint", feature = "file", any(unix, windows)))]
 #[doc = include_str!("../docs/placements-and-staged.md")]
 struct Placements;

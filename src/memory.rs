@@ -1,4 +1,4 @@
-//! What a group of tables takes: the papers' formula, and every byte by purpose.
+//! The memory of a group of tables: the papers' formula, and every byte by purpose.
 
 use std::fmt;
 
@@ -7,10 +7,11 @@ use crate::{
     table::layout::{Layout, Shard, table_words},
 };
 
-/// Memory of a table against FP32 by the formula of Yang 2020, appendix A: `k/32`, integers `+ 64/(32 d)` (scale and bias); with a
-/// cache of `cache_fraction` of the rows `+ c + c/d` (its tags) and under LFU `+ 1/d` (a counter for every row).
+/// Memory of a table as a share of its size in FP32, by the formula of Yang 2020, appendix A: `k/32`; plus `64/(32 d)` for the scale and
+/// bias of integers; with a cache of `cache_fraction` of the rows plus `c + c/d` (slots and tags), and under LFU `+ 1/d` (a counter for
+/// every row).
 ///
-/// The formula knows no optimiser state, stamps or step scratch; [`MemoryReport`] does.
+/// The formula leaves out optimiser state, stamps and step scratch; [`MemoryReport`] includes them.
 #[must_use]
 pub fn memory_factor(dim: u32, precision: Precision, cache_fraction: f64, policy: Policy) -> f64 {
     let (d, c) = (f64::from(dim), cache_fraction);
@@ -27,8 +28,8 @@ pub fn memory_factor(dim: u32, precision: Precision, cache_fraction: f64, policy
     factor
 }
 
-/// What a group will be asked for, as far as memory goes. `Calls::from(indices)`: steps of up to so many indices, frozen steps of
-/// as many, a flush.
+/// The calls that a group must have memory for. `Calls::from(indices)` stands for steps of up to `indices` indices, frozen steps of the
+/// same size, and a flush.
 ///
 /// ```
 /// use hotrow::{Calls, GroupConfig, Layout, MemoryReport};
@@ -43,15 +44,15 @@ pub fn memory_factor(dim: u32, precision: Precision, cache_fraction: f64, policy
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Calls {
-    /// Indices of the largest forward, with or without its backward; `None`: none ever comes.
+    /// Indices of the largest forward, with or without its backward; `None` if there is none.
     pub train: Option<u32>,
-    /// Whether batches are prefetched while the last one waits for its backward: each then has a space of its own.
+    /// Whether batches are prefetched while the last one waits for its backward. Each of the two then has its own scratch.
     pub prefetch: bool,
-    /// Indices of the largest frozen forward, or rows that are read or written at once.
+    /// Indices of the largest frozen forward, or the most rows read or written at once.
     pub frozen: Option<u32>,
     /// Whether the cache is ever flushed, or rows are pinned.
     pub flush: bool,
-    /// Most recorded forwards whose outcome the device has not told yet; one is reckoned with in any case.
+    /// Most recorded forwards at once whose outcome the device has not reported yet; at least one is planned for.
     pub in_flight: u32,
 }
 
@@ -64,7 +65,7 @@ setters!(Calls {
 });
 
 impl Default for Calls {
-    /// None.
+    /// No call.
     fn default() -> Self {
         Self { train: None, prefetch: false, frozen: None, flush: false, in_flight: 0 }
     }
@@ -76,7 +77,9 @@ impl From<u32> for Calls {
     }
 }
 
-/// What the rows of one table take; the tables of a group share the rest.
+/// Bytes of the rows of one table. The tables of a group share all other memory.
+///
+/// Example: [`MemoryReport`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableMemory {
@@ -88,7 +91,7 @@ pub struct TableMemory {
     pub scales: u64,
     /// Optimiser state in the records.
     pub state: u64,
-    /// Ends of records up to 4 bytes.
+    /// Padding of the records to multiples of 4 bytes.
     pub padding: u64,
     /// The frequency of each row (LFU).
     pub frequencies: u64,
@@ -110,7 +113,7 @@ impl TableMemory {
         }
     }
 
-    /// All of it.
+    /// The sum of all fields in bytes.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.payload + self.scales + self.state + self.padding + self.frequencies
@@ -120,22 +123,32 @@ impl TableMemory {
 /// A buffer's name, without `hotrow.`, and its bytes.
 pub type Allocation = (&'static str, u64);
 
-/// Every byte that is allocated for a group, by purpose: of a living one ([`Lookup::memory`](crate::Lookup::memory)), or of one that
-/// is yet to be ([`MemoryReport::plan`], [`MemoryReport::plan_robe`]). A shared array's weights are its `payload`, their optimiser state its
-/// `record_state`; it has no cache, and its tables' rows take nothing.
+/// The bytes that are allocated for a group, by purpose, either for an existing group ([`Lookup::memory`](crate::Lookup::memory)) or for a
+/// planned one ([`MemoryReport::plan`], [`MemoryReport::plan_robe`]). A shared array reports its weights as `payload` and their optimiser
+/// state as `record_state`; it has no cache, and the rows of its tables take no memory.
 ///
-/// What a call allocates in passing and gives back (uploads, downloads) is not in it, nor are the uniforms that a context keeps
-/// for all its groups, at most 1,024 of 16 to 128 bytes.
+/// The report leaves out buffers that a call allocates and frees again (uploads, downloads), and the uniforms that a context keeps for all
+/// its groups, at most 1,024 of 16 to 128 bytes.
+///
+/// ```
+/// use hotrow::{CpuGroup, GroupConfig, Precision};
+///
+/// let group = CpuGroup::new(GroupConfig::new(&[1000], 16).with_precision(Precision::Int8).with_cache_rows(64))?;
+/// let bytes = group.memory();
+/// assert_eq!((bytes.payload, bytes.scales, bytes.cache_weights), (1000 * 16, 1000 * 8, 64 * 16 * 4));
+/// assert_eq!(bytes.tables[0].total(), 1000 * 24);
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct MemoryReport {
     /// Rows of all tables.
     pub rows: u64,
-    /// Floats in a row.
+    /// Weights of a row.
     pub dim: u32,
-    /// Floats of optimiser state a row.
+    /// Floats of optimiser state of a row.
     pub state: u32,
-    /// What each table's rows take: parts of `payload`, `scales`, `record_state`, `padding` and `frequencies`.
+    /// Bytes of each table's rows: parts of `payload`, `scales`, `record_state`, `padding` and `frequencies`.
     pub tables: Vec<TableMemory>,
     /// Weights as the table stores them.
     pub payload: u64,
@@ -155,23 +168,25 @@ pub struct MemoryReport {
     pub frequencies: u64,
     /// Step number, bases, counters, features, shard uniforms.
     pub counters: u64,
-    /// What crosses between host and device: 64 bytes for the outcome of each step under way; the flights and the ring of a staged table.
+    /// Buffers for transfers between host and device: 64 bytes for the outcome of each step under way; the flights and the ring of a staged
+    /// table.
     pub staging: u64,
-    /// What steps and flushes need; it grows with the largest batch.
+    /// Scratch of steps and flushes. It grows with the largest batch.
     pub scratch: u64,
-    /// Ends of records up to 4 bytes, of a slot's state up to 16 and of buffers up to 16, and buffers that are there only to be bound.
+    /// Padding of records to 4 bytes, of a slot's state to 16 and of buffers to 16, and buffers that only fill a binding.
     pub padding: u64,
-    /// Of all that, bytes in the host's memory: the records unless they live on the device, and the staging.
+    /// The part of all these bytes that is in the host's memory: the records unless they are on the device, and the staging.
     pub host: u64,
-    /// [`memory_factor`]: the papers' formula, beside [`factor`](Self::factor). Of a shared array ROBE's: its bytes against the FP32 rows.
+    /// [`memory_factor`], the papers' formula, to compare with [`factor`](Self::factor). For a shared array it is ROBE's: its size as a
+    /// share of the FP32 rows.
     pub formula: f64,
-    /// Every buffer, ascending by name and bytes.
+    /// Every buffer, ordered by name and bytes.
     pub allocations: Vec<Allocation>,
 }
 
 /// The buffers of a group, read off them or planned.
 pub(crate) struct Allocated {
-    /// What stays between steps.
+    /// Buffers that stay between steps.
     pub(crate) kept: Vec<Allocation>,
     pub(crate) staging: Vec<Allocation>,
     pub(crate) scratch: Vec<Allocation>,
@@ -182,7 +197,7 @@ pub(crate) fn sum(allocations: &[Allocation]) -> u64 {
 }
 
 impl MemoryReport {
-    /// What of these buffers serves which purpose. What none of the purposes explains is padding.
+    /// Divides the bytes of the buffers by purpose. Bytes that no purpose explains are padding.
     pub(crate) fn new(config: &GroupConfig, layout: &Layout, buffers: Allocated) -> Self {
         let slots = u64::from(layout.slots());
         let tables: Vec<_> =
@@ -228,13 +243,13 @@ impl MemoryReport {
         report
     }
 
-    /// All of it: the sum of [`lines`](Self::lines), which is that of all allocations.
+    /// The sum of [`lines`](Self::lines), which is also the sum of all allocations.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.lines().iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// What stays between steps: all but scratch and staging.
+    /// Bytes that stay between steps: all but scratch and staging.
     #[must_use]
     pub fn kept(&self) -> u64 {
         self.total() - self.scratch - self.staging
@@ -253,25 +268,25 @@ impl MemoryReport {
         buffers.copied().max_by_key(|&(_, bytes)| bytes).unwrap_or_default()
     }
 
-    /// Optimiser state, in records and cache.
+    /// Bytes of optimiser state, in records and cache.
     #[must_use]
     pub fn optimizer_state(&self) -> u64 {
         self.record_state + self.cache_state
     }
 
-    /// [`total`](Self::total), optimiser state included, against the weights alone of an FP32 table of the same rows.
+    /// [`total`](Self::total), optimiser state included, as a share of the weights of an FP32 table with the same rows.
     #[must_use]
     pub fn factor(&self) -> f64 {
         self.total() as f64 / (self.rows as f64 * f64::from(self.dim) * 4.0)
     }
 
-    /// [`total`](Self::total) against an FP32 table of the same rows that has the same optimiser's state in FP32.
+    /// [`total`](Self::total) as a share of an FP32 table with the same rows and the same optimiser's state in FP32.
     #[must_use]
     pub fn factor_with_state(&self) -> f64 {
         self.total() as f64 / (self.rows as f64 * (f64::from(self.dim) + f64::from(self.state)) * 4.0)
     }
 
-    /// Name and bytes of each purpose.
+    /// The name and the bytes of each purpose.
     #[must_use]
     pub fn lines(&self) -> [Allocation; 12] {
         [
@@ -291,7 +306,7 @@ impl MemoryReport {
     }
 }
 
-/// What a buffer for `bytes` takes: at least one Quad, and whole ones.
+/// Size of a buffer for `bytes` bytes: a multiple of 16, at least 16.
 pub(crate) const fn buffer_bytes(bytes: u64) -> u64 {
     if bytes < 16 { 16 } else { bytes.next_multiple_of(16) }
 }
@@ -317,13 +332,13 @@ pub(crate) fn table_bytes(config: &GroupConfig) -> [u64; 2] {
     [4 * table_words(config).len() as u64, 4 * u64::from(config.feature_count())]
 }
 
-/// Uniforms of the shards: two for each of the records', one for each buffer of frequencies.
+/// Number of the shards' uniforms: two for each shard of records, one for each buffer of frequencies.
 pub(crate) fn uniforms(config: &GroupConfig, layout: &Layout) -> usize {
     let shards = if config.placement == Placement::Staged { 0 } else { layout.shards };
     2 * shards as usize + layout.freq_shards(config.policy).count()
 }
 
-/// Step number, bases, counters, features, shard uniforms, before buffers are rounded up.
+/// Bytes of step number, bases, counters, features and shard uniforms, before buffers are rounded up.
 pub(crate) fn counters(config: &GroupConfig, layout: &Layout) -> u64 {
     table_bytes(config).iter().sum::<u64>() + SHARD_UNIFORM * uniforms(config, layout) as u64
 }
@@ -347,7 +362,7 @@ mod tests {
             let factor = memory_factor(dim, precision, fraction, policy);
             assert!((factor - wanted).abs() < 1e-12, "{dim} {precision:?} {fraction} {policy:?}: {factor}");
         }
-        // Yang 2020, section 5.2.3, prints 0.259 here, less than INT8 takes without any cache.
+        // Yang 2020, section 5.2.3, prints 0.259 here, less than INT8 takes without a cache.
         assert!((memory_factor(128, Int8, 0.01, Policy::Lru) - 0.275703125).abs() < 1e-12);
     }
 
@@ -359,7 +374,7 @@ mod tests {
         config.optimizer = Optimizer::sgd(0.1);
         let layout = Layout::new(&config, 1 << 30).unwrap();
         let report = MemoryReport::plan(&config, &layout, Calls::default());
-        // Stamps, frequencies beside the tags and dirty flags: 12 bytes a slot the formula does not have.
+        // Stamps, frequencies and dirty flags take 12 bytes a slot that the formula does not have.
         let more = (report.counters + report.staging + report.padding + 12 * u64::from(layout.slots())) as f64
             / (64_000.0 * 128.0 * 4.0);
         assert!((report.factor() - more - 0.37421875).abs() < 1e-12, "{report}");

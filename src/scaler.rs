@@ -1,57 +1,58 @@
-//! Loss scaling (OpenSeq2Seq): how the scale of the loss follows the gradients, and what a scaler keeps.
+//! Loss scaling (OpenSeq2Seq): the rule by which the scale of the loss follows the gradients, and a scaler's state.
 //!
-//! A gradient in FP16 loses what is below 2^-24. So the loss is multiplied with a *scale*, and with it every gradient; the backward
-//! of a group divides by it again, in FP32, before weight decay is added. Gradients that overflowed FP16 (infinity or NaN) update
-//! nothing, and the scale falls.
+//! A gradient in FP16 loses values below 2^-24. So the loss is multiplied with a *scale*, which multiplies every gradient, too. The
+//! backward of a group divides by the scale again, in FP32, before it adds weight decay. Gradients that overflowed FP16 (infinity or NaN)
+//! update no row, and the scale falls.
 
 use crate::{
     error::Error,
     table::layout::{ScaleRule, ScalerState},
 };
 
-/// Least and greatest scale that can be: the inverse is a normal float, too.
+/// The legal scales. The inverse of each is a normal float, too.
 const SCALES: std::ops::RangeInclusive<f32> = f32::from_bits(1 << 23)..=f32::from_bits(253 << 23);
 
-/// How the scale of the loss is chosen, step by step (OpenSeq2Seq).
+/// The rule that chooses the scale of the loss, step by step (OpenSeq2Seq).
+///
+/// Example: [`CpuScaler`](crate::CpuScaler).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LossScale {
-    /// Always the same.
+    /// The scale never changes.
     Static {
         /// The scale.
         scale: f32,
     },
-    /// As large as it can be: begins at the greatest, falls at each overflow, rises after a while without one.
+    /// As large as possible: begins at the greatest scale, falls at each overflow, and rises after `window` steps without one.
     Backoff {
         /// Least scale.
         min: f32,
         /// Greatest scale, and the first.
         max: f32,
-        /// What it falls and rises by, above 1.
+        /// The factor by which the scale falls and rises, above 1.
         factor: f32,
-        /// Steps without an overflow after which it rises, and rises again.
+        /// Number of steps without an overflow after which the scale rises, and rises again.
         window: u32,
     },
-    /// By statistics: takes log2 of each step's greatest gradient for normally distributed, and chooses the scale that keeps it
-    /// below 2^`log_max`, be it `deviations` standard deviations above its mean. Begins at the least scale.
+    /// Chosen by statistics. The rule takes log2 of each step's greatest gradient as normally distributed, and chooses the scale that keeps
+    /// a gradient `deviations` standard deviations above the mean below 2^`log_max`. Begins at the least scale.
     ///
-    /// Where a step overflowed, its logarithm counts as `log_max`. A step whose gradients are all zero has none, and leaves the
-    /// statistics as they are.
+    /// An overflow counts as `log_max`. A step whose gradients are all zero has no logarithm, and leaves the statistics as they are.
     LogNormal {
         /// Least scale, and the first.
         min: f32,
         /// Greatest scale.
         max: f32,
-        /// log2 of what overflows: 16 for FP16.
+        /// log2 of the least magnitude that overflows: 16 for FP16.
         log_max: f32,
         /// Decay of the mean's moving average.
         beta1: f32,
-        /// Decay of the variance's.
+        /// Decay of the variance's moving average.
         beta2: f32,
-        /// Standard deviations above the mean that must not overflow; 3.09: one step in 1,000.
+        /// Number of standard deviations above the mean that must not overflow. 3.09 lets one step in 1,000 overflow.
         deviations: f32,
-        /// True: as the original, `OpenSeq2Seq`'s `LogMaxScaler`, its defects too. There an overflow counts as 2^`log_max`
-        /// instead of its logarithm, and holds the scale at its least for about 11,000 steps; a step of zeros sends the mean to
-        /// minus infinity, and the scale to its greatest for ever; and the target is 2^16 whatever `log_max` is.
+        /// True computes as the original, `OpenSeq2Seq`'s `LogMaxScaler`, with its defects. There an overflow counts as 2^`log_max` instead
+        /// of its logarithm, which holds the scale at its least for about 11,000 steps. A step of zeros sends the mean to minus infinity,
+        /// and the scale to its greatest for ever. The target is 2^16 whatever `log_max` is.
         original: bool,
     },
 }
@@ -64,13 +65,13 @@ impl Default for LossScale {
 }
 
 impl LossScale {
-    /// Backoff with OpenSeq2Seq's numbers: 1 to 2^14, by 2, after 2,000 steps.
+    /// Backoff with OpenSeq2Seq's numbers: scales 1 to 2^14, factor 2, window of 2,000 steps.
     pub const BACKOFF: Self = Self::Backoff { min: 1.0, max: 16384.0, factor: 2.0, window: 2000 };
 
-    /// `LogNormal` with OpenSeq2Seq's numbers: 1 to 2^14, 2^16, 0.99, 0.999, 3.09.
+    /// `LogNormal` with OpenSeq2Seq's numbers: scales 1 to 2^14, `log_max` 16, decays 0.99 and 0.999, 3.09 deviations.
     pub const LOG_NORMAL: Self = Self::log_normal(false);
 
-    /// The same as the original computes it.
+    /// As [`LossScale::LOG_NORMAL`], computed as the original does.
     pub const LOG_NORMAL_ORIGINAL: Self = Self::log_normal(true);
 
     const fn log_normal(original: bool) -> Self {
@@ -78,7 +79,7 @@ impl LossScale {
         Self::LogNormal { min, max, log_max, beta1: 0.99, beta2: 0.999, deviations: 3.09, original }
     }
 
-    /// Least and greatest scale.
+    /// The least and the greatest scale.
     fn range(&self) -> (f32, f32) {
         match *self {
             Self::Static { scale } => (scale, scale),
@@ -86,10 +87,10 @@ impl LossScale {
         }
     }
 
-    /// Whether this can be.
+    /// Checks that every field is legal.
     ///
     /// # Errors
-    /// [`Error::Scaler`] names the first field that cannot.
+    /// [`Error::Scaler`] names the first illegal field.
     pub fn check(&self) -> Result<(), Error> {
         let (min, max) = self.range();
         let static_scale = matches!(self, Self::Static { .. });
@@ -103,7 +104,7 @@ impl LossScale {
             }
             Self::LogNormal { log_max, beta1, beta2, deviations, .. } => {
                 field("log_max", (-60.0..=60.0).contains(&log_max), "-60 to 60", log_max)?;
-                // So near to 1 that nothing is left of the correction.
+                // Closer to 1, rounding would leave nothing of the correction `1 - beta^t`.
                 let betas = 0.0..=1.0 - f32::EPSILON;
                 field("beta1", betas.contains(&beta1), "0 to below 1", beta1)?;
                 field("beta2", betas.contains(&beta2), "0 to below 1", beta2)?;
@@ -112,7 +113,7 @@ impl LossScale {
         }
     }
 
-    /// The same as the shader wants it.
+    /// The rule as the shader reads it.
     ///
     /// # Errors
     /// As [`LossScale::check`].
@@ -149,20 +150,20 @@ fn field(what: &'static str, right: bool, wanted: &str, found: impl std::fmt::Di
 impl ScaleRule {
     /// [`ScaleRule::kind`] of [`LossScale::Backoff`].
     pub(crate) const BACKOFF: u32 = 1;
-    /// Of [`LossScale::LogNormal`].
+    /// [`ScaleRule::kind`] of [`LossScale::LogNormal`].
     pub(crate) const LOG_NORMAL: u32 = 2;
-    /// Stands for a mean of minus infinity.
+    /// The value that stands for a mean of minus infinity.
     pub(crate) const LOWEST: f32 = f32::MIN;
 }
 
-/// Bits of infinity: those of every finite magnitude are below.
+/// The bits of infinity. The bits of every finite magnitude are below.
 const INFINITE: u32 = 0x7f80_0000;
 
 impl ScalerState {
-    /// How many words [`to_words`](Self::to_words) gives.
+    /// Number of words of [`to_words`](Self::to_words).
     pub const WORDS: usize = size_of::<Self>() / 4;
 
-    /// What a scaler begins with.
+    /// The state in which a scaler begins.
     ///
     /// # Errors
     /// As [`LossScale::check`].
@@ -173,39 +174,39 @@ impl ScalerState {
         Ok(Self { scale, inverse: 1.0 / scale, decay: 1.0, slow_decay: 1.0, ..Self::default() })
     }
 
-    /// Of a step whose loss was not scaled.
+    /// The state for a step whose loss was not scaled.
     pub(crate) fn unscaled() -> Self {
         Self { scale: 1.0, inverse: 1.0, ..Self::default() }
     }
 
-    /// What backward needs of it: steps with the same verdict share a uniform.
+    /// The part of the state that backward needs. Steps with equal parts share a uniform.
     pub(crate) fn verdict(&self) -> Self {
         Self { inverse: self.inverse, overflow: self.overflow, ..Self::default() }
     }
 
-    /// Whether the gradients of the last step overflowed, so that it updates nothing.
+    /// Whether the gradients of the last step overflowed, so that the step updates no row.
     #[must_use]
     pub fn overflowed(&self) -> bool {
         self.overflow != 0
     }
 
-    /// The greatest magnitude among the last step's gradients, unscaled; not finite where it overflowed.
+    /// The greatest magnitude among the last step's gradients, unscaled; not finite after an overflow.
     #[must_use]
     pub fn largest(&self) -> f32 {
         f32::from_bits(self.largest)
     }
 
-    /// The state as words, for whatever file the model's own weights and step number are in: a scaler belongs to a model, and so
-    /// to no group and no group's checkpoint.
+    /// The state as words, to be saved with the model's own weights and step number. A scaler belongs to a model, so no group's checkpoint
+    /// has it.
     #[must_use]
     pub fn to_words(self) -> [u32; Self::WORDS] {
         bytemuck::cast(self)
     }
 
-    /// A state that [`to_words`](Self::to_words) gave, for a scaler of this configuration.
+    /// Restores the words of [`to_words`](Self::to_words) for a scaler of this configuration.
     ///
     /// # Errors
-    /// [`Error::Scaler`] for another number of words, and names the first that no such scaler can have left.
+    /// [`Error::Scaler`] for another number of words, or for the first field that no such scaler can have.
     pub fn from_words(words: &[u32], config: &LossScale) -> Result<Self, Error> {
         let found = words.len().to_string();
         let words = <[u32; Self::WORDS]>::try_from(words).map_err(|_| Error::Scaler {
@@ -219,10 +220,10 @@ impl ScalerState {
         Ok(state)
     }
 
-    /// Whether a scaler of this configuration can have left it.
+    /// Checks that a scaler of this configuration can have this state.
     ///
     /// # Errors
-    /// [`Error::Scaler`] names the first field.
+    /// [`Error::Scaler`] names the first field that it cannot have.
     pub fn check(&self, config: &LossScale) -> Result<(), Error> {
         let rule = config.rule()?;
         let normal = |x: f32| SCALES.contains(&x);
@@ -251,7 +252,7 @@ impl ScalerState {
         }
     }
 
-    /// Something has been decided, so that a backward may go by it.
+    /// Checks that a decision has been made, which a backward needs.
     pub(crate) fn decided(&self) -> Result<(), Error> {
         if self.iteration > 0 && SCALES.contains(&self.inverse) {
             return Ok(());
@@ -261,17 +262,19 @@ impl ScalerState {
     }
 }
 
-/// Gradients on the host, as they come from the model: row-major, one for each output.
+/// Gradients on the host, as the model returns them: row-major, one for each output.
+///
+/// Example: [`CpuScaler`](crate::CpuScaler).
 #[derive(Clone, Copy, Debug)]
 pub enum GradSlice<'a> {
     /// IEEE binary32.
     F32(&'a [f32]),
-    /// IEEE binary16, by its bits: infinity where the model's own cast overflowed.
+    /// IEEE binary16 as bits, with infinity where the model's own cast overflowed.
     F16(&'a [u16]),
 }
 
 impl GradSlice<'_> {
-    /// How many there are.
+    /// The number of gradients.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -280,14 +283,14 @@ impl GradSlice<'_> {
         }
     }
 
-    /// True if there are none.
+    /// True if there is no gradient.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Which of a scaler's calls may come: what is inspected must be decided, and only what was inspected can be.
+/// The state of a scaler between its calls: a step's gradients are inspected, then decided on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
     #[default]
@@ -306,7 +309,7 @@ impl Phase {
         Ok(())
     }
 
-    /// For `call`, a backward.
+    /// Checks that a decision has been made, for `call`, a backward.
     pub(crate) fn decided(self, call: &'static str) -> Result<(), Error> {
         let found = match self {
             Self::Decided => return Ok(()),

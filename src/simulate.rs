@@ -23,6 +23,8 @@ use std::cmp::Reverse;
 pub const FREQ_CAP: u32 = 1 << 31;
 
 /// Counters of a simulation, summed over all steps (SPEC 6).
+///
+/// Example: [`Simulator`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimulatedCounters {
     /// Indices looked up, repeated ones too.

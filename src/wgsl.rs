@@ -1,19 +1,21 @@
-//! The WGSL files, composed: the one place that knows where shader text comes from.
+//! Composes shaders from the WGSL files. No other file knows where shader text comes from.
 //!
-//! A stage is `shaders/<folder>/<stage>.wgsl` with one entry point `main`. A line `#include "shared/x.wgsl"` is replaced by that file.
-//! Where there is no `shared/x.wgsl`, it stands for `shared/x_<body>.wgsl`, a body that [`Caps`](crate::Caps) chose, or for
-//! `shared/x<width>.wgsl`, of the width that a group's dim allows ([`quad_width`](crate::table::row::quad_width)). A line `#window text` is
-//! replaced by the text once for each window of the cache, or of a shared array, but the first, the last first, with the window's number for every `$`; the
-//! bindings of those windows are declared at the end.
+//! A stage is `shaders/<folder>/<stage>.wgsl` with one entry point `main`. A line `#include "shared/x.wgsl"` is replaced by that file. If
+//! there is no `shared/x.wgsl`, the line stands for `shared/x_<body>.wgsl`, with a body that [`Caps`](crate::Caps) chose, or for
+//! `shared/x<width>.wgsl`, with the width that a group's dim allows ([`quad_width`](crate::table::row::quad_width)). A line `#window text`
+//! is replaced by one copy of the text for each window of the cache, or of a shared array, except the first window. The copies are in
+//! descending order, with the window's number for every `$`. The bindings of these windows are declared at the end.
 
 use crate::{host::trusted::Composed, robe};
 
-/// How the sort ranks keys of a block, and how a workgroup's sums are made.
+/// The way in which the sort ranks keys of a block and a workgroup adds up sums.
+///
+/// Example: [`ContextOptions`](crate::ContextOptions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RankBody {
-    /// By ballot, where every subgroup has exactly 32 lanes.
+    /// By ballot. Needs subgroups of exactly 32 lanes.
     Subgroup32,
-    /// Through shared memory, anywhere.
+    /// Through shared memory. Works on any device.
     Portable,
 }
 
@@ -28,12 +30,14 @@ impl RankBody {
     }
 }
 
-/// How several invocations add to one float in memory ([`Backward::Atomic`](crate::robe::config::Backward::Atomic)).
+/// The way in which several invocations add to one float in memory ([`Backward::Atomic`](crate::robe::config::Backward::Atomic)).
+///
+/// Example: [`ContextOptions`](crate::ContextOptions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AddBody {
-    /// By the device's own addition.
+    /// By the device's native addition.
     Native,
-    /// By exchanging what was read for the sum, again if another came first: anywhere.
+    /// By compare and exchange, repeated until no other invocation interferes. Works on any device.
     Exchange,
 }
 
@@ -48,7 +52,7 @@ impl AddBody {
     }
 }
 
-/// How a shader sees a buffer.
+/// The access of a shader to a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// `var<uniform>`
@@ -59,34 +63,34 @@ pub enum Access {
     ReadWrite,
 }
 
-/// What the host knows of a stage: its workgroup size and its bindings in order, as `kernel!` (`gpu/engine/call.rs`) declares them.
-/// `tests/shaders.rs` holds it to the WGSL.
+/// The host's description of a stage: its workgroup size and its bindings in order, as `kernel!` (`gpu/engine/call.rs`) declares them.
+/// `tests/shaders.rs` compares it with the WGSL.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
     /// The stage, and the name of its files.
     pub name: &'static str,
     /// Invocations of a workgroup.
     pub workgroup: u32,
-    /// Binding i of group 0.
+    /// The bindings of group 0, by number.
     pub bindings: &'static [(Access, &'static str)],
 }
 
 /// A composed shader.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct ComposedShader {
     /// The stage.
     pub name: &'static str,
-    /// Empty, or which body was included.
+    /// The body that was included, or empty.
     pub variant: &'static str,
-    /// The text, without any `enable` line: browsers want `enable subgroups;` in front where `subgroups` is set.
+    /// The text without an `enable` line. If `subgroups` is set, browsers want `enable subgroups;` in front.
     pub wgsl: String,
-    /// Uses subgroup operations.
+    /// Whether the shader uses subgroup operations.
     pub subgroups: bool,
-    /// Adds to floats atomically, for which WGSL itself has no name: wgpu's compiler alone takes it.
+    /// Whether the shader adds to floats atomically. WGSL has no name for this, so only wgpu's compiler accepts it.
     pub float_atomics: bool,
-    /// Windows of the cache; each beyond the first is one more storage buffer.
+    /// Number of windows of the cache. Each beyond the first is one more storage buffer.
     pub windows: u32,
-    /// Override constants of a representative pipeline.
+    /// Values of the override constants in a representative pipeline.
     pub constants: Vec<(&'static str, f64)>,
 }
 
@@ -188,37 +192,37 @@ files![
     "sort/sort_small.wgsl",
 ];
 
-/// The folders of stages; `shared/` has what they include.
+/// The folders of stages; `shared/` has their includes.
 const FOLDERS: [&str; 4] = ["sort", "cached", "robe", "scaler"];
 
-/// The file of a stage, below `shaders/`.
+/// The path of a stage's file below `shaders/`.
 fn path_of(kernel: &Kernel) -> String {
     let paths = FOLDERS.map(|folder| format!("{folder}/{}.wgsl", kernel.name));
     paths.into_iter().find(|path| file(path).is_some()).unwrap_or_else(|| kernel.name.to_owned())
 }
 
-/// Which bodies a shader is composed of.
+/// The bodies that a shader is composed of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bodies {
-    /// How a sort ranks keys.
+    /// The body that ranks the keys of a sort.
     pub rank: RankBody,
-    /// How floats in memory are added to.
+    /// The body that adds to floats in memory.
     pub add: AddBody,
     /// Floats of a Quad: 4 or 1.
     pub width: u32,
-    /// Windows of the cache, or of a shared array.
+    /// Number of windows of the cache, or of a shared array.
     pub windows: u32,
 }
 
 impl Bodies {
-    /// What runs on any device, for a cache within one binding.
+    /// The bodies that run on any device, for a cache within one binding.
     pub const PLAIN: Self = Self { rank: RankBody::Portable, add: AddBody::Exchange, width: 1, windows: 1 };
 }
 
-/// The bindings that windows continue, and what they are arrays of: the cache, and the shared array where all of it is read.
+/// The bindings that may have windows, and their element types: the cache, and the shared array in stages that read all of it.
 const WINDOWED: [(&str, &str); 2] = [("cache", "Quad"), ("window", "u32")];
 
-/// What `kernel` binds in windows, if anything: how, its name and its elements.
+/// The binding of `kernel` that has windows, if any: its access, name and element type.
 fn windowed(kernel: &Kernel) -> Option<(Access, &'static str, &'static str)> {
     let find = |&(access, name): &(Access, &'static str)| {
         WINDOWED.iter().find(|(windowed, _)| *windowed == name).map(|&(_, element)| (access, name, element))
@@ -226,19 +230,19 @@ fn windowed(kernel: &Kernel) -> Option<(Access, &'static str, &'static str)> {
     kernel.bindings.iter().find_map(find)
 }
 
-/// True if `kernel` binds the cache or all of a shared array, so that there is one of it for each number of windows.
+/// True if `kernel` binds the cache or a whole shared array, and so exists for each number of windows.
 #[must_use]
 pub fn has_windows(kernel: &Kernel) -> bool {
     windowed(kernel).is_some()
 }
 
-/// Which of `kernel`'s bindings has further windows.
+/// The position of the binding of `kernel` that has further windows.
 #[must_use]
 pub fn window_binding(kernel: &Kernel) -> Option<usize> {
     windowed(kernel).and_then(|(_, windowed, _)| kernel.bindings.iter().position(|(_, name)| *name == windowed))
 }
 
-/// The bindings of `kernel`: its table, then the further windows, bound as the first is.
+/// The bindings of `kernel`: those it declares, then the further windows with the same access as the first.
 #[must_use]
 pub fn bindings(kernel: &Kernel, windows: u32) -> Vec<(Access, String)> {
     let own = kernel.bindings.iter().map(|&(access, name)| (access, name.to_owned()));
@@ -248,13 +252,13 @@ pub fn bindings(kernel: &Kernel, windows: u32) -> Vec<(Access, String)> {
     own.chain(more).collect()
 }
 
-/// True if there are several of `kernel`, by the width of Quads or the number of windows: they are built when first wanted.
+/// True if `kernel` exists for several widths of Quads or numbers of windows. Such a kernel is built on first use.
 #[must_use]
 pub fn is_cut(kernel: &Kernel) -> bool {
     moves_rows(kernel) || has_windows(kernel)
 }
 
-/// True if `kernel` moves rows, so that there is one of it for each width.
+/// True if `kernel` moves rows, and so exists for each width.
 #[must_use]
 pub fn moves_rows(kernel: &Kernel) -> bool {
     file(&path_of(kernel)).is_some_and(|text| text.contains("#include \"shared/quad.wgsl\""))
@@ -266,7 +270,7 @@ fn include(path: &str, bodies: Bodies, out: &mut String) {
     let added = || file(&format!("{stem}_{}.wgsl", bodies.add.name()));
     let wide = || file(&format!("{stem}{}.wgsl", bodies.width));
     let Some(text) = file(path).or_else(ranked).or_else(added).or_else(wide) else {
-        // Left in the text, so that the shader compiler names it; `tests/shaders.rs` compiles every stage.
+        // The line stays in the text, so that the shader compiler reports it; `tests/shaders.rs` compiles every stage.
         out.push_str(&format!("missing include {path}\n"));
         return;
     };
@@ -297,15 +301,15 @@ pub fn compose(kernel: &Kernel, bodies: Bodies) -> String {
     out
 }
 
-/// The same, for [`shader_module`](crate::host::trusted::shader_module).
+/// As [`compose`], for [`shader_module`](crate::host::trusted::shader_module).
 pub(crate) fn composed(kernel: &Kernel, bodies: Bodies) -> Composed {
     Composed { name: kernel.name, wgsl: compose(kernel, bodies) }
 }
 
-/// Every stage in every variant; with a cache in one window, in two and in three, which stand for all further ones.
+/// Every stage in every variant, with one, two and three windows. More windows differ only in number.
 #[must_use]
-pub fn sources(kernels: &[&Kernel]) -> Vec<Source> {
-    let source = |kernel: &Kernel, variant, bodies: Bodies| Source {
+pub fn sources(kernels: &[&Kernel]) -> Vec<ComposedShader> {
+    let source = |kernel: &Kernel, variant, bodies: Bodies| ComposedShader {
         name: kernel.name,
         variant,
         wgsl: compose(kernel, bodies),
@@ -350,7 +354,7 @@ pub fn sources(kernels: &[&Kernel]) -> Vec<Source> {
     all
 }
 
-/// Constants that host and shaders both name.
+/// The constants that host and shaders share, by name.
 #[must_use]
 pub fn constants() -> Vec<(&'static str, u32)> {
     use crate::table::layout::{CLOCK_WORDS, DIRTY, FREQ_MAX, Field, Move, NONE, PINNED, Shard, TABLE_WORDS, count};

@@ -11,6 +11,7 @@ mod layers;
 mod low_precision;
 mod naive;
 mod pins;
+mod public_docs;
 mod rank;
 mod robe;
 mod robe_atomic;

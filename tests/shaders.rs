@@ -465,7 +465,7 @@ fn every_shader_file_is_listed() {
         .collect();
     assert!(!files.is_empty(), "no shaders in {folder}");
     let sources = hotrow::internals::sources();
-    let special = |source: &hotrow::internals::shader::Source| source.subgroups || source.float_atomics;
+    let special = |source: &hotrow::internals::shader::ComposedShader| source.subgroups || source.float_atomics;
     let listed: Vec<_> = sources.iter().map(|source| (source.name, source.variant, special(source))).collect();
     check_complete(&files, &listed).unwrap();
 }

@@ -1,4 +1,5 @@
-//! Old spellings of the command line. Modes of a subcommand were flags (`plan --memory`); now they are subcommands (`plan memory`).
+//! Other spellings of the command line. Modes of a subcommand were flags (`plan --memory`); now they are subcommands (`plan memory`), which may
+//! stand behind options (`plan --seed 3 memory`).
 
 use clap::Command;
 use std::ffi::{OsStr, OsString};
@@ -28,30 +29,36 @@ const OLD_FLAGS: [OldFlag; 7] = [
     old("train", "--until-full", true, "until"),
 ];
 
-/// Rewrites `plan --dim 8 --robe TABLE` to `plan robe TABLE --dim 8`, and so on for the first of the [`OLD_FLAGS`], wherever it stands after
-/// its subcommand. Every other line stays as it is.
+/// Moves the mode to its place behind the subcommand: `plan --dim 8 robe TABLE` becomes `plan robe --dim 8 TABLE`, and with the flag of old,
+/// `plan --dim 8 --robe TABLE`, `plan robe TABLE --dim 8`. Every other line stays as it is.
 ///
 /// `cli` is the whole command: it says which options have a value, and which modes there are.
 pub(crate) fn rewrite(cli: &Command, line: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut line: Vec<OsString> = line.into_iter().collect();
-    let Some(at) = subcommand(cli, &line) else { return line };
-    let Some(command) = line[at].to_str().and_then(|name| cli.find_subcommand(name)) else { return line };
-    let is_mode = |name: &OsStr| command.get_subcommands().any(|mode| name == mode.get_name());
-    let (start, end) = (at + 1, line.iter().position(|word| word == "--").unwrap_or(line.len()));
-    if line.get(start).is_some_and(|word| is_mode(word)) {
-        return line;
-    }
-    let rows = || OLD_FLAGS.iter().filter(|row| row.command == command.get_name() && is_mode(row.mode.as_ref()));
-    let found = (start..end).find_map(|at| rows().find_map(|row| Some((at, row, value(row, &line[at])?))));
-    let Some((flag, row, value)) = found else { return line };
-    line.remove(flag);
-    let mut mode = vec![OsString::from(row.mode)];
-    match value {
-        Value::InTheWord(value) => mode.push(value),
-        Value::NextWord if flag < line.len() => mode.push(line.remove(flag)),
-        Value::NextWord | Value::None => {}
-    }
-    line.splice(start..start, mode);
+    let Some(at) = first(&[cli], &line, 1) else { return line };
+    let Some(command) = cli.find_subcommand(&line[at]).filter(|command| command.has_subcommands()) else { return line };
+    let known: Vec<&Command> = [cli, command].into_iter().chain(command.get_subcommands()).collect();
+    let rows = OLD_FLAGS.iter().filter(|row| row.command == command.get_name());
+    let start = at + 1;
+    let mode = first(&known, &line, start).filter(|&at| command.find_subcommand(&line[at]).is_some());
+    let words = start..mode.unwrap_or(line.len());
+    let options = words.take_while(|&at| line[at] != "--");
+    let old = options.flat_map(|at| rows.clone().map(move |row| (at, row)));
+    let found = old.filter_map(|(at, row)| Some((at, row.mode, value(row, &line[at])?))).next();
+    let moved: Vec<OsString> = match (found, mode) {
+        (Some((flag, mode, value)), _) => {
+            line.remove(flag);
+            let value = match value {
+                Value::InTheWord(value) => Some(value),
+                Value::NextWord => (flag < line.len()).then(|| line.remove(flag)),
+                Value::None => None,
+            };
+            [OsString::from(mode)].into_iter().chain(value).collect()
+        }
+        (None, Some(mode)) => vec![line.remove(mode)],
+        (None, None) => return line,
+    };
+    line.splice(start..start, moved);
     line
 }
 
@@ -73,17 +80,17 @@ fn value(row: &OldFlag, word: &OsStr) -> Option<Value> {
     }
 }
 
-/// The place of the subcommand's name: the first word that is neither an option nor the value of one.
-fn subcommand(cli: &Command, line: &[OsString]) -> Option<usize> {
-    let mut at = 1;
-    while let Some(word) = line.get(at) {
-        let word = word.to_str()?;
-        let Some(option) = word.strip_prefix("--") else { return (!word.starts_with('-')).then_some(at) };
-        let has_value =
-            cli.get_arguments().any(|own| own.get_long() == Some(option) && own.get_action().takes_values());
-        at += if has_value { 2 } else { 1 };
+/// The place of the first word from `at` on that is neither an option of the `known` commands nor the value of one.
+fn first(known: &[&Command], line: &[OsString], mut at: usize) -> Option<usize> {
+    loop {
+        let word = line.get(at)?.to_str()?;
+        if word == "--" || !word.starts_with('-') {
+            return (word != "--").then_some(at);
+        }
+        let takes_value =
+            |option: &clap::Arg| option.get_long() == word.strip_prefix("--") && option.get_action().takes_values();
+        at += if known.iter().any(|command| command.get_arguments().any(takes_value)) { 2 } else { 1 };
     }
-    None
 }
 
 #[cfg(test)]
@@ -97,7 +104,8 @@ mod tests {
         cli = cli.arg(Arg::new("quiet").long("quiet").action(ArgAction::SetTrue));
         for name in ["bench", "plan", "train"] {
             let modes = OLD_FLAGS.iter().filter(|row| row.command == name).map(|row| Command::new(row.mode));
-            cli = cli.subcommand(Command::new(name).subcommands(modes));
+            let modes = modes.map(|mode| mode.arg(Arg::new("chunk").long("chunk")));
+            cli = cli.subcommand(Command::new(name).arg(Arg::new("dim").long("dim")).subcommands(modes));
         }
         cli.subcommand(Command::new("info"))
     }
@@ -122,6 +130,46 @@ mod tests {
             ("hotrow train --until-full=3 --seeds 2", "hotrow train until 3 --seeds 2"),
         ] {
             assert_eq!(rewritten(old), new);
+        }
+    }
+
+    #[test]
+    fn a_mode_may_stand_behind_options() {
+        for (line, wanted) in [
+            ("hotrow bench --seed 3 suite --out x", "hotrow bench suite --seed 3 --out x"),
+            ("hotrow plan --json=x --quiet memory --rows 10", "hotrow plan memory --json=x --quiet --rows 10"),
+            ("hotrow plan --chunk 4 robe rows.npy", "hotrow plan robe --chunk 4 rows.npy"),
+            ("hotrow --seed 3 train --json grid grid", "hotrow --seed 3 train grid --json grid"),
+            ("hotrow train --help until", "hotrow train until --help"),
+            ("hotrow plan --unknown memory", "hotrow plan memory --unknown"),
+        ] {
+            assert_eq!(rewritten(line), wanted);
+        }
+        // The command's own options: of all subcommands, of the command and its modes, and of a mode alone.
+        let cli = crate::Cli::command();
+        for (line, wanted) in [
+            ("hotrow bench --backend gpu suite", "hotrow bench suite --backend gpu"),
+            ("hotrow plan --json x.json memory --rows 5", "hotrow plan memory --json x.json --rows 5"),
+            #[cfg(feature = "train")]
+            ("hotrow train --seeds 2 grid --out x", "hotrow train grid --seeds 2 --out x"),
+            #[cfg(feature = "train")]
+            ("hotrow train --cells full grid", "hotrow train grid --cells full"),
+        ] {
+            let line = rewrite(&cli, line.split(' ').map(OsString::from));
+            assert!(crate::Cli::command().try_get_matches_from(&line).is_ok(), "{line:?}");
+            assert_eq!(line.join(OsStr::new(" ")), wanted);
+        }
+    }
+
+    #[test]
+    fn an_option_takes_a_value_in_every_mode_or_in_none() {
+        let cli = crate::Cli::command();
+        for command in cli.get_subcommands().filter(|command| command.has_subcommands()) {
+            let all = || [&cli, command].into_iter().chain(command.get_subcommands()).flat_map(Command::get_arguments);
+            for (a, b) in all().flat_map(|a| all().map(move |b| (a, b))) {
+                let alike = a.get_action().takes_values() == b.get_action().takes_values();
+                assert!(a.get_long().is_none() || a.get_long() != b.get_long() || alike, "{a:?} {b:?}");
+            }
         }
     }
 
@@ -155,6 +203,9 @@ mod tests {
             "hotrow info --memory",
             "hotrow plan",
             "hotrow plan memory --memory",
+            "hotrow plan -- memory",
+            "hotrow plan --dim memory",
+            "hotrow plan rows memory",
             "hotrow plan robe rows.npy --robe other.npy",
             "hotrow plan --memory=yes",
             "hotrow plan --memorys",

@@ -1,11 +1,16 @@
 //! Why the command ends without having done its job, and with which exit code.
 
-use crate::output;
 use std::fmt;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// What a shell reports of a program that wrote to a closed pipe: 128 and the number of the signal SIGPIPE.
 const PIPE_CLOSED: u8 = 141;
+
+/// The reader of standard output has gone away, as in `hotrow ... | head`. The command then ends without a message.
+#[derive(Debug, thiserror::Error)]
+#[error("standard output: its reader is gone")]
+pub(crate) struct Closed;
 
 /// Bad usage, or a job that could not be done.
 #[derive(Debug)]
@@ -17,12 +22,13 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Writes the failure to standard error and returns the exit code. A closed standard output, as in `hotrow ... | head`, needs no message.
+    /// Writes the failure to standard error, unless that is [`Closed`], and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        if matches!(self, Self::Job(error) if error.is::<output::Closed>()) {
+        if matches!(self, Self::Job(error) if error.is::<Closed>()) {
             return ExitCode::from(PIPE_CLOSED);
         }
-        output::note(&format!("error: {self}"));
+        // If nobody reads it, the exit code is left.
+        let _ = writeln!(std::io::stderr().lock(), "error: {self}");
         match self {
             Self::Usage(_) => ExitCode::from(2),
             Self::Job(_) => ExitCode::from(1),

@@ -1,144 +1,55 @@
-//! How the parts of a configuration are named in options and results.
+//! Parts of a configuration in options and results, by the names that the library gives them.
 
 use clap::ValueEnum;
-use hotrow::{Optimizer, Placement, Policy, Precision, Rounding};
-use serde::{Deserialize, Serialize};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use hotrow::{Error, Placement, Policy};
+use serde::de::{Deserialize as _, Deserializer, Error as _};
+use serde::ser::Serializer;
+use std::fmt::Display;
+use std::str::FromStr;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum PrecisionName {
-    Fp32,
-    Fp16,
-    Int8,
-    Int4,
-    Int2,
+// As `train` and `bench` name them.
+pub(crate) use hotrow::{
+    OptimizerKind as OptimizerName, Placement as PlacementName, Policy as PolicyName, Precision as PrecisionName,
+    Rounding as RoundingName,
+};
+
+/// Policies that admit rows.
+pub(crate) const ADMITTING: [Policy; 2] = [Policy::Lru, Policy::Lfu];
+
+/// Placements that are one place.
+pub(crate) const PLACES: [Placement; 3] = [Placement::Device, Placement::Mapped, Placement::Staged];
+
+/// Reads an option that is one of `values`; help and messages list them.
+pub(crate) fn one_of<T>(values: impl IntoIterator<Item = T>) -> impl TypedValueParser<Value = T>
+where
+    T: Display + FromStr<Err = Error> + Clone + Send + Sync + 'static,
+{
+    let names = values.into_iter().map(|value| value.to_string());
+    PossibleValuesParser::new(names).try_map(|name: String| name.parse::<T>())
 }
 
-impl PrecisionName {
-    pub(crate) const fn precision(self) -> Precision {
-        match self {
-            Self::Fp32 => Precision::Fp32,
-            Self::Fp16 => Precision::Fp16,
-            Self::Int8 => Precision::Int8,
-            Self::Int4 => Precision::Int4,
-            Self::Int2 => Precision::Int2,
-        }
-    }
+/// Writes a value's name: for `#[serde(with = "names")]`.
+pub(crate) fn serialize<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum RoundingName {
-    /// To the nearer neighbour
-    Nearest,
-    /// Up with probability equal to the fraction
-    Stochastic,
+/// Reads a value by its name.
+pub(crate) fn deserialize<'de, T: FromStr<Err = Error>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
-impl RoundingName {
-    pub(crate) const fn rounding(self) -> Rounding {
-        match self {
-            Self::Nearest => Rounding::Nearest,
-            Self::Stochastic => Rounding::Stochastic,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum PolicyName {
-    /// The row untouched for longest leaves
-    Lru,
-    /// The row used least leaves, for one used more
-    Lfu,
-}
-
-impl PolicyName {
-    pub(crate) const fn policy(self) -> Policy {
-        match self {
-            Self::Lru => Policy::Lru,
-            Self::Lfu => Policy::Lfu,
-        }
-    }
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Lru => "LRU",
-            Self::Lfu => "LFU",
-        }
-    }
-}
-
-/// Every policy; training and benchmarks know those that admit rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum CachePolicyName {
-    /// The row untouched for longest leaves
-    Lru,
-    /// The row used least leaves, for one used more
-    Lfu,
-    /// The rows used most are pinned, no other ever comes
-    Static,
-}
-
-impl CachePolicyName {
-    pub(crate) const fn policy(self) -> Policy {
-        match self {
-            Self::Lru => Policy::Lru,
-            Self::Lfu => Policy::Lfu,
-            Self::Static => Policy::Static,
-        }
-    }
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Lru => "LRU",
-            Self::Lfu => "LFU",
-            Self::Static => "static",
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum PlacementName {
-    /// In GPU memory
-    Device,
-    /// In host memory that the shaders address
-    Mapped,
-    /// In the host's own memory: missing rows are gathered and sent
-    Staged,
-}
-
-impl PlacementName {
-    pub(crate) const fn placement(self) -> Placement {
-        match self {
-            Self::Device => Placement::Device,
-            Self::Mapped => Placement::Mapped,
-            Self::Staged => Placement::Staged,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum OptimizerName {
-    Sgd,
-    Adagrad,
-    RowWiseAdagrad,
-}
-
-impl OptimizerName {
-    pub(crate) const fn optimizer(self, lr: f32) -> Optimizer {
-        match self {
-            Self::Sgd => Optimizer::sgd(lr),
-            Self::Adagrad => Optimizer::adagrad(lr),
-            Self::RowWiseAdagrad => Optimizer::row_wise_adagrad(lr),
-        }
-    }
+/// A policy's name in titles and tables: LRU, LFU, static.
+pub(crate) fn title(policy: Policy) -> String {
+    if policy == Policy::Static { policy.to_string() } else { policy.name().to_uppercase() }
 }
 
 /// The name that an option takes for `value`.
-pub(crate) fn option_name(value: &impl ValueEnum) -> String {
+pub(crate) fn option_name(value: &impl Display) -> String {
+    value.to_string()
+}
+
+/// The name that an option takes for a value of the command's own enums.
+pub(crate) fn value_name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }

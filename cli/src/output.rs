@@ -2,18 +2,13 @@
 //!
 //! [`check_file`], [`check_plot`] and [`check_folder`] refuse a path that cannot be written before the work begins.
 
-use crate::failure::Failure;
+use crate::failure::{Closed, Failure};
 use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-
-/// The reader of standard output has gone away, as in `hotrow ... | head`. The command then ends without a message.
-#[derive(Debug, thiserror::Error)]
-#[error("standard output: its reader is gone")]
-pub(crate) struct Closed;
 
 /// Writes a result to standard output.
 ///

@@ -1,7 +1,7 @@
 //! `hotrow simulate`: hit rates of traces for sizes x ways x policies (Yang 2020, Tables 6 and 10).
 
 use crate::failure::Failure;
-use crate::names::CachePolicyName;
+use crate::names::{self, ADMITTING, one_of};
 use crate::options::{Backend, Options};
 use crate::output;
 use crate::plot::{Chart, Style};
@@ -36,8 +36,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "T[,T]")]
     trace: Vec<String>,
     /// Replacement policies
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [CachePolicyName::Lru, CachePolicyName::Lfu])]
-    policy: Vec<CachePolicyName>,
+    #[arg(long, value_delimiter = ',', default_values_t = ADMITTING, value_parser = one_of(Policy::ALL))]
+    policy: Vec<Policy>,
     /// Ways of a set, 0 for fully associative
     #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_values_t = [32], allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(0..=MAX_WAYS))]
@@ -69,7 +69,8 @@ fn percent(text: &str) -> Result<f64, String> {
 #[derive(Clone, Debug, Serialize)]
 struct Outcome {
     trace: String,
-    policy: CachePolicyName,
+    #[serde(with = "names")]
+    policy: Policy,
     ways: u32,
     cache_percent: f64,
     sets: u32,
@@ -88,12 +89,12 @@ struct Outcome {
 impl Outcome {
     /// The hit rate as a record; `line` names its line in the chart.
     fn record(&self, several_traces: bool, colour: u32) -> Record {
-        let policy = self.policy.name();
+        let policy = names::title(self.policy);
         let prefix = if several_traces { format!("{}: ", self.trace) } else { String::new() };
         let setting = Setting::default()
             .with("line", &*format!("{prefix}{policy}, {}", ways_name(self.ways)))
             .with("colour", colour)
-            .with("policy", policy)
+            .with("policy", policy.as_str())
             .with("cache %", self.cache_percent);
         Record::new("hit rate", self.trace.as_str(), &setting, self.hit_rate, Unit::Share)
     }
@@ -102,7 +103,7 @@ impl Outcome {
 /// What a user chose for one run.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
-    policy: CachePolicyName,
+    policy: Policy,
     ways: u32,
     percent: f64,
 }
@@ -179,7 +180,7 @@ fn play(
     progress: &Progress,
 ) -> anyhow::Result<Outcome> {
     let shape = Geometry::of_percent(trace.distinct.into(), choice.percent, choice.ways)?;
-    let policy = choice.policy.policy();
+    let policy = choice.policy;
     let seen = match context {
         Some(context) => gpu(context, trace, policy, shape, batch as usize, progress)?,
         None => cpu(trace, policy, shape, batch as usize, progress)?,
@@ -247,7 +248,7 @@ fn table(outcomes: &[Outcome]) -> Table {
     for outcome in outcomes {
         table.add_row([
             outcome.trace.clone(),
-            outcome.policy.name().to_owned(),
+            names::title(outcome.policy),
             if outcome.ways == 0 { "full".to_owned() } else { outcome.ways.to_string() },
             outcome.cache_percent.to_string(),
             outcome.sets.to_string(),
@@ -284,7 +285,7 @@ fn chart(outcomes: &[Outcome], several_traces: bool, batch: u32) -> Chart {
         chart.x_range = Some((0.8 * least, 1.25 * most));
     }
     // Static has a colour of its own: it and LFU would both be the dashed line of their ways.
-    let key = |outcome: &Outcome| (outcome.trace.clone(), outcome.ways, outcome.policy == CachePolicyName::Static);
+    let key = |outcome: &Outcome| (outcome.trace.clone(), outcome.ways, outcome.policy == Policy::Static);
     let mut colours = Vec::new();
     for outcome in outcomes {
         if !colours.contains(&key(outcome)) {

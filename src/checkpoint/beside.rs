@@ -1,4 +1,4 @@
-//! Writes a file beside the one that it then replaces. Whoever opens the name finds the old file or the new one, whole.
+//! Writes a file under a temporary name, then renames it. Whoever opens the final name finds the old file or the new one, whole.
 
 use std::{
     ffi::OsStr,
@@ -80,7 +80,7 @@ const REMEDY: &str = "make room or give another path; what stood there before st
 impl Drop for Beside {
     fn drop(&mut self) {
         if !self.placed {
-            // An error here has nobody to go to; the next save tries again.
+            // There is no one to report an error to. The next save tries to remove the file again.
             let _left = fs::remove_file(&self.temporary);
         }
     }

@@ -20,6 +20,8 @@ const VERSION: &str = "1";
 pub(crate) const CHECKSUMS: &str = "checksums";
 
 /// The contents of a checkpoint, without its tables.
+///
+/// Example: the [module](crate::checkpoint).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contents {
     /// The configuration of the group that was saved. Placement, shards and initial values are not kept; here they are

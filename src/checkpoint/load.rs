@@ -7,7 +7,7 @@ use crate::{
     error::Error,
     lookup::Embedding,
     lookup::{Lookup, LookupKind},
-    table::{batch, parts::Part, ways},
+    table::{parts::Part, step_state, ways},
 };
 
 /// Reads the configuration and the step number of a checkpoint. Of the tables only the length is checked.
@@ -33,7 +33,7 @@ pub fn contents(path: impl AsRef<Path>) -> Result<Contents, Error> {
 pub fn load(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
     let path = path.as_ref();
     if group.pending() {
-        return Err(batch::backward_first("checkpoint::load"));
+        return Err(step_state::backward_first("checkpoint::load"));
     }
     // Fails early, before a long file is read, if a batch is prefetched.
     group.read_part(Part::Clock, 0, &mut [0])?;

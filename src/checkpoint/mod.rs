@@ -76,7 +76,7 @@ fn chunk_words(part: Part, layout: &Layout) -> u64 {
     (CHUNK / 4 / whole).max(1) * whole
 }
 
-/// What the system refuses for the file at `path`.
+/// The error for a file at `path` that the operating system refuses.
 fn refused(path: &Path, what: &'static str, wanted: &str, error: &io::Error, remedy: &'static str) -> Error {
     let (path, wanted, found) = (path.display().to_string(), wanted.into(), error.to_string());
     Error::Checkpoint { path, what, wanted, found, remedy, source: Some(error.into()) }

@@ -16,7 +16,7 @@ use crate::{
     error::Error,
     lookup::SharedArray,
     robe::{RobeCounters, RobeSnapshot, config::Config},
-    table::batch,
+    table::step_state,
 };
 
 const FORMAT: &str = "hotrow robe checkpoint";
@@ -38,7 +38,7 @@ fn places(config: &Config) -> Vec<Place> {
 
 pub(crate) fn save(group: &mut (impl SharedArray + ?Sized), path: &Path) -> Result<(), Error> {
     if group.pending() {
-        return Err(batch::backward_first("checkpoint::save_lookup"));
+        return Err(step_state::backward_first("checkpoint::save_lookup"));
     }
     let RobeSnapshot { t, weight_words, state_words, counters } = group.snapshot()?;
     let config = group.config();
@@ -60,7 +60,7 @@ pub(crate) fn save(group: &mut (impl SharedArray + ?Sized), path: &Path) -> Resu
 
 pub(crate) fn load(group: &mut (impl SharedArray + ?Sized), path: &Path) -> Result<(), Error> {
     if group.pending() {
-        return Err(batch::backward_first("checkpoint::load_lookup"));
+        return Err(step_state::backward_first("checkpoint::load_lookup"));
     }
     let bytes = fs::read(path)
         .map_err(|error| refused(path, "file", "one that can be read", &error, "check the path and its permissions"))?;

@@ -13,7 +13,7 @@ use crate::{
     host::alloc::zeroed,
     lookup::Embedding,
     lookup::{Lookup, LookupKind},
-    table::{batch, parts::Part},
+    table::{parts::Part, step_state},
 };
 
 /// Writes everything that `group` keeps between steps to `path`. The file is written beside `path` and renamed; it is
@@ -26,7 +26,7 @@ use crate::{
 /// cannot be written, for example because the disk is full. [`Error::Device`] if the device is lost.
 pub fn save(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
     if group.pending() {
-        return Err(batch::backward_first("checkpoint::save"));
+        return Err(step_state::backward_first("checkpoint::save"));
     }
     let mut clock = [0];
     group.read_part(Part::Clock, 0, &mut clock)?;

@@ -1,7 +1,7 @@
-//! The CPU side: a plain function for each shader, over the same arrays, with the same integers bit for bit and the same
-//! float operations in the same order. `cached/group.rs` tells the story in order; every stage is in the file of its name.
+//! The CPU side: a plain function for each shader, over the same arrays, with the same integers bit for bit and the same float operations
+//! in the same order. `cached/group.rs` has their order; every stage is in the file of its name.
 //!
-//! It is the oracle of the tests, and what runs without a GPU, on all cores. Results do not depend on their number.
+//! The tests compare the GPU with it. It also runs programs without a GPU, on all cores. Results do not depend on the number of cores.
 #![allow(clippy::too_many_arguments, reason = "a stage takes the bindings of its shader, in their order")]
 
 pub(crate) mod cached;

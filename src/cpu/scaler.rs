@@ -7,7 +7,7 @@ use crate::{
     table::layout::{ScaleRule, ScalerState},
 };
 
-/// The loss scaler for gradients on the host, whatever backend the tables are on; [`crate::Scaler`] is its twin on the device.
+/// The loss scaler for gradients on the host, for tables on any backend. [`crate::Scaler`] does the same on the device.
 ///
 /// ```
 /// use hotrow::{CpuScaler, GradSlice, LossScale};
@@ -29,18 +29,18 @@ pub struct CpuScaler {
 }
 
 impl CpuScaler {
-    /// A scaler that has seen nothing.
+    /// Creates a scaler in its first state.
     ///
     /// # Errors
-    /// [`Error::Scaler`] for a configuration that cannot be.
+    /// [`Error::Scaler`] for an illegal configuration.
     pub fn new(config: LossScale) -> Result<Self, Error> {
         Self::with_state(config, ScalerState::new(&config)?)
     }
 
-    /// One that goes on where another of the same configuration was.
+    /// Creates a scaler that goes on from the state of another one with the same configuration.
     ///
     /// # Errors
-    /// [`Error::Scaler`] for a configuration that cannot be, or a state that it cannot have left.
+    /// [`Error::Scaler`] for an illegal configuration, or for a state that no such scaler can have.
     pub fn with_state(config: LossScale, state: ScalerState) -> Result<Self, Error> {
         let rule = config.rule()?;
         state.check(&config)?;
@@ -53,26 +53,26 @@ impl CpuScaler {
         &self.config
     }
 
-    /// Everything it keeps.
+    /// The state of the scaler.
     #[must_use]
     pub fn state(&self) -> &ScalerState {
         &self.state
     }
 
-    /// What the loss of the next step is to be multiplied with.
+    /// The factor for the loss of the next step.
     #[must_use]
     pub fn scale(&self) -> f32 {
         self.state.scale
     }
 
-    /// Looks at scaled gradients of this step: those of every group, and those of the model's other weights.
+    /// Inspects scaled gradients of this step: those of every group, and those of the model's other weights.
     pub fn inspect(&mut self, gradients: GradSlice<'_>) {
         inspect(gradients, std::slice::from_mut(&mut self.greatest));
         self.phase = Phase::Inspected;
     }
 
-    /// Decides on what was inspected: whether it overflowed, and the next scale. The state returned is for
-    /// [`backward_scaled`](crate::Lookup::backward_scaled); where it overflowed the model's other weights must be left, too.
+    /// Decides on the inspected gradients: whether they overflowed, and the next scale. Pass the returned state to
+    /// [`backward_scaled`](crate::Lookup::backward_scaled). If they overflowed, the model's other weights must not be updated either.
     ///
     /// # Errors
     /// [`Error::Order`] if nothing was inspected since the last decision.

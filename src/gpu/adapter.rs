@@ -1,12 +1,13 @@
-//! Finding a device when you have none: for the command, tests and examples. A program that has a device uses
-//! [`Context::new`].
+//! Finds a device for programs that have none, such as the command, tests and examples. A program that has a device uses [`Context::new`].
 
 use crate::{
     error::Error,
     gpu::engine::{caps::requirements, context::Context},
 };
 
-/// Which adapters will do.
+/// The adapters that the caller accepts.
+///
+/// Example: [`Sorter`](crate::Sorter).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// A GPU.
@@ -15,18 +16,18 @@ pub enum Wanted {
     Any,
 }
 
-/// Every adapter that wgpu's environment variables (`WGPU_BACKEND`, `WGPU_ADAPTER_NAME`) leave, hardware first.
+/// The adapters that wgpu's environment variables (`WGPU_BACKEND`, `WGPU_ADAPTER_NAME`) allow, hardware first.
 ///
-/// Vulkan, Metal and DX12 only: on OpenGL the same GPU would show up a second time.
+/// Only Vulkan, Metal and DX12, because on OpenGL the same GPU would appear a second time.
 #[must_use]
 pub fn adapters() -> Vec<wgpu::Adapter> {
     if wgpu::Instance::enabled_backend_features().is_empty() {
         return Vec::new();
     }
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
-    // Refuses an allocation before the driver over-commits: an error here, not a dead process later.
+    // wgpu refuses an allocation before the driver over-commits, so that the program gets an error and is not killed later.
     descriptor.memory_budget_thresholds.for_resource_creation = Some(95);
-    // Not even loaded: OpenGL may be in the build for another crate's sake, and complains where there is no display.
+    // OpenGL is not even loaded. Another crate may bring it into the build, and it complains where there is no display.
     let backends = wgpu::Backends::from_env().unwrap_or(wgpu::Backends::PRIMARY);
     descriptor.backends = backends;
     let instance = wgpu::Instance::new(descriptor);
@@ -51,10 +52,10 @@ pub fn is_hardware(adapter: &wgpu::Adapter) -> bool {
     !matches!(adapter.get_info().device_type, wgpu::DeviceType::Cpu | wgpu::DeviceType::Other)
 }
 
-/// A device on `adapter` with everything the crate makes use of.
+/// Opens a device on `adapter` with all features and limits that the crate uses.
 ///
 /// # Errors
-/// [`Error::Device`] if the adapter gives no device, and what [`Context::new`] returns.
+/// [`Error::Device`] if the adapter gives no device; the errors of [`Context::new`].
 pub fn open(adapter: &wgpu::Adapter) -> Result<Context, Error> {
     let (required_features, required_limits) = requirements(adapter);
     let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
@@ -67,10 +68,10 @@ pub fn open(adapter: &wgpu::Adapter) -> Result<Context, Error> {
     Context::new(&device, &queue)
 }
 
-/// The best adapter's device.
+/// Opens a device on the best adapter.
 ///
 /// # Errors
-/// [`Error::Unsupported`] if there is no adapter of the wanted kind, and what [`open`] returns.
+/// [`Error::Unsupported`] if there is no adapter of the wanted kind; the errors of [`open`].
 pub fn open_best(wanted: Wanted) -> Result<Context, Error> {
     let all = adapters();
     let suits = |adapter: &&wgpu::Adapter| wanted == Wanted::Any || is_hardware(adapter);

@@ -3,6 +3,7 @@
 pub mod adapter;
 pub(crate) mod cached;
 pub(crate) mod engine;
+pub(crate) mod front;
 pub(crate) mod memory;
 pub(crate) mod robe;
 pub(crate) mod scaler;

@@ -10,14 +10,35 @@ use crate::{
     table::layout::{Inspected, ScaleRule, ScalerState},
 };
 
-/// A loss scaler whose state lies on the device (OpenSeq2Seq): a step needs no answer from it. Its twin for gradients on the host is
-/// [`CpuScaler`](crate::CpuScaler), with the same bits in its state.
+/// A loss scaler whose state is on the device (OpenSeq2Seq), so that a step needs no answer from the device.
+/// [`CpuScaler`](crate::CpuScaler) does the same for gradients on the host, with the same bits in its state.
 ///
-/// A step: the caller's loss reads the scale out of [`buffer`](Self::buffer); the scaled gradients of every group, and those of the
-/// model's other weights, are inspected ([`record_inspect`](Self::record_inspect)); [`record_decide`](Self::record_decide); then
-/// [`Group::record_backward_scaled`](crate::Group::record_backward_scaled) for each group. All in one encoder, or in several
-/// submitted in that order. Where gradients overflowed the caller's other weights must be left as well: `overflow` says so, in the
-/// same buffer.
+/// In a step, the caller's loss reads the scale from [`buffer`](Self::buffer). Then the scaled gradients of every group and of the model's
+/// other weights are inspected ([`record_inspect`](Self::record_inspect)). Then come [`record_decide`](Self::record_decide) and
+/// [`Group::record_backward_scaled`](crate::Group::record_backward_scaled) for each group. All of it goes into one encoder, or into several
+/// that are submitted in this order. If gradients overflowed, the caller must not update the model's other weights either; `overflow` in
+/// the same buffer says so.
+///
+/// ```
+/// use hotrow::wgpu::util::DeviceExt as _;
+/// use hotrow::{GradBuffer, LossScale, Scaler, adapter, wgpu};
+///
+/// # fn main() -> Result<(), hotrow::Error> {
+/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// let gradients = context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
+///     label: None,
+///     contents: bytemuck::cast_slice(&[1.0, f32::INFINITY, 0.5, 0.25]),
+///     usage: wgpu::BufferUsages::STORAGE,
+/// });
+/// let mut scaler = Scaler::new(&context, LossScale::BACKOFF)?;
+/// let mut encoder = context.device().create_command_encoder(&Default::default());
+/// scaler.record_inspect(&mut encoder, GradBuffer::F32(gradients.slice(..)), 4)?;
+/// scaler.record_decide(&mut encoder)?; // then record_backward_scaled of each group
+/// context.queue().submit([encoder.finish()]);
+/// assert_eq!(scaler.state()?.overflow, 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Scaler {
     context: Context,
@@ -35,18 +56,18 @@ impl Drop for Scaler {
 }
 
 impl Scaler {
-    /// A scaler that has seen nothing.
+    /// Creates a scaler in its first state.
     ///
     /// # Errors
-    /// [`Error::Scaler`] for a configuration that cannot be; [`Error::OutOfMemory`].
+    /// [`Error::Scaler`] for an illegal configuration; [`Error::OutOfMemory`].
     pub fn new(context: &Context, config: LossScale) -> Result<Self, Error> {
         Self::with_state(context, config, &ScalerState::new(&config)?)
     }
 
-    /// One that goes on where another of the same configuration was, on whatever backend.
+    /// Creates a scaler that goes on from the state of another one with the same configuration, on any backend.
     ///
     /// # Errors
-    /// As [`Scaler::new`]; [`Error::Scaler`] for a state that no such scaler can have left.
+    /// As [`Scaler::new`]; [`Error::Scaler`] for a state that no such scaler can have.
     pub fn with_state(context: &Context, config: LossScale, state: &ScalerState) -> Result<Self, Error> {
         let rule: ScaleRule = config.rule()?;
         state.check(&config)?;
@@ -69,14 +90,14 @@ impl Scaler {
         &self.config
     }
 
-    /// The [`ScalerState`] on the device, 48 bytes, for shaders of the caller's to read (`STORAGE`, `UNIFORM`, `COPY_SRC`): first the
-    /// scale of the next loss, an `f32`; its third word is 1 after a decision that the step overflowed, else 0.
+    /// The [`ScalerState`] on the device, 48 bytes, which the caller's shaders may read (`STORAGE`, `UNIFORM`, `COPY_SRC`). Its first word
+    /// is the scale of the next loss, an `f32`; its third word is 1 after a step that overflowed, else 0.
     #[must_use]
     pub fn buffer(&self) -> &wgpu::Buffer {
         &self.state
     }
 
-    /// Records a look at the first `elements` gradients of a buffer. A step may have several.
+    /// Records the inspection of the first `elements` gradients of a buffer. A step may have several such buffers.
     ///
     /// # Errors
     /// [`Error::Buffer`] for a buffer of the wrong kind or size, [`Error::TooLarge`] beyond the device's limit.
@@ -92,7 +113,7 @@ impl Scaler {
                 let (slice, wanted) = gradients.wanted(elements);
                 let bound = context.bind("gradients", slice, wanted)?;
                 let half = u32::from(gradients.is_half());
-                // What can be bound has fewer than 2^31 bytes.
+                // A buffer that can be bound has fewer than 2^31 bytes.
                 let inspected = Inspected { elements: elements as u32, half, ..Inspected::default() };
                 let call = &mut Call::begin(&context, encoder, "hotrow.inspect");
                 inspect::record(call, &context, &inspected, &bound, &self.greatest);
@@ -102,7 +123,7 @@ impl Scaler {
         })
     }
 
-    /// Records the decision on what was inspected since the last one: whether it overflowed, and the next scale.
+    /// Records the decision on the gradients inspected since the last decision: whether they overflowed, and the next scale.
     ///
     /// # Errors
     /// [`Error::Order`] if nothing was inspected.
@@ -116,7 +137,7 @@ impl Scaler {
         })
     }
 
-    /// Waits for everything submitted, and for the state: to look at, or to save.
+    /// Waits for all submissions and returns the state, to show or to save it.
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
@@ -125,7 +146,7 @@ impl Scaler {
         Ok(bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words)))
     }
 
-    /// What a backward goes by, once it is decided.
+    /// The state that a backward reads, if a decision has been recorded.
     pub(crate) fn decided(&self, call: &'static str) -> Result<&wgpu::Buffer, Error> {
         self.phase.decided(call)?;
         Ok(&self.state)

@@ -15,7 +15,7 @@ struct Copies {
 }
 
 impl Seen {
-    /// Returns the words that arrived last, and asks the device for newer ones unless it is asked already.
+    /// Returns the words that arrived last, and requests newer ones unless a request is under way.
     pub(crate) fn ask(&self, context: &Context, tables: &wgpu::Buffer) -> Result<Option<Vec<u32>>, Error> {
         context.guarded(|| {
             let polled = context.device().poll(wgpu::PollType::Poll);
@@ -34,7 +34,7 @@ impl Seen {
         encoder.copy_buffer_to_buffer(tables, 0, &target, 0, bytes);
         let (copies, mapped) = (self.0.clone(), target.clone());
         encoder.map_buffer_on_submit(&target, wgpu::MapMode::Read, .., move |result| {
-            // Without a mapping the device is lost; the next call that waits says so.
+            // Without a mapping the device is lost; the next call that waits returns that error.
             let found = result.ok().and_then(|()| mapped.get_mapped_range(..bytes).ok());
             let found = found.map(|range| bytemuck::pod_collect_to_vec(&range));
             let mut copies = lock(&copies);

@@ -1,4 +1,4 @@
-//! What calls that wait are given and give back: slices of the host's, on the device for as long as the call takes.
+//! The host slices of calls that wait, kept on the device while the call lasts.
 
 use crate::{
     config::GroupConfig,
@@ -21,7 +21,7 @@ pub(crate) struct Uploaded {
 }
 
 impl Uploaded {
-    /// A batch whose shape can be.
+    /// Uploads a batch after checking its shape.
     pub(crate) fn new(
         context: &Context,
         config: &GroupConfig,
@@ -38,7 +38,7 @@ impl Uploaded {
         })
     }
 
-    /// Rows to look up, an index a bag.
+    /// Uploads rows to look up, one bag for each.
     pub(crate) fn rows(context: &Context, rows: &[u32]) -> Result<Self, Error> {
         let offsets: Vec<u32> = (0..=rows.len() as u32).collect();
         Ok(Self {
@@ -80,8 +80,8 @@ impl UploadedGrads {
     }
 }
 
-/// Submits a forward that has been recorded, waits, and copies the outputs from `buffer`. A step that was skipped leaves `outputs` as they
-/// were, and its error is returned.
+/// Submits a recorded forward, waits, and copies the outputs from `buffer`. A skipped step leaves `outputs` as they were; its error is
+/// returned.
 pub(crate) fn await_outputs(
     context: &Context,
     mut encoder: wgpu::CommandEncoder,

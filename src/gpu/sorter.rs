@@ -1,4 +1,4 @@
-//! The sort and the dedup of a step by themselves, for a program that wants them for data of its own.
+//! The sort and the dedup of a step for data of the caller's.
 
 use crate::{
     error::Error,
@@ -12,14 +12,14 @@ use crate::{
     table::layout::{Step, count},
 };
 
-/// Stable sort and dedup of `u32` keys with `u32` values, recorded into your own encoder, on your own buffers.
+/// Stable sort and dedup of `u32` keys with `u32` values, recorded into the caller's encoder, on the caller's buffers.
 ///
-/// Radix sort by 8 bits a pass, three dispatches a pass; up to 1,024 keys in a single one. What it costs follows the number of
-/// keys that there are, which may be known to the device alone, and not the capacity. No workgroup waits for another, so it is
-/// safe on every device (reduce-then-scan: Merrill and Grimshaw 2011, "High Performance and Scalable Radix Sorting").
+/// A radix sort by 8 bits a pass, with three dispatches a pass; up to 1,024 keys take a single dispatch. Its cost depends on the number of
+/// keys, which may be known to the device alone, and not on the capacity. No workgroup waits for another, so the sort is safe on every
+/// device (reduce-then-scan: Merrill and Grimshaw 2011, "High Performance and Scalable Radix Sorting").
 ///
-/// Results lie in buffers of the sorter, with usage `STORAGE | COPY_SRC | COPY_DST`, until the next `record_*` of the same
-/// sorter: in one encoder or in submissions one after the other, use or copy them in between.
+/// Results are in buffers of the sorter, with usage `STORAGE | COPY_SRC | COPY_DST`, until the next `record_*` of the same sorter. Use or
+/// copy them before that call's commands, in the same encoder or in an earlier submission.
 ///
 /// ```
 /// use hotrow::wgpu::util::DeviceExt as _;
@@ -54,26 +54,32 @@ pub struct Sorter {
     counts: wgpu::Buffer,
 }
 
-/// How many keys there are.
+/// The number of keys.
+///
+/// Example: [`Sorter`].
 #[derive(Clone, Copy, Debug)]
 pub enum Count<'a> {
-    /// As the host knows.
+    /// The host knows the number.
     Host(u32),
-    /// As the first `u32` of the slice says when the device gets there, at most as many as the keys' slice has. The buffer has
-    /// usage `COPY_SRC`, and the slice begins at a multiple of 4 bytes.
+    /// The number is the first `u32` of the slice when the device executes the sort, at most the number of keys in the keys' slice. The
+    /// buffer has usage `COPY_SRC`, and the slice begins at a multiple of 4 bytes.
     Device(wgpu::BufferSlice<'a>),
 }
 
-/// What a sort leaves: of each buffer as many entries as there are keys, in order.
+/// The result of a sort. Each buffer has as many entries as there are keys, in sorted order.
+///
+/// Example: [`Sorter`].
 #[derive(Clone, Copy, Debug)]
 pub struct SortedPairs<'a> {
-    /// The keys, ascending by the low bits that order them.
+    /// The keys, ascending by the low `key_bits` bits.
     pub keys: &'a wgpu::Buffer,
-    /// Their values; or the position that each key had, if none were given.
+    /// The value of each key, or its position if no values were given.
     pub values: &'a wgpu::Buffer,
 }
 
-/// What a dedup leaves, with `n` keys of which `valid` are not [`layout::NONE`](crate::table::layout::NONE).
+/// The result of a dedup of `n` keys, `valid` of which are not [`layout::NONE`](crate::table::layout::NONE).
+///
+/// Example: [`Sorter`].
 #[derive(Clone, Copy, Debug)]
 pub struct Distinct<'a> {
     /// `n` keys, ascending.
@@ -82,7 +88,7 @@ pub struct Distinct<'a> {
     pub values: &'a wgpu::Buffer,
     /// For each of the `valid` sorted keys, the number of its distinct key, counted from 0.
     pub segment: &'a wgpu::Buffer,
-    /// For each distinct key, the place of its first sorted key.
+    /// For each distinct key, the position of its first sorted key.
     pub starts: &'a wgpu::Buffer,
     /// Two words: the number of distinct keys, and `valid`.
     pub counts: &'a wgpu::Buffer,
@@ -95,10 +101,10 @@ impl Drop for Sorter {
 }
 
 impl Sorter {
-    /// Buffers for up to `capacity` keys: 24.3 bytes a key.
+    /// Allocates buffers for up to `capacity` keys: 24.3 bytes a key.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] beyond what the device binds, [`Error::OutOfMemory`].
+    /// [`Error::TooLarge`] for more keys than the device can bind, [`Error::OutOfMemory`].
     pub fn new(context: &Context, capacity: u32) -> Result<Self, Error> {
         let words = |what, n: u32| context.buffer(what, u64::from(n) * 4, wgpu::BufferUsages::empty());
         Ok(Self {
@@ -113,20 +119,20 @@ impl Sorter {
         })
     }
 
-    /// Most keys it sorts.
+    /// The most keys that it can sort.
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// Records a stable sort of `keys`, and of `values` with them, by the low `key_bits` bits of a key, at most 32. Fewer bits
-    /// take fewer passes: one for each 8, at least one.
+    /// Records a stable sort of `keys`, together with `values`, by the low `key_bits` bits of a key, at most 32. Fewer bits take fewer
+    /// passes: one for each 8 bits, at least one.
     ///
-    /// `keys` holds `u32` keys, at least as many as `n` says and at most [`Sorter::capacity`]; `values` at least as many `u32` as
-    /// `keys`, or `None` for the positions of the keys. Both have usage `STORAGE` and are left as they are.
+    /// `keys` has `u32` keys, at least as many as `n` says and at most [`Sorter::capacity`]. `values` has at least as many `u32` as `keys`;
+    /// `None` stands for the positions of the keys. Both need usage `STORAGE` and are not changed.
     ///
     /// # Errors
-    /// [`Error::Buffer`] naming the buffer that cannot be used, and why; [`Error::TooLarge`] beyond what the device binds.
+    /// [`Error::Buffer`] names the buffer that cannot be used, and the reason; [`Error::TooLarge`] for more than the device can bind.
     pub fn record_sort(
         &self,
         encoder: &mut wgpu::CommandEncoder,
@@ -143,10 +149,10 @@ impl Sorter {
         })
     }
 
-    /// Records a sort as [`Sorter::record_sort`] does, and what tells the distinct keys apart.
+    /// Records a sort as [`Sorter::record_sort`] does, and then finds the distinct keys.
     ///
-    /// A key [`layout::NONE`](crate::table::layout::NONE) is left out: it sorts last and counts as no key. With `key_bits` below 32 and
-    /// any NONE among them, the others lie below `2^key_bits - 1`.
+    /// The key [`layout::NONE`](crate::table::layout::NONE) is left out: it sorts last and counts as no key. If `key_bits` is below 32 and
+    /// NONE occurs, all other keys must be below `2^key_bits - 1`.
     ///
     /// # Errors
     /// As [`Sorter::record_sort`].
@@ -174,7 +180,7 @@ impl Sorter {
             })
     }
 
-    /// Checks what the caller gave, and records how many keys there are.
+    /// Checks the caller's buffers, and records the number of keys.
     fn job<'b>(
         &self,
         encoder: &mut wgpu::CommandEncoder,
@@ -238,7 +244,7 @@ impl Sorter {
     }
 }
 
-/// Where in [`Step`] one of its counts lies, in bytes.
+/// The byte offset of one of the counts in [`Step`].
 fn word(which: usize) -> u64 {
     (std::mem::offset_of!(Step, counts) + 4 * which) as u64
 }

@@ -1,4 +1,4 @@
-//! What the crate needs from the machine: memory, files, threads. `trusted.rs` is the only file with `unsafe`.
+//! The machine under the crate: memory, files, threads. `trusted.rs` is the only file with `unsafe`.
 
 pub(crate) mod alloc;
 pub(crate) mod disjoint;

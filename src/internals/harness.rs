@@ -1,4 +1,4 @@
-//! Single stages on host data: what the tests compare with the CPU mirrors. Not part of the interface.
+//! Runs single stages on host data, which tests compare with the CPU mirrors. Not part of the public interface.
 
 use crate::{
     error::Error,
@@ -26,11 +26,11 @@ use crate::{
 pub struct Deduped {
     /// The keys, ascending.
     pub keys: Vec<u32>,
-    /// The position each came from.
+    /// The position that each key had.
     pub order: Vec<u32>,
-    /// The number of each key's distinct key.
+    /// For each key, the number of its distinct key.
     pub segment: Vec<u32>,
-    /// Where each distinct key begins.
+    /// The position at which each distinct key begins.
     pub starts: Vec<u32>,
 }
 
@@ -41,11 +41,11 @@ impl Context {
         Ok(buffer)
     }
 
-    /// Runs `kernel` once over `bindings` (in order, as words) and returns them as it left them. The cache is one array here, and so
-    /// is a shared array; they are cut into windows on the device if `Params` or `Robe` say so.
+    /// Runs `kernel` once on `bindings` (in order, as words) and returns the bindings afterwards. The cache is one array here, and so is a
+    /// shared array; the device gets them in windows if `Params` or `Robe` say so.
     ///
     /// # Errors
-    /// As any allocation and download.
+    /// Those of the allocations and downloads.
     #[doc(hidden)]
     pub fn run_stage(&self, kernel: &Kernel, bindings: &[Vec<u32>], groups: u32) -> Result<Vec<Vec<u32>>, Error> {
         use wgpu::util::DeviceExt as _;
@@ -53,7 +53,7 @@ impl Context {
         let mut bindings = bindings.to_vec();
         let cache = shader::window_binding(kernel);
         if let Some(array) = cache.filter(|_| !shader::moves_rows(kernel)) {
-            // A shared array, by its second binding.
+            // The second binding describes a shared array.
             let robe: Robe = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&bindings[1]));
             cut.1 = robe.weights.div_ceil(robe.window);
             for window in (1..cut.1).rev() {
@@ -63,7 +63,7 @@ impl Context {
             self.prepare(1, cut.1)?;
         }
         if shader::moves_rows(kernel) {
-            // Its first binding is its `Params`.
+            // The first binding is the `Params`.
             let params: Params = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&bindings[0]));
             cut.0 = quad_width(params.dim);
             if let Some(cache) = cache
@@ -71,7 +71,7 @@ impl Context {
             {
                 let each = (params.window_slots * params.row_quads * cut.0) as usize;
                 cut.1 = params.slots.div_ceil(params.window_slots);
-                // The last window takes what a test has put behind the slots, too.
+                // The last window also has the words that a test has put behind the slots.
                 for window in (1..cut.1 as usize).rev() {
                     let words = bindings[cache].split_off(window * each);
                     bindings.insert(kernel.bindings.len(), words);
@@ -109,11 +109,10 @@ impl Context {
         Ok(left)
     }
 
-    /// Sorts and dedups `keys`, of which only the first `live` count, by their low `key_bits`; `large`: pass by pass, though there
-    /// be few.
+    /// Sorts and dedups the first `live` of `keys` by their low `key_bits` bits; with `large`, pass by pass even for few keys.
     ///
     /// # Errors
-    /// As any allocation and download.
+    /// Those of the allocations and downloads.
     #[doc(hidden)]
     pub fn run_dedup(&self, keys: &[u32], live: u32, key_bits: u32, large: bool) -> Result<Deduped, Error> {
         let n = keys.len() as u32;

@@ -1,4 +1,4 @@
-//! What the crate's own tests, benchmarks and command need beyond the public interface. No part of it is stable.
+//! Items beyond the public interface for the crate's own tests, benchmarks and command. None of it is stable.
 
 mod harness;
 mod pieces;
@@ -9,13 +9,13 @@ use crate::{
         engine::{bind_cache::Held, context::Context},
         stages::KERNELS,
     },
-    wgsl::{Bodies, Kernel, Source},
+    wgsl::{Bodies, ComposedShader, Kernel},
 };
 pub use crate::{record::rows, table::batch::check_offsets};
 pub use harness::Deduped;
 pub use pieces::Pieces;
 
-/// What host and shaders share.
+/// Structs and constants that host and shaders share.
 pub mod layout {
     pub use crate::{
         config::WAYS,
@@ -23,7 +23,7 @@ pub mod layout {
     };
 }
 
-/// Kernels described and composed.
+/// The kernels, described and composed.
 pub mod shader {
     pub use crate::wgsl::*;
 }
@@ -49,7 +49,7 @@ pub mod stages {
     };
 }
 
-/// Every kernel's host table.
+/// Every kernel.
 #[must_use]
 pub fn kernels() -> &'static [&'static Kernel] {
     KERNELS
@@ -57,11 +57,11 @@ pub fn kernels() -> &'static [&'static Kernel] {
 
 /// Every kernel in every variant.
 #[must_use]
-pub fn sources() -> Vec<Source> {
+pub fn sources() -> Vec<ComposedShader> {
     crate::wgsl::sources(KERNELS)
 }
 
-/// A context whose shaders' texts are the caller's: a test runs here what the device itself could not.
+/// Creates a context whose shader texts come from the caller: a test emulates bodies that the device cannot run.
 ///
 /// # Errors
 /// As [`Context::new`].
@@ -74,33 +74,33 @@ pub fn context_with_texts(
     Context::with_texts(device, queue, KERNELS, max_groups, text)
 }
 
-/// How many uniforms and bind groups a context's cache holds, and how many it has made.
+/// The numbers of uniforms and bind groups that a context's cache holds and has made.
 #[must_use]
 pub fn held_bindings(context: &Context) -> Held {
     context.held_bindings()
 }
 
-/// What a group does with a device, for the baselines that the command measures beside it.
+/// The device calls that a group uses, for the baselines that the command measures.
 pub trait Device {
-    /// Turns what wgpu objects to in `work` into an error.
+    /// Does `work`, and returns errors of wgpu as its error.
     ///
     /// # Errors
-    /// That of `work`, or [`Error::Device`].
+    /// The errors of `work`; [`Error::Device`].
     fn guarded<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error>;
 
-    /// A storage buffer of `bytes`.
+    /// Creates a storage buffer of `bytes` bytes.
     ///
     /// # Errors
     /// [`Error::TooLarge`], [`Error::OutOfMemory`], [`Error::Device`].
     fn buffer(&self, what: &'static str, bytes: u64, usage: wgpu::BufferUsages) -> Result<wgpu::Buffer, Error>;
 
-    /// Submits and waits.
+    /// Submits an encoder and waits for it.
     ///
     /// # Errors
     /// [`Error::Device`].
     fn finish(&self, encoder: wgpu::CommandEncoder) -> Result<(), Error>;
 
-    /// Submits, waits, and returns the first bytes of each buffer as words.
+    /// Submits an encoder, waits, and returns the first bytes of each buffer as words.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::OutOfMemory`].

@@ -1,31 +1,31 @@
-//! How large the pieces of a table may be: smaller than a device binds in tests, as another device binds in a plan.
+//! Limits of the pieces of a table: tests cut tables into small pieces, and plans use the limits of another device.
 
 use crate::{config::GroupConfig, robe::config::Config};
 
-/// Most bytes of a binding, where a configuration limits them.
+/// The limits of a configuration's shards and windows.
 pub trait Pieces: Sized {
-    /// Most bytes of a shard of the table; a shared array has none.
+    /// The largest shard of the table in bytes; a shared array has no shards.
     fn shard_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// Most bytes of a window: of the cache, or of a shared array.
+    /// The largest window of the cache, or of a shared array, in bytes.
     fn window_bytes(&self) -> Option<u64>;
 
-    /// Limits the shards of a table.
+    /// Limits the bytes of the shards of a table.
     fn set_shard_bytes(&mut self, _bytes: Option<u64>) {}
 
-    /// Limits the windows.
+    /// Limits the bytes of the windows.
     fn set_window_bytes(&mut self, bytes: Option<u64>);
 
-    /// With shards of at most so many bytes.
+    /// The same configuration with shards of at most `bytes` bytes.
     #[must_use]
     fn with_shard_bytes(mut self, bytes: Option<u64>) -> Self {
         self.set_shard_bytes(bytes);
         self
     }
 
-    /// With windows of at most so many bytes.
+    /// The same configuration with windows of at most `bytes` bytes.
     #[must_use]
     fn with_window_bytes(mut self, bytes: Option<u64>) -> Self {
         self.set_window_bytes(bytes);

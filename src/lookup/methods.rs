@@ -1,254 +1,136 @@
-//! The methods of the traits as a group's own.
+//! The methods of the traits as a group's own, so that calls need no import.
 
-/// Gives a type the methods of [`Lookup`] as its own, so that calls need no import.
+/// Gives a type the methods of a trait as its own. Each is declared by a short description and its signature; the trait's has the details.
+macro_rules! own {
+    ($group:ty, $trait:ident: $(
+        $(#[$attribute:meta])*
+        fn $name:ident($self:ident: $receiver:ty $(, $argument:ident: $type:ty)*) -> $result:ty;
+    )*) => {
+        impl $group {
+            $(
+                $(#[$attribute])*
+                #[doc = concat!(
+                    "\nMore, and its errors: [`", stringify!($trait), "::", stringify!($name), "`](crate::", stringify!($trait), "::",
+                    stringify!($name), ").",
+                )]
+                pub fn $name($self: $receiver $(, $argument: $type)*) -> $result {
+                    $crate::lookup::$trait::$name($self $(, $argument)*)
+                }
+            )*
+        }
+    };
+}
+pub(crate) use own;
+
+/// Gives a type the methods of [`Lookup`](crate::Lookup) as its own.
 macro_rules! own_lookup {
     ($group:ty) => {
-        impl $group {
-            /// True between a forward and its backward.
+        $crate::lookup::methods::own! { $group, Lookup:
+            /// Whether a forward waits for its backward.
             #[must_use]
-            pub fn pending(&self) -> bool {
-                $crate::lookup::Lookup::pending(self)
-            }
+            fn pending(self: &Self) -> bool;
 
-            /// Floats that a forward of so many indices in so many bags writes.
+            /// Number of floats that a forward of `indices` indices in `bags` bags writes.
             #[must_use]
-            pub fn output_len(&self, indices: usize, bags: usize) -> usize {
-                $crate::lookup::Lookup::output_len(self, indices, bags)
-            }
+            fn output_len(self: &Self, indices: usize, bags: usize) -> usize;
 
-            /// One step forward: [`Lookup::forward`](crate::Lookup::forward).
-            ///
-            /// # Errors
-            /// As [`Lookup::forward`](crate::Lookup::forward).
-            pub fn forward(
-                &mut self,
-                indices: &[u32],
-                offsets: &[u32],
-                weights: Option<&[f32]>,
-            ) -> Result<Vec<f32>, Error> {
-                $crate::lookup::Lookup::forward(self, indices, offsets, weights)
-            }
+            /// Runs one step forward.
+            fn forward(
+                self: &mut Self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>
+            ) -> Result<Vec<f32>, $crate::error::Error>;
 
-            /// One step forward into a slice: [`Lookup::forward_into`](crate::Lookup::forward_into).
-            ///
-            /// # Errors
-            /// As [`Lookup::forward_into`](crate::Lookup::forward_into).
-            pub fn forward_into(
-                &mut self,
-                indices: &[u32],
-                offsets: &[u32],
-                weights: Option<&[f32]>,
-                outputs: &mut [f32],
-            ) -> Result<(), Error> {
-                $crate::lookup::Lookup::forward_into(self, indices, offsets, weights, outputs)
-            }
+            /// Runs one step forward and writes its outputs to a slice.
+            fn forward_into(
+                self: &mut Self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>, outputs: &mut [f32]
+            ) -> Result<(), $crate::error::Error>;
 
-            /// A forward that changes nothing: [`Lookup::forward_frozen`](crate::Lookup::forward_frozen).
-            ///
-            /// # Errors
-            /// As [`Lookup::forward_frozen`](crate::Lookup::forward_frozen).
-            pub fn forward_frozen(
-                &mut self,
-                indices: &[u32],
-                offsets: &[u32],
-                weights: Option<&[f32]>,
-            ) -> Result<Vec<f32>, Error> {
-                $crate::lookup::Lookup::forward_frozen(self, indices, offsets, weights)
-            }
+            /// Runs a forward that changes nothing.
+            fn forward_frozen(
+                self: &mut Self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>
+            ) -> Result<Vec<f32>, $crate::error::Error>;
 
-            /// A forward into a slice that changes nothing: [`Lookup::forward_frozen_into`](crate::Lookup::forward_frozen_into).
-            ///
-            /// # Errors
-            /// As [`Lookup::forward_frozen_into`](crate::Lookup::forward_frozen_into).
-            pub fn forward_frozen_into(
-                &mut self,
-                indices: &[u32],
-                offsets: &[u32],
-                weights: Option<&[f32]>,
-                outputs: &mut [f32],
-            ) -> Result<(), Error> {
-                $crate::lookup::Lookup::forward_frozen_into(self, indices, offsets, weights, outputs)
-            }
+            /// Runs a forward that changes nothing, and writes its outputs to a slice.
+            fn forward_frozen_into(
+                self: &mut Self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>, outputs: &mut [f32]
+            ) -> Result<(), $crate::error::Error>;
 
-            /// The update by the gradients of the last forward's outputs: [`Lookup::backward`](crate::Lookup::backward).
-            ///
-            /// # Errors
-            /// As [`Lookup::backward`](crate::Lookup::backward).
-            pub fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
-                $crate::lookup::Lookup::backward(self, grad_outputs)
-            }
+            /// Updates the rows of the last forward with the gradients of its outputs.
+            fn backward(self: &mut Self, grad_outputs: &[f32]) -> Result<(), $crate::error::Error>;
 
-            /// The update by scaled gradients: [`Lookup::backward_scaled`](crate::Lookup::backward_scaled).
-            ///
-            /// # Errors
-            /// As [`Lookup::backward_scaled`](crate::Lookup::backward_scaled).
-            pub fn backward_scaled(
-                &mut self,
-                grad_outputs: $crate::scaler::GradSlice<'_>,
-                scaler: &$crate::table::layout::ScalerState,
-            ) -> Result<(), Error> {
-                $crate::lookup::Lookup::backward_scaled(self, grad_outputs, scaler)
-            }
+            /// Updates the rows of the last forward with the gradients of a scaled loss.
+            fn backward_scaled(
+                self: &mut Self, grad_outputs: $crate::scaler::GradSlice<'_>, scaler: &$crate::table::layout::ScalerState
+            ) -> Result<(), $crate::error::Error>;
 
-            /// The newest value of each linear row, `[rows, dim]`: [`Lookup::read_rows`](crate::Lookup::read_rows).
-            ///
-            /// # Errors
-            /// As [`Lookup::read_rows`](crate::Lookup::read_rows).
-            pub fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
-                $crate::lookup::Lookup::read_rows(self, rows)
-            }
+            /// Reads the newest weights of linear rows, `[rows, dim]`.
+            fn read_rows(self: &mut Self, rows: &[u32]) -> Result<Vec<f32>, $crate::error::Error>;
 
-            /// Counters of each table, without waiting: [`Lookup::counters_seen`](crate::Lookup::counters_seen).
-            ///
-            /// # Errors
-            /// As [`Lookup::counters_seen`](crate::Lookup::counters_seen).
-            pub fn counters_seen(&mut self) -> Result<Option<Vec<$crate::table::counters::Counters>>, Error> {
-                $crate::lookup::Lookup::counters_seen(self)
-            }
+            /// The counters of each table, without waiting.
+            fn counters_seen(self: &mut Self) -> Result<Option<Vec<$crate::table::counters::Counters>>, $crate::error::Error>;
 
             /// Sets the learning rate from the next backward on.
-            ///
-            /// # Errors
-            /// As [`Lookup::set_learning_rate`](crate::Lookup::set_learning_rate).
-            pub fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
-                $crate::lookup::Lookup::set_learning_rate(self, lr)
-            }
+            fn set_learning_rate(self: &mut Self, lr: f32) -> Result<(), $crate::error::Error>;
         }
     };
 }
 pub(crate) use own_lookup;
 
-/// Gives a type the methods of [`Embedding`] as its own, so that calls need no import.
+/// Gives a type the methods of [`Embedding`](crate::Embedding) as its own.
 macro_rules! own_embedding {
     ($group:ty) => {
-        impl $group {
-            /// Counters of each table: [`Lookup::counters`](crate::Lookup::counters).
-            ///
-            /// # Errors
-            /// As [`Lookup::counters`](crate::Lookup::counters).
-            pub fn counters(&mut self) -> Result<Vec<$crate::table::counters::Counters>, Error> {
-                $crate::lookup::Lookup::counters(self)
-            }
-
-            /// The sizes that follow from the configuration: [`Embedding::layout`](crate::Embedding::layout).
+        $crate::lookup::methods::own! { $group, Lookup:
+            /// The counters of each table.
+            fn counters(self: &mut Self) -> Result<Vec<$crate::table::counters::Counters>, $crate::error::Error>;
+        }
+        $crate::lookup::methods::own! { $group, Embedding:
+            /// The sizes that follow from the configuration.
             #[must_use]
-            pub fn layout(&self) -> &Layout {
-                $crate::lookup::Embedding::layout(self)
-            }
+            fn layout(self: &Self) -> &$crate::table::layout::Layout;
 
-            /// Decides the next step while the last one may still wait for its backward: [`Embedding::prefetch`](crate::Embedding::prefetch).
-            ///
-            /// # Errors
-            /// As [`Embedding::prefetch`](crate::Embedding::prefetch).
-            pub fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
-                $crate::lookup::Embedding::prefetch(self, indices, offsets, weights)
-            }
+            /// Decides the next step while the last one may still wait for its backward.
+            fn prefetch(
+                self: &mut Self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>
+            ) -> Result<(), $crate::error::Error>;
 
-            /// The forward of the prefetched batch: [`Embedding::forward_prefetched`](crate::Embedding::forward_prefetched).
-            ///
-            /// # Errors
-            /// As [`Embedding::forward_prefetched`](crate::Embedding::forward_prefetched).
-            pub fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
-                $crate::lookup::Embedding::forward_prefetched(self)
-            }
+            /// Runs the forward of the prefetched batch.
+            fn forward_prefetched(self: &mut Self) -> Result<Vec<f32>, $crate::error::Error>;
 
-            /// Writes every dirty row to the table and marks it clean: [`Embedding::flush`](crate::Embedding::flush).
-            ///
-            /// # Errors
-            /// As [`Embedding::flush`](crate::Embedding::flush).
-            pub fn flush(&mut self) -> Result<(), Error> {
-                $crate::lookup::Embedding::flush(self)
-            }
+            /// Writes every dirty row to the table and marks it clean.
+            fn flush(self: &mut Self) -> Result<(), $crate::error::Error>;
 
-            /// Flushes, then empties the cache: [`Embedding::reset`](crate::Embedding::reset).
-            ///
-            /// # Errors
-            /// As [`Embedding::reset`](crate::Embedding::reset).
-            pub fn reset(&mut self) -> Result<(), Error> {
-                $crate::lookup::Embedding::reset(self)
-            }
+            /// Flushes, then empties the cache.
+            fn reset(self: &mut Self) -> Result<(), $crate::error::Error>;
 
-            /// Empties the cache and discards what was not flushed: [`Embedding::reset_discarding`](crate::Embedding::reset_discarding).
-            ///
-            /// # Errors
-            /// As [`Embedding::reset_discarding`](crate::Embedding::reset_discarding).
-            pub fn reset_discarding(&mut self) -> Result<(), Error> {
-                $crate::lookup::Embedding::reset_discarding(self)
-            }
+            /// Empties the cache without a flush. Changes that were not written back are lost.
+            fn reset_discarding(self: &mut Self) -> Result<(), $crate::error::Error>;
 
-            /// Replaces the weights of linear rows; the optimiser state stays: [`Embedding::write_rows`](crate::Embedding::write_rows).
-            ///
-            /// # Errors
-            /// As [`Embedding::write_rows`](crate::Embedding::write_rows).
-            pub fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
-                $crate::lookup::Embedding::write_rows(self, rows, values)
-            }
+            /// Replaces the weights of linear rows; the optimiser state stays.
+            fn write_rows(self: &mut Self, rows: &[u32], values: &[f32]) -> Result<(), $crate::error::Error>;
 
-            /// Pins exactly these rows and returns those that found no place: [`Embedding::pin`](crate::Embedding::pin).
-            ///
-            /// # Errors
-            /// As [`Embedding::pin`](crate::Embedding::pin).
-            pub fn pin(&mut self, rows: &[u32], ways: u32) -> Result<Vec<u32>, Error> {
-                $crate::lookup::Embedding::pin(self, rows, ways)
-            }
+            /// Pins exactly these rows, and returns those that find no way.
+            fn pin(self: &mut Self, rows: &[u32], ways: u32) -> Result<Vec<u32>, $crate::error::Error>;
 
-            /// The pinned rows, in slot order: [`Embedding::pinned`](crate::Embedding::pinned).
-            ///
-            /// # Errors
-            /// As [`Embedding::pinned`](crate::Embedding::pinned).
-            pub fn pinned(&mut self) -> Result<Vec<u32>, Error> {
-                $crate::lookup::Embedding::pinned(self)
-            }
+            /// The pinned rows, in slot order.
+            fn pinned(self: &mut Self) -> Result<Vec<u32>, $crate::error::Error>;
 
-            /// Gives the cache another size: [`Embedding::resize_cache`](crate::Embedding::resize_cache).
-            ///
-            /// # Errors
-            /// As [`Embedding::resize_cache`](crate::Embedding::resize_cache).
-            pub fn resize_cache(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
-                $crate::lookup::Embedding::resize_cache(self, cache_rows)
-            }
+            /// Gives the cache another size.
+            fn resize_cache(self: &mut Self, cache_rows: u32) -> Result<Vec<u32>, $crate::error::Error>;
 
-            /// Reads `out.len()` words of a part, from `first_word` on: [`Embedding::read_part`](crate::Embedding::read_part).
-            ///
-            /// # Errors
-            /// As [`Embedding::read_part`](crate::Embedding::read_part).
-            pub fn read_part(
-                &mut self,
-                part: $crate::table::parts::Part,
-                first_word: u64,
-                out: &mut [u32],
-            ) -> Result<(), Error> {
-                $crate::lookup::Embedding::read_part(self, part, first_word, out)
-            }
+            /// Reads `out.len()` words of a part, from `first_word` on.
+            fn read_part(
+                self: &mut Self, part: $crate::table::parts::Part, first_word: u64, out: &mut [u32]
+            ) -> Result<(), $crate::error::Error>;
 
-            /// Replaces words of a part, from `first_word` on: [`Embedding::write_part`](crate::Embedding::write_part).
-            ///
-            /// # Errors
-            /// As [`Embedding::write_part`](crate::Embedding::write_part).
-            pub fn write_part(
-                &mut self,
-                part: $crate::table::parts::Part,
-                first_word: u64,
-                words: &[u32],
-            ) -> Result<(), Error> {
-                $crate::lookup::Embedding::write_part(self, part, first_word, words)
-            }
+            /// Replaces words of a part, from `first_word` on.
+            fn write_part(
+                self: &mut Self, part: $crate::table::parts::Part, first_word: u64, words: &[u32]
+            ) -> Result<(), $crate::error::Error>;
 
-            /// Everything kept between steps, as one copy in memory: [`Embedding::snapshot`](crate::Embedding::snapshot).
-            ///
-            /// # Errors
-            /// As [`Embedding::snapshot`](crate::Embedding::snapshot).
-            pub fn snapshot(&mut self) -> Result<$crate::table::snapshot::Snapshot, Error> {
-                $crate::lookup::Embedding::snapshot(self)
-            }
+            /// Copies the state that the group keeps between steps into memory.
+            fn snapshot(self: &mut Self) -> Result<$crate::table::snapshot::Snapshot, $crate::error::Error>;
 
-            /// Takes over a snapshot of a group of the same configuration: [`Embedding::restore`](crate::Embedding::restore).
-            ///
-            /// # Errors
-            /// As [`Embedding::restore`](crate::Embedding::restore).
-            pub fn restore(&mut self, snapshot: &$crate::table::snapshot::Snapshot) -> Result<(), Error> {
-                $crate::lookup::Embedding::restore(self, snapshot)
-            }
+            /// Restores a snapshot of a group of the same configuration.
+            fn restore(self: &mut Self, snapshot: &$crate::table::snapshot::Snapshot) -> Result<(), $crate::error::Error>;
         }
     };
 }

@@ -1,6 +1,6 @@
 //! The calls that every kind of table takes: all that a trainer needs.
 //!
-//! The groups have these methods themselves too, so that a program which names its group imports no trait.
+//! The groups also have these methods as their own, so that a program which names its group imports no trait.
 
 use crate::{
     config::GroupConfig,
@@ -19,14 +19,14 @@ use crate::{
 
 pub(crate) mod methods;
 
-/// Tables that are looked up and trained, whatever holds their weights: rows with a cache ([`Embedding`]) or one shared array
-/// ([`SharedArray`]). Each call waits for its result.
+/// Tables that are looked up and trained, whether rows with a cache ([`Embedding`]) or one shared array ([`SharedArray`]) hold their
+/// weights. Each call waits for its result.
 ///
 /// An index counts within its table. `offsets` has one entry for each bag and one more; the bags come feature by feature, the same
 /// number for each. Outputs and gradients are row-major: `[bags, dim]`, or `[indices, dim]` with [`Pooling::None`](crate::Pooling::None).
 ///
-/// On a GPU each call first returns the error of an earlier recorded step that was skipped, if there is one. The call did nothing then and
-/// may be made again.
+/// On a GPU each call first returns the error of an earlier recorded step that was skipped, if there is one. In that case the call has done
+/// nothing and may be made again.
 ///
 /// ```
 /// use hotrow::{CpuGroup, CpuRobeGroup, Error, GroupConfig, Lookup, robe};
@@ -41,17 +41,18 @@ pub(crate) mod methods;
 /// # Ok::<(), Error>(())
 /// ```
 pub trait Lookup {
-    /// True between a forward and its backward.
+    /// Whether a forward waits for its backward.
     fn pending(&self) -> bool;
 
-    /// Floats that a forward of so many indices in so many bags writes.
+    /// Number of floats that a forward of `indices` indices in `bags` bags writes.
     fn output_len(&self, indices: usize, bags: usize) -> usize;
 
-    /// One step forward (SPEC 3) into `outputs`, which has [`output_len`](Self::output_len) floats. `weights`: one for each index, or none.
+    /// Runs one step forward (SPEC 3) into `outputs`, which has [`output_len`](Self::output_len) floats. `weights` has one entry for each
+    /// index; `None` stands for weights of 1.
     ///
     /// # Errors
-    /// [`Error::Length`] for outputs of another length; [`Error::BadOffsets`] and [`Error::IndexOutOfRange`]. Tables and outputs stay as
-    /// they were then.
+    /// [`Error::Length`] for outputs of another length; [`Error::BadOffsets`] and [`Error::IndexOutOfRange`]. After an error tables and
+    /// outputs are as they were.
     fn forward_into(
         &mut self,
         indices: &[u32],
@@ -72,7 +73,7 @@ pub trait Lookup {
         outputs: &mut [f32],
     ) -> Result<(), Error>;
 
-    /// One step forward (SPEC 3). `weights`: one for each index, or none.
+    /// Runs one step forward (SPEC 3). `weights` has one entry for each index; `None` stands for weights of 1.
     ///
     /// # Errors
     /// As [`forward_into`](Self::forward_into); [`Error::OutOfMemory`] if the host has no room for the outputs.
@@ -92,23 +93,23 @@ pub trait Lookup {
         Ok(outputs)
     }
 
-    /// Updates what the last forward has read, by the gradients of its outputs: each row (of a shared array: each weight) once, by the sum
-    /// of its gradients.
+    /// Updates each row that the last forward has read (in a shared array: each weight) once, with the sum of its gradients. `grad_outputs`
+    /// has the gradients of the outputs.
     ///
     /// # Errors
     /// [`Error::Order`] without a forward before it, [`Error::Length`] for the wrong number of gradients.
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error>;
 
     /// As [`backward`](Self::backward), with gradients of a loss that was multiplied by a scale (SPEC 8), FP32 or FP16. Each gradient is
-    /// multiplied by the scaler's inverse, in FP32, before anything is added. `scaler` is the decision of a [`CpuScaler`](crate::CpuScaler)
-    /// on the gradients of this step, of all groups and of the rest of the model. If they overflowed, no row, state, dirty flag or counter
-    /// changes. The forward's work (step number, stamps, frequencies, admissions) stays done.
+    /// multiplied by the scaler's inverse, in FP32, before gradients are added. `scaler` is the decision of a
+    /// [`CpuScaler`](crate::CpuScaler) on the gradients of this step, of all groups and of the rest of the model. If they overflowed, no
+    /// row, state, dirty flag or counter changes. The forward's work (step number, stamps, frequencies, admissions) remains.
     ///
     /// # Errors
-    /// As [`backward`](Self::backward); [`Error::Order`] for a scaler that has decided nothing yet.
+    /// As [`backward`](Self::backward); [`Error::Order`] for a scaler that has not decided yet.
     fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error>;
 
-    /// The newest value of each linear row, flushed or not: `[rows, dim]`.
+    /// Reads the newest weights of linear rows, flushed or not: `[rows, dim]`.
     ///
     /// # Errors
     /// [`Error::RowOutOfRange`] names the first row that does not exist.
@@ -117,19 +118,20 @@ pub trait Lookup {
     /// Sets the learning rate from the next backward on.
     ///
     /// # Errors
-    /// [`Error::Config`] for one that is not finite; the old one stays.
+    /// [`Error::Config`] for a rate that is not finite; the old one stays.
     fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error>;
 
-    /// Counters of each table. Those of a shared array are `accesses`, `out_of_range`, the bytes, and `skipped_rows`, which are weights
-    /// there, all of them counted as the first table's. Its bytes are those of dim weights an access, read in forward and written in
-    /// backward; where rows repeat or chunks overlap, less is written.
+    /// The counters of each table. A shared array counts `accesses`, `out_of_range`, bytes, and `skipped_rows`. The last one counts weights
+    /// there, all under the first table. The bytes are those of dim weights an access, read in forward and written in backward; fewer are
+    /// written where rows repeat or chunks overlap.
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
     fn counters(&mut self) -> Result<Vec<Counters>, Error>;
 
-    /// Counters of each table, without waiting. A GPU answers with the newest report that has arrived, and is asked for another one; before
-    /// the first arrives there is none. Recorded steps count once they are submitted and done. The CPU returns the counters as they are.
+    /// The counters of each table, without waiting. A GPU group returns those of the newest report that has arrived, and requests another;
+    /// before the first report it returns `None`. Recorded steps count once the device has executed them. A CPU group returns the current
+    /// counters.
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
@@ -137,38 +139,65 @@ pub trait Lookup {
         self.counters().map(Some)
     }
 
-    /// Every byte that is allocated for the group, by purpose. Of a group on the CPU: what one on a device has before its first batch, its
-    /// report of 64 bytes included; scratch of a batch, which may stay until the next, is not counted.
+    /// The bytes that the group has allocated, by purpose. A group on the CPU reports what a group on a device has before its first batch,
+    /// the 64 bytes of its report included, but no step scratch.
     fn memory(&self) -> MemoryReport;
 
-    /// Which kind of table it is, with the calls of that kind.
+    /// The kind of the table, with the calls of that kind.
     fn kind(&mut self) -> LookupKind<'_>;
 }
 
-/// The kinds of tables.
+/// The two kinds of tables.
+///
+/// ```
+/// use hotrow::{CpuGroup, Error, GroupConfig, Lookup, LookupKind};
+///
+/// fn flush(table: &mut dyn Lookup) -> Result<(), Error> {
+///     match table.kind() {
+///         LookupKind::Rows(rows) => rows.flush(),
+///         _ => Ok(()), // a shared array has no cache
+///     }
+/// }
+///
+/// flush(&mut CpuGroup::new(GroupConfig::new(&[10], 4))?)
+/// # ; Ok::<(), Error>(())
+/// ```
 #[non_exhaustive]
 pub enum LookupKind<'a> {
-    /// Rows of their own, cached or not.
+    /// A group whose tables have rows of their own, cached or not.
     Rows(&'a mut dyn Embedding),
     /// A shared array.
     Shared(&'a mut dyn SharedArray),
 }
 
 /// A parameter-shared table ([`robe`](crate::robe)), on a GPU or on the CPU.
+///
+/// ```
+/// use hotrow::{CpuRobeGroup, Error, SharedArray, robe};
+///
+/// fn steps(table: &mut dyn SharedArray) -> Result<u32, Error> {
+///     Ok(table.snapshot()?.t)
+/// }
+///
+/// let mut table = CpuRobeGroup::new(robe::Config::new(&[10], 4, 16, 4))?;
+/// table.forward(&[1], &[0, 1], None)?;
+/// assert_eq!(steps(&mut table)?, 1);
+/// # Ok::<(), Error>(())
+/// ```
 pub trait SharedArray: Lookup {
     /// The configuration.
     fn config(&self) -> &Config;
 
-    /// Everything the array keeps between steps.
+    /// A copy of the state that the array keeps between steps.
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
     fn snapshot(&mut self) -> Result<RobeSnapshot, Error>;
 
-    /// Takes over a snapshot.
+    /// Restores a snapshot.
     ///
     /// # Errors
-    /// [`Error::Snapshot`] for one of another configuration; the array stays as it was.
+    /// [`Error::Snapshot`] for a snapshot of another configuration; the array stays as it was.
     fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error>;
 }
 
@@ -181,8 +210,8 @@ impl std::fmt::Debug for LookupKind<'_> {
     }
 }
 
-/// A group of tables whose rows are cached in FP32, on a GPU or on the CPU. [`Lookup`] has the calls of training; here are those of the
-/// cache, of single rows and of everything that a group keeps. Each call waits for its result.
+/// A group of tables whose rows are cached in FP32, on a GPU or on the CPU. [`Lookup`] has the calls of training; this trait has the calls
+/// for the cache, for single rows and for a group's whole state. Each call waits for its result.
 ///
 /// ```
 /// use hotrow::{CpuGroup, Embedding, Error, GroupConfig};
@@ -199,22 +228,23 @@ impl std::fmt::Debug for LookupKind<'_> {
 /// # Ok::<(), Error>(())
 /// ```
 pub trait Embedding: Lookup {
-    /// The configuration; the learning rate is the newest.
+    /// The configuration, with the learning rate that is set now.
     fn config(&self) -> &GroupConfig;
 
     /// The sizes that follow from the configuration.
     fn layout(&self) -> &Layout;
 
-    /// Decides the next step while the last one may still wait for its backward: which rows come, which leave. A staged table's missing
-    /// rows are fetched meanwhile. Then come the last step's `backward`, if it has one, and [`forward_prefetched`](Self::forward_prefetched);
-    /// everything else is refused until then. Outputs, tags and tables are those of `forward`, bit for bit.
+    /// Decides the next step, that is the rows to admit and to evict, while the last step may still wait for its backward. A staged table's
+    /// missing rows are fetched in the background. The last step's `backward` may follow, then
+    /// [`forward_prefetched`](Self::forward_prefetched); every other call is refused until then. Outputs, tags and tables are those of
+    /// `forward`, bit for bit.
     ///
     /// # Errors
-    /// As [`Lookup::forward`] for the batch's shape; a bad index is told by `forward_prefetched`. [`Error::Order`] if a batch is
-    /// waiting already.
+    /// As [`Lookup::forward`] for the batch's shape; `forward_prefetched` returns the error of a bad index. [`Error::Order`] if another
+    /// prefetched batch waits for its forward.
     fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error>;
 
-    /// The forward of the prefetched batch.
+    /// Runs the forward of the prefetched batch.
     ///
     /// # Errors
     /// As [`Lookup::forward`]; [`Error::Order`] without a prefetch.
@@ -232,35 +262,35 @@ pub trait Embedding: Lookup {
     /// [`Error::Order`] between forward and backward.
     fn reset(&mut self) -> Result<(), Error>;
 
-    /// Empties the cache and discards what was not flushed.
+    /// Empties the cache without a flush. Changes that were not written back are lost.
     ///
     /// # Errors
     /// [`Error::Order`] between forward and backward.
     fn reset_discarding(&mut self) -> Result<(), Error>;
 
-    /// Replaces the weights of linear rows; the optimiser state stays. Of a row listed twice the last value counts. A row with a
-    /// value that is not finite keeps its old one, and is counted.
+    /// Replaces the weights of linear rows; the optimiser state stays. If a row is listed twice, its last value counts. A row whose new
+    /// value is not finite keeps its old one and counts as skipped.
     ///
     /// # Errors
     /// [`Error::RowOutOfRange`], [`Error::Length`], and [`Error::Order`] between forward and backward.
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error>;
 
-    /// From now on exactly `rows` are pinned (linear rows, hottest first, a row listed twice counts once), less those that are
-    /// returned: those whose set has `ways` rows pinned before them in the list, in the order given. A pinned row is in the cache and
-    /// is never a victim; all else happens to it as to any row. Rows that are pinned no longer stay as ordinary rows, under
+    /// Pins exactly `rows` (linear rows, hottest first; a row listed twice counts once), except those that it returns: rows whose set has
+    /// `ways` pinned rows before them in the list, in the order given. A pinned row is in the cache and is never a victim; in all other
+    /// respects it is an ordinary row. Rows that are no longer pinned stay as ordinary rows; under
     /// [`Policy::Static`](crate::Policy::Static) they leave.
     ///
-    /// The cache is flushed first. A row that is in it keeps its slot, another is loaded into the one that admission would give it, stamped
-    /// with the last step. The step number stays. A loaded row counts as unique, missed and admitted, one that leaves for it as evicted,
-    /// none as access or hit. Where a pinned row is, and whether it is one, changes no value of an FP32 table. Pins are
-    /// kept in [`Part::Ways`], and so in snapshots and checkpoints; [`reset`](Self::reset) forgets them.
+    /// The cache is flushed first. A resident row keeps its slot; any other row is loaded into the slot that admission would give it, with
+    /// the stamp of the last step. The step number stays. A loaded row counts as unique, as missed and as admitted; a row that leaves for
+    /// it counts as evicted; none counts as access or hit. Pins change no value of an FP32 table. They are part of [`Part::Ways`], so
+    /// snapshots and checkpoints keep them; [`reset`](Self::reset) forgets them.
     ///
-    /// Source: SCARS, section II-B, the hot rows held in the device's memory; `ways` keeps room in each set for the others.
+    /// Source: SCARS, section II-B, the hot rows held in the device's memory. `ways` leaves room in each set for other rows.
     ///
     /// # Errors
-    /// [`Error::Pins`] unless `ways` is 1 to [`Layout::ways`], and for rows to pin without a cache; [`Error::RowOutOfRange`] names
-    /// the first row that does not exist; [`Error::Order`] between forward and backward: nothing has changed then.
-    /// [`Error::Store`] if a staged table's store fails: what was to be loaded is not in the cache, and the call may be made again.
+    /// [`Error::Pins`] unless `ways` is 1 to [`Layout::ways`], and for rows to pin without a cache; [`Error::RowOutOfRange`] names the
+    /// first row that does not exist; [`Error::Order`] between forward and backward. After these errors nothing has changed.
+    /// [`Error::Store`] if a staged table's store fails: the rows to load are not in the cache, and the call may be made again.
     fn pin(&mut self, rows: &[u32], ways: u32) -> Result<Vec<u32>, Error>;
 
     /// The pinned rows, in slot order.
@@ -269,14 +299,14 @@ pub trait Embedding: Lookup {
     /// [`Error::Device`] if the device is lost.
     fn pinned(&mut self) -> Result<Vec<u32>, Error>;
 
-    /// Gives the cache another size, rounded up to whole sets; 0: none. The cache is flushed and begins anew, the pinned rows in it, as
-    /// [`pin`](Self::pin) of them in slot order would have it; those that find no way are returned. Step number, table, frequencies and
+    /// Gives the cache another size, rounded up to whole sets; 0 means no cache. The cache is flushed and emptied. Then the pinned rows, in
+    /// slot order, are pinned again as by [`pin`](Self::pin); it returns those that find no way. Step number, table, frequencies and
     /// counters stay.
     ///
     /// # Errors
     /// [`Error::Config`] for more rows than the group has, [`Error::TooLarge`], [`Error::OutOfMemory`], and [`Error::Order`] between
-    /// forward and backward: nothing has changed then. [`Error::Store`] if a staged table's store fails: in the flush nothing has
-    /// changed; after it the cache has its new size ([`Embedding::layout`] tells), and what was not loaded is not pinned.
+    /// forward and backward. After these errors nothing has changed. [`Error::Store`] if a staged table's store fails: during the flush
+    /// nothing has changed; later the cache has its new size (see [`Embedding::layout`]), and rows that were not loaded are not pinned.
     fn resize_cache(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error>;
 
     /// Reads `out.len()` words of a part, from `first_word` on.
@@ -285,19 +315,19 @@ pub trait Embedding: Lookup {
     /// [`Error::Length`] past the part's end, [`Error::Device`] if the device is lost.
     fn read_part(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error>;
 
-    /// Replaces words of a part, from `first_word` on. [`Part::Ways`] comes in whole sets, 4 words a way, after [`Part::Clock`]: what
-    /// no group at that step can hold is refused. A forward goes on waiting for its backward only if step number and ways are those
-    /// it left.
+    /// Replaces words of a part, from `first_word` on. [`Part::Ways`] takes whole sets, 4 words a way, after [`Part::Clock`]. It refuses
+    /// metadata that no group can have at that step. A forward still waits for its backward only if step number and ways are those that it
+    /// left.
     ///
     /// # Errors
-    /// [`Error::Length`] past the part's end, or for a part of a set, and [`Error::Snapshot`]: nothing has changed then.
+    /// [`Error::Length`] past the part's end, or for a part of a set, and [`Error::Snapshot`]. After these errors nothing has changed.
     /// [`Error::Device`] if the device is lost.
     fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error>;
 
-    /// Everything kept between steps, as one copy in memory. For tests and the curious; a checkpoint streams instead.
+    /// Copies the state that the group keeps between steps into memory. Meant for tests and inspection; a checkpoint streams instead.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if the host has no room for it, [`Error::Device`] if the device is lost.
+    /// [`Error::OutOfMemory`] if the host has no room for the copy, [`Error::Device`] if the device is lost.
     fn snapshot(&mut self) -> Result<Snapshot, Error> {
         let words = |this: &Self, part: Part| part.words(this.config(), this.layout()) as usize;
         let mut whole = |part| {
@@ -313,12 +343,12 @@ pub trait Embedding: Lookup {
         Ok(Snapshot { t: clock[0], ways, cache, records, freqs, counters })
     }
 
-    /// Takes over a snapshot of a group of the same configuration, on whatever backend it was taken. A forward goes on waiting for
-    /// its backward only if step number and cache metadata are those it left.
+    /// Restores a snapshot of a group of the same configuration, taken on any backend. A forward still waits for its backward only if step
+    /// number and cache metadata are those that it left.
     ///
     /// # Errors
-    /// [`Error::Length`] names the first part of another size, [`Error::Snapshot`] what no group can have left; nothing has
-    /// changed then. [`Error::Device`] if the device is lost.
+    /// [`Error::Length`] names the first part of another size, [`Error::Snapshot`] metadata that no group can have. After these errors
+    /// nothing has changed. [`Error::Device`] if the device is lost.
     fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
         let config = self.config();
         snapshot.check(self.layout(), config.tables.len(), config.policy)?;

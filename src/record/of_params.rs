@@ -30,7 +30,7 @@ pub(crate) fn row(params: &Params) -> RowLayout {
     }
 }
 
-/// How a weight is stored.
+/// The type in which a weight is stored.
 pub(crate) fn precision(params: &Params) -> Precision {
     match params.bits {
         32 => Precision::Fp32,

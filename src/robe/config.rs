@@ -9,66 +9,85 @@ use crate::{
     table::{batch, layout, rng::Purpose},
 };
 
-/// How a backward comes by its sums, and past which weights it goes. It is always those that a chunk of the batch covers that move, each
-/// once. Dense and sparse sort the chunks and add in batch order: the same terms in the same order, and so the same bits run after run;
-/// of either as of the other wherever a device's compiler fuses multiplications and additions alike in both.
+/// The way in which a backward sums gradients, and the weights that it visits. Only weights that a chunk of the batch covers change, each
+/// once. `Dense` and `Sparse` sort the chunks and add the same terms in the same order, that of the batch, so each gives the same bits run
+/// after run. Both give the same bits wherever a device's compiler fuses multiplications and additions alike in both.
+///
+/// Example: [`Config`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backward {
-    /// All |M|, shared out by weights: best where the array is small. A workgroup of a GPU whose share has few chunks goes over their weights
-    /// only.
+    /// Visits all |M| weights: best where the array is small. A workgroup of a GPU whose share of the weights has few chunks visits only
+    /// the weights under these chunks.
     Dense,
-    /// Those that the batch's chunks cover: best where the array is large. Where the distinct chunks laid side by side would cover the
-    /// array, a GPU goes over all of it, which takes less than to find out which weights are covered; the device counts them and decides.
+    /// Visits the weights that the batch's chunks cover: best where the array is large. If the distinct chunks, laid side by side, would
+    /// cover the array, a GPU visits all weights, which is faster than finding the covered ones. The device counts the chunks and decides.
     Sparse,
-    /// What is measured to be faster, by the distinct places where the batch's chunks begin, which are counted when they have been sorted.
-    /// On a GPU that is [`Sparse`](Self::Sparse). The CPU goes over all weights where there are at most 32 for each distinct place, or as
-    /// many as the longest chunk has if that is more.
+    /// Takes the faster way as measured, by the number of distinct places where the batch's chunks begin. That number is known after the
+    /// sort. On a GPU the faster way is [`Sparse`](Self::Sparse). The CPU takes [`Dense`](Self::Dense) if the array has at most 32 weights
+    /// for each distinct place, or at most as many as the longest chunk has if that is more.
     ///
     /// Measured by `hotrow bench robe` on two CPU cores and on a software driver; no GPU was measured yet.
     Auto,
-    /// Nothing is sorted: each gradient is added atomically to its weight's sum as it comes, then the optimiser goes through all |M|. Takes
-    /// |M| FP32 sums more, and a bit a weight where weights decay. On a GPU the order of a sum, and so its rounding, is another one run
-    /// after run: within (terms - 1) x 2^-24 of the sum of the terms' magnitudes, as any order is. On the CPU it is that of the
-    /// indices. The device's own additions serve where it was created with [`requirements`](crate::requirements), else an exchange
-    /// that is tried again. A gradient asked for by itself is sorted, and dense.
+    /// Sorts nothing: adds each gradient atomically to the sum of its weight; then the optimiser visits all |M| weights. Needs memory for
+    /// M| more FP32 sums, and with weight decay one more bit for each weight. On a GPU the order of a sum, and so its rounding, differs from run to
+    /// run, within (terms - 1) x 2^-24 of the sum of the terms' magnitudes, as for any order. On the CPU the order is that of the indices.
+    /// A device created with [`requirements`](crate::requirements) adds natively; another device repeats an exchange until it succeeds. A
+    /// gradient that is asked for by itself is sorted, and dense.
     Atomic,
 }
 
-/// Tables of one dim that share an array of weights. Rows are numbered on: `linear row = table base + index`, and it is the linear row
-/// that is hashed, so no two tables read alike.
+/// Tables of one dim that share an array of weights. The hash takes the linear row, `table base + index`, so no two tables read the same
+/// weights.
+///
+/// ```
+/// use hotrow::robe::{Backward, Config};
+/// use hotrow::{CpuRobeGroup, Optimizer, Precision};
+///
+/// // Two tables whose rows x 32 share an array 1,000 times smaller than they would be, in INT8.
+/// let config = Config::compressed(&[1_000_000, 200_000], 32, 1000.0, 8)?
+///     .with_precision(Precision::Int8)
+///     .with_backward(Backward::Sparse)
+///     .with_optimizer(Optimizer::adagrad(0.05));
+/// assert_eq!(config.weights, 1_200_000 * 32 / 1000);
+/// let table = CpuRobeGroup::new(config)?;
+/// assert!(table.memory().total() < 200_000); // bytes
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Config {
     /// Rows of each table; they take no memory.
     pub tables: Vec<u32>,
-    /// The table each feature reads; bags come feature by feature, the same number for each. Empty: feature i reads table i.
+    /// The table that each feature reads. Bags come feature by feature, the same number for each. Empty: feature i reads table i.
     pub features: Vec<u32>,
-    /// Floats in a row, 1 to 2^24.
+    /// Weights of a row, 1 to 2^24.
     pub dim: u32,
-    /// Weights of the shared array, |M|: at least a chunk, at most [`PRIME`], beyond which none would be reached.
+    /// Weights of the shared array, |M|: at least a chunk, at most [`PRIME`], because the hash reaches no weight beyond it.
     pub weights: u32,
-    /// Neighbouring values of a row that lie together, Z: 1 or more. The last chunk of a row is shorter where Z does not divide dim.
+    /// Neighbouring elements of a row that lie together in the array, Z: 1 or more. The last chunk of a row is shorter if Z does not divide
+    /// dim.
     pub chunk: u32,
-    /// How the array keeps a weight. The optimiser's state is FP32 beside FP32, and FP16 beside all else.
+    /// The type in which the array stores weights. The optimiser's state is FP32 beside FP32, else FP16.
     pub precision: Precision,
-    /// How weights that have moved, and their states, are brought down to it. Random bits are a function of seed, step and place.
+    /// The rounding of changed weights and states. Random bits are a function of seed, step and place.
     pub rounding: Rounding,
-    /// Neighbouring weights that share a scale and a bias, 8 bytes, under an integer precision: a power of two, 16 to 256. Where one of
-    /// them moves, all are rounded again.
+    /// Neighbouring weights that share a scale and a bias (8 bytes) if the precision is an integer one: a power of two, 16 to 256. When one
+    /// of them changes, all are rounded again.
     pub block: u32,
-    /// What becomes of the rows of a bag.
+    /// The pooling of a bag's rows.
     pub pooling: Pooling,
-    /// The update rule, SGD or element-wise AdaGrad: a weight's gradient is the sum over all chunks that cover it, and it moves once.
+    /// The update rule, SGD or element-wise AdaGrad. A weight's gradient is the sum over all chunks that cover it, and the weight changes
+    /// once a step.
     pub optimizer: Optimizer,
-    /// What an index outside its table does.
+    /// The effect of an index outside its table.
     pub out_of_range: OutOfRange,
-    /// Which weights a backward goes through.
+    /// The way in which a backward sums gradients.
     pub backward: Backward,
-    /// What the array holds at first.
+    /// The initial values of the array.
     pub init: Init,
-    /// Seed of the initial values and of stochastic rounding. The hash has constants of its own.
+    /// The seed of the initial values and of stochastic rounding. The hash has constants of its own.
     pub seed: u32,
-    /// Most bytes of one window of the array; `None` takes what the device binds. Tests and plans set it, through `internals`.
+    /// Most bytes of a window of the array; `None` takes the largest binding of the device. Tests and plans set it, through `internals`.
     pub(crate) window_bytes: Option<u64>,
 }
 
@@ -90,9 +109,9 @@ setters!(Config {
 });
 
 impl Config {
-    /// Tables of `rows` x `dim` in `weights` FP32 weights by chunks of `chunk` (else blocks of 64, stochastic rounding): sum pooling, SGD
-    /// at 0.01, and values uniform within
-    /// `sqrt(1 / rows)` of the largest table, as the authors' DLRM has it.
+    /// Tables of `tables[i]` x `dim` that share `weights` FP32 weights in chunks of `chunk`. Defaults of the other fields: sum pooling, SGD
+    /// with rate 0.01, initial values uniform within `sqrt(1 / rows)` of the largest table, as in the authors' DLRM; for a packed precision
+    /// blocks of 64 and stochastic rounding.
     #[must_use]
     pub fn new(tables: &[u32], dim: u32, weights: u32, chunk: u32) -> Self {
         let most = tables.iter().copied().max().unwrap_or(1).max(1);
@@ -116,16 +135,16 @@ impl Config {
         }
     }
 
-    /// As [`Config::new`], in `compression` times fewer weights than the rows have values, rounded down.
+    /// As [`Config::new`], with `compression` times fewer weights than the rows have values, rounded down.
     ///
     /// # Errors
-    /// [`Error::Config`] for a compression that is not finite or below 1, that leaves less than a chunk, or more than [`PRIME`] weights.
+    /// [`Error::Config`] for a compression that is not finite, is below 1, or leaves less than a chunk or more than [`PRIME`] weights.
     pub fn compressed(tables: &[u32], dim: u32, compression: f64, chunk: u32) -> Result<Self, Error> {
         if !(compression.is_finite() && compression >= 1.0) {
             let wanted = "a finite number from 1 on".into();
             return Err(Error::Config { field: "compression", wanted, found: compression.to_string() });
         }
-        Self::new(tables, dim, chunk, chunk).check()?; // dim, tables and chunk by their own names
+        Self::new(tables, dim, chunk, chunk).check()?; // names dim, tables or chunk if one of them is illegal
         let values = tables.iter().map(|&rows| f64::from(rows)).sum::<f64>() * f64::from(dim);
         let weights = (values / compression).floor();
         if weights > f64::from(PRIME) || weights < f64::from(chunk) {
@@ -140,20 +159,20 @@ impl Config {
         config.check().map(|()| config)
     }
 
-    /// How many times fewer weights there are than the rows have values.
+    /// Number of values of all rows, divided by the number of weights.
     #[must_use]
     pub fn compression(&self) -> f64 {
         self.rows().total_rows() as f64 * f64::from(self.dim) / f64::from(self.weights)
     }
 
-    /// Bytes of weights and optimiser state: 4 a weight and 4 its state in FP32, 2 each in FP16, and of integers 8 more a block, of which
-    /// the last is as large as any.
+    /// Bytes of weights and optimiser state. A weight takes the bits of its precision, and each block of integers 8 bytes more; the last
+    /// block has full size. A state takes 4 bytes beside FP32 weights, else 2.
     #[must_use]
     pub fn table_bytes(&self) -> u64 {
         self.array_bytes().iter().sum()
     }
 
-    /// Of the array, and of its states.
+    /// Bytes of the array, and of its states.
     pub(crate) fn array_bytes(&self) -> [u64; 2] {
         let bits = u64::from(self.precision.bits());
         let state_bits = if self.has_state() { bits.clamp(16, 32) } else { 0 };
@@ -169,17 +188,17 @@ impl Config {
         self.weights.div_ceil(if self.block == 0 { 1 } else { self.block })
     }
 
-    /// Weights, scales and biases against the rows in FP32.
+    /// The size of the array, scales and biases included, as a share of the rows' size in FP32.
     pub(crate) fn factor(&self) -> f64 {
         let header = if self.precision.is_integer() { 64.0 * f64::from(self.blocks()) } else { 0.0 };
         let bits = f64::from(self.weights) * f64::from(self.precision.bits()) + header;
         bits / (self.rows().total_rows() as f64 * f64::from(self.dim) * 32.0)
     }
 
-    /// Everything that can be wrong before a device is asked.
+    /// Checks everything that can be checked without a device.
     ///
     /// # Errors
-    /// [`Error::Config`] names the field, what was wanted and what was found.
+    /// [`Error::Config`] names the field, the wanted value and the found one.
     pub fn check(&self) -> Result<(), Error> {
         self.rows().check()?;
         let fail = |field, wanted: String, found: String| Err(Error::Config { field, wanted, found });
@@ -211,7 +230,7 @@ impl Config {
         Ok(())
     }
 
-    /// Whether `other` can go on with this configuration's array.
+    /// Checks that `other` can go on with this configuration's array.
     pub(crate) fn same_array(&self, other: &Self) -> Result<(), Error> {
         other.check()?;
         let states = |config: &Self| if config.has_state() { "one state a weight" } else { "no state" }.to_owned();
@@ -230,12 +249,12 @@ impl Config {
         }
     }
 
-    /// One state a weight, or none.
+    /// Whether the optimiser has a state for each weight.
     pub(crate) const fn has_state(&self) -> bool {
         !matches!(self.optimizer.kind, OptimizerKind::Sgd)
     }
 
-    /// The rows as if they were there: what is checked, numbered and looked up is the same.
+    /// The configuration of the rows that the array stands for, by which batches are checked, numbered and looked up.
     pub(crate) fn rows(&self) -> GroupConfig {
         GroupConfig {
             features: self.features.clone(),
@@ -252,11 +271,11 @@ impl Config {
 
     /// Chunks of a row.
     pub(crate) const fn chunks(&self) -> u32 {
-        // Of a configuration that nobody has checked nothing is divided by 0.
+        // A configuration that was not checked may have a chunk of 0.
         self.dim.div_ceil(if self.chunk == 0 { 1 } else { self.chunk })
     }
 
-    /// The uniform.
+    /// The uniform of the stages.
     pub(crate) const fn robe(&self) -> layout::Robe {
         let chunks = self.chunks();
         let window = self.window();
@@ -281,18 +300,18 @@ impl Config {
         }
     }
 
-    /// The same where the array is one piece, whatever its windows are on a device.
+    /// The uniform for an array in one piece, whatever its windows on a device.
     pub(crate) const fn undivided(&self) -> layout::Robe {
         layout::Robe { window: self.weights, ..self.robe() }
     }
 
-    /// Weights of a window: all, or as many blocks as its bytes hold, of the array as of the states; 0 if that is none.
+    /// Weights of a window: all, or as many whole blocks as its bytes hold, of weights as well as of states; 0 if no block fits.
     const fn window(&self) -> u32 {
         let (block, words) = match self.precision {
             Precision::Fp32 => (1, 1),
             precision => (self.block, block_words(precision, self.block)),
         };
-        // States are FP16 beside codes, which take fewer bytes then.
+        // Beside codes, states are FP16. They may take more bytes than the codes.
         let half = if self.has_state() && block > 1 { block / 2 } else { 0 };
         let block_bytes = 4 * if half > words { half } else { words } as u64;
         match self.window_bytes {
@@ -308,7 +327,7 @@ impl Config {
         self.weights.div_ceil(self.window())
     }
 
-    /// Words of each window of an array that lies so: of its weights, and of their states.
+    /// Words of each window: of its weights, and of their states.
     pub(crate) fn window_words(&self, storage: &Storage) -> Vec<Words> {
         let (all, each) = (storage.all(self.has_state()), storage.span(self.robe().window));
         let cut = |words: usize, each: usize, k: usize| words.saturating_sub(k * each).min(each);
@@ -316,25 +335,25 @@ impl Config {
         (0..self.windows() as usize).map(of).collect()
     }
 
-    /// The same within what a device binds.
+    /// The same configuration with windows of at most `most` bytes.
     pub(crate) fn bound(&self, most: u64) -> Self {
         Self { window_bytes: Some(self.window_bytes.map_or(most, |bytes| bytes.min(most))), ..self.clone() }
     }
 
-    /// Where weights lie in memory.
+    /// The layout of the weights in memory.
     pub(crate) fn storage(&self) -> Storage {
         Storage::new(self.precision, &self.robe())
     }
 
-    /// The noise of weights that are written from outside a step.
+    /// The source of random bits for weights that are written outside a step.
     pub(crate) fn noise(&self, step: u32, purpose: Purpose) -> Noise {
         let rows = self.rows();
         Noise { rounding: rows.rounding, random_bits: rows.random_bits, seed: rows.seed, step, purpose: purpose as u32 }
     }
 
-    /// Whether the gradient of a batch of so many indices is by all weights, where it is asked for by itself: under [`Backward::Auto`]
-    /// where the array has no more weights than the batch's chunks, indices x chunks of a row x weights of the longest. Before the chunks
-    /// are sorted nobody knows how many are distinct, and so how much room a sparse one takes.
+    /// Whether the gradient of a batch of `indices` indices, asked for by itself, is dense. Under [`Backward::Auto`] it is dense if |M| is
+    /// at most indices x chunks of a row x weights of the longest chunk: before the sort nobody knows how many chunks are distinct, so a
+    /// sparse gradient would need as much room.
     #[must_use]
     pub fn is_dense(&self, indices: u32) -> bool {
         match self.backward {
@@ -344,28 +363,28 @@ impl Config {
         }
     }
 
-    /// Whether a batch of so many indices and bags can be counted.
+    /// Checks that 32 bits can number the chunks and outputs of a batch of `indices` indices and `bags` bags.
     ///
     /// # Errors
-    /// [`Error::TooLarge`], and [`Error::Config`] for a configuration that cannot be.
+    /// [`Error::TooLarge`], and [`Error::Config`] for an illegal configuration.
     pub fn check_batch(&self, indices: u32, bags: u32) -> Result<(), Error> {
         self.check()?;
         self.batch_chunks(indices, bags).map(|_| ())
     }
 
-    /// Most weights that a batch of so many indices covers: as much room as its sparse gradient may take.
+    /// Most weights that a batch of `indices` indices covers: the room that its sparse gradient needs.
     #[must_use]
     pub fn most_covered(&self, indices: u32) -> u32 {
         let covered = u64::from(indices) * u64::from(self.chunks()) * u64::from(self.robe().reach);
         covered.min(u64::from(self.weights)) as u32
     }
 
-    /// Chunks of a batch, if 32 bits count them, their weights and the outputs.
+    /// The number of a batch's chunks; an error unless 31 bits can number their weights and the outputs.
     pub(crate) fn batch_chunks(&self, indices: u32, bags: u32) -> Result<u32, Error> {
         let chunks = u64::from(indices) * u64::from(self.chunks());
         let outputs = u64::from(batch::output_rows(&self.rows(), indices, bags)) * u64::from(self.dim);
         let remedy = "split the batch";
-        // Invocations that go round add to a place in it what is far below the other half of 32 bits.
+        // Half of what 32 bits hold, because invocations that loop add a stride to a position.
         const MOST: u64 = i32::MAX as u64;
         for (what, words) in [("outputs", outputs), ("batch's chunks", chunks * u64::from(self.robe().reach))] {
             if words > MOST {
@@ -375,7 +394,8 @@ impl Config {
         Ok(chunks as u32)
     }
 
-    /// The words of the initial weights, piece by piece, each with its first word: the same on every machine, whatever dim and chunk are.
+    /// Calls `take` with the words of the initial weights, piece by piece, and the position of each piece's first word. The words are the
+    /// same on every machine, and do not depend on dim and chunk.
     pub(crate) fn initial(
         &self,
         storage: &Storage,
@@ -397,9 +417,9 @@ impl Config {
     }
 }
 
-/// Weights whose initial values are drawn as one row.
+/// Number of weights whose initial values are drawn as one row.
 const ROW: u32 = 1 << 14;
-/// Weights whose words are made at once.
+/// Number of weights whose words are made at once.
 const PIECE: u32 = 128 * ROW;
 
 #[cfg(test)]
@@ -524,7 +544,7 @@ mod tests {
         assert_eq!(cut(Precision::Int8, sgd, 72 * 101 - 1), (2, 6400, 1800));
         assert_eq!(cut(Precision::Int8, adagrad, 72 * 101), (2, 56 * 64, 56 * 18));
         assert_eq!(cut(Precision::Fp16, adagrad, 50 * 128), (3, 3200, 1600));
-        // 8.2 GB, the most there can be, in windows of what most devices bind.
+        // The largest array, 8.2 GB, in windows of the size that most devices can bind.
         let largest = Config { weights: PRIME, ..Config::new(&[100], 10, 6401, 8) }.bound((1 << 31) - 4);
         assert_eq!((largest.windows(), largest.robe().window), (4, (1 << 29) - 1));
         let none = Config { precision: Precision::Int8, window_bytes: Some(71), ..Config::new(&[100], 10, 6401, 8) };

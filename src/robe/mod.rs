@@ -1,11 +1,11 @@
 //! Parameter-shared tables (ROBE, ROBE-Z): instead of rows there is one array of |M| weights, 10 to 10,000 times
 //! smaller than the rows would be.
 //!
-//! The array is FP32, or FP16, or integers in blocks that share a scale and a bias ([`Config::precision`]), rounded as a cached table's rows
-//! are. One larger than a device binds lies in several buffers, the windows; the bits do not depend on them.
+//! The array is FP32, or FP16, or integers in blocks that share a scale and a bias ([`Config::precision`]), rounded like the rows of a
+//! cached table. An array larger than a device can bind lies in several buffers, the windows, which change no bit.
 //!
-//! [`RobeGroup`](crate::RobeGroup) is on a GPU, [`CpuRobeGroup`](crate::CpuRobeGroup) on the CPU; both are driven through [`Lookup`](crate::Lookup).
-//! [`fidelity`] says what a table at hand would lose.
+//! [`RobeGroup`](crate::RobeGroup) is on a GPU, [`CpuRobeGroup`](crate::CpuRobeGroup) on the CPU; both implement [`Lookup`](crate::Lookup).
+//! [`fidelity`] measures what a given table would lose in such an array.
 
 pub(crate) mod config;
 pub mod fidelity;
@@ -24,7 +24,7 @@ use crate::{
 pub use config::{Backward, Config};
 pub use gradient::Gradient;
 
-/// Everything a group keeps between steps, bit by bit.
+/// The state that a group keeps between steps, bit by bit.
 ///
 /// ```
 /// use hotrow::{CpuRobeGroup, Error, robe};
@@ -38,35 +38,37 @@ pub use gradient::Gradient;
 pub struct RobeSnapshot {
     /// Step number.
     pub t: u32,
-    /// The shared weights as they are kept: FP32 a word each, FP16 two a word, integers in blocks, each scale, bias and codes.
+    /// The shared weights as stored: FP32, one a word; FP16, two a word; integers in blocks, each with scale, bias and codes.
     pub weight_words: Vec<u32>,
-    /// The optimiser's state, one a weight: FP32, or two FP16 a word beside packed weights; empty under SGD.
+    /// The optimiser's state, one value for each weight: FP32, or FP16, two a word, beside packed weights. Empty under SGD.
     pub state_words: Vec<u32>,
-    /// What steps did.
+    /// The counters of all steps so far.
     pub counters: RobeCounters,
 }
 
-/// What steps did, counted. What a table reads and writes follows from it, dim weights an access: [`of_tables`](Self::of_tables).
+/// Counts of all steps so far. [`of_tables`](Self::of_tables) derives the bytes that each table read and wrote: dim weights an access.
+///
+/// Example: [`CpuRobeGroup`](crate::CpuRobeGroup).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RobeCounters {
-    /// Indices looked up in each table, duplicates too.
+    /// Accesses to each table, repeated indices included.
     pub accesses: Vec<u64>,
     /// Indices outside each table.
     pub out_of_range: Vec<u64>,
-    /// Weights left as they were because a gradient's sum or the new value was not finite. They belong to no table.
+    /// Weights that stayed as they were because the sum of a gradient or the new value was not finite, over all tables.
     pub skipped_weights: u64,
 }
 
 impl RobeSnapshot {
-    /// The weights as values.
+    /// Unpacks the weights into FP32.
     ///
     /// # Errors
-    /// As `restore` has them, unless it is a snapshot of a group of this configuration.
+    /// As `restore`, if this is no snapshot of a group of `config`.
     pub fn weights(&self, config: &Config) -> Result<Vec<f32>, Error> {
         self.check(config).map(|storage| storage.weights(&self.weight_words))
     }
 
-    /// The states as values, one a weight; none under SGD.
+    /// Unpacks the states into FP32, one for each weight; none under SGD.
     ///
     /// # Errors
     /// As [`weights`](Self::weights).
@@ -74,7 +76,7 @@ impl RobeSnapshot {
         self.check(config).map(|storage| storage.states(&self.state_words))
     }
 
-    /// Each part has the size it has in a group of this configuration, and every value is finite.
+    /// Checks that each part has the size of a group of `config` and that every value is finite.
     pub(crate) fn check(&self, config: &Config) -> Result<Storage, Error> {
         config.rows().check()?;
         let storage = config.storage();
@@ -97,7 +99,7 @@ impl RobeSnapshot {
     }
 }
 
-/// As many weights as the array has, every one finite.
+/// Checks that there are as many weights as the array has, all finite.
 pub(crate) fn check_weights(config: &Config, weights: &[f32]) -> Result<(), Error> {
     let (wanted, found) = (u64::from(config.weights), weights.len() as u64);
     if wanted != found {
@@ -120,7 +122,7 @@ fn finite(name: &str, wrong: Option<(u32, f32)>) -> Result<(), Error> {
 }
 
 impl RobeCounters {
-    /// The `tables` buffer that [`from_words`](Self::from_words) reads.
+    /// The words of the `tables` buffer, as [`from_words`](Self::from_words) reads them.
     pub(crate) fn words(&self, config: &Config, t: u32) -> Vec<u32> {
         let mut words = table_words(&config.rows());
         words[0] = t;
@@ -137,7 +139,8 @@ impl RobeCounters {
         words
     }
 
-    /// Table by table as any other group counts, the bytes those of weights without their scales: [`Lookup::counters`](crate::Lookup::counters) says what of it means what.
+    /// The counters of each table, in the form that cached groups use. The bytes are those of weights, without scales.
+    /// [`Lookup::counters`](crate::Lookup::counters) says which fields shared arrays fill.
     #[must_use]
     pub fn of_tables(&self, config: &Config) -> Vec<Counters> {
         let skipped = std::iter::once(self.skipped_weights).chain(std::iter::repeat(0));
@@ -149,7 +152,7 @@ impl RobeCounters {
         self.accesses.iter().zip(&self.out_of_range).zip(skipped).map(of).collect()
     }
 
-    /// Out of the `tables` buffer: a weight that is skipped is counted as a row of the first table.
+    /// Reads the counters from the words of the `tables` buffer, where a skipped weight is counted as a row of the first table.
     pub(crate) fn from_words(words: &[u32]) -> Self {
         let tables = Counters::from_words(words, 0);
         Self {

@@ -1,4 +1,4 @@
-//! How the shared array lies in memory: FP32 as it is; FP16 two weights a word; integers in blocks, each of which is a
+//! The layout of the shared array in memory: FP32, one weight a word; FP16, two weights a word; integers in blocks, each of which is a
 //! record of SPEC 2 with the block as its row. The optimiser's state is a second array: FP32 beside FP32, else FP16.
 
 use crate::{

@@ -13,9 +13,31 @@ use crate::{
 mod tests;
 
 /// The counters of a run, and the cache it ran on.
+///
+/// ```
+/// use hotrow::scars::{Advice, Counting, Profile, Rules, Run};
+/// use hotrow::{Counters, CpuGroup, GroupConfig};
+///
+/// let mut group = CpuGroup::new(GroupConfig::new(&[10_000], 8).with_cache_rows(64))?;
+/// let mut profile = Profile::new(&[10_000], Counting::Exact);
+/// for k in 0..100 {
+///     let batch = [1, 2, 3, 1000 + k]; // three hot rows, and one that is looked up once
+///     profile.count(0, &batch)?;
+///     group.forward(&batch, &[0, 4], None)?;
+///     group.abandon_backward();
+/// }
+/// let ranked = profile.ranked();
+/// let run = Run::of(&mut group, Counters::default(), 100, &ranked, 16, false)?;
+/// let proposal = run.propose(&Rules::default())?;
+/// assert_eq!(proposal.advice, Advice::Grow);
+/// assert!(proposal.rows.starts_with(&[1, 2, 3]) && proposal.then.bytes < proposal.now.bytes);
+/// proposal.apply(&mut group, 16)?;
+/// assert!(group.pinned()?.len() >= 3);
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
-    /// What the run counted, over all tables: the counters after it less those before it.
+    /// The counts of the run, over all tables: the counters after the run less those before it.
     pub counters: Counters,
     /// Number of batches in the run.
     pub batches: u64,
@@ -36,6 +58,8 @@ pub struct Run<'a> {
 }
 
 /// When a change is worth proposing. Shares, 0 to 1, refer to the bytes that would cross the bus with nothing pinned.
+///
+/// Example: [`Run`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
     /// The least share that a change must save: 0.02. Less may be chance, since the hottest rows of a sample look
@@ -59,7 +83,9 @@ impl Default for Rules {
     }
 }
 
-/// What a [`Proposal`] advises.
+/// The advice of a [`Proposal`].
+///
+/// Example: [`Run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Advice {
     /// Change nothing.
@@ -73,6 +99,8 @@ pub enum Advice {
 }
 
 /// Hit rate and traffic of a batch.
+///
+/// Example: [`Run`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     /// Share of the accesses that are hits, 0 to 1.
@@ -82,6 +110,8 @@ pub struct Rates {
 }
 
 /// A proposal, with the rates expected from it.
+///
+/// Example: [`Run`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
     /// The advice.
@@ -124,7 +154,7 @@ impl<'a> Run<'a> {
         Ok(Self { counters, batches, ranked, pinned, sets, set_ways, ways: ways.min(set_ways), record, training })
     }
 
-    /// Proposes what to pin before the next run.
+    /// Proposes the rows to pin before the next run.
     ///
     /// If the counts stay the same, an applied proposal is followed by [`Advice::Keep`], whatever the rules. Counts of
     /// new accesses differ by chance, the more the fewer they are; `gain` and `fewer` absorb that. A
@@ -232,7 +262,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Computes what pinning a row saves.
+/// Computes the saving of a pinned row.
 #[derive(Clone, Copy, Debug)]
 struct Saving {
     accesses: f64,
@@ -245,7 +275,7 @@ impl Saving {
         -(self.lookups * (-(count as f64) / self.accesses).ln_1p()).exp_m1()
     }
 
-    /// The accesses to some rows, and what pinning them saves.
+    /// The accesses to some rows, and the saving of pinning these rows.
     fn of_all<'r>(self, rows: impl IntoIterator<Item = &'r (u32, u64)>) -> (u64, f64) {
         rows.into_iter().fold((0, 0.0), |(hits, sum), &(_, count)| (hits + count, sum + self.of(count)))
     }

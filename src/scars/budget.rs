@@ -6,6 +6,8 @@ use crate::{
 };
 
 /// The device's memory: M of SCARS, eq. 7, `b = (M - |C| d) / a`.
+///
+/// Example: the [module](crate::scars).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
     /// Bytes for cached rows and the batch together: M.

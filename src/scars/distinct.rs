@@ -2,7 +2,17 @@
 
 use crate::scars::skew::{Part, Skew};
 
-/// How the lookups of a batch are drawn.
+/// The way in which the lookups of a batch are drawn.
+///
+/// ```
+/// use hotrow::scars::{Draws, Skew};
+///
+/// // Ten rows, each looked up once an epoch.
+/// let skew = Skew::from_counts([1; 10])?;
+/// assert!((skew.distinct_drawn(Draws::Epoch, 10.0, 0) - 10.0).abs() < 1e-9);
+/// assert!(skew.distinct_drawn(Draws::Independent, 10.0, 0) < 7.0);
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Draws {
     /// Independently, with replacement: the model of SCARS, `1 - (1 - P)^b`.

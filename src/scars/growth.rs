@@ -28,6 +28,16 @@ use crate::{
 };
 
 /// A table, the lookups of a batch, and the number of its hottest rows that are pinned.
+///
+/// ```
+/// use hotrow::scars::{Point, Skew, growth};
+///
+/// let (small, large) = (Skew::zipf(1000, 1.0)?, Skew::zipf(5000, 1.0)?);
+/// let before = Point { skew: &small, lookups: 100.0, pinned: 0 };
+/// let found = growth(before, Point { skew: &large, lookups: 500.0, pinned: 0 }, 16.0);
+/// assert!(found.batch_rows > 4.0 && found.epoch_rows < 1.0);
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Point<'a> {
     /// How often rows are looked up.
@@ -39,6 +49,8 @@ pub struct Point<'a> {
 }
 
 /// Communication after the growth divided by communication before it.
+///
+/// Example: [`Point`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Growth {
@@ -67,6 +79,14 @@ pub fn growth(before: Point<'_>, after: Point<'_>, dim: f64) -> Growth {
 const LARGEST: u32 = 40;
 
 /// SCARS' claim for one distribution: the growth is below `claimed`.
+///
+/// ```
+/// use hotrow::scars::scaling_claims;
+///
+/// let claims = scaling_claims(5.0, 1_000_000, 100_000, 1.0)?;
+/// assert!(claims.iter().any(|claim| claim.distribution.starts_with("zipf") && !claim.holds));
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ScalingClaim {
@@ -74,18 +94,19 @@ pub struct ScalingClaim {
     pub distribution: String,
     /// The paper's bound of the growth, made for 5 times the rows and the batch.
     pub claimed: f64,
-    /// What is found.
+    /// The growth according to the model.
     pub growth: Growth,
-    /// The rows of a batch grow by less than `claimed`.
+    /// Whether the rows of a batch grow by less than `claimed`.
     pub holds: bool,
     /// The first power of two from which it holds, in lookups of the smaller batch, up to 2^40.
     pub holds_from_lookups: Option<u64>,
 }
 
-/// SCARS' scaling claim (section II-B) from a table of `rows` and a batch of `lookups` to `times` as many of both, nothing pinned.
+/// Checks SCARS' scaling claim (section II-B) from a table of `rows` rows and a batch of `lookups` lookups to `times` as many of both, with
+/// nothing pinned.
 ///
-/// Exponential and half-normal laws have a scale of a hundredth of the rows, which is held, or grows with the rows; Zipf's s is 1. `dim`: 4-byte
-/// words of a record.
+/// Exponential and half-normal laws have a scale of a hundredth of the rows, which either stays or grows with the rows; Zipf's s is 1.
+/// `dim` is the number of 4-byte words of a record.
 ///
 /// # Errors
 /// [`Error::Scars`] for a table of no rows.

@@ -10,6 +10,8 @@ use std::num::NonZeroUsize;
 mod tests;
 
 /// A set of linear rows, for example the pinned ones. It takes a bit for each row up to the largest.
+///
+/// Example: [`HotBatches`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HotRows {
     bits: Vec<u64>,
@@ -53,6 +55,8 @@ impl HotRows {
 }
 
 /// The kind of the samples in a batch.
+///
+/// Example: [`HotBatches`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// All rows of each sample are pinned.
@@ -62,6 +66,8 @@ pub enum Kind {
 }
 
 /// A batch of samples of one kind.
+///
+/// Example: [`HotBatches`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotBatch<T> {
     /// The kind of all its samples.
@@ -71,6 +77,8 @@ pub struct HotBatch<T> {
 }
 
 /// Number of samples of each kind.
+///
+/// Example: [`HotBatches`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Samples {
     /// Hot samples.

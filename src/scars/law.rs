@@ -4,6 +4,15 @@ use libm::{erf, erfc};
 
 /// A formula for probabilities, most probable row first: the three of SCARS. [`Skew::of`](crate::scars::skew::Skew::of)
 /// makes a distribution of it.
+///
+/// ```
+/// use hotrow::scars::{Formula, Skew};
+///
+/// let skew = Skew::of(Formula::Zipf(1.0), 1000)?;
+/// assert_eq!(skew.rows(), 1000);
+/// assert!(skew.distinct(100.0, 0) < 100.0); // hot rows repeat within a batch
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Formula {
     /// `(i + 1)^-s`.

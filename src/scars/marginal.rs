@@ -22,6 +22,18 @@ use crate::{
 /// optionally a fixed cost of each batch.
 ///
 /// Sizes are in any common unit (the paper's is parameters).
+///
+/// ```
+/// use hotrow::scars::{Marginal, Skew};
+///
+/// // 8 MB for rows of 256 bytes and batches whose lookups take 100 bytes each.
+/// let skew = Skew::zipf(1_000_000, 1.1)?;
+/// let problem = Marginal::new(&skew, 8e6, 256.0, 100.0, 0.0)?;
+/// assert_eq!(problem.lookups(10_000), (8e6 - 10_000.0 * 256.0) / 100.0);
+/// assert!(problem.exact(10).expect("room for another row").pays()); // row 10 is in every batch
+/// assert!(problem.cost(problem.search()) < problem.cost(0));
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Marginal<'a> {
     skew: &'a Skew,
@@ -32,6 +44,8 @@ pub struct Marginal<'a> {
 }
 
 /// How caching the next row changes the cost of a batch, in rows that cross.
+///
+/// Example: [`Marginal`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Change {

@@ -19,7 +19,7 @@
 //! - [`Profile`]: counts lookups, all of them, by sample, or in bounded memory. [`Ranked`]: the hottest rows and their
 //!   [`Skew`].
 //! - [`HotBatches`]: batches of samples whose rows are all pinned; they move no row over the bus.
-//! - [`Run`]: proposes what to pin next from the counters of a run.
+//! - [`Run`]: proposes the rows to pin next from the counters of a run.
 //!
 //! ```
 //! use hotrow::scars::{Budget, Planner, RowBytes, Skew, Table, Workload};

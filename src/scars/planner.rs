@@ -17,6 +17,8 @@ const GAP: f64 = 1e-6;
 const EVALUATIONS: u32 = 5000;
 
 /// A planning problem: tables, an epoch and a memory.
+///
+/// Example: the [module](crate::scars).
 #[derive(Clone, Debug)]
 pub struct Planner {
     tables: Vec<Table>,
@@ -26,6 +28,8 @@ pub struct Planner {
 }
 
 /// A split of the memory, and its cost.
+///
+/// Example: the [module](crate::scars).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Split {

@@ -16,7 +16,9 @@ use exact::Exact;
 use sketch::Sketch;
 use std::num::NonZeroU32;
 
-/// How a [`Profile`] counts.
+/// The way in which a [`Profile`] counts.
+///
+/// Example: [`Profile`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counting {
     /// Counts every access. Takes at most about 10 bytes for each row of the tables (18 for a moment, once); less while

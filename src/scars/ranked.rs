@@ -7,6 +7,8 @@ use std::num::NonZeroU32;
 const FITTED: usize = 1000;
 
 /// The accuracy of a profile's counts.
+///
+/// Example: [`Ranked`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accuracy {
     /// Counts are exact.
@@ -19,6 +21,18 @@ pub enum Accuracy {
 }
 
 /// The rows that were used, most used first; rows with equal counts ascend.
+///
+/// ```
+/// use hotrow::scars::{Accuracy, Counting, Profile};
+///
+/// let mut profile = Profile::new(&[100], Counting::Exact);
+/// profile.count(0, &[7, 7, 7, 9])?;
+/// let ranked = profile.ranked();
+/// assert_eq!((ranked.accuracy(), ranked.hottest(1)), (Accuracy::Exact, vec![7]));
+/// let table = ranked.table();
+/// assert_eq!((table.accesses, table.distinct, table.once), (4, 2, Some(0.5)));
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranked {
     rows: u64,
@@ -31,6 +45,8 @@ pub struct Ranked {
 }
 
 /// How skewed accesses are: one line of a skew table.
+///
+/// Example: [`Ranked`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SkewTable {
     /// Accesses counted.

@@ -11,6 +11,15 @@ use crate::{
 const MOST_ROWS: u64 = 1 << 53;
 
 /// Rows that share one probability.
+///
+/// ```
+/// use hotrow::scars::Skew;
+///
+/// let skew = Skew::from_counts([3, 1, 1])?;
+/// let found: Vec<_> = skew.bins().iter().map(|bin| (bin.rows, bin.probability)).collect();
+/// assert_eq!(found, [(1, 0.6), (2, 0.2)]);
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Bin {
@@ -26,6 +35,8 @@ pub struct Bin {
 /// Row numbers are ranks: row 0 is the hottest. Measured counts are kept exactly, in one bin for each count that occurs
 /// (at most `sqrt(2 n)` bins for n lookups). Rows of a formula share a bin where their probabilities lie within 1/64 of
 /// each other (some thousand bins for 10^9 rows); [`Skew::error`] bounds the effect.
+///
+/// Example: the [module](crate::scars), and [`Bin`].
 #[derive(Clone, Debug)]
 pub struct Skew {
     bins: Vec<Bin>,

@@ -15,6 +15,8 @@ use crate::{
 };
 
 /// The bytes of a row and of a lookup.
+///
+/// Example: the [module](crate::scars).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowBytes {
     /// Bytes of a record that is read or written back: the layout's [`stride`](crate::Layout::stride).
@@ -26,6 +28,8 @@ pub struct RowBytes {
 }
 
 /// A table, and how it is looked up.
+///
+/// Example: the [module](crate::scars).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Table {
@@ -37,7 +41,9 @@ pub struct Table {
     pub lookups: f64,
 }
 
-/// An epoch: its samples, and what is done with them.
+/// An epoch: its samples, and whether they train the rows.
+///
+/// Example: the [module](crate::scars).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workload {
     /// Samples of an epoch (`Q / lookups` in the paper's symbols).
@@ -77,6 +83,13 @@ impl Workload {
 }
 
 /// Expected bytes that cross the bus.
+///
+/// ```
+/// use hotrow::scars::Bytes;
+///
+/// let bytes = Bytes { index: 4.0, read: 100.0, written: 50.0 };
+/// assert_eq!(bytes.total(), 154.0);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bytes {
     /// Indices, sent to the device.

@@ -4,6 +4,14 @@ use crate::simulate::set::Set;
 use std::fmt;
 
 /// The shape of a cache that holds a share of the rows of a trace.
+///
+/// ```
+/// use hotrow::simulate::{Geometry, GeometryError};
+///
+/// let shape = Geometry::of_percent(10_000, 5.0, 32)?;
+/// assert_eq!((shape.slots, shape.sets, shape.ways), (512, 16, 32)); // 500 rows, rounded up to whole sets of 32
+/// # Ok::<(), GeometryError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// `32 * ceil(distinct * percent / 3200)` for any number of ways, so that shapes can be compared.
@@ -40,6 +48,8 @@ impl Geometry {
 }
 
 /// The reason why a cache cannot have this shape.
+///
+/// Example: [`Geometry`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum GeometryError {

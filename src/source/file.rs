@@ -6,6 +6,18 @@ use crate::{error::Error, host::positioned::read_exact_at, source::Source};
 
 /// A file of FP32 values, little-endian, row after row: shape `[rows, dim]`. It is read block by block while the table
 /// is made.
+///
+/// ```
+/// use hotrow::{CpuGroup, F32File, GroupConfig};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("rows.f32");
+/// let values: Vec<u8> = (0..8).flat_map(|k| (k as f32).to_le_bytes()).collect();
+/// std::fs::write(&path, values).unwrap(); // 2 rows x 4
+/// let mut group = CpuGroup::filled(GroupConfig::new(&[2], 4), &F32File::raw(&path)?)?;
+/// assert_eq!(group.read_rows(&[1])?, [4.0, 5.0, 6.0, 7.0]);
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct F32File {
     name: String,

@@ -21,16 +21,31 @@ use crate::{
     table::layout::Layout,
 };
 
-/// Most bytes that are put together to be written at once, unless one record is larger.
+/// Most bytes that are gathered for one write, unless one record is larger.
 const RUN: usize = 1 << 20;
 
 /// Records in a file: a page of header, then row after row.
 ///
-/// Rows are read through a map of the file and written at their place, so that a full disk is an error of the write. Rows never written
-/// are holes where the file system knows holes, and read as zeros. The file is locked for as long as this lives. Before each read and
-/// write its length and time of change are compared with those that this writer left: [`Error::Store`] if another has changed it. A
-/// program that truncates the file within that instant, in spite of the lock, can still end this one (SIGBUS). For local file systems:
-/// one that changes a file's times late, as NFS may, would be taken for such a program.
+/// Rows are read through a map of the file and written to their place, so that a full disk is an error of the write. Rows that were never
+/// written are holes if the file system supports holes, and read as zeros. The file is locked while the store lives. Before each read and
+/// write the store compares the file's length and time of change with those after its own last write, and returns [`Error::Store`] if
+/// another program has changed the file. A program that ignores the lock and truncates the file within that instant can still end this one
+/// (SIGBUS). The store is for local file systems: one that updates a file's times late, as NFS may, looks like such a program.
+///
+/// ```
+/// use hotrow::{FileStore, GroupConfig, Layout, SharedStore, store};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("table.hotrow");
+/// let config = GroupConfig::new(&[100], 8);
+/// let layout = Layout::new(&config, u64::MAX)?;
+/// let table = SharedStore::new(FileStore::create(&path, &config)?);
+/// table.with_mut(|records| store::fill(records, &config, &layout, None))?;
+/// drop(table); // unlocks the file
+/// let again = SharedStore::new(FileStore::open(&path, &config)?); // `Group::with_store` takes it
+/// assert_eq!(again.read_rows(&layout, &[99])?, [0.0; 8]);
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct FileStore {
     path: PathBuf,
@@ -39,17 +54,17 @@ pub struct FileStore {
     header: Header,
     progress: Progress,
     was_flushed: bool,
-    /// Time of change after this writer's last write.
+    /// Time of change of the file after this store's last write.
     modified: Option<SystemTime>,
-    /// What the system said when rows could not be made to last. It says so once, and forgets the rows.
+    /// The system's error when rows could not be made durable. The system reports it once, and forgets the rows.
     lost: Option<IoError>,
 }
 
 impl FileStore {
-    /// A new file at `path` for a group of this configuration, without values yet: a group, or [`fill`](crate::store::fill), gives it some.
+    /// Creates a file at `path` for a group of this configuration, without values. A group, or [`fill`](crate::store::fill), fills it.
     ///
     /// # Errors
-    /// [`Error::Config`], and [`Error::Store`] if there is a file already, or the file system refuses; then there is no new one.
+    /// [`Error::Config`], and [`Error::Store`] if the file exists already, or the file system refuses. After an error there is no new file.
     pub fn create(path: impl AsRef<Path>, config: &GroupConfig) -> Result<Self, Error> {
         let path = path.as_ref();
         let header = Header::new(config, &Layout::new(config, u64::MAX)?);
@@ -71,19 +86,19 @@ impl FileStore {
             })
             .and_then(|()| Self::new(path, file, header, Progress::Filling));
         if made.is_err() {
-            // Ours, and of use to nobody. If it cannot be removed, the error says why it was to be.
+            // This file is new and useless. If it cannot be removed, the error still names the reason why it was to be.
             let _ = std::fs::remove_file(path);
         }
         made
     }
 
-    /// The file at `path`, made for a group of this configuration.
+    /// Opens the file at `path`, which must have been made for a group of this configuration.
     ///
     /// A file whose writer was killed opens too: see [`FileStore::was_flushed`].
     ///
     /// # Errors
-    /// [`Error::Config`], and [`Error::Store`] for a file that is not there, is another writer's, is foreign or damaged, of another
-    /// configuration, truncated, or not yet filled.
+    /// [`Error::Config`], and [`Error::Store`] for a file that does not exist, is locked by another writer, is foreign or damaged, has
+    /// another configuration, is truncated, or is not filled yet.
     pub fn open(path: impl AsRef<Path>, config: &GroupConfig) -> Result<Self, Error> {
         let path = path.as_ref();
         let wanted = Header::new(config, &Layout::new(config, u64::MAX)?);
@@ -115,7 +130,7 @@ impl FileStore {
         let wanted = || format!("{} bytes mapped", header.file_bytes());
         let map =
             Mapping::new(&file).map_err(|error| failed(path, "opening", wanted(), &error, "take a table in RAM"))?;
-        // The same file wherever the program goes meanwhile.
+        // An absolute path leads to the same file after the program changes its working directory.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
         let was_flushed = progress == Progress::Flushed;
         let mut store = Self { path, file, map, header, progress, was_flushed, modified: None, lost: None };
@@ -123,14 +138,14 @@ impl FileStore {
         Ok(store)
     }
 
-    /// Where the file is.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether all rows were in the file when it was opened. If not, its last writer ended between two flushes: rows then have values of
-    /// different steps, from [`Store::step`] on, and what the cache alone had is lost. False for a file just created.
+    /// Whether the file had all rows when it was opened. If not, its last writer ended between two flushes: the rows then have values of
+    /// different steps, from [`Store::step`] on, and values that only the cache had are lost. False for a file just created.
     #[must_use]
     pub fn was_flushed(&self) -> bool {
         self.was_flushed
@@ -140,12 +155,12 @@ impl FileStore {
         PAGE + u64::from(row) * self.stride()
     }
 
-    /// Notes the time of a change of our own.
+    /// Remembers the time of this store's own change.
     fn remember(&mut self) {
         self.modified = self.file.metadata().and_then(|data| data.modified()).ok();
     }
 
-    /// Nobody else has changed the file.
+    /// Checks that no other program has changed the file.
     fn check_ours(&self) -> Result<(), Error> {
         let data = self.file.metadata().map_err(|error| self.failed("reading", "the file's length", &error))?;
         if data.len() != self.header.file_bytes() {
@@ -169,7 +184,7 @@ impl FileStore {
         Ok(())
     }
 
-    /// The path still leads to the file: rows written to one that nobody finds would be lost with it.
+    /// Checks that the path still leads to the file. Rows written to a file without a name would be lost with it.
     fn check_found(&self) -> Result<(), Error> {
         let (found, source) = match (self.path.metadata(), self.file.metadata()) {
             (Err(error), _) | (_, Err(error)) => (error.to_string(), Some(IoError::from(&error))),
@@ -193,7 +208,7 @@ impl FileStore {
         write_all_at(&self.file, bytes, at).map_err(|error| failed(&self.path, "writing", wanted(), &error, ROOM))
     }
 
-    /// What was written is on the disk.
+    /// Waits until all written bytes are on the disk.
     fn sync(&mut self) -> Result<(), Error> {
         if self.lost.is_none() {
             self.lost = self.file.sync_all().err().as_ref().map(IoError::from);
@@ -211,7 +226,7 @@ impl FileStore {
         })
     }
 
-    /// Puts a new header on the disk.
+    /// Writes a new header to the disk.
     fn proceed(&mut self, progress: Progress, step: u32) -> Result<(), Error> {
         let header = self.header.at(progress, step);
         let written = self.write_at(header.bytes(), 0);
@@ -222,8 +237,8 @@ impl FileStore {
         Ok(())
     }
 
-    /// Writes the records of `rows`, those with less than a page between them together: what lies there is written again as it is. That
-    /// touches no page that they do not, and takes less than another call.
+    /// Writes the records of `rows`. Records with less than a page between them are written in one call, and the bytes between them are
+    /// written again unchanged. One call is faster than two, and touches no other page.
     fn write_list(&self, rows: &[u32], records: &[u8]) -> Result<(), Error> {
         let stride = self.stride() as usize;
         let mut order: Vec<usize> = (0..rows.len()).collect();
@@ -319,7 +334,7 @@ impl Store for FileStore {
         }
         self.check_ours()?;
         self.check_found()?;
-        self.sync()?; // the rows, before the header that speaks of them
+        self.sync()?; // first the rows, then the header that counts on them
         self.proceed(Progress::Flushed, step)
     }
 
@@ -354,8 +369,8 @@ fn wrong_length(path: &Path, wanted: u64, found: u64) -> Error {
 }
 
 impl Drop for FileStore {
-    /// Unlocks the file at once. Without this a process that another thread is just starting, which has a copy of the handle until it
-    /// runs its own program, would keep the lock for that moment.
+    /// Unlocks the file at once. A process that another thread is just starting has a copy of the handle until it runs its own program;
+    /// without this it would keep the lock for that moment.
     fn drop(&mut self) {
         let _nobody_to_tell = self.file.unlock();
     }
@@ -378,7 +393,7 @@ fn same_file(a: &std::fs::Metadata, b: &std::fs::Metadata) -> bool {
     (a.dev(), a.ino()) == (b.dev(), b.ino())
 }
 
-/// Windows lets nobody remove or replace a file that is mapped.
+/// On Windows a mapped file can be neither removed nor replaced.
 #[cfg(not(unix))]
 fn same_file(_: &std::fs::Metadata, _: &std::fs::Metadata) -> bool {
     true

@@ -9,13 +9,13 @@ use crate::{
     table::layout::Layout,
 };
 
-/// Fills a fresh store, as a group does with one that is not [`Store::filled`]: with `source`'s values, or without one with
-/// those of [`GroupConfig::init`]. Made packed, on all cores, chunk by chunk; of a table of zeros nothing is written: a sparse
-/// file keeps its holes.
+/// Fills a fresh store, as a group fills one that is not [`Store::filled`]: with the values of `source`, or without a source with those of
+/// [`GroupConfig::init`]. Rows are packed on all cores, chunk by chunk. For a table of zeros nothing is written, so that a sparse file
+/// keeps its holes.
 ///
 /// # Errors
-/// [`Error::Store`] if the store is of another shape, or refuses; what `source` says; [`Error::Source`] for the first row with a value
-/// that is not finite. The store is not [`Store::filled`] then.
+/// [`Error::Store`] if the store has another shape, or refuses; the errors of `source`; [`Error::Source`] for the first row with a value
+/// that is not finite. After an error the store is not [`Store::filled`].
 pub fn fill(
     store: &mut dyn Store,
     config: &GroupConfig,

@@ -1,30 +1,30 @@
-//! The first page of a table file: what the table is, and how far it has come.
+//! The header of a table file: the shape of the table, and its progress.
 
 use bytemuck::{Pod, Zeroable};
 
 use crate::{config::GroupConfig, error::Error, table::layout::Layout};
 
-/// Where the records begin: a page, so that they are aligned however long they are.
+/// Byte at which the records begin: a page, so that they are aligned whatever their length.
 pub(crate) const PAGE: u64 = 4096;
-/// Bytes of the header: within one sector, which a disk writes whole or not at all.
+/// Bytes of the header. It lies within one sector, which a disk writes as a whole.
 pub(crate) const BYTES: usize = size_of::<Header>();
 
 const MAGIC: [u8; 8] = *b"hotrow\r\n";
 const VERSION: u32 = 1;
 
-/// How far the table has come.
+/// The progress of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Progress {
-    /// Its first values are not all in.
+    /// Some initial values are missing.
     Filling = 1,
     /// A cache may have held newer rows.
     Unflushed = 2,
-    /// All rows are in.
+    /// The file has the newest value of every row.
     Flushed = 3,
 }
 
-/// Words with the low byte first, as in the records.
+/// The header. Its words have the low byte first, like those of the records.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub(crate) struct Header {
@@ -41,12 +41,12 @@ pub(crate) struct Header {
     /// CRC-32 of the rows of each table.
     tables: u32,
     pad: [u32; 3],
-    /// CRC-32 of all before it.
+    /// CRC-32 of all fields before this one.
     checksum: u32,
 }
 
 impl Header {
-    /// Of a new file.
+    /// The header of a new file.
     pub(crate) fn new(config: &GroupConfig, layout: &Layout) -> Self {
         Self {
             magic: MAGIC,
@@ -71,7 +71,7 @@ impl Header {
         self
     }
 
-    /// The same file, further on.
+    /// The header of the same file with another progress and step.
     pub(crate) fn at(self, progress: Progress, step: u32) -> Self {
         Self { progress: progress as u32, step, ..self }.signed()
     }
@@ -93,12 +93,13 @@ impl Header {
         u64::from(self.record_words) * 4
     }
 
-    /// How far the file has come; `None` for a word that no version has written.
+    /// The progress of the file; `None` for a word that no version has written.
     pub(crate) fn progress(&self) -> Option<Progress> {
         [Progress::Filling, Progress::Unflushed, Progress::Flushed].into_iter().find(|&p| p as u32 == self.progress)
     }
 
-    /// The header at the start of the file `name`, if it is that of the table that `wanted` describes; `None` if the file ends within it.
+    /// Reads the header of file `name` from its first bytes, and checks that it describes the same table as `wanted`. `None` if the file
+    /// ends within it.
     pub(crate) fn read(name: &str, start: &[u8], wanted: &Self) -> Result<Option<Self>, Error> {
         let fail = |what, wanted: String, found: String, remedy| {
             Err(Error::Store { store: name.into(), what, wanted, found, remedy, source: None })

@@ -1,4 +1,4 @@
-//! Where the records of a staged table live: in RAM, in a file, or wherever your own [`Store`] puts them.
+//! Stores for the records of a staged table: in RAM, in a file, or in the caller's own [`Store`].
 
 #[cfg(all(feature = "file", any(unix, windows)))]
 mod file;
@@ -21,9 +21,11 @@ pub use ram::RamStore;
 
 use crate::{config::GroupConfig, error::Error, record::codec, table::layout::Layout};
 
-/// Where the records of a staged table live: RAM, a memory-mapped file, or your own.
+/// A store for the records of a staged table: RAM, a memory-mapped file, or the caller's own.
 ///
-/// Rows are linear rows. A record is what [`Layout`] says: [`Store::stride`] bytes, words of 4 bytes with the low byte first.
+/// Rows are linear rows. [`Layout`] defines a record: [`Store::stride`] bytes, words of 4 bytes with the low byte first.
+///
+/// Example: [`SharedStore`].
 pub trait Store: Send + Sync + std::fmt::Debug {
     /// Rows of all tables together.
     fn rows(&self) -> u32;
@@ -35,13 +37,13 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// parts of a list.
     ///
     /// # Errors
-    /// [`Error::Store`] for rows that do not exist, bytes of another number, and whatever keeps the store from reading.
+    /// [`Error::Store`] for rows that do not exist, for an `out` of another size, and if the store cannot read.
     fn read(&self, rows: &[u32], out: &mut [u8]) -> Result<(), Error>;
 
     /// Writes a record for each of `rows` (no row twice). On an error the rest of the table is whole, and the call may be made again.
     ///
     /// # Errors
-    /// As [`Store::read`]; nothing is written then if the call itself is at fault.
+    /// As [`Store::read`]. Nothing is written if the arguments are wrong.
     fn write(&mut self, rows: &[u32], records: &[u8]) -> Result<(), Error>;
 
     /// Copies the records of neighbouring rows, as many as `out` holds: for checkpoints.
@@ -56,38 +58,38 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// As [`Store::write`].
     fn write_range(&mut self, first_row: u32, records: &[u8]) -> Result<(), Error>;
 
-    /// From here on a cache may hold newer rows than the store (a file says so in its header, on disk before the first write).
+    /// Notes that a cache may hold newer rows than the store from now on. A file notes it in its header, on disk before the first write.
     ///
     /// # Errors
-    /// [`Error::Store`] if that cannot be noted.
+    /// [`Error::Store`] if the store cannot note it.
     fn unflushed(&mut self) -> Result<(), Error>;
 
-    /// All rows are in; `step` is the step number to go on from.
+    /// Notes that the store has the newest value of every row. `step` is the step number to go on from.
     ///
     /// # Errors
-    /// [`Error::Store`] if the rows cannot be made to last.
+    /// [`Error::Store`] if the rows cannot be made durable.
     fn flushed(&mut self, step: u32) -> Result<(), Error>;
 
     /// Step number to go on from: 0 for a fresh store.
     fn step(&self) -> u32;
 
-    /// Whether a group of this configuration is what the records were made for. Rows and stride are compared without asking.
+    /// Checks that the records were made for a group of this configuration. The group itself compares rows and stride.
     ///
     /// # Errors
-    /// [`Error::Store`] names what differs.
+    /// [`Error::Store`] names the difference.
     fn check(&self, config: &GroupConfig, layout: &Layout) -> Result<(), Error> {
         let _ = (config, layout);
         Ok(())
     }
 
-    /// Whether it holds values already (an opened file), so that it must not be filled. A store without values reads as zeros.
+    /// Whether the store has values already (an opened file), so that it must not be filled. A store without values reads as zeros.
     fn filled(&self) -> bool;
 }
 
-/// A store that a group and its owner share: after a lost device the owner still has the table.
+/// A store that a group and its owner share, so that the owner still has the table after the device is lost.
 ///
-/// Only one group at a time works on it. Inside [`with`](Self::with) and [`with_mut`](Self::with_mut) the store is locked: a call of that
-/// group, or its end, would wait there for ever.
+/// Only one group at a time works on the store. [`with`](Self::with) and [`with_mut`](Self::with_mut) lock the store. If their closure
+/// calls that group, or drops it, it waits for ever.
 ///
 /// ```
 /// use hotrow::{Error, GroupConfig, Layout, RamStore, SharedStore, store};
@@ -117,13 +119,13 @@ impl Drop for Hold {
 }
 
 impl SharedStore {
-    /// To be handed to a group; keep a clone.
+    /// Wraps a store for a group. Keep a clone to read the table yourself.
     #[must_use]
     pub fn new(store: impl Store + 'static) -> Self {
         Self { store: Arc::new(RwLock::new(Box::new(store))), taken: Arc::default() }
     }
 
-    /// The store for one group alone.
+    /// Takes the store for one group alone.
     pub(crate) fn hold(&self) -> Result<Hold, Error> {
         if self.taken.swap(true, Ordering::Acquire) {
             let (wanted, found) =
@@ -134,19 +136,19 @@ impl SharedStore {
         Ok(Hold(self.taken.clone()))
     }
 
-    /// What `work` returns of the store, which it reads. Waits for a writer.
+    /// Calls `work` with the store, to read it, and returns its result. Waits for a writer.
     pub fn with<T>(&self, work: impl FnOnce(&dyn Store) -> T) -> T {
         work(&**self.read())
     }
 
-    /// What `work` returns of the store, which it may write. Waits for readers and writers.
+    /// Calls `work` with the store, to write it, and returns its result. Waits for readers and writers.
     pub fn with_mut<T>(&self, work: impl FnOnce(&mut dyn Store) -> T) -> T {
         work(&mut **self.write())
     }
 
     /// The store, locked for reading.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Box<dyn Store>> {
-        // A thread that panicked left rows half written at worst, as a failed call may.
+        // A thread that panicked may have left rows half written, as a failed call may.
         self.store.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -155,11 +157,11 @@ impl SharedStore {
         self.store.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The weights of linear rows as the store has them, `[rows, dim]`. What a cache has not flushed is not in them: while the group
-    /// works, ask it.
+    /// The weights of linear rows as the store has them, `[rows, dim]`. Changes that a cache has not flushed are missing: while a group
+    /// works on the store, read rows through the group.
     ///
     /// # Errors
-    /// As [`Store::read`]; [`Error::Store`] too if `layout` is of other records.
+    /// As [`Store::read`]; also [`Error::Store`] if `layout` describes other records.
     pub fn read_rows(&self, layout: &Layout, rows: &[u32]) -> Result<Vec<f32>, Error> {
         let store = self.read();
         check_shape(&**store, layout)?;
@@ -178,7 +180,7 @@ impl SharedStore {
     }
 }
 
-/// A call that the store cannot carry out as it is.
+/// The error of a call whose arguments do not fit the store.
 fn wrong(store: &str, what: &'static str, wanted: String, found: String) -> Error {
     Error::Store {
         store: store.into(),
@@ -190,7 +192,7 @@ fn wrong(store: &str, what: &'static str, wanted: String, found: String) -> Erro
     }
 }
 
-/// The store holds as many records as the table has, of the same size.
+/// Checks that the store has as many records as the table, of the same size.
 pub(crate) fn check_shape(store: &dyn Store, layout: &Layout) -> Result<(), Error> {
     let shape = |rows: u32, stride: u64| format!("{rows} records of {stride} bytes");
     let (wanted, found) = (shape(layout.total_rows, layout.stride()), shape(store.rows(), store.stride()));
@@ -201,7 +203,7 @@ pub(crate) fn check_shape(store: &dyn Store, layout: &Layout) -> Result<(), Erro
     Err(Error::Store { store: "store".into(), what: "shape", wanted, found, remedy, source: None })
 }
 
-/// Every row exists, and there are bytes for each.
+/// Checks that every row exists and that there are bytes for each.
 fn check_list(store: &str, total: u32, stride: u64, rows: &[u32], bytes: usize) -> Result<(), Error> {
     if let Some(&row) = rows.iter().find(|&&row| row >= total) {
         return Err(wrong(store, "row", format!("a row below {total}"), row.to_string()));
@@ -213,7 +215,7 @@ fn check_list(store: &str, total: u32, stride: u64, rows: &[u32], bytes: usize) 
     Ok(())
 }
 
-/// Neighbouring rows, as many as the bytes are for, exist.
+/// Checks that the neighbouring rows exist for which there are bytes.
 fn check_range(store: &str, total: u32, stride: u64, first_row: u32, bytes: usize) -> Result<(), Error> {
     let bytes = bytes as u64;
     if !bytes.is_multiple_of(stride) {
@@ -226,10 +228,10 @@ fn check_range(store: &str, total: u32, stride: u64, first_row: u32, bytes: usiz
     Ok(())
 }
 
-/// Bytes that are worth another thread.
+/// Number of bytes that justify another thread.
 const GRAIN: usize = 64 << 10;
 
-/// `copy(k, record)` for the k-th of the records of `out`, on all cores.
+/// Calls `copy(k, record)` for the k-th record of `out`, on all cores.
 fn each_record(out: &mut [u8], stride: usize, copy: impl Fn(usize, &mut [u8]) + Sync) {
     out.par_chunks_exact_mut(stride)
         .enumerate()

@@ -25,17 +25,17 @@ use crate::{
 pub struct RamStore {
     rows: u32,
     stride: usize,
-    /// Words, so that a record starts on one.
+    /// Words, so that each record begins at a word.
     records: Vec<u32>,
     step: u32,
     filled: bool,
 }
 
 impl RamStore {
-    /// Room for the table that `layout` describes, without values yet.
+    /// Allocates memory for the table that `layout` describes, without values.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if the host does not give it.
+    /// [`Error::OutOfMemory`] if the host lacks the memory.
     pub fn new(layout: &Layout) -> Result<Self, Error> {
         let bytes = layout.table_bytes();
         let words = usize::try_from(bytes / 4).map_err(|_| Error::OutOfMemory { what: "records", bytes })?;
@@ -79,8 +79,8 @@ impl Store for RamStore {
         check_list(NAME, self.rows, self.stride(), rows, records.len())?;
         let stride = self.stride;
         let whole: &mut [u8] = bytemuck::cast_slice_mut(&mut self.records);
-        // Each thread has parts of the table for its own and looks through the list for their rows; four each, for lists that
-        // crowd together. No more threads than the bytes are worth.
+        // Each thread has parts of the table to itself, and looks through the list for rows of these parts. Four parts each, because the
+        // rows of a list may crowd together. There are no more threads than the number of bytes justifies.
         let threads = rayon::current_num_threads().min(records.len() / GRAIN + 1);
         let parts = if threads == 1 { 1 } else { 4 * threads };
         let part_rows = (self.rows as usize).div_ceil(parts).max(1);

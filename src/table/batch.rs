@@ -1,22 +1,16 @@
-//! Checks of a batch and of the order of calls, which both backends make before any row changes.
+//! Checks of a batch, which both backends make before any row changes.
 
 use crate::{
     config::{GroupConfig, Pooling},
     error::Error,
-    table::layout::{Layout, Step},
+    table::{
+        layout::{Layout, Step},
+        step_state::Pending,
+    },
 };
 
 /// Most indices that a batch may have (SPEC 3).
 pub(crate) const MAX_INDICES: u64 = 1 << 30;
-
-/// The size of a forward whose backward has not run yet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pending {
-    pub(crate) indices: u32,
-    pub(crate) bags: u32,
-    /// The batch had a weight for each index.
-    pub(crate) weighted: bool,
-}
 
 /// Checks that the number of bags is a multiple of the features, that there is a weight for each index, and that the
 /// batch is not too large.
@@ -92,40 +86,6 @@ pub(crate) fn fault(config: &GroupConfig, step: &Step, indices: u32) -> Option<E
     }
 }
 
-/// The error of `call`, which needs a forward before it.
-pub(crate) fn no_forward(call: &'static str) -> Error {
-    Error::Order { call, wanted: "a forward before each backward", found: "none since the last backward" }
-}
-
-/// Refuses `call` between a forward and its backward, because it would change rows that the backward reads.
-pub(crate) fn not_pending(pending: Option<Pending>, call: &'static str) -> Result<(), Error> {
-    if pending.is_none() { Ok(()) } else { Err(backward_first(call)) }
-}
-
-/// The error of `call` where a backward must come first.
-pub(crate) fn backward_first(call: &'static str) -> Error {
-    Error::Order {
-        call,
-        wanted: "the backward of the last forward, or abandon_backward",
-        found: "a forward whose backward has not come",
-    }
-}
-
-/// Refuses `call` between a prefetch and its forward, because tags already belong to the next step and rows to the last
-/// one.
-pub(crate) fn not_prefetched(prefetched: bool, call: &'static str) -> Result<(), Error> {
-    if !prefetched {
-        return Ok(());
-    }
-    let wanted = "forward_prefetched of the batch that was prefetched";
-    Err(Error::Order { call, wanted, found: "a prefetched batch whose forward has not come" })
-}
-
-/// The error of `forward_prefetched` without a prefetch.
-pub(crate) fn no_prefetch() -> Error {
-    Error::Order { call: "forward_prefetched", wanted: "a prefetch before it", found: "none since the last forward" }
-}
-
 /// Checks that there is one gradient for each value that the forward returned.
 pub(crate) fn check_grads(config: &GroupConfig, forward: Pending, found: usize) -> Result<(), Error> {
     let wanted = u64::from(output_rows(config, forward.indices, forward.bags)) * u64::from(config.dim);
@@ -147,13 +107,13 @@ pub(crate) fn rows_to_write(layout: &Layout, rows: &[u32], values: &[f32]) -> Re
     Ok((ascending, values))
 }
 
-/// Floats of a batch's outputs.
+/// Number of floats of a batch's outputs.
 pub(crate) fn output_len(config: &GroupConfig, indices: usize, bags: usize) -> usize {
     let rows = if config.pooling == Pooling::None { indices } else { bags };
     rows.saturating_mul(config.dim as usize)
 }
 
-/// The caller's slice is as long as the outputs of a batch whose shape can be.
+/// Checks that the caller's slice is as long as the outputs of a batch of legal shape.
 pub(crate) fn check_outputs(config: &GroupConfig, indices: u32, bags: u32, found: usize) -> Result<(), Error> {
     let (wanted, found) = (output_len(config, indices as usize, bags as usize) as u64, found as u64);
     if found == wanted { Ok(()) } else { Err(Error::Length { what: "outputs", wanted, found }) }

@@ -1,4 +1,4 @@
-//! Counters of what steps did (SPEC 6).
+//! Counters of steps (SPEC 6).
 
 use crate::table::layout::{CLOCK_WORDS, TABLE_WORDS};
 
@@ -6,13 +6,15 @@ use crate::table::layout::{CLOCK_WORDS, TABLE_WORDS};
 pub(crate) const COUNTER_WORDS: usize = 22;
 
 /// Counters of one table, or of a whole group (SPEC 6). Training steps count; frozen steps do not.
+///
+/// Example: [`CpuGroup`](crate::CpuGroup).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Counters {
-    /// Indices looked up, duplicates too.
+    /// Indices looked up, repeated ones included.
     pub accesses: u64,
     /// Accesses to rows that were resident before the step.
     pub hits: u64,
-    /// Distinct rows of each batch, added up.
+    /// Distinct rows of each batch, summed over batches.
     pub unique: u64,
     /// Distinct rows that were not resident.
     pub unique_misses: u64,
@@ -20,7 +22,7 @@ pub struct Counters {
     pub admitted: u64,
     /// Missed rows that found no way.
     pub conflicts: u64,
-    /// Rows that lost their slot to another.
+    /// Rows that lost their slot to another row.
     pub evictions: u64,
     /// Dirty rows written from a slot to the table, by eviction or flush.
     pub write_backs: u64,
@@ -32,7 +34,7 @@ pub struct Counters {
     pub bytes_read: u64,
     /// Bytes written to the table's memory: records x stride.
     pub bytes_written: u64,
-    /// Rows left as they were because a value was not finite.
+    /// Rows that stayed as they were because a value was not finite.
     pub skipped_rows: u64,
     /// Indices outside their table.
     pub out_of_range: u64,

@@ -1,5 +1,5 @@
-//! Where everything lies: the record of a row, the row of a slot, the shards of a table, and the structs that host and
-//! shaders share. `tests/shaders.rs` compares the structs with the WGSL ones, member by member.
+//! The layout of a table: the record of a row, the row of a slot, the shards of a table, and the structs that host and shaders share.
+//! `tests/shaders.rs` compares the structs with the WGSL ones, member by member.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -9,9 +9,9 @@ use crate::{
     table::row::RowLayout,
 };
 
-/// No row, no slot, no key.
+/// Stands for no row, no slot and no key.
 pub const NONE: u32 = u32::MAX;
-/// Where a row's frequency stops.
+/// The greatest frequency of a row.
 pub const FREQ_MAX: u32 = 1 << 31;
 /// [`Params::pooling`] for pooling none.
 pub(crate) const POOL_NONE: u32 = 2;
@@ -22,7 +22,7 @@ pub const CLOCK_WORDS: usize = 4;
 /// Words of a table in the `tables` buffer: base, rows, then 13 counters of two words.
 pub const TABLE_WORDS: usize = 28;
 
-/// Which of [`Step::counts`] holds what.
+/// The meaning of each of [`Step::counts`].
 pub mod count {
     #![allow(missing_docs, reason = "named as in shaders/shared/common.wgsl, where each is explained")]
     pub const INDICES: usize = 0;
@@ -33,8 +33,8 @@ pub mod count {
     pub const CHUNKS: usize = 5;
 }
 
-/// Declares every struct that host and shaders share: each once, with its fields. Makes the structs, and [`structs`], which
-/// `tests/shaders.rs` holds to the WGSL ones.
+/// Declares every struct that host and shaders share, with its fields. Makes the structs, and [`structs`], which `tests/shaders.rs`
+/// compares with the WGSL ones.
 macro_rules! host_structs {
     ($($(#[$attribute:meta])* pub struct $name:ident { $($(#[$doc:meta])* pub $field:ident: $type:ty,)+ })+) => {
         $(
@@ -59,14 +59,14 @@ macro_rules! host_structs {
     };
 }
 
-/// What [`structs`] tells of a struct.
+/// The description of a struct by [`structs`].
 #[derive(Clone, Debug)]
 pub struct HostStruct {
-    /// Its name, here and in WGSL.
+    /// The name, here and in WGSL.
     pub name: &'static str,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: usize,
-    /// Its fields with their offsets in bytes.
+    /// The fields with their offsets in bytes.
     pub fields: Vec<(&'static str, usize)>,
 }
 
@@ -114,7 +114,7 @@ host_structs! {
         pub pad2: u32,
     }
 
-    /// What one call finds out on the device. Twin of `Step`.
+    /// The outcome of a call, found on the device. Twin of `Step`.
     #[derive(Eq)]
     pub struct Step {
         pub t: u32,
@@ -174,7 +174,7 @@ host_structs! {
         pub valid: u32,
     }
 
-    /// What happens at a place, a slot or a row of scratch. Twin of `Move` in `shaders/shared/move.wgsl`.
+    /// A change at a place, which is a slot or a row of scratch. Twin of `Move` in `shaders/shared/move.wgsl`.
     #[derive(Eq)]
     pub struct Move {
         pub place: u32,
@@ -200,7 +200,7 @@ host_structs! {
         pub pad1: u32,
     }
 
-    /// A [`LossScale`](crate::LossScale) as numbers. Twin of `ScaleRule` in `shaders/shared/scaler.wgsl`.
+    /// A [`LossScale`](crate::LossScale) in numbers. Twin of `ScaleRule` in `shaders/shared/scaler.wgsl`.
     pub struct ScaleRule {
         pub kind: u32,
         pub min: f32,
@@ -220,37 +220,37 @@ host_structs! {
         pub pad0: u32,
     }
 
-    /// Everything a loss scaler keeps between steps, 48 bytes. Twin of `ScalerState` in `shaders/shared/scaler.wgsl`.
+    /// The state of a loss scaler between steps, 48 bytes. Twin of `ScalerState` in `shaders/shared/scaler.wgsl`.
     ///
-    /// On the device it lies in [`Scaler::buffer`](crate::Scaler::buffer), the scale first.
+    /// On the device it lies in [`Scaler::buffer`](crate::Scaler::buffer).
     pub struct ScalerState {
-        /// What the next step's loss is to be multiplied with.
+        /// The factor for the next step's loss.
         pub scale: f32,
-        /// 1 over the scale of the last step decided.
+        /// 1 over the scale of the last step that was decided.
         pub inverse: f32,
-        /// 1: the gradients of that step overflowed, and it updates nothing.
+        /// 1 if the gradients of that step overflowed, so that the step updates no row; else 0.
         pub overflow: u32,
-        /// Steps decided.
+        /// Number of steps decided.
         pub iteration: u32,
-        /// The step that overflowed last, counted from 1; 0: none yet.
+        /// The last step that overflowed, counted from 1; 0 if none has.
         pub last_overflow: u32,
-        /// Steps that overflowed.
+        /// Number of steps that overflowed.
         pub overflows: u32,
-        /// Bits of the greatest magnitude among the last step's gradients, unscaled; those of infinity or a NaN where it overflowed.
+        /// The bits of the greatest magnitude among the last step's gradients, unscaled; those of infinity or NaN after an overflow.
         pub largest: u32,
-        /// `LogNormal`: moving average of log2 of the greatest magnitude, corrected for its beginning, with `beta1`.
+        /// `LogNormal`: moving average, with `beta1`, of log2 of the greatest magnitude, corrected for its start.
         pub mean: f32,
-        /// The same with `beta2`.
+        /// The same average with `beta2`.
         pub slow_mean: f32,
-        /// The variance around it, with `beta2`.
+        /// The variance around `slow_mean`, with `beta2`.
         pub variance: f32,
-        /// `beta1` to the power of the steps averaged.
+        /// `beta1` to the power of the number of steps averaged.
         pub decay: f32,
-        /// `beta2` likewise.
+        /// `beta2` to the power of the number of steps averaged.
         pub slow_decay: f32,
     }
 
-    /// Whose records a dispatch works on. Twin of `Shard` in `shaders/shared/shard.wgsl`.
+    /// The rows whose records a dispatch works on. Twin of `Shard` in `shaders/shared/shard.wgsl`.
     pub struct Shard {
         pub first_row: u32,
         pub rows: u32,
@@ -298,18 +298,18 @@ impl Params {
 }
 
 impl Move {
-    /// Nothing happens.
+    /// The Move that has no effect.
     pub const NOTHING: Self = Self { place: NONE, row: NONE, victim: NONE, flags: 0 };
-    /// Flag: the FP32 row at the place is packed into the victim's record first; a slot's only if it is dirty, and then it is clean.
+    /// Flag: first pack the FP32 row at the place into the victim's record; a slot's row only if it is dirty, which makes it clean.
     pub const WRITE: u32 = 1;
-    /// Flag: the victim's record is then up-converted into scratch.
+    /// Flag: then unpack the victim's record into scratch.
     pub const KEEP: u32 = 2;
 }
 
 impl Shard {
-    /// Phase: FP32 rows to records.
+    /// Phase: pack FP32 rows into records.
     pub const PACK: u32 = 1;
-    /// Phase: records to FP32 rows.
+    /// Phase: unpack records into FP32 rows.
     pub const UNPACK: u32 = 2;
 
     /// True if `row` lies in this shard; false for [`NONE`].
@@ -320,13 +320,13 @@ impl Shard {
     }
 }
 
-/// Fields of the cache's metadata: a set is its ways' tags, their stamps, freqs and flags (`shaders/shared/meta.wgsl`).
+/// The fields of the cache's metadata. A set has its ways' tags, then their stamps, freqs and flags (`shaders/shared/meta.wgsl`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Field {
-    /// Linear row, [`NONE`] in an empty way.
+    /// The linear row; [`NONE`] in an empty way.
     Tag = 0,
-    /// Step that last touched it.
+    /// The step that last used the row.
     Stamp = 1,
     /// Copy of the row's frequency (LFU).
     Freq = 2,
@@ -334,7 +334,7 @@ pub enum Field {
     Flags = 3,
 }
 
-/// Flag of a slot: newer than the record.
+/// Flag of a slot: its row is newer than the record.
 pub const DIRTY: u32 = 1;
 /// Flag of a slot: its row is never a victim.
 pub const PINNED: u32 = 2;
@@ -343,38 +343,39 @@ pub const PINNED: u32 = 2;
 #[inline]
 #[must_use]
 pub const fn way_at(ways: u32, slot: u32, field: Field) -> usize {
-    // The sets before have three words a slot behind their tags.
+    // The sets before this one have three words for each slot beside their tags.
     let before = slot / ways * ways;
     3 * before as usize + (field as u32 * ways) as usize + slot as usize
 }
 
 /// The sizes that follow from a configuration: record, slot, sets, shards.
+///
+/// Example: [`Calls`](crate::Calls).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The layout of each row.
     pub row: RowLayout,
-    /// Sets of the cache, 0 without one.
+    /// Number of sets of the cache; 0 without a cache.
     pub sets: u32,
-    /// Ways of a set.
+    /// Number of ways of a set.
     pub ways: u32,
-    /// Slots of a window of the cache, all of them where one binding takes them; the last window may hold fewer.
+    /// Slots of a window of the cache; all slots if one binding can hold them. The last window may have fewer.
     pub window_slots: u32,
-    /// Linear rows.
+    /// Number of linear rows.
     pub total_rows: u32,
-    /// Rows of a shard; the last may hold fewer.
+    /// Rows of a shard; the last shard may have fewer.
     pub rows_per_shard: u32,
-    /// Shards of the table.
+    /// Number of shards of the table.
     pub shards: u32,
-    /// Rows whose frequencies lie in one buffer (LFU); the last buffer may hold fewer.
+    /// Rows whose frequencies lie in one buffer (LFU); the last buffer may have fewer.
     pub freqs_per_shard: u32,
 }
 
 impl Layout {
-    /// Checks the configuration and lays it out in shards, and the cache in windows, of at most `shard_bytes`.
+    /// Checks the configuration and cuts the table into shards, and the cache into windows, of at most `shard_bytes` bytes.
     ///
     /// # Errors
-    /// [`Error::Config`] for what [`GroupConfig::check`] refuses, for a shard too small for a record and for a window too small for a
-    /// slot.
+    /// [`Error::Config`] as [`GroupConfig::check`], and for a shard too small for a record or a window too small for a slot.
     pub fn new(config: &GroupConfig, shard_bytes: u64) -> Result<Self, Error> {
         config.check()?;
         let row = RowLayout::new(config.dim, config.precision, config.optimizer.kind);
@@ -382,7 +383,7 @@ impl Layout {
         let stride = row.stride();
         let window_bytes = config.window_bytes.unwrap_or(u64::MAX).min(shard_bytes);
         let shard_bytes = config.shard_bytes.unwrap_or(u64::MAX).min(shard_bytes);
-        // A staged table is bound nowhere: it is one piece.
+        // A staged table is never bound, so it is one shard.
         let rows_per_shard = match config.placement {
             Placement::Staged => total_rows,
             _ => (shard_bytes / stride).min(u64::from(total_rows)) as u32,
@@ -417,7 +418,7 @@ impl Layout {
         })
     }
 
-    /// First row and rows of each buffer of frequencies. LRU keeps none; its one piece is all rows.
+    /// The first row and the number of rows of each buffer of frequencies. LRU has no frequencies and one such piece, of all rows.
     pub(crate) fn freq_shards(&self, policy: Policy) -> impl Iterator<Item = Shard> + use<> {
         let (rows, each) =
             (self.total_rows, if policy == Policy::Lfu { self.freqs_per_shard } else { self.total_rows });
@@ -434,7 +435,7 @@ impl Layout {
         self.row.width()
     }
 
-    /// Rows that a workgroup moves at once.
+    /// Number of rows that a workgroup moves at once.
     #[must_use]
     pub const fn at_once(&self) -> u32 {
         self.row.at_once()
@@ -446,7 +447,7 @@ impl Layout {
         self.row.slot_words()
     }
 
-    /// Slots of the cache: sets x ways.
+    /// Number of slots of the cache: sets x ways.
     #[must_use]
     pub const fn slots(&self) -> u32 {
         self.sets * self.ways
@@ -464,19 +465,19 @@ impl Layout {
         self.row.slot_bytes()
     }
 
-    /// Windows of the cache, each a binding of its own; one, of nothing, without a cache.
+    /// Number of windows of the cache, each a binding of its own. Without a cache there is one empty window.
     #[must_use]
     pub const fn windows(&self) -> u32 {
         if self.sets == 0 { 1 } else { self.slots().div_ceil(self.window_slots) }
     }
 
-    /// Slots of each window.
+    /// The number of slots of each window.
     pub(crate) fn windows_slots(&self) -> impl Iterator<Item = u32> + use<> {
         let (slots, each) = (self.slots(), self.window_slots);
         (0..self.windows()).map(move |window| each.min(slots - window * each))
     }
 
-    /// Bytes of each window.
+    /// The number of bytes of each window.
     pub(crate) fn windows_bytes(&self) -> impl Iterator<Item = u64> + use<> {
         let bytes = self.slot_bytes();
         self.windows_slots().map(move |slots| bytes * u64::from(slots))
@@ -494,38 +495,39 @@ impl Layout {
         self.stride() * self.total_rows as u64
     }
 
-    /// Most distinct rows that a batch of `indices` can have.
+    /// Most distinct rows that a batch of `indices` indices can have.
     #[must_use]
     pub const fn most_distinct(&self, indices: u32) -> u32 {
         if indices < self.total_rows { indices } else { self.total_rows }
     }
 
-    /// The uniform of shard `shard` in `phases`.
+    /// The uniform of shard `shard` for `phases`.
     #[must_use]
     pub fn shard(&self, shard: u32, phases: u32) -> Shard {
         Shard { first_row: shard * self.rows_per_shard, rows: self.shard_rows(shard), phases, ..Shard::default() }
     }
 
-    /// Rows of shard `shard`.
+    /// The number of rows of shard `shard`.
     #[must_use]
     pub fn shard_rows(&self, shard: u32) -> u32 {
         let first = u64::from(shard) * u64::from(self.rows_per_shard);
         u64::from(self.rows_per_shard).min(u64::from(self.total_rows) - first) as u32
     }
 
-    /// Bits of a sort key that orders every linear row and puts [`NONE`] behind them all.
+    /// Number of key bits that order every linear row and put [`NONE`] behind all of them.
     #[must_use]
     pub const fn row_bits(&self) -> u32 {
         32 - self.total_rows.leading_zeros()
     }
 
-    /// Bits of a sort key that orders the places of a batch of `indices`, slots and scratch rows, and puts [`NONE`] behind them all.
+    /// Number of key bits that order the places of a batch of `indices` indices, slots and scratch rows, and put [`NONE`] behind all of
+    /// them.
     #[must_use]
     pub const fn place_bits(&self, indices: u32) -> u32 {
         u32::BITS - (self.slots() + self.most_distinct(indices)).leading_zeros()
     }
 
-    /// Bits of a [`miss_key`](crate::table::hash::miss_key).
+    /// Number of bits of a [`miss_key`](crate::table::hash::miss_key).
     #[must_use]
     pub const fn miss_key_bits(&self) -> u32 {
         if self.sets == 0 { self.row_bits() } else { 32 }
@@ -539,7 +541,7 @@ pub(crate) fn table_words(config: &GroupConfig) -> Vec<u32> {
     for (table, &rows) in config.tables.iter().enumerate() {
         words[CLOCK_WORDS + table * TABLE_WORDS] = base;
         words[CLOCK_WORDS + table * TABLE_WORDS + 1] = rows;
-        // The sum fits: `GroupConfig::check` has seen to it.
+        // The sum fits, as `GroupConfig::check` has checked.
         base = base.wrapping_add(rows);
     }
     words
@@ -549,7 +551,7 @@ pub(crate) fn table_words(config: &GroupConfig) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    /// Keys of `bits` low bits order `n` things, and NONE, cut to them, still sorts behind the last.
+    /// Whether `bits` low bits order `n` keys, and NONE, cut to these bits, still sorts behind the last key.
     fn right(bits: u32, n: u32) -> bool {
         let top = ((1u64 << bits) - 1) as u32;
         n - 1 < top && (bits == 1 || n > top >> 1)

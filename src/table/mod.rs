@@ -1,4 +1,4 @@
-//! What a table is, without a device: layout, checks of a batch, hashes, random bits, counters, parts, pins.
+//! Tables without a device: layout, checks of a batch, hashes, random bits, counters, parts, pins.
 
 pub(crate) mod batch;
 pub(crate) mod counters;
@@ -10,4 +10,5 @@ pub(crate) mod pins;
 pub mod rng;
 pub(crate) mod row;
 pub(crate) mod snapshot;
+pub(crate) mod step_state;
 pub(crate) mod ways;

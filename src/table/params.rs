@@ -8,7 +8,7 @@ use crate::{
     },
 };
 
-/// Which kind of forward a call is; `MODE_*` in `shaders/shared/common.wgsl`.
+/// The kind of a forward; `MODE_*` in `shaders/shared/common.wgsl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Mode {
@@ -17,11 +17,11 @@ pub(crate) enum Mode {
     Rows = 2,
 }
 
-/// [`Params::policy`] of [`Policy::Static`].
+/// The value of [`Params::policy`] for [`Policy::Static`].
 const STATIC: u32 = 2;
 
 impl Params {
-    /// Whether rows are admitted, and others leave for them.
+    /// Whether the call admits rows and evicts others for them.
     pub(crate) const fn admits(&self) -> bool {
         self.mode == Mode::Train as u32 && self.sets > 0 && self.policy != STATIC
     }
@@ -31,7 +31,7 @@ impl Params {
         Self {
             indices: 0,
             bags: 0,
-            // Until a batch is known, the number of features: see `batch`.
+            // The number of features, until `batch` sets the value.
             bags_per_feature: config.feature_count(),
             tables: config.tables.len() as u32,
             mode: mode as u32,
@@ -85,18 +85,18 @@ impl Params {
         Self { indices, bags, bags_per_feature, weighted: u32::from(weighted), ..self }
     }
 
-    /// A parameter-shared table's: an invocation moves a float.
+    /// The parameters of a parameter-shared table, where an invocation moves one float.
     pub(crate) fn floats(self) -> Self {
         Self { lanes: lanes(self.dim), ..self }
     }
 
-    /// Of the sums of its chunks: a partial row has one for each weight, then how many chunks reach the last.
+    /// The parameters for sums of chunks: a partial row has a sum for each weight, then the number of chunks that reach the last weight.
     pub(crate) fn chunk_sums(self, robe: &Robe) -> Self {
         let dim = robe.reach + 1;
         Self { dim, lanes: lanes(dim), partials: 0, ..self }
     }
 
-    /// One row an index and an output, as reading and writing rows want it.
+    /// The parameters for reading and writing rows: one row for each index, and one output for each row.
     pub(crate) fn rows(self, indices: u32) -> Self {
         Self { indices, bags: indices, bags_per_feature: indices.max(1), pooling: 2, weighted: 0, ..self }
     }
@@ -108,7 +108,7 @@ impl Rate {
     }
 }
 
-/// Invocations that move `floats` one by one together: a power of two.
+/// Number of invocations that move `floats` floats together, one float each: a power of two.
 fn lanes(floats: u32) -> u32 {
     floats.clamp(4, 32).next_power_of_two()
 }

@@ -13,6 +13,17 @@ use crate::{
 
 /// A part of the state that a group keeps between steps, in words of 32 bits. All parts together are a
 /// [`Snapshot`](crate::Snapshot).
+///
+/// ```
+/// use hotrow::{CpuGroup, GroupConfig, Part};
+///
+/// let mut group = CpuGroup::new(GroupConfig::new(&[100], 4).with_cache_rows(32))?;
+/// group.forward(&[5], &[0, 1], None)?;
+/// let mut clock = [0];
+/// group.read_part(Part::Clock, 0, &mut clock)?;
+/// assert_eq!(clock, [1]); // one step
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
     /// One word: the step number.
@@ -78,7 +89,7 @@ impl Part {
         Ok(first_word..end)
     }
 
-    /// How the words of this part lie in their buffers.
+    /// The positions of this part's words in their buffers.
     pub(crate) fn spacing(self, layout: &Layout) -> Spacing {
         match self {
             // A table's base and number of rows come from the configuration and are not in this part.

@@ -9,6 +9,13 @@ use crate::config::RandomBits;
 
 /// The purpose of a random number, so that no two uses share one. Rounding takes two purposes: this one for weights,
 /// the next for state.
+///
+/// ```
+/// use hotrow::{RandomBits, rng::{Purpose, noise}};
+///
+/// let of = |purpose| noise(RandomBits::TwentyFour, 7, 1, 42, 0, purpose as u32); // seed 7, step 1, row 42, element 0
+/// assert_ne!(of(Purpose::WriteBack), of(Purpose::Update));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Purpose {

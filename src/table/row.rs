@@ -1,15 +1,15 @@
-//! Where the parts of one row lie: in its record, and in FP32 in a slot.
+//! The layout of one row: in its record, and in FP32 in a slot.
 
 use crate::config::{OptimizerKind, Precision};
 
-/// Floats that an invocation moves at once: 4 where every row starts on 16 bytes, else 1.
+/// Number of floats that an invocation moves at once: 4 if every row starts at a multiple of 16 bytes, else 1.
 #[inline]
 #[must_use]
 pub const fn quad_width(dim: u32) -> u32 {
     if dim.is_multiple_of(4) { 4 } else { 1 }
 }
 
-/// Invocations that move a row of `dim` floats together: one a Quad, but from 4 to 32, and a power of two.
+/// Number of invocations that move a row of `dim` floats together: one for each Quad, but a power of two from 4 to 32.
 pub(crate) const fn row_lanes(dim: u32) -> u32 {
     let quads = dim / quad_width(dim);
     if quads < 4 {
@@ -22,15 +22,24 @@ pub(crate) const fn row_lanes(dim: u32) -> u32 {
 }
 
 /// The layout of one row: its record (weights packed, with the optimiser's state) and its FP32 form in a slot of the cache.
+///
+/// ```
+/// use hotrow::{GroupConfig, Layout, Precision};
+///
+/// let config = GroupConfig::new(&[1000], 64).with_precision(Precision::Int4);
+/// let row = Layout::new(&config, u64::MAX)?.row;
+/// assert_eq!(row.record_words * 4, 8 + 32); // bytes: scale and bias, then 64 codes of 4 bits
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowLayout {
-    /// Floats in a row.
+    /// Weights of a row.
     pub dim: u32,
-    /// How a weight is stored.
+    /// The type in which a weight is stored.
     pub precision: Precision,
-    /// Floats of optimiser state a row: 0, 1 or dim.
+    /// Floats of optimiser state of a row: 0, 1 or dim.
     pub state: u32,
-    /// True if the record holds the state as FP16.
+    /// Whether the record has the state in FP16.
     pub state_half: bool,
     /// First word of the state in a record: behind scale and bias.
     pub state_word: u32,
@@ -40,14 +49,14 @@ pub struct RowLayout {
     pub record_words: u32,
     /// Floats of a row in FP32: dim + state.
     pub row_words: u32,
-    /// Stride of a slot in Quads of [`quad_width`] floats: weights, then state, each from a Quad on, padded with zeros.
+    /// Stride of a slot in Quads of [`quad_width`] floats: weights, then state, each beginning at a Quad and padded with zeros.
     pub row_quads: u32,
-    /// Invocations that move a row together.
+    /// Number of invocations that move a row together.
     pub lanes: u32,
 }
 
 impl RowLayout {
-    /// A row of `dim` weights under an optimiser.
+    /// The layout of a row of `dim` weights for an optimiser.
     #[must_use]
     pub const fn new(dim: u32, precision: Precision, optimizer: OptimizerKind) -> Self {
         let state = match optimizer {
@@ -80,7 +89,7 @@ impl RowLayout {
         quad_width(self.dim)
     }
 
-    /// Rows that a workgroup moves at once.
+    /// Number of rows that a workgroup moves at once.
     #[must_use]
     pub const fn at_once(&self) -> u32 {
         256 / self.lanes

@@ -1,4 +1,4 @@
-//! Everything that a group of cached rows keeps between steps.
+//! The state that a group of cached rows keeps between steps.
 
 use crate::{
     config::Policy,
@@ -6,7 +6,7 @@ use crate::{
     table::{counters::Counters, layout::Layout, ways},
 };
 
-/// Everything a group keeps between steps, bit by bit.
+/// The state that a group keeps between steps, bit by bit.
 ///
 /// ```
 /// use hotrow::{CpuGroup, Error, GroupConfig};
@@ -21,23 +21,23 @@ use crate::{
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
-    /// Step number.
+    /// The step number.
     pub t: u32,
-    /// The cache's metadata, set by set: a tag for each way, then a stamp each, a freq each, a word of flags each
-    /// ([`DIRTY`](crate::table::layout::DIRTY), [`PINNED`](crate::table::layout::PINNED)).
+    /// The cache's metadata, set by set: a tag for each way, then a stamp, a frequency and a word of flags
+    /// ([`DIRTY`](crate::table::layout::DIRTY), [`PINNED`](crate::table::layout::PINNED)) for each.
     pub ways: Vec<u32>,
     /// Slots: dim weights, then the state.
     pub cache: Vec<f32>,
     /// Every record, row by row.
     pub records: Vec<u32>,
-    /// The frequency of every row; empty but under LFU.
+    /// The frequency of every row; empty unless the policy is LFU.
     pub freqs: Vec<u32>,
-    /// Counters of each table.
+    /// The counters of each table.
     pub counters: Vec<Counters>,
 }
 
 impl Snapshot {
-    /// Each part has the size that `layout` gives it.
+    /// Checks that each part has the size that `layout` says.
     pub(crate) fn check(&self, layout: &Layout, tables: usize, policy: Policy) -> Result<(), Error> {
         let slots = layout.slots() as usize;
         let rows = layout.total_rows as usize;

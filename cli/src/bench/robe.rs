@@ -9,7 +9,7 @@ mod plan;
 mod shape;
 
 use bytesize::ByteSize;
-use hotrow::{AddBody, OptimizerKind};
+use hotrow::{AddBody, Optimizer, OptimizerKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::common::{Common, Table};
 use super::suite::Size;
 use crate::failure::Failure;
 use crate::lab::{Complaints, Deadline, Lab};
-use crate::names::OptimizerName;
+use crate::names::{OptimizerName, one_of};
 use crate::options::Options;
 use crate::plot::{Chart, Heat, Panel, Style};
 use crate::report::run::{Machine, Run};
@@ -40,7 +40,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     batch: Option<u32>,
     /// Update rule: sgd or adagrad
-    #[arg(long, value_enum, default_value_t = OptimizerName::Sgd)]
+    #[arg(long, default_value_t = OptimizerName::Sgd, value_parser = one_of(OptimizerName::ALL))]
     optimizer: OptimizerName,
     /// Most memory of a table, with the sums of an atomic update or a gradient; larger ones are left out [default: on the CPU 8 GiB or three quarters of the free memory]
     #[arg(long, value_name = "SIZE")]
@@ -52,7 +52,7 @@ pub(super) struct Args {
 
 /// Runs the benchmark.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
-    let optimizer = args.optimizer.optimizer(1e-3);
+    let optimizer = Optimizer::sgd(1e-3).with_kind(args.optimizer);
     if optimizer.kind == OptimizerKind::RowWiseAdaGrad {
         let wanted = "--optimizer: wanted sgd or adagrad with bench robe, found row-wise-adagrad; a shared weight belongs to no row";
         return Err(Failure::Usage(wanted.into()));

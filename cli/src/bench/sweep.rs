@@ -6,7 +6,9 @@ use super::shape::{Shape, Stream};
 use super::uvm;
 use crate::failure::Failure;
 use crate::lab::{Lab, Rounds};
-use crate::names::{OptimizerName, PlacementName, PolicyName, PrecisionName, option_name};
+use crate::names::{
+    self, ADMITTING, OptimizerName, PLACES, PlacementName, PolicyName, PrecisionName, one_of, option_name,
+};
 use crate::options::{Backend, Options};
 use crate::output;
 use crate::plot::{Chart, Style};
@@ -15,7 +17,7 @@ use crate::report::run::{Machine, Run};
 use crate::report::units::Times;
 use crate::report::{Record, Select, Setting, Unit, Value, table};
 use crate::uvm::{UvmModel, UvmTable};
-use hotrow::{Context, GroupConfig, Init, Placement, adapter};
+use hotrow::{Context, GroupConfig, Init, Optimizer, Placement, adapter};
 use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]
@@ -24,21 +26,20 @@ pub(super) struct Args {
     #[command(flatten)]
     common: Common,
     /// Precisions of the table
-    #[arg(long, value_enum, value_delimiter = ',',
-          default_values_t = [PrecisionName::Fp32, PrecisionName::Fp16, PrecisionName::Int8, PrecisionName::Int4, PrecisionName::Int2])]
+    #[arg(long, value_delimiter = ',', default_values_t = PrecisionName::ALL, value_parser = one_of(PrecisionName::ALL))]
     precision: Vec<PrecisionName>,
     /// Replacement policies
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [PolicyName::Lru, PolicyName::Lfu])]
+    #[arg(long, value_delimiter = ',', default_values_t = ADMITTING, value_parser = one_of(ADMITTING))]
     policy: Vec<PolicyName>,
     /// Hit rates to aim at, in percent of the accesses
     #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_values_t = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 100.0],
           allow_negative_numbers = true, value_parser = percent)]
     hit_rate: Vec<f64>,
     /// Where the table lives [default: device; mapped and staged beside it with INT8 and one policy]
-    #[arg(long, value_enum, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = one_of(PLACES))]
     placement: Vec<PlacementName>,
     /// Update rule
-    #[arg(long, value_enum, default_value_t = OptimizerName::Sgd)]
+    #[arg(long, default_value_t = OptimizerName::Sgd, value_parser = one_of(OptimizerName::ALL))]
     optimizer: OptimizerName,
     /// Rows of the table [default: as suits the backend]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..=4_294_967_294))]
@@ -84,7 +85,7 @@ struct Curve {
 impl Curve {
     fn name(&self) -> String {
         let precision = option_name(&self.precision).to_uppercase();
-        let policy = self.policy.map_or_else(String::new, |policy| format!(", {}", policy.name()));
+        let policy = self.policy.map_or_else(String::new, |policy| format!(", {}", names::title(policy)));
         let cache = if self.kind == "uncached" { ", uncached" } else { "" };
         match self.kind {
             "uvm model" => format!("UVM model, {} KiB, predicted", self.page_bytes >> 10),
@@ -104,7 +105,7 @@ impl Curve {
             .with("placement", option_name(&self.placement));
         let setting =
             if self.page_bytes > 0 { setting.with("page KiB", (self.page_bytes >> 10) as f64) } else { setting };
-        self.policy.map_or(setting.clone(), |policy| setting.with("policy", policy.name()))
+        self.policy.map_or(setting.clone(), |policy| setting.with("policy", names::title(policy)))
     }
 }
 
@@ -198,11 +199,11 @@ impl<'a> Sweep<'a> {
 
     fn config(&self, curve: &Curve, cache_rows: u32) -> GroupConfig {
         let mut config = GroupConfig::new(&[self.shape.rows], self.shape.dim);
-        config.precision = curve.precision.precision();
-        config.policy = curve.policy.unwrap_or(PolicyName::Lru).policy();
-        config.placement = curve.placement.placement();
+        config.precision = curve.precision;
+        config.policy = curve.policy.unwrap_or(PolicyName::Lru);
+        config.placement = curve.placement;
         config.cache_rows = cache_rows;
-        config.optimizer = self.args.optimizer.optimizer(1e-3);
+        config.optimizer = Optimizer::sgd(1e-3).with_kind(self.args.optimizer);
         config.init = Init::Uniform { low: -0.1, high: 0.1 };
         config.seed = self.seed;
         config
@@ -408,7 +409,7 @@ impl<'a> Sweep<'a> {
         ];
         let first = option_name(&self.placements[0]);
         let (precision, policy) = self.compared();
-        let (precision, policy) = (option_name(&precision).to_uppercase(), policy.name());
+        let (precision, policy) = (option_name(&precision).to_uppercase(), names::title(policy));
         let precisions = ["FP32", "FP16", "INT8", "INT4", "INT2"].into_iter().zip(0..);
         let precisions = precisions.map(|(name, i)| (format!("kind=cached; precision={name}; placement={first}"), i));
         let places = ["device", "mapped", "staged"].into_iter().zip(0..);

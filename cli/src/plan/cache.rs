@@ -6,14 +6,14 @@ use super::input::{Input, Source};
 use super::report::{self, Report};
 use super::{MOST_DIM, charts, verify};
 use crate::failure::Failure;
-use crate::names::{OptimizerName, PrecisionName};
+use crate::names::one_of;
 use crate::options::Options;
 use crate::output;
-use hotrow::WAYS;
 use hotrow::scars::sets::{
     CacheQuarters, Forecast, GroupBytes, Judge, PinnedCache, PinnedRows, PlannedGroup, SetBudget, SetPlanner,
 };
 use hotrow::scars::{self, Workload};
+use hotrow::{Optimizer, OptimizerKind, Precision, WAYS};
 use rand::SeedableRng;
 use rand::seq::{SliceRandom, index};
 use rand_pcg::Pcg64;
@@ -56,11 +56,11 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u32).range(1..=MOST_DIM))]
     dim: u32,
     /// Precision of the table
-    #[arg(long, value_enum, default_value_t = PrecisionName::Int8)]
-    pub(super) precision: PrecisionName,
+    #[arg(long, default_value_t = Precision::Int8, value_parser = one_of(Precision::ALL))]
+    pub(super) precision: Precision,
     /// Update rule
-    #[arg(long, value_enum, default_value_t = OptimizerName::Sgd)]
-    pub(super) optimizer: OptimizerName,
+    #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
+    pub(super) optimizer: OptimizerKind,
     /// Samples of a batch [default: the best]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     batch: Option<u32>,
@@ -227,8 +227,8 @@ impl<'a> Job<'a> {
         let group = PlannedGroup {
             rows: input.rows,
             dim: args.dim,
-            precision: args.precision.precision(),
-            optimizer: args.optimizer.optimizer(0.01),
+            precision: args.precision,
+            optimizer: Optimizer::sgd(0.01).with_kind(args.optimizer),
             training: !args.inference,
             binding: super::BINDING,
         };

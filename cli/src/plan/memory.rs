@@ -4,12 +4,12 @@ mod report;
 
 use super::{BINDING, MOST_DIM, amount, robe};
 use crate::failure::Failure;
-use crate::names::{CachePolicyName, OptimizerName, PlacementName, PrecisionName};
+use crate::names::{PLACES, one_of};
 use crate::options::Options;
 use crate::output;
 use hotrow::internals::Pieces as _;
 use hotrow::robe::Config;
-use hotrow::{Calls, Error, GroupConfig, Layout, MemoryReport};
+use hotrow::{Calls, Error, GroupConfig, Layout, MemoryReport, Optimizer, OptimizerKind, Placement, Policy, Precision};
 use report::{Kind, Plan};
 
 /// The memory of a group of tables, to the byte, before anything is allocated; with --compression of tables whose rows share an array (ROBE)
@@ -24,11 +24,11 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u32).range(1..=MOST_DIM))]
     dim: Vec<u32>,
     /// Precisions of the table
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [PrecisionName::Int8])]
-    precision: Vec<PrecisionName>,
+    #[arg(long, value_delimiter = ',', default_values_t = [Precision::Int8], value_parser = one_of(Precision::ALL))]
+    precision: Vec<Precision>,
     /// Update rules
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [OptimizerName::Sgd])]
-    optimizer: Vec<OptimizerName>,
+    #[arg(long, value_delimiter = ',', default_values_t = [OptimizerKind::Sgd], value_parser = one_of(OptimizerKind::ALL))]
+    optimizer: Vec<OptimizerKind>,
     /// Indices of the largest batch; 0: only what stays between steps
     #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_values_t = [65_536], allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(0..=1 << 30))]
@@ -38,11 +38,11 @@ pub(crate) struct Args {
           allow_negative_numbers = true, value_parser = amount::percent)]
     cache_percent: Vec<f64>,
     /// Replacement policies
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [CachePolicyName::Lru])]
-    policy: Vec<CachePolicyName>,
+    #[arg(long, value_delimiter = ',', default_values_t = [Policy::Lru], value_parser = one_of(Policy::ALL))]
+    policy: Vec<Policy>,
     /// Where the table lives
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [PlacementName::Device])]
-    placement: Vec<PlacementName>,
+    #[arg(long, value_delimiter = ',', default_values_t = [Placement::Device], value_parser = one_of(PLACES))]
+    placement: Vec<Placement>,
     /// Batches are prefetched while the last one waits for its backward
     #[arg(long)]
     prefetch: bool,
@@ -73,10 +73,10 @@ impl Args {
         let mut plans = Vec::new();
         for (((dim, precision), (cache_percent, policy)), ((optimizer, placement), batch)) in pairs(&rows, &calls) {
             let mut config = GroupConfig::new(&self.rows, dim);
-            config.precision = precision.precision();
-            config.policy = policy.policy();
-            config.placement = placement.placement();
-            config.optimizer = optimizer.optimizer(0.01);
+            config.precision = precision;
+            config.policy = policy;
+            config.placement = placement;
+            config.optimizer = Optimizer::sgd(0.01).with_kind(optimizer);
             // Within the rows, since the percentage is at most 100.
             let rows = config.total_rows();
             config.cache_rows = ((rows as f64 * cache_percent / 100.0).ceil() as u64).min(rows) as u32;
@@ -107,7 +107,7 @@ impl Args {
         let mut plans = Vec::new();
         for (((dim, chunk), compression), (optimizer, batch)) in pairs(&arrays, &calls) {
             let mut config = Config::compressed(&self.rows, dim, compression, chunk)?;
-            config.optimizer = optimizer.optimizer(0.01);
+            config.optimizer = Optimizer::sgd(0.01).with_kind(optimizer);
             // As a Vulkan device cuts it.
             config.set_window_bytes(Some(BINDING));
             config.check_batch(batch, batch)?;

@@ -4,7 +4,6 @@ use super::amount::in_units;
 use super::cache::Job;
 use super::input;
 use super::verify::Run;
-use crate::names::{OptimizerName, PrecisionName, option_name};
 use crate::output;
 use hotrow::WAYS;
 use hotrow::scars::sets::{CacheQuarters, MoreRows, PinnedCache, PinnedRows, RowTraffic, SetCurve, SetSplit};
@@ -54,8 +53,8 @@ pub(super) struct Source {
 #[derive(Debug, Serialize)]
 struct Group {
     dim: u32,
-    precision: PrecisionName,
-    optimizer: OptimizerName,
+    precision: &'static str,
+    optimizer: &'static str,
     training: bool,
     /// A row as it crosses the bus.
     record_bytes: u64,
@@ -302,8 +301,8 @@ impl Report {
             },
             group: Group {
                 dim: group.dim,
-                precision: args.precision,
-                optimizer: args.optimizer,
+                precision: args.precision.name(),
+                optimizer: args.optimizer.name(),
                 training: group.training,
                 record_bytes: bytes.record,
                 slot_bytes: bytes.slot,
@@ -350,7 +349,6 @@ impl Report {
     fn title(&self) -> String {
         let Source { name, rows, samples, lookups_per_sample, .. } = &self.source;
         let Group { dim, precision, optimizer, training, .. } = &self.group;
-        let [precision, optimizer] = [option_name(precision), option_name(optimizer)];
         let work = if *training { format!("training with {optimizer}") } else { "inference".to_owned() };
         format!(
             "{name}: {rows} rows x {dim} in {precision}, {work}; {samples} samples of {} lookups; {} of device memory",

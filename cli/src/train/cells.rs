@@ -1,20 +1,20 @@
 //! The settings that `--precision`, `--rounding`, `--policy`, `--cache-percent` and `--ways` ask for, and the cells of a grid.
 
 use super::setting::{Setting, WAYS};
-use crate::names::{PolicyName, PrecisionName, RoundingName};
+use crate::names::{ADMITTING, PolicyName, PrecisionName, RoundingName, one_of};
 use clap::ValueEnum;
 
 /// Values of settings, list by list, as they were given; an empty list was not given.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Lists {
     /// Precisions of the tables
-    #[arg(long, value_enum, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = one_of(PrecisionName::ALL))]
     pub(crate) precision: Vec<PrecisionName>,
     /// How they round [default: stochastic; in a grid both]
-    #[arg(long, value_enum, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = one_of(RoundingName::ALL))]
     pub(crate) rounding: Vec<RoundingName>,
     /// Replacement policies of the caches [default: lfu; in a grid both]
-    #[arg(long, value_enum, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = one_of(ADMITTING))]
     pub(crate) policy: Vec<PolicyName>,
     /// Rows of the caches in percent of the tables' [default: 0; in a grid seven sizes]
     #[arg(long, value_name = "P[,P]", value_delimiter = ',', allow_negative_numbers = true, value_parser = percent)]

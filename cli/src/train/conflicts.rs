@@ -4,7 +4,7 @@ use super::cells::Lists;
 use super::options::{CompareArgs, RunArgs, UntilArgs};
 use super::tasks::TaskName;
 use crate::failure::Failure;
-use crate::names::{PrecisionName, option_name};
+use crate::names::{PrecisionName, value_name};
 use crate::options::Options;
 
 /// An option, whether it was given, its requirement, and the value found instead; none, if the requirement is met.
@@ -21,7 +21,7 @@ pub(super) enum Beside<'a> {
 /// Refuses the first option that would make no difference.
 pub(super) fn check(options: &Options, run: &RunArgs, beside: &Beside<'_>) -> Result<(), Failure> {
     let (args, task) = (&run.task, run.task.name(options));
-    let unless = |wanted: TaskName| (task != wanted).then(|| option_name(&task));
+    let unless = |wanted: TaskName| (task != wanted).then(|| value_name(&task));
     let mut rules: Vec<Rule> = vec![
         ("--sentences", args.sentences, "--task author", unless(TaskName::Author)),
         ("--criteo", args.criteo.is_some(), "--task dlrm", unless(TaskName::Dlrm)),

@@ -3,8 +3,8 @@
 
 use super::robe::{CHUNK, Robe, Size};
 use super::setting::{Kind, Setting, WAYS};
-use crate::names::{PrecisionName, RoundingName, option_name};
-use clap::ValueEnum;
+use crate::names::{ADMITTING, PrecisionName, RoundingName, option_name};
+use std::fmt::Display;
 use std::str::FromStr;
 
 /// The form of a value of `--table`.
@@ -98,9 +98,9 @@ fn of_options(options: &[(&str, &str)]) -> Result<Setting, String> {
     let mut setting = Setting::lfu(PrecisionName::Fp32, 0.0, WAYS);
     for &(key, value) in options {
         match key {
-            "precision" => setting.precision = named(value, "a precision")?,
-            "rounding" => setting.rounding = named(value, "a rounding")?,
-            "policy" => setting.policy = named(value, "a policy")?,
+            "precision" => setting.precision = named(value, "a precision", &PrecisionName::ALL)?,
+            "rounding" => setting.rounding = named(value, "a rounding", &RoundingName::ALL)?,
+            "policy" => setting.policy = named(value, "a policy", &ADMITTING)?,
             "cache-percent" => {
                 let percent = value.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
                 setting.cache_percent =
@@ -127,8 +127,8 @@ fn robe(text: &str) -> Result<Robe, String> {
                 compression = Some(Size::Compression(times.ok_or_else(|| fail("a compression, a number from 1 on"))?));
             }
             "weights" => weights = Some(Size::Weights(whole("weights, a whole number from 1 on")?)),
-            "precision" => precision = named(value, "a precision")?,
-            "rounding" => rounding = Some(named(value, "a rounding")?),
+            "precision" => precision = named(value, "a precision", &PrecisionName::ALL)?,
+            "rounding" => rounding = Some(named(value, "a rounding", &RoundingName::ALL)?),
             _ => chunk = whole("values in a chunk, a whole number from 1 on")?,
         }
     }
@@ -151,11 +151,10 @@ fn robe(text: &str) -> Result<Robe, String> {
 
 const EXAMPLE: &str = "compression=1000,chunk=32";
 
-fn named<T: ValueEnum>(text: &str, what: &str) -> Result<T, String> {
-    T::from_str(text, false).map_err(|_| {
-        let names: Vec<String> = T::value_variants().iter().map(option_name).collect();
-        fail(&format!("{what} ({})", names.join(", ")), text)
-    })
+fn named<T: Copy + Display>(text: &str, what: &str, values: &[T]) -> Result<T, String> {
+    let names: Vec<String> = values.iter().map(option_name).collect();
+    let found = names.iter().position(|name| name == text);
+    found.map(|at| values[at]).ok_or_else(|| fail(&format!("{what} ({})", names.join(", ")), text))
 }
 
 fn fail(wanted: &str, found: &str) -> String {

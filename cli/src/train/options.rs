@@ -4,7 +4,7 @@ use super::cells::{Cells, Lists};
 use super::mixed::{self, TableSetting};
 use super::scaling::{self, Scaling};
 use super::tasks::TaskArgs;
-use crate::names::OptimizerName;
+use crate::names::{OptimizerName, one_of};
 use std::path::PathBuf;
 
 /// Test loss against precision, rounding, policy and cache size
@@ -36,7 +36,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) epochs: Option<u32>,
     /// Update rule of the tables [default: the task's own]
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = one_of(OptimizerName::ALL))]
     pub(super) optimizer: Option<OptimizerName>,
     /// Learning rate of the tables [default: the task's own]
     #[arg(long, value_name = "X", value_parser = rate)]

@@ -24,8 +24,10 @@ pub(crate) struct Robe {
     #[serde(flatten)]
     pub(crate) size: Size,
     pub(crate) chunk: u32,
+    #[serde(with = "crate::names")]
     pub(crate) precision: PrecisionName,
     /// Means nothing in FP32.
+    #[serde(with = "crate::names")]
     pub(crate) rounding: RoundingName,
 }
 
@@ -58,7 +60,7 @@ impl Robe {
             Size::Compression(times) => robe::Config::compressed(rows, dim, times, self.chunk)?,
             Size::Weights(weights) => robe::Config::new(rows, dim, weights, self.chunk),
         };
-        let (precision, rounding) = (self.precision.precision(), self.rounding.rounding());
+        let (precision, rounding) = (self.precision, self.rounding);
         let config = config.with_precision(precision).with_rounding(rounding);
         config.check().map(|()| config)
     }

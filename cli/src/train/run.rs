@@ -384,7 +384,7 @@ mod tests {
 
     const CLASSES: usize = 2;
     const DEFAULTS: Defaults =
-        Defaults { batch: 32, epochs: 2, optimizer: OptimizerName::Adagrad, lr: 0.1, dense_lr: 0.1, decay: true };
+        Defaults { batch: 32, epochs: 2, optimizer: OptimizerName::AdaGrad, lr: 0.1, dense_lr: 0.1, decay: true };
 
     fn tiny() -> Tiny {
         let init = Init::Uniform { low: -0.1, high: 0.1 };
@@ -449,7 +449,7 @@ mod tests {
             batch: 32,
             epochs: 2,
             seconds: None,
-            rule: Rule { optimizer: OptimizerName::Adagrad, lr: 0.2 },
+            rule: Rule { optimizer: OptimizerName::AdaGrad, lr: 0.2 },
             dense_lr: 0.1,
             decay: true,
             limit: None,

@@ -2,7 +2,7 @@
 
 use super::robe::Robe;
 use super::task::TableSpec;
-use crate::names::{PolicyName, PrecisionName, RoundingName, option_name};
+use crate::names::{self, PolicyName, PrecisionName, RoundingName, option_name};
 use hotrow::GroupConfig;
 use hotrow::simulate::Geometry;
 use serde::{Deserialize, Serialize};
@@ -18,10 +18,13 @@ pub(crate) const WAYS: u32 = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Setting {
+    #[serde(with = "names")]
     pub(crate) precision: PrecisionName,
     /// Means nothing in FP32.
+    #[serde(with = "names")]
     pub(crate) rounding: RoundingName,
     /// Means nothing without a cache.
+    #[serde(with = "names")]
     pub(crate) policy: PolicyName,
     /// Rows of the cache in percent of the table's; 0 is no cache.
     pub(crate) cache_percent: f64,
@@ -78,14 +81,14 @@ impl Setting {
 
     /// "32-way LFU", or "none".
     pub(crate) fn cache_name(&self) -> String {
-        if self.has_cache() { format!("{}-way {}", self.ways, self.policy.name()) } else { "none".to_owned() }
+        if self.has_cache() { format!("{}-way {}", self.ways, names::title(self.policy)) } else { "none".to_owned() }
     }
 
     /// Makes a group's configuration so. The slots are the same for any number of ways, as in `hotrow simulate`.
     pub(crate) fn apply(&self, config: &mut GroupConfig) {
-        config.precision = self.precision.precision();
-        config.rounding = self.rounding.rounding();
-        config.policy = self.policy.policy();
+        config.precision = self.precision;
+        config.rounding = self.rounding;
+        config.policy = self.policy;
         config.ways = self.ways;
         let rows = config.total_rows();
         // An error means that there is no cache, or that there are no rows, which `GroupConfig::check` refuses by name.

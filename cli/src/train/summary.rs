@@ -5,7 +5,7 @@ use super::interval::{Interval, drop, loss_change};
 use super::journal::Record;
 use super::outcome::Outcome;
 use super::setting::Setup;
-use crate::names::option_name;
+use crate::names::{self, option_name};
 use crate::report::{self, Record as Figure, Unit};
 
 /// The runs of a setup.
@@ -141,7 +141,7 @@ fn setting(cell: &Cell) -> report::Setting {
         found = found.with("precision", precision).with("rounding", rounding);
         found = found.with("cache", rows.cache_name()).with(SIZE, rows.cache_percent);
         if rows.has_cache() {
-            found = found.with("policy", rows.policy.name()).with("ways", rows.ways);
+            found = found.with("policy", names::title(rows.policy)).with("ways", rows.ways);
         }
     }
     if let Some(memory) = cell.mean(|run| Some(run.memory_paper)) {

@@ -6,8 +6,8 @@ use crate::train::setting::{Choice, Kind, Setting};
 use crate::train::task::{Bags, TableSpec};
 use hotrow::hash::fmix32;
 use hotrow::{
-    Context, Counters, CpuGroup, CpuRobeGroup, Error, GradSlice, Group, GroupConfig, Lookup, RobeGroup, ScalerState,
-    memory_factor, robe,
+    Context, Counters, CpuGroup, CpuRobeGroup, Error, GradSlice, Group, GroupConfig, Lookup, Optimizer, RobeGroup,
+    ScalerState, memory_factor, robe,
 };
 
 /// The device that computes the embeddings.
@@ -217,7 +217,7 @@ impl Fresh<'_> {
         let config = robe
             .config(&self.rows_of(tables), first.dim)?
             .with_pooling(first.pooling)
-            .with_optimizer(self.rule.optimizer.optimizer(self.rule.lr))
+            .with_optimizer(Optimizer::sgd(self.rule.lr).with_kind(self.rule.optimizer))
             .with_init(largest.init)
             .with_seed(table_seed(self.seed, tables[0]));
         config.check().map(|()| config)
@@ -233,7 +233,7 @@ impl Fresh<'_> {
         let (rows, first) = (self.rows_of(tables), &self.specs[tables[0]]);
         let mut config = GroupConfig::new(&rows, first.dim);
         config.pooling = first.pooling;
-        config.optimizer = self.rule.optimizer.optimizer(self.rule.lr);
+        config.optimizer = Optimizer::sgd(self.rule.lr).with_kind(self.rule.optimizer);
         config.seed = table_seed(self.seed, tables[0]);
         setting.apply(&mut config);
         // A table's first values follow from its own seed and rows, whatever stands before it in the group.
@@ -303,7 +303,7 @@ mod tests {
 
     fn tables(settings: [impl Into<Kind>; 3], seed: u64) -> Tables {
         let choice = Choice { settings: settings.map(Into::into).to_vec() };
-        let rule = Rule { optimizer: OptimizerName::Adagrad, lr: 0.1 };
+        let rule = Rule { optimizer: OptimizerName::AdaGrad, lr: 0.1 };
         Tables::new(&specs(), &choice, rule, seed, &Device::Cpu).unwrap()
     }
 
@@ -358,7 +358,7 @@ mod tests {
         let mut joint = tables([ROBE; 3], 7);
         assert_eq!((joint.shared.len(), joint.hit_rate().unwrap()), (1, None));
         // By hand: the same group, its rows numbered on, its bags one table after another.
-        let rule = Rule { optimizer: OptimizerName::Adagrad, lr: 0.1 };
+        let rule = Rule { optimizer: OptimizerName::AdaGrad, lr: 0.1 };
         let Kind::Robe(robe) = ROBE else { unreachable!("it is one") };
         let config = Fresh { specs: &specs(), rule, seed: 7 }.array(&[0, 1, 2], robe).unwrap();
         assert_eq!((config.weights, config.init), (210, specs()[2].init), "as the largest table begins");
@@ -400,7 +400,7 @@ mod tests {
         for (size, chunk, optimizer, wanted) in [
             (Size::Compression(1000.0), 3, OptimizerName::Sgd, "compression"),
             (Size::Weights(10), 11, OptimizerName::Sgd, "weights"),
-            (Size::Weights(10), 3, OptimizerName::RowWiseAdagrad, "row-wise"),
+            (Size::Weights(10), 3, OptimizerName::RowWiseAdaGrad, "row-wise"),
         ] {
             let error = said(size, chunk, optimizer).unwrap_err();
             assert!(error.contains(wanted), "{error}");

@@ -11,7 +11,7 @@ use super::tables::{Device, Rule};
 use super::task::{TableSpec, Task};
 use super::tasks::{self, TaskName};
 use crate::failure::Failure;
-use crate::names::option_name;
+use crate::names::{option_name, value_name};
 use crate::options::{Backend, Options};
 use crate::progress::Progress;
 use crate::trace::Source;
@@ -91,7 +91,7 @@ impl Training {
             ("optimizer", option_name(optimizer)),
         ];
         let hyper = hyper.map(|(name, value)| (name.to_owned(), value)).into();
-        Subject { task: option_name(&self.name), hyper, fingerprint: Some(fingerprint(&*self.task)) }
+        Subject { task: value_name(&self.name), hyper, fingerprint: Some(fingerprint(&*self.task)) }
     }
 
     /// The setting of each table in a run.
@@ -138,7 +138,7 @@ impl Training {
 
     /// Where the results of a grid lie.
     pub(crate) fn folder(&self, out: Option<&Path>) -> PathBuf {
-        out.map_or_else(|| PathBuf::from(format!("train-{}", option_name(&self.name))), Path::to_owned)
+        out.map_or_else(|| PathBuf::from(format!("train-{}", value_name(&self.name))), Path::to_owned)
     }
 
     /// A line on the tables that stay as they are, whatever is asked for all.

@@ -1,4 +1,4 @@
-//! A group of tables on the CPU: the calls of `gpu/cached/group.rs`, by plain functions.
+//! A group of tables on the CPU: the calls of `gpu/cached/group.rs` as plain functions.
 
 use crate::{
     config::GroupConfig,
@@ -25,20 +25,21 @@ use crate::{
     scaler::GradSlice,
     source::Source,
     table::{
-        batch::{self, Pending},
+        batch,
         counters::Counters,
         layout::{Layout, Move, Params, Rate, ScalerState, Shard, Step, count},
         params::Mode,
         parts::Part,
         pins,
         rng::Purpose,
+        step_state::{Pending, StepState, no_prefetch},
     },
 };
 
-/// Most bytes of a shard where the configuration does not say.
+/// Most bytes of a shard if the configuration does not say.
 pub(crate) const SHARD_BYTES: u64 = 2 << 30;
 
-/// A group of tables on the CPU, on all cores. It needs no GPU, and the tests hold the GPU's kernels to it.
+/// A group of tables on the CPU, on all cores. It needs no GPU. The tests compare the GPU's kernels with it.
 ///
 /// ```
 /// use hotrow::{CpuGroup, Error, GroupConfig, Init};
@@ -54,34 +55,30 @@ pub(crate) const SHARD_BYTES: u64 = 2 << 30;
 /// # Ok::<(), Error>(())
 /// ```
 ///
-/// Same batches in, same tags, stamps, frequencies, flags and counters out as [`crate::Group`]. The placement is ignored:
-/// everything is in host memory.
+/// The same batches give the same tags, stamps, frequencies, flags and counters as in [`crate::Group`]. The placement is ignored: all
+/// tables are in host memory.
 #[derive(Debug)]
 pub struct CpuGroup {
     pub(crate) config: GroupConfig,
     pub(crate) tables: Tables,
-    /// Two, so that a batch may be prefetched while the last one waits for its backward.
+    /// Step scratch of training steps. There are two, so that a batch can be prefetched while the last one waits for its backward.
     train: [Option<Space>; 2],
-    /// Which of them the last forward has.
-    current: usize,
     frozen: Option<Space>,
     pub(crate) flush: Option<FlushSpace>,
-    /// A forward whose backward has not come.
-    pub(crate) pending: Option<Pending>,
-    prefetched: Option<Prefetched>,
+    pub(crate) state: StepState<Prefetched>,
 }
 
-/// A batch whose step is decided, and not carried out yet.
+/// A batch whose step is decided and not yet carried out.
 #[derive(Debug)]
-struct Prefetched {
+pub(crate) struct Prefetched {
     params: Params,
     offsets: Vec<u32>,
     weights: Option<Vec<f32>>,
-    /// Which space it is in.
+    /// The index of the batch's step scratch.
     space: usize,
 }
 
-/// A batch in the caller's slices; `weights` is empty without any.
+/// A batch in the caller's slices. `weights` is empty if the batch has none.
 struct Batch<'a> {
     indices: &'a [u32],
     offsets: &'a [u32],
@@ -92,15 +89,15 @@ impl CpuGroup {
     /// Allocates and fills the tables.
     ///
     /// # Errors
-    /// [`Error::Config`], and [`Error::OutOfMemory`] if the host has not the memory.
+    /// [`Error::Config`], and [`Error::OutOfMemory`] if the host lacks the memory.
     pub fn new(config: GroupConfig) -> Result<Self, Error> {
         Self::of(config, None)
     }
 
-    /// As [`CpuGroup::new`], with `source`'s values instead of [`GroupConfig::init`]'s.
+    /// As [`CpuGroup::new`], with the values of `source` instead of those of [`GroupConfig::init`].
     ///
     /// # Errors
-    /// As [`CpuGroup::new`]; what `source` says; [`Error::Source`] for the first row with a value that is not finite.
+    /// As [`CpuGroup::new`]; the errors of `source`; [`Error::Source`] for the first row with a value that is not finite.
     pub fn filled(config: GroupConfig, source: &dyn Source) -> Result<Self, Error> {
         Self::of(config, Some(source))
     }
@@ -108,16 +105,7 @@ impl CpuGroup {
     fn of(config: GroupConfig, source: Option<&dyn Source>) -> Result<Self, Error> {
         let layout = Layout::new(&config, SHARD_BYTES)?;
         let tables = Tables::new(&config, layout, source)?;
-        Ok(Self {
-            config,
-            tables,
-            train: [None, None],
-            current: 0,
-            frozen: None,
-            flush: None,
-            pending: None,
-            prefetched: None,
-        })
+        Ok(Self { config, tables, train: [None, None], frozen: None, flush: None, state: StepState::Idle })
     }
 
     /// The configuration.
@@ -126,22 +114,22 @@ impl CpuGroup {
         &self.config
     }
 
-    /// Every byte allocated for the group, by purpose, without scratch.
+    /// The bytes that the group has allocated, by purpose, without step scratch.
     #[must_use]
     pub fn memory(&self) -> MemoryReport {
         MemoryReport::plan(&self.config, &self.tables.layout, Calls::default())
     }
 
-    /// Gives up the backward of the last forward, so that rows may be written or the cache reset.
+    /// Gives up the backward of the last forward, so that rows can be written or the cache reset.
     pub fn abandon_backward(&mut self) {
-        self.pending = None;
+        self.state.end_forward();
     }
 
     pub(crate) fn params(&self, mode: Mode, purpose: Purpose) -> Params {
         Params::new(&self.config, &self.tables.layout, mode, purpose)
     }
 
-    /// The parameters of a batch, if its shape can be.
+    /// The parameters of a batch, after its shape is checked.
     fn batch_params(
         &self,
         indices: &[u32],
@@ -157,32 +145,40 @@ impl CpuGroup {
         batch::check_outputs(&self.config, params.indices, params.bags, outputs.len())
     }
 
-    /// Takes note of a forward that has been carried out in the current space.
-    fn carried(&mut self, params: &Params) -> Result<(), Error> {
-        let Some(space) = &self.train[self.current] else { return Ok(()) };
-        let fault = batch::fault(&self.config, &space.step, params.indices);
-        let pending = Pending { indices: params.indices, bags: params.bags, weighted: params.weighted == 1 };
-        self.pending = fault.is_none().then_some(pending);
-        fault.map_or(Ok(()), Err)
+    /// Carries out the step that was decided in scratch `space`.
+    fn carry_out(
+        &mut self,
+        space: usize,
+        params: &Params,
+        batch: &Batch<'_>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        self.state.end_forward();
+        let Some(lists) = &mut self.train[space] else { return Ok(()) };
+        carry(&mut self.tables, lists, params, batch, Some(outputs));
+        match batch::fault(&self.config, &lists.step, params.indices) {
+            Some(error) => Err(error),
+            None => {
+                self.state.forward(Pending::new(params, space));
+                Ok(())
+            }
+        }
     }
 
-    /// The backward of the last forward, by a scaler's verdict.
+    /// Runs the backward of the last forward with the decision of a scaler.
     fn move_rows(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
-        let pending = self.pending.ok_or_else(|| batch::no_forward("backward"))?;
-        batch::check_grads(&self.config, pending, grad_outputs.len())?;
-        let Pending { indices, bags, weighted } = pending;
+        let forward = self.state.wants_forward("backward")?;
+        batch::check_grads(&self.config, forward, grad_outputs.len())?;
+        let Pending { indices, bags, weighted, space } = forward;
         let params = self.params(Mode::Train, Purpose::Update).batch(indices, bags, weighted);
-        let (tables, Some(space)) = (&mut self.tables, &mut self.train[self.current]) else {
-            return Err(batch::no_forward("backward"));
-        };
-        if indices > 0 {
-            backward(tables, space, (params, &Rate::new(&self.config.optimizer)), grad_outputs, scaler);
+        if let Some(space) = self.train[space].as_mut().filter(|_| indices > 0) {
+            backward(&mut self.tables, space, (params, &Rate::new(&self.config.optimizer)), grad_outputs, scaler);
         }
-        self.pending = None;
+        self.state.end_forward();
         Ok(())
     }
 
-    /// Looks linear rows up, one output row each, in the frozen space.
+    /// Looks up linear rows with the frozen step scratch, one output row for each.
     fn look_up(&mut self, rows: &[u32], outputs: Option<&mut [f32]>) -> Result<Params, Error> {
         batch::check_shape(&self.config, rows.len() as u64, 0, None)?;
         let n = rows.len() as u32;
@@ -252,7 +248,7 @@ fn decide(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch
     }
 }
 
-/// Carries the decisions out (SPEC 3, steps 5 and 6).
+/// Carries the decisions out (SPEC 3, steps 5 and 6): moves rows, and pools bags.
 fn carry(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch<'_>, outputs: Option<&mut [f32]>) {
     let Batch { offsets, weights, .. } = *batch;
     let step = &space.step;
@@ -268,7 +264,7 @@ fn carry(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch<
     }
 }
 
-/// The Moves of a list, over every shard: with several each packs before any unpacks.
+/// Carries out a list of Moves in every shard. If there are several shards, all of them pack before any unpacks.
 pub(crate) fn exchange_all(
     tables: &mut Tables,
     params: &Params,
@@ -296,7 +292,7 @@ fn backward(
 ) {
     let params = &Params { partials: space.partials, ..params };
     let layout = &tables.layout;
-    // Rows and places are one to one: what takes fewer passes to sort.
+    // Each row has one place and each place one row, so either can be the sort key. The one that takes fewer passes is sorted.
     let (by_row, by_place) = (layout.row_bits(), layout.place_bits(params.indices));
     let (keys, key_bits) =
         if by_place.div_ceil(8) < by_row.div_ceil(8) { (&space.places, by_place) } else { (&space.keys, by_row) };
@@ -320,7 +316,7 @@ fn backward(
 }
 
 fn grown<'s>(space: &'s mut Option<Space>, layout: &Layout, indices: u32, train: bool) -> Result<&'s mut Space, Error> {
-    // A smaller one is freed before the larger one is allocated.
+    // The smaller scratch is freed before the larger one is allocated.
     match space.take_if(|space| space.capacity >= indices) {
         Some(enough) => Ok(space.insert(enough)),
         None => {
@@ -335,7 +331,7 @@ own_embedding!(CpuGroup);
 
 impl Lookup for CpuGroup {
     fn pending(&self) -> bool {
-        self.pending.is_some()
+        self.state.pending().is_some()
     }
 
     fn output_len(&self, indices: usize, bags: usize) -> usize {
@@ -349,15 +345,14 @@ impl Lookup for CpuGroup {
         weights: Option<&[f32]>,
         outputs: &mut [f32],
     ) -> Result<(), Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "forward")?;
+        self.state.not_prefetched("forward")?;
         let params = self.batch_params(indices, offsets, weights, Mode::Train)?;
         self.check_outputs(&params, outputs)?;
-        self.pending = None; // the scratch that its backward would need is used anew
-        let space = grown(&mut self.train[self.current], &self.tables.layout, params.indices, true)?;
+        self.state.end_forward(); // its step scratch is overwritten
+        let space = grown(&mut self.train[0], &self.tables.layout, params.indices, true)?;
         let batch = Batch { indices, offsets, weights: weights.unwrap_or_default() };
         decide(&mut self.tables, space, &params, &batch);
-        carry(&mut self.tables, space, &params, &batch, Some(outputs));
-        self.carried(&params)
+        self.carry_out(0, &params, &batch, outputs)
     }
 
     fn forward_frozen_into(
@@ -367,7 +362,7 @@ impl Lookup for CpuGroup {
         weights: Option<&[f32]>,
         outputs: &mut [f32],
     ) -> Result<(), Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "forward_frozen")?;
+        self.state.not_prefetched("forward_frozen")?;
         let params = self.batch_params(indices, offsets, weights, Mode::Frozen)?;
         self.check_outputs(&params, outputs)?;
         let space = grown(&mut self.frozen, &self.tables.layout, params.indices, false)?;
@@ -387,7 +382,7 @@ impl Lookup for CpuGroup {
     }
 
     fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "read_rows")?;
+        self.state.not_prefetched("read_rows")?;
         batch::check_rows(&self.tables.layout, rows, "read_rows")?;
         let mut outputs = zeroed("outputs", rows.len() * self.tables.layout.row.dim as usize)?;
         if !rows.is_empty() {
@@ -397,7 +392,7 @@ impl Lookup for CpuGroup {
     }
 
     fn counters(&mut self) -> Result<Vec<Counters>, Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "counters")?;
+        self.state.not_prefetched("counters")?;
         Ok(Counters::from_words(&self.tables.tables, self.tables.layout.stride()))
     }
 
@@ -424,32 +419,26 @@ impl Embedding for CpuGroup {
     }
 
     fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "prefetch")?;
+        self.state.not_prefetched("prefetch")?;
         let params = self.batch_params(indices, offsets, weights, Mode::Train)?;
-        let next = if self.pending.is_some() { 1 - self.current } else { self.current };
-        let space = grown(&mut self.train[next], &self.tables.layout, params.indices, true)?;
-        decide(&mut self.tables, space, &params, &Batch { indices, offsets, weights: &[] });
-        self.prefetched =
-            Some(Prefetched { params, offsets: offsets.to_vec(), weights: weights.map(<[f32]>::to_vec), space: next });
+        let space = self.state.next_space();
+        let lists = grown(&mut self.train[space], &self.tables.layout, params.indices, true)?;
+        decide(&mut self.tables, lists, &params, &Batch { indices, offsets, weights: &[] });
+        let (offsets, weights) = (offsets.to_vec(), weights.map(<[f32]>::to_vec));
+        self.state.prefetch(Prefetched { params, offsets, weights, space });
         Ok(())
     }
 
     fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
-        let Some(Prefetched { params, offsets, weights, space }) = self.prefetched.take() else {
-            return Err(batch::no_prefetch());
-        };
+        let Prefetched { params, offsets, weights, space } = self.state.take_prefetched().ok_or_else(no_prefetch)?;
         let mut outputs = zeroed("outputs", self.output_len(params.indices as usize, params.bags as usize))?;
-        self.current = space;
-        if let Some(space) = &mut self.train[space] {
-            let batch = Batch { indices: &[], offsets: &offsets, weights: weights.as_deref().unwrap_or_default() };
-            carry(&mut self.tables, space, &params, &batch, Some(&mut outputs));
-        }
-        self.carried(&params)?;
+        let batch = Batch { indices: &[], offsets: &offsets, weights: weights.as_deref().unwrap_or_default() };
+        self.carry_out(space, &params, &batch, &mut outputs)?;
         Ok(outputs)
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "flush")?;
+        self.state.not_prefetched("flush")?;
         let params = self.params(Mode::Train, Purpose::WriteBack);
         let tables = &mut self.tables;
         let layout = &tables.layout;
@@ -468,22 +457,22 @@ impl Embedding for CpuGroup {
     }
 
     fn reset(&mut self) -> Result<(), Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "reset")?;
-        batch::not_pending(self.pending, "reset")?;
+        self.state.not_prefetched("reset")?;
+        self.state.not_pending("reset")?;
         self.flush()?;
         self.reset_discarding()
     }
 
     fn reset_discarding(&mut self) -> Result<(), Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "reset")?;
-        batch::not_pending(self.pending, "reset")?;
+        self.state.not_prefetched("reset")?;
+        self.state.not_pending("reset")?;
         reset(&self.params(Mode::Train, Purpose::WriteBack), &mut self.tables.ways);
         Ok(())
     }
 
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "write_rows")?;
-        batch::not_pending(self.pending, "write_rows")?;
+        self.state.not_prefetched("write_rows")?;
+        self.state.not_pending("write_rows")?;
         let (ascending, values) = batch::rows_to_write(&self.tables.layout, rows, values)?;
         if rows.is_empty() {
             return Ok(());
@@ -506,30 +495,30 @@ impl Embedding for CpuGroup {
     }
 
     fn pin(&mut self, rows: &[u32], ways: u32) -> Result<Vec<u32>, Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "pin")?;
-        batch::not_pending(self.pending, "pin")?;
+        self.state.not_prefetched("pin")?;
+        self.state.not_pending("pin")?;
         batch::check_rows(&self.tables.layout, rows, "pin")?;
         self.pin_rows(rows, ways)
     }
 
     fn pinned(&mut self) -> Result<Vec<u32>, Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "pinned")?;
+        self.state.not_prefetched("pinned")?;
         Ok(pins::pinned(&self.tables.layout, &self.tables.ways))
     }
 
     fn resize_cache(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "resize_cache")?;
-        batch::not_pending(self.pending, "resize_cache")?;
+        self.state.not_prefetched("resize_cache")?;
+        self.state.not_pending("resize_cache")?;
         self.resize(cache_rows)
     }
 
     fn read_part(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "read_part")?;
+        self.state.not_prefetched("read_part")?;
         self.read_words(part, first_word, out)
     }
 
     fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "write_part")?;
+        self.state.not_prefetched("write_part")?;
         self.write_words(part, first_word, words)
     }
 }

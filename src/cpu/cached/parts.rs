@@ -1,4 +1,4 @@
-//! Any range of what a group keeps between steps.
+//! Reads and writes any range of a group's lasting state.
 
 use crate::{
     cpu::cached::group::CpuGroup,
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl CpuGroup {
-    /// The arrays that hold a part, one behind the other, and how many words of it each has.
+    /// The arrays that hold a part, in order, and the number of the part's words in each.
     fn arrays(&mut self, part: Part) -> Vec<(u64, &mut [u32])> {
         let words = part.words(&self.config, &self.tables.layout);
         let tables = &mut self.tables;
@@ -28,7 +28,7 @@ impl CpuGroup {
         }
     }
 
-    /// Calls `each` with neighbouring words of the part, and where among `words` they begin.
+    /// Calls `each` with neighbouring words of the part, and with their position in the range.
     fn visit(
         &mut self,
         part: Part,
@@ -73,7 +73,7 @@ impl CpuGroup {
             mine.copy_from_slice(new);
         })?;
         if moved && matches!(part, Part::Clock | Part::Ways) {
-            self.pending = None; // its rows are elsewhere now
+            self.state.end_forward(); // its rows may have other slots now
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl CpuGroup {
-    /// `Embedding::pin`, of rows that exist, with no step under way.
+    /// `Embedding::pin`, for rows that exist, with no step under way.
     pub(crate) fn pin_rows(&mut self, rows: &[u32], share: u32) -> Result<Vec<u32>, Error> {
         pins::check(&self.tables.layout, rows, share)?;
         self.flush()?;

@@ -1,4 +1,4 @@
-//! A cache of another size on the CPU.
+//! Gives a group on the CPU a cache of another size.
 
 use crate::{
     config::GroupConfig,

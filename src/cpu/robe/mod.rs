@@ -1,4 +1,4 @@
-//! A parameter-shared table on the CPU: the story of `gpu/robe/`, told with plain functions.
+//! A parameter-shared table on the CPU: the calls of `gpu/robe/` as plain functions.
 
 pub(crate) mod sums;
 
@@ -20,13 +20,15 @@ use crate::{
     },
     scaler::GradSlice,
     table::{
-        batch::{self, Pending},
+        batch,
         counters::Counters,
         layout::{Layout, Params, Rate, Robe, ScalerState, Step, table_words},
         params::Mode,
         rng::Purpose,
+        step_state::{Pending, StepState},
     },
 };
+use std::convert::Infallible;
 use sums::Sums;
 
 /// Tables that share one array of weights, on the CPU, on all cores.
@@ -44,7 +46,7 @@ use sums::Sums;
 #[derive(Debug)]
 pub struct CpuRobeGroup {
     config: Config,
-    /// The rows as if they were there.
+    /// The configuration of the rows that the array stands for.
     rows: GroupConfig,
     layout: Layout,
     tables: Vec<u32>,
@@ -52,23 +54,22 @@ pub struct CpuRobeGroup {
     storage: Storage,
     memory: Vec<u32>,
     states: Vec<u32>,
-    /// Where [`Backward::Atomic`] adds gradients up; all of it is 0 between steps.
+    /// The sums to which [`Backward::Atomic`] adds gradients; all are 0 between steps.
     scattered: Option<Scattered>,
     train: Option<Space>,
-    /// A forward whose backward has not come.
-    pending: Option<Pending>,
+    state: StepState<Infallible>,
 }
 
 #[derive(Debug)]
 struct Scattered {
-    /// One a weight.
+    /// One sum for each weight.
     sums: Vec<f32>,
-    /// A bit a weight, where weights decay.
+    /// One bit for each weight, if there is weight decay: whether a chunk of the batch covers it.
     covered: Vec<u32>,
 }
 
 impl Scattered {
-    /// That of a group whose backward wants one.
+    /// The sums of a group whose backward is atomic; `None` for any other.
     fn new(config: &Config) -> Result<Option<Self>, Error> {
         if config.backward != Backward::Atomic {
             return Ok(None);
@@ -78,7 +79,7 @@ impl Scattered {
     }
 }
 
-/// What a batch needs between its first stage and its last.
+/// The lists that a forward leaves for its backward.
 #[derive(Debug)]
 pub(crate) struct Space {
     step: Step,
@@ -97,8 +98,8 @@ impl CpuRobeGroup {
     /// Allocates the array and fills it.
     ///
     /// # Errors
-    /// [`Error::Config`], [`Error::OutOfMemory`] if the host has not the memory, and [`Error::Source`] for initial values whose range no
-    /// scale can be.
+    /// [`Error::Config`], [`Error::OutOfMemory`] if the host lacks the memory, and [`Error::Source`] for initial values whose range has no
+    /// finite scale.
     pub fn new(config: Config) -> Result<Self, Error> {
         config.check()?;
         let rows = config.rows();
@@ -112,20 +113,20 @@ impl CpuRobeGroup {
         })?;
         let (tables, features) = (table_words(&rows), rows.feature_tables());
         let scattered = Scattered::new(&config)?;
-        let (train, pending) = (None, None);
-        Ok(Self { config, rows, layout, tables, features, storage, memory, states, scattered, train, pending })
+        let (train, state) = (None, StepState::Idle);
+        Ok(Self { config, rows, layout, tables, features, storage, memory, states, scattered, train, state })
     }
 
-    /// The configuration; the learning rate is the newest.
+    /// The configuration, with the learning rate that is set now.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Distinct places where a batch's chunks begin, from which its backward goes through all weights: as [`Backward`] says.
+    /// Number of distinct places where chunks begin from which on a batch's backward visits all weights (see [`Backward`]).
     #[must_use]
     pub fn dense_from(&self) -> u32 {
-        // To come by the weights of a start costs as much as to pass by `PASSED`; measured on two cores with chunks of 2 to 32.
+        // Finding the weights of a start costs as much as visiting `PASSED` weights; measured on two cores with chunks of 2 to 32.
         const PASSED: u32 = 32;
         match self.config.backward {
             Backward::Dense | Backward::Atomic => 0,
@@ -134,7 +135,7 @@ impl CpuRobeGroup {
         }
     }
 
-    /// Every byte allocated for the group, by purpose, without scratch.
+    /// The bytes that the group has allocated, by purpose, without scratch.
     #[must_use]
     pub fn memory(&self) -> MemoryReport {
         MemoryReport::planned_robe(&self.config, &self.storage, &Calls::default(), 0)
@@ -142,16 +143,16 @@ impl CpuRobeGroup {
 
     /// Gives up the backward of the last forward.
     pub fn abandon_backward(&mut self) {
-        self.pending = None;
+        self.state.end_forward();
     }
 
-    /// What steps did.
+    /// The counters of all steps so far.
     #[must_use]
     pub fn counters(&self) -> RobeCounters {
         RobeCounters::from_words(&self.tables)
     }
 
-    /// Everything kept between steps.
+    /// A copy of the state that the group keeps between steps.
     #[must_use]
     pub fn snapshot(&self) -> RobeSnapshot {
         RobeSnapshot {
@@ -162,28 +163,27 @@ impl CpuRobeGroup {
         }
     }
 
-    /// Takes over a snapshot of a group of the same configuration, on whatever backend it was taken. A forward no longer waits for its
-    /// backward.
+    /// Restores a snapshot of a group of the same configuration, taken on any backend. A forward that waits for its backward is forgotten.
     ///
     /// # Errors
-    /// [`Error::Length`] names the first part of another size, [`Error::Source`] the first value that is not finite; nothing has changed
-    /// then.
+    /// [`Error::Length`] names the first part of another size, [`Error::Source`] the first value that is not finite. After an error nothing
+    /// has changed.
     pub fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
         snapshot.check(&self.config)?;
-        self.pending = None;
+        self.state.end_forward();
         self.tables = snapshot.counters.words(&self.config, snapshot.t);
         self.memory.copy_from_slice(&snapshot.weight_words);
         self.states.copy_from_slice(&snapshot.state_words);
         Ok(())
     }
 
-    /// Replaces the shared weights, brought down to what the array keeps; the optimiser's state stays.
+    /// Replaces the shared weights, rounded to the array's precision. The optimiser's state stays.
     ///
     /// # Errors
-    /// [`Error::Length`] unless there are |M| of them, [`Error::Source`] for the first that is not finite and for the first block whose
-    /// range no scale can be, [`Error::Order`] between forward and backward: nothing has changed then.
+    /// [`Error::Length`] unless there are |M| weights; [`Error::Source`] for the first weight that is not finite, and for the first block
+    /// whose range has no finite scale; [`Error::Order`] between forward and backward. After an error nothing has changed.
     pub fn write_weights(&mut self, weights: &[f32]) -> Result<(), Error> {
-        batch::not_pending(self.pending, "write_weights")?;
+        self.state.not_pending("write_weights")?;
         check_weights(&self.config, weights)?;
         let mut words = zeroed("weights", self.memory.len())?;
         self.storage.pack(&self.config.noise(self.tables[0], Purpose::Write), 0, weights, &mut words)?;
@@ -192,13 +192,13 @@ impl CpuRobeGroup {
     }
 
     /// Goes on with the same array under another configuration: other tables, features, chunk, pooling, learning rate or backward. Weights,
-    /// states and step number stay; counters do if the tables are the same, and begin anew otherwise.
+    /// states and step number stay. The counters stay if the tables are the same; else they start at zero.
     ///
     /// # Errors
-    /// [`Error::Config`] for a configuration that cannot be, or that wants another array; [`Error::Order`] between forward and backward:
-    /// nothing has changed then.
+    /// [`Error::Config`] for an illegal configuration, or one that needs another array; [`Error::Order`] between forward and backward.
+    /// After an error nothing has changed.
     pub fn reconfigure(&mut self, config: Config) -> Result<(), Error> {
-        batch::not_pending(self.pending, "reconfigure")?;
+        self.state.not_pending("reconfigure")?;
         self.config.same_array(&config)?;
         let rows = config.rows();
         let scattered = Scattered::new(&config)?;
@@ -230,12 +230,12 @@ impl CpuRobeGroup {
         self.config.batch_chunks(params.indices, params.bags)?;
         batch::check_outputs(&self.rows, params.indices, params.bags, outputs.len())?;
         if mode == Mode::Train {
-            self.pending = None; // what its backward would need goes
+            self.state.end_forward(); // its step scratch is overwritten
         }
         self.carry(&params, indices, offsets, weights.unwrap_or_default(), outputs)
     }
 
-    /// The stages of forward, in order.
+    /// Runs the stages of forward, in order.
     fn carry(
         &mut self,
         params: &Params,
@@ -258,18 +258,19 @@ impl CpuRobeGroup {
         Ok(space)
     }
 
-    /// What waits for its backward, whose gradients these are: the uniforms of its stages, and how many chunks it has.
+    /// Prepares the backward of the last forward for `call`: checks its gradients, and returns the stages' parameters and the number of
+    /// chunks.
     fn waiting(&self, grad_outputs: GradSlice<'_>, call: &'static str) -> Result<(Params, Robe, u32), Error> {
-        let pending = self.pending.ok_or_else(|| batch::no_forward(call))?;
-        batch::check_grads(&self.rows, pending, grad_outputs.len())?;
-        let Pending { indices, bags, weighted } = pending;
+        let forward = self.state.wants_forward(call)?;
+        batch::check_grads(&self.rows, forward, grad_outputs.len())?;
+        let Pending { indices, bags, weighted, .. } = forward;
         let n = self.config.batch_chunks(indices, bags)?;
         let robe = Robe { dense_from: self.dense_from(), ..self.config.undivided() };
         let params = Params::new(&self.rows, &self.layout, Mode::Train, Purpose::Update);
         Ok((params.batch(indices, bags, weighted).chunk_sums(&robe), robe, n))
     }
 
-    /// Backward: the sums, then the optimiser.
+    /// Runs the backward of the last forward with the decision of a scaler.
     fn move_weights(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         let (params, robe, n) = &self.waiting(grad_outputs, "backward")?;
         let (memory, states, tables) = (&mut self.memory, &mut self.states, &mut self.tables);
@@ -283,13 +284,13 @@ impl CpuRobeGroup {
             let update = if self.storage.plain() { robe_update } else { robe_blocks };
             update(params, robe, &targets, &accesses, grad_outputs, &scratch, memory, states, tables, rate);
         }
-        self.pending = None;
+        self.state.end_forward();
         Ok(())
     }
 
-    /// The gradient of the last forward's loss by the shared weights, out of the gradients of its outputs, FP32 or FP16: dense or sparse as
-    /// [`Config::is_dense`] says, in as many stages and the same order of sums as [`backward`](Lookup::backward). Nothing moves, and the
-    /// forward goes on waiting for its backward.
+    /// Returns the gradient of the last forward's loss with respect to the shared weights, from the gradients of its outputs, FP32 or FP16.
+    /// [`Config::is_dense`] says whether it is dense or sparse. The stages and the order of the sums are those of
+    /// [`backward`](Lookup::backward). No weight changes, and the forward still waits for its backward.
     ///
     /// # Errors
     /// As [`backward`](Lookup::backward); [`Error::OutOfMemory`].
@@ -310,7 +311,7 @@ own_lookup!(CpuRobeGroup);
 
 impl Lookup for CpuRobeGroup {
     fn pending(&self) -> bool {
-        self.pending.is_some()
+        self.state.pending().is_some()
     }
 
     fn output_len(&self, indices: usize, bags: usize) -> usize {
@@ -327,7 +328,8 @@ impl Lookup for CpuRobeGroup {
         let space = self.run(indices, offsets, weights, Mode::Train, outputs)?;
         self.train = Some(space);
         let bags = offsets.len() as u32 - 1;
-        self.pending = Some(Pending { indices: indices.len() as u32, bags, weighted: weights.is_some() });
+        let (indices, weighted) = (indices.len() as u32, weights.is_some());
+        self.state.forward(Pending { indices, bags, weighted, space: 0 });
         Ok(())
     }
 

@@ -1,4 +1,5 @@
-//! From the gradients of a batch's outputs to sorted chunks, whose sums the last stage of a backward makes use of.
+//! The stages between the gradients of a batch's outputs and the last stage of its backward: they sort the chunks, so that they can be
+//! summed.
 
 use crate::{
     cpu::{
@@ -23,7 +24,7 @@ use crate::{
     table::layout::{Params, Robe, ScalerState, ScanInfo, Target, count},
 };
 
-/// The sorted chunks of a batch: what its last stage reads.
+/// The sorted chunks of a batch, as the last stage of a backward reads them.
 pub(crate) struct Sums<'a> {
     pub(crate) params: &'a Params,
     pub(crate) robe: &'a Robe,
@@ -34,7 +35,7 @@ pub(crate) struct Sums<'a> {
 }
 
 impl<'a> Sums<'a> {
-    /// The stages of backward up to the last, in order, of a batch of `n` chunks.
+    /// Runs the stages of backward up to the last, in order, for a batch of `n` chunks.
     pub(crate) fn new(
         params: &'a Params,
         robe: &'a Robe,
@@ -65,7 +66,7 @@ impl<'a> Sums<'a> {
         Ok(Self { params, robe, targets, accesses, grad_outputs, scratch })
     }
 
-    /// The gradient by all weights, or by those that chunks cover.
+    /// The gradient of all weights, or of those that chunks cover.
     pub(crate) fn gradient(&self, space: &Space, dense: bool) -> Result<Gradient, Error> {
         let Self { params, robe, targets, accesses, grad_outputs, scratch } = self;
         if dense {

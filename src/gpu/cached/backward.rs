@@ -1,5 +1,5 @@
-//! Backward, stage by stage (SPEC 3): the one place that knows their order. It builds on what forward leaves in the space: `keys`,
-//! `places` and `access` of each index, the bypassed rows in scratch, and the step's counts.
+//! The stages of backward in their order (SPEC 3); no other file knows it. Backward reads lists that forward leaves in step scratch:
+//! `keys`, `places` and `access` of each index, the bypassed rows, and the step's counts.
 
 use crate::{
     gpu::{
@@ -15,13 +15,13 @@ use crate::{
     table::layout::{MERGE_CHUNK, Params, count},
 };
 
-/// The gradients that a backward merges.
+/// The inputs of a backward beside the step's own lists.
 pub(crate) struct Gradients<'a> {
-    /// Of the outputs.
+    /// The gradients of the outputs.
     pub(crate) outputs: wgpu::BindingResource<'a>,
-    /// The state of the scaler of their loss.
+    /// The state of the loss's scaler.
     pub(crate) scaler: &'a wgpu::Buffer,
-    /// The uniform of the optimiser's rate.
+    /// The uniform of the learning rate.
     pub(crate) rate: &'a wgpu::Buffer,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn record_backward(
     let indices = params.indices;
     let uniform = context.uniform(&Params { partials: space.partials, ..params });
     let call = &mut Call::begin(context, encoder, "hotrow.backward");
-    // Rows and places are one to one: what takes fewer passes to sort.
+    // Each row has one place and each place one row, so either can be the sort key. The one that takes fewer passes is sorted.
     let (by_row, by_place) = (layout.row_bits(), layout.place_bits(indices));
     let (keys, key_bits) =
         if by_place.div_ceil(8) < by_row.div_ceil(8) { (&space.places, by_place) } else { (&space.keys, by_row) };
@@ -49,7 +49,7 @@ pub(crate) fn record_backward(
     let Space { step, segment, keys, places, access, accesses, targets, scratch, .. } = space;
     let arranged = arrange::Arranged { step, order: sorted.values, segment, keys, places, access, accesses, targets };
     arrange::record(call, &arranged, gradients.scaler, indices);
-    // A batch of one chunk has no heavy row.
+    // A batch of one chunk has no row with more than one chunk.
     if indices > MERGE_CHUNK {
         merge::record(call, &uniform, tables, space, indices, &gradients.outputs);
         let partial = combine::Partial { targets, segment, scratch };

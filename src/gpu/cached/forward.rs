@@ -1,4 +1,4 @@
-//! Forward, stage by stage (SPEC 3): the one place that knows their order.
+//! The stages of forward in their order (SPEC 3); no other file knows it.
 
 use crate::{
     gpu::{
@@ -24,14 +24,14 @@ use crate::{
     },
 };
 
-/// What a step's second half reads and writes: the records, and the outputs.
+/// The buffers that carrying out a step reads and writes.
 pub(crate) struct StepTargets<'a> {
-    /// The pooled rows, and how many of them there are; `None` if nobody wants them.
+    /// The outputs and their number of rows; `None` if the call wants no outputs.
     pub(crate) outputs: Option<(&'a wgpu::BindingResource<'a>, u32)>,
     pub(crate) records: Records<'a>,
 }
 
-/// A whole step forward, in one pass.
+/// Records a whole step forward in one pass.
 pub(crate) fn record_step(
     context: &Context,
     encoder: &mut wgpu::CommandEncoder,
@@ -47,7 +47,7 @@ pub(crate) fn record_step(
     carry(call, params, batch, tables, space, StepTargets { outputs, records: Records::Table });
 }
 
-/// The first half alone: a batch that is prefetched.
+/// Records the deciding stages alone, for a prefetched batch.
 pub(crate) fn record_decisions(
     context: &Context,
     encoder: &mut wgpu::CommandEncoder,
@@ -60,7 +60,7 @@ pub(crate) fn record_decisions(
     decide(&mut Call::begin(context, encoder, "hotrow.prefetch"), params, batch, tables, space);
 }
 
-/// The second half alone.
+/// Records the stages that carry out a decided step.
 pub(crate) fn record_carry(
     context: &Context,
     encoder: &mut wgpu::CommandEncoder,
@@ -84,7 +84,7 @@ fn decide(call: &mut Call<'_>, params: &Params, batch: &Bound<'_>, tables: &Tabl
     if indices == 0 {
         return;
     }
-    // The most distinct rows there can be; how many there are only the device knows.
+    // An upper bound on the distinct rows; only the device knows their number.
     let distinct = layout.most_distinct(indices);
     probe::record(call, uniform, tables, space, indices);
     if params.mode == Mode::Train as u32 && params.sets > 0 {
@@ -126,7 +126,7 @@ fn carry(
     }
 }
 
-/// The Moves of a step, at most `capacity`.
+/// The Moves of a step, at most `capacity` of them.
 pub(crate) fn moves<'s>(space: &'s Space, capacity: u32, records: Records<'s>) -> exchange::List<'s> {
     exchange::List { step: &space.step, moves: &space.moves, capacity, scratch: &space.scratch, records }
 }

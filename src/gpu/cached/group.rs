@@ -1,9 +1,8 @@
-//! A group of tables on the GPU, recorded into the caller's encoder. `forward.rs` has the stages of forward.
+//! A group of tables on the GPU, recorded into the caller's encoder. `forward.rs` has the order of forward's stages.
 
 use crate::{
     config::{GroupConfig, Placement, WAYS},
     error::Error,
-    gpu::seen::Seen,
     gpu::{
         cached::{
             backward::{Gradients, record_backward},
@@ -14,12 +13,10 @@ use crate::{
         engine::{
             bind::{Batch, GradBuffer},
             call::Call,
-            changing::Changing,
             context::Context,
-            readback::Reports,
             scratch,
         },
-        scaler::Scaler,
+        front::{Front, Kind, front},
         stages::cached::{
             collect,
             exchange::{self, Records},
@@ -31,46 +28,68 @@ use crate::{
     source::Source,
     store::{self, SharedStore, ram::RamStore},
     table::{
-        batch::{self, Pending},
+        batch,
+        counters::Counters,
         layout::{Layout, Params, Rate, ScalerState},
         params::Mode,
         rng::Purpose,
+        step_state::Pending,
     },
 };
 
-/// A group of tables whose cache, and whose table unless mapped, live on the GPU.
+/// A group of tables whose cache lives in GPU memory. The tables live there too, unless they are mapped or staged.
 ///
-/// `record_*` put a step into the caller's encoder and never wait. The [`Embedding`](crate::Embedding) methods upload, submit and wait.
+/// ```
+/// use hotrow::wgpu::{self, util::DeviceExt as _};
+/// use hotrow::{Batch, Group, GroupConfig, Init, adapter};
+///
+/// # fn main() -> Result<(), hotrow::Error> {
+/// // A program that has a device and a queue calls `Context::new`.
+/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// let storage = |words: &[u32]| {
+///     context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
+///         label: None,
+///         contents: bytemuck::cast_slice(words),
+///         usage: wgpu::BufferUsages::STORAGE,
+///     })
+/// };
+/// let (indices, offsets) = (storage(&[3, 7, 3]), storage(&[0, 2, 3])); // two bags: rows 3 and 7, and row 3 alone
+/// let (outputs, grads) = (storage(&[0; 2 * 4]), storage(&[1f32.to_bits(); 2 * 4]));
+///
+/// let config = GroupConfig::new(&[100], 4).with_init(Init::Constant(1.0)).with_cache_rows(32);
+/// let mut group = Group::new(&context, config)?;
+/// let mut encoder = context.device().create_command_encoder(&Default::default());
+/// let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+/// group.record_forward(&mut encoder, &batch, outputs.slice(..))?;
+/// // ... your passes: the loss from `outputs`, its gradient into `grads` ...
+/// group.record_backward(&mut encoder, grads.slice(..))?;
+/// context.queue().submit([encoder.finish()]);
+/// assert_eq!(group.read_rows(&[3])?, [1.0 - 0.01 * 2.0; 4]); // SGD at 0.01; two bags have row 3
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The `record_*` methods put a step into the caller's encoder and never wait. The [`Embedding`](crate::Embedding) methods upload, submit
+/// and wait.
 #[derive(Debug)]
 pub struct Group {
-    pub(crate) context: Context,
+    pub(crate) front: Front<Prefetched>,
     pub(crate) config: GroupConfig,
     pub(crate) tables: Tables,
-    /// Two, so that a batch may be prefetched while the last one waits for its backward.
+    /// Step scratch of training steps. There are two, so that a batch can be prefetched while the last one waits for its backward.
     pub(crate) train: [Option<Space>; 2],
-    /// Which of them the last forward has.
-    pub(crate) current: usize,
     pub(crate) frozen: Option<Space>,
     pub(crate) flush: Option<FlushSpace>,
-    /// The uniform of the optimiser's rate.
-    rate: Changing,
-    /// A small buffer, bound where a batch has no weights or no indices.
-    pub(crate) dummy: wgpu::Buffer,
-    /// A forward whose backward has not come.
-    pub(crate) pending: Option<Pending>,
-    pub(crate) prefetched: Option<Prefetched>,
-    pub(crate) reports: Reports,
-    pub(crate) seen: Seen,
     pub(crate) staged: Option<Staged>,
-    /// Why the table is where it is.
+    /// The reason for the table's placement.
     reason: &'static str,
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A thread that gathers for a batch nobody will ask for is waited for: it holds the store.
-        drop(self.prefetched.take());
-        self.context.forget_bindings();
+        // Waits for a thread that still gathers for a prefetched batch, because the thread holds the store.
+        drop(self.front.state.take_prefetched());
+        self.front.context.forget_bindings();
     }
 }
 
@@ -84,19 +103,20 @@ impl Group {
         Self::build(context, config, None, None)
     }
 
-    /// As [`Group::new`], with `source`'s values instead of [`GroupConfig::init`]'s.
+    /// As [`Group::new`], with the values of `source` instead of those of [`GroupConfig::init`].
     ///
     /// # Errors
-    /// As [`Group::new`]; what `source` says; [`Error::Source`] for the first row with a value that is not finite.
+    /// As [`Group::new`]; the errors of `source`; [`Error::Source`] for the first row with a value that is not finite.
     pub fn filled(context: &Context, config: GroupConfig, source: &dyn Source) -> Result<Self, Error> {
         Self::build(context, config, Some(source), None)
     }
 
-    /// A staged group whose records live in `store`; keep a clone to read the table where the group cannot any more. A store that holds
-    /// values already keeps them, and its step number goes on.
+    /// Creates a staged group whose records live in `store`. A clone of `store` can still read the table if the group fails. A store that
+    /// holds values already keeps them, and its step number goes on.
     ///
     /// # Errors
-    /// As [`Group::new`]; [`Error::Store`] if the store is of another shape or fails; [`Error::Config`] for another placement.
+    /// As [`Group::new`]; [`Error::Store`] if the store has another shape or fails; [`Error::Config`] for a placement other than auto or
+    /// staged.
     pub fn with_store(context: &Context, config: GroupConfig, store: SharedStore) -> Result<Self, Error> {
         let config = match config.placement {
             Placement::Auto => GroupConfig { placement: Placement::Staged, ..config },
@@ -120,7 +140,7 @@ impl Group {
         }
         let device = GroupConfig { placement: Placement::Device, ..config.clone() };
         match Self::with_placement(context, device, source, None) {
-            // The device has not the memory for it.
+            // The device lacks the memory for it.
             Err(Error::OutOfMemory { .. }) => {}
             Ok(group) => return Ok(group.with_reason("the device has the memory for it")),
             Err(error) => return Err(error),
@@ -172,8 +192,8 @@ impl Group {
         let hold = store.as_ref().map(SharedStore::hold).transpose()?;
         let tables = context.guarded(|| Tables::new(context, &config, layout, source, store.as_ref()))?;
         let staged = store.zip(hold).map(|(store, hold)| Staged::new(store, hold, &tables.layout, config.policy));
-        let dummy = context.buffer("dummy", 16, wgpu::BufferUsages::empty())?;
-        // Only when the device has given all it must: a store is not touched by a group that cannot be.
+        let front = Front::new(context)?;
+        // Last, so that a group that cannot be built leaves the store as it was.
         if let Some(staged) = &staged {
             let mut store = staged.store().write();
             if !store.filled() {
@@ -181,43 +201,36 @@ impl Group {
             }
         }
         Ok(Self {
-            context: context.clone(),
+            front,
             config,
             tables,
             train: [None, None],
-            current: 0,
             frozen: None,
             flush: None,
-            rate: Changing::new::<Rate>(context),
-            dummy,
-            pending: None,
-            prefetched: None,
-            reports: Reports::new(context),
-            seen: Seen::default(),
             staged,
             reason: "it was asked for",
         })
     }
 
-    /// Where the table lives, and why there.
+    /// The placement of the table, and the reason for it.
     #[must_use]
     pub fn placed(&self) -> (Placement, &'static str) {
         (self.config.placement, self.reason)
     }
 
-    /// The store of a staged table. What the cache has not flushed is not in it.
+    /// The store of a staged table, `None` for other placements. The store lacks changes that the cache has not flushed.
     #[must_use]
     pub fn store(&self) -> Option<&SharedStore> {
         self.staged.as_ref().map(Staged::store)
     }
 
-    /// What has crossed for a staged table.
+    /// The traffic between device and host of a staged table, `None` for other placements.
     #[must_use]
     pub fn traffic(&self) -> Option<Traffic> {
         self.staged.as_ref().map(Staged::traffic)
     }
 
-    /// Refuses `call` for a staged table: it cannot be recorded in one piece, since the host has a part in it.
+    /// Refuses `call` for a staged table, whose steps need host work and cannot be recorded in one piece.
     pub(crate) fn not_staged(&self, call: &'static str, remedy: &'static str) -> Result<(), Error> {
         if self.staged.is_none() {
             return Ok(());
@@ -236,202 +249,196 @@ impl Group {
         &self.config
     }
 
-    /// The context the group lives in.
-    #[must_use]
-    pub fn context(&self) -> &Context {
-        &self.context
-    }
-
-    /// Returns the error of an earlier skipped step, once its report has arrived: the device skips a step with a bad index or offset.
-    /// Each error is returned once. Every `record_forward` calls this before it records.
-    ///
-    /// # Errors
-    /// [`Error::IndexOutOfRange`] or [`Error::BadOffsets`] of the earliest such step not returned yet.
-    pub fn check(&mut self) -> Result<(), Error> {
-        self.reports.check(&self.context, &self.config)
-    }
-
-    /// Records one step forward. `outputs` gets `[bags, dim]` floats, or `[indices, dim]` with pooling none; it lies in a buffer of
-    /// its own.
-    ///
-    /// What is recorded must be submitted, in the order of the calls: a backward builds on what its forward leaves on the device.
-    ///
-    /// # Errors
-    /// Shapes, buffers and sizes that cannot be; and a fault of an earlier step ([`Group::check`]), in which case nothing is
-    /// recorded.
-    pub fn record_forward(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        batch: &Batch<'_>,
-        outputs: wgpu::BufferSlice<'_>,
-    ) -> Result<(), Error> {
-        self.record_and_report(encoder, batch, outputs, Mode::Train)
-    }
-
-    /// Records a forward that changes nothing (evaluation, inference). A forward waiting for its backward goes on waiting.
-    ///
-    /// # Errors
-    /// As [`Group::record_forward`].
-    pub fn record_forward_frozen(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        batch: &Batch<'_>,
-        outputs: wgpu::BufferSlice<'_>,
-    ) -> Result<(), Error> {
-        self.record_and_report(encoder, batch, outputs, Mode::Frozen)
-    }
-
-    /// Records a step, and has its outcome heard of when the caller's submission is done.
-    fn record_and_report(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        batch: &Batch<'_>,
-        outputs: wgpu::BufferSlice<'_>,
-        mode: Mode,
-    ) -> Result<(), Error> {
-        let context = self.context.clone();
-        let mut refused = false;
-        let recorded = context.guarded(|| {
-            self.check()?;
-            let remedy = "call record_prefetch, submit, fetch, record_forward_prefetched; or the Embedding methods";
-            self.not_staged("recording a whole forward", remedy).inspect_err(|_| refused = true)?;
-            // What is refused for its shape leaves all as it was, a forward that waits for its backward too.
-            let indices = self.record(encoder, batch, outputs, mode).inspect_err(|_| refused = true)?;
-            self.report(encoder, mode, indices);
-            Ok(())
-        });
-        if recorded.is_err() && !refused && mode == Mode::Train {
-            self.pending = None;
-        }
-        recorded
-    }
-
-    /// Has the outcome of the step in `mode`'s space heard of when the caller's submission is done.
-    pub(crate) fn report(&self, encoder: &mut wgpu::CommandEncoder, mode: Mode, indices: u32) {
-        if let Some(space) = self.space(mode) {
-            self.reports.record(&self.context, encoder, &space.step, indices);
-        }
-    }
-
-    /// The space of the last forward in `mode`.
-    pub(crate) fn space(&self, mode: Mode) -> Option<&Space> {
-        if mode == Mode::Train { self.train[self.current].as_ref() } else { self.frozen.as_ref() }
-    }
-
-    /// The parameters of a batch whose shape and buffers can be.
+    /// The parameters of a batch, after its shape and buffers are checked.
     pub(crate) fn batch_params(&self, batch: &Batch<'_>, mode: Mode) -> Result<Params, Error> {
         let (indices, bags) = batch.shape(&self.config)?;
         let params = Params::new(&self.config, &self.tables.layout, mode, Purpose::WriteBack);
         Ok(params.batch(indices, bags, batch.weights.is_some()))
     }
 
-    /// The caller's outputs, checked, and how many rows of them there are.
+    /// The caller's outputs, checked, and their number of rows.
     pub(crate) fn bound_outputs<'b>(
         &'b self,
         batch: &Batch<'_>,
         params: &Params,
         outputs: wgpu::BufferSlice<'b>,
     ) -> Result<(wgpu::BindingResource<'b>, u32), Error> {
-        self.context.bind_outputs(&self.config, &self.dummy, batch, params, outputs)
+        self.front.context.bind_outputs(&self.config, &self.front.dummy, batch, params, outputs)
     }
 
-    /// Records the stages and returns the number of indices.
-    pub(crate) fn record(
+    /// Records the write-back of every dirty row. A second flush writes nothing.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if the list of dirty rows cannot be allocated.
+    pub fn record_flush(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
+        let context = self.front.context.clone();
+        context.guarded(|| {
+            self.front.state.not_prefetched("flush")?;
+            self.not_staged("recording a flush", "call Embedding::flush, which waits")?;
+            let layout = &self.tables.layout;
+            if layout.sets == 0 {
+                return Ok(());
+            }
+            let space = match &mut self.flush {
+                Some(space) => space,
+                none => none.insert(FlushSpace::new(&self.front.context, layout)?),
+            };
+            encoder.clear_buffer(&space.step, 0, None);
+            let uniform =
+                self.front.context.uniform(&Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack));
+            let call = &mut Call::begin(&self.front.context, encoder, "hotrow.flush");
+            collect::record(call, &uniform, &self.tables, space);
+            let FlushSpace { step, moves, no_scratch } = space;
+            let list =
+                exchange::List { step, moves, capacity: layout.slots(), scratch: no_scratch, records: Records::Table };
+            exchange::record(call, &uniform, &self.tables, &list, exchange::Phases::Pack);
+            Ok(())
+        })
+    }
+
+    /// Records the emptying of the cache without a flush. Changes that were not written back are lost.
+    ///
+    /// # Errors
+    /// [`Error::Order`] between forward and backward.
+    pub fn record_reset_discarding(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
+        let context = self.front.context.clone();
+        context.guarded(|| {
+            self.front.state.not_prefetched("reset")?;
+            self.front.state.not_pending("reset")?;
+            let layout = &self.tables.layout;
+            let uniform =
+                self.front.context.uniform(&Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack));
+            reset::record(&mut Call::begin(&self.front.context, encoder, "hotrow.reset"), &uniform, &self.tables);
+            Ok(())
+        })
+    }
+}
+
+front!(Group, Rows);
+
+impl Kind for Group {
+    type Prefetched = Prefetched;
+
+    fn front(&self) -> &Front<Prefetched> {
+        &self.front
+    }
+
+    fn front_mut(&mut self) -> &mut Front<Prefetched> {
+        &mut self.front
+    }
+
+    fn rows(&self) -> &GroupConfig {
+        &self.config
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.tables.layout
+    }
+
+    fn tables(&self) -> &wgpu::Buffer {
+        &self.tables.tables
+    }
+
+    fn counted(&self, words: &[u32]) -> Vec<Counters> {
+        let mut counters = Counters::from_words(words, self.tables.layout.stride());
+        counters.truncate(self.config.tables.len());
+        counters
+    }
+
+    fn set_rate(&mut self, lr: f32) -> Result<(), Error> {
+        self.config.set_learning_rate(lr)
+    }
+
+    fn check_recordable(&self) -> Result<(), Error> {
+        let remedy = "call record_prefetch, submit, fetch, record_forward_prefetched; or the Embedding methods";
+        self.not_staged("recording a whole forward", remedy)
+    }
+
+    fn record(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
         outputs: wgpu::BufferSlice<'_>,
         mode: Mode,
     ) -> Result<u32, Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "forward")?;
+        self.front.state.not_prefetched("forward")?;
         let params = self.batch_params(batch, mode)?;
         let indices = params.indices;
-        // Refused before the last forward's scratch is used anew.
+        // Checks the batch before the scratch of the last forward is overwritten.
         self.bound_outputs(batch, &params, outputs)?;
-        Bound::of(&self.context, &self.dummy, batch, &params)?;
+        Bound::of(&self.front.context, &self.front.dummy, batch, &params)?;
         let train = mode == Mode::Train;
         if train {
-            self.pending = None; // the scratch that its backward would need is used anew
+            self.front.state.end_forward(); // its step scratch is overwritten
         }
-        let space = if train { &mut self.train[self.current] } else { &mut self.frozen };
-        grown(space, &self.context, &self.tables.layout, indices, train)?;
-        if let Some(space) = self.space(mode) {
-            let (binding, rows) = self.bound_outputs(batch, &params, outputs)?;
-            let bound = Bound::of(&self.context, &self.dummy, batch, &params)?;
-            record_step(&self.context, encoder, &self.tables, space, &params, &bound, Some((&binding, rows)));
-        }
+        let Front { context, state, dummy, .. } = &mut self.front;
+        let space = if train { &mut self.train[0] } else { &mut self.frozen };
+        let space = grown(space, context, &self.tables.layout, indices, train)?;
+        let (binding, rows) = context.bind_outputs(&self.config, dummy, batch, &params, outputs)?;
+        let bound = Bound::of(context, dummy, batch, &params)?;
+        record_step(context, encoder, &self.tables, space, &params, &bound, Some((&binding, rows)));
         if train {
-            self.pending = Some(Pending { indices, bags: params.bags, weighted: params.weighted == 1 });
+            state.forward(Pending::new(&params, 0));
         }
         Ok(indices)
     }
 
-    /// Records the backward of the last recorded forward: merges `grad_outputs` (shaped as its outputs) per distinct row and
-    /// updates each row once.
-    ///
-    /// # Errors
-    /// [`Error::Order`] without a forward, [`Error::Buffer`] for a buffer of the wrong kind or size.
-    pub fn record_backward(
+    fn record_waiting(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
-        grad_outputs: wgpu::BufferSlice<'_>,
+        batch: &Batch<'_>,
+        outputs: wgpu::BufferSlice<'_>,
+        mode: Mode,
     ) -> Result<(), Error> {
-        let unscaled = self.context.uniform(&ScalerState::unscaled());
-        self.record_backward_by(encoder, GradBuffer::F32(grad_outputs), &unscaled)
+        match (mode, &self.staged) {
+            (_, None) => self.record(encoder, batch, outputs, mode).map(drop),
+            (Mode::Train, Some(_)) => {
+                self.record_staged(batch)?;
+                self.carry(encoder, outputs).map(drop)
+            }
+            (_, Some(_)) => self.record_frozen_staged(encoder, batch, outputs),
+        }
     }
 
-    /// As [`record_backward`](Self::record_backward), of gradients of a loss that was multiplied with a scale (SPEC 8): FP32 or FP16,
-    /// each times the inverse that `scaler` decided on, in FP32, before anything is added. If they overflowed, which only the device
-    /// knows, no row, state, dirty flag or counter moves. What the forward did (step number, stamps, frequencies, admissions) stays
-    /// done, as after any step.
-    ///
-    /// # Errors
-    /// As [`record_backward`](Self::record_backward); [`Error::Order`] before [`Scaler::record_decide`].
-    pub fn record_backward_scaled(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        grad_outputs: GradBuffer<'_>,
-        scaler: &Scaler,
-    ) -> Result<(), Error> {
-        let verdict = scaler.decided("record_backward_scaled")?;
-        self.record_backward_by(encoder, grad_outputs, verdict)
+    fn outcome(&self, mode: Mode) -> Option<&wgpu::Buffer> {
+        let space = match (mode, self.front.state.pending()) {
+            (Mode::Train, pending) => self.train[pending?.space].as_ref(),
+            _ => self.frozen.as_ref(),
+        };
+        space.map(|space| &space.step)
     }
 
-    /// The backward, by what the [`ScalerState`] in `scaler` says when the device gets there.
-    pub fn record_backward_by(
+    fn record_backward_by(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         grad_outputs: GradBuffer<'_>,
         scaler: &wgpu::Buffer,
     ) -> Result<(), Error> {
-        let context = self.context.clone();
+        let context = self.front.context.clone();
         context.guarded(|| {
-            let (Some(Pending { indices, bags, weighted }), Some(space)) = (self.pending, &self.train[self.current])
-            else {
-                return Err(batch::no_forward("backward"));
-            };
+            let Pending { indices, bags, weighted, space } = self.front.state.wants_forward("backward")?;
             let rows = batch::output_rows(&self.config, indices, bags);
             let landing = match &mut self.staged {
                 None => None,
                 Some(staged) => {
                     staged.unflushed()?;
-                    staged.reserve_close(&self.context)?
+                    staged.reserve_close(&self.front.context)?
                 }
             };
-            if indices > 0 {
+            if let Some(space) = self.train[space].as_ref().filter(|_| indices > 0) {
                 let (slice, wanted) = grad_outputs.wanted(u64::from(rows) * u64::from(self.tables.layout.row.dim));
-                let outputs = self.context.bind("grad_outputs", slice, wanted)?;
+                let outputs = self.front.context.bind("grad_outputs", slice, wanted)?;
                 let params = Params::new(&self.config, &self.tables.layout, Mode::Train, Purpose::Update)
                     .batch(indices, bags, weighted);
                 let params = Params { half_grads: u32::from(grad_outputs.is_half()), ..params };
-                let rate = self.rate.record(&self.context, encoder, &Rate::new(&self.config.optimizer));
-                let shard = self.staged.as_ref().and_then(|staged| staged.packing(&self.context));
+                let rate = self.front.rate.record(&self.front.context, encoder, &Rate::new(&self.config.optimizer));
+                let shard = self.staged.as_ref().and_then(|staged| staged.packing(&self.front.context));
                 let records = match (&self.staged, &shard) {
                     (Some(staged), Some(shard)) => staged.records(shard),
                     _ => Records::Table,
                 };
                 record_backward(
-                    &self.context,
+                    &self.front.context,
                     encoder,
                     &self.tables,
                     space,
@@ -443,59 +450,18 @@ impl Group {
             if let Some(staged) = &mut self.staged {
                 staged.close(encoder, &self.tables, landing);
             }
-            self.pending = None;
+            self.front.state.end_forward();
             Ok(())
         })
     }
 
-    /// Records the write-back of every dirty row. A second flush writes nothing.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`] if the list of dirty rows cannot be allocated.
-    pub fn record_flush(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            batch::not_prefetched(self.prefetched.is_some(), "flush")?;
-            self.not_staged("recording a flush", "call Embedding::flush, which waits")?;
-            let layout = &self.tables.layout;
-            if layout.sets == 0 {
-                return Ok(());
-            }
-            let space = match &mut self.flush {
-                Some(space) => space,
-                none => none.insert(FlushSpace::new(&self.context, layout)?),
-            };
-            encoder.clear_buffer(&space.step, 0, None);
-            let uniform = self.context.uniform(&Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack));
-            let call = &mut Call::begin(&self.context, encoder, "hotrow.flush");
-            collect::record(call, &uniform, &self.tables, space);
-            let FlushSpace { step, moves, no_scratch } = space;
-            let list =
-                exchange::List { step, moves, capacity: layout.slots(), scratch: no_scratch, records: Records::Table };
-            exchange::record(call, &uniform, &self.tables, &list, exchange::Phases::Pack);
-            Ok(())
-        })
-    }
-
-    /// Records the emptying of the cache without a flush: what was not written back is discarded.
-    ///
-    /// # Errors
-    /// [`Error::Order`] between forward and backward.
-    pub fn record_reset_discarding(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            batch::not_prefetched(self.prefetched.is_some(), "reset")?;
-            batch::not_pending(self.pending, "reset")?;
-            let layout = &self.tables.layout;
-            let uniform = self.context.uniform(&Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack));
-            reset::record(&mut Call::begin(&self.context, encoder, "hotrow.reset"), &uniform, &self.tables);
-            Ok(())
-        })
-    }
-
-    /// Gives up the backward of the last forward, so that rows may be written or the cache reset.
-    pub fn abandon_backward(&mut self) {
-        self.pending = None;
+    fn record_read_rows(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        rows: &[u32],
+        outputs: &wgpu::Buffer,
+    ) -> Result<(), Error> {
+        self.record_rows(encoder, rows, Some(outputs)).map(drop)
     }
 }
 

@@ -1,5 +1,5 @@
-//! What a staged table does beside its training steps: frozen steps, rows read and written, flush. Each call waits: first until everything
-//! that has left is in the store.
+//! The calls on a staged table beside its training steps: frozen steps, reading rows, writing rows, flush. Each call first waits until the
+//! store has all records that have left.
 
 use crate::{
     error::Error,
@@ -17,7 +17,6 @@ use crate::{
         },
     },
     table::{
-        batch,
         layout::{Params, Step, count},
         params::Mode,
         rng::Purpose,
@@ -25,8 +24,9 @@ use crate::{
 };
 
 impl Group {
-    /// Records a frozen step of either kind of table into the frozen space, which has room for it. Of a staged one the first half is done
-    /// when this returns. Returns how many Moves there are at most: of a staged table, how many there are.
+    /// Records a frozen step of any table with the frozen step scratch, which must have room for it. For a staged table, the deciding
+    /// stages have run and the missing records are gathered when this returns. Returns the number of Moves: exact for a staged table, else
+    /// an upper bound.
     pub(crate) fn record_look_up(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -34,14 +34,14 @@ impl Group {
         bound: &Bound<'_>,
         outputs: Option<(&wgpu::BindingResource<'_>, u32)>,
     ) -> Result<u32, Error> {
-        let (context, tables) = (&self.context, &self.tables);
+        let (context, tables) = (&self.front.context, &self.tables);
         let most = tables.layout.most_distinct(params.indices);
         let Some(space) = &self.frozen else { return Ok(0) };
         let Some(staged) = &mut self.staged else {
             record_step(context, encoder, tables, space, params, bound, outputs);
             return Ok(most);
         };
-        staged.settle(context, tables, self.pending.is_some())?;
+        staged.settle(context, tables, self.front.state.pending().is_some())?;
         let room = staged.reserve_look_up(context, most)?;
         let mut first = context.new_encoder();
         record_decisions(context, &mut first, tables, space, params, bound);
@@ -54,28 +54,29 @@ impl Group {
         Ok(arrivals.list.len() as u32)
     }
 
-    /// A frozen forward of a staged table.
+    /// Records a frozen forward of a staged table.
     pub(crate) fn record_frozen_staged(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
         outputs: wgpu::BufferSlice<'_>,
     ) -> Result<(), Error> {
-        batch::not_prefetched(self.prefetched.is_some(), "forward_frozen")?;
+        self.front.state.not_prefetched("forward_frozen")?;
         let params = self.batch_params(batch, Mode::Frozen)?;
-        let dummy = self.dummy.clone();
-        let bound = Bound::of(&self.context, &dummy, batch, &params)?;
+        let dummy = self.front.dummy.clone();
+        let bound = Bound::of(&self.front.context, &dummy, batch, &params)?;
         let rows = self.bound_outputs(batch, &params, outputs)?.1;
-        grown(&mut self.frozen, &self.context, &self.tables.layout, params.indices, false)?;
-        let binding = if rows == 0 { dummy.as_entire_binding() } else { self.context.bind("outputs", outputs, 0)? };
+        grown(&mut self.frozen, &self.front.context, &self.tables.layout, params.indices, false)?;
+        let binding =
+            if rows == 0 { dummy.as_entire_binding() } else { self.front.context.bind("outputs", outputs, 0)? };
         self.record_look_up(encoder, &params, &bound, Some((&binding, rows))).map(drop)
     }
 
     /// Writes every dirty row of a staged table to its store, piece by piece.
     pub(crate) fn flush_staged(&mut self) -> Result<(), Error> {
-        let (context, tables) = (&self.context, &self.tables);
+        let (context, tables) = (&self.front.context, &self.tables);
         let Some(staged) = &mut self.staged else { return Ok(()) };
-        staged.settle(context, tables, self.pending.is_some())?;
+        staged.settle(context, tables, self.front.state.pending().is_some())?;
         if tables.layout.sets > 0 {
             let space = match &mut self.flush {
                 Some(space) => space,
@@ -88,7 +89,7 @@ impl Group {
             let words = context.download(encoder, &[(&space.step, size_of::<Step>() as u64)])?;
             let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[0]));
             let piece = piece(&tables.layout);
-            // As a memory plan says, whether anything is dirty or not.
+            // The flight is allocated even if no row is dirty, as the memory plan states.
             staged.side_flight(context, &tables.layout, piece)?;
             for first in (0..step.counts[count::MOVES]).step_by(piece as usize) {
                 let moves = piece.min(step.counts[count::MOVES] - first);

@@ -1,4 +1,4 @@
-//! A group of cached tables on a device. `forward.rs` and `backward.rs` tell the order of the stages.
+//! A group of cached tables on a device. `forward.rs` and `backward.rs` have the order of the stages.
 
 pub(crate) mod backward;
 pub(crate) mod blocking;

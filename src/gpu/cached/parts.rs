@@ -1,4 +1,4 @@
-//! Any range of what a group keeps between steps, through one buffer of bounded size.
+//! Reads and writes any range of a group's lasting state through one buffer of bounded size.
 
 use std::ops::Range;
 
@@ -12,11 +12,11 @@ use crate::{
     },
 };
 
-/// Most words brought over at once: 16 MiB, and what padding lies between them.
+/// Most words copied at once: 16 MiB, and the padding between them.
 const CHUNK: u64 = 4 << 20;
 
 impl Group {
-    /// The buffers that hold a part, one behind the other, and how many words of it each has.
+    /// The buffers that hold a part, in order, and the number of the part's words in each.
     fn buffers(&self, part: Part) -> Vec<(u64, &wgpu::Buffer)> {
         let tables = &self.tables;
         let layout = &tables.layout;
@@ -28,7 +28,7 @@ impl Group {
                 let words = layout.windows_slots().map(|slots| u64::from(slots) * u64::from(layout.row.row_words));
                 words.zip(tables.cache.buffers()).collect()
             }
-            // Of a staged table none: the store has them.
+            // A staged table has none: the store has its records.
             Part::Records => {
                 let words = |shard| u64::from(layout.shard_rows(shard)) * u64::from(layout.row.record_words);
                 (0..).zip(&tables.records).map(|(shard, buffer)| (words(shard), buffer)).collect()
@@ -37,7 +37,7 @@ impl Group {
         }
     }
 
-    /// The pieces of a range, each in one buffer and of at most [`CHUNK`] words.
+    /// Cuts a range into pieces. Each piece lies in one buffer and has at most [`CHUNK`] words.
     fn pieces(&self, part: Part, range: Range<u64>) -> impl Iterator<Item = (&wgpu::Buffer, Range<u64>)> {
         let (lengths, buffers): (Vec<_>, Vec<_>) = self.buffers(part).into_iter().unzip();
         cut(lengths, range).flat_map(move |(which, words)| {
@@ -50,7 +50,13 @@ impl Group {
     pub(crate) fn read_words(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
         let range = part.range(&self.config, &self.tables.layout, first_word, out.len())?;
         if let (Part::Records, Some(staged)) = (part, &mut self.staged) {
-            return staged.read_newest(&self.context, &self.tables, self.pending.is_some(), first_word, out);
+            return staged.read_newest(
+                &self.front.context,
+                &self.tables,
+                self.front.state.pending().is_some(),
+                first_word,
+                out,
+            );
         }
         let spacing = part.spacing(&self.tables.layout);
         let mut kept: Option<wgpu::Buffer> = None;
@@ -62,12 +68,12 @@ impl Group {
             let bytes = (span.end - span.start) * 4;
             let target = match kept.take() {
                 Some(enough) if enough.size() >= bytes => enough,
-                _ => self.context.download_buffer(bytes),
+                _ => self.front.context.download_buffer(bytes),
             };
             let mut encoder = self.encoder();
             encoder.copy_buffer_to_buffer(buffer, span.start * 4, &target, 0, bytes);
             let targets = [(target, bytes)];
-            self.context.read(encoder, &targets, |found| {
+            self.front.context.read(encoder, &targets, |found| {
                 for (run, at) in spacing.runs(words.clone()) {
                     let mine = &mut mine[index(&words, &run)];
                     let found = &found[(at - span.start) as usize * 4..];
@@ -85,7 +91,7 @@ impl Group {
     pub(crate) fn write_words(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
         let range = part.range(&self.config, &self.tables.layout, first_word, words.len())?;
         if let Some(staged) = &mut self.staged {
-            staged.unflushed()?; // the cache may be newer than the store after any of this
+            staged.unflushed()?; // after this write the cache may be newer than the store
         }
         if part == Part::Ways {
             let mut t = [0];
@@ -93,21 +99,21 @@ impl Group {
             let first_set = whole_sets(&self.tables.layout, &range)?.start;
             ways::check(&self.tables.layout, self.config.policy, t[0], first_set, words)?;
         }
-        if self.pending.is_some() && matches!(part, Part::Clock | Part::Ways) {
+        if self.front.state.pending().is_some() && matches!(part, Part::Clock | Part::Ways) {
             let mut now = vec![0; words.len()];
             self.read_words(part, first_word, &mut now)?;
             if now != words {
-                self.pending = None; // its rows are elsewhere now
+                self.front.state.end_forward(); // its rows may have other slots now
             }
         }
         if let (Part::Records, Some(staged)) = (part, &mut self.staged) {
-            staged.settle(&self.context, &self.tables, self.pending.is_some())?;
+            staged.settle(&self.front.context, &self.tables, self.front.state.pending().is_some())?;
             return staged.write_words(first_word, words);
         }
         self.put_words(part, first_word, words)
     }
 
-    /// Replaces words of a part that is in the device's memory, whatever they are.
+    /// Replaces words of a part that is in device memory, without checking them.
     pub(crate) fn put_words(&self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
         let range = part.range(&self.config, &self.tables.layout, first_word, words.len())?;
         let spacing = part.spacing(&self.tables.layout);
@@ -119,7 +125,7 @@ impl Group {
             let mut spaced = Vec::new();
             if span.end - span.start > mine.len() as u64 {
                 spaced = match part {
-                    // Bases and rows of the tables.
+                    // The bases and sizes of the tables.
                     Part::Counters => table_words(&self.config)[span.start as usize..span.end as usize].to_vec(),
                     _ => vec![0; (span.end - span.start) as usize],
                 };
@@ -129,15 +135,15 @@ impl Group {
                 }
             }
             let upload = if spaced.is_empty() { mine } else { &spaced };
-            self.context.queue().write_buffer(buffer, span.start * 4, bytemuck::cast_slice(upload));
-            // Waits, so that the queue never holds more than a piece.
-            self.context.finish(self.encoder())?;
+            self.front.context.queue().write_buffer(buffer, span.start * 4, bytemuck::cast_slice(upload));
+            // Waits, so that the queue never holds more than one piece.
+            self.front.context.finish(self.encoder())?;
         }
         Ok(())
     }
 }
 
-/// Where among `words` a run of them lies.
+/// The position of `run` within `words`.
 fn index(words: &Range<u64>, run: &Range<u64>) -> Range<usize> {
     (run.start - words.start) as usize..(run.end - words.start) as usize
 }

@@ -1,4 +1,4 @@
-//! Pinned rows on a device: planned on the host, loaded by exchange as any row is.
+//! Pinned rows on a device: the host plans them, and exchange loads them.
 
 use crate::{
     config::Policy,
@@ -22,18 +22,18 @@ use crate::{
     },
 };
 
-/// Frequencies looked through at once: 4 MiB.
+/// Number of frequencies read at once: 4 MiB.
 const FREQS: u64 = 1 << 20;
 
 impl Group {
-    /// All words of a part.
+    /// Reads all words of a part.
     pub(crate) fn part(&mut self, part: Part) -> Result<Vec<u32>, Error> {
         let mut words = zeroed("pins", part.words(&self.config, &self.tables.layout) as usize)?;
         self.read_words(part, 0, &mut words)?;
         Ok(words)
     }
 
-    /// `Embedding::pin`, of rows that exist, with no step under way.
+    /// `Embedding::pin`, for rows that exist, with no step under way.
     pub(crate) fn pin_rows(&mut self, rows: &[u32], share: u32) -> Result<Vec<u32>, Error> {
         pins::check(&self.tables.layout, rows, share)?;
         self.flush_and_wait()?;
@@ -50,7 +50,7 @@ impl Group {
             self.frequencies(&mut plan)?;
         }
         let mut counters = Counters::from_part(&self.part(Part::Counters)?, stride);
-        // If what is to be loaded does not come, what has left has left.
+        // The evictions are counted first: they stand even if the loading fails.
         plan.count_evicted(&self.config, &mut counters);
         self.put_words(Part::Counters, 0, &Counters::to_part(&counters))?;
         self.put_words(Part::Ways, 0, &plan.meanwhile(width))?;
@@ -62,7 +62,7 @@ impl Group {
         Ok(plan.left_out)
     }
 
-    /// Gives the loaded rows their frequencies, in pieces: of all rows they may be more than the host has room for.
+    /// Sets the frequencies of the rows to load. Reads them in pieces, because the frequencies of all rows may exceed the host's memory.
     fn frequencies(&mut self, plan: &mut pins::Plan) -> Result<(), Error> {
         let mut loads = plan.loads.clone();
         loads.sort_unstable_by_key(|&(_, row)| row);
@@ -78,10 +78,10 @@ impl Group {
         Ok(())
     }
 
-    /// Brings rows from the table into empty slots, a staged one's piece by piece as a flush goes.
+    /// Loads rows from the table into empty slots. A staged table's rows come piece by piece, as in a flush.
     fn load(&mut self, moves: &[Move]) -> Result<(), Error> {
-        let (context, tables) = (&self.context, &self.tables);
-        // The flush before has made it.
+        let (context, tables) = (&self.front.context, &self.tables);
+        // The flush before this call has allocated the list.
         let Some(FlushSpace { step, moves: list, no_scratch }) = &self.flush else { return Ok(()) };
         let params = Params::new(&self.config, &tables.layout, Mode::Train, Purpose::WriteBack);
         let uniform = context.uniform(&params);

@@ -1,4 +1,4 @@
-//! A batch whose step is decided, and the records that come for it.
+//! A prefetched batch: its step is decided, and its missing records are on their way.
 
 use std::{thread::JoinHandle, time::Instant};
 
@@ -11,7 +11,7 @@ use crate::{
     table::layout::Params,
 };
 
-/// Part of a buffer that the caller handed over.
+/// Part of a buffer of the caller's, kept until the batch's forward.
 #[derive(Debug)]
 pub(crate) struct Held {
     buffer: wgpu::Buffer,
@@ -28,33 +28,33 @@ impl Held {
     }
 }
 
-/// A batch whose step is decided, and not carried out yet.
+/// A batch whose step is decided and not yet carried out.
 #[derive(Debug)]
 pub(crate) struct Prefetched {
     pub(crate) params: Params,
     pub(crate) indices: Option<Held>,
     pub(crate) offsets: Held,
     pub(crate) weights: Option<Held>,
-    /// Which space it is in.
+    /// The index of the batch's step scratch.
     pub(crate) space: usize,
-    /// A staged table's missing records.
+    /// The missing records of a staged table.
     pub(crate) coming: Coming,
 }
 
-/// How far the records of a prefetched batch have come.
+/// The progress of the host's part in a prefetched batch.
 #[derive(Debug)]
 pub(crate) enum Coming {
-    /// The table is not staged: there is nothing for the host to do.
+    /// The table is not staged: the host has no part.
     Nothing,
-    /// The device has been asked what is missing; or the host has failed, and may be asked again.
+    /// The device has been asked for the list of missing rows. After a failure of the host the fetch may run again.
     Asked(Fetch),
-    /// A thread waits for the answer and gathers.
+    /// A thread waits for the list and gathers the records.
     Gathering(Gathering),
-    /// Ready to be copied.
+    /// The records are ready to be copied to the device.
     Here(Arrivals),
 }
 
-/// A thread that nobody leaves behind: it holds the store.
+/// A thread that gathers records. Dropping this value waits for the thread, because the thread holds the store.
 #[derive(Debug)]
 pub(crate) struct Gathering(Option<JoinHandle<(Fetch, Result<Arrivals, Error>)>>);
 
@@ -76,7 +76,7 @@ impl Gathering {
 
     pub(crate) fn join(mut self) -> Option<(Fetch, Result<Arrivals, Error>)> {
         let start = Instant::now();
-        // A panic goes on here as if there were no thread.
+        // A panic of the thread goes on in the caller.
         let done = self.0.take().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         if let Some((fetch, _)) = &done {
             fetch.waited(start.elapsed());
@@ -86,7 +86,7 @@ impl Gathering {
 }
 
 impl Coming {
-    /// Waits until everything is here. May be asked again after an error.
+    /// Waits until the records are gathered. May be called again after an error.
     pub(crate) fn arrive(&mut self) -> Result<(), Error> {
         let done = match std::mem::replace(self, Self::Nothing) {
             Self::Gathering(thread) => thread.join(),

@@ -1,4 +1,4 @@
-//! A cache of another size on a device.
+//! Gives a group on a device a cache of another size.
 
 use crate::{
     config::GroupConfig,
@@ -11,7 +11,7 @@ impl Group {
     /// `Embedding::resize_cache`, with no step under way.
     pub(crate) fn resize(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
         let config = GroupConfig { cache_rows, ..self.config.clone() };
-        let context = self.context.clone();
+        let context = self.front.context.clone();
         let layout = Layout::new(&config, context.caps().choose_shard_bytes())?;
         context.caps().check_cache(&layout)?;
         context.prepare(layout.width(), layout.windows())?;

@@ -1,4 +1,4 @@
-//! The caller's buffers, checked before they are bound.
+//! Checks the caller's buffers and binds them.
 
 use crate::{
     config::GroupConfig,
@@ -8,23 +8,27 @@ use crate::{
 };
 
 /// A batch in the caller's buffers, all with `STORAGE` usage.
+///
+/// Example: [`Group`](crate::Group).
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
     /// `u32` indices, counted within their tables; `None` for a batch without any.
     pub indices: Option<wgpu::BufferSlice<'a>>,
-    /// `u32` offsets, one a bag and one more, ascending from 0 to the number of indices.
+    /// `u32` offsets, one for each bag and one more, ascending from 0 to the number of indices.
     pub offsets: wgpu::BufferSlice<'a>,
-    /// `f32` weights, one an index.
+    /// `f32` weights, one for each index.
     pub weights: Option<wgpu::BufferSlice<'a>>,
 }
 
 /// Gradients in the caller's buffer, with `STORAGE` usage: row-major, one for each output.
+///
+/// Example: [`Scaler`](crate::Scaler).
 #[derive(Clone, Copy, Debug)]
 pub enum GradBuffer<'a> {
     /// IEEE binary32.
     F32(wgpu::BufferSlice<'a>),
-    /// IEEE binary16: infinity where the model's own cast overflowed. The slice is as long as they take, rounded up to 16 bytes; what
-    /// lies behind them is not looked at.
+    /// IEEE binary16, with infinity where the model's own cast overflowed. The length of the slice must be rounded up to 16 bytes. The
+    /// bytes behind the gradients are not read.
     F16(wgpu::BufferSlice<'a>),
 }
 
@@ -40,7 +44,7 @@ impl<'a> GradBuffer<'a> {
         }
     }
 
-    /// The slice, and how long it must be for so many elements.
+    /// The slice, and the number of bytes that it must have for `elements` elements.
     pub(crate) fn wanted(&self, elements: u64) -> (wgpu::BufferSlice<'a>, u64) {
         let bytes = if self.is_half() { (elements * 2).next_multiple_of(16) } else { elements * 4 };
         (self.slice(), bytes)
@@ -48,7 +52,7 @@ impl<'a> GradBuffer<'a> {
 }
 
 impl Batch<'_> {
-    /// Indices and bags, if such a shape can be.
+    /// The numbers of indices and bags, if the shape is legal.
     ///
     /// # Errors
     /// [`Error::Length`], [`Error::Bags`], [`Error::TooLarge`].
@@ -64,7 +68,7 @@ impl Batch<'_> {
 }
 
 impl Context {
-    /// A binding of all of `slice`, which holds at least `wanted` bytes.
+    /// Binds all of `slice`, which must have at least `wanted` bytes.
     ///
     /// # Errors
     /// [`Error::Buffer`] for a usage, offset or size that cannot be bound, [`Error::TooLarge`] beyond the device's limit.
@@ -97,7 +101,7 @@ impl Context {
         Ok(wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer, offset, size: std::num::NonZeroU64::new(size) }))
     }
 
-    /// The same, or `dummy` where there is no slice, or where the batch wants none of it.
+    /// Binds `slice`, or `dummy` if there is no slice or if the batch wants no byte of it.
     ///
     /// # Errors
     /// As [`Context::bind`].
@@ -114,7 +118,8 @@ impl Context {
         }
     }
 
-    /// The outputs of a batch, in a buffer of their own, and how many rows of them there are; `dummy` where there are none.
+    /// Binds the outputs of a batch, which must lie in a buffer that holds none of its inputs. Returns the binding and the number of output
+    /// rows. Without outputs it binds `dummy`.
     ///
     /// # Errors
     /// As [`Context::bind`].
@@ -135,7 +140,7 @@ impl Context {
         }
         let rows = batch::output_rows(config, params.indices, params.bags);
         let wanted = u64::from(rows) * u64::from(config.dim) * 4;
-        // Binding an empty buffer is impossible, and an output nobody wants need not exist.
+        // An empty buffer cannot be bound, and a batch without outputs needs no buffer for them.
         let binding = if wanted == 0 { dummy.as_entire_binding() } else { self.bind("outputs", outputs, wanted)? };
         Ok((binding, rows))
     }

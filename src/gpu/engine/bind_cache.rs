@@ -1,5 +1,5 @@
-//! Caches uniforms by content and bind groups by buffers. A step of a known shape makes no new one; without the cache the host spends
-//! longer on a small batch than the device.
+//! Caches uniforms by content and bind groups by buffers. A step of a known shape creates none. Without the cache the host would spend more
+//! time on a small batch than the device.
 
 #![allow(clippy::mutable_key_type, reason = "a buffer is compared and hashed by which it is, not by what it holds")]
 
@@ -8,26 +8,26 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Most entries of a kind. A full cache is emptied.
+/// Most entries of each kind. A full cache is emptied.
 const MOST: usize = 1024;
 
-/// A whole buffer that will be gone soon, bound so that the cache does not hold it.
+/// Binds a whole buffer that is dropped soon, in a form that the cache does not keep.
 pub(crate) fn passing(buffer: &wgpu::Buffer) -> wgpu::BindingResource<'_> {
     let size = std::num::NonZeroU64::new(buffer.size());
     wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer, offset: 0, size })
 }
 
-/// A stage and the buffers it binds, whole.
+/// A stage, and the whole buffers that it binds.
 type Bound = (&'static str, Vec<wgpu::Buffer>);
 
-/// What a [`BindCache`] holds, and how often it had to make something to hold.
+/// The numbers of entries that a [`BindCache`] holds and has made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Uniforms held.
+    /// Number of uniforms held.
     pub uniforms: usize,
-    /// Bind groups held.
+    /// Number of bind groups held.
     pub bind_groups: usize,
-    /// Uniforms and bind groups made since the context was.
+    /// Number of uniforms and bind groups made since the context was created.
     pub made: u64,
 }
 
@@ -38,7 +38,7 @@ struct Things {
     made: u64,
 }
 
-/// Uniforms and bind groups that later calls use again.
+/// Uniforms and bind groups, kept for later calls.
 #[derive(Debug, Default)]
 pub(crate) struct BindCache {
     things: Mutex<Things>,
@@ -46,7 +46,7 @@ pub(crate) struct BindCache {
 
 impl BindCache {
     fn lock(&self) -> MutexGuard<'_, Things> {
-        // Whatever a panicking thread left is whole: entries are inserted in one go.
+        // A panicking thread leaves the maps whole, because each entry is inserted in one call.
         self.things.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -65,8 +65,8 @@ impl BindCache {
         buffer
     }
 
-    /// The bind group of a stage. A binding with a stated size is a buffer of the caller's, or [`passing`]: such a bind group is not
-    /// cached, since it would keep that buffer alive.
+    /// The bind group of a stage. A binding with a stated size is a buffer of the caller, or comes from [`passing`]. A bind group with such
+    /// a binding is not cached, because it would keep that buffer alive.
     pub(crate) fn bind_group(
         &self,
         stage: &'static str,

@@ -1,5 +1,5 @@
-//! Recording: one compute pass, into which the stages put their dispatches. Only a timeline of a device that cannot stamp inside
-//! passes has a pass for each dispatch.
+//! Records a call: one compute pass, to which the stages add their dispatches. Only a timeline on a device that cannot stamp inside passes
+//! makes a pass for each dispatch.
 
 use crate::{
     gpu::engine::{
@@ -10,12 +10,12 @@ use crate::{
     wgsl::Kernel,
 };
 
-/// How many workgroups a dispatch has.
+/// The number of workgroups of a dispatch.
 pub(crate) enum Groups {
-    /// Exactly so many.
+    /// Exactly this number.
     Direct(u64),
-    /// At most so many, and never more than [`Context::grid`]: the stage loops over what the device has counted. With nothing to
-    /// do it costs a small launch, and no host ever waits for the count.
+    /// At most this number, and at most [`Context::grid`]. The stage loops over a list whose length only the device knows. An empty list
+    /// costs a small launch, and the host never waits for the length.
     Capped(u64),
 }
 
@@ -25,7 +25,7 @@ impl Groups {
         Self::Direct(u64::from(items.div_ceil(per_group)))
     }
 
-    /// For a stage that loops: enough for `most` items, `per_group` each.
+    /// Workgroups of a stage that loops: enough for `most` items, `per_group` each.
     pub(crate) fn capped(most: u32, per_group: u32) -> Self {
         Self::Capped(u64::from(most.div_ceil(per_group)))
     }
@@ -33,8 +33,8 @@ impl Groups {
 
 /// Declares a stage: its name, the size of its workgroups, and its bindings in the order of `@binding`, each with its access.
 ///
-/// Makes `KERNEL`, of which pipelines are built and which `tests/shaders.rs` holds to the WGSL, and `Bindings`, a struct with a field
-/// for each binding. A stage fills it by name and hands it to [`Call::dispatch`].
+/// Makes `KERNEL`, from which pipelines are built and which `tests/shaders.rs` compares with the WGSL, and `Bindings`, a struct with a
+/// field for each binding. A stage fills it by name and passes it to [`Call::dispatch`].
 macro_rules! kernel {
     ($name:literal, workgroup $workgroup:literal, $($binding:ident: $access:ident,)+) => {
         pub(crate) const KERNEL: $crate::wgsl::Kernel = $crate::wgsl::Kernel {
@@ -73,7 +73,7 @@ pub(crate) struct Call<'a> {
     recorder: Recorder<'a>,
 }
 
-/// Where dispatches go.
+/// The pass, or the passes, that take the dispatches.
 #[allow(clippy::large_enum_variant, reason = "one a call, on the stack; the large one is the usual one")]
 enum Recorder<'a> {
     Pass(wgpu::ComputePass<'a>),
@@ -98,7 +98,7 @@ impl<'a> Call<'a> {
         self.launch(B::KERNEL, (1, 1), bindings.list().as_ref(), groups);
     }
 
-    /// A dispatch of the pipeline for Quads of a width and a cache of so many windows, with all the bindings that has.
+    /// Records a dispatch of the pipeline for Quads of `width` floats and a cache of `windows` windows, with all its bindings.
     pub(crate) fn launch(
         &mut self,
         kernel: &Kernel,

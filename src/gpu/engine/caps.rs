@@ -1,4 +1,4 @@
-//! What a device can do, as plain data, and what the crate chooses from it.
+//! The abilities of a device as plain data, and the choices that the crate bases on them.
 //!
 //! A [`Caps`] holds facts; the `choose_*` functions hold decisions. No decision looks at a vendor.
 
@@ -10,56 +10,69 @@ use crate::{
 };
 
 /// A snapshot of a device's features, limits and adapter.
+///
+/// ```
+/// use hotrow::{GroupConfig, Layout, adapter};
+///
+/// # fn main() -> Result<(), hotrow::Error> {
+/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// let caps = context.caps();
+/// // A table larger than a binding is cut into shards.
+/// let layout = Layout::new(&GroupConfig::new(&[1_000_000], 64), caps.choose_shard_bytes())?;
+/// assert!(layout.shards >= 1 && caps.binding_bytes >= 1 << 20);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caps {
     /// Adapter name, for messages.
     pub name: String,
     /// wgpu backend.
     pub backend: wgpu::Backend,
-    /// What kind of device it is.
+    /// The kind of device.
     pub device_type: wgpu::DeviceType,
     /// Smallest and largest subgroup, if subgroup operations are enabled.
     pub subgroup: Option<(u32, u32)>,
-    /// Shaders may read and write host memory that the host maps.
+    /// Whether shaders can read and write host memory that the host has mapped.
     pub mappable: bool,
-    /// Shaders may add to floats in memory atomically.
+    /// Whether shaders can add to floats in memory atomically.
     pub float_atomics: bool,
-    /// Passes can be timed on the device.
+    /// Whether passes can be timed on the device.
     pub timestamps: bool,
-    /// Most bytes one storage binding may have.
+    /// Most bytes of a storage binding.
     pub binding_bytes: u64,
-    /// Most bytes one buffer may have.
+    /// Most bytes of a buffer.
     pub buffer_bytes: u64,
-    /// Storage buffers a stage may bind.
+    /// Most storage buffers that a stage can bind.
     pub storage_buffers: u32,
-    /// Buffers of any kind a stage may bind.
+    /// Most buffers of any kind that a stage can bind.
     pub stage_buffers: u32,
-    /// Workgroups a dispatch may have in one dimension.
+    /// Most workgroups of a dispatch in one dimension.
     pub max_groups: u32,
     /// Alignment of a storage binding's offset, in bytes.
     pub offset_alignment: u32,
 }
 
-/// Bytes that shaders reach: they count 4-byte words in 32 bits.
+/// Number of bytes that shaders can address: they count 4-byte words in 32 bits.
 const ADDRESSABLE: u64 = (1 << 34) - 256;
 
-/// Storage buffers that the widest stage binds, the first window of the cache among them; WebGPU's default limit.
+/// Number of storage buffers of the widest stage, the first window of the cache included; WebGPU's default limit.
 pub(crate) const STORAGE_BUFFERS: u32 = 8;
 
-/// Most storage buffers a stage that are asked for: a cache of 50 GiB where a binding has 2.
+/// Most storage buffers of a stage that a device is requested with: enough for a cache of 50 GiB if a binding has 2.
 const MOST_STORAGE_BUFFERS: u32 = 32;
 
-/// Uniform buffers beside them.
+/// Number of uniform buffers of a stage beside them.
 const UNIFORM_BUFFERS: u32 = 3;
 
 impl Caps {
-    /// What `device` was created with.
+    /// The abilities that `device` was created with.
     #[must_use]
     pub fn of(device: &wgpu::Device) -> Self {
         Self::from_parts(&device.adapter_info(), device.features(), &device.limits())
     }
 
-    /// The same from its parts, so that a choice can be tested without the device.
+    /// The abilities from their parts, so that tests need no device.
     #[must_use]
     pub fn from_parts(info: &wgpu::AdapterInfo, features: wgpu::Features, limits: &wgpu::Limits) -> Self {
         Self {
@@ -81,32 +94,33 @@ impl Caps {
         }
     }
 
-    /// Ballot needs subgroups of exactly 32 lanes: wgpu cannot pin the size, so smallest and largest must both be 32.
+    /// Chooses the body that ranks keys. The ballot body needs subgroups of exactly 32 lanes. wgpu cannot pin the size, so smallest and
+    /// largest must both be 32.
     #[must_use]
     pub fn choose_rank(&self) -> RankBody {
         if self.subgroup == Some((32, 32)) { RankBody::Subgroup32 } else { RankBody::Portable }
     }
 
-    /// The device's own addition where it has one and was created with it.
+    /// Chooses native addition if the device has it and was created with it.
     #[must_use]
     pub fn choose_add(&self) -> AddBody {
         if self.float_atomics { AddBody::Native } else { AddBody::Exchange }
     }
 
-    /// Most bytes a shard of a table may have.
+    /// Most bytes of a shard of a table.
     #[must_use]
     pub fn choose_shard_bytes(&self) -> u64 {
         self.binding_bytes.min(self.buffer_bytes)
     }
 
-    /// Most windows the cache may be cut into: one, and one more for each storage buffer a stage may bind beyond the default limit.
+    /// Most windows of a cache: one, and one more for each storage buffer that a stage can bind beyond the default limit.
     #[must_use]
     pub fn choose_windows(&self) -> u32 {
         let bound = self.storage_buffers.min(self.stage_buffers.saturating_sub(UNIFORM_BUFFERS));
         bound.clamp(STORAGE_BUFFERS, MOST_STORAGE_BUFFERS) - STORAGE_BUFFERS + 1
     }
 
-    /// Whether stages can bind all of the cache of `layout` at once.
+    /// Checks that stages can bind the whole cache of `layout` at once.
     ///
     /// # Errors
     /// [`Error::TooLarge`] for a cache of more windows than [`choose_windows`](Self::choose_windows) allows.
@@ -124,8 +138,9 @@ impl Caps {
         })
     }
 
-    /// Where a table lives that does not fit in the device's memory, if nobody says, and why there. Mapped only where device and host
-    /// share their memory: over a bus each row would cross in small pieces, which is for the caller to choose, having measured.
+    /// Chooses the placement of a table that does not fit in the device's memory, if the caller does not, and gives the reason. Mapped is
+    /// chosen only where device and host share their memory. Over a bus each row would cross in small pieces; that is for the caller to
+    /// choose after a measurement.
     #[must_use]
     pub fn choose_host_placement(&self) -> (Placement, &'static str) {
         match self.device_type {
@@ -140,8 +155,8 @@ impl Caps {
         }
     }
 
-    /// Most workgroups of a dispatch whose work is counted on the device: enough to fill any GPU some times over, few enough that
-    /// one with nothing to do is over at once. A software driver takes far longer to start a workgroup than to go round in one.
+    /// Most workgroups of a dispatch whose work is counted on the device: enough to fill any GPU several times over, and few enough that an
+    /// empty dispatch ends at once. A software driver takes far longer to start a workgroup than to loop once more in one.
     #[must_use]
     pub fn choose_grid(&self) -> u32 {
         if self.device_type == wgpu::DeviceType::Cpu { 64 } else { 2048 }
@@ -157,8 +172,8 @@ impl Caps {
     }
 }
 
-/// The features and limits hotrow makes use of on `adapter`: merge them into your own `request_device`. None of the
-/// features is needed; the limits are the adapter's for buffers (of the storage buffers a stage at most 32), the defaults otherwise.
+/// The features and limits that hotrow uses on `adapter`, to merge into your own `request_device`. No feature is needed. The limits for
+/// buffers are the adapter's (at most 32 storage buffers a stage), all others the defaults.
 #[must_use]
 pub fn requirements(adapter: &wgpu::Adapter) -> (wgpu::Features, wgpu::Limits) {
     let wished = wgpu::Features::SUBGROUP

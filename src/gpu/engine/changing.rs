@@ -2,12 +2,12 @@
 
 use crate::gpu::engine::context::Context;
 
-/// A uniform in one buffer of its own. Each recorded call copies its value into the buffer within the caller's encoder, ahead of its
-/// dispatches: several calls may be recorded before a submission, and each finds its own value.
+/// A uniform in one buffer of its own. Each recorded call copies its value into the buffer within the caller's encoder, before its
+/// dispatches. So several calls can be recorded before a submission, and each reads its own value.
 #[derive(Debug)]
 pub(crate) struct Changing {
     buffer: wgpu::Buffer,
-    /// The value recorded last, and the buffer it is copied from. Commands under way keep an older one alive until they are done.
+    /// The value recorded last, and the buffer that it is copied from. Commands under way keep an older buffer alive until they are done.
     source: Option<(Vec<u8>, wgpu::Buffer)>,
 }
 
@@ -15,7 +15,7 @@ impl Changing {
     /// A uniform of the size of a `T`.
     pub(crate) fn new<T: bytemuck::Pod>(context: &Context) -> Self {
         let buffer = context.device().create_buffer(&wgpu::BufferDescriptor {
-            // Like the uniforms of calls it is in no memory report.
+            // Like the uniforms of calls, this buffer is in no memory report.
             label: Some("hotrow.uniform"),
             size: size_of::<T>() as u64,
             usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
@@ -24,7 +24,7 @@ impl Changing {
         Self { buffer, source: None }
     }
 
-    /// Records that what follows in `encoder` finds `value` in the uniform. Call it outside of a pass.
+    /// Records that later commands in `encoder` read `value` from the uniform. Must be called outside a pass.
     pub(crate) fn record<T: bytemuck::Pod>(
         &mut self,
         context: &Context,

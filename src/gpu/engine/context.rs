@@ -1,4 +1,4 @@
-//! A device made ready: every pipeline, once. Groups on the same device share it.
+//! A device with every pipeline of the crate, each built once. Groups on the same device share it.
 
 use std::{
     collections::HashMap,
@@ -23,16 +23,16 @@ pub(crate) struct Pipeline {
     pub(crate) pipeline: wgpu::ComputePipeline,
 }
 
-/// Pipelines by the names of their stages, and what the device said against one of them.
+/// Pipelines by the names of their stages, and the device's first complaint about one of them.
 struct Pipelines {
     by_name: HashMap<&'static str, Pipeline>,
     fault: Option<String>,
 }
 
-/// The text of a stage, for the width and the windows of some bodies.
+/// The text of a stage for a choice of bodies.
 type Text = dyn Fn(&Kernel, Bodies) -> String + Send + Sync;
 
-/// What a context's shader modules are made of.
+/// The source of a context's shader modules.
 enum Recipe {
     /// The crate's own text, with or without wgpu's checks.
     Own { rank: RankBody, add: AddBody, shaders: Shaders },
@@ -65,15 +65,18 @@ struct Inner {
     caps: Caps,
     kernels: &'static [&'static Kernel],
     recipe: Recipe,
-    /// Of the stages of which there is one.
+    /// Pipelines of the stages that exist once.
     common: Pipelines,
-    /// Of the others: for each number of windows, for Quads of 1 float and of 4; built when first wanted.
+    /// Pipelines of the stages that move rows or bind windows: for each number of windows, for Quads of 1 and of 4 floats. Built on first
+    /// use.
     rows: Vec<[OnceLock<Pipelines>; 2]>,
     max_groups: u32,
     bind_cache: BindCache,
 }
 
-/// Your device and queue, with every pipeline of the crate. Cheap to clone; groups on one device share it.
+/// The caller's device and queue, with every pipeline of the crate. Cheap to clone; groups on one device share it.
+///
+/// Example: [`Group`](crate::Group), and [`ContextOptions`](crate::ContextOptions).
 #[derive(Clone)]
 pub struct Context {
     inner: Arc<Inner>,
@@ -87,7 +90,7 @@ impl std::fmt::Debug for Context {
 }
 
 impl Context {
-    /// A context that knows `kernels`, with choices made by the caller.
+    /// Creates a context for `kernels` with the caller's options.
     pub(crate) fn with_kernels(
         device: &wgpu::Device,
         queue: &wgpu::Queue,
@@ -122,7 +125,7 @@ impl Context {
         )
     }
 
-    /// A context that knows `kernels`, with each stage's text by the caller: a test runs here what the device itself could not.
+    /// Creates a context for `kernels` whose shader texts come from the caller: a test emulates bodies that the device cannot run.
     pub(crate) fn with_texts(
         device: &wgpu::Device,
         queue: &wgpu::Queue,
@@ -167,7 +170,7 @@ impl Context {
         Ok(Self { inner: Arc::new(inner), timeline: None })
     }
 
-    /// This context, its dispatches timed by `timeline`: groups made with it are, those made without are not.
+    /// The same context with its dispatches timed by `timeline`. Groups made with it are timed; groups made with the original are not.
     #[must_use]
     pub fn timed(&self, timeline: &Timeline) -> Self {
         let mut timed = self.clone();
@@ -181,7 +184,7 @@ impl Context {
         &self.inner.device
     }
 
-    /// Its queue.
+    /// The device's queue.
     #[must_use]
     pub fn queue(&self) -> &wgpu::Queue {
         &self.inner.queue
@@ -196,7 +199,7 @@ impl Context {
         }
     }
 
-    /// What the device can do.
+    /// The device's abilities.
     #[must_use]
     pub fn caps(&self) -> &Caps {
         &self.inner.caps
@@ -210,14 +213,14 @@ impl Context {
         self.inner.max_groups
     }
 
-    /// Most workgroups of a dispatch whose work is counted on the device. Where `max_groups` is narrowed this is too, so that small
-    /// inputs loop.
+    /// Most workgroups of a dispatch whose work is counted on the device. A smaller `max_groups` lowers it, too, so that small inputs make
+    /// workgroups loop.
     pub(crate) fn grid(&self) -> u32 {
         self.inner.max_groups.saturating_mul(4).min(self.inner.caps.choose_grid())
     }
 
-    /// Builds what moves rows in Quads of `width` floats, with a cache or a shared array of so many windows (at most [`Caps::choose_windows`]), if that
-    /// has not been done yet.
+    /// Builds the pipelines that move rows in Quads of `width` floats, with a cache or a shared array of `windows` windows (at most
+    /// [`Caps::choose_windows`]), unless they exist.
     pub(crate) fn prepare(&self, width: u32, windows: u32) -> Result<(), Error> {
         self.row_pipelines(width, windows).check()
     }
@@ -228,7 +231,7 @@ impl Context {
         place.get_or_init(|| Pipelines::new(device, kernels, recipe, (width, windows), true))
     }
 
-    /// The pipeline of a stage; `width` and `windows` matter to those that move rows or bind windows.
+    /// The pipeline of a stage. `width` and `windows` matter only to stages that move rows or bind windows.
     pub(crate) fn pipeline(&self, name: &str, width: u32, windows: u32) -> &Pipeline {
         match self.inner.common.by_name.get(name) {
             Some(pipeline) => pipeline,
@@ -236,7 +239,8 @@ impl Context {
         }
     }
 
-    /// Does `work` and turns what wgpu objects to, a lost device above all, into an error: the caller's handler need not see it.
+    /// Does `work`, and returns errors of wgpu, above all a lost device, as its error, so that the caller's error handler does not see
+    /// them.
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         let scope = self.inner.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let done = work();
@@ -282,7 +286,7 @@ impl Context {
         self.device().create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("hotrow") })
     }
 
-    /// A buffer for the host: mapped from the start if it is for writing.
+    /// A buffer that the host can map. One for writing is mapped from the start.
     pub(crate) fn host_buffer(&self, size: u64, usage: wgpu::BufferUsages) -> Result<wgpu::Buffer, Error> {
         let limit = self.inner.caps.buffer_bytes;
         if size > limit {
@@ -303,13 +307,13 @@ impl Context {
         }
     }
 
-    /// A small uniform buffer holding `value`. Never written again: a caller may record several calls before submitting.
+    /// A small uniform buffer with `value`. It is never written again, because a caller may record several calls before a submission.
     pub(crate) fn uniform<T: bytemuck::Pod>(&self, value: &T) -> wgpu::Buffer {
         let bytes = bytemuck::bytes_of(value);
         self.inner.bind_cache.uniform(bytes, || self.new_uniform(bytes))
     }
 
-    /// A stage's bind group, used again where nothing of it is the caller's.
+    /// A stage's bind group, cached if it has no buffer of the caller.
     pub(crate) fn bind_group(
         &self,
         stage: &'static str,
@@ -326,12 +330,12 @@ impl Context {
         })
     }
 
-    /// How much the cache of uniforms and bind groups holds and has made.
+    /// The numbers of uniforms and bind groups that the cache holds and has made.
     pub(crate) fn held_bindings(&self) -> Held {
         self.inner.bind_cache.held()
     }
 
-    /// Drops the cached bind groups, so that buffers out of use are freed.
+    /// Drops the cached bind groups, so that buffers no longer in use are freed.
     pub(crate) fn forget_bindings(&self) {
         self.inner.bind_cache.forget();
     }
@@ -343,7 +347,7 @@ impl Context {
             usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_SRC,
             mapped_at_creation: true,
         });
-        // On a lost device there is nothing to write to; the first use of the buffer says so.
+        // A buffer of a lost device cannot be written; its first use returns the error.
         if let Ok(mut view) = buffer.get_mapped_range_mut(..) {
             view.slice(..).copy_from_slice(bytes);
         }
@@ -353,7 +357,7 @@ impl Context {
 }
 
 impl Pipelines {
-    /// Of the stages that move rows or bind windows, or of the others.
+    /// Builds the pipelines of the stages that move rows or bind windows if `rows`, else those of all others.
     fn new(device: &wgpu::Device, kernels: &[&Kernel], recipe: &Recipe, cut: (u32, u32), rows: bool) -> Self {
         let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
         let kernels = kernels.iter().filter(|kernel| wgsl::is_cut(kernel) == rows);

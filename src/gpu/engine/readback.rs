@@ -1,4 +1,4 @@
-//! To the device and back: uploads; downloads that wait because the caller asked, and step reports that never do.
+//! Transfers between host and device: uploads, downloads that wait, and step reports that never wait.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,10 +13,10 @@ use crate::{
 };
 
 impl Context {
-    /// A buffer of its own for what the host has.
+    /// Uploads `words` into a new buffer.
     pub(crate) fn upload(&self, what: &'static str, words: &[u8]) -> Result<wgpu::Buffer, Error> {
         let buffer = self.buffer(what, words.len() as u64, wgpu::BufferUsages::empty())?;
-        // A buffer is written in whole words; behind an odd number of halves comes a zero.
+        // A buffer is written in whole words, so an odd number of halves is followed by a zero.
         let (whole, rest) = words.split_at(words.len() & !3);
         self.queue().write_buffer(&buffer, 0, whole);
         if !rest.is_empty() {
@@ -57,7 +57,7 @@ impl Context {
         })
     }
 
-    /// Submits `encoder`, which fills `targets`, and calls `each` with the bytes of every one.
+    /// Submits `encoder`, which fills `targets`, and calls `each` with the bytes of every target.
     pub(crate) fn read(
         &self,
         encoder: wgpu::CommandEncoder,
@@ -88,7 +88,7 @@ impl Context {
         Ok(())
     }
 
-    /// Waits for the words in `bytes` of a buffer.
+    /// Downloads the bytes `bytes` of a buffer as words, and waits for them.
     pub(crate) fn download_part(&self, source: &wgpu::Buffer, bytes: std::ops::Range<u64>) -> Result<Vec<u32>, Error> {
         let size = bytes.end - bytes.start;
         let target = self.download_buffer(size);
@@ -110,10 +110,10 @@ impl Context {
     }
 }
 
-/// Bytes of the buffer through which a step tells its outcome.
+/// Bytes of the buffer in which a step reports its outcome.
 pub(crate) const REPORT_BYTES: u64 = size_of::<Step>() as u64;
 
-/// What steps found wrong, heard of whenever the device is polled.
+/// The errors that steps report. They arrive whenever the device is polled.
 #[derive(Clone, Debug)]
 pub(crate) struct Reports {
     shared: Arc<Mutex<Shared>>,
@@ -136,13 +136,13 @@ fn report_buffer(context: &Context) -> wgpu::Buffer {
 }
 
 impl Reports {
-    /// With a buffer for one step; more steps under way at once take more.
+    /// Begins with a buffer for one step. Steps that are under way at once take more.
     pub(crate) fn new(context: &Context) -> Self {
         let shared = Shared { free: vec![report_buffer(context)], made: 1, faults: Vec::new() };
         Self { shared: Arc::new(Mutex::new(shared)) }
     }
 
-    /// Records the copy of a step's outcome, of a batch of so many indices; it is read when the caller's submission is done.
+    /// Records the copy of the outcome of a step with `indices` indices. It is read once the caller's submission is done.
     pub(crate) fn record(
         &self,
         context: &Context,
@@ -159,7 +159,7 @@ impl Reports {
         let mapped = target.clone();
         encoder.map_buffer_on_submit(&target, wgpu::MapMode::Read, .., move |result| {
             if result.is_err() {
-                return; // the device is gone, and the next call will say so
+                return; // the device is lost; the next call returns that error
             }
             let step = mapped.get_mapped_range(..).ok().map(|range| *bytemuck::from_bytes::<Step>(&range));
             mapped.unmap();
@@ -183,7 +183,7 @@ impl Reports {
         first.and_then(|(step, indices)| batch::fault(config, &step, indices)).map_or(Ok(()), Err)
     }
 
-    /// Every report buffer, those under way too.
+    /// Every report buffer, including those in use.
     pub(crate) fn allocations(&self) -> Vec<Allocation> {
         vec![("report", REPORT_BYTES); self.lock().made]
     }

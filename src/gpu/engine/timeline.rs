@@ -1,5 +1,5 @@
-//! How long each dispatch took on the device: a stamp between dispatches where a pass can take one, else a pass for each
-//! dispatch, else nothing but the count. Only a context made with [`Context::timed`](crate::Context::timed) records any of it.
+//! Measures the time of each dispatch on the device: by a stamp between dispatches if a pass can take one, else by a pass for each
+//! dispatch; without stamps it counts dispatches. Only a context made with [`Context::timed`](crate::Context::timed) is measured.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -13,7 +13,9 @@ const STAMPS: u32 = 4096;
 /// Bytes of a stamp.
 const STAMP: u64 = 8;
 
-/// How finely a device tells the time.
+/// The resolution of a device's stamps.
+///
+/// Example: [`Timeline`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// Stamps between the dispatches of a pass (`TIMESTAMP_QUERY_INSIDE_PASSES`).
@@ -24,30 +26,51 @@ pub enum Resolution {
     Count,
 }
 
-/// One dispatch, or one stretch between two marks.
+/// One dispatch, or one stretch recorded by [`Timeline::around`].
+///
+/// Example: [`Timeline`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
     /// The stage, as in `shaders/<stage>.wgsl`, or the name given to [`Timeline::around`].
     pub stage: &'static str,
-    /// Time until it was done, counted from when all before it was done. `None` without stamps, or beyond the last one there is.
+    /// Time until the dispatch was done, from when all earlier ones were done. `None` without stamps, or when no stamp was left.
     pub nanoseconds: Option<f64>,
     /// False for a stretch of [`Timeline::around`].
     pub dispatch: bool,
 }
 
-/// What a timeline heard of since it was last read.
+/// The spans that a timeline has recorded since it was last read.
+///
+/// Example: [`Timeline`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
-    /// In the order they were recorded.
+    /// The spans in the order of recording.
     pub spans: Vec<Span>,
-    /// Dispatches, those that were not stamped too.
+    /// Number of dispatches, including those without stamps.
     pub dispatches: u64,
-    /// From the first stamp to the last, what lies between the dispatches (clears, copies) included.
+    /// Time from the first stamp to the last, including work between dispatches (clears, copies).
     pub nanoseconds: Option<f64>,
 }
 
-/// Collects the times of what is recorded through a context made with [`Context::timed`](crate::Context::timed): record, [`Timeline::resolve`] into the
-/// last encoder, submit, [`Timeline::read`]. Clones share what they collect; one encoder at a time.
+/// Collects the times of commands recorded through a context made with [`Context::timed`](crate::Context::timed): record, then
+/// [`Timeline::resolve`] into the last encoder, submit, [`Timeline::read`]. Clones share their spans. Record into one encoder at a time.
+///
+/// ```
+/// use hotrow::{Group, GroupConfig, Timeline, adapter};
+///
+/// # fn main() -> Result<(), hotrow::Error> {
+/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// let timeline = Timeline::new(&context);
+/// let mut group = Group::new(&context.timed(&timeline), GroupConfig::new(&[1000], 16).with_cache_rows(64))?;
+/// let mut encoder = context.device().create_command_encoder(&Default::default());
+/// group.record_flush(&mut encoder)?;
+/// timeline.resolve(&mut encoder);
+/// context.queue().submit([encoder.finish()]);
+/// let found = timeline.read()?;
+/// assert_eq!(found.spans[0].stage, "collect");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Timeline {
     inner: Arc<Inner>,
@@ -55,7 +78,7 @@ pub struct Timeline {
 
 #[derive(Debug)]
 struct Inner {
-    /// Without its own timeline, so that neither keeps the other alive.
+    /// The device without the context's timeline, so that neither keeps the other alive.
     device: wgpu::Device,
     resolution: Resolution,
     stamps: Option<Stamps>,
@@ -80,7 +103,7 @@ struct Heard {
 }
 
 impl Heard {
-    /// The next `n` stamps, if there are so many left.
+    /// The next `n` stamps, if that many are left.
     fn take(&mut self, n: u32) -> Option<u32> {
         let first = self.used;
         (first + n <= STAMPS).then(|| {
@@ -91,7 +114,7 @@ impl Heard {
 
     fn push(&mut self, stage: &'static str, stamps: Option<[u32; 2]>, dispatch: bool) {
         self.dispatches += u64::from(dispatch);
-        // A timeline that nobody reads does not grow for ever.
+        // The limit keeps a timeline that is never read from growing.
         if self.spans.len() < STAMPS as usize {
             self.spans.push((stage, stamps, dispatch));
         }
@@ -99,7 +122,7 @@ impl Heard {
 }
 
 impl Timeline {
-    /// A timeline on a device.
+    /// Creates a timeline on a device.
     pub(crate) fn on(device: &wgpu::Device, queue: &wgpu::Queue) -> Self {
         let features = device.features();
         let resolution = if !features.contains(wgpu::Features::TIMESTAMP_QUERY) {
@@ -133,14 +156,14 @@ impl Timeline {
         Self { inner: Arc::new(Inner { device, resolution, stamps, heard: Mutex::default(), listening: true.into() }) }
     }
 
-    /// How finely the device tells the time.
+    /// The resolution of the device's stamps.
     #[must_use]
     pub fn resolution(&self) -> Resolution {
         self.inner.resolution
     }
 
-    /// Whether passes recorded from now on are heard of; at first they are. Stamps cost a little time of their own, so a whole
-    /// stretch is best measured without those inside it.
+    /// Sets whether passes recorded from now on are measured; at first they are. Stamps take a little time themselves, so a long stretch is
+    /// best measured without stamps inside it.
     pub fn listen(&self, listening: bool) {
         self.inner.listening.store(listening, Relaxed);
     }
@@ -149,7 +172,7 @@ impl Timeline {
         self.inner.listening.load(Relaxed)
     }
 
-    /// Records what `work` records, with a stamp before and one after: for copies and clears, which are no dispatches.
+    /// Records the commands of `work` with a stamp before and one after them: for copies and clears, which are no dispatches.
     pub fn around<T>(
         &self,
         encoder: &mut wgpu::CommandEncoder,
@@ -168,7 +191,7 @@ impl Timeline {
         done
     }
 
-    /// Records that the stamps so far be made readable.
+    /// Records that the stamps so far become readable.
     pub fn resolve(&self, encoder: &mut wgpu::CommandEncoder) {
         let mut heard = self.heard();
         if let Some(stamps) = &self.inner.stamps
@@ -180,7 +203,7 @@ impl Timeline {
         }
     }
 
-    /// Waits for everything submitted and returns what was heard of since the last call. What was not resolved has no times.
+    /// Waits for all submissions and returns the spans since the last call. Spans that were not resolved have no times.
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
@@ -207,7 +230,7 @@ impl Timeline {
         Ok(Record { spans: spans.collect(), dispatches: heard.dispatches, nanoseconds: all.and_then(between) })
     }
 
-    /// The stamp at the beginning of a pass, with which its first dispatch is compared.
+    /// Takes the stamp at the beginning of a pass, from which its first dispatch is measured.
     pub(crate) fn open(&self, pass: &mut wgpu::ComputePass<'_>) {
         if self.inner.resolution == Resolution::Dispatch
             && let Some(stamps) = &self.inner.stamps
@@ -217,7 +240,7 @@ impl Timeline {
         }
     }
 
-    /// The stamp behind a dispatch of a pass that was opened with [`Timeline::open`].
+    /// Takes the stamp after a dispatch of a pass that was opened with [`Timeline::open`].
     pub(crate) fn after(&self, pass: &mut wgpu::ComputePass<'_>, stage: &'static str) {
         let mut heard = self.heard();
         let stamps = self.inner.stamps.as_ref().filter(|_| self.inner.resolution == Resolution::Dispatch);
@@ -230,7 +253,7 @@ impl Timeline {
         heard.push(stage, taken, true);
     }
 
-    /// The stamps of a pass that holds one dispatch, where passes alone can be timed.
+    /// The stamps of a pass with one dispatch, on a device that can time only passes.
     pub(crate) fn alone(&self, stage: &'static str) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
         let mut heard = self.heard();
         let taken = self.inner.stamps.as_ref().and_then(|stamps| Some((stamps, heard.take(2)?)));
@@ -248,7 +271,7 @@ impl Timeline {
 }
 
 impl Stamps {
-    /// An empty pass: its stamp is written when all that was recorded before is done.
+    /// Records an empty pass, whose stamp is written when all earlier commands are done.
     fn mark(&self, encoder: &mut wgpu::CommandEncoder, index: u32) {
         encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
             label: Some("hotrow.mark"),
@@ -268,7 +291,7 @@ impl Stamps {
             let _unheard = sender.send(result);
         });
         wait(device, None)?;
-        // Whichever thread polled last may be on its way to send it.
+        // The thread that polled last may not have sent the result yet.
         match receiver.recv_timeout(std::time::Duration::from_secs(10)) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(lost(error.to_string())),

@@ -1,8 +1,8 @@
-//! Waiting for a device, for as long as a device may take.
+//! Waits for a device with a generous limit.
 
 use crate::error::Error;
 
-/// How long a call that waits gives the device.
+/// Longest time that a call waits for the device.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(600);
 
 /// Waits for a submission, or for all of them.

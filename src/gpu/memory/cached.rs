@@ -1,4 +1,4 @@
-//! What a group's buffers take, read off the buffers themselves.
+//! The memory of a cached group, read off its buffers.
 
 use crate::{
     gpu::{
@@ -15,15 +15,15 @@ use crate::{
 };
 
 impl Group {
-    /// Every byte allocated for the group, by purpose. Scratch is what batches and flushes have needed so far.
+    /// The bytes that the group has allocated, by purpose. Scratch is as large as the batches and flushes so far have made it.
     #[must_use]
     pub fn memory(&self) -> MemoryReport {
         let spaces = self.train.iter().chain([&self.frozen]).flatten().flat_map(space);
         let staged = self.staged.iter().flat_map(|staged| staged.allocations());
         let store = self.staged.iter().map(|_| ("store", self.tables.layout.table_bytes()));
         let buffers = Allocated {
-            kept: tables(&self.tables).chain([("dummy", self.dummy.size())]).chain(store).collect(),
-            staging: self.reports.allocations().into_iter().chain(staged).collect(),
+            kept: tables(&self.tables).chain([("dummy", self.front.dummy.size())]).chain(store).collect(),
+            staging: self.front.reports.allocations().into_iter().chain(staged).collect(),
             scratch: spaces.chain(self.flush.iter().flat_map(flush)).collect(),
         };
         MemoryReport::new(&self.config, &self.tables.layout, buffers)
@@ -37,7 +37,7 @@ fn sizes<'b>(
     buffers.into_iter().map(move |buffer| (what, buffer.size()))
 }
 
-// Taken apart without `..`: a buffer added there must be added here.
+// Destructured without `..`, so that a new buffer must be added here.
 
 fn tables(tables: &Tables) -> impl Iterator<Item = Allocation> {
     let Tables { layout: _, tables, features, ways, cache, records, freqs, packs, unpacks } = tables;

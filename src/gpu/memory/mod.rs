@@ -1,4 +1,4 @@
-//! Every byte that groups on a device take: planned beforehand, and reported from what was allocated.
+//! The memory of groups on a device: planned in advance, and reported from the allocations.
 
 pub(crate) mod cached;
 pub(crate) mod plan;

@@ -1,4 +1,4 @@
-//! What a group will allocate, before anything is: the same lists of buffers that the allocation itself goes through.
+//! Plans the allocations of a cached group with the lists of buffers that the group itself allocates from.
 
 use crate::{
     config::{GroupConfig, Placement, Policy},
@@ -13,9 +13,9 @@ use crate::{
 };
 
 impl MemoryReport {
-    /// What a group of this configuration takes once all `calls` have come; no device is asked. Right to the byte: it goes through
-    /// the lists by which [`Group`](crate::Group) allocates. Only the ring of a staged table is as long as the rows that are missing make
-    /// it: of that it gives the most.
+    /// The bytes of a group of this configuration once all `calls` have been made. No device is needed. The plan is exact to the byte,
+    /// because it uses the lists from which [`Group`](crate::Group) allocates. Only the ring of a staged table depends on the missing rows;
+    /// the plan has its largest size.
     #[must_use]
     pub fn plan(config: &GroupConfig, layout: &Layout, calls: impl Into<Calls>) -> Self {
         let calls = calls.into();
@@ -26,7 +26,7 @@ impl MemoryReport {
         };
         let ahead = calls.train.filter(|_| calls.prefetch);
         for (indices, train) in [(calls.train, true), (ahead, true), (calls.frozen, false)] {
-            // Writing a line cannot fail.
+            // Adding a line cannot fail.
             let _space = indices.map(|indices| Space::of(&mut note, layout, indices, train));
         }
         if calls.flush && layout.sets > 0 {
@@ -40,7 +40,7 @@ impl MemoryReport {
     }
 }
 
-/// The buffers of `gpu::tables::Tables`, and the one that stands where a batch has no weights.
+/// The buffers of [`Tables`](crate::gpu::stages::cached::tables::Tables), and the dummy buffer.
 fn kept(config: &GroupConfig, layout: &Layout) -> Vec<Allocation> {
     let slots = u64::from(layout.slots());
     let [tables, features] = table_bytes(config);

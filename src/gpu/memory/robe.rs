@@ -1,4 +1,4 @@
-//! What a group's buffers take, read off the buffers themselves.
+//! The memory of a parameter-shared group, read off its buffers.
 
 use crate::{
     gpu::{
@@ -15,20 +15,20 @@ use crate::{
 };
 
 impl RobeGroup {
-    /// Every byte allocated for the group, by purpose. Scratch is what batches have needed so far. The rows take none.
+    /// The bytes that the group has allocated, by purpose. Scratch is as large as the batches so far have made it. Rows take no memory.
     #[must_use]
     pub fn memory(&self) -> MemoryReport {
-        // Taken apart without `..`: a buffer added there must be added here.
+        // Destructured without `..`, so that a new buffer must be added here.
         let Array { tables, features, memory, states, storage: _, robe: _, window: _ } = &self.array;
         let windows =
             memory.iter().map(|buffer| ("weights", buffer)).chain(states.iter().map(|buffer| ("states", buffer)));
-        let kept = windows.chain([("tables", tables), ("features", features), ("dummy", &self.dummy)]);
+        let kept = windows.chain([("tables", tables), ("features", features), ("dummy", &self.front.dummy)]);
         let kept = kept.map(|(what, buffer)| (what, buffer.size()));
         let spaces = [&self.train, &self.frozen].into_iter().flatten().flat_map(space);
         let backward = self.chunks.iter().flat_map(chunks).chain(self.runs.iter().flat_map(runs));
         let buffers = Allocated {
             kept: kept.collect(),
-            staging: self.reports.allocations(),
+            staging: self.front.reports.allocations(),
             scratch: spaces.chain(backward).chain(self.scattered.iter().flat_map(scattered)).collect(),
         };
         MemoryReport::of_robe(&self.config, buffers)

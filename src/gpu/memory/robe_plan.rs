@@ -1,4 +1,4 @@
-//! What a parameter-shared group takes, and will take.
+//! Plans the allocations of a parameter-shared group.
 
 use crate::{
     error::Error,
@@ -15,12 +15,12 @@ use crate::{
 };
 
 impl MemoryReport {
-    /// What a parameter-shared group of this configuration takes once all `calls` have come, `train` each with its backward; no device is
-    /// asked: `window_bytes` says how a device's bindings cut the array, none: not at all. Right to the byte, as [`MemoryReport::plan`] is.
-    /// Nothing is ever prefetched or flushed.
+    /// The bytes of a parameter-shared group of this configuration once all `calls` have been made, each `train` call with its backward. No
+    /// device is needed: `window_bytes` says into which windows a device's bindings cut the array; `None` stands for one window. The plan
+    /// is exact to the byte, like [`MemoryReport::plan`]. It ignores prefetches and flushes, which such a group does not have.
     ///
     /// # Errors
-    /// [`Error::Config`] for a configuration that cannot be ([`Config::check`]), [`Error::TooLarge`] for calls that it cannot take.
+    /// [`Error::Config`] for an illegal configuration ([`Config::check`]), [`Error::TooLarge`] for calls that the group cannot take.
     pub fn plan_robe(config: &Config, calls: impl Into<Calls>) -> Result<Self, Error> {
         let calls = calls.into();
         config.check()?;
@@ -29,7 +29,7 @@ impl MemoryReport {
         Ok(Self::planned_robe(config, &config.storage(), &calls, train))
     }
 
-    /// The same of what has been checked: `storage` is the array's, and the largest batch that is trained has so many `chunks`.
+    /// As [`MemoryReport::plan_robe`], after the checks: `storage` is the array's, and the largest trained batch has `chunks` chunks.
     pub(crate) fn planned_robe(config: &Config, storage: &Storage, calls: &Calls, chunks: u32) -> Self {
         let mut scratch = Vec::new();
         let mut note = |what, bytes| {
@@ -37,7 +37,7 @@ impl MemoryReport {
             Ok::<_, Error>(())
         };
         for indices in [calls.train, calls.frozen].into_iter().flatten() {
-            // Writing a line cannot fail.
+            // Adding a line cannot fail.
             let _space = Space::of(&mut note, indices);
         }
         if config.backward == Backward::Atomic {
@@ -49,7 +49,7 @@ impl MemoryReport {
         Self::of_robe(config, Allocated { kept: kept(config, storage), staging, scratch })
     }
 
-    /// What of these buffers serves which purpose.
+    /// Divides the bytes of the buffers by purpose.
     pub(crate) fn of_robe(config: &Config, buffers: Allocated) -> Self {
         let Allocated { kept, staging, scratch } = buffers;
         let tables: Vec<_> = config.tables.iter().map(|&rows| TableMemory::of_robe(u64::from(rows))).collect();
@@ -86,19 +86,19 @@ impl MemoryReport {
 }
 
 impl TableMemory {
-    /// Rows that take nothing.
+    /// A table whose rows take no memory.
     const fn of_robe(rows: u64) -> Self {
         Self { rows, payload: 0, scales: 0, state: 0, padding: 0, frequencies: 0 }
     }
 }
 
-/// Step number, bases and counters; features.
+/// Bytes of step number, bases and counters, and of the features.
 fn table_bytes(config: &Config) -> [u64; 2] {
     let rows = config.rows();
     [4 * table_words(&rows).len() as u64, 4 * u64::from(rows.feature_count())]
 }
 
-/// The buffers of `gpu::robe::Array`, and the one that stands where a batch has no weights.
+/// The buffers of [`Array`](crate::gpu::stages::robe::array::Array), and the dummy buffer.
 fn kept(config: &Config, storage: &Storage) -> Vec<Allocation> {
     let windows = config.window_words(storage);
     let bytes = |words: usize| 4 * words as u64;
@@ -119,21 +119,21 @@ mod tests {
         let config = Config { optimizer: Optimizer::adagrad(0.1), ..Config::new(&[1000, 250], 16, 2000, 5) };
         let report = MemoryReport::plan_robe(&config, Calls::default()).unwrap();
         assert_eq!((report.payload, report.record_state, report.rows, report.formula), (8000, 8000, 1250, 0.1));
-        // Clock, two tables; two features' 8 bytes up to 16; what stands for no weights.
+        // Clock and two tables; 8 bytes of two features, padded to 16; the dummy buffer.
         assert_eq!((report.counters, report.padding), (4 * (4 + 2 * 28) + 8, 8 + 16));
         assert_eq!((report.scratch, report.staging, report.host), (0, 64, 64));
         assert_eq!(report.total(), report.allocations.iter().map(|(_, bytes)| bytes).sum::<u64>());
         assert_eq!(report.kept(), 16_000 + report.counters + report.padding);
-        // Twice the weights against FP32 rows; the same as weights against weights beside the same optimiser.
+        // The array is 0.2 of the FP32 rows with its state, and half as much if the rows have their state, too.
         let (weights, state) = (report.factor(), report.factor_with_state());
         assert!((weights - 2.0 * state).abs() < 1e-12 && weights > 0.2 && weights < 0.21, "{report}");
-        // In blocks of 64 codes, the last of 16: 32 of them with scale and bias, and 48 places of padding in codes and FP16 states.
+        // Blocks of 64 codes, the last with 16: 32 blocks with scale and bias, and 48 unused places in codes and FP16 states.
         let int8 = Config { precision: Precision::Int8, ..config.clone() };
         let packed = MemoryReport::plan_robe(&int8, Calls::default()).unwrap();
         assert_eq!((packed.payload, packed.scales, packed.record_state), (2000, 8 * 32, 4000));
         assert_eq!((packed.padding, packed.formula), (report.padding + 48 * 3, (2000.0 + 8.0 * 32.0) / 80_000.0));
         assert_eq!(packed.kept(), int8.table_bytes() + packed.counters + report.padding);
-        // Rows take nothing: ten times as many change no byte.
+        // Rows take no memory: ten times as many rows change no byte.
         let total = |config: &Config| MemoryReport::plan_robe(config, Calls::default()).unwrap().total();
         assert_eq!(total(&Config { tables: vec![10_000, 2500], ..config.clone() }), report.total());
         assert!(total(&Config { weights: 2004, ..config }) > report.total());
@@ -155,7 +155,7 @@ mod tests {
             let error = refused(config, Calls::default());
             assert!(matches!(error, Error::Config { field: found, .. } if found == field), "{field}: {error}");
         }
-        // Four chunks an index.
+        // Each index has four chunks.
         let (train, frozen) = (Some(1 << 28), Some(1 << 28));
         for calls in [Calls { train, ..Calls::default() }, Calls { frozen, ..Calls::default() }] {
             let error = refused(good.clone(), calls);

@@ -1,15 +1,14 @@
-//! Backward by sorting, stage by stage: the chunks sorted by where they begin, so that one invocation sums all that a weight is due.
+//! The stages of a backward that sorts: it orders the chunks by where they begin, so that one invocation can sum the gradients of a weight.
 
 use crate::{
     error::Error,
     gpu::{
         engine::{bind::GradBuffer, call::Call, context::Context},
         robe::RobeGroup,
-        scaler::Scaler,
         stages::{
             cached::{arrange, combine},
             robe::{
-                robe_blocks, robe_keys, robe_merge, robe_update,
+                robe_keys, robe_merge,
                 space::{Chunks, Due, Space, Uniforms},
             },
             sort::{
@@ -19,25 +18,26 @@ use crate::{
         },
     },
     table::{
-        batch::{self, Pending},
-        layout::{MERGE_CHUNK, Params, Rate, Robe, ScalerState, count},
+        batch,
+        layout::{MERGE_CHUNK, Params, Robe, count},
         params::Mode,
         rng::Purpose,
+        step_state::Pending,
     },
 };
 
-/// A forward that waits for its backward.
+/// A forward that waits for its backward, and the sizes and parameters of that backward.
 pub(crate) struct Waiting {
     pub(crate) params: Params,
     pub(crate) robe: Robe,
     pub(crate) indices: u32,
-    /// Gradients of its outputs.
+    /// Number of gradients: one for each element of the outputs.
     gradients: u64,
     pub(crate) chunks: u32,
 }
 
 impl Waiting {
-    /// As many gradients as its outputs had.
+    /// Binds the gradients, which must be as many as the outputs had elements.
     pub(crate) fn bind<'b>(
         &self,
         context: &Context,
@@ -63,19 +63,19 @@ impl<'a> Due<'a> {
         Ok(Self { uniforms, params, robe, scratch, chunks, grad_outputs: bound })
     }
 
-    /// The stages of a backward up to the last, in order.
+    /// Records the stages of a backward, in order, up to the one that sums by weight.
     pub(crate) fn sort(&self, call: &mut Call<'_>, space: &Space, scaler: &wgpu::Buffer) {
         let (step, n) = (&space.step, self.chunks);
         robe_keys::record(call, &self.uniforms, space, (self.scratch, n));
         let Chunks { keys, access, segment, starts, accesses, targets, scratch, sorted, sort, .. } = self.scratch;
-        // Of as many bits as order every start, and NONE behind them all.
+        // Enough bits to order every start, with NONE behind them all.
         let key_bits = u32::BITS - self.robe.starts.leading_zeros();
         let job = SortJob { keys: keys.as_entire_binding(), values: None, capacity: n, count: count::CHUNKS, key_bits };
         let to = DedupTo { segment, starts, segments: count::UNIQUE, valid: count::VALID };
         let order = dedup::record(call, step, &job, sorted, sort, &to).values;
         let arranged = arrange::Arranged { step, order, segment, keys, places: keys, access, accesses, targets };
         arrange::record(call, &arranged, scaler, n);
-        // As many chunks as are summed at once have no partial rows.
+        // A batch of one chunk of sums has no partial rows.
         if n > MERGE_CHUNK {
             robe_merge::record(call, &self.uniforms, self.params.lanes, (self.scratch, n), &self.grad_outputs);
             let partial = combine::Partial { targets, segment, scratch };
@@ -85,68 +85,14 @@ impl<'a> Due<'a> {
 }
 
 impl RobeGroup {
-    /// Records the backward of the last forward; `grad_outputs` holds as many floats as its outputs did.
-    ///
-    /// # Errors
-    /// [`Error::Order`] without a forward before it, [`Error::Buffer`] for gradients that cannot be bound, [`Error::TooLarge`],
-    /// [`Error::OutOfMemory`].
-    pub fn record_backward(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        grad_outputs: wgpu::BufferSlice<'_>,
-    ) -> Result<(), Error> {
-        let unscaled = self.context.uniform(&ScalerState::unscaled());
-        self.record_backward_by(encoder, GradBuffer::F32(grad_outputs), &unscaled)
-    }
-
-    /// As [`record_backward`](Self::record_backward), of gradients of a loss that was multiplied with a scale (SPEC 8), by what `scaler`
-    /// decided. If they overflowed, which only the device knows, no weight and no state moves.
-    ///
-    /// # Errors
-    /// As [`record_backward`](Self::record_backward); [`Error::Order`] before [`Scaler::record_decide`].
-    pub fn record_backward_scaled(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        grad_outputs: GradBuffer<'_>,
-        scaler: &Scaler,
-    ) -> Result<(), Error> {
-        let verdict = scaler.decided("record_backward_scaled")?;
-        self.record_backward_by(encoder, grad_outputs, verdict)
-    }
-
-    /// What waits for its backward, which `call` goes by.
+    /// Prepares the backward of the last forward for `call`; an error if no forward waits.
     pub(crate) fn waiting_for(&self, call: &'static str) -> Result<Waiting, Error> {
-        let Pending { indices, bags, weighted } = self.pending.ok_or_else(|| batch::no_forward(call))?;
+        let Pending { indices, bags, weighted, .. } = self.front.state.wants_forward(call)?;
         let chunks = self.config.batch_chunks(indices, bags)?;
         let robe = Robe { dense_from: self.dense_from(), ..self.array.robe };
         let gradients = u64::from(batch::output_rows(&self.rows, indices, bags)) * u64::from(self.config.dim);
         let params = Params::new(&self.rows, &self.layout, Mode::Train, Purpose::Update);
         let params = params.batch(indices, bags, weighted).chunk_sums(&robe);
         Ok(Waiting { params, robe, indices, gradients, chunks })
-    }
-
-    pub(crate) fn record_backward_by(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        grad_outputs: GradBuffer<'_>,
-        scaler: &wgpu::Buffer,
-    ) -> Result<(), Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            let waiting = self.waiting_for("backward")?;
-            let space = self.train.as_ref().filter(|_| waiting.chunks > 0);
-            let rate = self.rate.record(&context, encoder, &Rate::new(&self.config.optimizer));
-            if let (Some(space), Some(scattered)) = (space, &self.scattered) {
-                scattered.record(&context, encoder, &waiting, (&self.array, space), grad_outputs, (scaler, rate))?;
-            } else if let Some(space) = space {
-                let due = Due::new(&context, &waiting, &mut self.chunks, grad_outputs)?;
-                let call = &mut Call::begin(&context, encoder, "hotrow.robe.backward");
-                due.sort(call, space, scaler);
-                let kernel = if self.array.storage.plain() { &robe_update::KERNEL } else { &robe_blocks::KERNEL };
-                robe_update::record(call, kernel, &due, &self.array, rate);
-            }
-            self.pending = None;
-            Ok(())
-        })
     }
 }

@@ -1,9 +1,10 @@
-//! The gradient by the shared weights, for an optimiser of the caller's.
+//! The gradient of the shared weights, for an optimiser of the caller's.
 
 use crate::{
     error::Error,
     gpu::{
         engine::{bind::GradBuffer, call::Call},
+        front::Kind,
         robe::RobeGroup,
         slices::{UploadedGrads, floats},
         stages::{
@@ -22,39 +23,63 @@ use crate::{
     },
 };
 
-/// Where a gradient by the shared weights goes: whole buffers or parts of buffers of the caller's, none of which anything else of the call
-/// lies in, each with the usages `STORAGE` and `COPY_DST`.
+/// The caller's buffers for a gradient of the shared weights: whole buffers or parts of them, each with the usages `STORAGE` and
+/// `COPY_DST`. None of these buffers may hold anything else of the call.
+///
+/// ```
+/// use hotrow::wgpu::{self, BufferUsages, util::DeviceExt as _};
+/// use hotrow::{GradBuffer, GradientBuffer, RobeGroup, adapter, robe};
+///
+/// # fn main() -> Result<(), hotrow::Error> {
+/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// let buffer = |values: &[f32]| {
+///     context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
+///         label: None,
+///         contents: bytemuck::cast_slice(values),
+///         usage: BufferUsages::STORAGE | BufferUsages::COPY_DST,
+///     })
+/// };
+/// let mut table = RobeGroup::new(&context, robe::Config::new(&[1000], 4, 64, 4))?;
+/// table.forward(&[7], &[0, 1], None)?;
+/// let (grads, sums) = (buffer(&[1.0; 4]), buffer(&[0.0; 64]));
+/// let mut encoder = context.device().create_command_encoder(&Default::default());
+/// table.record_gradient(&mut encoder, GradBuffer::F32(grads.slice(..)), GradientBuffer::Dense(sums.slice(..)))?;
+/// context.queue().submit([encoder.finish()]); // `sums` is for an optimiser of yours
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum GradientBuffer<'a> {
-    /// `[|M|]` floats, one a weight: 0 where no chunk of the batch lies.
+    /// `[|M|]` floats, one for each weight, and 0 for a weight that no chunk of the batch covers.
     Dense(wgpu::BufferSlice<'a>),
-    /// The weights that the batch's chunks cover. Room for [`Config::most_covered`](crate::robe::config::Config::most_covered) of the batch's
-    /// indices; what lies behind `count` stays as it was.
+    /// The weights that the batch's chunks cover. `locations` and `sums` need room for
+    /// [`Config::most_covered`](crate::robe::config::Config::most_covered) entries for the batch's indices. Entries beyond `count` stay as
+    /// they were.
     Sparse {
-        /// Their places in the array, strictly ascending (`u32`).
+        /// The places of these weights in the array, strictly ascending (`u32`).
         locations: wgpu::BufferSlice<'a>,
-        /// The gradient by each (`f32`).
+        /// The gradient of each of these weights (`f32`).
         sums: wgpu::BufferSlice<'a>,
-        /// How many there are: one `u32`.
+        /// The number of these weights: one `u32`.
         count: wgpu::BufferSlice<'a>,
     },
 }
 
 impl RobeGroup {
-    /// Records the gradient of the last forward's loss by the shared weights, out of the gradients of its outputs, by the stages and in
-    /// the order of sums of [`record_backward`](Self::record_backward). Nothing moves, and the forward goes on waiting for its backward,
-    /// or for [`abandon_backward`](Self::abandon_backward).
+    /// Records the gradient of the last forward's loss with respect to the shared weights, from the gradients of its outputs. The stages
+    /// and the order of the sums are those of [`record_backward`](Self::record_backward). No weight changes, and the forward still waits
+    /// for its backward or for [`abandon_backward`](Self::abandon_backward).
     ///
     /// # Errors
     /// As [`record_backward`](Self::record_backward); [`Error::Buffer`] for buffers that cannot be bound, are too short, lack a usage, or
-    /// are one and the same.
+    /// are used twice.
     pub fn record_gradient(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         grad_outputs: GradBuffer<'_>,
         into: GradientBuffer<'_>,
     ) -> Result<(), Error> {
-        let context = self.context.clone();
+        let context = self.front.context.clone();
         context.guarded(|| {
             let waiting = self.waiting_for("record_gradient")?;
             into.check(grad_outputs.slice())?;
@@ -73,8 +98,10 @@ impl RobeGroup {
                     robe_gradient::record(call, &due, &bound);
                 }
                 GradientBuffer::Sparse { locations, sums, count: counted } => {
-                    let [locations, sums] = [("gradient's locations", locations), ("gradient's sums", sums)]
-                        .map(|(what, slice)| context.bind_or(what, Some(slice), most, &self.dummy.as_entire_binding()));
+                    let [locations, sums] =
+                        [("gradient's locations", locations), ("gradient's sums", sums)].map(|(what, slice)| {
+                            context.bind_or(what, Some(slice), most, &self.front.dummy.as_entire_binding())
+                        });
                     let (locations, sums) = (locations?, sums?);
                     let Some(space) = space else {
                         encoder.clear_buffer(counted.buffer(), counted.offset(), Some(4));
@@ -101,19 +128,17 @@ impl RobeGroup {
         })
     }
 
-    /// The gradient of the last forward's loss by the shared weights, out of the gradients of its outputs, FP32 or FP16: dense or sparse as
-    /// [`Config::is_dense`](crate::robe::config::Config::is_dense) says, in the stages and the order of sums of
-    /// [`backward`](crate::Lookup::backward). Nothing moves, and the forward goes on waiting for its backward.
+    /// Returns the gradient of the last forward's loss with respect to the shared weights, from the gradients of its outputs, FP32 or FP16.
+    /// [`Config::is_dense`](crate::robe::config::Config::is_dense) says whether it is dense or sparse. The stages and the order of the sums
+    /// are those of [`backward`](crate::Lookup::backward). No weight changes, and the forward still waits for its backward.
     ///
     /// # Errors
     /// As [`backward`](crate::Lookup::backward).
     pub fn gradient(&mut self, grad_outputs: GradSlice<'_>) -> Result<Gradient, Error> {
         self.waiting(|this| {
             let waiting = this.waiting_for("gradient")?;
-            if let Some(pending) = this.pending {
-                batch::check_grads(&this.rows, pending, grad_outputs.len())?;
-            }
-            let context = this.context.clone();
+            batch::check_grads(&this.rows, this.front.state.wants_forward("gradient")?, grad_outputs.len())?;
+            let context = this.front.context.clone();
             let uploaded = UploadedGrads::new(&context, grad_outputs)?;
             let (mut encoder, grads) = (context.new_encoder(), uploaded.buffer());
             let make = |what, n: u32| context.buffer(what, 4 * u64::from(n), wgpu::BufferUsages::empty());
@@ -137,7 +162,7 @@ impl RobeGroup {
 }
 
 impl GradientBuffer<'_> {
-    /// Each of its buffers is one of its own and can be copied to.
+    /// Checks that no buffer is used twice and that each can be copied to.
     fn check(&self, grad_outputs: wgpu::BufferSlice<'_>) -> Result<(), Error> {
         let own: &[_] = match self {
             Self::Dense(sums) => &[("gradient's sums", *sums)],

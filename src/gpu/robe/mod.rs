@@ -1,43 +1,73 @@
-//! A parameter-shared table on the GPU, recorded into the caller's encoder. This file knows the order of forward's stages, `backward.rs`
-//! that of backward's.
+//! A parameter-shared table on the GPU, recorded into the caller's encoder. This file has the order of forward's stages, `backward.rs` that
+//! of backward's.
 
 pub(crate) mod backward;
 pub(crate) mod blocking;
 pub(crate) mod gradient;
 pub(crate) mod scattered;
 
+use std::convert::Infallible;
+
 use crate::{
     config::GroupConfig,
     error::Error,
-    gpu::seen::Seen,
     gpu::{
-        engine::{bind::Batch, call::Call, changing::Changing, context::Context, readback::Reports},
+        engine::{
+            bind::{Batch, GradBuffer},
+            bind_cache::passing,
+            call::Call,
+            context::Context,
+        },
+        front::{Front, Kind, front},
+        slices::Uploaded,
         stages::{
             cached::{begin, linearize, space::Bound},
             robe::{
                 array::Array,
-                robe_decode, robe_gather, robe_hash,
-                space::{Chunks, Runs, Scattered, Space, Uniforms},
+                robe_blocks, robe_decode, robe_gather, robe_hash, robe_update,
+                space::{Chunks, Due, Runs, Scattered, Space, Uniforms},
             },
         },
     },
-    robe::config::{Backward, Config},
+    robe::{
+        RobeCounters,
+        config::{Backward, Config},
+    },
     table::{
-        batch::Pending,
-        layout::{Layout, Params, Rate, Robe},
+        counters::Counters,
+        layout::{Layout, Params, Rate, Robe, ScalerState},
         params::Mode,
         rng::Purpose,
+        step_state::Pending,
     },
 };
 
-/// Tables whose rows share an array of weights on the GPU.
+/// Tables on the GPU whose rows share an array of weights.
 ///
-/// `record_*` put a step into the caller's encoder and never wait. The [`Lookup`](crate::Lookup) methods upload, submit and wait.
+/// ```
+/// use hotrow::{GradSlice, RobeGroup, adapter, robe};
+///
+/// # fn main() -> Result<(), hotrow::Error> {
+/// // A program that has a device and a queue calls `Context::new`.
+/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// // A million rows x 16 in 4,096 weights, read in chunks of 8.
+/// let mut table = RobeGroup::new(&context, robe::Config::new(&[1_000_000], 16, 4096, 8))?;
+/// let outputs = table.forward(&[999_999], &[0, 1], None)?; // `record_forward` takes an encoder of yours, as `Group`'s does
+/// let robe::Gradient::Sparse { locations, .. } = table.gradient(GradSlice::F32(&outputs))? else { return Ok(()) };
+/// assert_eq!(locations.len(), 16); // two chunks of 8
+/// table.backward(&outputs)?;
+/// assert_eq!(table.counters()?.accesses, [1]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The `record_*` methods put a step into the caller's encoder and never wait. The [`Lookup`](crate::Lookup) methods upload, submit and
+/// wait.
 #[derive(Debug)]
 pub struct RobeGroup {
-    pub(crate) context: Context,
+    pub(crate) front: Front<Infallible>,
     pub(crate) config: Config,
-    /// The rows as if they were there.
+    /// The configuration of the rows that the array stands for.
     pub(crate) rows: GroupConfig,
     pub(crate) layout: Layout,
     pub(crate) array: Array,
@@ -46,19 +76,11 @@ pub struct RobeGroup {
     pub(crate) chunks: Option<Chunks>,
     pub(crate) runs: Option<Runs>,
     pub(crate) scattered: Option<Scattered>,
-    /// The uniform of the optimiser's rate.
-    pub(crate) rate: Changing,
-    /// A small buffer, bound where a batch has no weights or no indices.
-    pub(crate) dummy: wgpu::Buffer,
-    /// A forward whose backward has not come.
-    pub(crate) pending: Option<Pending>,
-    pub(crate) reports: Reports,
-    pub(crate) seen: Seen,
 }
 
 impl Drop for RobeGroup {
     fn drop(&mut self) {
-        self.context.forget_bindings();
+        self.front.context.forget_bindings();
     }
 }
 
@@ -66,130 +88,81 @@ impl RobeGroup {
     /// Allocates the array and fills it.
     ///
     /// # Errors
-    /// [`Error::Config`]; [`Error::TooLarge`] for more weights than the windows that a stage may bind; [`Error::OutOfMemory`];
-    /// [`Error::Source`] for initial values whose range no scale can be.
+    /// [`Error::Config`]; [`Error::TooLarge`] for more weights than fit into the windows that a stage can bind; [`Error::OutOfMemory`];
+    /// [`Error::Source`] for initial values whose range has no finite scale.
     pub fn new(context: &Context, config: Config) -> Result<Self, Error> {
         config.check()?;
         let rows = config.rows();
         let layout = Layout::new(&rows, u64::MAX)?;
-        context.prepare(1, 1)?; // combine
+        context.prepare(1, 1)?; // for the stage combine
         let array = context.guarded(|| Array::new(context, &config))?;
         let scattered = Scattered::new(context, &config)?;
-        let dummy = context.buffer("dummy", 16, wgpu::BufferUsages::empty())?;
-        let reports = Reports::new(context);
-        let rate = Changing::new::<Rate>(context);
-        let context = context.clone();
-        let (train, frozen, chunks, runs, pending) = (None, None, None, None, None);
-        Ok(Self {
-            context,
-            config,
-            rows,
-            layout,
-            array,
-            train,
-            frozen,
-            chunks,
-            runs,
-            scattered,
-            rate,
-            dummy,
-            pending,
-            reports,
-            seen: Seen::default(),
-        })
+        let front = Front::new(context)?;
+        let (train, frozen, chunks, runs) = (None, None, None, None);
+        Ok(Self { front, config, rows, layout, array, train, frozen, chunks, runs, scattered })
     }
 
-    /// The configuration; the learning rate is the newest.
+    /// The configuration, with the learning rate that is set now.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The context the group lives in.
-    #[must_use]
-    pub fn context(&self) -> &Context {
-        &self.context
-    }
-
-    /// Distinct places where a batch's chunks begin, from which its backward goes over all weights: as [`Backward`] says.
+    /// Number of distinct places where chunks begin from which on a batch's backward visits all weights (see [`Backward`]).
     #[must_use]
     pub fn dense_from(&self) -> u32 {
         match self.config.backward {
             Backward::Dense | Backward::Atomic => 0,
-            // As many as would cover the array, laid side by side.
+            // So many starts would cover the array, laid side by side.
             Backward::Sparse | Backward::Auto => self.config.weights / self.array.robe.reach,
         }
-    }
-
-    /// Gives up the backward of the last forward.
-    pub fn abandon_backward(&mut self) {
-        self.pending = None;
-    }
-
-    /// Returns the error of an earlier skipped step, once its report has arrived: the device skips a step with a bad index or offset.
-    /// Each error is returned once. Every `record_forward` calls this before it records.
-    ///
-    /// # Errors
-    /// [`Error::IndexOutOfRange`] or [`Error::BadOffsets`] of the earliest such step not returned yet.
-    pub fn check(&mut self) -> Result<(), Error> {
-        self.reports.check(&self.context, &self.rows)
-    }
-
-    /// Records one step forward. `outputs` gets `[bags, dim]` floats, or `[indices, dim]` with pooling none; it lies in a buffer of
-    /// its own. What is recorded must be submitted, in the order of the calls.
-    ///
-    /// # Errors
-    /// Shapes, buffers and sizes that cannot be; and a fault of an earlier step ([`RobeGroup::check`]), in which case nothing is recorded.
-    pub fn record_forward(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        batch: &Batch<'_>,
-        outputs: wgpu::BufferSlice<'_>,
-    ) -> Result<(), Error> {
-        self.record_and_report(encoder, batch, outputs, Mode::Train)
-    }
-
-    /// Records a forward that changes nothing. A forward waiting for its backward goes on waiting.
-    ///
-    /// # Errors
-    /// As [`RobeGroup::record_forward`].
-    pub fn record_forward_frozen(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        batch: &Batch<'_>,
-        outputs: wgpu::BufferSlice<'_>,
-    ) -> Result<(), Error> {
-        self.record_and_report(encoder, batch, outputs, Mode::Frozen)
-    }
-
-    pub(crate) fn record_and_report(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        batch: &Batch<'_>,
-        outputs: wgpu::BufferSlice<'_>,
-        mode: Mode,
-    ) -> Result<(), Error> {
-        let context = self.context.clone();
-        context.guarded(|| {
-            self.check()?;
-            let indices = self.record(encoder, batch, outputs, mode)?;
-            if let Some(space) = self.space(mode) {
-                self.reports.record(&self.context, encoder, &space.step, indices);
-            }
-            Ok(())
-        })
-    }
-
-    pub(crate) fn space(&self, mode: Mode) -> Option<&Space> {
-        if mode == Mode::Train { self.train.as_ref() } else { self.frozen.as_ref() }
     }
 
     pub(crate) fn params(&self, mode: Mode) -> Params {
         Params::new(&self.rows, &self.layout, mode, Purpose::Update).floats()
     }
+}
 
-    /// Records a forward and returns its number of indices.
-    pub(crate) fn record(
+front!(RobeGroup, Shared);
+
+impl Kind for RobeGroup {
+    type Prefetched = Infallible;
+
+    fn front(&self) -> &Front<Infallible> {
+        &self.front
+    }
+
+    fn front_mut(&mut self) -> &mut Front<Infallible> {
+        &mut self.front
+    }
+
+    fn rows(&self) -> &GroupConfig {
+        &self.rows
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn tables(&self) -> &wgpu::Buffer {
+        &self.array.tables
+    }
+
+    fn counted(&self, words: &[u32]) -> Vec<Counters> {
+        RobeCounters::from_words(words).of_tables(&self.config)
+    }
+
+    fn set_rate(&mut self, lr: f32) -> Result<(), Error> {
+        self.rows.set_learning_rate(lr)?;
+        self.config.optimizer.lr = lr;
+        Ok(())
+    }
+
+    fn check_batch(&self, indices: u32, bags: u32) -> Result<(), Error> {
+        self.config.batch_chunks(indices, bags).map(drop)
+    }
+
+    fn record(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
@@ -197,26 +170,72 @@ impl RobeGroup {
         mode: Mode,
     ) -> Result<u32, Error> {
         let (indices, bags) = batch.shape(&self.rows)?;
-        self.config.batch_chunks(indices, bags)?;
-        let weighted = batch.weights.is_some();
-        let params = self.params(mode).batch(indices, bags, weighted);
-        let bound = Bound::of(&self.context, &self.dummy, batch, &params)?;
-        let (outputs, rows) = self.context.bind_outputs(&self.rows, &self.dummy, batch, &params, outputs)?;
+        self.check_batch(indices, bags)?;
+        let params = self.params(mode).batch(indices, bags, batch.weights.is_some());
+        let bound = Bound::of(&self.front.context, &self.front.dummy, batch, &params)?;
+        let (outputs, rows) =
+            self.front.context.bind_outputs(&self.rows, &self.front.dummy, batch, &params, outputs)?;
         let space = if mode == Mode::Train {
-            self.pending = None; // what its backward would need goes
-            Space::grown(&mut self.train, &self.context, indices)?
+            self.front.state.end_forward(); // its step scratch is overwritten
+            Space::grown(&mut self.train, &self.front.context, indices)?
         } else {
-            Space::grown(&mut self.frozen, &self.context, indices)?
+            Space::grown(&mut self.frozen, &self.front.context, indices)?
         };
-        forward(&self.context, encoder, &self.array, space, &params, &self.array.robe, &bound, (&outputs, rows));
+        forward(&self.front.context, encoder, &self.array, space, &params, &self.array.robe, &bound, (&outputs, rows));
         if mode == Mode::Train {
-            self.pending = Some(Pending { indices, bags, weighted });
+            self.front.state.forward(Pending::new(&params, 0));
         }
         Ok(indices)
     }
+
+    fn outcome(&self, mode: Mode) -> Option<&wgpu::Buffer> {
+        let space = if mode == Mode::Train { &self.train } else { &self.frozen };
+        space.as_ref().map(|space| &space.step)
+    }
+
+    fn record_backward_by(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        grad_outputs: GradBuffer<'_>,
+        scaler: &wgpu::Buffer,
+    ) -> Result<(), Error> {
+        let context = self.front.context.clone();
+        context.guarded(|| {
+            let waiting = self.waiting_for("backward")?;
+            let space = self.train.as_ref().filter(|_| waiting.chunks > 0);
+            let rate = self.front.rate.record(&context, encoder, &Rate::new(&self.config.optimizer));
+            if let (Some(space), Some(scattered)) = (space, &self.scattered) {
+                scattered.record(&context, encoder, &waiting, (&self.array, space), grad_outputs, (scaler, rate))?;
+            } else if let Some(space) = space {
+                let due = Due::new(&context, &waiting, &mut self.chunks, grad_outputs)?;
+                let call = &mut Call::begin(&context, encoder, "hotrow.robe.backward");
+                due.sort(call, space, scaler);
+                let kernel = if self.array.storage.plain() { &robe_update::KERNEL } else { &robe_blocks::KERNEL };
+                robe_update::record(call, kernel, &due, &self.array, rate);
+            }
+            self.front.state.end_forward();
+            Ok(())
+        })
+    }
+
+    fn record_read_rows(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        rows: &[u32],
+        outputs: &wgpu::Buffer,
+    ) -> Result<(), Error> {
+        let n = rows.len() as u32;
+        let params = self.params(Mode::Rows).rows(n);
+        let Front { context, dummy, .. } = &self.front;
+        let batch = Uploaded::rows(context, rows)?;
+        let bound = Bound::of(context, dummy, &batch.batch(), &params)?;
+        let space = Space::grown(&mut self.frozen, context, n)?;
+        forward(context, encoder, &self.array, space, &params, &self.array.robe, &bound, (&passing(outputs), n));
+        Ok(())
+    }
 }
 
-/// Forward, stage by stage.
+/// Records the stages of a forward, in order.
 #[allow(clippy::too_many_arguments, reason = "what a step binds")]
 fn forward(
     context: &Context,

@@ -1,4 +1,4 @@
-//! [`Backward::Atomic`](crate::robe::config::Backward::Atomic): nothing is sorted; each gradient is added to its weight's sum as it comes.
+//! [`Backward::Atomic`](crate::robe::config::Backward::Atomic): no sort; each gradient is added atomically to the sum of its weight.
 
 use crate::{
     error::Error,
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Scattered {
-    /// A whole backward, of a batch with at least one index.
+    /// Records a whole backward of a batch with at least one index.
     pub(crate) fn record(
         &self,
         context: &Context,

@@ -1,4 +1,4 @@
-//! Every stage: one file a kernel, named as its shader, its CPU mirror and its test.
+//! Every stage: one file for each kernel, named like its shader, its CPU mirror and its test.
 
 pub(crate) mod cached;
 pub(crate) mod robe;
@@ -11,7 +11,7 @@ use crate::{
     wgsl::Kernel,
 };
 
-/// Every stage, in the order a step runs them.
+/// Every stage, in the order in which a step runs them.
 pub(crate) const KERNELS: &[&Kernel] = &[
     &cached::linearize::KERNEL,
     &cached::begin::KERNEL,
@@ -52,15 +52,15 @@ pub(crate) const KERNELS: &[&Kernel] = &[
 ];
 
 impl Context {
-    /// Compiles the crate's shaders on `device`. Nothing global is installed on it.
+    /// Compiles the crate's shaders on `device`. It installs nothing global on the device, such as an error handler.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the device was created with less than WebGPU's default limits, or a shader is refused.
+    /// [`Error::Unsupported`] if the device was created with less than WebGPU's default limits, or if it refuses a shader.
     pub fn new(device: &wgpu::Device, queue: &wgpu::Queue) -> Result<Self, Error> {
         Self::with_options(device, queue, &ContextOptions::default())
     }
 
-    /// As [`Context::new`] with choices made by the caller.
+    /// As [`Context::new`], with the caller's options.
     ///
     /// # Errors
     /// As [`Context::new`].

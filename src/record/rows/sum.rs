@@ -19,7 +19,7 @@ pub struct List<'a> {
     pub factors: &'a [f32],
 }
 
-/// Records, one behind the other.
+/// A list of records.
 #[derive(Clone, Copy, Debug)]
 pub struct Records<'a> {
     /// The layout of each record.

@@ -24,6 +24,15 @@ use crate::{
 /// `|M| >= rows dim r^2 / eps^2`, where r is the root mean square of the rows' lengths. With constant 1 the corollary
 /// asks for fewer weights than the table has values only if eps is larger than r, and an array of zeros achieves that
 /// on average.
+///
+/// ```
+/// use hotrow::robe::fidelity::Bound;
+///
+/// let bound = Bound::new(50.0, 1_000_000, 16, 0.5, 0.01)?;
+/// assert_eq!(bound.weights, bound.k * 16.0);
+/// assert!(bound.weights > 1_000_000.0); // more than half of the table's values
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
     /// The largest singular value of the table.

@@ -17,6 +17,8 @@ use crate::{
 };
 
 /// The shared array that is nearest to a table in least squares: each weight is the mean of the elements that read it.
+///
+/// Example: the [module](crate::robe::fidelity).
 #[derive(Clone, Debug)]
 pub struct Fit {
     config: Config,

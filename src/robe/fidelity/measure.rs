@@ -14,6 +14,8 @@ use crate::{
 };
 
 /// The error of one row in the array.
+///
+/// Example: the [module](crate::robe::fidelity).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
     /// The linear row.
@@ -33,6 +35,8 @@ impl Row {
 }
 
 /// Two rows i and j, as definition 2 and theorem 3 compare them.
+///
+/// Example: the [module](crate::robe::fidelity).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
     /// The linear rows.
@@ -62,6 +66,8 @@ impl Pair {
 }
 
 /// Errors of pairs of rows, in root mean square.
+///
+/// Example: the [module](crate::robe::fidelity).
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PairErrors {
@@ -78,6 +84,8 @@ pub struct PairErrors {
 }
 
 /// How near a shared array is to a table, measured on some rows.
+///
+/// Example: the [module](crate::robe::fidelity).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fidelity {
     /// The rows, in the order given.

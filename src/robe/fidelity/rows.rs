@@ -24,7 +24,7 @@ pub(crate) fn check_rows(config: &Config, given: &[u32], call: &'static str) -> 
     }
 }
 
-/// Calls `each` with all rows, block by block, in order: first row, values `[rows, dim]`.
+/// Calls `take` with all rows, block by block, in order: first row, values `[rows, dim]`.
 pub(crate) fn blocks(
     source: &dyn Source,
     dim: usize,

@@ -15,6 +15,18 @@ use crate::{
 };
 
 /// The eps that is wanted.
+///
+/// ```
+/// use hotrow::robe::{Config, fidelity::{Wanted, size_for}};
+///
+/// // How many weights keep half of the rows within nine tenths of their length?
+/// let rows: Vec<f32> = (0..200 * 8).map(|k| (k as f32).sin()).collect();
+/// let config = Config::compressed(&[200], 8, 1.0, 4)?;
+/// let wanted = Wanted { eps: 0.9, relative: true, quantile: 0.5 };
+/// let size = size_for(&config, &rows, None, &(0..200).collect::<Vec<_>>(), wanted)?;
+/// assert!(size.found().is_some_and(|tried| tried.eps <= 0.9));
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
     /// The largest eps allowed, above 0.
@@ -42,8 +54,8 @@ impl Wanted {
         if self.relative { found.relative_quantile(self.quantile) } else { found.quantile(self.quantile) }
     }
 
-    /// The weights that this eps takes on average of a table of so many values, were all values independent: see [`load_for`].
-    /// `constant`: the fidelity of one weight for all values.
+    /// The mean number of weights that this eps needs for a table of `values` values, if all values were independent: see [`load_for`].
+    /// `constant`: the fidelity of an array that has one weight for all values.
     #[must_use]
     pub fn unlike_weights(&self, constant: &Fidelity, values: u64) -> f64 {
         let square = self.eps * self.eps * if self.relative { constant.mean_square_length() } else { 1.0 };
@@ -52,6 +64,8 @@ impl Wanted {
 }
 
 /// A size that was tried, and its eps.
+///
+/// Example: [`Wanted`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tried {
     /// |M|.
@@ -61,6 +75,8 @@ pub struct Tried {
 }
 
 /// The result of a search.
+///
+/// Example: [`Wanted`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Size {
     /// The smallest size found that gives the wanted eps. `None` if neither as many weights as the table has values do,

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 type Sample = (usize, Vec<u32>);
 
-/// What an epoch must be. `window` 0: not shuffled.
+/// Checks the batches of an epoch. With `window` 0 it is not shuffled.
 fn check(
     samples: &[Sample],
     batches: &[HotBatch<Sample>],

@@ -1,14 +1,16 @@
-//! What batches are expected to show while some rows are pinned: distinct rows, misses and hits, and how far chance moves them.
+//! Expected counts of batches while some rows are pinned: distinct rows, misses and hits, with their variance.
 
 use crate::scars::{distinct::Draws, sets::pinned::PinnedRows, skew::Skew};
 use std::collections::BTreeMap;
 use std::iter::Sum;
 use std::ops::{Add, Mul};
 
-/// A number of rows or lookups, summed over batches.
+/// An expected number of rows or lookups, summed over batches.
 ///
-/// The variance is that of rows which come and go independently. In a shuffled epoch a row's presence makes another's less likely, so the true
-/// variance is no larger.
+/// The variance is that of rows that occur independently. In a shuffled epoch the presence of one row makes another row less likely, so the
+/// true variance is no larger.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Expected {
     /// The mean.
@@ -28,13 +30,15 @@ impl Add for Expected {
 impl Mul<f64> for Expected {
     type Output = Self;
 
-    /// So many independent times as much.
+    /// The sum of `times` independent copies.
     fn mul(self, times: f64) -> Self {
         Self { mean: self.mean * times, variance: self.variance * times }
     }
 }
 
-/// What a batch, or several, is expected to show.
+/// The expected counts of a batch, or of several batches.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Forecast {
@@ -77,8 +81,8 @@ impl Sum for Forecast {
 }
 
 impl Draws {
-    /// How the lookups of a batch are drawn: out of a shuffled epoch (hypergeometric) if the batch is more than a hundredth of the counted
-    /// lookups; else independently (binomial, SCARS eq. 1).
+    /// The way in which a batch's lookups are drawn: out of a shuffled epoch (hypergeometric) if the batch is more than a hundredth of the
+    /// counted lookups; else independently (binomial, SCARS eq. 1).
     #[must_use]
     pub fn of_batch(skew: &Skew, lookups: u64) -> Self {
         match skew.accesses() {
@@ -89,7 +93,7 @@ impl Draws {
 }
 
 impl Forecast {
-    /// A batch of so many lookups.
+    /// The forecast for a batch of `lookups` lookups.
     #[must_use]
     pub fn batch(skew: &Skew, pinned: &PinnedRows, lookups: u64) -> Self {
         let mut forecast = Self::default();
@@ -107,26 +111,26 @@ impl Forecast {
         forecast
     }
 
-    /// An epoch of `lookups` in batches of `batch` lookups, the shorter last one too.
+    /// The forecast for an epoch of `lookups` lookups in batches of `batch` lookups, the shorter last batch included.
     ///
     /// # Panics
-    /// For a batch of no lookups.
+    /// If `batch` is 0.
     #[must_use]
     pub fn epoch(skew: &Skew, pinned: &PinnedRows, batch: u64, lookups: u64) -> Self {
         let sizes = [(batch, lookups / batch), (lookups % batch, 1)];
         Self::batches(skew, pinned, sizes.into_iter().filter(|&(size, times)| times * size > 0))
     }
 
-    /// Batches of several sizes: pairs of the lookups of a batch, and how many batches have so many.
+    /// The forecast for batches of several sizes: pairs of a batch's lookups and the number of such batches.
     #[must_use]
     pub fn batches(skew: &Skew, pinned: &PinnedRows, sizes: impl IntoIterator<Item = (u64, u64)>) -> Self {
         sizes.into_iter().map(|(lookups, times)| Self::batch(skew, pinned, lookups) * times as f64).sum()
     }
 
-    /// Takes the variance for batches that are drawn out of `all` counted lookups, none put back. A row that one batch has met is rarer in the
-    /// other batches, so chance moves less: of a whole epoch it moves no hit, and no row that was counted once.
+    /// Replaces the variances by those of batches that are drawn from `all` counted lookups without replacement. A row in one batch is
+    /// rarer in the other batches, so the variance is smaller. For a whole epoch, hits and rows that were counted once do not vary at all.
     ///
-    /// `sizes`: how many batches have so many lookups.
+    /// `sizes` maps a batch's lookups to the number of such batches.
     #[must_use]
     pub fn drawn_once(mut self, skew: &Skew, pinned: &PinnedRows, sizes: &BTreeMap<u64, u64>, all: u64) -> Self {
         let per_row = variance_per_row(skew, sizes);
@@ -145,8 +149,8 @@ impl Forecast {
     }
 }
 
-/// For each bin, the variance of the number of batches that one of its rows is in: of each batch p (1 - p), and of each pair of batches
-/// twice P(in both) - p q, where P(in both) = p + q - P(in either) and both together are one larger batch.
+/// For each bin, the variance of the number of batches that contain one of its rows: for each batch p (1 - p), and for each pair of batches
+/// twice P(in both) - p q, where P(in both) = p + q - P(in either), and both batches together are one larger batch.
 fn variance_per_row(skew: &Skew, sizes: &BTreeMap<u64, u64>) -> Vec<f64> {
     let seen = |lookups: u64| skew.seen_by_bin(Draws::Epoch, lookups as f64).collect::<Vec<f64>>();
     let mut variance = vec![0.0; skew.bins().len()];
@@ -187,7 +191,7 @@ mod tests {
     fn a_row_counted_once_is_missed_once() {
         let Expected { variance, .. } = drawn(&[1; 1000], &[(7, 142), (6, 1)]).misses;
         assert!(variance < 1e-6, "{variance}");
-        // Of half an epoch each batch has seven rows, whichever they are; the rows' own chances do not know that.
+        // In half an epoch each batch has seven rows, whichever they are. The chances of single rows do not include that.
         assert!(drawn(&[1; 1000], &[(7, 71)]).misses.variance > 1.0);
     }
 
@@ -210,7 +214,7 @@ mod tests {
         let [mean, squares] = sums.map(|sum| sum / f64::from(rounds));
         let variance = squares - mean * mean;
         assert!((found.mean / mean - 1.0).abs() < 0.005, "{found:?}, counted {mean}");
-        // A variance of 2000 is known to 3 percent; that rows push each other out of small batches is not in it.
+        // The variance of 2000 rounds is known to 3 percent. The forecast does not include that rows displace each other in small batches.
         assert!((0.8..1.6).contains(&(found.variance / variance)), "{found:?}, counted {variance}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a record, a slot and a lookup take: asked of the crate's own layout and memory plan, so that no second formula can go stale.
+//! Bytes of a record, a slot and a lookup, computed by the crate's own layout and memory plan, so that no second formula can become wrong.
 
 use crate::{
     config::{GroupConfig, Optimizer, Placement, Policy, Precision, WAYS},
@@ -7,40 +7,44 @@ use crate::{
     table::layout::Layout,
 };
 
-/// A group of one table that is planned for: records in host memory, nothing but pinned rows in its cache.
+/// A group of one table that a plan is made for. Its records are in host memory, and its cache holds pinned rows only.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlannedGroup {
     /// Rows of the table.
     pub rows: u32,
-    /// Floats in a row.
+    /// Weights of a row.
     pub dim: u32,
-    /// How the table stores a weight.
+    /// The type in which the table stores weights.
     pub precision: Precision,
-    /// The update rule: it decides how much state a row carries.
+    /// The update rule. It decides how much state a row has.
     pub optimizer: Optimizer,
-    /// Batches have a backward; else rows are read only.
+    /// Whether batches have a backward; else rows are only read.
     pub training: bool,
-    /// Most bytes of one binding of the device.
+    /// Most bytes that one binding of the device can have.
     pub binding: u64,
 }
 
-/// Bytes of a row in different places.
+/// Bytes that a planned group takes for each record, slot and lookup.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupBytes {
-    /// A record, as it crosses the bus.
+    /// Bytes of a record, as it crosses the bus.
     pub record: u64,
-    /// A slot of the cache on the device: weights, state, metadata and its place in a flush.
+    /// Device bytes of a slot of the cache: weights, state, metadata and its place in a flush.
     pub slot: u64,
-    /// What a step allocates for each lookup of a batch.
+    /// Device bytes that a step allocates for each lookup of a batch.
     pub lookup: u64,
 }
 
-/// Lookups and slots over which the share of one is taken: so many that what a group allocates once is spread thin.
+/// Number of lookups and of slots from which the bytes of one are derived: large enough to make fixed allocations negligible.
 const MANY: u32 = 1 << 16;
 
 impl PlannedGroup {
-    /// The group's configuration with a cache of so many rows.
+    /// The group's configuration with a cache of `cache_rows` rows.
     #[must_use]
     pub fn config(&self, cache_rows: u32) -> GroupConfig {
         let mut config = GroupConfig::new(&[self.rows], self.dim);
@@ -52,10 +56,10 @@ impl PlannedGroup {
         config
     }
 
-    /// Bytes of the device that the group takes with a cache of so many rows and batches of so many lookups; its records are in host memory.
+    /// Device bytes of the group with a cache of `cache_rows` rows and batches of `lookups` lookups. Its records are in host memory.
     ///
     /// # Errors
-    /// [`Error::Config`] for what no group can be.
+    /// [`Error::Config`] for an illegal configuration.
     pub fn device_bytes(&self, cache_rows: u32, lookups: u32) -> Result<u64, Error> {
         let config = self.config(cache_rows);
         let layout = Layout::new(&config, self.binding)?;
@@ -68,7 +72,7 @@ impl PlannedGroup {
         Ok(MemoryReport::plan(&config, &layout, calls).device())
     }
 
-    /// Sets of the largest cache that the crate takes: it has no more rows than the table, and its parts fit a binding.
+    /// Sets of the largest legal cache: it has no more rows than the table, and its parts fit a binding.
     #[must_use]
     pub fn most_sets(&self) -> u32 {
         let takes = |sets: u32| {
@@ -87,9 +91,9 @@ impl PlannedGroup {
     /// Bytes of a record, a slot and a lookup.
     ///
     /// # Errors
-    /// [`Error::Config`] for what no group can be.
+    /// [`Error::Config`] for an illegal configuration.
     pub fn bytes(&self) -> Result<GroupBytes, Error> {
-        // A table of so many rows that each lookup may meet another one.
+        // A table so large that each lookup can have a row of its own.
         let large = Self { rows: self.rows.max(2 * MANY), ..*self };
         let bare = large.device_bytes(0, 0)?;
         let share = |bytes: u64| (bytes - bare).div_ceil(u64::from(MANY));

@@ -1,32 +1,37 @@
-//! A count beside its forecast: the deviation that is allowed.
+//! Compares counts with their forecasts, with an allowance for chance.
 
 use crate::scars::sets::forecast::{Expected, Forecast};
 
 /// The largest deviation allowed, as a share of the forecast.
 const TOLERANCE: f64 = 0.01;
 
-/// Where only a part of an epoch is run, chance is allowed for up to here. A run that chance moves further proves nothing.
+/// The largest deviation that chance may explain when only part of an epoch is run. If chance can move a count further, the run proves
+/// nothing.
 const BOUND: f64 = 0.03;
 
-/// Standard deviations that chance is taken to move a count by.
+/// Number of standard deviations that chance may move a count by.
 const CHANCE: f64 = 4.0;
 
-/// Rows so few that not even one is seen, but once in ten thousand runs.
+/// A mean so small that a row is seen in one of ten thousand runs only. It counts as zero.
 const NOTHING: f64 = 1e-4;
 
-/// Batches of a distribution that are run, unless it takes more to tell.
+/// Number of batches that are run at least.
 const BATCHES: u64 = 64;
 
-/// Most lookups that are run to tell.
+/// Most lookups that are run to get beyond chance.
 const TO_TELL: u64 = 1 << 20;
 
-/// Compares counts with forecasts. A deviation of 1 % is allowed, or as much as chance explains up to a bound.
+/// Compares counts with forecasts. It allows a deviation of 1 %, or as much as chance explains, up to a bound.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judge {
     bound: f64,
 }
 
-/// A count beside its forecast.
+/// The comparison of a count with its forecast.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Judgement {
@@ -38,20 +43,20 @@ pub struct Judgement {
     pub deviation_percent: f64,
     /// The largest deviation allowed, in percent of the mean.
     pub allowed_percent: f64,
-    /// Chance alone may move the count further than can be allowed: it is neither right nor wrong.
+    /// Whether chance alone may move the count further than is allowed. Then the count is neither right nor wrong.
     pub too_short: bool,
-    /// The deviation is allowed, and the run is not too short.
+    /// Whether the deviation is allowed and the run is not too short.
     pub within: bool,
 }
 
 impl Judge {
-    /// For counts of a whole epoch: chance is not allowed for.
+    /// For counts of a whole epoch: no allowance for chance.
     pub const WHOLE_EPOCH: Self = Self { bound: TOLERANCE };
 
-    /// For counts of a part of an epoch: chance, 4 standard deviations, is allowed for up to 3 %.
+    /// For counts of part of an epoch: an allowance for chance of 4 standard deviations, at most 3 %.
     pub const PART: Self = Self { bound: BOUND };
 
-    /// Compares a count with a forecast of rows or lookups, each of so many `units`. Where nothing is forecast, nothing may be counted.
+    /// Compares a count with a forecast of rows or lookups, each worth `units`. If the forecast is zero, the count must be zero.
     #[must_use]
     pub fn judge(self, forecast: Expected, units: f64, counted: f64) -> Judgement {
         let Expected { mean, variance } = forecast;
@@ -73,8 +78,8 @@ impl Judge {
         }
     }
 
-    /// So many batches like `batch`, of `lookups`, that chance moves no count of theirs by more than 3 %, where that takes at most 2^20
-    /// lookups; at least 64.
+    /// The number of batches like `batch`, each of `lookups` lookups, after which chance moves no count by more than 3 %. A count that
+    /// would need more than 2^20 lookups is left out. At least 64.
     #[must_use]
     pub fn enough_batches(batch: &Forecast, lookups: u64) -> u64 {
         let enough = |of: Expected| (CHANCE / BOUND * of.variance.sqrt() / of.mean).powi(2).ceil();
@@ -108,19 +113,20 @@ mod tests {
 
     #[test]
     fn chance_is_allowed_for_and_no_more() {
-        // Five rows more or less of a thousand: half a percent a standard deviation.
+        // Half a percent a standard deviation: five rows of a thousand.
         assert!(within(1000.0, 25.0, 1019.0) && !within(1000.0, 25.0, 1021.0));
     }
 
     #[test]
     fn what_chance_moves_too_far_proves_nothing() {
-        // A percent a standard deviation: neither a right figure nor one off by three holds, one off by five is wrong.
+        // One percent a standard deviation: a count that is right, or off by three percent, proves nothing; one that is off by five is
+        // wrong.
         for (counted, too_short) in [(1000.0, true), (970.0, true), (950.0, false)] {
             let found = judged(BOUND, 1000.0, 100.0, counted);
             assert_eq!((found.too_short, found.within), (too_short, false), "{found:?}");
             assert!(found.allowed_percent <= 3.0, "{found:?}");
         }
-        // Of a whole epoch one percent is all that is allowed, and chance may not move it as far.
+        // For a whole epoch only one percent is allowed, and chance must not be able to move the count that far.
         assert!(judged(TOLERANCE, 1000.0, 25.0, 1000.0).too_short);
         assert!(judged(TOLERANCE, 1000.0, 6.0, 1009.0).within && !judged(TOLERANCE, 1000.0, 6.0, 1011.0).within);
     }
@@ -142,7 +148,7 @@ mod tests {
             let all = Expected { mean: 100.0, variance };
             Forecast { distinct: all, misses: all, touched: all, hits: all }
         };
-        // 4 / 0.03 standard deviations of a tenth each, squared; a certain count needs no more than the least.
+        // 4 / 0.03 standard deviations of a tenth each, squared. A count without variance needs only the least number.
         assert_eq!(Judge::enough_batches(&forecast(100.0), 100), 178);
         assert_eq!(Judge::enough_batches(&forecast(0.0), 100), 64);
         assert_eq!(Judge::enough_batches(&forecast(100.0), 1 << 13), 64, "178 would take too many lookups");

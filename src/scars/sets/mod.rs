@@ -1,15 +1,54 @@
-//! Plans for a cache of sets: which rows find a way, how many bytes cross the bus then, and the best split of a budget.
+//! Plans for a cache of sets: the rows that find a way, the bytes that then cross the bus, and the best split of a memory budget.
 //!
-//! [`Planner`](super::Planner) solves SCARS' problem, in which each of the hottest rows has a place. In a cache of sets some hot rows find
-//! their set full, and colder rows take the ways that are free elsewhere.
+//! [`Planner`](super::Planner) solves SCARS' problem, in which each of the hottest rows has a place in the cache. In a cache of sets some
+//! hot rows find their set full, and colder rows take free ways of other sets.
 //!
 //! - [`PlannedGroup`]: bytes of a record, a slot and a lookup, from the crate's own memory plan.
 //! - [`PinnedCache`]: the rows that find a way, known or expected.
 //! - [`Forecast`]: distinct rows, misses and hits of batches, with their variance.
-//! - [`Judge`]: whether a count is as near to its forecast as chance lets it be.
+//! - [`Judge`]: whether a count is as close to its forecast as chance allows.
 //! - [`PinnedTraffic`]: bytes of a batch and of an epoch.
-//! - [`SetPlanner`]: the split that costs least.
-//! - [`CacheQuarters`]: how many samples use which part of the cache (SCARS Figure 4).
+//! - [`SetPlanner`]: the split with the lowest cost.
+//! - [`CacheQuarters`]: how many samples use each quarter of the pinned rows (SCARS Figure 4).
+//!
+//! ```
+//! use hotrow::scars::{Budget, Skew, Workload};
+//! use hotrow::scars::sets::{Forecast, Judge, MoreRows, PlannedGroup, SetBudget, SetPlanner, TableLookups};
+//! use hotrow::{Optimizer, Precision};
+//!
+//! // A table of 100,000 rows x 16 in INT8, 26 lookups a sample; 8 MB for pinned rows and batches.
+//! let skew = Skew::zipf(100_000, 1.1)?;
+//! let lookups = TableLookups { skew: &skew, rows: 100_000, ranked: None, per_sample: 26.0 };
+//! let group = PlannedGroup {
+//!     rows: 100_000,
+//!     dim: 16,
+//!     precision: Precision::Int8,
+//!     optimizer: Optimizer::sgd(0.1),
+//!     training: true,
+//!     binding: 128 << 20,
+//! };
+//! let bytes = group.bytes()?;
+//! let budget = SetBudget {
+//!     memory: Budget { bytes: 8_000_000, sample: 26 * bytes.lookup, smallest_batch: 64, batch_cost: 1e5 },
+//!     workload: Workload::training(1_000_000),
+//!     fixed_batch: false,
+//!     largest_batch: 1 << 16,
+//!     record: bytes.record,
+//!     slot: bytes.slot,
+//!     most_sets: group.most_sets(),
+//!     pinned_ways: 32,
+//! };
+//! let planner = SetPlanner::new(budget, lookups)?;
+//! let curve = planner.search()?;
+//! let best = curve.cheapest();
+//! assert!(planner.more_rows(&curve) != MoreRows::Pays && best.batch >= 64);
+//!
+//! // How many rows 1,000 batches of 1,000 lookups are expected to miss, and whether a count agrees.
+//! let pinned = planner.cache(100).pinned;
+//! let misses = Forecast::batch(&skew, &pinned, 1000).misses * 1000.0;
+//! assert!(Judge::PART.judge(misses, 1.0, misses.mean.round()).within);
+//! # Ok::<(), hotrow::Error>(())
+//! ```
 
 mod forecast;
 mod group;

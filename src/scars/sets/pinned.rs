@@ -1,4 +1,4 @@
-//! Which of the hottest rows are pinned: a set of the cache has only so many ways, so some rows find none, and colder rows take the free
+//! The hottest rows that are pinned. A set of the cache has a limited number of ways, so some rows find none, and colder rows take the free
 //! ways of other sets.
 
 use crate::{
@@ -9,7 +9,9 @@ use crate::{
     },
 };
 
-/// How many rows of each bin of a [`Skew`] are pinned. A number may be an expectation, and then no whole one.
+/// The number of pinned rows in each bin of a [`Skew`]. It may be an expectation, and then need not be whole.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Debug, PartialEq)]
 pub struct PinnedRows {
     per_bin: Vec<f64>,
@@ -22,7 +24,7 @@ impl PinnedRows {
         Self { per_bin: vec![0.0; skew.bins().len()] }
     }
 
-    /// The rows of these ranks are pinned; rank 0 is the hottest row. Ranks ascend.
+    /// Pins the rows of these ranks, which ascend; rank 0 is the hottest row.
     #[must_use]
     pub fn known(skew: &Skew, ranks: &[usize]) -> Self {
         let mut ranks = ranks.iter().map(|&rank| rank as u64).peekable();
@@ -34,7 +36,7 @@ impl PinnedRows {
         Self { per_bin: per_bin.collect() }
     }
 
-    /// `pinned(n)` rows are expected to be pinned among the n hottest.
+    /// Of the n hottest rows, `pinned(n)` are expected to be pinned.
     #[must_use]
     pub fn expected(skew: &Skew, pinned: impl Fn(u64) -> f64) -> Self {
         let (mut end, mut before) = (0, 0.0);
@@ -48,44 +50,46 @@ impl PinnedRows {
         Self { per_bin: per_bin.collect() }
     }
 
-    /// Pinned rows of each bin of the skew, hottest bin first.
+    /// The number of pinned rows in each bin of the skew, hottest bin first.
     #[must_use]
     pub fn per_bin(&self) -> &[f64] {
         &self.per_bin
     }
 
-    /// Pinned rows of all bins.
+    /// The number of pinned rows in all bins.
     #[must_use]
     pub fn rows(&self) -> f64 {
         self.per_bin.iter().sum()
     }
 
-    /// The share of lookups that ask for a pinned row, 0 to 1.
+    /// The share of lookups whose row is pinned, 0 to 1.
     #[must_use]
     pub fn hit_rate(&self, skew: &Skew) -> f64 {
         skew.bins().iter().zip(&self.per_bin).map(|(bin, rows)| bin.probability * rows).sum()
     }
 }
 
-/// A cache of sets of 32 ways with nothing but pinned rows in it ([`Policy::Static`](crate::Policy::Static)).
+/// A cache of sets of 32 ways that holds pinned rows only ([`Policy::Static`](crate::Policy::Static)).
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PinnedCache {
     /// Sets of the cache.
     pub sets: u32,
-    /// Ways of a set that may be pinned, 1 to 32.
+    /// Number of ways of a set that may be pinned, 1 to 32.
     pub pinned_ways: u32,
-    /// The pinned rows, hottest first, where rows are known; else empty: see [`PinnedCache::rows_by_rank`].
+    /// The pinned rows, hottest first, if the rows are known; else empty, and [`PinnedCache::rows_by_rank`] gives them.
     pub rows: Vec<u32>,
-    /// How many rows of each bin are pinned.
+    /// The number of pinned rows in each bin.
     pub pinned: PinnedRows,
-    /// Hot rows that find no way: of as many hottest rows as there are ways to pin, known or expected.
+    /// Number, known or expected, of the hottest rows that find no way. As many hottest rows are taken as ways may be pinned.
     pub left_out: f64,
 }
 
 impl PinnedCache {
-    /// The cache for rows that are known: `ranked`, hottest first, of a table of `rows`. It has as many whole sets as `wanted` rows fill, but
-    /// no more than hold the table.
+    /// The cache for known rows: `ranked`, hottest first, of a table of `rows` rows. It has as many whole sets as `wanted` rows fill, but
+    /// no more than the table fills.
     #[must_use]
     pub fn known(skew: &Skew, ranked: &[u32], rows: u32, wanted: u64, pinned_ways: u32) -> Self {
         let sets = whole_sets(wanted, pinned_ways, rows);
@@ -100,7 +104,7 @@ impl PinnedCache {
         }
     }
 
-    /// As [`PinnedCache::known`] for rows of which only a formula is known: the pinned rows are expected, by [`expected_fit`].
+    /// As [`PinnedCache::known`], for rows of which only a distribution is known. [`expected_fit`] gives the expected pinned rows.
     #[must_use]
     pub fn expected(skew: &Skew, rows: u32, wanted: u64, pinned_ways: u32) -> Self {
         let sets = whole_sets(wanted, pinned_ways, rows);
@@ -119,7 +123,7 @@ impl PinnedCache {
     /// The rows that are pinned if row i of a table of `rows` is the i-th hottest.
     #[must_use]
     pub fn rows_by_rank(&self, rows: u32) -> Vec<u32> {
-        // Of so many rows a set meets 2 ways + 40 in the mean; that it is not full then is less likely than 1 in 10^14.
+        // Among so many rows a set has 2 ways + 40 on average. The chance that it is not full then is below 1 in 10^14.
         let enough = (u64::from(self.sets) * u64::from(2 * self.pinned_ways + 40)).min(rows.into());
         let ranked: Vec<u32> = (0..enough as u32).collect();
         seated(&ranked, self.sets, self.pinned_ways).into_iter().map(|rank| rank as u32).collect()
@@ -132,14 +136,14 @@ impl PinnedCache {
     }
 }
 
-/// Whole sets that `wanted` rows fill; no more than hold a table of `rows`.
+/// The number of whole sets that `wanted` rows fill, at most those that a table of `rows` rows fills.
 fn whole_sets(wanted: u64, pinned_ways: u32, rows: u32) -> u32 {
     (wanted / u64::from(pinned_ways)).min(u64::from(rows.div_ceil(WAYS))) as u32
 }
 
-/// Ranks of the `rows`, hottest first, that find one of the ways of their set that may be pinned.
+/// The ranks of those `rows`, hottest first, that find one of the ways of their set that may be pinned.
 fn seated(rows: &[u32], sets: u32, pinned_ways: u32) -> Vec<usize> {
-    // In the order of the rows, each of which is there once.
+    // `left_out` keeps the order of the rows, and each row occurs once.
     let mut out = left_out(rows, sets, pinned_ways).into_iter().peekable();
     (0..rows.len()).filter(|&rank| out.next_if_eq(&rows[rank]).is_none()).collect()
 }
@@ -154,13 +158,13 @@ mod tests {
         let ranked: Vec<u32> = (0..1000).map(|row| row * 7).collect();
         let cache = PinnedCache::known(&skew, &ranked, 7000, 320, 16);
         assert_eq!((cache.sets, cache.slots()), (20, 640));
-        // Each set has its 16, since there are rows enough; some of the 320 hottest found none, and colder ones came.
+        // Each set has its 16 rows, since there are enough. Some of the 320 hottest found no way, and colder rows took their place.
         assert_eq!(cache.rows.len(), 320);
         assert!(cache.left_out > 0.0 && cache.rows[319] > 320 * 7);
         assert_eq!(cache.pinned.rows(), 320.0);
         let colder = cache.pinned.per_bin[320..].iter().sum::<f64>();
         assert_eq!(colder, cache.left_out);
-        // No row twice in a bin of one.
+        // No row is twice in a bin of one row.
         assert!(cache.pinned.per_bin.iter().all(|&rows| rows <= 1.0));
     }
 

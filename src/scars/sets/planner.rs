@@ -1,4 +1,4 @@
-//! The split of a budget between whole sets of pinned rows and the batch.
+//! The best split of a memory budget between whole sets of pinned rows and the batch.
 
 use crate::{
     config::WAYS,
@@ -13,30 +13,32 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// Points of each half of the curve.
+/// Number of points in each half of the curve.
 const POINTS: u32 = 50;
 
 /// The lookups of a table.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug)]
 pub struct TableLookups<'a> {
-    /// How often each row is looked up.
+    /// The number of lookups of each row.
     pub skew: &'a Skew,
     /// Rows of the table.
     pub rows: u32,
-    /// The rows that are used, hottest first; `None` where only a formula is known.
+    /// The rows in use, hottest first; `None` if only their distribution is known.
     pub ranked: Option<&'a [u32]>,
-    /// Lookups of a sample, in the mean.
+    /// Mean number of lookups of a sample.
     pub per_sample: f64,
 }
 
 impl TableLookups<'_> {
-    /// Lookups of so many samples: a whole number, at least 1.
+    /// Number of lookups of `samples` samples, rounded, at least 1.
     #[must_use]
     pub fn of_samples(&self, samples: u64) -> u64 {
         ((samples as f64 * self.per_sample).round() as u64).max(1)
     }
 
-    /// The cache of so many sets, and the rows that find a way in it.
+    /// A cache of `sets` sets, with the rows that find a way in it.
     #[must_use]
     pub fn cache(&self, sets: u32, pinned_ways: u32) -> PinnedCache {
         let wanted = u64::from(sets) * u64::from(pinned_ways);
@@ -47,29 +49,31 @@ impl TableLookups<'_> {
     }
 }
 
-/// What is to be split, and what it is worth.
+/// The memory to split, the epoch to serve, and the limits of a split.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug)]
 pub struct SetBudget {
     /// The memory (SCARS eq. 7).
     pub memory: Budget,
     /// The epoch.
     pub workload: Workload,
-    /// Only the smallest batch of `memory` is looked at.
+    /// Whether only the smallest batch of `memory` is considered.
     pub fixed_batch: bool,
-    /// Samples of the largest batch that a step takes.
+    /// Samples of the largest batch that a step can take.
     pub largest_batch: u64,
     /// Bytes of a record.
     pub record: u64,
     /// Bytes of a slot on the device.
     pub slot: u64,
-    /// Sets of the largest cache that the crate takes: [`PlannedGroup::most_sets`](super::PlannedGroup::most_sets).
+    /// Sets of the largest legal cache: [`PlannedGroup::most_sets`](super::PlannedGroup::most_sets).
     pub most_sets: u32,
-    /// Ways of a set that may be pinned, 1 to 32.
+    /// Number of ways of a set that may be pinned, 1 to 32.
     pub pinned_ways: u32,
 }
 
 impl SetBudget {
-    /// The epoch whose traffic is counted.
+    /// The epoch, in the form that traffic is counted for.
     #[must_use]
     pub fn traffic<'a>(&self, lookups: &TableLookups<'a>) -> PinnedTraffic<'a> {
         PinnedTraffic {
@@ -84,17 +88,19 @@ impl SetBudget {
         self.slot * WAYS as u64
     }
 
-    /// What a pinned row takes: its share of a set.
+    /// Bytes of a pinned row: its share of a set.
     const fn row_bytes(&self) -> u64 {
         self.set_bytes().div_ceil(self.pinned_ways as u64)
     }
 }
 
-/// A split of the memory, and what it costs.
+/// A split of the memory, and its cost.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SetSplit {
-    /// Rows that are pinned, or expected to be.
+    /// Number, known or expected, of pinned rows.
     pub pinned_rows: f64,
     /// Bytes of the cache.
     pub cache_bytes: u64,
@@ -102,21 +108,23 @@ pub struct SetSplit {
     pub batch: u64,
     /// Expected bytes of an epoch, with one flush.
     pub epoch_bytes: f64,
-    /// What is made small: the bytes of an epoch, and the fixed cost of its batches.
+    /// The cost that is minimised: the bytes of an epoch, and the fixed cost of its batches.
     pub cost: f64,
-    /// The cost in percent of that without a cache, all memory being the batch's.
+    /// The cost in percent of the cost without a cache, where the batch has all memory.
     pub cost_percent: f64,
-    /// The share of all lookups that find their row pinned, 0 to 1.
+    /// The share of all lookups whose row is pinned, 0 to 1.
     pub hit_rate: f64,
 }
 
-/// The splits that were looked at.
+/// The splits that a search has considered.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SetCurve {
-    /// Splits by the sets of the cache.
+    /// The splits by the number of sets of their cache.
     pub splits: BTreeMap<u32, SetSplit>,
-    /// Sets of the cheapest split; of equals the smallest.
+    /// The number of sets of the cheapest split; the smallest of equal ones.
     pub best: u32,
 }
 
@@ -136,38 +144,42 @@ impl SetCurve {
     }
 }
 
-/// Whether one more set of rows, and as much less of a batch, costs less than the cheapest split.
+/// Whether one more set of pinned rows, with a batch that is smaller by its memory, costs less than the cheapest split.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MoreRows {
-    /// It costs less.
+    /// The larger cache costs less.
     Pays,
-    /// It saves less than it takes from the batch.
+    /// The larger cache saves less than the smaller batch loses.
     DoesNotPay,
-    /// Every row that is used is pinned.
+    /// Every row in use is pinned already.
     AllRows,
-    /// The cache is the largest that the crate takes.
+    /// The cache is the largest that is legal.
     AllWays,
     /// The smallest batch leaves no room for another set.
     NoRoom,
 }
 
-/// Searches the split that costs least. Caches of many sizes are each judged by the rows that find a way in them.
+/// Searches the split with the lowest cost. Each size of the cache is judged by the rows that find a way in it.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Debug)]
 pub struct SetPlanner<'a> {
     budget: SetBudget,
     lookups: TableLookups<'a>,
     planner: Planner,
-    /// Sets of the largest cache beside the smallest batch.
+    /// The number of sets of the largest cache that leaves room for the smallest batch.
     most: u32,
-    /// What an epoch costs without a cache, all memory being the batch's.
+    /// The cost of an epoch without a cache, where the batch has all memory.
     bare: f64,
 }
 
 impl<'a> SetPlanner<'a> {
-    /// Checks that a plan can be made.
+    /// Checks the budget and prepares the search.
     ///
     /// # Errors
-    /// [`Error::Scars`] as [`Table::new`] and [`Planner::new`] give it.
+    /// [`Error::Scars`], as [`Table::new`] and [`Planner::new`].
     pub fn new(budget: SetBudget, lookups: TableLookups<'a>) -> Result<Self, Error> {
         let row = RowBytes { record: budget.record, slot: budget.row_bytes(), index: 4 };
         let table = Table::new(lookups.skew.clone(), row, lookups.per_sample)?;
@@ -180,14 +192,14 @@ impl<'a> SetPlanner<'a> {
         Ok(planner)
     }
 
-    /// The cache of so many sets.
+    /// A cache of `sets` sets.
     #[must_use]
     pub fn cache(&self, sets: u32) -> PinnedCache {
         self.lookups.cache(sets, self.budget.pinned_ways)
     }
 
-    /// Looks at sizes of the cache from none to all that the smallest batch leaves room for; then around the cheapest, until its neighbours, a
-    /// set more and a set less, were looked at.
+    /// Searches caches from no set to all sets that leave room for the smallest batch, then halves the gaps beside the cheapest, until its
+    /// neighbours with one set more and one set less have been considered.
     ///
     /// # Errors
     /// None after a successful [`SetPlanner::new`], unless the smallest batch does not fit.
@@ -210,7 +222,7 @@ impl<'a> SetPlanner<'a> {
         }
     }
 
-    /// The best split of [`Planner`]: SCARS' problem, in which each of the hottest rows has a place, and lookups are drawn independently.
+    /// The best split of [`Planner`], which solves SCARS' problem: each of the hottest rows has a place, and lookups are independent.
     ///
     /// # Errors
     /// As [`Planner::at_batch`].
@@ -228,7 +240,7 @@ impl<'a> SetPlanner<'a> {
         })
     }
 
-    /// Whether one more set of rows pays.
+    /// Whether one more set of pinned rows pays.
     #[must_use]
     pub fn more_rows(&self, found: &SetCurve) -> MoreRows {
         let Some(best) = found.splits.get(&found.best) else { return MoreRows::NoRoom };
@@ -246,7 +258,7 @@ impl<'a> SetPlanner<'a> {
         }
     }
 
-    /// Sizes of the cache to look at first. Near both ends each is by the same factor nearer to its end.
+    /// The sizes of the cache to consider first. Towards both ends the distance to the end shrinks by a constant factor.
     fn sizes(&self) -> Vec<u32> {
         let half = f64::from(self.most) / 2.0;
         let reach = half.max(1.0);
@@ -254,7 +266,7 @@ impl<'a> SetPlanner<'a> {
         steps.flat_map(|sets| [sets, self.most - sets]).chain([0, self.most / 2, self.most]).collect()
     }
 
-    /// So many sets, beside the batch that is fixed or the largest that fits: of batches the larger never costs more.
+    /// The split with `sets` sets, and the fixed batch or else the largest that fits, because a larger batch never costs more.
     fn split(&self, sets: u32) -> SetSplit {
         let SetBudget { memory, workload, fixed_batch, largest_batch, .. } = self.budget;
         let cache_bytes = u64::from(sets) * self.budget.set_bytes();
@@ -305,7 +317,7 @@ mod tests {
             assert_eq!(found.cheapest().cost, slow, "{batch_cost}");
             assert!((ends.0..=ends.1).contains(&found.best), "{batch_cost}: {}", found.best);
             assert_eq!(found.splits[&0].cost_percent, 100.0);
-            // Without sets no split costs more.
+            // A cache without sets allows every split that a cache of sets allows.
             assert!(planner.ideal().unwrap().cost <= slow, "{batch_cost}");
         }
     }

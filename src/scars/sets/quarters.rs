@@ -1,4 +1,4 @@
-//! Who uses which quarter of the pinned rows (SCARS Figure 4), and the share of samples that need no other row.
+//! The samples that use each quarter of the pinned rows (SCARS Figure 4), and the share of samples that need no other row.
 
 use crate::scars::{
     hot::{HotRows, Samples},
@@ -6,23 +6,33 @@ use crate::scars::{
     skew::Skew,
 };
 
-/// Quarters of the pinned rows.
+/// Number of quarters.
 const QUARTERS: usize = 4;
 
-/// How many samples use each quarter of the pinned rows.
+/// The number of samples that use each quarter of the pinned rows.
+///
+/// ```
+/// use hotrow::scars::sets::CacheQuarters;
+///
+/// // Four samples; rows 1 to 4 are pinned, hottest first.
+/// let samples: [&[u32]; 4] = [&[1, 2], &[1, 9], &[1, 3], &[9]];
+/// let found = CacheQuarters::counted(&samples, &samples, &[1, 2, 3, 4]);
+/// assert_eq!((found.users, found.hot_share), ([3.0, 1.0, 1.0, 0.0], 0.5));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CacheQuarters {
-    /// Samples that were drawn.
+    /// Number of samples drawn.
     pub samples: u64,
-    /// Drawn samples that use each quarter, the hottest first: counted, or expected.
+    /// Number, counted or expected, of drawn samples that use each quarter, the hottest quarter first.
     pub users: [f64; QUARTERS],
-    /// Of all samples, the share whose rows are all pinned, 0 to 1.
+    /// The share of all samples whose rows are all pinned, 0 to 1.
     pub hot_share: f64,
 }
 
 impl CacheQuarters {
-    /// Counts users in the `drawn` samples, and the hot share in all `samples`. `pinned`: the pinned rows, hottest first.
+    /// Counts the users of each quarter in the `drawn` samples, and the hot share in all `samples`. `pinned` has the pinned rows, hottest
+    /// first.
     #[must_use]
     pub fn counted(drawn: &[&[u32]], samples: &[&[u32]], pinned: &[u32]) -> Self {
         let end = |quarter: usize| (pinned.len() as u128 * quarter as u128 / QUARTERS as u128) as usize;
@@ -39,7 +49,7 @@ impl CacheQuarters {
         Self { samples: drawn.len() as u64, users, hot_share: kinds.hot_share() }
     }
 
-    /// What is expected of `drawn` samples with `lookups` each, all drawn independently.
+    /// The expected counts for `drawn` samples with `lookups` lookups each, all drawn independently.
     #[must_use]
     pub fn expected(skew: &Skew, pinned: &PinnedRows, lookups: f64, drawn: u64) -> Self {
         let quarter = pinned.rows() / QUARTERS as f64;

@@ -1,4 +1,4 @@
-//! What crosses the bus while rows are pinned, in a batch and in an epoch of batches.
+//! The bytes that cross the bus in a batch and in an epoch while some rows are pinned.
 
 use crate::scars::{
     sets::{forecast::Forecast, pinned::PinnedRows},
@@ -7,6 +7,8 @@ use crate::scars::{
 };
 
 /// Expected traffic of a batch or an epoch.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RowTraffic {
@@ -16,31 +18,35 @@ pub struct RowTraffic {
     pub bytes: Bytes,
 }
 
-/// An epoch whose traffic is asked for, whichever rows are pinned in it.
+/// An epoch whose traffic is computed, for any pinned rows.
+///
+/// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug)]
 pub struct PinnedTraffic<'a> {
-    /// How often each row is looked up.
+    /// The number of lookups of each row.
     pub skew: &'a Skew,
     /// Lookups of the epoch.
     pub lookups: u64,
     /// Bytes of a record.
     pub record: u64,
-    /// Rows that were looked up are updated, and written back.
+    /// Whether the rows of a batch are updated and written back.
     pub training: bool,
 }
 
 impl PinnedTraffic<'_> {
-    /// A batch of so many lookups: its indices, and each distinct row that is not pinned, read and in training written.
+    /// The traffic of a batch of `lookups` lookups: its indices, and each distinct row that is not pinned, read and in training also
+    /// written.
     #[must_use]
     pub fn batch(&self, pinned: &PinnedRows, lookups: u64) -> RowTraffic {
         let Forecast { distinct, misses, .. } = Forecast::batch(self.skew, pinned, lookups);
         self.of(lookups, distinct.mean, misses.mean)
     }
 
-    /// The epoch in batches of so many lookups, the shorter last one too, and one flush of the pinned rows that were updated.
+    /// The traffic of the epoch in batches of `batch` lookups, the shorter last batch included, and of one flush of the updated pinned
+    /// rows.
     ///
     /// # Panics
-    /// For a batch of no lookups.
+    /// If `batch` is 0.
     #[must_use]
     pub fn epoch(&self, pinned: &PinnedRows, batch: u64) -> RowTraffic {
         let Forecast { distinct, misses, .. } = Forecast::epoch(self.skew, pinned, batch, self.lookups);
@@ -52,10 +58,10 @@ impl PinnedTraffic<'_> {
         traffic
     }
 
-    /// The epoch without a cache, the row of each lookup sent by itself.
+    /// The traffic of the epoch without a cache, if the row of each lookup is sent by itself.
     ///
     /// # Panics
-    /// For a batch of no lookups.
+    /// If `batch` is 0.
     #[must_use]
     pub fn uncoalesced(&self, batch: u64) -> RowTraffic {
         let distinct = Forecast::epoch(self.skew, &PinnedRows::none(self.skew), batch, self.lookups).distinct;
@@ -80,7 +86,7 @@ mod tests {
         let pinned = PinnedRows::expected(&skew, |_| 100.0);
         let seen = |lookups: i32| 1.0 - 0.999_f64.powi(lookups);
         let found = epoch.epoch(&pinned, 2000).bytes;
-        // 900 rows miss in each batch; of 100 those that were touched are flushed.
+        // In each batch 900 rows can miss; the flush writes those of the 100 pinned rows that were touched.
         let read = 9000.0 * (seen(2000) + seen(1000));
         assert!((found.read - read).abs() < 1e-6, "{found:?}, wanted {read}");
         assert!((found.written - read - 1000.0 * seen(3000)).abs() < 1e-6, "{found:?}");

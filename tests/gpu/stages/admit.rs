@@ -13,7 +13,7 @@ use super::{
 
 const T: u32 = 9;
 
-/// What the cases of a test have met, so that none of them is met by no case.
+/// Counts of the situations that a test's cases have produced, so that none is left out.
 #[derive(Debug, Default)]
 struct Seen {
     admitted: usize,
@@ -28,15 +28,15 @@ struct Seen {
 struct Case {
     policy: Policy,
     sets: u32,
-    /// Distinct rows of the batch, hits included.
+    /// Number of distinct rows of the batch, hits included.
     n: usize,
-    /// How much of the cache is taken.
+    /// Share of the ways that hold a row.
     fill: f64,
-    /// Keys are drawn from this many values, and so are stamps and freqs: few make ties.
+    /// Number of values from which keys, stamps and frequencies are drawn: few values make ties.
     keys: u32,
-    /// A resident row that is in the batch is stamped t, and this share of the others too.
+    /// Share of the resident rows outside the batch that have stamp t. Those in the batch always have it.
     protected: f64,
-    /// Share of the rows in the cache that are pinned.
+    /// Share of the resident rows that are pinned.
     pinned: f64,
 }
 
@@ -72,7 +72,7 @@ fn run(context: &Context, seed: u64, case: &Case, seen: &mut Seen) {
             ways[way_at(WAYS, slot, Field::Stamp)] = T; // touch did
         }
     }
-    // Set by set; the result does not depend on how the candidates of a set come.
+    // Ordered by set. The result does not depend on the order of a set's candidates.
     unique.shuffle(&mut source);
     unique.sort_by_key(|one| fmix32(one.row) % case.sets);
     let misses = unique.len();
@@ -93,7 +93,7 @@ fn run(context: &Context, seed: u64, case: &Case, seen: &mut Seen) {
         guarded(&tables(&mut source, &rows, T)),
     ];
     let what = format!("seed {seed}, {} rows, {} sets, {:?}", case.n, case.sets, case.policy);
-    // Fewer workgroups than there are blocks of rows: they go on with the next.
+    // With fewer workgroups than blocks of rows, each workgroup takes several blocks.
     let groups = [1, 2, misses.div_ceil(256).max(1) as u32][source.random_range(0..3)];
     let run = check(context, "admit", &what, &bindings, groups, &[], |b| {
         let [params, step, unique, moves, ways, tables] = b else { unreachable!() };
@@ -111,14 +111,14 @@ fn run(context: &Context, seed: u64, case: &Case, seen: &mut Seen) {
         seen.victims += usize::from(step.victim != NONE);
         seen.kept += usize::from(step.flags & Move::KEEP != 0);
     }
-    // Said without the mirror: no pinned row has left, and it is pinned still.
+    // Checked without the mirror: every pinned row is still in its slot, and still pinned.
     for slot in (0..layout.slots()).filter(|&slot| ways[way_at(WAYS, slot, Field::Flags)] & PINNED != 0) {
         let word = |ways: &[u32], field| ways[way_at(WAYS, slot, field)];
         assert_eq!(word(&run.found[4], Field::Tag), word(&ways, Field::Tag), "{what}: slot {slot} was pinned");
         assert_eq!(word(&run.found[4], Field::Flags), word(&ways, Field::Flags), "{what}: slot {slot}");
         seen.pinned += 1;
     }
-    // Nobody who was touched by this batch has left (LRU).
+    // Under LRU no row of this batch has left.
     if case.policy == Policy::Lru {
         for slot in (0..layout.slots()).filter(|&slot| ways[way_at(WAYS, slot, Field::Stamp)] == T) {
             let at = way_at(WAYS, slot, Field::Tag);
@@ -164,7 +164,8 @@ fn lfu_matches_the_mirror() {
     cases(Policy::Lfu);
 }
 
-/// By hand, without the mirror: 40 candidates for one full set in which freqs are 1 to 32. Keys 20 win against freqs below 20 only.
+/// By hand, without the mirror: 40 candidates with key 20 for one full set whose frequencies are 1 to 32. They replace rows with a
+/// frequency below 20 only.
 #[test]
 fn lfu_refuses_the_equal() {
     on_each(|context| {
@@ -178,7 +179,7 @@ fn lfu_refuses_the_equal() {
             ways[way_at(WAYS, slot, Field::Freq)] = 32 - slot; // the last way is used least
             ways[way_at(WAYS, slot, Field::Flags)] = 1;
         }
-        // The lowest row comes last: the order is the rows', not the list's.
+        // The lowest row comes last in the list, because the rows decide the order, not the list.
         let row = |u: u32| 39 - u;
         let unique: Vec<Unique> =
             (0..40).map(|u| Unique { row: row(u), count: 1, key: 20, slot: layout.slots() + u }).collect();
@@ -195,7 +196,8 @@ fn lfu_refuses_the_equal() {
         let found = context.run_stage(super::kernel("admit"), &bindings, 1).unwrap();
         let (ways, after): (_, &[Move]) = (&found[4], &cast_slice(&found[3])[..40]);
         for slot in 0..32u32 {
-            // Freq 1 in way 31 goes to row 0, freq 2 in way 30 to row 1, ..., freq 19 in way 13 to row 18; then 20 meets 20.
+            // Frequency 1 in way 31 yields to row 0, frequency 2 in way 30 to row 1, ..., frequency 19 in way 13 to row 18. Frequency 20
+            // does not yield to key 20.
             let wanted = if slot >= 13 { 31 - slot } else { 100 + slot };
             assert_eq!(ways[slot as usize], wanted, "way {slot}");
             if slot >= 13 {
@@ -210,8 +212,8 @@ fn lfu_refuses_the_equal() {
     });
 }
 
-/// By hand, without the mirror: 40 candidates for one full set in which every other way is pinned, the oldest too. The others go, the oldest
-/// first. The same without pins ends otherwise, and a set that is pinned whole takes nobody.
+/// By hand, without the mirror: 40 candidates for one full set in which every other way is pinned, the oldest too. The rows that are not
+/// pinned leave, the oldest first. Without pins the result differs, and a set with all ways pinned admits no row.
 #[test]
 fn pinned_ways_are_not_taken() {
     on_each(|context| {

@@ -42,7 +42,7 @@ fn matches_the_mirror() {
                     let (access, scaler) = (cast_slice(access), &read(scaler));
                     stages::arrange(of(step), order, segment, keys, places, access, accesses, targets, scaler);
                 });
-                // Of an overflow only the header is written, and it says that there is nothing.
+                // After an overflow only the header is written, and it says that the list is empty.
                 if seed % 2 == 1 {
                     assert_eq!((run.found[7][..2].to_vec(), &run.found[6]), (vec![0, 0], &bindings[6]), "{what}");
                 }

@@ -44,7 +44,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize) -> usize {
     ];
     let what = format!("seed {seed}, {n} rows, {config:?}");
     let groups = (n as u32).div_ceil(layout.at_once()) + 1;
-    // Values are moved, never computed: the same bits.
+    // Values are copied, not computed, so their bits are the same.
     check(context, "assign", &what, &bindings, groups, &[], |b| {
         let [params, keys, places, values, cache, scratch, ways, moves, tables] = b else { unreachable!() };
         let (cache, scratch) = (cast_slice_mut(cache), cast_slice_mut(scratch));

@@ -29,7 +29,7 @@ fn matches_the_mirror() {
                         bags_per_feature: per_feature,
                         ..params(&config, &layout_of(&config), mode, 0)
                     };
-                    // Every mixture of bad offsets, bad indices and good ones, at random places.
+                    // Every mixture of bad and good offsets and indices, at random places.
                     let at = |bit: u32, place: u32| if case >> bit & 1 == 1 { NONE - place } else { 0 };
                     let offsets = offsets(&mut source, bags, indices);
                     let bad_index = match source.random_bool(0.5) {

@@ -28,7 +28,7 @@ fn matches_the_mirror() {
                     let mode = [TRAIN, TRAIN, FROZEN][source.random_range(0..3)];
                     let mut missing = distinct_rows(&mut source, n, total);
                     missing.sort_by_key(|&row| miss_key(row, layout.sets));
-                    // Which accesses they are, among others that did not miss.
+                    // The accesses that want these rows lie among accesses that did not miss.
                     let mut starts: Vec<u32> = Vec::new();
                     let mut wanted_by: Vec<u32> = Vec::new();
                     for &row in &missing {
@@ -62,7 +62,7 @@ fn matches_the_mirror() {
                         guarded(&tables(&mut source, &rows, 9)),
                     ];
                     let what = format!("seed {seed}, {n} rows, {policy:?}, mode {mode}");
-                    // Fewer workgroups than there are blocks of rows: they go on with the next.
+                    // With fewer workgroups than blocks of rows, each workgroup takes several blocks.
                     let groups = [1, 2, n.div_ceil(256).max(1) as u32][source.random_range(0..3)];
                     let run = check(context, "claim", &what, &bindings, groups, &[], |b| {
                         let [params, shard, step, keys, order, starts, unique, moves, freqs, tables] = b else {

@@ -3,7 +3,7 @@ use hotrow::{GroupConfig, internals::layout::count, internals::stages};
 
 use super::{Like, TRAIN, check, guarded, junk, layout_of, of, on_each, params, read, rng, step, tables, ways, words};
 
-/// The Moves by place: they come in any order. What stands behind them was there before.
+/// Sorts the Moves by place, because they come in any order. The words behind the list must stay as they were.
 fn in_order(words: &[u32]) -> Vec<[u32; 4]> {
     let mut moves: Vec<[u32; 4]> = cast_slice(words).to_vec();
     moves.sort_unstable();
@@ -25,7 +25,7 @@ fn a_wrong_move_is_told_apart() {
 fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
-        // 0 slots, a block of 8 sets and around it, and several.
+        // No set, about one block of 8 sets, and several blocks.
         for sets in [0u32, 1, 7, 8, 9, 33] {
             let mut source = rng(u64::from(sets));
             let mut config = GroupConfig::new(&[3000], 4);

@@ -24,12 +24,12 @@ fn run(context: &Context, seed: u64, lengths: &[u32], dim: u32) -> usize {
     ];
     let what = format!("seed {seed}, {lengths:?}, dim {dim}");
     let groups = [1, tiles.max(1)][source.random_range(0..2)];
-    // Sums alone, in a given order: the same bits.
+    // Sums in a given order have the same bits.
     let run = check(context, "combine", &what, &bindings, groups, &[], |b| {
         let [params, targets, segment, scratch] = b else { unreachable!() };
         stages::combine(&read(params), cast_slice(targets), segment, cast_slice_mut(scratch));
     });
-    // Said without the mirror: the total of a row's chunks, in double precision.
+    // Checked without the mirror: the total of a row's chunks, in FP64.
     let after: &[f32] = cast_slice(&run.found[3]);
     let partial = |row: u32, e: u32| ((partials * layout.width()) + row * dim + e) as usize;
     for one in targets[1..].iter().filter(|one| one.end - one.start > CHUNK) {

@@ -12,21 +12,21 @@ use super::{
     slot_rows, step, tables, ways, words,
 };
 
-/// The code of an integer record's element.
+/// The code of an element in an integer record.
 pub(crate) fn code_at(layout: &Layout, record: &[u32], element: u32) -> u32 {
     let bits = layout.row.precision.bits();
     let at = layout.row.payload_half * 16 + element * bits;
     (record[at as usize / 32] >> (at % 32)) & ((1 << bits) - 1)
 }
 
-/// Codes seen, and those that differ by one because the quotient before rounding did.
+/// Numbers of codes written, and of codes that differ by one because the quotient before rounding differs.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Codes {
     pub(crate) written: u64,
     pub(crate) different: u64,
 }
 
-/// Everything bit for bit, but integer codes may be one apart, which is counted.
+/// Compares records bit for bit, except that integer codes may differ by one, which `codes` counts.
 pub(crate) fn records(layout: &Layout, found: &[u32], wanted: &[u32], codes: &mut Codes) -> Result<(), String> {
     if found.len() != wanted.len() {
         return Err(format!("{} words on the GPU, {} in the mirror", found.len(), wanted.len()));
@@ -48,13 +48,13 @@ pub(crate) fn records(layout: &Layout, found: &[u32], wanted: &[u32], codes: &mu
             let at = layout.row.payload_half * 16 + element * layout.row.precision.bits();
             corrected[at as usize / 32] ^= (x ^ y) << (at % 32);
         }
-        // Scale, bias, state and the padding have no excuse.
+        // Scale, bias, state and padding must be equal.
         same(&format!("record {row} without its codes"), &corrected, b, Like::Bits)?;
     }
     Ok(())
 }
 
-/// Weights and state of a row: ordinary ones, and each kind of trouble.
+/// Weights and state of a row: either ordinary ones or one kind of trouble.
 fn row_of(source: &mut Pcg64, layout: &Layout) -> Vec<f32> {
     let (dim, words) = (layout.row.dim as usize, layout.row.row_words as usize);
     let mut row = floats(source, words, 1.0);
@@ -66,7 +66,7 @@ fn row_of(source: &mut Pcg64, layout: &Layout) -> Vec<f32> {
         2 => row[at] = f32::NAN,
         3 => row[at] = [f32::INFINITY, f32::NEG_INFINITY][source.random_range(0..2)],
         4 => {
-            // A range that is no float.
+            // A range that overflows FP32.
             row[0] = -3e38;
             row[dim - 1] = 3e38;
         }
@@ -75,20 +75,20 @@ fn row_of(source: &mut Pcg64, layout: &Layout) -> Vec<f32> {
         7 => row[..dim].iter_mut().for_each(|x| *x *= 1e-6),  // its subnormals
         8 => row[..dim].iter_mut().for_each(|x| *x = x.round()),
         9 => row[..dim].iter_mut().for_each(|x| *x += 100.0), // a bias far above the scale
-        // Codes of a step that is no binary fraction: representable but for the last bits, and so never rounded at random.
+        // Values on a grid whose step is no binary fraction: representable except for the last bits, so they are never rounded at random.
         10 | 11 => {
             let top = if layout.row.precision.is_integer() { (1 << layout.row.precision.bits()) - 1 } else { 255 };
             row[..dim].iter_mut().for_each(|x| *x = 0.3 + 0.0123 * source.random_range(0..=top) as f32);
             (row[0], row[dim - 1]) = (0.3, 0.3 + 0.0123 * top as f32);
         }
-        // Every size that binary16 tells apart, and well below.
+        // Magnitudes over binary16's whole range, and far below it.
         12 | 13 => row.iter_mut().for_each(|x| *x *= 2f32.powi(source.random_range(-45..17))),
         _ => {}
     }
     row
 }
 
-/// Records of any bits, but that floats are ordinary: a driver may flush subnormals.
+/// Records of random bits, except that floats are normal numbers, because a driver may flush subnormals.
 pub(crate) fn some_records(source: &mut Pcg64, layout: &Layout, rows: u32) -> Vec<u32> {
     let mut records = junk(source, (rows * layout.row.record_words) as usize);
     for record in records.chunks_exact_mut(layout.row.record_words as usize) {
@@ -112,10 +112,10 @@ pub(crate) fn some_records(source: &mut Pcg64, layout: &Layout, rows: u32) -> Ve
     records
 }
 
-/// Every kind of Move a group makes, over the second of three shards. No row is in two Moves, no place in two.
+/// Every kind of Move that a group makes, over the second of three shards. No row and no place is in two Moves.
 fn some_moves(source: &mut Pcg64, slots: u32, n: usize, per_shard: u32) -> Vec<Move> {
     let mut rows = distinct_rows(source, 2 * n, 3 * per_shard);
-    // Most belong to the shard that is bound.
+    // Most rows belong to the bound shard.
     rows.sort_by_key(|&row| row / per_shard != 1 && row % 3 != 0);
     rows.truncate(2 * n);
     rows.shuffle(source);
@@ -176,7 +176,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
     ];
     let what = format!("seed {seed}, {n} moves, phases {}, {config:?}", shard.phases);
     let groups = [1, (n as u32).div_ceil(layout.at_once()).max(1) + 1][source.random_range(0..2)];
-    // q * scale + bias, two roundings or one, below 27: two ULP. Otherwise bits are moved, and they stay.
+    // q * scale + bias, below 27, rounds once or twice: two ULP. The other precisions copy bits.
     let like = if config.precision.is_integer() { Like::Within(2.0 * f32::EPSILON) } else { Like::Bits };
     let rules = [("records", Like::Elsewhere), ("cache", like), ("scratch", Like::Elsewhere)];
     let run = check(context, "exchange", &what, &bindings, groups, &rules, |b| {
@@ -198,7 +198,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
     if let Err(difference) = records(&layout, &run.found[4], &run.wanted[4], &mut seen.codes) {
         panic!("{what}: {difference}");
     }
-    // A kept row is what its record says now, and that record may differ from the mirror's by a code.
+    // A kept row has the values of its record, which may differ from the mirror's record by a code.
     let (stride, slot) = (layout.row.record_words as usize, layout.slot_words() as usize);
     let record = |row: u32| (row - per_shard) as usize * stride..(row - per_shard + 1) as usize * stride;
     let mut wanted = run.wanted[6].clone();
@@ -208,7 +208,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
             seen.kept += 1;
             let mut row = vec![0.0; layout.row.row_words as usize];
             codec::unpack(&layout.row, &run.found[4][record(one.victim)], &mut row);
-            // The rounding of q * scale + bias is relative to the largest of them; a driver may flush what is subnormal.
+            // The rounding error of q * scale + bias is relative to the largest element. A driver may flush subnormals.
             let most = row[..layout.row.dim as usize].iter().fold(0f32, |most, x| most.max(x.abs()));
             for (e, x) in row.iter().enumerate() {
                 let found = f32::from_bits(run.found[6][i * slot + e]);
@@ -225,7 +225,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
     if let Err(difference) = same("scratch", &run.found[6], &wanted, like) {
         panic!("{what}: {difference}");
     }
-    // Said without the mirror: exactly the rows that are finite, and whose range is, have been written.
+    // Checked without the mirror: exactly the rows with finite values and a finite range are written.
     let mut written = 0;
     for one in &moves {
         let packs = shard.phases & Shard::PACK != 0 && one.place != NONE && one.flags & Move::WRITE != 0;

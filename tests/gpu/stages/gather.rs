@@ -14,7 +14,7 @@ use super::{
 struct Case {
     pooling: Pooling,
     weighted: bool,
-    /// Weights are powers of two: products are exact, and so the order of a sum shows in its bits.
+    /// Weights are powers of two, so products are exact and the bits of a sum show its order.
     exact: bool,
     indices: u32,
     bags: u32,
@@ -45,7 +45,7 @@ fn run(context: &Context, seed: u64, case: &Case) -> usize {
         .collect();
     let mut offsets = offsets(&mut source, bags, indices);
     if broken {
-        // Such a step is a no-op whose places are all NONE, but the offsets are read; they must stay within the buffers.
+        // A broken step is a no-op whose places are all NONE. But the kernel reads its offsets, and must stay within the buffers.
         offsets.iter_mut().for_each(|at| {
             if source.random_bool(0.3) {
                 *at = source.random();
@@ -69,7 +69,7 @@ fn run(context: &Context, seed: u64, case: &Case) -> usize {
         guarded(&junk(&mut source, 2 * n)),
         guarded(&junk(&mut source, (rows * dim) as usize)),
     ];
-    // A sum of m terms below 2: each of its roundings is at most half an ULP of 2 m, on either side. Mean divides once more.
+    // In a sum of m terms below 2, each rounding is off by at most half an ULP of 2 m, on either side. Mean divides once more.
     let longest = offsets.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).max().unwrap_or(0).min(indices) as f32;
     let (rounded, divided) = (f32::EPSILON * (longest + 2.0) * longest.max(1.0) * 2.0, 4.0 * f32::EPSILON);
     let mean = pooling == Pooling::Mean;

@@ -23,7 +23,7 @@ fn matches_the_mirror() {
                     let mut source = rng(seed as u64);
                     let which = [count::INDICES, count::UNIQUE][seed % 2];
                     let mut keys = sorted_keys(&mut source, live, reach, left_out);
-                    // What lies behind the live ones must not count, not even where it goes on with the last key.
+                    // Keys behind the live ones must not count, even if they continue the last live key.
                     keys.resize(capacity, keys.last().copied().unwrap_or(5));
                     let info = DedupInfo { capacity: capacity as u32, count: which as u32, segments: 1, valid: 2 };
                     let bindings = [

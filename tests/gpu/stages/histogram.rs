@@ -8,14 +8,14 @@ use super::{check, guarded, junk, of, on_each, read, rng, step, words};
 fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
-        // Around a block of 3,072; more blocks than workgroups, so that these loop.
+        // Sizes about one block of 3,072, and more blocks than workgroups, so that workgroups loop.
         for (seed, capacity) in [1, 3071, 3072, 3073, 6144, 20_000].into_iter().enumerate() {
             for live in [0, capacity / 2, capacity, capacity + 7] {
                 let mut source = rng(seed as u64);
                 let which = [count::INDICES, count::MOVES][seed % 2];
                 let mask = [255, 255, 1, 31][seed % 4];
                 let pass = Pass { shift: 8 * (seed as u32 % 4), mask, count: which as u32, capacity, positions: 0 };
-                // Few digits and many.
+                // Keys with many distinct digits, and with few.
                 let spread = [0xffff_ffff, 0x0303_0303][seed / 3];
                 let keys: Vec<u32> = (0..capacity).map(|_| source.random::<u32>() & spread).collect();
                 let blocks = capacity.div_ceil(3072);

@@ -4,7 +4,7 @@ use rand::RngExt as _;
 
 use super::{check, guarded, on_each, read, rng, words};
 
-/// What may be the greatest: bits of a half, and of a float.
+/// The greatest magnitude of a case: bits of a half, and of a float.
 const TOPS: [(u16, u32); 9] = [
     (0, 0),
     (0x8000, 0x8000_0000),
@@ -20,7 +20,7 @@ const TOPS: [(u16, u32); 9] = [
 fn run(context: &Context, seed: u64, elements: u32, half: bool, top: (u16, u32), before: u32) -> u32 {
     let mut source = rng(seed);
     let words_of = elements.div_ceil(1 + u32::from(half)) as usize;
-    // Everything below the top, in magnitude; what lies behind the last element is larger than anything.
+    // No element has a greater magnitude than the top. The values behind the last element are greater, and must not count.
     let mut array: Vec<u32> = if half {
         let most = u32::from(top.0 & 0x7fff) + 1;
         let one = |source: &mut rand_pcg::Pcg64| source.random_range(0..most) | source.random_range(0..2) << 15;
@@ -53,7 +53,7 @@ fn run(context: &Context, seed: u64, elements: u32, half: bool, top: (u16, u32),
             stages::inspect(GradSlice::F32(&cast_slice(gradients)[..n]), greatest);
         }
     });
-    // And neither is mistaken.
+    // Checked without the mirror: the greatest magnitude.
     let found = run.found[2][0];
     let top = if half { half::f16::from_bits(top.0).to_f32().to_bits() } else { top.1 } & 0x7fff_ffff;
     let wanted = if elements > 0 { before.max(top) } else { before };

@@ -18,7 +18,7 @@ pub(super) fn offsets(source: &mut Pcg64, bags: u32, indices: u32) -> Vec<u32> {
     offsets
 }
 
-/// What is wrong with a batch's offsets.
+/// The fault in a batch's offsets.
 #[derive(Clone, Copy, Debug)]
 enum Broken {
     No,
@@ -40,7 +40,7 @@ fn case(context: &Context, seed: u64, indices: u32, per_feature: u32, broken: Br
     let mode = [TRAIN, FROZEN, ROWS][source.random_range(0..3)];
     let bags = per_feature * features.len() as u32;
     let mut offsets = offsets(&mut source, bags, indices);
-    // Each rule by itself as far as it goes: what else is wrong then would hide that one of them is gone.
+    // Each case breaks one rule if possible, because a second fault would hide that the check of the first is missing.
     let (end, before, middle) =
         (bags as usize, bags.saturating_sub(1) as usize, source.random_range(0..=bags) as usize);
     match broken {
@@ -101,7 +101,7 @@ fn matches_the_mirror() {
     });
 }
 
-/// Said without the mirror: the first offender is the one that is named.
+/// Checked without the mirror: the error names the first bad index.
 #[test]
 fn the_first_offender_wins() {
     on_each(|context| {

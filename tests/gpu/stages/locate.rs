@@ -53,7 +53,7 @@ fn matches_the_mirror() {
                         order.append(&mut wanted);
                     }
                     let missed = order.len();
-                    // Some are admitted, into slots of their set that an LFU batch may have hit.
+                    // Some rows are admitted into slots of their set. An LFU batch may have hit these slots.
                     let mut unique: Vec<Unique> = (0..)
                         .zip(&missing)
                         .map(|(u, &row)| Unique { row, count: 1, key: 1, slot: slots + u })
@@ -94,7 +94,7 @@ fn matches_the_mirror() {
                         stages::locate(&read(params), of(step), keys, order, segment, unique, ways, places);
                     });
                     changed += run.changed;
-                    // Said without the mirror: a row in a slot is the row that is wanted; others are in scratch, each in one place.
+                    // Checked without the mirror: a place in the cache holds the wanted row; the other rows have one place each in scratch.
                     let mut scratch = std::collections::HashMap::new();
                     for (i, &row) in keys.iter().enumerate() {
                         let place = run.found[7][i];

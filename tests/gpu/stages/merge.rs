@@ -8,10 +8,10 @@ use super::{
     targets_of, words,
 };
 
-/// Accesses of a chunk, and of a tile.
+/// Accesses of a chunk, which is also the size of a tile.
 pub(super) const CHUNK: u32 = 128;
 
-/// What merge and combine meet: rows of one chunk, of several, chunks that end where tiles do, heavy rows that share a tile.
+/// Lengths of rows, in accesses: one chunk, several chunks, chunks that end where tiles do, heavy rows that share a tile.
 pub(super) fn lengths(source: &mut Pcg64) -> Vec<Vec<u32>> {
     let mut cases: Vec<Vec<u32>> = vec![
         vec![],
@@ -41,7 +41,7 @@ struct Case<'a> {
     lengths: &'a [u32],
     dim: u32,
     weighted: bool,
-    /// Coefficients are powers of two: products are exact, and the order of a sum shows in its bits.
+    /// Coefficients are powers of two, so products are exact and the bits of a sum show its order.
     exact: bool,
 }
 
@@ -66,7 +66,7 @@ fn run(context: &Context, seed: u64, case: &Case<'_>) -> usize {
                 true => [0.5, -1.0, 2.0, 4.0][source.random_range(0..4)],
                 false => source.random_range(-2.0..2.0),
             };
-            // Without weights or means the coefficient is not even written.
+            // Without weights and mean pooling, nothing writes the coefficient.
             [source.random_range(0..outputs), if weighted { coefficient.to_bits() } else { source.random() }]
         })
         .collect();
@@ -85,7 +85,7 @@ fn run(context: &Context, seed: u64, case: &Case<'_>) -> usize {
         gradients(&floats(&mut source, (outputs * dim) as usize, 1.0 / inverse), half),
         guarded(&junk(&mut source, (partials * layout.width() + 2 * tiles * dim) as usize)),
     ];
-    // 128 terms below 2, each rounding at most half an ULP of 256, on either side.
+    // In a sum of 128 terms below 2, each rounding is off by at most half an ULP of 256, on either side.
     let like = if exact { Like::Bits } else { Like::Within(f32::EPSILON * 128.0 * 256.0) };
     let what = format!(
         "seed {seed}, {lengths:?}, dim {dim}, weighted {weighted}, exact {exact}, half {half}, inverse {inverse}"

@@ -56,34 +56,34 @@ use rand_pcg::Pcg64;
 
 use hotrow_harness::device::{again, options, with_gpu};
 
-/// Stands behind every array. As an index it is far out of range, as a float it is next to nothing.
+/// Fills the guard words behind every array. As an index it is far out of range, as a float it is close to 0.
 const GUARD: u32 = 0xa5a5_a5a5;
 
 pub(crate) const TRAIN: u32 = 0;
 pub(crate) const FROZEN: u32 = 1;
 pub(crate) const ROWS: u32 = 2;
 
-/// How the words of a binding are compared.
+/// The comparison of a binding's words.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Like {
     /// Bit for bit; the default.
     Bits,
-    /// Floats: apart by at most this share of the larger of 1 and the values, or equal bit for bit.
+    /// Floats that differ by at most this share of the larger of 1 and the values, or are equal bit for bit.
     Within(f32),
     /// Pairs of an integer (as `Bits`) and a float (as `Within`).
     Pairs(f32),
-    /// The test compares it itself.
+    /// The test compares the binding itself.
     Elsewhere,
 }
 
 fn close(a: u32, b: u32, bound: f32) -> bool {
     let (x, y) = (f64::from(f32::from_bits(a)), f64::from(f32::from_bits(b)));
-    // Infinities would be close to anything; NaN is close to nothing by itself.
+    // The comparison would take infinities as close to any number. NaN compares as close to nothing.
     let finite = x.is_finite() && y.is_finite();
     a == b || finite && (x - y).abs() <= f64::from(bound) * x.abs().max(y.abs()).max(1.0)
 }
 
-/// The first difference, or none.
+/// Returns the first difference as an error.
 pub(crate) fn same(what: &str, found: &[u32], wanted: &[u32], like: Like) -> Result<(), String> {
     if found.len() != wanted.len() {
         return Err(format!("{what}: {} words on the GPU, {} in the mirror", found.len(), wanted.len()));
@@ -117,7 +117,7 @@ pub(crate) fn kernel(name: &str) -> &'static Kernel {
     internals::kernels().iter().find(|kernel| kernel.name == name).unwrap_or_else(|| panic!("no stage {name}"))
 }
 
-/// The bindings after the kernel, and after the mirror.
+/// The bindings after the kernel (`found`) and after the mirror (`wanted`).
 pub(crate) struct Run {
     pub(crate) found: Vec<Vec<u32>>,
     pub(crate) wanted: Vec<Vec<u32>>,
@@ -125,7 +125,7 @@ pub(crate) struct Run {
     pub(crate) changed: usize,
 }
 
-/// The bindings again, with the cache or the shared array in `windows` windows; none if it has less, or the stage does not bind it.
+/// The same bindings with the cache or the shared array in `windows` windows. `None` if it has fewer, or if the stage does not bind it.
 fn windowed(kernel: &Kernel, bindings: &[Vec<u32>], windows: u32) -> Option<Vec<Vec<u32>>> {
     let mut bindings = shader::has_windows(kernel).then(|| bindings.to_vec())?;
     if !shader::moves_rows(kernel) {
@@ -139,8 +139,8 @@ fn windowed(kernel: &Kernel, bindings: &[Vec<u32>], windows: u32) -> Option<Vec<
     (params.slots.checked_div(params.window_slots)? > 1).then_some(bindings)
 }
 
-/// Runs `name` on the device and `mirror` here, and compares; `rules` tells of bindings that are not compared bit for bit. A stage that
-/// binds the cache runs again with windows of it.
+/// Runs stage `name` on the device and `mirror` on the host, and compares all bindings. `rules` lists the bindings that are not compared
+/// bit for bit. A stage that binds the cache or a shared array runs again with several windows.
 pub(crate) fn check(
     context: &Context,
     name: &str,
@@ -187,7 +187,7 @@ pub(crate) fn check(
     Run { found, wanted, changed }
 }
 
-/// The comparison must notice another result of the mirror: in the first, the middle and the last word.
+/// Checks that the comparison notices a wrong first, middle or last word of the mirror's result.
 fn spoiled(found: &[u32], wanted: &[u32], like: Like) {
     for at in [0, wanted.len() / 2, wanted.len() - 1] {
         let float = matches!(like, Like::Within(_)) || (matches!(like, Like::Pairs(_)) && at % 2 == 1);
@@ -197,7 +197,7 @@ fn spoiled(found: &[u32], wanted: &[u32], like: Like) {
     }
 }
 
-/// Runs `test` on the device, and once more with at most three workgroups in x, so that small inputs fill a second dimension.
+/// Runs `test` on the device, then again with at most three workgroups in x, so that small inputs fill a second dimension.
 pub(crate) fn on_each(test: impl Fn(&Context)) {
     with_gpu(|context| {
         test(context);
@@ -209,14 +209,14 @@ pub(crate) fn rng(seed: u64) -> Pcg64 {
     Pcg64::seed_from_u64(seed)
 }
 
-/// The array and its guard.
+/// The words of an array, and guard words.
 pub(crate) fn guarded<T: Pod>(values: &[T]) -> Vec<u32> {
     let mut words = cast_slice(values).to_vec();
     words.extend([GUARD; 4]);
     words
 }
 
-/// Gradients as a backward gets them, FP32 or FP16, and their guard.
+/// The words of the gradients that a backward gets, FP32 or FP16, and guard words.
 pub(crate) fn gradients(values: &[f32], half: bool) -> Vec<u32> {
     if !half {
         return guarded(values);
@@ -226,27 +226,27 @@ pub(crate) fn gradients(values: &[f32], half: bool) -> Vec<u32> {
     guarded(&halves)
 }
 
-/// The same for a mirror.
+/// Reads the words of [`gradients`] for a mirror.
 pub(crate) fn gradients_of<'a>(words: &'a [u32], params: &Params) -> GradSlice<'a> {
     if params.half_grads == 1 { GradSlice::F16(cast_slice(words)) } else { GradSlice::F32(cast_slice(words)) }
 }
 
-/// A struct as words.
+/// The words of a struct.
 pub(crate) fn words<T: Pod>(value: &T) -> Vec<u32> {
     cast_slice(std::slice::from_ref(value)).to_vec()
 }
 
-/// A struct out of its words.
+/// Reads a struct from its words.
 pub(crate) fn read<T: Pod>(words: &[u32]) -> T {
     cast_slice::<u32, T>(words)[0]
 }
 
-/// The same, to be changed.
+/// Borrows words as a struct that can be changed.
 pub(crate) fn of<T: Pod>(words: &mut [u32]) -> &mut T {
     &mut cast_slice_mut::<u32, T>(words)[0]
 }
 
-/// Words that no stage leaves behind by chance.
+/// Random words, which no stage writes by chance.
 pub(crate) fn junk(source: &mut Pcg64, n: usize) -> Vec<u32> {
     (0..n).map(|_| source.random()).collect()
 }
@@ -256,7 +256,7 @@ pub(crate) fn floats(source: &mut Pcg64, n: usize, size: f32) -> Vec<f32> {
     (0..n).map(|_| source.random_range(-size..size)).collect()
 }
 
-/// `n` rows as slots hold them: what `row` makes, each padded with zeros.
+/// `n` rows in the layout of slots: the results of `row`, each padded with zeros.
 pub(crate) fn slot_rows(layout: &Layout, n: usize, mut row: impl FnMut() -> Vec<f32>) -> Vec<f32> {
     let mut rows = Vec::with_capacity(n * layout.slot_words() as usize);
     for at in 1..=n {
@@ -266,7 +266,7 @@ pub(crate) fn slot_rows(layout: &Layout, n: usize, mut row: impl FnMut() -> Vec<
     rows
 }
 
-/// A step whose counts are `counts`, the others junk that nothing may read or change.
+/// A step with the given counts. The other counts are random, and no stage may read or change them.
 pub(crate) fn step(source: &mut Pcg64, t: u32, counts: &[(usize, u32)]) -> Step {
     let mut step = Step { t, ..Step::default() };
     step.counts = std::array::from_fn(|_| source.random());
@@ -276,17 +276,17 @@ pub(crate) fn step(source: &mut Pcg64, t: u32, counts: &[(usize, u32)]) -> Step 
     step
 }
 
-/// A layout of one shard. Stages that see shards get theirs from the test.
+/// The layout of a group in one shard. Stages that bind shards get theirs from the test.
 pub(crate) fn layout_of(config: &GroupConfig) -> Layout {
     Layout::new(config, u64::MAX).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The uniform of a configuration's rate.
+/// The uniform of a configuration's learning rate.
 pub(crate) fn rate(config: &GroupConfig) -> Rate {
     Rate { lr: config.optimizer.lr, ..Rate::default() }
 }
 
-/// The `Params` of a call of such a group.
+/// The `Params` of a call on a group of this configuration.
 pub(crate) fn params(config: &GroupConfig, layout: &Layout, mode: u32, purpose: u32) -> Params {
     Params {
         tables: config.tables.len() as u32,
@@ -330,7 +330,7 @@ pub(crate) fn params(config: &GroupConfig, layout: &Layout, mode: u32, purpose: 
     }
 }
 
-/// Clock, bases and rows of tables, and counters some of which are about to carry into their high word.
+/// A `tables` buffer: clock, bases and rows of tables, and counters. Some counters are about to carry into their high word.
 pub(crate) fn tables(source: &mut Pcg64, rows: &[u32], t: u32) -> Vec<u32> {
     let mut words = vec![t, 0, 0, 0];
     let mut base = 0;
@@ -358,7 +358,7 @@ pub(crate) fn distinct_rows(source: &mut Pcg64, n: usize, total: u32) -> Vec<u32
     rows
 }
 
-/// Metadata of a cache in which each of `total` rows may sit in its home set; about `fill` of the ways are taken.
+/// Metadata of a cache in which rows below `total` lie in their sets, in about `fill` of the ways.
 pub(crate) fn ways(source: &mut Pcg64, sets: u32, total: u32, t: u32, fill: f64) -> Vec<u32> {
     let mut ways = vec![0; sets as usize * 128];
     ways.chunks_exact_mut(128).for_each(|set| set[..32].fill(NONE));
@@ -377,7 +377,7 @@ pub(crate) fn ways(source: &mut Pcg64, sets: u32, total: u32, t: u32, fill: f64)
     ways
 }
 
-/// The slot of a row, or NONE.
+/// The slot of a row; NONE if it is not resident.
 pub(crate) fn slot_of(ways: &[u32], sets: u32, row: u32) -> u32 {
     if sets == 0 {
         return NONE;
@@ -386,7 +386,7 @@ pub(crate) fn slot_of(ways: &[u32], sets: u32, row: u32) -> u32 {
     (home * 32..home * 32 + 32).find(|&slot| ways[way_at(WAYS, slot, Field::Tag)] == row).unwrap_or(NONE)
 }
 
-/// Distinct rows spread over a slot and a scratch row each: some resident, some bypassed, no two in one place.
+/// Gives each row a place of its own, either a slot or a row of scratch.
 pub(crate) fn placed(source: &mut Pcg64, rows: &[u32], slots: u32) -> Vec<Unique> {
     let mut free = distinct_rows(source, rows.len(), slots.max(1));
     (0..)
@@ -399,7 +399,7 @@ pub(crate) fn placed(source: &mut Pcg64, rows: &[u32], slots: u32) -> Vec<Unique
         .collect()
 }
 
-/// Sorted accesses of `n` indices: the segment of each, and where each segment begins. Long runs and single ones.
+/// Sorted accesses of `n` indices, in long and short segments: the segment of each access, and the start of each segment.
 pub(crate) fn runs(source: &mut Pcg64, n: u32) -> (Vec<u32>, Vec<u32>) {
     let (mut segment, mut starts) = (Vec::new(), Vec::new());
     while (segment.len() as u32) < n {
@@ -411,7 +411,7 @@ pub(crate) fn runs(source: &mut Pcg64, n: u32) -> (Vec<u32>, Vec<u32>) {
     (segment, starts)
 }
 
-/// Runs of sorted accesses as backward sees them: the segment of each access, and the targets behind their header.
+/// Sorted accesses as backward reads them, one segment of each length: the segment of each access, and the targets behind their header.
 pub(crate) fn targets_of(lengths: &[u32], rows: &[(u32, u32)]) -> (Vec<u32>, Vec<Target>) {
     let mut segment = Vec::new();
     let mut targets = vec![Target { row: lengths.len() as u32, ..Target::default() }];

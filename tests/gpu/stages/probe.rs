@@ -12,7 +12,7 @@ use super::{
     words,
 };
 
-/// The listed misses as pairs; the list comes in any order.
+/// The listed misses as pairs, sorted, because the list has no fixed order.
 fn listed(run: &[Vec<u32>], n: usize) -> Vec<(u32, u32)> {
     let mut pairs: Vec<_> = run[5][..n].iter().copied().zip(run[6][..n].iter().copied()).collect();
     pairs.sort_unstable();
@@ -44,7 +44,7 @@ fn matches_the_mirror() {
                         words(&params),
                         words(&step(&mut source, 9, &counts)),
                         guarded(&keys),
-                        // At least a set is there even where the cache has none, as in a group.
+                        // A group without a cache also binds metadata of one set.
                         guarded(&ways(&mut source, sets.max(1), 500, 8, 0.8)),
                         guarded(&junk(&mut source, n)),
                         guarded(&junk(&mut source, list)),
@@ -66,7 +66,7 @@ fn matches_the_mirror() {
                     for list in [5, 6] {
                         assert_eq!(run.found[list][missed..], bindings[list][missed..], "{what}: beyond the list");
                     }
-                    // Said without the mirror: who misses is listed with his key, and nobody else.
+                    // Checked without the mirror: exactly the accesses that miss are listed, each with its key.
                     let mut right: Vec<_> = (0..n)
                         .filter(|&i| active && keys[i] != NONE && run.found[4][i] == NONE)
                         .map(|i| (miss_key(keys[i], sets), i as u32))
@@ -88,7 +88,7 @@ fn matches_the_mirror() {
     });
 }
 
-/// By hand: each way of a set is found, and only in its own set.
+/// By hand: a row is found in each way of its set, and only in its own set.
 #[test]
 fn every_way_is_found() {
     on_each(|context| {

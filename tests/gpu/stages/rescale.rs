@@ -26,7 +26,7 @@ fn configurations() -> Vec<LossScale> {
     ]
 }
 
-/// Steps of the kernel and of its mirror, each from what the kernel left. Returns how many scales there were.
+/// Runs steps of the kernel and of its mirror, each from the state that the kernel left. Returns the number of distinct scales.
 fn run(context: &Context, seed: u64, config: &LossScale, steps: u32) -> usize {
     let mut source = rng(seed);
     let mut state = ScalerState::new(config).unwrap();
@@ -51,7 +51,7 @@ fn run(context: &Context, seed: u64, config: &LossScale, steps: u32) -> usize {
         state = cast_slice(&run.found[2][..ScalerState::WORDS])[0];
         state.check(config).unwrap_or_else(|error| panic!("{what}: {error}"));
         scales.insert(state.scale.to_bits());
-        // The averages' beginnings and ends, and numbers that nothing has led to.
+        // States at the beginning and the end of the averages, and states that no step leads to.
         if step % 7 == 6 {
             state.iteration = source.random_range(state.iteration..state.iteration + 5000);
             let words: &mut [f32] = cast_slice_mut(std::slice::from_mut(&mut state));

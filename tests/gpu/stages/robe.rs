@@ -1,4 +1,4 @@
-//! What the stages of a parameter-shared table meet.
+//! Shapes, arrays and chunks for the tests of the stages of parameter-shared tables.
 
 use hotrow::{
     GroupConfig, Pooling, Precision,
@@ -9,7 +9,7 @@ use rand_pcg::Pcg64;
 
 use super::{TRAIN, floats, gradients, guarded, layout_of, merge::CHUNK, params, words};
 
-/// Dim, chunk and weights: chunks of one and of all, that divide dim and that do not, longer than a row; arrays that one chunk fills.
+/// Dim, chunk and weights: rows of one chunk and of several, with and without a shorter last chunk; arrays that one chunk fills.
 pub(super) const SHAPES: [[u32; 3]; 9] = [
     [1, 1, 1],
     [4, 1, 50],
@@ -46,7 +46,7 @@ pub(super) fn robe([dim, chunk, weights]: [u32; 3]) -> Robe {
     }
 }
 
-/// The same, kept in blocks of a precision.
+/// `robe` with its weights packed in blocks.
 pub(super) fn packed(precision: Precision, block: u32, robe: Robe) -> Robe {
     let bits = precision.bits();
     let block_words = block * bits / 32 + if precision.is_integer() { 2 } else { 0 };
@@ -55,7 +55,7 @@ pub(super) fn packed(precision: Precision, block: u32, robe: Robe) -> Robe {
     robe
 }
 
-/// In so many windows, or fewer.
+/// Cuts the array into at most `windows` windows.
 pub(super) fn cut(bits: u32, robe: &mut Robe, windows: u32) {
     let (block, words) = if bits == 32 { (1, 1) } else { (robe.block, robe.block_words) };
     robe.window = robe.weights.div_ceil(windows).next_multiple_of(block);
@@ -71,13 +71,13 @@ pub(super) fn words_of(bits: u32, robe: &Robe) -> [usize; 2] {
     }
 }
 
-/// Weights as they are kept: scales and values that neither unpacking nor a step of a power of two rounds.
+/// Stored weights, with scales and values that neither unpacking nor a step by a power of two rounds.
 pub(super) fn kept(source: &mut Pcg64, bits: u32, robe: &Robe) -> Vec<u32> {
     let n = words_of(bits, robe)[0];
     match bits {
         32 => floats(source, n, 1.0).iter().map(|x| x.to_bits()).collect(),
         16 => {
-            // Zeros behind the array's end.
+            // Zeros fill the words behind the array's end.
             let half =
                 |i| if i < robe.weights { half::f16::from_f32(source.random_range(-1.0..1.0)).to_bits() } else { 0 };
             let halves: Vec<u16> = (0..2 * n as u32).map(half).collect();
@@ -88,7 +88,7 @@ pub(super) fn kept(source: &mut Pcg64, bits: u32, robe: &Robe) -> Vec<u32> {
             for (k, record) in (0..).zip(words.chunks_exact_mut(robe.block_words as usize)) {
                 record[0] = [2f32.powi(-9), 2f32.powi(-7), 0.0][source.random_range(0..9usize) / 4].to_bits();
                 record[1] = (source.random_range(-256..256) as f32 / 256.0 + 0.0).to_bits();
-                // Behind the array's end.
+                // Zeros fill the words behind the array's end.
                 let rest = (robe.weights - k * robe.block).min(robe.block) * bits;
                 let whole = 2 + rest as usize / 32;
                 if rest < robe.block * bits {
@@ -101,7 +101,7 @@ pub(super) fn kept(source: &mut Pcg64, bits: u32, robe: &Robe) -> Vec<u32> {
     }
 }
 
-/// Packed words of two sides: of each `every` codes one may be the next one, beside two more; scales and biases are close.
+/// Compares packed words: one code in `every`, and two more, may be the neighbouring code. Scales and biases must be close.
 pub(super) fn alike(bits: u32, robe: &Robe, found: &[u32], wanted: &[u32], every: usize) -> Result<(), String> {
     let header = if bits <= 8 { 2 } else { 0 };
     let mask = (1u32 << bits) - 1;
@@ -118,7 +118,7 @@ pub(super) fn alike(bits: u32, robe: &Robe, found: &[u32], wanted: &[u32], every
         for (i, (a, b)) in a.iter().zip(b).enumerate().skip(header) {
             for at in (0..32).step_by(bits as usize) {
                 let [a, b] = [a, b].map(|word| (word >> at) & mask);
-                // Halves of either sign about zero are neighbours, too.
+                // Halves of both signs about zero are neighbours, too.
                 let apart = if bits == 16 && (a ^ b) >> 15 == 1 { (a & 0x7fff) + (b & 0x7fff) } else { a.abs_diff(b) };
                 if apart > 1 {
                     return Err(format!("block {k}, word {i}: {a} for {b}"));
@@ -131,32 +131,32 @@ pub(super) fn alike(bits: u32, robe: &Robe, found: &[u32], wanted: &[u32], every
     if others > codes / every + 2 { Err(format!("{others} of {codes} codes")) } else { Ok(()) }
 }
 
-/// Invocations of a row of `floats`.
+/// Number of invocations that share a row of `floats` floats.
 pub(super) fn lanes(floats: u32) -> u32 {
     [4, 8, 16, 32].into_iter().find(|&lanes| lanes >= floats).unwrap_or(32)
 }
 
-/// Hashes of rows, some of which are left out.
+/// Hashes of rows; a tenth are NONE, for indices that are left out.
 pub(super) fn hashes(source: &mut Pcg64, n: usize) -> Vec<u32> {
     let hash = |_| if source.random_bool(0.1) { NONE } else { source.random_range(0..2_038_074_743) };
     (0..n).map(hash).collect()
 }
 
-/// Sorted chunks as backward sees them.
+/// Sorted chunks as a backward reads them.
 pub(super) struct Chunks {
     pub(super) segment: Vec<u32>,
     pub(super) targets: Vec<Target>,
-    /// First gradient, and coefficient.
+    /// The first gradient and the coefficient of each chunk.
     pub(super) accesses: Vec<[u32; 2]>,
 }
 
-/// Chunks of `outputs` outputs at distinct ascending starts, as many at each as `lengths` says; fewer starts if there is no room for them.
-/// Coefficients are powers of two, so that the order of a sum shows in its bits.
+/// Chunks of `outputs` outputs at distinct ascending starts, `lengths[i]` at the i-th start; fewer starts if the array lacks room.
+/// Coefficients are powers of two, so that the bits of a sum show its order.
 pub(super) fn chunks(source: &mut Pcg64, robe: &Robe, lengths: &[u32], outputs: u32) -> Chunks {
     let side_by_side = robe.chunk * lengths.len() as u32;
     let mut starts: Vec<u32> = match robe.starts > side_by_side.max(1000) && source.random_bool(0.5) {
         true => lengths.iter().map(|_| source.random_range(0..robe.starts)).collect(),
-        // Next to each other, at the end of the array too.
+        // Starts side by side, up to the end of the array.
         false => (robe.starts - robe.starts.min(lengths.len() as u32)..robe.starts).collect(),
     };
     starts.sort_unstable();
@@ -172,7 +172,7 @@ pub(super) fn chunks(source: &mut Pcg64, robe: &Robe, lengths: &[u32], outputs: 
     Chunks { segment, targets, accesses }
 }
 
-/// What the last stage of a sorted backward reads: params, robe, targets, accesses, gradients, scratch.
+/// The bindings of the last stage of a sorted backward: params, robe, targets, accesses, gradients, scratch.
 pub(super) fn due(source: &mut Pcg64, lengths: &[u32], shape: [u32; 3]) -> (Robe, [Vec<u32>; 6]) {
     let robe = robe(shape);
     let outputs = source.random_range(1..20);
@@ -184,7 +184,7 @@ pub(super) fn due(source: &mut Pcg64, lengths: &[u32], shape: [u32; 3]) -> (Robe
     let width = robe.reach + 1;
     let tiles = (sorted.segment.len() as u32).div_ceil(CHUNK);
     let mut scratch = floats(source, (2 * tiles * width) as usize, 1.0);
-    // Behind the sums of a partial row: whether any of its chunks reaches the last weight.
+    // The word behind a partial row's sums says whether any of its chunks reaches the last weight.
     scratch.chunks_exact_mut(width as usize).for_each(|row| row[width as usize - 1] = source.random_range(0..2) as f32);
     let params = Params {
         dim: width,

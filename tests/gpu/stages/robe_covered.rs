@@ -24,7 +24,7 @@ fn run(context: &Context, seed: u64, lengths: &[u32], shape: [u32; 3]) -> usize 
     let (runs, blocks) = (guarded(&runs), guarded(&blocks));
     let bindings = [params, uniform, targets, accesses, grads, scratch, runs, blocks, places, sums];
     let groups = [1, (n as u32 * robe.reach).div_ceil(256).max(1)][source.random_range(0..2)];
-    // Powers of two times gradients, added in a given order: the same bits.
+    // Gradients times powers of two, added in a given order, have the same bits.
     let run = check(context, "robe_covered", &format!("seed {seed}, {robe:?}"), &bindings, groups, &[], |b| {
         let [params, robe, targets, accesses, grads, scratch, runs, blocks, places, sums] = b else { unreachable!() };
         let params = read(params);

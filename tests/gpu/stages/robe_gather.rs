@@ -14,7 +14,7 @@ struct Case {
     precision: Precision,
     pooling: Pooling,
     weighted: bool,
-    /// Weights are powers of two: products are exact, and so the order of a sum shows in its bits.
+    /// Weights are powers of two, so products are exact and the bits of a sum show its order.
     exact: bool,
     indices: u32,
     bags: u32,
@@ -76,13 +76,13 @@ fn matches_the_mirror() {
     matches(&[Precision::Fp32]);
 }
 
-/// In one window, and in several; the precisions in turn.
+/// Runs all cases in one window and in several, with the precisions in turn.
 pub(super) fn matches(precisions: &[Precision]) {
     on_each(|context| {
         let (mut changed, mut turn) = (0, precisions.iter().cycle());
         for pooling in [Pooling::Sum, Pooling::Mean, Pooling::None] {
             for weighted in [false, true] {
-                // The last shape's array is larger than a test's.
+                // The last shape has too large an array for this test.
                 for (seed, shape) in SHAPES[..8].iter().enumerate() {
                     for (indices, bags) in [(0, 1), (1, 1), (7, 9), (300, 4)] {
                         let exact = (indices + bags) % 2 == 0;

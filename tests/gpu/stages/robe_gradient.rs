@@ -16,7 +16,7 @@ fn run(context: &Context, seed: u64, lengths: &[u32], shape: [u32; 3]) -> usize 
     let sums = guarded(&junk(&mut source, robe.weights as usize));
     let bindings = [params, uniform, targets, accesses, grads, scratch, sums];
     let groups = [1, robe.weights.div_ceil(256)][source.random_range(0..2)];
-    // Powers of two times gradients, added in a given order: the same bits.
+    // Gradients times powers of two, added in a given order, have the same bits.
     let run = check(context, "robe_gradient", &format!("seed {seed}, {robe:?}"), &bindings, groups, &[], |b| {
         let [params, robe, targets, accesses, grads, scratch, sums] = b else { unreachable!() };
         let params = read(params);
@@ -24,7 +24,7 @@ fn run(context: &Context, seed: u64, lengths: &[u32], shape: [u32; 3]) -> usize 
         let grads = gradients_of(grads, &params);
         stages::robe_gradient(&params, &read(robe), targets, accesses, grads, scratch, cast_slice_mut(sums));
     });
-    // Of no start, nothing: said without the mirror.
+    // Checked without the mirror: without a start the gradient is 0.
     if bindings[2][0] == 0 {
         assert!(run.found[6][..robe.weights as usize].iter().all(|&sum| sum == 0));
     }
@@ -36,7 +36,7 @@ fn matches_the_mirror() {
     on_each(|context| {
         let (mut changed, mut seed) = (0, 0);
         for lengths in lengths(&mut rng(1)).into_iter().chain([vec![]]) {
-            // The last two shapes' arrays are larger than a test's.
+            // The last two shapes have too large an array for this test.
             for shape in &SHAPES[..7] {
                 seed += 1;
                 changed += run(context, seed, &lengths, *shape);

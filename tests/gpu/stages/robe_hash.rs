@@ -22,7 +22,8 @@ fn matches_the_mirror() {
                 let layout = layout_of(&config);
                 let mode = [TRAIN, FROZEN, ROWS][seed as usize % 3];
                 let active = seed != 4;
-                // Rows next to the prime and to the ends of 32 bits above all: the product's proof has its bounds there.
+                // Many rows next to multiples of the prime and to the ends of 32 bits, where the product comes closest to its bounds.
+                // tight.
                 let keys: Vec<u32> = (0..n)
                     .map(|_| match source.random_range(0..5) {
                         0 => NONE,
@@ -44,7 +45,7 @@ fn matches_the_mirror() {
                     let [params, step, keys, hashes, tables] = b else { unreachable!() };
                     stages::robe_hash(&read(params), of(step), keys, hashes, tables);
                 });
-                // Said without the mirror.
+                // Checked without the mirror, by the hash of the library.
                 for (i, &key) in keys.iter().enumerate() {
                     let wanted = if key == NONE || !active { NONE } else { row_hash(key) };
                     assert_eq!(run.found[3][i], wanted, "{what}: row {key}");

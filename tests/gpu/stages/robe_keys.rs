@@ -17,7 +17,7 @@ use super::{
 fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
-        // The last: numbers of chunks that the product mod P does not leave small.
+        // In the last shape a row has so many chunks that the product with a chunk's number exceeds P many times.
         for (seed, shape) in SHAPES.into_iter().chain([[1 << 16, 1, 5000]]).enumerate() {
             let most = (1 << 18) / shape[0] as usize;
             for n in [0, 1, 3, 100.min(most), 300.min(most)] {
@@ -43,7 +43,7 @@ fn matches_the_mirror() {
                     let (access, chunk_access) = (cast_slice(access), cast_slice_mut(chunk_access));
                     stages::robe_keys(&read(params), &read(robe), of(step), hashes, access, chunk_keys, chunk_access);
                 });
-                // Said without the mirror: chunks of neighbouring rows follow each other.
+                // Checked without the mirror: the chunks of one index follow those of the index before.
                 for (k, &key) in run.found[5][..chunks].iter().enumerate() {
                     let (hash, j) = (bindings[3][k / robe.chunks as usize], k as u32 % robe.chunks);
                     let wanted = if hash == NONE { NONE } else { chunk_start(hash, j, robe.starts) };

@@ -40,7 +40,7 @@ fn run(context: &Context, seed: u64, lengths: &[u32], shape: [u32; 3]) -> usize 
     ];
     let what = format!("seed {seed}, {lengths:?}, {robe:?}, half {half}, inverse {inverse}");
     let groups = [1, (2 * tiles).div_ceil(256 / lanes).max(1)][source.random_range(0..2)];
-    // Powers of two times gradients, added in a given order: the same bits.
+    // Gradients times powers of two, added in a given order, have the same bits.
     check(context, "robe_merge", &what, &bindings, groups, &[], |b| {
         let [params, robe, targets, segment, accesses, grad_outputs, scratch] = b else { unreachable!() };
         let (targets, accesses) = (cast_slice(targets), cast_slice(accesses));

@@ -22,7 +22,8 @@ fn run(context: &Context, seed: u64, lengths: &[u32], shape: [u32; 3]) -> usize 
         let runs = cast_slice_mut(runs);
         stages::robe_runs(&read(params), &read(robe), targets, accesses, scratch, runs, blocks);
     });
-    // Said without the mirror: a run begins at its start, ends at the next at the latest, and no chunk is longer than the longest.
+    // Checked without the mirror: a run begins at its start, ends at the next start at the latest, and is at most as long as the longest
+    // chunk.
     let starts: &[Target] = &cast_slice::<u32, Target>(&bindings[2][..4 * (n + 1)])[1..];
     let runs: &[[u32; 2]] = cast_slice(&run.found[5][..2 * n]);
     for d in 0..n {

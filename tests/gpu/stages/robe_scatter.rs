@@ -30,11 +30,11 @@ fn run(context: &Context, seed: u64, n: u32, shape: [u32; 3]) -> usize {
         .collect();
     let mut grads = floats(&mut source, (outputs * robe.dim) as usize, 2.0);
     if exact {
-        // Whole numbers, and coefficients of powers of two: any order has the same bits.
+        // Sums of whole numbers times powers of two have the same bits in any order.
         grads.iter_mut().for_each(|g| *g = (*g * 8.0).round());
     }
     let mut rows = hashes(&mut source, n as usize);
-    // Half of them the same row.
+    // Every other access goes to one row.
     let hot = rows.first().copied();
     rows.iter_mut().step_by(2).zip(hot.iter().cycle()).for_each(|(row, &hot)| *row = hot);
     let scaler = ScalerState { inverse: 0.5, overflow: u32::from(overflow), ..ScalerState::default() };
@@ -49,7 +49,7 @@ fn run(context: &Context, seed: u64, n: u32, shape: [u32; 3]) -> usize {
         guarded(&vec![0.0f32; robe.weights as usize]),
         guarded(&vec![0u32; marks]),
     ];
-    // A weight gets some 300 terms below 4: 300 roundings of what is below 1200.
+    // A weight's sum has some 300 terms below 4: 300 roundings of numbers below 1200.
     let like = if exact { Like::Bits } else { Like::Within(0.03) };
     let what = format!("seed {seed}, {n} accesses, {robe:?}, exact {exact}, overflow {overflow}");
     let groups = [1, (n * robe.dim).div_ceil(256).max(1)][source.random_range(0..2)];
@@ -68,7 +68,7 @@ fn matches_the_mirror() {
         let exchange = again(&options().add(AddBody::Exchange));
         for context in [context, &exchange] {
             let (mut changed, mut seed) = (0, 0);
-            // The last two shapes' arrays are larger than a test's.
+            // The last two shapes have too large an array for this test.
             for shape in &SHAPES[..7] {
                 for n in [0, 1, 3, 40, 300] {
                     seed += 1;

@@ -33,7 +33,7 @@ fn run(context: &Context, seed: u64, shape: [u32; 3], optimizer: Optimizer) -> u
         guarded(&tables(&mut source, &config.tables, 3)),
         words(&rate(&config)),
     ];
-    // SGD at a power of two without decay rounds once. Else a few times, and a division.
+    // SGD at a power of two without decay rounds once. The other optimisers round a few times and divide.
     let exact = optimizer == Optimizer::sgd(0.5);
     let like = if exact { Like::Bits } else { Like::Within(f32::EPSILON * 16.0) };
     let groups = [1, robe.weights.div_ceil(256)][source.random_range(0..2)];
@@ -43,7 +43,7 @@ fn run(context: &Context, seed: u64, shape: [u32; 3], optimizer: Optimizer) -> u
         let (sums, memory, states) = (cast_slice_mut(sums), cast_slice_mut(memory), cast_slice_mut(states));
         stages::robe_step(&read(params), &read(robe), sums, covered, memory, states, tables, &read(rate));
     });
-    // Said without the mirror: nothing is left, and only what is covered has moved.
+    // Checked without the mirror: sums and marks are cleared, and only covered weights have changed.
     let decays = optimizer.weight_decay != 0.0;
     assert!(run.found[2][..weights].iter().all(|&sum| sum == 0), "{what}");
     assert!(!decays || run.found[3][..marks.len()].iter().all(|&marks| marks == 0), "{what}");

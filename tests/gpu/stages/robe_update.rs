@@ -23,13 +23,13 @@ pub(super) struct Case<'a> {
     pub(super) shape: [u32; 3],
     pub(super) dense: bool,
     pub(super) optimizer: Optimizer,
-    /// Gradients that are not finite.
+    /// Whether some gradients are not finite.
     pub(super) broken: bool,
-    /// Windows of the array; each is a dispatch.
+    /// Number of windows of the array. Each window is a dispatch.
     pub(super) windows: u32,
 }
 
-/// What the kernel left of weights, states and counters.
+/// Runs one case. Returns the number of words that changed, and the weights, states and counters that the kernel left.
 pub(super) fn run(context: &Context, seed: u64, case: &Case<'_>) -> (usize, [Vec<u32>; 3]) {
     let &Case { precision, rounding, lengths, shape, dense, optimizer, broken, windows } = case;
     let mut source = rng(seed);
@@ -50,7 +50,7 @@ pub(super) fn run(context: &Context, seed: u64, case: &Case<'_>) -> (usize, [Vec
     let width = robe.reach + 1;
     let tiles = (sorted.segment.len() as u32).div_ceil(CHUNK);
     let mut scratch = floats(&mut source, (2 * tiles * width) as usize, 1.0);
-    // Behind the sums of a partial row: whether any of its chunks reaches the last weight.
+    // The word behind a partial row's sums says whether any of its chunks reaches the last weight.
     scratch.chunks_exact_mut(width as usize).for_each(|row| row[width as usize - 1] = source.random_range(0..2) as f32);
     let mut grads = floats(&mut source, (outputs * robe.dim) as usize, 1.0);
     if broken {
@@ -78,8 +78,8 @@ pub(super) fn run(context: &Context, seed: u64, case: &Case<'_>) -> (usize, [Vec
         half_grads: u32::from(half),
         ..params(&config, &layout_of(&config), TRAIN, 2)
     };
-    // SGD at a power of two without decay rounds once, at the end: the order of the sums shows in the bits. Else some hundred terms
-    // below 4, and a division.
+    // SGD at a power of two without decay rounds once, at the end, so the bits show the order of the sums. The other cases have some
+    // hundred terms below 4, and a division.
     let exact = optimizer == Optimizer::sgd(0.5);
     let plain = precision == Precision::Fp32;
     let like = match (plain, exact) {
@@ -137,7 +137,7 @@ pub(super) fn run(context: &Context, seed: u64, case: &Case<'_>) -> (usize, [Vec
     (changed, [memory, states, counters])
 }
 
-/// Dense and sparse, in one window and in several: the same bits.
+/// Runs a case dense and sparse, in one window and in several, which must give the same bits.
 pub(super) fn ways(
     context: &Context,
     seed: u64,
@@ -164,7 +164,7 @@ fn matches_the_mirror_dense_and_sparse() {
         let (mut changed, mut seed) = (0, 0);
         let decayed = Optimizer::adagrad(0.1).with_weight_decay(0.1);
         for lengths in lengths(&mut rng(1)) {
-            // The last two shapes' arrays are larger than a test's.
+            // The last two shapes have too large an array for this test.
             for shape in &SHAPES[..7] {
                 seed += 1;
                 let optimizer = [Optimizer::sgd(0.5), Optimizer::adagrad(0.1), decayed][seed as usize % 3];
@@ -176,8 +176,8 @@ fn matches_the_mirror_dense_and_sparse() {
     });
 }
 
-/// More starts than a workgroup takes at once, in arrays that they cover a part of and in arrays that they would cover: the two ways in
-/// which a sparse update goes.
+/// More starts than a workgroup takes at once, in arrays that their chunks would cover and in larger ones: a sparse update visits all
+/// weights of the first, and only covered weights of the second.
 #[test]
 fn many_starts_match_the_mirror() {
     on_each(|context| {
@@ -186,13 +186,13 @@ fn many_starts_match_the_mirror() {
             [(seed, weights), (seed + 4, weights), (seed + 8, starts * chunk)]
                 .map(|(seed, weights)| (seed, [dim, chunk, weights], starts))
         });
-        // Each shape and each size of the array meets several precisions.
+        // Several precisions take part in each shape and each size of the array.
         let packed = |seed| Precision::ALL[1 + (seed + seed / 4) as usize % 4];
         let plain = cases.clone().map(|case| (Precision::Fp32, case));
         for (precision, (seed, shape, starts)) in plain.chain(share(cases.map(|case| (packed(case.0), case)))) {
             let mut lengths = vec![1; starts as usize];
             (lengths[3], lengths[starts as usize - 2]) = (5, 300);
-            // Where chunks would cover the array, starts lie side by side: none is lost.
+            // The array has room for all chunks side by side, so no start is dropped.
             assert!(starts * shape[1] <= shape[2]);
             let optimizer = [Optimizer::sgd(0.5), Optimizer::adagrad(0.1)][seed as usize % 2];
             assert!(ways(context, seed, precision, &lengths, shape, optimizer, false) > 0);

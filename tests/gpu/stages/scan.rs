@@ -7,15 +7,15 @@ use super::{check, guarded, junk, kernel, of, on_each, read, rng, step, words};
 fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
-        // Around four, what one invocation takes, a tile of 2,048, and several.
+        // Lengths about four (one invocation's share), about a tile of 2,048, and of several tiles.
         for length in [0u32, 1, 3, 4, 5, 15, 16, 17, 255, 2047, 2048, 2049, 7000] {
             for (rows, per_block) in [(1, 2048), (3, 10), (256, 3072)] {
                 let mut source = rng(u64::from(length));
-                // The last block has one thing in it.
+                // The last block has one element.
                 let n = (length * per_block).saturating_sub(per_block - 1);
                 let which = count::UNIQUE;
                 let info = ScanInfo { count: which as u32, capacity: n + length % 2, per_block, rows };
-                // Any words at all: sums wrap the same way on both sides.
+                // Any words will do, because sums wrap alike on both sides.
                 let bindings = [
                     words(&info),
                     words(&step(&mut source, 3, &[(which, n)])),
@@ -34,13 +34,13 @@ fn matches_the_mirror() {
     });
 }
 
-/// Not the mirror's own code: a sum that begins at zero in each row and leaves out the element itself.
+/// Checked without the mirror's code: each sum leaves out its own element and begins at zero in each row.
 #[test]
 fn the_sum_is_exclusive() {
     on_each(|context| {
         let data: Vec<u32> = (1..=6000).collect();
         let info = ScanInfo { count: 0, capacity: 3000, per_block: 1, rows: 2 };
-        // More than there is room for counts as no more than that.
+        // A count above the capacity counts as the capacity.
         let bindings = [words(&info), words(&step(&mut rng(1), 1, &[(0, 4000)])), data, vec![0; 2]];
         let found = context.run_stage(kernel("scan"), &bindings, 2).unwrap();
         assert_eq!(found[2][..4], [0, 1, 3, 6]);

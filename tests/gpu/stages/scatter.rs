@@ -7,7 +7,7 @@ use rand::RngExt as _;
 
 use super::{check, guarded, junk, of, on_each, read, rng, step, words};
 
-/// A pass's key counts, scanned, and the number of each digit.
+/// The scanned digit counts of a pass, and the total of each digit.
 fn scanned(pass: &Pass, step: &hotrow::internals::layout::Step, keys: &[u32], blocks: u32) -> (Vec<u32>, Vec<u32>) {
     let (mut digits, mut totals) = (vec![0; 256 * blocks as usize], vec![0; 256]);
     stages::histogram(pass, step, keys, &mut digits);
@@ -50,7 +50,7 @@ pub(crate) fn all(context: &Context) {
                     stages::scatter(&read(pass), of(step), keys_in, values_in, digits, totals, keys_out, values_out);
                 });
                 changed += run.changed;
-                // Stable, said without the mirror: equal digits keep their order.
+                // Checked without the mirror: the pass is stable, so equal digits keep their order.
                 if positions == 1 {
                     let key = |i: u32| ((keys[i as usize] >> pass.shift) & mask, i);
                     assert!(run.found[7][..live as usize].is_sorted_by_key(|&i| key(i)), "{case}");

@@ -27,7 +27,7 @@ fn matches_the_mirror() {
                     for slot in 0..layout.slots() {
                         ways[way_at(WAYS, slot, Field::Freq)] = near_the_end[source.random_range(0..5)];
                     }
-                    // A few rows many times, others once.
+                    // One row occurs many times, others once.
                     let hot = source.random_range(0..3 * per_shard);
                     let keys: Vec<u32> = (0..n)
                         .map(|_| match source.random_range(0..10) {
@@ -66,7 +66,7 @@ fn matches_the_mirror() {
                     saturated += run.found[6].iter().zip(&freqs).filter(|&(&a, &b)| a == FREQ_MAX && b != a).count();
                     stamped +=
                         (0..layout.slots()).filter(|&s| run.found[5][way_at(WAYS, s, Field::Stamp)] == t).count();
-                    // Said without the mirror: each row of this shard that was hit is counted once as distinct.
+                    // Checked without the mirror: each row of this shard with a hit counts once as distinct.
                     let mut hit: Vec<u32> = (0..n as usize)
                         .filter(|&i| places[i] != NONE && shard.holds(keys[i]))
                         .map(|i| keys[i])

@@ -13,10 +13,10 @@ use super::{
     targets_of, ways, words,
 };
 
-/// Rows of the shard that is bound, and its first.
+/// Number of rows in the bound shard.
 const SHARD_ROWS: u32 = 300;
 
-/// What the cases of a test have met.
+/// Counts of the situations that a test's cases have produced.
 #[derive(Debug, Default)]
 struct Seen {
     changed: usize,
@@ -51,7 +51,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
     let tiles = segment.len().div_ceil(128);
     let outputs = 3 * n + 1;
     let mut grads = floats(&mut source, outputs * dim, 1.0 / inverse);
-    // Every way a gradient can go wrong, and some that look alike and do not.
+    // Every kind of gradient that must be refused, and some that look alike and must not.
     for output in 0..outputs {
         let e = output * dim + source.random_range(0..dim);
         match source.random_range(0..30) {
@@ -68,7 +68,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
     }
     let accesses: Vec<[u32; 2]> =
         segment.iter().map(|_| [source.random_range(0..outputs as u32), source.random()]).collect();
-    // The state is a sum of squares: not negative, and not so small that its root tells roundings apart.
+    // The state is a sum of squares: not negative, and not so small that the root enlarges rounding errors.
     let mut data = |n: usize| {
         slot_rows(&layout, n, || {
             let mut row = floats(&mut source, layout.row.row_words as usize, 1.0);
@@ -94,7 +94,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
         step: t,
         purpose: 0,
     };
-    // The kernel takes a bypassed row from scratch, the mirror from its record: forward has unpacked one into the other.
+    // The kernel reads a bypassed row in scratch, the mirror reads its record. Forward has unpacked the record into scratch.
     for one in targets[1..].iter().filter(|one| one.place >= slots && shard.holds(one.row)) {
         let row = &mut scratch[(one.place - slots) as usize * words_of..][..layout.row.row_words as usize];
         let stride = layout.row.record_words as usize;
@@ -125,7 +125,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
         guarded(&tables(&mut source, &config.tables, later)),
         words(&rate(&config)),
     ];
-    // A root, a quotient and a few sums of numbers near 1; row-wise also a mean, in the same order on both sides.
+    // The errors of a root, a quotient and a few sums of numbers near 1; row-wise also of a mean, in the same order on both sides.
     let like = Like::Within(32.0 * f32::EPSILON);
     let what = format!("seed {seed}, {n} rows, shard {index}, half {half}, inverse {inverse}, {config:?}");
     let groups = [1, (n as u32).div_ceil(layout.at_once()).max(1) + 1][source.random_range(0..2)];
@@ -138,7 +138,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
         let (targets, accesses) = (cast_slice(targets), cast_slice(accesses));
         let (params, shard): (Params, Shard) = (read(params), read(shard));
         let grads = gradients_of(grads, &params);
-        // What the kernel leaves in scratch, the mirror never has there: it is what becomes of rows that all have slots.
+        // Only the kernel leaves updated bypassed rows in scratch. To check them, the mirror runs again as if all rows had slots.
         let sets = (slots + n as u32).div_ceil(32);
         let resident = Params { slots: 32 * sets, sets, ..params };
         let (mut all, mut no_records) = ([&cache[..slots as usize * words_of], scratch].concat(), Vec::new());
@@ -166,7 +166,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
     });
     seen.changed += run.changed;
 
-    // A record is what the codec makes of the row that the kernel left; a refused row keeps its bits, and its record.
+    // A record must be the codec's packing of the row that the kernel left. A refused row keeps its bits and its record.
     let mut wanted = before;
     let (found_cache, found_scratch): (&[f32], &[f32]) = (cast_slice(&run.found[6]), cast_slice(&run.found[7]));
     let bits = |row: &[f32]| row.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
@@ -192,7 +192,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
             let stride = layout.row.record_words as usize;
             let range =
                 (one.row - shard.first_row) as usize * stride..(one.row - shard.first_row + 1) as usize * stride;
-            // Only the mirror tells a row that a zero gradient has left as it was from one that was refused.
+            // Only the mirror can tell whether a row was refused, or updated by a zero gradient without a change.
             if run.wanted[5][range.clone()] == wanted[range.clone()] {
                 continue;
             }

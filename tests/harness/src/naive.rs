@@ -1,15 +1,15 @@
-//! A second implementation of the SPEC: maps instead of buffers, FP64 instead of FP32, no shader and no codec. It uses
-//! only the crate's public interface, so one run checks any [`Embedding`] on any backend.
+//! A second implementation of the SPEC, with maps instead of buffers, FP64 instead of FP32, and neither shaders nor the codec. It uses only
+//! the crate's public interface, so one run checks any [`Embedding`] on any backend.
 //!
-//! Floats are compared step by step: before each call the model takes the implementation's weights, states and records
-//! over from a [`Snapshot`], makes the step itself, and the two results are compared:
-//! - step number, tags, stamps, frequencies, flags and counters exactly (of an empty way only that it is one);
+//! Floats are compared step by step. Before each call the model copies the implementation's weights, states and records from a
+//! [`Snapshot`]. Then it makes the step itself, and the two results are compared:
+//! - step number, tags, stamps, frequencies, flags and counters exactly (an empty way only has to be empty);
 //! - computed floats within the radius that [`Approx`] carries along: 2^-24 of the result for each FP32 addition and
 //!   product, 2^-21 for each division and 2^-20 for each root (WGSL promises 2.5 and 4.5 ULP), 2^-126 where a device flushes
 //!   subnormals. A sum of m terms is thus within about `m * 2^-24 * sum |term|`, in any order of summation;
-//! - a value that is only moved bit by bit;
-//! - a written record element by element: one of the two neighbours of the FP64 value, the nearer one where rounding is
-//!   nearest, itself where the format has it; an unwritten record bit by bit.
+//! - a value that is only copied, bit by bit;
+//! - a written record element by element: one of the two neighbours of the FP64 value, the nearer one if rounding is to
+//!   nearest, the value itself if the format has it; an unwritten record bit by bit.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ const TINY: f64 = f32::MIN_POSITIVE as f64;
 // ---------------------------------------------------------------------------------------------------------------------
 // Numbers
 
-/// An FP64 value and how far an FP32 computation of the same formula may be from it.
+/// An FP64 value, and the largest distance that an FP32 result of the same formula may have from it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Approx {
     pub value: f64,
@@ -42,9 +42,9 @@ impl Approx {
         Self { value: f64::from(value), radius: 0.0 }
     }
 
-    /// The result of a rounded operation: `ulps` units of 2^-24, and the loss if a subnormal is flushed.
+    /// The result of a rounded operation. The radius grows by `ulps` units of 2^-24, and by the loss of a flushed subnormal.
     fn rounded(value: f64, radius: f64, ulps: f64) -> Self {
-        // Zero times what may be anything: a root of nearly nothing, say, that something was divided by.
+        // NaN is zero times an infinite radius, for example after a division by a root that may be zero.
         let radius = if radius.is_nan() { f64::INFINITY } else { radius };
         Self { value, radius: radius + (value.abs() + radius) * ulps * 2f64.powi(-24) + TINY }
     }
@@ -60,7 +60,7 @@ impl Approx {
         (f64::from(found) - self.value).abs() <= self.radius
     }
 
-    /// Whether FP32 holds it at all.
+    /// Whether the value is finite in FP32.
     fn finite(self) -> bool {
         self.value.is_finite() && self.value.abs() <= f64::from(f32::MAX)
     }
@@ -101,14 +101,14 @@ impl Div for Approx {
 /// Every binary16 from +0 to 65504, ascending: element i has the bits i.
 static HALVES: LazyLock<Vec<f64>> = LazyLock::new(|| (0..=0x7bff).map(half_value).collect());
 
-/// Value of a binary16 bit pattern, by the definition of the format. No infinities, no NaN: the tables never hold them.
+/// The value of a binary16 bit pattern, by the definition of the format, without infinities and NaN, which no table holds.
 pub fn half_value(bits: u16) -> f64 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
     let size = if exponent == 0 { fraction * 2f64.powi(-24) } else { (1024.0 + fraction) * 2f64.powi(exponent - 25) };
     if bits >> 15 == 1 { -size } else { size }
 }
 
-/// The greatest binary16 not above `value`, which saturates.
+/// The greatest binary16 not above `value`, at most 65504.
 pub fn half_below(value: f64) -> f64 {
     if value < 0.0 {
         return -half_above(-value);
@@ -116,7 +116,7 @@ pub fn half_below(value: f64) -> f64 {
     HALVES[HALVES.partition_point(|&half| half <= value) - 1]
 }
 
-/// The least binary16 not below `value`, which saturates.
+/// The least binary16 not below `value`, at most 65504.
 pub fn half_above(value: f64) -> f64 {
     if value < 0.0 {
         return -half_below(-value);
@@ -149,15 +149,15 @@ pub fn fmix32(row: u32) -> u32 {
 // ---------------------------------------------------------------------------------------------------------------------
 // Records
 
-/// Where the fields of a record lie, worked out from the configuration alone.
+/// The layout of a record's fields, derived from the configuration alone.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
     pub dim: usize,
     pub precision: Precision,
-    /// Numbers of optimiser state.
+    /// Number of state values of a row.
     pub state: usize,
     pub state_half: bool,
-    /// Bits of scale and bias, and of the state.
+    /// Bits of scale and bias.
     pub head: usize,
     state_bits: usize,
 }
@@ -193,7 +193,7 @@ impl Format {
         (self.payload() + self.dim * bits_of(self.precision)).div_ceil(32)
     }
 
-    /// Weights, then state, as the record has them.
+    /// The values of a record: weights, then state.
     pub fn decode(&self, record: &[u32]) -> Vec<Approx> {
         let bits = bits_of(self.precision);
         let weight = |i: usize| {
@@ -223,7 +223,7 @@ impl Format {
         }
     }
 
-    /// Whether `record` is what writing `row` (weights, then state) may give.
+    /// Checks that writing `row` (weights, then state) may give `record`.
     pub fn check(&self, rounding: Rounding, record: &[u32], row: &[Approx]) -> Result<(), String> {
         let (weights, states) = row.split_at(self.dim);
         for (i, &wanted) in states.iter().enumerate() {
@@ -269,7 +269,7 @@ impl Format {
                 continue;
             }
             let v = (x.value - bias) / scale;
-            // An FP32 difference and quotient: at most 1 and 2.5 ULP of v.
+            // The errors of an FP32 difference and quotient: at most 1 and 2.5 ULP of v.
             let ulp = 2f64.powf(v.abs().max(TINY).log2().floor() - 23.0);
             let slack = x.radius / scale + 3.5 * ulp;
             let clamp = |v: f64| v.clamp(0.0, levels - 1.0);
@@ -278,7 +278,7 @@ impl Format {
                 Rounding::Stochastic => (clamp((v - slack).floor()), clamp((v + slack).ceil())),
             };
             let nearest = v.round_ties_even();
-            // What the format has must not move; at the edge of the SPEC's tolerance either is right.
+            // A value that the format has must not move. At the edge of the SPEC's tolerance both results are right.
             let away = (v - nearest).abs() + slack;
             let snaps = away < 0.5 && away <= 0.99 * (levels + bias.abs() / scale) * 2f64.powi(-21);
             if code < least || code > most || (snaps && code != clamp(nearest)) {
@@ -310,12 +310,12 @@ pub fn is_integer(precision: Precision) -> bool {
     !matches!(precision, Precision::Fp32 | Precision::Fp16)
 }
 
-/// Bits `from .. from + count`, the little end first, bit by bit.
+/// The bits `from .. from + count` as a number, low bits first.
 fn take_bits(words: &[u32], from: usize, count: usize) -> u32 {
     (0..count).map(|i| (words[(from + i) / 32] >> ((from + i) % 32) & 1) << i).sum()
 }
 
-/// Least and greatest; either may be off by as much as any element is.
+/// The least and the greatest value, each with the largest radius of all elements.
 fn ends(weights: &[Approx]) -> (Approx, Approx) {
     let radius = weights.iter().map(|x| x.radius).fold(0.0, f64::max);
     let low = weights.iter().map(|x| x.value).fold(f64::INFINITY, f64::min);
@@ -344,12 +344,12 @@ pub struct Way {
     pub row: u32,
     pub stamp: u32,
     pub dirty: bool,
-    /// No victim.
+    /// Whether the row is pinned, so that it is never a victim.
     pub pinned: bool,
 }
 
 impl Way {
-    /// As a snapshot has it.
+    /// The flags as a snapshot has them.
     pub fn flags(&self) -> u32 {
         u32::from(self.dirty) + 2 * u32::from(self.pinned)
     }
@@ -379,14 +379,14 @@ pub struct Offender {
     pub value: u32,
 }
 
-/// Floats that a call changed: weights, then state, before any rounding to the record's format.
+/// The floats that a call changes: weights, then state, before they are rounded to the record's format.
 #[derive(Clone, Debug, Default)]
 pub struct Effect {
     pub slots: BTreeMap<u32, Vec<Approx>>,
     pub records: BTreeMap<u32, Vec<Approx>>,
 }
 
-/// The model: the SPEC, slow and obvious.
+/// The model: the SPEC in slow and obvious code.
 #[derive(Debug)]
 pub struct Naive {
     pub config: GroupConfig,
@@ -394,14 +394,14 @@ pub struct Naive {
     pub sets: u32,
     pub rows: u32,
     pub t: u32,
-    /// By set and way; an empty way is not there.
+    /// The ways that hold a row, by set and way.
     pub ways: BTreeMap<(u32, u32), Way>,
-    /// By row, LFU only; a row never used is not there.
+    /// The frequency of each row that was ever used (LFU only).
     pub freqs: BTreeMap<u32, u32>,
     pub counters: Vec<Counters>,
-    /// Rows with a slot.
+    /// The floats of the rows that have a slot.
     pub slots: BTreeMap<u32, Vec<f32>>,
-    /// All records, row by row.
+    /// All records, in the order of the rows.
     pub records: Vec<u32>,
 }
 
@@ -423,7 +423,7 @@ impl Naive {
         }
     }
 
-    /// Copies every float of the implementation, and nothing else.
+    /// Copies every float of the implementation, and no other state.
     pub fn take_floats(&mut self, snapshot: &Snapshot) {
         let width = self.format.dim + self.format.state;
         self.records.clone_from(&snapshot.records);
@@ -434,7 +434,7 @@ impl Naive {
         }
     }
 
-    /// The table a linear row lies in.
+    /// The table of a linear row.
     fn table_of(&self, row: u32) -> usize {
         let mut base = 0;
         for (table, &rows) in self.config.tables.iter().enumerate() {
@@ -468,7 +468,7 @@ impl Naive {
         }
     }
 
-    /// Checks every index; counts nothing. The second part: bad indices of each table.
+    /// Checks every index without counting. Also returns the number of bad indices of each table.
     pub fn resolve(
         &self,
         indices: &[u32],
@@ -510,7 +510,7 @@ impl Naive {
         }
     }
 
-    /// Steps 1 to 5 of a forward: everything but the outputs.
+    /// Steps 1 to 5 of a forward: all but the outputs.
     pub fn forward(
         &mut self,
         indices: &[u32],
@@ -523,8 +523,7 @@ impl Naive {
         }
         let bags = bags?;
         let mut effect = Effect::default();
-        // An empty batch changes nothing. The SPEC does not say that one is empty whose every index is skipped; it has no
-        // access, so it is read like the batch without those indices.
+        // An empty batch changes nothing. A batch whose indices are all skipped is empty too (SPEC 3, step 1).
         if bags.bags.iter().all(Vec::is_empty) {
             return Ok((bags, effect));
         }
@@ -549,7 +548,7 @@ impl Naive {
             } else {
                 let counters = self.count(row);
                 counters.unique_misses += 1;
-                // Taken back where the row is admitted.
+                // Admission takes this conflict back.
                 counters.conflicts += 1;
                 if self.sets > 0 && self.config.policy != Policy::Static {
                     missing.entry(fmix32(row) % self.sets).or_default().push(row);
@@ -573,7 +572,7 @@ impl Naive {
     fn admit(&mut self, set: u32, mut candidates: Vec<u32>, counts: &BTreeMap<u32, u32>, effect: &mut Effect) {
         let lfu = self.config.policy == Policy::Lfu;
         let freqs = self.freqs.clone();
-        // A pinned row may never have been used.
+        // A pinned row may have no frequency, because no batch has used it.
         let freq = |row: u32| freqs.get(&row).copied().unwrap_or(0);
         let key = |row: u32| if lfu { freq(row) } else { counts[&row] };
         candidates.sort_by_key(|&row| (Reverse(key(row)), row));
@@ -589,8 +588,8 @@ impl Naive {
         }
     }
 
-    /// The ways of a set in the order in which they are given up, with what that goes by; `None`, an empty way, before every value.
-    /// Pinned ones are not given up.
+    /// The ways of a set that are not pinned, in the order in which they become victims, each with the value that decides. An empty way has
+    /// `None` and comes first.
     fn victims(&self, set: u32) -> Vec<(Option<u32>, u32)> {
         let value = |held: &Way| match self.config.policy {
             Policy::Lfu => self.freqs.get(&held.row).copied().unwrap_or(0),
@@ -605,7 +604,7 @@ impl Naive {
         victims
     }
 
-    /// A row comes into an empty way.
+    /// Loads a row into an empty way.
     fn load(&mut self, row: u32, place: (u32, u32), effect: &mut Effect) {
         let stride = 4 * self.format.words() as u64;
         let loaded = self.format.decode(self.record(row));
@@ -617,17 +616,17 @@ impl Naive {
         counters.bytes_read += stride;
     }
 
-    /// The pinned rows, set by set and way by way.
+    /// The pinned rows in the order of sets and ways.
     pub fn pinned(&self) -> Vec<u32> {
         self.ways.values().filter(|held| held.pinned).map(|held| held.row).collect()
     }
 
-    /// Whether there is such a call at all.
+    /// Whether a group must accept this call.
     pub fn can_pin(&self, rows: &[u32], ways: u32) -> bool {
         (1..=self.config.ways).contains(&ways) && (self.sets > 0 || rows.is_empty())
     }
 
-    /// Exactly `rows` are pinned, less those that are returned: up to `ways` others of their set came before them.
+    /// Pins exactly `rows`, except those that it returns: `ways` other rows of their set come before them.
     pub fn pin(&mut self, rows: &[u32], ways: u32) -> (Vec<u32>, Effect) {
         let mut effect = self.flush();
         let (mut wanted, mut left_out) = (Vec::<u32>::new(), Vec::new());
@@ -690,7 +689,7 @@ impl Naive {
         }
     }
 
-    /// Step 6 of a forward, and the whole of a frozen one: the outputs, from the floats last taken over.
+    /// Step 6 of a forward, or a whole frozen one: the outputs, from the floats that were last copied.
     pub fn gather(&self, bags: &Bags) -> Vec<Approx> {
         let dim = self.format.dim;
         let zero = Approx::exact(0.0);
@@ -805,7 +804,7 @@ impl Naive {
         effect
     }
 
-    /// A cache of another size, the pinned rows in it; no row is dirty. Returns those that find no way.
+    /// Gives the cache another size and pins the pinned rows again. No row is dirty. Returns the rows that find no way.
     pub fn resize(&mut self, cache_rows: u32) -> (Vec<u32>, Effect) {
         let pinned = self.pinned();
         self.ways.clear();
@@ -815,7 +814,7 @@ impl Naive {
         if self.sets == 0 { (pinned, Effect::default()) } else { self.pin(&pinned, self.config.ways) }
     }
 
-    /// A resident row changes in its slot, as by an update; any other in the table.
+    /// Writes rows: a resident row changes in its slot, as in an update; any other row changes in the table.
     pub fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Effect {
         let mut effect = Effect::default();
         let last: BTreeMap<u32, &[f32]> = rows.iter().copied().zip(values.chunks(self.format.dim)).collect();
@@ -840,45 +839,45 @@ impl Naive {
 // ---------------------------------------------------------------------------------------------------------------------
 // Runs
 
-/// One step of a run.
+/// One step of a run, and the other calls beside it.
 #[derive(Clone, Debug, Default)]
 pub struct BatchData {
     pub indices: Vec<u32>,
     pub offsets: Vec<u32>,
     pub weights: Option<Vec<f32>>,
-    /// One value for each of the outputs; `None` abandons the backward.
+    /// The gradient of each output value; `None` abandons the backward.
     pub gradient: Option<Vec<f32>>,
     /// Calls between forward and backward.
     pub between: Vec<Call>,
-    /// Calls behind the step.
+    /// Calls after the step.
     pub after: Vec<Call>,
 }
 
-/// The calls that are not a step.
+/// The calls other than forward and backward of a step.
 #[derive(Clone, Debug)]
 pub enum Call {
     Flush,
     Reset,
     ResetDiscarding,
-    /// A frozen forward of the step's own batch.
+    /// A frozen forward of the step's batch.
     Frozen,
     ReadRows(Vec<u32>),
     WriteRows(Vec<u32>, Vec<f32>),
-    /// Rows, and most of a set.
+    /// Rows to pin, and the most in a set.
     Pin(Vec<u32>, u32),
-    /// Rows of the cache from now on.
+    /// The new number of rows in the cache.
     ResizeCache(u32),
     LearningRate(f32),
-    /// The step's backward once more, which has no forward any longer.
+    /// The step's backward once more, though no forward waits for it.
     BackwardAgain,
 }
 
-/// What backward and the calls that must not part it from its forward may expect.
+/// Whether a forward waits for its backward, and so forbids some calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Pending {
     No,
     Yes,
-    /// A refused or an empty forward: the SPEC does not say whether a backward is owed.
+    /// After a refused or an empty forward the SPEC does not say whether a backward must follow.
     Unsaid,
 }
 
@@ -890,9 +889,9 @@ struct Checker {
     pending: Pending,
 }
 
-/// Makes a group, plays the run on it and on the model, and reports the first difference.
+/// Makes a group, plays the run on the group and on the model, and reports the first difference.
 ///
-/// The group must give a snapshot between forward and backward too. `Err` names batch, call and place.
+/// The group must give a snapshot between forward and backward too. The error names batch, call and place.
 pub fn check_run(
     make: &mut dyn FnMut(GroupConfig) -> Box<dyn Embedding>,
     config: &GroupConfig,
@@ -938,7 +937,7 @@ fn check_layout(layout: &Layout, model: &Naive, config: &GroupConfig) -> Result<
     equal("layout.shards", model.rows.div_ceil(layout.rows_per_shard), layout.shards)
 }
 
-/// A new table: states 0, weights as configured to within a step of the format.
+/// Checks a new table: states are 0, and weights are as configured, to within a step of the format.
 fn check_start(start: &Snapshot, model: &Naive, config: &GroupConfig) -> Result<(), String> {
     let format = &model.format;
     equal("records", model.records.len(), start.records.len())?;
@@ -983,7 +982,7 @@ impl Checker {
             (Err(wanted), Err(error)) => {
                 offender(&wanted, &error)?;
                 self.compare(&Effect::default()).map_err(|difference| format!("refused forward: {difference}"))?;
-                // The backward of a refused forward does nothing; whether it says so is not laid down.
+                // The backward of a refused forward has no effect. The SPEC does not say whether it returns an error.
                 if let (Some(gradient), Pending::No) = (&batch.gradient, self.pending) {
                     let _either = self.subject.backward(gradient);
                     self.compare(&Effect::default())
@@ -1113,7 +1112,7 @@ impl Checker {
     }
 
     fn resize_cache(&mut self, rows: u32) -> Result<(), String> {
-        // By itself: what is loaded is what this has written.
+        // The flush is a call of its own, so that the rows which the resize loads have been compared before.
         self.subject.flush().map_err(|error| error.to_string())?;
         let effect = self.model.flush();
         self.compare(&effect)?;
@@ -1144,7 +1143,7 @@ impl Checker {
         self.compare(&Effect::default())
     }
 
-    /// Everything the implementation keeps against the model, then the floats taken over.
+    /// Compares all state of the implementation with the model, then copies its floats.
     fn compare(&mut self, effect: &Effect) -> Result<(), String> {
         let after = self.subject.snapshot().map_err(|error| format!("snapshot: {error}"))?;
         let counters = self.subject.counters().map_err(|error| format!("counters: {error}"))?;
@@ -1250,19 +1249,19 @@ fn offender(wanted: &Offender, error: &Error) -> Result<(), String> {
 // ---------------------------------------------------------------------------------------------------------------------
 // Random runs
 
-/// What proptest picks and shrinks of a batch; indices, weights and gradients follow from the seed.
+/// The parts of a batch that proptest picks and shrinks. Indices, weights and gradients follow from the seed.
 #[derive(Clone, Debug)]
 struct Raw {
     bags_per_feature: usize,
-    /// Sizes of the bags, over again.
+    /// Sizes of the bags, repeated as often as needed.
     sizes: Vec<usize>,
     seed: u64,
-    /// Indices from: 0 the first few rows, for duplicates; 1 the first 64, for hits and full sets; 2 the whole table.
+    /// The range of the indices: 0 the first few rows, for duplicates; 1 the first 64, for hits and full sets; 2 the whole table.
     spread: u8,
     weighted: bool,
-    /// 0: one bad index or more, where the mode lets it pass or one time in three.
+    /// 0: the batch has bad indices, always if the mode accepts them, else one time in three.
     bad: u8,
-    /// 0: none; 1: all zero; 2: one that is not finite.
+    /// The gradient: 0 none; 1 all zero; 2 with one value that is not finite.
     gradient: u8,
     between: Vec<u8>,
     after: Vec<u8>,
@@ -1343,7 +1342,7 @@ pub fn configs() -> impl Strategy<Value = GroupConfig> {
     )
 }
 
-/// A configuration and a few batches for it, with the other calls in between.
+/// A configuration, and a few batches for it with other calls in between.
 pub fn runs() -> impl Strategy<Value = (GroupConfig, Vec<BatchData>)> {
     (configs(), raw_batches()).prop_map(|(config, raw)| {
         let batches = raw.iter().map(|raw| build(&config, raw)).collect();
@@ -1368,7 +1367,7 @@ fn build(config: &GroupConfig, raw: &Raw) -> BatchData {
     if raw.bad == 0 && count > 0 && (config.out_of_range != OutOfRange::Error || rng.random_range(0..3) == 0) {
         for _ in 0..rng.random_range(1..4) {
             let at = rng.random_range(0..count);
-            // Just behind the largest table, or as far as can be.
+            // Just above the largest table, or the largest index of all.
             let least = config.tables.iter().max().expect("a group has tables");
             batch.indices[at] = if rng.random() { *least } else { u32::MAX };
         }
@@ -1412,7 +1411,7 @@ fn any_call(config: &GroupConfig, call: u8, rng: &mut rand_pcg::Pcg64) -> Call {
         }
         6 => Call::BackwardAgain,
         7 | 8 => {
-            // From a few rows to more than a set has ways; at times more ways than there are, or none.
+            // From no row to more than a set has ways. Sometimes the call asks for more ways than there are, or for none.
             let count = rng.random_range(0..=total.min(60));
             let rows = (0..count).map(|_| rng.random_range(0..total)).collect();
             let most = if rng.random_range(0..9) == 0 { config.ways + 1 } else { config.ways };
@@ -1426,7 +1425,7 @@ fn any_call(config: &GroupConfig, call: u8, rng: &mut rand_pcg::Pcg64) -> Call {
 // ---------------------------------------------------------------------------------------------------------------------
 // Fixed runs
 
-/// What random runs seldom meet.
+/// Cases that random runs seldom produce.
 pub fn edge_cases() -> Vec<(String, GroupConfig, Vec<BatchData>)> {
     let mut cases = Vec::new();
     let mut add = |name: &str, config: &GroupConfig, run: Vec<BatchData>| {
@@ -1462,7 +1461,7 @@ pub fn edge_cases() -> Vec<(String, GroupConfig, Vec<BatchData>)> {
             let lru = base(&[100], 2, 32);
             add(&name("100 misses in one set"), &lru, vec![step(&all, &[0, 100], 2), step(&all, &[0, 50, 100], 2)]);
 
-            // Numbers of rows and sets around a power of two, where the key of what is left out meets the key of the last one.
+            // Numbers of rows and sets about a power of two, where the sort key NONE might be confused with the key of the last row or set.
             for rows in [255, 256, 257] {
                 let mut edge = base(&[rows], 1, 32);
                 edge.out_of_range = OutOfRange::Skip;
@@ -1473,7 +1472,7 @@ pub fn edge_cases() -> Vec<(String, GroupConfig, Vec<BatchData>)> {
                 add(&name(&format!("{rows} sets")), &sets, (0..3).map(|i| step(&batch(i), &[0, 600], 1)).collect());
             }
 
-            // Rows 0 to 31 fill the set; then each is hit once more, and rows that come ten times drive some of them out.
+            // Rows 0 to 31 fill the set. Then each is hit once more, and rows that occur ten times evict some of them.
             let lfu = lru.with_policy(Policy::Lfu);
             let mut evicting: Vec<u32> = (0..32).collect();
             evicting.extend([40, 41, 42].repeat(10));
@@ -1481,7 +1480,7 @@ pub fn edge_cases() -> Vec<(String, GroupConfig, Vec<BatchData>)> {
             add(&name("a batch that evicts rows it hit"), &lfu, run.clone());
             add(&name("the same, to the nearest"), &lfu.with_rounding(Rounding::Nearest), run);
 
-            // Three features, all on the second table, one bad index for each kind of mode.
+            // Three features that all read the second table, with bad indices in each mode.
             for out_of_range in [OutOfRange::Error, OutOfRange::Clamp, OutOfRange::Skip] {
                 let mut shared = base(&[3, 8], 4, 8);
                 shared.features = vec![1, 1, 1];
@@ -1498,7 +1497,7 @@ pub fn edge_cases() -> Vec<(String, GroupConfig, Vec<BatchData>)> {
                 add(&name(&format!("shared table, {out_of_range:?}")), &shared, run);
             }
 
-            // A row whose range overflows never enters an integer table; where the table takes it, it stays as it is.
+            // A row whose range overflows never enters an integer table: the row keeps its old value.
             let huge = base(&[4], 2, 0);
             let mut batch = step(&[], &[0, 0], 2);
             batch.gradient = None;
@@ -1513,7 +1512,7 @@ pub fn edge_cases() -> Vec<(String, GroupConfig, Vec<BatchData>)> {
     cases
 }
 
-/// A step with a gradient of a few values, zero among them; with sum or mean pooling.
+/// A step whose gradients have a few values, zero among them, for sum or mean pooling.
 fn step(indices: &[u32], offsets: &[u32], dim: usize) -> BatchData {
     let gradient = (0..(offsets.len() - 1) * dim).map(|i| [0.5, -0.25, 0.0, 1.0, -0.75][i % 5]).collect();
     BatchData {
@@ -1525,7 +1524,7 @@ fn step(indices: &[u32], offsets: &[u32], dim: usize) -> BatchData {
     }
 }
 
-/// A step of bags of three over `rows` rows, shifted by `first`.
+/// A step with bags of three indices into `rows` rows, shifted by `first`.
 fn spread(rows: u32, dim: usize, first: u32) -> BatchData {
     let indices: Vec<u32> = (0..rows).map(|i| (first * 5 + i * i) % rows).collect();
     let mut offsets: Vec<u32> = (0..rows).step_by(3).collect();

@@ -1,9 +1,9 @@
 //! A plan of memory as tables and as JSON.
 
 use super::super::BINDING;
-use crate::names::{CachePolicyName, OptimizerName, PlacementName, PrecisionName, option_name};
+use crate::names;
 use crate::output;
-use hotrow::{MemoryReport, TableMemory};
+use hotrow::{MemoryReport, OptimizerKind, Placement, Policy, Precision, TableMemory};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -33,19 +33,30 @@ pub(super) struct Plan {
 pub(super) enum Kind {
     /// Tables that share a cache.
     Cached {
-        precision: PrecisionName,
+        #[serde(with = "names")]
+        precision: Precision,
         cache_percent: f64,
         cache_rows: u32,
         slots: u32,
-        policy: CachePolicyName,
-        optimizer: OptimizerName,
+        #[serde(with = "names")]
+        policy: Policy,
+        #[serde(with = "names")]
+        optimizer: OptimizerKind,
         batch: u32,
-        placement: PlacementName,
+        #[serde(with = "names")]
+        placement: Placement,
         shard_bytes: Option<u64>,
         shards: u32,
     },
     /// Tables whose rows share an array.
-    Shared { compression: f64, chunk: u32, weights: u32, optimizer: OptimizerName, batch: u32 },
+    Shared {
+        compression: f64,
+        chunk: u32,
+        weights: u32,
+        #[serde(with = "names")]
+        optimizer: OptimizerKind,
+        batch: u32,
+    },
 }
 
 /// Bytes by purpose.
@@ -113,11 +124,9 @@ impl Plan {
         let Self { rows, dim, .. } = self;
         match &self.kind {
             Kind::Cached { precision, slots, policy, cache_percent, optimizer, placement, batch, .. } => {
-                let [precision, optimizer, placement] =
-                    [option_name(precision), option_name(optimizer), option_name(placement)];
                 let cache = match slots {
                     0 => "no cache".to_owned(),
-                    slots => format!("{} cache of {slots} slots ({cache_percent} %)", policy.name()),
+                    slots => format!("{} cache of {slots} slots ({cache_percent} %)", names::title(*policy)),
                 };
                 format!(
                     "{rows} rows x {dim}, {precision}, {cache}, {optimizer}, placement {placement}, batches of {batch} indices"
@@ -126,7 +135,7 @@ impl Plan {
             Kind::Shared { weights, compression, chunk, optimizer, batch } => format!(
                 "{rows} rows x {dim} in {weights} shared weights ({compression:.6} times fewer, chunks of {chunk}), {}, batches of \
                  {batch} indices",
-                option_name(optimizer)
+                optimizer
             ),
         }
     }
@@ -177,10 +186,10 @@ impl Plan {
         let device = ("device bytes", self.device_bytes.to_string());
         match &self.kind {
             Kind::Cached { precision, policy, optimizer, placement, cache_percent, batch, .. } => vec![
-                ("precision", option_name(precision)),
-                ("policy", option_name(policy)),
-                ("optimizer", option_name(optimizer)),
-                ("placement", option_name(placement)),
+                ("precision", precision.to_string()),
+                ("policy", policy.to_string()),
+                ("optimizer", optimizer.to_string()),
+                ("placement", placement.to_string()),
                 dim,
                 ("cache %", cache_percent.to_string()),
                 ("batch", batch.to_string()),
@@ -192,7 +201,7 @@ impl Plan {
                 ("with state", format!("{:.4}", self.factor_with_state)),
             ],
             Kind::Shared { compression, chunk, weights, optimizer, batch } => vec![
-                ("optimizer", option_name(optimizer)),
+                ("optimizer", optimizer.to_string()),
                 dim,
                 ("compression", format!("{compression:.2}")),
                 ("chunk", chunk.to_string()),

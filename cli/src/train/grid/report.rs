@@ -6,7 +6,7 @@ use super::super::claims::{self, Claim, NEUTRAL};
 use super::super::journal::{Record, Subject};
 use super::super::setting::{Setting, WAYS};
 use super::super::summary::{self, DROPS, LOSS_CHANGE, SIZE};
-use crate::names::{PolicyName, option_name};
+use crate::names::{self, PolicyName, option_name};
 use crate::output;
 use crate::plot::Chart;
 use crate::report::{self, Record as Figure};
@@ -269,7 +269,7 @@ fn with_uncached(figures: &[&Figure], cache: &str) -> Vec<Figure> {
 
 /// "32-way LFU".
 fn cache_name(policy: PolicyName, ways: u32) -> String {
-    format!("{ways}-way {}", policy.name())
+    format!("{ways}-way {}", names::title(policy))
 }
 
 fn source(policy: PolicyName, ways: u32) -> &'static str {
@@ -277,6 +277,6 @@ fn source(policy: PolicyName, ways: u32) -> &'static str {
         (PolicyName::Lfu, WAYS) => "Yang 2020, Tables 3 and 9",
         (PolicyName::Lru, WAYS) => "Yang 2020, Table 8",
         (PolicyName::Lru, _) => "Yang 2020, Table 4",
-        (PolicyName::Lfu, _) => "Yang 2020, Table 5",
+        _ => "Yang 2020, Table 5",
     }
 }

@@ -186,7 +186,7 @@ fn other_hyperparameters_are_refused() {
 
 /// Mean loss above FP32's in percent that made-up results give a cell: more with fewer bits, less with a larger cache.
 fn above(setting: &Setting) -> f64 {
-    let bits = f64::from(setting.precision.precision().bits());
+    let bits = f64::from(setting.precision.bits());
     if setting.precision == PrecisionName::Fp32 {
         return 0.0;
     }
@@ -207,7 +207,7 @@ pub(in crate::train) fn outcome(setting: &Setting, seed: u64) -> Outcome {
         accuracy: Some(0.8 * (1.0 - change / 500.0)),
         auc: None,
         hit_rate: setting.has_cache().then_some(hit_rate),
-        memory_paper: f64::from(setting.precision.precision().bits()) / 32.0 + setting.cache_percent / 100.0,
+        memory_paper: f64::from(setting.precision.bits()) / 32.0 + setting.cache_percent / 100.0,
         memory_true: 0.5,
         bus_bytes: 1000,
         skipped_rows: 0,

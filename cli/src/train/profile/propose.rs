@@ -58,7 +58,7 @@ impl Observed {
     /// The hit rate, 0 to 1, over the second half of the batches: the first fills the cache.
     fn hit_rate(&self, table: &TableSpec, policy: PolicyName, percent: f64) -> anyhow::Result<f64> {
         let shape = Geometry::of_percent(u64::from(table.rows), percent, WAYS)?;
-        let mut cache = Simulator::new(shape.sets, shape.ways, policy.policy())?;
+        let mut cache = Simulator::new(shape.sets, shape.ways, policy)?;
         let (first, second) = self.batches.split_at(self.batches.len() / 2);
         first.iter().for_each(|batch| cache.step(batch));
         let before = cache.counters();
@@ -88,7 +88,7 @@ impl Predicted {
     pub(crate) fn hit_rate_of(&self, policy: PolicyName) -> f64 {
         match policy {
             PolicyName::Lru => self.lru,
-            PolicyName::Lfu => self.lfu,
+            _ => self.lfu,
         }
     }
 }
@@ -256,7 +256,7 @@ fn setting(predicted: &[Predicted], precision: PrecisionName, target: f64) -> Se
 
 fn factor(table: &TableSpec, setting: &Setting) -> f64 {
     let share = setting.cache_percent / 100.0;
-    memory_factor(table.dim, setting.precision.precision(), share, setting.policy.policy())
+    memory_factor(table.dim, setting.precision, share, setting.policy)
 }
 
 /// All tables against FP32.

@@ -53,7 +53,7 @@ fn a_hot_table_gets_a_cache_a_cold_one_fp16_a_small_one_nothing() {
     let tried = RefCell::new(Vec::new());
     let runner = |settings: &[Setting], seed| {
         tried.borrow_mut().push((settings.to_vec(), seed));
-        let low = settings.iter().any(|setting| setting.precision.precision().bits() < 8);
+        let low = settings.iter().any(|setting| setting.precision.bits() < 8);
         let change = if low { 1.01 } else { 1.0001 };
         let loss = if settings[0] == Setting::FP32 { 1.0 } else { change };
         Ok(Outcome { loss, ..made_up::outcome(&Setting::FP32, seed) })

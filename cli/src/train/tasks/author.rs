@@ -14,7 +14,7 @@ use hotrow::{Init, Pooling};
 const AUTHORS: usize = 8;
 const DIM: u32 = 32;
 const DEFAULTS: Defaults =
-    Defaults { batch: 32, epochs: 2, optimizer: OptimizerName::Adagrad, lr: 0.1, dense_lr: 0.1, decay: true };
+    Defaults { batch: 32, epochs: 2, optimizer: OptimizerName::AdaGrad, lr: 0.1, dense_lr: 0.1, decay: true };
 
 pub(super) fn open(args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<BagTask> {
     let folder = folder(source, "author")?;

@@ -23,7 +23,7 @@ use std::ops::Range;
 
 const DIM: u32 = 16;
 const DEFAULTS: Defaults =
-    Defaults { batch: 128, epochs: 1, optimizer: OptimizerName::Adagrad, lr: 0.02, dense_lr: 0.02, decay: false };
+    Defaults { batch: 128, epochs: 1, optimizer: OptimizerName::AdaGrad, lr: 0.02, dense_lr: 0.02, decay: false };
 
 /// Samples of the generated set, unless more are asked for.
 const TRAIN: usize = 150_000;

@@ -20,7 +20,7 @@ const HIDDEN: usize = 64;
 const FIELDS: usize = 39;
 
 const DEFAULTS: Defaults =
-    Defaults { batch: 256, epochs: 3, optimizer: OptimizerName::Adagrad, lr: 0.02, dense_lr: 0.01, decay: true };
+    Defaults { batch: 256, epochs: 3, optimizer: OptimizerName::AdaGrad, lr: 0.02, dense_lr: 0.01, decay: true };
 
 pub(super) fn open(args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<BagTask> {
     let folder = folder(source, "readmission")?;

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 const DIM: u32 = 32;
 const DEFAULTS: Defaults =
-    Defaults { batch: 256, epochs: 1, optimizer: OptimizerName::RowWiseAdagrad, lr: 0.1, dense_lr: 0.1, decay: true };
+    Defaults { batch: 256, epochs: 1, optimizer: OptimizerName::RowWiseAdaGrad, lr: 0.1, dense_lr: 0.1, decay: true };
 /// Neighbours on either side.
 const WINDOW: usize = 4;
 /// Words drawn for each word of the text.

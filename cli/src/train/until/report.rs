@@ -27,6 +27,7 @@ pub(super) struct Report {
     data: String,
     /// Samples in a batch.
     batch: usize,
+    #[serde(with = "crate::names")]
     optimizer: OptimizerName,
     dense_lr: f32,
     #[serde(flatten)]
@@ -319,7 +320,7 @@ mod tests {
             task: "tiny".into(),
             data: "made up".into(),
             batch: 32,
-            optimizer: OptimizerName::Adagrad,
+            optimizer: OptimizerName::AdaGrad,
             dense_lr: 0.1,
             limits: Limits { goal_steps: 10, most_steps: 100, test_every: 5, tested: 50, short_steps: 5 },
             seeds: vec![0, 1],

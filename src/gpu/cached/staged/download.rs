@@ -1,4 +1,4 @@
-//! Something that comes back to the host with the caller's submission.
+//! Buffers that come back to the host once the caller's submission is done.
 
 use std::{
     sync::{Arc, Condvar, Mutex, PoisonError},
@@ -7,25 +7,25 @@ use std::{
 
 use crate::{error::Error, gpu::cached::staged::pool::Pool};
 
-/// After the device has been waited for, another thread may still be about to tell of it. Whoever has not submitted waits so long for
-/// an error.
+/// Longest wait for a callback. After the device has been waited for, another thread may be about to run the callback. For an encoder that
+/// was not submitted no callback comes, and the read fails after this time.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What has become of the caller's encoder.
+/// The end of the encoder that fills a download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// The device has done it.
+    /// The device has executed the encoder.
     Here,
     /// The device is lost.
     Lost,
-    /// It was dropped, and never submitted.
+    /// The encoder was dropped without being submitted.
     Dropped,
 }
 
-/// Its fate, once that is known.
+/// The encoder's fate, once it is known, and the signal that it is.
 type Told = Arc<(Mutex<Option<Fate>>, Condvar)>;
 
-/// Tells at the latest when it is dropped, as wgpu does with whatever belongs to an encoder.
+/// Sets the fate, at the latest when it is dropped: wgpu drops it with its encoder.
 struct Teller(Told);
 
 impl Teller {
@@ -41,7 +41,7 @@ impl Drop for Teller {
     }
 }
 
-/// A buffer that is mapped once the submission it was recorded for is done.
+/// A buffer that the host can read once the submission that fills it is done.
 #[derive(Debug)]
 pub(crate) struct Download {
     buffer: wgpu::Buffer,
@@ -49,7 +49,7 @@ pub(crate) struct Download {
 }
 
 impl Download {
-    /// `buffer` is filled by `encoder`, which the caller submits.
+    /// Has `buffer` mapped once the device has executed `encoder`, which fills it. The caller submits `encoder`.
     pub(crate) fn record(encoder: &wgpu::CommandEncoder, buffer: wgpu::Buffer) -> Self {
         let told = Told::default();
         let teller = Teller(told.clone());
@@ -59,19 +59,19 @@ impl Download {
         Self { buffer, told }
     }
 
-    /// Whether the encoder is gone, and will never be submitted.
+    /// Whether the encoder was dropped without being submitted.
     pub(crate) fn dropped(&self) -> bool {
         *self.told.0.lock().unwrap_or_else(PoisonError::into_inner) == Some(Fate::Dropped)
     }
 
-    /// Reads the first `bytes`, after the device has been waited for.
+    /// Reads the first `bytes` bytes, after the device has been waited for. Fails if the encoder was dropped or not submitted.
     pub(crate) fn read<T>(&self, call: &'static str, bytes: u64, work: impl FnOnce(&[u8]) -> T) -> Result<T, Error> {
         let (fate, change) = &*self.told;
         let fate = fate.lock().unwrap_or_else(PoisonError::into_inner);
         let (fate, _) =
             change.wait_timeout_while(fate, PATIENCE, |fate| fate.is_none()).unwrap_or_else(PoisonError::into_inner);
         let order = |found| {
-            let wanted = "what was recorded before it submitted, in the order of the calls";
+            let wanted = "the encoder of the earlier call submitted first";
             Err(Error::Order { call, wanted, found })
         };
         match *fate {
@@ -88,12 +88,12 @@ impl Download {
         Ok(work(&range))
     }
 
-    /// Lets go of a buffer that no encoder will fill.
+    /// Releases a buffer that no encoder will fill.
     pub(crate) fn give_up(self, pool: &Pool) {
         pool.forget(&self.buffer);
     }
 
-    /// Gives the buffer back, which has been read.
+    /// Gives the buffer back to `pool` after it was read.
     pub(crate) fn end(self, pool: &Pool) {
         self.buffer.unmap();
         pool.give(self.buffer);

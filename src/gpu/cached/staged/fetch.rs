@@ -1,5 +1,5 @@
-//! What the host does in the middle of a step: it reads which rows are missing, brings to the store what has left it, and gathers the
-//! missing records, still packed, on all cores.
+//! The host's part in a step: it reads the list of missing rows, brings the records that have left to the store, and gathers the missing
+//! records, still packed, on all cores.
 
 use std::{
     cell::RefCell,
@@ -23,35 +23,35 @@ use crate::{
     },
 };
 
-/// Bytes that a thread reads from the store before they go on to the device's buffer: small enough to stay in its cache.
+/// Bytes that a thread reads from the store at once, before it copies them to the upload: small enough for the thread's CPU cache.
 const PIECE: u64 = 64 << 10;
 
 /// The list of Moves of a decided step, on its way to the host.
 #[derive(Debug)]
 pub(crate) struct Listing {
     pub(crate) download: Download,
-    /// Moves that come at once; the rest is asked for if there are more.
+    /// Number of Moves that are downloaded at once. If there are more, a second download gets the rest.
     pub(crate) copied: u32,
     /// The list itself, on the device.
     pub(crate) moves: wgpu::Buffer,
 }
 
-/// All that is needed to go on, on whatever thread. May be run again after an error.
+/// All that a thread needs for the host's part in a step. It may run again after an error.
 #[derive(Debug)]
 pub(crate) struct Fetch {
     pub(crate) context: Context,
     pub(crate) host: Host,
     pub(crate) listing: Option<Listing>,
     pub(crate) list: Arc<[Move]>,
-    /// What has to be in the store first.
+    /// Records that must be in the store before rows are gathered.
     pub(crate) landings: Vec<Landing>,
-    /// Moves of the last step, if what left in it may still be on the device.
+    /// Moves of the last step, if records that left in it may still be on the device.
     pub(crate) before: Option<Arc<[Move]>>,
     pub(crate) slots: u32,
     pub(crate) stride: u64,
-    /// The submission that the list comes with; all that were submitted if nobody knows it.
+    /// The submission that fills the list; `None` waits for all submissions.
     pub(crate) after: Option<wgpu::SubmissionIndex>,
-    /// What the host's part took when it was last run.
+    /// The time that the host's part took in its last run.
     pub(crate) took: Duration,
 }
 
@@ -63,7 +63,8 @@ pub(crate) struct Arrivals {
     pub(crate) upload: Option<Upload>,
 }
 
-/// A buffer of records, then perhaps forwards, then perhaps notes about kept victims: where each lies.
+/// A buffer of records, then forwards and notes about kept victims if there are any. `records`: bytes of the records; the ranges are in
+/// bytes.
 #[derive(Debug)]
 pub(crate) struct Upload {
     pub(crate) buffer: wgpu::Buffer,
@@ -73,31 +74,30 @@ pub(crate) struct Upload {
 }
 
 impl Fetch {
-    /// Bytes of an upload for `moves` Moves, `kept` of which keep their victim, with all notes there can be.
+    /// Bytes of an upload for `moves` Moves, `kept` of which keep their victim, with all possible notes.
     pub(crate) const fn bytes(moves: u64, kept: u64, stride: u64) -> u64 {
         (moves + kept) * stride + 2 * 4 * moves + 24
     }
 
-    /// The same fetch for a call beside the training steps: everything that has left is in the store already.
+    /// The same fetch for a call beside the training steps. All records that have left must be in the store.
     pub(crate) fn maintenance(mut self) -> Self {
         self.before = None;
         self
     }
 
-    /// Whether the prefetch's encoder was dropped, so that nothing of it has happened. What was to be brought to the store before it
-    /// still is.
+    /// Whether the prefetch's encoder was dropped, so that the prefetch has had no effect. Its landings still belong in the store.
     pub(crate) fn dropped(&self) -> bool {
         self.listing.as_ref().is_some_and(|listing| listing.download.dropped())
     }
 
-    /// Waits for the list, then does all of it.
+    /// Waits for the list and does the host's part.
     pub(crate) fn run(&mut self) -> Result<Arrivals, Error> {
         let found = self.run_meanwhile();
         self.host.traffic.waited(self.took);
         found
     }
 
-    /// The same while nobody waits yet: whoever does then says so ([`Fetch::waited`]).
+    /// As [`Self::run`], but does not count its time as waiting. The call that later waits for it counts that with [`Self::waited`].
     pub(crate) fn run_meanwhile(&mut self) -> Result<Arrivals, Error> {
         let context = self.context.clone();
         self.took = Duration::ZERO;
@@ -118,7 +118,7 @@ impl Fetch {
         })
     }
 
-    /// Counts that a call waited for so long until all was done; part of it may have been for the device.
+    /// Counts the time that a call waited for this fetch, at most the time that the host's part took. The rest was spent on the device.
     pub(crate) fn waited(&self, time: Duration) {
         self.host.traffic.waited(time.min(self.took));
     }
@@ -208,10 +208,10 @@ impl Fetch {
             static PART: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
         }
         let store = self.host.store.read();
-        // An even number of rows: a piece begins on 8 bytes.
+        // An even number of rows, so that each piece begins on 8 bytes.
         let rows_at_once = ((PIECE / self.stride).max(1) as usize).next_multiple_of(2);
         rows.par_chunks(rows_at_once).enumerate().try_for_each(|(i, rows)| {
-            // Taken out while it is used: a store that reads in parallel may bring this thread here again.
+            // The buffer is taken out while in use, because a store that reads in parallel may run another piece on this thread.
             let mut part = PART.take();
             part.resize(rows.len() * self.stride as usize, 0);
             let first = (i * rows_at_once) as u64 * self.stride;
@@ -222,7 +222,7 @@ impl Fetch {
         })
     }
 
-    /// What leaves in the last step, and may still be on the device.
+    /// The rows that leave in the last step and may still be on the device.
     fn left(&self) -> Left {
         let before = self.before.as_ref().map_or(0, |list| list.len());
         let mut left = Left::with_capacity_and_hasher(before, BuildHasherDefault::default());
@@ -237,7 +237,7 @@ impl Fetch {
         left
     }
 
-    /// Of each Move 1 + the Move of the last step with which its row left, 0 if it did not; `None` if none did.
+    /// For each Move, 1 + the Move of the last step with which its row left, or 0 if its row did not leave. `None` if all are 0.
     fn forwards(&self, left: &Left) -> Option<Vec<u32>> {
         if left.is_empty() {
             return None;
@@ -253,10 +253,10 @@ fn write(buffer: &wgpu::Buffer, range: std::ops::Range<u64>, bytes: &[u8]) -> Re
     Ok(())
 }
 
-/// By row, 1 + the Move with which it left.
+/// Maps each row that left to 1 + its Move.
 type Left = HashMap<u32, u32, BuildHasherDefault<RowHasher>>;
 
-/// Rows are hashed as sets are.
+/// Hashes rows as sets do.
 #[derive(Default)]
 struct RowHasher(u64);
 

@@ -6,13 +6,13 @@ use crate::{
     table::layout::{Layout, NONE, Shard},
 };
 
-/// What a flight is for.
+/// The use of a flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Training steps: what leaves in one is kept apart until the next is over. With each Move as many victims may have to come, too
-    /// (LFU).
+    /// Training steps. The leaving records of a step stay until the next step is over. At most `keeps` records come for victims that their
+    /// batch uses itself (LFU).
     Steps { keeps: u32 },
-    /// Everything else: what leaves takes the place of what has come.
+    /// Every other call. The leaving records take the place of the arriving ones.
     Side,
 }
 
@@ -20,7 +20,7 @@ pub(crate) enum Purpose {
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub(crate) buffer: wgpu::Buffer,
-    /// Moves it has room for.
+    /// Number of Moves that it has room for.
     pub(crate) capacity: u32,
     record_words: u32,
     purpose: Purpose,
@@ -44,7 +44,7 @@ impl Flight {
         }
     }
 
-    /// Word of `tables` that counts what leaves.
+    /// The word of `tables` that counts the leaving records.
     pub(crate) const fn counter(&self) -> u32 {
         match self.purpose {
             Purpose::Steps { .. } => 1,
@@ -59,7 +59,7 @@ impl Flight {
         }
     }
 
-    /// First word of the notes about kept victims.
+    /// First word of the notes about kept victims, one for each Move.
     const fn kept(&self) -> u32 {
         self.capacity
     }
@@ -68,12 +68,12 @@ impl Flight {
         match self.purpose {
             Purpose::Steps { keeps: 0 } => self.capacity,
             Purpose::Steps { .. } => 2 * self.capacity,
-            // Where those lie that leave.
+            // The leaving records lie there, too.
             Purpose::Side => 3 * self.capacity,
         }
     }
 
-    /// First word of what leaves in steps of a parity.
+    /// First word of the leaving records of steps with this parity.
     const fn half(&self, parity: u32) -> u32 {
         match self.purpose {
             Purpose::Side => self.capacity,
@@ -84,7 +84,7 @@ impl Flight {
         }
     }
 
-    /// The uniform of a dispatch over `moves` Moves from `first_move` on, of a step of a parity.
+    /// The uniform of a dispatch over `moves` Moves from `first_move` on, in a step with this parity.
     pub(crate) fn shard(&self, phases: u32, parity: u32, first_move: u32, moves: u32) -> Shard {
         Shard {
             first_row: 0,
@@ -102,7 +102,7 @@ impl Flight {
         }
     }
 
-    /// Makes way for a step of `moves` Moves: before what comes is copied in.
+    /// Clears the notes and the list of leaving records for a step of `moves` Moves, before its missing records are copied in.
     pub(crate) fn clear(&self, encoder: &mut wgpu::CommandEncoder, tables: &wgpu::Buffer, parity: u32, moves: u32) {
         self.forget(encoder, tables, parity, moves);
         if moves > 0 {
@@ -114,7 +114,7 @@ impl Flight {
         }
     }
 
-    /// Forgets what has left with the first `moves` Moves of a step.
+    /// Forgets the records that left with the first `moves` Moves of a step.
     pub(crate) fn forget(&self, encoder: &mut wgpu::CommandEncoder, tables: &wgpu::Buffer, parity: u32, moves: u32) {
         encoder.clear_buffer(tables, u64::from(self.counter()) * 4, Some(4));
         if moves > 0 {
@@ -122,18 +122,18 @@ impl Flight {
         }
     }
 
-    /// Where what comes belongs, in bytes: forwards, notes about kept victims, records.
+    /// Byte offsets of the data that the host sends: forwards, notes about kept victims, records.
     pub(crate) fn inbound(&self) -> [u64; 3] {
         [0, u64::from(self.kept()) * 4, u64::from(self.arrivals()) * 4]
     }
 
-    /// Where what leaves lies, in bytes: the rows, and their records.
+    /// Byte offsets of the data that leaves in steps with this parity: the rows, and their records.
     pub(crate) fn outbound(&self, parity: u32) -> [u64; 2] {
         let rows = u64::from(self.half(parity)) + u64::from(self.capacity);
         [rows * 4, (rows + u64::from(self.capacity)) * 4]
     }
 
-    /// Takes over what a smaller flight holds of a step that is still under way.
+    /// Copies the leaving records of a step that is still under way from a smaller flight.
     pub(crate) fn take_over(&self, encoder: &mut wgpu::CommandEncoder, smaller: &Self, parity: u32) {
         let part = u64::from(smaller.capacity) * 4;
         let words = [1, 1, u64::from(self.record_words)];

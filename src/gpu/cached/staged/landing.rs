@@ -11,24 +11,24 @@ use crate::{
 /// Bytes before the rows: the number of records, padded.
 const HEAD: u64 = 16;
 
-/// Where a flight holds what has left in one step, or in one piece of a flush.
+/// The places on the device of the records that left in one step, or in one piece of a flush.
 #[derive(Clone, Debug)]
 struct From {
     flight: wgpu::Buffer,
     tables: wgpu::Buffer,
-    /// Byte of `tables` with the number of records; bytes of the flight with their rows, and with them.
+    /// Byte offsets of the number of records in `tables`, and of their rows and the records themselves in the flight.
     places: [u64; 3],
 }
 
-/// What left in one step, or in one piece of a flush.
+/// The records that left in one step, or in one piece of a flush, on their way to the store.
 #[derive(Debug)]
 pub(crate) struct Landing {
     download: Download,
     from: From,
-    /// Most records there can be.
+    /// Most records that can have left.
     most: u64,
     stride: u64,
-    /// Steps that had begun then.
+    /// Number of training steps that had begun when the download was recorded.
     step: u32,
 }
 
@@ -38,7 +38,7 @@ impl Landing {
         HEAD + most * (4 + stride)
     }
 
-    /// Records the download of what has left `flight` up to here into `buffer`. There are at most `most` records.
+    /// Records the download into `buffer` of the records that have left so far, at most `most`.
     pub(crate) fn record(
         encoder: &mut wgpu::CommandEncoder,
         host: &Host,
@@ -55,12 +55,12 @@ impl Landing {
         Self { download: copy(encoder, &from, buffer, most, stride), from, most, stride, step: host.begun() }
     }
 
-    /// Whether the encoder it was recorded into was dropped: then what has left is still in the flight.
+    /// Whether the encoder of the download was dropped. The records are still in the flight until the next step begins.
     pub(crate) fn dropped(&self) -> bool {
         self.download.dropped()
     }
 
-    /// Records it again, while it is still there. True if it was.
+    /// Records the download again, if the records are still in the flight. Returns whether they are.
     pub(crate) fn record_again(
         &mut self,
         context: &Context,
@@ -76,7 +76,7 @@ impl Landing {
         Ok(true)
     }
 
-    /// Hands the rows and their records over. If its encoder was dropped, it is downloaded now.
+    /// Calls `work` with the rows and their records. Downloads them first if their encoder was dropped.
     pub(crate) fn read<T>(
         &mut self,
         context: &Context,

@@ -1,10 +1,10 @@
-//! Staged tables (SPEC 4): records in the host's memory or in a file. The device finds what is missing, the host gathers it, still packed, and
-//! what leaves comes back packed. Nothing here needs a feature that a device might not have.
+//! Staged tables (SPEC 4): their records are in the host's memory or in a file. The device lists the missing rows. The host gathers their
+//! records, still packed, and takes back the packed records that leave. No optional feature of a device is needed.
 //!
-//! The life of a step: `decide` leaves a list of Moves; [`Fetch`] reads it and gathers the missing records; `carry` copies
-//! them into the [`Flight`], from which exchange unpacks them; what exchange and update pack goes into the flight, too, and a
-//! [`Landing`] takes it to the store. A batch that is prefetched is gathered before the last step's records have landed: what
-//! of them it wants is handed over within the flight (`forwards`).
+//! In a step, `decide` makes a list of Moves. [`Fetch`] reads the list and gathers the missing records. `carry` copies them into the
+//! [`Flight`], from which exchange unpacks them. Exchange and update pack the leaving records into the flight, too, and a [`Landing`] takes
+//! them to the store. A prefetched batch is gathered before the last step's records have landed; the records of these that it needs are
+//! forwarded within the flight.
 
 pub(crate) mod download;
 pub(crate) mod fetch;
@@ -41,16 +41,16 @@ use fetch::Listing;
 use landing::Landing;
 use pool::Pool;
 
-/// What a thread of the host needs.
+/// The store, buffer pools and counts of a staged table, as a thread of the host needs them.
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
     store: SharedStore,
     downloads: Pool,
     uploads: Pool,
     traffic: Arc<traffic::Counting>,
-    /// Moves of the last step: about as many will come next.
+    /// Number of Moves of the last step: the guess for the next one.
     expected: Arc<AtomicU32>,
-    /// Training steps that have been carried out.
+    /// Number of training steps that have been carried out.
     begun: Arc<AtomicU32>,
 }
 
@@ -63,18 +63,18 @@ impl Host {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// How much of a list is asked for at once.
+    /// Number of Moves to download at once, before the length of the list is known.
     fn guess(&self, most: u32) -> u32 {
         let last = self.expected.load(Ordering::Relaxed);
         (last + last / 4).saturating_add(64).min(most)
     }
 }
 
-/// The last step that was carried out, as long as more may leave in it.
+/// The Moves of the last step that was carried out, until the download of its leaving records is recorded.
 #[derive(Debug)]
 struct Leaving {
     list: Arc<[Move]>,
-    /// Most records that can leave.
+    /// Most records that can leave in this step.
     most: u32,
 }
 
@@ -82,28 +82,28 @@ struct Leaving {
 #[derive(Debug)]
 pub(crate) struct Staged {
     host: Host,
-    /// No other group works on the store.
+    /// Keeps other groups from working on the store.
     _hold: Hold,
-    /// Of training steps.
+    /// The flight of training steps.
     flight: Option<Flight>,
-    /// The one before, until the prefetch that outgrew it is carried out.
+    /// The flight that `flight` has replaced, until the prefetch that needed a larger one is carried out.
     outgrown: Option<Flight>,
-    /// Of flushes, frozen steps, rows read and written.
+    /// The flight of flushes, frozen steps, and rows read or written.
     side_flight: Option<Flight>,
-    /// Which half of the flight the last step has.
+    /// The half of the flight that holds the leaving records of the last step.
     parity: u32,
     leaving: Option<Leaving>,
-    /// Of steps in which no more leaves.
+    /// Leaving records of steps that have ended, oldest first.
     landings: Vec<Landing>,
-    /// The store has been told that the cache is newer.
+    /// Whether the store has been told, since the last flush, that the cache may be newer.
     unflushed: bool,
     slots: u32,
     stride: u64,
-    /// Whether a batch's own rows may be evicted (LFU).
+    /// Whether a batch may evict rows that it uses itself (LFU).
     keeps: bool,
 }
 
-/// Bytes of the flight of a flush: it goes in pieces.
+/// Most bytes of records in one piece of a flush.
 const FLUSH_PIECE: u64 = 16 << 20;
 
 impl Staged {
@@ -131,7 +131,7 @@ impl Staged {
         }
     }
 
-    /// The cache has another size. All that has left has landed.
+    /// Adapts to a cache of another size. Every leaving record must have landed.
     pub(crate) fn resized(&mut self, layout: &Layout, policy: Policy) {
         (self.slots, self.keeps) = (layout.slots(), keeps(policy, layout));
         (self.flight, self.outgrown, self.side_flight) = (None, None, None);
@@ -145,7 +145,7 @@ impl Staged {
         self.host.traffic.now()
     }
 
-    /// Flights, and what the host maps.
+    /// The buffers of the flights and of the pools.
     pub(crate) fn allocations(&self) -> Vec<Allocation> {
         let flights = [&self.flight, &self.outgrown, &self.side_flight]
             .into_iter()
@@ -155,7 +155,7 @@ impl Staged {
         flights.chain(rings.into_iter().filter(|(_, bytes)| *bytes > 0)).collect()
     }
 
-    /// The same for `calls`, at most.
+    /// The buffers that `calls` need at most, in the form of [`Self::allocations`].
     pub(crate) fn plan(config: &GroupConfig, layout: &Layout, calls: &Calls) -> Vec<Allocation> {
         let most = |indices: Option<u32>| indices.map(|indices| layout.most_distinct(indices)).filter(|&most| most > 0);
         let kept = |moves: u32| if keeps(config.policy, layout) { moves.min(layout.slots()) } else { 0 };
@@ -169,8 +169,8 @@ impl Staged {
         let train = most(calls.train);
         flight(train, flight::Purpose::Steps { keeps: train.map_or(0, kept) });
         flight(side_flight, flight::Purpose::Side);
-        // Two batches in flight: of each its list, what comes, and what has left. The largest of each kind may serve a flush or a
-        // frozen step, too.
+        // Two batches can be under way. Each has its list, its arriving and its leaving records. The largest buffer of each kind may serve
+        // a flush or a frozen step, too.
         let landing = |moves: Option<u32>| moves.map_or(0, |moves| Landing::bytes(moves.into(), layout.stride()));
         let list = |moves: Option<u32>| moves.map_or(0, list_bytes);
         let upload =
@@ -186,12 +186,12 @@ impl Staged {
         all
     }
 
-    /// Victims that `moves` Moves can keep.
+    /// Most victims that a step of `moves` Moves can keep.
     fn most_kept(&self, moves: u32) -> u32 {
         if self.keeps { moves.min(self.slots) } else { 0 }
     }
 
-    /// Tells the store that the cache will be newer, if it has not been told since the last flush.
+    /// Tells the store that the cache will be newer, unless the store has been told since the last flush.
     pub(crate) fn unflushed(&mut self) -> Result<(), Error> {
         if !self.unflushed {
             self.host.store.write().unflushed()?;
@@ -200,14 +200,14 @@ impl Staged {
         Ok(())
     }
 
-    /// Tells it that all rows are in.
+    /// Tells the store that it has the newest value of every row, as of step `t`.
     pub(crate) fn flushed(&mut self, t: u32) -> Result<(), Error> {
         self.host.store.write().flushed(t)?;
         self.unflushed = false;
         Ok(())
     }
 
-    /// What the end of the last step needs, before anything is recorded: room for its records, if more may have left.
+    /// Reserves the download of the last step's leaving records, before anything is recorded. `None` if no record can leave.
     pub(crate) fn reserve_close(&self, context: &Context) -> Result<Option<wgpu::Buffer>, Error> {
         match &self.leaving {
             Some(leaving) if leaving.most > 0 => {
@@ -218,7 +218,7 @@ impl Staged {
         }
     }
 
-    /// No more leaves in the last step: its records go to the store with `encoder`.
+    /// Ends the last step: records the download of its leaving records into `encoder`.
     pub(crate) fn close(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -241,8 +241,8 @@ impl Staged {
         Some(Landing::record(encoder, &self.host, buffer, &tables.tables, from, leaving.most, self.stride))
     }
 
-    /// What a training step of up to `most` Moves needs, before anything of it is recorded. `more`: a backward of the last step may
-    /// still come.
+    /// Reserves the buffers of a training step of up to `most` Moves, before any of it is recorded. `more`: the backward of the last step
+    /// may still come.
     pub(crate) fn reserve(&mut self, context: &Context, layout: &Layout, most: u32, more: bool) -> Result<Room, Error> {
         let enough = most == 0 || self.flight.as_ref().is_some_and(|flight| flight.capacity >= most);
         let purpose = flight::Purpose::Steps { keeps: self.most_kept(most) };
@@ -257,14 +257,14 @@ impl Staged {
         Ok(Room { flight, listing, copied, landing, more })
     }
 
-    /// The same for a frozen step.
+    /// Reserves the buffers of a frozen step of up to `most` Moves.
     pub(crate) fn reserve_look_up(&self, context: &Context, most: u32) -> Result<Room, Error> {
         let copied = self.host.guess(most);
         let listing = self.host.downloads.take(context, list_bytes(copied))?;
         Ok(Room { flight: None, listing, copied, landing: None, more: true })
     }
 
-    /// Ends the last step, unless its backward may still come, and makes the room this step's own. Nothing here can fail.
+    /// Ends the last step, unless its backward may still come, and takes the larger flight of `room` into use. Cannot fail.
     pub(crate) fn move_in(
         &mut self,
         context: &Context,
@@ -284,7 +284,7 @@ impl Staged {
         }
     }
 
-    /// Has the list of a decided step come to the host, and says what is to be done then.
+    /// Records the download of a decided step's list of Moves, and returns the host's work that follows.
     pub(crate) fn ask(
         &mut self,
         context: &Context,
@@ -312,7 +312,7 @@ impl Staged {
         }
     }
 
-    /// Takes back what a prefetch was to do whose encoder was dropped: nothing of it has happened.
+    /// Undoes a prefetch whose encoder was dropped.
     pub(crate) fn take_back(&mut self, fetch: Fetch) {
         self.landings.splice(0..0, fetch.landings);
         if let Some(flight) = self.outgrown.take() {
@@ -320,7 +320,8 @@ impl Staged {
         }
     }
 
-    /// Copies what has come for a training step into the flight. `None` if nothing is missing.
+    /// Records the copy of a training step's missing records into the flight. Returns the uniform for exchange; `None` if no record is
+    /// missing.
     pub(crate) fn arrive(
         &mut self,
         context: &Context,
@@ -329,7 +330,7 @@ impl Staged {
         arrivals: &Arrivals,
     ) -> Result<Option<wgpu::Buffer>, Error> {
         let reserved = self.reserve_close(context)?;
-        // What was to come back with an encoder that was dropped is still there, but not for much longer.
+        // A landing whose encoder was dropped is recorded again, before this step overwrites its records in the flight.
         for landing in &mut self.landings {
             if landing.dropped() {
                 landing.record_again(context, encoder, &self.host)?;
@@ -348,7 +349,7 @@ impl Staged {
         Ok(Some(context.uniform(&shard)))
     }
 
-    /// What `exchange` and `update` bind in a training step, with the uniform that [`Self::arrive`] gave.
+    /// The records that exchange and update bind in a training step. `shard` comes from [`Self::arrive`] or [`Self::packing`].
     pub(crate) fn records<'s>(&'s self, shard: &'s wgpu::Buffer) -> Records<'s> {
         match &self.flight {
             Some(flight) => Records::Flight { flight: &flight.buffer, shard },
@@ -361,19 +362,19 @@ impl Staged {
         self.flight.as_ref().map(|flight| context.uniform(&flight.shard(Shard::PACK, self.parity, 0, flight.capacity)))
     }
 
-    /// Everything that has left is in the store when this returns. What may still leave in the last step, if `more`, can.
+    /// Brings every record that has left to the store. `more`: the last step's backward may still come, and more records may leave then.
     pub(crate) fn settle(&mut self, context: &Context, tables: &Tables, more: bool) -> Result<(), Error> {
         self.bring(context, tables, more)?;
         self.land(context)
     }
 
-    /// Everything that has left is in the host's hands when this returns, if not in the store.
+    /// Downloads every record that has left. `more`: as for [`Self::settle`].
     fn bring(&mut self, context: &Context, tables: &Tables, more: bool) -> Result<(), Error> {
         context.wait(None)?;
         let reserved = self.reserve_close(context)?;
         let mut encoder = context.new_encoder();
         if let Some(landing) = self.landing(&mut encoder, tables, reserved) {
-            // What leaves from here on is counted anew: nothing comes to the store twice.
+            // The records that leave from here on are counted from zero, so that no record comes to the store twice.
             if let (Some(flight), Some(leaving)) = (&self.flight, &self.leaving) {
                 flight.forget(&mut encoder, &tables.tables, self.parity, leaving.list.len() as u32);
             }
@@ -386,7 +387,7 @@ impl Staged {
         Ok(())
     }
 
-    /// Brings what has come back to the store. What it does not take goes on waiting.
+    /// Writes the downloaded records to the store. Records that the store refuses go on waiting.
     fn land(&mut self, context: &Context) -> Result<(), Error> {
         while let Some(landing) = self.landings.first_mut() {
             landing.land(context, &self.host)?;
@@ -395,7 +396,7 @@ impl Staged {
         Ok(())
     }
 
-    /// Words of the records from a word on: as the store has them, and what it would not take over that.
+    /// Reads words of the records from `first_word` on: those of the store, and over them the records that the store has refused.
     pub(crate) fn read_newest(
         &mut self,
         context: &Context,
@@ -428,7 +429,7 @@ impl Staged {
         Ok(())
     }
 
-    /// Words of the records from a word on, as the store has them.
+    /// Reads words of the store's records from `first_word` on.
     fn read_words(&self, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
         let (words, store) = (self.stride / 4, self.host.store.read());
         each_run(words, first_word, out.len(), |row, run, whole| {
@@ -443,7 +444,7 @@ impl Staged {
         })
     }
 
-    /// Replaces words of the records from a word on: only when settled.
+    /// Replaces words of the store's records from `first_word` on. The table must be settled.
     pub(crate) fn write_words(&mut self, first_word: u64, from: &[u32]) -> Result<(), Error> {
         self.unflushed()?;
         let (words, mut store) = (self.stride / 4, self.host.store.write());
@@ -459,7 +460,7 @@ impl Staged {
         })
     }
 
-    /// The flight of what is no training step, with room for `moves` Moves.
+    /// The flight of calls beside training steps, with room for `moves` Moves.
     pub(crate) fn side_flight(&mut self, context: &Context, layout: &Layout, moves: u32) -> Result<&Flight, Error> {
         match self.side_flight.take_if(|flight| flight.capacity >= moves) {
             Some(enough) => Ok(self.side_flight.insert(enough)),
@@ -471,8 +472,8 @@ impl Staged {
         }
     }
 
-    /// Gathers the rows of a list that the host has made, of a table that is settled, copies them, and says what exchange binds.
-    /// `most`: as for [`Self::arrive_aside`].
+    /// Gathers the rows of `list`, which the host has made, and records their copy into the side flight with room for `most` Moves. The
+    /// table must be settled. Returns the binding for exchange; `None` if no row is to come.
     pub(crate) fn bring_aside(
         &mut self,
         context: &Context,
@@ -481,7 +482,7 @@ impl Staged {
         list: &[Move],
         most: u32,
     ) -> Result<Option<Aside>, Error> {
-        // In passing: the ring stays as long as the steps want it.
+        // A pool of its own, so that the ring of the training steps keeps its size.
         let host = Host { uploads: Pool::uploads(), ..self.host.clone() };
         let mut fetch = Fetch {
             context: context.clone(),
@@ -499,7 +500,8 @@ impl Staged {
         self.receive_aside(context, encoder, tables, &arrivals, most, &host)
     }
 
-    /// Copies what has come for a frozen step of at most `most` Moves, and says what exchange binds; `None` if nothing is missing.
+    /// Records the copy of a frozen step's missing records into the side flight with room for `most` Moves. Returns the binding for
+    /// exchange; `None` if no record is missing.
     pub(crate) fn arrive_side_flight(
         &mut self,
         context: &Context,
@@ -533,7 +535,7 @@ impl Staged {
         Ok(Some(Aside { flight: flight.buffer.clone(), shard }))
     }
 
-    /// Prepares the packing of up to `moves` Moves from `first` on, with room for `room`.
+    /// Prepares the side flight, with room for `room` Moves, for packing up to `moves` Moves from number `first` on.
     pub(crate) fn pack_side_flight(
         &mut self,
         context: &Context,
@@ -548,7 +550,7 @@ impl Staged {
         Ok(Aside { flight: flight.buffer.clone(), shard })
     }
 
-    /// Submits `encoder`, with which up to `moves` Moves are packed aside, and brings them to the store.
+    /// Submits `encoder`, which packs up to `moves` Moves into the side flight, and brings their records to the store.
     pub(crate) fn land_side_flight(
         &mut self,
         context: &Context,
@@ -561,40 +563,40 @@ impl Staged {
         let landing =
             Landing::record(&mut encoder, &self.host, buffer, &tables.tables, (flight, 0), moves, self.stride);
         context.finish(encoder)?;
-        // What the store does not take now goes on waiting: the slots it came from are clean already.
+        // Records that the store refuses go on waiting, because their slots are already marked clean.
         self.landings.push(landing);
         self.land(context)
     }
 }
 
-/// What a step has before it is recorded.
+/// The buffers that are reserved for a step before it is recorded.
 #[derive(Debug)]
 pub(crate) struct Room {
-    /// A larger flight, where the one there is will not do.
+    /// A larger flight, if the present one is too small.
     flight: Option<Flight>,
     listing: wgpu::Buffer,
     copied: u32,
-    /// For what left in the last step.
+    /// The download of the last step's leaving records.
     landing: Option<wgpu::Buffer>,
     more: bool,
 }
 
-/// Whether a batch may evict rows that it uses itself (LFU).
+/// Whether a batch may evict rows that it uses itself: under LFU, with a cache.
 fn keeps(policy: Policy, layout: &Layout) -> bool {
     policy == Policy::Lfu && layout.sets > 0
 }
 
-/// Moves of a flush that are carried out at once.
+/// Number of Moves that a flush carries out at once.
 pub(crate) fn piece(layout: &Layout) -> u32 {
     (FLUSH_PIECE / layout.stride()).clamp(1, u64::from(layout.slots().max(1))) as u32
 }
 
-/// Bytes of a step's outcome and a list of `moves` Moves.
+/// Bytes of the download of a step's outcome and `moves` Moves.
 const fn list_bytes(moves: u32) -> u64 {
     size_of::<Step>() as u64 + moves as u64 * size_of::<Move>() as u64
 }
 
-/// What exchange binds beside the training steps.
+/// The side flight and its uniform, as exchange binds them.
 #[derive(Debug)]
 pub(crate) struct Aside {
     flight: wgpu::Buffer,
@@ -631,8 +633,8 @@ fn receive(
     host.uploads.give_when_read(encoder, &upload.buffer);
 }
 
-/// Cuts a range of `count` words from `first` on into runs of whole records, and parts of one: the row, where the run lies in the
-/// range, and, of a part, where it lies in its record.
+/// Cuts `count` words from `first` on into runs of whole records and parts of single records. `work` gets the first row, the run's position
+/// among the words, and, for a part, its position in its record.
 fn each_run(
     words: u64,
     first: u64,

@@ -1,4 +1,4 @@
-//! Buffers that the host maps, used again and again: no step allocates once the largest batch has been seen.
+//! Pools of buffers that the host maps. Once the largest batch has been seen, no step allocates.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -7,7 +7,7 @@ use std::sync::{
 
 use crate::{error::Error, gpu::engine::context::Context};
 
-/// What a buffer for `bytes` takes.
+/// Size of a buffer for `bytes` bytes.
 pub(crate) const fn size(bytes: u64) -> u64 {
     if bytes < 64 { 64 } else { bytes.next_multiple_of(64) }
 }
@@ -21,12 +21,12 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// For what comes back from the device.
+    /// Buffers for downloads from the device.
     pub(crate) fn downloads() -> Self {
         Self::new(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST)
     }
 
-    /// For what goes there: a ring, each buffer mapped again when the device has read it.
+    /// Buffers for uploads to the device. Each is mapped again once the device has read it.
     pub(crate) fn uploads() -> Self {
         Self::new(wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC)
     }
@@ -40,7 +40,7 @@ impl Pool {
         let fitting = {
             let mut free = self.lock();
             let place = free.iter().position(|buffer| buffer.size() >= bytes);
-            // A buffer that has become too small is let go of, so that no step's growth is kept twice.
+            // Where no buffer fits, one that is too small is released, so that the pool does not grow with every larger batch.
             let place = place.or_else(|| (!free.is_empty()).then_some(0));
             place.map(|place| free.swap_remove(place))
         };
@@ -62,12 +62,12 @@ impl Pool {
         self.lock().push(buffer);
     }
 
-    /// A buffer that will not come back.
+    /// Stops counting a buffer that will not come back.
     pub(crate) fn forget(&self, buffer: &wgpu::Buffer) {
         self.bytes.fetch_sub(buffer.size(), Ordering::Relaxed);
     }
 
-    /// Has an upload buffer come back when the submission of `encoder` is done with it.
+    /// Gives an upload buffer back once the device has executed `encoder`.
     pub(crate) fn give_when_read(&self, encoder: &wgpu::CommandEncoder, buffer: &wgpu::Buffer) {
         let (pool, again) = (self.clone(), buffer.clone());
         encoder.map_buffer_on_submit(buffer, wgpu::MapMode::Write, .., move |result| {
@@ -77,7 +77,7 @@ impl Pool {
         });
     }
 
-    /// Bytes of all of them, those in use too.
+    /// Bytes of all buffers of the pool, including those in use.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }

@@ -5,25 +5,38 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What crossed for a staged table since it was made.
+/// The traffic of a staged table between host and device since its group was created.
+///
+/// ```
+/// use hotrow::{Group, GroupConfig, Placement, adapter};
+///
+/// # fn main() -> Result<(), hotrow::Error> {
+/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// let config = GroupConfig::new(&[1000], 4).with_placement(Placement::Staged).with_cache_rows(32);
+/// let mut group = Group::new(&context, config)?;
+/// group.forward(&[7], &[0, 1], None)?;
+/// assert_eq!(group.traffic().map(|traffic| traffic.records_in), Some(1));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Traffic {
-    /// Bytes of the lists of missing rows, to the host.
+    /// Bytes of the lists of missing rows, sent to the host.
     pub list_bytes: u64,
-    /// Records gathered for the device.
+    /// Records that the host gathered for the device.
     pub records_in: u64,
-    /// Bytes of the copies that brought them: the records, and notes about a few.
+    /// Bytes copied to the device: the gathered records and a few notes.
     pub bytes_in: u64,
-    /// Records that came back to the store.
+    /// Records that were written back to the store.
     pub records_out: u64,
-    /// Bytes of the copies that brought them: with each its row, and room for records that did not leave after all.
+    /// Bytes copied to the host for these records: the records, their rows, and room for records that could have left but did not.
     pub bytes_out: u64,
-    /// Nanoseconds that the host took to bring records to the store and to gather others.
+    /// Nanoseconds that the host spent on writing records to the store and on gathering records.
     pub host_nanoseconds: u64,
-    /// Of these those that a call waited for; the others a prefetch has hidden.
+    /// The part of `host_nanoseconds` that a call waited for. A prefetch hides the rest.
     pub waited_nanoseconds: u64,
-    /// Records that were wanted again before they had come back, and were handed over on the device.
+    /// Records that a step needed before they were back in the store. The device forwarded them.
     pub forwarded: u64,
 }
 
@@ -35,7 +48,7 @@ impl Traffic {
     }
 }
 
-/// The same while it goes on.
+/// A [`Traffic`] that counts while threads work.
 #[derive(Debug, Default)]
 pub(crate) struct Counting {
     list_bytes: AtomicU64,
@@ -64,7 +77,7 @@ impl Counting {
         self.bytes_out.fetch_add(bytes, Relaxed);
     }
 
-    /// Times the host's work.
+    /// Runs `work` and counts its time as the host's.
     pub(crate) fn timed<T>(&self, work: impl FnOnce() -> T) -> (T, Duration) {
         let start = Instant::now();
         let done = work();

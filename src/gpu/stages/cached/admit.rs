@@ -1,4 +1,4 @@
-//! Host side of `shaders/cached/admit.wgsl`: the sets that miss a row.
+//! Host side of `shaders/cached/admit.wgsl`: admits missing rows, set by set.
 
 use crate::gpu::{
     engine::call::{Call, Groups, kernel},

@@ -1,4 +1,4 @@
-//! Host side of `shaders/cached/arrange.wgsl`: from a dedup of the accesses to what backward reads.
+//! Host side of `shaders/cached/arrange.wgsl`: turns a dedup of the accesses into the lists that backward reads.
 
 use crate::gpu::engine::call::{Call, Groups, kernel};
 
@@ -15,7 +15,7 @@ kernel! {
     scaler: Uniform,
 }
 
-/// What a dedup has sorted, and where it goes.
+/// The result of a dedup, and the lists that arrange writes.
 pub(crate) struct Arranged<'a> {
     pub(crate) step: &'a wgpu::Buffer,
     pub(crate) order: &'a wgpu::Buffer,

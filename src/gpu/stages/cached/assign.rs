@@ -1,4 +1,4 @@
-//! Host side of `shaders/cached/assign.wgsl`: the caller's values.
+//! Host side of `shaders/cached/assign.wgsl`: writes the caller's values to rows.
 
 use crate::gpu::{
     engine::{

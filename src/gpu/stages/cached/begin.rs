@@ -1,4 +1,4 @@
-//! Host side of `shaders/cached/begin.wgsl`: whether the step takes place.
+//! Host side of `shaders/cached/begin.wgsl`: decides whether the step takes place.
 
 use crate::gpu::{
     engine::call::{Call, Groups, kernel},

@@ -1,4 +1,4 @@
-//! Host side of `shaders/cached/claim.wgsl`: the distinct missing rows.
+//! Host side of `shaders/cached/claim.wgsl`: lists the distinct missing rows.
 
 use crate::gpu::{
     engine::call::{Call, Groups, kernel},

@@ -1,4 +1,4 @@
-//! Host side of `shaders/cached/collect.wgsl`: the dirty slots.
+//! Host side of `shaders/cached/collect.wgsl`: lists the dirty slots.
 
 use crate::gpu::{
     engine::call::{Call, Groups, kernel},

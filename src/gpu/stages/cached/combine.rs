@@ -1,4 +1,4 @@
-//! Host side of `shaders/cached/combine.wgsl`: a workgroup a tile, for the heavy row that begins there.
+//! Host side of `shaders/cached/combine.wgsl`: one workgroup for each tile adds up the heavy row that begins there.
 
 use crate::{
     gpu::engine::call::{Call, Groups, StageBindings, kernel},
@@ -13,14 +13,15 @@ kernel! {
     scratch: ReadWrite,
 }
 
-/// The partial rows of a merge, and whose they are.
+/// The partial rows of a merge, and the rows that they belong to.
 pub(crate) struct Partial<'a> {
     pub(crate) targets: &'a wgpu::Buffer,
     pub(crate) segment: &'a wgpu::Buffer,
     pub(crate) scratch: &'a wgpu::Buffer,
 }
 
-/// Of at most `most` sorted accesses; `cut` is the width of a Quad, and the cache's windows, which matter to the choice of pipelines only.
+/// Records the stage for at most `most` sorted accesses. `cut` has the width of a Quad and the number of windows; they only choose the
+/// pipeline.
 pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, cut: (u32, u32), partial: &Partial<'_>, most: u32) {
     let bindings = Bindings {
         params: uniform.as_entire_binding(),

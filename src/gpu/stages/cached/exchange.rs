@@ -1,4 +1,4 @@
-//! Host side of `shaders/cached/exchange.wgsl`: rows between table and FP32, shard by shard.
+//! Host side of `shaders/cached/exchange.wgsl`: moves rows between table and FP32, shard by shard.
 
 use crate::gpu::{
     engine::call::{Call, Groups, kernel},
@@ -18,35 +18,35 @@ kernel! {
     tables: ReadWrite,
 }
 
-/// Which records are bound.
+/// The records that an exchange binds.
 #[derive(Clone, Copy)]
 pub(crate) enum Records<'a> {
-    /// The table's own, shard by shard.
+    /// The table's records, shard by shard.
     Table,
-    /// Those of a staged table that come and go; the uniform says what is to be done.
+    /// The records in a staged table's flight. The uniform says which phases run.
     Flight { flight: &'a wgpu::Buffer, shard: &'a wgpu::Buffer },
-    /// None: nothing is missing, which the host knows of a staged table.
+    /// No records: the host knows that no row of a staged table is missing.
     Nothing,
 }
 
-/// A list of Moves, of the length that `step` tells.
+/// A list of Moves. `step` has its length.
 pub(crate) struct List<'a> {
     pub(crate) step: &'a wgpu::Buffer,
     pub(crate) moves: &'a wgpu::Buffer,
-    /// Most there can be.
+    /// Most Moves that the list can have.
     pub(crate) capacity: u32,
     pub(crate) scratch: &'a wgpu::Buffer,
     pub(crate) records: Records<'a>,
 }
 
-/// What of an exchange a list can ask for at all.
+/// The phases of an exchange that a list needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phases {
     /// Rows leave and rows come.
     Both,
-    /// Rows leave: flush, write rows.
+    /// Rows leave: flush, writing rows.
     Pack,
-    /// Rows come: no admission.
+    /// Rows come: a step without admission.
     Unpack,
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Table
     if phases != Phases::Unpack {
         over_shards(&tables.packs);
     }
-    // A single shard has done both at once: the uniform says so.
+    // With a single shard, the dispatch above has run both phases.
     if phases == Phases::Unpack || (phases == Phases::Both && layout.shards > 1) {
         over_shards(&tables.unpacks);
     }

@@ -1,4 +1,4 @@
-//! Host side of `shaders/cached/gather.wgsl`: some output rows a workgroup.
+//! Host side of `shaders/cached/gather.wgsl`: pools bags; a workgroup writes several output rows.
 
 use crate::{
     gpu::{
@@ -43,7 +43,7 @@ pub(crate) fn record(
         outputs: outputs.clone(),
     };
     let layout = &tables.layout;
-    // With pooling none each takes four rows.
+    // With pooling none each share of a workgroup takes four rows.
     let per_group = layout.at_once() * if params.pooling == POOL_NONE { 4 } else { 1 };
     call.dispatch_rows(bindings, tables, &Groups::of(rows, per_group));
 }

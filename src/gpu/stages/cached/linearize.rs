@@ -1,4 +1,4 @@
-//! Host side of `shaders/cached/linearize.wgsl`: indices and offsets to linear rows.
+//! Host side of `shaders/cached/linearize.wgsl`: turns indices into linear rows, and checks indices and offsets.
 
 use crate::{
     gpu::{
@@ -38,6 +38,6 @@ pub(crate) fn record(
         keys: keys.as_entire_binding(),
         access: access.as_entire_binding(),
     };
-    // One invocation an index, and one an offset.
+    // One invocation for each index, and one for each offset.
     call.dispatch(bindings, &Groups::of(params.indices.max(params.bags + 1), 256));
 }

@@ -1,4 +1,4 @@
-//! Host side of `shaders/cached/locate.wgsl`: where the missed accesses find their rows.
+//! Host side of `shaders/cached/locate.wgsl`: finds the places of the missed accesses' rows.
 
 use crate::gpu::{
     engine::call::{Call, Groups, kernel},

@@ -1,4 +1,4 @@
-//! Host side of `shaders/cached/merge.wgsl`: the chunks of heavy rows.
+//! Host side of `shaders/cached/merge.wgsl`: sums the chunks of heavy rows.
 
 use crate::{
     gpu::{

@@ -1,4 +1,4 @@
-//! Host side of `shaders/cached/probe.wgsl`: the slot of each access, and the list of those that miss.
+//! Host side of `shaders/cached/probe.wgsl`: finds the slot of each access, and lists the misses.
 
 use crate::gpu::{
     engine::call::{Call, Groups, kernel},

@@ -1,4 +1,4 @@
-//! Host side of `shaders/cached/reset.wgsl`: an empty cache.
+//! Host side of `shaders/cached/reset.wgsl`: empties the cache.
 
 use crate::gpu::{
     engine::call::{Call, Groups, kernel},

@@ -1,7 +1,7 @@
-//! Step scratch: what a batch needs between its first stage and its last. Sized by the batch, grown when a larger one comes.
+//! Step scratch: the buffers that a batch needs from its first stage to its last. Its size follows the largest batch.
 //!
-//! A space is made out of whatever `make` gives for a name and a number of bytes: buffers of a context, or lines of a memory plan
-//! (`src/gpu/memory/plan.rs`). So there is one list of names and sizes, and the plan is what will be allocated.
+//! Scratch is made of whatever `make` returns for a name and a number of bytes: buffers of a context, or lines of a memory plan
+//! (`src/gpu/memory/plan.rs`). So there is one list of names and sizes, and the plan equals the later allocations.
 
 use crate::{
     error::Error,
@@ -16,7 +16,7 @@ use crate::{
     table::layout::{Layout, MERGE_CHUNK, Params},
 };
 
-/// A batch's buffers, ready to bind. `weights` and an empty batch's `indices` are a buffer nobody reads.
+/// A batch's buffers, ready to bind. A batch without weights or without indices has the dummy buffer in their place.
 pub(crate) struct Bound<'a> {
     pub(crate) indices: wgpu::BindingResource<'a>,
     pub(crate) offsets: wgpu::BindingResource<'a>,
@@ -24,7 +24,7 @@ pub(crate) struct Bound<'a> {
 }
 
 impl<'a> Bound<'a> {
-    /// The caller's buffers, checked; `dummy` stands where there is none.
+    /// Checks and binds the caller's buffers; binds `dummy` for a buffer that is missing.
     pub(crate) fn of(
         context: &Context,
         dummy: &'a wgpu::Buffer,
@@ -43,7 +43,7 @@ impl<'a> Bound<'a> {
 /// Scratch of forward and backward.
 #[derive(Debug)]
 pub(crate) struct Space<B = wgpu::Buffer> {
-    /// Indices it has room for.
+    /// Number of indices that it has room for.
     pub(crate) capacity: u32,
     pub(crate) step: B,
     pub(crate) keys: B,
@@ -54,28 +54,28 @@ pub(crate) struct Space<B = wgpu::Buffer> {
     pub(crate) starts: B,
     pub(crate) miss_keys: B,
     pub(crate) miss_index: B,
-    /// What happens at slots and scratch rows before gather.
+    /// The list of Moves.
     pub(crate) moves: B,
     pub(crate) unique: B,
     pub(crate) places: B,
-    /// Backward: `access` in sorted order, and the distinct rows behind a header.
+    /// For backward: `access` in sorted order, and the distinct rows behind a header.
     pub(crate) accesses: B,
     pub(crate) targets: B,
-    /// Bypassed rows, laid out as slots are, then two partial rows for each of merge's tiles.
+    /// Bypassed rows in the layout of slots, then two partial rows for each of merge's tiles.
     pub(crate) scratch: B,
     /// First Quad of the partial rows.
     pub(crate) partials: u32,
 }
 
 impl Space {
-    /// `train`: with what admission and backward need.
+    /// Allocates scratch for `indices` indices. With `train` it includes what admission and backward need.
     pub(crate) fn new(context: &Context, layout: &Layout, indices: u32, train: bool) -> Result<Self, Error> {
         Self::of(&mut in_context(context), layout, indices, train)
     }
 }
 
 impl<B> Space<B> {
-    /// The list of its buffers.
+    /// Makes the buffers from the list of their names and sizes.
     pub(crate) fn of(make: &mut Make<'_, B>, layout: &Layout, indices: u32, train: bool) -> Result<Self, Error> {
         let capacity = indices.max(1);
         let rows = layout.most_distinct(capacity);
@@ -97,7 +97,7 @@ impl<B> Space<B> {
             accesses: make("accesses", if train { n * 8 } else { 0 })?,
             targets: make("targets", if train { (r + 1) * 16 } else { 0 })?,
             scratch: make("scratch", (r * u64::from(layout.slot_words()) + tiles * 2 * dim) * 4)?,
-            // Fits: the buffer above has been made.
+            // This fits in 32 bits, because the buffer above has been made.
             partials: (r * u64::from(layout.row.row_quads)) as u32,
             sorted: SortSpace::of(make, capacity)?,
             sort: SortScratch::of(make, capacity)?,
@@ -105,12 +105,12 @@ impl<B> Space<B> {
     }
 }
 
-/// Scratch of flush: lists as long as the cache.
+/// Scratch of a flush. Its list is as long as the cache.
 #[derive(Debug)]
 pub(crate) struct FlushSpace<B = wgpu::Buffer> {
     pub(crate) step: B,
     pub(crate) moves: B,
-    /// Stands where step scratch stands otherwise; no row of a flush is in it.
+    /// Bound in place of step scratch. A flush has no rows in it.
     pub(crate) no_scratch: B,
 }
 
@@ -121,7 +121,7 @@ impl FlushSpace {
 }
 
 impl<B> FlushSpace<B> {
-    /// The list of its buffers.
+    /// Makes the buffers from the list of their names and sizes.
     pub(crate) fn of(make: &mut Make<'_, B>, layout: &Layout) -> Result<Self, Error> {
         Ok(Self {
             step: make("step", 64)?,

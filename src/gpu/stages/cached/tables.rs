@@ -1,4 +1,4 @@
-//! What a group keeps on the device between steps: records and frequencies by shard, the cache, the counters.
+//! The buffers that a cached group keeps between steps: records and frequencies by shard, the cache, the counters.
 
 use crate::{
     config::{GroupConfig, Placement, Policy},
@@ -17,7 +17,7 @@ use crate::{
     wgsl,
 };
 
-/// Frequencies of neighbouring rows, and the uniform that says of which.
+/// The frequencies of neighbouring rows, and the uniform that says of which rows.
 #[derive(Debug)]
 pub(crate) struct Freqs {
     pub(crate) rows: u32,
@@ -25,7 +25,7 @@ pub(crate) struct Freqs {
     pub(crate) counters: wgpu::Buffer,
 }
 
-/// How rows are numbered, and what is counted of them.
+/// The buffers with the bases of the tables and with their counters.
 #[derive(Clone, Copy)]
 pub(crate) struct Numbering<'a> {
     /// Step number, then for each table its base, its rows and its counters.
@@ -45,13 +45,13 @@ pub(crate) struct Tables {
     pub(crate) ways: wgpu::Buffer,
     /// Slots: dim weights and the state, FP32.
     pub(crate) cache: Windows,
-    /// The packed table, a buffer a shard.
+    /// The packed table, one buffer for each shard.
     pub(crate) records: Vec<wgpu::Buffer>,
-    /// LFU's counter of every row, in as few buffers as hold them; LRU has one that nobody reads.
+    /// LFU's counter of every row, in as few buffers as can hold them. LRU has one buffer that no stage reads.
     pub(crate) freqs: Vec<Freqs>,
-    /// A uniform for each shard: of the phase that packs, or of both phases where there is one shard.
+    /// A uniform for each shard, for the phase that packs, or for both phases if there is one shard.
     pub(crate) packs: Vec<wgpu::Buffer>,
-    /// Another for the phase that unpacks.
+    /// A uniform for each shard, for the phase that unpacks.
     pub(crate) unpacks: Vec<wgpu::Buffer>,
 }
 
@@ -80,7 +80,7 @@ impl Tables {
         queue.write_buffer(&tables, 0, bytemuck::cast_slice(&words));
 
         let usage = match config.placement {
-            // MAP_READ without MAP_WRITE: host-cached memory, not the window into video memory.
+            // MAP_READ without MAP_WRITE gives host-cached memory instead of the window into video memory.
             Placement::Mapped => wgpu::BufferUsages::MAP_READ,
             _ => none,
         };
@@ -90,7 +90,7 @@ impl Tables {
         }
         let mut records = Vec::new();
         let mut freqs = Vec::new();
-        // A staged table's are in its store.
+        // A staged table has its records in the store.
         let shards = if store.is_some() { 0 } else { layout.shards };
         for index in 0..shards {
             let rows = layout.shard_rows(index);
@@ -101,7 +101,7 @@ impl Tables {
             let counters = context.buffer("freqs", bytes, none)?;
             freqs.push(Freqs { rows: shard.rows, shard: context.uniform(&shard), counters });
         }
-        // Only now: a table that does not fit is refused before a byte of it is made.
+        // The table is filled last, so that one that does not fit is refused before any row is packed.
         for (index, buffer) in (0..shards).zip(&records) {
             fill(context, &filler, &layout, buffer, index * layout.rows_per_shard, layout.shard_rows(index))?;
         }
@@ -113,7 +113,7 @@ impl Tables {
     }
 }
 
-/// The metadata of empty ways, and their slots.
+/// Allocates the metadata of empty ways, and their slots.
 pub(crate) fn new_cache(context: &Context, layout: &Layout) -> Result<(wgpu::Buffer, Windows), Error> {
     let ways = context.buffer("ways", (u64::from(layout.slots()) * 16).max(512), wgpu::BufferUsages::empty())?;
     let cache = Windows::new(context, layout)?;
@@ -126,7 +126,8 @@ pub(crate) fn new_cache(context: &Context, layout: &Layout) -> Result<(wgpu::Buf
     Ok((ways, cache))
 }
 
-/// Drivers hand out host memory page by page, and a process that fills more than there is dies: ask for it in one piece first.
+/// Checks that the host has the memory, by reserving it in one piece. Drivers hand it out page by page, and a process that uses more than
+/// there is dies.
 pub(crate) fn host_can_hold(bytes: u64) -> Result<(), Error> {
     let mut whole = Vec::<u8>::new();
     let reserved = usize::try_from(bytes).is_ok_and(|bytes| whole.try_reserve_exact(bytes).is_ok());
@@ -144,15 +145,14 @@ fn fill(
     filler.chunks(first_row..first_row + rows, |row, words| {
         let at = u64::from(row - first_row) * layout.stride();
         context.queue().write_buffer(buffer, at, bytemuck::cast_slice(words));
-        // Hands the staged bytes over, so that a large table does not gather them all on the host first.
+        // Submits the staged bytes, so that a large table does not collect on the host.
         context.queue().submit([]);
         Ok(())
     })
 }
 
 impl Call<'_> {
-    /// As `dispatch`, of a stage that moves rows, as wide as those of `tables`. `bindings` has the first window of the cache; the
-    /// others are added here.
+    /// As `dispatch`, for a stage that moves rows of `tables`. `bindings` has the first window of the cache; this function adds the others.
     pub(crate) fn dispatch_rows<'b, B: StageBindings<'b>>(&mut self, bindings: B, tables: &'b Tables, groups: &Groups) {
         let cut = (tables.layout.width(), tables.cache.count());
         let bindings = bindings.list();

@@ -1,4 +1,4 @@
-//! Host side of `shaders/cached/touch.wgsl`: stamps and frequencies of the rows that were hit.
+//! Host side of `shaders/cached/touch.wgsl`: updates the stamps of hit rows and the frequencies of all rows.
 
 use crate::gpu::{
     engine::call::{Call, Groups, kernel},

@@ -1,4 +1,4 @@
-//! Host side of `shaders/cached/update.wgsl`: the distinct rows, shard by shard.
+//! Host side of `shaders/cached/update.wgsl`: updates the distinct rows, shard by shard.
 
 use crate::gpu::{
     engine::call::{Call, Groups, kernel},

@@ -1,10 +1,9 @@
-//! The cache on the device: a buffer a window, so that it may be larger than a binding. Stages list the first window among their
-//! bindings; `Call::dispatch_rows` adds the others, and `shaders/shared/slots.wgsl` finds a slot among
-//! them.
+//! The cache on the device: one buffer for each window, so that the cache can be larger than a binding. Stages list the first window among
+//! their bindings; `Call::dispatch_rows` adds the others, and `shaders/shared/slots.wgsl` finds the window of a slot.
 
 use crate::{error::Error, gpu::engine::context::Context, table::layout::Layout};
 
-/// One window at least; it holds nothing where there is no cache.
+/// The buffers of the windows, at least one; it is a placeholder if there is no cache.
 #[derive(Debug)]
 pub(crate) struct Windows(Vec<wgpu::Buffer>);
 
@@ -15,7 +14,7 @@ impl Windows {
         buffers.collect::<Result<_, _>>().map(Self)
     }
 
-    /// All of them.
+    /// The buffers of all windows.
     pub(crate) fn buffers(&self) -> &[wgpu::Buffer] {
         &self.0
     }
@@ -24,12 +23,12 @@ impl Windows {
         self.0.len() as u32
     }
 
-    /// Binding of the first.
+    /// The binding of the first window.
     pub(crate) fn as_entire_binding(&self) -> wgpu::BindingResource<'_> {
         self.0[0].as_entire_binding()
     }
 
-    /// Bindings of the others.
+    /// The bindings of the other windows.
     pub(crate) fn others(&self) -> impl Iterator<Item = wgpu::BindingResource<'_>> {
         self.0[1..].iter().map(wgpu::Buffer::as_entire_binding)
     }

@@ -1,4 +1,4 @@
-//! What a parameter-shared table keeps on the device between steps.
+//! The buffers that a parameter-shared table keeps between steps.
 
 use crate::{
     error::Error,
@@ -16,14 +16,14 @@ pub(crate) struct Array {
     pub(crate) tables: wgpu::Buffer,
     /// The table of each feature.
     pub(crate) features: wgpu::Buffer,
-    /// The shared weights, a buffer a window.
+    /// The shared weights, one buffer for each window.
     pub(crate) memory: Vec<wgpu::Buffer>,
-    /// One a weight, where the optimiser has any, in the same windows.
+    /// The states of the weights, if the optimiser has any, in the same windows.
     pub(crate) states: Vec<wgpu::Buffer>,
     pub(crate) storage: Storage,
-    /// The uniform, in windows that the device binds.
+    /// The uniform, with windows that the device can bind.
     pub(crate) robe: Robe,
-    /// Words of each window but the last.
+    /// Words of each window, of weights and of states; the last window may have fewer.
     pub(crate) window: [usize; 2],
 }
 
@@ -58,7 +58,7 @@ impl Array {
         };
         config.initial(&this.storage, |at, words| {
             this.write_memory(context, at, words);
-            // Hands the staged bytes over, so that a large array does not gather on the host first.
+            // Submits the staged bytes, so that a large array does not collect on the host.
             context.queue().submit([]);
             Ok(())
         })?;

@@ -1,4 +1,4 @@
-//! Host side of `shaders/robe/robe_blocks.wgsl`: `robe_update` of a packed array.
+//! Host side of `shaders/robe/robe_blocks.wgsl`: `robe_update` for a packed array.
 
 use crate::{gpu::stages::robe::robe_update, wgsl::Kernel};
 

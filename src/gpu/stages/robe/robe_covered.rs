@@ -1,4 +1,4 @@
-//! Host side of `shaders/robe/robe_covered.wgsl`: the weights that chunks cover, and the gradient by each.
+//! Host side of `shaders/robe/robe_covered.wgsl`: lists the weights that chunks cover, and the gradient of each.
 
 use crate::gpu::{
     engine::call::{Call, Groups, kernel},

@@ -1,4 +1,4 @@
-//! Host side of `shaders/robe/robe_decode.wgsl`: `robe_gather` of a packed array.
+//! Host side of `shaders/robe/robe_decode.wgsl`: `robe_gather` for a packed array.
 
 use crate::{gpu::stages::robe::robe_gather, wgsl::Kernel};
 

@@ -1,4 +1,4 @@
-//! Host side of `shaders/robe/robe_gather.wgsl`: some output rows a workgroup.
+//! Host side of `shaders/robe/robe_gather.wgsl`: pools bags; a workgroup writes several output rows.
 
 use crate::{
     gpu::{
@@ -49,7 +49,7 @@ pub(crate) fn record(
     };
     let others = array.memory[1..].iter().map(wgpu::Buffer::as_entire_binding);
     let bindings: Vec<_> = bindings.list().as_ref().iter().cloned().chain(others).collect();
-    // With pooling none each takes four rows.
+    // With pooling none each share of a workgroup takes four rows.
     let per_group = 256 / params.lanes * if params.pooling == POOL_NONE { 4 } else { 1 };
     call.launch(kernel, (1, array.memory.len() as u32), &bindings, &Groups::of(rows, per_group));
 }

@@ -1,4 +1,4 @@
-//! Host side of `shaders/robe/robe_gradient.wgsl`: the gradient by all shared weights.
+//! Host side of `shaders/robe/robe_gradient.wgsl`: the gradient of all shared weights.
 
 use crate::gpu::{
     engine::call::{Call, Groups, kernel},

@@ -1,4 +1,4 @@
-//! Host side of `shaders/robe/robe_hash.wgsl`: the hash of each access's row.
+//! Host side of `shaders/robe/robe_hash.wgsl`: hashes the row of each access.
 
 use crate::gpu::{
     engine::call::{Call, Groups, kernel},

@@ -1,4 +1,4 @@
-//! Host side of `shaders/robe/robe_keys.wgsl`: every chunk of a batch.
+//! Host side of `shaders/robe/robe_keys.wgsl`: lists every chunk of a batch.
 
 use crate::gpu::{
     engine::call::{Call, Groups, kernel},

@@ -1,4 +1,4 @@
-//! Host side of `shaders/robe/robe_merge.wgsl`: the starts with many chunks.
+//! Host side of `shaders/robe/robe_merge.wgsl`: sums the chunks of starts with many chunks.
 
 use crate::{
     gpu::{

@@ -1,4 +1,4 @@
-//! Host side of `shaders/robe/robe_runs.wgsl`: which weights a sparse gradient has.
+//! Host side of `shaders/robe/robe_runs.wgsl`: finds the weights of a sparse gradient.
 
 use crate::gpu::{
     engine::call::{Call, Groups, kernel},

@@ -1,4 +1,4 @@
-//! Host side of `shaders/robe/robe_scatter.wgsl`: every gradient added to its weight's sum, atomically.
+//! Host side of `shaders/robe/robe_scatter.wgsl`: adds every gradient to its weight's sum, atomically.
 
 use crate::gpu::{
     engine::call::{Call, Groups, kernel},

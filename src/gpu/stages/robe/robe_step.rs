@@ -1,4 +1,4 @@
-//! Host side of `shaders/robe/robe_step.wgsl`: the optimiser over scattered sums.
+//! Host side of `shaders/robe/robe_step.wgsl`: the optimiser on scattered sums.
 
 use crate::{
     gpu::{
@@ -23,7 +23,7 @@ kernel! {
     rate: Uniform,
 }
 
-/// A dispatch for each window of the array.
+/// Records a dispatch for each window of the array.
 pub(crate) fn record(
     call: &mut Call<'_>,
     (uniforms, rate): (&Uniforms, &wgpu::Buffer),

@@ -1,4 +1,4 @@
-//! Host side of `shaders/robe/robe_update.wgsl`: the weights that chunks cover.
+//! Host side of `shaders/robe/robe_update.wgsl`: updates the weights that chunks cover.
 
 use crate::{
     gpu::{
@@ -23,7 +23,7 @@ kernel! {
     rate: Uniform,
 }
 
-/// `kernel` is this stage, or `robe_blocks` for a packed array: a dispatch for each window of the array.
+/// Records a dispatch for each window of the array. `kernel` is this stage, or `robe_blocks` for a packed array.
 pub(crate) fn record(call: &mut Call<'_>, kernel: &Kernel, due: &Due<'_>, array: &Array, rate: &wgpu::Buffer) {
     for (k, (memory, states)) in (0..).zip(array.memory.iter().zip(&array.states)) {
         let robe = Robe { first: k * due.robe.window, ..due.robe };
@@ -40,8 +40,8 @@ pub(crate) fn record(call: &mut Call<'_>, kernel: &Kernel, due: &Due<'_>, array:
             tables: array.tables.as_entire_binding(),
             rate: rate.as_entire_binding(),
         };
-        // An invocation a weight of the window where all of them may be gone over, which only the device knows: as many as the starts
-        // want if they are not. Else the starts, or the blocks that their chunks may reach.
+        // If there may be so many starts that all weights are visited, which only the device knows: one invocation for each weight of the
+        // window, enough for the starts as well. Else enough for the starts, or for the blocks that their chunks can reach.
         let starts = due.starts();
         let groups = if starts >= robe.dense_from {
             Groups::capped(robe.window.min(robe.weights - robe.first), 256)
@@ -56,7 +56,7 @@ pub(crate) fn record(call: &mut Call<'_>, kernel: &Kernel, due: &Due<'_>, array:
     }
 }
 
-/// Starts whose weights a workgroup moves at once: they own at most as many as eight times the invocations.
+/// Number of starts whose weights a workgroup updates at once: they own at most eight weights for each invocation.
 fn starts_at_once(reach: u32) -> u32 {
     256 / (1 << reach.ilog2()).min(8)
 }

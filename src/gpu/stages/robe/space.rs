@@ -1,4 +1,4 @@
-//! Step scratch of a parameter-shared table, sized by the batch, grown when a larger one comes. As in `gpu/stages/cached/space.rs` one list makes the
+//! Step scratch of a parameter-shared table. Its size follows the largest batch. As in `gpu/stages/cached/space.rs`, one list makes the
 //! buffers and the memory plan.
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     table::layout::{MERGE_CHUNK, Params, Robe, Step},
 };
 
-/// Starts of a block.
+/// Number of starts in a block.
 pub(crate) const RUNS_BLOCK: u32 = 256;
 
 /// The uniforms of a call.
@@ -29,10 +29,10 @@ impl Uniforms {
     }
 }
 
-/// What forward leaves for backward.
+/// The lists that forward leaves for backward.
 #[derive(Debug)]
 pub(crate) struct Space<B = wgpu::Buffer> {
-    /// Indices it has room for.
+    /// Number of indices that it has room for.
     pub(crate) capacity: u32,
     pub(crate) step: B,
     pub(crate) keys: B,
@@ -41,14 +41,14 @@ pub(crate) struct Space<B = wgpu::Buffer> {
 }
 
 impl Space {
-    /// One with room for `indices`: that in `space`, or a new one there.
+    /// The scratch in `space` if it has room for `indices` indices; else new scratch.
     pub(crate) fn grown<'s>(space: &'s mut Option<Self>, context: &Context, indices: u32) -> Result<&'s Self, Error> {
         grown(space, context, |space| space.capacity >= indices, || Self::of(&mut in_context(context), indices))
     }
 }
 
 impl<B> Space<B> {
-    /// The list of its buffers.
+    /// Makes the buffers from the list of their names and sizes.
     pub(crate) fn of(make: &mut Make<'_, B>, indices: u32) -> Result<Self, Error> {
         let capacity = indices.max(1);
         let n = u64::from(capacity);
@@ -65,7 +65,7 @@ impl<B> Space<B> {
 /// The chunks of a batch, for its backward.
 #[derive(Debug)]
 pub(crate) struct Chunks<B = wgpu::Buffer> {
-    /// Chunks there is room for.
+    /// Number of chunks that it has room for.
     pub(crate) capacity: u32,
     pub(crate) keys: B,
     pub(crate) access: B,
@@ -81,7 +81,7 @@ pub(crate) struct Chunks<B = wgpu::Buffer> {
 }
 
 impl Chunks {
-    /// Room for `count` chunks: that in `chunks`, or new there.
+    /// The scratch in `chunks` if it has room for `count` chunks; else new scratch.
     pub(crate) fn grown<'s>(
         chunks: &'s mut Option<Self>,
         context: &Context,
@@ -93,7 +93,7 @@ impl Chunks {
 }
 
 impl<B> Chunks<B> {
-    /// The list of its buffers, for `capacity` chunks.
+    /// Makes the buffers for `capacity` chunks from the list of their names and sizes.
     pub(crate) fn of(make: &mut Make<'_, B>, robe: &Robe, capacity: u32) -> Result<Self, Error> {
         let n = u64::from(capacity);
         let starts = u64::from(capacity.min(robe.starts));
@@ -112,19 +112,19 @@ impl<B> Chunks<B> {
     }
 }
 
-/// Where the runs of a sparse gradient are counted.
+/// The counts of a sparse gradient's runs.
 #[derive(Debug)]
 pub(crate) struct Runs {
-    /// Starts there is room for.
+    /// Number of starts that it has room for.
     pub(crate) capacity: u32,
     pub(crate) runs: wgpu::Buffer,
-    /// Weights of each block of starts, then those before it; and of all.
+    /// Number of weights in each block of starts, then of those before it; and of all.
     pub(crate) blocks: wgpu::Buffer,
     pub(crate) total: wgpu::Buffer,
 }
 
 impl Runs {
-    /// Room for `starts` of them: that in `runs`, or new there.
+    /// The scratch in `runs` if it has room for `starts` starts; else new scratch.
     pub(crate) fn grown<'s>(runs: &'s mut Option<Self>, context: &Context, starts: u32) -> Result<&'s Self, Error> {
         grown(runs, context, |runs| runs.capacity >= starts, || Self::new(context, starts))
     }
@@ -141,35 +141,35 @@ impl Runs {
     }
 }
 
-/// The sorted chunks of a batch: what the last stage of a backward reads.
+/// The sorted chunks of a batch, as the last stage of a backward reads them.
 pub(crate) struct Due<'a> {
     pub(crate) uniforms: Uniforms,
     pub(crate) params: Params,
     pub(crate) robe: Robe,
     pub(crate) scratch: &'a Chunks,
-    /// How many there are.
+    /// Number of chunks.
     pub(crate) chunks: u32,
     pub(crate) grad_outputs: wgpu::BindingResource<'a>,
 }
 
 impl Due<'_> {
-    /// Distinct starts, at most.
+    /// Most distinct starts.
     pub(crate) fn starts(&self) -> u32 {
         self.chunks.min(self.robe.starts)
     }
 }
 
-/// Where gradients are added up. All of it is 0 between steps.
+/// The sums to which gradients are added; all are 0 between steps.
 #[derive(Debug)]
 pub(crate) struct Scattered<B = wgpu::Buffer> {
-    /// One a weight.
+    /// One sum for each weight.
     pub(crate) sums: B,
-    /// A bit a weight, where weights decay: 1 if a chunk covers it.
+    /// One bit for each weight if there is weight decay: 1 if a chunk covers it.
     pub(crate) covered: B,
 }
 
 impl<B> Scattered<B> {
-    /// The list of its buffers.
+    /// Makes the buffers from the list of their names and sizes.
     pub(crate) fn of(make: &mut Make<'_, B>, config: &Config) -> Result<Self, Error> {
         let marks = if config.optimizer.weight_decay == 0.0 { 0 } else { config.weights.div_ceil(32) };
         let sums = make("sums", 4 * u64::from(config.weights))?;
@@ -178,7 +178,7 @@ impl<B> Scattered<B> {
 }
 
 impl Scattered {
-    /// That of a group whose backward wants one.
+    /// The sums of a group whose backward is atomic; `None` for any other.
     pub(crate) fn new(context: &Context, config: &Config) -> Result<Option<Self>, Error> {
         if config.backward != Backward::Atomic {
             return Ok(None);

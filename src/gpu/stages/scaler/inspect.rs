@@ -1,4 +1,4 @@
-//! Host side of `shaders/scaler/inspect.wgsl`: the greatest magnitude of a scaled gradient.
+//! Host side of `shaders/scaler/inspect.wgsl`: finds the greatest magnitude among scaled gradients.
 
 use crate::{
     gpu::engine::{
@@ -15,7 +15,7 @@ kernel! {
     greatest: ReadWrite,
 }
 
-/// Words that an invocation looks at before it goes round.
+/// Number of words that an invocation reads in each loop.
 const EACH: u32 = 4;
 
 pub(crate) fn record(

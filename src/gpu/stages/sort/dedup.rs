@@ -1,5 +1,5 @@
-//! Dedup by sort (Yang 2020, section 5.1): sorted keys, where each distinct key begins, and how many there are. Behind the sort come
-//! three dispatches: heads, scan, segments.
+//! Dedup by sort (Yang 2020, section 5.1): sorts keys and finds where each distinct key begins. The sort is followed by three dispatches:
+//! heads, scan, segments.
 
 use crate::{
     gpu::{
@@ -28,7 +28,7 @@ pub(crate) fn record<'s>(
     record_large(call, step, job, space, scratch, to)
 }
 
-/// As for more keys than one workgroup takes, however many there are.
+/// Records the dedup for many keys, whatever the number of keys.
 pub(crate) fn record_large<'s>(
     call: &mut Call<'_>,
     step: &wgpu::Buffer,

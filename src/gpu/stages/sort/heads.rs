@@ -1,4 +1,4 @@
-//! Host side of `shaders/sort/heads.wgsl`: how many keys begin in each block.
+//! Host side of `shaders/sort/heads.wgsl`: counts the distinct keys that begin in each block.
 
 use crate::gpu::engine::call::{Call, Groups, kernel};
 

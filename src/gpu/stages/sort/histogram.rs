@@ -1,4 +1,4 @@
-//! Host side of `shaders/sort/histogram.wgsl`: digit counts of each block of keys.
+//! Host side of `shaders/sort/histogram.wgsl`: counts the digits of each block of keys.
 
 use crate::gpu::{
     engine::call::{Call, Groups, kernel},

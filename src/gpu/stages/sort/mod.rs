@@ -1,4 +1,4 @@
-//! Radix sort and dedup: three dispatches a pass, whatever the size.
+//! Radix sort and dedup, with three dispatches a pass at any size.
 
 pub(crate) mod dedup;
 pub(crate) mod heads;

@@ -1,9 +1,9 @@
 //! A stable radix sort of (key, value) pairs, 8 bits a pass. The number of keys stays on the device.
 //!
-//! A pass is three dispatches, whatever the number of keys: histogram reads the keys (4 bytes a pair), scan goes over the
-//! counts of the blocks, scatter reads and writes pairs (16 bytes). The counts are 1 KiB a block of 3,072 keys, written once,
-//! read and written once, read once: 1.3 bytes a pair. That makes 21.3 bytes a pair and pass, 4 fewer where values are
-//! positions and need not be read; 85 bytes a pair for 32-bit keys. Up to 1,024 keys are sorted in one dispatch.
+//! A pass is three dispatches, whatever the number of keys: histogram reads the keys (4 bytes a pair), scan sums the counts of the blocks,
+//! scatter reads and writes pairs (16 bytes). The counts are 1 KiB for a block of 3,072 keys, written once, read and written once, read
+//! once: 1.3 bytes a pair. That makes 21.3 bytes for a pair and pass, 4 fewer if values are positions and need not be read; 85 bytes a pair
+//! for 32-bit keys. Up to 1,024 keys are sorted in one dispatch.
 
 use crate::{
     gpu::{
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl SortSpace {
-    /// Sorts; the result stays valid until the next sort into this space.
+    /// Records the sort. Its result stays valid until the next sort into this space.
     pub(crate) fn record(
         &self,
         call: &mut Call<'_>,
@@ -33,7 +33,7 @@ impl SortSpace {
         self.record_large(call, step, job, scratch)
     }
 
-    /// As for more keys than one workgroup takes, however many there are.
+    /// Records the sort for many keys, whatever the number of keys.
     pub(crate) fn record_large(
         &self,
         call: &mut Call<'_>,

@@ -13,10 +13,10 @@ kernel! {
     totals: ReadWrite,
 }
 
-/// Blocks of a row that one invocation takes: `SCAN_SHORT` in `shaders/shared/scan.wgsl`.
+/// Number of blocks of a row that one invocation takes: `SCAN_SHORT` in `shaders/shared/scan.wgsl`.
 const SHORT: u32 = 16;
 
-/// Scans the rows of `data` in place; `totals` gets the sum of each.
+/// Scans the rows of `data` in place, and writes the sum of each row to `totals`.
 pub(crate) fn record(
     call: &mut Call<'_>,
     info: &ScanInfo,

@@ -1,4 +1,4 @@
-//! Host side of `shaders/sort/scatter.wgsl`: keys and values to their places.
+//! Host side of `shaders/sort/scatter.wgsl`: moves keys and values to their sorted places.
 
 use crate::gpu::{
     engine::call::{Call, Groups, kernel},

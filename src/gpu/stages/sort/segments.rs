@@ -1,4 +1,4 @@
-//! Host side of `shaders/sort/segments.wgsl`: runs of equal keys.
+//! Host side of `shaders/sort/segments.wgsl`: numbers runs of equal keys.
 
 use crate::gpu::{
     engine::call::{Call, Groups, kernel},

@@ -1,4 +1,4 @@
-//! Host side of `shaders/sort/sort_small.wgsl`: the whole sort, and dedup, of few keys in one dispatch.
+//! Host side of `shaders/sort/sort_small.wgsl`: sorts, and dedups, few keys in one dispatch.
 
 use crate::{
     gpu::{
@@ -20,10 +20,10 @@ kernel! {
     starts: ReadWrite,
 }
 
-/// Most keys it takes: `SMALL` in `shaders/shared/sort_small.wgsl`.
+/// Most keys that the stage takes: `SMALL` in `shaders/shared/sort_small.wgsl`.
 pub(crate) const MOST: u32 = 1024;
 
-/// Sorts, and dedups if `dedup` says where to.
+/// Records the sort, and a dedup into `dedup` if there is one.
 pub(crate) fn record(
     call: &mut Call<'_>,
     step: &wgpu::Buffer,
@@ -43,7 +43,7 @@ pub(crate) fn record(
         pad0: 0,
     };
     let uniform = call.context.uniform(&info);
-    // Without a dedup nothing is written through the last two.
+    // Without a dedup the kernel does not write to the last two bindings.
     let (segment, starts) = dedup.map_or((&scratch.digits, &scratch.totals), |dedup| (dedup.segment, dedup.starts));
     let bindings = Bindings {
         info: uniform.as_entire_binding(),

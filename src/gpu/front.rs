@@ -1,0 +1,412 @@
+//! The front that cached groups and shared arrays on a device have in common: calls that record, calls that wait, the state of a step, and
+//! the reports of skipped steps. Each kind of table implements [`Kind`], which records its stages; [`front`] then gives it the public
+//! methods.
+
+use crate::{
+    config::GroupConfig,
+    error::Error,
+    gpu::{
+        engine::{
+            bind::{Batch, GradBuffer},
+            changing::Changing,
+            context::Context,
+            readback::Reports,
+        },
+        seen::Seen,
+        slices::{Uploaded, UploadedGrads, await_outputs, floats, new_outputs},
+    },
+    scaler::GradSlice,
+    table::{
+        batch,
+        counters::Counters,
+        layout::{Layout, Rate, ScalerState},
+        params::Mode,
+        step_state::StepState,
+    },
+};
+
+/// The fields that every group on a device has beside its tables. `P` is its record of a prefetched batch.
+#[derive(Debug)]
+pub(crate) struct Front<P> {
+    pub(crate) context: Context,
+    pub(crate) state: StepState<P>,
+    /// The uniform of the learning rate.
+    pub(crate) rate: Changing,
+    /// A small buffer that is bound where a batch has no weights or no indices.
+    pub(crate) dummy: wgpu::Buffer,
+    pub(crate) reports: Reports,
+    pub(crate) seen: Seen,
+}
+
+impl<P> Front<P> {
+    pub(crate) fn new(context: &Context) -> Result<Self, Error> {
+        Ok(Self {
+            context: context.clone(),
+            state: StepState::Idle,
+            rate: Changing::new::<Rate>(context),
+            dummy: context.buffer("dummy", 16, wgpu::BufferUsages::empty())?,
+            reports: Reports::new(context),
+            seen: Seen::default(),
+        })
+    }
+}
+
+/// A kind of table on a device. It says how its stages are recorded.
+pub(crate) trait Kind: Sized {
+    /// The record of a prefetched batch.
+    type Prefetched;
+
+    fn front(&self) -> &Front<Self::Prefetched>;
+
+    fn front_mut(&mut self) -> &mut Front<Self::Prefetched>;
+
+    /// The group's configuration. A shared array returns that of the rows it stands for.
+    fn rows(&self) -> &GroupConfig;
+
+    fn layout(&self) -> &Layout;
+
+    /// The buffer with the step number and the counters.
+    fn tables(&self) -> &wgpu::Buffer;
+
+    /// Reads the counters of each table from the words of [`Self::tables`].
+    fn counted(&self, words: &[u32]) -> Vec<Counters>;
+
+    fn set_rate(&mut self, lr: f32) -> Result<(), Error>;
+
+    /// Refuses a batch size that only this kind of table refuses.
+    fn check_batch(&self, _indices: u32, _bags: u32) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Refuses a forward that cannot be recorded in one piece.
+    fn check_recordable(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Records the stages of a forward and returns its number of indices. A refused batch changes nothing.
+    fn record(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch<'_>,
+        outputs: wgpu::BufferSlice<'_>,
+        mode: Mode,
+    ) -> Result<u32, Error>;
+
+    /// Records a forward for a call that waits. A staged table submits work of its own in between.
+    fn record_waiting(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch<'_>,
+        outputs: wgpu::BufferSlice<'_>,
+        mode: Mode,
+    ) -> Result<(), Error> {
+        self.record(encoder, batch, outputs, mode).map(drop)
+    }
+
+    /// The buffer in which the last forward in `mode` leaves its outcome, a [`Step`](crate::table::layout::Step).
+    fn outcome(&self, mode: Mode) -> Option<&wgpu::Buffer>;
+
+    /// Records the backward of the last forward. When the device executes it, `scaler` must hold a [`ScalerState`], which says whether
+    /// gradients overflowed.
+    fn record_backward_by(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        grad_outputs: GradBuffer<'_>,
+        scaler: &wgpu::Buffer,
+    ) -> Result<(), Error>;
+
+    /// Records the copy of linear rows to `outputs`. The rows must exist.
+    fn record_read_rows(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        rows: &[u32],
+        outputs: &wgpu::Buffer,
+    ) -> Result<(), Error>;
+
+    fn check(&mut self) -> Result<(), Error> {
+        let Front { context, reports, .. } = self.front();
+        reports.check(context, self.rows())
+    }
+
+    /// Records the report of the last forward's outcome in `mode`. It is read once the caller's submission is done.
+    fn report(&self, encoder: &mut wgpu::CommandEncoder, mode: Mode, indices: u32) {
+        if let Some(outcome) = self.outcome(mode) {
+            self.front().reports.record(&self.front().context, encoder, outcome, indices);
+        }
+    }
+
+    fn record_and_report(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch<'_>,
+        outputs: wgpu::BufferSlice<'_>,
+        mode: Mode,
+    ) -> Result<(), Error> {
+        let context = self.front().context.clone();
+        let recorded = context.guarded(|| {
+            self.check()?;
+            let indices = self.check_recordable().and_then(|()| self.record(encoder, batch, outputs, mode));
+            Ok(indices.map(|indices| self.report(encoder, mode, indices)))
+        });
+        // A refused batch leaves a forward waiting for its backward; an error of the device or of an earlier step ends that forward.
+        if recorded.is_err() && mode == Mode::Train {
+            self.front_mut().state.end_forward();
+        }
+        recorded.flatten()
+    }
+
+    /// Waits until the device has executed all submissions, then calls `work`. Returns the error of an earlier skipped step, if there is
+    /// one, instead of calling `work`.
+    fn waiting<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+        let context = self.front().context.clone();
+        context.guarded(|| {
+            context.wait(None)?;
+            self.check()?;
+            work(self)
+        })
+    }
+
+    /// Uploads a batch, records its forward in `mode`, and waits for its outputs.
+    fn run(
+        &mut self,
+        (indices, offsets, weights): (&[u32], &[u32], Option<&[f32]>),
+        mode: Mode,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        self.waiting(|this| {
+            let context = this.front().context.clone();
+            let batch = Uploaded::new(&context, this.rows(), indices, offsets, weights)?;
+            let (n, bags) = (indices.len() as u32, offsets.len() as u32 - 1);
+            this.check_batch(n, bags)?;
+            let buffer = new_outputs(&context, this.rows(), n, bags)?;
+            batch::check_outputs(this.rows(), n, bags, outputs.len())?;
+            let mut encoder = context.new_encoder();
+            this.record_waiting(&mut encoder, &batch.batch(), buffer.slice(..), mode)?;
+            this.await_outputs(encoder, &buffer, mode, n, outputs)
+        })
+    }
+
+    /// Submits a recorded forward and waits for its outputs.
+    fn await_outputs(
+        &mut self,
+        encoder: wgpu::CommandEncoder,
+        buffer: &wgpu::Buffer,
+        mode: Mode,
+        indices: u32,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        let Some(outcome) = self.outcome(mode) else { return Ok(()) };
+        let found = await_outputs(&self.front().context, encoder, self.rows(), outcome, buffer, indices, outputs);
+        if found.is_err() && mode == Mode::Train {
+            self.front_mut().state.end_forward();
+        }
+        found
+    }
+
+    /// Runs the backward of the last forward with the decision of a scaler, and waits for it.
+    fn move_weights(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
+        self.waiting(|this| {
+            let Front { context, state, .. } = this.front();
+            let forward = state.wants_forward("backward")?;
+            batch::check_grads(this.rows(), forward, grad_outputs.len())?;
+            let context = context.clone();
+            let (grads, verdict) = (UploadedGrads::new(&context, grad_outputs)?, context.uniform(scaler));
+            let mut encoder = context.new_encoder();
+            this.record_backward_by(&mut encoder, grads.buffer(), &verdict)?;
+            context.finish(encoder)
+        })
+    }
+
+    /// Reads the newest values of linear rows.
+    fn rows_read(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
+        self.front().state.not_prefetched("read_rows")?;
+        self.waiting(|this| {
+            batch::check_rows(this.layout(), rows, "read_rows")?;
+            if rows.is_empty() {
+                return Ok(Vec::new());
+            }
+            let context = this.front().context.clone();
+            let bytes = rows.len() as u64 * u64::from(this.rows().dim) * 4;
+            let outputs = context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
+            let mut encoder = context.new_encoder();
+            this.record_read_rows(&mut encoder, rows, &outputs)?;
+            Ok(floats(&context.download(encoder, &[(&outputs, bytes)])?[0]))
+        })
+    }
+
+    fn counters_now(&mut self) -> Result<Vec<Counters>, Error> {
+        self.front().state.not_prefetched("counters")?;
+        self.waiting(|this| {
+            let tables = this.tables();
+            let words = this.front().context.download_part(tables, 0..tables.size())?;
+            Ok(this.counted(&words))
+        })
+    }
+
+    fn counters_arrived(&mut self) -> Result<Option<Vec<Counters>>, Error> {
+        let Front { context, seen, .. } = self.front();
+        let words = seen.ask(context, self.tables())?;
+        Ok(words.map(|words| self.counted(&words)))
+    }
+}
+
+/// Gives a [`Kind`] of table [`Lookup`](crate::Lookup) and the calls that record into the caller's encoder.
+macro_rules! front {
+    ($group:ty, $kind:ident) => {
+        impl $group {
+            /// The context the group lives in.
+            #[must_use]
+            pub fn context(&self) -> &Context {
+                &self.front.context
+            }
+
+            /// Returns the error of an earlier skipped step, once its report has arrived: the device skips a step with a bad index or
+            /// offset. Each error is returned once. Every `record_forward` calls this before it records.
+            ///
+            /// # Errors
+            /// [`Error::IndexOutOfRange`] or [`Error::BadOffsets`] of the earliest such step not returned yet.
+            pub fn check(&mut self) -> Result<(), Error> {
+                Kind::check(self)
+            }
+
+            /// Records one step forward. `outputs` gets `[bags, dim]` floats, or `[indices, dim]` with pooling none. `outputs` must lie in
+            /// a buffer that holds none of the call's inputs.
+            ///
+            /// Submit the recorded commands in the order of the calls, because a backward builds on the state that its forward leaves on
+            /// the device.
+            ///
+            /// # Errors
+            /// [`Error::Length`], [`Error::Bags`], [`Error::Buffer`] and [`Error::TooLarge`] for illegal shapes, buffers and sizes; the
+            /// error of an earlier skipped step ([`check`](Self::check)). After an error nothing is recorded.
+            pub fn record_forward(
+                &mut self,
+                encoder: &mut wgpu::CommandEncoder,
+                batch: &Batch<'_>,
+                outputs: wgpu::BufferSlice<'_>,
+            ) -> Result<(), Error> {
+                self.record_and_report(encoder, batch, outputs, Mode::Train)
+            }
+
+            /// Records a forward that changes nothing (evaluation, inference). A forward that waits for its backward goes on waiting.
+            ///
+            /// # Errors
+            /// As [`record_forward`](Self::record_forward).
+            pub fn record_forward_frozen(
+                &mut self,
+                encoder: &mut wgpu::CommandEncoder,
+                batch: &Batch<'_>,
+                outputs: wgpu::BufferSlice<'_>,
+            ) -> Result<(), Error> {
+                self.record_and_report(encoder, batch, outputs, Mode::Frozen)
+            }
+
+            /// Records the backward of the last recorded forward. `grad_outputs` has the shape of its outputs. Each row, or each shared
+            /// weight, is updated once, with the sum of its gradients.
+            ///
+            /// # Errors
+            /// [`Error::Order`] without a forward before it, [`Error::Buffer`] for gradients that cannot be bound, [`Error::TooLarge`],
+            /// [`Error::OutOfMemory`].
+            pub fn record_backward(
+                &mut self,
+                encoder: &mut wgpu::CommandEncoder,
+                grad_outputs: wgpu::BufferSlice<'_>,
+            ) -> Result<(), Error> {
+                let unscaled = self.front.context.uniform(&ScalerState::unscaled());
+                self.record_backward_by(encoder, GradBuffer::F32(grad_outputs), &unscaled)
+            }
+
+            /// As [`record_backward`](Self::record_backward), with gradients, FP32 or FP16, of a loss that was multiplied by a scale (SPEC
+            /// 8). Each gradient is multiplied in FP32 by the inverse scale that `scaler` decided on, before gradients are added. If
+            /// gradients overflowed, which only the device knows, no weight, state, dirty flag or counter changes. The forward's work (step
+            /// number, stamps, frequencies, admissions) remains.
+            ///
+            /// # Errors
+            /// As [`record_backward`](Self::record_backward); [`Error::Order`] before
+            /// [`Scaler::record_decide`](crate::Scaler::record_decide).
+            pub fn record_backward_scaled(
+                &mut self,
+                encoder: &mut wgpu::CommandEncoder,
+                grad_outputs: GradBuffer<'_>,
+                scaler: &$crate::gpu::scaler::Scaler,
+            ) -> Result<(), Error> {
+                let verdict = scaler.decided("record_backward_scaled")?;
+                self.record_backward_by(encoder, grad_outputs, verdict)
+            }
+
+            /// Gives up the backward of the last forward.
+            pub fn abandon_backward(&mut self) {
+                self.front.state.end_forward();
+            }
+        }
+
+        $crate::lookup::methods::own_lookup!($group);
+
+        impl $crate::lookup::Lookup for $group {
+            fn pending(&self) -> bool {
+                self.front.state.pending().is_some()
+            }
+
+            fn output_len(&self, indices: usize, bags: usize) -> usize {
+                $crate::table::batch::output_len(self.rows(), indices, bags)
+            }
+
+            fn forward_into(
+                &mut self,
+                indices: &[u32],
+                offsets: &[u32],
+                weights: Option<&[f32]>,
+                outputs: &mut [f32],
+            ) -> Result<(), Error> {
+                self.run((indices, offsets, weights), Mode::Train, outputs)
+            }
+
+            fn forward_frozen_into(
+                &mut self,
+                indices: &[u32],
+                offsets: &[u32],
+                weights: Option<&[f32]>,
+                outputs: &mut [f32],
+            ) -> Result<(), Error> {
+                self.run((indices, offsets, weights), Mode::Frozen, outputs)
+            }
+
+            fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
+                self.move_weights($crate::scaler::GradSlice::F32(grad_outputs), &ScalerState::unscaled())
+            }
+
+            fn backward_scaled(
+                &mut self,
+                grad_outputs: $crate::scaler::GradSlice<'_>,
+                scaler: &ScalerState,
+            ) -> Result<(), Error> {
+                scaler.decided()?;
+                self.move_weights(grad_outputs, &scaler.verdict())
+            }
+
+            fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
+                self.rows_read(rows)
+            }
+
+            fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
+                self.set_rate(lr)
+            }
+
+            fn counters(&mut self) -> Result<Vec<Counters>, Error> {
+                self.counters_now()
+            }
+
+            fn counters_seen(&mut self) -> Result<Option<Vec<Counters>>, Error> {
+                self.counters_arrived()
+            }
+
+            fn memory(&self) -> $crate::memory::MemoryReport {
+                self.memory()
+            }
+
+            fn kind(&mut self) -> $crate::lookup::LookupKind<'_> {
+                $crate::lookup::LookupKind::$kind(self)
+            }
+        }
+    };
+}
+pub(crate) use front;

@@ -1,0 +1,153 @@
+//! The state of a group between the calls of a step, and the calls that each state allows. Both backends use it.
+
+use crate::{error::Error, table::layout::Params};
+
+/// A forward that waits for its backward.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) indices: u32,
+    pub(crate) bags: u32,
+    /// The batch had a weight for each index.
+    pub(crate) weighted: bool,
+    /// The index of the step scratch in which the forward keeps its lists.
+    pub(crate) space: usize,
+}
+
+impl Pending {
+    pub(crate) fn new(params: &Params, space: usize) -> Self {
+        Self { indices: params.indices, bags: params.bags, weighted: params.weighted == 1, space }
+    }
+}
+
+/// The state of a group between two calls. `P` is a backend's record of a prefetched batch.
+#[derive(Debug)]
+pub(crate) enum StepState<P> {
+    /// No forward waits for its backward.
+    Idle,
+    /// A forward waits for its backward.
+    Forward(Pending),
+    /// A prefetched batch waits for its forward. The forward before it may still wait for its backward.
+    Prefetched { batch: P, before: Option<Pending> },
+}
+
+impl<P> StepState<P> {
+    /// The forward that waits for its backward.
+    pub(crate) fn pending(&self) -> Option<Pending> {
+        match self {
+            Self::Idle => None,
+            Self::Forward(pending) => Some(*pending),
+            Self::Prefetched { before, .. } => *before,
+        }
+    }
+
+    /// The prefetched batch that waits for its forward.
+    pub(crate) fn prefetched(&self) -> Option<&P> {
+        match self {
+            Self::Prefetched { batch, .. } => Some(batch),
+            _ => None,
+        }
+    }
+
+    /// The prefetched batch that waits for its forward, to change it.
+    pub(crate) fn prefetched_mut(&mut self) -> Option<&mut P> {
+        match self {
+            Self::Prefetched { batch, .. } => Some(batch),
+            _ => None,
+        }
+    }
+
+    /// The index of the step scratch that the next batch may use: not that of a forward whose backward will read it.
+    pub(crate) fn next_space(&self) -> usize {
+        self.pending().map_or(0, |pending| 1 - pending.space)
+    }
+
+    /// Notes that a forward has been carried out.
+    pub(crate) fn forward(&mut self, pending: Pending) {
+        *self = Self::Forward(pending);
+    }
+
+    /// Ends the last forward: its backward has come, or never will. A prefetched batch goes on waiting.
+    pub(crate) fn end_forward(&mut self) {
+        match self {
+            Self::Prefetched { before, .. } => *before = None,
+            state => *state = Self::Idle,
+        }
+    }
+
+    /// Notes that a batch has been prefetched.
+    pub(crate) fn prefetch(&mut self, batch: P) {
+        *self = Self::Prefetched { batch, before: self.pending() };
+    }
+
+    /// Takes the prefetched batch out; the forward before it goes on waiting for its backward.
+    pub(crate) fn take_prefetched(&mut self) -> Option<P> {
+        let state = self.pending().map_or(Self::Idle, Self::Forward);
+        match std::mem::replace(self, state) {
+            Self::Prefetched { batch, .. } => Some(batch),
+            _ => None,
+        }
+    }
+
+    /// The forward that `call` continues. `call` must come after a forward.
+    pub(crate) fn wants_forward(&self, call: &'static str) -> Result<Pending, Error> {
+        let (wanted, found) = ("a forward before each backward", "none since the last backward");
+        self.pending().ok_or(Error::Order { call, wanted, found })
+    }
+
+    /// Refuses `call` between a forward and its backward, because `call` would change rows that the backward reads.
+    pub(crate) fn not_pending(&self, call: &'static str) -> Result<(), Error> {
+        if self.pending().is_none() { Ok(()) } else { Err(backward_first(call)) }
+    }
+
+    /// Refuses `call` between a prefetch and its forward, because the tags already belong to the next step and the rows to the last one.
+    pub(crate) fn not_prefetched(&self, call: &'static str) -> Result<(), Error> {
+        if self.prefetched().is_none() {
+            return Ok(());
+        }
+        let wanted = "forward_prefetched of the batch that was prefetched";
+        Err(Error::Order { call, wanted, found: "a prefetched batch whose forward has not come" })
+    }
+}
+
+/// The error of a `call` that must come after the backward.
+pub(crate) fn backward_first(call: &'static str) -> Error {
+    Error::Order {
+        call,
+        wanted: "the backward of the last forward, or abandon_backward",
+        found: "a forward whose backward has not come",
+    }
+}
+
+/// The error of `forward_prefetched` without a prefetch.
+pub(crate) fn no_prefetch() -> Error {
+    Error::Order { call: "forward_prefetched", wanted: "a prefetch before it", found: "none since the last forward" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pending(space: usize) -> Pending {
+        Pending { indices: 3, bags: 1, weighted: false, space }
+    }
+
+    #[test]
+    fn a_prefetch_leaves_the_forward_before_it_its_space() {
+        let mut state = StepState::Idle;
+        assert_eq!(state.next_space(), 0);
+        state.forward(pending(0));
+        assert_eq!(state.next_space(), 1);
+        state.prefetch("batch");
+        assert!(state.not_prefetched("flush").is_err() && state.not_pending("pin").is_err());
+        assert_eq!(state.wants_forward("backward").map(|forward| forward.space), Ok(0));
+        state.end_forward();
+        assert!(state.not_prefetched("flush").is_err() && state.not_pending("pin").is_ok());
+        assert!(state.wants_forward("backward").is_err());
+        assert_eq!(state.take_prefetched(), Some("batch"));
+        state.forward(pending(1));
+        assert_eq!((state.next_space(), state.take_prefetched()), (0, None));
+        assert!(state.pending().is_some(), "it goes on waiting for its backward");
+        state.end_forward();
+        assert!(matches!(state, StepState::Idle));
+    }
+}
