@@ -6,9 +6,7 @@ use super::shape::{Shape, Stream};
 use super::uvm;
 use crate::failure::Failure;
 use crate::lab::{Lab, Rounds};
-use crate::names::{
-    self, ADMITTING, OptimizerName, PLACES, PlacementName, PolicyName, PrecisionName, one_of, option_name,
-};
+use crate::names::{self, ADMITTING, PLACES, one_of};
 use crate::options::{Backend, Options};
 use crate::output;
 use crate::plot::{Chart, Style};
@@ -17,7 +15,7 @@ use crate::report::run::{Machine, Run};
 use crate::report::units::Times;
 use crate::report::{Record, Select, Setting, Unit, Value, table};
 use crate::uvm::{UvmModel, UvmTable};
-use hotrow::{Context, GroupConfig, Init, Optimizer, Placement, adapter};
+use hotrow::{Context, GroupConfig, Init, Optimizer, OptimizerKind, Placement, Policy, Precision, adapter};
 use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]
@@ -26,21 +24,21 @@ pub(super) struct Args {
     #[command(flatten)]
     common: Common,
     /// Precisions of the table
-    #[arg(long, value_delimiter = ',', default_values_t = PrecisionName::ALL, value_parser = one_of(PrecisionName::ALL))]
-    precision: Vec<PrecisionName>,
+    #[arg(long, value_delimiter = ',', default_values_t = Precision::ALL, value_parser = one_of(Precision::ALL))]
+    precision: Vec<Precision>,
     /// Replacement policies
     #[arg(long, value_delimiter = ',', default_values_t = ADMITTING, value_parser = one_of(ADMITTING))]
-    policy: Vec<PolicyName>,
+    policy: Vec<Policy>,
     /// Hit rates to aim at, in percent of the accesses
     #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_values_t = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 100.0],
-          allow_negative_numbers = true, value_parser = percent)]
+          allow_negative_numbers = true, value_parser = |text: &str| uvm::number(text, 0.0..=100.0))]
     hit_rate: Vec<f64>,
     /// Where the table lives [default: device; mapped and staged beside it with INT8 and one policy]
     #[arg(long, value_delimiter = ',', value_parser = one_of(PLACES))]
-    placement: Vec<PlacementName>,
+    placement: Vec<Placement>,
     /// Update rule
-    #[arg(long, default_value_t = OptimizerName::Sgd, value_parser = one_of(OptimizerName::ALL))]
-    optimizer: OptimizerName,
+    #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
+    optimizer: OptimizerKind,
     /// Rows of the table [default: as suits the backend]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..=4_294_967_294))]
     rows: Option<u32>,
@@ -57,13 +55,6 @@ pub(super) struct Args {
     uvm: uvm::Args,
 }
 
-fn percent(text: &str) -> Result<f64, String> {
-    match text.trim().parse() {
-        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
-        _ => Err("wanted a number from 0 to 100".to_owned()),
-    }
-}
-
 /// Steps that bring the hot rows in before a point is measured. LFU wants the hot rows ahead by more than one use.
 const WARM: usize = 3;
 /// Steps whose median is the figure, as many of them as the budget allows.
@@ -71,42 +62,12 @@ const MEASURED: usize = 15;
 /// And at least so many.
 const LEAST: usize = 3;
 
-/// Where a curve was measured, and with what.
-#[derive(Clone, Copy, Debug)]
+/// A line of the table: the setting of its records, and the configuration of its tables.
+#[derive(Clone)]
 struct Curve {
     kind: &'static str,
-    precision: PrecisionName,
-    policy: Option<PolicyName>,
-    placement: PlacementName,
-    /// Of unified memory; else 0.
-    page_bytes: u64,
-}
-
-impl Curve {
-    fn name(&self) -> String {
-        let precision = option_name(&self.precision).to_uppercase();
-        let policy = self.policy.map_or_else(String::new, |policy| format!(", {}", names::title(policy)));
-        let cache = if self.kind == "uncached" { ", uncached" } else { "" };
-        match self.kind {
-            "uvm model" => format!("UVM model, {} KiB, predicted", self.page_bytes >> 10),
-            "uvm pages" => format!("UVM model, {} KiB, moved", self.page_bytes >> 10),
-            _ => match self.placement {
-                PlacementName::Device => format!("{precision}{policy}{cache}"),
-                place => format!("{precision}{policy}{cache}, {}", option_name(&place)),
-            },
-        }
-    }
-
-    fn setting(&self) -> Setting {
-        let setting = Setting::default()
-            .with("curve", self.name())
-            .with("kind", self.kind)
-            .with("precision", option_name(&self.precision).to_uppercase())
-            .with("placement", option_name(&self.placement));
-        let setting =
-            if self.page_bytes > 0 { setting.with("page KiB", (self.page_bytes >> 10) as f64) } else { setting };
-        self.policy.map_or(setting.clone(), |policy| setting.with("policy", names::title(policy)))
-    }
+    setting: Setting,
+    config: GroupConfig,
 }
 
 /// One measured point.
@@ -130,15 +91,15 @@ struct Sweep<'a> {
     machine: Machine,
     /// `None` on the CPU.
     lab: Option<Lab>,
-    placements: Vec<PlacementName>,
+    placements: Vec<Placement>,
     /// Placements measured beside them with one precision and policy only.
-    beside: Vec<PlacementName>,
+    beside: Vec<Placement>,
     seed: u32,
 }
 
 /// Runs the sweep.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
-    if options.backend == Backend::Cpu && args.placement.iter().any(|&name| name != PlacementName::Device) {
+    if options.backend == Backend::Cpu && args.placement.iter().any(|&name| name != Placement::Device) {
         return Err(Failure::Usage(
             "--placement: wanted device with --backend cpu, found another; a CPU has one memory".into(),
         ));
@@ -181,10 +142,10 @@ impl<'a> Sweep<'a> {
         };
         let (placements, beside) = match (&args.placement[..], context) {
             ([], Some(context)) => {
-                let mapped = context.caps().mappable.then_some(PlacementName::Mapped);
-                (vec![PlacementName::Device], mapped.into_iter().chain([PlacementName::Staged]).collect())
+                let mapped = context.caps().mappable.then_some(Placement::Mapped);
+                (vec![Placement::Device], mapped.into_iter().chain([Placement::Staged]).collect())
             }
-            ([], None) => (vec![PlacementName::Device], Vec::new()),
+            ([], None) => (vec![Placement::Device], Vec::new()),
             // Of a software driver beside the CPU only what a CPU has, too.
             (asked, _) => (asked.to_vec(), Vec::new()),
         };
@@ -192,21 +153,39 @@ impl<'a> Sweep<'a> {
         let (dim, batch) = (args.dim.unwrap_or(shape.dim), args.batch.unwrap_or(shape.batch));
         let once = Rounds { whole: 1, detailed: 0, slice: Duration::ZERO };
         let lab = context.map(|context| Lab::new(context, once));
-        let placements = if lab.is_some() { placements } else { vec![PlacementName::Device] };
+        let placements = if lab.is_some() { placements } else { vec![Placement::Device] };
         let machine = context.map_or_else(Machine::cpu, Machine::of);
         Self { args, shape: Shape { rows, dim, batch, ..shape }, name, machine, lab, placements, beside, seed }
     }
 
-    fn config(&self, curve: &Curve, cache_rows: u32) -> GroupConfig {
+    /// A curve of this precision and placement; without a policy it has no cache. Of unified memory the pages are named.
+    fn curve(
+        &self,
+        kind: &'static str,
+        precision: Precision,
+        placement: Placement,
+        policy: Option<Policy>,
+        page_kib: Option<u64>,
+    ) -> Curve {
+        let name = precision.to_string().to_uppercase();
+        let cache = policy.map_or_else(|| "uncached".to_owned(), names::title);
+        let label = match (kind, page_kib, placement) {
+            ("uvm model", Some(kib), _) => format!("UVM model, {kib} KiB, predicted"),
+            (_, Some(kib), _) => format!("UVM model, {kib} KiB, moved"),
+            (_, None, Placement::Device) => format!("{name}, {cache}"),
+            (_, None, place) => format!("{name}, {cache}, {place}"),
+        };
+        let setting = Setting::default().with("curve", label).with("kind", kind).with("precision", name);
+        let setting = setting.with("placement", placement.to_string());
+        let setting = page_kib.into_iter().fold(setting, |setting, kib| setting.with("page KiB", kib as f64));
+        let setting = policy.into_iter().fold(setting, |setting, policy| setting.with("policy", names::title(policy)));
         let mut config = GroupConfig::new(&[self.shape.rows], self.shape.dim);
-        config.precision = curve.precision;
-        config.policy = curve.policy.unwrap_or(PolicyName::Lru);
-        config.placement = curve.placement;
-        config.cache_rows = cache_rows;
+        (config.precision, config.placement, config.seed) = (precision, placement, self.seed);
+        config.policy = policy.unwrap_or(Policy::Lru);
+        config.cache_rows = policy.map_or(0, |_| self.shape.cache_rows());
         config.optimizer = Optimizer::sgd(1e-3).with_kind(self.args.optimizer);
         config.init = Init::Uniform { low: -0.1, high: 0.1 };
-        config.seed = self.seed;
-        config
+        Curve { kind, setting, config }
     }
 
     fn runner(&self, config: GroupConfig) -> anyhow::Result<Box<dyn Runner + '_>> {
@@ -219,34 +198,33 @@ impl<'a> Sweep<'a> {
     }
 
     /// At what placements are compared: INT8, or the first precision asked for; the first policy.
-    fn compared(&self) -> (PrecisionName, PolicyName) {
-        let first = self.args.precision.first().copied().unwrap_or(PrecisionName::Int8);
-        let precision = if self.args.precision.contains(&PrecisionName::Int8) { PrecisionName::Int8 } else { first };
-        (precision, self.args.policy.first().copied().unwrap_or(PolicyName::Lru))
+    fn compared(&self) -> (Precision, Policy) {
+        let first = self.args.precision.first().copied().unwrap_or(Precision::Int8);
+        let precision = if self.args.precision.contains(&Precision::Int8) { Precision::Int8 } else { first };
+        (precision, self.args.policy.first().copied().unwrap_or(Policy::Lru))
     }
 
     /// Takes the whole sweep.
     fn measure(&self, run: &mut Run) -> anyhow::Result<()> {
         let Self { args, shape, .. } = self;
-        let (compared, beside) = (self.compared(), &self.beside);
-        let curve = |precision, placement, policy: Option<PolicyName>| {
-            let kind = if policy.is_some() { "cached" } else { "uncached" };
-            Curve { kind, precision, policy, placement, page_bytes: 0 }
+        let (compared, policy) = self.compared();
+        let curve = |precision, placement, policy: Option<Policy>| {
+            self.curve(if policy.is_some() { "cached" } else { "uncached" }, precision, placement, policy, None)
         };
         let mut curves = Vec::new();
-        for &placement in &self.placements {
-            for &precision in &args.precision {
-                curves.extend(args.policy.iter().map(|&policy| curve(precision, placement, Some(policy))));
-                curves.push(curve(precision, placement, None));
-            }
+        for (&placement, &precision) in
+            self.placements.iter().flat_map(|place| args.precision.iter().map(move |p| (place, p)))
+        {
+            curves.extend(args.policy.iter().map(|&policy| curve(precision, placement, Some(policy))));
+            curves.push(curve(precision, placement, None));
         }
-        for &placement in beside {
-            curves.extend([Some(compared.1), None].map(|policy| curve(compared.0, placement, policy)));
+        for &placement in &self.beside {
+            curves.extend([Some(policy), None].map(|policy| curve(compared, placement, policy)));
         }
         // The bound of Yang 2020, Figure 9: an FP32 table in host memory, read by the shaders over the bus.
-        let bound = curve(PrecisionName::Fp32, PlacementName::Mapped, None);
+        let bound = curve(Precision::Fp32, Placement::Mapped, None);
         let mappable = self.lab.as_ref().is_some_and(|lab| lab.timed.caps().mappable);
-        if mappable && !curves.iter().any(|known| known.name() == bound.name()) {
+        if mappable && !curves.iter().any(|known| known.setting == bound.setting) {
             curves.push(bound);
         }
         run.on(self.machine.clone());
@@ -259,23 +237,21 @@ impl<'a> Sweep<'a> {
                 shape.batch,
                 shape.bag,
                 shape.cache_rows(),
-                option_name(&args.optimizer)
+                args.optimizer
             ),
         );
         let points = curves.len() * args.hit_rate.len();
         let progress = Progress::new(self.name, points as u64);
         let slice = Duration::from_secs(args.seconds).div_f64(points.max(1) as f64);
         for curve in &curves {
-            let cache_rows = if curve.policy.is_some() { shape.cache_rows() } else { 0 };
-            let mut runner = self.runner(self.config(curve, cache_rows))?;
-            self.curve(run, curve, runner.as_mut(), slice)?;
+            let mut runner = self.runner(curve.config.clone())?;
+            self.points(run, curve, runner.as_mut(), slice)?;
             progress.advance(args.hit_rate.len() as u64);
         }
-        let fp32 = Curve { placement: self.placements[0], ..bound };
         for model in args.uvm.models() {
             let row = u64::from(shape.dim) * 4;
             match UvmTable::new(model, row, u64::from(shape.cache_rows()) * row) {
-                Ok(table) => self.unified(run, &Curve { page_bytes: model.page_bytes, ..fp32 }, table, slice)?,
+                Ok(table) => self.unified(run, model.page_bytes >> 10, table, slice)?,
                 Err(reason) => run.leave_out(format!("pages of {} KiB", model.page_bytes >> 10), reason.to_string()),
             }
         }
@@ -284,7 +260,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// A curve's points; without a cache the hit rate is 0, whatever the share of hot rows.
-    fn curve(&self, run: &mut Run, curve: &Curve, runner: &mut dyn Runner, slice: Duration) -> anyhow::Result<()> {
+    fn points(&self, run: &mut Run, curve: &Curve, runner: &mut dyn Runner, slice: Duration) -> anyhow::Result<()> {
         let mut stream = Stream::new(self.shape, self.seed);
         if curve.kind == "uncached" {
             let point = point(runner, &mut stream, 0.5, slice)?;
@@ -301,7 +277,7 @@ impl<'a> Sweep<'a> {
 
     fn push(&self, run: &mut Run, curve: &Curve, aim: f64, point: &Point) {
         let logical = self.shape.logical_bytes() as f64;
-        let setting = curve.setting().with("aim", aim).with("hits", 100.0 * point.hit_rate);
+        let setting = curve.setting.clone().with("aim", aim).with("hits", 100.0 * point.hit_rate);
         let mut at = run.at(self.name, &setting);
         at.timed("forward", point.seconds[0]);
         at.timed("backward", point.seconds[1]);
@@ -313,29 +289,28 @@ impl<'a> Sweep<'a> {
             }
         }
         if curve.kind == "cached" {
-            let place = Setting::default().with("curve", curve.name()).with("aim", aim);
+            let name = curve.setting.get("curve").map(ToString::to_string).unwrap_or_default();
+            let place = Setting::default().with("curve", name).with("aim", aim);
             run.at(self.name, &place).push("off the aim", (point.hit_rate - aim / 100.0).abs(), Unit::Share);
         }
     }
 
     /// Both curves of a page size: predicted, and on a device with its pages really moved.
-    fn unified(&self, run: &mut Run, curve: &Curve, table: UvmTable, slice: Duration) -> anyhow::Result<()> {
-        self.predict(run, &Curve { kind: "uvm model", ..*curve }, table.clone());
+    fn unified(&self, run: &mut Run, kib: u64, table: UvmTable, slice: Duration) -> anyhow::Result<()> {
+        let curve = |kind, placement| self.curve(kind, Precision::Fp32, placement, None, Some(kib));
+        self.predict(run, &curve("uvm model", self.placements[0]), table.clone());
         let Some(lab) = &self.lab else { return Ok(()) };
         match uvm::UvmRunner::new(lab, &self.shape, table) {
-            Ok(mut runner) => {
-                let moved = Curve { kind: "uvm pages", placement: PlacementName::Device, ..*curve };
-                self.curve(run, &moved, &mut runner, slice)?;
-            }
+            Ok(mut runner) => self.points(run, &curve("uvm pages", Placement::Device), &mut runner, slice)?,
             // A bound, not what was asked for: a device too small for it still gets its other curves.
-            Err(reason) => run.leave_out(format!("moved pages of {} KiB", curve.page_bytes >> 10), reason.to_string()),
+            Err(reason) => run.leave_out(format!("moved pages of {kib} KiB"), reason.to_string()),
         }
         Ok(())
     }
 
     /// The time is that of a step with every row on the device, measured in this run, and the bus's beside it.
     fn predict(&self, run: &mut Run, curve: &Curve, mut table: UvmTable) {
-        let of_resident = format!("kind=cached; precision=FP32; placement={}", option_name(&curve.placement));
+        let of_resident = format!("kind=cached; precision=FP32; placement={}", curve.config.placement);
         let fastest = |what: &str| {
             let select = Select { what, shape: self.name, setting: &of_resident };
             let hits = |record: &&Record| record.setting.number("hits").unwrap_or(0.0);
@@ -407,9 +382,9 @@ impl<'a> Sweep<'a> {
             (format!("kind=uvm pages; page KiB={pages}"), 4),
             ("kind=uncached; precision=FP32; placement=mapped".to_owned(), 5),
         ];
-        let first = option_name(&self.placements[0]);
+        let first = self.placements[0];
         let (precision, policy) = self.compared();
-        let (precision, policy) = (option_name(&precision).to_uppercase(), names::title(policy));
+        let (precision, policy) = (precision.to_string().to_uppercase(), names::title(policy));
         let precisions = ["FP32", "FP16", "INT8", "INT4", "INT2"].into_iter().zip(0..);
         let precisions = precisions.map(|(name, i)| (format!("kind=cached; precision={name}; placement={first}"), i));
         let places = ["device", "mapped", "staged"].into_iter().zip(0..);

@@ -63,10 +63,6 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             law.rows
         ),
     );
-    for (quarter, users) in (1u32..).zip(shapes.quarters()) {
-        let mut at = bench.run.at("pinned", &Setting::default().with("quarter", quarter));
-        at.push("of 1024 samples that use it", f64::from(users), Unit::Count);
-    }
     let mut hot = Samples::default();
     for cache in std::iter::once(0).chain(CACHES) {
         let name = format!("pinned, a cache of {cache} MB");
@@ -195,19 +191,6 @@ impl Shapes {
         at.push("pinned rows", pinned as f64, Unit::Count);
         at.push("distinct", case.facts.distinct, Unit::Count);
         Ok(())
-    }
-
-    /// SCARS's Figure 4: how many of 1024 samples use a row of each quarter of a cache of 512 MB, hottest quarter first.
-    fn quarters(&self) -> [u32; 4] {
-        let ranks = (slots(512, self.by) / TABLES as u32).min(self.law.rows);
-        let quarter = |i: u32| HotRows::new(&self.law.ranks(ranks * i / 4..ranks * (i + 1) / 4).collect::<Vec<_>>());
-        let mut random = random(self.seed, 9);
-        let samples: Vec<Sample> = (0..1024).map(|_| self.law.sample(&mut random)).collect();
-        std::array::from_fn(|i| {
-            let quarter = quarter(i as u32);
-            let uses = |sample: &&Sample| draw::linear(self.law.rows, sample).any(|row| quarter.has(row));
-            samples.iter().filter(uses).count() as u32
-        })
     }
 }
 
