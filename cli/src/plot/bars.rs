@@ -1,6 +1,6 @@
 //! Named bars, one below the other: as many as there are, with names as long as they are.
 
-use super::draw::{COLOURS, DASHES, TITLE_LETTERS, WIDTH, plain, tick, write};
+use super::draw::{COLOURS, DASHES, plain, tick, write};
 use anyhow::ensure;
 use kuva::plot::BarPlot;
 use kuva::plot::annotations::ReferenceLine;
@@ -12,7 +12,12 @@ use std::sync::Arc;
 
 /// Height of a bar and what is free below it, and of the title and the axis.
 const ROW: f64 = 22.0;
-const AROUND: f64 = 130.0;
+const AROUND: f64 = 150.0;
+/// Width of the longest bar with its margins, and of a letter of the names before it.
+const BARS: f64 = 540.0;
+const LETTER: f64 = 7.5;
+/// Letters of a title that fit above the bars.
+const TITLE_LETTERS: usize = 50;
 
 /// A chart of horizontal bars that begin at 0.
 #[derive(Clone, Debug)]
@@ -55,9 +60,10 @@ impl Bars {
                 COLOURS[usize::from(short)],
             );
         }
+        let letters = bars.groups.iter().map(|bar| bar.label.chars().count()).max().unwrap_or(0);
         let plots = vec![Plot::Bar(bars)];
         let mut layout = Layout::auto_from_plots(&plots)
-            .with_width(WIDTH)
+            .with_width(BARS + letters as f64 * LETTER)
             .with_height(self.bars.len() as f64 * ROW + AROUND)
             .with_title(plain(&self.title))
             .with_title_size(17)

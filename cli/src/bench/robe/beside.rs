@@ -73,7 +73,7 @@ pub(super) fn run(plan: &Plan<'_>, run: &mut Run, runner: &mut dyn Runner) -> an
                     }
                     Err(config) => {
                         runner.array(config, false)?;
-                        Ok((runner.steps(&batches, Behind::Nothing)?.forward, None))
+                        Ok((runner.steps(&batches, Behind::Nothing)?[0], None))
                     }
                 }
             };

@@ -4,10 +4,11 @@ use hotrow::robe::{Backward, Config, hash};
 use hotrow::{Error, Pooling};
 
 use super::compare::choices;
-use super::plan::{Batches, Behind, Plan, Runner, Step, WAYS};
+use super::plan::{Batches, Behind, Plan, Runner, WAYS};
 use super::shape::Setting;
 use crate::progress::Progress;
 use crate::report::run::Run;
+use crate::report::units::Times;
 use crate::report::{self, Unit};
 
 /// Measures all settings in their order; neighbours of one |M| share an array.
@@ -61,7 +62,7 @@ fn cell(
     }
     for way in WAYS {
         match measured(plan, runner, config, way, &Batches { rows: &rows, bag: 1 })? {
-            Ok(step) => record(run, &place, way.0, &step),
+            Ok(times) => record(run, &place, way.0, times),
             Err(reason) => run.leave_out(format!("{} of {}", way.0, setting.name()), reason),
         }
     }
@@ -70,14 +71,14 @@ fn cell(
 }
 
 /// Times of a way, and of the forward before an update.
-fn record(run: &mut Run, place: &report::Setting, way: &str, step: &Step) {
+fn record(run: &mut Run, place: &report::Setting, way: &str, [forward, backward]: [Times; 2]) {
     let mut at = run.at("array", place);
     match way {
-        "dense update" => at.timed("forward", step.forward),
-        "sparse update" => at.timed("forward before sparse update", step.forward),
+        "dense update" => at.timed("forward", forward),
+        "sparse update" => at.timed("forward before sparse update", forward),
         _ => (),
     }
-    at.timed(way, step.backward);
+    at.timed(way, backward);
 }
 
 /// A way, or why there is neither room nor time for it; whatever else fails, ends the run.
@@ -87,7 +88,7 @@ fn measured(
     config: &Config,
     (_, behind, backward): (&str, Behind, Backward),
     batches: &Batches<'_>,
-) -> anyhow::Result<Result<Step, String>> {
+) -> anyhow::Result<Result<[Times; 2], String>> {
     // Beside the array: sums of all weights, or sums and places of the weights that a batch covers at most.
     let beside = match (behind, backward) {
         (_, Backward::Atomic) => Some((4 * u64::from(config.weights), "an array and its atomic sums")),
@@ -137,7 +138,6 @@ mod tests {
     use super::super::shape::Shape;
     use super::*;
     use crate::bench::suite::Size;
-    use crate::report::units::Times;
     use hotrow::{GroupConfig, Optimizer};
 
     /// Takes no time; has no room for the sums of more than `most` weights, be they an atomic update's or a gradient's.
@@ -176,7 +176,7 @@ mod tests {
             if starts >= weights / 32 { "dense" } else { "sparse" }
         }
 
-        fn steps(&mut self, batches: &Batches<'_>, behind: Behind) -> anyhow::Result<Step> {
+        fn steps(&mut self, batches: &Batches<'_>, behind: Behind) -> anyhow::Result<[Times; 2]> {
             let config = self.config.as_ref().unwrap();
             let seconds = match (config.backward, behind) {
                 (Backward::Dense, Behind::Update) => 3.0,
@@ -191,7 +191,7 @@ mod tests {
             assert_eq!(batches.rows.len(), 4);
             self.asked.push((config.backward, behind));
             let times = Times { median: 2.0 * seconds, lowest: seconds, rounds: 3, ..Times::default() };
-            Ok(Step { forward: times, backward: times })
+            Ok([times; 2])
         }
 
         fn cached(&mut self, _: &GroupConfig, _: &[Vec<u32>], _: &Batches<'_>) -> anyhow::Result<(Times, f64)> {
@@ -290,7 +290,7 @@ mod tests {
             fn auto(&self, _: u32) -> &'static str {
                 "sparse"
             }
-            fn steps(&mut self, _: &Batches<'_>, _: Behind) -> anyhow::Result<Step> {
+            fn steps(&mut self, _: &Batches<'_>, _: Behind) -> anyhow::Result<[Times; 2]> {
                 Err(Error::Device { reason: "lost".into() }.into())
             }
             fn cached(&mut self, _: &GroupConfig, _: &[Vec<u32>], _: &Batches<'_>) -> anyhow::Result<(Times, f64)> {

@@ -9,16 +9,11 @@ use crate::report::{Record, Setting, Unit};
 /// Share of the faster one's time by which an update must differ to be called faster.
 const APART: f64 = 0.05;
 
-/// The lowest time of a quantity at a place: neighbours on the machine only ever add.
-fn lowest(records: &[Record], what: &str, place: &Setting) -> Option<f64> {
-    let found = records.iter().rev().find(|record| record.what == what && record.setting == *place)?;
-    Some(found.spread?.lowest).filter(|&seconds| seconds > 0.0)
-}
-
 /// Sparse against dense, and how much longer the choice of `Backward::Auto` took than the faster one, as a share of it; lowest times.
 pub(super) fn choices(run: &mut Run, place: &Setting, taken: [(&str, &str); 2]) {
     for (what, choice) in taken {
-        let both = ["dense", "sparse"].map(|how| lowest(&run.records, &format!("{how} {what}"), place));
+        let cell = Cell(run.records.iter().filter(|record| record.setting == *place).collect());
+        let both = ["dense", "sparse"].map(|how| cell.lowest(&format!("{how} {what}")));
         let [Some(dense), Some(sparse)] = both else { continue };
         let chosen = if choice == "dense" { dense } else { sparse };
         let lost = chosen / dense.min(sparse) - 1.0;
@@ -53,6 +48,7 @@ impl<'r> Cell<'r> {
         self.0[0].setting.number(name).unwrap_or(f64::NAN)
     }
 
+    /// The lowest time: neighbours on the machine only ever add.
     fn lowest(&self, what: &str) -> Option<f64> {
         let record = self.0.iter().find(|record| record.what == what)?;
         Some(record.spread?.lowest).filter(|&seconds| seconds > 0.0)

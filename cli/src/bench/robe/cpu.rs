@@ -5,7 +5,7 @@ use hotrow::{CpuGroup, CpuRobeGroup, Error, GradSlice, GroupConfig};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use super::plan::{Batches, Behind, Runner, Step};
+use super::plan::{Batches, Behind, Runner};
 use crate::lab::Rounds;
 use crate::report::units::Times;
 
@@ -50,7 +50,7 @@ impl Runner for CpuRunner {
         if starts >= from { "dense" } else { "sparse" }
     }
 
-    fn steps(&mut self, batches: &Batches<'_>, behind: Behind) -> anyhow::Result<Step> {
+    fn steps(&mut self, batches: &Batches<'_>, behind: Behind) -> anyhow::Result<[Times; 2]> {
         let group = self.group.as_mut().ok_or_else(|| anyhow::anyhow!("bench robe: wanted an array, found none"))?;
         // ROBE's loss is the sum of all that was read.
         let offsets = batches.offsets();
@@ -70,8 +70,7 @@ impl Runner for CpuRunner {
             Ok([forward, backward])
         };
         one()?; // not counted
-        let [forward, backward] = self.rounds.repeat(one)?;
-        Ok(Step { forward, backward })
+        self.rounds.repeat(one)
     }
 
     fn cached(

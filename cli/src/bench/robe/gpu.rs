@@ -4,7 +4,7 @@ use hotrow::robe::{Backward, Config};
 use hotrow::wgpu;
 use hotrow::{Error, GradBuffer, GradientBuffer, GroupConfig, RobeGroup};
 
-use super::plan::{Batches, Behind, Runner, Step};
+use super::plan::{Batches, Behind, Runner};
 use crate::bench::suite::shapes::Batch;
 use crate::bench::suite::workload::Workload;
 use crate::lab::{Inputs, Lab};
@@ -84,7 +84,7 @@ impl Runner for GpuRunner<'_> {
         "sparse"
     }
 
-    fn steps(&mut self, batches: &Batches<'_>, behind: Behind) -> anyhow::Result<Step> {
+    fn steps(&mut self, batches: &Batches<'_>, behind: Behind) -> anyhow::Result<[Times; 2]> {
         let lab = self.lab;
         let group = self.group.as_mut().ok_or_else(|| anyhow::anyhow!("bench robe: wanted an array, found none"))?;
         // ROBE's loss is the sum of all that was read.
@@ -119,8 +119,7 @@ impl Runner for GpuRunner<'_> {
         let measured = lab.measure(phases, record)?;
         group.abandon_backward();
         group.check()?;
-        let times = |k: usize| phases.get(k).and_then(|phase| measured.phase(phase)).unwrap_or_default();
-        Ok(Step { forward: times(0), backward: times(1) })
+        Ok([0, 1].map(|k| phases.get(k).and_then(|phase| measured.phase(phase)).unwrap_or_default()))
     }
 
     fn cached(

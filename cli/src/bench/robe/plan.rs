@@ -40,8 +40,8 @@ pub(super) trait Runner {
     fn array(&mut self, config: Config, same: bool) -> Result<(), Error>;
     /// The choice of `Backward::Auto` for an update of the array, whose batch has so many distinct starts.
     fn auto(&self, starts: u32) -> &'static str;
-    /// Forward of the array over the batches in turn, and what comes behind it.
-    fn steps(&mut self, batches: &Batches<'_>, behind: Behind) -> anyhow::Result<Step>;
+    /// Times of the forward of the array over the batches in turn, and of what comes behind it.
+    fn steps(&mut self, batches: &Batches<'_>, behind: Behind) -> anyhow::Result<[Times; 2]>;
     /// Forward of a cached table over the batches in turn, after others that fill its cache; and the hit rate.
     fn cached(
         &mut self,
@@ -61,12 +61,6 @@ impl Batches<'_> {
     pub(super) fn offsets(&self) -> Vec<u32> {
         (0..=self.rows[0].len() as u32).step_by(self.bag as usize).collect()
     }
-}
-
-/// Forward, and what came behind it.
-pub(super) struct Step {
-    pub(super) forward: Times,
-    pub(super) backward: Times,
 }
 
 /// What comes behind a forward.

@@ -55,11 +55,14 @@ fn filled(lab: &Lab, bytes: u64, usage: wgpu::BufferUsages) -> anyhow::Result<wg
 
 type Ends<'b> = (&'b wgpu::Buffer, &'b wgpu::Buffer);
 
+/// Records a copy.
+type Copy<'c> = &'c dyn Fn(&mut wgpu::CommandEncoder);
+
 /// Bytes a second of the better of command and kernel, each byte counted so many times.
 fn both(bench: &mut Bench<'_>, path: &str, times: u64, ends: Ends<'_>, bytes: u64) -> anyhow::Result<f64> {
     let command = |encoder: &mut wgpu::CommandEncoder| encoder.copy_buffer_to_buffer(ends.0, 0, ends.1, 0, bytes);
     let dispatch = kernel(bench.lab, ends, bytes);
-    let ways: [(&str, &dyn Fn(&mut wgpu::CommandEncoder)); 2] = [("command", &command), ("kernel", &dispatch)];
+    let ways: [(&str, Copy<'_>); 2] = [("command", &command), ("kernel", &dispatch)];
     let mut best = 0.0;
     for (how, record) in ways {
         let mut warm = bench.lab.encoder();
