@@ -10,8 +10,7 @@ use std::str::FromStr;
 
 // As `train` and `bench` name them.
 pub(crate) use hotrow::{
-    OptimizerKind as OptimizerName, Placement as PlacementName, Policy as PolicyName, Precision as PrecisionName,
-    Rounding as RoundingName,
+    OptimizerKind as OptimizerName, Policy as PolicyName, Precision as PrecisionName, Rounding as RoundingName,
 };
 
 /// Policies that admit rows.
