@@ -164,7 +164,7 @@ fn windows_are_what_a_stage_can_bind_beyond_the_default() {
     for (buffers, windows) in [(0, 1), (7, 1), (8, 1), (9, 2), (10, 3), (32, 25), (33, 25), (1 << 20, 25)] {
         assert_eq!(with(buffers).choose_windows(), windows, "{buffers} storage buffers");
     }
-    // The limit of all buffers of a stage may be narrower. It includes two uniforms; wgpu's default is 28.
+    // The limit of all buffers of a stage may be narrower. It includes three uniforms; wgpu's default is 28.
     for (together, windows) in [(0, 1), (11, 1), (12, 2), (29, 19), (35, 25), (36, 25)] {
         let caps = Caps { stage_buffers: together, ..with(40) };
         assert_eq!(caps.choose_windows(), windows, "{together} buffers");

@@ -3,8 +3,8 @@
 //!
 //! `cargo bench --bench large -- --rows 40000000` is the size of SPEC's goal: 3 GB at INT4 x 128. A software adapter keeps the
 //! device's buffers in this process's memory, so the peak is taken after filling, before there is any, and again at the end.
-#![allow(clippy::print_stdout, reason = "its results are for the reader")]
-#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on may stop")]
+#![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap ends the benchmark")]
 
 #[path = "support/run.rs"]
 mod run;

@@ -6,8 +6,8 @@
 //! a software adapter gets a few thousand.
 //! `--backend gpu` reads the kernel's time from the device. Each setting runs in turn with FP32, and what is compared is what runs next to
 //! each other: a machine that is slow for a while is slow for both. Speeds are medians, relative ones the medians of the ratios.
-#![allow(clippy::print_stdout, reason = "its results are for the reader")]
-#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on may stop")]
+#![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap ends the benchmark")]
 
 #[path = "support/run.rs"]
 mod run;

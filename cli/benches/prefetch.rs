@@ -7,8 +7,8 @@
 //! such an adapter, as they might from a disk or over a network. Two cores are what it takes: one for the host's
 //! part, one for the caller or a software adapter. So the benchmark runs itself again with one thread for each of those
 //! (`LP_NUM_THREADS`, `RAYON_NUM_THREADS`), unless they are set already.
-#![allow(clippy::print_stdout, reason = "its results are for the reader")]
-#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on may stop")]
+#![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap ends the benchmark")]
 
 #[path = "support/run.rs"]
 mod run;

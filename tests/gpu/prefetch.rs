@@ -91,7 +91,7 @@ fn a_wrong_overlap_is_noticed() {
     assert_ne!(play(&mut make(), &plans, true), wanted, "two batches are swapped");
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "what a call has just returned")]
+#[allow(clippy::needless_pass_by_value, reason = "the argument is the result of a call")]
 fn refused<T: std::fmt::Debug>(found: Result<T, Error>) {
     assert!(matches!(found, Err(Error::Order { .. })), "{found:?}");
 }

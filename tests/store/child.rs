@@ -46,7 +46,7 @@ impl Drop for Waiting {
 }
 
 /// In the child: prints `word` and waits to be killed.
-#[allow(clippy::print_stdout, reason = "the parent reads it")]
+#[allow(clippy::print_stdout, reason = "the parent process reads the output")]
 pub(crate) fn wait(word: &str) {
     println!("\n{word}");
     let _ = std::io::stdin().read(&mut [0]);
