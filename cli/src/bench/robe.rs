@@ -17,7 +17,7 @@ use super::common::{Common, Table};
 use super::suite::Size;
 use crate::failure::Failure;
 use crate::lab::{Complaints, Deadline, Lab};
-use crate::names::{OptimizerName, one_of};
+use crate::names::one_of;
 use crate::options::Options;
 use crate::plot::{Chart, Heat, Panel, Style};
 use crate::report::run::{Machine, Run};
@@ -40,8 +40,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     batch: Option<u32>,
     /// Update rule: sgd or adagrad
-    #[arg(long, default_value_t = OptimizerName::Sgd, value_parser = one_of(OptimizerName::ALL))]
-    optimizer: OptimizerName,
+    #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
+    optimizer: OptimizerKind,
     /// Most memory of a table, with the sums of an atomic update or a gradient; larger ones are left out [default: on the CPU 8 GiB or three quarters of the free memory]
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
