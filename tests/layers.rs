@@ -4,146 +4,17 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
-use proc_macro2::{TokenStream, TokenTree};
-use quote::ToTokens as _;
-use syn::{Attribute, File, Item, UseTree};
+use hotrow_harness::layers::{Module, arrows, circles, name, sources};
 
-/// A module by its path from the crate's root; the root itself is empty.
-type Module = Vec<String>;
-
-fn name(module: &Module) -> String {
-    if module.is_empty() { "lib".into() } else { module.join("::") }
-}
-
-/// The files of `src`, by module.
-fn sources() -> BTreeMap<Module, String> {
-    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() { walk(&path, found) } else { found.push(path) }
-        }
-    }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    walk(&root, &mut files);
-    let module = |file: &Path| {
-        let path = file.strip_prefix(&root).unwrap().with_extension("");
-        let mut module: Module = path.iter().map(|part| part.to_str().unwrap().into()).collect();
-        if matches!(module.last().unwrap().as_str(), "mod" | "lib") {
-            module.pop();
-        }
-        module
-    };
-    files.iter().map(|file| (module(file), fs::read_to_string(file).unwrap())).collect()
-}
-
-fn for_tests(attributes: &[Attribute]) -> bool {
-    attributes.iter().any(|one| one.path().is_ident("cfg") && one.meta.to_token_stream().to_string().contains("test"))
-}
-
-/// The paths of a `use`, one by one.
-fn spread(tree: &UseTree, before: &[String], paths: &mut Vec<Module>) {
-    let with = |last: &dyn ToString| before.iter().cloned().chain([last.to_string()]).collect::<Module>();
-    match tree {
-        UseTree::Path(path) => spread(&path.tree, &with(&path.ident), paths),
-        UseTree::Name(name) if name.ident == "self" => paths.push(before.to_vec()),
-        UseTree::Name(name) => paths.push(with(&name.ident)),
-        UseTree::Rename(name) => paths.push(with(&name.ident)),
-        UseTree::Glob(_) => paths.push(before.to_vec()),
-        UseTree::Group(group) => group.items.iter().for_each(|tree| spread(tree, before, paths)),
-    }
-}
-
-/// Collects `crate::a::b` and `super::a::b` among tokens, those of macros included.
-fn in_tokens(tokens: TokenStream, paths: &mut Vec<Module>) {
-    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-    let mut at = 0;
-    while at < tokens.len() {
-        match &tokens[at] {
-            TokenTree::Group(group) => in_tokens(group.stream(), paths),
-            TokenTree::Ident(first) if first == "crate" || first == "super" => {
-                let mut path = vec![first.to_string()];
-                while let [TokenTree::Punct(a), TokenTree::Punct(b), TokenTree::Ident(next), ..] = &tokens[at + 1..] {
-                    if (a.as_char(), b.as_char()) != (':', ':') {
-                        break;
-                    }
-                    path.push(next.to_string());
-                    at += 3;
-                }
-                if path.len() > 1 {
-                    paths.push(path);
-                }
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-}
-
-/// Collects the absolute paths that the items of `module` name outside tests.
-fn named(module: &Module, items: &[Item], out: &mut Vec<Module>) {
-    let mut paths = Vec::new();
-    for item in items {
-        let attributes = match item {
-            Item::Mod(item) => &item.attrs,
-            Item::Use(item) => &item.attrs,
-            Item::Fn(item) => &item.attrs,
-            Item::Impl(item) => &item.attrs,
-            Item::Const(item) => &item.attrs,
-            _ => &Vec::new(),
-        };
-        if for_tests(attributes) {
-            continue;
-        }
-        match item {
-            Item::Mod(inner) => {
-                if let Some((_, items)) = &inner.content {
-                    let inner = module.iter().cloned().chain([inner.ident.to_string()]).collect();
-                    named(&inner, items, out);
-                }
-            }
-            Item::Use(one) => spread(&one.tree, &[], &mut paths),
-            item => in_tokens(item.to_token_stream(), &mut paths),
-        }
-    }
-    for path in paths {
-        let ups = path.iter().take_while(|part| *part == "super").count();
-        match path[0].as_str() {
-            "crate" => out.push(path[1..].to_vec()),
-            "super" => {
-                let base = module.len().saturating_sub(ups);
-                out.push(module[..base].iter().chain(&path[ups..]).cloned().collect());
-            }
-            _ => {}
-        }
-    }
-}
-
-/// For each file, the files that it names.
-fn arrows(sources: &BTreeMap<Module, String>) -> BTreeMap<Module, BTreeSet<Module>> {
-    let mut arrows = BTreeMap::new();
-    for (module, text) in sources {
-        if module.iter().any(|part| part == "tests") {
-            continue;
-        }
-        let File { items, .. } = syn::parse_file(text).unwrap_or_else(|error| panic!("{}: {error}", name(module)));
-        let mut paths = Vec::new();
-        named(module, &items, &mut paths);
-        let files = paths.iter().map(|path| {
-            let file = (0..=path.len()).rev().map(|n| &path[..n]).find(|head| sources.contains_key(*head));
-            file.unwrap_or_default().to_vec()
-        });
-        arrows.insert(module.clone(), files.filter(|file| file != module).collect());
-    }
-    arrows
-}
+/// The folder of the package.
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The layers that ARCHITECTURE.md draws, the highest first: each line's modules.
 fn layers() -> Vec<Vec<Module>> {
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md")).unwrap();
+    let page = fs::read_to_string(Path::new(ROOT).join("ARCHITECTURE.md")).unwrap();
     let drawn = page.split("```layers\n").nth(1).expect("a block ```layers").split("```").next().unwrap();
     let modules = |line: &str| {
         let names = line.split('|').next().unwrap().split_whitespace();
@@ -176,28 +47,13 @@ fn faults(layers: &[Vec<Module>], arrows: &BTreeMap<Module, BTreeSet<Module>>) -
             }
         }
     }
-    // A `mod.rs` may publish what its folder's files define; that is not counted.
-    let next = |from: &Module| arrows[from].iter().filter(|to| !to.starts_with(from)).cloned().collect::<Vec<_>>();
-    let circular = arrows.keys().filter(|start| {
-        let (mut seen, mut todo) = (BTreeSet::new(), next(start));
-        while let Some(module) = todo.pop() {
-            if seen.insert(module.clone()) {
-                todo.extend(next(&module));
-            }
-        }
-        seen.contains(*start)
-    });
-    let circular: BTreeSet<&Module> = circular.collect();
-    for from in &circular {
-        let to: Vec<String> = next(from).iter().filter(|to| circular.contains(to)).map(name).collect();
-        faults.push(format!("in a circle: {} -> {}", name(from), to.join(", ")));
-    }
+    faults.extend(circles(arrows));
     faults
 }
 
 #[test]
 fn no_module_names_one_above_it() {
-    let arrows = arrows(&sources());
+    let arrows = arrows(&sources(ROOT));
     assert!(arrows.len() > 100, "{} files", arrows.len());
     let faults = faults(&layers(), &arrows);
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
@@ -207,12 +63,12 @@ fn no_module_names_one_above_it() {
 fn an_arrow_up_and_a_circle_are_found() {
     let module = |path: &str| path.split("::").map(str::to_owned).collect::<Module>();
     let spoiled = |file: &str, line: &str| {
-        let mut sources = sources();
+        let mut sources = sources(ROOT);
         let text = sources.get_mut(&module(file)).unwrap();
         text.push_str(line);
         faults(&layers(), &arrows(&sources)).len()
     };
-    let before = faults(&layers(), &arrows(&sources())).len();
+    let before = faults(&layers(), &arrows(&sources(ROOT))).len();
     assert_eq!(spoiled("table::hash", "use crate::table::layout::NONE as _;"), before, "an arrow down is none");
     for (file, line) in [
         ("table::hash", "use crate::gpu::cached::group::Group as _;"),

@@ -209,16 +209,16 @@ fn one(
 
     let setting = Setting::default().with("store", format!("{place:?}").to_lowercase());
     let known = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
-    let mut push = |what: &str, value: Option<f64>, unit| run.push_some(what, "large", &setting, value, unit);
+    let mut at = run.at("large", &setting);
     if place == Where::File {
         let start = Instant::now();
         let again = FileStore::open(&path, config).unwrap();
-        push("file opened again", Some(start.elapsed().as_secs_f64()), Unit::Seconds);
+        at.push("file opened again", Some(start.elapsed().as_secs_f64()), Unit::Seconds);
         assert!(again.was_flushed());
         let again = SharedStore::new(again);
         assert!(again.read_rows(layout, &rows).unwrap() == values, "the file, opened again, differs");
-        push("file", Some(fs::metadata(&path).unwrap().len() as f64), Unit::Bytes);
-        push("file on the disk", known(on_disk(&path)), Unit::Bytes);
+        at.push("file", Some(fs::metadata(&path).unwrap().len() as f64), Unit::Bytes);
+        at.push("file on the disk", known(on_disk(&path)), Unit::Bytes);
     }
     let crossed = Times::of(crossed);
     for (what, value, unit) in [
@@ -242,9 +242,9 @@ fn one(
         ("memory at the end", known(anonymous), Unit::Bytes),
         ("pages of files at the end", known(of_files), Unit::Bytes),
     ] {
-        push(what, value, unit);
+        at.push(what, value, unit);
     }
-    run.timed("step", "large", &setting, Times::of(steps));
+    at.timed("step", Times::of(steps));
 }
 
 /// A figure of this process's memory, if the system reports it.

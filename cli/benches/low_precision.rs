@@ -195,11 +195,12 @@ fn record(run: &mut Run, setting: &Setting, size: Size, pairs: &Pairs) {
         }
         let rows = f64::from(size.updates) / seconds.median;
         let relative = median(pairs.iter().map(|[own, fp32]| fp32 / own).collect());
-        run.push("record", "low_precision", &place, setting.layout(size).stride() as f64, Unit::Bytes);
-        run.timed("time", "low_precision", &place, seconds);
-        run.push("rows a second", "low_precision", &place, rows, Unit::PerSecond);
-        run.push("bytes a second", "low_precision", &place, rows * setting.bytes(size) as f64, Unit::BytesPerSecond);
-        run.push("against FP32", "low_precision", &place, relative, Unit::Times);
+        let mut at = run.at("low_precision", &place);
+        at.push("record", setting.layout(size).stride() as f64, Unit::Bytes);
+        at.timed("time", seconds);
+        at.push("rows a second", rows, Unit::PerSecond);
+        at.push("bytes a second", rows * setting.bytes(size) as f64, Unit::BytesPerSecond);
+        at.push("against FP32", relative, Unit::Times);
     }
 }
 

@@ -26,7 +26,7 @@ use hotrow::{
 };
 use hotrow_cli::report::run::{Machine, Run};
 use hotrow_cli::report::units::{Times, bytes_per_second, median};
-use hotrow_cli::report::{Setting, Unit, table};
+use hotrow_cli::report::{Select, Setting, Unit, table};
 use rand::SeedableRng as _;
 use run::Common;
 
@@ -159,7 +159,7 @@ fn measure(options: &Options, context: &Context) {
             steps.case(place, dense, options.rounds, &mut run);
         }
     }
-    let of = |shape: &'static str| run.records.iter().filter(move |record| record.shape == shape);
+    let of = |shape: &'static str| run.select(Select { what: "", shape, setting: "" });
     let tables = [
         ("A store alone, each record.".to_owned(), table(of("alone"), &["store"], "what")),
         ("Steps without and with prefetch.".to_owned(), table(of("prefetch"), &["store", "caller's work, ms"], "what")),
@@ -254,11 +254,11 @@ fn alone(store: &mut dyn Store, place: Where, records: u32, run: &mut Run) {
         store.write(&rows, &bytes).unwrap();
         seconds[1].push(start.elapsed().as_secs_f64());
     }
-    let setting = Setting::default().with("store", place.name());
+    let mut at = run.at("alone", &Setting::default().with("store", place.name()));
     for (what, times) in ["read", "write"].into_iter().zip(seconds.map(Times::of)) {
         let rate = bytes.len() as f64 / times.median;
-        run.timed(what, "alone", &setting, times.scaled(1.0 / f64::from(records)));
-        run.push(&format!("{what}, bytes"), "alone", &setting, rate, Unit::BytesPerSecond);
+        at.timed(what, times.scaled(1.0 / f64::from(records)));
+        at.push(&format!("{what}, bytes"), rate, Unit::BytesPerSecond);
     }
 }
 
@@ -365,9 +365,10 @@ impl Steps {
         let saved = of(|round| round.without.step_seconds - round.with.step_seconds);
         let host = of(|round| round.without.host_seconds);
         let setting = Setting::default().with("store", store.name()).with("caller's work, ms", dense as f64);
-        run.timed("step without", "prefetch", &setting, of(|round| round.without.step_seconds));
-        run.timed("step with", "prefetch", &setting, of(|round| round.with.step_seconds));
-        run.timed("host part", "prefetch", &setting, host);
+        let mut at = run.at("prefetch", &setting);
+        at.timed("step without", of(|round| round.without.step_seconds));
+        at.timed("step with", of(|round| round.with.step_seconds));
+        at.timed("host part", host);
         for (what, value, unit) in [
             ("hidden", median_of(&|round| hidden(&round.with)), Unit::Share),
             ("hidden without", median_of(&|round| hidden(&round.without)), Unit::Share),
@@ -377,7 +378,7 @@ impl Steps {
             ("records out", (now.records_out - traffic.records_out) as f64 / steps, Unit::Count),
             ("hit rate", counted.hit_rate(), Unit::Share),
         ] {
-            run.push(what, "prefetch", &setting, value, unit);
+            at.push(what, value, unit);
         }
     }
 }

@@ -22,6 +22,11 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// What the library refuses of options is bad usage here.
+    pub(crate) fn usage(reason: impl fmt::Display) -> Self {
+        Self::Usage(reason.to_string())
+    }
+
     /// Writes the failure to standard error, unless that is [`Closed`], and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         if matches!(self, Self::Job(error) if error.is::<Closed>()) {

@@ -6,6 +6,7 @@ mod failure;
 mod info;
 pub mod lab;
 mod names;
+mod object;
 mod options;
 mod output;
 mod plan;

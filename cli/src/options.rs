@@ -5,7 +5,7 @@ use crate::output;
 use crate::trace::{self, Source, Trace, TraceError};
 use clap::{Args, ValueEnum};
 use hotrow::{Context, Error, adapter};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Options that every subcommand takes, before or after its name.
 #[derive(Debug, Args)]
@@ -58,9 +58,20 @@ impl Options {
         (self.seed ^ (self.seed >> 32)) as u32
     }
 
-    /// The data folder, by option alone.
-    pub(crate) fn data_option(&self) -> Option<&Path> {
-        self.data.as_deref()
+    /// Refuses a GPU where none is used, and a data folder where no trace is looked up.
+    pub(crate) fn check_used(&self, runs_kernels: bool, looks_up: bool) -> Result<(), Failure> {
+        if self.backend == Backend::Gpu && !runs_kernels {
+            return Err(Failure::usage(
+                "--backend: wanted auto or cpu without --verify, found gpu; nothing but --verify runs on a GPU, leave it out",
+            ));
+        }
+        match &self.data {
+            Some(folder) if !looks_up => Err(Failure::Usage(format!(
+                "--data: wanted --trace beside it, found {} alone; only traces are looked up there, leave it out",
+                folder.display()
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// The data folder, by option or environment.

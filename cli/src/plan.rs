@@ -13,7 +13,7 @@ mod spec;
 mod verify;
 
 use crate::failure::Failure;
-use crate::options::{Backend, Options};
+use crate::options::Options;
 
 /// How large a cache, and which batch: from a trace or a distribution, and a budget
 #[derive(Debug, clap::Args)]
@@ -40,22 +40,6 @@ const MOST_DIM: i64 = 1 << 24;
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
-    let (looks_up, verify) = match &args.mode {
-        None => (args.cache.looks_up(), args.cache.verify()),
-        Some(Mode::Memory(_)) => (false, false),
-        Some(Mode::Robe(robe)) => (robe.looks_up(), false),
-    };
-    if options.backend == Backend::Gpu && !verify {
-        return Err(Failure::Usage(
-            "--backend: wanted auto or cpu without --verify, found gpu; nothing but --verify runs on a GPU, leave it out".into(),
-        ));
-    }
-    if let Some(folder) = options.data_option().filter(|_| !looks_up) {
-        return Err(Failure::Usage(format!(
-            "--data: wanted --trace beside it, found {} alone; only traces are looked up there, leave it out",
-            folder.display()
-        )));
-    }
     match &args.mode {
         None => cache::run(options, &args.cache),
         Some(Mode::Memory(memory)) => memory::run(options, memory),

@@ -1,13 +1,13 @@
 //! A short run of every configuration, GPU against CPU: integers exactly, floats within a bound.
 
-use anyhow::{Context as _, bail, ensure};
+use crate::object::{Field, Object};
+use anyhow::{Context as _, ensure};
 use hotrow::hash::fmix32;
 use hotrow::internals::Pieces as _;
 use hotrow::{
     Context, CpuGroup, Embedding, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Pooling, Precision,
     wgpu,
 };
-use serde::Serialize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 const DIM: u32 = 12;
@@ -22,14 +22,25 @@ const BOUND: f32 = 1e-5;
 const ROUNDED: usize = 1000;
 
 /// One configuration and how it went.
-#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Case {
-    pub(crate) precision: &'static str,
-    pub(crate) policy: &'static str,
-    pub(crate) placement: &'static str,
-    pub(crate) passed: bool,
-    /// What differed; null if nothing did.
+    pub(crate) precision: Precision,
+    pub(crate) policy: Policy,
+    pub(crate) placement: Placement,
+    /// What differed; `None` if nothing did.
     pub(crate) difference: Option<String>,
+}
+
+/// The cases as `--json` has them, null if there are none.
+pub(crate) fn json(cases: Option<&[Case]>) -> Field {
+    let case = |case: &Case| {
+        Object::default()
+            .with("precision", case.precision.name())
+            .with("policy", case.policy.name())
+            .with("placement", case.placement.name())
+            .with("passed", case.difference.is_none())
+            .with("difference", case.difference.clone())
+    };
+    cases.map_or_else(|| Object::or_null(None), |cases| cases.iter().map(case).collect())
 }
 
 /// Every precision under both policies, and a mapped table where the device has them.
@@ -56,7 +67,7 @@ pub(crate) fn gpu(context: &Context, seed: u32) -> Vec<Case> {
                 if let Some(error) = heard.lock().unwrap_or_else(PoisonError::into_inner).drain(..).next() {
                     difference = Some(error);
                 }
-                cases.push(case(precision, policy, placement, difference));
+                cases.push(Case { precision, policy, placement, difference });
             }
         }
     }
@@ -80,19 +91,9 @@ pub(crate) fn cpu(seed: u32) -> Vec<Case> {
     [Policy::Lru, Policy::Lfu]
         .map(|policy| {
             let difference = run(policy).err().map(|error| format!("{error:#}"));
-            case(Precision::Fp32, policy, Placement::Device, difference)
+            Case { precision: Precision::Fp32, policy, placement: Placement::Device, difference }
         })
         .into()
-}
-
-fn case(precision: Precision, policy: Policy, placement: Placement, difference: Option<String>) -> Case {
-    Case {
-        precision: precision.name(),
-        policy: policy.name(),
-        placement: placement.name(),
-        passed: difference.is_none(),
-        difference,
-    }
 }
 
 /// Small, and still: two tables, several shards, two sets that overflow.
@@ -132,10 +133,13 @@ fn integers(when: &str, gpu: &mut dyn Embedding, cpu: &mut dyn Embedding) -> any
     for (what, ours, theirs) in
         [("cache metadata", &ours.ways, &theirs.ways), ("frequencies", &ours.freqs, &theirs.freqs)]
     {
-        ensure!(ours.len() == theirs.len(), "{when}: wanted {} words of {what}, found {}", theirs.len(), ours.len());
-        if let Some(at) = (0..ours.len()).find(|&at| ours[at] != theirs[at]) {
-            bail!("{when}: {what}, word {at}: wanted {}, found {}", theirs[at], ours[at]);
-        }
+        let same = ours.iter().zip(theirs).take_while(|(found, wanted)| found == wanted).count();
+        ensure!(
+            ours == theirs,
+            "{when}: wanted {} words of {what}, found {} of which the first {same} are alike",
+            theirs.len(),
+            ours.len()
+        );
     }
     ensure!(
         ours.counters == theirs.counters,

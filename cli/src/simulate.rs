@@ -2,18 +2,16 @@
 
 use crate::failure::Failure;
 use crate::names::{self, ADMITTING, one_of};
+use crate::object::{self, Object};
 use crate::options::{Backend, Options};
 use crate::output;
-use crate::plot::{Chart, Style};
+use crate::plot::{Chart, Series};
 use crate::progress::Progress;
-use crate::report::{Record, Setting, Unit};
 use crate::simulate_gpu::gpu;
 use crate::trace::{self, Trace};
-use comfy_table::Table;
 use hotrow::simulate::{Geometry, SimulatedCounters, Simulator};
 use hotrow::{Context, Policy, adapter};
 use rayon::prelude::*;
-use serde::Serialize;
 use std::path::PathBuf;
 
 /// What is played when no trace is given.
@@ -65,49 +63,6 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// One configuration and its outcome. The fields and their order are the schema of `--json` and `--csv` (SPEC 9).
-#[derive(Clone, Debug, Serialize)]
-struct Outcome {
-    trace: String,
-    #[serde(with = "names")]
-    policy: Policy,
-    ways: u32,
-    cache_percent: f64,
-    sets: u32,
-    slots: u32,
-    batch: u32,
-    accesses: u64,
-    hits: u64,
-    hit_rate: f64,
-    unique: u64,
-    unique_misses: u64,
-    admitted: u64,
-    conflicts: u64,
-    evictions: u64,
-}
-
-impl Outcome {
-    /// The hit rate as a record; `line` names its line in the chart.
-    fn record(&self, several_traces: bool, colour: u32) -> Record {
-        let policy = names::title(self.policy);
-        let prefix = if several_traces { format!("{}: ", self.trace) } else { String::new() };
-        let setting = Setting::default()
-            .with("line", &*format!("{prefix}{policy}, {}", ways_name(self.ways)))
-            .with("colour", colour)
-            .with("policy", policy.as_str())
-            .with("cache %", self.cache_percent);
-        Record::new("hit rate", self.trace.as_str(), &setting, self.hit_rate, Unit::Share)
-    }
-}
-
-/// What a user chose for one run.
-#[derive(Clone, Copy, Debug)]
-struct Choice {
-    policy: Policy,
-    ways: u32,
-    percent: f64,
-}
-
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let mut traces: Vec<String> = args.trace.iter().flat_map(|text| trace::split_list(text)).collect();
@@ -143,44 +98,57 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         output::write_json(path, &outcomes)?;
     }
     if let Some(path) = &args.csv {
-        output::write_csv(path, &outcomes)?;
+        object::write_csv(path, &outcomes)?;
     }
     if let Some(stem) = &args.plot {
-        chart(&outcomes, traces.len() > 1, args.batch).write(stem)?;
+        chart(&outcomes, args, traces.len() > 1).write(stem)?;
     }
-    output::print(&table(&outcomes).to_string())?;
+    output::print(&object::table(&outcomes))?;
     Ok(())
 }
 
-/// Every configuration over one trace, in the order the options name them.
-fn play_all(context: Option<&Context>, args: &Args, trace: &Trace) -> Result<Vec<Outcome>, Failure> {
-    let mut choices = Vec::new();
-    for &policy in &args.policy {
-        for &ways in &args.ways {
-            for &percent in &args.cache_percent {
-                choices.push(Choice { policy, ways, percent });
+/// What a user chose for one run.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    policy: Policy,
+    ways: u32,
+    percent: f64,
+}
+
+impl Args {
+    /// Every configuration, in the order the options name them: the sizes run fastest.
+    fn choices(&self) -> Vec<Choice> {
+        let mut choices = Vec::new();
+        for &policy in &self.policy {
+            for &ways in &self.ways {
+                choices.extend(self.cache_percent.iter().map(|&percent| Choice { policy, ways, percent }));
             }
         }
+        choices
     }
+}
+
+/// Every configuration over one trace.
+fn play_all(context: Option<&Context>, args: &Args, trace: &Trace) -> anyhow::Result<Vec<Object>> {
+    let choices = args.choices();
     let progress = Progress::new(&trace.name, (choices.len() * trace.ids.len()) as u64);
     let play_one = |choice: &Choice| play(context, args.batch, trace, *choice, &progress);
     // A device is one; the CPU plays as many configurations at a time as it has cores.
-    let outcomes = match context {
-        Some(_) => choices.iter().map(play_one).collect::<anyhow::Result<_>>()?,
-        None => choices.par_iter().map(play_one).collect::<anyhow::Result<_>>()?,
-    };
-    Ok(outcomes)
+    match context {
+        Some(_) => choices.iter().map(play_one).collect(),
+        None => choices.par_iter().map(play_one).collect(),
+    }
 }
 
+/// One configuration and its outcome: the schema of `--json` and `--csv` (SPEC 9).
 fn play(
     context: Option<&Context>,
     batch: u32,
     trace: &Trace,
-    choice: Choice,
+    Choice { policy, ways, percent }: Choice,
     progress: &Progress,
-) -> anyhow::Result<Outcome> {
-    let shape = Geometry::of_percent(trace.distinct.into(), choice.percent, choice.ways)?;
-    let policy = choice.policy;
+) -> anyhow::Result<Object> {
+    let shape = Geometry::of_percent(trace.distinct.into(), percent, ways)?;
     let seen = match context {
         Some(context) => gpu(context, trace, policy, shape, batch as usize, progress)?,
         None => cpu(trace, policy, shape, batch as usize, progress)?,
@@ -188,27 +156,26 @@ fn play(
     let room = u64::from(shape.sets) * u64::from(shape.ways);
     if room != u64::from(shape.slots) {
         output::note(&format!(
-            "note: {} % of {} are {} slots, but whole sets of {} ways make it {room}",
-            choice.percent, trace.name, shape.slots, shape.ways
+            "note: {percent} % of {} are {} slots, but whole sets of {} ways make it {room}",
+            trace.name, shape.slots, shape.ways
         ));
     }
-    Ok(Outcome {
-        trace: trace.name.clone(),
-        policy: choice.policy,
-        ways: choice.ways,
-        cache_percent: choice.percent,
-        sets: shape.sets,
-        slots: shape.slots,
-        batch,
-        accesses: seen.accesses,
-        hits: seen.hits,
-        hit_rate: seen.hit_rate(),
-        unique: seen.unique,
-        unique_misses: seen.unique_misses,
-        admitted: seen.admitted,
-        conflicts: seen.conflicts,
-        evictions: seen.evictions,
-    })
+    Ok(Object::default()
+        .with("trace", trace.name.as_str())
+        .with("policy", policy.name())
+        .with("ways", ways)
+        .with("cache_percent", percent)
+        .with("sets", shape.sets)
+        .with("slots", shape.slots)
+        .with("batch", batch)
+        .with("accesses", seen.accesses)
+        .with("hits", seen.hits)
+        .with("hit_rate", seen.hit_rate())
+        .with("unique", seen.unique)
+        .with("unique_misses", seen.unique_misses)
+        .with("admitted", seen.admitted)
+        .with("conflicts", seen.conflicts)
+        .with("evictions", seen.evictions))
 }
 
 /// The plain simulator.
@@ -233,77 +200,53 @@ fn cpu(
     Ok(cache.counters())
 }
 
-/// How many ways, in words.
-fn ways_name(ways: u32) -> String {
-    match ways {
-        0 => "fully associative".to_owned(),
-        1 => "1 way".to_owned(),
-        _ => format!("{ways} ways"),
-    }
-}
-
-fn table(outcomes: &[Outcome]) -> Table {
-    let header = "trace | policy | ways | cache % | sets | slots | accesses | hits | hit rate % | admitted | conflicts | evictions";
-    let mut table = output::table(header.split(" | "), 2);
-    for outcome in outcomes {
-        table.add_row([
-            outcome.trace.clone(),
-            names::title(outcome.policy),
-            if outcome.ways == 0 { "full".to_owned() } else { outcome.ways.to_string() },
-            outcome.cache_percent.to_string(),
-            outcome.sets.to_string(),
-            outcome.slots.to_string(),
-            outcome.accesses.to_string(),
-            outcome.hits.to_string(),
-            format!("{:.3}", 100.0 * outcome.hit_rate),
-            outcome.admitted.to_string(),
-            outcome.conflicts.to_string(),
-            outcome.evictions.to_string(),
-        ]);
-    }
-    table
-}
-
 /// One line for each trace x ways x policy. The colour stands for trace and ways, dashes for LFU.
-fn chart(outcomes: &[Outcome], several_traces: bool, batch: u32) -> Chart {
-    let mut chart = Chart::new("Cache size (% of rows)", "Hit rate");
+fn chart(outcomes: &[Object], args: &Args, several_traces: bool) -> Chart {
+    let mut chart = Chart::new("Cache size (% of rows)", "Hit rate (%)");
     let of_trace = match outcomes.first() {
-        Some(outcome) if !several_traces => format!(": {}", outcome.trace),
+        Some(outcome) if !several_traces => format!(": {}", outcome.text("trace")),
         _ => String::new(),
     };
-    let each = if batch == 1 { "one access at a time".to_owned() } else { format!("batches of {batch} accesses") };
+    let each = match args.batch {
+        1 => "one access at a time".to_owned(),
+        batch => format!("batches of {batch} accesses"),
+    };
     chart.title = format!("Hit rate by cache size{of_trace}, {each}");
+    let ends = |values: &mut dyn Iterator<Item = f64>| {
+        values.fold((f64::INFINITY, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)))
+    };
     // Whole tens around the data: the differences between ways are small.
-    let rates = outcomes.iter().map(|outcome| 100.0 * outcome.hit_rate);
-    let (low, high) = rates.fold((100.0_f64, 0.0_f64), |(low, high), rate| (low.min(rate), high.max(rate)));
+    let (low, high) = ends(&mut outcomes.iter().map(|outcome| 100.0 * outcome.number("hit_rate")));
     let low = ((low / 10.0).floor() * 10.0).min(90.0);
     chart.y_range = Some((low, ((high / 10.0).ceil() * 10.0).max(low + 10.0)));
-    let sizes = outcomes.iter().map(|outcome| outcome.cache_percent);
-    let (least, most) = sizes.fold((f64::INFINITY, 0.0_f64), |(least, most), size| (least.min(size), most.max(size)));
+    let (least, most) = ends(&mut args.cache_percent.iter().copied());
     if most > 20.0 * least {
         chart.log_x = true;
         chart.x_range = Some((0.8 * least, 1.25 * most));
     }
-    // Static has a colour of its own: it and LFU would both be the dashed line of their ways.
-    let key = |outcome: &Outcome| (outcome.trace.clone(), outcome.ways, outcome.policy == Policy::Static);
+    let sizes = args.cache_percent.len();
+    let curves = args.choices().into_iter().step_by(sizes).cycle().zip(outcomes.chunks(sizes));
     let mut colours = Vec::new();
-    for outcome in outcomes {
-        if !colours.contains(&key(outcome)) {
-            colours.push(key(outcome));
+    for (Choice { policy, ways, .. }, outcomes) in curves {
+        let trace = outcomes[0].text("trace");
+        // Static has a colour of its own: it and LFU would both be the dashed line of their ways.
+        let key = (trace, ways, policy == Policy::Static);
+        let colour = colours.iter().position(|known| *known == key).unwrap_or(colours.len());
+        if colour == colours.len() {
+            colours.push(key);
         }
+        let prefix = if several_traces { format!("{trace}: ") } else { String::new() };
+        let ways = match ways {
+            0 => "fully associative".to_owned(),
+            1 => "1 way".to_owned(),
+            ways => format!("{ways} ways"),
+        };
+        let label = format!("{prefix}{}, {ways}", names::title(policy));
+        let point = |outcome: &Object| (outcome.number("cache_percent"), 100.0 * outcome.number("hit_rate"));
+        let mut points: Vec<(f64, f64)> = outcomes.iter().map(point).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let dashed = policy == Policy::Lfu;
+        chart.series.push(Series { label, points, colour, dashed, markers: true, spread: Vec::new() });
     }
-    let colour = |outcome| colours.iter().position(|known| *known == key(outcome)).unwrap_or(0);
-    let records: Vec<Record> =
-        outcomes.iter().map(|outcome| outcome.record(several_traces, colour(outcome) as u32)).collect();
-    chart.lines(
-        &records,
-        "line",
-        |record| record.setting.number("cache %"),
-        |record| Style {
-            colour: record.setting.number("colour").unwrap_or(0.0) as usize,
-            dashed: record.is("policy", "LFU"),
-            markers: true,
-        },
-    );
     chart
 }

@@ -205,6 +205,9 @@ fn an_old_flag_is_the_new_subcommand() {
         (&["bench", "--suite"], &["bench", "suite"]),
         (&["bench", "--out", "x", "--robe"], &["bench", "robe", "--out", "x"]),
         (&["--seed", "1", "bench", "--robe"], &["bench", "robe"]),
+        // A mode behind options.
+        (&["plan", "--json", "x.json", "memory"], &["plan", "memory"]),
+        (&["bench", "--backend", "gpu", "suite"], &["bench", "suite"]),
     ] {
         assert_eq!(help(old), help(new), "{old:?}");
     }
@@ -303,7 +306,7 @@ fn plan_adds_up() {
     let [device, mapped] = [0, 1].map(|at: usize| list[at]["host_bytes"].as_u64().unwrap());
     assert!(mapped - device >= 1037 * 24 && mapped - device < 1037 * 24 + 11 * 16, "{device} {mapped}");
     let (stdout, _) = outcome(&["plan", "memory", "--rows", "10,20", "--precision", "int8,int4"], 0);
-    assert!(stdout.contains("shared by the tables") && stdout.contains("| int4"), "{stdout}");
+    assert!(stdout.contains("tables do not share") && stdout.contains("| int4"), "{stdout}");
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn a_grid_is_run_kept_judged_and_drawn() {
     let done = run(&data, &out, &CLAIMS);
     let shown = text(&done.stdout);
     assert!(done.status.success(), "{}", text(&done.stderr));
-    for wanted in ["# author", "Without a cache (Yang 2020, Table 2)", "## Claims", "fp16 stochastic", "batch 32, "] {
+    for wanted in ["# author", "Without a cache (Yang 2020, Table 2)", "## Goals", "fp16 stochastic", "batch 32, "] {
         assert!(shown.contains(wanted), "{wanted}: {shown}");
     }
     assert_eq!(runs(&out).len(), 14 * 2);

@@ -8,6 +8,7 @@ mod common;
 mod gpu;
 mod grid;
 mod info;
+mod layers;
 mod output;
 mod plan;
 mod plan_robe;

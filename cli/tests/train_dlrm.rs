@@ -94,7 +94,7 @@ fn bad_options_are_refused() {
     refused(&["--cardinalities", "1"], 2, &["--cardinalities", "wanted a cap", "found \"1\""]);
     refused(&["--cardinalities", "5,6,7"], 2, &["found 3 numbers"]);
     refused(&["--task", "author", "--cardinalities", "50"], 2, &["wanted --task dlrm beside it, found author"]);
-    refused(&["--table", "C3=int5"], 2, &["fp32, fp16, int8, int4, int2", "\"int5\""]);
+    refused(&["--table", "C3=int5"], 2, &["fp32, fp16, int8, int4, int2", "'int5'"]);
     refused(&["--cardinalities", "50", "--table", "D3=int4"], 2, &["--table D3", "C1, C2, C3"]);
 }
 

@@ -58,11 +58,6 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
     number(text, |number| (0.0..=100.0).contains(&number), "a number from 0 to 100")
 }
 
-/// Bytes in the largest unit that leaves a whole part.
-pub(super) fn in_units(bytes: f64) -> String {
-    ByteSize(bytes.round() as u64).display().iec().to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,7 +71,6 @@ mod tests {
             assert!(bytes(text).is_err(), "{text}");
         }
         assert!(some_bytes("0MiB").is_err() && some_bytes("1") == Ok(1));
-        assert_eq!(in_units(67_108_864.0), "64.0 MiB");
     }
 
     #[test]

@@ -1,18 +1,19 @@
 //! `hotrow plan` without a mode: the size of the cache and of the batch, and what they are expected to do.
 
-use super::amount::{self, in_units};
+use super::amount;
 use super::distribution::Distribution;
 use super::input::{Input, Source};
-use super::report::{self, Report};
+use super::report::{Answer, Job};
 use super::{MOST_DIM, charts, verify};
 use crate::failure::Failure;
 use crate::names::one_of;
+use crate::object::in_units;
 use crate::options::Options;
 use crate::output;
 use hotrow::scars::sets::{
-    CacheQuarters, Forecast, GroupBytes, Judge, PinnedCache, PinnedRows, PlannedGroup, SetBudget, SetPlanner,
+    CacheQuarters, Forecast, Judge, PinnedCache, PinnedRows, PlannedGroup, SetBudget, SetPlanner,
 };
-use hotrow::scars::{self, Workload};
+use hotrow::scars::{self, Workload, scaling_claims};
 use hotrow::{Optimizer, OptimizerKind, Precision, WAYS};
 use rand::SeedableRng;
 use rand::seq::{SliceRandom, index};
@@ -57,10 +58,10 @@ pub(crate) struct Args {
     dim: u32,
     /// Precision of the table
     #[arg(long, default_value_t = Precision::Int8, value_parser = one_of(Precision::ALL))]
-    pub(super) precision: Precision,
+    precision: Precision,
     /// Update rule
     #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
-    pub(super) optimizer: OptimizerKind,
+    optimizer: OptimizerKind,
     /// Samples of a batch [default: the best]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     batch: Option<u32>,
@@ -82,14 +83,14 @@ pub(crate) struct Args {
     /// What a batch costs whatever its size, as bytes over the bus
     #[arg(long, value_name = "SIZE", default_value = "0", allow_negative_numbers = true,
           value_parser = amount::bytes)]
-    pub(super) batch_cost: u64,
+    batch_cost: u64,
     /// Ways of a set that may be pinned, of 32
     #[arg(long, value_name = "N", default_value_t = WAYS, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(WAYS)))]
     pinned_ways: u32,
     /// Rows are read only: no backward, nothing is written
     #[arg(long)]
-    pub(super) inference: bool,
+    inference: bool,
     /// SCARS' scaling claim: rows and batch N times as large
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = amount::times)]
     scale: Option<f64>,
@@ -112,33 +113,25 @@ pub(crate) struct Args {
 
 /// Runs the subcommand.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    options.check_used(args.verify, args.distribution.is_none())?;
     let quarters = args.plot.as_deref().map(|stem| output::with_ending(stem, "-quarters"));
     output::check_plot("--plot", args.plot.as_deref())?;
     output::check_plot("--plot", quarters.as_deref())?;
     let input = args.input(options)?;
-    let report = Job::new(args, &input)?.report(options)?;
+    let answer = job(args, &input)?.answer(args, options)?;
+    let json = answer.json();
     if let Some(path) = &options.json {
-        output::write_json(path, &report)?;
+        output::write_json(path, &json)?;
     }
     if let Some((stem, quarters)) = args.plot.as_ref().zip(quarters) {
-        charts::curve(&report).write(stem)?;
-        charts::quarters(&report).write(&quarters)?;
+        charts::curve(&answer).write(stem)?;
+        charts::quarters(&answer).write(&quarters)?;
     }
-    output::print(&report.text())?;
-    verify::proved(&report.verify)
+    output::print(&answer.text(&json))?;
+    verify::proved(&answer.verify)
 }
 
 impl Args {
-    /// Whether a trace may be looked up in the data folder.
-    pub(super) const fn looks_up(&self) -> bool {
-        self.distribution.is_none()
-    }
-
-    /// Whether kernels run.
-    pub(super) const fn verify(&self) -> bool {
-        self.verify
-    }
-
     fn input(&self, options: &Options) -> Result<Input, Failure> {
         if let Some(distribution) = &self.distribution {
             return Input::of_distribution(distribution, self.lookups, self.samples);
@@ -176,28 +169,24 @@ impl Args {
             smallest
         });
         let option = if self.batch.is_some() { "--batch" } else { "--smallest-batch" };
-        if smallest > input.samples {
-            return Err(Failure::Usage(format!(
-                "{option}: wanted at most {}, the samples of an epoch, found {smallest}",
-                input.samples
-            )));
-        }
-        if smallest > largest {
-            return Err(Failure::Usage(format!(
+        let refused = if smallest > input.samples {
+            format!("{option}: wanted at most {}, the samples of an epoch, found {smallest}", input.samples)
+        } else if smallest > largest {
+            format!(
                 "{option}: wanted a batch of at most {MOST_OF_A_BATCH} lookups, what a step takes, found {smallest} samples of {}; make \
                  it smaller",
                 input.per_sample
-            )));
-        }
-        if smallest > room {
-            return Err(Failure::Usage(format!(
-                "--budget: wanted at least {}, what the smallest batch of {smallest} samples takes, found {}; give more, or make the \
-                 batch smaller",
-                in_units(smallest as f64 * sample_bytes as f64),
-                in_units(budget as f64)
-            )));
-        }
-        Ok(smallest)
+            )
+        } else if smallest > room {
+            let [wanted, found] = [smallest as f64 * sample_bytes as f64, budget as f64].map(in_units);
+            format!(
+                "--budget: wanted at least {wanted}, what the smallest batch of {smallest} samples takes, found {found}; give more, or make \
+                 the batch smaller"
+            )
+        } else {
+            return Ok(smallest);
+        };
+        Err(Failure::Usage(refused))
     }
 }
 
@@ -206,87 +195,74 @@ fn largest_batch(input: &Input) -> u64 {
     (MOST_OF_A_BATCH as f64 / input.per_sample) as u64
 }
 
-/// What the library refuses of a group is bad usage here.
-fn usage(error: &hotrow::Error) -> Failure {
-    Failure::Usage(error.to_string())
-}
-
 /// A plan to be made.
-pub(super) struct Job<'a> {
-    pub(super) args: &'a Args,
-    pub(super) input: &'a Input,
-    pub(super) group: PlannedGroup,
-    pub(super) bytes: GroupBytes,
-    pub(super) budget: SetBudget,
-    /// All memory, also what the group takes beside its cache and its batch.
-    pub(super) memory: u64,
+fn job<'a>(args: &Args, input: &'a Input) -> Result<Job<'a>, Failure> {
+    let group = PlannedGroup {
+        rows: input.rows,
+        dim: args.dim,
+        precision: args.precision,
+        optimizer: Optimizer::sgd(0.01).with_kind(args.optimizer),
+        training: !args.inference,
+        binding: super::BINDING,
+    };
+    let bytes = group.bytes().map_err(Failure::usage)?;
+    let memory = args.budget(input.rows);
+    let own = (bytes.lookup as f64 * input.per_sample).ceil() as u64;
+    let sample = args.sample_bytes.unwrap_or_else(|| {
+        output::note(&format!(
+            "no --sample-bytes: {} B a lookup, what the crate's own steps allocate; your model's activations come on top",
+            bytes.lookup
+        ));
+        own
+    });
+    let smallest_batch = args.smallest_batch(input, memory, sample)?;
+    // What a group takes beside its cache and its lookups cannot be split.
+    let fixed = if sample < own {
+        group.device_bytes(0, 0).map_err(Failure::usage)?
+    } else {
+        let lookups = (smallest_batch as f64 * input.per_sample).round() as u64;
+        let least = group.device_bytes(0, lookups as u32).map_err(Failure::usage)?;
+        (least + ROUNDING).saturating_sub(lookups * bytes.lookup)
+    };
+    let left = memory.saturating_sub(fixed).max(smallest_batch * sample);
+    let budget = SetBudget {
+        memory: scars::Budget { bytes: left, sample, smallest_batch, batch_cost: args.batch_cost as f64 },
+        workload: Workload { training: group.training, ..Workload::inference(input.samples) },
+        fixed_batch: args.batch.is_some(),
+        largest_batch: largest_batch(input),
+        record: bytes.record,
+        slot: bytes.slot,
+        most_sets: group.most_sets(),
+        pinned_ways: args.pinned_ways,
+    };
+    Ok(Job { input, group, bytes, budget, memory })
 }
 
 impl<'a> Job<'a> {
-    fn new(args: &'a Args, input: &'a Input) -> Result<Self, Failure> {
-        let group = PlannedGroup {
-            rows: input.rows,
-            dim: args.dim,
-            precision: args.precision,
-            optimizer: Optimizer::sgd(0.01).with_kind(args.optimizer),
-            training: !args.inference,
-            binding: super::BINDING,
-        };
-        let bytes = group.bytes().map_err(|error| usage(&error))?;
-        let memory = args.budget(input.rows);
-        let own = (bytes.lookup as f64 * input.per_sample).ceil() as u64;
-        let sample = args.sample_bytes.unwrap_or_else(|| {
-            output::note(&format!(
-                "no --sample-bytes: {} B a lookup, what the crate's own steps allocate; your model's activations come on top",
-                bytes.lookup
-            ));
-            own
-        });
-        let smallest_batch = args.smallest_batch(input, memory, sample)?;
-        // What a group takes beside its cache and its lookups cannot be split.
-        let fixed = if sample < own {
-            group.device_bytes(0, 0).map_err(|error| usage(&error))?
-        } else {
-            let lookups = (smallest_batch as f64 * input.per_sample).round() as u64;
-            let least = group.device_bytes(0, lookups as u32).map_err(|error| usage(&error))?;
-            (least + ROUNDING).saturating_sub(lookups * bytes.lookup)
-        };
-        let batch_cost = args.batch_cost as f64;
-        let left = memory.saturating_sub(fixed).max(smallest_batch * sample);
-        let budget = SetBudget {
-            memory: scars::Budget { bytes: left, sample, smallest_batch, batch_cost },
-            workload: Workload { training: group.training, ..Workload::inference(input.samples) },
-            fixed_batch: args.batch.is_some(),
-            largest_batch: largest_batch(input),
-            record: bytes.record,
-            slot: bytes.slot,
-            most_sets: group.most_sets(),
-            pinned_ways: args.pinned_ways,
-        };
-        Ok(Self { args, input, group, bytes, budget, memory })
-    }
-
-    fn report(&self, options: &Options) -> Result<Report, Failure> {
-        let planner = SetPlanner::new(self.budget, self.input.table())?;
-        let found = planner.search()?;
-        let (cache, batch) = (planner.cache(found.best), found.cheapest().batch);
-        let lookups = self.input.table().of_samples(batch);
-        let plan =
-            report::Plan::new(self, &cache, batch, planner.more_rows(&found), self.device_bytes(&cache, lookups)?);
-        let mut report = Report::new(self, plan, found, planner.ideal()?, self.quarters(&cache, options.seed));
-        if let Some(times) = self.args.scale {
-            report.scaling = Some(report::Scaling::new(times, self.input.rows.into(), lookups, self.bytes.record)?);
-        }
-        if self.args.verify {
-            report.verify = self.verify(&cache, batch, options)?;
-        }
-        Ok(report)
+    fn answer(self, args: &Args, options: &Options) -> Result<Answer<'a>, Failure> {
+        let Self { input, bytes, budget, .. } = self;
+        let planner = SetPlanner::new(budget, input.table())?;
+        let curve = planner.search()?;
+        let (cache, batch) = (planner.cache(curve.best), curve.cheapest().batch);
+        let lookups = input.table().of_samples(batch);
+        let claims = |times| scaling_claims(times, input.rows.into(), lookups, bytes.record as f64 / 4.0);
+        Ok(Answer {
+            job: self,
+            more: planner.more_rows(&curve),
+            device_bytes: self.device_bytes(&cache, lookups)?,
+            ideal: planner.ideal()?,
+            quarters: self.quarters(&cache, options.seed),
+            scaling: args.scale.map(|times| Ok::<_, hotrow::Error>((times, claims(times)?))).transpose()?,
+            verify: if args.verify { self.verify(args, &cache, batch, options)? } else { Vec::new() },
+            curve,
+            cache,
+        })
     }
 
     /// What the planned group takes on the device; a note says if that is more than the budget.
     fn device_bytes(&self, cache: &PinnedCache, lookups: u64) -> Result<u64, Failure> {
         let cache_rows = cache.slots().min(self.input.rows.into());
-        let taken = self.group.device_bytes(cache_rows as u32, lookups as u32).map_err(|error| usage(&error))?;
+        let taken = self.group.device_bytes(cache_rows as u32, lookups as u32).map_err(Failure::usage)?;
         if taken > self.memory {
             output::note(&format!(
                 "the group takes {} of device memory ({} B a lookup), more than the budget of {}; give more, or make the batch smaller",
@@ -315,8 +291,14 @@ impl<'a> Job<'a> {
     }
 
     /// Runs the plan with the real kernels.
-    fn verify(&self, cache: &PinnedCache, batch: u64, options: &Options) -> Result<Vec<verify::Run>, Failure> {
-        let Self { args, input, .. } = self;
+    fn verify(
+        &self,
+        args: &Args,
+        cache: &PinnedCache,
+        batch: u64,
+        options: &Options,
+    ) -> Result<Vec<verify::Run>, Failure> {
+        let input = self.input;
         if input.rows > MOST_ROWS {
             return Err(Failure::Usage(format!(
                 "--verify: wanted a table of at most {MOST_ROWS} rows, found {}; verify a smaller one of the same shape",

@@ -1,7 +1,7 @@
 //! The plots of a plan: bytes and hit rate over the size of the cache, and who uses which quarter of it.
 
-use super::amount::in_units;
-use super::report::{QUARTERS, Report};
+use super::report::{Answer, QUARTERS};
+use crate::object::in_units;
 use crate::plot::{Bars, Chart, Series};
 use hotrow::scars::sets::SetSplit;
 
@@ -11,66 +11,54 @@ const MIB: f64 = (1 << 20) as f64;
 const HIGHEST: f64 = 140.0;
 
 /// What an epoch costs against one without a cache, and the hit rate, over the cache's size; the plan is marked.
-pub(super) fn curve(report: &Report) -> Chart {
+pub(super) fn curve(answer: &Answer<'_>) -> Chart {
     let mut chart = Chart::new("Cache (MiB)", "Percent");
-    chart.title = format!("{}: bus bytes and hit rate by cache size", report.source.name);
+    chart.title = format!("{}: bus bytes and hit rate by cache size", answer.job.input.name);
     chart.log_x = true;
-    let size = |point: &SetSplit| point.cache_bytes as f64 / MIB;
-    let sizes = report.curve.iter().map(|point| &point.0).map(size).filter(|&size| size > 0.0);
-    let (least, most) =
-        sizes.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), size| (least.min(size), most.max(size)));
-    chart.x_range = Some((0.8 * least, 1.25 * most));
+    let (splits, best) = (&answer.curve.splits, answer.curve.cheapest());
+    let size = |split: &SetSplit| split.cache_bytes as f64 / MIB;
+    let sizes = splits.values().map(size).filter(|&size| size > 0.0);
+    let ends = sizes.fold((f64::INFINITY, 0.0_f64), |(least, most), size| (least.min(size), most.max(size)));
+    chart.x_range = Some((0.8 * ends.0, 1.25 * ends.1));
     // What lies far above is cut off.
-    let highest =
-        report.curve.iter().map(|point| &point.0).map(|point| point.cost_percent).fold(100.0, f64::max).min(HIGHEST);
+    let highest = splits.values().map(|split| split.cost_percent).fold(100.0, f64::max).min(HIGHEST);
     chart.y_range = Some((0.0, (highest / 20.0).ceil() * 20.0));
-    let line = |label: &str, colour, dashed, value: fn(&SetSplit) -> f64| Series {
-        label: label.to_owned(),
-        points: report
-            .curve
-            .iter()
-            .map(|point| &point.0)
-            .map(|point| (size(point), value(point)))
-            .filter(|&(_, y)| y <= HIGHEST)
-            .collect(),
-        colour,
-        dashed,
-        markers: false,
-        spread: Vec::new(),
+    let points = |value: fn(&SetSplit) -> f64| -> Vec<(f64, f64)> {
+        splits.values().map(|split| (size(split), value(split))).filter(|&(_, y)| y <= HIGHEST).collect()
     };
-    let own = if report.budget.batch_cost > 0 { " and batches' own cost" } else { "" };
-    let label = if report.budget.fixed_batch {
-        format!("bus bytes of an epoch{own}, batches of {}; 100: no cache", report.budget.smallest_batch)
+    let own = if answer.job.budget.memory.batch_cost > 0.0 { " and batches' own cost" } else { "" };
+    let batches = if answer.job.budget.fixed_batch {
+        format!(", batches of {}", answer.job.budget.memory.smallest_batch)
     } else {
-        format!(
-            "bus bytes of an epoch{own}; the rest of {} is the batch's; 100: no cache",
-            in_units(report.budget.bytes as f64)
-        )
+        format!("; the rest of {} is the batch's", in_units(answer.job.memory as f64))
     };
-    chart.series.push(line(&label, 0, false, |point| point.cost_percent));
-    chart.series.push(line("hit rate", 2, true, |point| 100.0 * point.hit_rate));
-    let best = &report.optimum.0;
-    chart.series.push(Series {
-        label: format!(
-            "the plan: {:.0} rows in {}, batches of {} samples",
-            best.pinned_rows,
-            in_units(best.cache_bytes as f64),
-            best.batch
+    let plan = format!(
+        "the plan: {:.0} rows in {}, batches of {} samples",
+        best.pinned_rows,
+        in_units(best.cache_bytes as f64),
+        best.batch
+    );
+    for (label, points, colour, dashed, markers) in [
+        (
+            format!("bus bytes of an epoch{own}{batches}; 100: no cache"),
+            points(|split| split.cost_percent),
+            0,
+            false,
+            false,
         ),
-        points: vec![(size(best), best.cost_percent)],
-        colour: 1,
-        dashed: false,
-        markers: true,
-        spread: Vec::new(),
-    });
+        ("hit rate".to_owned(), points(|split| 100.0 * split.hit_rate), 2, true, false),
+        (plan, vec![(size(best), best.cost_percent)], 1, false, true),
+    ] {
+        chart.series.push(Series { label, points, colour, dashed, markers, spread: Vec::new() });
+    }
     chart
 }
 
 /// SCARS Figure 4.
-pub(super) fn quarters(report: &Report) -> Bars {
-    let mut bars = Bars::new(&format!("samples of {} that use it", report.portions.samples));
-    bars.title = format!("{}: who uses which quarter of the pinned rows (SCARS Figure 4)", report.source.name);
-    for (quarter, users) in QUARTERS.iter().zip(report.portions.users) {
+pub(super) fn quarters(answer: &Answer<'_>) -> Bars {
+    let mut bars = Bars::new(&format!("samples of {} that use it", answer.quarters.samples));
+    bars.title = format!("{}: who uses which quarter of the pinned rows (SCARS Figure 4)", answer.job.input.name);
+    for (quarter, users) in QUARTERS.iter().zip(answer.quarters.users) {
         bars.push(quarter, users);
     }
     bars

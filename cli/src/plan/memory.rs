@@ -1,16 +1,14 @@
 //! `hotrow plan memory`: the bytes that a group of tables will take, before anything is allocated and without a device.
 
-mod report;
-
 use super::{BINDING, MOST_DIM, amount, robe};
 use crate::failure::Failure;
 use crate::names::{PLACES, one_of};
+use crate::object::{self, Field, Object};
 use crate::options::Options;
 use crate::output;
 use hotrow::internals::Pieces as _;
 use hotrow::robe::Config;
 use hotrow::{Calls, Error, GroupConfig, Layout, MemoryReport, Optimizer, OptimizerKind, Placement, Policy, Precision};
-use report::{Kind, Plan};
 
 /// The memory of a group of tables, to the byte, before anything is allocated; with --compression of tables whose rows share an array (ROBE)
 #[derive(Debug, clap::Args)]
@@ -67,41 +65,40 @@ fn pairs<A: Copy, B: Copy>(firsts: &[A], seconds: &[B]) -> Vec<(A, B)> {
 
 impl Args {
     /// A plan of a cached group for every combination, in the order in which the options name them.
-    fn cached(&self) -> Result<Vec<Plan>, Error> {
+    fn cached(&self) -> Result<Vec<Object>, Error> {
         let rows = pairs(&pairs(&self.dim, &self.precision), &pairs(&self.cache_percent, &self.policy));
         let calls = pairs(&pairs(&self.optimizer, &self.placement), &self.batch);
         let mut plans = Vec::new();
         for (((dim, precision), (cache_percent, policy)), ((optimizer, placement), batch)) in pairs(&rows, &calls) {
-            let mut config = GroupConfig::new(&self.rows, dim);
-            config.precision = precision;
-            config.policy = policy;
-            config.placement = placement;
-            config.optimizer = Optimizer::sgd(0.01).with_kind(optimizer);
+            let mut config = GroupConfig::new(&self.rows, dim)
+                .with_precision(precision)
+                .with_policy(policy)
+                .with_placement(placement)
+                .with_optimizer(Optimizer::sgd(0.01).with_kind(optimizer));
             // Within the rows, since the percentage is at most 100.
             let rows = config.total_rows();
             config.cache_rows = ((rows as f64 * cache_percent / 100.0).ceil() as u64).min(rows) as u32;
             config.set_shard_bytes(self.shard_bytes);
             let layout = Layout::new(&config, BINDING)?;
-            let calls = calls_of(batch).with_prefetch(self.prefetch);
-            let kind = Kind::Cached {
-                precision,
-                cache_percent,
-                cache_rows: config.cache_rows,
-                slots: layout.slots(),
-                policy,
-                optimizer,
-                batch,
-                placement,
-                shard_bytes: config.shard_bytes(),
-                shards: layout.shards,
-            };
-            plans.push(Plan::new(dim, kind, MemoryReport::plan(&config, &layout, calls)));
+            let report = MemoryReport::plan(&config, &layout, calls_of(batch).with_prefetch(self.prefetch));
+            let settings = Object::default()
+                .with("precision", precision.name())
+                .with("cache_percent", cache_percent)
+                .with("cache_rows", config.cache_rows)
+                .with("slots", layout.slots())
+                .with("policy", policy.name())
+                .with("optimizer", optimizer.name())
+                .with("batch", batch)
+                .with("placement", placement.name())
+                .with("shard_bytes", config.shard_bytes())
+                .with("shards", layout.shards);
+            plans.push(plan(dim, settings, &report));
         }
         Ok(plans)
     }
 
     /// The same of tables whose rows share an array. A bag has one index, which is the most that outputs take.
-    fn shared(&self) -> Result<Vec<Plan>, Error> {
+    fn shared(&self) -> Result<Vec<Object>, Error> {
         let arrays = pairs(&pairs(&self.dim, &self.chunk), &self.compression);
         let calls = pairs(&self.optimizer, &self.batch);
         let mut plans = Vec::new();
@@ -112,9 +109,14 @@ impl Args {
             config.set_window_bytes(Some(BINDING));
             config.check_batch(batch, batch)?;
             let report = MemoryReport::plan_robe(&config, calls_of(batch))?;
-            let kind =
-                Kind::Shared { compression: config.compression(), chunk, weights: config.weights, optimizer, batch };
-            plans.push(Plan::new(dim, kind, report));
+            let (weights, compression) = (config.weights, config.compression());
+            let settings = Object::default()
+                .with("compression", compression)
+                .with("chunk", chunk)
+                .with("weights", weights)
+                .with("optimizer", optimizer.name())
+                .with("batch", batch);
+            plans.push(plan(dim, settings, &report));
         }
         Ok(plans)
     }
@@ -124,22 +126,71 @@ fn calls_of(batch: u32) -> Calls {
     if batch == 0 { Calls::default() } else { batch.into() }
 }
 
+/// An object of the schema of `--json`: the settings of a group, and what it takes.
+fn plan(dim: u32, settings: Object, report: &MemoryReport) -> Object {
+    let bytes = Object::default()
+        .with("payload", report.payload)
+        .with("scales", report.scales)
+        .with("record_state", report.record_state)
+        .with("cache_weights", report.cache_weights)
+        .with("cache_state", report.cache_state)
+        .with("tags", report.tags)
+        .with("stamps", report.stamps)
+        .with("frequencies", report.frequencies)
+        .with("counters", report.counters)
+        .with("staging", report.staging)
+        .with("scratch", report.scratch)
+        .with("padding", report.padding);
+    let (largest, largest_bytes) = report.largest();
+    let tables = report.tables.iter().map(|table| {
+        Object::default()
+            .with("rows", table.rows)
+            .with("payload", table.payload)
+            .with("scales", table.scales)
+            .with("state", table.state)
+            .with("padding", table.padding)
+            .with("frequencies", table.frequencies)
+            .with("total_bytes", table.total())
+    });
+    Object::default()
+        .with("rows", report.rows)
+        .with("dim", dim)
+        .and(settings)
+        .with("bytes", bytes)
+        .with("total_bytes", report.total())
+        .with("kept_bytes", report.kept())
+        .with("device_bytes", report.device())
+        .with("host_bytes", report.host)
+        .with("largest_buffer", Object::default().with("what", largest).with("bytes", largest_bytes))
+        .with("formula_factor", report.formula)
+        .with("factor", report.factor())
+        .with("factor_with_state", report.factor_with_state())
+        .with("tables", tables.collect::<Field>())
+}
+
 /// Runs the subcommand.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    options.check_used(false, false)?;
     let plans = if args.compression.is_empty() { args.cached() } else { args.shared() };
-    // What a group refuses is bad usage here.
-    let plans = plans.map_err(|error| Failure::Usage(error.to_string()))?;
+    let plans = plans.map_err(Failure::usage)?;
     if let Some(path) = &options.json {
         output::write_json(path, &plans)?;
     }
     for plan in &plans {
-        output::print(&plan.text())?;
+        output::print(&format!("{}\n", plan.table("plan memory")))?;
+        if plan.list("tables").len() > 1 {
+            output::print(&format!("What the tables do not share:\n{}\n", object::table(plan.list("tables"))))?;
+        }
+        let (what, bytes) = (plan.text("largest_buffer what"), plan.number("largest_buffer bytes"));
+        if bytes > BINDING as f64 {
+            output::note(&format!(
+                "note: the buffer `{what}` takes {bytes} bytes, more than the {BINDING} of a Vulkan binding: make the batch, the cache or \
+                 the array smaller"
+            ));
+        }
     }
     if plans.len() > 1 {
-        output::print(&report::summary(&plans))?;
-    }
-    for warning in plans.iter().filter_map(Plan::too_large) {
-        output::note(&warning);
+        output::print(&object::table(&plans.into_iter().map(Object::plain).collect::<Vec<_>>()))?;
     }
     Ok(())
 }

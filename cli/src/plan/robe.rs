@@ -6,6 +6,7 @@ mod table;
 
 use super::{MOST_DIM, amount};
 use crate::failure::Failure;
+use crate::object::{Field, Object};
 use crate::options::Options;
 use crate::output;
 use hotrow::robe::Config;
@@ -13,7 +14,6 @@ use hotrow::robe::fidelity::{Bound, Fidelity, Fit, Wanted, largest_singular_valu
 use rand::SeedableRng;
 use rand::seq::index;
 use rand_pcg::Pcg64;
-use report::{Line, Report, Sample, Size, Sketch, Source};
 use std::path::PathBuf;
 use table::Table;
 
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// Search the smallest array that keeps each sampled row within this: a length such as 0.5, or 10% of the row's own. With
     /// corollary 6 beside it
     #[arg(long, value_name = "EPS", allow_negative_numbers = true, value_parser = eps)]
-    eps: Option<Eps>,
+    eps: Option<Wanted>,
     /// Of the sampled rows, this share [default: 1]
     #[arg(long, value_name = "SHARE", requires = "eps", allow_negative_numbers = true, value_parser = amount::share)]
     quantile: Option<f64>,
@@ -68,43 +68,30 @@ pub(crate) struct Args {
     plot: Option<PathBuf>,
 }
 
-impl Args {
-    /// Whether a trace is looked up.
-    pub(super) const fn looks_up(&self) -> bool {
-        self.trace.is_some()
+/// A wanted eps, as it is written, of every row.
+fn eps(text: &str) -> Result<Wanted, String> {
+    match text.trim().strip_suffix('%') {
+        Some(percent) => Ok(Wanted { eps: amount::positive(percent)? / 100.0, relative: true, quantile: 1.0 }),
+        None => Ok(Wanted { eps: amount::positive(text)?, relative: false, quantile: 1.0 }),
     }
-}
-
-/// A wanted eps, as it is written.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Eps {
-    eps: f64,
-    relative: bool,
-}
-
-fn eps(text: &str) -> Result<Eps, String> {
-    let text = text.trim();
-    let (number, relative) = text.strip_suffix('%').map_or((text, false), |number| (number, true));
-    let eps = amount::positive(number)?;
-    Ok(Eps { eps: if relative { eps / 100.0 } else { eps }, relative })
 }
 
 /// Runs the subcommand.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    options.check_used(false, args.trace.is_some())?;
     output::check_plot("--plot", args.plot.as_deref())?;
     let table = table::open(&args.table, args.dim, options.group_seed())?;
     let uses = args.trace.as_deref().map(|trace| Uses::new(options, trace, &table)).transpose()?;
     let mut random = Pcg64::seed_from_u64(options.seed);
     let rows = sample(&table, uses.as_ref(), args.sample, &mut random);
-    let job = Job { table, uses, rows };
-    let report = job.report(args)?;
+    let report = Job { table, uses, rows }.report(args)?;
     if let Some(path) = &options.json {
         output::write_json(path, &report)?;
     }
     if let Some(stem) = &args.plot {
-        chart::curve(&report).write(stem)?;
+        chart::curve(&report, args.eps.is_some_and(|eps| eps.relative)).write(stem)?;
     }
-    output::print(&report.text())?;
+    output::print(&report::text(&report))?;
     Ok(())
 }
 
@@ -154,16 +141,57 @@ fn usage(error: hotrow::Error) -> Failure {
 }
 
 impl Job {
-    fn report(&self, args: &Args) -> Result<Report, Failure> {
+    /// The schema of `--json`.
+    fn report(&self, args: &Args) -> Result<Object, Failure> {
+        let Self { table, uses, rows } = self;
+        let configs = self.configs(args)?;
+        // All values' mean in every place: the limit of an array of few weights.
+        let one_weight = Config::new(&table.tables, table.dim, 1, 1);
+        let (constant, _) = self.measured(&one_weight)?;
+        let line = |config: &Config| -> Result<Object, Failure> {
+            let (found, unlike) = self.measured(config)?;
+            Ok(report::line(config, &found, unlike, &constant)?)
+        };
+        let lines = configs.iter().map(line).collect::<Result<Field, _>>()?;
+        let wanted = args.eps.map(|eps| Wanted { quantile: args.quantile.unwrap_or(1.0), ..eps });
+        let chunks = wanted.iter().flat_map(|wanted| args.chunk.iter().map(move |&chunk| (chunk, *wanted)));
+        let sizes = chunks.map(|(chunk, wanted)| self.size(chunk, wanted, &constant)).collect::<Result<Field, _>>()?;
+        let sketch = wanted.map(|wanted| self.sketch(wanted, args.delta, &constant)).transpose()?.flatten();
+        let about = Object::default()
+            .with("name", table.name.as_str())
+            .with("kind", table.kind)
+            .with("tables", table.tables.clone())
+            .with("rows", table.rows)
+            .with("dim", table.dim)
+            .with("values", table.values())
+            .with("bytes", 4 * table.values());
+        let sample = Object::default()
+            .with("rows", rows.len())
+            // `row`: each row counts once; else the trace by whose lookups rows count, in fit and sample.
+            .with("by", uses.as_ref().map_or("row", |uses| &uses.name))
+            // Root mean square of the rows' lengths.
+            .with("rms_length", constant.rms_length());
+        Ok(Object::default()
+            .with("table", about)
+            .with("sample", sample)
+            .with("constant", report::line(&one_weight, &constant, None, &constant)?)
+            .with("lines", lines)
+            .with("wanted", Object::or_null(wanted.map(report::wanted)))
+            .with("sizes", sizes)
+            .with("sketch", Object::or_null(sketch)))
+    }
+
+    /// The arrays that are fitted: every chunk with every compression.
+    fn configs(&self, args: &Args) -> Result<Vec<Config>, Failure> {
         let table = &self.table;
+        let unasked = args.compression.is_empty();
+        let compressions = if unasked { &COMPRESSIONS[..] } else { &args.compression };
         let mut configs = Vec::new();
-        let compressions = if args.compression.is_empty() { &COMPRESSIONS[..] } else { &args.compression };
         for &chunk in &args.chunk {
             let before = configs.len();
             for &compression in compressions {
                 let config = Config::compressed(&table.tables, table.dim, compression, chunk);
-                // Nobody asked for these.
-                if args.compression.is_empty() && !config.as_ref().is_ok_and(|config| config.weights <= MOST_WEIGHTS) {
+                if unasked && !config.as_ref().is_ok_and(|config| config.weights <= MOST_WEIGHTS) {
                     continue;
                 }
                 configs.push(config.map_err(usage)?);
@@ -178,41 +206,7 @@ impl Job {
                 )));
             }
         }
-        // All values' mean: what there is no going below.
-        let (constant, _) = self.measured(&Config::new(&table.tables, table.dim, 1, 1))?;
-        let mut lines = Vec::new();
-        for config in &configs {
-            let (found, unlike) = self.measured(config)?;
-            lines.push(Line::new(config, &found, unlike, &constant)?);
-        }
-        let wanted =
-            args.eps.map(|eps| Wanted { eps: eps.eps, relative: eps.relative, quantile: args.quantile.unwrap_or(1.0) });
-        let mut sizes = Vec::new();
-        for &chunk in wanted.iter().flat_map(|_| &args.chunk) {
-            sizes.extend(wanted.map(|wanted| self.size(chunk, wanted, &constant)).transpose()?);
-        }
-        let sketch = wanted.map(|wanted| self.sketch(wanted, args.delta, &constant)).transpose()?.flatten();
-        Ok(Report {
-            table: Source {
-                name: table.name.clone(),
-                kind: table.kind,
-                tables: table.tables.clone(),
-                rows: table.rows,
-                dim: table.dim,
-                values: table.values(),
-                bytes: 4 * table.values(),
-            },
-            sample: Sample {
-                rows: self.rows.len(),
-                by: self.uses.as_ref().map_or_else(|| "row".to_owned(), |uses| uses.name.clone()),
-                rms_length: constant.rms_length(),
-            },
-            constant: Line::new(&Config::new(&table.tables, table.dim, 1, 1), &constant, None, &constant)?,
-            lines,
-            wanted: wanted.map(report::Wanted),
-            sizes,
-            sketch,
-        })
+        Ok(configs)
     }
 
     fn measured(&self, config: &Config) -> Result<(Fidelity, Option<f64>), Failure> {
@@ -225,7 +219,7 @@ impl Job {
         self.uses.as_ref().map(|uses| &uses.counts[..])
     }
 
-    fn size(&self, chunk: u32, wanted: Wanted, constant: &Fidelity) -> Result<Size, Failure> {
+    fn size(&self, chunk: u32, wanted: Wanted, constant: &Fidelity) -> Result<Object, Failure> {
         let table = &self.table;
         let config = Config::new(&table.tables, table.dim, chunk, chunk);
         if table.values() > u64::from(MOST_WEIGHTS) {
@@ -236,13 +230,13 @@ impl Job {
                 table.name
             )));
         }
-        let found = size_for(&config, &*table.source, self.counts(), &self.rows, wanted).map_err(usage)?;
-        let unlike = self.uses.is_none().then(|| wanted.unlike_weights(constant, table.values()));
-        Ok(Size::new(chunk, table.values(), &found, unlike))
+        let size = size_for(&config, &*table.source, self.counts(), &self.rows, wanted).map_err(usage)?;
+        let unlike = self.uses.is_none().then(|| wanted.unlike_weights(constant, table.values()).max(f64::from(chunk)));
+        Ok(report::size(chunk, table.values(), &size, unlike))
     }
 
     /// Corollary 6, unless it would take too long to say.
-    fn sketch(&self, wanted: Wanted, delta: f64, constant: &Fidelity) -> Result<Option<Sketch>, Failure> {
+    fn sketch(&self, wanted: Wanted, delta: f64, constant: &Fidelity) -> Result<Option<Object>, Failure> {
         let table = &self.table;
         let dim = f64::from(table.dim);
         let products = f64::from(table.rows) * dim * dim / 2.0;
@@ -261,6 +255,6 @@ impl Job {
             return Ok(None);
         }
         let bound = Bound::new(sigma, table.rows, table.dim, eps, delta)?;
-        Ok(Some(Sketch::new(&bound, eps, delta, table.values())))
+        Ok(Some(report::sketch(&bound, eps, delta, table.values())))
     }
 }

@@ -1,17 +1,15 @@
 //! `--verify`: the plan carried out with the real kernels, and their counters beside the prediction.
 
 mod order;
-mod report;
 
-use super::report::form;
 use crate::failure::Failure;
+use crate::object::{self, Field, Object};
 use crate::options::Backend;
 use crate::progress::Progress;
 use anyhow::anyhow;
 use hotrow::scars::sets::{Expected, Forecast, Judge, Judgement, PinnedRows, PlannedGroup};
 use hotrow::scars::{Draws, Skew};
 use hotrow::{Context, Counters, CpuGroup, Embedding, Group, Placement};
-use serde::Serialize;
 
 pub(super) use order::Order;
 
@@ -30,47 +28,81 @@ pub(super) struct Job<'a> {
     pub(super) seed: u32,
 }
 
-/// One order of the lookups. Its fields are part of the schema of `--json`.
-#[derive(Debug, Serialize)]
+/// One order of the lookups, played.
+#[derive(Debug)]
 pub(super) struct Run {
     /// `shuffled`, `samples shuffled` or `real`.
     order: &'static str,
-    backend: String,
-    lookups: u64,
-    batches: u64,
     /// All lookups of a trace, each once.
     whole_epoch: bool,
-    /// `binomial` or `hypergeometric`, of the largest batch.
-    form: &'static str,
-    /// Bytes of a record of the group that ran.
-    record: u64,
-    pinned_rows: u64,
     measures: Vec<Measure>,
-    /// Distinct rows counted in a batch, for each one predicted.
-    locality: f64,
-    /// A measure is neither right nor wrong: chance alone may move it further than can be allowed.
-    too_short: bool,
-    /// Every measure is within the allowed deviation.
-    within: bool,
+    /// Part of the schema of `--json`.
+    pub(super) json: Object,
 }
 
-/// A count of a run.
-#[derive(Debug, Serialize)]
-struct Measure {
-    what: &'static str,
-    #[serde(flatten, with = "JudgementFields")]
-    judged: Judgement,
+/// A count of a run, by its name, beside its prediction.
+type Measure = (&'static str, Judgement);
+
+/// The form of the expected distinct rows of a batch.
+pub(super) const fn form(draws: Draws) -> &'static str {
+    match draws {
+        Draws::Epoch => "hypergeometric",
+        Draws::Independent => "binomial",
+    }
 }
 
-#[derive(Serialize)]
-#[serde(remote = "Judgement")]
-struct JudgementFields {
-    predicted: f64,
-    counted: f64,
-    deviation_percent: f64,
-    allowed_percent: f64,
-    too_short: bool,
-    within: bool,
+impl Run {
+    /// `played`: what is known of the run before its measures. `locality`: distinct rows counted in a batch, for each one predicted.
+    fn new(order: &'static str, whole_epoch: bool, played: Object, measures: Vec<Measure>, locality: f64) -> Self {
+        let list = measures.iter().map(|(what, one)| {
+            Object::default()
+                .with("what", *what)
+                .with("predicted", one.predicted)
+                .with("counted", one.counted)
+                .with("deviation_percent", one.deviation_percent)
+                .with("allowed_percent", one.allowed_percent)
+                .with("too_short", one.too_short)
+                .with("within", one.within)
+        });
+        let json = Object::default().with("order", order).and(played).with("measures", list.collect::<Field>());
+        let json = json
+            .with("locality", locality)
+            // A measure is neither right nor wrong: chance alone may move it further than can be allowed.
+            .with("too_short", measures.iter().any(|(_, one)| one.too_short))
+            .with("within", measures.iter().all(|(_, one)| one.within));
+        Self { order, whole_epoch, measures, json }
+    }
+
+    /// Whether the prediction, which is for shuffled lookups, holds; `None` for another order.
+    fn holds(&self) -> Option<Verdict> {
+        let is_wrong = self.measures.iter().any(|(_, one)| !one.within && !one.too_short);
+        let is_short = self.measures.iter().any(|(_, one)| one.too_short);
+        (self.order == order::SHUFFLED).then_some(match (is_wrong, is_short) {
+            (true, _) => Verdict::Fails,
+            (false, true) => Verdict::TooShort,
+            (false, false) => Verdict::Holds,
+        })
+    }
+
+    pub(super) fn text(&self) -> String {
+        let verdict = match self.holds() {
+            None => "not judged: the prediction is for shuffled lookups",
+            Some(Verdict::Fails) => "the prediction does not hold",
+            Some(Verdict::TooShort) => "too short to tell",
+            Some(Verdict::Holds) => "the prediction holds",
+        };
+        let played = self.json.clone().plain().table("verified");
+        format!("{played}\n\n{}\n{verdict}", object::table(self.json.list("measures")))
+    }
+}
+
+/// What a run says of the prediction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Verdict {
+    Holds,
+    Fails,
+    /// Chance alone may move a measure further than can be allowed.
+    TooShort,
 }
 
 /// Plays each order of lookups on a new group.
@@ -83,8 +115,9 @@ pub(super) fn run(job: &Job<'_>, orders: &[Order]) -> Result<Vec<Run>, Failure> 
 
 /// An error unless the order that the prediction is for proved it.
 pub(super) fn proved(runs: &[Run]) -> Result<(), Failure> {
-    let Some(run) = runs.iter().find(|run| run.is_judged() && !run.within) else { return Ok(()) };
-    if run.fails() {
+    let wrong = runs.iter().find_map(|run| Some((run, run.holds().filter(|&verdict| verdict != Verdict::Holds)?)));
+    let Some((run, verdict)) = wrong else { return Ok(()) };
+    if verdict == Verdict::Fails {
         return Err(anyhow!(
             "verify: wanted counters within the allowed deviation of the prediction, found the deviations above; does --backend cpu \
              find them too?"
@@ -128,23 +161,21 @@ fn play(context: Option<&Context>, job: &Job<'_>, order: &Order, progress: &Prog
     );
     let (expected, whole_epoch) = expected(job, order);
     let judge = if whole_epoch { Judge::WHOLE_EPOCH } else { Judge::PART };
-    let measures = compare(judge, job, &expected, &counted, record);
     let sizes = order.sizes();
     let largest = sizes.keys().next_back().copied().unwrap_or(0);
-    Ok(Run {
-        order: order.name,
-        backend: context.map_or_else(|| "CPU backend".to_owned(), |context| context.caps().name.clone()),
-        lookups,
-        batches: sizes.values().sum(),
-        whole_epoch,
-        form: form(Draws::of_batch(job.skew, largest)),
-        record,
-        pinned_rows: job.rows.len() as u64,
-        locality: counted.unique as f64 / expected.distinct.mean,
-        too_short: measures.iter().any(|measure| measure.judged.too_short),
-        within: measures.iter().all(|measure| measure.judged.within),
-        measures,
-    })
+    let backend = context.map_or_else(|| "CPU backend".to_owned(), |context| context.caps().name.clone());
+    let played = Object::default()
+        .with("backend", backend)
+        .with("lookups", lookups)
+        .with("batches", sizes.values().sum::<u64>())
+        .with("whole_epoch", whole_epoch)
+        // Of the largest batch.
+        .with("form", form(Draws::of_batch(job.skew, largest)))
+        // Bytes of a record of the group that ran.
+        .with("record", record)
+        .with("pinned_rows", job.rows.len());
+    let measures = compare(judge, job, &expected, &counted, record);
+    Ok(Run::new(order.name, whole_epoch, played, measures, counted.unique as f64 / expected.distinct.mean))
 }
 
 /// Forward and, in training, backward of every batch, then a flush. Returns what that counted.
@@ -184,10 +215,7 @@ fn expected(job: &Job<'_>, order: &Order) -> (Forecast, bool) {
 /// Each measure, predicted and counted.
 fn compare(judge: Judge, job: &Job<'_>, expected: &Forecast, counted: &Counters, record: u64) -> Vec<Measure> {
     let record = record as f64;
-    let measure = |what, expected: Expected, units, counted: u64| {
-        let judged = judge.judge(expected, units, counted as f64);
-        Measure { what, judged }
-    };
+    let measure = |what, expected: Expected, units, counted: u64| (what, judge.judge(expected, units, counted as f64));
     let mut measures = vec![
         measure("distinct rows", expected.distinct, 1.0, counted.unique),
         measure("missing distinct rows", expected.misses, 1.0, counted.unique_misses),
@@ -241,20 +269,20 @@ mod tests {
         assert_eq!(cache.rows.len(), 64);
         for training in [false, true] {
             let run = measures(&skew, &cache.rows, &cache.pinned, &lookups, training);
-            assert!(run.within && run.pinned_rows == 64 && run.batches > 100, "{run:?}");
+            assert!(
+                run.holds() == Some(Verdict::Holds)
+                    && run.json.number("pinned_rows") == 64.0
+                    && run.json.number("batches") > 100.0,
+                "{run:?}"
+            );
             assert_eq!(run.measures.len(), if training { 5 } else { 4 });
-            let records = (
-                run.measures[1].judged.counted * run.record as f64,
-                run.measures[1].judged.predicted * run.record as f64,
-            );
-            assert_eq!(
-                records,
-                (run.measures[3].judged.counted, run.measures[3].judged.predicted),
-                "a record a missing row"
-            );
+            let [missing, read] = [1, 3].map(|at: usize| run.measures[at].1);
+            let record = run.json.number("record");
+            let records = (missing.counted * record, missing.predicted * record);
+            assert_eq!(records, (read.counted, read.predicted), "a record a missing row");
             let wrong = |run: &Run, what: &str| {
-                let of = run.measures.iter().find(|measure| measure.what == what).unwrap();
-                assert!(!run.within && !of.judged.within, "{what}: {run:?}");
+                let of = run.measures.iter().find(|measure| measure.0 == what).unwrap();
+                assert!(run.holds() != Some(Verdict::Holds) && !of.1.within, "{what}: {run:?}");
             };
             // Rows said to be pinned that are not, a row fewer than said, another distribution, lookups with locality.
             wrong(&measures(&skew, &[], &cache.pinned, &lookups, training), "bytes read");
@@ -265,6 +293,27 @@ mod tests {
             let mut sorted = lookups.clone();
             sorted.sort_unstable();
             wrong(&measures(&skew, &cache.rows, &cache.pinned, &sorted, training), "distinct rows");
+        }
+    }
+
+    fn judged(order: &'static str, misses: f64, predicted: Expected) -> Run {
+        let measures = vec![("missing distinct rows", Judge::PART.judge(predicted, 1.0, misses))];
+        Run::new(order, false, Object::default(), measures, 0.9)
+    }
+
+    #[test]
+    fn only_a_proved_prediction_holds() {
+        let sure = Expected { mean: 1000.0, variance: 1.0 };
+        for (order, misses, predicted, verdict, passes) in [
+            (order::SHUFFLED, 1000.0, sure, "the prediction holds", true),
+            (order::SHUFFLED, 1020.0, sure, "the prediction does not hold", false),
+            (order::SHUFFLED, 9.0, Expected { mean: 9.0, variance: 9.0 }, "too short to tell", false),
+            (order::REAL, 950.0, sure, "not judged", true),
+            (order::SAMPLES, 1050.0, sure, "not judged", true),
+        ] {
+            let run = judged(order, misses, predicted);
+            assert!(run.text().contains(verdict) && run.text().contains(" 0.9000 |"), "{}", run.text());
+            assert_eq!(proved(&[run]).is_ok(), passes, "{order} {misses}");
         }
     }
 }

@@ -1,77 +1,64 @@
 //! The plot: eps over the array's size, both in powers of ten; the wanted eps is marked.
 
-use super::report::{Line, Report, Spread, Wanted};
+use crate::object::Object;
 use crate::plot::{Chart, Series};
 use std::ffi::OsStr;
 use std::path::Path;
 
-fn series(label: String, points: Vec<(f64, f64)>, colour: usize) -> Series {
-    Series { label, points, colour, dashed: false, markers: false, spread: Vec::new() }
-}
-
-/// Of one chunk size median, 95 % and the largest; of several the medians.
-pub(super) fn curve(report: &Report) -> Chart {
-    let relative = report.wanted.as_ref().is_some_and(|wanted| wanted.0.relative);
-    let of_row = if relative { ", of the row's length" } else { "" };
-    let mut chart = Chart::new("|M| (weights)", &format!("eps{of_row}"));
-    let name = Path::new(&report.table.name)
-        .file_name()
-        .map_or_else(|| report.table.name.clone().into(), OsStr::to_string_lossy);
+/// Of one chunk size median, 95 %, the largest and the mean square; of several the medians. `relative`: of the row's length.
+pub(super) fn curve(report: &Object, relative: bool) -> Chart {
+    let mut chart = Chart::new("|M| (weights)", if relative { "eps, of the row's length" } else { "eps" });
+    let name = Path::new(report.text("table name")).file_name().map(OsStr::to_string_lossy);
+    let name = name.unwrap_or_else(|| report.text("table name").into());
     chart.title = format!("{name}: what its rows lose in a shared array (ROBE, definition 2)");
     (chart.log_x, chart.log_y) = (true, true);
-    let spread = |line: &Line| -> Spread { if relative { line.relative } else { line.eps } };
-    let mut chunks: Vec<u32> = report.lines.iter().map(|line| line.chunk).collect();
-    chunks.dedup();
-    let points = |chunk: u32, of: &dyn Fn(&Line) -> f64| -> Vec<(f64, f64)> {
-        let lines = report.lines.iter().filter(|line| line.chunk == chunk);
-        lines.map(|line| (f64::from(line.weights), of(line))).collect()
+    let mut add = |label: String, points: Vec<(f64, f64)>, colour, dashed, markers| {
+        chart.series.push(Series { label, points, colour, dashed, markers, spread: Vec::new() });
     };
+    let (lines, sizes) = (report.list("lines"), report.list("sizes"));
+    let kind = if relative { "relative" } else { "eps" };
+    let mut chunks: Vec<f64> = lines.iter().map(|line| line.number("chunk")).collect();
+    chunks.dedup();
+    let points = |chunk: f64, of: &dyn Fn(&Object) -> f64| -> Vec<(f64, f64)> {
+        let lines = lines.iter().filter(|line| line.number("chunk") == chunk);
+        lines.map(|line| (line.number("weights"), of(line))).collect()
+    };
+    let quantile = |chunk: f64, name: &str| points(chunk, &|line| line.number(&format!("{kind} {name}")));
     if let [chunk] = chunks[..] {
-        let of = |label: &str, colour, of: &dyn Fn(&Line) -> f64| Series {
-            markers: true,
-            ..series(format!("{label}, chunks of {chunk}"), points(chunk, of), colour)
-        };
-        chart.series.push(of("largest of the sample", 1, &|line| spread(line).max));
-        chart.series.push(of("95 %", 4, &|line| spread(line).most));
-        chart.series.push(of("median", 0, &|line| spread(line).median));
-        let of_rows = if relative { report.sample.rms_length } else { 1.0 };
+        for (label, name, colour) in
+            [("largest of the sample", "max", 1), ("95 %", "percent_95", 4), ("median", "median", 0)]
+        {
+            add(format!("{label}, chunks of {chunk}"), quantile(chunk, name), colour, false, true);
+        }
+        let of_rows = if relative { report.number("sample rms_length") } else { 1.0 };
         let label = if relative { "root mean square, of that of the lengths" } else { "root mean square" };
-        chart.series.push(of(label, 5, &|line| line.rms / of_rows));
-        let constant = report.constant.rms / of_rows;
-        let unlike = points(chunk, &|line| line.unlike.map_or(f64::NAN, |share| constant * share.sqrt()));
-        let label = "root mean square to be expected, were all values independent".to_owned();
-        chart.series.push(Series { dashed: true, ..series(label, unlike, 7) });
+        let rms = points(chunk, &|line| line.number("rms") / of_rows);
+        add(format!("{label}, chunks of {chunk}"), rms, 5, false, true);
+        let constant = report.number("constant rms") / of_rows;
+        let unlike = points(chunk, &|line| constant * line.number("unlike").sqrt());
+        add("root mean square to be expected, were all values independent".to_owned(), unlike, 7, true, false);
     } else {
         for (colour, &chunk) in chunks.iter().enumerate() {
-            let of = series(format!("median, chunks of {chunk}"), points(chunk, &|line| spread(line).median), colour);
-            chart.series.push(Series { markers: true, ..of });
+            add(format!("median, chunks of {chunk}"), quantile(chunk, "median"), colour, false, true);
         }
     }
-    let weights = || report.lines.iter().map(|line| f64::from(line.weights));
-    let found = report.sizes.iter().filter_map(|size| size.weights.map(f64::from));
-    let all = || weights().chain(found.clone());
-    let ends = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
+    let weights = lines.iter().chain(sizes).map(|line| line.number("weights"));
+    let ends = weights.fold((f64::INFINITY, 0.0_f64), |(low, high), one| (low.min(one), high.max(one)));
     let across = |y: f64| vec![(ends.0, y), (ends.1, y)];
-    let constant = spread(&report.constant).median;
-    chart
-        .series
-        .push(Series { dashed: true, ..series("median of one weight for all values".to_owned(), across(constant), 6) });
-    if let Some(Wanted(wanted)) = &report.wanted {
-        let label = format!("wanted of {} % of the rows", 100.0 * wanted.quantile);
-        chart
-            .series
-            .push(Series { dashed: true, ..series(label, across(wanted.eps), if chunks.len() == 1 { 2 } else { 7 }) });
-        for (colour, size) in report.sizes.iter().enumerate() {
-            let colour = if chunks.len() == 1 { 3 } else { colour };
-            let Some((weights, eps)) = size.weights.zip(size.eps) else { continue };
-            let label = format!("{weights} weights do, chunks of {}", size.chunk);
-            let found = series(label, vec![(f64::from(weights), eps)], colour);
-            chart.series.push(Series { markers: true, dashed: true, ..found });
-        }
+    let constant = report.number(&format!("constant {kind} median"));
+    add("median of one weight for all values".to_owned(), across(constant), 6, true, false);
+    // What was not asked for, or not found, is no number, and not drawn.
+    let (label, one) = (100.0 * report.number("wanted quantile"), chunks.len() == 1);
+    let colour = if one { 2 } else { 7 };
+    add(format!("wanted of {label} % of the rows"), across(report.number("wanted eps")), colour, true, false);
+    for (colour, size) in sizes.iter().enumerate() {
+        let (weights, eps) = (size.number("weights"), size.number("eps"));
+        let label = format!("{weights} weights do, chunks of {}", size.number("chunk"));
+        add(label, vec![(weights, eps)], if one { 3 } else { colour }, true, true);
     }
     let drawn = chart.series.iter().flat_map(|series| &series.points).map(|point| point.1);
     let drawn = drawn.filter(|y| y.is_finite() && *y > 0.0);
-    let ends = drawn.fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), y| (low.min(y), high.max(y)));
+    let ends = drawn.fold((f64::INFINITY, 0.0_f64), |(low, high), y| (low.min(y), high.max(y)));
     // Nothing lies on the frame.
     chart.y_range = (ends.1 > 0.0).then_some((0.8 * ends.0, 1.25 * ends.1));
     chart

@@ -5,19 +5,15 @@ use rand::Rng;
 use rand::seq::SliceRandom;
 use std::collections::BTreeMap;
 
-/// Lookups in an order.
+/// Lookups in an order, in batches of bags.
 pub(in super::super) struct Order {
     /// `shuffled`, `samples shuffled` or `real`.
     pub(super) name: &'static str,
     pub(super) ids: Vec<u32>,
-    bags: Bags,
-}
-
-enum Bags {
-    /// Batches of so many lookups, in bags of one size.
-    Equal { batch: usize, bag: usize },
-    /// Where bags begin, and the end of the last; batches of so many of them.
-    Own { offsets: Vec<u32>, batch: usize },
+    /// Where each bag begins, and the end of the last.
+    offsets: Vec<u32>,
+    /// The first bag of each batch, and the number of bags.
+    batches: Vec<usize>,
 }
 
 /// The order that the prediction is for.
@@ -26,10 +22,16 @@ pub(super) const SAMPLES: &str = "samples shuffled";
 pub(super) const REAL: &str = "real";
 
 impl Order {
-    /// Lookups as the prediction has them: each by itself, in bags of one size.
+    /// Lookups as the prediction has them: each by itself, in bags of one size. The last bag of a batch may be smaller.
     pub(in super::super) fn shuffled(ids: Vec<u32>, batch: usize, bag: usize) -> Self {
         let batch = batch.min(ids.len()).max(1);
-        Self { name: SHUFFLED, ids, bags: Bags::Equal { batch, bag } }
+        let (mut offsets, mut batches) = (vec![0], vec![0]);
+        for first in (0..ids.len()).step_by(batch) {
+            let end = (first + batch).min(ids.len());
+            offsets.extend((first + bag..end).step_by(bag).chain([end]).map(|offset| offset as u32));
+            batches.push(offsets.len() - 1);
+        }
+        Self { name: SHUFFLED, ids, offsets, batches }
     }
 
     /// A trace's own bags in batches of so many samples, at most so many batches: samples shuffled, if any has more than one lookup,
@@ -43,13 +45,12 @@ impl Order {
         let mut samples = trace.samples();
         let most = batches.saturating_mul(batch).min(samples.len());
         let order = |name, samples: &[&[u32]]| {
-            let mut end = 0;
-            let ends = samples.iter().map(|sample| {
-                end += sample.len() as u32;
-                end
-            });
-            let offsets = std::iter::once(0).chain(ends).collect();
-            Self { name, ids: samples.concat(), bags: Bags::Own { offsets, batch } }
+            let mut offsets = vec![0];
+            for sample in samples {
+                offsets.push(offsets[offsets.len() - 1] + sample.len() as u32);
+            }
+            let batches = (0..most).step_by(batch).chain([most]).collect();
+            Self { name, ids: samples.concat(), offsets, batches }
         };
         let mut orders = vec![order(REAL, &samples[..most])];
         if samples.iter().any(|sample| sample.len() > 1) {
@@ -60,21 +61,12 @@ impl Order {
     }
 
     /// Each batch: its lookups, and the offsets of its bags in them.
-    pub(super) fn batches(&self) -> Box<dyn Iterator<Item = (&[u32], Vec<u32>)> + '_> {
-        match &self.bags {
-            &Bags::Equal { batch, bag } => Box::new(self.ids.chunks(batch).map(move |ids| {
-                (ids, (0..ids.len()).step_by(bag).chain([ids.len()]).map(|offset| offset as u32).collect())
-            })),
-            Bags::Own { offsets, batch } => {
-                let bags = offsets.len() - 1;
-                Box::new((0..bags).step_by(*batch).map(move |first| {
-                    let offsets = &offsets[first..=(first + batch).min(bags)];
-                    let (start, end) = (offsets[0], offsets[offsets.len() - 1]);
-                    let ids = &self.ids[start as usize..end as usize];
-                    (ids, offsets.iter().map(|offset| offset - start).collect())
-                }))
-            }
-        }
+    pub(super) fn batches(&self) -> impl Iterator<Item = (&[u32], Vec<u32>)> {
+        self.batches.windows(2).map(|bags| {
+            let offsets = &self.offsets[bags[0]..=bags[1]];
+            let (start, end) = (offsets[0], offsets[offsets.len() - 1]);
+            (&self.ids[start as usize..end as usize], offsets.iter().map(|offset| offset - start).collect())
+        })
     }
 
     /// How many batches have so many lookups.
