@@ -1,5 +1,5 @@
-//! What a table loses in a shared array: against the formula with its matrix written out in FP64, against the expected
-//! loss of random tables, and bad input.
+//! The loss of a table in a shared array: against the formula with its matrix written out in FP64, against the expected loss of random
+//! tables, and bad input.
 
 use hotrow::{
     CpuRobeGroup, Error, Init, Source,

@@ -231,7 +231,7 @@ fn check_pipeline(wgsl: &str, subgroups: bool, constants: &[(&str, f64)], most: 
     }
 }
 
-/// All checks above, the ones with the clearest messages first.
+/// Runs all checks above, those with the clearest messages first.
 fn check_all(wgsl: &str, subgroups: bool, constants: &[(&str, f64)], most: usize) -> Result<(), String> {
     check_directives(wgsl)?;
     let module = parse(wgsl)?;

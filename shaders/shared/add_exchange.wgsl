@@ -1,5 +1,5 @@
-// Adds a float to a sum while other invocations add to the same sum, in any order; for any device. Needs `sums:
-// array<Added>`.
+// Adds a float to a sum, in any order, while other invocations add to the same sum; for any device.
+// Needs `sums: array<Added>`.
 alias Added = atomic<u32>;
 
 // If another invocation changed the sum since it was read, try again with the new sum. One of the competing invocations

@@ -70,7 +70,7 @@ fn starts_before(first: u32, local: u32, n: u32) -> vec2<u32> {
     return found_within();
 }
 
-// The starts of the block at weight `first`, given those of the block before.
+// The starts of the block at weight `first`, given the starts of the block before.
 fn starts_within(first: u32, before: vec2<u32>, local: u32, n: u32) -> vec2<u32> {
     find_beyond(i32(first) - i32(robe.reach), before.x, 0u, local, n);
     find_beyond(i32(first) + 255, before.y, 1u, local, n);

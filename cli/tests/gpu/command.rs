@@ -269,7 +269,7 @@ fn the_suite_measures_every_kernel() {
         assert_eq!(wrong(&suite, &kernels), None);
         assert_eq!(suite["left_out"], serde_json::json!([]));
         assert_eq!(figure(&suite, "hit rate", &[("shape", "hits-uniform".into())]), Some(1.0));
-        // This run does not measure the figure, so the report must not have it.
+        // This run does not measure nvidia_step, and the report does not claim it.
         assert!(
             goal(&suite, "gather")["reached"].as_f64().is_some() && goal(&suite, "nvidia_step")["reached"].is_null()
         );
