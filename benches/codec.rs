@@ -11,9 +11,9 @@ use hotrow::{
 };
 use rand::{RngExt as _, SeedableRng as _};
 
-/// The dim of Yang 2020's examples and memory factors.
+/// The dim of the examples and memory factors of Yang 2020.
 const DIM: u32 = 128;
-/// 128 KiB of FP32: rows do not come from one cache line, and all of them fit in a core's own cache.
+/// 128 KiB of FP32: more than a cache line, and less than a core's own cache.
 const ROWS: u32 = 256;
 
 fn codec(criterion: &mut Criterion) {

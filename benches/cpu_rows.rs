@@ -1,10 +1,10 @@
-//! Row kernels of the CPU side in the shapes of TBE's own benchmarks, beside TBE's figures: a million rows, 2,048 bags
-//! of 20, nanoseconds a row, the best of many runs. Sums come straight from the records, on one thread (as TBE's
-//! figures) and on all. Then the same bags go through a [`CpuGroup`], to time a whole call. Uniform rows are slowed by
-//! page table walks; with glibc, `GLIBC_TUNABLES=glibc.malloc.hugetlb=1` puts the tables into huge pages.
+//! Row kernels of the CPU in the shapes of TBE's own benchmarks, beside TBE's figures: a million rows, 2,048 bags of 20, the best time of
+//! many runs in nanoseconds a row. The first benchmarks sum rows straight from the records, on one thread (as TBE's figures) and on all
+//! threads. Then a [`CpuGroup`] runs the same bags, to time a whole call. Page table walks slow down uniform rows; with glibc,
+//! `GLIBC_TUNABLES=glibc.malloc.hugetlb=1` puts the tables into huge pages.
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
-#![allow(clippy::print_stdout, reason = "figures are what this is for")]
-#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on may stop")]
+#![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap ends the benchmark")]
 
 use std::{cell::Cell, hint::black_box, time::Duration, time::Instant};
 
@@ -22,7 +22,7 @@ const ROWS: u32 = 1_000_000;
 const BAGS: usize = 2048;
 const POOLED: usize = 20;
 const DIMS: [u32; 2] = [64, 128];
-/// How far FBGEMM looks ahead; the optimisers' loops below do the same.
+/// How many rows FBGEMM prefetches ahead. The loops of the optimisers below do the same.
 const AHEAD: usize = 16;
 
 /// FBGEMM's ns a row: D = 64 uniform, D = 64 Zipf, D = 128 uniform, D = 128 Zipf. Measured at commit 71d6f8b on one thread of a
@@ -41,7 +41,7 @@ const FBGEMM: [(&str, [f64; 4]); 10] = [
     ("row-wise-adagrad-of-bags-fp16", [25.0, 12.7, 64.4, 21.4]),
 ];
 
-/// Zipf's ranks are the rows: frequent rows lie side by side.
+/// The indices of all bags. The ranks of Zipf's law are the rows, so frequent rows lie side by side.
 fn indices(zipf: bool) -> Vec<u32> {
     let mut source = rand_pcg::Pcg64::seed_from_u64(1);
     let law = rand_distr::Zipf::new(f64::from(ROWS), 1.05).unwrap();
@@ -62,7 +62,7 @@ fn random_row(source: &mut rand_pcg::Pcg64, dim: u32) -> Vec<f32> {
     (0..dim).map(|_| source.random_range(-1.0..1.0)).collect()
 }
 
-/// A table of records: 256 different rows, again and again. What a row holds costs nothing, where it lies does.
+/// A table of records: 256 different rows, repeated. The place of a row decides its time, its values do not.
 fn table(layout: &Layout) -> Vec<u32> {
     let mut source = rand_pcg::Pcg64::seed_from_u64(2);
     let noise =
@@ -76,7 +76,7 @@ fn table(layout: &Layout) -> Vec<u32> {
     few.iter().copied().cycle().take(ROWS as usize * words).collect()
 }
 
-/// One line of figures, and the best time by which it is printed at the end.
+/// One line of figures. The best time is printed at the end.
 struct Line<'a> {
     name: &'a str,
     dim: u32,
@@ -85,7 +85,7 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Runs `work` under criterion; `rows` is how many rows a run goes through.
+    /// Runs `work` under criterion. A run goes through `rows` rows.
     fn measure(&self, criterion: &mut Criterion, rows: usize, mut work: impl FnMut() + Send) {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads).build().unwrap();
         let best = Cell::new(Duration::MAX);
@@ -124,7 +124,7 @@ impl Line<'_> {
     }
 }
 
-/// One and all.
+/// One thread, and all threads.
 fn threads() -> Vec<usize> {
     let all = std::thread::available_parallelism().map_or(1, usize::from);
     if all > 1 { vec![1, all] } else { vec![1] }
@@ -143,7 +143,7 @@ fn sums(criterion: &mut Criterion) {
             for zipf in [false, true] {
                 let rows = indices(zipf);
                 for threads in threads() {
-                    // Whole bags, 64 a task.
+                    // Whole bags, 64 for each task.
                     let each = if threads == 1 { BAGS } else { 64 };
                     Line { name, dim, zipf, threads }.measure(criterion, rows.len(), || {
                         outputs.par_chunks_mut(each * dim as usize).enumerate().for_each(|(part, outputs)| {
@@ -177,7 +177,7 @@ fn packs(criterion: &mut Criterion) {
     }
 }
 
-/// FP32 rows with their state, moved one index after another, each by its own gradient or by its bag's.
+/// FP32 rows with their state, moved index by index, each by its own gradient or by the gradient of its bag.
 fn optimisers(criterion: &mut Criterion) {
     let cases = [
         ("adagrad", OptimizerKind::AdaGrad, 1),
@@ -211,7 +211,7 @@ fn optimisers(criterion: &mut Criterion) {
     }
 }
 
-/// FP16 records, unpacked, moved and packed again at random.
+/// Packed records, unpacked, moved and packed again with stochastic rounding.
 fn packed_optimisers(criterion: &mut Criterion) {
     let cases =
         [("row-wise-adagrad-of-bags-fp16", Precision::Fp16), ("row-wise-adagrad-of-bags-int8", Precision::Int8)];
@@ -248,7 +248,7 @@ fn packed_optimisers(criterion: &mut Criterion) {
     }
 }
 
-/// The same bags through the group: no cache, and a cache that holds every row.
+/// The same bags in a group without a cache, and in a group whose cache holds every row.
 fn groups(criterion: &mut Criterion) {
     let offsets = offsets();
     for precision in [Precision::Fp32, Precision::Int8] {
@@ -262,7 +262,7 @@ fn groups(criterion: &mut Criterion) {
                 let mut group = CpuGroup::new(config).unwrap();
                 for zipf in [false, true] {
                     let indices = indices(zipf);
-                    // Twice: the first brings the rows in, the second finds them all.
+                    // The first forward brings the rows into the cache, the second finds all of them there.
                     for _ in 0..2 {
                         group.forward(&indices, &offsets, None).unwrap();
                     }

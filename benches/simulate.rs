@@ -9,13 +9,13 @@ use hotrow::{
 use rand::SeedableRng as _;
 use rand_distr::Distribution as _;
 
-/// Enough that the simulator's metadata leave a core's caches.
+/// The simulator's metadata exceed a core's caches.
 const ROWS: u32 = 1_000_000;
 /// About the skew of word frequencies.
 const EXPONENT: f64 = 1.05;
-/// Twenty times the slots, so that filling the cache is a small part.
+/// Twenty accesses for each slot, so that filling the cache is a small part of a run.
 const ACCESSES: usize = 200_000;
-/// One access at a time, as hit rates are usually defined; and a batch as training has it.
+/// Batches of one access, as hit rates are usually defined, and batches as in training.
 const BATCHES: [usize; 2] = [1, 4096];
 
 fn simulate(criterion: &mut Criterion) {

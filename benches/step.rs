@@ -1,8 +1,8 @@
-//! A whole training step, forward and backward: on the CPU backend, and on the GPU where there is an adapter. The GPU's time is
-//! taken by device timestamps, or by the wall clock where the device has none (which it then says).
+//! A whole training step, forward and backward, on the CPU backend and on a GPU if there is an adapter. Timestamps of the device measure
+//! the GPU's time. A device without timestamps is measured by the wall clock, and the output says so.
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
-#![allow(clippy::print_stdout, reason = "a figure is worth nothing without the adapter it comes from")]
-#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on may stop")]
+#![allow(clippy::print_stdout, reason = "prints the adapter that the figures come from")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap ends the benchmark")]
 
 mod support;
 
@@ -16,18 +16,18 @@ use hotrow::{
 use rand::SeedableRng as _;
 use rand_distr::Distribution as _;
 
-/// 51 MB at FP32: beyond most caches of CPUs and GPUs, and made in a moment.
+/// 51 MB at FP32: more than most caches of CPUs and GPUs, and quickly filled.
 const ROWS: u32 = 200_000;
 /// A usual width of a recommender's tables; a multiple of a workgroup's 64 lanes.
 const DIM: u32 = 64;
 /// 5 % of the rows train in FP32, one of the shares that Yang 2020 plots. With this skew there are hits, misses and
 /// evictions in every step.
 const CACHE: u32 = ROWS / 20;
-/// Small enough that a software driver ends within a minute; on a card launches weigh heavily at this size.
+/// Small enough for a software driver to end within a minute. On a card, launches take much of the time at this size.
 const BAGS: u32 = 1024;
-/// Indices of a bag: pooling has something to add up, and a batch has repeats to merge.
+/// Indices of a bag, so that pooling adds rows and a batch has repeated rows to merge.
 const POOLED: u32 = 8;
-/// Different batches in turn, so that rows do leave the cache.
+/// Number of different batches, so that rows leave the cache.
 const BATCHES: usize = 8;
 
 fn config(precision: Precision) -> GroupConfig {
@@ -50,7 +50,7 @@ fn offsets() -> Vec<u32> {
     (0..=BAGS).map(|bag| bag * POOLED).collect()
 }
 
-/// FP32 as the baseline; 8 bits, a byte a code; 4, where codes are packed within a byte.
+/// FP32 as the baseline, INT8 with a byte for each code, INT4 with two codes in a byte.
 const PRECISIONS: [Precision; 3] = [Precision::Fp32, Precision::Int8, Precision::Int4];
 
 fn on_cpu(criterion: &mut Criterion) {
@@ -78,7 +78,7 @@ fn on_gpu(criterion: &mut Criterion) {
     };
     support::announce("step/gpu", &context);
     let mut group = criterion.benchmark_group("step/gpu");
-    // Flat: a software driver takes some 100 ms a step, and ever longer samples would take minutes.
+    // Flat sampling: a software driver takes some 100 ms a step, and samples of growing length would take minutes.
     group.throughput(Throughput::Elements(u64::from(BAGS * POOLED))).sample_size(10).sampling_mode(SamplingMode::Flat);
     for precision in PRECISIONS {
         group.bench_function(format!("{precision:?}").to_lowercase(), |bencher| {
@@ -89,14 +89,14 @@ fn on_gpu(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Steps as `hotrow train` takes them, many runs beside each other, each on one thread: 256 texts of 85 words.
+/// Steps as in `hotrow train`, with 256 texts of 85 words. Many runs work side by side, each on one thread.
 fn on_one_thread(criterion: &mut Criterion) {
     const ROWS: u32 = 70_000;
     const BAGS: u32 = 256;
     const POOLED: u32 = 85;
     let zipf = rand_distr::Zipf::new(f64::from(ROWS), 1.09).unwrap();
     let mut source = rand_pcg::Pcg64::seed_from_u64(1);
-    // Frequent words lie anywhere in the table: 40,503 has no divisor in common with its rows.
+    // Frequent words lie anywhere in the table: 40,503 has no divisor in common with the number of rows.
     let mut word = || (u64::from(zipf.sample(&mut source) as u32) * 40_503 % u64::from(ROWS)) as u32;
     let batches: Vec<Vec<u32>> = (0..40).map(|_| (0..BAGS * POOLED).map(|_| word()).collect()).collect();
     let offsets: Vec<u32> = (0..=BAGS).map(|bag| bag * POOLED).collect();
@@ -127,7 +127,7 @@ fn on_one_thread(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Steps on the device, everything they need uploaded beforehand.
+/// Steps on the device. All their data is uploaded beforehand.
 struct Steps {
     context: Context,
     group: Group,
@@ -162,7 +162,7 @@ impl Steps {
         }
     }
 
-    /// One step, submitted and waited for.
+    /// Submits one step and waits for it. Returns its time.
     fn next(&mut self) -> Duration {
         let indices = &self.batches[self.done % BATCHES];
         self.done += 1;

@@ -1,4 +1,4 @@
-//! Embedding rows in a wgpu program of your own: your device, your encoder, nothing waited for.
+//! Embedding rows in a wgpu program of your own, with your device and your encoder, and without waiting.
 #![allow(clippy::print_stdout, reason = "an example shows its result")]
 
 use hotrow::wgpu::{self, util::DeviceExt as _};
@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let descriptor = wgpu::DeviceDescriptor { required_features, required_limits, ..Default::default() };
     let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))?;
 
-    // 100,000 rows of 64 in INT4; the 5,000 hottest in FP32.
+    // 100,000 rows of 64 in INT4, and a cache of the 5,000 hottest in FP32.
     let context = Context::new(&device, &queue)?;
     let config = GroupConfig::new(&[100_000], 64)
         .with_precision(Precision::Int4)

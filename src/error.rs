@@ -171,8 +171,8 @@ pub enum Error {
         /// The remedy.
         remedy: &'static str,
     },
-    /// The device or the host has no memory left.
-    #[error("{what}: wanted {bytes} bytes, the device has no memory left; make tables, cache or batch smaller")]
+    /// The device or the host has less memory left than wanted.
+    #[error("{what}: wanted {bytes} bytes, more than device or host has left; make tables, cache or batch smaller")]
     OutOfMemory {
         /// The purpose of the memory.
         what: &'static str,

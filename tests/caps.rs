@@ -1,6 +1,5 @@
-//! What `Caps` chooses from a device's facts, on made-up facts of other devices. The figures are usual ones of the
-//! vendors, not measurements; a choice depends on the facts alone, so any combination that a device could report will
-//! do.
+//! The choices of `Caps`, on invented facts of other devices. The figures are usual ones of the vendors, not measurements. A choice depends
+//! on the facts alone, so any combination that a device could report will do.
 
 use hotrow::{
     AddBody, Caps, Error, GroupConfig, Layout, Placement, RankBody, requirements,
@@ -54,7 +53,7 @@ fn fixtures() -> Vec<Fixture> {
         gpu("AMD RDNA", DeviceType::DiscreteGpu, (32, 64)),
         gpu("AMD GCN", DeviceType::DiscreteGpu, (64, 64)),
         gpu("Intel", DeviceType::IntegratedGpu, (8, 32)),
-        // Apple's SIMD groups have 32 lanes, but wgpu-hal 30 says 4 to 64 for whatever Metal device.
+        // Apple's SIMD groups have 32 lanes, but wgpu-hal 30 reports 4 to 64 for every Metal device.
         Fixture {
             backend: Backend::Metal,
             limits: limits(4 * GIB - 1, 9 * GIB),
@@ -81,7 +80,7 @@ fn the_ballot_runs_only_where_every_subgroup_has_32_lanes() {
         .map(|fixture| fixture.name)
         .collect();
     assert_eq!(ballot, ["NVIDIA", "in a virtual machine", "unknown"]);
-    // Any range but 32 to 32 is too wide, whoever reports it.
+    // Any range other than 32 to 32 gives the portable body, on every backend.
     for subgroup in [(31, 32), (32, 33), (16, 32), (32, 64), (1, 128), (64, 64), (0, 0)] {
         let caps = Caps { subgroup: Some(subgroup), ..fixture("NVIDIA") };
         assert_eq!(caps.choose_rank(), RankBody::Portable, "{subgroup:?}");
@@ -95,7 +94,7 @@ fn host_memory_is_mapped_only_where_it_is_shared() {
     for name in ["Intel", "Apple", "llvmpipe"] {
         assert_eq!(of(name), Placement::Mapped, "{name}");
     }
-    // Mapped over a bus is for the caller to choose.
+    // The caller may choose Mapped over a bus; Auto does not.
     for name in ["NVIDIA", "AMD RDNA", "in a virtual machine", "unknown"] {
         assert_eq!(of(name), Placement::Staged, "{name}");
     }
@@ -146,7 +145,7 @@ fn a_shard_fits_a_binding_and_a_buffer() {
     assert_eq!(fixture("NVIDIA").choose_shard_bytes(), 2 * GIB - 256, "rounded down to whole 256 bytes");
     assert_eq!(fixture("Apple").choose_shard_bytes(), 4 * GIB - 256);
     assert_eq!(fixture("llvmpipe").choose_shard_bytes(), 128 * MIB);
-    // A buffer may be the smaller of the two.
+    // The smaller of binding and buffer limits a shard.
     let info = AdapterInfo::new(DeviceType::DiscreteGpu, Backend::Dx12);
     for (binding, buffer) in [(VULKAN, 256 * MIB), (256 * MIB, VULKAN), (256 * MIB + 100, 256 * MIB)] {
         let caps = Caps::from_parts(&info, Features::empty(), &limits(binding, buffer));
@@ -161,11 +160,11 @@ fn a_shard_fits_a_binding_and_a_buffer() {
 #[test]
 fn windows_are_what_a_stage_can_bind_beyond_the_default() {
     let with = |buffers| Caps { storage_buffers: buffers, stage_buffers: u32::MAX, ..fixture("NVIDIA") };
-    // The default limit, SwiftShader's, llvmpipe's, NVIDIA's; fewer than a stage needs is refused elsewhere.
+    // Storage buffers of the default limit, SwiftShader, llvmpipe and NVIDIA. Another check refuses fewer buffers than a stage needs.
     for (buffers, windows) in [(0, 1), (7, 1), (8, 1), (9, 2), (10, 3), (32, 25), (33, 25), (1 << 20, 25)] {
         assert_eq!(with(buffers).choose_windows(), windows, "{buffers} storage buffers");
     }
-    // All buffers together may be the narrower: two uniforms are among them. wgpu's default is 28.
+    // The limit of all buffers of a stage may be narrower. It includes three uniforms; wgpu's default is 28.
     for (together, windows) in [(0, 1), (11, 1), (12, 2), (29, 19), (35, 25), (36, 25)] {
         let caps = Caps { stage_buffers: together, ..with(40) };
         assert_eq!(caps.choose_windows(), windows, "{together} buffers");
@@ -184,7 +183,7 @@ fn a_cache_of_more_windows_than_can_be_bound_is_refused() {
     let one = layout(4_194_272);
     assert_eq!((one.windows(), one.window_slots), (1, 4_194_272));
     caps(8).check_cache(&one).unwrap();
-    // 4 GiB, and then some.
+    // Caches of 4 GiB and more.
     for (rows, windows) in
         [(4_194_304, 2), (8_388_576, 2), (8_388_608, 3), (25 << 22, 26), (4_194_303 * 25 / 32 * 32, 25)]
     {

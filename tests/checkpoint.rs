@@ -20,7 +20,7 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use safetensors::{Dtype, SafeTensors};
 use tempfile::{TempDir, tempdir};
 
-/// A configuration with every part, and a cache whose rows change often.
+/// A configuration that uses every part of a checkpoint, with a cache whose rows change often.
 fn config() -> GroupConfig {
     GroupConfig::new(&[150, 50], 8)
         .with_precision(Precision::Int4)
@@ -32,7 +32,7 @@ fn config() -> GroupConfig {
         .with_shard_bytes(Some(1000))
 }
 
-/// Runs steps, some followed by a flush. Returns the outputs of all.
+/// Runs steps, some followed by a flush. Returns the outputs of all steps.
 fn train(group: &mut dyn Embedding, steps: std::ops::Range<u32>) -> Vec<Vec<u32>> {
     steps
         .map(|step| {
@@ -94,7 +94,7 @@ fn a_loaded_group_goes_on_bit_for_bit() {
         checkpoint::save(&mut first, &path).unwrap();
         let saved = first.snapshot().unwrap();
 
-        // A group with another table and other shards before it loads.
+        // The loading group has another table and other shards at first.
         let other = config.with_init(Init::Constant(0.5)).with_shard_bytes(None);
         let mut second = CpuGroup::new(other).unwrap();
         train(&mut second, 20..23);
@@ -103,7 +103,7 @@ fn a_loaded_group_goes_on_bit_for_bit() {
         assert_eq!(second.snapshot().unwrap(), saved);
         assert_eq!(train(&mut second, 7..14), outputs[7..]);
         assert_eq!(second.snapshot().unwrap(), straight.snapshot().unwrap());
-        // The saved group must continue too.
+        // The saved group must continue with the same bits.
         assert_eq!(train(&mut first, 7..14), outputs[7..]);
     }
 }
@@ -178,12 +178,12 @@ fn others_can_read_the_file() {
     for (field, value) in [("step", t.to_string()), ("tables", "[150,50]".into()), ("precision", "int4".into())] {
         assert_eq!(metadata[field], value);
     }
-    // The same state is the same file.
+    // Two saves of the same state give the same file.
     let again = folder.path().join("again.safetensors");
     checkpoint::save(&mut group, &again).unwrap();
     assert!(fs::read(&again).unwrap() == file);
 
-    // Parts that a group does not have are left out.
+    // The file leaves out parts that the group does not have.
     let plain = config().with_cache_rows(0).with_policy(Policy::Lru);
     checkpoint::save(&mut trained(&plain), &path).unwrap();
     let file = fs::read(&path).unwrap();
@@ -240,7 +240,7 @@ fn no_flipped_bit_passes() {
     anywhere.unwrap();
     assert_eq!(flip(length - 1, 0), "frequencies", "the last checksum");
     assert_eq!(flip(header + 8, 3), "counters");
-    // The file without a flip must load.
+    // The unchanged file must load.
     fs::write(&path, &right).unwrap();
     checkpoint::load(&mut *group.borrow_mut(), &path).unwrap();
 }
@@ -259,14 +259,14 @@ fn cut_off_and_longer_files_are_named() {
     }
     fs::write(&path, [right.as_slice(), &[0]].concat()).unwrap();
     assert_eq!(refused(&mut group, &path), "length");
-    // Two tensors exchanged, and their checksums too: no bit flip, but damage.
+    // Two tensors are exchanged together with their checksums: the file is damaged, but no bit has flipped.
     let mut moved = right.clone();
     moved[header..right.len() - 24].rotate_left(4);
     fs::write(&path, moved).unwrap();
     assert_eq!(refused(&mut group, &path), "counters");
 }
 
-/// The file with a changed header, whose checksum is made right.
+/// The file with a changed header and the right checksum of that header.
 fn with_header(right: &[u8], change: impl FnOnce(&mut serde_json::Value)) -> Vec<u8> {
     let header = 8 + u64::from_le_bytes(right[..8].try_into().unwrap()) as usize;
     let mut value = serde_json::from_slice(&right[8..header]).unwrap();
@@ -366,7 +366,7 @@ fn another_configuration_is_named() {
         |config| config.out_of_range = OutOfRange::Skip,
         |config| config.init = Init::Constant(1.0),
         |config| config.set_shard_bytes(None),
-        |config| config.cache_rows = 33, // the same two sets
+        |config| config.cache_rows = 33, // both sizes give the same two sets
     ];
     for change in free {
         let mut other = config();
@@ -418,7 +418,7 @@ fn a_save_that_fails_leaves_the_old_file_and_nothing_else() {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Child processes: this program again, with the name of one test to run and a path in the environment.
+// Child processes run this program again, with the name of one test and a path in the environment.
 
 const CHILD: &str = "HOTROW_TEST_CHECKPOINT";
 
@@ -454,7 +454,7 @@ fn at_step(group: &mut CpuGroup, t: u32) {
     group.write_part(Part::Records, 0, &state(t)).unwrap();
 }
 
-/// The step of a checkpoint, after checking that the whole file belongs to that step.
+/// Checks that a whole checkpoint belongs to one step, and returns that step.
 fn whole(group: &mut CpuGroup, path: &Path) -> u32 {
     checkpoint::load(group, path).unwrap();
     let snapshot = group.snapshot().unwrap();
@@ -486,7 +486,7 @@ fn a_killed_save_leaves_the_old_file_whole() {
             child("checkpoint::a_killed_save_leaves_the_old_file_whole", &path).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let (mut saving, mut saved) = (0, whole(&mut group, &path));
-        // Killed at a random time after some save has begun.
+        // The process is killed at a random time after the start of a save.
         let saves = rng.random_range(1..3);
         for line in lines.by_ref().filter(|line| line.starts_with("saving")).take(saves) {
             saving = line.rsplit(' ').next().unwrap().parse().unwrap();
@@ -530,7 +530,7 @@ fn only_what_is_left_over_is_removed() {
     names.iter().for_each(|name| fs::write(at(name), "x").unwrap());
     let under_way = fs::File::open(at(names[1])).unwrap();
     under_way.lock().unwrap();
-    // A left-over file with this process's own number too.
+    // A left-over file with the number of this process does no harm either.
     let mine = format!("a.safetensors.tmp-{}-0", std::process::id());
     let mine = fs::File::create(at(&mine)).unwrap();
     mine.lock().unwrap();
@@ -541,7 +541,7 @@ fn only_what_is_left_over_is_removed() {
     checkpoint::contents(at("a.safetensors")).unwrap();
 }
 
-/// Files of this process are limited to 8 MiB, which looks like a full disk: a write fails in the middle.
+/// This process can write no file beyond 8 MiB, as on a full disk: a write fails in the middle.
 #[cfg(unix)]
 #[test]
 fn a_full_disk_leaves_the_old_file_whole() {
@@ -556,7 +556,7 @@ fn a_full_disk_leaves_the_old_file_whole() {
     let mut group = large();
     at_step(&mut group, 1);
     checkpoint::save(&mut group, &path).unwrap();
-    let limited = "trap '' XFSZ; ulimit -f 16384; exec \"$0\" \"$@\""; // blocks of 512 bytes
+    let limited = "trap '' XFSZ; ulimit -f 16384; exec \"$0\" \"$@\""; // in blocks of 512 bytes
     let mut command = Command::new("sh");
     command.args(["-c", limited]).arg(std::env::current_exe().unwrap());
     command.args(["--exact", "checkpoint::a_full_disk_leaves_the_old_file_whole", "--nocapture"]).env(CHILD, &path);
@@ -567,7 +567,7 @@ fn a_full_disk_leaves_the_old_file_whole() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "what was begun is gone");
 }
 
-/// A line of `/proc/self/status`, in bytes.
+/// The figure in a line of `/proc/self/status`, in bytes.
 #[cfg(target_os = "linux")]
 fn memory(line: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
@@ -595,7 +595,7 @@ fn no_second_copy_in_memory() {
     let config = GroupConfig::new(&[1 << 21], 128).with_precision(Precision::Fp32);
     let mut group = CpuGroup::new(config).unwrap();
     let mut measure = |work: &mut dyn FnMut(&mut CpuGroup)| {
-        fs::write("/proc/self/clear_refs", "5").unwrap(); // the peak begins anew
+        fs::write("/proc/self/clear_refs", "5").unwrap(); // the peak starts again from now
         let before = memory("VmRSS");
         work(&mut group);
         println!("added {}", memory("VmHWM").saturating_sub(before));
@@ -641,13 +641,13 @@ mod robe {
             train(&mut group, 5..9);
             train(&mut again, 5..9);
             assert_eq!(again.snapshot(), group.snapshot());
-            // A plain safetensors file.
+            // The file is a plain safetensors file.
             let bytes = fs::read(&path).unwrap();
             let file = SafeTensors::deserialize(&bytes).unwrap();
             assert_eq!(file.tensor("weights").unwrap().shape(), [300]);
             assert_eq!(file.tensor("counters").unwrap().shape(), [2, 3]);
             assert_eq!(file.tensor("states").is_ok(), name == "adagrad");
-            // Saved again, the same bytes.
+            // A second save gives the same bytes.
             checkpoint::save_lookup(&mut trained(optimizer), &path).unwrap();
             assert_eq!(fs::read(&path).unwrap(), bytes);
         }
@@ -663,7 +663,7 @@ mod robe {
             train(&mut again, 3..6);
             assert_eq!(again.snapshot(), group.snapshot(), "{precision:?}");
         }
-        // Either kind in one call.
+        // One call saves or loads either kind of table.
         let path = folder.path().join("rows");
         let mut rows = super::trained(&super::config());
         checkpoint::save_lookup(&mut rows, &path).unwrap();
@@ -705,7 +705,7 @@ mod robe {
             }
             assert_eq!(group.snapshot(), before);
         }
-        // How gradients are applied may differ.
+        // The settings of the optimiser's step may differ.
         let other = adagrad.clone().with_optimizer(Optimizer::adagrad(0.5));
         checkpoint::load_lookup(&mut CpuRobeGroup::new(other).unwrap(), &path).unwrap();
         let mut group = CpuRobeGroup::new(adagrad).unwrap();

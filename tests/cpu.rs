@@ -22,7 +22,7 @@ fn config() -> GroupConfig {
         .with_seed(3)
 }
 
-/// Skewed indices in bags of 0 to 6.
+/// A batch of skewed indices in bags of 0 to 6.
 fn batch(rng: &mut StdRng, bags: usize) -> (Vec<u32>, Vec<u32>) {
     let mut indices = Vec::new();
     let mut offsets = vec![0];
@@ -48,7 +48,7 @@ fn total(group: &mut CpuGroup) -> Counters {
     group.counters().unwrap().into_iter().sum()
 }
 
-/// Runs steps and collects the outputs of each, and every row at the end.
+/// Runs steps. Returns the outputs of each step, then all rows.
 fn play(group: &mut CpuGroup, steps: usize, bags: usize) -> Vec<Vec<u32>> {
     let mut rng = StdRng::seed_from_u64(5);
     let every: Vec<u32> = (0..ROWS).collect();
@@ -81,7 +81,7 @@ fn fp32_cache_changes_no_bit() {
                 (100, Policy::Lfu, 32),
                 (ROWS, Policy::Lru, 64),
             ] {
-                // Shards of 37 records or so: rows cross them.
+                // Shards of about 37 records, so rows of one batch lie in several shards.
                 let cached = plain
                     .clone()
                     .with_cache_rows(cache_rows)
@@ -125,7 +125,7 @@ struct Model {
     sets: u32,
     ways: u32,
     t: u32,
-    /// Slot to (row, stamp).
+    /// For each occupied slot its row and stamp.
     slots: Vec<Option<(u32, u32)>>,
     freq: BTreeMap<u32, u32>,
     counters: Counters,
@@ -320,7 +320,7 @@ fn a_row_in_many_tiles_gets_every_gradient() {
         let mut expected = vec![0.0; ROWS as usize * dim];
         let mut rng = StdRng::seed_from_u64(21);
         for step in 0..20 {
-            // A hot row, a less hot one, and runs that begin and end anywhere.
+            // One hot row, a less hot row, and runs of accesses that begin and end anywhere.
             let hot = rng.random_range(0..ROWS);
             let indices: Vec<u32> = (0..rng.random_range(1..1500))
                 .map(|i| if i % 3 == 0 { hot } else { rng.random_range(0..if step % 2 == 0 { ROWS } else { 12 }) })
@@ -348,7 +348,7 @@ fn a_hit_row_evicted_by_its_own_batch_is_read_again() {
     group.forward(&first, &[0, 32], None).unwrap();
     group.backward(&[1.0; 32 * DIM as usize]).unwrap();
     let newest = group.read_rows(&[0, 500]).unwrap();
-    // Row 0 is hit (frequency 2, as every other), and all 32 leave for rows used three times.
+    // Row 0 is hit and has frequency 2, like the other 31 rows. All 32 leave for rows that are used three times.
     let mut indices = first;
     indices.extend((500..532).flat_map(|row| [row; 3]));
     let outputs = group.forward(&indices, &[0, 128], None).unwrap();
@@ -468,7 +468,7 @@ fn clamp_and_skip() {
     skip.backward(&[1.0; DIM as usize]).unwrap();
     assert_eq!((total(&mut skip).accesses, total(&mut skip).out_of_range), (1, 2));
     assert_ne!(skip.read_rows(&[ROWS - 1]).unwrap(), last);
-    // Only skipped indices: outputs are zero, and no step takes place.
+    // A batch of skipped indices only: outputs are zero, and no step takes place.
     let before = skip.snapshot().unwrap();
     assert_eq!(skip.forward(&[ROWS], &[0, 1, 1], None).unwrap(), [0.0; 2 * DIM as usize]);
     skip.backward(&[1.0; 2 * DIM as usize]).unwrap();
@@ -536,7 +536,7 @@ fn large_steps_do_not_depend_on_the_number_of_threads() {
     }
 }
 
-/// The environment variable that tells the child below which pool to use.
+/// The environment variable that tells the child process which pool to use.
 const CHILD: &str = "HOTROW_TEST_POOL";
 
 /// Rayon's global pool is created at its first use and only once, so a child process checks whether its steps used it.

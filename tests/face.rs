@@ -1,10 +1,10 @@
-//! What holds for the public types as types.
+//! Traits that the public types implement.
 
 use hotrow::{robe, scars, simulate};
 
 fn shared_between_threads<T: Send + Sync>() {}
 
-/// A trainer may move a group to another thread, and threads may share one behind a lock. It compiles, or it does not.
+/// A trainer may move a group to another thread, and threads may share a group behind a lock. The test passes if it compiles.
 #[test]
 fn public_types_are_send_and_sync() {
     shared_between_threads::<hotrow::Context>();

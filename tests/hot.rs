@@ -30,14 +30,14 @@ fn total(group: &mut CpuGroup) -> Counters {
     group.counters().unwrap().into_iter().sum()
 }
 
-/// One step, with one bag for each sample.
+/// Runs one step, with one bag for each sample.
 fn step(group: &mut CpuGroup, samples: &[[u32; FIELDS]]) {
     let offsets: Vec<u32> = (0..=samples.len()).map(|bag| (bag * FIELDS) as u32).collect();
     let out = group.forward(samples.as_flattened(), &offsets, None).unwrap();
     group.backward(&vec![0.01; out.len()]).unwrap();
 }
 
-/// Runs an epoch and counts how often each row was used.
+/// Runs an epoch. Returns the counters before it, the number of batches, and how often each row was used.
 fn epoch(group: &mut CpuGroup, samples: &[[u32; FIELDS]]) -> (Counters, u64, Ranked) {
     let before = total(group);
     let mut profile = Profile::new(&[ROWS], Counting::Exact);
@@ -88,12 +88,12 @@ fn a_hot_batch_moves_no_row_over_the_bus() {
     assert!((counted.hot_share() - rate * rate).abs() < 0.03, "{} {rate}", counted.hot_share());
 }
 
-/// Asks for a proposal after an epoch.
+/// Runs an epoch and asks for a proposal.
 fn propose(group: &mut CpuGroup, samples: &[[u32; FIELDS]], rules: &Rules) -> Proposal {
     let (before, batches, ranked) = epoch(group, samples);
     let run = Run::of(group, before, batches, &ranked, WAYS, true).unwrap();
     let proposal = run.propose(rules).unwrap();
-    // The model's figures for the rows pinned now must be those that were counted.
+    // The model's figures for the present pins must equal the counted figures.
     let (measured, now) = (proposal.measured, proposal.now);
     assert!(agrees(measured.hit_rate, now.hit_rate, 1e-9), "{measured:?} {now:?}");
     assert!(agrees(measured.bytes, now.bytes, 0.01), "{measured:?} {now:?}");
@@ -110,7 +110,7 @@ fn shuffled(samples: &[[u32; FIELDS]]) -> Vec<[u32; FIELDS]> {
     HotBatches::new(samples.iter().copied(), all, |_| true).shuffled(all, 3).flat_map(|batch| batch.samples).collect()
 }
 
-/// Applies a proposal, runs the next epoch and compares; then an epoch of newly drawn accesses.
+/// Applies a proposal, runs the next epoch and compares its figures, then runs an epoch of newly drawn accesses.
 fn keeps_its_promise(group: &mut CpuGroup, proposal: &Proposal, last: &[[u32; FIELDS]], anew: &[[u32; FIELDS]]) {
     let record = group.layout().stride() as f64;
     assert_eq!(proposal.apply(group, WAYS).unwrap(), NONE);
@@ -126,7 +126,7 @@ fn keeps_its_promise(group: &mut CpuGroup, proposal: &Proposal, last: &[[u32; FI
     };
     let (rate, bytes) = counted(&shuffled(last));
     assert!(agrees(rate, proposal.then.hit_rate, 1e-9), "{rate} {}", proposal.reason);
-    // Within 1 %, or a hundredth of a record where hardly any crosses.
+    // Within 1 %, or within a hundredth of a record where hardly any record crosses the bus.
     let few = (bytes - proposal.then.bytes).abs() < 0.01 * record;
     assert!(few || agrees(bytes, proposal.then.bytes, 0.01), "{bytes} {:?}", proposal.then);
     assert!(!agrees(bytes, proposal.now.bytes, 0.1) || proposal.advice == Advice::Shrink, "{bytes}");
@@ -170,7 +170,7 @@ fn after_a_drift_other_rows_are_pinned() {
 #[test]
 fn a_cold_tail_is_given_up() {
     let mut group = group(2048);
-    // 200 rows are used, 800 others are never looked up.
+    // 200 rows are used, and 800 rows are never looked up.
     let few: Vec<_> = samples(EPOCH, 1, 0).into_iter().map(|rows| rows.map(|row| row % 200)).collect();
     let pins: Vec<u32> = (0..200).chain(3000..3800).collect();
     assert_eq!(group.pin(&pins, WAYS).unwrap(), NONE);

@@ -12,7 +12,7 @@ use hotrow_harness::layers::{Module, arrows, circles, name, sources};
 /// The folder of the package.
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The layers that ARCHITECTURE.md draws, the highest first: each line's modules.
+/// The layers that ARCHITECTURE.md draws, the highest first. Each layer is a list of modules.
 fn layers() -> Vec<Vec<Module>> {
     let page = fs::read_to_string(Path::new(ROOT).join("ARCHITECTURE.md")).unwrap();
     let drawn = page.split("```layers\n").nth(1).expect("a block ```layers").split("```").next().unwrap();
@@ -23,7 +23,7 @@ fn layers() -> Vec<Vec<Module>> {
     drawn.lines().map(modules).filter(|layer: &Vec<Module>| !layer.is_empty()).collect()
 }
 
-/// The layer of a module, 0 the highest, by its longest prefix that is drawn.
+/// The number of a module's layer, 0 for the highest, by the longest drawn prefix of its path.
 fn layer_of(layers: &[Vec<Module>], module: &Module) -> Option<usize> {
     let fits = |drawn: &Module| module.starts_with(drawn) && (!drawn.is_empty() || module.is_empty());
     let found = layers.iter().enumerate().flat_map(|(at, layer)| layer.iter().map(move |drawn| (at, drawn)));

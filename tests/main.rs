@@ -1,4 +1,4 @@
-//! The library's tests that need no GPU, in one program. `tests/gpu` is the other.
+//! The library's tests without a GPU, in one program. `tests/gpu` has the tests with one.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -74,7 +74,7 @@ fn without_cache_by_hand() {
     let mut model = Naive::new(&config);
     assert_eq!(model.format.words(), 3);
     model.records = vec![0.5f32.to_bits(), (-1.0f32).to_bits(), 0b01_11_00, 0, 0, 0];
-    // (1/2) (2x + 4x); the bad index counts in nothing but its counter, an empty bag gives zeros.
+    // (1/2) (2x + 4x). The bad index changes only its own counter, and an empty bag gives zeros.
     let (bags, _) = model.forward(&[0, 7, 0], &[0, 3, 3], Some(&[2.0, 9.0, 4.0])).expect("bad indices are skipped");
     near(&model.gather(&bags), &[-3.0, 1.5, -1.5, 0.0, 0.0, 0.0]);
     near(&model.merge(&bags, &[1.0, 2.0, 3.0, 9.0, 9.0, 9.0])[&0], &[3.0, 6.0, 9.0]);
@@ -101,9 +101,9 @@ fn rules_by_hand() {
     let mut config = fp32(&[1], 2, 1);
     config.optimizer = Optimizer::adagrad(0.1).with_eps(0.5);
     let mut model = Naive::new(&config);
-    model.records = words(&[16.0, 0.0, 1.0, 2.0]); // the state comes first
+    model.records = words(&[16.0, 0.0, 1.0, 2.0]); // the state precedes the weights
     let (bags, _) = model.forward(&[0], &[0, 1], None).expect("the index is fine");
-    // 16 + 9 = 25, 1 - 0.3 / 5.5; 0 + 1 = 1, 2 - 0.1 / 1.5
+    // AdaGrad: 16 + 9 = 25 and 1 - 0.3 / 5.5; 0 + 1 = 1 and 2 - 0.1 / 1.5.
     let effect = model.backward(&bags, &[3.0, 1.0]);
     near(&effect.slots[&0], &[1.0 - 0.3 / 5.5, 2.0 - 0.1 / 1.5, 25.0, 1.0]);
 
@@ -126,10 +126,10 @@ fn policies_by_hand() {
     let config = fp32(&[40], 1, 32);
     let mut model = Naive::new(&config);
     model.forward(&all, &[0, 32], None).expect("the indices are fine");
-    // Row 0 is touched, so the oldest way is 1; of the two that come the more frequent one gets it.
+    // Row 0 is touched, so way 1 is the oldest. Of the two new rows, the more frequent one gets way 1.
     model.forward(&[32, 33, 0, 33], &[0, 4], None).expect("the indices are fine");
     assert_eq!([way(&model, 0), way(&model, 1), way(&model, 2)], [0, 33, 32]);
-    // Rows of the running batch are protected: 31 more than the 32 ways leaves 31 conflicts.
+    // Rows of the running batch are protected: 31 rows more than the 32 ways give 31 conflicts.
     let mut config = config.with_tables(vec![63]);
     let mut model = Naive::new(&config);
     model.forward(&(0..63).collect::<Vec<u32>>(), &[0, 63], None).expect("the indices are fine");
@@ -142,7 +142,7 @@ fn policies_by_hand() {
     assert_eq!((way(&model, 0), model.counters[0].conflicts), (0, 1), "1 is not more than 1");
     model.forward(&[32; 3], &[0, 3], None).expect("the index is fine");
     assert_eq!((way(&model, 0), model.counters[0].evictions), (32, 1), "4 is");
-    // Row 33, three times, beats rows 1 to 31 with 2 by now: row 1 leaves, though hit in this very batch.
+    // Row 33 occurs three times and beats rows 1 to 31 with frequency 2. Row 1 leaves, though this batch hit it.
     let mut batch: Vec<u32> = (1..32).collect();
     batch.extend([33, 33, 33]);
     let (bags, _) = model.forward(&batch, &[0, 34], None).expect("the indices are fine");
@@ -155,7 +155,7 @@ fn policies_by_hand() {
 #[test]
 fn ways_by_hand() {
     let row_of = |model: &Naive, set: u32, way: u32| model.ways.get(&(set, way)).map(|held| held.row);
-    // Direct-mapped: a slot for each set, and a row of the running batch keeps it.
+    // Direct-mapped: each set has one slot, and a row of the running batch keeps its slot.
     let mut config = fp32(&[40], 1, 2).with_ways(1);
     let mut model = Naive::new(&config);
     let [even, odd]: [Vec<u32>; 2] = [0, 1].map(|set| (0..40).filter(|&row| fmix32(row) % 2 == set).collect());
@@ -163,7 +163,7 @@ fn ways_by_hand() {
     model.forward(&[even[0], even[1], odd[1], odd[1], odd[2]], &[0, 5], None).expect("the indices are fine");
     assert_eq!([row_of(&model, 0, 0), row_of(&model, 1, 0)], [Some(even[0]), Some(odd[1])]);
     assert_eq!((model.counters[0].conflicts, model.counters[0].evictions), (2, 1));
-    // Two rows of 3 ways' cache make one set of 3.
+    // A cache of two rows with 3 ways has one set of 3 ways.
     config = fp32(&[40], 1, 2).with_ways(3);
     let mut model = Naive::new(&config);
     model.forward(&[8, 5, 5, 9, 7], &[0, 5], None).expect("the indices are fine");
@@ -180,7 +180,7 @@ fn numbers_by_hand() {
     assert_eq!(half_nearest(3.0 * 2f64.powi(-25)), 2f64.powi(-23), "and so does the next");
     assert_eq!((half_nearest(65520.0), half_above(1e9), half_below(1e9)), (65504.0, 65504.0, 65504.0));
     assert_eq!((half_below(1.0), half_above(1.0), half_nearest(1.0)), (1.0, 1.0, 1.0));
-    // Every binary16 against the crate everybody uses.
+    // Every binary16 against the crate `half`.
     for bits in 0..=0x7bffu16 {
         assert_eq!(naive::half_value(bits), half::f16::from_bits(bits).to_f64());
     }
@@ -190,7 +190,7 @@ fn numbers_by_hand() {
 fn records_by_hand() {
     let row: Vec<Approx> = [10.0, 10.5, 265.0, 11.0].map(Approx::exact).to_vec();
     let format = Format::new(&GroupConfig::new(&[1], 4));
-    // 10 + q with q 0, a half, 255, 1; the scale 255 * fl(1/255) is 1 to within an ULP.
+    // 10 + q for q = 0, 1/2, 255 and 1. The scale is 255 * fl(1/255), which is 1 within an ULP.
     let record = |codes: [u32; 4]| {
         let word = codes.iter().rev().fold(0, |word, code| word << 8 | code);
         vec![1.0f32.to_bits(), 10.0f32.to_bits(), word]
@@ -242,7 +242,7 @@ impl Plain {
                 *x = Approx::exact(match plain.config.init {
                     Init::Constant(value) => value,
                     Init::Uniform { low, high } => (f64::from(low) + u * f64::from(high - low)) as f32,
-                    // The sum of twelve: normal enough.
+                    // The sum of twelve uniform numbers is nearly normal.
                     Init::Normal { mean, std } => {
                         let sum: f32 = (1..12).map(|_| plain.toss()).sum::<f32>() + u as f32;
                         mean + std * (sum - 6.0)
@@ -254,7 +254,7 @@ impl Plain {
         plain
     }
 
-    /// In `[0, 1)`.
+    /// A random number in `[0, 1)`.
     fn toss(&mut self) -> f32 {
         self.coin = self.coin.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (self.coin >> 8) as f32 / (1 << 24) as f32
@@ -438,7 +438,7 @@ impl Embedding for Plain {
     }
 
     fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
-        // The model knows no overlap: it does everything when the forward comes.
+        // The model has no overlap: the forward does all the work.
         self.prefetched = Some((indices.to_vec(), offsets.to_vec(), weights.map(<[f32]>::to_vec)));
         Ok(())
     }
@@ -549,7 +549,7 @@ fn plain(config: GroupConfig) -> Box<dyn Embedding> {
 // ---------------------------------------------------------------------------------------------------------------------
 // Groups with one fault
 
-/// Changes a snapshot, given the one before; true once it did.
+/// Changes a snapshot, given the snapshot before. Returns whether it changed something.
 type Change = fn(&mut Snapshot, &Snapshot, &Layout) -> bool;
 
 /// The rule of the SPEC that a faulty group breaks.
@@ -566,11 +566,11 @@ enum Bend {
     ReadRow,
     /// One of two equal indices' gradients is lost (pooling none).
     LostDuplicate,
-    /// A gradient that is not finite is taken for 0.
+    /// A gradient that is not finite counts as 0.
     ZeroForNan,
     NoFlush,
     NoBackward,
-    /// LRU in place of LFU; the wrapper keeps the frequencies.
+    /// LRU replaces LFU, but the wrapper keeps the frequencies.
     LruForLfu,
     /// The inner group gets another configuration.
     Config(fn(&mut GroupConfig)),
@@ -578,11 +578,11 @@ enum Bend {
     ErrorElsewhere,
     /// A refused batch counts as a step.
     RefusedSteps,
-    /// Calls that would lose an update are accepted.
+    /// Calls that lose an update are accepted.
     NoOrder,
-    /// A second write of a row loses against the first.
+    /// Of two writes of a row, the first one stays.
     FirstWriteWins,
-    /// A frozen forward counts.
+    /// A frozen forward counts as a step.
     FrozenSteps,
     /// The list of rows to pin is reversed.
     ColdestPinned,
@@ -597,7 +597,7 @@ struct Bent {
     bend: Bend,
     config: GroupConfig,
     before: Option<Snapshot>,
-    /// Whether the fault has happened once, which is enough.
+    /// Whether the fault has happened. It happens once.
     done: bool,
     indices: Vec<u32>,
     freqs: Vec<u32>,
@@ -842,7 +842,7 @@ fn bend_way(snapshot: &mut Snapshot, layout: &Layout, field: usize) -> bool {
     true
 }
 
-/// The first index at which two equally long slices differ (or do not, where `same`).
+/// The first index at which two slices of one length differ, or agree if `same`.
 fn first<T: PartialEq>(a: &[T], b: &[T], same: bool) -> Option<usize> {
     a.iter().zip(b).position(|(a, b)| (a == b) == same)
 }
@@ -860,7 +860,7 @@ const SNAPSHOTS: &[(&str, Change)] = &[
         snapshot.freqs[3] += 1;
         true
     }),
-    // A written record's code by two.
+    // The code of a written record, changed by two.
     ("record of row", |snapshot, before, layout| {
         let Some(at) = first(&snapshot.records, &before.records, false) else { return false };
         let words = layout.row.record_words as usize;
@@ -868,25 +868,25 @@ const SNAPSHOTS: &[(&str, Change)] = &[
         *byte = if *byte & 0xff > 128 { *byte - 2 } else { *byte + 2 };
         true
     }),
-    // A written record's scale by a few ULP.
+    // The scale of a written record, changed by a few ULP.
     ("scale: ", |snapshot, before, layout| {
         let Some(at) = first(&snapshot.records, &before.records, false) else { return false };
         let words = layout.row.record_words as usize;
         snapshot.records[at / words * words] += 8;
         true
     }),
-    // A record that was not written, changed by one bit.
+    // An unwritten record, changed by one bit.
     ("moved: was", |snapshot, _, _| {
         *snapshot.records.last_mut().expect("a table has records") ^= 1;
         true
     }),
-    // A slot's weight that changed, by 1e-3.
+    // The weight of a changed slot, changed by 1e-3 more.
     ("slot of row", |snapshot, before, _| {
         let Some(at) = first(&snapshot.cache, &before.cache, false) else { return false };
         snapshot.cache[at] *= 1.001;
         true
     }),
-    // A slot that was not touched, changed by one bit.
+    // An untouched slot, changed by one bit.
     ("slot of row", |snapshot, before, layout| {
         let (each, width) = (layout.ways as usize, layout.row.row_words as usize);
         let tag = |slot: usize| slot / each * 4 * each + slot % each;
@@ -958,7 +958,7 @@ fn scenario() -> (GroupConfig, Vec<BatchData>) {
     let mut bad = run[0].clone();
     bad.indices[3] = 80;
     run.insert(5, bad);
-    // More than fit, one twice; and a batch that wants their ways.
+    // More rows than fit, one of them twice; then a batch that needs their ways.
     run[6].after = vec![Call::Pin((0..40).chain([3]).collect(), 7)];
     run.push(BatchData { after: Vec::new(), ..run[6].clone() });
     (config, run)
@@ -986,7 +986,7 @@ fn accepts_the_scenario() {
 fn rejects_a_changed_snapshot() {
     for &(reason, bend) in SNAPSHOTS {
         rejected(Bend::Snapshot(bend), |_| {}, reason);
-        // Differences that follow from other ways.
+        // Differences in ways also appear with other numbers of ways.
         if ["tag of", "stamp of", "freq of set", "flags of", "slot of row"].contains(&reason) {
             rejected(Bend::Snapshot(bend), |config| config.ways = 1, reason);
             rejected(Bend::Snapshot(bend), |config| config.ways = 3, reason);
@@ -996,7 +996,7 @@ fn rejects_a_changed_snapshot() {
 
 #[test]
 fn rejects_each_wrong_counter() {
-    // A constant function for each counter: the wrapper takes plain functions.
+    // The wrapper takes plain functions, so each counter has its own.
     fn bend<const AT: usize>(snapshot: &mut Snapshot, _: &Snapshot, _: &Layout) -> bool {
         COUNTERS[AT](&mut snapshot.counters[0]);
         true
@@ -1021,7 +1021,7 @@ fn rejects_wrong_outputs() {
     rejected(Bend::Config(|config| config.pooling = Pooling::Sum), mean, "forward: output");
 }
 
-/// Gradients of the scenario cover more outputs than pooled ones have: only forwards are compared then.
+/// The scenario has gradients for more outputs than pooling gives, so only forwards are compared.
 fn mean(config: &mut GroupConfig) {
     config.pooling = Pooling::Mean;
 }
@@ -1072,7 +1072,7 @@ fn rejects_wrong_order_of_things() {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
 
-    /// The model itself must pass as a group: bounds and checks agree.
+    /// The model itself must pass as a group, so bounds and checks agree.
     #[test]
     fn model_agrees_with_itself((config, run) in naive::runs()) {
         if let Err(difference) = check_run(&mut |config| plain(config), &config, &run) {
@@ -1116,7 +1116,7 @@ fn random_runs_meet_everything() {
     assert!(runs_evicting >= 16 && shards >= 15, "{runs_evicting} runs evicted, {shards} shards at most");
 }
 
-/// Direct-mapped, powers of two and other numbers, and more ways than a GPU has.
+/// Direct-mapped, powers of two, other numbers of ways, and more ways than a GPU has.
 const WAYS: [u32; 8] = [1, 2, 3, 5, 8, 16, 32, 64];
 
 fn cpu(config: GroupConfig) -> Box<dyn Embedding> {

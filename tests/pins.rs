@@ -91,7 +91,7 @@ fn the_simulator_pins_as_a_group_does() {
     }
 }
 
-/// Metadata that no group can write is refused: under Static a row that is not pinned, and any unknown flag.
+/// Metadata that no group writes is refused: an unpinned row under Static, and any unknown flag.
 #[test]
 fn foreign_flags_are_refused() {
     for policy in pins::POLICIES {

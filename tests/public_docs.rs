@@ -1,4 +1,4 @@
-//! Each public type has an example in its documentation, or names the place of one that shows it.
+//! Each public type has an example in its documentation, or names the place of an example.
 
 use std::{fs, path::Path};
 

@@ -10,7 +10,7 @@ const LANES: usize = 32;
 const ROUNDS: usize = 12;
 const BLOCK: usize = SUBGROUPS * LANES * ROUNDS;
 
-/// One value for each lane.
+/// One value for each of the 32 lanes.
 type Each<T> = [T; LANES];
 
 fn ballot(votes: Each<bool>) -> u32 {
@@ -31,7 +31,7 @@ enum Flaw {
     RoundsOutOfOrder,
 }
 
-/// The ranks of one subgroup: the shader's `rank` in every round.
+/// The ranks of one subgroup's keys. Follows the shader's `rank` in every round.
 fn ranks(digits: &[u8], counters: &mut [u32; 256], flaw: Flaw) -> Vec<u32> {
     let mut ranks = vec![0; LANES * ROUNDS];
     let mut rounds: Vec<usize> = (0..ROUNDS).collect();
@@ -64,7 +64,7 @@ fn ranks(digits: &[u8], counters: &mut [u32; 256], flaw: Flaw) -> Vec<u32> {
     ranks
 }
 
-/// The place of each key in its block: ranks, `rank_count`, the scan over the digits, `rank_base`.
+/// The place of each key in its block, from the ranks, `rank_count`, the scan over the digits, and `rank_base`.
 fn places(digits: &[u8; BLOCK], order: [usize; SUBGROUPS], flaw: Flaw) -> Vec<u32> {
     let mut counters = [[0u32; 256]; SUBGROUPS];
     let mut rank = vec![Vec::new(); SUBGROUPS];
@@ -91,7 +91,7 @@ fn places(digits: &[u8; BLOCK], order: [usize; SUBGROUPS], flaw: Flaw) -> Vec<u3
         .collect()
 }
 
-/// The places by the standard library's stable sort.
+/// The place of each key by the standard library's stable sort.
 fn wanted(digits: &[u8; BLOCK]) -> Vec<u32> {
     let mut order: Vec<usize> = (0..BLOCK).collect();
     order.sort_by_key(|&i| digits[i]);
@@ -107,7 +107,7 @@ fn blocks() -> Vec<[u8; BLOCK]> {
     blocks.push(std::array::from_fn(|i| 255 - (i * 256 / BLOCK) as u8));
     for reach in [2, 3, 32, 200, 256] {
         blocks.push(std::array::from_fn(|_| source.random_range(0..reach) as u8));
-        // Cut off, and filled up with the highest digit.
+        // The block is cut off and filled up with the highest digit.
         let n = source.random_range(0..BLOCK);
         blocks.push(std::array::from_fn(|i| if i < n { source.random_range(0..reach) as u8 } else { 255 }));
     }

@@ -17,7 +17,7 @@ fn steps_are_the_model_s() {
             let config = config.clone().with_backward(backward);
             let mut group = CpuRobeGroup::new(config.clone()).unwrap();
             for step in 0..3 {
-                // The last has starts of more than 128 chunks.
+                // The last batch has starts of more than 128 chunks.
                 let (per_feature, most) = if step == 2 { (20, 60) } else { (5, 12) };
                 let bags = bags(&config, seed * 10 + step, per_feature, most);
                 let before = group.snapshot();
@@ -95,7 +95,7 @@ fn small_steps_are_not_lost_on_average() {
             (config.precision, config.rounding, config.backward, config.seed) = (precision, rounding, backward, seed);
             config.optimizer = Optimizer::sgd(1.0);
             let mut group = CpuRobeGroup::new(config.clone()).unwrap();
-            // The ends of the range stay; between them each weight moves by a fifth of the distance of two codes.
+            // The ends of the range stay. Every other weight moves by a fifth of the distance between two codes.
             let start: Vec<f32> = (0..64u8).map(|e| f32::from(e * 4) / 63.0 * 0.25 + 1.0).collect();
             group.write_weights(&start).unwrap();
             let before = weights(&config, &group.snapshot());
@@ -113,7 +113,7 @@ fn small_steps_are_not_lost_on_average() {
     for precision in [Precision::Fp16, Precision::Int8] {
         for backward in WAYS {
             let moves = mean_move(precision, Rounding::Stochastic, backward);
-            // Six standard deviations of a coin of 1/5.
+            // Six standard deviations of a coin toss with probability 1/5.
             let spread = 6.0 * (0.2f64 * 0.8 / 4000.0).sqrt();
             let wrong = moves[1..63].iter().position(|by| (by - 0.2).abs() > spread);
             assert!(wrong.is_none() && moves[0] == 0.0, "{precision:?}: {moves:?}");
@@ -123,7 +123,7 @@ fn small_steps_are_not_lost_on_average() {
     }
 }
 
-/// If a block's range overflows, none of its weights move, and each one that should have is counted; FP16 saturates.
+/// If a block's range overflows, none of its weights move, and each covered weight is counted. FP16 saturates.
 #[test]
 fn ranges_that_cannot_be_are_left_out_and_counted() {
     for (backward, precision) in WAYS.into_iter().flat_map(|way| [(way, Precision::Int8), (way, Precision::Fp16)]) {
@@ -153,7 +153,7 @@ fn ranges_that_cannot_be_are_left_out_and_counted() {
     }
 }
 
-/// Dense and sparse backward give the same bits, whatever batches came before.
+/// Dense and sparse backward give the same bits, in any sequence of batches.
 #[test]
 fn dense_and_sparse_are_the_same_bits() {
     for (seed, config) in (0..40).map(|seed| (seed, config(seed))).chain((0..64).map(|seed| (seed, packed(seed)))) {
@@ -161,7 +161,7 @@ fn dense_and_sparse_are_the_same_bits() {
             let config = config.clone().with_backward(backward);
             let mut group = CpuRobeGroup::new(config.clone()).unwrap();
             for step in 0..3 {
-                // Enough for starts of more than 128 chunks.
+                // The batch has starts of more than 128 chunks.
                 let found = forward(&mut group, &bags(&config, seed + step, 8, 60));
                 group.backward(&random_grads(step, found.len())).unwrap();
             }
@@ -182,13 +182,13 @@ fn auto_goes_dense_from_a_place_for_each_32_weights() {
     for chunk in [1, 16, 32, 100] {
         assert_eq!([Backward::Dense, Backward::Sparse].map(|way| from(way, 6400, chunk)), [0, u32::MAX], "{chunk}");
     }
-    // One start for each 32 weights, or for as many as a chunk has; no chunk is longer than a row.
+    // One start for each 32 weights, or for each chunk length if that is larger. No chunk is longer than a row.
     let auto = |chunk| from(Backward::Auto, 6400, chunk);
     assert_eq!([1, 16, 32, 100, 128, 500].map(auto), [200, 200, 200, 64, 50, 50]);
 }
 
-/// `<forward(M), g> = <M, backward(g)>` for any weights and gradients: backward is the transpose of forward. With M = 0 and SGD at 1 what
-/// backward leaves is minus the gradient.
+/// `<forward(M), g> = <M, backward(g)>` for any weights and gradients: backward is the transpose of forward. With M = 0 and SGD at 1,
+/// backward leaves minus the gradient.
 #[test]
 fn backward_is_the_adjoint_of_forward() {
     let gap = |seed: u64, spoil: bool| {
@@ -272,7 +272,7 @@ fn a_trainer_holds_either_kind() {
     let counters = held[1].counters().unwrap();
     assert_eq!((counters[0].bytes_read, counters[0].bus_bytes(), counters[1].bytes_read), (3 * 32, 2 * 3 * 32, 32));
     assert_eq!((counters[0].skipped_rows, counters[0].hits), (0, 0));
-    // Skipped weights are counted at the first table.
+    // Skipped weights are counted in the first table.
     let before = held[1].forward(&[7], &[0, 0, 1], None).unwrap();
     held[1].backward(&[&vec![0.0; before.len() - 1][..], &[f32::NAN]].concat()).unwrap();
     assert_eq!(held[1].counters().unwrap().iter().map(|t| t.skipped_rows).collect::<Vec<_>>(), [1, 0]);
@@ -326,14 +326,14 @@ fn a_scaled_loss_moves_as_a_plain_one() {
     groups[1..].iter_mut().for_each(|group| drop(forward(group, &bags)));
     let grads: Vec<f32> = random_grads(1, n).iter().map(|g| half::f16::from_f32(*g).to_f32()).collect();
     groups[0].backward(&grads).unwrap();
-    // A power of two loses no bit.
+    // A scale of a power of two loses no bit.
     let scaled: Vec<u16> = grads.iter().map(|g| half::f16::from_f32(g * 64.0).to_bits()).collect();
     let mut scaler = CpuScaler::new(LossScale::Static { scale: 64.0 }).unwrap();
     scaler.inspect(GradSlice::F16(&scaled));
     let state = scaler.decide().unwrap();
     groups[1].backward_scaled(GradSlice::F16(&scaled), &state).unwrap();
     assert_eq!(groups[1].snapshot(), groups[0].snapshot());
-    // After an overflow nothing moves.
+    // After an overflow no weight moves.
     let before = groups[2].snapshot();
     let mut scaler = CpuScaler::new(LossScale::Static { scale: 64.0 }).unwrap();
     let wrong = vec![f32::INFINITY; n];
@@ -409,7 +409,7 @@ fn packed_snapshots_are_checked() {
     }
 }
 
-/// An empty batch, and bags without a row, are legal and move nothing.
+/// An empty batch and bags without a row are legal and move no weight.
 #[test]
 fn empty_batches_move_nothing() {
     for pooling in [Pooling::Sum, Pooling::Mean, Pooling::None] {
@@ -439,7 +439,7 @@ fn one_row_a_hundred_thousand_times() {
     }
 }
 
-/// A snapshot is complete: another group continues from it bit for bit.
+/// A snapshot is complete: another group continues from it with the same bits.
 #[test]
 fn a_restored_group_goes_on() {
     for config in [config(5), packed(4), packed(5), packed(6)] {
@@ -463,7 +463,7 @@ fn restored_group_goes_on(config: &Config) {
         4 * (second.snapshot().weight_words.len() + second.snapshot().state_words.len()) as u64,
         config.table_bytes()
     );
-    // Random bits depend on the step: at another step rounding differs.
+    // Random bits depend on the step, so another step rounds differently.
     let mut late = first.snapshot();
     late.t += 1;
     second.restore(&late).unwrap();
@@ -473,7 +473,8 @@ fn restored_group_goes_on(config: &Config) {
     assert!(first.snapshot().t == 3 && first.counters().accesses.iter().sum::<u64>() > 0);
 }
 
-/// Another chunk over the same weights reads as a group that was made so, and what does not fit the array changes nothing.
+/// An array restored under another chunk length reads like a group made with that length. A configuration that does not fit the array
+/// changes nothing.
 #[test]
 fn an_array_goes_on_under_another_configuration() {
     let base = config(3).with_tables(vec![50, 30]).with_features(Vec::new()).with_weights(300).with_chunk(7);

@@ -31,7 +31,7 @@ fn steps_are_the_model_s_and_the_same_bits_twice() {
             let weights = moved_within(any_order(&config, &bags), &config, &bags, &grads, &before, &after)
                 .unwrap_or_else(|error| panic!("seed {seed}, {config:?}: {error}"));
             seen += weights;
-            // Where a weight gets few of the terms, the bound is narrow.
+            // The bound is narrow for a weight that gets few of the terms.
             if weights > 100 {
                 let w = fp32(&before).iter().zip(&fp32(&after)).position(|(a, b)| a != b).unwrap();
                 let mut wrong = after;
@@ -43,7 +43,7 @@ fn steps_are_the_model_s_and_the_same_bits_twice() {
     assert!(seen > 10_000, "{seen} weights moved");
 }
 
-/// Two steps of integer gradients, whose sums are exact in any order, and the resulting state.
+/// Runs two steps of integer gradients, whose sums are exact in any order, and returns the state.
 fn run(config: &Config, seed: u64, spoil: impl Fn(&mut [f32])) -> RobeSnapshot {
     let mut group = CpuRobeGroup::new(config.clone()).unwrap();
     for step in 0..2 {
@@ -65,7 +65,7 @@ fn exact_sums_are_the_sorted_ones() {
     let mut skipped = 0;
     for seed in 0..40 {
         let pooling = [Pooling::Sum, Pooling::None][seed as usize % 2];
-        // With any optimiser and with decay, since the sums are compared.
+        // Any optimiser and any decay, since the sums are equal.
         let sorted = config(seed).with_pooling(pooling).with_backward(Backward::Dense);
         let atomic = atomic(sorted.clone());
         assert!(run(&sorted, seed, |_| {}) == run(&atomic, seed, |_| {}), "seed {seed}");
@@ -109,12 +109,12 @@ fn a_scaled_loss_and_an_overflow() {
         scaler.decide().unwrap()
     };
     groups[0].backward(&grads).unwrap();
-    // A power of two loses no bit.
+    // A scale of a power of two loses no bit.
     let scaled: Vec<u16> = grads.iter().map(|g| half::f16::from_f32(g * 64.0).to_bits()).collect();
     groups[1].backward_scaled(GradSlice::F16(&scaled), &decided(GradSlice::F16(&scaled))).unwrap();
     let after = groups[0].snapshot();
     assert_eq!(groups[1].snapshot(), after);
-    // After an overflow nothing moves, then or later.
+    // An overflow moves no weight, in its own step or later.
     forward(&mut groups[0], &bags);
     let wrong = vec![f32::INFINITY; n];
     groups[0].backward_scaled(GradSlice::F32(&wrong), &decided(GradSlice::F32(&wrong))).unwrap();

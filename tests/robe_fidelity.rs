@@ -1,5 +1,5 @@
-//! What a table loses in a shared array: against the formula with its matrix written out in FP64, against the expected
-//! loss of random tables, and bad input.
+//! The loss of a table in a shared array: against the formula with its matrix written out in FP64, against the expected loss of random
+//! tables, and bad input.
 
 use hotrow::{
     CpuRobeGroup, Error, Init, Source,
@@ -49,8 +49,8 @@ fn matrix(config: &Config) -> Vec<Vec<f64>> {
     lines
 }
 
-/// Whether `m` solves the normal equations `A^T C (A m - e) = 0`, where C has the uses of each element's row, and is 0
-/// where they leave it free: the least squares solution of least norm.
+/// Checks that `m` is the least squares solution of least norm: it solves the normal equations `A^T C (A m - e) = 0`, where C has the uses
+/// of each element's row, and is 0 where the equations leave it free.
 fn least_squares(config: &Config, table: &[f32], uses: Option<&[u32]>, m: &[f32]) -> Result<(), String> {
     let a = matrix(config);
     let dim = config.dim as usize;
@@ -92,19 +92,19 @@ proptest! {
         uses[0] = 1;
         let used = Fit::new(&config, &table, Some(&uses)).unwrap();
         prop_assert_eq!(least_squares(&config, &table, Some(&uses), used.weights()), Ok(()));
-        // One wrong weight, or a weight other than 0 that nothing reads.
+        // One wrong weight, or a weight other than 0 that no row reads, must be noticed.
         let w = random.random_range(0..config.weights as usize);
         let mut wrong = fit.weights().to_vec();
         wrong[w] += 1e-4;
         prop_assert!(least_squares(&config, &table, None, &wrong).is_err());
     }
 
-    /// Eps is the least that satisfies definition 2: no x needs more, and one x needs all of it.
+    /// Eps is the smallest number that satisfies definition 2: no x needs a larger one, and one x needs exactly eps.
     #[test]
     fn eps_is_definition_2(config in configs(), seed: u64) {
         let table = random_table(&config, seed);
         let mut random = Pcg64::seed_from_u64(!seed);
-        // Any array, not a fitted one alone.
+        // The definition holds for any array, not only for a fitted one.
         let m: Vec<f32> = (0..config.weights).map(|_| random.random_range(-1.0..1.0)).collect();
         let rows: Vec<u32> = (0..9).map(|_| random.random_range(0..total(&config))).collect();
         let found = Fidelity::new(&config, &m, &table, &rows).unwrap();
@@ -179,7 +179,7 @@ fn a_group_takes_a_fit_over() {
     assert_eq!(fit.clone().into_weights(), fit.weights());
 }
 
-/// More rows than one block, on several threads: the same bits, and the right ones.
+/// More rows than one block, on several threads, give the same bits, and the right ones.
 #[test]
 fn threads_and_blocks_do_not_matter() {
     let config = Config::new(&[90_000], 13, 5000, 5);
@@ -202,7 +202,7 @@ fn threads_and_blocks_do_not_matter() {
     }
 }
 
-/// Mean and spread of a row's eps^2 by dim over all rows, against a share that is expected of it, in standard errors.
+/// The distance of the mean of eps^2 / dim over all rows from the expected `share`, in standard errors.
 fn off(found: &Fidelity, dim: u32, share: f64) -> f64 {
     let n = found.rows.len() as f64;
     let each = || found.rows.iter().map(|row| row.eps * row.eps / f64::from(dim));
@@ -227,7 +227,7 @@ fn unlike_rows_lose_what_is_expected() {
             let by = off(&found, dim, share);
             assert!(by < 5.0, "dim {dim}, chunk {chunk}, {compression} x: {by} standard errors");
             let load = f64::from(rows * dim) / f64::from(weights);
-            // The hash is even or uneven where a weight has few readers; with many of them it makes no difference.
+            // The evenness of the hash matters where a weight has few readers. With many readers it makes no difference.
             let poisson = unlike_share(load);
             assert!(load < 9.9 || (poisson - share).abs() < 1e-3, "load {load}: {poisson} {share}");
             // The comparison must reject another share.
@@ -239,7 +239,7 @@ fn unlike_rows_lose_what_is_expected() {
     }
 }
 
-/// A table of nearly equal values is kept; clusters are not, since the hash does not look at values.
+/// A table of nearly equal values is kept. Clusters are not, because the hash does not depend on values.
 #[test]
 fn only_what_is_alike_everywhere_is_kept() {
     let (rows, dim) = (4000, 16);
@@ -248,11 +248,11 @@ fn only_what_is_alike_everywhere_is_kept() {
         let found = Fit::new(&config, table, None).unwrap().fidelity(table, &all(&config)).unwrap();
         found.mean_square() / f64::from(dim)
     };
-    // Variance 1 about 50, and about 0.
+    // Values of variance 1 around 50, and around 0.
     let [far, near] = [50.0, 0.0].map(|mean| share(&normal_table(rows, 16, mean, 1.0)));
     assert!((far - near).abs() < 0.01 && (near - unlike_share(100.0)).abs() < 0.02, "{far} {near}");
     assert!(share(&vec![0.7; 64_000]) < 1e-12);
-    // Ten rows, each 400 times.
+    // Ten different rows, 400 times each.
     let ten = normal_table(10, 16, 0.0, 1.0);
     let variance = ten.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / 160.0
         - (ten.iter().map(|&x| f64::from(x)).sum::<f64>() / 160.0).powi(2);
@@ -270,7 +270,7 @@ fn quantiles_are_of_rows() {
     assert_eq!(quantiles, [0.0, 0.0, 1.0, 1.0, 2.0, 3.0, 3.0]);
     assert_eq!((found.max(), found.mean(), found.mean_square()), (3.0, 1.5, 3.5));
     assert_eq!([0.25, 0.5, 1.0].map(|q| found.relative_quantile(q).unwrap()), [0.0, 1.0, 1.0]);
-    // The relative eps of a row of zeros that is not kept is infinite.
+    // The relative eps of a row of zeros is infinite if the array does not keep the row.
     let found = Fidelity::new(&config, &[0.5], &table, &[2, 2, 3]).unwrap();
     assert_eq!([0.3, 1.0].map(|q| found.relative_quantile(q).unwrap()), [0.75, f64::INFINITY]);
     assert_eq!((found.rows.len(), found.pairs.len()), (3, 1));
@@ -279,7 +279,7 @@ fn quantiles_are_of_rows() {
     }
 }
 
-/// Every size of a small table, one by one.
+/// Every number of weights for a small table.
 #[test]
 fn the_size_found_does_and_the_next_does_not() {
     let config = Config::new(&[24], 4, 0, 2);
@@ -323,7 +323,7 @@ fn the_size_found_does_and_the_next_does_not() {
     assert_eq!(size.unwrap().weights, None);
 }
 
-/// A source that has no row 5.
+/// A source without row 5.
 fn broken(first_row: u32, dim: usize, out: &mut [f32]) -> Result<(), Error> {
     out.fill(1.0);
     if (first_row..first_row + (out.len() / dim) as u32).contains(&5) {
@@ -377,7 +377,7 @@ fn bad_input_is_named() {
     }
 }
 
-/// The largest floats: a sum of them is no float, their mean is one.
+/// The largest floats: their sum is no float, but their mean is one.
 #[test]
 fn the_largest_floats_have_a_mean() {
     let config = Config::new(&[40], 4, 2, 2);

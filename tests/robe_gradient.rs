@@ -1,4 +1,4 @@
-//! The gradient by shared weights: backward moves by it bit for bit, it equals the FP64 model's, and it is the
+//! The gradient by shared weights. Backward moves the weights by it bit for bit, it equals the gradient of the FP64 model, and it is the
 //! transpose of forward.
 
 use gradient::{adjoint_gap, dense, descended, halved, is_model};
@@ -10,7 +10,7 @@ use hotrow_harness::{gradient, shared};
 use proptest::prelude::*;
 use shared::{Bags, WAYS, bags, config, forward, random_grads, weights};
 
-/// The gradient of a batch, and the state after its backward. Nothing moves in between.
+/// The gradient of a batch, and the state after the batch's backward. No weight moves in between.
 fn step(config: &Config, bags: &Bags, seed: u64) -> (Gradient, Vec<f32>, [RobeSnapshot; 2]) {
     let mut group = CpuRobeGroup::new(config.clone()).unwrap();
     let grads = random_grads(seed, forward(&mut group, bags).len());
@@ -28,7 +28,7 @@ fn backward_is_a_step_of_sgd_by_it() {
     for seed in 0..40 {
         for backward in WAYS {
             let mut config = config(seed).with_backward(backward).with_optimizer(Optimizer::sgd(0.1));
-            // Only a sparse gradient lists the weights that decay.
+            // A sparse gradient lists exactly the weights that decay.
             config.optimizer.weight_decay = if backward == Backward::Sparse { 0.01 } else { 0.0 };
             let bags = bags(&config, seed, 8, 60);
             let (gradient, _, [before, after]) = step(&config, &bags, seed);
@@ -174,7 +174,7 @@ fn nothing_has_no_gradient() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 48, ..ProptestConfig::default() })]
 
-    /// For any dim, chunk and array: the places and sums of the model, at most as many as the configuration allows.
+    /// For any dim, chunk and array, locations and sums are the model's, and at most as many as the configuration allows.
     #[test]
     fn any_shape(dim in 1u32..70, chunk in 1u32..40, more in 0u32..3000, rows in 1u32..5000, seed: u64, weighted: bool) {
         let mut config = Config::new(&[rows, 9], dim, chunk + more, chunk);

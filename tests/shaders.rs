@@ -2,7 +2,7 @@
 //! limits, translation for DX12, Metal and Vulkan, a pipeline on wgpu's `noop` device, and agreement with the host's
 //! tables. `scripts/portability` adds a second compiler.
 //!
-//! Each check is a function of a shader's text or module, and has a companion test that shows it rejecting a wrong one.
+//! Each check is a function of a shader's text or module, and has a companion test that shows it rejecting a wrong shader.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use hotrow::internals::{layout::HostStruct, shader::Access};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Expression, Literal, Module, ShaderStage, StorageAccess, TypeInner};
 
-// WebGPU's defaults (SPEC section 10), numbers and not `wgpu::Limits::default()`: the promise is ours.
+// WebGPU's defaults (SPEC 10), as numbers: the project promises them, so they do not come from `wgpu::Limits::default()`.
 const MAX_STORAGE_BUFFERS: usize = 8;
 const MAX_UNIFORM_BUFFERS: usize = 12;
 const MAX_BIND_GROUPS: u32 = 4;
@@ -20,8 +20,7 @@ const MAX_WORKGROUP_BYTES: u64 = 16 << 10;
 
 const ENTRY: &str = "main";
 
-/// The most storage buffers of a stage that binds a cache in this many windows: each further window is one beyond the
-/// default limit.
+/// The most storage buffers of a stage that binds a cache in this many windows. Each window after the first adds one to the default limit.
 fn most_buffers(windows: u32) -> usize {
     MAX_STORAGE_BUFFERS - 1 + windows as usize
 }
@@ -33,8 +32,8 @@ fn parse(wgsl: &str) -> Result<Module, String> {
     naga::front::wgsl::parse_str(wgsl).map_err(|error| error.emit_to_string(wgsl))
 }
 
-/// A portable shader may use no optional capability at all (`pack2x16float` is core WGSL, though naga counts it as one);
-/// a subgroup variant subgroup operations and nothing else.
+/// A portable shader may use no optional capability (`pack2x16float` is core WGSL, though naga counts it as one). A subgroup variant may
+/// use subgroup operations and nothing else.
 fn validate(module: &Module, wgsl: &str, subgroups: bool) -> Result<ModuleInfo, String> {
     let mut capabilities = Capabilities::empty();
     capabilities.set(Capabilities::SUBGROUP, subgroups);
@@ -46,7 +45,7 @@ fn validate_with(module: &Module, wgsl: &str, more: Capabilities) -> Result<Modu
     Validator::new(ValidationFlags::all(), capabilities).validate(module).map_err(|error| error.emit_to_string(wgsl))
 }
 
-/// The text is handed to several compilers, which differ in the `enable` lines they want: the loader adds them.
+/// The loader adds the `enable` lines, because the compilers differ in the lines they want. So the text itself may have none.
 fn check_directives(wgsl: &str) -> Result<(), String> {
     for line in wgsl.lines().map(str::trim_start) {
         if ["enable ", "requires ", "#"].iter().any(|directive| line.starts_with(directive)) {
@@ -56,7 +55,7 @@ fn check_directives(wgsl: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The module as a pipeline sees it: overrides replaced by the pipeline's constants, validated again.
+/// The module as a pipeline gets it: overrides replaced by the pipeline's constants, then validated again.
 fn specialise(module: &Module, info: &ModuleInfo, constants: &[(&str, f64)]) -> Result<(Module, ModuleInfo), String> {
     let constants = constants.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
     let entry = Some((ShaderStage::Compute, ENTRY));
@@ -75,7 +74,7 @@ fn check_entry(module: &Module) -> Result<(), String> {
     }
 }
 
-/// Every declared buffer counts, used or not: the host's bind group layout lists it either way. `most` storage buffers.
+/// Counts every declared buffer, used or not, because the host's bind group layout lists it either way. At most `most` storage buffers.
 fn check_buffers(module: &Module, most: usize) -> Result<(), String> {
     let (mut storage, mut uniform) = (0, 0);
     for (_, variable) in module.global_variables.iter() {
@@ -122,7 +121,7 @@ fn check_workgroup(module: &Module) -> Result<(), String> {
     Ok(())
 }
 
-/// Both text back ends report an entry point that they could not write inside a successful result.
+/// A text back end may return a successful result that contains an error for the entry point.
 fn entry_written<E: std::fmt::Display>(names: &[Result<String, E>]) -> Result<(), String> {
     match names {
         [Ok(_)] => Ok(()),
@@ -131,7 +130,7 @@ fn entry_written<E: std::fmt::Display>(names: &[Result<String, E>]) -> Result<()
     }
 }
 
-/// For DX12. Shader model 5.1 is the oldest that wgpu uses; wave operations came with 6.0.
+/// Translates for DX12. Shader model 5.1 is the oldest that wgpu uses; wave operations came with 6.0.
 fn to_hlsl(module: &Module, info: &ModuleInfo, subgroups: bool) -> Result<String, String> {
     use naga::back::hlsl::{Options, PipelineOptions, ShaderModel, Writer};
     let shader_model = if subgroups { ShaderModel::V6_0 } else { ShaderModel::V5_1 };
@@ -145,7 +144,7 @@ fn to_hlsl(module: &Module, info: &ModuleInfo, subgroups: bool) -> Result<String
     Ok(text)
 }
 
-/// For Metal. 2.0 is older than any device that wgpu 30 takes; SIMD-group functions need 2.1.
+/// Translates for Metal. 2.0 is older than any device that wgpu 30 takes; SIMD-group functions need 2.1.
 fn to_msl(module: &Module, info: &ModuleInfo, subgroups: bool) -> Result<String, String> {
     use naga::back::msl::{Options, PipelineOptions, write_string};
     let lang_version = if subgroups { (2, 1) } else { (2, 0) };
@@ -157,7 +156,7 @@ fn to_msl(module: &Module, info: &ModuleInfo, subgroups: bool) -> Result<String,
     Ok(text)
 }
 
-/// For Vulkan. SPIR-V 1.0 is that of Vulkan 1.0; subgroup operations need 1.3.
+/// Translates for Vulkan. SPIR-V 1.0 belongs to Vulkan 1.0; subgroup operations need 1.3.
 fn to_spirv(module: &Module, info: &ModuleInfo, subgroups: bool) -> Result<Vec<u32>, String> {
     use naga::back::spv::{Capability, Options, PipelineOptions, write_vec};
     let mut capabilities = vec![Capability::Shader];
@@ -182,7 +181,7 @@ fn to_spirv(module: &Module, info: &ModuleInfo, subgroups: bool) -> Result<Vec<u
     write_vec(module, info, &options, Some(&pipeline)).map_err(|error| format!("SPIR-V: {error}"))
 }
 
-/// As wgpu's back ends set them for checked shaders.
+/// The bounds checks that wgpu's back ends set for checked shaders.
 fn restrict() -> naga::proc::BoundsCheckPolicies {
     use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy::Restrict};
     BoundsCheckPolicies { index: Restrict, buffer: Restrict, ..BoundsCheckPolicies::default() }
@@ -200,14 +199,14 @@ fn check_translations(module: &Module, info: &ModuleInfo, subgroups: bool) -> Re
     }
 }
 
-/// wgpu's own validation, against default limits, on a device that does nothing. (It takes any constants: those are
-/// looked at by the real back ends, and by [`specialise`].)
+/// wgpu's own validation, against default limits, on a device that does nothing. (That device takes any constants. The real back ends and
+/// [`specialise`] check them.)
 fn check_pipeline(wgsl: &str, subgroups: bool, constants: &[(&str, f64)], most: usize) -> Result<(), String> {
     let (device, _queue) = wgpu::Device::noop(&wgpu::DeviceDescriptor {
         required_features: if subgroups { wgpu::Features::SUBGROUP } else { wgpu::Features::empty() },
         required_limits: wgpu::Limits {
             max_storage_buffers_per_shader_stage: most as u32,
-            // Beside them no stage has more than two uniforms.
+            // No stage has more than three uniforms beside them.
             max_buffers_and_acceleration_structures_per_shader_stage: (most as u32 + 3).max(28),
             ..wgpu::Limits::default()
         },
@@ -232,7 +231,7 @@ fn check_pipeline(wgsl: &str, subgroups: bool, constants: &[(&str, f64)], most: 
     }
 }
 
-/// All checks above, the ones with the clearest messages first.
+/// Runs all checks above, those with the clearest messages first.
 fn check_all(wgsl: &str, subgroups: bool, constants: &[(&str, f64)], most: usize) -> Result<(), String> {
     check_directives(wgsl)?;
     let module = parse(wgsl)?;
@@ -245,7 +244,8 @@ fn check_all(wgsl: &str, subgroups: bool, constants: &[(&str, f64)], most: usize
     check_pipeline(wgsl, subgroups, constants, most)
 }
 
-/// A shader that adds to floats atomically: no capability but that one; and translation for Vulkan and Metal, for DX12 has none.
+/// Checks a shader that adds floats atomically: it may use no other capability, and must translate for Vulkan and Metal. DX12 has no float
+/// atomics.
 fn check_float_atomics(wgsl: &str) -> Result<(), String> {
     check_directives(wgsl)?;
     let module = parse(wgsl)?;
@@ -277,8 +277,8 @@ fn check_float_atomics(wgsl: &str) -> Result<(), String> {
     if spirv.is_empty() || msl.is_empty() { Err("nothing written".into()) } else { Ok(()) }
 }
 
-/// Every file of `shaders/` (parts in `shaders/shared/` aside) is in the list, and every variant has a portable sibling.
-/// `sources`: name, variant, and whether it needs more than any device has.
+/// Every file of `shaders/` outside `shaders/shared/` is in the list, and every variant has a portable sibling. `sources`: name, variant,
+/// and whether it needs more than any device has.
 fn check_complete(files: &BTreeSet<String>, sources: &[(&str, &str, bool)]) -> Result<(), String> {
     let mut seen = BTreeSet::new();
     for &(name, variant, _) in sources {
@@ -316,7 +316,7 @@ fn check_struct(module: &Module, name: &str, span: u32, members: &[(&str, u32)])
     Ok(())
 }
 
-/// A constant that host and shader share. True if the shader has it.
+/// Compares a constant that host and shader share. Returns whether the shader has the constant.
 fn check_constant(module: &Module, name: &str, wanted: u32) -> Result<bool, String> {
     let Some((_, constant)) = module.constants.iter().find(|(_, it)| it.name.as_deref() == Some(name)) else {
         return Ok(false);
@@ -362,7 +362,7 @@ fn check_bindings(module: &Module, expected: &[(u32, &str, Access)]) -> Result<(
     Ok(())
 }
 
-/// No struct in a buffer may be missing from the host's list: it would be unchecked.
+/// Every struct in a buffer must be in the host's list, or else nothing checks it.
 fn check_known_structs(module: &Module, known: &[&str]) -> Result<(), String> {
     for (_, variable) in module.global_variables.iter().filter(|(_, variable)| variable.binding.is_some()) {
         let mut ty = variable.ty;
@@ -408,7 +408,7 @@ fn every_shader_passes_every_check() {
     println!("{} shaders passed", sources.len());
 }
 
-/// A cache in as many windows as any device may bind: `sources` has up to three.
+/// A cache in as many windows as any device may bind. `sources` has up to three windows.
 #[test]
 fn the_most_windows_pass_every_check() {
     let caps = hotrow::Caps::from_parts(
@@ -555,7 +555,7 @@ fn as_u32(bytes: usize) -> u32 {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Companions: the checks reject what is wrong, and accept its right neighbour
+// Companions: the checks reject wrong shaders, and accept their right neighbours.
 
 /// A right shader: overrides for the workgroup's size and memory, a uniform struct, both kinds of storage.
 const GOOD: &str = "
@@ -676,7 +676,7 @@ fn too_many_buffers_are_rejected() {
     check_buffers(&parse(&with_buffers(8)).unwrap(), MAX_STORAGE_BUFFERS).unwrap();
     rejected(check_buffers(&parse(&with_buffers(9)).unwrap(), MAX_STORAGE_BUFFERS), "9 storage buffers");
     rejected(check_pipeline(&with_buffers(9), false, &[], MAX_STORAGE_BUFFERS), "max_storage_buffers_per_shader_stage");
-    // What a windowed cache is allowed, and no more.
+    // The limit of a windowed cache, and one buffer more.
     check_buffers(&parse(&with_buffers(10)).unwrap(), most_buffers(3)).unwrap();
     check_pipeline(&with_buffers(10), false, &[], most_buffers(3)).unwrap();
     rejected(check_buffers(&parse(&with_buffers(11)).unwrap(), most_buffers(3)), "11 storage buffers");
@@ -698,7 +698,7 @@ fn too_large_workgroups_are_rejected() {
     rejected(check_workgroup(&sized("16, 16, 2")), "[16, 16, 2]");
     rejected(check_workgroup(&sized("1, 1, 128")), "z 64");
     rejected(check_pipeline("@compute @workgroup_size(512) fn main() {}", false, &[], MAX_STORAGE_BUFFERS), "512");
-    // Through an override too: the text alone is right.
+    // A limit broken through an override: the text alone is right.
     check_workgroup(&specialised(GOOD, &[("WIDTH", 256.0)]).0).unwrap();
     rejected(check_workgroup(&specialised(GOOD, &[("WIDTH", 512.0)]).0), "512");
 }
@@ -735,7 +735,7 @@ fn untranslatable_shaders_are_rejected() {
     rejected(to_hlsl(&specialised("fn main() {}", &[]).0, &specialised("fn main() {}", &[]).1, false), "HLSL");
     rejected(entry_written::<String>(&[Err("missing binding".to_owned())]), "missing binding");
     rejected(entry_written::<String>(&[]), "0 entry points");
-    // Overrides must be gone by then.
+    // The overrides must be replaced before this check.
     let module = parse(GOOD).unwrap();
     let info = validate(&module, GOOD, false).unwrap();
     rejected(check_translations(&module, &info, false), "verride");

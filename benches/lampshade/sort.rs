@@ -1,10 +1,11 @@
-//! The sort of (key, position) pairs by itself: hotrow's on the device, beside the crate lampshade on the same device and
-//! rayon's stable sort on the CPU. Device time is taken by timestamps, or by the wall clock where there are none (which it says).
+//! The sort of (key, position) pairs alone: hotrow's on the device, beside the crate lampshade on the same device and rayon's stable sort
+//! on the CPU. Timestamps measure device time. A device without timestamps is measured by the wall clock, and the output says so.
 //!
-//! 10^4 to 10^7 pairs; 10^8 on hardware, or with `HOTROW_BENCH_LARGE` set. With `--test`, to see that it works, 10^6 at most.
+//! 10^4 to 10^7 pairs; 10^8 on hardware, or if `HOTROW_BENCH_LARGE` is set. At most 10^6 with `--test`, which only checks that the
+//! benchmark works.
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
-#![allow(clippy::print_stdout, reason = "a figure is worth nothing without the adapter it comes from")]
-#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on may stop")]
+#![allow(clippy::print_stdout, reason = "prints the adapter that the figures come from")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap ends the benchmark")]
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -18,13 +19,13 @@ use lampshade::KeyValueSoaSorter;
 use rand::{RngExt as _, SeedableRng as _};
 use rayon::slice::ParallelSliceMut as _;
 
-/// Whole 32-bit keys, four passes; and rows of a table of a million, three.
+/// Whole 32-bit keys take four passes, rows of a table of a million take three.
 const KEY_BITS: [u32; 2] = [32, 20];
 
 fn sizes(hardware: bool) -> impl Iterator<Item = u32> {
     let tried = std::env::args().any(|argument| argument == "--test");
     let large = !tried && (hardware || std::env::var_os("HOTROW_BENCH_LARGE").is_some());
-    // 2^24 is the size at which others are compared.
+    // Other sorts are usually compared at 2^24.
     let most = if tried {
         6
     } else if large {
@@ -40,9 +41,9 @@ fn keys(n: u32, bits: u32) -> Vec<u32> {
     (0..n).map(|_| source.random::<u32>() >> (32 - bits)).collect()
 }
 
-/// A device with what either sort makes use of.
+/// Opens a device with the features and limits that either sort uses.
 fn open() -> Result<Context, Error> {
-    let chosen = adapter::open_best(adapter::Wanted::Any)?; // for the reason, where there is no adapter
+    let chosen = adapter::open_best(adapter::Wanted::Any)?; // for its error if there is no adapter
     let Some(adapter) = adapter::adapters().into_iter().next() else { return Ok(chosen) };
     let theirs = KeyValueSoaSorter::requirements(&adapter);
     let (features, limits) = requirements(&adapter);
@@ -94,7 +95,7 @@ fn on_device(criterion: &mut Criterion) {
                 bencher.iter_custom(|times| (0..times).map(|_| once()).sum());
             });
         }
-        // In place and by whole keys: what it sorts is put back each time, before the clock starts.
+        // lampshade sorts in place and by whole keys. The pairs are restored before each run, before the clock starts.
         let (source, positions) = (buffer(&keys(n, 32)), buffer(&(0..n).collect::<Vec<_>>()));
         let (sorted, values) = (buffer(&vec![0; n as usize]), buffer(&vec![0; n as usize]));
         let mut theirs = KeyValueSoaSorter::new(device, context.queue());

@@ -1,18 +1,18 @@
-//! What the benchmarks on a device share: who measures, and how.
+//! The adapter and the clock of the benchmarks on a device.
 
 use std::time::{Duration, Instant};
 
 use hotrow::{Context, Timeline, wgpu};
 
-/// Names the adapter and the clock: a figure is worth nothing without them.
+/// Prints the adapter and the clock, because a figure means nothing without them.
 pub(crate) fn announce(what: &str, context: &Context) {
     let info = context.device().adapter_info();
     let clock = if context.caps().timestamps { "device timestamps" } else { "wall clock" };
     println!("{what} on {} ({:?}), driver {} {}, {clock}", info.name, info.backend, info.driver, info.driver_info);
 }
 
-/// Submits what `record` records, waits, and returns how long it took: by the stamps of a [`Timeline`], or by the wall clock where the
-/// device has none. `before` is recorded ahead of the first stamp.
+/// Submits the commands of `record`, waits, and returns their time: by the timestamps of a [`Timeline`], or by the wall clock if the device
+/// has none. `before` is recorded ahead of the first timestamp.
 pub(crate) fn timed(
     context: &Context,
     timeline: &Timeline,

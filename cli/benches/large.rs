@@ -1,10 +1,10 @@
-//! A table far larger than a device would hold, staged: made, trained on, flushed, opened again; in RAM and in a file. What it takes of the
-//! host's memory beside the table, and what crosses in a step.
+//! A staged table far larger than the memory of a device: filled, trained, flushed and opened again, in RAM and in a file. Measures the
+//! host memory beside the table and the bytes that cross in a step.
 //!
-//! `cargo bench --bench large -- --rows 40000000` is the size of SPEC's goal: 3 GB at INT4 x 128. A software adapter keeps the
-//! device's buffers in this process's memory, so the peak is taken after filling, before there is any, and again at the end.
-#![allow(clippy::print_stdout, reason = "its results are for the reader")]
-#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on may stop")]
+//! `cargo bench --bench large -- --rows 40000000` has the size of SPEC's goal: 3 GB at INT4 x 128. A software adapter keeps the device's
+//! buffers in this process's memory. So the peak is read after filling, before there are such buffers, and again at the end.
+#![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap ends the benchmark")]
 
 #[path = "support/run.rs"]
 mod run;
@@ -23,9 +23,9 @@ use rand::SeedableRng as _;
 use rand_distr::Distribution as _;
 use run::Common;
 
-/// What filling may take beside the table.
+/// The most memory that filling may take beside the table, in bytes.
 const LIMIT: u64 = 256 << 20;
-/// Coprime to any number of rows below it: spreads the rows that are wanted often over the whole table, as a real one's are.
+/// Coprime to every smaller number of rows. Spreads the frequent rows over the whole table, as in a real table.
 const SPREAD: u64 = 4_294_967_291;
 /// Indices of a bag.
 const POOLED: usize = 8;
@@ -198,7 +198,7 @@ fn one(
     let flushed = group.traffic().unwrap();
 
     let (anonymous, of_files) = (status("RssAnon"), status("RssFile"));
-    // The store has what the group says.
+    // The rows in the store equal the group's.
     group.reset().unwrap();
     let rows: Vec<u32> = batches[0].iter().copied().take(1000).collect();
     let values = group.read_rows(&rows).unwrap();
@@ -209,16 +209,16 @@ fn one(
 
     let setting = Setting::default().with("store", format!("{place:?}").to_lowercase());
     let known = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
-    let mut push = |what: &str, value: Option<f64>, unit| run.push_some(what, "large", &setting, value, unit);
+    let mut at = run.at("large", &setting);
     if place == Where::File {
         let start = Instant::now();
         let again = FileStore::open(&path, config).unwrap();
-        push("file opened again", Some(start.elapsed().as_secs_f64()), Unit::Seconds);
+        at.push("file opened again", Some(start.elapsed().as_secs_f64()), Unit::Seconds);
         assert!(again.was_flushed());
         let again = SharedStore::new(again);
         assert!(again.read_rows(layout, &rows).unwrap() == values, "the file, opened again, differs");
-        push("file", Some(fs::metadata(&path).unwrap().len() as f64), Unit::Bytes);
-        push("file on the disk", known(on_disk(&path)), Unit::Bytes);
+        at.push("file", Some(fs::metadata(&path).unwrap().len() as f64), Unit::Bytes);
+        at.push("file on the disk", known(on_disk(&path)), Unit::Bytes);
     }
     let crossed = Times::of(crossed);
     for (what, value, unit) in [
@@ -242,19 +242,19 @@ fn one(
         ("memory at the end", known(anonymous), Unit::Bytes),
         ("pages of files at the end", known(of_files), Unit::Bytes),
     ] {
-        push(what, value, unit);
+        at.push(what, value, unit);
     }
-    run.timed("step", "large", &setting, Times::of(steps));
+    at.timed("step", Times::of(steps));
 }
 
-/// A figure of this process's memory, where the system tells.
+/// A figure of this process's memory, if the system reports it.
 fn status(name: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
 }
 
-/// The peak is counted anew from here; what there is now.
+/// Restarts the measurement of the peak, and returns the present memory.
 fn peak_begins() -> Option<u64> {
     fs::write("/proc/self/clear_refs", "5").ok()?;
     status("VmHWM")

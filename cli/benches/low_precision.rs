@@ -1,13 +1,13 @@
-//! Zhang 2018, Table 1: what an update of a low-precision table costs beside FP32's. Random rows of a table, a quarter of it, each with a gradient of
-//! its own, element-wise AdaGrad with its state in the table's type, no cache: the update kernel alone (unpack, optimise, round, pack) and
-//! the whole backward (sorting the rows first).
+//! Zhang 2018, Table 1: the cost of an update of a low-precision table beside FP32. A quarter of the rows, chosen at random, each with its
+//! own gradient; element-wise AdaGrad with its state in the table's type; no cache. Measures the update kernel alone (unpack, optimise,
+//! round, pack) and the whole backward (which sorts the rows first).
 //!
-//! `cargo bench --bench low_precision` takes the paper's 16 M x 64 and 4 M where memory allows, else a half, a quarter ... of both, and says so;
-//! a software adapter gets a few thousand.
-//! `--backend gpu` reads the kernel's time from the device. Each setting runs in turn with FP32, and what is compared is what runs next to
-//! each other: a machine that is slow for a while is slow for both. Speeds are medians, relative ones the medians of the ratios.
-#![allow(clippy::print_stdout, reason = "its results are for the reader")]
-#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on may stop")]
+//! `cargo bench --bench low_precision` takes the paper's 16 M x 64 and 4 M updates if memory allows, else a half, a quarter ... of both,
+//! and prints the size. A software adapter gets a few thousand rows. `--backend gpu` reads the kernel's time from the device. Each setting
+//! takes turns with FP32, and only neighbouring measurements are compared, because a machine that is slow for a while is slow for both.
+//! Speeds are medians, relative speeds the medians of the ratios.
+#![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap ends the benchmark")]
 
 #[path = "support/run.rs"]
 mod run;
@@ -28,11 +28,11 @@ use hotrow_cli::report::{Setting as Place, Unit, table};
 use rand::{RngExt as _, SeedableRng as _, seq::SliceRandom as _};
 use run::Common;
 
-/// The paper's rows; its updates are a quarter.
+/// The number of rows in the paper. Its updates are a quarter of that.
 const ROWS: u32 = 16_000_000;
-/// What a software adapter gets through in a minute or so.
+/// The number of rows that a software adapter updates in a minute or so.
 const SOFTWARE_ROWS: u32 = 8_000;
-/// Updates by themselves in a round.
+/// Number of runs of the update kernel alone in a round.
 const UPDATES: usize = 3;
 
 #[derive(Debug, Parser)]
@@ -111,7 +111,7 @@ impl Setting {
         Layout::new(&self.config(size), u64::MAX).unwrap()
     }
 
-    /// What an update must move of a row: its gradient, its record there and back, the lines of the lists that name it.
+    /// The bytes that an update of a row must move: the gradient, the record in and out, and the entries of the lists that name the row.
     fn bytes(&self, size: Size) -> u64 {
         4 * u64::from(size.dim) + 2 * self.layout(size).stride() + 16 + 8
     }
@@ -124,14 +124,14 @@ struct Size {
     dim: u32,
 }
 
-/// The rows of a step in the order they come, and in ascending order with the place of each among those.
+/// The rows of a step in batch order, and in ascending order with the batch position of each.
 struct Rows {
     indices: Vec<u32>,
     sorted: Vec<[u32; 2]>,
 }
 
 impl Rows {
-    /// Distinct, each set of them as likely as any.
+    /// Distinct random rows. Every set of rows is equally likely.
     fn new(size: Size, seed: u64) -> Self {
         let mut source = rand_pcg::Pcg64::seed_from_u64(seed);
         let mut indices = Vec::with_capacity(size.updates as usize);
@@ -147,19 +147,19 @@ impl Rows {
     }
 }
 
-/// Gradients of both signs, of a size at which their squares are normal in FP16: subnormal ones take the CPU some 10 ns a row longer.
+/// Gradients of both signs, with squares that are normal in FP16. Subnormal squares take the CPU some 10 ns a row longer.
 fn gradients(n: usize) -> Vec<f32> {
     (0..n).map(|e| ((e % 17) as f32 - 8.0) * 0.05).collect()
 }
 
-/// Seconds of a whole backward, and of the update kernel in it, where the device tells.
+/// Seconds of a whole backward, and of its update kernel if the device reports it.
 #[derive(Clone, Copy, Debug)]
 struct Backward {
     seconds: f64,
     update: Option<f64>,
 }
 
-/// Seconds of a setting and of FP32, each measured right behind the other.
+/// Seconds of a setting and of FP32, measured one after the other.
 #[derive(Clone, Debug, Default)]
 struct Pairs {
     update: Vec<[f64; 2]>,
@@ -167,7 +167,7 @@ struct Pairs {
 }
 
 impl Pairs {
-    /// One round of a setting beside FP32.
+    /// Runs one round of a setting and of FP32.
     fn round(&mut self, bench: &mut dyn Bench, fp32: &mut dyn Bench) {
         for _ in 0..UPDATES {
             self.update.extend(fp32.update().zip(bench.update()).map(|(fp32, own)| [own, fp32]));
@@ -177,14 +177,15 @@ impl Pairs {
         self.backward.push([own.seconds, fp32.seconds]);
     }
 
-    /// FP32 beside itself.
+    /// The times of FP32 against themselves.
     fn of_fp32(&self) -> Self {
         let alike = |pairs: &[[f64; 2]]| pairs.iter().map(|&[_, fp32]| [fp32; 2]).collect();
         Self { update: alike(&self.update), backward: alike(&self.backward) }
     }
 }
 
-/// The record's bytes, the times of the kernel and of the whole backward, and rows a second against FP32's right beside them.
+/// Records the bytes of a record, the times of the kernel and of the whole backward, and rows a second relative to the neighbouring FP32
+/// measurement.
 fn record(run: &mut Run, setting: &Setting, size: Size, pairs: &Pairs) {
     for (pass, pairs) in [("update kernel", &pairs.update), ("backward", &pairs.backward)] {
         let place = Place::default().with("table and state", setting.name).with("pass", pass);
@@ -194,11 +195,12 @@ fn record(run: &mut Run, setting: &Setting, size: Size, pairs: &Pairs) {
         }
         let rows = f64::from(size.updates) / seconds.median;
         let relative = median(pairs.iter().map(|[own, fp32]| fp32 / own).collect());
-        run.push("record", "low_precision", &place, setting.layout(size).stride() as f64, Unit::Bytes);
-        run.timed("time", "low_precision", &place, seconds);
-        run.push("rows a second", "low_precision", &place, rows, Unit::PerSecond);
-        run.push("bytes a second", "low_precision", &place, rows * setting.bytes(size) as f64, Unit::BytesPerSecond);
-        run.push("against FP32", "low_precision", &place, relative, Unit::Times);
+        let mut at = run.at("low_precision", &place);
+        at.push("record", setting.layout(size).stride() as f64, Unit::Bytes);
+        at.timed("time", seconds);
+        at.push("rows a second", rows, Unit::PerSecond);
+        at.push("bytes a second", rows * setting.bytes(size) as f64, Unit::BytesPerSecond);
+        at.push("against FP32", relative, Unit::Times);
     }
 }
 
@@ -257,21 +259,21 @@ fn main() {
     }
 }
 
-/// A table of one setting that is updated again and again.
+/// A table of one setting that is updated repeatedly.
 trait Bench {
-    /// Seconds of the update kernel by itself, where it can be run so.
+    /// Seconds of the update kernel alone, if it can run alone.
     fn update(&mut self) -> Option<f64>;
-    /// A step, its backward timed.
+    /// Runs a step. Returns the times of its backward.
     fn backward(&mut self) -> Backward;
 }
 
-/// The size asked for, else that of Zhang 2018, halved until two tables and what a step needs have room.
+/// The requested size, or else that of Zhang 2018, halved until two tables and the buffers of a step have room.
 fn size(options: &Options, context: Option<&hotrow::Context>) -> Size {
     let of = |rows: u32| Size { rows, updates: (rows / 4).max(1), dim: options.dim };
     if let Some(rows) = options.rows {
         return of(rows);
     }
-    // A device does not say how much it has free.
+    // A device does not report its free memory.
     let room = match context {
         Some(context) if context.caps().is_hardware() => None,
         Some(_) => return of(SOFTWARE_ROWS),
@@ -284,15 +286,15 @@ fn size(options: &Options, context: Option<&hotrow::Context>) -> Size {
     size
 }
 
-/// Two tables, each with the scratch and the gradients of a step, and as much as that for the sort; the host's copy of a table for its
-/// kernel alone.
+/// The bytes of two tables, each with the scratch and the gradients of a step and as much again for the sort, and of the host's copy of a
+/// table for the kernel alone.
 fn needed(size: Size) -> u64 {
     let table = FP32.layout(size).table_bytes();
     let step = u64::from(size.updates) * u64::from(size.dim) * 4 * 3;
     3 * table + 2 * step + (1 << 30)
 }
 
-/// Bytes of memory that programs may still take, where the system tells.
+/// Bytes of memory that programs may still take, if the system reports them.
 fn available() -> Option<u64> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

@@ -1,14 +1,13 @@
-//! How much of the host's part in a staged step a prefetch hides. Steps without and with prefetch in turn, so that whatever else the
-//! machine does meets both; between forward and backward the caller's own work, a loop on one core for some milliseconds, or none.
+//! How much of the host's part of a staged step a prefetch hides. Steps without and with prefetch take turns, so that disturbances of the
+//! machine meet both. Between forward and backward the caller's own work runs: a loop on one core for some milliseconds, or nothing.
 //!
-//! Two figures: `hidden`, the share of the host's part that no call waited for, by the library's own clocks; and `saved`, what a
-//! step took less, as a share of the host's part, by the medians of the pairs. A software adapter takes a hundred times as long for a
-//! record as the host does, so that `saved` drowns in its noise; the case `slow` has a store whose records cost the host as much as
-//! such an adapter, as they might from a disk or over a network. Two cores are what it takes: one for the host's
-//! part, one for the caller or a software adapter. So the benchmark runs itself again with one thread for each of those
-//! (`LP_NUM_THREADS`, `RAYON_NUM_THREADS`), unless they are set already.
-#![allow(clippy::print_stdout, reason = "its results are for the reader")]
-#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on may stop")]
+//! Two figures: `hidden`, the share of the host's part that no call waited for, by the library's own clocks; and `saved`, the time by which
+//! a step became shorter, as a share of the host's part, by the medians of the pairs. A software adapter takes a hundred times as long for
+//! a record as the host, so its noise hides `saved`. The case `slow` has a store whose records cost the host as much as such an adapter
+//! takes, as with a disk or a network. The benchmark needs two cores: one for the host's part, one for the caller or a software adapter. So
+//! it runs itself again with one thread for each (`LP_NUM_THREADS`, `RAYON_NUM_THREADS`), unless these are set already.
+#![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap ends the benchmark")]
 
 #[path = "support/run.rs"]
 mod run;
@@ -27,7 +26,7 @@ use hotrow::{
 };
 use hotrow_cli::report::run::{Machine, Run};
 use hotrow_cli::report::units::{Times, bytes_per_second, median};
-use hotrow_cli::report::{Setting, Unit, table};
+use hotrow_cli::report::{Select, Setting, Unit, table};
 use rand::SeedableRng as _;
 use run::Common;
 
@@ -79,14 +78,14 @@ enum PrecisionName {
     Int8,
 }
 
-/// A pair of steps.
+/// The times of a step without and a step with prefetch.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     without: Taken,
     with: Taken,
 }
 
-/// Seconds of a step, of the host's part in it, and of what was waited for of that.
+/// Seconds of a step, of the host's part in it, and of the calls' waiting for that part.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     step_seconds: f64,
@@ -160,7 +159,7 @@ fn measure(options: &Options, context: &Context) {
             steps.case(place, dense, options.rounds, &mut run);
         }
     }
-    let of = |shape: &'static str| run.records.iter().filter(move |record| record.shape == shape);
+    let of = |shape: &'static str| run.select(Select { what: "", shape, setting: "" });
     let tables = [
         ("A store alone, each record.".to_owned(), table(of("alone"), &["store"], "what")),
         ("Steps without and with prefetch.".to_owned(), table(of("prefetch"), &["store", "caller's work, ms"], "what")),
@@ -239,7 +238,8 @@ impl Store for Slow {
     }
 }
 
-/// What a store takes for a record, without any device. Distinct rows from all over the table, others each time, so that none is near.
+/// The time of a store for a record, without any device. The rows are distinct, from the whole table and different each time, so none is in
+/// a core's cache.
 fn alone(store: &mut dyn Store, place: Where, records: u32, run: &mut Run) {
     let mut source = rand_pcg::Pcg64::seed_from_u64(2);
     let mut bytes = vec![0; records as usize * store.stride() as usize];
@@ -254,11 +254,11 @@ fn alone(store: &mut dyn Store, place: Where, records: u32, run: &mut Run) {
         store.write(&rows, &bytes).unwrap();
         seconds[1].push(start.elapsed().as_secs_f64());
     }
-    let setting = Setting::default().with("store", place.name());
+    let mut at = run.at("alone", &Setting::default().with("store", place.name()));
     for (what, times) in ["read", "write"].into_iter().zip(seconds.map(Times::of)) {
         let rate = bytes.len() as f64 / times.median;
-        run.timed(what, "alone", &setting, times.scaled(1.0 / f64::from(records)));
-        run.push(&format!("{what}, bytes"), "alone", &setting, rate, Unit::BytesPerSecond);
+        at.timed(what, times.scaled(1.0 / f64::from(records)));
+        at.push(&format!("{what}, bytes"), rate, Unit::BytesPerSecond);
     }
 }
 
@@ -266,12 +266,12 @@ fn distinct(source: &mut rand_pcg::Pcg64, rows: u32, count: u32) -> Vec<u32> {
     rand::seq::index::sample(source, rows as usize, count as usize).into_iter().map(|row| row as u32).collect()
 }
 
-/// Different batches in turn. Long before one comes again its rows have left the cache.
+/// Number of different batches. The rows of a batch leave the cache long before the batch comes again.
 const BATCHES: usize = 16;
-/// Steps of either kind in a round.
+/// Steps of each kind in a round.
 const STEPS: usize = 2;
 
-/// Training steps of a group.
+/// The training steps of a group.
 struct Steps {
     group: Group,
     batches: Vec<Vec<u32>>,
@@ -305,7 +305,7 @@ impl Steps {
         self.group.backward(&self.grads).unwrap();
     }
 
-    /// Seconds of a step without prefetch, and of the host's part in it.
+    /// The times of steps without prefetch.
     fn without(&mut self, dense: Duration) -> Taken {
         self.timed(|this| {
             let next = this.next();
@@ -314,8 +314,8 @@ impl Steps {
         })
     }
 
-    /// The same with. Each timed step finds its batch prefetched and prefetches the next: what the first waits for of what was prefetched
-    /// before the clock started is what nobody waits for of the last.
+    /// The times of steps with prefetch. Each timed step finds its batch prefetched and prefetches the next batch. The first step waits for
+    /// a prefetch from before the timed part; in return, no step waits for the prefetch of the last step.
     fn with(&mut self, dense: Duration) -> Taken {
         self.prefetch_next();
         let step = |this: &mut Self| {
@@ -350,7 +350,7 @@ impl Steps {
 
     fn case(&mut self, store: Where, dense: u64, rounds: usize, run: &mut Run) {
         let work = Duration::from_millis(dense);
-        // Once for the memory that everything takes when it is first used.
+        // One round to allocate the memory that the first use takes.
         self.without(work);
         self.with(work);
         let (counted, traffic) = (self.group.counters().unwrap()[0], self.group.traffic().unwrap());
@@ -365,9 +365,10 @@ impl Steps {
         let saved = of(|round| round.without.step_seconds - round.with.step_seconds);
         let host = of(|round| round.without.host_seconds);
         let setting = Setting::default().with("store", store.name()).with("caller's work, ms", dense as f64);
-        run.timed("step without", "prefetch", &setting, of(|round| round.without.step_seconds));
-        run.timed("step with", "prefetch", &setting, of(|round| round.with.step_seconds));
-        run.timed("host part", "prefetch", &setting, host);
+        let mut at = run.at("prefetch", &setting);
+        at.timed("step without", of(|round| round.without.step_seconds));
+        at.timed("step with", of(|round| round.with.step_seconds));
+        at.timed("host part", host);
         for (what, value, unit) in [
             ("hidden", median_of(&|round| hidden(&round.with)), Unit::Share),
             ("hidden without", median_of(&|round| hidden(&round.without)), Unit::Share),
@@ -377,7 +378,7 @@ impl Steps {
             ("records out", (now.records_out - traffic.records_out) as f64 / steps, Unit::Count),
             ("hit rate", counted.hit_rate(), Unit::Share),
         ] {
-            run.push(what, "prefetch", &setting, value, unit);
+            at.push(what, value, unit);
         }
     }
 }
@@ -392,7 +393,7 @@ fn work(time: Duration) {
     }
 }
 
-/// Bytes a second of a plain copy from memory to memory on one thread.
+/// Bytes a second of a plain copy in memory on one thread.
 fn copied(bytes: usize) -> f64 {
     let (from, mut to) = (vec![1u8; bytes], vec![0u8; bytes]);
     let mut best = f64::INFINITY;

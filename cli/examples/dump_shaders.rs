@@ -9,7 +9,7 @@ use serde_json::{Map, json};
 fn main() -> serde_json::Result<()> {
     let shaders: Vec<_> = internals::sources()
         .into_iter()
-        // No other compiler knows an atomic float.
+        // Only naga has atomic floats.
         .filter(|source| !source.float_atomics)
         .map(|source| {
             let constants: Map<_, _> =

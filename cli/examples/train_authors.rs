@@ -1,5 +1,5 @@
-//! Who wrote this paragraph? Mean-pooled word embeddings and a linear softmax over eight authors, trained twice: with a plain FP32
-//! table, and with an INT4 table whose 5 % hottest rows train in an FP32 cache.
+//! Who wrote this paragraph? Mean-pooled word embeddings and a linear softmax over eight authors, trained twice: with a plain FP32 table,
+//! and with an INT4 table whose hottest 5 % of rows train in an FP32 cache.
 //!
 //! `cargo run --release --example train_authors -- --steps 200`, with `HOTROW_DATA` naming the folder that holds `ebooks_words`.
 #![allow(clippy::print_stdout, reason = "an example shows its result")]
@@ -62,7 +62,7 @@ fn main() -> Result<(), AnyError> {
     Ok(())
 }
 
-/// Bags of words and who wrote them.
+/// Bags of words, and the author of each.
 struct Data {
     rows: u32,
     ids: Vec<u32>,
@@ -82,7 +82,7 @@ impl Data {
     }
 }
 
-/// The linear softmax, with AdaGrad of its own.
+/// The linear softmax, with its own AdaGrad.
 struct Dense {
     /// `CLASSES` rows of `DIM` weights and a bias, and the sums of their squared gradients.
     weights: Vec<f32>,
@@ -95,7 +95,7 @@ impl Dense {
         Self { weights, squares: vec![0.0; CLASSES * (DIM + 1)] }
     }
 
-    /// Loss and hits, summed over the bags; the gradients of the weights and of `pooled` are those of the mean loss.
+    /// Returns loss and hits, summed over the bags. The gradients of the weights and of `pooled` belong to the mean loss.
     fn loss(&self, pooled: &[f32], labels: &[u8]) -> (f64, usize, Vec<f32>, Vec<f32>) {
         let (mut loss, mut hits) = (0.0, 0);
         let (mut grad_weights, mut grad_pooled) = (vec![0.0; self.weights.len()], vec![0.0; pooled.len()]);
@@ -137,7 +137,7 @@ struct Run {
 }
 
 fn train(table: &mut impl Embedding, data: &Data, steps: usize) -> Result<Run, AnyError> {
-    // Held out: a fifth, by the number of the bag. The books come one after another, so the rest is shuffled.
+    // A fifth of the bags is held out, by number. The books come one after another, so the other bags are shuffled.
     let (test, mut bags): (Vec<usize>, Vec<usize>) =
         (0..data.labels.len()).partition(|&bag| fmix32(bag as u32).is_multiple_of(5));
     bags.sort_by_key(|&bag| fmix32(!bag as u32));
@@ -156,7 +156,7 @@ fn train(table: &mut impl Embedding, data: &Data, steps: usize) -> Result<Run, A
         let begin = Instant::now();
         table.backward(&grad_pooled)?;
         busy += begin.elapsed();
-        // Forward reads a row for each access and writes the outputs; backward counts twice that.
+        // Forward reads a row for each access and writes the outputs. Backward counts twice as many bytes.
         logical_bytes += 3 * 4 * (pooled.len() + DIM * indices.len()) as u64;
     }
     let (end, accuracy) = evaluate(table, &dense, data, &test)?;
@@ -205,7 +205,7 @@ fn column(config: &GroupConfig, run: &Run, memory: &MemoryReport, steps: usize) 
     ]
 }
 
-/// The eight books of `HOTROW_DATA`, else words of which some are planted: each author has favourites.
+/// The eight books of `HOTROW_DATA`, or else made-up words, of which each author has favourites.
 fn load_or_plant() -> Result<Data, AnyError> {
     if let Some(folder) = std::env::var_os("HOTROW_DATA").filter(|folder| !folder.is_empty()) {
         let folder = std::path::Path::new(&folder);
@@ -224,7 +224,7 @@ fn load_or_plant() -> Result<Data, AnyError> {
         let author = fmix32(bag + 1) % CLASSES as u32;
         for word in 0..80 {
             let random = fmix32(bag * 80 + word + 0x5eed);
-            // Roughly Zipf: an exponent drawn evenly.
+            // Nearly Zipf: the exponent is drawn uniformly.
             let mut id = (50_000f32.powf((random >> 8) as f32 / (1 << 24) as f32) as u32 - 1).min(49_992);
             if random.is_multiple_of(8) {
                 id = id / 8 * 8 + author;

@@ -93,6 +93,14 @@ pub struct Stage {
     pub times: Option<Times>,
 }
 
+impl Stage {
+    /// Takes another stage's dispatches and times into this one.
+    pub fn add(&mut self, other: &Self) {
+        self.dispatches += other.dispatches;
+        self.times = self.times.zip(other.times).map(|(a, b)| a.plus(b));
+    }
+}
+
 /// Several rounds of the same work, cut into phases.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {

@@ -8,12 +8,6 @@ use serde::ser::Serializer;
 use std::fmt::Display;
 use std::str::FromStr;
 
-// As `train` and `bench` name them.
-pub(crate) use hotrow::{
-    OptimizerKind as OptimizerName, Placement as PlacementName, Policy as PolicyName, Precision as PrecisionName,
-    Rounding as RoundingName,
-};
-
 /// Policies that admit rows.
 pub(crate) const ADMITTING: [Policy; 2] = [Policy::Lru, Policy::Lfu];
 
@@ -42,11 +36,6 @@ pub(crate) fn deserialize<'de, T: FromStr<Err = Error>, D: Deserializer<'de>>(de
 /// A policy's name in titles and tables: LRU, LFU, static.
 pub(crate) fn title(policy: Policy) -> String {
     if policy == Policy::Static { policy.to_string() } else { policy.name().to_uppercase() }
-}
-
-/// The name that an option takes for `value`.
-pub(crate) fn option_name(value: &impl Display) -> String {
-    value.to_string()
 }
 
 /// The name that an option takes for a value of the command's own enums.

@@ -11,7 +11,7 @@ use std::path::Path;
 use units::Times;
 
 /// What a figure is counted in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Seconds.
@@ -43,8 +43,8 @@ impl Unit {
             Self::Seconds => units::seconds(value),
             Self::Bytes => units::bytes(value),
             Self::BytesPerSecond => units::bytes_per_second(value),
-            Self::Share => units::percent(value),
-            Self::Times => units::times(value),
+            Self::Share => format!("{:.1} %", 100.0 * value),
+            Self::Times => format!("{value:.2} x"),
             Self::Count => Value::Number(value).to_string(),
             Self::PerSecond => format!("{}/s", units::count(value)),
             Self::Score => format!("{value:.5}"),
@@ -234,6 +234,32 @@ impl Record {
     }
 }
 
+/// Which records: those of these quantities and shapes (names with `|` between them, all if empty) whose setting has what is asked for:
+/// `name=text` the text, `name` any value, `!name` none; with `; ` between them.
+#[derive(Clone, Copy, Debug)]
+pub struct Select<'s> {
+    /// Names of quantities.
+    pub what: &'s str,
+    /// Names of shapes.
+    pub shape: &'s str,
+    /// What the setting must have.
+    pub setting: &'s str,
+}
+
+impl Select<'_> {
+    /// Whether it finds this record.
+    #[must_use]
+    pub fn has(&self, record: &Record) -> bool {
+        let one_of = |names: &str, name: &str| names.is_empty() || names.split('|').any(|one| one == name);
+        let fits = |wanted: &str| match (wanted.split_once('='), wanted.strip_prefix('!')) {
+            (Some((name, text)), _) => record.is(name, text),
+            (None, Some(name)) => record.key(name).is_none(),
+            (None, None) => wanted.is_empty() || record.key(wanted).is_some(),
+        };
+        one_of(self.what, &record.what) && one_of(self.shape, &record.shape) && self.setting.split("; ").all(fits)
+    }
+}
+
 /// A table as Markdown: a line for each value of the `lines` names, a column for each value of the `across` name, the figures of both in
 /// their order. Numbers stand in ascending order, names as they come. Figures of one unit stand without it and without their spread, and the
 /// first column names it. `None` without a record that has all these names.
@@ -305,23 +331,15 @@ struct Line<'r> {
 }
 
 impl<'r> From<&'r Record> for Line<'r> {
-    fn from(record: &'r Record) -> Self {
-        let exact = |value: &Value| match value {
-            Value::Number(number) => number.to_string(),
-            Value::Text(text) => text.clone(),
+    fn from(Record { what, shape, setting, value, unit, spread }: &'r Record) -> Self {
+        let exact = |(name, value): &(&str, Value)| match value {
+            Value::Number(number) => format!("{name}={number}"),
+            Value::Text(text) => format!("{name}={text}"),
         };
-        let setting: Vec<String> =
-            record.setting.0.iter().map(|(name, value)| format!("{name}={}", exact(value))).collect();
-        Self {
-            what: &record.what,
-            shape: &record.shape,
-            setting: setting.join("; "),
-            value: record.value,
-            unit: record.unit,
-            lowest: record.spread.map(|times| times.lowest),
-            highest: record.spread.map(|times| times.highest),
-            rounds: record.spread.map(|times| times.rounds),
-        }
+        let setting = setting.0.iter().map(exact).collect::<Vec<_>>().join("; ");
+        let [lowest, highest] = [|times: Times| times.lowest, |times: Times| times.highest].map(|of| spread.map(of));
+        let rounds = spread.map(|times| times.rounds);
+        Self { what, shape, setting, value: *value, unit: *unit, lowest, highest, rounds }
     }
 }
 
@@ -385,6 +403,8 @@ mod tests {
         let setting = Setting::default().with("rows", 4_000_000u32).with("rows", 10u32);
         assert_eq!(setting.number("rows"), Some(10.0));
         assert_eq!(Value::from(4_000_000u32).to_string(), "4 M");
-        assert_eq!(Unit::Count.show(f64::NAN), "-");
+        let shown =
+            [(Unit::Count, f64::NAN), (Unit::Share, 0.1234), (Unit::Times, 1.5)].map(|(unit, value)| unit.show(value));
+        assert_eq!(shown, ["-", "12.3 %", "1.50 x"]);
     }
 }

@@ -3,35 +3,26 @@
 //! Every mode does runs of a [`task`] by a [`journal`] and shows them: as a comparison of settings or batch sizes ([`compare`]), a
 //! [`grid`] of settings, steps [`until`] a loss, or a [`profile`] of the tables.
 
-mod cells;
+mod asked;
 mod charts;
 mod checkpoints;
-mod claims;
 mod compare;
-mod conflicts;
 mod dense;
-mod dots;
-mod fingerprint;
+mod figures;
 mod grid;
-mod interval;
 mod journal;
 mod metrics;
-mod mixed;
 mod options;
-mod outcome;
 mod profile;
-mod robe;
 mod run;
 mod scaling;
 mod setting;
 mod skew;
-mod summary;
 mod tables;
 mod task;
 mod tasks;
 mod training;
 mod until;
-mod workers;
 
 pub(crate) use options::Args;
 

@@ -1,4 +1,4 @@
-//! `hotrow bench` and `bench robe` from outside, on the CPU: what they write, and what they refuse.
+//! `hotrow bench` and `bench robe` from outside, on the CPU: the files they write, and the input they refuse.
 
 use crate::common::records::{broken, number, records};
 use assert_cmd::Command;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::Path;
 
 fn bench(folder: &Path, args: &[&str]) -> assert_cmd::assert::Assert {
-    // No driver at all: the command must get along without.
+    // The command must work without any driver.
     let mut command = Command::cargo_bin("hotrow").expect("the command is built with the tests");
     command.env("VK_DRIVER_FILES", "/nonexistent").env("VK_ICD_FILENAMES", "/nonexistent").current_dir(folder);
     command.arg("bench").args(args).assert()
@@ -63,7 +63,7 @@ fn without_a_driver_it_says_so_and_measures_the_cpu() {
             assert!((number(logical) / wanted - 1.0).abs() < 1e-9, "{logical}");
         }
     }
-    // The hit rates are judged everywhere, times on no CPU.
+    // The hit rates are judged on every device, times never on a CPU.
     let met =
         |id: &str| report["goals"].as_array().unwrap().iter().find(|goal| goal["id"] == id).unwrap()["met"].clone();
     assert_eq!((met("aim"), met("mapped_uvm")), (true.into(), Value::Null));
@@ -105,10 +105,10 @@ fn bad_usage_is_refused() {
     std::fs::write(&file, "").unwrap();
     let mut args = SMALL.to_vec();
     args.extend(["--out", "file", "--precision", "fp32", "--policy", "lru", "--hit-rate", "50"]);
-    bench(folder.path(), &args).code(2); // before any work
+    bench(folder.path(), &args).code(2); // fails before any work
 }
 
-/// A run of `bench robe` on the CPU: small tables, and narrow rows so that it is short.
+/// Runs `bench robe` on the CPU with small tables and narrow rows, so that it is short.
 fn robe(folder: &Path, more: &[&str]) -> (String, Value) {
     let mut args = vec!["robe", "--backend", "cpu", "--size", "small", "--dim", "16", "--batch", "32", "--out", "out"];
     args.extend(more);
@@ -119,7 +119,7 @@ fn robe(folder: &Path, more: &[&str]) -> (String, Value) {
 
 const WAYS: [&str; 5] = ["dense update", "sparse update", "dense gradient", "sparse gradient", "atomic update"];
 
-/// Figures of an array's cell: those of one number of rows, compression and chunk.
+/// The figures of one cell: one number of rows, one compression, one chunk.
 struct Cell<'r> {
     report: &'r Value,
     place: Vec<(&'static str, Value)>,
@@ -150,7 +150,7 @@ impl<'r> Cell<'r> {
     }
 }
 
-/// Where a report of `bench robe` is not as the schema says, or has a figure that cannot be.
+/// The first place where a report of `bench robe` breaks the schema or has an impossible figure.
 fn robe_wrong(report: &Value) -> Option<String> {
     if report["schema"] != 2 || report["command"] != "bench robe" {
         return Some(format!("{} {}", report["schema"], report["command"]));
@@ -174,7 +174,7 @@ fn robe_wrong(report: &Value) -> Option<String> {
         let positive =
             figures.clone().all(|figure| number(figure) > 0.0 && figure["spread"]["rounds"].as_u64() >= Some(3));
         measured += figures.count();
-        // By places for an update, by the weights that they may touch at most for a gradient.
+        // Auto chooses by starts for an update, and for a gradient by the most weights that the starts may touch.
         let of = |dense: bool| if dense { "dense" } else { "sparse" };
         let choices = [("update", of(starts >= weights / 32)), ("gradient", of(weights <= touched))];
         let lost = choices.iter().all(|(what, choice)| {
@@ -198,11 +198,11 @@ fn robe_wrong(report: &Value) -> Option<String> {
             return Some(format!("{:?}: {touched} {covered} {starts}", cell.place));
         }
     }
-    // Whatever way was not measured is named.
+    // The report names every way that was not measured.
     if measured + ways.len() != 5 * cells.len() {
         return Some(format!("{measured} figures, {} refused", ways.len()));
     }
-    // Where atomic is at least 5 % faster than the better of the others: counted again.
+    // Count again the cells in which atomic is at least 5 % faster than the better of the others.
     let share = |cell: &Cell<'_>| {
         Some(cell.lowest("atomic update")? / cell.lowest("dense update")?.min(cell.lowest("sparse update")?))
     };
@@ -212,7 +212,7 @@ fn robe_wrong(report: &Value) -> Option<String> {
     if (sum("faster"), sum("cells")) != (faster as f64, shares.len() as f64) {
         return Some(format!("{faster} faster of {}", shares.len()));
     }
-    // Of Auto, for all and for each size of chunks: counted again.
+    // Compute again what Auto loses, for all cells and for each size of chunks.
     for what in ["update", "gradient"] {
         for chunk in [None, Some(1u64), Some(2), Some(4), Some(8), Some(16), Some(32)] {
             let these = cells.iter().filter(|cell| chunk.is_none_or(|chunk| cell.setting("chunk") == chunk));
@@ -255,12 +255,12 @@ fn shared_tables_are_measured() {
     ] {
         assert!(folder.path().join("out").join(file).is_file() && out.contains(file), "{file}:\n{out}");
     }
-    // 16 K rows x 16 at 10,000x are 25 weights: less than a chunk of 32.
+    // 16 K rows x 16 at 10,000x give 25 weights, fewer than a chunk of 32.
     let left_out = report["left_out"].as_array().unwrap();
     assert!(left_out.len() == 1 && left_out[0]["why"].as_str().unwrap().contains("a chunk of 32"), "{left_out:?}");
     assert!(out.contains("Left out: 16 K rows at 10000x in chunks of 32: "), "{out}");
     assert!(out.contains("not ROBE's sizes") && out.contains("table 14") && out.contains("Figure 3 (f)"), "{out}");
-    // Of updates and gradients: tables, a line in the plot, lines in the CSV; and where an atomic update is faster.
+    // Updates and gradients have tables, a line in the plot and lines in the CSV. The report also says where an atomic update is faster.
     let svg = std::fs::read_to_string(folder.path().join("out/robe-cpu-crossover.svg")).unwrap();
     assert!(WAYS.iter().all(|way| svg.contains(&format!(">{way}<"))), "{svg}");
     let heat = std::fs::read_to_string(folder.path().join("out/robe-cpu-heat.svg")).unwrap();
@@ -287,15 +287,15 @@ fn shared_tables_are_measured() {
     for id in ["robe_flat", "robe_dense_gradient", "robe_sparse_gradient"] {
         assert!(goals.iter().any(|goal| goal["id"] == id && goal["reached"].as_f64() > Some(0.0)), "{id}");
     }
-    // The slowest of one array's numbers of rows.
+    // The goal takes the largest of the records "slowest against fastest".
     let flat = goals.iter().find(|goal| goal["id"] == "robe_flat").unwrap()["reached"].as_f64().unwrap();
     let apart = records(&report, "slowest against fastest", &[("shape", "flat".into())]);
     assert_eq!(apart.into_iter().map(number).fold(0.0, f64::max), flat);
-    // Tables of each kind in bags of 20 and of 1; without a GPU no goal is met or missed.
+    // Comparison tables of each kind, in bags of 20 and of 1. Without a GPU no goal is met or missed.
     let beside = records(&report, "forward", &[("shape", "beside".into())]);
     assert!(beside.len() == 12 && beside.iter().all(|one| number(one) > 0.0));
     assert!(goals.iter().all(|goal| goal["met"].is_null()));
-    // The companion: what is missing or cannot be is noticed.
+    // The companion: missing figures and impossible figures are noticed.
     let array = |what: &'static str| move |record: &Value| record["what"] == what && record["shape"] == "array";
     for what in ["starts", "covered", "lost by auto update"].into_iter().chain(WAYS) {
         assert!(robe_wrong(&broken(&report, array(what), None)).is_some(), "no {what}");
@@ -315,7 +315,7 @@ fn shared_tables_are_measured() {
 #[test]
 fn arrays_that_cannot_be_are_named() {
     let folder = tempfile::tempdir().unwrap();
-    // ROBE's rows, of which memory for the smallest arrays only.
+    // The rows of ROBE, with memory for the smallest arrays only.
     let args = ["robe", "--backend", "cpu", "--size", "full", "--batch", "16", "--memory", "300KB", "--out", "out"];
     bench(folder.path(), &args).success();
     let report = read(&folder.path().join("out/robe-cpu.json"));
@@ -324,7 +324,7 @@ fn arrays_that_cannot_be_are_named() {
         all.iter().find(|one| one["what"] == what).map(|one| one["why"].as_str().unwrap().to_owned())
     };
     assert_eq!(reason("4 M rows at 10000x in chunks of 32"), None);
-    // Of its 200 KiB both updates and the few sums of a sparse gradient, but not as many bytes of sums beside them.
+    // An array of 200 KiB has room for both updates and for the few sums of a sparse gradient, but not for another 200 KiB of sums.
     let small = |what: &str| records(&report, what, &[("weights", 51_200.into()), ("chunk", 32.into())]).len();
     assert_eq!((small("sparse update"), small("sparse gradient")), (1, 1));
     for way in ["atomic update", "dense gradient"] {
@@ -335,7 +335,7 @@ fn arrays_that_cannot_be_are_named() {
     assert!(records(&report, "cells", &[("shape", "atomic".into())]).is_empty());
     assert!(reason("128 M rows at 10x in chunks of 32").unwrap().contains("--memory"));
     assert!(reason("256 M rows at 10x in chunks of 32").unwrap().contains("the prime 2038074743"));
-    // Nothing at all is no result.
+    // A run without any figure is an error.
     let mut args = args.to_vec();
     args[8] = "1KB";
     let failed = bench(folder.path(), &args).code(1);
@@ -359,7 +359,7 @@ fn bad_usage_of_robe_is_refused() {
     for case in cases {
         bench(folder.path(), case).code(2);
     }
-    // Only the model of unified memory reads these: refused by their names elsewhere, and read there.
+    // Only the unified-memory model takes these options. Elsewhere they are refused by name.
     for (option, value) in [("--page-kib", "128"), ("--bus-gb-s", "3"), ("--fault-us", "1")] {
         for mode in ["robe", "suite"] {
             let failed = bench(folder.path(), &[mode, option, value]).code(2);

@@ -23,7 +23,7 @@ const KEYS: [&str; 15] = [
     "evictions",
 ];
 
-/// A trace in which 3 recurs: `3 1 3 2`, a thousand times.
+/// A trace of `3 1 3 2`, a thousand times, in which 3 recurs.
 fn small(dir: &TempDir) -> PathBuf {
     let path = dir.path().join("small.u32");
     let bytes: Vec<u8> = [3_u32, 1, 3, 2].repeat(1000).iter().flat_map(|id| id.to_le_bytes()).collect();
@@ -45,7 +45,7 @@ fn simulate_writes_what_the_schema_says() {
     let json = fs::read_to_string(json).unwrap();
     let list: Vec<serde_json::Map<String, serde_json::Value>> = serde_json::from_str(&json).unwrap();
     assert_eq!(list.len(), 8, "2 policies x 2 ways x 2 sizes");
-    // The order of keys in the text; a parsed map sorts them.
+    // The keys in the order of the text, because a parsed map sorts them.
     let first = &json[..json.find('}').unwrap()];
     let found: Vec<&str> = first.lines().filter_map(|line| line.trim().strip_prefix('"')?.split('"').next()).collect();
     assert_eq!(found, KEYS);
@@ -75,7 +75,7 @@ fn batches_count_accesses_and_the_last_is_shorter() {
     let arguments = ["simulate", "--trace", paths[0], "--json", paths[1], "--batch", "1500", "--policy", "lru"];
     outcome(&arguments, 0);
     let list: serde_json::Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
-    // The first batch of 1500 misses; three rows in each of three batches.
+    // The first batch of 1500 misses. Each of the three batches has three distinct rows.
     assert_eq!((&list[0]["hits"], &list[0]["unique"]), (&2500.into(), &9.into()));
 }
 
@@ -83,7 +83,7 @@ fn batches_count_accesses_and_the_last_is_shorter() {
 fn the_hottest_rows_are_pinned() {
     let dir = TempDir::new().unwrap();
     let (trace, json) = (dir.path().join("trace.txt"), dir.path().join("out.json"));
-    // Row 7 k comes k + 1 times, for k below 64: of 32 slots the hottest 32 rows take all.
+    // Row 7 k occurs k + 1 times, for k below 64. The 32 hottest rows take all of the 32 slots.
     let ids: Vec<String> = (0..64).flat_map(|k| vec![(7 * k).to_string(); k + 1]).collect();
     fs::write(&trace, ids.join(" ")).unwrap();
     let paths = [trace.to_str().unwrap(), json.to_str().unwrap()];
@@ -211,7 +211,7 @@ fn an_old_flag_is_the_new_subcommand() {
     ] {
         assert_eq!(help(old), help(new), "{old:?}");
     }
-    // A mode's options belong to it alone.
+    // Options of one mode are refused in the other modes.
     for (arguments, named) in [
         (&["plan", "--rows", "10"][..], "--rows"),
         (&["plan", "memory", "--rows", "10", "--budget", "1MiB"], "--budget"),
@@ -224,7 +224,7 @@ fn an_old_flag_is_the_new_subcommand() {
     }
 }
 
-/// The memory plan of `arguments` as `--json` has it.
+/// The memory plan of `arguments` that `--json` writes.
 fn planned(dir: &TempDir, arguments: &[&str]) -> Vec<serde_json::Value> {
     let json = dir.path().join("plan.json");
     let mut all = vec!["plan", "memory", "--json", json.to_str().unwrap()];
@@ -242,7 +242,7 @@ fn plan_knows_the_papers_answers() {
         &[&common[..], &["--precision", "int8,fp16", "--cache-percent", "0,10", "--policy", "lru,lfu,static"]].concat(),
     );
     let factors: Vec<f64> = list.iter().map(|plan| plan["formula_factor"].as_f64().unwrap()).collect();
-    // INT8 with 10 % under LFU: printed 0.374 in Yang 2020, appendix A.
+    // INT8 with 10 % under LFU: Yang 2020, appendix A, prints 0.374.
     assert_eq!(
         factors,
         [
@@ -251,7 +251,7 @@ fn plan_knows_the_papers_answers() {
         ]
     );
     for plan in &list {
-        // The paper leaves out stamps, dirty flags and a few counters; the crate keeps LFU's without a cache too.
+        // The paper leaves out stamps, dirty flags and a few counters. The crate keeps LFU's frequencies without a cache too.
         let (formula, factor) = (plan["formula_factor"].as_f64().unwrap(), plan["factor"].as_f64().unwrap());
         let formula = formula + if plan["slots"] == 0 && plan["policy"] == "lfu" { 1.0 / 128.0 } else { 0.0 };
         assert!(factor > formula && factor < formula + 0.003, "{plan}");
@@ -290,7 +290,7 @@ fn plan_adds_up() {
     for plan in &list {
         assert_eq!(sum(&plan["bytes"]), plan["total_bytes"]);
         assert_eq!(plan["device_bytes"].as_u64().unwrap() + plan["host_bytes"].as_u64().unwrap(), plan["total_bytes"]);
-        // Records of 24 bytes: 8 of scale and bias, 10 of state, 3 of codes.
+        // A record has 24 bytes: 8 of scale and bias, 10 of state, 3 of codes, and padding.
         assert_eq!((&plan["shards"], &plan["slots"]), (&11.into(), &544.into()));
         let small = &plan["tables"][2];
         let bytes =
@@ -302,7 +302,7 @@ fn plan_adds_up() {
         }
     }
     assert_eq!(list[0]["total_bytes"], list[1]["total_bytes"]);
-    // 1037 records of 24 bytes, each shard's up to 16.
+    // 1037 records of 24 bytes. Each shard is rounded up to a multiple of 16 bytes.
     let [device, mapped] = [0, 1].map(|at: usize| list[at]["host_bytes"].as_u64().unwrap());
     assert!(mapped - device >= 1037 * 24 && mapped - device < 1037 * 24 + 11 * 16, "{device} {mapped}");
     let (stdout, _) = outcome(&["plan", "memory", "--rows", "10,20", "--precision", "int8,int4"], 0);
@@ -327,7 +327,7 @@ fn plan_refuses_what_no_group_can_be() {
         let (_, stderr) = outcome(arguments, 2);
         assert!(stderr.contains(named), "{arguments:?}: {stderr}");
     }
-    // Possible on some device, and said to be too large for most.
+    // The plan is possible on some devices, and the message says that it is too large for most.
     let large = ["plan", "memory", "--rows", "100000000", "--cache-percent", "1", "--batch", "10000000"];
     let (_, stderr) = outcome(&large, 0);
     assert!(stderr.contains("`scratch`") && stderr.contains("make the batch"), "{stderr}");

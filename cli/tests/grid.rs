@@ -1,4 +1,4 @@
-//! `hotrow train grid`, `grid --plots` and `train profile` from the shell, on a task small enough for seconds.
+//! `hotrow train grid`, `grid --plots` and `train profile` from the shell, on a task that takes seconds.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ const ROWS: u32 = 3000;
 const BAGS: u32 = 600;
 const WORDS: u32 = 12;
 
-/// A data folder whose eight authors have words of their own among common ones.
+/// A data folder of eight authors. Each author uses words of his own, among common words.
 fn data() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut state = 1_u32;
@@ -28,7 +28,7 @@ fn data() -> TempDir {
             ids.push(if word % 3 == 0 { 40 + draw((ROWS - 40) / 8) * 8 + author } else { draw(40) });
         }
     }
-    // So that the table has all its rows.
+    // The last id makes the table as large as it should be.
     *ids.last_mut().unwrap() = ROWS - 1;
     let offsets: Vec<u32> = (0..=BAGS).map(|bag| bag * WORDS).collect();
     let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
@@ -40,7 +40,7 @@ fn data() -> TempDir {
 
 fn command(data: &TempDir, out: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("hotrow"));
-    // The mode comes first.
+    // The mode precedes the options.
     command.arg("train").args(more).args(["--task", "author", "--backend", "cpu", "--epochs", "1", "--batch", "32"]);
     command.args(["--dim", "8", "--data"]).arg(data.path()).arg("--out").arg(out);
     command
@@ -54,7 +54,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Each run's setting and seed, with the outcome.
+/// Each run by its setting and seed.
 fn runs(out: &Path) -> BTreeMap<String, Value> {
     let text = fs::read_to_string(out.join("runs.jsonl")).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -74,7 +74,7 @@ fn a_grid_is_run_kept_judged_and_drawn() {
     let done = run(&data, &out, &CLAIMS);
     let shown = text(&done.stdout);
     assert!(done.status.success(), "{}", text(&done.stderr));
-    for wanted in ["# author", "Without a cache (Yang 2020, Table 2)", "## Claims", "fp16 stochastic", "batch 32, "] {
+    for wanted in ["# author", "Without a cache (Yang 2020, Table 2)", "## Goals", "fp16 stochastic", "batch 32, "] {
         assert!(shown.contains(wanted), "{wanted}: {shown}");
     }
     assert_eq!(runs(&out).len(), 14 * 2);
@@ -85,19 +85,19 @@ fn a_grid_is_run_kept_judged_and_drawn() {
         let png = fs::read(out.join(format!("{picture}.png"))).unwrap();
         assert!(png.starts_with(b"\x89PNG"), "{picture}");
     }
-    // Again: nothing is run, and the same is said; so does drawing alone.
+    // A second call runs nothing and prints the same, and so does `--plots`.
     let before = fs::read(out.join("runs.jsonl")).unwrap();
     let again = run(&data, &out, &CLAIMS);
     assert_eq!((text(&again.stdout), fs::read(out.join("runs.jsonl")).unwrap()), (shown.clone(), before));
     assert_eq!(text(&run(&data, &out, &["grid", "--plots"]).stdout), shown);
-    // The other number of runs at a time gives the same bits.
+    // Another number of runs at a time gives the same bits.
     let alone = folder.path().join("alone");
     assert!(run(&data, &alone, &[&CLAIMS[..], &["--jobs", "1"]].concat()).status.success());
     assert_eq!(losses(&alone), losses(&out));
     let other = run(&data, &out, &[&CLAIMS[..], &["--lr", "0.015625"]].concat());
     assert_eq!(other.status.code(), Some(1));
     assert!(text(&other.stderr).contains("lr = 0.015625, found"), "{}", text(&other.stderr));
-    // Runs of two subjects in one file, and data that changed under their name.
+    // A file with runs of two subjects, and data that changed under the same name, are refused.
     let path = out.join("runs.jsonl");
     let kept = fs::read_to_string(&path).unwrap();
     let line = kept.lines().last().unwrap();

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::io::Write as _;
 use tempfile::TempDir;
 
-/// Runs without any Vulkan driver, unless `drivers`; returns exit code, stdout, stderr and the JSON.
+/// Runs the command, without any Vulkan driver unless `drivers`. Returns exit code, stdout, stderr and the JSON.
 fn info(arguments: &[&str], drivers: bool) -> (i32, String, String, Value) {
     let dir = TempDir::new().unwrap();
     let json = dir.path().join("info.json");
@@ -61,14 +61,14 @@ fn backend_cpu_looks_at_no_adapter() {
     assert!(stdout.contains("self-test: not run"), "{stdout}");
 }
 
-/// Whatever adapters this machine has, if any.
+/// Checks every adapter of this machine, if there is one.
 #[test]
 fn every_adapter_passes_its_self_test() {
     let (code, stdout, stderr, json) = info(&[], true);
     assert_eq!(code, 0, "{stdout}\n{stderr}");
     let adapters = json["adapters"].as_array().unwrap();
     if adapters.is_empty() {
-        // Past libtest, which keeps what a passing test prints to itself.
+        // Prints to stderr directly, because libtest hides the output of a passing test.
         writeln!(std::io::stderr().lock(), "SKIPPED: no adapter to test").unwrap();
     }
     for adapter in adapters {
@@ -95,7 +95,7 @@ fn every_adapter_passes_its_self_test() {
         if adapter["unusable"].is_null() {
             let cases = adapter["self_test"].as_array().unwrap();
             let per_placement = 10;
-            // Device, staged, and mapped where there is that.
+            // The placements device and staged, and mapped where the device has it.
             let placements = if adapter["memory"]["mapped"] == true { 3 } else { 2 };
             assert_eq!(cases.len(), per_placement * placements);
             assert_eq!(keys(&cases[0]), ["difference", "passed", "placement", "policy", "precision"]);

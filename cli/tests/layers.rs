@@ -1,10 +1,10 @@
-//! No files of the command name each other in a circle: the library's check of its layers, over `cli/src`.
+//! No files of the command name each other in a circle: the check of the library's layers, run over `cli/src`.
 
 use hotrow_harness::layers::{Module, arrows, circles, sources};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The circle that is still there: the dense part of a task and the task name each other.
+/// The one circle that is left: the dense part of a task and the task name each other.
 const KNOWN: [&str; 2] = ["in a circle: train::dense -> train::task", "in a circle: train::task -> train::dense"];
 
 fn faults(add: Option<(&str, &str)>) -> Vec<String> {
@@ -25,7 +25,7 @@ fn no_files_name_each_other_in_a_circle() {
 #[test]
 fn a_circle_is_found() {
     for (file, line) in [
-        // Output names failures.
+        // A circle: output names failures.
         ("failure", "use crate::output as _;"),
         ("failure", "fn to_screen() { crate::output::note(\"\") }"),
         ("plan::amount", "use super::distribution::Distribution as _;"),

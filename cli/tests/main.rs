@@ -1,4 +1,4 @@
-//! The command's tests, in one program: from outside, and of its traces and its baseline.
+//! The tests of the command in one program: of the command from outside, its traces and its unified-memory baseline.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,5 @@
-//! Where results go: paths that cannot be written are refused before the work, and a reader that goes away ends the command quietly.
+//! Outputs of the command: a path that cannot be written is refused before the work, and a reader that closes the pipe ends the command
+//! quietly.
 
 use crate::common::command::outcome;
 use std::fs;
@@ -6,7 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// Each subcommand with a little work.
+/// Each subcommand with little work to do.
 const JOBS: [&[&str]; 5] = [
     &["simulate", "--trace", "uniform:rows=100,n=500", "--policy", "lru"],
     &["plan", "--distribution", "uniform:rows=100", "--budget", "64KiB", "--batch", "10", "--sample-bytes", "100"],
@@ -31,7 +32,7 @@ fn paths_that_cannot_be_written_are_refused_before_the_work() {
             refused(&[job, &["--plot", path.to_str().unwrap()]].concat(), "--plot");
         }
     }
-    // A picture of the plan that cannot be written.
+    // A picture of the plan cannot be written.
     fs::create_dir(folder.path().join("plan-quarters.png")).unwrap();
     let stem = folder.path().join("plan");
     refused(&[JOBS[1], &["--plot", stem.to_str().unwrap()]].concat(), "--plot");
@@ -39,7 +40,7 @@ fn paths_that_cannot_be_written_are_refused_before_the_work() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing was written");
 }
 
-/// One sentence: which option, what was wanted, what was found, what to do.
+/// The message is one sentence with the option, the wanted value, the found value and the remedy.
 fn refused(arguments: &[&str], option: &str) {
     let (stdout, stderr) = outcome(arguments, 2);
     assert!(stdout.is_empty(), "{arguments:?}: {stdout}");
@@ -59,7 +60,7 @@ fn a_refused_job_leaves_no_file_and_an_old_one_as_it_was() {
     assert_eq!(fs::read_to_string(path("old")).unwrap(), "kept");
 }
 
-/// `hotrow ... | head -1`: the reader takes a line, or none at all, and goes away.
+/// `hotrow ... | head -1`: the reader takes one line or none and closes the pipe.
 #[test]
 fn a_closed_pipe_ends_quietly() {
     for job in JOBS {
@@ -78,7 +79,7 @@ fn a_closed_pipe_ends_quietly() {
             drop(stdout);
             let mut stderr = String::new();
             child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-            // All is written by the time that a line is read, or the pipe is closed.
+            // The command may have written everything before the reader reads a line or closes the pipe.
             let code = child.wait().unwrap().code();
             assert!(code == Some(141) || (lines == 1 && code == Some(0)), "{job:?}: {code:?}");
             assert_eq!(stderr, "", "{job:?}");

@@ -1,4 +1,4 @@
-//! `hotrow plan` for cache and batch, from outside: bad input, schema, figures that can be worked out by hand, and `--verify`.
+//! `hotrow plan` for cache and batch from outside: bad input, schema, figures computed by hand, and `--verify`.
 
 use crate::common::{command::keys, plan as common};
 use common::{json, outcome, plan};
@@ -11,7 +11,7 @@ fn near(found: &Value, wanted: f64) {
     common::near(found, wanted, 1e-9);
 }
 
-/// `3 1 3 2`, a thousand times, as one bag a line of so many ids.
+/// A trace of `3 1 3 2`, a thousand times, with the given number of ids in each line (a bag).
 fn trace(folder: &TempDir, bag: usize) -> String {
     let ids = [3, 1, 3, 2].repeat(1000);
     let lines: Vec<String> =
@@ -96,7 +96,7 @@ fn bad_input_is_told_by_name() {
         assert!(stderr.contains(named) && stdout.is_empty(), "{arguments:?}: {stderr}");
         assert_eq!(stderr.matches("error:").count(), 1, "{arguments:?}: {stderr}");
     }
-    // Possible, and then not to be had.
+    // Legal arguments with input that cannot be used.
     let (_, stderr) = outcome(&["--trace", "no/such/trace"], 1);
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
@@ -155,12 +155,12 @@ fn figures_are_those_worked_out_by_hand() {
     let folder = TempDir::new().unwrap();
     let bags = trace(&folder, 2);
     let common = ["--trace", &bags, "--dim", "4", "--precision", "fp32", "--batch", "1"];
-    // No room for a row beside the batch.
+    // There is no room for a row beside the batch.
     let sizes = plan(&[&common[..], &["--budget", "1MiB"]].concat());
     let sample = sizes["budget"]["sample_bytes"].to_string();
     let bare = plan(&[&common[..], &["--budget", &sample]].concat());
     assert_eq!((&bare["plan"]["cache_rows"], &bare["plan"]["hit_rate"]), (&0.into(), &0.0.into()));
-    // Rows 3, 1, 2 with 1/2, 1/4, 1/4, two lookups: 3/4 + 2 * 7/16. FP32 x 4: 16 bytes a record.
+    // Rows 3, 1, 2 with shares 1/2, 1/4, 1/4, and two lookups: 3/4 + 2 * 7/16. A record of FP32 x 4 has 16 bytes.
     near(&bare["plan"]["batch"]["distinct_rows"], 1.625);
     near(&bare["plan"]["batch"]["read_bytes"], 26.0);
     near(&bare["plan"]["batch"]["written_bytes"], 26.0);
@@ -168,7 +168,7 @@ fn figures_are_those_worked_out_by_hand() {
     near(&bare["plan"]["epoch"]["read_bytes"], 2000.0 * 26.0);
     near(&bare["plan"]["epoch_uncoalesced"]["read_bytes"], 4000.0 * 16.0);
     assert_eq!(bare["plan"]["form"], "binomial");
-    // All rows pinned: nothing crosses but the indices, and the three rows once in the flush.
+    // With all rows pinned, only the indices cross the bus, and the three rows once in the flush.
     let all = &sizes["plan"];
     assert_eq!((&all["hit_rate"], &all["pinned_rows"]), (&1.0.into(), &3.0.into()));
     assert_eq!((&all["epoch"]["read_bytes"], &all["epoch"]["written_bytes"]), (&0.0.into(), &48.0.into()));
@@ -177,7 +177,7 @@ fn figures_are_those_worked_out_by_hand() {
     // Inference writes nothing.
     let read = plan(&[&common[..], &["--budget", &sample, "--inference"]].concat());
     assert_eq!((&read["plan"]["epoch"]["written_bytes"], &read["group"]["training"]), (&0.0.into(), &false.into()));
-    // Half of the lookups are row 3's: one row.
+    // Row 3 gets half of the lookups, so one row is enough.
     assert_eq!((&sizes["skew"][0]["rows"], &sizes["skew"][4]["rows"]), (&1.into(), &3.into()));
 }
 
@@ -189,12 +189,12 @@ fn a_batch_beyond_a_hundredth_of_the_trace_is_drawn_without_putting_back() {
     assert_eq!(all["plan"]["batch"]["distinct_rows"], 3.0);
 }
 
-/// The bytes of a traffic.
+/// The bytes in a value of traffic.
 fn bytes(traffic: &Value) -> f64 {
     ["index_bytes", "read_bytes", "written_bytes"].map(|key| traffic[key].as_f64().unwrap()).iter().sum()
 }
 
-/// The plan is the optimum, and that the cheapest of the curve; without hashing it would be no dearer.
+/// The plan is the optimum, which is the cheapest point of the curve. Without hashing the plan would not cost more.
 fn one_and_the_same(plan: &Value) {
     let (best, ideal) = (&plan["optimum"], &plan["ideal"]);
     let curve = plan["curve"].as_array().unwrap();
@@ -216,7 +216,7 @@ fn plan_optimum_and_curve_are_one() {
     let free = plan(&zipf);
     one_and_the_same(&free);
     let cost = |plan: &Value| plan["optimum"]["epoch_cost"].as_f64().unwrap();
-    // The memory that the table does not need is the batch's, where that is cheaper.
+    // If that costs less, the batch takes the memory that the table does not need.
     for batch in ["2048", "50000"] {
         let fixed = plan(&[&zipf[..], &["--batch", batch]].concat());
         one_and_the_same(&fixed);
@@ -225,7 +225,7 @@ fn plan_optimum_and_curve_are_one() {
     let uniform = plan(&["--distribution", "uniform:rows=1000", "--budget", "1GiB"]);
     one_and_the_same(&uniform);
     assert_eq!(uniform["plan"]["batch_samples"], 1_000_000, "4 MB an epoch; 12 MB in batches of 2048");
-    // With one way of each set few rows can be pinned at all, and the curve says so.
+    // With one way of each set few rows can be pinned, and the curve shows it.
     let narrow = plan(&["--distribution", "uniform:rows=1000", "--budget", "1GiB", "--pinned-ways", "1"]);
     one_and_the_same(&narrow);
     assert!(narrow["curve"].as_array().unwrap().iter().all(|point| point["hit_rate"].as_f64().unwrap() <= 0.032));
@@ -239,7 +239,7 @@ fn an_epoch_has_a_shorter_last_batch() {
         ["--trace", "zipf:rows=20000,s=0.5,n=200000", "--dim", "4", "--budget", "200KiB", "--sample-bytes", "1"];
     let plan = plan(&[&trace[..], &["--batch", "120000", "--verify", "--backend", "cpu"]].concat());
     let epoch = &plan["plan"]["epoch"];
-    // One batch and two thirds would be 15 % below what is counted.
+    // The average batch instead of a short last one would give 15 % less than counted.
     for (key, measure) in [("read_bytes", "bytes read"), ("written_bytes", "bytes written")] {
         let measures = plan["verify"][0]["measures"].as_array().unwrap();
         let counted = measures.iter().find(|one| one["what"] == measure).unwrap()["counted"].as_f64().unwrap();
@@ -256,7 +256,7 @@ fn a_plan_keeps_to_its_budget_or_says_so() {
         (stdout.contains("more than the budget"), stderr.contains("more than the budget"))
     };
     let uniform = |rows: &'static str| ["--distribution", rows];
-    // A set does not fit: no cache. What a group takes at the least is more already.
+    // A set does not fit, so there is no cache. The smallest memory of a group already exceeds the budget.
     let small = [&uniform("uniform:rows=100")[..], &["--budget", "2000", "--batch", "1"]].concat();
     assert_eq!(plan(&small)["plan"]["cache_rows"], 0);
     assert_eq!(said(&small), (true, true));
@@ -267,7 +267,7 @@ fn a_plan_keeps_to_its_budget_or_says_so() {
         assert_eq!(said(&zipf), (false, false), "{budget}");
         assert!(said(&[&zipf[..], &["--sample-bytes", "1", "--batch", "100000"]].concat()).0, "{budget}");
     }
-    // No more rows than the table's, no more than the crate takes.
+    // The cache has no more rows than the table, and no more than the crate allows.
     let ten = plan(&["--distribution", "uniform:rows=10", "--budget", "1MiB"]);
     assert_eq!((&ten["plan"]["cache_rows"], &ten["plan"]["cache_percent"]), (&10.into(), &100.0.into()));
     let huge = plan(&["--distribution", "zipf:rows=4294967294,s=1", "--budget", "4TiB", "--dim", "4"]);
@@ -305,7 +305,7 @@ fn options_do_what_they_say() {
     let number = |value: &Value| value.as_f64().unwrap();
     let plain = with(&[]);
     assert_eq!(plain["plan"]["batch_samples"], 2048, "SCARS' smallest, since a batch costs nothing of its own");
-    // What the plan takes is what there is, and no more.
+    // The plan takes the whole budget, and no more.
     for plan in [&plain, &with(&["--pinned-ways", "16"]), &with(&["--optimizer", "adagrad", "--precision", "int4"])] {
         let taken = number(&plan["plan"]["device_bytes"]);
         assert!(taken <= f64::from(8 << 20) && taken > 0.95 * f64::from(8 << 20), "{}", plan["plan"]);
@@ -313,10 +313,10 @@ fn options_do_what_they_say() {
     let halved = with(&["--pinned-ways", "16"]);
     let pinned = |plan: &Value| number(&plan["plan"]["pinned_rows"]);
     assert!(pinned(&halved) < 0.55 * pinned(&plain) && pinned(&halved) > 0.45 * pinned(&plain));
-    // A batch's own cost makes batches larger; larger samples make the cache smaller.
+    // A cost for each batch makes batches larger. Larger samples make the cache smaller.
     let costly = with(&["--smallest-batch", "10", "--batch-cost", "10MiB"]);
     let cheap = with(&["--smallest-batch", "10"]);
-    // What is left beside whole sets is the batch's.
+    // The memory that no whole set fills goes to the batch.
     assert!(number(&costly["plan"]["batch_samples"]) > 100.0 && number(&cheap["plan"]["batch_samples"]) < 20.0);
     let heavy = with(&["--sample-bytes", "1MiB", "--smallest-batch", "6"]);
     assert!(pinned(&heavy) < 0.6 * pinned(&plain) && heavy["budget"]["sample_bytes"] == 1 << 20);
@@ -341,7 +341,7 @@ fn plots_are_drawn() {
     }
 }
 
-/// The runs of `--verify`, by order; each measure within its bound.
+/// The runs of `--verify`, by order. Each measure must be within its bound.
 fn verified(arguments: &[&str]) -> Vec<Value> {
     let plan = plan(&[arguments, &["--verify"]].concat());
     let runs = plan["verify"].as_array().unwrap().clone();
@@ -364,7 +364,7 @@ fn the_kernels_count_what_was_predicted() {
         &["--distribution", "half-normal:rows=5000,scale=400", "--batch", "100", "--pinned-ways", "8"],
     ] {
         let runs = verified(&[from, &small].concat());
-        // A generated trace has no locality, and its samples are like any others, so one order is as good as another.
+        // A generated trace has no locality, so every order of its samples gives the same figures.
         let orders: Vec<&str> = runs.iter().map(|run| run["order"].as_str().unwrap()).collect();
         let wanted = match (from[0], from.contains(&"--lookups")) {
             ("--distribution", _) => &["shuffled"][..],
@@ -381,7 +381,7 @@ fn the_kernels_count_what_was_predicted() {
 
 #[test]
 fn a_made_tables_pinned_rows_are_known() {
-    // Each batch meets every row, so what it misses is exactly what finds no way: 7 % more than the mean of all hashes.
+    // Each batch accesses every row, so its misses are exactly the rows that find no way: 7 % more than the mean over all hashes.
     let runs = verified(&[
         "--distribution",
         "zipf:rows=1000,s=1",
@@ -418,7 +418,7 @@ fn too_short_is_no_proof() {
 
 #[test]
 fn real_bags_are_played() {
-    // Samples of eight lookups of one row: shuffled by samples two rows a batch, by lookups some sixteen.
+    // Each sample has eight lookups of one row. A batch has two distinct rows if samples are shuffled, and about sixteen if lookups are.
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("alike.txt");
     let line = |i: u32| vec![(i % 500).to_string(); 8].join(" ");
@@ -433,7 +433,7 @@ fn real_bags_are_played() {
 
 #[test]
 fn locality_is_found_where_it_is() {
-    // Each row four times in a row.
+    // Each row occurs four times in succession.
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.u32");
     let bytes: Vec<u8> = (0..8000_u32).flat_map(|i| (i / 4 * 7 % 1000).to_le_bytes()).collect();
@@ -442,14 +442,14 @@ fn locality_is_found_where_it_is() {
     let runs = verified(&[&["--trace", path.to_str().unwrap()][..], &common].concat());
     assert_eq!(runs[1]["order"], "real");
     let locality = runs[1]["locality"].as_f64().unwrap();
-    // Ten rows a batch, where forty shuffled lookups have some 39.
+    // A batch has ten distinct rows. Forty shuffled lookups would have about 39.
     assert!((0.25..0.27).contains(&locality), "{locality}");
 }
 
 #[test]
 fn real_traces_within_one_percent() {
     let Some(folder) = data::folder("the traces of hotrow plan --verify") else { return };
-    // Small batches, then batches of 5 percent of the trace.
+    // Small batches first, then batches of 5 % of the trace.
     let small = |_: u64| ["--budget", "256KiB", "--verify-batches", "1000"].map(str::to_owned).to_vec();
     let large = |samples: u64| {
         let (batch, budget) = (samples / 20, samples / 20 + (128 << 10));

@@ -1,4 +1,4 @@
-//! `hotrow plan robe`, from outside: bad input, schema, figures that can be worked out by hand, the same table in several files.
+//! `hotrow plan robe` from outside: bad input, schema, figures computed by hand, and the same table in several files.
 
 use crate::common::{command::keys, plan as common};
 use common::{json, outcome, plan};
@@ -16,7 +16,7 @@ fn bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|x| x.to_le_bytes()).collect()
 }
 
-/// A file of numpy's.
+/// The bytes of a numpy file.
 fn npy(kind: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}");
     let room = (10 + header.len() + 1).next_multiple_of(64) - 10;
@@ -73,7 +73,7 @@ fn bad_input_is_told_by_name() {
         (&["robe", normal, "--compression", "lots"], "--compression"),
         (&["robe", normal, "--chunk", "0"], "--chunk"),
         (&["robe", normal, "--chunk", "900"], "--chunk"),
-        // One of them is not left out without a word.
+        // A list with one bad value is refused as a whole.
         (&["robe", normal, "--chunk", "4,900"], "found 900"),
         (&["robe", normal, "--backend", "gpu"], "--backend"),
         (&["robe", normal, "--data", "."], "--data"),
@@ -108,7 +108,7 @@ fn bad_input_is_told_by_name() {
         assert!(stderr.contains(named) && stdout.is_empty(), "{arguments:?}: {stderr}");
         assert_eq!(stderr.matches("error:").count(), 1, "{arguments:?}: {stderr}");
     }
-    // Possible, and then not to be had.
+    // Legal arguments with a table that cannot be read.
     let doubles = write(&folder, "doubles.npy", &npy("<f8", "(1, 1)", &[0; 8]));
     let mut hole = rows();
     hole[805] = f32::NAN;
@@ -159,7 +159,7 @@ fn figures_are_those_worked_out_by_hand() {
         (&line["weights"], &line["bytes"], &line["pairs"], &line["beyond"]),
         (&1.into(), &4.into(), &1.into(), &0.into())
     );
-    // The weight is 2.5: both rows are off by 1.5, of lengths 1 and 4. Their distance of 3 is gone.
+    // The weight is 2.5. Both rows, of lengths 1 and 4, are off by 1.5. Their distance of 3 is lost.
     for key in ["median", "percent_95", "max"] {
         near(&line["eps"][key], 1.5);
     }
@@ -168,7 +168,7 @@ fn figures_are_those_worked_out_by_hand() {
     near(&line["lost"], 1.0);
     near(&line["unlike"], 0.5);
     near(&line["inner"], 4.0);
-    // Of the pair's first row, drawn, times the other: 1.5 x 4 or 1.5 x 1.
+    // The error of the inner product depends on the first row of the drawn pair: 1.5 x 4 or 1.5 x 1.
     let inner = line["inner_error"].as_f64().unwrap();
     assert!((inner - 6.0).abs() < 1e-6 || (inner - 1.5).abs() < 1e-6, "{inner}");
     near(&line["distance"], 3.0);
@@ -183,7 +183,7 @@ fn figures_are_those_worked_out_by_hand() {
     near(&sketch["sigma"], 17f64.sqrt());
     near(&sketch["weights"], 43.0);
     near(&sketch["of_the_table"], 21.5);
-    // Half of that: no array does.
+    // No array keeps half a percent.
     let found = plan(&["robe", &two, "--dim", "1", "--compression", "1", "--chunk", "1", "--eps", "0.5%"]);
     near(&found["wanted"]["eps"], 0.005);
     assert_eq!(found["wanted"]["relative"], true);
@@ -191,7 +191,7 @@ fn figures_are_those_worked_out_by_hand() {
     assert_eq!(found["sizes"][0]["weights"].is_null(), !fits);
 }
 
-/// The same rows in four files, and not the same in a fifth.
+/// Four files hold the same rows, a fifth file holds other rows.
 #[test]
 fn a_table_is_read_from_any_file() {
     let folder = TempDir::new().unwrap();
@@ -234,7 +234,7 @@ fn unlike_rows_lose_what_is_expected() {
     }
     assert!(lines[0]["lost"].as_f64().unwrap() < 0.5 && lines[2]["lost"].as_f64().unwrap() > 0.95);
     near(&found["constant"]["lost"], 1.0);
-    // Clusters do not help; a table of one value is kept by a single chunk.
+    // Clusters do not help. A table of one value is kept by a single chunk.
     let clustered = plan(&["robe", "clustered:rows=5000,dim=16,clusters=10", "--compression", "100"]);
     assert!(clustered["lines"][0]["lost"].as_f64().unwrap() > 0.9, "{clustered}");
     let alike = plan(&["robe", "normal:rows=5000,dim=16,mean=3,std=0", "--eps", "0.001"]);
@@ -251,17 +251,17 @@ fn a_size_that_does_is_found_or_none_is_told() {
     assert!(size["eps"].as_f64().unwrap() <= wanted && size["below"]["eps"].as_f64().unwrap() > wanted, "{size}");
     let below = size["below"]["weights"].as_u64().unwrap();
     assert!(below < weights && weights - below <= below / 100 + 1, "{size}");
-    // Measured again at just that size.
+    // An array of exactly that size is measured again.
     let again = with(&["--compression", &format!("{:.9}", 16_000.0 / (weights as f64 + 0.5))]);
     let line = &again["lines"][1];
     assert_eq!((&line["weights"], &line["relative"]["median"]), (&weights.into(), &size["eps"]));
-    // Every row costs more than half of them.
+    // Keeping every row takes more weights than keeping half of the rows.
     let each = with(&["--eps", "60%"])["sizes"][0]["weights"].as_u64();
     assert!(each.is_none_or(|each| each > weights));
     let none = with(&["--eps", "0.001"]);
     let size = &none["sizes"][0];
     assert_eq!((&size["weights"], &size["largest"]["weights"]), (&Value::Null, &16_000.into()));
-    // dim / 2 load = eps^2.
+    // From eps^2 = dim / (2 load).
     near(
         &size["unlike_weights"],
         16_000.0 * 8.0 / (2.0 * 1e-6) * none["constant"]["rms"].as_f64().unwrap().powi(2) / 8.0,
@@ -270,7 +270,7 @@ fn a_size_that_does_is_found_or_none_is_told() {
     assert!(stdout.contains(" - |") && stdout.contains("corollary 6"), "{stdout}");
 }
 
-/// Rows that nobody looks up have no say.
+/// Rows without lookups have no influence.
 #[test]
 fn a_trace_weighs_the_rows() {
     let folder = TempDir::new().unwrap();
@@ -285,7 +285,7 @@ fn a_trace_weighs_the_rows() {
     assert!(none["sizes"][0]["weights"].is_null() && none["sizes"][0]["unlike_weights"].is_null());
     let median = |plan: &Value| plan["lines"][0]["eps"]["median"].as_f64().unwrap();
     assert!(median(&by_row) > 2.0 && median(&used) < 0.5, "{} {}", median(&by_row), median(&used));
-    // Some of the lookups are enough.
+    // A sample of the lookups is enough.
     assert_eq!(plan(&[&table[..], &["--trace", &trace, "--sample", "7"]].concat())["sample"]["rows"], 7);
 }
 
@@ -307,7 +307,7 @@ fn the_same_seed_gives_the_same_answer_and_plots_are_drawn() {
     }
 }
 
-/// To the byte what the library plans, which is what a living group takes.
+/// The bytes equal the library's plan, which equals a group's real size.
 #[test]
 fn memory_of_a_shared_array() {
     let rows = ["memory", "--rows", "100000,2000", "--dim", "16"];

@@ -6,8 +6,8 @@ use hotrow_cli::trace::{Source, Trace, load};
 use hotrow_harness::data;
 use std::num::NonZeroU32;
 
-/// Trace, accesses, distinct rows, exponent, % of the accesses of the top 1, 5 and 10 % of the rows, % of the rows seen once: what the
-/// data folder's table says, from a program of its own.
+/// Trace, accesses, distinct rows, exponent, % of the accesses of the top 1, 5 and 10 % of the rows, % of the rows seen once. The figures
+/// are those of the data folder's table, which another program made.
 type Line = (&'static str, u64, u64, f64, [f64; 3], f64);
 const TABLE: [Line; 8] = [
     ("cache2k_orm_busy", 5_000_000, 76_349, 0.603, [33.4, 62.1, 75.8], 11.5),
@@ -20,7 +20,7 @@ const TABLE: [Line; 8] = [
     ("goemotions_words", 669_894, 27_290, 1.147, [69.9, 85.4, 90.4], 49.8),
 ];
 
-/// The trace, or None, said loudly, without a data folder.
+/// Loads a trace. Without a data folder, prints that the test did not run and returns None.
 fn trace(name: &str) -> Option<Trace> {
     let data = data::folder(name)?;
     Some(load(name, &Source { data: Some(&data), seed: 0 }).unwrap())
@@ -33,7 +33,7 @@ fn profile(trace: &Trace, counting: Counting) -> Profile {
     profile
 }
 
-/// The line of a table agrees to its last digit.
+/// The figure agrees with the table's to the last digit.
 fn agrees(ranked: &Ranked, line: &Line) -> bool {
     let (table, &(_, accesses, distinct, exponent, top, once)) = (ranked.table(), line);
     let percent = |found: f64, wanted: f64| (100.0 * found - wanted).abs() < 0.0501;
@@ -74,7 +74,7 @@ fn bounded_counts_keep_their_bounds_on_real_traces() {
         let within = |error: u64| counts.iter().zip(&found).all(|(&n, &kept)| kept <= n && n <= kept + error);
         assert!(within(error), "{name}");
         assert!(!within(error / 4), "{name}: the bound is not loose by 4");
-        // What its hottest rows really carry, against what the hottest carry.
+        // The share of accesses of the profile's hottest rows, against the share of the truly hottest rows.
         let rows = kept as usize / 4;
         let carried: u64 = ranked.hottest(rows).iter().map(|&row| counts[row as usize]).sum();
         let (carried, best) = (carried as f64 / exact.accesses() as f64, exact.share_of(rows));
@@ -96,7 +96,7 @@ fn samples_of_real_traces_find_their_skew() {
         let one_in = NonZeroU32::new(16).unwrap();
         let ranked = profile(&trace, Counting::Sampled { one_in, seed: 1 }).ranked();
         assert!(ranked.accesses().abs_diff(exact.accesses()) < 16);
-        // The hottest row's count within 5 standard errors, and a hundredth of the rows picked nearly as well.
+        // The count of the hottest row is within 5 standard errors, and the hottest hundredth of the rows is picked nearly as well.
         let (row, count) = ranked.used()[0];
         let truth = exact.used().iter().find(|&&(other, _)| other == row).unwrap().1;
         let off = (count as f64 - truth as f64).abs() / ranked.standard_error(truth);
@@ -106,7 +106,7 @@ fn samples_of_real_traces_find_their_skew() {
         let carried: u64 = exact.used().iter().filter(|(row, _)| picked.contains(row)).map(|&(_, count)| count).sum();
         let (carried, best) = (carried as f64 / exact.accesses() as f64, exact.share_of(rows));
         eprintln!("{name}: hottest {rows} of one access in 16 carry {:.2} of {:.2} %", 100.0 * carried, 100.0 * best);
-        // Of bigrams, 619,592 rows used 3.4 times each, a sixteenth tells least.
+        // A sixteenth says least about bigrams: 619,592 rows with 3.4 accesses each.
         assert!(carried <= best && best - carried < 0.03, "{name}");
     }
 }
@@ -119,7 +119,7 @@ fn proposals_on_a_real_trace_come_to_rest() {
     for lookups in [256, 2048] {
         for (hottest, wanted) in [(0, Advice::Grow), (usize::MAX, Advice::Shrink)] {
             let batches = ranked.accesses() / lookups;
-            // Room for every row.
+            // The cache has room for every row.
             let (sets, set_ways, ways) = (8192, 32, 32);
             let pinned = ranked.hottest(hottest);
             let (ranked, record, training) = (&ranked, 68, true);

@@ -1,11 +1,11 @@
-//! The model's distinct rows against those counted in the real traces, accesses shuffled and in their order.
+//! The distinct rows that the model predicts, against those counted in the real traces, shuffled and in order.
 
 use hotrow::scars::Skew;
 use hotrow_cli::trace::{Source, load};
 use hotrow_harness::data;
 use rand::{SeedableRng, seq::SliceRandom};
 
-/// Mean distinct rows of the whole batches, of those whose rank is `pinned` or more.
+/// The mean number of distinct rows with rank `pinned` or more, over all whole batches.
 fn counted(ranks: &[u32], rows: usize, batch: usize, pinned: u32) -> f64 {
     let mut last = vec![u32::MAX; rows];
     let batches = ranks.len() / batch;
@@ -51,7 +51,7 @@ fn distinct_rows_of_shuffled_traces_are_predicted() {
                     100.0 * real
                 );
                 assert!(off(epoch).abs() < 0.01, "{name} {batch} {pinned}: {epoch}, counted {found}");
-                // Batches of at most 1 %: independent lookups do. Of a quarter: they do not.
+                // Independent lookups describe batches of at most 1 % of the trace, but not batches of a quarter.
                 assert_eq!(
                     off(independent).abs() < 0.01,
                     share >= 100,

@@ -1,17 +1,17 @@
-//! The exact hit counts of the data folder's README, found there by independent programs.
+//! The exact hit counts in the data folder's README, which independent programs computed.
 
 use hotrow::Policy::{self, Lfu, Lru, Static};
 use hotrow::simulate::{Geometry, Simulator};
 use hotrow_cli::trace::{Source, Trace, load};
 use hotrow_harness::data;
 
-/// A trace of the data folder; without the folder the test says loudly that it did not run.
+/// Loads a trace of the data folder. Without the folder, prints that the test did not run.
 fn trace(name: &str) -> Option<Trace> {
     let folder = data::folder(name)?;
     Some(load(name, &Source { data: Some(&folder), seed: 0 }).unwrap())
 }
 
-/// Hits of a trace, one access at a time. `ways = 0` is fully associative.
+/// The hits of a trace in batches of one access. `ways = 0` is fully associative.
 fn hits(trace: &Trace, policy: Policy, ways: u32, percent: f64) -> u64 {
     let shape = Geometry::of_percent(trace.distinct.into(), percent, ways).unwrap();
     let mut cache = Simulator::new(shape.sets, shape.ways, policy).unwrap();
@@ -26,7 +26,7 @@ fn hits(trace: &Trace, policy: Policy, ways: u32, percent: f64) -> u64 {
     seen.hits
 }
 
-/// Percent, then hits of FA, SA32, DM and LFU32.
+/// Percent of rows cached, then the hits of FA, SA32, DM and LFU32.
 type Published = [(f64, [u64; 4]); 3];
 
 fn compare(name: &str, accesses: usize, distinct: u32, published: Published) {
@@ -67,7 +67,7 @@ fn wikitext2_words() {
     );
 }
 
-/// Hits of the rows used most, as many as the cache has slots, in one set or in sets of 32; `shift` leaves out the hottest.
+/// The hits of the most used rows, as many as the cache has slots, in one set or in sets of 32. `shift` leaves out the hottest rows.
 fn static_hits(trace: &Trace, ways: u32, percent: f64, shift: usize) -> u64 {
     let shape = Geometry::of_percent(trace.distinct.into(), percent, ways).unwrap();
     let mut cache = Simulator::new(shape.sets, shape.ways, Static).unwrap();
@@ -91,7 +91,7 @@ fn the_hottest_rows_pinned() {
         for (percent, wanted) in published {
             assert_eq!(static_hits(&trace, 0, percent, 0), wanted, "{name} at {percent} %");
             assert!(static_hits(&trace, 0, percent, 1) < wanted, "others are fewer hits");
-            // Sets overflow: a few percent of the hits less.
+            // Some sets overflow, which costs a few percent of the hits.
             let hashed = static_hits(&trace, 32, percent, 0);
             assert!(hashed < wanted && hashed > wanted * 9 / 10, "{name} at {percent} %: {hashed} of {wanted}");
         }

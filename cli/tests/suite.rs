@@ -1,9 +1,10 @@
-//! `hotrow bench suite` from outside: what it refuses, and what it says where there is no GPU. `cli/tests/gpu/command.rs` runs it.
+//! `hotrow bench suite` from outside: the input that it refuses, and its message without a GPU. `cli/tests/gpu/command.rs` runs it on a
+//! GPU.
 
 use assert_cmd::Command;
 
 fn suite(folder: &std::path::Path, args: &[&str]) -> assert_cmd::assert::Assert {
-    // No driver at all.
+    // The command sees no driver at all.
     let mut command = Command::cargo_bin("hotrow").expect("the command is built with the tests");
     command.env("VK_DRIVER_FILES", "/nonexistent").env("VK_ICD_FILENAMES", "/nonexistent").current_dir(folder);
     command.arg("bench").args(args).assert()
@@ -37,7 +38,7 @@ fn bad_usage_is_refused() {
     for case in cases {
         suite(folder.path(), case).code(2);
     }
-    // A file that cannot be read is found before anything is measured.
+    // An unreadable file is found before the first measurement.
     let failed = suite(folder.path(), &["suite", "--beside", "missing.json"]).code(1);
     let err = String::from_utf8_lossy(&failed.get_output().stderr).into_owned();
     assert!(err.contains("missing.json") && err.contains("side_by_side.py"), "{err}");

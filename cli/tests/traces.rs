@@ -1,4 +1,4 @@
-//! Every trace format there and back, and everything that can be wrong with a file.
+//! Every trace format is written and read back, and every fault of a file is found.
 
 use hotrow_cli::trace::{CriteoFile, MAX_ID, Source, Trace, TraceError, load};
 use npyz::WriterBuilder;
@@ -36,7 +36,7 @@ fn npy<T: npyz::AutoSerialize + Copy>(dir: &TempDir, name: &str, values: &[T], s
     write(dir, name, &content)
 }
 
-/// The message is one sentence that says what was wanted, what was found and what to do.
+/// The message is one sentence with the wanted content, the found content and the remedy.
 fn message(error: &TraceError) -> String {
     let text = error.to_string();
     for part in ["wanted ", "found", "; "] {
@@ -155,7 +155,7 @@ fn text_refusals() {
     }
 }
 
-/// A line of Criteo's: label, 13 counts, then the first two categories as given and 24 of zeros.
+/// A line of Criteo: label, 13 counts, the two given categories, and 24 categories of zero.
 fn criteo(label: &str, first: &str, second: &str) -> String {
     format!("{label}{}{first}\t{second}{}\n", "7\t".repeat(13), "\t0".repeat(24))
 }
@@ -172,7 +172,7 @@ fn criteo_lines_are_bags_of_26() {
     assert_eq!(trace.distinct, 29);
 }
 
-/// Every kind of bad line, and what the message must name.
+/// Every kind of bad line, and the text that the message must contain.
 #[test]
 fn criteo_refusals() {
     let dir = TempDir::new().unwrap();
@@ -218,7 +218,7 @@ fn criteo_refusals() {
     let cut = refused("cut.gz", &packed[..packed.len() / 2]);
     assert!(matches!(cut, TraceError::Gzip { .. }), "{cut}");
     message(&cut);
-    // A trace looks at the categories alone.
+    // A trace uses the categories alone.
     assert_eq!(read(&write(&dir, "day.tsv", line("", "x", "ab").as_bytes())).unwrap().ids.len(), 26);
     let error = read(&write(&dir, "day.tsv", line("1", "1", "xyz").as_bytes())).unwrap_err();
     assert!(matches!(error, TraceError::Criteo { .. }), "{error}");
@@ -230,7 +230,7 @@ fn gzip(content: &[u8]) -> Vec<u8> {
     packer.finish().unwrap()
 }
 
-/// Plain, packed, with either line end and without the last one: the same lines.
+/// The same lines from plain and packed files, with either line end, and without the last line end.
 #[test]
 fn criteo_files_in_every_form() {
     let dir = TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! `hotrow train` from the shell, on data small enough for seconds: what it prints and writes, and what it says about bad input.
+//! `hotrow train` from the shell, on data that takes seconds: its output, its files, and its messages about bad input.
 
 use hotrow_harness::data;
 use serde_json::Value;
@@ -15,7 +15,7 @@ fn write_words(path: &Path, words: impl IntoIterator<Item = u32>) {
     fs::write(path, words.into_iter().flat_map(u32::to_le_bytes).collect::<Vec<u8>>()).unwrap();
 }
 
-/// A data folder whose eight authors have words of their own, and 39 fields of patients.
+/// A data folder of eight authors, each with words of his own, and of patients with 39 fields.
 fn data() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -47,10 +47,10 @@ fn data() -> TempDir {
     folder
 }
 
-/// Runs `hotrow train` and expects an exit code; returns stdout and stderr.
+/// Runs `hotrow train` and expects an exit code. Returns stdout and stderr.
 fn train(arguments: &[&str], code: i32) -> (String, String) {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("hotrow"));
-    // Options stand behind the mode, if there is one.
+    // Options follow the mode, if there is one.
     command.env_remove("HOTROW_DATA").arg("train").args(arguments).args(["--backend", "cpu"]);
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -60,11 +60,11 @@ fn train(arguments: &[&str], code: i32) -> (String, String) {
     (stdout, stderr)
 }
 
-/// The same on a data folder, with little to do.
+/// Runs `hotrow train` on a data folder, with little work.
 fn on(data: &TempDir, arguments: &[&str], code: i32) -> (String, String) {
     let folder = data.path().to_str().unwrap();
     let small = ["--data", folder, "--dim", "4", "--epochs", "1", "--batch", "32", "--decay", "false"];
-    // --goal-steps stands in for --epochs, which is refused beside it.
+    // --goal-steps replaces --epochs. Both together are refused.
     let instead = arguments.contains(&"--goal-steps").then_some("--epochs");
     let given = |option: &&[&str]| !arguments.contains(&option[0]) && instead != Some(option[0]);
     train(&[arguments, &small.chunks(2).filter(given).flatten().copied().collect::<Vec<_>>()].concat(), code)
@@ -74,7 +74,7 @@ fn json(path: &Path) -> Vec<Value> {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Losses of all runs, setting by setting.
+/// The losses of all runs, by setting.
 fn losses(path: &Path) -> Vec<Vec<f64>> {
     let runs =
         |choice: &Value| choice["runs"].as_array().unwrap().iter().map(|run| run["loss"].as_f64().unwrap()).collect();
@@ -104,7 +104,7 @@ fn a_table_and_json_of_what_was_asked_for() {
     assert_eq!(run["seed"], 1);
     assert!(run["hit_rate"].as_f64().unwrap() > 0.0 && run["bus_bytes"].as_u64().unwrap() > 0);
     assert!(found[0]["runs"][0]["hit_rate"].is_null());
-    // The change is that of the losses beside it.
+    // The change follows from the reported losses.
     let change = |k: usize| {
         let [plain, low] = [0, 4].map(|choice: usize| found[choice]["runs"][k]["loss"].as_f64().unwrap());
         100.0 * (low - plain) / plain
@@ -125,7 +125,7 @@ fn the_same_seed_the_same_losses() {
     for task in [&["--task", "author"][..], &["--task", "author", "--sentences"], &["--task", "readmission"]] {
         let (one, again, next) = (run("a", "5", task), run("b", "5", task), run("c", "6", task));
         assert_eq!(one, again, "{task:?}");
-        // Seeds 5 and 6, then 6 and 7.
+        // Seeds 5 and 6, then seeds 6 and 7.
         assert_eq!(
             one.iter().map(|runs| runs[1]).collect::<Vec<_>>(),
             next.iter().map(|runs| runs[0]).collect::<Vec<_>>()
@@ -157,7 +157,7 @@ fn a_gpu_comes_close_to_the_cpu() {
     }
     assert!(done.status.success(), "{error}");
     for (cpu, gpu) in on_cpu.iter().flatten().zip(losses(&path).iter().flatten()) {
-        // Sums in another order, now and then a code's neighbour.
+        // Sums are added in another order, and some codes are neighbours.
         assert!((cpu - gpu).abs() < 1e-3 * cpu, "{cpu} against {gpu}");
     }
 }
@@ -228,12 +228,9 @@ fn what_cannot_be_asked_for() {
         (&["until", "2", "--table", "robe:weights=9"], "at least a chunk of 32, found 9"),
         (&["--goal-steps", "2"], "unexpected argument '--goal-steps'"),
         (&["until", "2", "--batch", "8,16"], "invalid value '8,16' for '--batch"),
-        (&["--table", "robe"], "wanted compression or weights, found neither"),
-        (
-            &["--table", "robe:compression=10,z=8"],
-            "wanted compression, weights, chunk, precision, rounding, found \"z\"",
-        ),
-        (&["--table", "robe:compression=0"], "a number from 1 on, found compression=0"),
+        (&["--table", "robe"], "not provided: <--compression <X>|--weights <N>>"),
+        (&["--table", "robe:compression=10,z=8"], "unexpected argument '--z' found"),
+        (&["--table", "robe:compression=0"], "invalid value '0' for '--compression <X>': wanted a number from 1 on"),
         (&["--table", "robe:compression=1000"], "32 to 2038074743 weights"),
         (&["--table", "robe:weights=16"], "at least a chunk of 32, found 16"),
         (&["--table", "words=robe:weights=16,chunk=17"], "at least a chunk of 17, found 16"),
@@ -269,7 +266,7 @@ fn what_cannot_be_asked_for() {
 fn what_would_be_ignored_is_refused() {
     let data = data();
     let steps = ["until", "1", "--table", "robe:compression=10", "--goal-steps", "4"];
-    // By clap, since these never go together.
+    // clap refuses these pairs, because the options never go together.
     for (asked, wanted) in [
         (&[&steps[..], &["--rates", "1", "--lr", "77"]].concat()[..], "cannot be used with '--lr <X>'"),
         (&[&steps[..], &["--epochs", "99"]].concat(), "cannot be used with '--epochs <N>'"),
@@ -289,14 +286,14 @@ fn what_would_be_ignored_is_refused() {
         (&["--policy", "lru", "--cache-percent", "0"], "--policy: wanted a --cache-percent above 0 beside it"),
         (&["--precision", "int8", "--ways", "1"], "--ways: wanted a --cache-percent above 0 beside it"),
         (&["--batch", "8,16", "--ways", "1"], "--ways: wanted a --cache-percent above 0 beside it"),
-        (&["--table", "cached:policy=lru"], "cached: wanted a cache-percent above 0 beside policy, found no cache"),
+        (&["--table", "cached:policy=lru"], "--policy: wanted a --cache-percent above 0 beside it, found no cache"),
     ];
     for (asked, wanted) in cases {
         let task = ["--task", "author"];
         let (_, found) = on(&data, &[asked, if asked.contains(&"--task") { &[][..] } else { &task }].concat(), 2);
         assert!(found.contains(wanted) && found.contains("; "), "{wanted}: {found}");
     }
-    // Each alone is heard: another rate, other steps.
+    // Each option alone has an effect: another rate, other steps.
     let file = tempfile::tempdir().unwrap();
     let path = file.path().join("out.json");
     let run = |more: &[&str]| {
@@ -328,7 +325,7 @@ fn batch_sizes_are_compared() {
     assert_eq!((found.len(), of(0, "batch"), of(1, "batch")), (2, 16, 64), "ascending");
     let steps = |at: usize| found[at]["runs"][0]["steps"].as_u64().unwrap();
     assert!(steps(0) > 3 * steps(1), "the same epochs: {} and {} steps", steps(0), steps(1));
-    // The losses are those of each size alone.
+    // The losses equal those of a run with one size alone.
     let alone = |batch: &str| {
         on(
             &data,
@@ -402,15 +399,15 @@ fn shared_tables_beside_cached_ones() {
     let run_of = &robe["runs"][0];
     assert!((run_of["memory_paper"].as_f64().unwrap() - 0.1).abs() < 1e-3 && run_of["hit_rate"].is_null());
     assert!(run_of["bus_bytes"].as_u64().unwrap() > 0);
-    // Alone, by weights instead, and as the table's own: the same numbers.
+    // A table alone, given by its weights, or as the setting of a named table, gives the same numbers.
     run(&["--table", "cached", "--table", "robe:weights=800,chunk=2"]);
     assert_eq!(losses(&path), [both[0].clone(), both[2].clone()]);
     run(&["--table", "words=robe:compression=10,chunk=2"]);
     assert_eq!(losses(&path), [both[0].clone(), both[2].clone()]);
-    // With lists of options.
+    // Together with lists of options.
     run(&["--precision", "int8", "--table", "robe:compression=10,chunk=2"]);
     assert_eq!(losses(&path)[2], both[2]);
-    // Killed and resumed.
+    // A run is stopped and resumed.
     let out = file.path().join("out");
     let (out, robe) = (out.to_str().unwrap(), &tables[2..]);
     run(&[robe, &["--epochs", "2"]].concat());
@@ -422,7 +419,7 @@ fn shared_tables_beside_cached_ones() {
     assert_eq!(losses(&path), whole);
 }
 
-/// What `until` found, without what the clock said.
+/// The result of `until`, without its times.
 fn until(path: &Path) -> Value {
     let mut found: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     for setting in found["settings"].as_array_mut().unwrap() {
@@ -466,14 +463,14 @@ fn steps_until_the_full_table_s_loss() {
             assert_eq!(run["goal"].as_f64().unwrap(), goal);
             let reached = curve.iter().find(|&&(_, loss)| loss <= goal).map(|&(step, _)| step);
             assert_eq!(run["reached"].as_u64(), reached);
-            // It goes as far as the full table did, and on to the goal or the end.
+            // A run goes as far as the run of the full table did, and then on to its goal or to the end.
             let last = curve.last().unwrap().0;
             assert_eq!(last, reached.map_or(if at == 0 { 20 } else { 60 }, |step| step.max(20)), "{curve:?}");
         }
-        // Eight weights tell no eight authors apart.
+        // Eight weights cannot distinguish eight authors.
         assert!(found["settings"][2]["runs"][seed]["reached"].is_null());
     }
-    // The pictures again, without training: of what is there, not of what would be found.
+    // Draws the pictures again without training, from the results in the file.
     let at = |name: &str| file.path().join("one").join(name);
     let (svg, redraw) = (
         fs::read(at("until.svg")).unwrap(),
@@ -491,7 +488,7 @@ fn steps_until_the_full_table_s_loss() {
     let (_, stderr) = train(&redraw, 1);
     assert!(stderr.contains("until.json") && stderr.lines().count() == 1, "{stderr}");
     let bytes = |at: usize| found["settings"][at]["runs"][0]["bytes"].as_u64().unwrap();
-    // 2,000 rows of dim 4 with their AdaGrad state, and a quarter of it; clock and counters beside it.
+    // 2,000 rows of dim 4 with their AdaGrad state, and a quarter of that. Clock and counters take a little more.
     assert!((64_000..65_000).contains(&bytes(0)) && (16_000..16_500).contains(&bytes(1)), "{} {}", bytes(0), bytes(1));
     assert_eq!(run("another"), found, "the same numbers");
 }
@@ -512,7 +509,7 @@ fn a_loss_that_is_not_finite_is_an_error() {
     assert!(stderr.contains("the last good checkpoint is") && stderr.contains("fp32-seed0/step-"), "{stderr}");
 }
 
-/// The plain linear models of the data folder's README (7): FP32 must beat them before it is compared with.
+/// The plain linear models of the data folder's README (7). FP32 must beat them before other precisions are compared with it.
 #[test]
 fn fp32_beats_the_floors() {
     let Some(folder) = data::folder("the floors of hotrow train") else { return };

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// `hotrow train --backend cpu` with `args`.
+/// Runs `hotrow train --backend cpu` with `args`.
 fn train(args: &[&str]) -> assert_cmd::assert::Assert {
     let mut command = Command::cargo_bin("hotrow").unwrap();
     command.env_remove("HOTROW_DATA").args(["train", "--backend", "cpu", "--precision", "fp32", "--seeds", "1"]);
@@ -17,7 +17,7 @@ fn stdout(assert: &assert_cmd::assert::Assert) -> String {
     String::from_utf8(assert.get_output().stdout.clone()).unwrap()
 }
 
-/// Clicks told by the first category: `1` of four is one.
+/// A log in which the first category decides about a click: `1` of four values gives one.
 fn log(lines: u32) -> String {
     let line = |i: u32| {
         let category = fmix32(i + 1) % 4;
@@ -37,7 +37,7 @@ fn write(dir: &TempDir, name: &str, content: &[u8]) -> PathBuf {
     path
 }
 
-/// Refused with `code`; the message names everything in `found`.
+/// Expects a refusal with `code` and a message that contains everything in `found`.
 fn refused(args: &[&str], code: i32, found: &[&str]) {
     let assert = train(args).failure().code(code);
     let message = String::from_utf8(assert.get_output().stderr.clone()).unwrap();
@@ -66,7 +66,7 @@ fn a_log_is_learned_packed_or_not() {
         row.split('|').nth(2).unwrap().trim().to_owned()
     };
     let found = loss(&plain);
-    // The base rate's is 0.56.
+    // The log-loss of the base rate is 0.56.
     assert!(found.parse::<f64>().unwrap() < 0.3, "{found}");
     assert_eq!(found, loss(&packed));
 }
@@ -94,11 +94,11 @@ fn bad_options_are_refused() {
     refused(&["--cardinalities", "1"], 2, &["--cardinalities", "wanted a cap", "found \"1\""]);
     refused(&["--cardinalities", "5,6,7"], 2, &["found 3 numbers"]);
     refused(&["--task", "author", "--cardinalities", "50"], 2, &["wanted --task dlrm beside it, found author"]);
-    refused(&["--table", "C3=int5"], 2, &["fp32, fp16, int8, int4, int2", "\"int5\""]);
+    refused(&["--table", "C3=int5"], 2, &["fp32, fp16, int8, int4, int2", "'int5'"]);
     refused(&["--cardinalities", "50", "--table", "D3=int4"], 2, &["--table D3", "C1, C2, C3"]);
 }
 
-/// A table's own setting is trained beside plain FP32, and called by name.
+/// A table with its own setting is trained beside plain FP32, and the report names its setting.
 #[test]
 fn a_generated_log_with_a_setting_of_its_own_for_a_table() {
     let args = ["--cardinalities", "2000", "--limit", "2000", "--table", "C3=int2:nearest:lfu:10"];

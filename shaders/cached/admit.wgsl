@@ -28,7 +28,7 @@ var<workgroup> longest: u32;
 var<workgroup> best_key: array<u32, 512>;   // for each set the best 32 candidates so far, then the next 32
 var<workgroup> best_row: array<u32, 512>;
 var<workgroup> best_at: array<u32, 512>;    // their positions in `unique`; NONE where there is none
-var<workgroup> way_value: array<u32, 256>;  // 0 for an empty way, NONE (which no value reaches) for a pinned one, else the value + 1
+var<workgroup> way_value: array<u32, 256>;  // 0 for an empty way, NONE (which no value reaches) for a pinned way, else the value + 1
 var<workgroup> way_by_rank: array<u32, 256>; // the victims in order
 
 fn set_of(u: u32) -> u32 { return fmix32(unique[u].row) % params.sets; }
@@ -158,7 +158,7 @@ fn take(best: u32, first_way: u32, home: u32, nth: u32) {
     ways[way_at(slot, TAG)] = row;
     ways[way_at(slot, STAMP)] = step.t;
     ways[way_at(slot, FREQ)] = select(0u, best_key[best], params.policy == LFU);
-    // The flags stay the victim's until exchange carries the eviction out: a backward may come before that.
+    // The flags stay those of the victim until exchange carries out the eviction, because a backward may run before.
     unique[u].slot = slot;
     moves[u] = leaving;
 }

@@ -8,7 +8,7 @@
 
 @group(0) @binding(0) var<storage, read_write> step: Step;
 @group(0) @binding(1) var<storage, read> order: array<u32>;   // the index of each sorted access
-@group(0) @binding(2) var<storage, read> segment: array<u32>; // the number of its distinct row
+@group(0) @binding(2) var<storage, read> segment: array<u32>; // the number of the access's distinct row
 @group(0) @binding(3) var<storage, read> keys: array<u32>;    // by index: linear row
 @group(0) @binding(4) var<storage, read> places: array<u32>;  // by index: slot, or slots + u for row u of scratch
 @group(0) @binding(5) var<storage, read> access: array<vec2<u32>>; // by index: output row, coefficient

@@ -1,5 +1,5 @@
 // Writes rows: the caller's FP32 values replace the weights of the listed rows, in slot or scratch; the state stays.
-// Leaves the Moves that write bypassed rows to the table. A row with a value that is not finite stays as it is and is
+// Lists the Moves that write bypassed rows to the table. A row with a value that is not finite stays as it is and is
 // counted. params.lanes invocations share a row.
 //
 // Bytes moved per row: 8, 4 dim in (twice, the second time from L1) and out, 16.

@@ -6,7 +6,7 @@
 #include "shared/move.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read_write> step: array<atomic<u32>>; // `Step` as words; the number of Moves is added to atomically
+@group(0) @binding(1) var<storage, read_write> step: array<atomic<u32>>; // `Step` as words, so that the number of Moves can grow atomically
 @group(0) @binding(2) var<storage, read> ways: array<u32>;
 @group(0) @binding(3) var<storage, read_write> moves: array<Move>;
 @group(0) @binding(4) var<storage, read_write> tables: array<atomic<u32>>;

@@ -1,7 +1,7 @@
 // Adds up the chunk sums p of each heavy row, one workgroup for each row: s_g = p_g + p_(g + 8) + ... for g from 0 to
 // 7, total = s_0 + ... + s_7.
 //
-// Bytes moved per chunk: 4 dim; per tile: 20 to look for one.
+// Bytes moved per chunk: 4 dim; per tile: 20 to look for a heavy row.
 #include "shared/common.wgsl"
 #include "shared/quad.wgsl"
 #include "shared/target.wgsl"

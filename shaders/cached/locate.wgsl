@@ -1,5 +1,5 @@
-// Finds the place of each missed access's row. An LFU batch may have evicted a row that it had hit: that row is
-// searched again and found in scratch, in the row of the Move that evicted it.
+// Finds the place of each missed access's row. An LFU batch may have evicted a row that it had hit. The place of such a
+// row is in scratch, in the row of the Move that evicted it.
 #include "shared/common.wgsl"
 #include "shared/hash.wgsl"
 #include "shared/meta.wgsl"

@@ -1,8 +1,8 @@
 // Sums each chunk of the heavy rows' gradients. The work follows the accesses, so a row with half of the batch's
 // accesses delays nothing. params.lanes invocations share a partial row.
 //
-// Bytes moved per access of a heavy row: 8, 4 dim; per tile of 128 accesses: 2 x 20 to look for one, 4 dim out per
-// chunk.
+// Bytes moved per access of a heavy row: 8, 4 dim; per tile of 128 accesses: 2 x 20 to look for a heavy row, 4 dim out
+// per chunk.
 #include "shared/common.wgsl"
 #include "shared/quad.wgsl"
 #include "shared/target.wgsl"

@@ -1,4 +1,4 @@
-// Empties the cache: tags become NONE, all else 0. One invocation for each slot.
+// Empties the cache: tags become NONE, all other metadata 0. One invocation for each slot.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 

@@ -1,9 +1,9 @@
-// robe_update for a packed array: the covered weights move in FP32, then the words that they share are packed again.
-// Such a *unit* is a word of two halves, or a block of codes with its scale and bias. One invocation for each weight;
-// the invocations of a unit are its only writer. The update goes over all weights (Dense, or if chunks cover most of
-// the array), or start by start: start d updates the blocks after the last one that the previous start may reach, up to
-// its own last one. If the range of a block overflows, none of its weights move, and each one that should have is
-// counted. Dispatched once for each window of the array.
+// robe_update for a packed array: the covered weights move in FP32, then their *units* are packed again. A unit is a
+// word of two halves, or a block of codes with its scale and bias. One invocation for each weight; the invocations of a
+// unit are its only writer. The update goes over all weights (Dense, or if chunks cover most of the array), or start by
+// start: start d updates the units that its chunks may reach and the chunks of the previous start may not. If the range
+// of a block overflows, none of its weights move, and each covered weight is counted. Dispatched once for each window
+// of the array.
 //
 // Bytes moved per covered weight: 8 + 4 for each chunk; bits / 8 in and out (for all weights of the block); 2 in and
 // out per state.
@@ -45,7 +45,7 @@ fn array_word(at: u32) -> u32 {
 
 var<workgroup> lows: array<u32, 256>;   // as the integers of `ordered`
 var<workgroup> highs: array<u32, 256>;
-var<workgroup> moves: array<u32, 256>;  // 1: a weight moves
+var<workgroup> moves: array<u32, 256>;  // 1: the weight moves
 var<workgroup> codes: array<u32, 256>;  // the codes of weights
 var<workgroup> halves: array<u32, 256>; // the halves of states
 

@@ -1,6 +1,6 @@
-// Lists the covered weights in ascending order, each with its gradient: the sums by which robe_update moves. One
-// invocation for each position of the list, so that none is idle where starts are close and own one or two weights
-// each.
+// Lists the covered weights in ascending order, each with its gradient: the sum that robe_update would apply. One
+// invocation for each position of the list, so that no invocation is idle where starts are close and own one or two
+// weights each.
 //
 // Bytes moved per covered weight: 8 + 4 for each chunk, 8 out; to find its start: 4 log2(starts / 256) + 64, and 16
 // log2(starts within a chunk's reach).

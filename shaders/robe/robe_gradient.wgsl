@@ -1,5 +1,5 @@
-// Writes the gradient at every shared weight, for an optimiser of the caller's: the sums by which robe_update moves,
-// and 0 where no chunk lies.
+// Writes the gradient of every shared weight, for the caller's own optimiser: the sum that robe_update would apply, and
+// 0 where no chunk lies.
 //
 // Bytes moved per weight: 4 out; per covered weight: 8 + 4 for each chunk; to find its starts: as robe_update, Dense.
 #include "shared/common.wgsl"

@@ -1,8 +1,8 @@
-// Sums each 128 chunks of the starts that have more than 128. The work follows the chunks, so a start with half of the
-// batch's chunks delays nothing. params.lanes invocations share a partial row of robe.reach sums, which ends with the
-// number of chunks that reach the last weight.
+// Sums the chunks of each start with more than 128 chunks, 128 chunks at a time. The work follows the chunks, so a
+// start with half of the batch's chunks delays nothing. params.lanes invocations share a partial row of robe.reach
+// sums, which ends with the number of chunks that reach the last weight.
 //
-// Bytes moved per chunk of such a start: 8, 4 Z; per tile of 128 chunks: 2 x 20 to look for one, 4 Z + 4 out.
+// Bytes moved per chunk of such a start: 8, 4 Z; per tile of 128 chunks: 2 x 20 to look for such a start, 4 Z + 4 out.
 #include "shared/common.wgsl"
 #include "shared/quad1.wgsl"
 #include "shared/target.wgsl"

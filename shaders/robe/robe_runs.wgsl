@@ -1,7 +1,7 @@
 // Counts the covered weights from each start up to the next one, its *run*. Every chunk that covers a weight begins at
-// it or before it, so the covered weights between two starts are the first ones there. Writes for each start the length
-// of its run and the number of covered weights before it in its block of 256 starts, and for each block its total. One
-// invocation for each start.
+// or before that weight. So the covered weights between two starts begin at the earlier start and have no gap. Writes
+// for each start the length of its run and the number of covered weights before it in its block of 256 starts, and for
+// each block its total. One invocation for each start.
 //
 // Bytes moved per start: 32 in, 8 out; 8 for each chunk where the last chunk of a row is shorter.
 #include "shared/common.wgsl"

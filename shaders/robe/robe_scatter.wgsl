@@ -1,6 +1,6 @@
 // Backward without a sort (Backward::Atomic): adds the gradient of each element to its weight's sum, in any order. One
-// invocation for each element. If weights decay, one bit for each weight marks those that are covered; without decay a
-// sum of 0 moves nothing.
+// invocation for each element. If weights decay, one bit for each weight marks the covered weights; without decay a sum
+// of 0 moves nothing.
 //
 // Bytes moved per access: 12 in; per element: 4 in, 8 for the sum, with weight decay 4 for the mark.
 #include "shared/common.wgsl"

@@ -31,7 +31,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         var marks = 0u;
         if (decays) {
             if (w < end) { marks = covered[w / 32u]; }
-            storageBarrier(); // all 32 have read the word
+            storageBarrier(); // all 32 invocations have read the word
             // The window that contains the last weight of the word is the last to read it, so it clears it.
             if (marks != 0u && (w & 31u) == 0u && min(w | 31u, robe.weights - 1u) < end) { covered[w / 32u] = 0u; }
         }

@@ -2,9 +2,9 @@
 // it, in ascending order, and over the chunks of a start in batch order; then the weight moves, once. Dense: each
 // workgroup has a share of the weights, and goes over all of them where chunks cover most, else over the starts in it.
 // Sparse: each workgroup has a share of the starts, and goes over the weights from each start to the next as far as a
-// chunk reaches; if that is most of the array, it goes as Dense does. The sums are the same. A weight that no chunk
-// covers stays as it is. So does one whose sum or new value is not finite; it is counted. Dispatched once for each
-// window of the array.
+// chunk reaches; if chunks may cover most of the array, it works as Dense. Both give the same sums. A weight that no
+// chunk covers stays as it is. A weight whose sum or new value is not finite stays too, and is counted. Dispatched once
+// for each window of the array.
 //
 // Bytes moved per covered weight: 8 + 4 for each chunk; 4 (1 + state) in and out; per share: 64 log2(starts). By blocks
 // of 256 weights: 32, and 16 for each start, per block, and 16 (1 + log2(starts of the block)) per weight. By starts:

@@ -11,7 +11,7 @@ const INFINITE: u32 = 0x7f800000u;
 const NORMAL: u32 = 0x00800000u; // the bits of 2^-126: smaller magnitudes count as zero
 const LOWEST: u32 = 0xff7fffffu; // the bits of the float that stands for a mean of minus infinity
 
-// Raises x far above what a device may flush to zero.
+// Replaces magnitudes below 2^-60 with 0. Devices flush only much smaller magnitudes to zero.
 fn kept(x: f32) -> f32 {
     return select(x, 0.0, abs(x) < 8.673617379884035e-19);
 }

@@ -1,9 +1,9 @@
-// Adds to floats to which other invocations add at the same time, in any order, on any device. Needs
-// `sums: array<Added>`.
+// Adds a float to a sum, in any order, while other invocations add to the same sum; for any device.
+// Needs `sums: array<Added>`.
 alias Added = atomic<u32>;
 
-// If another invocation changed the sum since it was read, try again with the new sum. One of those that compete always
-// succeeds.
+// If another invocation changed the sum since it was read, try again with the new sum. One of the competing invocations
+// always succeeds.
 fn add(at: u32, x: f32) {
     var before = atomicLoad(&sums[at]);
     loop {

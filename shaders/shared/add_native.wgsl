@@ -1,5 +1,5 @@
-// Adds to floats to which other invocations add at the same time, in any order, on devices with float atomics. Needs
-// `sums: array<Added>`.
+// Adds a float to a sum while other invocations add to the same sum, in any order; for devices with float atomics.
+// Needs `sums: array<Added>`.
 alias Added = atomic<f32>;
 
 fn add(at: u32, x: f32) {

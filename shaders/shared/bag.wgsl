@@ -1,5 +1,5 @@
-// Finds the bag of an index: the last one that begins at or before it. An empty bag begins where the next one does.
-// Needs `offsets: array<u32>` and `params`. The search stays inside `offsets` for any values in it.
+// Finds the bag of an index: the last bag that begins at or before the index. An empty bag begins where the next bag
+// does. Needs `offsets: array<u32>` and `params`. The search stays inside `offsets` for any values in it.
 
 var<workgroup> not_after: atomic<u32>;
 var<workgroup> found_bag: u32;

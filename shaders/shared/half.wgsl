@@ -11,7 +11,7 @@ fn f32_from_half(h: u32) -> f32 {
     return bitcast<f32>(sign | ((exponent + 112u) << 23u) | (mantissa << 13u));
 }
 
-// The bits of a half as binary32, for infinity and NaN too: no record holds those, but a scaled gradient may.
+// The bits of a half as binary32, for infinity and NaN too: no record holds infinity or NaN, but a scaled gradient may.
 fn bits_from_half(h: u32) -> u32 {
     let bits = bitcast<u32>(f32_from_half(h));
     return select(bits, bits | 0x7f800000u, (h & 0x7c00u) == 0x7c00u);

@@ -1,5 +1,5 @@
-// Bit r tells whether key `first + 256 r` of the sorted `keys` is the first of its equals. NONE, which sorts last,
-// never is.
+// Bit r says whether key `first + 256 r` of the sorted `keys` is the first among equal keys. NONE, which sorts last,
+// never counts as a first key.
 fn heads_of(first: u32, n: u32) -> u32 {
     return head4(first, n) | (head4(first + 1024u, n) << 4u);
 }

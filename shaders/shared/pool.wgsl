@@ -5,7 +5,7 @@
 // the term of index i there.
 
 fn pool(output: u32, lane: u32) {
-    // If the offsets are bad the step is refused, but they are still in the buffer.
+    // A step with bad offsets is refused, but the bad offsets are still in the buffer.
     let first = min(offsets[output], params.indices);
     let end = clamp(offsets[output + 1u], first, params.indices);
     var scale = 1.0;

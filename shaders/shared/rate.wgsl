@@ -1,4 +1,4 @@
-// What a step of the optimiser changes without a new `Params`.
+// The numbers of an optimiser's step that may change without a new `Params`.
 struct Rate {
     lr: f32, // learning rate
     pad0: u32,

@@ -9,7 +9,7 @@ struct Robe {
     reach: u32,   // weights of the longest chunk: chunk, or dim
     tail: u32,    // weights of a row's last chunk
     dense_from: u32, // number of distinct starts from which a backward goes over all weights
-    block: u32,   // weights of a block, a power of two. Random bits take the block's number as the row; the integers of a block share a scale and a bias
+    block: u32,   // weights of a block, a power of two; random bits take the block's number as the row; a block's integers share scale and bias
     block_words: u32,  // words of a block
     window: u32,       // weights of a window of the array, in whole blocks; the last window may hold fewer
     window_words: u32, // words of a window
@@ -37,7 +37,7 @@ fn upper_product(a: u32, b: u32) -> u32 {
 
 // a * b mod P for a, b < P, exactly. With x = a * b < 2^62 the quotient q = floor(floor(x / 2^30) * RECIPROCAL / 2^32)
 // is at most x / P, and below it by less than 1 (the last floor) + 2^30 / P (the first floor) + 0.27 x / 2^62 (the
-// rounding of RECIPROCAL) < 1.78. So the remainder is below 2 P < 2^32, and the lower 32 bits are all of it.
+// rounding of RECIPROCAL) < 1.78. So the remainder is below 2 P < 2^32, and the lower 32 bits hold all of it.
 fn product_mod(a: u32, b: u32) -> u32 {
     let lower = a * b;
     let q = upper_product((upper_product(a, b) << 2u) | (lower >> 30u), ROBE_RECIPROCAL);

@@ -37,7 +37,7 @@ fn due(w: u32, first: u32, end: u32) -> Sum {
     return sum;
 }
 
-// The sum of weight w, which lies at or after start d and before the next.
+// The sum of weight w, which lies at or after start d and before the next start.
 fn due_from(w: u32, d: u32) -> Sum {
     return due(w, first_beyond(i32(w) - i32(robe.reach), d - min(d, robe.reach - 1u), d), d + 1u);
 }
@@ -61,8 +61,8 @@ fn share_of(window: vec2<u32>, group: u32, groups: u32) -> vec2<u32> {
 }
 
 // The starts that matter to a block of 256 weights, ascending: the first that reaches it, and the first beyond it. A
-// workgroup searches them for its first block; each further block has at most 256 new ones, for its 256 weights. All of
-// this must be in uniform control flow.
+// workgroup searches them for its first block; each further block has at most 256 new ones, for its 256 weights. The
+// functions below must be called in uniform control flow.
 
 // The starts of the block before weight `first`, as far as they matter to the next block.
 fn starts_before(first: u32, local: u32, n: u32) -> vec2<u32> {
@@ -70,7 +70,7 @@ fn starts_before(first: u32, local: u32, n: u32) -> vec2<u32> {
     return found_within();
 }
 
-// The starts of the block at weight `first`, given those of the block before.
+// The starts of the block at weight `first`, given the starts of the block before.
 fn starts_within(first: u32, before: vec2<u32>, local: u32, n: u32) -> vec2<u32> {
     find_beyond(i32(first) - i32(robe.reach), before.x, 0u, local, n);
     find_beyond(i32(first) + 255, before.y, 1u, local, n);
@@ -82,8 +82,8 @@ fn found_within() -> vec2<u32> {
     return vec2<u32>(found[0], found[1]);
 }
 
-// The first start from `low` on, at most 256 further, that is beyond `limit`. The one of 256 invocations that finds it
-// writes it.
+// The first start from `low` on, at most 256 further, that is beyond `limit`. Of 256 invocations, the one that finds
+// this start writes its number.
 fn find_beyond(limit: i32, low: u32, which: u32, local: u32, n: u32) {
     let d = low + local;
     if (d > n || (local > 0u && i32(targets[d].row) > limit)) { return; }

@@ -2,7 +2,7 @@
 // Needs shared/robe_due.wgsl.
 
 var<workgroup> owns: array<u32, 256>; // number of weights that each start of a turn owns
-var<workgroup> ends: array<u32, 256>; // their prefix sums
+var<workgroup> ends: array<u32, 256>; // prefix sums of `owns`
 
 // Number of starts that a workgroup takes in a turn: they own at most eight times as many weights as there are
 // invocations.
@@ -10,7 +10,7 @@ fn starts_at_once() -> u32 {
     return 256u / min(1u << firstLeadingBit(robe.reach), 8u);
 }
 
-// Number of weights that start d owns: those up to the next start, as far as a chunk reaches.
+// Number of weights that start d owns: the weights up to the next start, but at most robe.reach.
 fn owned(d: u32, end: u32, n: u32) -> u32 {
     if (d >= end) { return 0u; }
     if (d + 1u == n) { return robe.reach; }
@@ -24,7 +24,7 @@ fn over_starts(starts: vec2<u32>, stride: u32, share: vec2<u32>, local: u32, n: 
     let turn = starts_at_once();
     for (var first = starts.x; first < starts.y; first += stride) {
         if (local < turn) { owns[local] = owned(first + local, starts.y, n); }
-        workgroupBarrier(); // and the last turn is done
+        workgroupBarrier(); // all invocations have also finished the last turn
         if (local < turn) {
             var all = 0u;
             if (robe.reach == 1u) {
@@ -59,14 +59,15 @@ fn over_blocks(share: vec2<u32>, local: u32, n: u32) {
     }
 }
 
-// The starts that own weights of a share, from the last start that begins at or before it.
+// The range of the starts that own weights of a share. Its first start is the last one at or before share.x.
 fn owners(share: vec2<u32>, local: u32, n: u32) -> vec2<u32> {
     if (local < 2u) { within[local] = first_beyond(select(i32(share.x), i32(share.y) - 1, local == 1u), 0u, n); }
     let found = found_within();
     return vec2<u32>(max(found.x, 1u) - 1u, found.y);
 }
 
-// Whether the chunks of these starts, laid side by side, would cover the share. Then visiting all of it is cheaper.
+// Whether the chunks of these starts, laid side by side, would cover the share. If so, visiting all weights of the
+// share is cheaper.
 fn would_cover(starts: vec2<u32>, share: vec2<u32>) -> bool {
     return (starts.y - min(starts.x, starts.y)) * robe.reach >= share.y - share.x;
 }

@@ -24,7 +24,7 @@ struct ScaleRule {
 
 struct ScalerState {
     scale: f32,         // scale of the next step's loss
-    inverse: f32,       // 1 / scale of the last step decided
+    inverse: f32,       // 1 / scale of the last decided step
     overflow: u32,      // 1: the gradients of that step overflowed, so it updates nothing
     iteration: u32,     // number of steps decided
     last_overflow: u32, // the last step that overflowed, counted from 1; 0: none yet

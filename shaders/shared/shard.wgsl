@@ -7,13 +7,13 @@ struct Shard {
     first_row: u32, // linear row of its first record
     rows: u32,
     phases: u32,    // PACK, UNPACK or both
-    moves: u32,     // of a flight: the most Moves that are carried out; 0 for a shard
+    moves: u32,     // the most Moves that are carried out with a flight; 0 for a shard
     first_move: u32, // the first of these Moves in the list
     capacity: u32,  // the most Moves that fit into the flight
     // Word positions in `records`:
     forwards: u32,  // for each Move 0, or 1 + the Move of the last step with which the coming row left
     kept: u32,      // for each Move that keeps its victim, the record of the victim
-    arrivals: u32,  // the records that came: for each Move's row, then for the kept victims
+    arrivals: u32,  // the records from the host: one for each Move's row, then the kept victims
     leaving: u32,   // the departures of this step
     left: u32,      // the departures of the last step
     counter: u32,   // word of `tables` that counts departures

@@ -1,6 +1,6 @@
-// Keys of a block: 12 for each invocation, as three times four loads in flight. Besides its keys a block costs a column
-// of 256 counts, 4 KiB read and written in a pass, against 60 KiB of pairs. Ordering it takes 12 KiB of the 16 KiB of
-// shared memory that every device has, and leaves runs of 12 neighbours (48 bytes) for each digit to write.
+// Number of keys in a block: 12 for each invocation, three times four loads in flight. In a pass a block reads and
+// writes 60 KiB of pairs, and 4 KiB for its column of 256 counts. Ordering a block takes 12 KiB of the 16 KiB of shared
+// memory that every device has, and leaves runs of 12 neighbours (48 bytes) for each digit to write.
 const SORT_BLOCK: u32 = 3072u;
 const SORT_ROUNDS: u32 = 12u;
 

@@ -2,8 +2,8 @@
 
 var<private> unscale: f32; // 1 / scale of the loss; set before anything is summed
 
-// The gradient of sorted access j, unscaled in FP32. Coefficients are 1, and not written, unless the batch has weights
-// or means.
+// The gradient of sorted access j, unscaled in FP32. Without weights and mean pooling every coefficient is 1, and no
+// stage writes it.
 fn gradient_of(j: u32, q: u32) -> Quad {
     let one = accesses[j];
     let g = unscale * grad_output(one.x * weight_quads() + q);

@@ -3,6 +3,6 @@
 struct Target {
     row: u32,   // linear row; header: number of distinct rows
     place: u32, // slot, or slots + u for row u of scratch; header: number of accesses
-    start: u32, // its first sorted access; header: step number
-    end: u32,   // end of its accesses; header: bits of the factor of all gradients, 1 / scale
+    start: u32, // first sorted access of the row; header: step number
+    end: u32,   // end of the row's accesses; header: bits of the factor of all gradients, 1 / scale
 }

@@ -17,7 +17,7 @@
 
 var<workgroup> block_words: array<atomic<u32>, SORT_BLOCK>; // counters while ranking; then the block's keys, then its values
 var<workgroup> digit_words: array<u32, 256>;                // counters while ranking; then the first position of each digit in the block
-var<workgroup> digit_to: array<u32, 256>;                   // added to that position gives the place in the output, modulo 2^32
+var<workgroup> digit_to: array<u32, 256>;                   // distance from that position to the digit's place in the output, modulo 2^32
 var<workgroup> live: u32;
 
 #include "shared/rank.wgsl"

@@ -2,7 +2,7 @@
 //! handed to several threads, prefetches of memory, the crate's own shaders compiled without runtime checks, and bytes
 //! copied out of a mapped file.
 
-#![allow(unsafe_code, reason = "the one file that needs it")]
+#![allow(unsafe_code, reason = "the only file of the library with unsafe code")]
 
 use std::marker::PhantomData;
 
@@ -109,7 +109,7 @@ impl<'a, T> Rows<'a, T> {
     ///
     /// # Safety
     /// `row` is below `self.rows`, and no row is requested twice from one `Rows`.
-    #[allow(clippy::mut_from_ref, reason = "the contract keeps the parts disjoint")]
+    #[allow(clippy::mut_from_ref, reason = "the safety contract keeps the borrowed rows disjoint")]
     unsafe fn row(&self, row: usize) -> &mut [T] {
         // SAFETY: rows * width values lie behind `data`, borrowed mutably for as long as `self` lives; by the contract this
         // row lies within them and nobody else holds it.

@@ -24,7 +24,7 @@ pub const TABLE_WORDS: usize = 28;
 
 /// The meaning of each of [`Step::counts`].
 pub mod count {
-    #![allow(missing_docs, reason = "named as in shaders/shared/common.wgsl, where each is explained")]
+    #![allow(missing_docs, reason = "shaders/shared/common.wgsl explains the constants of these names")]
     pub const INDICES: usize = 0;
     pub const UNIQUE: usize = 1;
     pub const VALID: usize = 2;
@@ -40,7 +40,7 @@ macro_rules! host_structs {
         $(
             #[repr(C)]
             #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-            #[allow(missing_docs, reason = "explained at the WGSL twin")]
+            #[allow(missing_docs, reason = "the WGSL struct of the same name explains the fields")]
             $(#[$attribute])*
             pub struct $name {
                 $($(#[$doc])* pub $field: $type,)+

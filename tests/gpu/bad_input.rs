@@ -21,8 +21,8 @@ fn storage<T: bytemuck::Pod>(context: &Context, values: &[T]) -> wgpu::Buffer {
     })
 }
 
-/// Asks until the device has answered. Tests share a device, so another thread's poll may have received this one's
-/// answer and not delivered it yet.
+/// Repeats `ask` until it returns an error. Tests share a device: another thread's poll may have received the answer to this call and not
+/// delivered it yet.
 fn told<T>(mut ask: impl FnMut() -> Result<T, Error>) -> Option<Error> {
     (0..10_000).find_map(|_| {
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -37,7 +37,7 @@ fn an_error_names_the_first_offender_and_nothing_moves() {
         group.forward(&[1, 2, 3, 4], &[0, 2, 4], None).unwrap();
         group.backward(&[1.0; 8]).unwrap();
         let before = group.snapshot().unwrap();
-        // Bag 1 belongs to table 1, which has 20 rows: 25 is the first that is too large, 99 the second.
+        // Bag 1 belongs to table 1, which has 20 rows: 25 is the first index that is too large, 99 the second.
         let error = group.forward(&[9, 0, 25, 99], &[0, 2, 4], None).unwrap_err();
         assert_eq!(error, Error::IndexOutOfRange { table: 1, rows: 20, position: 2, value: 25 });
         let text = error.to_string();
@@ -46,7 +46,7 @@ fn an_error_names_the_first_offender_and_nothing_moves() {
         assert_eq!(after.counters[1].out_of_range, 2);
         after.counters[1].out_of_range = 0;
         assert_eq!(after, before);
-        // Its backward does nothing either; the next step is an ordinary one.
+        // The backward of the refused step does nothing either. The next step is an ordinary one.
         assert!(matches!(group.backward(&[1.0; 8]), Err(Error::Order { .. })));
         group.forward(&[9, 0, 19], &[0, 2, 3], None).unwrap();
         group.backward(&[1.0; 8]).unwrap();
@@ -134,7 +134,7 @@ fn bad_offsets() {
         for (offsets, position) in [([1, 2, 3], 0), ([0, 2, 4], 2), ([0, 2, 2], 2), ([0, 9, 3], 1)] {
             let host = group.forward(&[1, 2, 3], &offsets, None).unwrap_err();
             assert_eq!(host, Error::BadOffsets { indices: 3, position, value: offsets[position as usize] });
-            // The same from the caller's buffers, where only the device can see it.
+            // The same batch from the caller's buffers, where only the device can see the error.
             let (indices, buffer) = (storage(context, &[1u32, 2, 3]), storage(context, &offsets));
             let outputs = storage(context, &[0f32; 8]);
             let batch = Batch { indices: Some(indices.slice(..)), offsets: buffer.slice(..), weights: None };
@@ -207,7 +207,7 @@ fn calls_out_of_order() {
         order(group.reset());
         order(group.write_rows(&[1], &[0.0; 4]));
         assert!(matches!(group.backward(&[1.0; 7]), Err(Error::Length { wanted: 8, found: 7, .. })));
-        // A frozen forward in between does not disturb the step.
+        // A frozen forward between a forward and its backward does not disturb the step.
         group.forward_frozen(&[5, 6, 7, 8], &[0, 4, 4], None).unwrap();
         group.backward(&[1.0; 8]).unwrap();
         order(group.backward(&[1.0; 8]));
@@ -314,11 +314,11 @@ fn missing_features_and_limits() {
         mapped.placement = Placement::Mapped;
         let result = Group::new(&bare, mapped);
         assert!(matches!(&result, Err(Error::Unsupported { what: "mapped placement", .. })), "{result:?}");
-        // WebGPU's default limits are enough for everything else.
+        // WebGPU's default limits are enough for all other calls.
         let mut group = Group::new(&bare, config()).unwrap();
         group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
         group.backward(&[1.0; 8]).unwrap();
-        // A cache beyond the binding, and a batch whose scratch is.
+        // A cache larger than a binding, and a batch with scratch larger than a binding.
         let mut wide = GroupConfig::new(&[1 << 20], 64);
         wide.cache_rows = 1 << 20;
         let result = Group::new(&bare, wide);
@@ -354,7 +354,7 @@ fn a_lost_device_is_a_named_error() {
 #[test]
 fn a_table_that_does_not_fit_is_a_named_error() {
     with_gpu(|context| {
-        // 2 TB.
+        // A table of 2 TB.
         let mut huge = GroupConfig::new(&[4_000_000_000], 128);
         huge.precision = hotrow::Precision::Fp32;
         let result = Group::new(context, huge);
@@ -423,7 +423,7 @@ fn outputs_need_a_buffer_of_their_own() {
     });
 }
 
-/// Both backends, so that one test covers them.
+/// The same group on both backends, so that one test covers both.
 fn both(context: &Context, config: &GroupConfig) -> [Box<dyn hotrow::Embedding>; 2] {
     [Box::new(Group::new(context, config.clone()).unwrap()), Box::new(hotrow::CpuGroup::new(config.clone()).unwrap())]
 }
@@ -439,12 +439,12 @@ fn foreign_snapshots_are_refused() {
             type Spoil = fn(&mut hotrow::Snapshot, usize);
             let spoils: [Spoil; 8] = [
                 |s, at| s.ways[at] = 4_000_000,
-                |s, at| s.ways[at] = 2,            // row 2 is in another way
-                |s, at| s.ways[at + 32] = s.t + 1, // a stamp from the future
+                |s, at| s.ways[at] = 2,            // row 2 is already in another way
+                |s, at| s.ways[at + 32] = s.t + 1, // a stamp of a future step
                 |s, at| s.ways[at + 96] = 4,
                 |s, _| s.records.truncate(3),
-                |s, _| s.ways[31 + 96] = 1, // a dirty empty way
-                |s, _| s.ways[31 + 96] = 2, // a pinned one
+                |s, _| s.ways[31 + 96] = 1, // an empty way that is dirty
+                |s, _| s.ways[31 + 96] = 2, // an empty way that is pinned
                 |s, at| s.ways[at + 96] = 7,
             ];
             for (which, spoil) in spoils.into_iter().enumerate() {
@@ -454,7 +454,7 @@ fn foreign_snapshots_are_refused() {
                 assert!(matches!(result, Err(Error::Snapshot { .. } | Error::Length { .. })), "{which}: {result:?}");
                 assert_eq!(group.snapshot().unwrap(), right);
             }
-            // A backward is not applied to a cache that has changed under it.
+            // A backward does nothing after a restore has changed the cache.
             group.forward(&[3], &[0, 1, 1], None).unwrap();
             group.restore(&right).unwrap();
             assert!(matches!(group.backward(&[100.0; 8]), Err(Error::Order { .. })));

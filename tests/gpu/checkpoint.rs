@@ -15,7 +15,7 @@ use hotrow_harness::{
     prefetch::{Plan, busy_config, play, random_plans},
 };
 
-/// A configuration and two sequences of steps; no backward is pending between them.
+/// A configuration and two sequences of steps. No backward is pending between the sequences.
 fn random_case(seed: u64) -> (GroupConfig, Vec<Plan>, Vec<Plan>) {
     let mut source = Pcg64::seed_from_u64(seed);
     let config = busy_config(&mut source);
@@ -29,7 +29,7 @@ fn gpu(context: &Context, config: &GroupConfig) -> Group {
     Group::new(context, config.clone()).unwrap()
 }
 
-/// The same configuration with other values for all that a loading group may choose.
+/// The same configuration with other values of all settings that a loading group may choose.
 fn elsewhere(context: &Context, config: &GroupConfig, seed: u64) -> GroupConfig {
     let stride = hotrow::Layout::new(config, u64::MAX).unwrap().stride();
     config
@@ -71,7 +71,7 @@ fn a_loaded_group_goes_on_bit_for_bit() {
     });
 }
 
-/// All that is the same bit for bit on every backend.
+/// The integer state of a snapshot, which is the same bit for bit on every backend.
 fn integers(snapshot: &Snapshot) -> (u32, &[u32], &[u32], &[hotrow::Counters]) {
     (snapshot.t, &snapshot.ways, &snapshot.freqs, &snapshot.counters)
 }
@@ -157,7 +157,7 @@ fn a_lost_device_leaves_the_old_file_whole() {
 
 const CHILD: &str = "HOTROW_TEST_CHECKPOINT";
 
-/// A line of `/proc/self/status`, in bytes.
+/// The figure in a line of `/proc/self/status`, in bytes.
 #[cfg(target_os = "linux")]
 fn memory(line: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -187,7 +187,7 @@ fn no_second_copy_in_memory() {
         let config = GroupConfig::new(&[1 << 20], 128).with_precision(Precision::Fp32);
         let mut group = gpu(context, &config);
         let mut measure = |work: &mut dyn FnMut(&mut Group)| {
-            std::fs::write("/proc/self/clear_refs", "5").unwrap(); // the peak begins anew
+            std::fs::write("/proc/self/clear_refs", "5").unwrap(); // the peak starts again from now
             let before = memory("VmRSS");
             work(&mut group);
             println!("added {}", memory("VmHWM").saturating_sub(before));

@@ -1,4 +1,4 @@
-//! Sort and dedup: right at every size, stable, for any key width.
+//! Sort and dedup are right at every size and for any key width, and stable.
 
 use hotrow::{
     Context, RankBody,
@@ -11,7 +11,7 @@ use hotrow_harness::device::{again, options, share, with_gpu};
 /// The expected result by the standard library's sort, which shares nothing with the shaders.
 pub(crate) fn expected(keys: &[u32], live: usize) -> Deduped {
     let mut pairs: Vec<(u32, u32)> = keys[..live].iter().copied().zip(0..).collect();
-    pairs.sort(); // by key, then by position: what stability means
+    pairs.sort(); // by key, then by position, as a stable sort does
     let mut wanted = Deduped { keys: Vec::new(), order: Vec::new(), segment: Vec::new(), starts: Vec::new() };
     for (place, (key, position)) in pairs.into_iter().enumerate() {
         if key != NONE {
@@ -28,7 +28,7 @@ pub(crate) fn expected(keys: &[u32], live: usize) -> Deduped {
 
 pub(crate) fn check(context: &Context, what: &str, keys: &[u32], live: usize, key_bits: u32) {
     let wanted = expected(keys, live);
-    // Few keys take either way, with the same bits.
+    // Few keys can take the small sort or the large one. Both give the same bits.
     for large in [false, true] {
         if !large && keys.len() > 1024 {
             continue;
@@ -45,7 +45,7 @@ pub(crate) fn rng(seed: u64) -> rand_pcg::Pcg64 {
 #[test]
 fn sizes() {
     with_gpu(|context| {
-        // Around a round, what one workgroup sorts, a block of dedup, a block of the sort, and several of them.
+        // Sizes next to a round, the small sort, a block of dedup, a block of the sort, and several blocks.
         let around = [1, 2, 31, 32, 33, 255, 256, 257, 1023, 1024, 1025, 2047, 2048, 2049, 3071, 3072, 3073];
         for n in around.into_iter().chain(share([70_001, 300_007])) {
             let keys = vec![rng(n as u64).random(); n];
@@ -88,7 +88,7 @@ fn every_key_width() {
             let top = ((1u64 << bits) - 1) as u32;
             let mut keys: Vec<u32> = (0..4000).map(|_| source.random::<u32>() & top).collect();
             keys[17] = top;
-            // A key with every low bit set is how NONE looks to a sort of so few bits; real rows stay below it.
+            // To a sort of so few bits, a key with every low bit set looks like NONE. Real rows are smaller.
             keys.iter_mut().for_each(|key| *key = if *key == top && bits < 32 { NONE } else { *key });
             check(context, "width", &keys, 4000, bits);
             check(context, "width, few keys", &keys[..1000], 1000, bits);
@@ -99,7 +99,7 @@ fn every_key_width() {
 #[test]
 fn more_blocks_than_workgroups() {
     with_gpu(|context| {
-        // Three workgroups in x stand for the 65,535 of a real device, and twelve for the most that loop over blocks.
+        // Three workgroups in x stand for the 65,535 of a real device, and twelve for the largest grid that loops over blocks.
         let narrow = again(&options().rank(RankBody::Portable).max_groups(3));
         for block in [2048, 3072] {
             for n in [3, 12, 36].map(|groups| groups * block) {
@@ -110,7 +110,7 @@ fn more_blocks_than_workgroups() {
                 }
             }
         }
-        // Once at full size: as many workgroups as any device gets, and a block more.
+        // Once at full size: the largest grid of any device, and one block more.
         let n = 2048 * 3072 + 1;
         let mut source = rng(3);
         let keys: Vec<u32> = (0..n).map(|_| source.random::<u32>() % 60_000).collect();

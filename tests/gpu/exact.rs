@@ -16,7 +16,7 @@ pub(crate) fn config(precision: Precision, cache_rows: u32) -> GroupConfig {
     config
 }
 
-/// Ten skewed steps; every output, and every row at the end.
+/// Runs ten skewed steps. Returns the bits of all outputs, and of all rows after the last step.
 pub(crate) fn run(context: &Context, config: GroupConfig) -> Vec<u32> {
     let mut source = rand_pcg::Pcg64::seed_from_u64(3);
     let mut group = Group::new(context, config).unwrap();

@@ -1,11 +1,11 @@
-//! Tables filled from rows: the records are the CPU's in every placement.
+//! Tables filled from given rows have the records of the CPU backend in every placement.
 
 use hotrow::internals::Pieces as _;
 use hotrow::{CpuGroup, Error, FileStore, Group, GroupConfig, Optimizer, Placement, Precision, SharedStore, store};
 
 use hotrow_harness::device::{skipped, with_gpu};
 
-/// More than a chunk of 8 MiB, and two shards.
+/// A table of more than one chunk of 8 MiB, and of two shards.
 fn config(precision: Precision, placement: Placement) -> GroupConfig {
     let mut config = GroupConfig::new(&[150_000, 7], 30);
     (config.precision, config.placement, config.seed) = (precision, placement, 5);

@@ -9,7 +9,7 @@ use hotrow_harness::{
 #[test]
 pub(crate) fn random_configurations() {
     with_gpu(|context| {
-        // HOTROW_TEST_RUNS and HOTROW_TEST_SEED ask for more, or for one that failed.
+        // HOTROW_TEST_RUNS sets the number of runs, HOTROW_TEST_SEED the first seed, for example that of a failed run.
         let number =
             |name: &str, otherwise| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise);
         let first: u64 = number("HOTROW_TEST_SEED", 1);
@@ -24,7 +24,7 @@ pub(crate) fn random_configurations() {
     });
 }
 
-/// Wraps a group and changes one thing, which the comparison must notice.
+/// The comparison must notice each single change to a group's state.
 #[test]
 fn differences_are_noticed() {
     let mut config = GroupConfig::new(&[100], 4);
@@ -61,7 +61,7 @@ fn differences_are_noticed() {
     wrong[3] += 1e-2;
     assert!(floats("outputs", &wrong, &outputs, 64.0).is_err());
     assert!(floats("outputs", &outputs[1..], &outputs, 64.0).is_err());
-    // A code that is off by one is no error, but it is counted.
+    // A code that differs by one is allowed, but counted.
     let mut codes = Codes::default();
     let mut wrong = right.clone();
     wrong.records[2] ^= 1;

@@ -1,7 +1,7 @@
-//! Tests of the kernels on every Vulkan driver at hand. `HOTROW_TEST_GPU=require|allow|off` says what a missing adapter
-//! means: a failure, a skip that is printed with its reason, or not even looking.
+//! Tests of the kernels on every Vulkan driver at hand. `HOTROW_TEST_GPU=require|allow|off`: a missing adapter fails the tests, skips them
+//! with a printed reason, or is not looked for.
 
-#![allow(clippy::unwrap_used, reason = "a helper of a test fails as the test does")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod bad_input;
 mod checkpoint;

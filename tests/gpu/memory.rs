@@ -31,7 +31,7 @@ fn random_config(random: &mut Pcg64, context: &Context) -> GroupConfig {
     config
 }
 
-/// As many bags as features, all indices in the first.
+/// A batch with as many bags as features. All indices are in the first bag.
 fn batch(config: &GroupConfig, indices: u32, random: &mut Pcg64) -> (Vec<u32>, Vec<u32>) {
     let rows = config.tables[0];
     let mut offsets = vec![indices; config.tables.len() + 1];
@@ -39,7 +39,7 @@ fn batch(config: &GroupConfig, indices: u32, random: &mut Pcg64) -> (Vec<u32>, V
     ((0..indices).map(|_| random.random_range(0..rows)).collect(), offsets)
 }
 
-/// A report without a staged table's ring, and the bytes of that: it is as long as the rows that were missing made it.
+/// The report without the ring of a staged table, and the ring's bytes. The ring grows with the missing rows of the past steps.
 fn without_ring(report: &MemoryReport) -> (MemoryReport, u64) {
     let mut rest = report.clone();
     rest.allocations.retain(|(name, _)| *name != "ring");
@@ -49,7 +49,7 @@ fn without_ring(report: &MemoryReport) -> (MemoryReport, u64) {
     (rest, ring)
 }
 
-/// The first figure of the plan that differs from the group's.
+/// The first figure of the plan that differs from the group's report.
 fn wrong(plan: &MemoryReport, group: &MemoryReport) -> Option<String> {
     let ((plan, most), (group, ring)) = (without_ring(plan), without_ring(group));
     if ring > most {
@@ -81,7 +81,7 @@ fn a_plan_is_right_to_the_byte() {
             };
             check(&group, calls);
             for _ in 0..5 {
-                // Some are smaller than the one before, and need nothing; some are empty.
+                // Some batches are smaller than the batch before and allocate nothing. Some are empty.
                 let indices = random.random_range(0..40u32).pow(2);
                 let (rows, offsets) = batch(&config, indices, &mut random);
                 match random.random_range(0..4) {
@@ -105,7 +105,7 @@ fn a_plan_is_right_to_the_byte() {
                 }
                 check(&group, calls);
             }
-            // A batch size alone stands for a step, a frozen step and a flush.
+            // A plan for one batch size covers a step, a frozen step and a flush.
             let (rows, offsets) = batch(&config, 1600, &mut random);
             group.forward(&rows, &offsets, None).unwrap();
             group.forward_frozen(&rows, &offsets, None).unwrap();
@@ -132,7 +132,7 @@ fn allocated(device: &wgpu::Device) -> Option<Vec<(String, u64)>> {
     Some(ours.collect())
 }
 
-/// By name, ascending by size.
+/// The sizes of the allocations of each name, ascending.
 fn by_name(all: impl IntoIterator<Item = (String, u64)>) -> BTreeMap<String, Vec<u64>> {
     let mut names = BTreeMap::<String, Vec<u64>>::new();
     all.into_iter().for_each(|(name, bytes)| names.entry(name).or_default().push(bytes));
@@ -144,7 +144,7 @@ fn by_name(all: impl IntoIterator<Item = (String, u64)>) -> BTreeMap<String, Vec
 fn unplanned(plan: &[Allocation], driver: Vec<(String, u64)>) -> Option<String> {
     let planned = by_name(plan.iter().map(|&(name, bytes)| (name.to_owned(), bytes)));
     let mut found = by_name(driver);
-    // A context keeps uniforms of its own: there are at least as many as a group's.
+    // A context keeps uniforms beside those of the group, so there are at least as many as planned.
     let uniforms = found.remove("uniform").unwrap_or_default();
     if uniforms.len() < planned["uniform"].len() {
         return Some(format!("{} uniforms", uniforms.len()));
@@ -154,7 +154,7 @@ fn unplanned(plan: &[Allocation], driver: Vec<(String, u64)>) -> Option<String> 
     }
     found.into_iter().find_map(|(name, sizes)| {
         let wanted = &planned[&name];
-        // A driver may round each one up, never down.
+        // A driver may round up the size of an allocation, never down.
         let same = |(&wanted, &found): (&u64, &u64)| (wanted..wanted + 256).contains(&found);
         let all = sizes.len() == wanted.len() && wanted.iter().zip(&sizes).all(same);
         (!all).then(|| format!("{name}: {wanted:?} planned, {sizes:?} allocated"))
@@ -163,7 +163,7 @@ fn unplanned(plan: &[Allocation], driver: Vec<(String, u64)>) -> Option<String> 
 
 #[test]
 fn every_buffer_that_the_driver_knows_of() {
-    // The shared device is in use by other tests; this one counts everything on its own.
+    // Other tests allocate on the shared device, so this test opens a device of its own.
     with_gpu(|_| {
         let context = adapter::open_best(adapter::Wanted::Any).unwrap();
         for (precision, policy, cache_rows, optimizer, shard_bytes) in [
@@ -176,7 +176,7 @@ fn every_buffer_that_the_driver_knows_of() {
             config.optimizer = optimizer;
             config.set_shard_bytes(shard_bytes);
             if shard_bytes.is_some() && context.caps().choose_windows() > 1 {
-                config.set_window_bytes(Some(161 * 72)); // the cache in two, the ends of both rounded up
+                config.set_window_bytes(Some(161 * 72)); // a cache in two windows, each rounded up at its end
             }
             let mut group = Group::new(&context, config.clone()).unwrap();
             assert_eq!(group.layout().windows(), if config.window_bytes().is_some() { 2 } else { 1 });
@@ -214,7 +214,7 @@ fn every_buffer_that_the_driver_knows_of() {
             assert_eq!(unplanned(&after, found.clone()), None, "after a step, a frozen step and a flush");
             assert_eq!(group.memory().allocations, after);
 
-            // The companion: a buffer more, a buffer less, another size.
+            // The companion: one buffer more, one buffer less, and another size are noticed.
             assert!(unplanned(&before, found.clone()).is_some());
             let mut more = found.clone();
             more.push(("scratch".into(), 16));

@@ -9,7 +9,7 @@ use hotrow_harness::{
     naive,
 };
 
-/// Every other table that is not to be cut into shards is staged.
+/// Makes a group. Every other group without a given shard size is staged.
 fn group(context: &Context, mut config: GroupConfig) -> Box<dyn Embedding> {
     if config.shard_bytes().is_none() && config.seed % 2 == 1 {
         config.placement = Placement::Staged;
@@ -31,7 +31,7 @@ fn edge_cases() {
 #[test]
 fn random_runs() {
     with_gpu(|context| {
-        // PROPTEST_CASES asks for more.
+        // PROPTEST_CASES sets the number of cases.
         let cases = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
         let cases = cases.unwrap_or_else(|| share(0..48).count() as u32);
         let config = Config { cases, failure_persistence: None, ..Config::default() };

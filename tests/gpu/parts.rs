@@ -1,4 +1,4 @@
-//! Any range of a group's state, read and written on both backends.
+//! Any range of a group's state can be read and written, on both backends.
 
 use hotrow::internals::Pieces as _;
 use hotrow::{Context, Embedding, Error, Group, GroupConfig, Layout, Optimizer, Part, Policy, Precision, Snapshot};
@@ -6,7 +6,7 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use hotrow_harness::device::with_gpu;
 
-/// Two tables in many shards, slots with padding.
+/// Two tables in many shards, and slots with padding.
 fn config() -> GroupConfig {
     GroupConfig::new(&[150, 50], 20)
         .with_precision(Precision::Int4)
@@ -32,7 +32,7 @@ fn read(group: &mut dyn Embedding, part: Part) -> Vec<u32> {
     words
 }
 
-/// A part out of a snapshot.
+/// The words of a part of a snapshot.
 fn of(snapshot: &Snapshot, part: Part) -> Vec<u32> {
     match part {
         Part::Clock => vec![snapshot.t],
@@ -106,13 +106,13 @@ fn a_range_written_changes_nothing_else() {
                     assert_eq!(Part::ALL.map(|part| read(&mut *group, part)), wanted, "{part:?} {range:?}");
                 }
             }
-            // A set emptied.
+            // Write an empty set.
             let ways = &mut wanted[2][128..256];
             ways[..32].fill(u32::MAX);
             ways[32..].fill(0);
             group.write_part(Part::Ways, 128, ways).unwrap();
             assert_eq!(Part::ALL.map(|part| read(&mut *group, part)), wanted);
-            // Tables know their rows still.
+            // The tables still know their numbers of rows.
             step(&mut *group, 9);
             let result = group.forward(&[150, 0], &[0, 1, 2], None);
             assert!(matches!(result, Err(Error::IndexOutOfRange { table: 0, rows: 150, .. })), "{result:?}");
@@ -165,11 +165,11 @@ fn ranges_and_ways_that_cannot_be_are_refused() {
                 let result = group.write_part(Part::Ways, first, &ways[first as usize..][..words]);
                 assert!(matches!(result, Err(Error::Length { .. })), "{result:?}");
             }
-            // A set in another's place: its tags hash elsewhere.
+            // The ways of one set, written into another set: the tags hash elsewhere.
             let full = (0..4).position(|set| ways[set * 128..][..32].iter().any(|&tag| tag != u32::MAX)).unwrap();
             let result = group.write_part(Part::Ways, (full as u64 + 1) % 4 * 128, &ways[full * 128..][..128]);
             assert!(matches!(result, Err(Error::Snapshot { what: "tag", .. })), "{result:?}");
-            // A stamp of a step that has not been.
+            // A stamp of a step that has not taken place yet.
             let mut late = ways[full * 128..][..128].to_vec();
             let way = late.iter().position(|&tag| tag != u32::MAX).unwrap();
             late[32 + way] = 2;

@@ -41,9 +41,9 @@ fn hot_batches_move_nothing() {
                 config.set_window_bytes(Some(u64::from(layout.slots()) / windows * layout.slot_bytes()));
                 let mut group = Traced(Group::new(context, config).unwrap());
                 common::hot_batches_move_nothing(&mut group.0, |_| 0);
-                // The same with what the copies say of a staged table.
+                // The same test, with the bytes that a staged table copies.
                 let pinned = group.0.pinned().unwrap();
-                group.0.flush().unwrap(); // what has left in the last step goes to the store with the next call
+                group.0.flush().unwrap(); // rows that left in the last step go to the store with the next call
                 let before = group.records();
                 step(&mut group.0, &pinned);
                 assert_eq!(group.records(), before, "{policy:?}");
@@ -73,7 +73,7 @@ fn fp32_shows_nothing() {
     });
 }
 
-/// From two windows of the cache to none, one and three, where the device binds them.
+/// The cache grows and shrinks from two windows to none, one and three, where the device binds them.
 #[test]
 fn a_resized_cache_is_as_a_new_one() {
     with_gpu(|context| {
@@ -98,7 +98,7 @@ fn misuse_is_refused() {
     });
 }
 
-/// What a pin loads is clean: a file that was flushed stays so, and opens again. A step's updates are not.
+/// A row that a pin loads is clean, so a flushed file stays flushed and opens again. The updates of a step clear its flag.
 #[test]
 fn a_file_stays_flushed() {
     with_gpu(|context| {
@@ -121,8 +121,7 @@ fn a_file_stays_flushed() {
     });
 }
 
-/// Everything except the ways of rows inside a set: rows that are loaded after a failed call take the ways in another
-/// order.
+/// The state of a group without the ways of rows inside a set. After a failed call, loaded rows take the ways in another order.
 fn whole(group: &mut Group) -> (Vec<[u32; 5]>, Vec<u32>, Vec<Counters>, Vec<f32>) {
     let found = group.snapshot().unwrap();
     let mut ways: Vec<[u32; 5]> = (0..found.ways.len() as u32 / 4)
@@ -136,8 +135,8 @@ fn whole(group: &mut Group) -> (Vec<[u32; 5]>, Vec<u32>, Vec<Counters>, Vec<f32>
     (ways, found.records, found.counters, rows)
 }
 
-/// A call to the store may fail at any point, during the flush or the loads. Rows that were not loaded are not in the
-/// cache, and the repeated call ends as one that never failed.
+/// A call to the store may fail at any point of the flush or the loads. Rows that failed to load are not in the cache, and the repeated
+/// call gives the same state as a call that never failed.
 #[test]
 fn a_store_that_fails_loses_nothing() {
     with_gpu(|context| {
@@ -172,18 +171,18 @@ fn a_store_that_fails_loses_nothing() {
                 let pinned = whole(&mut group);
                 assert!(left_out.len() > 5, "{left_out:?}");
                 let mut rows = group.pinned().unwrap();
-                rows.sort_unstable(); // a bag is summed in this order
+                rows.sort_unstable(); // the order in which a bag is summed
                 step(&mut group, &rows);
                 group.flush().unwrap();
                 let found = (left_out, pinned, whole(&mut group));
-                // Not `assert_eq`: that would print every record.
+                // `assert_eq` would print every record.
                 let first = wanted.get_or_insert_with(|| found.clone());
                 assert!(*first == found, "{policy:?}, patience {patience}");
                 // One pin fewer must be noticed.
                 group.pin(&rows[1..], 32).unwrap();
                 assert!(first.2 != whole(&mut group));
                 if failures == before && patience != i64::MAX {
-                    break; // it did not come to that call
+                    break; // the patience was longer than all calls
                 }
             }
             assert!(failures >= 2 && loading >= 1, "{policy:?}: {failures} failures, {loading} while rows were loaded");

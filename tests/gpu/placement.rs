@@ -44,7 +44,7 @@ fn mapped_gives_the_same_bits() {
 fn any_number_of_shards_gives_the_same_bits() {
     with_gpu(|context| {
         let one = run(context, &config());
-        // From two shards to more than the 64 that one workgroup of bounds cuts.
+        // From two shards to more than 64.
         for shard_bytes in share([10_000, 2_000, 64 << 10]) {
             let mut several = config();
             several.set_shard_bytes(Some(shard_bytes));
@@ -76,7 +76,7 @@ fn a_table_larger_than_a_binding() {
         config.init = Init::Constant(0.5);
         config.cache_rows = 64;
         if context.caps().choose_shard_bytes() > 200 << 20 {
-            config.set_shard_bytes(Some(128 << 20)); // where one binding would hold it all
+            config.set_shard_bytes(Some(128 << 20)); // for devices where one binding would hold all records
         }
         let mut group = Group::new(context, config).unwrap();
         assert_eq!(group.layout().shards, 2);
@@ -92,7 +92,7 @@ fn a_table_larger_than_a_binding() {
 #[test]
 fn more_rows_than_a_dimension_has_groups() {
     with_gpu(|context| {
-        // One workgroup a distinct row in update and write-back: one below, at and above 65,535.
+        // A row takes one workgroup in update and write-back: one row fewer than 65,535, as many, and one more.
         for n in [65_534u32, 65_535, 65_536] {
             let mut config = GroupConfig::new(&[70_000], 1);
             config.precision = Precision::Fp32;
@@ -115,13 +115,13 @@ fn auto_says_where_and_why() {
         assert_eq!(group.config().placement, Placement::Device);
         let asked = Group::new(context, config().with_placement(Placement::Staged)).unwrap();
         assert_eq!(asked.placed(), (Placement::Staged, "it was asked for"));
-        // 86 GB of zeros: no device here, and no memory, but a file of holes. It is Staged as soon as there is a store.
+        // 86 GB of zeros fit into no device and no host memory, but into a sparse file. Auto takes Staged as soon as there is a store.
         let folder = tempfile::tempdir().unwrap();
         let huge = GroupConfig::new(&[u32::MAX - 1], 40).with_precision(Precision::Int2);
         let store = hotrow::FileStore::create(folder.path().join("table"), &huge).unwrap();
         let group = Group::with_store(context, auto(huge.clone()), hotrow::SharedStore::new(store)).unwrap();
         assert_eq!(group.placed().0, Placement::Staged);
-        // Without a store there is no room anywhere, and the error says so.
+        // Without a store no placement has room, and the error says so.
         let none = Group::new(context, auto(huge));
         assert!(matches!(&none, Err(hotrow::Error::OutOfMemory { what: "records", .. })), "{:?}", none.err());
     });

@@ -1,6 +1,5 @@
-//! A batch that is prefetched while the last one waits for its backward gives the same outputs, tags and tables, bit
-//! for bit, as one that comes after it (SPEC 3, Prefetch): over random configurations in which the next batch evicts,
-//! admits and misses rows of the last one.
+//! A prefetched batch gives the same outputs, tags and tables, bit for bit, as a batch that comes after the backward (SPEC 3, Prefetch).
+//! The configurations are random, and the next batch evicts, admits and misses rows of the last batch.
 
 use hotrow::{CpuGroup, Embedding, Error, Group, GroupConfig, Init, Placement, Policy};
 use hotrow_harness::{
@@ -29,8 +28,8 @@ fn on_the_gpu() {
     with_gpu(|context| same(&|config| Box::new(Group::new(context, config.clone()).unwrap()), 15));
 }
 
-/// A staged table against one on the device, without and with overlap: the hazards of rows that are evicted, bypassed and wanted again
-/// a step later, before the host has seen them.
+/// A staged table against a table on the device, with and without overlap. Rows are evicted or bypassed and wanted again one step later,
+/// before the host has received them.
 #[test]
 fn staged() {
     with_gpu(|context| {
@@ -92,7 +91,7 @@ fn a_wrong_overlap_is_noticed() {
     assert_ne!(play(&mut make(), &plans, true), wanted, "two batches are swapped");
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "what a call has just returned")]
+#[allow(clippy::needless_pass_by_value, reason = "the argument is the result of a call")]
 fn refused<T: std::fmt::Debug>(found: Result<T, Error>) {
     assert!(matches!(found, Err(Error::Order { .. })), "{found:?}");
 }
@@ -122,7 +121,7 @@ fn misuse(group: &mut dyn Embedding) {
     group.forward_prefetched().unwrap();
     refused(group.forward_prefetched());
     group.backward(&outputs).unwrap();
-    // A bad shape is an error at once, a bad index at its forward; both leave the group as it was.
+    // A bad shape is an error at once, a bad index an error of its forward. Both leave the group as it was.
     assert!(matches!(group.prefetch(&[1], &[0, 2], None), Err(Error::BadOffsets { .. })));
     let before = group.snapshot().unwrap();
     group.prefetch(&[1, 50], &[0, 2], None).unwrap();
@@ -142,8 +141,7 @@ fn misuse_is_refused() {
     with_gpu(|context| misuse(&mut Group::new(context, config.clone()).unwrap()));
 }
 
-/// Waiting time is distinguished from the host's own work. A lock keeps the host from gathering for as long as the test
-/// wants.
+/// The counter separates waiting from the host's own work. A lock stops the host from gathering for as long as the test wants.
 #[test]
 fn waiting_is_counted_only_where_it_happens() {
     with_gpu(|context| {
@@ -160,8 +158,7 @@ fn waiting_is_counted_only_where_it_happens() {
         assert!(first.host_nanoseconds > 0);
         assert_eq!(first.host_nanoseconds, first.waited_nanoseconds, "nobody prefetched");
 
-        // The test cannot see whether the thread has reached the lock, so on a busy machine it tries again with longer
-        // pauses.
+        // The test cannot see whether the thread has reached the lock. On a busy machine it tries again with longer pauses.
         for (hidden, mut time) in [(true, 100), (false, 100)] {
             let [host, waited] = loop {
                 let pause = || std::thread::sleep(std::time::Duration::from_millis(time));
@@ -170,7 +167,7 @@ fn waiting_is_counted_only_where_it_happens() {
                     let working = &mut group;
                     let waiting = store.with_mut(|_| {
                         working.prefetch(&[4, 5, 6], &[0, 3], None).unwrap();
-                        pause(); // the thread has come to the lock
+                        pause(); // time for the thread to reach the lock
                         if hidden {
                             return Err(working);
                         }

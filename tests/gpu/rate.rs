@@ -1,5 +1,5 @@
-//! A learning rate that changes in every step: the cache of uniforms and bind groups makes nothing anew, and each step moves by its own
-//! rate though several are recorded before they are submitted.
+//! A learning rate that changes in every step. The cache of uniforms and bind groups creates nothing new, and each step uses its own rate
+//! although several steps are recorded before one submission.
 
 use hotrow::{
     Batch, Context, CpuGroup, CpuRobeGroup, Error, Group, GroupConfig, Init, Lookup, Optimizer, Precision, RobeGroup,
@@ -13,10 +13,10 @@ use hotrow_harness::device::{options, with_gpu};
 const INDICES: [u32; 8] = [0, 3, 1, 3, 7, 0, 5, 9];
 const OFFSETS: [u32; 5] = [0, 2, 4, 6, 8];
 const DIM: u32 = 4;
-/// Steps recorded before a submission.
+/// Number of steps that are recorded before a submission.
 const TOGETHER: usize = 8;
 
-/// What both groups on a device have, recorded.
+/// The recorded step of both kinds of groups on a device.
 trait Recorded: Lookup {
     fn record(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Buffers, lr: f32) -> Result<(), Error>;
 }
@@ -35,7 +35,7 @@ macro_rules! recorded {
 }
 recorded!(Group, RobeGroup);
 
-/// Indices, offsets, gradients, outputs.
+/// Buffers of indices, offsets, gradients and outputs.
 type Buffers = [wgpu::Buffer; 4];
 
 fn grads() -> Vec<f32> {
@@ -53,12 +53,12 @@ fn buffers(context: &Context) -> Buffers {
     })
 }
 
-/// The rate of a step. Every weight stays a multiple of 2^-10 that FP32 holds, so that the order of sums does not matter.
+/// The learning rate of a step. Every weight stays a multiple of 2^-10 that FP32 represents exactly, so the order of sums does not matter.
 fn rate(step: usize) -> f32 {
     (1 + step) as f32 / 1024.0
 }
 
-/// Runs `steps` on both backends and returns what the cache has made in all steps but the first few.
+/// Runs `steps` on both backends. Returns the number of uniforms and bind groups that the cache created after the first few steps.
 fn made(context: &Context, group: &mut dyn Recorded, cpu: &mut dyn Lookup, steps: usize) -> u64 {
     let batch = buffers(context);
     let mut before = None;
@@ -83,7 +83,7 @@ fn made(context: &Context, group: &mut dyn Recorded, cpu: &mut dyn Lookup, steps
     after.made - before.made
 }
 
-/// A context that no other test shares, so that its counts are this test's.
+/// A context that no other test shares, so that its counts belong to this test.
 fn own(context: &Context) -> Context {
     Context::with_options(context.device(), context.queue(), &options()).unwrap()
 }
@@ -97,7 +97,7 @@ fn a_changing_rate_makes_no_bind_group() {
         let mut cpu = CpuGroup::new(config.clone()).unwrap();
         assert_eq!(made(context, &mut Group::new(context, config).unwrap(), &mut cpu, 1000), 0);
 
-        // robe_update, robe_step and robe_blocks.
+        // These groups run robe_update, robe_step and robe_blocks.
         let shared = |backward, precision| {
             let (optimizer, init) = (Optimizer::sgd(0.5), Init::Constant(0.0));
             Config::new(&[10], DIM, 64, 2)
@@ -120,7 +120,7 @@ fn a_changing_rate_makes_no_bind_group() {
     });
 }
 
-/// The count that the test above holds at 0 moves where a step needs uniforms and bind groups of its own.
+/// The count that stays 0 in the test above grows if steps need new uniforms and bind groups.
 #[test]
 fn what_changes_is_counted() {
     with_gpu(|context| {

@@ -1,5 +1,5 @@
-//! A group driven through its `record_*` methods alone, as a program with encoders of its own drives it, behind the face of the other
-//! backends: so that whole runs can be compared.
+//! A group driven only through its `record_*` methods, as a program with its own encoders drives it. It has the interface of the other
+//! backends, so that whole runs can be compared.
 
 use hotrow::{
     Batch, Context, Counters, Embedding, Error, GradBuffer, GradSlice, Group, GroupConfig, Layout, Lookup, LookupKind,
@@ -69,7 +69,7 @@ impl Lookup for Recorded {
         self.group.pending()
     }
     fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        self.group.abandon_backward(); // as a forward does
+        self.group.abandon_backward(); // a forward does this too
         self.prefetch(indices, offsets, weights)?;
         self.forward_prefetched()
     }
@@ -80,7 +80,7 @@ impl Lookup for Recorded {
         let grads = self.buffer(bytemuck::cast_slice(grad_outputs));
         self.record(|group, encoder| group.record_backward(encoder, grads.slice(..))).map(drop)
     }
-    /// The decision is the device's own: made anew out of the gradients, with the scale of the state that was handed in.
+    /// The device decides about the overflow again, from the gradients and the scale of the given state.
     fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         let config = LossScale::Static { scale: 1.0 / scaler.inverse };
         let mut ours = Scaler::new(&self.context, config)?;
@@ -89,7 +89,7 @@ impl Lookup for Recorded {
             GradSlice::F16(grads) => bytemuck::cast_slice(grads),
         };
         let mut padded = bytes.to_vec();
-        padded.resize(bytes.len().next_multiple_of(16).max(16), 0xff); // NaN, were it looked at
+        padded.resize(bytes.len().next_multiple_of(16).max(16), 0xff); // NaN, in case a kernel reads it
         let buffer = self.buffer(&padded);
         let grads = match grad_outputs {
             GradSlice::F32(_) => GradBuffer::F32(buffer.slice(..)),
@@ -167,7 +167,7 @@ impl Embedding for Recorded {
         let device = self.context.device();
         let found = loop {
             device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
-            // Another test's thread may be about to tell of it.
+            // The poll of another test's thread may not have delivered the mapping yet.
             if let Ok(range) = back.get_mapped_range(..bytes) {
                 break bytemuck::pod_collect_to_vec(&range);
             }

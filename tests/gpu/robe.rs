@@ -1,5 +1,5 @@
-//! Parameter-shared tables on the GPU: against the model in FP64, against the CPU bit for bit where sums are all there is, in a caller's
-//! own encoders, and bad input.
+//! Parameter-shared tables on the GPU: against the FP64 model, bit for bit against the CPU where steps only add, in a caller's own
+//! encoders, and with bad input.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use hotrow_harness::{
     shared::{Bags, WAYS, bags, close, config, forward, moved, outputs, packed, random_grads, weights},
 };
 
-/// 0 or 1 by all bits of a seed: `packed` picks by its lowest two, by the third and by the next two, each of which meets both.
+/// The parity of the bits of a seed. `packed` picks by bits 0 and 1, by bit 2 and by bits 3 and 4; each choice meets both parities.
 fn odd(seed: u64) -> usize {
     seed.count_ones() as usize % 2
 }
@@ -27,7 +27,7 @@ fn way(seed: u64) -> Backward {
     WAYS[odd(seed)]
 }
 
-/// No precision, and no rounding of it, goes one way alone.
+/// Every precision with every rounding runs dense and sparse.
 #[test]
 fn seeds_pair_everything_with_either_way() {
     for (seeds, each) in [(0..16, 1), (0..32, 2), (0..64, 4)] {
@@ -49,7 +49,7 @@ fn steps_are_the_model_s() {
             let config = config.with_backward(way(seed));
             let mut group = RobeGroup::new(context, config.clone()).unwrap();
             for step in 0..3 {
-                // The last has starts of more than 128 chunks.
+                // The last step has starts of more than 128 chunks.
                 let (per_feature, most) = if step == 2 { (20, 60) } else { (5, 12) };
                 let bags = bags(&config, seed * 10 + step, per_feature, most);
                 let before = group.snapshot().unwrap();
@@ -66,13 +66,13 @@ fn steps_are_the_model_s() {
     });
 }
 
-/// Sums without weights, SGD at a power of two: nothing that a compiler could fuse, so the CPU's bits.
+/// A configuration whose bits equal the CPU's: sums without weights and SGD at a power of two leave a compiler nothing to fuse.
 fn exact(seed: u64) -> Config {
     let pooling = [Pooling::Sum, Pooling::None][seed as usize % 2];
     config(seed).with_pooling(pooling).with_optimizer(Optimizer::sgd(0.5))
 }
 
-/// Three steps, and what they leave.
+/// Runs three steps. Returns the bits of their outputs and of the state.
 fn run(group: &mut dyn hotrow::Lookup, config: &Config, seed: u64) -> Vec<Vec<u32>> {
     let mut seen = Vec::new();
     for step in 0..3 {
@@ -101,14 +101,14 @@ fn sums_are_the_cpu_s_bits() {
                 assert_eq!(group.read_rows(&rows).unwrap(), mirror.read_rows(&rows).unwrap());
             }
         }
-        // The comparison can fail.
+        // The comparison must notice another seed.
         let mut other = RobeGroup::new(context, exact(0).with_seed(99)).unwrap();
         let mut mirror = CpuRobeGroup::new(exact(0)).unwrap();
         assert!(run(&mut other, &exact(0), 0) != run(&mut mirror, &exact(0), 0));
     });
 }
 
-/// One array under one configuration after the other, as on the CPU: other tables, other chunks and so other scratch.
+/// One array runs under several configurations in turn, as on the CPU, with other tables, other chunks and so other scratch.
 #[test]
 fn an_array_goes_on_under_another_configuration() {
     with_gpu(|context| {
@@ -150,7 +150,7 @@ fn an_array_goes_on_under_another_configuration() {
     });
 }
 
-/// Whatever fuses, it fuses alike: dense, sparse, and twice the same.
+/// Dense and sparse backward give the same bits, and so does a second run, whatever a compiler fuses.
 #[test]
 fn dense_and_sparse_are_the_same_bits() {
     with_gpu(|context| {
@@ -171,8 +171,8 @@ fn dense_and_sparse_are_the_same_bits() {
     });
 }
 
-/// Codes of weights and states, and how many of them are the neighbours of others'; an error where they differ by more, or scales and
-/// biases, clocks and counters do.
+/// The number of codes of weights and states, and how many of them are neighbours of the wanted codes. A larger difference is an error, and
+/// so is a difference in scales, biases, clocks or counters.
 fn codes_apart(config: &Config, found: &RobeSnapshot, wanted: &RobeSnapshot) -> Result<(usize, usize), String> {
     if (found.t, &found.counters) != (wanted.t, &wanted.counters) {
         return Err(format!("{:?} for {:?}", found.counters, wanted.counters));
@@ -204,8 +204,8 @@ fn codes_apart(config: &Config, found: &RobeSnapshot, wanted: &RobeSnapshot) -> 
     Ok((codes, others))
 }
 
-/// The CPU goes along from the device's state, step by step. Counters and clocks are equal; codes too, but for at most 1 in 10,000 which are
-/// neighbours: where a sum is rounded otherwise (weights are multiplied, AdaGrad divides).
+/// Each step of the CPU starts from the device's state. Counters and clocks are equal. At most 1 in 10,000 codes is a neighbour of the
+/// CPU's, because a sum may be rounded differently (weights are multiplied, AdaGrad divides).
 #[test]
 fn packed_steps_are_the_cpu_s() {
     with_gpu(|context| {
@@ -232,10 +232,10 @@ fn packed_steps_are_the_cpu_s() {
                 let (some, apart) = apart.unwrap_or_else(|error| panic!("seed {seed}, {config:?}: {error}"));
                 (codes, others) = (codes + some, others + apart);
                 moved += before.weight_words.iter().zip(&found.weight_words).filter(|(a, b)| a != b).count();
-                // Another seed rounds otherwise.
+                // Another seed rounds differently.
                 noticed += codes_apart(&config, &found, &wrong.snapshot()).map_or(0, |(_, others)| others);
             }
-            // What is written is rounded by the same bits, too.
+            // Written weights are rounded with the same random bits, too.
             let values = random_grads(seed, config.weights as usize);
             mirror.restore(&group.snapshot().unwrap()).unwrap();
             group.write_weights(&values).unwrap();
@@ -247,7 +247,7 @@ fn packed_steps_are_the_cpu_s() {
     });
 }
 
-/// Stochastic rounding through whole steps on the device, each weight a fifth of the way to the next code.
+/// Stochastic rounding over whole steps on the device. Each step moves a weight by a fifth of the distance to the next code.
 #[test]
 fn small_steps_are_not_lost_on_average() {
     with_gpu(|context| {
@@ -286,7 +286,7 @@ fn small_steps_are_not_lost_on_average() {
     });
 }
 
-/// An array of several windows is that of one, bit for bit: chunks may lie in two of them.
+/// An array of several windows gives the bits of an array of one window. A chunk may lie in two windows.
 #[test]
 fn windows_change_no_bit() {
     with_gpu(|context| {
@@ -335,7 +335,7 @@ fn windows_change_no_bit() {
     });
 }
 
-/// Were a window taken for another, the comparison above would see it.
+/// The comparison above must notice a stage that reads the wrong window.
 #[test]
 fn a_wrong_window_is_noticed() {
     with_gpu(|context| {
@@ -347,7 +347,7 @@ fn a_wrong_window_is_noticed() {
             assert_eq!(right, CpuRobeGroup::new(config.clone()).unwrap().read_rows(&rows).unwrap());
             (config, right)
         };
-        // Either precision has a stage of its own; both are spoiled at once, since every pipeline is built anew each time.
+        // Either precision has its own stage. Both stages are spoiled at once, because each change builds every pipeline anew.
         let stages = ["robe_gather", "robe_decode"];
         let both = [of(Precision::Fp32, 2000), of(Precision::Int8, 18 * 4 * 8)];
         for (from, to) in [("return window1[at", "return window1[1u + at"), ("at >= 1u * robe", "at > 1u * robe")] {
@@ -368,7 +368,7 @@ fn a_wrong_window_is_noticed() {
     });
 }
 
-/// More than llvmpipe binds. Where one binding would hold it all, windows of as much.
+/// An array larger than a binding of llvmpipe. A device whose binding would hold it all gets windows of the same size.
 #[test]
 fn an_array_larger_than_a_binding() {
     with_gpu(|context| {
@@ -418,7 +418,7 @@ fn a_caller_s_encoder_gets_the_same() {
         records.record_backward(&mut encoder, grads.slice(..)).unwrap();
         context.queue().submit([encoder.finish()]);
         assert_eq!(records.snapshot().unwrap(), waits.snapshot().unwrap());
-        // A bad index is told of later, and nothing moves.
+        // A bad index is reported later, and no weight moves.
         let before = records.snapshot().unwrap();
         let wrong = storage(context, &vec![u32::MAX; bags.indices.len()]);
         let batch = Batch { indices: Some(wrong.slice(..)), ..batch };
@@ -449,7 +449,7 @@ fn bad_input_is_named_and_moves_nothing() {
                 other => panic!("{other:?}"),
             }
         }
-        // More windows than a stage has storage buffers for, and one that holds no weight.
+        // More windows than a stage has storage buffers, and a window that holds no weight.
         let tiny = |window_bytes| Config::new(&[10], 4, 64, 4).with_window_bytes(Some(window_bytes));
         assert!(context.caps().choose_windows() < 64);
         let large = RobeGroup::new(context, tiny(4));
@@ -466,7 +466,7 @@ fn bad_input_is_named_and_moves_nothing() {
         assert!(matches!(group.backward(&[]), Err(Error::Order { .. })));
         assert!(matches!(group.read_rows(&[15]), Err(Error::RowOutOfRange { row: 15, .. })));
         assert_eq!(group.snapshot().unwrap().weight_words, before.weight_words);
-        // NaN stays where it would come to be; the others move.
+        // A weight that would become NaN keeps its value; the others move.
         group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
         assert!(matches!(group.write_weights(&[0.0; 64]), Err(Error::Order { .. })));
         group.backward(&[f32::NAN, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, f32::INFINITY]).unwrap();
@@ -511,7 +511,7 @@ fn a_memory_plan_is_right_to_the_byte() {
     with_gpu(|context| {
         for seed in share(0..26) {
             let optimizer = [Optimizer::sgd(0.1), Optimizer::adagrad(0.1)][odd(seed)];
-            // Sorted, packed, by atomics, in two windows.
+            // Sorted backward, packed arrays, atomic backward, and arrays in two windows.
             let config = match seed {
                 0..9 => config(seed).with_optimizer(optimizer),
                 9..17 => packed(seed).with_optimizer(optimizer),
@@ -534,7 +534,7 @@ fn a_memory_plan_is_right_to_the_byte() {
                 }
             };
             check(&group, calls);
-            // The second is larger, the third smaller.
+            // The second batch is larger, the third smaller.
             for (step, most) in [(0, 12), (1, 60), (2, 12)] {
                 let bags = bags(&config, seed + step, 8, most);
                 let n = bags.indices.len() as u32;
@@ -548,7 +548,7 @@ fn a_memory_plan_is_right_to_the_byte() {
                     check(&group, calls);
                 }
             }
-            // The companion: a larger batch, another array.
+            // The companion: the plans of a larger batch and of another array differ.
             let other = |config: &Config, calls| MemoryReport::plan_robe(config, calls).unwrap() != group.memory();
             assert!(other(&config, calls.with_train(calls.train.map(|n| n + 4))));
             assert!(other(&config.clone().with_weights(config.weights + 512), calls));

@@ -1,5 +1,5 @@
-//! The atomic backward on the GPU, by every addition the device has: the model's steps within rounding, the sorted backward's bits where
-//! sums are exact in any order, and whatever must not move.
+//! The atomic backward on the GPU, with every addition that the device has. It gives the model's steps within rounding, and the bits of the
+//! sorted backward where sums are exact in any order. Other weights do not move.
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
@@ -12,7 +12,7 @@ use hotrow_harness::{
     shared::{Bags, any_order, bags, close, config, forward, fp32, moved_within, nudge, outputs, random_grads},
 };
 
-/// Runs `test` with every body that the device can run.
+/// Runs `test` with every addition that the device can run.
 fn on_each_body(test: impl Fn(&Context)) {
     with_gpu(|context| {
         let mut bodies = vec![AddBody::Exchange];
@@ -20,7 +20,7 @@ fn on_each_body(test: impl Fn(&Context)) {
         for add in bodies {
             test(&again(&options().add(add)));
         }
-        // And with few workgroups, which go round.
+        // And with few workgroups, which loop over their work.
         test(&again(&options().add(AddBody::Exchange).max_groups(3)));
     });
 }
@@ -47,7 +47,7 @@ fn steps_are_the_model_s() {
                 let after = group.snapshot().unwrap();
                 seen += moved_within(any_order(&config, &bags), &config, &bags, &grads, &before, &after)
                     .unwrap_or_else(|error| panic!("seed {seed}, {config:?}: {error}"));
-                // A weight that is a little off is not the model's.
+                // The comparison must notice a weight that is slightly wrong.
                 if seed == 1 {
                     let mut wrong = after.clone();
                     nudge(&mut wrong, 0, 0.1);
@@ -64,13 +64,13 @@ fn whole(seed: u64, n: usize) -> Vec<f32> {
     random_grads(seed, n).iter().map(|g| (g * 8.0).round()).collect()
 }
 
-/// Sums without weights, SGD at a power of two without decay.
+/// A configuration with sums without weights, and SGD at a power of two without decay.
 fn exact(seed: u64) -> Config {
     let pooling = [Pooling::Sum, Pooling::None][seed as usize % 2];
     config(seed).with_pooling(pooling).with_optimizer(Optimizer::sgd(0.5))
 }
 
-/// Two steps, and what they leave.
+/// Runs two steps and returns the state.
 fn run(context: &Context, config: &Config, seed: u64, spoil: impl Fn(&mut [f32])) -> RobeSnapshot {
     let mut group = RobeGroup::new(context, config.clone()).unwrap();
     for step in 0..2 {
@@ -95,7 +95,7 @@ fn exact_sums_are_the_sorted_ones() {
     });
 }
 
-/// Windows may begin within a word of marks: what is covered decays all the same, and once.
+/// A window may begin inside a word of marks. Every covered weight still decays, and only once.
 #[test]
 fn windows_change_no_bit() {
     on_each_body(|context| {
@@ -157,7 +157,7 @@ fn one_row_a_hundred_thousand_times() {
     });
 }
 
-/// Decay reaches the weights that chunks cover, those too whose gradients add up to nothing, and no others; marks do not outlive a step.
+/// Decay changes all covered weights and no others, even if their gradients add up to 0. The marks are cleared after each step.
 #[test]
 fn what_is_covered_decays() {
     on_each_body(|context| {
@@ -168,7 +168,7 @@ fn what_is_covered_decays() {
         for row in [3, 77] {
             let found = group.forward(&[row, row], &[0, 1, 2], None).unwrap();
             assert_eq!(found.len(), 12);
-            // Of one output and of the other they cancel.
+            // The gradients of the two outputs cancel.
             group.backward(&[2.0, 2.0, 2.0, 2.0, 2.0, 2.0, -2.0, -2.0, -2.0, -2.0, -2.0, -2.0]).unwrap();
             let mut read: Vec<u32> = (0..6).map(|e| robe::hash::location(row, e, 500, 4)).collect();
             read.sort_unstable();
@@ -205,7 +205,7 @@ fn a_scaled_loss_and_an_overflow() {
             let wrong = vec![f32::NAN; n];
             group.backward_scaled(GradSlice::F32(&wrong), &decided(GradSlice::F32(&wrong))).unwrap();
             assert_eq!(fp32(&group.snapshot().unwrap()), fp32(&after));
-            // Nothing of it is left for the next step.
+            // The next step starts from cleared sums and marks.
             forward(&mut group, &bags);
             group.backward(&vec![0.0; n]).unwrap();
             let next = group.snapshot().unwrap();
@@ -233,7 +233,7 @@ fn an_empty_batch_moves_nothing_and_sums_are_told_of() {
         assert_eq!(bytes(&decays, "covered"), (4 * 5000u64.div_ceil(32)).next_multiple_of(16));
         let sorted = RobeGroup::new(context, config.with_backward(Backward::Auto)).unwrap();
         assert_eq!(bytes(&sorted, "sums"), 0);
-        // A gradient by itself is sorted, and dense.
+        // The gradient alone is computed by a sort, and is dense.
         group.forward(&[1], &[0, 1], None).unwrap();
         assert!(matches!(group.gradient(GradSlice::F32(&[1.0; 4])).unwrap(), Gradient::Dense(_)));
         assert_eq!(fp32(&group.snapshot().unwrap()), fp32(&before));

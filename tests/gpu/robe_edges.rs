@@ -1,5 +1,5 @@
-//! Parameter-shared tables on the GPU at the edges of what they take: batches around a workgroup's and a sort's size, arrays of more
-//! blocks than a dispatch has workgroups, one row over and over, chunks of 1 and longer than a row, and configurations that cannot be.
+//! Parameter-shared tables on the GPU at the edges: batches around the sizes of a workgroup and of a sort, arrays with more blocks than a
+//! dispatch has workgroups, one row many times, chunks of 1 and longer than a row, and illegal configurations.
 
 use hotrow::{
     Context, CpuRobeGroup, Error, GradSlice, Init, Optimizer, RankBody,
@@ -11,7 +11,7 @@ use hotrow_harness::{
     shared::{Bags, WAYS, forward, fp32, nudge, random_grads},
 };
 
-/// A step of a batch on the device and on the CPU: outputs, gradient, and what is left, bit for bit.
+/// Runs a step on the device and on the CPU: outputs, gradient and state are equal bit for bit. Returns the gradient.
 fn same_as_the_cpu(context: &Context, config: &Config, bags: &Bags) -> Gradient {
     let mut group = hotrow::RobeGroup::new(context, config.clone()).unwrap();
     let mut mirror = CpuRobeGroup::new(config.clone()).unwrap();
@@ -38,7 +38,7 @@ fn batches_around_a_workgroup_and_a_sort() {
             let indices: Vec<u32> = (0..n).map(|i| i * i % 977).collect();
             let bags = Bags { indices, offsets: vec![0, n / 3, n / 3, n], weights: None };
             for (k, backward) in (0..).zip(WAYS) {
-                // A chunk an index, many, and one that a row does not fill.
+                // One chunk an index, several chunks, and a chunk longer than a row.
                 for [dim, chunk, weights] in [[8, 8, 700], [5, 1, 4000], [3, 40, 900]] {
                     let config = Config::new(&[1000], dim, weights, chunk)
                         .with_backward(backward)
@@ -50,7 +50,7 @@ fn batches_around_a_workgroup_and_a_sort() {
     });
 }
 
-/// More blocks of weights than workgroups of one dimension.
+/// An array with more blocks of weights than one dimension of a dispatch has workgroups.
 #[test]
 fn an_array_of_more_than_65535_blocks() {
     with_gpu(|context| {
@@ -70,7 +70,7 @@ fn an_array_of_more_than_65535_blocks() {
                 }
                 Gradient::Sparse { locations, .. } => locations.len(),
             };
-            // Few of 1,000 chunks overlap among 16 million.
+            // Few of the 1,000 chunks overlap, among 16 million weights.
             assert!((7900..=8000).contains(&covered), "{covered}");
         }
     });
@@ -101,7 +101,7 @@ fn one_row_a_hundred_thousand_times() {
     });
 }
 
-/// A gradient that is not finite leaves out the weights it reaches, and no others, as on the CPU.
+/// As on the CPU, a gradient that is not finite skips the weights that it reaches, and no others.
 #[test]
 fn what_is_not_finite_is_left_out_and_counted() {
     with_gpu(|context| {
@@ -114,7 +114,7 @@ fn what_is_not_finite_is_left_out_and_counted() {
             for (k, wrong) in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 3e38, 3e38].into_iter().enumerate() {
                 grads[7 * k] = wrong;
             }
-            // Each bag reads row 5, and a row of its own.
+            // Each bag reads row 5 and a row of its own.
             let indices: Vec<u32> = (0..20).map(|i| if i % 2 == 0 { 5 } else { i }).collect();
             let offsets: Vec<u32> = (0..=10).map(|bag| 2 * bag).collect();
             group.forward(&indices, &offsets, None).unwrap();
@@ -148,7 +148,7 @@ fn configurations_that_cannot_be_are_named() {
             assert_eq!(of(CpuRobeGroup::new(config.clone()).unwrap_err()), wanted);
             assert_eq!(of(hotrow::RobeGroup::new(context, config).unwrap_err()), wanted);
         }
-        // As many rows as 32 bits number, the last of them too.
+        // The most rows that 32 bits can number, and a look-up of the last row.
         let most = good.with_tables(vec![u32::MAX - 2, 1]);
         let mut group = hotrow::RobeGroup::new(context, most.clone()).unwrap();
         let mut mirror = CpuRobeGroup::new(most).unwrap();

@@ -1,5 +1,5 @@
-//! The gradient by shared weights on the GPU: what backward moves by, the CPU's bits, the transpose of forward, and what a caller's own
-//! encoder and buffers get.
+//! The gradient by shared weights on the GPU: backward moves by it, it has the CPU's bits, it is the transpose of forward, and it works
+//! with a caller's own encoder and buffers.
 
 use hotrow::wgpu::{self, util::DeviceExt as _};
 use hotrow::{
@@ -13,7 +13,7 @@ use hotrow_harness::{
     shared::{Bags, WAYS, bags, config, forward, fp32, random_grads},
 };
 
-/// Sums without weights, SGD at a power of two: nothing that a compiler could fuse, so the CPU's bits.
+/// A configuration whose bits equal the CPU's: sums without weights and SGD at a power of two leave a compiler nothing to fuse.
 fn exact(seed: u64) -> Config {
     let pooling = [Pooling::Sum, Pooling::None][seed as usize % 2];
     config(seed).with_pooling(pooling).with_optimizer(Optimizer::sgd(0.5))
@@ -27,7 +27,7 @@ fn it_is_the_cpu_s_and_backward_a_step_of_sgd_by_it() {
             for (context, backward) in [(context, WAYS[0]), (context, WAYS[1]), (&narrow, WAYS[seed as usize / 2 % 2])]
             {
                 let config = exact(seed).with_backward(backward);
-                // The second has starts of more than 128 chunks.
+                // The second batch has starts of more than 128 chunks.
                 let bags = Bags { weights: None, ..bags(&config, seed, 6 + 20 * (seed as usize % 2), 60) };
                 let mut group = hotrow::RobeGroup::new(context, config.clone()).unwrap();
                 let mut mirror = CpuRobeGroup::new(config.clone()).unwrap();
@@ -116,7 +116,7 @@ fn buffer<T: bytemuck::Pod>(context: &Context, values: &[T]) -> wgpu::Buffer {
     })
 }
 
-/// The words of buffers, after `encoder`.
+/// Submits `encoder` and returns the words of the buffers.
 fn words(context: &Context, mut encoder: wgpu::CommandEncoder, buffers: &[&wgpu::Buffer]) -> Vec<Vec<u32>> {
     let staged: Vec<_> = buffers
         .iter()

@@ -15,7 +15,7 @@ fn write(context: &Context, config: &GroupConfig, rows: &[Vec<f32>], t: u32) -> 
     let mut config = config.clone();
     config.tables = vec![rows.len() as u32];
     let layout = layout_of(&config);
-    // Without a cache row i of scratch is place i.
+    // Without a cache, place i is row i of scratch.
     let moves: Vec<Vec<u32>> =
         (0..rows.len() as u32).map(|i| words(&Move { place: i, row: NONE, victim: i, flags: Move::WRITE })).collect();
     let mut step = Step { t, ..Step::default() };
@@ -47,7 +47,7 @@ fn write(context: &Context, config: &GroupConfig, rows: &[Vec<f32>], t: u32) -> 
 /// A value that lies between two neighbours of its precision.
 struct Between {
     precision: Precision,
-    /// Ends of the row's range (integers).
+    /// Ends of the row's range, for integers.
     ends: [f32; 2],
     x: f32,
 }
@@ -56,10 +56,9 @@ const ROWS: usize = 48;
 const COPIES: u32 = 62;
 const STEPS: u32 = 12;
 
-/// Mean of what the stored copies of x say, minus x, in standard deviations of a fair rounding; what of it the random bits may be off
-/// by is taken away first. The distance of x's neighbours
-/// and the fraction come from the record and from x in f64; the largest float error before rounding, some 2^-13 of a code at
-/// INT8, is a hundredth of a standard deviation here.
+/// Mean of the stored copies of x minus x, in standard deviations of a fair rounding. The bias that so few random bits may cause is
+/// subtracted first. The distance of x's neighbours and the fraction of x come from the record and from x, in FP64. The largest float error
+/// before rounding, about 2^-13 of a code at INT8, is a hundredth of a standard deviation here.
 fn bias(context: &Context, case: &Between, rounding: Rounding, random_bits: RandomBits) -> f64 {
     let mut config = GroupConfig::new(&[1], COPIES + 2);
     config.precision = case.precision;
@@ -120,14 +119,14 @@ fn cases() -> Vec<Between> {
         0.1,
         -1000.3,
         65_480.0,
-        -65_496.0, // normals, the topmost two included
+        -65_496.0, // normal values, with the two largest
         0.3 * tiny,
         -0.7 * tiny,
         0.02 * tiny,
         1.4 * tiny,
         5.8 * tiny,
         512.3 * tiny,
-        1023.7 * tiny, // subnormals
+        1023.7 * tiny, // subnormal values
         1024.4 * tiny,
     ] {
         cases.push(Between { precision: Precision::Fp16, ends: [0.0, 1.0], x });
@@ -150,7 +149,7 @@ fn stochastic_is_unbiased_and_nearest_is_not() {
     });
 }
 
-/// The comparison of noise and fraction is right to the last of 24 bits, or nearly: a quotient may be 2.5 ULP off.
+/// The comparison of noise and fraction is right to the last few of 24 bits: a quotient may be 2.5 ULP off.
 #[test]
 fn the_noise_decides_to_its_last_bits() {
     with_gpu(|context| {
@@ -160,7 +159,7 @@ fn the_noise_decides_to_its_last_bits() {
             config.random_bits = bits;
             let t = 3;
             let noise = |row: u32, element: u32| rng::noise(bits, 5, t, row, element, 0) >> 8;
-            // From 0 to 3 at INT2 a code is 1, and a value its own quotient.
+            // With a range from 0 to 3 at INT2 the scale is 1, so a value is its own quotient.
             let x = |row: u32, element: u32, up: bool| match element {
                 0 => 0.0,
                 1 => 3.0,
@@ -171,7 +170,7 @@ fn the_noise_decides_to_its_last_bits() {
             let layout = layout_of(&config);
             for (row, record) in (0..).zip(write(context, &config, &rows, t)) {
                 for element in 2..66 {
-                    // Next to a whole number there is no rounding at random.
+                    // Values next to a whole number are not rounded at random.
                     if (64..(1 << 24) - 64).contains(&noise(row, element)) {
                         let up = u32::from((row + element) % 2 == 0);
                         assert_eq!(code_at(&layout, &record, element), up, "{bits:?}, row {row}, element {element}");
@@ -215,7 +214,7 @@ fn what_is_representable_never_moves() {
                 for t in 2..6 {
                     let again = write(context, &config, &unpacked, t);
                     for (row, (a, b)) in first.iter().zip(&again).enumerate() {
-                        // Scale and bias may be rounded anew; codes, halves and state may not.
+                        // Scale and bias may be rounded again; codes, halves and state may not.
                         let from = layout.row.state_word as usize;
                         assert_eq!(a[from..], b[from..], "{precision:?}, {rounding:?}, row {row}, step {t}");
                     }

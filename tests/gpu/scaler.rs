@@ -16,7 +16,7 @@ use hotrow_harness::{
 
 fn buffer(context: &Context, bytes: &[u8], padding: usize) -> wgpu::Buffer {
     let mut contents = bytes.to_vec();
-    contents.resize(bytes.len().next_multiple_of(padding).max(16), 0xff); // NaN, were it looked at
+    contents.resize(bytes.len().next_multiple_of(padding).max(16), 0xff); // NaN, in case a kernel reads it
     let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
     let descriptor = wgpu::util::BufferInitDescriptor { label: None, contents: &contents, usage };
     context.device().create_buffer_init(&descriptor)
@@ -38,7 +38,7 @@ fn whole_runs() {
             let group = || Group::new(context, config.clone()).unwrap();
             let ahead = seed / 3 % 2 == 1;
             let outcome = if seed / 6 % 2 == 1 {
-                // The device decides on its own.
+                // The device decides about the overflow itself.
                 scaled::run(&mut Recorded::new(context, &config), &mut group(), seed, ahead, Bend::Nothing, &mut seen)
             } else {
                 scaled::run(&mut group(), &mut group(), seed, ahead, Bend::Nothing, &mut seen)
@@ -58,7 +58,7 @@ fn whole_runs() {
     });
 }
 
-/// Four steps an encoder, two buffers a step, of any length: the state is the CPU's, bit for bit.
+/// Four steps in each encoder, two buffers of any length in each step: the state is the CPU's, bit for bit.
 #[test]
 fn the_state_is_the_cpus() {
     let original = |original| LossScale::LogNormal {
@@ -110,13 +110,13 @@ fn the_state_is_the_cpus() {
                     "round {round}, {config:?}\n{found:?}\n{:?}",
                     ours.state()
                 );
-                // A NaN may come as another.
+                // Two NaN may differ in their bits.
                 assert!(
                     found.largest == ours.state().largest
                         || found.largest().is_nan() && ours.state().largest().is_nan()
                 );
                 if round == 3 {
-                    // Saved here, restored there.
+                    // Save the state here and continue from it in another scaler.
                     let words = found.to_words();
                     theirs = Scaler::with_state(context, config, &ScalerState::from_words(&words, &config).unwrap())
                         .unwrap();
@@ -128,7 +128,7 @@ fn the_state_is_the_cpus() {
     });
 }
 
-/// Forward, a loss whose shader reads the scale, inspection, decision, backward: one encoder, no answer waited for.
+/// Forward, a loss whose shader reads the scale, inspection, decision and backward in one encoder, without waiting.
 #[test]
 fn a_step_in_one_encoder() {
     const LOSS: &str = "

@@ -1,4 +1,4 @@
-//! The sort and the dedup as a program outside the crate uses them: its own encoder, its own buffers.
+//! The sort and the dedup as a program outside the crate uses them: with its own encoder and its own buffers.
 
 use hotrow::{
     Context, Count, Error, Sorter, adapter,
@@ -19,7 +19,7 @@ fn encoder(context: &Context) -> wgpu::CommandEncoder {
     context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
 }
 
-/// Submits, and reads the first `n` words of each buffer.
+/// Submits `encoder` and reads the first `n` words of each buffer.
 fn read<const N: usize>(
     context: &Context,
     mut encoder: wgpu::CommandEncoder,
@@ -42,7 +42,7 @@ fn read<const N: usize>(
     })
 }
 
-/// Pairs by the low bits of their keys; the standard library's stable sort.
+/// The pairs, sorted by the low bits of their keys with the standard library's stable sort.
 fn sorted(keys: &[u32], values: &[u32], key_bits: u32) -> (Vec<u32>, Vec<u32>) {
     let mut pairs: Vec<(u32, u32)> = keys.iter().copied().zip(values.iter().copied()).collect();
     pairs.sort_by_key(|pair| u64::from(pair.0) & ((1 << key_bits) - 1));
@@ -59,7 +59,7 @@ fn pairs_of_any_number_and_key_width() {
             let n = n as usize;
             let mut words = || (0..10_000).map(|_| source.random()).collect::<Vec<u32>>();
             let (keys, values) = (words(), words());
-            // Slices, and a number that is less than they hold.
+            // Slices of buffers, and a number of keys below the slices' length.
             let skip = context.caps().offset_alignment as usize / 4;
             let n = n.min(keys.len() - skip);
             let count = upload(context, &[9, n as u32], BufferUsages::COPY_SRC);
@@ -109,7 +109,7 @@ fn dedups_one_after_the_other() {
     });
 }
 
-/// More than the keys' buffer holds, said by the device: as many as it holds.
+/// If the device's count is larger than the buffer of keys, the sort takes as many keys as the buffer holds.
 #[test]
 fn a_count_beyond_the_keys() {
     with_gpu(|context| {
@@ -164,7 +164,7 @@ fn buffers_that_cannot_be() {
             "count: an offset that is a multiple of 4"
         );
         assert!(told(keys.slice(..404), None, Count::Device(source.slice(..))).starts_with("keys: at most 100 keys"));
-        // And the right ones are taken, though not the sorter's own results.
+        // The right buffers are accepted, but not the sorter's own results.
         let sorted = sorter.record_sort(&mut encoder, keys.slice(..400), None, host, 32).unwrap();
         for which in [sorted.keys, sorted.values] {
             let again = sorter.record_sort(&mut encoder, which.slice(..400), None, host, 32);
@@ -174,7 +174,7 @@ fn buffers_that_cannot_be() {
     });
 }
 
-/// A sort of its own that is not stable, or of other bits, is told apart.
+/// The comparison must notice a sort that is not stable, and a sort by other bits.
 #[test]
 fn wrong_results_are_told_apart() {
     let (keys, values) = ([2, 1, 2, 1 << 8], [10, 20, 30, 40]);
@@ -186,7 +186,7 @@ fn wrong_results_are_told_apart() {
     assert_ne!(sorted(&keys, &values, 9), right);
 }
 
-/// On a device of its own, so that other tests' buffers do not count.
+/// The test opens its own device, so that the buffers of other tests do not count.
 #[test]
 fn a_sorter_gives_its_memory_back() {
     with_gpu(|_| {

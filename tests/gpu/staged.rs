@@ -1,5 +1,4 @@
-//! Staged tables: bytes that cross, a caller's own encoders, stores that fail. (Every other test of a group covers
-//! staged tables too.)
+//! Staged tables: copied bytes, a caller's own encoders, stores that fail. (Every other test of a group also covers staged tables.)
 
 use std::sync::{
     Arc,
@@ -53,7 +52,7 @@ fn on_the_device(context: &Context, steps: std::ops::Range<u32>) -> (Vec<f32>, S
     run(&mut Group::new(context, config().with_placement(Placement::Device)).unwrap(), steps, false)
 }
 
-/// The steps' counters equal the copies, record for record.
+/// The counters of the steps equal the copied records.
 #[test]
 fn bytes_that_cross_are_those_of_the_counters() {
     with_gpu(|context| {
@@ -65,10 +64,11 @@ fn bytes_that_cross_are_those_of_the_counters() {
             let traffic = group.traffic().unwrap();
             let stride = group.layout().stride();
             assert_eq!(traffic.records_in * stride, counters.bytes_read, "{policy:?} {overlap} {traffic:?}");
-            // A kept victim that is updated (LFU) leaves once, and is counted as evicted and as bypassed.
+            // A kept victim that is updated (LFU) leaves once, but is counted twice: as evicted and as bypassed.
             let written = counters.bytes_written - traffic.records_out * stride;
             assert!(if policy == Policy::Lru { written == 0 } else { written < counters.bytes_written / 20 });
-            // Beside the records: the row of each that leaves, and few notes; lists are as long as what is missing, or little longer.
+            // A copy holds the records, the row of each record that leaves, and a few words more. Lists are as long as the missing rows, or
+            // slightly longer.
             assert!(traffic.bytes_in >= traffic.records_in * stride);
             assert!(traffic.bytes_in < traffic.records_in * (stride + 8) + 1);
             assert!(traffic.bytes_out >= traffic.records_out * (stride + 4));
@@ -88,7 +88,7 @@ fn bytes_that_cross_are_those_of_the_counters() {
     });
 }
 
-/// The caller records, submits, and goes on while the device works: nothing waits but fetch.
+/// The caller records, submits, and continues while the device works. Only fetch waits.
 #[test]
 fn a_callers_own_encoders() {
     with_gpu(|context| {
@@ -123,7 +123,7 @@ fn a_callers_own_encoders() {
                 let mut forward = encoder();
                 group.record_forward_prefetched(&mut forward, outputs.slice(..)).unwrap();
                 queue.submit([forward.finish()]);
-                // Decided before the backward, gathered while it runs.
+                // The next batch is decided before the backward, and gathered while the backward runs.
                 if step < 5 {
                     asked = ask(&mut group, step + 1);
                 }
@@ -157,12 +157,12 @@ fn what_needs_the_host_cannot_be_recorded_in_one_piece() {
         refused(group.record_forward(&mut encoder, &batch, outputs.slice(..)));
         refused(group.record_forward_frozen(&mut encoder, &batch, outputs.slice(..)));
         refused(group.record_flush(&mut encoder));
-        // Fetch comes after a prefetch that has been submitted, and before its forward.
+        // Fetch comes after the submission of a prefetch, and before its forward.
         let order = |found: Result<(), Error>| assert!(matches!(found, Err(Error::Order { .. })), "{found:?}");
         order(group.fetch(None));
         group.record_prefetch(&mut encoder, &batch).unwrap();
         order(group.record_forward_prefetched(&mut encoder, outputs.slice(..)));
-        order(group.fetch(None)); // not submitted
+        order(group.fetch(None)); // the prefetch is not submitted yet
         context.queue().submit([encoder.finish()]);
         group.fetch(None).unwrap();
         let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
@@ -179,9 +179,9 @@ fn what_needs_the_host_cannot_be_recorded_in_one_piece() {
 #[derive(Debug)]
 pub(crate) struct Failing {
     pub(crate) inner: RamStore,
-    /// Calls until the next failure.
+    /// Number of calls until the next failure.
     pub(crate) patience: Arc<AtomicI64>,
-    /// Nothing can be written.
+    /// Whether the store refuses all writes.
     pub(crate) full: Arc<AtomicBool>,
 }
 
@@ -214,7 +214,7 @@ impl Store for Failing {
         if self.full.load(Relaxed) {
             return Self::no_room();
         }
-        // Half of it is written: the call is made again.
+        // Half of the records are written before the failure; the caller repeats the call.
         let half = rows.len() / 2;
         self.inner.write(&rows[..half], &records[..half * self.inner.stride() as usize])?;
         self.attempt()?;
@@ -273,7 +273,7 @@ fn a_store_that_fails_loses_nothing() {
                 for step in 0..4 {
                     let (indices, offsets) = batch(step);
                     let outputs = insist(&mut failures, || {
-                        // After a failure the batch waits as a prefetched one.
+                        // After a failure the batch waits like a prefetched batch.
                         if std::mem::replace(&mut ahead, true) {
                             let again = group.forward_prefetched();
                             if !matches!(again, Err(Error::Order { .. })) {
@@ -294,7 +294,7 @@ fn a_store_that_fails_loses_nothing() {
                 assert_eq!(group.snapshot().unwrap(), wanted.1, "patience {patience}, overlap {overlap}");
                 assert!(failures <= before + 1);
                 if failures == before {
-                    break; // it did not come to that call
+                    break; // the patience was longer than all calls
                 }
             }
             assert!(failures >= 8, "{failures}");
@@ -302,7 +302,7 @@ fn a_store_that_fails_loses_nothing() {
     });
 }
 
-/// A flush of several pieces, after a look-up that has made the room for them larger than a piece.
+/// A flush in several pieces, after a look-up that has grown the buffers beyond one piece.
 #[test]
 fn a_flush_in_pieces() {
     with_gpu(|context| {
@@ -311,7 +311,7 @@ fn a_flush_in_pieces() {
         config.init = Init::Uniform { low: -1.0, high: 1.0 };
         let records = |placement, look_up: bool| {
             let mut group = Group::new(context, config.clone().with_placement(placement)).unwrap();
-            // 33 MB of records are dirty; a piece is 16 MiB.
+            // 33 MB of records are dirty. One piece has 16 MiB.
             let outputs = group.forward(&(0..4000).collect::<Vec<_>>(), &(0..=4000).collect::<Vec<_>>(), None).unwrap();
             group.backward(&outputs).unwrap();
             if look_up {
@@ -331,7 +331,7 @@ fn a_flush_in_pieces() {
     });
 }
 
-/// A batch refused for its size leaves records on their way intact, and the group continues.
+/// A batch refused for its size leaves intact the records that are on their way, and the group continues.
 #[test]
 fn a_refused_batch_loses_nothing() {
     with_gpu(|context| {
@@ -340,20 +340,20 @@ fn a_refused_batch_loses_nothing() {
         config.placement = Placement::Staged;
         let (first, second): (Vec<u32>, Vec<u32>) = ((0..300).collect(), (1000..1300).collect());
         let rows: Vec<u32> = first.iter().chain(&second).copied().collect();
-        // Its scratch, or its flight, is larger than a binding.
+        // Scratch or flight of this batch is larger than a binding.
         let distinct = (context.caps().binding_bytes / 512 + 1).min(4_000_000) as u32;
         let large: Vec<u32> = (0..distinct).collect();
         for pending in [false, true] {
             let mut group = Group::new(context, config.clone()).unwrap();
             group.forward(&first, &[0, 300], None).unwrap();
             group.backward(&[1.0; 128]).unwrap();
-            group.forward(&second, &[0, 300], None).unwrap(); // evicts what was updated
+            group.forward(&second, &[0, 300], None).unwrap(); // evicts the updated rows
             let wanted = group.read_rows(&rows).unwrap();
             if !pending {
                 group.abandon_backward();
             }
             if u64::from(distinct) * 512 <= context.caps().binding_bytes {
-                return; // no batch of this table is too large here
+                return; // no batch of this table is too large for this device
             }
             let refused = group.prefetch(&large, &[0, distinct], None);
             assert!(matches!(refused, Err(Error::TooLarge { .. } | Error::OutOfMemory { .. })), "{refused:?}");
@@ -368,7 +368,7 @@ fn a_refused_batch_loses_nothing() {
     });
 }
 
-/// The file's flag is cleared before anything makes the cache newer than the file.
+/// The file's flag is cleared before any call makes the cache newer than the file.
 #[test]
 fn a_file_is_not_flushed_by_halves() {
     with_gpu(|context| {
@@ -419,14 +419,14 @@ fn encoders_that_are_dropped() {
         let mut group = Group::new(context, config()).unwrap();
         for group in [&mut plain, &mut group] {
             run(group, 0..2, true);
-            // Larger than all before it, so that the flight grows with the next prefetch.
+            // This batch is larger than all batches before it, so the flight grows with the next prefetch.
             let (indices, offsets) = (self::batch(3).0[..50].to_vec(), vec![0, 50]);
             let outputs = group.forward(&indices, &offsets, None).unwrap();
             group.backward(&outputs).unwrap();
             let (indices, offsets) = self::batch(4);
             group.forward(&indices, &offsets, None).unwrap();
         }
-        // A prefetch, while a backward may still come, then a backward, then a prefetch again.
+        // A dropped prefetch while a backward may still come, then a backward, then the prefetch again.
         group.record_prefetch(&mut encoder(), &batch).unwrap();
         let gone = group.fetch(None);
         assert!(matches!(gone, Err(Error::Order { found: "an encoder that was dropped", .. })), "{gone:?}");
@@ -448,7 +448,7 @@ fn encoders_that_are_dropped() {
     });
 }
 
-/// A disk that stays full: rows that left the cache can still be read, and saved elsewhere.
+/// A disk that stays full: rows that left the cache can still be read, and the group can be saved elsewhere.
 #[test]
 fn a_full_store_can_be_saved_elsewhere() {
     with_gpu(|context| {
@@ -480,7 +480,7 @@ fn a_full_store_can_be_saved_elsewhere() {
         let mut saved = Group::new(context, config().with_placement(Placement::Device)).unwrap();
         hotrow::checkpoint::load(&mut saved, &path).unwrap();
         assert_eq!(run(&mut saved, 3..5, false), run(&mut other, 3..5, true));
-        // Room again.
+        // The disk has room again.
         full.store(false, Relaxed);
         assert_eq!(run(&mut group, 3..5, true).1, saved.snapshot().unwrap());
     });
@@ -494,7 +494,7 @@ fn stores_of_others_are_refused() {
         let path = folder.path().join("table");
         let half = config().with_precision(Precision::Fp16).with_optimizer(Optimizer::sgd(0.1));
         let store = SharedStore::new(FileStore::create(&path, &half).unwrap());
-        // The same rows and stride: 20 halves, 10 floats.
+        // The same number of rows and the same stride: 20 halves or 10 floats.
         let other = half.clone().with_precision(Precision::Fp32).with_dim(10);
         let refused = Group::with_store(context, other, store.clone());
         assert!(matches!(&refused, Err(Error::Store { what: "dim", .. })), "{:?}", refused.err());
@@ -506,7 +506,7 @@ fn stores_of_others_are_refused() {
     });
 }
 
-/// The device is lost between steps: the error is named, and what was flushed is read through the store.
+/// The device is lost between steps: the error is named, and the flushed table can be read through the store.
 #[test]
 fn a_lost_device_leaves_the_table() {
     with_gpu(|_| {
@@ -533,7 +533,7 @@ fn a_lost_device_leaves_the_table() {
         let found = store.read_rows(&layout, &rows).unwrap();
         let (dim, mut apart) = (layout.row.dim as usize, 0);
         for (row, (a, b)) in (0u32..).zip(found.chunks(dim).zip(wanted.chunks(dim))) {
-            // A resident row is finer in the cache than in its record; INT4 over [-2, 2] has steps of at most 0.27.
+            // The cache holds a resident row in more detail than its record: INT4 over [-2, 2] has steps of at most 0.27.
             let near = a.iter().zip(b).all(|(a, b)| (a - b).abs() < if resident.contains(&row) { 0.3 } else { 1e-6 });
             assert!(near, "row {row}: {a:?} {b:?}");
             apart += u32::from(a != b);
@@ -542,7 +542,7 @@ fn a_lost_device_leaves_the_table() {
     });
 }
 
-/// A group that does not fit is refused before its store is touched.
+/// A group that is too large is refused before its store is touched.
 #[test]
 fn a_group_that_cannot_be_leaves_its_store() {
     with_gpu(|context| {
@@ -554,13 +554,13 @@ fn a_group_that_cannot_be_leaves_its_store() {
         let made = Group::with_store(context, huge, store.clone());
         assert!(matches!(&made, Err(Error::TooLarge { .. } | Error::OutOfMemory { .. })), "{:?}", made.err());
         assert!(!store.with(|store| store.filled()));
-        // And a store of another shape.
+        // The same store is also refused for another shape.
         let made = Group::with_store(context, config(), store);
         assert!(matches!(&made, Err(Error::Store { .. })), "{:?}", made.err());
     });
 }
 
-/// A table in a file gives the same bits as one in memory, and goes on where it was flushed: the step number too.
+/// A table in a file gives the same bits as a table in memory, and continues from its flush, step number included.
 #[test]
 fn a_file_goes_on() {
     with_gpu(|context| {
@@ -577,14 +577,14 @@ fn a_file_goes_on() {
         let mut group = Group::with_store(context, config(), SharedStore::new(store)).unwrap();
         let opened = group.snapshot().unwrap();
         assert_eq!((opened.t, &opened.records), (3, &first.1.records));
-        // The same as a group that takes over these records with an empty cache.
+        // A group that takes over these records with an empty cache gives the same bits.
         let mut other = Group::new(context, config()).unwrap();
         other.restore(&opened).unwrap();
         assert_eq!(run(&mut group, 3..6, true), run(&mut other, 3..6, false));
     });
 }
 
-/// A trainer that is killed leaves a file that opens, says whether its cache had been flushed, and goes on.
+/// A killed trainer leaves a file that opens, says whether its cache had been flushed, and continues.
 #[test]
 fn a_killed_trainer_leaves_a_file_that_opens() {
     with_gpu(|context| {
@@ -604,7 +604,7 @@ fn a_killed_trainer_leaves_a_file_that_opens() {
     });
 }
 
-/// Three steps and a flush; then steps without one, until it is killed.
+/// Runs three steps and a flush, then steps without a flush until the process is killed.
 fn train_until_killed(more: u32) {
     with_gpu(|context| {
         let store = SharedStore::new(FileStore::create(child::path(), &config()).unwrap());
@@ -631,7 +631,7 @@ fn child_between_steps() {
     train_until_killed(3);
 }
 
-/// The last rows of the largest group there can be: 2^32 - 2 rows, 86 GB of records in a file of holes.
+/// The last rows of the largest possible group: 2^32 - 2 rows, 86 GB of records in a sparse file.
 #[test]
 fn the_last_of_four_billion_rows() {
     with_gpu(|context| {
@@ -650,7 +650,7 @@ fn the_last_of_four_billion_rows() {
         let offsets: Vec<u32> = (0..=rows.len() as u32).collect();
         let outputs = group.forward(&rows, &offsets, None).unwrap();
         assert!(outputs.iter().all(|&x| x == 0.0));
-        // Each row its own two values, so that one that went elsewhere is found.
+        // Each row gets its own two values, so that a record written to a wrong row is noticed.
         let grads: Vec<f32> = (0..rows.len() * 40).map(|i| -((i / 40) as f32) * (i % 2) as f32).collect();
         group.backward(&grads).unwrap();
         group.flush().unwrap();

@@ -1,6 +1,6 @@
-//! The subgroup-32 bodies on any device: their own text, with the subgroup built-ins replaced by functions that do the same
-//! through shared memory. Whole sorts and dedups run on it. (That no barrier is missing between subgroups is not seen here,
-//! since the replacements have more of them: `tests/rank.rs` lets subgroups run in any order.)
+//! The subgroup-32 bodies on any device. They are the shaders' own text, with the subgroup built-ins replaced by functions through shared
+//! memory, and run whole sorts and dedups. (These functions have more barriers, so they cannot show a missing barrier between subgroups.
+//! `tests/rank.rs` lets subgroups run in any order.)
 
 use hotrow::internals::context_with_texts;
 use hotrow::{
@@ -15,7 +15,7 @@ use crate::{
 };
 use hotrow_harness::device::with_gpu;
 
-/// Stand-ins for the built-ins. Every call is in uniform control flow, so barriers are allowed.
+/// Replacements of the built-ins. Every call is in uniform control flow, so barriers are allowed.
 const STANDINS: &str = "
 var<private> emulated_lane: u32;
 var<workgroup> emulated_votes: array<atomic<u32>, 8>;
@@ -48,7 +48,7 @@ fn emulated_exclusive_add(value: u32) -> u32 {
 }
 ";
 
-/// The text of the subgroup-32 variant, without subgroups.
+/// The text of the subgroup-32 variant, with the built-ins replaced.
 fn emulated(kernel: &Kernel, bodies: Bodies) -> String {
     let text_of = |rank| shader::compose(kernel, Bodies { rank, ..bodies });
     let text = text_of(RankBody::Subgroup32);
@@ -68,7 +68,7 @@ fn emulated(kernel: &Kernel, bodies: Bodies) -> String {
     let text = replaced.iter().fold(text, |text, (from, to)| text.replace(from, to));
     let code = text.lines().map(|line| line.split("//").next().unwrap()).collect::<Vec<_>>().join("\n");
     assert!(code.contains("emulated_lane = lane.index"), "{}: no place to learn the lane", kernel.name);
-    // Declarations and built-ins alike begin so: nothing may be left that a device without subgroups lacks.
+    // Declarations and built-ins both begin with "subgroup". None may be left.
     let left: Vec<_> = code.match_indices("subgroup").map(|(at, _)| &code[at..code.len().min(at + 24)]).collect();
     assert!(left.iter().all(|name| name.starts_with("subgroup_sums")), "{}: {left:?}", kernel.name);
     text + STANDINS
@@ -103,7 +103,7 @@ fn wrong_bodies_are_noticed() {
         let right = emulating(context, |text| text);
         assert!(right.run_dedup(&keys, 5000, 16, true).unwrap() == wanted);
         for (from, to) in [
-            // One ballot too few; a rank that counts the lane itself; nobody hears of the leader's sum; a subgroup's keys forgotten.
+            // One ballot too few; a rank that counts its own lane; peers without the leader's sum; the keys of earlier subgroups ignored.
             ("peers &= agreeing((digit & 64u) != 0u);", ""),
             ("(1u << (lane.index & 31u)) - 1u", "(2u << (lane.index & 31u)) - 1u"),
             ("earlier = emulated_shuffle(earlier, leader);", ""),

@@ -1,4 +1,5 @@
-//! Dispatches named, counted and timed, on a device that stamps inside passes, one that stamps passes, one that does not stamp.
+//! Names, counts and times of dispatches on three devices: one with timestamps inside passes, one with timestamps of passes, one without
+//! timestamps.
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
@@ -9,7 +10,7 @@ use hotrow::{
 
 use hotrow_harness::device::{skipped, with_gpu};
 
-/// The same adapter, with only `features` of those it has.
+/// The same adapter with no other features than `features`.
 fn open(features: wgpu::Features) -> Context {
     let adapters = adapter::adapters();
     let (all, limits) = requirements(&adapters[0]);
@@ -22,7 +23,7 @@ fn open(features: wgpu::Features) -> Context {
     Context::new(&device, &queue).unwrap()
 }
 
-/// A step of `indices` accesses on a group made with `context`, and what `timeline` heard of it.
+/// Runs a step of `indices` accesses on a group of `context`. Returns the record of `timeline`.
 fn step(context: &Context, timeline: &Timeline, indices: u32) -> Record {
     let storage = |words: &[u32]| {
         context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
@@ -47,7 +48,7 @@ fn step(context: &Context, timeline: &Timeline, indices: u32) -> Record {
     timeline.read().unwrap()
 }
 
-/// Every dispatch has a stage of the crate and, if `timed`, a time; together they take no longer than the whole.
+/// Checks that every dispatch has a stage of the crate and, if `timed`, a time, and that the times add up to no more than the whole.
 fn plausible(record: &Record, timed: bool) -> Result<(), String> {
     let known: Vec<&str> = hotrow::internals::kernels().iter().map(|kernel| kernel.name).collect();
     if record.spans.is_empty() || record.spans.len() as u64 != record.dispatches {
@@ -62,7 +63,7 @@ fn plausible(record: &Record, timed: bool) -> Result<(), String> {
     let sum: f64 = record.spans.iter().filter_map(|span| span.nanoseconds).sum();
     match record.nanoseconds {
         None if !timed => Ok(()),
-        // A minute for a batch of thousands, even on a software driver beside other tests.
+        // At most a minute for a batch of thousands, even on a software driver beside other tests.
         Some(whole) if timed && sum > 0.0 && sum <= whole * 1.001 && whole < 60e9 => Ok(()),
         whole => Err(format!("{sum} ns of {whole:?} ns")),
     }
@@ -90,12 +91,12 @@ fn dispatches_are_named_counted_and_timed() {
             for stage in ["linearize", "probe", "gather", "update"] {
                 assert!(record.spans.iter().any(|span| span.stage == stage), "{stage}");
             }
-            // The companion: what a broken timeline would say is noticed.
+            // The companion: the wrong record of a broken timeline is noticed.
             let mut wrong = record.clone();
             wrong.spans.pop();
             plausible(&wrong, wanted != Resolution::Count).unwrap_err();
             plausible(&record, wanted == Resolution::Count).unwrap_err();
-            // Read once is read for good; a context without the timeline tells it nothing.
+            // A second read returns an empty record. A context without the timeline records nothing.
             assert_eq!(timeline.read().unwrap(), Record::default());
             assert_eq!(step(&context, &timeline, 100), Record::default());
             timeline.listen(false);
@@ -111,7 +112,7 @@ fn a_stretch_and_more_dispatches_than_stamps() {
         let timeline = Timeline::new(context);
         let timed = context.timed(&timeline);
         let mut dispatches = 0;
-        // Unread, it fills: 4096 stamps, some 20 to 60 a step.
+        // A timeline that is not read fills up: 4096 timestamps, about 20 to 60 for each step.
         for _ in 0..2 {
             let mut group = Group::new(&timed, GroupConfig::new(&[100], 4)).unwrap();
             for _ in 0..300 {
@@ -171,7 +172,7 @@ fn dispatches(context: &Context, config: &GroupConfig, indices: u32) -> [u64; 2]
     })
 }
 
-/// The table of ARCHITECTURE.md.
+/// The dispatch counts that ARCHITECTURE.md states.
 #[test]
 fn a_step_has_as_many_dispatches_as_the_documentation_says() {
     with_gpu(|context| {
@@ -181,7 +182,7 @@ fn a_step_has_as_many_dispatches_as_the_documentation_says() {
             (5000, 64, 1024, [10, 5]),
             (5000, 64, 1025, [24, 13]),
             (70_000, 70_000, 1025, [24, 16]),
-            // Slots and scratch rows take fewer bits than rows.
+            // Numbers of slots and scratch rows need fewer bits than numbers of rows.
             (70_000, 64, 1025, [24, 13]),
             (5000, 0, 1025, [16, 13]),
             (5000, 0, 1024, [8, 5]),
@@ -190,13 +191,13 @@ fn a_step_has_as_many_dispatches_as_the_documentation_says() {
             config.cache_rows = cache_rows;
             assert_eq!(dispatches(context, &config, indices), wanted, "{rows} rows, {indices} indices");
         }
-        // Shards: 4 of records; under LFU 4 of frequencies too, in buffers of the same size.
+        // Shards: 4 of records, and under LFU also 4 of frequencies, in buffers of the same size.
         for (policy, cache_rows, wanted) in [
             (Policy::Lru, 64, [17, 6]),
             (Policy::Lfu, 64, [23, 6]),
             (Policy::Lru, 0, [11, 6]),
             (Policy::Lfu, 0, [14, 6]),
-            // No admit, and nothing is packed in forward.
+            // Without admission, and without packing in forward.
             (Policy::Static, 64, [12, 6]),
         ] {
             let mut config = GroupConfig::new(&[5000], 1);

@@ -24,7 +24,7 @@ fn both_give_the_same_bits() {
             let mut config = exact::config(Precision::Int8, 96);
             config.policy = Policy::Lfu;
             seen.borrow_mut().push([exact::run(context, config.clone()), {
-                // Quads of four floats.
+                // Rows of Quads of four floats.
                 config.dim = 36;
                 exact::run(context, config)
             }]);
@@ -48,7 +48,7 @@ fn both_are_in_lockstep_with_the_cpu() {
     });
 }
 
-/// In either mode a body for subgroups of 32 lanes would go astray elsewhere: it is refused.
+/// In both modes, a body for subgroups of 32 lanes is refused on a device with other subgroups, where its results would be wrong.
 #[test]
 fn a_body_that_does_not_fit_is_refused() {
     with_gpu(|context| {

@@ -1,4 +1,4 @@
-//! A cache cut into windows, each a binding of its own, gives the bits of a cache in one.
+//! A cache cut into windows, each with its own binding, gives the bits of a cache in one window.
 
 use hotrow::internals::Pieces as _;
 use hotrow::internals::context_with_texts;
@@ -23,7 +23,7 @@ fn config(dim: u32, policy: Policy, optimizer: Optimizer) -> GroupConfig {
         .with_seed(7)
 }
 
-/// The same with its cache in so many windows; ten sets make no even division.
+/// The same configuration with its cache in `windows` windows. Ten sets do not divide evenly.
 fn in_windows(config: &GroupConfig, windows: u32) -> GroupConfig {
     let layout = hotrow::Layout::new(config, u64::MAX).unwrap();
     let slots = u64::from(layout.slots().div_ceil(windows));
@@ -32,7 +32,7 @@ fn in_windows(config: &GroupConfig, windows: u32) -> GroupConfig {
     config
 }
 
-/// Of 2, 3 and 5 windows those that the device can bind.
+/// Those of 2, 3 and 5 windows that the device can bind.
 fn bindable(caps: &Caps) -> Vec<u32> {
     let (can, cannot): (Vec<u32>, Vec<u32>) =
         [2, 3, 5].into_iter().partition(|&windows| windows <= caps.choose_windows());
@@ -48,20 +48,20 @@ fn in_each_mode(test: impl Fn(&Context)) {
     }
 }
 
-/// All that calls give back, in order.
+/// All results of a run's calls, in order.
 #[derive(Debug, PartialEq)]
 struct Told {
     outputs: Vec<Vec<f32>>,
     snapshots: Vec<Snapshot>,
 }
 
-/// Every call that reads or writes slots: forward, backward, flush, read and write rows, snapshot and restore.
+/// Runs every call that reads or writes slots: forward, backward, flush, read and write rows, snapshot and restore.
 fn run(context: &Context, config: &GroupConfig) -> Told {
     let mut group = Group::new(context, config.clone()).unwrap();
     let mut told = Told { outputs: Vec::new(), snapshots: Vec::new() };
     let offsets: Vec<u32> = (0..=100).map(|bag| bag * 5).collect();
     let step = |group: &mut Group, told: &mut Told, step: u32| {
-        // Some rows are asked for again and again, and one by a fifth of the batch.
+        // Some rows occur often; one row takes a fifth of the batch.
         let indices: Vec<u32> = (0..500u32)
             .map(|i| match i % 5 {
                 0 => 11,
@@ -79,12 +79,12 @@ fn run(context: &Context, config: &GroupConfig) -> Told {
     let all: Vec<u32> = (0..ROWS).collect();
     told.outputs.push(group.read_rows(&all).unwrap());
     told.snapshots.push(group.snapshot().unwrap());
-    // A range of slots from the first window into another.
+    // Read a range of slots from the first window to another.
     let cache = &told.snapshots[0].cache;
     let mut middle = vec![0; cache.len() / 2];
     group.read_part(Part::Cache, 101, &mut middle).unwrap();
     assert_eq!(middle, bytemuck::cast_slice::<f32, u32>(&cache[101..101 + middle.len()]));
-    // Resident rows and others.
+    // Write resident rows and other rows.
     let rows: Vec<u32> = (0..ROWS).step_by(9).collect();
     let values: Vec<f32> = (0..rows.len() * config.dim as usize).map(|x| (x as f32 * 0.01).sin()).collect();
     group.write_rows(&rows, &values).unwrap();
@@ -92,7 +92,7 @@ fn run(context: &Context, config: &GroupConfig) -> Told {
     group.flush().unwrap();
     step(&mut group, &mut told, 4);
     told.snapshots.push(group.snapshot().unwrap());
-    // Into a group of its own, and on from there.
+    // Restore the state into another group and continue there.
     let mut other = Group::new(context, config.clone()).unwrap();
     other.restore(&told.snapshots[2]).unwrap();
     assert_eq!(other.snapshot().unwrap(), told.snapshots[2]);
@@ -103,7 +103,7 @@ fn run(context: &Context, config: &GroupConfig) -> Told {
     told
 }
 
-/// How many of `windows` windows hold a row.
+/// The number of windows, out of `windows`, that hold a row.
 fn windows_in_use(snapshot: &Snapshot, slots: u32, windows: u32) -> usize {
     let each = slots.div_ceil(windows);
     let used =
@@ -141,7 +141,7 @@ fn any_number_gives_the_same_bits_in_narrow_quads() {
     any_number_gives_the_same_bits(7);
 }
 
-/// Were a window taken for another, the comparison above would see it.
+/// The comparison above must notice a stage that reads the wrong window.
 #[test]
 fn a_wrong_window_is_noticed() {
     with_gpu(|context| {
@@ -170,7 +170,7 @@ fn a_wrong_window_is_noticed() {
     });
 }
 
-/// 154 MB of cache: llvmpipe binds 128 MiB. Where one binding would hold it all, windows of as much.
+/// A cache of 154 MB: llvmpipe binds 128 MiB. A device whose binding would hold it all gets windows of the same size.
 #[test]
 fn a_cache_larger_than_a_binding() {
     with_gpu(|context| {
@@ -191,7 +191,7 @@ fn a_cache_larger_than_a_binding() {
         assert!(u64::from(layout.slots()) * layout.slot_bytes() > 150_000_000);
         assert_eq!(group.memory(), MemoryReport::plan(&config, &layout, hotrow::Calls::default()));
 
-        // Rows of a value of their own each, as gradients make them: no format but the cache's FP32 holds these.
+        // The gradients give each row its own values, which no format but the cache's FP32 represents.
         let rows: Vec<u32> = (0..400_000).step_by(20).collect();
         let offsets: Vec<u32> = (0..=rows.len() as u32).collect();
         let wanted: Vec<f32> =
@@ -214,7 +214,7 @@ fn a_cache_larger_than_a_binding() {
         }
         assert!(seen[0] > 10_000 && seen[1] > 1_000, "{seen:?} rows in the two windows");
 
-        // And back: what a restore writes is what is read.
+        // A restore writes the same values back.
         group.reset_discarding().unwrap();
         assert!(group.read_rows(&rows).unwrap().iter().all(|&value| value == 0.5));
         group.restore(&before).unwrap();
@@ -222,7 +222,7 @@ fn a_cache_larger_than_a_binding() {
     });
 }
 
-/// A device of WebGPU's default limits has no storage buffer left for a second window.
+/// With WebGPU's default limits there is no storage buffer left for a second window.
 #[test]
 fn a_cache_that_cannot_be_bound_is_refused() {
     with_gpu(|_| {
@@ -243,7 +243,7 @@ fn a_cache_that_cannot_be_bound_is_refused() {
             assert!(error.to_string().contains("storage buffers"), "{error}");
         }
         assert_eq!(buffers(), before, "nothing is allocated for a cache that is refused");
-        // By the device's own binding too: 256 MiB where it binds 128.
+        // The device's own binding limits a window, too: 256 MiB are wanted, and it binds 128 MiB.
         let large = GroupConfig::new(&[1 << 20], 64).with_cache_rows(1 << 20);
         let error = Group::new(&bare, large).unwrap_err();
         assert!(
@@ -260,6 +260,6 @@ fn a_window_holds_a_slot() {
     assert!(matches!(&error, Error::Config { field: "window_bytes", .. }), "{error}");
     let enough = small.clone().with_window_bytes(Some(96));
     assert_eq!(hotrow::Layout::new(&enough, u64::MAX).unwrap().windows(), 320);
-    // Without a cache there is nothing to hold.
+    // Without a cache no window is needed.
     hotrow::Layout::new(&small.with_cache_rows(0), u64::MAX).unwrap();
 }

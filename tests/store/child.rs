@@ -1,4 +1,4 @@
-//! Runs this program again as another process: to be killed, to have little disk space, to have its memory measured.
+//! Runs this program again as another process, which is killed, gets little disk space, or has its memory measured.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -6,22 +6,22 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// Where a child finds what it works on.
+/// The environment variable with the path that a child works on.
 const PATH: &str = "HOTROW_TEST_CHILD";
 
-/// The test `name`, ignored otherwise, in a process of its own that works on `path`.
+/// A command that runs the ignored test `name` in a process of its own, which works on `path`.
 pub(crate) fn command(name: &str, path: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([name, "--exact", "--ignored", "--nocapture"]).env(PATH, path).stdout(Stdio::piped());
     command
 }
 
-/// In the child: the path.
+/// In the child: the path to work on.
 pub(crate) fn path() -> std::path::PathBuf {
     std::env::var_os(PATH).expect("run by another test").into()
 }
 
-/// A child that has got as far as saying `word`; killed at the latest when this is dropped.
+/// A child that has printed `word`. It is killed when this value is dropped, or earlier.
 pub(crate) struct Waiting(Child);
 
 impl Waiting {
@@ -45,8 +45,8 @@ impl Drop for Waiting {
     }
 }
 
-/// In the child: says `word` and waits to be killed.
-#[allow(clippy::print_stdout, reason = "the parent reads it")]
+/// In the child: prints `word` and waits to be killed.
+#[allow(clippy::print_stdout, reason = "the parent process reads the output")]
 pub(crate) fn wait(word: &str) {
     println!("\n{word}");
     let _ = std::io::stdin().read(&mut [0]);

@@ -25,7 +25,7 @@ fn place() -> Place {
     Place { path: folder.path().join("table"), _folder: folder }
 }
 
-/// A table with values, flushed at step 7.
+/// A filled table, flushed at step 7.
 fn made(config: &GroupConfig) -> Place {
     let place = place();
     let mut made = FileStore::create(&place.path, config).unwrap();
@@ -50,9 +50,9 @@ fn read(store: &dyn Store, row: u32) -> Result<Vec<u8>, Error> {
     Ok(out)
 }
 
-/// Opens the file as another program would.
+/// Opens the file like another program that writes to it.
 fn other(place: &Place) -> File {
-    thread::sleep(Duration::from_millis(20)); // clocks of file systems tick in milliseconds
+    thread::sleep(Duration::from_millis(20)); // clocks of file systems advance in milliseconds
     OpenOptions::new().write(true).open(&place.path).unwrap()
 }
 
@@ -62,7 +62,7 @@ fn opened_again() {
     let store = FileStore::open(&place.path, &config()).unwrap();
     assert!(store.filled() && store.was_flushed());
     assert_eq!(store.step(), 7);
-    // The owner reads what a lost device has left.
+    // The owner reads the table that a lost device has left.
     let shared = SharedStore::new(store);
     let rows = shared.read_rows(&layout(&config()), &[99, 0]).unwrap();
     let wanted = |row: u32| (0..12).map(move |e| (row * 12 + e) as f32);
@@ -85,7 +85,7 @@ fn created_once() {
     assert_eq!(refused(FileStore::open(place.path.with_file_name("none"), &config())).0, "opening");
 }
 
-/// All rows there can be, in holes: written, they would be 51 GB.
+/// The largest table, in a sparse file. Written out it would have 51 GB.
 #[test]
 fn the_largest_table_is_created_sparse() {
     let place = place();
@@ -161,7 +161,7 @@ fn of_another_shape() {
     let optimizer = with(|c| c.optimizer.kind = OptimizerKind::RowWiseAdaGrad);
     assert_eq!(optimizer, ("optimizer", "row-wise AdaGrad".into(), "SGD".into()));
     assert_eq!(with(|c| c.seed = 5), ("seed", "5".into(), "0".into()));
-    // What may change from run to run.
+    // Settings that may change from run to run.
     let mut other = config();
     (other.cache_rows, other.policy, other.optimizer.lr) = (32, hotrow::Policy::Lfu, 0.5);
     assert!(FileStore::open(&place.path, &other).is_ok());
@@ -180,7 +180,7 @@ fn truncated_under_us() {
     assert_eq!(refused(store.write(&[99], &record)), short);
     assert_eq!(refused(store.write_range(99, &record)), short);
     assert_eq!(refused(store.flushed(8)), short);
-    // As long as before, but not as it was.
+    // The file has its old length, but another time of change.
     other(&place).set_len(HEADER + 2000).unwrap();
     assert_eq!(refused(store.read(&[99], &mut out)).0, "time of change");
 }
@@ -190,7 +190,7 @@ fn changed_under_us() {
     let place = made(&config());
     let mut store = FileStore::open(&place.path, &config()).unwrap();
     let record = read(&store, 3).unwrap();
-    // What this writer changes is its own affair, whatever the clock does meanwhile.
+    // The store's own writes are no fault, however often the clock ticks between them.
     for row in 0..3 {
         store.write(&[row], &record).unwrap();
         thread::sleep(Duration::from_millis(10));
@@ -260,7 +260,7 @@ fn killed_between_steps() {
     assert_eq!(read(&store, 3).unwrap(), [3; STRIDE], "written before the end");
     assert_eq!(read(&store, 4).unwrap(), [1; STRIDE]);
     drop(store);
-    // It goes on not being flushed until it is.
+    // An opened file counts as not flushed until the next flush.
     assert!(!FileStore::open(&place.path, &config()).unwrap().was_flushed());
     FileStore::open(&place.path, &config()).unwrap().flushed(6).unwrap();
     assert!(FileStore::open(&place.path, &config()).unwrap().was_flushed());
@@ -300,7 +300,7 @@ fn killed_when_flushed() {
     child::wait("flushed");
 }
 
-/// No room for the file beyond 256 KiB: the system refuses a write in the middle of a list, as it does on a full disk.
+/// The file cannot grow beyond 256 KiB: the system refuses a write in the middle of a list, as on a full disk.
 #[cfg(unix)]
 #[test]
 fn disk_full() {
@@ -312,7 +312,7 @@ fn disk_full() {
     let child = |name: &str, path: &std::path::Path| {
         let plain = child::command(name, path);
         let mut limited = std::process::Command::new("bash");
-        // In KiB. Without the signal, the write says what is wrong.
+        // The limit is in KiB. Without the signal, the write returns an error.
         limited.args(["-c", "trap '' XFSZ; ulimit -f 256; exec \"$0\" \"$@\""]).arg(plain.get_program());
         limited.args(plain.get_args()).env("HOTROW_TEST_CHILD", path);
         let output = limited.output().unwrap();
@@ -320,7 +320,7 @@ fn disk_full() {
         assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
     };
     child("store::faults::writes_without_room", &place.path);
-    // What the child could not do, done: the same call, now that there is room.
+    // The call that failed in the child succeeds now that there is room.
     let mut store = FileStore::open(&place.path, &config).unwrap();
     assert!(!store.was_flushed());
     assert_eq!(read(&store, 0).unwrap(), [6; 136]);
@@ -328,7 +328,7 @@ fn disk_full() {
     store.write(&[0, 4000, 2, 3999], &[5; 4 * 136]).unwrap();
     assert!([0, 2, 3999, 4000].iter().all(|&row| read(&store, row).unwrap() == [5; 136]));
     store.flushed(1).unwrap();
-    // Nor can a new table be made there, and no part of one is left.
+    // Creating a table without room fails as well, and leaves no partial file.
     let fresh = place.path.with_file_name("fresh");
     child("store::faults::creates_without_room", &fresh);
     assert!(!fresh.exists());
@@ -348,7 +348,7 @@ fn writes_without_room() {
         assert_eq!(cause.kind(), std::io::ErrorKind::FileTooLarge);
         assert_eq!(refused(store.write_range(4000, &[5; 136])).0, "writing");
     }
-    // Whole and at work: the rows that there is room for.
+    // The store still works for the rows that have room.
     store.write(&[0], &[6; 136]).unwrap();
     assert_eq!(read(&store, 0).unwrap(), [6; 136]);
     assert_eq!(read(&store, 4000).unwrap(), [0; 136]);

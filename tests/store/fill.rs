@@ -22,7 +22,7 @@ fn filled(config: &GroupConfig, source: Option<&dyn Source>) -> Result<RamStore,
     result.map(|()| made)
 }
 
-/// As the CPU's group has them, bit for bit, in RAM and in a file.
+/// The records equal those of a CPU group bit for bit, in RAM and in a file.
 #[test]
 fn as_a_group() {
     let inits = [
@@ -85,7 +85,7 @@ fn from_rows_of_any_kind() {
         let mut group = CpuGroup::filled(config.clone(), source).unwrap();
         assert!(group.read_rows(&rows).unwrap() == values, "source {k}");
     }
-    // One value different is seen.
+    // The comparison must notice one different value.
     let mut other = values.clone();
     other[71_229] += 1.0;
     let shared = SharedStore::new(filled(&config, Some(&other)).unwrap());
@@ -123,13 +123,13 @@ fn of_another_shape() {
     fs::write(&path, "no array").unwrap();
     assert!(matches!(F32File::npy(&path), Err(Error::Store { what: "opening", .. })));
     assert!(matches!(F32File::raw(folder.path().join("none")), Err(Error::Store { what: "opening", .. })));
-    // An array that promises more than there is.
+    // An array with fewer values than its header promises.
     npy(&path, "<f4", "False", "(100, 12)", &[0; 4000]);
     let cut = filled(&config, Some(&F32File::npy(&path).unwrap())).unwrap_err();
     assert!(matches!(cut, Error::Source { .. }), "{cut}");
 }
 
-/// The first row at fault is named, whichever thread comes upon one first.
+/// The error names the first bad row, whichever thread finds a bad row first.
 #[test]
 fn rows_that_are_not_finite() {
     let config = GroupConfig::new(&[50_000], 12);
@@ -153,7 +153,7 @@ fn rows_that_are_not_finite() {
     let halves = config.clone().with_precision(Precision::Fp16);
     assert!(filled(&halves, Some(&values)).is_ok(), "FP16 has no scale to overflow, and saturates");
     assert!(filled(&config, Some(&good)).is_ok());
-    // A source's own error is handed on.
+    // The error of a source is passed on.
     let own = Error::Order { call: "rows", wanted: "a source", found: "none" };
     let failing = |first: u32, _: usize, _: &mut [f32]| if first > 20_000 { Err(own.clone()) } else { Ok(()) };
     assert_eq!(filled(&config, Some(&failing)).unwrap_err(), own);
@@ -184,7 +184,7 @@ fn initial_values_that_cannot_be() {
     assert!(config().with_init(Init::Normal { mean: 1.0, std: 0.0 }).check().is_ok());
 }
 
-/// 128 MiB packed, 950 MiB in FP32: never in memory at once.
+/// A table of 128 MiB, 950 MiB in FP32, which is never in memory as a whole.
 #[cfg(target_os = "linux")]
 mod memory {
     use super::*;
@@ -195,7 +195,7 @@ mod memory {
         GroupConfig::new(&[1_864_135], 128).with_precision(Precision::Int4)
     }
 
-    /// Most memory this process has had.
+    /// The most memory that this process has had, in bytes.
     fn peak() -> u64 {
         let status = fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -229,7 +229,7 @@ mod memory {
         let store = filled(&large(), Some(&source)).unwrap();
         let table = u64::from(store.rows()) * store.stride();
         assert!((table..table + LIMIT).contains(&peak()), "{} for {table}", peak());
-        // The measure sees FP32.
+        // The companion: the measurement shows a table in FP32.
         let whole = vec![1f32; store.rows() as usize * 128];
         assert!(whole.len() as u64 * 4 + table < peak());
         assert!(peak() > table + LIMIT);

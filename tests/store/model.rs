@@ -9,13 +9,13 @@ use super::{config, layout};
 
 #[derive(Clone, Debug)]
 enum Call {
-    /// May name a row twice.
+    /// A list of rows, which may repeat a row.
     Read(Vec<u32>),
-    /// Rows and what their records are made from.
+    /// The rows, and the values from which their records are made.
     Write(BTreeMap<u32, u8>),
     ReadRange(u32, u32),
     WriteRange(u32, u32, u8),
-    /// Flushed at a step, closed, opened.
+    /// The store is flushed at this step, closed and opened again.
     Reopen(u32),
 }
 
@@ -38,7 +38,7 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
     prop::collection::vec(call, 1..30)
 }
 
-/// A store that is new, flushed and opened again in its own way.
+/// A store under test. `reopened` closes and opens it again if it has a file.
 trait Subject: Store + Sized {
     fn reopened(self) -> Self {
         self
@@ -74,7 +74,7 @@ fn play(mut store: impl Subject, calls: &[Call]) -> Result<(), String> {
                 equal("read", &wanted, &out)?;
             }
             Call::Write(values) => {
-                // Not ascending: a list of victims is not either.
+                // The rows descend, because a list of victims need not ascend either.
                 let rows: Vec<u32> = values.keys().rev().copied().collect();
                 let records: Vec<u8> = values.iter().rev().flat_map(|(&row, &value)| record(row, value)).collect();
                 store.unflushed().map_err(said)?;
@@ -120,7 +120,7 @@ proptest! {
     }
 }
 
-/// A store with one thing wrong.
+/// A store with one fault.
 #[derive(Debug)]
 struct Wrong(RamStore, &'static str);
 
@@ -183,7 +183,7 @@ fn wrong_stores_are_found_out() {
     }
 }
 
-/// Lists so long that several threads share them, scattered and crowded.
+/// Lists that several threads share, of scattered and of neighbouring rows.
 #[test]
 fn long_lists() {
     let config = GroupConfig::new(&[1 << 16], 128);

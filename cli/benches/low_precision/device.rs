@@ -1,4 +1,4 @@
-//! A device: the stage `update` from the group's timeline, the whole backward beside it.
+//! A device: the stage `update` by the group's timeline, and the whole backward.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The CPU backend: the stage `update` by itself on records of its own, then a whole backward of a group.
+//! The CPU backend: the stage `update` alone, on its own records, then a whole backward of a group.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ pub(super) struct Host<'a> {
     alone: Alone,
 }
 
-/// What the stage reads and writes.
+/// The buffers that the stage reads and writes.
 struct Alone {
     params: Params,
     rate: Rate,
@@ -58,7 +58,7 @@ impl Bench for Host<'_> {
 
 impl Alone {
     fn new(layout: &Layout, setting: &Setting, size: Size, rows: &Rows) -> Self {
-        // As a group without a cache has it: each row at home in its record, its only gradient where its index stood.
+        // As in a group without a cache: each row is in its record, and has one gradient, at the position of its index.
         let mut targets = vec![Target { row: size.updates, place: size.updates, start: 1, end: 0 }];
         targets.extend((0..).zip(&rows.sorted).map(|(u, &[row, _])| Target { row, place: u, start: u, end: u + 1 }));
         let accesses = rows.sorted.iter().map(|&[_, place]| [place, 1f32.to_bits()]).collect();
@@ -83,7 +83,7 @@ impl Alone {
             lanes: layout.row.lanes,
             ..Params::default()
         };
-        // 256 different rows again and again: what a row holds costs nothing, where it lies does.
+        // 256 different rows, repeated. The place of a row decides its time, its values do not.
         let few = CpuGroup::new(config.with_tables(vec![256])).unwrap().snapshot().unwrap().records;
         Self {
             params,

@@ -1,4 +1,4 @@
-//! What the benchmarks without criterion share: options, and the run that they fill.
+//! The options that the benchmarks without criterion share, and the run that they fill.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// Whether the benchmark of this name is asked for.
+    /// Whether the user asks for the benchmark of this name.
     pub(crate) fn wants(&self, name: &str) -> bool {
         self.filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()))
     }

@@ -1,29 +1,28 @@
 //! `hotrow bench robe`: shared tables in the shape of ROBE's Figure 3 and its appendix, and beside cached tables.
 
 mod beside;
+mod cells;
+mod compare;
 mod cpu;
 mod gpu;
-mod judge;
-mod measure;
+mod plan;
 mod shape;
 
 use bytesize::ByteSize;
-use hotrow::{AddBody, Context, Optimizer, OptimizerKind};
-use std::path::PathBuf;
+use hotrow::{AddBody, Optimizer, OptimizerKind};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::Common;
+use super::common::{Common, Table};
 use super::suite::Size;
 use crate::failure::Failure;
 use crate::lab::{Complaints, Deadline, Lab};
-use crate::names::{OptimizerName, one_of};
+use crate::names::one_of;
 use crate::options::Options;
 use crate::plot::{Chart, Heat, Panel, Style};
-use crate::progress::Progress;
 use crate::report::run::{Machine, Run};
-use crate::report::{Record, Setting, Unit, table};
-use beside::Forward;
-use measure::{Limits, Runner, Way};
+use crate::report::{Record, Select, Setting, Unit, Value, table};
+use plan::{Plan, Runner, WAYS};
 use shape::{CHUNK, CHUNKS, COMPRESSION, COMPRESSIONS, MIDDLE, Shape};
 
 /// Shared tables (ROBE): its Figure 3 and appendix, and their forward beside cached tables'
@@ -41,26 +40,14 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     batch: Option<u32>,
     /// Update rule: sgd or adagrad
-    #[arg(long, default_value_t = OptimizerName::Sgd, value_parser = one_of(OptimizerName::ALL))]
-    optimizer: OptimizerName,
+    #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
+    optimizer: OptimizerKind,
     /// Most memory of a table, with the sums of an atomic update or a gradient; larger ones are left out [default: on the CPU 8 GiB or three quarters of the free memory]
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
     /// Seconds after which no further cell or gradient is begun [default: 300, on the CPU 900, small 180]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
-}
-
-/// What a run is given.
-struct Plan<'a> {
-    size: Size,
-    shape: Shape,
-    memory: Option<u64>,
-    optimizer: Optimizer,
-    seed: u32,
-    deadline: Deadline,
-    /// `cpu` or `gpu`.
-    backend: &'a str,
 }
 
 /// Runs the benchmark.
@@ -79,6 +66,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         (false, true) => 900,
         (_, false) => 180,
     };
+    let deadline = Deadline::new(Duration::from_secs(args.seconds.unwrap_or(seconds)));
     let asked = args.memory.map(|ByteSize(bytes)| bytes);
     let plan = Plan {
         size,
@@ -86,75 +74,47 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         memory: if context.is_some() { asked } else { asked.or_else(|| Some(free())) },
         optimizer,
         seed: options.group_seed(),
-        deadline: Deadline::new(Duration::from_secs(args.seconds.unwrap_or(seconds))),
+        over: &|| deadline.over(),
         backend: if context.is_some() { "gpu" } else { "cpu" },
     };
     let mut run = args.common.start(options, "bench robe", size.name());
     match &context {
-        Some(context) => on_gpu(&plan, &mut run, context)?,
+        Some(context) => {
+            let (complaints, lab) = (Complaints::of(context), Lab::new(context, size.rounds()));
+            run.on(Machine::of(context));
+            let adds = match context.caps().choose_add() {
+                AddBody::Native => "the device's own additions",
+                AddBody::Exchange => "exchanges tried again: no float atomics here",
+            };
+            run.describe("atomic update", adds);
+            run.describe("gradient", "into buffers made once");
+            measure(&plan, &mut run, &mut gpu::GpuRunner::new(&lab))?;
+            if let Some(error) = complaints.first() {
+                run.leave_out("trust in these figures", error);
+            }
+        }
         None => {
             run.on(Machine::cpu());
             run.describe("atomic update", "sums of one thread, index by index");
             run.describe("gradient", "allocated by each call, which is part of its time, and not freed in it");
-            let mut runner = cpu::CpuRunner::new(size);
-            measure(&plan, &mut run, &mut runner, |table, warm, batches, offsets, _| {
-                cpu::forward(size, table, warm, batches, offsets)
-            })?;
+            measure(&plan, &mut run, &mut cpu::CpuRunner::new(size.rounds()))?;
         }
     }
-    run.judge(hardware && plan.shape.published, plan.deadline.seconds());
+    run.judge(hardware && plan.shape.published, deadline.seconds());
     let stem = format!("robe-{}", plan.backend);
     let charts = charts(&plan, &run, &args.common.out.join(&stem))?;
     let tables = tables(&plan, &run);
-    args.common.finish(options, &run, &stem, (&tables, tables.len()), &charts)?;
-    if run.records.iter().all(|record| record.spread.is_none()) {
-        let why = run.reasons().first().map(|(_, why)| (*why).to_owned()).unwrap_or_default();
-        return Err(anyhow::anyhow!("bench robe: wanted measurements, found none: {why}").into());
-    }
-    Ok(())
+    Ok(args.common.finish(options, &run, &stem, (&tables, tables.len()), &charts)?)
 }
 
-fn on_gpu(plan: &Plan<'_>, run: &mut Run, context: &Context) -> anyhow::Result<()> {
-    let complaints = Complaints::of(context);
-    let lab = Lab::new(context, plan.size.rounds());
-    run.on(Machine::of(context));
-    let adds = match context.caps().choose_add() {
-        AddBody::Native => "the device's own additions",
-        AddBody::Exchange => "exchanges tried again: no float atomics here",
-    };
-    run.describe("atomic update", adds);
-    run.describe("gradient", "into buffers made once");
-    let mut runner = gpu::GpuRunner::new(&lab);
-    measure(plan, run, &mut runner, |table, warm, batches, offsets, bag| {
-        gpu::forward(&lab, table, warm, batches, offsets, bag)
-    })?;
-    if let Some(error) = complaints.first() {
-        run.leave_out("trust in these figures", error);
-    }
-    Ok(())
-}
-
-/// All cells, their comparisons, and the forward beside cached tables.
-fn measure(
-    plan: &Plan<'_>,
-    run: &mut Run,
-    runner: &mut dyn Runner,
-    forward: impl FnMut(&beside::Table, &[Vec<u32>], &[Vec<u32>], &[u32], u32) -> anyhow::Result<Forward>,
-) -> anyhow::Result<()> {
-    let Shape { dim, batch, .. } = plan.shape;
-    let optimizer = plan.optimizer.kind;
+/// The forward beside cached tables, all cells, and their comparisons.
+fn measure(plan: &Plan<'_>, run: &mut Run, runner: &mut dyn Runner) -> anyhow::Result<()> {
+    let (Shape { dim, batch, .. }, optimizer) = (&plan.shape, plan.optimizer.kind);
     run.describe("array", format!("one table x {dim}, {batch} rows a batch, no pooling, {optimizer:?}; update: sums and optimiser in one, gradient: the sums alone, into memory"));
     // First, for it is short: the cells take the time that is left.
-    beside::run(plan, run, forward)?;
-    let settings = plan.shape.settings();
-    let progress = Progress::new("shared arrays", settings.len() as u64);
-    let over = || plan.deadline.over();
-    let limits = Limits { memory: plan.memory, optimizer: plan.optimizer, seed: plan.seed, out_of_time: &over };
-    let cells = measure::run(runner, &plan.shape, &settings, &limits, &|| progress.advance(1))?;
-    for cell in &cells {
-        cell.record(run);
-    }
-    judge::record(&cells, run);
+    beside::run(plan, run, runner)?;
+    cells::run(plan, &plan.shape.settings(), run, runner)?;
+    compare::record(run);
     Ok(())
 }
 
@@ -186,6 +146,12 @@ impl Axes {
         ]
     }
 
+    /// Of the records of cells the figures of these quantities.
+    fn select<'r>(self, run: &'r Run, what: &'r str) -> Vec<&'r Record> {
+        let found = run.select(Select { what, shape: "array", setting: "" });
+        found.filter(|record| self.has(record)).collect()
+    }
+
     fn has(self, record: &Record) -> bool {
         let compression = record.setting.number("compression");
         record.setting.number(self.held.0) == Some(self.held.1)
@@ -193,8 +159,7 @@ impl Axes {
     }
 
     fn title(self) -> String {
-        let held = crate::report::Value::Number(self.held.1);
-        format!("{} down, {} across, {} {held}", self.down, self.across, self.held.0)
+        format!("{} down, {} across, {} {}", self.down, self.across, self.held.0, Value::Number(self.held.1))
     }
 }
 
@@ -220,111 +185,91 @@ fn published() -> Vec<Published> {
 
 impl Published {
     fn record(&self) -> Record {
-        let setting =
-            Setting::default().with("rows", self.rows).with("compression", self.compression).with("chunk", self.chunk);
-        Record::new(&self.what, "ROBE", &setting, 1e-3 * self.milliseconds, Unit::Seconds)
+        let setting = Setting::default().with("rows", self.rows).with("compression", self.compression);
+        Record::new(&self.what, "ROBE", &setting.with("chunk", self.chunk), 1e-3 * self.milliseconds, Unit::Seconds)
     }
 }
+
+/// Comparisons of cells, and of tables.
+const TABLES: [Table; 5] = [
+    Table::new("Loss of `Backward::Auto` over all cells, and of always one of them.", "auto", &["of", "chunks of"]),
+    Table::new(
+        "Crossover of dense and sparse, in |M| over the weights that a batch touches.",
+        "crossover",
+        &["of", "chunks of"],
+    ),
+    Table::new("Atomic update against the better of dense and sparse.", "atomic", &["chunks of"]),
+    Table::new("One array, several numbers of rows: slowest against fastest.", "flat", &["weights"]).across("way"),
+    Table::new("Forward of bags, sum, rows by Zipf 1.05.", "beside", &["bags of", "table"]),
+];
 
 fn tables(plan: &Plan<'_>, run: &Run) -> Vec<(String, Option<String>)> {
     let published = published();
     let theirs: Vec<(u32, Record)> = published.iter().map(|one| (one.table, one.record())).collect();
+    let whose = if plan.shape.published { " / ROBE's, on a GPU it does not name" } else { "; not ROBE's sizes" };
+    let axes = Axes::all(&plan.shape);
     let mut tables = Vec::new();
-    let cells =
-        |what: &'static str| run.records.iter().filter(move |record| record.shape == "array" && record.what == what);
-    for (axes, first) in Axes::all(&plan.shape).into_iter().zip([3, 7, 11]) {
+    for (axes, first) in axes.into_iter().zip([3, 7, 11]) {
         for (what, number) in PASSES.into_iter().zip(first..) {
             let beside = theirs.iter().filter(|(table, _)| *table == number && plan.shape.published);
             let figure = published.iter().find(|one| one.table == number && !one.figure.is_empty());
             let figure = figure.map_or_else(String::new, |one| format!(", Figure 3 ({})", one.figure));
-            let whose =
-                if plan.shape.published { " / ROBE's, on a GPU it does not name" } else { "; not ROBE's sizes" };
             let title = format!("{what}, as ROBE's table {number}{figure}: {}{whose}", axes.title());
-            let shown = cells(what).filter(|record| axes.has(record)).chain(beside.map(|(_, record)| record));
+            let shown = axes.select(run, what).into_iter().chain(beside.map(|(_, record)| record));
             tables.push((title, table(shown, &[axes.down], axes.across)));
         }
     }
-    for axes in Axes::all(&plan.shape) {
-        let updates = ["dense update", "sparse update", "atomic update"].into_iter().flat_map(&cells);
-        let title = format!("dense / sparse / atomic update: {}", axes.title());
-        tables.push((title, table(updates.filter(|record| axes.has(record)), &[axes.down], axes.across)));
-        let lost = ["lost by auto update", "lost by auto gradient"].into_iter().flat_map(&cells);
-        let title = format!("`Backward::Auto` against the faster one, update / gradient: {}", axes.title());
-        tables.push((title, table(lost.filter(|record| axes.has(record)), &[axes.down], axes.across)));
+    for axes in axes {
+        for (title, what) in [
+            ("dense / sparse / atomic update", "dense update|sparse update|atomic update"),
+            ("`Backward::Auto` against the faster one, update / gradient", "lost by auto update|lost by auto gradient"),
+        ] {
+            let shown = table(axes.select(run, what), &[axes.down], axes.across);
+            tables.push((format!("{title}: {}", axes.title()), shown));
+        }
     }
-    let of = |shape: &'static str| run.records.iter().filter(move |record| record.shape == shape);
-    let stages = run.records.iter().filter(|record| {
-        record.key("stage").is_some() && record.setting.number("rows") == Some(f64::from(plan.shape.rows[0]))
-    });
-    for (title, shown) in [
-        (
-            "Loss of `Backward::Auto` over all cells, and of always one of them.",
-            table(of("auto"), &["of", "chunks of"], "what"),
-        ),
-        (
-            "Crossover of dense and sparse, in |M| over the weights that a batch touches.",
-            table(of("crossover"), &["of", "chunks of"], "what"),
-        ),
-        ("Atomic update against the better of dense and sparse.", table(of("atomic"), &["chunks of"], "what")),
-        ("One array, several numbers of rows: slowest against fastest.", table(of("flat"), &["weights"], "way")),
-        ("Forward of bags, sum, rows by Zipf 1.05.", table(of("beside"), &["bags of", "table"], "what")),
-        (
-            "Stages that take 5 % of their phase, smallest table.",
-            table(stages, &["compression", "chunk", "way", "stage"], "what"),
-        ),
-    ] {
-        tables.push((title.to_owned(), shown));
-    }
+    tables.extend(TABLES.iter().map(|table| table.draw(run)));
     tables
 }
 
 /// ROBE's Figure 3 as heat maps with updates below, and time against |M| with the crossovers in it.
-fn charts(plan: &Plan<'_>, run: &Run, stem: &std::path::Path) -> anyhow::Result<Vec<[PathBuf; 2]>> {
-    let cells = |what: &str| {
-        let what = what.to_owned();
-        run.records.iter().filter(move |record| record.shape == "array" && record.what == what)
-    };
-    if cells("dense update").next().is_none() {
+fn charts(plan: &Plan<'_>, run: &Run, stem: &Path) -> anyhow::Result<Vec<[PathBuf; 2]>> {
+    let [by_compression, by_chunk, _] = Axes::all(&plan.shape);
+    if by_compression.select(run, "dense update").is_empty() {
         return Ok(Vec::new());
     }
     let rows: Vec<f64> = plan.shape.rows.iter().copied().map(f64::from).collect();
     let chunks = CHUNKS.map(f64::from);
-    let [by_compression, by_chunk, _] = Axes::all(&plan.shape);
-    let panel = |title: String, what: &str, axes: Axes| {
+    let panel = |(axes, letter, what): (Axes, &str, &str)| {
         let columns = if axes.across == "chunk" { &chunks[..] } else { &COMPRESSIONS };
         let label = format!("{}, {} {}", axes.across, axes.held.0, axes.held.1);
-        Panel::of(
-            title,
-            label,
-            cells(what).filter(|record| axes.has(record)),
-            (axes.down, &rows),
-            (axes.across, columns),
-        )
+        Panel::of(format!("{letter}{what}"), label, axes.select(run, what), (axes.down, &rows), (axes.across, columns))
     };
-    let mut panels = Vec::new();
-    for (axes, letters) in [(by_compression, ["a", "b", "c"]), (by_chunk, ["d", "e", "f"])] {
-        for (what, letter) in ["forward", "dense gradient", "sparse gradient"].into_iter().zip(letters) {
-            panels.push(panel(format!("({letter}) {what}"), what, axes));
-        }
-    }
-    for what in ["dense update", "sparse update", "atomic update"] {
-        panels.push(panel(what.to_owned(), what, by_compression));
-    }
+    let panels = [
+        (by_compression, "(a) ", "forward"),
+        (by_compression, "(b) ", "dense gradient"),
+        (by_compression, "(c) ", "sparse gradient"),
+        (by_chunk, "(d) ", "forward"),
+        (by_chunk, "(e) ", "dense gradient"),
+        (by_chunk, "(f) ", "sparse gradient"),
+        (by_compression, "", "dense update"),
+        (by_compression, "", "sparse update"),
+        (by_compression, "", "atomic update"),
+    ];
     let title = format!("ROBE's Figure 3 and, below, updates; rows down, batch {}: {}", plan.shape.batch, run.title());
-    let heat = Heat { title, label: "milliseconds".to_owned(), panels };
+    let heat = Heat { title, label: "milliseconds".to_owned(), panels: panels.map(panel).into() };
     let mut crossover = Chart::new("|M|, weights of the shared array", "Time");
     crossover.title = format!("Updates and gradients, chunks of {CHUNK}: {}", run.title());
     (crossover.log_x, crossover.log_y) = (true, true);
-    let ways = std::iter::once("forward").chain(Way::ALL.map(Way::name));
+    let how =
+        |record: &Record| ["forward", "dense", "sparse", "atomic"].iter().position(|how| record.what.starts_with(how));
     let style = |record: &Record| Style {
-        colour: ["forward", "dense", "sparse", "atomic"]
-            .iter()
-            .position(|how| record.what.starts_with(how))
-            .unwrap_or(0),
+        colour: how(record).unwrap_or(0),
         dashed: record.what.ends_with("gradient"),
         markers: true,
     };
-    let shown = ways.flat_map(cells).filter(|record| by_compression.has(record));
+    let ways = ["forward"].into_iter().chain(WAYS.map(|way| way.0));
+    let shown = ways.flat_map(|what| by_compression.select(run, what));
     crossover.lines(shown, "what", |record| record.setting.number("weights"), style);
     let file = |what: &str| PathBuf::from(format!("{}-{what}", stem.display()));
     Ok(vec![heat.write(&file("heat"))?, crossover.write(&file("crossover"))?])

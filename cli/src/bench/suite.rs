@@ -1,5 +1,6 @@
 //! `hotrow bench suite`: every kernel and whole steps at named shapes, each against the device's own copy bandwidth and the goals.
 
+mod bench;
 mod bytes;
 mod cases;
 mod copy;
@@ -12,20 +13,18 @@ mod staged;
 mod transfers;
 pub(super) mod workload;
 
-pub(super) use pinned::apart;
 pub(super) use size::Size;
 
-use super::Common;
+use super::common::{Common, Table};
 use crate::failure::Failure;
 use crate::lab::{Complaints, Deadline, Lab};
-use crate::names::value_name;
 use crate::options::{Backend, Options};
 use crate::output;
 use crate::plot::{Bars, Chart, Style};
 use crate::report::run::{Machine, Run};
-use crate::report::{Record, table};
-use anyhow::Context as _;
-use clap::ValueEnum;
+use crate::report::{Record, Select, Unit};
+use bench::{Bench, Beside};
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use hotrow::adapter;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -39,8 +38,8 @@ pub(super) struct Args {
     #[arg(long, value_enum)]
     size: Option<Size>,
     /// Parts [default: all]
-    #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Part>,
+    #[arg(long, value_delimiter = ',', value_parser = part_names())]
+    only: Vec<String>,
     /// JSON that `benches/side_by_side.py` wrote on the same machine, for the goals that compare; may be given again
     #[arg(long, value_name = "FILE")]
     beside: Vec<PathBuf>,
@@ -49,71 +48,61 @@ pub(super) struct Args {
     seconds: Option<u64>,
 }
 
-/// A part of the suite. In this order: short ones and those that decide a goal come first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
-    /// All rows resident: gather, forward, backward
-    Hits,
-    /// NVIDIA's shape
-    Nvidia,
-    /// 95 % hits, the rest over the bus; unified memory
-    Bus,
-    /// No cache: FP32 and INT8 rows over the bus
-    Uncached,
-    /// 95 % hits, staged with the next batch prefetched and without, against mapped; bytes counted against bytes copied
-    Staged,
-    /// A cache larger than a binding
-    Windows,
-    /// The sort alone
-    Sort,
-    /// Time against work
-    Scaling,
-    /// One row takes a tenth of the accesses
-    Skew,
-    /// SGD, row-wise and element-wise AdaGrad
-    Optimizers,
-    /// Hot rows pinned: caches of 128 to 1024 MB against none, hot batches, an epoch
-    Pinned,
-    /// A thousand indices
-    Small,
-    /// Shaders with wgpu's runtime checks and without
-    Trusted,
-    /// TBE's shape
-    Tbe,
+/// Measures a part.
+type Measure = fn(&mut Bench<'_>) -> anyhow::Result<()>;
+
+/// The parts of the suite. In this order: short ones and those that decide a goal come first.
+const PARTS: [(&str, &str, Measure); 14] = [
+    ("hits", "All rows resident: gather, forward, backward", cases::hits),
+    ("nvidia", "NVIDIA's shape", cases::nvidia),
+    ("bus", "95 % hits, the rest over the bus; unified memory", transfers::over_the_bus),
+    ("uncached", "No cache: FP32 and INT8 rows over the bus", transfers::uncached),
+    (
+        "staged",
+        "95 % hits, staged with the next batch prefetched and without, against mapped; bytes counted against bytes copied",
+        staged::run,
+    ),
+    ("windows", "A cache larger than a binding", transfers::windows),
+    ("sort", "The sort alone", sort::run),
+    ("scaling", "Time against work", cases::scaling),
+    ("skew", "One row takes a tenth of the accesses", cases::skew),
+    ("optimizers", "SGD, row-wise and element-wise AdaGrad", cases::optimizers),
+    ("pinned", "Hot rows pinned: caches of 128 to 1024 MB against none, hot batches, an epoch", pinned::run),
+    ("small", "A thousand indices", cases::small),
+    ("trusted", "Shaders with wgpu's runtime checks and without", cases::trusted),
+    ("tbe", "TBE's shape", cases::tbe),
+];
+
+fn part_names() -> PossibleValuesParser {
+    PARTS.map(|(name, help, _)| PossibleValue::new(name).help(help)).into()
 }
 
-/// Figures of other libraries on the same machine.
-#[derive(Debug)]
-struct Beside(Vec<serde_json::Value>);
-
-impl Beside {
-    fn read(paths: &[PathBuf]) -> anyhow::Result<Self> {
-        let read = |path: &PathBuf| {
-            let wanted = || format!("{}: wanted JSON as benches/side_by_side.py writes it", path.display());
-            serde_json::from_str(&std::fs::read_to_string(path).with_context(wanted)?).with_context(wanted)
-        };
-        paths.iter().map(read).collect::<anyhow::Result<_>>().map(Self)
-    }
-
-    /// `sorts` is a list of `{"name", "pairs", "pairs_per_second"}`.
-    fn pairs_per_second(&self, name: &str, pairs: u32) -> Option<f64> {
-        let sorts = self.0.iter().filter_map(|value| value["sorts"].as_array()).flatten();
-        let mut found = sorts.filter(|sort| sort["name"] == name && sort["pairs"] == pairs);
-        found.find_map(|sort| sort["pairs_per_second"].as_f64())
-    }
+/// A figure of one workload against that of another: a line of `data/ratios.csv`.
+#[derive(serde::Deserialize)]
+struct Ratio {
+    what: String,
+    unit: Unit,
+    /// The workload whose figure it is.
+    shape: String,
+    /// The quantity, of which workload, and what its setting must have.
+    figure: String,
+    of: String,
+    setting: String,
+    /// What it is divided by: the quantity under the same setting, and of which workload.
+    against: String,
+    of_other: String,
 }
 
-/// What all parts share.
-struct Bench<'a> {
-    lab: &'a Lab,
-    size: Size,
-    seed: u32,
-    deadline: Deadline,
-    /// Bytes a second of the best copy within device memory, and from mapped host memory.
-    copy: Option<f64>,
-    bus: Option<f64>,
-    beside: Beside,
-    run: Run,
+/// Records the figures against each other, where both were measured.
+fn compare(run: &mut Run) -> anyhow::Result<()> {
+    for ratio in csv::Reader::from_reader(&include_bytes!("../../data/ratios.csv")[..]).deserialize() {
+        let Ratio { what, unit, shape, figure, of, setting, against, of_other } = ratio?;
+        let places = Select { what: "", shape: &shape, setting: "placement; !kernel" };
+        let Some(place) = run.select(places).next().map(|record| record.setting.clone()) else { continue };
+        let both = run.value(&figure, &of, &setting).zip(run.value(&against, &of_other, &setting));
+        run.at(shape, &place).push(&what, both.map(|(figure, other)| figure / other), unit);
+    }
+    Ok(())
 }
 
 /// Runs the suite.
@@ -134,107 +123,82 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let complaints = Complaints::of(&context);
     let hardware = context.caps().is_hardware();
     let size = args.size.unwrap_or(if hardware { Size::Full } else { Size::Small });
-    let deadline = Deadline::new(Duration::from_secs(args.seconds.unwrap_or(size.seconds())));
+    let deadline = Deadline::new(Duration::from_secs(args.seconds.unwrap_or(size.of(90, 240))));
     let lab = Lab::new(&context, size.rounds());
     let mut run = args.common.start(options, "bench suite", size.name());
     run.on(Machine::of(&context));
     let seed = options.group_seed();
     let mut bench = Bench { lab: &lab, size, seed, deadline, copy: None, bus: None, beside, run };
     copy::all(&mut bench)?;
-    let copies = bench.run.records.len();
-    let parts = Part::value_variants().iter().copied();
-    for part in parts.filter(|part| args.only.is_empty() || args.only.contains(part)) {
-        let name = value_name(&part);
+    for (name, _, measure) in PARTS {
+        if !args.only.is_empty() && !args.only.iter().any(|asked| asked == name) {
+            continue;
+        }
         if let Some(reason) = deadline.over() {
             bench.run.leave_out(name, reason);
             continue;
         }
         let start = deadline.seconds();
-        let done = match part {
-            Part::Hits => cases::hits(&mut bench),
-            Part::Nvidia => cases::nvidia(&mut bench),
-            Part::Bus => transfers::over_the_bus(&mut bench),
-            Part::Uncached => transfers::uncached(&mut bench),
-            Part::Staged => staged::run(&mut bench),
-            Part::Windows => transfers::windows(&mut bench),
-            Part::Sort => sort::run(&mut bench),
-            Part::Scaling => cases::scaling(&mut bench),
-            Part::Skew => cases::skew(&mut bench),
-            Part::Optimizers => cases::optimizers(&mut bench),
-            Part::Pinned => pinned::run(&mut bench),
-            Part::Small => cases::small(&mut bench),
-            Part::Trusted => cases::trusted(&mut bench),
-            Part::Tbe => cases::tbe(&mut bench),
-        };
         // A part that does not fit this device takes nothing away from the others.
-        if let Err(error) = done {
-            bench.run.leave_out(name.clone(), format!("{error:#}"));
+        if let Err(error) = measure(&mut bench) {
+            bench.run.leave_out(name, format!("{error:#}"));
         }
         if let Some(error) = complaints.first() {
-            bench.run.leave_out(name.clone(), format!("its figures are not to be trusted: {error}"));
+            bench.run.leave_out(name, format!("its figures are not to be trusted: {error}"));
         }
         output::note(&format!("suite: {name} took {:.1} s", deadline.seconds() - start));
     }
     let mut run = bench.run;
+    compare(&mut run)?;
     run.judge(hardware && size.is_full(), deadline.seconds());
     let charts = charts(&run, &args.common.out)?;
-    let tables = tables(&run);
-    args.common.finish(options, &run, "suite", (&tables, tables.len()), &charts)?;
+    let tables = TABLES.map(|table| table.draw(&run));
     let goals = args.common.out.join("goals.md");
     output::write_file(&goals, run.goal_table().as_bytes())?;
+    args.common.finish(options, &run, "suite", (&tables, tables.len()), &charts)?;
     output::print(&format!("wrote {}", goals.display()))?;
     // Speed is for the reader to judge; this is not.
     if !run.wrong.is_empty() {
         return Err(anyhow::anyhow!("bench suite: {}", run.wrong.join("; ")).into());
     }
-    if run.records.len() == copies {
-        let why: Vec<&str> = run.reasons().into_iter().map(|(_, why)| why).collect();
-        return Err(anyhow::anyhow!("bench suite: wanted measurements, found none: {}", why.join("; ")).into());
-    }
     Ok(())
 }
 
-/// Shapes with tables of their own; all others are workloads.
-const OTHERS: [&str; 5] = ["copy", "sort", "scaling", "pinned", "epoch"];
+const TABLES: [Table; 9] = [
+    Table::new("The device's own copies.", "copy", &["path", "how"]),
+    Table::new("Whole phases. Logical is TBE's measure; table bytes cross the bus where mapped.", "", &["shape"])
+        .only(PHASES, "placement; !kernel; !batches"),
+    Table::new(
+        "Kernels that take 2 % of their phase or more, and the bytes that each must move.",
+        "",
+        &["shape", "phase", "kernel"],
+    )
+    .only("", "kernel; !minor"),
+    Table::new("Steps one after the other, by the host's clock.", "", &["shape"])
+        .only("pace|hits|counted in|counted out|copied|host part", ""),
+    Table::new("Shares and comparisons.", "", &["shape", "what"]).only(COMPARED, "placement; !batch").across("unit"),
+    Table::new(
+        "Hot rows pinned, in the shape of SCARS's Tables I to IV; batches as they come, hot, normal, and with the same hit rate.",
+        "pinned",
+        &["batches", "placement", "cache MB", "batch"],
+    ),
+    Table::new("An epoch of those steps (SCARS, Tables V and VI).", "epoch", &["batch"]),
+    Table::new(
+        "Sort of pairs of 32-bit keys and values, and a stable sort on the host's cores.",
+        "sort",
+        &["pairs", "key bits"],
+    ),
+    Table::new("Time against work: whole steps over distinct rows, all resident.", "scaling", &["distinct"]),
+];
 
-fn tables(run: &Run) -> Vec<(String, Option<String>)> {
-    let of = |shape: &'static str| run.records.iter().filter(move |record| record.shape == shape);
-    let workloads = || run.records.iter().filter(|record| !OTHERS.contains(&record.shape.as_str()));
-    let phases =
-        workloads().filter(|record| record.key("kernel").is_none() && workload::SHOWN.contains(&&*record.what));
-    let kernels = workloads().filter(|record| record.key("minor").is_none() && record.key("kernel").is_some());
-    let compared = workloads().filter(|record| record.what.contains("against") || record.what.contains(" of "));
-    let others = workloads().filter(|record| record.key("kernel").is_none() && staged::SHOWN.contains(&&*record.what));
-    let title = |text: &str| text.to_owned();
-    vec![
-        (title("The device's own copies."), table(of("copy"), &["path", "how"], "what")),
-        (
-            title("Whole phases. Logical is TBE's measure; table bytes cross the bus where mapped."),
-            table(phases, &["shape"], "what"),
-        ),
-        (
-            title("Kernels that take 2 % of their phase or more, and the bytes that each must move."),
-            table(kernels, &["shape", "phase", "kernel"], "what"),
-        ),
-        (title("Steps one after the other, by the host's clock."), table(others, &["shape"], "what")),
-        (title("Shares and comparisons."), table(compared, &["shape", "what"], "unit")),
-        (
-            title(
-                "Hot rows pinned, in the shape of SCARS's Tables I to IV; batches as they come, hot, normal, and with the same hit rate.",
-            ),
-            table(of("pinned"), &["batches", "placement", "cache MB", "batch"], "what"),
-        ),
-        (title("An epoch of those steps (SCARS, Tables V and VI)."), table(of("epoch"), &["batch"], "what")),
-        (
-            title("Sort of pairs of 32-bit keys and values, and a stable sort on the host's cores."),
-            table(of("sort"), &["pairs", "key bits"], "what"),
-        ),
-        (
-            title("Time against work: whole steps over distinct rows, all resident."),
-            table(of("scaling"), &["distinct"], "what"),
-        ),
-    ]
-}
+/// Figures of whole phases.
+const PHASES: &str = "hit rate|distinct|missing|forward|backward|forward logical|backward logical|forward table bytes|\
+    backward table bytes|step, host clock|dispatches";
+
+/// Shares and comparisons of workloads.
+const COMPARED: &str = "forward of copy|backward of copy|forward of bound|forward of bus|exchange of bus|against uncached FP32|against pages|\
+    bytes against FP32|time against FP32|counted against copied|against mapped|share of host part hidden|gather against one window|\
+    backward against even|step against SGD|step against trusted";
 
 /// Workloads whose kernels are drawn: one of each kind. All are in the tables.
 const DRAWN: [&str; 6] =
@@ -255,15 +219,15 @@ fn charts(run: &Run, out: &Path) -> anyhow::Result<Vec<[PathBuf; 2]>> {
     let mut work = Chart::new("Distinct rows in a step, or pairs sorted", "Time");
     work.title = format!("Time against work: {}", run.title());
     (work.log_x, work.log_y) = (true, true);
-    let timed = |record: &&Record| {
-        record.shape == "scaling" && ["step", "forward", "backward"].contains(&record.what.as_str())
-            || record.shape == "sort" && record.what == "sort, 32 bits"
+    const LINES: [&str; 4] = ["forward", "backward", "sort, 32 bits", "step"];
+    let timed = Select { what: &LINES.join("|"), shape: "scaling|sort", setting: "" };
+    let style = |record: &Record| Style {
+        colour: LINES[..3].iter().position(|what| record.what == *what).unwrap_or(6),
+        dashed: false,
+        markers: true,
     };
-    let colour =
-        |record: &Record| ["forward", "backward", "sort, 32 bits"].iter().position(|what| record.what == *what);
-    let style = |record: &Record| Style { colour: colour(record).unwrap_or(6), dashed: false, markers: true };
     let at = |record: &Record| record.setting.number("distinct").or(record.setting.number("pairs"));
-    work.lines(run.records.iter().filter(timed), "what", at, style);
+    work.lines(run.select(timed), "what", at, style);
     let mut goals = Bars::new("Reached, % of the goal (100 and above: reached)");
     goals.title = format!("Goals: {}", run.title());
     goals.mark = Some(100.0);

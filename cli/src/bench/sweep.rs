@@ -1,22 +1,21 @@
 //! The sweep over hit rates: every precision x policy x placement, and the bounds: no cache, unified memory.
 
+use super::common::Common;
 use super::runners::{CpuRunner, GpuRunner, Runner, StagedRunner};
 use super::shape::{Shape, Stream};
-use super::{Common, uvm};
+use super::uvm;
 use crate::failure::Failure;
 use crate::lab::{Lab, Rounds};
-use crate::names::{
-    self, ADMITTING, OptimizerName, PLACES, PlacementName, PolicyName, PrecisionName, one_of, option_name,
-};
+use crate::names::{self, ADMITTING, PLACES, one_of};
 use crate::options::{Backend, Options};
 use crate::output;
 use crate::plot::{Chart, Style};
 use crate::progress::Progress;
 use crate::report::run::{Machine, Run};
 use crate::report::units::Times;
-use crate::report::{Record, Setting, Unit, table};
+use crate::report::{Record, Select, Setting, Unit, Value, table};
 use crate::uvm::{UvmModel, UvmTable};
-use hotrow::{Context, GroupConfig, Init, Optimizer, Placement, Precision, adapter};
+use hotrow::{Context, GroupConfig, Init, Optimizer, OptimizerKind, Placement, Policy, Precision, adapter};
 use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]
@@ -25,21 +24,21 @@ pub(super) struct Args {
     #[command(flatten)]
     common: Common,
     /// Precisions of the table
-    #[arg(long, value_delimiter = ',', default_values_t = PrecisionName::ALL, value_parser = one_of(PrecisionName::ALL))]
-    precision: Vec<PrecisionName>,
+    #[arg(long, value_delimiter = ',', default_values_t = Precision::ALL, value_parser = one_of(Precision::ALL))]
+    precision: Vec<Precision>,
     /// Replacement policies
     #[arg(long, value_delimiter = ',', default_values_t = ADMITTING, value_parser = one_of(ADMITTING))]
-    policy: Vec<PolicyName>,
+    policy: Vec<Policy>,
     /// Hit rates to aim at, in percent of the accesses
     #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_values_t = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 100.0],
-          allow_negative_numbers = true, value_parser = percent)]
+          allow_negative_numbers = true, value_parser = |text: &str| uvm::number(text, 0.0..=100.0))]
     hit_rate: Vec<f64>,
     /// Where the table lives [default: device; mapped and staged beside it with INT8 and one policy]
     #[arg(long, value_delimiter = ',', value_parser = one_of(PLACES))]
-    placement: Vec<PlacementName>,
+    placement: Vec<Placement>,
     /// Update rule
-    #[arg(long, default_value_t = OptimizerName::Sgd, value_parser = one_of(OptimizerName::ALL))]
-    optimizer: OptimizerName,
+    #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
+    optimizer: OptimizerKind,
     /// Rows of the table [default: as suits the backend]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..=4_294_967_294))]
     rows: Option<u32>,
@@ -56,13 +55,6 @@ pub(super) struct Args {
     uvm: uvm::Args,
 }
 
-fn percent(text: &str) -> Result<f64, String> {
-    match text.trim().parse() {
-        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
-        _ => Err("wanted a number from 0 to 100".to_owned()),
-    }
-}
-
 /// Steps that bring the hot rows in before a point is measured. LFU wants the hot rows ahead by more than one use.
 const WARM: usize = 3;
 /// Steps whose median is the figure, as many of them as the budget allows.
@@ -70,50 +62,20 @@ const MEASURED: usize = 15;
 /// And at least so many.
 const LEAST: usize = 3;
 
-/// Where a curve was measured, and with what.
-#[derive(Clone, Copy, Debug)]
+/// A line of the table: the setting of its records, and the configuration of its tables.
+#[derive(Clone)]
 struct Curve {
     kind: &'static str,
-    precision: PrecisionName,
-    policy: Option<PolicyName>,
-    placement: PlacementName,
-    /// Of unified memory; else 0.
-    page_bytes: u64,
-}
-
-impl Curve {
-    fn name(&self) -> String {
-        let precision = option_name(&self.precision).to_uppercase();
-        let policy = self.policy.map_or_else(String::new, |policy| format!(", {}", names::title(policy)));
-        let cache = if self.kind == "uncached" { ", uncached" } else { "" };
-        match self.kind {
-            "uvm model" => format!("UVM model, {} KiB, predicted", self.page_bytes >> 10),
-            "uvm pages" => format!("UVM model, {} KiB, moved", self.page_bytes >> 10),
-            _ => match self.placement {
-                PlacementName::Device => format!("{precision}{policy}{cache}"),
-                place => format!("{precision}{policy}{cache}, {}", option_name(&place)),
-            },
-        }
-    }
-
-    fn setting(&self) -> Setting {
-        let setting = Setting::default()
-            .with("curve", self.name())
-            .with("kind", self.kind)
-            .with("precision", option_name(&self.precision).to_uppercase())
-            .with("placement", option_name(&self.placement));
-        let setting =
-            if self.page_bytes > 0 { setting.with("page KiB", (self.page_bytes >> 10) as f64) } else { setting };
-        self.policy.map_or(setting.clone(), |policy| setting.with("policy", names::title(policy)))
-    }
+    setting: Setting,
+    config: GroupConfig,
 }
 
 /// One measured point.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     hit_rate: f64,
-    forward: Times,
-    backward: Times,
+    /// Of forward and backward.
+    seconds: [Times; 2],
     /// Bytes read from and written to the table in a step.
     table: [f64; 2],
     /// Bytes that crossed in forward, and in backward; of a table in GPU memory those to and from it.
@@ -129,15 +91,15 @@ struct Sweep<'a> {
     machine: Machine,
     /// `None` on the CPU.
     lab: Option<Lab>,
-    placements: Vec<PlacementName>,
+    placements: Vec<Placement>,
     /// Placements measured beside them with one precision and policy only.
-    beside: Vec<PlacementName>,
+    beside: Vec<Placement>,
     seed: u32,
 }
 
 /// Runs the sweep.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
-    if options.backend == Backend::Cpu && args.placement.iter().any(|&name| name != PlacementName::Device) {
+    if options.backend == Backend::Cpu && args.placement.iter().any(|&name| name != Placement::Device) {
         return Err(Failure::Usage(
             "--placement: wanted device with --backend cpu, found another; a CPU has one memory".into(),
         ));
@@ -180,10 +142,10 @@ impl<'a> Sweep<'a> {
         };
         let (placements, beside) = match (&args.placement[..], context) {
             ([], Some(context)) => {
-                let mapped = context.caps().mappable.then_some(PlacementName::Mapped);
-                (vec![PlacementName::Device], mapped.into_iter().chain([PlacementName::Staged]).collect())
+                let mapped = context.caps().mappable.then_some(Placement::Mapped);
+                (vec![Placement::Device], mapped.into_iter().chain([Placement::Staged]).collect())
             }
-            ([], None) => (vec![PlacementName::Device], Vec::new()),
+            ([], None) => (vec![Placement::Device], Vec::new()),
             // Of a software driver beside the CPU only what a CPU has, too.
             (asked, _) => (asked.to_vec(), Vec::new()),
         };
@@ -191,21 +153,39 @@ impl<'a> Sweep<'a> {
         let (dim, batch) = (args.dim.unwrap_or(shape.dim), args.batch.unwrap_or(shape.batch));
         let once = Rounds { whole: 1, detailed: 0, slice: Duration::ZERO };
         let lab = context.map(|context| Lab::new(context, once));
-        let placements = if lab.is_some() { placements } else { vec![PlacementName::Device] };
+        let placements = if lab.is_some() { placements } else { vec![Placement::Device] };
         let machine = context.map_or_else(Machine::cpu, Machine::of);
         Self { args, shape: Shape { rows, dim, batch, ..shape }, name, machine, lab, placements, beside, seed }
     }
 
-    fn config(&self, curve: &Curve, cache_rows: u32) -> GroupConfig {
+    /// A curve of this precision and placement; without a policy it has no cache. Of unified memory the pages are named.
+    fn curve(
+        &self,
+        kind: &'static str,
+        precision: Precision,
+        placement: Placement,
+        policy: Option<Policy>,
+        page_kib: Option<u64>,
+    ) -> Curve {
+        let name = precision.to_string().to_uppercase();
+        let cache = policy.map_or_else(|| "uncached".to_owned(), names::title);
+        let label = match (kind, page_kib, placement) {
+            ("uvm model", Some(kib), _) => format!("UVM model, {kib} KiB, predicted"),
+            (_, Some(kib), _) => format!("UVM model, {kib} KiB, moved"),
+            (_, None, Placement::Device) => format!("{name}, {cache}"),
+            (_, None, place) => format!("{name}, {cache}, {place}"),
+        };
+        let setting = Setting::default().with("curve", label).with("kind", kind).with("precision", name);
+        let setting = setting.with("placement", placement.to_string());
+        let setting = page_kib.into_iter().fold(setting, |setting, kib| setting.with("page KiB", kib as f64));
+        let setting = policy.into_iter().fold(setting, |setting, policy| setting.with("policy", names::title(policy)));
         let mut config = GroupConfig::new(&[self.shape.rows], self.shape.dim);
-        config.precision = curve.precision;
-        config.policy = curve.policy.unwrap_or(PolicyName::Lru);
-        config.placement = curve.placement;
-        config.cache_rows = cache_rows;
+        (config.precision, config.placement, config.seed) = (precision, placement, self.seed);
+        config.policy = policy.unwrap_or(Policy::Lru);
+        config.cache_rows = policy.map_or(0, |_| self.shape.cache_rows());
         config.optimizer = Optimizer::sgd(1e-3).with_kind(self.args.optimizer);
         config.init = Init::Uniform { low: -0.1, high: 0.1 };
-        config.seed = self.seed;
-        config
+        Curve { kind, setting, config }
     }
 
     fn runner(&self, config: GroupConfig) -> anyhow::Result<Box<dyn Runner + '_>> {
@@ -218,34 +198,33 @@ impl<'a> Sweep<'a> {
     }
 
     /// At what placements are compared: INT8, or the first precision asked for; the first policy.
-    fn compared(&self) -> (PrecisionName, PolicyName) {
-        let first = self.args.precision.first().copied().unwrap_or(PrecisionName::Int8);
-        let precision = if self.args.precision.contains(&PrecisionName::Int8) { PrecisionName::Int8 } else { first };
-        (precision, self.args.policy.first().copied().unwrap_or(PolicyName::Lru))
+    fn compared(&self) -> (Precision, Policy) {
+        let first = self.args.precision.first().copied().unwrap_or(Precision::Int8);
+        let precision = if self.args.precision.contains(&Precision::Int8) { Precision::Int8 } else { first };
+        (precision, self.args.policy.first().copied().unwrap_or(Policy::Lru))
     }
 
     /// Takes the whole sweep.
     fn measure(&self, run: &mut Run) -> anyhow::Result<()> {
         let Self { args, shape, .. } = self;
-        let (compared, beside) = (self.compared(), &self.beside);
-        let curve = |precision, placement, policy: Option<PolicyName>| {
-            let kind = if policy.is_some() { "cached" } else { "uncached" };
-            Curve { kind, precision, policy, placement, page_bytes: 0 }
+        let (compared, policy) = self.compared();
+        let curve = |precision, placement, policy: Option<Policy>| {
+            self.curve(if policy.is_some() { "cached" } else { "uncached" }, precision, placement, policy, None)
         };
         let mut curves = Vec::new();
-        for &placement in &self.placements {
-            for &precision in &args.precision {
-                curves.extend(args.policy.iter().map(|&policy| curve(precision, placement, Some(policy))));
-                curves.push(curve(precision, placement, None));
-            }
+        for (&placement, &precision) in
+            self.placements.iter().flat_map(|place| args.precision.iter().map(move |p| (place, p)))
+        {
+            curves.extend(args.policy.iter().map(|&policy| curve(precision, placement, Some(policy))));
+            curves.push(curve(precision, placement, None));
         }
-        for &placement in beside {
-            curves.extend([Some(compared.1), None].map(|policy| curve(compared.0, placement, policy)));
+        for &placement in &self.beside {
+            curves.extend([Some(policy), None].map(|policy| curve(compared, placement, policy)));
         }
         // The bound of Yang 2020, Figure 9: an FP32 table in host memory, read by the shaders over the bus.
-        let bound = curve(PrecisionName::Fp32, PlacementName::Mapped, None);
+        let bound = curve(Precision::Fp32, Placement::Mapped, None);
         let mappable = self.lab.as_ref().is_some_and(|lab| lab.timed.caps().mappable);
-        if mappable && !curves.iter().any(|known| known.name() == bound.name()) {
+        if mappable && !curves.iter().any(|known| known.setting == bound.setting) {
             curves.push(bound);
         }
         run.on(self.machine.clone());
@@ -258,23 +237,21 @@ impl<'a> Sweep<'a> {
                 shape.batch,
                 shape.bag,
                 shape.cache_rows(),
-                option_name(&args.optimizer)
+                args.optimizer
             ),
         );
         let points = curves.len() * args.hit_rate.len();
         let progress = Progress::new(self.name, points as u64);
         let slice = Duration::from_secs(args.seconds).div_f64(points.max(1) as f64);
         for curve in &curves {
-            let cache_rows = if curve.policy.is_some() { shape.cache_rows() } else { 0 };
-            let mut runner = self.runner(self.config(curve, cache_rows))?;
-            self.curve(run, curve, runner.as_mut(), slice)?;
+            let mut runner = self.runner(curve.config.clone())?;
+            self.points(run, curve, runner.as_mut(), slice)?;
             progress.advance(args.hit_rate.len() as u64);
         }
-        let fp32 = Curve { placement: self.placements[0], ..bound };
         for model in args.uvm.models() {
             let row = u64::from(shape.dim) * 4;
             match UvmTable::new(model, row, u64::from(shape.cache_rows()) * row) {
-                Ok(table) => self.unified(run, &Curve { page_bytes: model.page_bytes, ..fp32 }, table, slice)?,
+                Ok(table) => self.unified(run, model.page_bytes >> 10, table, slice)?,
                 Err(reason) => run.leave_out(format!("pages of {} KiB", model.page_bytes >> 10), reason.to_string()),
             }
         }
@@ -283,7 +260,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// A curve's points; without a cache the hit rate is 0, whatever the share of hot rows.
-    fn curve(&self, run: &mut Run, curve: &Curve, runner: &mut dyn Runner, slice: Duration) -> anyhow::Result<()> {
+    fn points(&self, run: &mut Run, curve: &Curve, runner: &mut dyn Runner, slice: Duration) -> anyhow::Result<()> {
         let mut stream = Stream::new(self.shape, self.seed);
         if curve.kind == "uncached" {
             let point = point(runner, &mut stream, 0.5, slice)?;
@@ -299,52 +276,45 @@ impl<'a> Sweep<'a> {
     }
 
     fn push(&self, run: &mut Run, curve: &Curve, aim: f64, point: &Point) {
-        let setting = curve.setting().with("aim", aim).with("hits", 100.0 * point.hit_rate);
         let logical = self.shape.logical_bytes() as f64;
-        let [forward, backward] = [point.forward, point.backward];
-        run.timed("forward", self.name, &setting, forward);
-        run.timed("backward", self.name, &setting, backward);
-        for (what, bytes) in ["table bytes read", "table bytes written"].into_iter().zip(point.table) {
-            run.push(what, self.name, &setting, bytes, Unit::Bytes);
-        }
-        for (what, bytes, times) in [
-            ("forward logical", logical, forward),
-            ("backward logical", 2.0 * logical, backward),
-            ("forward crossed", point.crossed[0], forward),
-            ("backward crossed", point.crossed[1], backward),
-        ] {
-            run.push(what, self.name, &setting, bytes / times.median, Unit::BytesPerSecond);
+        let setting = curve.setting.clone().with("aim", aim).with("hits", 100.0 * point.hit_rate);
+        let mut at = run.at(self.name, &setting);
+        at.timed("forward", point.seconds[0]);
+        at.timed("backward", point.seconds[1]);
+        at.push("table bytes read", point.table[0], Unit::Bytes);
+        at.push("table bytes written", point.table[1], Unit::Bytes);
+        for (what, bytes) in [("logical", [logical, 2.0 * logical]), ("crossed", point.crossed)] {
+            for ((phase, bytes), times) in ["forward", "backward"].into_iter().zip(bytes).zip(point.seconds) {
+                at.push(&format!("{phase} {what}"), bytes / times.median, Unit::BytesPerSecond);
+            }
         }
         if curve.kind == "cached" {
-            let place = Setting::default().with("curve", curve.name()).with("aim", aim);
-            run.push("off the aim", self.name, &place, (point.hit_rate - aim / 100.0).abs(), Unit::Share);
+            let name = curve.setting.get("curve").map(ToString::to_string).unwrap_or_default();
+            let place = Setting::default().with("curve", name).with("aim", aim);
+            run.at(self.name, &place).push("off the aim", (point.hit_rate - aim / 100.0).abs(), Unit::Share);
         }
     }
 
     /// Both curves of a page size: predicted, and on a device with its pages really moved.
-    fn unified(&self, run: &mut Run, curve: &Curve, table: UvmTable, slice: Duration) -> anyhow::Result<()> {
-        self.predict(run, &Curve { kind: "uvm model", ..*curve }, table.clone());
+    fn unified(&self, run: &mut Run, kib: u64, table: UvmTable, slice: Duration) -> anyhow::Result<()> {
+        let curve = |kind, placement| self.curve(kind, Precision::Fp32, placement, None, Some(kib));
+        self.predict(run, &curve("uvm model", self.placements[0]), table.clone());
         let Some(lab) = &self.lab else { return Ok(()) };
         match uvm::UvmRunner::new(lab, &self.shape, table) {
-            Ok(mut runner) => {
-                let moved = Curve { kind: "uvm pages", placement: PlacementName::Device, ..*curve };
-                self.curve(run, &moved, &mut runner, slice)?;
-            }
+            Ok(mut runner) => self.points(run, &curve("uvm pages", Placement::Device), &mut runner, slice)?,
             // A bound, not what was asked for: a device too small for it still gets its other curves.
-            Err(reason) => run.leave_out(format!("moved pages of {} KiB", curve.page_bytes >> 10), reason.to_string()),
+            Err(reason) => run.leave_out(format!("moved pages of {kib} KiB"), reason.to_string()),
         }
         Ok(())
     }
 
     /// The time is that of a step with every row on the device, measured in this run, and the bus's beside it.
     fn predict(&self, run: &mut Run, curve: &Curve, mut table: UvmTable) {
-        let place = option_name(&curve.placement);
-        let wanted = [("kind", "cached"), ("precision", "FP32"), ("placement", place.as_str())];
+        let of_resident = format!("kind=cached; precision=FP32; placement={}", curve.config.placement);
         let fastest = |what: &str| {
-            let found = run.records.iter().filter(|record| record.what == what && record.shape == self.name);
-            let found = found.filter(|record| wanted.iter().all(|(name, text)| record.is(name, text)));
+            let select = Select { what, shape: self.name, setting: &of_resident };
             let hits = |record: &&Record| record.setting.number("hits").unwrap_or(0.0);
-            found.max_by(|a, b| hits(a).total_cmp(&hits(b))).map(|record| record.value)
+            run.select(select).max_by(|a, b| hits(a).total_cmp(&hits(b))).map(|record| record.value)
         };
         let Some(resident) = fastest("forward").zip(fastest("backward")) else { return };
         let model: UvmModel = *table.model();
@@ -362,8 +332,7 @@ impl<'a> Sweep<'a> {
             let times = |resident: f64, moved| Times::of(vec![resident + model.seconds(moved)]);
             let point = Point {
                 hit_rate: aim / 100.0,
-                forward: times(resident.0, &forward),
-                backward: times(resident.1, &backward),
+                seconds: [times(resident.0, &forward), times(resident.1, &backward)],
                 table: [forward.bytes_in + backward.bytes_in, forward.bytes_out + backward.bytes_out].map(|n| n as f64),
                 crossed: [forward, backward].map(|moved| (moved.bytes_in + moved.bytes_out) as f64),
             };
@@ -373,102 +342,93 @@ impl<'a> Sweep<'a> {
 
     /// What the goals ask for: INT8's bytes against FP32's, INT8 mapped against pages.
     fn compare(&self, run: &mut Run) {
-        let bytes = |precision| {
-            let setting = [("kind", "uncached"), ("precision", precision), ("placement", "device")];
-            run.value("table bytes read", self.name, &setting)
-        };
         let scaled = |is: bool| if is { Setting::default().with("scaled", "yes") } else { Setting::default() };
         let (Shape { rows, dim, batch, .. }, goal) = (self.shape, Shape::GPU);
-        let share = bytes("INT8").zip(bytes("FP32")).map(|(int8, fp32)| int8 / fp32);
-        run.push_some("bytes against FP32", self.name, &scaled(dim != goal.dim), share, Unit::Share);
+        let ratio = |run: &Run, what: &str, settings: [&str; 2]| {
+            let [a, b] = settings.map(|setting| run.value(what, self.name, setting));
+            a.zip(b).map(|(a, b)| a / b)
+        };
+        let bytes = ["INT8", "FP32"].map(|precision| format!("kind=uncached; precision={precision}; placement=device"));
+        let share = ratio(run, "table bytes read", bytes.each_ref().map(String::as_str));
+        run.at(self.name, &scaled(dim != goal.dim)).push("bytes against FP32", share, Unit::Share);
         let place = scaled((rows, dim, batch) != (goal.rows, goal.dim, goal.batch));
         for &aim in &self.args.hit_rate {
-            let text = crate::report::Value::Number(aim).to_string();
-            let forward = |kind, placement| {
-                let precision = if kind == "cached" { "INT8" } else { "FP32" };
-                let setting = [("kind", kind), ("precision", precision), ("placement", placement), ("aim", &text)];
-                run.value("forward", self.name, &setting)
-            };
-            let times = forward("uvm pages", "device").zip(forward("cached", "mapped")).map(|(a, b)| a / b);
-            run.push_some("against pages", self.name, &place.clone().with("aim", aim), times, Unit::Times);
+            let kinds = ["kind=uvm pages; placement=device", "kind=cached; precision=INT8; placement=mapped"];
+            let kinds = kinds.map(|kind| format!("{kind}; aim={}", Value::Number(aim)));
+            let times = ratio(run, "forward", kinds.each_ref().map(String::as_str));
+            run.at(self.name, &place.clone().with("aim", aim)).push("against pages", times, Unit::Times);
         }
     }
 
     /// One line a curve, a column for each hit rate aimed at.
     fn table(&self, run: &Run) -> (String, Option<String>) {
-        let logical = |record: &&Record| {
-            record.shape == self.name && ["forward logical", "backward logical"].contains(&record.what.as_str())
-        };
+        let logical = Select { what: "forward logical|backward logical", shape: self.name, setting: "" };
         let title = format!("{}: logical bandwidth, forward / backward, by hit rate aimed at in percent", self.name);
-        (title, table(run.records.iter().filter(logical), &["curve"], "aim"))
+        (title, table(run.select(logical), &["curve"], "aim"))
     }
 
-    /// Each with its file's stem: precisions and policies of the first placement; then, where there are several, placements, by both
-    /// measures. Forward and backward of each.
+    /// Each with its file's stem: precisions and policies of the first placement; then, where there are several, placements. Forward and
+    /// backward of each.
     fn charts(&self, run: &Run) -> Vec<(String, Chart)> {
-        let first = option_name(&self.placements[0]);
-        let records = || run.records.iter().filter(|record| record.shape == self.name);
+        let of = |setting: &str| {
+            let select = Select { what: "forward", shape: self.name, setting };
+            run.records.iter().find(|record| select.has(record))
+        };
         // Of several sizes of pages the first: the others are in the table.
-        let pages = records().find_map(|record| record.setting.number("page KiB"));
-        let uvm = |record: &Record| pages.is_some() && record.setting.number("page KiB") == pages;
-        let uncached = |record: &Record| record.is("kind", "uncached");
-        let cached = |record: &Record| record.is("kind", "cached");
+        let pages = of("page KiB").and_then(|record| record.key("page KiB")).map(|pages| pages.to_string());
+        let pages = pages.unwrap_or_default();
+        let bounds = [
+            (format!("kind=uvm model; page KiB={pages}"), 6),
+            (format!("kind=uvm pages; page KiB={pages}"), 4),
+            ("kind=uncached; precision=FP32; placement=mapped".to_owned(), 5),
+        ];
+        let first = self.placements[0];
         let (precision, policy) = self.compared();
-        let (precision, policy) = (option_name(&precision).to_uppercase(), names::title(policy));
-        let same = |record: &Record| {
-            record.is("precision", &precision) && (record.is("policy", &policy) || record.key("policy").is_none())
+        let (precision, policy) = (precision.to_string().to_uppercase(), names::title(policy));
+        let precisions = ["FP32", "FP16", "INT8", "INT4", "INT2"].into_iter().zip(0..);
+        let precisions = precisions.map(|(name, i)| (format!("kind=cached; precision={name}; placement={first}"), i));
+        let places = ["device", "mapped", "staged"].into_iter().zip(0..);
+        let places = places
+            .map(|(place, i)| (format!("kind=cached; precision={precision}; policy={policy}; placement={place}"), i));
+        let plain = ("kind=uncached; precision=FP32".to_owned(), 7);
+        let same = (format!("kind=uncached; precision={precision}; placement=mapped"), 3);
+        let by_precision: Vec<(String, usize)> = bounds.iter().cloned().chain([plain]).chain(precisions).collect();
+        let by_placement: Vec<(String, usize)> = bounds.into_iter().chain([same]).chain(places).collect();
+        let several = by_placement.iter().rev().take(3).filter(|(setting, _)| of(setting).is_some()).count() > 1;
+        let mut charts = vec![("", by_precision)];
+        charts.extend(several.then_some(("placements-", by_placement)));
+        let both = |(infix, lines): (&str, Vec<(String, usize)>)| {
+            ["forward", "backward"].map(|direction| {
+                (format!("bench-{}-{infix}{direction}", self.name), self.chart(run, direction, &lines))
+            })
         };
-        let by_precision = |record: &&Record| {
-            uvm(record)
-                || uncached(record) && record.is("precision", "FP32")
-                || cached(record) && record.is("placement", &first)
-        };
-        let by_placement = |record: &&Record| {
-            let crosses = record.what.ends_with("logical") || !record.is("placement", "device");
-            uvm(record)
-                || cached(record) && same(record) && crosses
-                || uncached(record)
-                    && record.is("placement", "mapped")
-                    && (same(record) || record.is("precision", "FP32"))
-        };
-        let several = records().any(|record| cached(record) && !record.is("placement", &first));
-        let mut charts = Vec::new();
-        for direction in ["forward", "backward"] {
-            let what = format!("{direction} logical");
-            let shown = records().filter(|record| record.what == what).filter(by_precision);
-            charts.push((format!("bench-{}-{direction}", self.name), self.chart(&what, shown, precision_colour)));
-        }
-        for (measure, infix) in [("logical", ""), ("crossed", "bus-")] {
-            for direction in ["forward", "backward"].into_iter().filter(|_| several) {
-                let what = format!("{direction} {measure}");
-                let shown = records().filter(|record| record.what == what).filter(by_placement);
-                let stem = format!("bench-{}-placements-{infix}{direction}", self.name);
-                charts.push((stem, self.chart(&what, shown, placement_colour)));
-            }
-        }
-        charts
+        charts.into_iter().flat_map(both).collect()
     }
 
-    fn chart<'r>(&self, what: &str, shown: impl Iterator<Item = &'r Record>, colour: fn(&Record) -> usize) -> Chart {
-        let logical = what.ends_with("logical");
-        let label = if logical { "Logical bandwidth" } else { "Bytes that crossed the bus" };
-        let mut chart = Chart::new("Hit rate (% of accesses)", label);
+    /// The curves of these settings, each in its colour.
+    fn chart(&self, run: &Run, direction: &str, lines: &[(String, usize)]) -> Chart {
+        let what = format!("{direction} logical");
+        let mut chart = Chart::new("Hit rate (% of accesses)", "Logical bandwidth");
         chart.title = format!("{what}: {}", self.machine.title());
-        // Of hits little crosses, of pages much.
-        chart.log_y = !logical;
         chart.x_range = Some((0.0, 100.0));
+        let colour = |record: &Record| {
+            let is = |setting: &str| Select { what: "", shape: "", setting }.has(record);
+            lines.iter().find(|(setting, _)| is(setting)).map(|line| line.1)
+        };
         let style = |record: &Record| Style {
-            colour: colour(record),
+            colour: colour(record).unwrap_or(0),
             dashed: record.is("policy", "LFU") || !record.is("kind", "cached"),
             markers: record.is("kind", "cached") || record.is("kind", "uvm pages"),
         };
+        let shown = run.select(Select { what: &what, shape: self.name, setting: "" });
+        let shown = shown.filter(|record| colour(record).is_some());
         chart.lines(shown, "curve", |record| record.setting.number("hits"), style);
         for series in chart.series.iter_mut().filter(|series| series.label.contains("uncached")) {
             let bound = series.points[0].1;
             series.points = vec![(0.0, bound), (100.0, bound)];
         }
         let highest = chart.series.iter().flat_map(|series| &series.points).map(|point| point.1).fold(0.0, f64::max);
-        chart.y_range = logical.then_some((0.0, highest * 1.05));
+        chart.y_range = Some((0.0, highest * 1.05));
         chart
     }
 }
@@ -489,32 +449,10 @@ fn point(runner: &mut dyn Runner, stream: &mut Stream, hit_rate: f64, slice: Dur
     }
     let after = runner.seen()?;
     let seen = after.counters - before.counters;
-    let [forward, backward] = seconds.map(Times::of);
     Ok(Point {
         hit_rate: seen.hit_rate(),
-        forward,
-        backward,
+        seconds: seconds.map(Times::of),
         table: [seen.bytes_read as f64 / steps, seen.bytes_written as f64 / steps],
         crossed: [0, 1].map(|k| (after.bus[k] - before.bus[k]) as f64 / steps),
     })
-}
-
-fn bound_colour(record: &Record) -> Option<usize> {
-    match record.key("kind")?.to_string().as_str() {
-        "uvm model" => Some(6),
-        "uvm pages" => Some(4),
-        "uncached" if record.is("precision", "FP32") && record.is("placement", "mapped") => Some(5),
-        _ => None,
-    }
-}
-
-fn precision_colour(record: &Record) -> usize {
-    let place =
-        || Precision::ALL.iter().position(|precision| record.is("precision", &format!("{precision:?}").to_uppercase()));
-    bound_colour(record).unwrap_or_else(|| if record.is("kind", "uncached") { 7 } else { place().unwrap_or(0) })
-}
-
-fn placement_colour(record: &Record) -> usize {
-    let place = || ["device", "mapped", "staged"].iter().position(|place| record.is("placement", place));
-    bound_colour(record).unwrap_or_else(|| if record.is("kind", "uncached") { 3 } else { place().unwrap_or(0) })
 }

@@ -6,6 +6,7 @@ use super::shape::Shape;
 use crate::lab::Lab;
 use crate::uvm::{UvmDevice, UvmModel, UvmPass, UvmTable, UvmTraffic};
 use hotrow::Counters;
+use std::ops::RangeInclusive;
 
 /// Options of the model of unified memory.
 #[derive(Debug, clap::Args)]
@@ -15,10 +16,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_values_t = [64], value_parser = page)]
     page_kib: Vec<u64>,
     /// UVM model: bytes over the bus, one way, in GB/s
-    #[arg(long, value_name = "X", default_value_t = UvmModel::default().bus_bytes_per_second * 1e-9, value_parser = above_zero)]
+    #[arg(long, value_name = "X", default_value_t = UvmModel::default().bus_bytes_per_second * 1e-9, value_parser = |text: &str| number(text, 1e-6..=1e6))]
     bus_gb_s: f64,
     /// UVM model: time of a fault in us, shared by 256 at once
-    #[arg(long, value_name = "X", default_value_t = UvmModel::default().fault_seconds * 1e6, value_parser = not_negative)]
+    #[arg(long, value_name = "X", default_value_t = UvmModel::default().fault_seconds * 1e6, value_parser = |text: &str| number(text, 0.0..=1e9))]
     fault_us: f64,
 }
 
@@ -29,15 +30,10 @@ fn page(text: &str) -> Result<u64, String> {
     }
 }
 
-fn above_zero(text: &str) -> Result<f64, String> {
-    not_negative(text).ok().filter(|&number| number > 0.0).ok_or_else(|| "wanted a number above 0".to_owned())
-}
-
-fn not_negative(text: &str) -> Result<f64, String> {
-    match text.trim().parse::<f64>() {
-        Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
-        _ => Err("wanted a number, 0 or more".to_owned()),
-    }
+/// A number of an option, if it is in the range.
+pub(super) fn number(text: &str, range: RangeInclusive<f64>) -> Result<f64, String> {
+    let found = text.trim().parse().ok().filter(|number| range.contains(number));
+    found.ok_or_else(|| format!("wanted a number from {} to {}", range.start(), range.end()))
 }
 
 impl Args {

@@ -9,48 +9,38 @@ type Point = (f64, f64);
 
 /// Replaces every dashed line of the scene by its dashes.
 pub(super) fn cut(scene: &mut Scene) {
-    let whole = std::mem::take(&mut scene.elements);
-    for element in whole {
-        match element {
-            Primitive::PolyLine { points, stroke, stroke_width, stroke_dasharray: Some(pattern) } => {
-                let lengths: Vec<f64> = pattern.split(' ').filter_map(|length| length.parse().ok()).collect();
-                let &[on, off] = lengths.as_slice() else {
-                    scene.elements.push(Primitive::PolyLine { points, stroke, stroke_width, stroke_dasharray: None });
-                    continue;
-                };
-                // The round ends reach half a width beyond each dash.
-                let overhang = stroke_width.min(on / 2.0);
-                for points in pieces(&points, on - overhang, off + overhang) {
-                    let stroke = stroke.clone();
-                    scene.elements.push(Primitive::PolyLine { points, stroke, stroke_width, stroke_dasharray: None });
-                }
-            }
-            other => scene.elements.push(other),
-        }
+    for element in std::mem::take(&mut scene.elements) {
+        let Primitive::PolyLine { points, stroke, stroke_width, stroke_dasharray: Some(pattern) } = element else {
+            scene.elements.push(element);
+            continue;
+        };
+        let lengths: Vec<f64> = pattern.split([' ', ',']).filter_map(|length| length.parse().ok()).collect();
+        let (on, off) = (lengths.first().map_or(0.0, |on| *on), lengths.get(1).map_or(0.0, |off| *off));
+        // The round ends reach half a width beyond each dash.
+        let overhang = stroke_width.min(on / 2.0);
+        let dash =
+            |points| Primitive::PolyLine { points, stroke: stroke.clone(), stroke_width, stroke_dasharray: None };
+        scene.elements.extend(pieces(&points, on - overhang, off + overhang).into_iter().map(dash));
     }
 }
 
-/// The parts of a line through `points` that a pattern of `on` drawn and `off` left out leaves, along its whole
-/// length.
+/// The parts of a line through `points` that a pattern of `on` drawn and `off` left out leaves, along its whole length.
 fn pieces(points: &[Point], on: f64, off: f64) -> Vec<Vec<Point>> {
-    let mut pieces: Vec<Vec<Point>> = Vec::new();
     if on <= 0.0 || off <= 0.0 {
         return vec![points.to_vec()];
     }
+    let mut pieces: Vec<Vec<Point>> = Vec::new();
     let (mut drawing, mut left) = (true, on);
     let mut piece: Vec<Point> = points.first().copied().into_iter().collect();
     for pair in points.windows(2) {
-        let (from, to) = (pair[0], pair[1]);
-        let length = (to.0 - from.0).hypot(to.1 - from.1);
-        let mut at = 0.0;
+        let [(x, y), to] = [pair[0], pair[1]];
+        let (dx, dy) = (to.0 - x, to.1 - y);
+        let (length, mut at) = (dx.hypot(dy), 0.0);
         while length - at > left {
             at += left;
-            let cut = (from.0 + (to.0 - from.0) * at / length, from.1 + (to.1 - from.1) * at / length);
+            piece.push((x + dx * at / length, y + dy * at / length));
             if drawing {
-                piece.push(cut);
                 pieces.push(std::mem::take(&mut piece));
-            } else {
-                piece = vec![cut];
             }
             drawing = !drawing;
             left = if drawing { on } else { off };
@@ -60,9 +50,7 @@ fn pieces(points: &[Point], on: f64, off: f64) -> Vec<Vec<Point>> {
             piece.push(to);
         }
     }
-    if piece.len() > 1 {
-        pieces.push(piece);
-    }
+    pieces.extend(Some(piece).filter(|piece| piece.len() > 1));
     pieces
 }
 

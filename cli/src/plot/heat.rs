@@ -1,12 +1,12 @@
 //! Heat maps side by side on one colour scale: a number in each cell, a stroke through those that have none.
 
-use super::bars::{text, wrapped};
-use super::{TITLE_LETTERS, WIDTH, write};
+use super::draw::{TITLE_LETTERS, WIDTH, rect, text, write};
 use crate::report::units::short;
 use anyhow::ensure;
 use kuva::plot::ColorMap;
 use kuva::render::color::Color;
 use kuva::render::render::{Primitive, Scene, TextAnchor};
+use kuva::render::render_utils::wrap_text;
 use std::path::{Path, PathBuf};
 
 const TEXT: u32 = 12;
@@ -59,7 +59,7 @@ impl Heat {
 
     fn scene(&self) -> Scene {
         let ends = self.ends().unwrap_or((1.0, 1.0));
-        let title = wrapped(&self.title, TITLE_LETTERS);
+        let title = wrap_text(&self.title, TITLE_LETTERS);
         let top = MARGIN + title.len() as f64 * LINE;
         let tallest = |panels: &[Panel]| panels.iter().map(|panel| panel.lines.len()).max().unwrap_or(0) as f64;
         // Title, columns' names and label of a panel.
@@ -67,7 +67,7 @@ impl Heat {
         let all: f64 = self.panels.chunks(ACROSS).map(height).sum();
         let mut scene = Scene::new(WIDTH, top + all + 2.5 * LINE + MARGIN);
         for (i, line) in title.iter().enumerate() {
-            text(&mut scene, WIDTH / 2.0, MARGIN + (i as f64 + 0.6) * LINE, line, 17, TextAnchor::Middle);
+            text(&mut scene, (WIDTH / 2.0, MARGIN + (i as f64 + 0.6) * LINE), line, 17, TextAnchor::Middle);
         }
         let width = (WIDTH - 2.0 * MARGIN) / ACROSS as f64;
         let mut y = top;
@@ -93,9 +93,9 @@ impl Heat {
         for i in 0..=4 {
             let share = f64::from(i) / 4.0;
             let value = ends.0 * (ends.1 / ends.0).powf(share);
-            text(scene, left + width * share, y + LINE * 1.2, &short(value), TEXT, TextAnchor::Middle);
+            text(scene, (left + width * share, y + LINE * 1.2), &short(value), TEXT, TextAnchor::Middle);
         }
-        text(scene, WIDTH / 2.0, y + LINE * 2.1, &self.label, 14, TextAnchor::Middle);
+        text(scene, (WIDTH / 2.0, y + LINE * 2.1), &self.label, 14, TextAnchor::Middle);
     }
 }
 
@@ -104,11 +104,12 @@ fn draw(scene: &mut Scene, panel: &Panel, (left, top, width): (f64, f64, f64), (
     let cell = (width - NAMES - MARGIN) / panel.columns.len().max(1) as f64;
     let middle = |i: usize| x + (i as f64 + 0.5) * cell;
     let under = 0.35 * f64::from(TEXT);
-    text(scene, left + (width + NAMES - MARGIN) / 2.0, top + 0.7 * LINE, &panel.title, 14, TextAnchor::Middle);
+    let center = left + (width + NAMES - MARGIN) / 2.0;
+    text(scene, (center, top + 0.7 * LINE), &panel.title, 14, TextAnchor::Middle);
     let first = top + 1.1 * LINE;
     for (i, (name, values)) in panel.lines.iter().zip(&panel.values).enumerate() {
         let y = first + i as f64 * CELL;
-        text(scene, x - 5.0, y + CELL / 2.0 + under, name, TEXT, TextAnchor::End);
+        text(scene, (x - 5.0, y + CELL / 2.0 + under), name, TEXT, TextAnchor::End);
         for (j, value) in values.iter().enumerate() {
             let place = (x + j as f64 * cell, y, cell - 1.0, CELL - 1.0);
             match value.filter(|value| value.is_finite() && *value > 0.0) {
@@ -137,14 +138,9 @@ fn draw(scene: &mut Scene, panel: &Panel, (left, top, width): (f64, f64, f64), (
     }
     let below = first + panel.lines.len() as f64 * CELL;
     for (i, name) in panel.columns.iter().enumerate() {
-        text(scene, middle(i), below + 0.65 * LINE, name, TEXT, TextAnchor::Middle);
+        text(scene, (middle(i), below + 0.65 * LINE), name, TEXT, TextAnchor::Middle);
     }
-    text(scene, left + (width + NAMES - MARGIN) / 2.0, below + 1.4 * LINE, &panel.label, TEXT, TextAnchor::Middle);
-}
-
-fn rect(scene: &mut Scene, (x, y, width, height): (f64, f64, f64, f64), paint: &str) {
-    let fill = Color::from(paint);
-    scene.add(Primitive::Rect { x, y, width, height, fill, stroke: None, stroke_width: None, opacity: None });
+    text(scene, (center, below + 1.4 * LINE), &panel.label, TEXT, TextAnchor::Middle);
 }
 
 /// Pale for 0, dark for 1.

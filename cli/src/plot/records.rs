@@ -1,6 +1,8 @@
 //! Charts over records: lines, bars and heat maps take their figures, labels and units from them.
 
-use super::{Bars, Chart, Panel, Series};
+use super::bars::Bars;
+use super::chart::{Chart, Series};
+use super::heat::Panel;
 use crate::report::{Record, Value};
 
 /// How a line looks.

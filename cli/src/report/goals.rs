@@ -1,6 +1,6 @@
 //! Goals: a bound on a figure, and whether the records of a run reach it. `data/goals.csv` is the table of them.
 
-use super::{Record, Unit};
+use super::{Record, Select, Unit};
 use serde::{Deserialize, Serialize};
 
 /// A row of the table.
@@ -49,11 +49,8 @@ pub fn goals(command: &str) -> Vec<Goal> {
 
 impl Goal {
     fn matches(&self, record: &Record) -> bool {
-        let mut setting = self.setting.split("; ").filter_map(|one| one.split_once('='));
-        record.value.is_finite()
-            && record.what == self.what
-            && (self.shape.is_empty() || record.shape == self.shape)
-            && setting.all(|(name, text)| record.is(name, text))
+        let Self { what, shape, setting, .. } = self;
+        record.value.is_finite() && Select { what, shape, setting }.has(record)
     }
 
     /// The bound as a number, and whether a figure must be at most that.

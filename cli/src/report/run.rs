@@ -1,7 +1,7 @@
 //! A run of a benchmark: where it ran, its records, what they reach of the goals, and what was left out.
 
 use super::goals::{HEAD, Judged, goals};
-use super::{Record, Setting, Unit, units::Times};
+use super::{Record, Select, Setting, Unit, units::Times};
 use crate::output;
 use hotrow::Context;
 use hotrow::Resolution;
@@ -85,7 +85,8 @@ struct LeftOut {
 #[derive(Debug, Serialize)]
 pub struct Run {
     schema: u32,
-    command: &'static str,
+    /// The command that it is of.
+    pub command: &'static str,
     version: &'static str,
     commit: String,
     date: String,
@@ -145,34 +146,21 @@ impl Run {
         self.shapes.insert(shape.into(), what.into());
     }
 
-    /// A single figure.
-    pub fn push(&mut self, what: &str, shape: &str, setting: &Setting, value: f64, unit: Unit) {
-        self.records.push(Record::new(what, shape, setting, value, unit));
+    /// Where figures of a shape under a setting are put.
+    pub fn at(&mut self, shape: impl Into<String>, setting: &Setting) -> At<'_> {
+        At { run: self, shape: shape.into(), setting: setting.clone() }
     }
 
-    /// A figure, if it was measured.
-    pub fn push_some(&mut self, what: &str, shape: &str, setting: &Setting, value: Option<f64>, unit: Unit) {
-        if let Some(value) = value {
-            self.push(what, shape, setting, value, unit);
-        }
+    /// The records that a selection finds.
+    pub fn select<'r>(&'r self, select: Select<'r>) -> impl Iterator<Item = &'r Record> + Clone {
+        self.records.iter().filter(move |record| select.has(record))
     }
 
-    /// Seconds of several rounds.
-    pub fn timed(&mut self, what: &str, shape: &str, setting: &Setting, times: Times) {
-        self.records.push(Record::timed(what, shape, setting, times));
-    }
-
-    /// The first record of this kind that has all these texts in its setting.
+    /// The value of the first record that a selection finds.
     #[must_use]
-    pub fn find(&self, what: &str, shape: &str, setting: &[(&str, &str)]) -> Option<&Record> {
-        let mut found = self.records.iter().filter(|record| record.what == what && record.shape == shape);
-        found.find(|record| setting.iter().all(|(name, text)| record.is(name, text)))
-    }
-
-    /// Its value.
-    #[must_use]
-    pub fn value(&self, what: &str, shape: &str, setting: &[(&str, &str)]) -> Option<f64> {
-        self.find(what, shape, setting).map(|record| record.value)
+    pub fn value(&self, what: &str, shape: &str, setting: &str) -> Option<f64> {
+        let select = Select { what, shape, setting };
+        self.records.iter().find(|record| select.has(record)).map(|record| record.value)
     }
 
     /// Names what was not measured, and why.
@@ -251,6 +239,28 @@ impl Run {
         super::write_json(&json, self, &self.records)?;
         super::write_csv(&csv, &self.records)?;
         Ok([json, csv])
+    }
+}
+
+/// A shape under a setting, whose figures go into a run.
+#[derive(Debug)]
+pub struct At<'r> {
+    run: &'r mut Run,
+    shape: String,
+    setting: Setting,
+}
+
+impl At<'_> {
+    /// A single figure, if there is one.
+    pub fn push(&mut self, what: &str, value: impl Into<Option<f64>>, unit: Unit) {
+        let record = |value| Record::new(what, &self.shape, &self.setting, value, unit);
+        self.run.records.extend(value.into().map(record));
+    }
+
+    /// Seconds of several rounds, if there are any.
+    pub fn timed(&mut self, what: &str, times: impl Into<Option<Times>>) {
+        let record = |times| Record::timed(what, &self.shape, &self.setting, times);
+        self.run.records.extend(times.into().map(record));
     }
 }
 

@@ -50,6 +50,13 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     middle(&values)
 }
 
+/// The slowest against the fastest of several times.
+#[must_use]
+pub fn apart(seconds: &[f64]) -> Option<f64> {
+    let (low, high) = (seconds.iter().copied().reduce(f64::min)?, seconds.iter().copied().reduce(f64::max)?);
+    (seconds.len() > 1).then(|| high / low)
+}
+
 fn middle(sorted: &[f64]) -> f64 {
     match sorted.len() {
         0 => f64::NAN,
@@ -82,18 +89,6 @@ pub fn bytes(bytes: f64) -> String {
 #[must_use]
 pub fn bytes_per_second(rate: f64) -> String {
     format!("{:.2} GB/s", rate * 1e-9)
-}
-
-/// `12.3 %` of a share of 0.123.
-#[must_use]
-pub fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
-}
-
-/// `1.25 x`.
-#[must_use]
-pub fn times(factor: f64) -> String {
-    format!("{factor:.2} x")
 }
 
 /// `4 M`, `12.5 K`, `512`: a number of things, rounded to two decimals of its unit.
@@ -138,13 +133,13 @@ mod tests {
         assert_eq!((times.median, times.lowest, times.highest, times.rounds), (3.0, 1.0, 5.0, 3));
         assert_eq!(times.plus(times), Times { rounds: 3, ..times.scaled(2.0) });
         assert_eq!(Times::of(Vec::new()), Times::default());
+        assert_eq!((apart(&[2.0, 1.0, 1.5]), apart(&[2.0])), (Some(2.0), None));
     }
 
     #[test]
     fn quantities_have_their_unit() {
         assert_eq!([2.0, 0.0021, 3.2e-6].map(seconds), ["2.00 s", "2.10 ms", "3.2 us"]);
         assert_eq!([2.5e9, 3e6, 1234.0, 136.0].map(bytes), ["2.50 GB", "3.00 MB", "1.23 KB", "136 B"]);
-        assert_eq!((percent(0.1234), times(1.5)), ("12.3 %".to_owned(), "1.50 x".to_owned()));
     }
 
     #[test]

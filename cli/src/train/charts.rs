@@ -1,16 +1,15 @@
 //! Lines of figures over the values of a setting.
 
+use super::figures::LINE;
 use crate::plot::{Chart, Style};
 use crate::report::{Record, Value};
 
 /// Distance between lines whose points share a place of the axis.
 const APART: f64 = 0.05;
 
-/// The name of a figure's line in its setting.
-pub(crate) const LINE: &str = "line";
-
 /// A line for each [`LINE`], over the values of `across` side by side; lines of fewer points than `least` are left out.
-pub(crate) fn places(records: &[Record], across: &str, least: usize) -> Chart {
+pub(crate) fn places<'r>(records: impl IntoIterator<Item = &'r Record>, across: &str, least: usize) -> Chart {
+    let records: Vec<&Record> = records.into_iter().collect();
     let mut places: Vec<f64> = records.iter().filter_map(|record| record.setting.number(across)).collect();
     places.sort_by(f64::total_cmp);
     places.dedup();
@@ -18,7 +17,7 @@ pub(crate) fn places(records: &[Record], across: &str, least: usize) -> Chart {
         let value = record.setting.number(across)?;
         places.iter().position(|&place| place == value).map(|at| at as f64)
     };
-    let mut chart = lines(records, across, place);
+    let mut chart = lines(&records, across, place);
     chart.series.retain(|series| series.points.len() >= least);
     chart.x_names = places.iter().map(|&place| Value::from(place).to_string()).collect();
     let middle = (chart.series.len() as f64 - 1.0) / 2.0;
@@ -29,15 +28,14 @@ pub(crate) fn places(records: &[Record], across: &str, least: usize) -> Chart {
 }
 
 /// The same over the numbers of `across`.
-pub(crate) fn numbers(records: &[Record], across: &str) -> Chart {
-    lines(records, across, |record| record.setting.number(across))
+pub(crate) fn numbers<'r>(records: impl IntoIterator<Item = &'r Record>, across: &str) -> Chart {
+    lines(&records.into_iter().collect::<Vec<_>>(), across, |record| record.setting.number(across))
 }
 
 /// Lines rounded to nearest are dashed, and have the colour of those rounded stochastically.
-fn lines(records: &[Record], across: &str, x: impl Fn(&Record) -> Option<f64>) -> Chart {
+fn lines(records: &[&Record], across: &str, x: impl Fn(&Record) -> Option<f64>) -> Chart {
     let mut colours: Vec<String> = Vec::new();
-    for record in records {
-        let colour = colour(record);
+    for colour in records.iter().map(|record| colour(record)) {
         if !colours.contains(&colour) {
             colours.push(colour);
         }
@@ -48,7 +46,7 @@ fn lines(records: &[Record], across: &str, x: impl Fn(&Record) -> Option<f64>) -
         markers: true,
     };
     let mut chart = Chart::new(across, "");
-    chart.lines(records, LINE, x, style);
+    chart.lines(records.iter().copied(), LINE, x, style);
     chart
 }
 

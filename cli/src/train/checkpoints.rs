@@ -30,13 +30,6 @@ pub(crate) struct Keep {
     pub(crate) resume: bool,
 }
 
-impl Keep {
-    /// Whether one is due after so many steps.
-    pub(crate) fn due(&self, steps: u64) -> bool {
-        self.every.is_some_and(|every| steps.is_multiple_of(every))
-    }
-}
-
 /// Whose a checkpoint is. Learning rates and epochs are missing: a run may go on with others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Identity {
@@ -71,7 +64,6 @@ pub(crate) struct Beside {
 /// proved, it goes.
 #[derive(Debug)]
 pub(crate) struct Unproved {
-    steps: u64,
     partial: PathBuf,
     place: PathBuf,
 }
@@ -84,8 +76,7 @@ impl Unproved {
         tables: &mut Tables,
         beside: &Beside,
     ) -> anyhow::Result<Self> {
-        let place = folder.join(format!("{STEP}{}", beside.steps));
-        let partial = folder.join(format!("{STEP}{}.partial", beside.steps));
+        let [place, partial] = ["", ".partial"].map(|end| folder.join(format!("{STEP}{}{end}", beside.steps)));
         let mut write = || -> anyhow::Result<()> {
             if partial.exists() {
                 fs::remove_dir_all(&partial)?;
@@ -95,25 +86,26 @@ impl Unproved {
                 checkpoint::save_lookup(group, partial.join(group_name(at)))?;
             }
             let dense = beside.dense.iter().enumerate().map(|(at, tensor)| (at.to_string(), tensor.clone()));
-            let mut tensors: HashMap<String, Tensor> = dense.collect();
-            tensors.insert("loss".to_owned(), Tensor::new(&[beside.loss], &Device::Cpu)?);
+            let loss = ("loss".to_owned(), Tensor::new(&[beside.loss], &Device::Cpu)?);
+            let tensors: HashMap<String, Tensor> = dense.chain([loss]).collect();
             candle_core::safetensors::save(&tensors, partial.join("dense.safetensors"))?;
             let head = Head { steps: beside.steps, identity: identity.clone() };
             Ok(fs::write(partial.join("run.json"), serde_json::to_string_pretty(&head)?)?)
         };
         write().with_context(|| cannot_write(&place))?;
-        Ok(Self { steps: beside.steps, partial, place })
+        Ok(Self { partial, place })
     }
 
     /// Gives it its name, and removes those before it.
     pub(crate) fn prove(self) -> anyhow::Result<()> {
-        let folder = self.place.parent().unwrap_or(Path::new("."));
         let place = || -> anyhow::Result<()> {
             if self.place.exists() {
                 fs::remove_dir_all(&self.place)?;
             }
             fs::rename(&self.partial, &self.place)?;
-            for (_, older) in all(folder)?.into_iter().filter(|&(steps, _)| steps < self.steps) {
+            let mut all = all(self.place.parent().unwrap_or(Path::new(".")))?;
+            all.sort();
+            for (_, older) in all.into_iter().take_while(|(_, place)| *place != self.place) {
                 fs::remove_dir_all(older)?;
             }
             Ok(())
@@ -124,7 +116,7 @@ impl Unproved {
 
 impl Drop for Unproved {
     fn drop(&mut self) {
-        // Gone if it was proved. What cannot be removed disturbs no one.
+        // Gone if it was proved. A folder that cannot be removed disturbs no one.
         let _left = fs::remove_dir_all(&self.partial);
     }
 }

@@ -1,18 +1,9 @@
 //! The part of a model above its tables: candle's tensors on the CPU, in FP32.
 
-use crate::train::task::{Batch, Target};
+use crate::train::task::{Batch, Dense, Target};
 use candle_core::{D, DType, Device, Result, Tensor, Var, backprop::GradStore};
 use hotrow::Init;
 use hotrow::hash::fmix32;
-
-/// The dense part of a model.
-pub(crate) trait Dense {
-    /// Logits of a batch as its [`Target`] has them. `embedded`: of each table `[bags, dim]`, or `[indices, dim]` with pooling none.
-    fn logits(&self, embedded: &[Tensor], batch: &Batch) -> Result<Tensor>;
-
-    /// The trained weights.
-    fn vars(&self) -> Vec<&Var>;
-}
 
 /// The mean over the samples, in nats.
 pub(crate) fn loss(logits: &Tensor, batch: &Batch, target: Target) -> Result<Tensor> {
@@ -55,47 +46,27 @@ impl Fresh {
     }
 }
 
-/// `x W + b`.
-#[derive(Debug)]
-pub(crate) struct Linear {
-    /// `[inputs, outputs]`.
-    weight: Var,
-    bias: Var,
-}
-
-impl Linear {
-    /// Weights within `1/sqrt(inputs)`, bias 0.
-    pub(crate) fn new(inputs: usize, outputs: usize, fresh: &mut Fresh) -> Result<Self> {
-        let weight = fresh.uniform(&[inputs, outputs], 1.0 / (inputs as f32).sqrt())?;
-        Ok(Self { weight, bias: Var::zeros(outputs, DType::F32, &Device::Cpu)? })
-    }
-
-    pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        x.matmul(&self.weight)?.broadcast_add(&self.bias)
-    }
-
-    pub(crate) fn vars(&self) -> [&Var; 2] {
-        [&self.weight, &self.bias]
-    }
-}
-
-/// Linear layers with rectifiers between them.
+/// Linear layers `x W + b` with rectifiers between them.
 #[derive(Debug)]
 pub(crate) struct Mlp {
-    layers: Vec<Linear>,
+    /// Of each layer the weight, `[inputs, outputs]`, and the bias.
+    layers: Vec<[Var; 2]>,
 }
 
 impl Mlp {
-    /// `widths`: inputs, hidden layers, outputs.
+    /// `widths`: inputs, hidden layers, outputs. Weights begin within `1/sqrt(inputs)`, biases at 0.
     pub(crate) fn new(widths: &[usize], fresh: &mut Fresh) -> Result<Self> {
-        let layers = widths.windows(2).map(|pair| Linear::new(pair[0], pair[1], fresh));
-        Ok(Self { layers: layers.collect::<Result<_>>()? })
+        let layer = |pair: &[usize]| {
+            let weight = fresh.uniform(&[pair[0], pair[1]], 1.0 / (pair[0] as f32).sqrt())?;
+            Ok([weight, Var::zeros(pair[1], DType::F32, &Device::Cpu)?])
+        };
+        Ok(Self { layers: widths.windows(2).map(layer).collect::<Result<_>>()? })
     }
 
     pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let mut x = x.clone();
-        for (at, layer) in self.layers.iter().enumerate() {
-            x = layer.forward(&x)?;
+        for (at, [weight, bias]) in self.layers.iter().enumerate() {
+            x = x.matmul(weight)?.broadcast_add(bias)?;
             if at + 1 < self.layers.len() {
                 x = x.relu()?;
             }
@@ -104,7 +75,7 @@ impl Mlp {
     }
 
     pub(crate) fn vars(&self) -> Vec<&Var> {
-        self.layers.iter().flat_map(Linear::vars).collect()
+        self.layers.iter().flatten().collect()
     }
 }
 
@@ -122,30 +93,16 @@ impl Dense for Mlp {
 /// AdaGrad of the dense part: the tables' rule (SPEC 3).
 #[derive(Debug)]
 pub(crate) struct AdaGrad {
-    lr: f64,
+    /// From the next step on.
+    pub(crate) lr: f32,
     /// Sums of squares, one tensor a variable.
-    squares: Vec<Tensor>,
+    pub(crate) squares: Vec<Tensor>,
 }
 
 impl AdaGrad {
     pub(crate) fn new(vars: &[&Var], lr: f32) -> Result<Self> {
         let squares = vars.iter().map(|var| var.zeros_like()).collect::<Result<_>>()?;
-        Ok(Self { lr: f64::from(lr), squares })
-    }
-
-    /// From the next step on.
-    pub(crate) fn set_learning_rate(&mut self, lr: f32) {
-        self.lr = f64::from(lr);
-    }
-
-    /// The state, to be kept.
-    pub(crate) fn squares(&self) -> &[Tensor] {
-        &self.squares
-    }
-
-    /// Takes a kept state over.
-    pub(crate) fn restore(&mut self, squares: Vec<Tensor>) {
-        self.squares = squares;
+        Ok(Self { lr, squares })
     }
 
     /// One update with gradients that are first multiplied with `inverse`. A variable without a gradient stays.
@@ -158,7 +115,7 @@ impl AdaGrad {
                     gradient = (gradient * f64::from(inverse))?;
                 }
                 *squares = (&*squares + gradient.sqr()?)?;
-                let moved = ((gradient * self.lr)? / (squares.sqrt()? + 1e-8)?)?;
+                let moved = ((gradient * f64::from(self.lr))? / (squares.sqrt()? + 1e-8)?)?;
                 var.set(&(var.as_detached_tensor() - moved)?)?;
             }
         }

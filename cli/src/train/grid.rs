@@ -2,12 +2,11 @@
 
 mod report;
 
-use super::cells::Cells;
+use super::asked::Cells;
 use super::checkpoints::Keep;
-use super::conflicts::{self, Beside};
 use super::journal::{self, Journal, Run};
 use super::options::GridArgs;
-use super::run::order;
+use super::run::End;
 use super::setting::{Setup, WAYS};
 use super::skew;
 use super::tables::Device;
@@ -16,17 +15,13 @@ use super::training::Training;
 use crate::failure::Failure;
 use crate::options::Options;
 use crate::output;
-use crate::plot::Chart;
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use report::Report;
 use std::path::Path;
 
-/// Most accesses that are counted for the chart of the skew.
-const COUNTED: u64 = 1 << 25;
-
 /// Runs what is missing of a grid, then writes its tables and charts. A run that failed makes the exit code 1, at the end.
 pub(super) fn run(options: &Options, args: &GridArgs) -> Result<(), Failure> {
-    conflicts::check(options, &args.run, &Beside::Nothing)?;
+    args.run.check(options, [])?;
     let training = Training::open(options, &args.run, args.size.batch)?;
     let folder = training.folder(args.out.as_deref());
     let setups = setups(args, &training)?;
@@ -42,11 +37,8 @@ pub(super) fn run(options: &Options, args: &GridArgs) -> Result<(), Failure> {
     let journal = Journal::open(&folder, subject.clone())?;
     let runs = in_order(&setups, &training.seeds);
     let left = journal.missing(&runs);
-    let progress = training.progress(&left);
-    let one = |setup: &Setup, seed| training.run(setup, seed, &Keep::default(), &|steps| progress.advance(steps));
-    journal.run(&left, training.jobs, &one)?;
-    drop(progress);
-    skew(&training)?.write(&folder.join("skew"))?;
+    training.run(&journal, &left, false, &|_, _| (End::Epochs, Keep::default()))?;
+    skew::chart(&training)?.write(&folder.join("skew"))?;
     show(options, &Report::new(&subject, &journal.last(&runs)), &folder)
 }
 
@@ -54,14 +46,13 @@ pub(super) fn run(options: &Options, args: &GridArgs) -> Result<(), Failure> {
 pub(super) fn redraw(options: &Options, folder: &Path) -> Result<(), Failure> {
     // Before the latest of each run is taken: a run of another subject would hide this one's.
     let records = journal::load(folder)?;
-    let Some(subject) = journal::common(&records, folder)? else {
-        return Err(anyhow!(
+    let subject = journal::common(&records, folder)?.with_context(|| {
+        format!(
             "{0}: wanted the runs of a grid or the results of `train until`, found neither; run `hotrow train grid --out {0}` or \
              `hotrow train until N --out {0}` first",
             folder.display()
         )
-        .into());
-    };
+    })?;
     show(options, &Report::new(&subject, &journal::latest(records)), folder)
 }
 
@@ -73,15 +64,16 @@ fn show(options: &Options, report: &Report, folder: &Path) -> Result<(), Failure
     let drawn = report.draw(folder)?.len();
     output::print(&report.markdown())?;
     output::note(&format!("grid.csv, grid.json, grid.md and {drawn} pictures are in {}", folder.display()));
-    match report.failures.len() {
-        0 => Ok(()),
-        failed => Err(anyhow!(
+    let failed = report.failures.len();
+    if failed > 0 {
+        let list = folder.join("grid.md");
+        return Err(Failure::Job(anyhow!(
             "{failed} of {} runs failed; they are listed above and in {}, and the same command tries them again",
             report.runs,
-            folder.join("grid.md").display()
-        )
-        .into()),
+            list.display()
+        )));
     }
+    Ok(())
 }
 
 /// The cells that were asked for, FP32 among them.
@@ -89,46 +81,28 @@ fn setups(args: &GridArgs, training: &Training) -> Result<Vec<Setup>, Failure> {
     let by_task = if training.name == TaskName::Author { Cells::Full } else { Cells::Claims };
     let mut cells = args.cells.unwrap_or(by_task).settings(&args.lists);
     if matches!(training.options.device, Device::Gpu(_)) {
-        let before = cells.len();
-        cells.retain(|cell| cell.ways == WAYS);
-        if cells.len() < before {
+        let left_out = cells.extract_if(.., |cell| cell.ways != WAYS).count();
+        if left_out > 0 {
             output::note(&format!(
-                "{} cells of other than {WAYS} ways are left out: the GPU's kernels know no other; take --backend cpu",
-                before - cells.len()
+                "{left_out} cells of other than {WAYS} ways are left out: the GPU's kernels know no other; take --backend cpu"
             ));
         }
     }
     if cells.len() < 2 {
-        return Err(Failure::Usage(
-            "grid: wanted cells beside FP32, found none with these precisions, roundings, policies, cache sizes and \
-             ways; take --cells full, or leave some of them out"
-                .to_owned(),
-        ));
+        let given = "precisions, roundings, policies, cache sizes and ways";
+        return Err(Failure::Usage(format!(
+            "grid: wanted cells beside FP32, found none with these {given}; take --cells full, or leave some of them out"
+        )));
     }
     Ok(cells.into_iter().map(Setup::from).collect())
 }
 
 /// FP32 first, then seed by seed, so that a grid cut short has all its cells.
 fn in_order(setups: &[Setup], seeds: &[u64]) -> Vec<Run> {
-    let (first, others): (Vec<&Setup>, Vec<&Setup>) = setups.iter().partition(|&setup| *setup == Setup::FP32);
-    let of = |setups: Vec<&Setup>| -> Vec<Run> {
-        let with = |&seed: &u64| setups.iter().map(move |&setup| (setup.clone(), seed)).collect::<Vec<Run>>();
-        seeds.iter().flat_map(with).collect()
-    };
-    [of(first), of(others)].concat()
-}
-
-/// The chart of how often the rows of each table are used over the first epoch, or its beginning.
-fn skew(training: &Training) -> anyhow::Result<Chart> {
-    let (task, seed) = (&*training.task, training.seeds[0]);
-    let mut profile = skew::profile(training.tables());
-    for samples in order(training.options.samples(task), seed, 0).chunks(training.options.batch) {
-        skew::count(&mut profile, &task.train_batch(samples, seed, 0))?;
-        if profile.accesses() > COUNTED {
-            break;
-        }
-    }
-    Ok(skew::chart(task.about().name, training.tables(), &profile))
+    let mut runs: Vec<(usize, Run)> = journal::each(setups, seeds).into_iter().enumerate().collect();
+    let place = |&(at, (ref setup, _)): &(usize, Run)| (*setup != Setup::FP32, at % seeds.len());
+    runs.sort_by_key(place);
+    runs.into_iter().map(|(_, run)| run).collect()
 }
 
 #[cfg(test)]

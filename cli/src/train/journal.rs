@@ -1,9 +1,8 @@
 //! The journal of runs: what has been trained, and how it ended. In a folder it is a file with a line a run, each on the disk as soon as
 //! its run is over, so that a killed command goes on where it was.
 
-use super::outcome::Outcome;
+use super::run::Outcome;
 use super::setting::Setup;
-use super::workers::{alone, side_by_side};
 use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
@@ -12,8 +11,9 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 /// Name of the file in the results' folder.
 pub(crate) const FILE: &str = "runs.jsonl";
@@ -64,6 +64,12 @@ pub(crate) struct Record {
     pub(crate) failure: Option<String>,
 }
 
+impl Record {
+    fn is_of(&self, (setup, seed): &Run) -> bool {
+        self.seed == *seed && self.setup == *setup
+    }
+}
+
 /// A run to do: its setup and seed.
 pub(crate) type Run = (Setup, u64);
 
@@ -81,7 +87,7 @@ pub(crate) struct Journal {
     subject: Subject,
     records: Mutex<Vec<Record>>,
     /// Open for more: no other process can open it meanwhile. None: the runs are kept in memory alone.
-    file: Option<(PathBuf, Mutex<File>)>,
+    file: Option<(PathBuf, File)>,
 }
 
 impl Journal {
@@ -109,99 +115,99 @@ impl Journal {
         }
         let mut text = Vec::new();
         file.read_to_end(&mut text).with_context(of)?;
-        let Lines { records, kept, unended } = read(&text, &path)?;
-        for record in &records {
-            if let Some((name, here, there)) = subject.difference(&record.subject) {
-                bail!(
-                    "{}: wanted runs with {name} = {here}, found {there}; results of different runs are kept apart: \
-                     choose another --out, or the same options",
-                    path.display()
-                );
-            }
+        let (records, kept) = read(&text, &path)?;
+        if let Some((name, here, there)) = records.iter().find_map(|record| subject.difference(&record.subject)) {
+            bail!(
+                "{}: wanted runs with {name} = {here}, found {there}; results of different runs are kept apart: \
+                 choose another --out, or the same options",
+                path.display()
+            );
         }
         // Only now is it sure that the file is ours.
         file.set_len(kept as u64).and_then(|()| file.seek(SeekFrom::End(0))).with_context(of)?;
-        if unended {
+        if text[..kept].last().is_some_and(|&byte| byte != b'\n') {
             file.write_all(b"\n").with_context(of)?;
         }
-        Ok(Self { subject, records: Mutex::new(records), file: Some((path, Mutex::new(file))) })
+        Ok(Self { subject, records: Mutex::new(records), file: Some((path, file)) })
     }
 
     /// Those of `runs` that have not come to their end yet.
     pub(crate) fn missing(&self, runs: &[Run]) -> Vec<Run> {
         let records = self.records();
-        let ended = |(setup, seed): &Run| {
-            records.iter().any(|record| record.outcome.is_some() && record.setup == *setup && record.seed == *seed)
-        };
+        let ended = |run: &Run| records.iter().any(|record| record.outcome.is_some() && record.is_of(run));
         runs.iter().filter(|run| !ended(run)).cloned().collect()
     }
 
     /// The last record of each of `runs`, in their order.
     pub(crate) fn last(&self, runs: &[Run]) -> Vec<Record> {
         let latest = latest(self.records());
-        let of = |(setup, seed): &Run| latest.iter().find(|record| record.setup == *setup && record.seed == *seed);
-        runs.iter().filter_map(of).cloned().collect()
+        runs.iter().filter_map(|run| latest.iter().find(|record| record.is_of(run))).cloned().collect()
     }
 
-    /// Does every run, `at_once` at a time. One that fails or panics is recorded, and the others go on.
-    pub(crate) fn run(&self, runs: &[Run], at_once: usize, runner: &Runner<'_>) -> anyhow::Result<()> {
-        self.do_each(runs, at_once, false, runner)
-    }
-
-    /// The same, but after a run that failed no other begins, and its failure is returned.
-    pub(crate) fn run_all(&self, runs: &[Run], at_once: usize, runner: &Runner<'_>) -> anyhow::Result<Vec<Record>> {
-        self.do_each(runs, at_once, true, runner)?;
+    /// The same, or the failure of the first run that did not come to its end.
+    pub(crate) fn ended(&self, runs: &[Run]) -> anyhow::Result<Vec<Record>> {
         let records = self.last(runs);
         let failed = records.iter().find_map(|record| Some((record, record.failure.as_ref()?)));
-        match failed {
-            None => Ok(records),
-            Some((Record { setup, seed, .. }, why)) => {
-                let batch = setup.batch.map(|batch| format!("batch {batch}, ")).unwrap_or_default();
-                bail!("{batch}{}, seed {seed}: {why}", setup.label())
-            }
+        if let Some((Record { setup, seed, .. }, why)) = failed {
+            let batch = setup.batch.map(|batch| format!("batch {batch}, ")).unwrap_or_default();
+            bail!("{batch}{}, seed {seed}: {why}", setup.label())
         }
+        Ok(records)
     }
 
-    fn do_each(&self, runs: &[Run], at_once: usize, stop: bool, runner: &Runner<'_>) -> anyhow::Result<()> {
-        let halted = AtomicBool::new(false);
-        let one = |(setup, seed): &Run| {
-            if halted.load(Relaxed) {
-                return Ok(());
+    /// Does every run, `at_once` at a time. One that fails or panics is recorded, and the others go on, unless they shall `stop`.
+    ///
+    /// Plain threads, not rayon's: a run waits for a pool of its own, and a rayon thread that waits would begin another run meanwhile, and
+    /// within that the next.
+    pub(crate) fn run(&self, runs: &[Run], at_once: usize, stop: bool, runner: &Runner<'_>) -> anyhow::Result<()> {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            while let Some((setup, seed)) = runs.get(next.fetch_add(1, Relaxed)) {
+                let result = catch_unwind(AssertUnwindSafe(|| alone(|| runner(setup, *seed))));
+                let (outcome, failure) = match result.unwrap_or_else(|panic| Err(anyhow!("panic: {}", said(&*panic)))) {
+                    // Not a number has no place in JSON, nor in a mean.
+                    Ok(outcome) if !outcome.loss.is_finite() => (None, Some(format!("test loss {}", outcome.loss))),
+                    Ok(outcome) => (Some(outcome), None),
+                    Err(error) => (None, Some(format!("{error:#}"))),
+                };
+                let (subject, setup, failed) = (self.subject.clone(), setup.clone(), failure.is_some());
+                let added = self.add(Record { subject, setup, seed: *seed, outcome, failure });
+                if added.is_err() || (stop && failed) {
+                    // Runs that cannot be kept are not worth their time.
+                    next.store(runs.len(), Relaxed);
+                }
+                added?;
             }
-            let result = catch_unwind(AssertUnwindSafe(|| alone(|| runner(setup, *seed))));
-            let (outcome, failure) = match result.unwrap_or_else(|panic| Err(anyhow!("panic: {}", said(&*panic)))) {
-                // Not a number has no place in JSON, nor in a mean.
-                Ok(outcome) if !outcome.loss.is_finite() => (None, Some(format!("test loss {}", outcome.loss))),
-                Ok(outcome) => (Some(outcome), None),
-                Err(error) => (None, Some(format!("{error:#}"))),
-            };
-            let (subject, setup, failed) = (self.subject.clone(), setup.clone(), failure.is_some());
-            let added = self.add(Record { subject, setup, seed: *seed, outcome, failure });
-            // Runs that cannot be kept are not worth their time.
-            halted.fetch_or(added.is_err() || (stop && failed), Relaxed);
-            added
+            Ok(())
         };
-        side_by_side(runs, at_once, one).into_iter().collect()
+        thread::scope(|scope| {
+            let threads: Vec<_> = (0..at_once.clamp(1, runs.len().max(1))).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().try_for_each(|one| one.join().unwrap_or_else(|panic| bail!("panic: {}", said(&*panic))))
+        })
     }
 
     /// Adds a run; when it returns, the line is on the disk.
     fn add(&self, record: Record) -> anyhow::Result<()> {
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((path, file)) = &self.file {
-            let mut line = serde_json::to_vec(&record)?;
-            line.push(b'\n');
-            // Nothing panics while the lock is held but for the writing itself.
-            let mut file = file.lock().map_err(|_| anyhow!("{}: writing to it failed before", path.display()))?;
-            file.write_all(&line).and_then(|()| file.sync_data()).with_context(|| {
+            let line = serde_json::to_string(&record)? + "\n";
+            let mut file: &File = file;
+            file.write_all(line.as_bytes()).and_then(|()| file.sync_data()).with_context(|| {
                 format!("{}: wanted to add a run; is the disk full? The runs before it are kept", path.display())
             })?;
         }
-        self.records.lock().map_err(|_| anyhow!("another run's bookkeeping failed"))?.push(record);
+        records.push(record);
         Ok(())
     }
 
     fn records(&self) -> Vec<Record> {
-        self.records.lock().map(|records| records.clone()).unwrap_or_default()
+        self.records.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+/// Does `work` in a thread pool of one thread, so that a run stays on its own core.
+pub(crate) fn alone<T: Send>(work: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
+    rayon::ThreadPoolBuilder::new().num_threads(1).build()?.install(work)
 }
 
 /// The message of a panic.
@@ -217,7 +223,7 @@ pub(crate) fn load(folder: &Path) -> anyhow::Result<Vec<Record>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         text => text.with_context(|| format!("{}: wanted to read the grid's runs", path.display()))?,
     };
-    Ok(read(&text, &path)?.records)
+    Ok(read(&text, &path)?.0)
 }
 
 /// The subject of all runs. Runs of different subjects are refused.
@@ -251,20 +257,11 @@ pub(crate) fn latest(records: Vec<Record>) -> Vec<Record> {
     latest
 }
 
-/// The content of a file.
-struct Lines {
-    records: Vec<Record>,
-    /// Bytes of them.
-    kept: usize,
-    /// The last lacks its newline.
-    unended: bool,
-}
-
 /// How every record begins.
 const START: &[u8] = br#"{"task":""#;
 
-/// The runs of a file. A last line without its end that is no whole run was left by a killed process, if anything tells that the file is ours.
-fn read(text: &[u8], path: &Path) -> anyhow::Result<Lines> {
+/// The runs of a file, and its bytes that hold them. A last line without its end that is no whole run was left by a killed process, if anything tells that the file is ours.
+fn read(text: &[u8], path: &Path) -> anyhow::Result<(Vec<Record>, usize)> {
     let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
     let lines = text[..whole].split(|&byte| byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
     let record = |(at, line): (usize, &[u8])| {
@@ -280,7 +277,7 @@ fn read(text: &[u8], path: &Path) -> anyhow::Result<Lines> {
     let tail = &text[whole..];
     if let Ok(last) = serde_json::from_slice(tail) {
         records.push(last);
-        return Ok(Lines { records, kept: text.len(), unended: true });
+        return Ok((records, text.len()));
     }
     let torn = tail.starts_with(START) || START.starts_with(tail);
     if records.is_empty() && !torn {
@@ -291,7 +288,7 @@ fn read(text: &[u8], path: &Path) -> anyhow::Result<Lines> {
             String::from_utf8_lossy(&tail[..tail.len().min(20)])
         );
     }
-    Ok(Lines { records, kept: whole, unended: false })
+    Ok((records, whole))
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
-//! The options of `hotrow train` and its modes.
+//! The options of `hotrow train` and its modes; and values that leave another option without a meaning: each is refused by name, before
+//! any data is read.
 
-use super::cells::{Cells, Lists};
-use super::mixed::{self, TableSetting};
+use super::asked::{Cells, FORM, Lists, Rule, TableSetting, refuse};
 use super::scaling::{self, Scaling};
-use super::tasks::TaskArgs;
-use crate::names::{OptimizerName, one_of};
+use super::tasks::{TaskArgs, TaskName};
+use crate::failure::Failure;
+use crate::names::{one_of, value_name};
+use crate::options::Options;
+use hotrow::OptimizerKind;
 use std::path::PathBuf;
 
 /// Test loss against precision, rounding, policy and cache size
@@ -36,8 +39,8 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) epochs: Option<u32>,
     /// Update rule of the tables [default: the task's own]
-    #[arg(long, value_parser = one_of(OptimizerName::ALL))]
-    pub(super) optimizer: Option<OptimizerName>,
+    #[arg(long, value_parser = one_of(OptimizerKind::ALL))]
+    pub(super) optimizer: Option<OptimizerKind>,
     /// Learning rate of the tables [default: the task's own]
     #[arg(long, value_name = "X", value_parser = rate)]
     pub(super) lr: Option<f32>,
@@ -67,7 +70,7 @@ pub(super) struct CompareArgs {
     /// A setting to compare with the others and with FP32, of KIND cached (precision, rounding, cache-percent, policy, ways) or
     /// robe (compression or weights of the array that the tables share; chunk, precision, rounding); or with NAME= one of its own for a
     /// table, beside each of the others. May be given several times
-    #[arg(long, value_name = mixed::FORM)]
+    #[arg(long, value_name = FORM)]
     pub(super) table: Vec<TableSetting>,
     /// Samples in a batch; several are compared with each other [default: the task's own]
     #[arg(long, value_name = "N[,N]", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
@@ -138,7 +141,7 @@ pub(super) struct UntilArgs {
     #[command(flatten)]
     pub(super) lists: Lists,
     /// A setting to compare with the full FP32 table, or one of its own for a table: as in `hotrow train`. May be given several times
-    #[arg(long, value_name = mixed::FORM)]
+    #[arg(long, value_name = FORM)]
     pub(super) table: Vec<TableSetting>,
     /// Steps of the full table; the lowest test loss in them is the goal [default: those of --epochs]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000), conflicts_with = "epochs")]
@@ -161,16 +164,57 @@ pub(super) struct UntilArgs {
     pub(super) out: Option<PathBuf>,
 }
 
+/// A finite number above 0.
 fn rate(text: &str) -> Result<f32, String> {
-    match text.trim().parse::<f32>() {
-        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
-        _ => Err("wanted a finite number above 0".to_owned()),
-    }
+    let rate = text.trim().parse().ok().filter(|rate: &f32| rate.is_finite() && *rate > 0.0);
+    rate.ok_or_else(|| "wanted a finite number above 0".to_owned())
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    match text.trim().parse::<f64>() {
-        Ok(seconds) if seconds > 0.0 && seconds <= 1e6 => Ok(seconds),
-        _ => Err("wanted a number above 0, at most 1000000".to_owned()),
+    let seconds = text.trim().parse().ok().filter(|&seconds| seconds > 0.0 && seconds <= 1e6);
+    seconds.ok_or_else(|| "wanted a number above 0, at most 1000000".to_owned())
+}
+
+impl RunArgs {
+    /// Refuses the first option that would make no difference: of the task, or of those in `more`.
+    pub(super) fn check(&self, options: &Options, more: impl IntoIterator<Item = Rule>) -> Result<(), Failure> {
+        let (args, task) = (&self.task, self.task.name(options));
+        let unless = |wanted: TaskName| (task != wanted).then(|| value_name(&task));
+        let of_task = [
+            ("--sentences", args.sentences, "--task author", unless(TaskName::Author)),
+            ("--criteo", args.criteo.is_some(), "--task dlrm", unless(TaskName::Dlrm)),
+            ("--cardinalities", args.cardinalities.is_some(), "--task dlrm", unless(TaskName::Dlrm)),
+        ];
+        refuse(of_task.into_iter().chain(more)).map_err(Failure::Usage)
+    }
+}
+
+impl CompareArgs {
+    pub(super) fn check(&self, options: &Options) -> Result<(), Failure> {
+        let several = self.batch.len() > 1;
+        let (every, resume) = (self.checkpoint_every.is_some(), self.resume.is_some());
+        let sizes = || several.then(|| self.batch.len().to_string());
+        let none = |there: bool| (!there).then(|| "none".to_owned());
+        let rules = [
+            ("--seconds", self.seconds.is_some(), "several --batch sizes", (!several).then(|| "one".to_owned())),
+            ("--table", !self.table.is_empty(), "one --batch size", sizes()),
+            ("--checkpoint-every", every, "one --batch size", sizes()),
+            ("--resume", resume, "one --batch size", sizes()),
+            ("--checkpoint-every", every, "--out DIR", none(self.out.is_some() || resume)),
+            ("--out", self.out.is_some(), "--checkpoint-every or several --batch sizes", none(several || every)),
+        ];
+        self.run.check(options, self.lists.rules().into_iter().chain(rules))
+    }
+}
+
+impl UntilArgs {
+    pub(super) fn check(&self, options: &Options) -> Result<(), Failure> {
+        let alone = self.table.is_empty() && !self.lists.any();
+        let settings = "settings to compare with the full table (--table robe:compression=100, say)";
+        let rules = [
+            ("until", alone, settings, Some("none".to_owned())),
+            ("--decay", self.run.decay == Some(true), "constant rates", Some("true".to_owned())),
+        ];
+        self.run.check(options, self.lists.rules().into_iter().chain(rules))
     }
 }

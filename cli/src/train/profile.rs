@@ -5,23 +5,22 @@
 //! or stays in FP16 where none does. Then short runs try the candidates, from the one that takes the least memory, until one ends no
 //! more than 0.02 % above FP32, and surely not 0.25 %.
 
-mod propose;
-
 use super::checkpoints::Keep;
-use super::claims::{self, Verdict};
-use super::conflicts::{self, Beside};
+use super::figures::{self, Cell, Interval, LOSS_CHANGE, NEUTRAL, loss_change};
 use super::journal;
 use super::options::ProfileArgs;
-use super::outcome::Outcome;
-use super::run::order;
-use super::setting::{Setting, Setup};
-use super::summary::{self, Cell, LOSS_CHANGE, Value};
+use super::run::{End, Outcome};
+use super::setting::{SMALL_TABLE, Setting, Setup, WAYS};
+use super::task::TableSpec;
 use super::training::Training;
 use crate::failure::Failure;
 use crate::options::Options;
 use crate::output;
-use crate::report::{self, Unit};
-use propose::{Observed, Profile, propose};
+use crate::report::{self, Record as Figure, Unit};
+use hotrow::scars::{Counting, Profile as Uses};
+use hotrow::simulate::{Geometry, Simulator};
+use hotrow::{Policy, Precision, Rounding, memory_factor};
+use serde::Serialize;
 use std::path::Path;
 
 /// Steps whose accesses are looked at.
@@ -30,27 +29,46 @@ const STEPS: usize = 512;
 /// Steps of a short run.
 const TRIAL_STEPS: usize = 256;
 
+/// Cache shares that are proposed, in percent: those of the grid, which can then be asked.
+const SHARES: [f64; 6] = [0.1, 1.0, 5.0, 10.0, 30.0, 50.0];
+
+/// Hit rates that candidates aim at.
+const TARGETS: [f64; 5] = [0.6, 0.7, 0.8, 0.9, 0.95];
+
+const PRECISIONS: [Precision; 3] = [Precision::Int2, Precision::Int4, Precision::Int8];
+
+/// LFU keeps a counter of every row: it is taken if it hits so much more often.
+const LFU_GAIN: f64 = 0.005;
+
+/// Most accesses of a table that are looked at.
+const ACCESSES: usize = 1 << 21;
+
+/// Percent above FP32's loss that the interval of the short runs must not reach: their mean alone may be luck.
+const SURE: f64 = 0.25;
+
+const FP16: Setting = Setting::uncached(Precision::Fp16, Rounding::Stochastic);
+
 /// Looks at a task, proposes, and asks the grid that lies in the results' folder.
 pub(super) fn run(options: &Options, args: &ProfileArgs) -> Result<(), Failure> {
-    conflicts::check(options, &args.run, &Beside::Nothing)?;
+    args.run.check(options, [])?;
     let mut training = Training::open(options, &args.run, args.size.batch)?;
     let folder = training.folder(args.out.as_deref());
     let subject = training.subject();
     let observed = observe(&training);
-    let samples = training.options.samples(&*training.task).min(TRIAL_STEPS * training.options.batch);
-    (training.options.limit, training.options.epochs) = (Some(samples), 1);
+    let samples = training.options.samples(&*training.task).min(TRIAL_STEPS * training.options.hyper.batch);
+    (training.options.limit, training.options.hyper.epochs) = (Some(samples), 1);
     let trial = |settings: &[Setting], seeds: &[u64]| -> anyhow::Result<Vec<Outcome>> {
         let named =
             training.tables().iter().zip(settings).map(|(table, &setting)| (table.name.clone(), setting.into()));
         let setup = Setup { named: named.collect(), ..Setup::FP32 };
-        let records = training.run_all(&journal::each(&[setup], seeds), &|_, _| Keep::default())?;
+        let records = training.run_all(&journal::each(&[setup], seeds), &|_, _| (End::Epochs, Keep::default()))?;
         Ok(records.into_iter().filter_map(|record| record.outcome).collect())
     };
     let profile = propose(training.tables(), &observed, &training.seeds, &trial)?;
     if let Some(path) = &options.json {
         output::write_json(path, &profile)?;
     }
-    let steps = samples.div_ceil(training.options.batch);
+    let steps = samples.div_ceil(training.options.hyper.batch);
     let how = format!("{steps} steps, {} seeds", training.seeds.len());
     output::print(&format!("{}\n{}", training.task.about().source, show(&profile, &how)))?;
     output::print(&against_grid(&profile, &folder, &subject)?)?;
@@ -59,14 +77,235 @@ pub(super) fn run(options: &Options, args: &ProfileArgs) -> Result<(), Failure> 
 
 /// The first accesses of training, table by table.
 fn observe(training: &Training) -> Vec<Observed> {
-    let (task, seed) = (&*training.task, training.seeds[0]);
-    let mut observed: Vec<Observed> = vec![Observed::default(); training.tables().len()];
-    let order = order(training.options.samples(task), seed, 0);
-    for samples in order.chunks(training.options.batch).take(STEPS) {
-        let batch = task.train_batch(samples, seed, 0);
+    let mut observed = vec![Observed::default(); training.tables().len()];
+    for batch in training.batches().take(STEPS) {
         observed.iter_mut().zip(&batch.bags).for_each(|(table, bags)| table.add(&bags.indices));
     }
     observed
+}
+
+/// The first accesses of a table, batch by batch.
+#[derive(Clone, Debug, Default)]
+struct Observed {
+    batches: Vec<Vec<u32>>,
+}
+
+impl Observed {
+    /// Takes a batch, if the table has not had its share.
+    fn add(&mut self, indices: &[u32]) {
+        if self.accesses() + indices.len() <= ACCESSES {
+            self.batches.push(indices.to_vec());
+        }
+    }
+
+    fn accesses(&self) -> usize {
+        self.batches.iter().map(Vec::len).sum()
+    }
+
+    /// The share of the accesses, 0 to 1, that goes to the 1 % of the rows that are used most.
+    fn top_1_percent(&self, table: &TableSpec) -> anyhow::Result<f64> {
+        let mut uses = Uses::new(&[table.rows], Counting::Exact);
+        self.batches.iter().try_for_each(|batch| uses.count(0, batch))?;
+        Ok(uses.ranked().share_of((f64::from(table.rows) / 100.0).ceil() as usize))
+    }
+
+    /// The hit rate, 0 to 1, over the second half of the batches: the first fills the cache.
+    fn hit_rate(&self, table: &TableSpec, policy: Policy, percent: f64) -> anyhow::Result<f64> {
+        let shape = Geometry::of_percent(u64::from(table.rows), percent, WAYS)?;
+        let mut cache = Simulator::new(shape.sets, shape.ways, policy)?;
+        let (first, second) = self.batches.split_at(self.batches.len() / 2);
+        first.iter().for_each(|batch| cache.step(batch));
+        let before = cache.counters();
+        second.iter().for_each(|batch| cache.step(batch));
+        let after = cache.counters();
+        Ok((after.hits - before.hits) as f64 / (after.accesses - before.accesses).max(1) as f64)
+    }
+}
+
+/// Predicted hit rates, 0 to 1, of a cache of this size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Predicted {
+    cache_percent: f64,
+    lru: f64,
+    lfu: f64,
+}
+
+impl Predicted {
+    fn policy(&self) -> Policy {
+        if self.lfu >= self.lru + LFU_GAIN { Policy::Lfu } else { Policy::Lru }
+    }
+
+    fn hit_rate(&self, policy: Policy) -> f64 {
+        match policy {
+            Policy::Lru => self.lru,
+            _ => self.lfu,
+        }
+    }
+}
+
+/// The setting that is proposed for a table.
+#[derive(Clone, Debug, Serialize)]
+struct Proposal {
+    table: String,
+    rows: u32,
+    setting: Setting,
+    /// Share of the accesses that the most used 1 % of the rows take, 0 to 1.
+    top_1_percent: f64,
+    /// Empty for small tables.
+    predicted: Vec<Predicted>,
+    /// By the papers' formula, against FP32.
+    memory: f64,
+}
+
+impl Proposal {
+    /// FP32, and the hit rates of the caches that a large table might have.
+    fn new(table: &TableSpec, seen: &Observed) -> anyhow::Result<Self> {
+        let at = |cache_percent| -> anyhow::Result<Predicted> {
+            let [lru, lfu] = [Policy::Lru, Policy::Lfu].map(|policy| seen.hit_rate(table, policy, cache_percent));
+            Ok(Predicted { cache_percent, lru: lru?, lfu: lfu? })
+        };
+        let shares = if table.rows <= SMALL_TABLE { &[][..] } else { &SHARES };
+        Ok(Self {
+            table: table.name.clone(),
+            rows: table.rows,
+            setting: Setting::FP32,
+            top_1_percent: seen.top_1_percent(table)?,
+            predicted: shares.iter().map(|&share| at(share)).collect::<anyhow::Result<_>>()?,
+            memory: 1.0,
+        })
+    }
+
+    /// The prediction for the cache that is proposed.
+    fn predicted(&self) -> Option<&Predicted> {
+        self.predicted.iter().find(|at| at.cache_percent == self.setting.cache_percent)
+    }
+
+    /// The smallest cache that reaches the hit rate; FP16 if none does, FP32 for a small table.
+    fn reaching(&self, precision: Precision, target: f64) -> Setting {
+        let smallest = self.predicted.iter().find(|at| at.hit_rate(at.policy()) >= target);
+        let cached =
+            |at: &Predicted| Setting { policy: at.policy(), ..Setting::lfu(precision, at.cache_percent, WAYS) };
+        smallest.map_or(self.uncached(), cached)
+    }
+
+    fn uncached(&self) -> Setting {
+        if self.predicted.is_empty() { Setting::FP32 } else { FP16 }
+    }
+}
+
+/// A candidate: a precision and a hit rate for the large tables; and a short run of it.
+#[derive(Clone, Debug, Serialize)]
+struct Trial {
+    what: String,
+    /// All tables, by the papers' formula, against FP32.
+    memory: f64,
+    /// Of the test log-loss against FP32 after the same short run, in percent.
+    loss_change: Option<Interval>,
+    failure: Option<String>,
+    taken: bool,
+    /// Of each table.
+    #[serde(skip)]
+    settings: Vec<Setting>,
+}
+
+/// The schema of the profile's JSON.
+#[derive(Clone, Debug, Serialize)]
+struct Profile {
+    schema: u32,
+    proposals: Vec<Proposal>,
+    trials: Vec<Trial>,
+    /// All tables, by the papers' formula, against FP32.
+    memory: f64,
+}
+
+/// Does short runs, one a seed, with a setting for each table.
+type TrialRunner<'a> = dyn Fn(&[Setting], &[u64]) -> anyhow::Result<Vec<Outcome>> + 'a;
+
+/// Proposes a setting for each of `tables`; `observed` in the same order.
+fn propose(
+    tables: &[TableSpec],
+    observed: &[Observed],
+    seeds: &[u64],
+    trial: &TrialRunner<'_>,
+) -> anyhow::Result<Profile> {
+    let proposals = tables.iter().zip(observed).map(|(table, seen)| Proposal::new(table, seen));
+    let mut proposals = proposals.collect::<anyhow::Result<Vec<_>>>()?;
+    let candidates = candidates(tables, &proposals);
+    let mut trials: Vec<Trial> = Vec::new();
+    // Without FP32 there is nothing to compare with: this one may not fail.
+    let plain = vec![Setting::FP32; tables.len()];
+    let fp32 = if candidates.is_empty() { Vec::new() } else { trial(&plain, seeds)? };
+    for mut candidate in candidates {
+        match trial(&candidate.settings, seeds) {
+            Ok(runs) => {
+                let changes = runs.iter().zip(&fp32).map(|(run, fp32)| loss_change(run.loss, fp32.loss));
+                candidate.loss_change = Interval::of(&changes.collect::<Vec<_>>());
+            }
+            Err(error) => candidate.failure = Some(format!("{error:#}")),
+        }
+        candidate.taken = candidate.loss_change.as_ref().is_some_and(good);
+        trials.push(candidate);
+        if trials.last().is_some_and(|trial| trial.taken) {
+            break;
+        }
+    }
+    let taken = trials.last().filter(|trial| trial.taken);
+    for ((proposal, table), &setting) in proposals.iter_mut().zip(tables).zip(taken.map_or(&plain, |one| &one.settings))
+    {
+        (proposal.setting, proposal.memory) = (setting, factor(table, &setting));
+    }
+    let memory = taken.map_or(1.0, |trial| trial.memory);
+    Ok(Profile { schema: 2, proposals, trials, memory })
+}
+
+/// Whether short runs speak for a candidate. A single seed has no interval.
+fn good(change: &Interval) -> bool {
+    change.mean <= NEUTRAL && change.high.is_none_or(|high| high <= SURE)
+}
+
+/// The candidates, least memory first. The last is FP16 without a cache: a candidate that takes more memory is no proposal.
+fn candidates(tables: &[TableSpec], proposals: &[Proposal]) -> Vec<Trial> {
+    if proposals.iter().all(|proposal| proposal.predicted.is_empty()) {
+        return Vec::new();
+    }
+    let candidate = |what: String, of: &dyn Fn(&Proposal) -> Setting| {
+        let settings: Vec<Setting> = proposals.iter().map(of).collect();
+        Trial { what, memory: memory(tables, &settings), loss_change: None, failure: None, taken: false, settings }
+    };
+    let plain = candidate("fp16, no cache".to_owned(), &Proposal::uncached);
+    let mut candidates: Vec<Trial> = Vec::new();
+    for precision in PRECISIONS {
+        for target in TARGETS {
+            let what = format!("{precision}, caches for {:.0} % hits", 100.0 * target);
+            let one = candidate(what, &|proposal| proposal.reaching(precision, target));
+            if one.memory < plain.memory && candidates.iter().all(|other| other.settings != one.settings) {
+                candidates.push(one);
+            }
+        }
+    }
+    candidates.sort_by(|a, b| a.memory.total_cmp(&b.memory));
+    candidates.push(plain);
+    candidates
+}
+
+fn factor(table: &TableSpec, setting: &Setting) -> f64 {
+    let share = setting.cache_percent / 100.0;
+    memory_factor(table.dim, setting.precision, share, setting.policy)
+}
+
+/// All tables against FP32.
+fn memory(tables: &[TableSpec], settings: &[Setting]) -> f64 {
+    let weights = |table: &TableSpec| f64::from(table.rows) * f64::from(table.dim);
+    let all: f64 = tables.iter().map(weights).sum();
+    tables.iter().zip(settings).map(|(table, setting)| weights(table) * factor(table, setting)).sum::<f64>() / all
+}
+
+/// Figures of one setting: those that there are.
+fn figures_of<'a>(
+    setting: &'a report::Setting,
+    found: impl IntoIterator<Item = (&'a str, Option<f64>, Unit)> + 'a,
+) -> impl Iterator<Item = Figure> + 'a {
+    found.into_iter().filter_map(move |(what, value, unit)| Some(Figure::new(what, "", setting, value?, unit)))
 }
 
 /// The proposals, and the short runs that chose them.
@@ -83,12 +322,12 @@ fn show(profile: &Profile, how: &str) -> String {
             ("LRU hits", at.map(|at| at.lru), Unit::Share),
             ("LFU hits", at.map(|at| at.lfu), Unit::Share),
         ];
-        proposals.extend(summary::figures("", &setting, found));
+        proposals.extend(figures_of(&setting, found));
     }
     for trial in &profile.trials {
         let setting = report::Setting::default().with("candidate", trial.what.as_str());
         let setting = setting.with("taken", if trial.taken { "yes" } else { "no" });
-        trials.extend(summary::figures("", &setting, [("memory by formula", Some(trial.memory), Unit::Times)]));
+        trials.extend(figures_of(&setting, [("memory by formula", Some(trial.memory), Unit::Times)]));
         trials.extend(trial.loss_change.map(|change| change.record(LOSS_CHANGE, "", &setting, Unit::Change)));
         failures.extend(trial.failure.iter().map(|reason| format!("\n- {}: {reason}", trial.what)));
     }
@@ -98,7 +337,7 @@ fn show(profile: &Profile, how: &str) -> String {
     format!("\n{proposals}{trials}\n\nAll tables: {:.4} of FP32's memory, by the papers' formula.", profile.memory)
 }
 
-/// The proposals beside what a grid of the same runs measured.
+/// The proposals beside the figures of a grid of the same runs.
 fn against_grid(profile: &Profile, folder: &Path, subject: &journal::Subject) -> anyhow::Result<String> {
     let records = journal::load(folder)?;
     let Some(first) = journal::common(&records, folder)? else {
@@ -107,28 +346,29 @@ fn against_grid(profile: &Profile, folder: &Path, subject: &journal::Subject) ->
     if let Some((name, here, there)) = subject.difference(&first) {
         return Ok(format!("\nThe grid in {} has {name} = {there}, not {here}: not checked.", folder.display()));
     }
-    let cells = summary::cells(&journal::latest(records));
+    let cells = figures::cells(&journal::latest(records));
     Ok(format!("\nAgainst the grid in {}:\n\n{}", folder.display(), check(profile, &cells)))
 }
 
 /// The grid's change and hit rate of each setting that is proposed for a large table; and of its smallest cell that is no worse than FP32.
 fn check(profile: &Profile, cells: &[Cell]) -> String {
-    let mut figures = Vec::new();
+    let mut found: Vec<Figure> = Vec::new();
     let mut add = |which: &str, of: Setting, predicted: Option<f64>| {
-        let cell = claims::find(cells, of.plain());
-        let change = cell.and_then(Cell::loss_change);
-        let verdict = change.map_or(Verdict::NotShown, |change| claims::stand(&change));
+        let cell = figures::find(cells, of.plain());
+        let change = cell.and_then(|cell| cell.figure(LOSS_CHANGE));
+        let no_worse = change.and_then(|change| change.no_worse());
         let setting = report::Setting::default().with("which", which).with("setting", of.label());
-        let setting = setting.with("no worse than FP32", verdict.name());
-        let mean = |of: Value| cell.and_then(|cell| cell.mean(of));
-        let found = [
+        let verdict = no_worse.map_or("not shown", |met| if met { "met" } else { "not met" });
+        let setting = setting.with("no worse than FP32", verdict);
+        let mean = |what: &str| cell.and_then(|cell| cell.mean(what));
+        let figures = [
             ("runs", Some(cell.map_or(0.0, |cell| cell.runs.len() as f64)), Unit::Count),
-            ("memory by formula", mean(|run| Some(run.memory_paper)), Unit::Times),
-            ("hits", mean(|run| run.hit_rate), Unit::Share),
+            ("memory by formula", mean("memory by formula"), Unit::Times),
+            ("hits", mean("hit rate"), Unit::Share),
             ("predicted hits", predicted, Unit::Share),
         ];
-        figures.extend(summary::figures("", &setting, found));
-        figures.extend(change.map(|change| change.record(LOSS_CHANGE, "", &setting, Unit::Change)));
+        found.extend(figures_of(&setting, figures));
+        found.extend(change.map(|change| change.record(LOSS_CHANGE, "", &setting, Unit::Change)));
     };
     let mut asked: Vec<Setting> = Vec::new();
     for proposal in &profile.proposals {
@@ -136,18 +376,16 @@ fn check(profile: &Profile, cells: &[Cell]) -> String {
         let large = !proposal.predicted.is_empty() && proposal.setting != Setting::FP32;
         if large && !asked.contains(&proposal.setting) {
             asked.push(proposal.setting);
-            let hits = proposal.predicted().map(|at| at.hit_rate_of(proposal.setting.policy));
-            add("proposed", proposal.setting, hits);
+            add("proposed", proposal.setting, proposal.predicted().map(|at| at.hit_rate(proposal.setting.policy)));
         }
     }
-    let no_worse = cells.iter().filter_map(|cell| {
-        let met = claims::stand(&cell.loss_change()?) == Verdict::Met;
-        Some((cell.mean(|run| Some(run.memory_paper))?, cell.setup.rows()?)).filter(|_| met)
-    });
-    if let Some((_, setting)) = no_worse.min_by(|a, b| a.0.total_cmp(&b.0)) {
+    let no_worse =
+        cells.iter().filter(|cell| cell.figure(LOSS_CHANGE).and_then(|change| change.no_worse()) == Some(true));
+    let sizes = no_worse.filter_map(|cell| Some((cell.mean("memory by formula")?, cell.setup.rows()?)));
+    if let Some((_, setting)) = sizes.min_by(|a, b| a.0.total_cmp(&b.0)) {
         add("smallest no worse", setting, None);
     }
-    report::table(&figures, &["which", "setting", "no worse than FP32"], "what").unwrap_or_default()
+    report::table(&found, &["which", "setting", "no worse than FP32"], "what").unwrap_or_default()
 }
 
 #[cfg(test)]

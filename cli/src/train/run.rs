@@ -3,18 +3,18 @@
 //! A seed's runs share the order of the samples, what is drawn for them, and every first value, whatever the settings: that pairs them.
 
 use crate::train::checkpoints::{self, Beside, Identity, Keep, Unproved};
-use crate::train::dense::{self, AdaGrad, Dense};
+use crate::train::dense::{self, AdaGrad};
 use crate::train::metrics::{Score, Scorer};
-use crate::train::outcome::Outcome;
 use crate::train::scaling::{self, Scaling};
 use crate::train::setting::Choice;
-use crate::train::tables::{Device, Rule, Tables};
-use crate::train::task::{About, Batch, TableSpec, Task};
+use crate::train::tables::{Device, Tables};
+use crate::train::task::{About, Batch, Dense, Hyper, TableSpec, Task};
 use anyhow::ensure;
 use candle_core::{Tensor, Var, backprop::GradStore};
 use hotrow::{CpuScaler, ScalerState};
 use rand::{SeedableRng as _, seq::SliceRandom as _};
 use rand_pcg::Pcg64;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -24,18 +24,23 @@ const TESTED: usize = 1024;
 /// How to train, the same for all settings.
 #[derive(Clone, Debug)]
 pub(crate) struct RunOptions {
-    pub(crate) batch: usize,
-    pub(crate) epochs: u32,
-    /// Trains for so long instead, however many epochs that is.
-    pub(crate) seconds: Option<f64>,
-    pub(crate) rule: Rule,
-    pub(crate) dense_lr: f32,
-    /// Both rates go down to 0, the same amount every step.
-    pub(crate) decay: bool,
+    pub(crate) hyper: Hyper,
+    pub(crate) end: End,
     /// Trains on the first so many samples.
     pub(crate) limit: Option<usize>,
     pub(crate) scaling: Scaling,
     pub(crate) device: Device,
+}
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum End {
+    /// After its epochs.
+    Epochs,
+    /// After so many seconds.
+    Seconds(f64),
+    /// At a test loss, but not before the least and not after the most steps. A test takes the first samples of the set.
+    Loss { goal: f64, every: u64, tested: usize, least: u64, most: u64 },
 }
 
 impl RunOptions {
@@ -44,10 +49,51 @@ impl RunOptions {
         self.limit.unwrap_or(usize::MAX).min(task.about().train)
     }
 
-    /// Steps of a whole run.
+    /// Steps of a whole run, or the most.
     pub(crate) fn steps(&self, task: &dyn Task) -> u64 {
-        self.samples(task).div_ceil(self.batch) as u64 * u64::from(self.epochs)
+        match self.end {
+            End::Loss { most, .. } => most,
+            End::Epochs | End::Seconds(_) => {
+                self.samples(task).div_ceil(self.hyper.batch) as u64 * u64::from(self.hyper.epochs)
+            }
+        }
     }
+}
+
+/// The result of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Outcome {
+    /// Mean log-loss of the test set, in nats a sample.
+    pub(crate) loss: f64,
+    pub(crate) accuracy: Option<f64>,
+    pub(crate) auc: Option<f64>,
+    /// Of training, over the tables with a cache.
+    pub(crate) hit_rate: Option<f64>,
+    /// Against FP32 weights, by the formula of Yang 2020's appendix A.
+    pub(crate) memory_paper: f64,
+    /// Every byte that stays, optimiser state included, against FP32 weights.
+    pub(crate) memory_true: f64,
+    /// To and from the tables' memory, over training.
+    pub(crate) bus_bytes: u64,
+    /// Updates that the tables refused, since a value was not finite.
+    #[serde(default)]
+    pub(crate) skipped_rows: u64,
+    /// Steps that a scaled loss left out.
+    #[serde(default)]
+    pub(crate) overflows: Option<u64>,
+    /// In training.
+    pub(crate) samples_per_second: f64,
+    pub(crate) steps: u64,
+    /// With evaluation.
+    pub(crate) seconds: f64,
+    /// Mean of the last epoch's batches.
+    pub(crate) train_loss: f64,
+    /// Bytes of the tables that stay between steps, where they are compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) kept_bytes: Option<u64>,
+    /// Steps and test losses on the way, where the run was tested on the way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) curve: Vec<(u64, f64)>,
 }
 
 /// Trains and tests; `watch` is told of every step. The same bits every time, whatever runs beside it.
@@ -66,8 +112,8 @@ pub(crate) fn run(
     );
     let start = Instant::now();
     let mut model = Model::new(task, choice, seed, options)?;
-    let (trained, unproved) = model.train(keep, watch)?;
-    let score = model.test(usize::MAX)?;
+    let (trained, tested, unproved) = model.train(keep, watch)?;
+    let score = tested.map_or_else(|| model.test(usize::MAX), Ok)?;
     ensure!(score.loss.is_finite(), "test: wanted a finite loss, found {}; {}", score.loss, remedy(keep)?);
     unproved.map_or(Ok(()), Unproved::prove)?;
     let overflows = model.scaler.as_ref().map(|scaler| u64::from(scaler.state().overflows));
@@ -77,17 +123,22 @@ pub(crate) fn run(
         options.scaling,
         model.steps
     );
-    let rate = if trained.samples > 0 { trained.samples as f64 / trained.seconds } else { 0.0 };
-    model.outcome(score, trained.loss, rate, start)
-}
-
-/// The result of a training.
-struct Trained {
-    /// In this process: without those before a checkpoint.
-    samples: u64,
-    seconds: f64,
-    /// Of the last epoch.
-    loss: f64,
+    let (counters, memory) = (model.tables.counters()?, model.tables.memory());
+    Ok(Outcome {
+        loss: score.loss,
+        accuracy: score.accuracy,
+        auc: score.auc,
+        hit_rate: model.tables.hit_rate()?,
+        memory_paper: memory.paper,
+        memory_true: memory.kept,
+        bus_bytes: counters.bus_bytes(),
+        skipped_rows: counters.skipped_rows,
+        overflows,
+        steps: model.steps,
+        seconds: start.elapsed().as_secs_f64(),
+        kept_bytes: tested.map(|_| memory.bytes),
+        ..trained
+    })
 }
 
 /// A model under training.
@@ -102,7 +153,7 @@ pub(crate) struct Model<'a> {
     /// An epoch, and its samples in their order.
     order: Option<(u32, Vec<u32>)>,
     /// Steps so far.
-    pub(crate) steps: u64,
+    steps: u64,
     /// Time that forward and backward of the tables have taken.
     pub(crate) in_tables: Duration,
 }
@@ -110,14 +161,14 @@ pub(crate) struct Model<'a> {
 impl<'a> Model<'a> {
     pub(crate) fn new(task: &'a dyn Task, choice: &Choice, seed: u64, options: &'a RunOptions) -> anyhow::Result<Self> {
         let about = task.about();
-        let tables = Tables::new(&about.tables, choice, options.rule, seed, &options.device)?;
+        let tables = Tables::new(&about.tables, choice, &options.hyper, seed, &options.device)?;
         let dense = task.dense(seed)?;
-        let optimizer = AdaGrad::new(&dense.vars(), options.dense_lr)?;
+        let optimizer = AdaGrad::new(&dense.vars(), options.hyper.dense_lr)?;
         let identity = Identity {
             task: about.name.to_owned(),
             data: about.source.clone(),
             samples: options.samples(task),
-            batch: options.batch,
+            batch: options.hyper.batch,
             seed,
             settings: choice.clone(),
             loss_scale: options.scaling.to_string(),
@@ -127,53 +178,73 @@ impl<'a> Model<'a> {
         Ok(Self { task, identity, options, tables, dense, optimizer, scaler, order, steps, in_tables })
     }
 
-    /// Trains for as long as the options say. A checkpoint is proved by the next loss; the last one is returned, for the test's to prove.
-    fn train(&mut self, keep: &Keep, watch: &dyn Fn(u64)) -> anyhow::Result<(Trained, Option<Unproved>)> {
+    /// Trains for as long as the options say. Returns loss, curve and speed of the training, its last test on the way, and the last
+    /// checkpoint, for the final test to prove: the others are proved by the next loss.
+    fn train(
+        &mut self,
+        keep: &Keep,
+        watch: &dyn Fn(u64),
+    ) -> anyhow::Result<(Outcome, Option<Score>, Option<Unproved>)> {
         let start = Instant::now();
-        let (count, size, steps) = (self.identity.samples, self.options.batch, self.options.steps(self.task));
+        let (count, size, end) = (self.identity.samples, self.options.hyper.batch, self.options.end);
         let each = count.div_ceil(size).max(1) as u64;
-        let mut trained = Trained { samples: 0, seconds: 0.0, loss: 0.0 };
+        let (mut trained, mut last_test, mut unproved) = (Outcome::default(), None, None);
+        // In this process: without those before a checkpoint.
+        let mut seen = 0;
+        let mut last = self.options.steps(self.task);
         if keep.resume && checkpoints::newest(&keep.folder)?.is_some() {
-            trained.loss = self.resume(&keep.folder, steps)?;
+            trained.train_loss = self.resume(&keep.folder, last)?;
             watch(self.steps);
         }
-        let mut unproved = None;
         loop {
             // How much of the run is done, 0 to 1.
-            let share = match self.options.seconds {
-                Some(_) if self.steps == 0 => 0.0,
-                Some(seconds) => start.elapsed().as_secs_f64() / seconds,
-                None => self.steps as f64 / steps as f64,
+            let share = match end {
+                End::Seconds(_) if self.steps == 0 => 0.0,
+                End::Seconds(seconds) => start.elapsed().as_secs_f64() / seconds,
+                End::Epochs | End::Loss { .. } => self.steps as f64 / last as f64,
             };
             if share >= 1.0 {
                 break;
             }
             if self.steps.is_multiple_of(each) {
-                trained.loss = 0.0;
+                trained.train_loss = 0.0;
             }
-            if self.options.decay {
+            if self.options.hyper.decay {
                 let left = 1.0 - share as f32;
-                self.tables.set_learning_rate(left * self.options.rule.lr)?;
-                self.optimizer.set_learning_rate(left * self.options.dense_lr);
+                let lr = left * self.options.hyper.lr;
+                self.tables.groups().try_for_each(|group| group.set_learning_rate(lr))?;
+                self.optimizer.lr = left * self.options.hyper.dense_lr;
             }
             let (loss, samples) = self.step()?;
             ensure!(loss.is_finite(), "step {}: wanted a finite loss, found {loss}; {}", self.steps, remedy(keep)?);
             unproved.take().map_or(Ok(()), Unproved::prove)?;
-            trained.loss += loss * samples as f64 / count as f64;
-            trained.samples += samples as u64;
+            trained.train_loss += loss * samples as f64 / count as f64;
+            seen += samples;
             watch(1);
-            if keep.due(self.steps) {
-                let beside = Beside { steps: self.steps, dense: self.beside()?, loss: trained.loss };
+            if let End::Loss { goal, every, tested, least, .. } = end
+                && (self.steps.is_multiple_of(every) || self.steps == last)
+            {
+                let score = self.test(tested)?;
+                trained.curve.push((self.steps, score.loss));
+                last_test = Some(score);
+                if score.loss <= goal {
+                    last = last.min(least.max(self.steps));
+                }
+            }
+            if keep.every.is_some_and(|every| self.steps.is_multiple_of(every)) {
+                let beside = Beside { steps: self.steps, dense: self.beside()?, loss: trained.train_loss };
                 unproved = Some(Unproved::write(&keep.folder, &self.identity, &mut self.tables, &beside)?);
             }
         }
         let begun = (self.steps % each) as usize;
         if begun > 0 {
             // The mean of an epoch that was cut short.
-            trained.loss *= count as f64 / (begun * size) as f64;
+            trained.train_loss *= count as f64 / (begun * size) as f64;
         }
-        trained.seconds = start.elapsed().as_secs_f64();
-        Ok((trained, unproved))
+        if seen > 0 {
+            trained.samples_per_second = seen as f64 / start.elapsed().as_secs_f64();
+        }
+        Ok((trained, last_test, unproved))
     }
 
     /// Takes the newest checkpoint over; returns the loss of its epoch so far.
@@ -195,7 +266,7 @@ impl<'a> Model<'a> {
         let scaler =
             self.scaler.as_ref().map(|scaler| Tensor::new(&scaler.state().to_words(), &candle_core::Device::Cpu));
         let weights = self.dense.vars().into_iter().map(|var| Ok(var.as_detached_tensor()));
-        weights.chain(self.optimizer.squares().iter().cloned().map(Ok)).chain(scaler).collect()
+        weights.chain(self.optimizer.squares.iter().cloned().map(Ok)).chain(scaler).collect()
     }
 
     fn restore(&mut self, beside: &[Tensor]) -> anyhow::Result<()> {
@@ -203,7 +274,7 @@ impl<'a> Model<'a> {
         let (weights, rest) = beside.split_at(vars.len());
         let (squares, scaler) = rest.split_at(vars.len());
         vars.into_iter().zip(weights).try_for_each(|(var, weights)| var.set(weights))?;
-        self.optimizer.restore(squares.to_vec());
+        self.optimizer.squares = squares.to_vec();
         if let (Some(now), [words]) = (&mut self.scaler, scaler) {
             let config = *now.config();
             *now = CpuScaler::with_state(config, ScalerState::from_words(&words.to_vec1()?, &config)?)?;
@@ -235,7 +306,7 @@ impl<'a> Model<'a> {
 
     /// The batch after the steps so far, through epoch after epoch.
     fn next_batch(&mut self) -> Batch {
-        let (seed, count, size) = (self.identity.seed, self.identity.samples, self.options.batch);
+        let (seed, count, size) = (self.identity.seed, self.identity.samples, self.options.hyper.batch);
         let each = count.div_ceil(size).max(1) as u64;
         let (epoch, done) = ((self.steps / each) as u32, (self.steps % each) as usize);
         let samples = match self.order.take() {
@@ -267,7 +338,7 @@ impl<'a> Model<'a> {
     }
 
     /// The first `samples` of the test set, with the tables frozen.
-    pub(crate) fn test(&mut self, samples: usize) -> anyhow::Result<Score> {
+    fn test(&mut self, samples: usize) -> anyhow::Result<Score> {
         let about = self.task.about();
         let mut scorer = Scorer::new(about.target);
         let all = about.test.min(samples);
@@ -279,40 +350,6 @@ impl<'a> Model<'a> {
             scorer.add(&logits.flatten_all()?.to_vec1::<f32>()?, &batch);
         }
         Ok(scorer.score())
-    }
-
-    /// Bytes of the tables that stay between steps, optimiser state included.
-    pub(crate) fn kept_bytes(&self) -> u64 {
-        self.tables.memory().bytes
-    }
-
-    /// The run's record: its test's score, the loss in training, samples a second, and since when it runs.
-    pub(crate) fn outcome(
-        &mut self,
-        score: Score,
-        train_loss: f64,
-        samples_per_second: f64,
-        start: Instant,
-    ) -> anyhow::Result<Outcome> {
-        let counters = self.tables.counters()?;
-        let memory = self.tables.memory();
-        Ok(Outcome {
-            loss: score.loss,
-            accuracy: score.accuracy,
-            auc: score.auc,
-            hit_rate: self.tables.hit_rate()?,
-            memory_paper: memory.paper,
-            memory_true: memory.kept,
-            bus_bytes: counters.bus_bytes(),
-            skipped_rows: counters.skipped_rows,
-            overflows: self.scaler.as_ref().map(|scaler| u64::from(scaler.state().overflows)),
-            samples_per_second,
-            steps: self.steps,
-            seconds: start.elapsed().as_secs_f64(),
-            train_loss,
-            kept_bytes: None,
-            curve: Vec::new(),
-        })
     }
 }
 
@@ -326,7 +363,9 @@ fn remedy(keep: &Keep) -> anyhow::Result<String> {
                 place.display()
             )
         }
-        None => format!("there is no checkpoint (--out and --checkpoint-every keep them): train again with {lower}"),
+        None => format!(
+            "there is no checkpoint (`hotrow train` keeps them with --out and --checkpoint-every): train again with {lower}"
+        ),
     })
 }
 
@@ -369,12 +408,11 @@ fn summed(outputs: &Var, gradients: &GradStore, samples: usize) -> candle_core::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::{OptimizerName, PolicyName, PrecisionName, RoundingName};
     use crate::train::dense::{Fresh, Mlp};
     use crate::train::setting::Setting;
-    use crate::train::task::{Bags, Defaults, Target};
+    use crate::train::task::{Bags, Target};
     use hotrow::hash::fmix32;
-    use hotrow::{Init, Pooling};
+    use hotrow::{Init, OptimizerKind, Policy, Pooling, Precision, Rounding};
     use std::ops::Range;
 
     /// Bags of five words; every third says the class, of which there are two.
@@ -383,8 +421,8 @@ mod tests {
     }
 
     const CLASSES: usize = 2;
-    const DEFAULTS: Defaults =
-        Defaults { batch: 32, epochs: 2, optimizer: OptimizerName::AdaGrad, lr: 0.1, dense_lr: 0.1, decay: true };
+    const HYPER: Hyper =
+        Hyper { batch: 32, epochs: 2, optimizer: OptimizerKind::AdaGrad, lr: 0.1, dense_lr: 0.1, decay: true };
 
     fn tiny() -> Tiny {
         let init = Init::Uniform { low: -0.1, high: 0.1 };
@@ -395,7 +433,7 @@ mod tests {
                 source: "made up".into(),
                 tables: vec![table],
                 target: Target::Classes(CLASSES),
-                defaults: DEFAULTS,
+                hyper: HYPER,
                 train: 610,
                 test: 200,
                 bounds: None,
@@ -437,25 +475,27 @@ mod tests {
 
     /// Something of everything: INT4 codes, a cache, random bits.
     const MIXED: Setting = Setting {
-        precision: PrecisionName::Int4,
-        rounding: RoundingName::Stochastic,
-        policy: PolicyName::Lfu,
+        precision: Precision::Int4,
+        rounding: Rounding::Stochastic,
+        policy: Policy::Lfu,
         cache_percent: 5.0,
         ways: 32,
     };
 
     fn options() -> RunOptions {
         RunOptions {
-            batch: 32,
-            epochs: 2,
-            seconds: None,
-            rule: Rule { optimizer: OptimizerName::AdaGrad, lr: 0.2 },
-            dense_lr: 0.1,
-            decay: true,
+            hyper: Hyper { lr: 0.2, ..HYPER },
+            end: End::Epochs,
             limit: None,
             scaling: Scaling(None),
             device: Device::Cpu,
         }
+    }
+
+    fn with(change: impl Fn(&mut Hyper)) -> RunOptions {
+        let mut options = options();
+        change(&mut options.hyper);
+        options
     }
 
     fn choice(setting: Setting) -> Choice {
@@ -481,7 +521,7 @@ mod tests {
     #[test]
     fn a_run_by_the_clock_stops_in_time() {
         let by = |seconds| {
-            let by_clock = RunOptions { seconds: Some(seconds), ..options() };
+            let by_clock = RunOptions { end: End::Seconds(seconds), ..options() };
             trained(&tiny(), &choice(Setting::FP32), 1, &by_clock, &|_| {}).unwrap()
         };
         let (short, long) = (by(1e-9), by(0.3));
@@ -505,7 +545,7 @@ mod tests {
             &tiny(),
             &choice(Setting::FP32),
             1,
-            &RunOptions { limit: Some(1), epochs: 1, ..options() },
+            &RunOptions { limit: Some(1), ..with(|hyper| hyper.epochs = 1) },
             &|_| {},
         );
         assert!(untrained.unwrap().loss > 0.9 * 2f64.ln());
@@ -533,10 +573,10 @@ mod tests {
         // The last five steps again, with rates that go down; no other checkpoint is due.
         assert_eq!(timeless(kept(&options(), true)), whole);
         // From the middle of an epoch, stopped there by having fewer of them.
-        let steady = RunOptions { decay: false, ..options() };
+        let steady = with(|hyper| hyper.decay = false);
         let whole = timeless(trained(&tiny(), &choice(MIXED), 3, &steady, &|_| {}));
         std::fs::remove_dir_all(folder.path().join("run")).unwrap();
-        kept(&RunOptions { epochs: 1, ..steady.clone() }, true).unwrap();
+        kept(&with(|hyper| (hyper.decay, hyper.epochs) = (false, 1)), true).unwrap();
         assert_eq!(newest(), 14, "of 20 steps");
         assert_eq!(timeless(kept(&steady, true)), whole);
         // Not of another run.
@@ -564,7 +604,7 @@ mod tests {
     #[test]
     fn a_loss_that_is_not_finite_stops_the_run() {
         let folder = tempfile::tempdir().unwrap();
-        let wild = RunOptions { dense_lr: 3e38, rule: Rule { lr: 1e3, ..options().rule }, ..options() };
+        let wild = with(|hyper| (hyper.dense_lr, hyper.lr) = (3e38, 1e3));
         let message = |keep: &Keep, options: &RunOptions| {
             format!("{:#}", run(&tiny(), &choice(Setting::FP32), 0, options, keep, &|_| {}).unwrap_err())
         };
@@ -573,7 +613,7 @@ mod tests {
         assert!(none.contains("there is no checkpoint") && none.contains("lower --lr"), "{none}");
         // Good steps first, then wild ones.
         let keep = Keep { folder: folder.path().into(), every: Some(1), resume: true };
-        run(&tiny(), &choice(Setting::FP32), 0, &RunOptions { epochs: 1, ..options() }, &keep, &|_| {}).unwrap();
+        run(&tiny(), &choice(Setting::FP32), 0, &with(|hyper| hyper.epochs = 1), &keep, &|_| {}).unwrap();
         let some = message(&keep, &wild);
         assert!(some.contains("the last good checkpoint is") && some.contains("step-20"), "{some}");
         assert_eq!(checkpoints::newest(folder.path()).unwrap().unwrap().0, 20, "no bad one is written");

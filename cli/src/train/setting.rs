@@ -1,10 +1,9 @@
 //! How the tables of a run are kept: what the grid varies, and nothing else.
 
-use super::robe::Robe;
 use super::task::TableSpec;
-use crate::names::{self, PolicyName, PrecisionName, RoundingName, option_name};
-use hotrow::GroupConfig;
+use crate::names;
 use hotrow::simulate::Geometry;
+use hotrow::{Error, GroupConfig, Policy, Precision, Rounding, robe};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 
@@ -14,18 +13,21 @@ pub(crate) const SMALL_TABLE: u32 = 1000;
 /// Ways of a set where nothing else is asked for.
 pub(crate) const WAYS: u32 = 32;
 
+/// Values of a row that lie together in a shared array where nothing else is asked for.
+pub(crate) const CHUNK: u32 = 32;
+
 /// How a table is kept: one cell of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Setting {
     #[serde(with = "names")]
-    pub(crate) precision: PrecisionName,
+    pub(crate) precision: Precision,
     /// Means nothing in FP32.
     #[serde(with = "names")]
-    pub(crate) rounding: RoundingName,
+    pub(crate) rounding: Rounding,
     /// Means nothing without a cache.
     #[serde(with = "names")]
-    pub(crate) policy: PolicyName,
+    pub(crate) policy: Policy,
     /// Rows of the cache in percent of the table's; 0 is no cache.
     pub(crate) cache_percent: f64,
     /// Ways of a set of the cache.
@@ -34,21 +36,21 @@ pub(crate) struct Setting {
 
 impl Setting {
     /// The baseline of every comparison.
-    pub(crate) const FP32: Self = Self::uncached(PrecisionName::Fp32, RoundingName::Nearest);
+    pub(crate) const FP32: Self = Self::uncached(Precision::Fp32, Rounding::Nearest);
 
     /// Without a cache.
-    pub(crate) const fn uncached(precision: PrecisionName, rounding: RoundingName) -> Self {
-        Self { precision, rounding, policy: PolicyName::Lru, cache_percent: 0.0, ways: WAYS }
+    pub(crate) const fn uncached(precision: Precision, rounding: Rounding) -> Self {
+        Self { precision, rounding, policy: Policy::Lru, cache_percent: 0.0, ways: WAYS }
     }
 
     /// Under LFU, rounded stochastically.
-    pub(crate) const fn lfu(precision: PrecisionName, cache_percent: f64, ways: u32) -> Self {
-        Self { precision, rounding: RoundingName::Stochastic, policy: PolicyName::Lfu, cache_percent, ways }
+    pub(crate) const fn lfu(precision: Precision, cache_percent: f64, ways: u32) -> Self {
+        Self { precision, rounding: Rounding::Stochastic, policy: Policy::Lfu, cache_percent, ways }
     }
 
     /// The same setting with one value in each field that means nothing for it, so that equal settings are equal.
     pub(crate) fn plain(self) -> Self {
-        let rounding = if self.precision == PrecisionName::Fp32 { RoundingName::Nearest } else { self.rounding };
+        let rounding = if self.precision == Precision::Fp32 { Rounding::Nearest } else { self.rounding };
         if self.has_cache() { Self { rounding, ..self } } else { Self::uncached(self.precision, rounding) }
     }
 
@@ -64,12 +66,12 @@ impl Setting {
 
     /// "int4 stochastic, 10 % lfu".
     pub(crate) fn label(&self) -> String {
-        let mut label = option_name(&self.precision);
-        if self.precision != PrecisionName::Fp32 {
-            label = format!("{label} {}", option_name(&self.rounding));
+        let mut label = self.precision.to_string();
+        if self.precision != Precision::Fp32 {
+            label = format!("{label} {}", self.rounding);
         }
         if self.has_cache() {
-            label = format!("{label}, {} % {}", self.cache_percent, option_name(&self.policy));
+            label = format!("{label}, {} % {}", self.cache_percent, self.policy);
             match self.ways {
                 WAYS => {}
                 1 => label.push_str(", 1 way"),
@@ -97,6 +99,65 @@ impl Setting {
     }
 }
 
+/// How large the array is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Size {
+    /// So many times fewer weights than the rows of all tables that share it have values, whatever a weight takes.
+    Compression(f64),
+    /// So many weights.
+    Weights(u32),
+}
+
+/// An array for all tables that are kept so and may share a group.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename = "robe")]
+pub(crate) struct Robe {
+    #[serde(flatten)]
+    pub(crate) size: Size,
+    pub(crate) chunk: u32,
+    #[serde(with = "names")]
+    pub(crate) precision: Precision,
+    /// Means nothing in FP32.
+    #[serde(with = "names")]
+    pub(crate) rounding: Rounding,
+}
+
+impl Robe {
+    /// FP32 weights.
+    pub(crate) const fn fp32(size: Size, chunk: u32) -> Self {
+        Self { size, chunk, precision: Precision::Fp32, rounding: Rounding::Stochastic }
+    }
+
+    /// "robe 1000x, chunks of 8, int8 stochastic".
+    pub(crate) fn label(&self) -> String {
+        let size = match self.size {
+            Size::Compression(times) => format!("robe {times}x"),
+            Size::Weights(weights) => format!("robe of {weights} weights"),
+        };
+        let chunk = if self.chunk == CHUNK { String::new() } else { format!(", chunks of {}", self.chunk) };
+        let precision = match self.precision {
+            Precision::Fp32 => String::new(),
+            precision => format!(", {precision} {}", self.rounding),
+        };
+        size + &chunk + &precision
+    }
+
+    /// The configuration of a group of tables.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for an array that cannot be.
+    pub(crate) fn config(&self, rows: &[u32], dim: u32) -> Result<robe::Config, Error> {
+        let config = match self.size {
+            Size::Compression(times) => robe::Config::compressed(rows, dim, times, self.chunk)?,
+            Size::Weights(weights) => robe::Config::new(rows, dim, weights, self.chunk),
+        };
+        let (precision, rounding) = (self.precision, self.rounding);
+        let config = config.with_precision(precision).with_rounding(rounding);
+        config.check().map(|()| config)
+    }
+}
+
 /// Which kind of table it is, and how it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -121,7 +182,7 @@ impl Kind {
     /// Whether it takes less than FP32 rows: what small tables are not kept in.
     pub(crate) fn is_smaller(&self) -> bool {
         match self {
-            Self::Rows(setting) => setting.precision != PrecisionName::Fp32,
+            Self::Rows(setting) => setting.precision != Precision::Fp32,
             Self::Robe(_) => true,
         }
     }
@@ -203,13 +264,12 @@ impl From<Setting> for Setup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::train::robe::Size;
     use hotrow::{Init, Policy, Pooling, Precision, Rounding};
 
     const CACHED: Setting = Setting {
-        precision: PrecisionName::Int4,
-        rounding: RoundingName::Stochastic,
-        policy: PolicyName::Lfu,
+        precision: Precision::Int4,
+        rounding: Rounding::Stochastic,
+        policy: Policy::Lfu,
         cache_percent: 10.0,
         ways: WAYS,
     };
@@ -233,7 +293,7 @@ mod tests {
         let [one, other] = [1, 8].map(|ways| Setting { ways, cache_percent: 0.0, ..CACHED });
         assert_ne!(one, other);
         assert_eq!(one.plain(), other.plain());
-        assert_eq!(Setting { precision: PrecisionName::Fp32, cache_percent: 0.0, ..CACHED }.plain(), Setting::FP32);
+        assert_eq!(Setting { precision: Precision::Fp32, cache_percent: 0.0, ..CACHED }.plain(), Setting::FP32);
         assert_eq!(CACHED.plain(), CACHED);
     }
 
@@ -280,5 +340,32 @@ mod tests {
         );
         assert_eq!(texts[1], r#"{"kind":"robe","weights":5000,"chunk":32,"precision":"fp32","rounding":"stochastic"}"#);
         assert_eq!(texts.map(|text| serde_json::from_str::<Kind>(&text).unwrap()), kinds);
+    }
+
+    #[test]
+    fn an_array_for_all_its_tables() {
+        let robe = Robe::fp32;
+        let config = robe(Size::Compression(10.0), 8).config(&[1000, 250], 16).unwrap();
+        assert_eq!((config.tables.len(), config.weights, config.chunk), (2, 2000, 8));
+        assert_eq!(robe(Size::Weights(77), 8).config(&[1000, 250], 16).unwrap().weights, 77);
+        for (size, chunk, wanted) in [
+            (Size::Compression(10_000.0), 8, "compression"),
+            (Size::Compression(0.5), 8, "compression"),
+            (Size::Weights(77), 78, "weights"),
+            (Size::Weights(77), 0, "chunk"),
+        ] {
+            let error = robe(size, chunk).config(&[1000, 250], 16).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{error}");
+        }
+    }
+
+    #[test]
+    fn labels_of_arrays_say_what_counts() {
+        assert_eq!(Robe::fp32(Size::Compression(1000.0), CHUNK).label(), "robe 1000x");
+        assert_eq!(Robe::fp32(Size::Compression(2.5), 8).label(), "robe 2.5x, chunks of 8");
+        let int8 = Robe { precision: Precision::Int8, ..Robe::fp32(Size::Weights(5000), 1) };
+        assert_eq!(int8.label(), "robe of 5000 weights, chunks of 1, int8 stochastic");
+        let config = int8.config(&[1000], 16).unwrap();
+        assert_eq!((config.precision, config.rounding), (Precision::Int8, Rounding::Stochastic));
     }
 }

@@ -1,25 +1,31 @@
 //! How unevenly the rows of a table are used (Yang 2020, Figure 3).
 
-use super::task::{Batch, TableSpec};
+use super::task::TableSpec;
+use super::training::Training;
 use crate::plot::{Chart, Series};
-use hotrow::Error;
 use hotrow::scars::{Counting, Profile, Ranked};
+
+/// Most accesses that are counted.
+const COUNTED: u64 = 1 << 25;
 
 /// Most lines of the chart: the largest tables'.
 const LINES: usize = 16;
 
-/// Counts of nothing yet, exact, of each of `tables`.
-pub(crate) fn profile(tables: &[TableSpec]) -> Profile {
-    Profile::new(&tables.iter().map(|table| table.rows).collect::<Vec<_>>(), Counting::Exact)
-}
-
-/// Counts a batch.
-pub(crate) fn count(profile: &mut Profile, batch: &Batch) -> Result<(), Error> {
-    (0..).zip(&batch.bags).try_for_each(|(table, bags)| profile.count(table, &bags.indices))
+/// The chart of how often the rows of each table are used over the first epoch, or its beginning.
+pub(crate) fn chart(training: &Training) -> anyhow::Result<Chart> {
+    let tables = training.tables();
+    let mut profile = Profile::new(&tables.iter().map(|table| table.rows).collect::<Vec<_>>(), Counting::Exact);
+    for batch in training.batches() {
+        (0..).zip(&batch.bags).try_for_each(|(table, bags)| profile.count(table, &bags.indices))?;
+        if profile.accesses() > COUNTED {
+            break;
+        }
+    }
+    Ok(lines(training.task.about().name, tables, &profile))
 }
 
 /// A line for each table that was used, largest first; colours repeat beyond eight, where the line is dashed.
-pub(crate) fn chart(task: &str, tables: &[TableSpec], profile: &Profile) -> Chart {
+fn lines(task: &str, tables: &[TableSpec], profile: &Profile) -> Chart {
     let mut chart = Chart::new("Rows, most used first, % of the table", "Accesses that they take, %");
     chart.title = format!("{task}: how unevenly rows are used");
     let mut ranked: Vec<(&TableSpec, Ranked)> =
@@ -62,7 +68,7 @@ mod tests {
     }
 
     fn counted(rows: u32, indices: &[u32]) -> Profile {
-        let mut profile = profile(&[table("made up", rows), table("none", 8)]);
+        let mut profile = Profile::new(&[rows, 8], Counting::Exact);
         profile.count(0, indices).unwrap();
         profile
     }
@@ -87,7 +93,7 @@ mod tests {
     #[test]
     fn tables_without_accesses_are_not_drawn() {
         let tables = [table("made up", 8), table("none", 8)];
-        let chart = chart("made up", &tables, &counted(8, &[1]));
+        let chart = lines("made up", &tables, &counted(8, &[1]));
         assert_eq!(chart.series.len(), 1);
         assert_eq!(chart.series[0].label, "made up (8 rows)");
     }

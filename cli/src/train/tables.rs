@@ -1,9 +1,7 @@
 //! The tables of a model, in as few groups as their settings allow, behind one face.
 
-use crate::names::OptimizerName;
-use crate::train::robe::Robe;
-use crate::train::setting::{Choice, Kind, Setting};
-use crate::train::task::{Bags, TableSpec};
+use crate::train::setting::{Choice, Kind, Robe, Setting};
+use crate::train::task::{Bags, Hyper, TableSpec};
 use hotrow::hash::fmix32;
 use hotrow::{
     Context, Counters, CpuGroup, CpuRobeGroup, Error, GradSlice, Group, GroupConfig, Lookup, Optimizer, RobeGroup,
@@ -17,23 +15,21 @@ pub(crate) enum Device {
     Gpu(Context),
 }
 
-/// The rule that updates the rows.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Rule {
-    pub(crate) optimizer: OptimizerName,
-    pub(crate) lr: f32,
-}
-
 /// Tables that share a group.
 struct Shared {
     /// Places in the task's list.
     tables: Vec<usize>,
     group: Box<dyn Lookup>,
     cached: bool,
-    /// Bytes of FP32 weights.
-    plain_bytes: f64,
+    /// Memory against FP32 weights by the papers' formula.
     formula: f64,
-    kept_bytes: f64,
+}
+
+impl Shared {
+    /// The gradients of its tables, one after another.
+    fn joined<T: Copy>(&self, gradients: &[Vec<T>]) -> Vec<T> {
+        self.tables.iter().map(|&table| &gradients[table][..]).collect::<Vec<_>>().concat()
+    }
 }
 
 /// All tables of a model.
@@ -58,11 +54,11 @@ impl Tables {
     pub(crate) fn new(
         specs: &[TableSpec],
         choice: &Choice,
-        rule: Rule,
+        hyper: &Hyper,
         seed: u64,
         device: &Device,
     ) -> anyhow::Result<Self> {
-        let fresh = Fresh { specs, rule, seed };
+        let fresh = Fresh { specs, hyper, seed };
         let shared = members(specs, choice).into_iter().map(|(kind, tables)| fresh.shared(tables, kind, device));
         Ok(Self { shared: shared.collect::<anyhow::Result<_>>()?, count: specs.len() })
     }
@@ -96,25 +92,13 @@ impl Tables {
 
     /// The gradients of the last forward's outputs, table by table.
     pub(crate) fn backward(&mut self, gradients: &[Vec<f32>]) -> Result<(), Error> {
-        for shared in &mut self.shared {
-            let parts: Vec<&[f32]> = shared.tables.iter().map(|&table| &gradients[table][..]).collect();
-            shared.group.backward(&parts.concat())?;
-        }
-        Ok(())
-    }
-
-    /// From the next backward on.
-    pub(crate) fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
-        self.groups().try_for_each(|group| group.set_learning_rate(lr))
+        self.shared.iter_mut().try_for_each(|shared| shared.group.backward(&shared.joined(gradients)))
     }
 
     /// The FP16 gradients of a scaled loss; `scaler` says whether the step overflowed.
     pub(crate) fn backward_scaled(&mut self, gradients: &[Vec<u16>], scaler: &ScalerState) -> Result<(), Error> {
-        for shared in &mut self.shared {
-            let parts: Vec<&[u16]> = shared.tables.iter().map(|&table| &gradients[table][..]).collect();
-            shared.group.backward_scaled(GradSlice::F16(&parts.concat()), scaler)?;
-        }
-        Ok(())
+        let mut groups = self.shared.iter_mut();
+        groups.try_for_each(|one| one.group.backward_scaled(GradSlice::F16(&one.joined(gradients)), scaler))
     }
 
     /// The groups, in a fixed order.
@@ -135,17 +119,19 @@ impl Tables {
     }
 
     fn sum(&mut self, counts: fn(&Shared) -> bool) -> Result<Counters, Error> {
-        let mut all = Counters::default();
-        for shared in self.shared.iter_mut().filter(|shared| counts(shared)) {
-            all = shared.group.counters()?.into_iter().chain([all]).sum();
-        }
-        Ok(all)
+        let each = self.shared.iter_mut().filter(|shared| counts(shared)).map(|shared| shared.group.counters());
+        Ok(each.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().sum())
     }
 
     pub(crate) fn memory(&self) -> Memory {
-        let over = |of: fn(&Shared) -> f64| self.shared.iter().map(of).sum::<f64>();
-        let (plain, kept) = (over(|shared| shared.plain_bytes), over(|shared| shared.kept_bytes));
-        let formula = over(|shared| shared.formula * shared.plain_bytes);
+        let (mut plain, mut formula, mut kept) = (0.0, 0.0, 0.0);
+        for shared in &self.shared {
+            let memory = shared.group.memory();
+            let bytes = memory.rows as f64 * f64::from(memory.dim) * 4.0;
+            plain += bytes;
+            formula += shared.formula * bytes;
+            kept += memory.kept() as f64;
+        }
         Memory { paper: formula / plain, kept: kept / plain, bytes: kept as u64 }
     }
 }
@@ -170,8 +156,8 @@ fn members(specs: &[TableSpec], choice: &Choice) -> Vec<(Kind, Vec<usize>)> {
 ///
 /// # Errors
 /// The error of the first array that cannot be.
-pub(crate) fn check(specs: &[TableSpec], choice: &Choice, rule: Rule) -> Result<(), Error> {
-    let fresh = Fresh { specs, rule, seed: 0 };
+pub(crate) fn check(specs: &[TableSpec], choice: &Choice, hyper: &Hyper) -> Result<(), Error> {
+    let fresh = Fresh { specs, hyper, seed: 0 };
     members(specs, choice).iter().try_for_each(|(kind, tables)| match kind {
         Kind::Rows(_) => Ok(()),
         Kind::Robe(robe) => fresh.array(tables, *robe).map(|_| ()),
@@ -182,7 +168,7 @@ pub(crate) fn check(specs: &[TableSpec], choice: &Choice, rule: Rule) -> Result<
 #[derive(Clone, Copy)]
 struct Fresh<'a> {
     specs: &'a [TableSpec],
-    rule: Rule,
+    hyper: &'a Hyper,
     seed: u64,
 }
 
@@ -193,8 +179,8 @@ impl Fresh<'_> {
 
     /// A group of `tables`, all kept alike.
     fn shared(&self, tables: Vec<usize>, kind: Kind, device: &Device) -> anyhow::Result<Shared> {
-        let (group, cached, formula): (Box<dyn Lookup>, bool, f64) = match kind {
-            Kind::Rows(setting) => self.rows(&tables, setting, device)?,
+        match kind {
+            Kind::Rows(setting) => self.rows(tables, setting, device),
             Kind::Robe(robe) => {
                 let config = self.array(&tables, robe)?;
                 let group: Box<dyn Lookup> = match device {
@@ -202,12 +188,9 @@ impl Fresh<'_> {
                     Device::Gpu(context) => Box::new(RobeGroup::new(context, config)?),
                 };
                 let formula = group.memory().formula;
-                (group, false, formula)
+                Ok(Shared { tables, group, cached: false, formula })
             }
-        };
-        let memory = group.memory();
-        let plain_bytes = memory.rows as f64 * f64::from(memory.dim) * 4.0;
-        Ok(Shared { tables, group, cached, plain_bytes, formula, kept_bytes: memory.kept() as f64 })
+        }
     }
 
     /// The array that `tables` share. It begins as the largest of them would, as the authors' DLRM has it.
@@ -217,23 +200,18 @@ impl Fresh<'_> {
         let config = robe
             .config(&self.rows_of(tables), first.dim)?
             .with_pooling(first.pooling)
-            .with_optimizer(Optimizer::sgd(self.rule.lr).with_kind(self.rule.optimizer))
+            .with_optimizer(Optimizer::sgd(self.hyper.lr).with_kind(self.hyper.optimizer))
             .with_init(largest.init)
             .with_seed(table_seed(self.seed, tables[0]));
         config.check().map(|()| config)
     }
 
-    /// A group of rows of their own; whether it has a cache; and its memory by the papers' formula.
-    fn rows(
-        &self,
-        tables: &[usize],
-        setting: Setting,
-        device: &Device,
-    ) -> anyhow::Result<(Box<dyn Lookup>, bool, f64)> {
-        let (rows, first) = (self.rows_of(tables), &self.specs[tables[0]]);
+    /// A group of rows of their own.
+    fn rows(&self, tables: Vec<usize>, setting: Setting, device: &Device) -> anyhow::Result<Shared> {
+        let (rows, first) = (self.rows_of(&tables), &self.specs[tables[0]]);
         let mut config = GroupConfig::new(&rows, first.dim);
         config.pooling = first.pooling;
-        config.optimizer = Optimizer::sgd(self.rule.lr).with_kind(self.rule.optimizer);
+        config.optimizer = Optimizer::sgd(self.hyper.lr).with_kind(self.hyper.optimizer);
         config.seed = table_seed(self.seed, tables[0]);
         setting.apply(&mut config);
         // A table's first values follow from its own seed and rows, whatever stands before it in the group.
@@ -253,7 +231,7 @@ impl Fresh<'_> {
             Device::Cpu => Box::new(CpuGroup::filled(config, &source)?),
             Device::Gpu(context) => Box::new(Group::filled(context, config, &source)?),
         };
-        Ok((group, cached, formula))
+        Ok(Shared { tables, group, cached, formula })
     }
 }
 
@@ -276,9 +254,8 @@ fn joined<'a>(bags: impl Iterator<Item = &'a Bags>) -> (Vec<u32>, Vec<u32>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::{PolicyName, PrecisionName, RoundingName};
-    use crate::train::robe::Size;
-    use hotrow::{Init, Pooling};
+    use crate::train::setting::Size;
+    use hotrow::{Init, OptimizerKind, Policy, Pooling, Precision, Rounding};
 
     fn specs() -> Vec<TableSpec> {
         let table = |name: &str, rows, low| TableSpec {
@@ -301,17 +278,20 @@ mod tests {
         vec![of(&[&[1, 69], &[]]), of(&[&[49], &[0, 0, 7]]), of(&[&[5, 6], &[89]])]
     }
 
+    fn hyper(optimizer: OptimizerKind) -> Hyper {
+        Hyper { batch: 1, epochs: 1, optimizer, lr: 0.1, dense_lr: 0.1, decay: false }
+    }
+
     fn tables(settings: [impl Into<Kind>; 3], seed: u64) -> Tables {
         let choice = Choice { settings: settings.map(Into::into).to_vec() };
-        let rule = Rule { optimizer: OptimizerName::AdaGrad, lr: 0.1 };
-        Tables::new(&specs(), &choice, rule, seed, &Device::Cpu).unwrap()
+        Tables::new(&specs(), &choice, &hyper(OptimizerKind::AdaGrad), seed, &Device::Cpu).unwrap()
     }
 
     /// FP32 with a cache of all rows: other groups, the same numbers.
     const CACHED: Setting = Setting {
-        precision: PrecisionName::Fp32,
-        rounding: RoundingName::Nearest,
-        policy: PolicyName::Lru,
+        precision: Precision::Fp32,
+        rounding: Rounding::Nearest,
+        policy: Policy::Lru,
         cache_percent: 100.0,
         ways: 32,
     };
@@ -358,9 +338,9 @@ mod tests {
         let mut joint = tables([ROBE; 3], 7);
         assert_eq!((joint.shared.len(), joint.hit_rate().unwrap()), (1, None));
         // By hand: the same group, its rows numbered on, its bags one table after another.
-        let rule = Rule { optimizer: OptimizerName::AdaGrad, lr: 0.1 };
         let Kind::Robe(robe) = ROBE else { unreachable!("it is one") };
-        let config = Fresh { specs: &specs(), rule, seed: 7 }.array(&[0, 1, 2], robe).unwrap();
+        let config =
+            Fresh { specs: &specs(), hyper: &hyper(OptimizerKind::AdaGrad), seed: 7 }.array(&[0, 1, 2], robe).unwrap();
         assert_eq!((config.weights, config.init), (210, specs()[2].init), "as the largest table begins");
         let mut group = CpuRobeGroup::new(config).unwrap();
         let (indices, offsets) = joined(bags().iter());
@@ -392,15 +372,15 @@ mod tests {
 
     #[test]
     fn arrays_are_checked_before_anything_runs() {
-        let rule = |optimizer| Rule { optimizer, lr: 0.1 };
         let choice = |size, chunk| Choice { settings: vec![Kind::Robe(Robe::fp32(size, chunk)); 3] };
-        let said =
-            |size, chunk, optimizer| check(&specs(), &choice(size, chunk), rule(optimizer)).map_err(|e| e.to_string());
-        assert_eq!(said(Size::Compression(4.0), 3, OptimizerName::Sgd), Ok(()));
+        let said = |size, chunk, optimizer| {
+            check(&specs(), &choice(size, chunk), &hyper(optimizer)).map_err(|e| e.to_string())
+        };
+        assert_eq!(said(Size::Compression(4.0), 3, OptimizerKind::Sgd), Ok(()));
         for (size, chunk, optimizer, wanted) in [
-            (Size::Compression(1000.0), 3, OptimizerName::Sgd, "compression"),
-            (Size::Weights(10), 11, OptimizerName::Sgd, "weights"),
-            (Size::Weights(10), 3, OptimizerName::RowWiseAdaGrad, "row-wise"),
+            (Size::Compression(1000.0), 3, OptimizerKind::Sgd, "compression"),
+            (Size::Weights(10), 11, OptimizerKind::Sgd, "weights"),
+            (Size::Weights(10), 3, OptimizerKind::RowWiseAdaGrad, "row-wise"),
         ] {
             let error = said(size, chunk, optimizer).unwrap_err();
             assert!(error.contains(wanted), "{error}");
@@ -409,7 +389,7 @@ mod tests {
 
     #[test]
     fn memory_is_weighed_by_rows() {
-        let int8 = Setting::uncached(PrecisionName::Int8, RoundingName::Stochastic);
+        let int8 = Setting::uncached(Precision::Int8, Rounding::Stochastic);
         let factors = tables([int8, Setting::FP32, Setting::FP32], 0).memory();
         // 8 / 32 + 64 / (32 * 4) for 70 of 210 rows.
         assert!((factors.paper - (0.75 * 70.0 + 140.0) / 210.0).abs() < 1e-12, "{factors:?}");

@@ -1,8 +1,7 @@
 //! A learning task: samples, the tables they look up, and the model above.
 
-use crate::names::OptimizerName;
-use crate::train::dense::Dense;
-use hotrow::{Init, Pooling};
+use candle_core::{Tensor, Var};
+use hotrow::{Init, OptimizerKind, Pooling};
 use std::ops::Range;
 
 /// A table of a task.
@@ -59,13 +58,14 @@ pub(crate) enum Target {
     Binary,
 }
 
-/// Hyperparameters of a task where none are given: found with FP32.
+/// How to train, but for the data and the device.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Defaults {
+pub(crate) struct Hyper {
+    /// Samples in a batch.
     pub(crate) batch: usize,
     pub(crate) epochs: u32,
     /// Of the tables.
-    pub(crate) optimizer: OptimizerName,
+    pub(crate) optimizer: OptimizerKind,
     pub(crate) lr: f32,
     /// Of the dense part, by AdaGrad.
     pub(crate) dense_lr: f32,
@@ -81,13 +81,23 @@ pub(crate) struct About {
     pub(crate) source: String,
     pub(crate) tables: Vec<TableSpec>,
     pub(crate) target: Target,
-    pub(crate) defaults: Defaults,
+    /// Where nothing else is asked for: found with FP32.
+    pub(crate) hyper: Hyper,
     /// Samples to train on.
     pub(crate) train: usize,
     /// Samples to test with.
     pub(crate) test: usize,
     /// Of a planted model: the test loss of the base rate alone, and the least that can be reached.
     pub(crate) bounds: Option<[f64; 2]>,
+}
+
+/// The part of a model above its tables.
+pub(crate) trait Dense {
+    /// Logits of a batch as its [`Target`] has them. `embedded`: of each table `[bags, dim]`, or `[indices, dim]` with pooling none.
+    fn logits(&self, embedded: &[Tensor], batch: &Batch) -> candle_core::Result<Tensor>;
+
+    /// The trained weights.
+    fn vars(&self) -> Vec<&Var>;
 }
 
 /// Data, tables and a model.

@@ -1,24 +1,26 @@
 //! A task, opened, and how its runs are done: what every mode begins with.
 
 use super::checkpoints::Keep;
-use super::fingerprint::fingerprint;
 use super::journal::{Journal, Record, Run, Subject};
 use super::options::RunArgs;
-use super::outcome::Outcome;
-use super::run::{self, RunOptions};
-use super::setting::{Choice, SMALL_TABLE, Setup};
-use super::tables::{Device, Rule};
-use super::task::{TableSpec, Task};
+use super::run::{self, End, RunOptions};
+use super::setting::{SMALL_TABLE, Setup};
+use super::tables::Device;
+use super::task::{Batch, Hyper, TableSpec, Task};
 use super::tasks::{self, TaskName};
 use crate::failure::Failure;
-use crate::names::{option_name, value_name};
+use crate::names::value_name;
 use crate::options::{Backend, Options};
 use crate::progress::Progress;
 use crate::trace::Source;
+use crc32fast::Hasher;
 use hotrow::adapter;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::thread;
+
+/// When a run ends, and whether it keeps checkpoints.
+pub(crate) type How<'a> = dyn Fn(&Setup, u64) -> (End, Keep) + Sync + 'a;
 
 /// A task and how to train on it.
 pub(crate) struct Training {
@@ -40,19 +42,20 @@ impl Training {
             Backend::Cpu => Device::Cpu,
             Backend::Auto => adapter::open_best(adapter::Wanted::Hardware).map_or(Device::Cpu, Device::Gpu),
         };
-        let jobs = args.jobs.map_or_else(|| device.jobs(), |jobs| jobs as usize);
-        let (defaults, first) = (task.about().defaults, options.seed);
-        let options = RunOptions {
-            batch: batch.map_or(defaults.batch, |batch| batch as usize),
-            epochs: args.epochs.unwrap_or(defaults.epochs),
-            rule: Rule { optimizer: args.optimizer.unwrap_or(defaults.optimizer), lr: args.lr.unwrap_or(defaults.lr) },
-            dense_lr: args.dense_lr.unwrap_or(defaults.dense_lr),
-            decay: args.decay.unwrap_or(defaults.decay),
-            seconds: None,
-            limit: args.task.limit(),
-            scaling: args.loss_scale,
-            device,
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        // A GPU does one run at a time.
+        let jobs = args.jobs.map_or(if matches!(device, Device::Cpu) { cores } else { 1 }, |jobs| jobs as usize);
+        let (own, first) = (task.about().hyper, options.seed);
+        let hyper = Hyper {
+            batch: batch.map_or(own.batch, |batch| batch as usize),
+            epochs: args.epochs.unwrap_or(own.epochs),
+            optimizer: args.optimizer.unwrap_or(own.optimizer),
+            lr: args.lr.unwrap_or(own.lr),
+            dense_lr: args.dense_lr.unwrap_or(own.dense_lr),
+            decay: args.decay.unwrap_or(own.decay),
         };
+        let (limit, scaling) = (args.task.limit(), args.loss_scale);
+        let options = RunOptions { hyper, end: End::Epochs, limit, scaling, device };
         let seeds = (0..u64::from(args.seeds)).map(|k| first.wrapping_add(k)).collect();
         Ok(Self { name, task, options, seeds, jobs })
     }
@@ -61,24 +64,23 @@ impl Training {
         &self.task.about().tables
     }
 
+    /// The batches of the first epoch with the first seed.
+    pub(crate) fn batches(&self) -> impl Iterator<Item = Batch> {
+        let (samples, size, seed) = (self.options.samples(&*self.task), self.options.hyper.batch, self.seeds[0]);
+        let order = run::order(samples, seed, 0);
+        let starts = (0..samples).step_by(size);
+        starts.map(move |at| self.task.train_batch(&order[at..samples.min(at + size)], seed, 0))
+    }
+
     /// Everything beside setup and seed that a run's result depends on.
     pub(crate) fn subject(&self) -> Subject {
-        // Field by field, so that none that is added later is forgotten. What is trained by the clock is kept in memory alone.
-        let RunOptions {
-            batch,
-            epochs,
-            seconds: _,
-            rule: Rule { optimizer, lr },
-            dense_lr,
-            decay,
-            limit,
-            scaling,
-            device,
-        } = &self.options;
+        // Field by field, so that none that is added later is forgotten. What ends otherwise than after its epochs is kept in memory alone.
+        let RunOptions { hyper, end: _, limit, scaling, device } = &self.options;
+        let Hyper { batch, epochs, optimizer, lr, dense_lr, decay } = hyper;
         let mut dims: Vec<String> = self.tables().iter().map(|table| table.dim.to_string()).collect();
         dims.dedup();
         let hyper = [
-            ("backend", device.name().to_owned()),
+            ("backend", if matches!(device, Device::Cpu) { "cpu" } else { "gpu" }.to_owned()),
             ("batch", batch.to_string()),
             ("data", self.task.about().source.clone()),
             ("decay", decay.to_string()),
@@ -88,52 +90,42 @@ impl Training {
             ("epochs", epochs.to_string()),
             ("limit", limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string())),
             ("lr", lr.to_string()),
-            ("optimizer", option_name(optimizer)),
+            ("optimizer", optimizer.to_string()),
         ];
         let hyper = hyper.map(|(name, value)| (name.to_owned(), value)).into();
         Subject { task: value_name(&self.name), hyper, fingerprint: Some(fingerprint(&*self.task)) }
     }
 
-    /// The setting of each table in a run.
-    pub(crate) fn choice(&self, setup: &Setup) -> Result<Choice, Failure> {
-        setup.choice(self.tables()).map_err(Failure::Usage)
-    }
-
     /// The options of a run of this setup.
     pub(crate) fn options_of(&self, setup: &Setup) -> RunOptions {
         let mut options = self.options.clone();
-        options.batch = setup.batch.unwrap_or(options.batch);
-        options.rule.lr = setup.rate.unwrap_or(options.rule.lr);
+        options.hyper.batch = setup.batch.unwrap_or(options.hyper.batch);
+        options.hyper.lr = setup.rate.unwrap_or(options.hyper.lr);
         options
     }
 
-    /// Does a run; `watch` is told of every step.
-    pub(crate) fn run(
-        &self,
-        setup: &Setup,
-        seed: u64,
-        keep: &Keep,
-        watch: &(dyn Fn(u64) + Sync),
-    ) -> anyhow::Result<Outcome> {
-        let choice = setup.choice(self.tables()).map_err(anyhow::Error::msg)?;
-        run::run(&*self.task, &choice, seed, &self.options_of(setup), keep, watch)
+    /// Does runs, several at a time, and adds them to the journal; `how`: when each ends, and its checkpoints. One that fails is recorded, and
+    /// the others go on, unless they shall `stop`.
+    pub(crate) fn run(&self, journal: &Journal, runs: &[Run], stop: bool, how: &How<'_>) -> anyhow::Result<()> {
+        let task = &*self.task;
+        let options = |setup: &Setup, end| RunOptions { end, ..self.options_of(setup) };
+        let steps = runs.iter().map(|(setup, seed)| options(setup, how(setup, *seed).0).steps(task)).sum();
+        let progress = Progress::new(task.about().name, steps);
+        journal.run(runs, self.jobs, stop, &|setup, seed| {
+            let (end, keep) = how(setup, seed);
+            let options = options(setup, end);
+            let choice = setup.choice(self.tables()).map_err(anyhow::Error::msg)?;
+            let done = run::run(task, &choice, seed, &options, &keep, &|steps| progress.advance(steps))?;
+            progress.advance(options.steps(task).saturating_sub(done.steps));
+            Ok(done)
+        })
     }
 
-    /// Does every run, several at a time, and keeps them in memory. After one has failed no other begins.
-    pub(crate) fn run_all(
-        &self,
-        runs: &[Run],
-        keep: &(dyn Fn(&Setup, u64) -> Keep + Sync),
-    ) -> anyhow::Result<Vec<Record>> {
-        let progress = self.progress(runs);
-        let one = |setup: &Setup, seed| self.run(setup, seed, &keep(setup, seed), &|steps| progress.advance(steps));
-        Journal::new(self.subject()).run_all(runs, self.jobs, &one)
-    }
-
-    /// A bar of the steps of these runs.
-    pub(crate) fn progress(&self, runs: &[Run]) -> Progress {
-        let steps = runs.iter().map(|(setup, _)| self.options_of(setup).steps(&*self.task)).sum();
-        Progress::new(self.task.about().name, steps)
+    /// The same in memory. After one has failed no other begins, and its failure is returned.
+    pub(crate) fn run_all(&self, runs: &[Run], how: &How<'_>) -> anyhow::Result<Vec<Record>> {
+        let journal = Journal::new(self.subject());
+        self.run(&journal, runs, true, how)?;
+        journal.ended(runs)
     }
 
     /// Where the results of a grid lie.
@@ -153,20 +145,69 @@ impl Training {
     }
 }
 
-impl Device {
-    /// As it is written to the journal.
-    const fn name(&self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Gpu(_) => "gpu",
-        }
+/// Most samples of each set that are looked at.
+const SAMPLES: usize = 1024;
+
+/// CRC-32 of the first samples to train and to test with, as 8 hexadecimal digits. The same on every machine, for every seed of a run.
+pub(crate) fn fingerprint(task: &dyn Task) -> String {
+    let mut hasher = Hasher::new();
+    add(&mut hasher, &task.test_batch(0..SAMPLES.min(task.about().test)));
+    let places: Vec<u32> = (0..SAMPLES.min(task.about().train) as u32).collect();
+    add(&mut hasher, &task.train_batch(&places, 0, 0));
+    format!("{:08x}", hasher.finalize())
+}
+
+fn add(hasher: &mut Hasher, batch: &Batch) {
+    for bags in &batch.bags {
+        add_words(hasher, bags.indices.iter().copied());
+        add_words(hasher, bags.offsets.iter().copied());
+    }
+    add_words(hasher, batch.dense.iter().map(|x| x.to_bits()));
+    add_words(hasher, batch.labels.iter().copied());
+}
+
+/// With their count, so that nothing moves from one list to the next unnoticed.
+fn add_words(hasher: &mut Hasher, words: impl ExactSizeIterator<Item = u32>) {
+    hasher.update(&(words.len() as u64).to_le_bytes());
+    words.for_each(|word| hasher.update(&word.to_le_bytes()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::train::task::Bags;
+
+    fn of(batch: &Batch) -> u32 {
+        let mut hasher = Hasher::new();
+        add(&mut hasher, batch);
+        hasher.finalize()
     }
 
-    /// Runs at a time: a GPU does one.
-    fn jobs(&self) -> usize {
-        match self {
-            Self::Cpu => thread::available_parallelism().map_or(1, NonZero::get),
-            Self::Gpu(_) => 1,
+    fn batch() -> Batch {
+        let bags = vec![Bags { indices: vec![1, 2, 3], offsets: vec![0, 1, 3] }];
+        Batch { bags, dense: vec![0.5, 0.0], labels: vec![0, 1], samples: 2 }
+    }
+
+    #[test]
+    fn every_part_counts() {
+        let known = of(&batch());
+        assert_eq!(of(&batch()), known);
+        let changes: [fn(&mut Batch); 6] = [
+            |batch| batch.bags[0].indices[2] = 4,
+            |batch| batch.bags[0].offsets[1] = 2,
+            |batch| batch.dense[1] = -0.0,
+            |batch| batch.labels[0] = 1,
+            |batch| batch.bags.push(Bags::new()),
+            // The same words in the same order, split elsewhere.
+            |batch| {
+                batch.dense.truncate(1);
+                batch.labels.insert(0, 0);
+            },
+        ];
+        for (at, change) in changes.into_iter().enumerate() {
+            let mut other = batch();
+            change(&mut other);
+            assert_ne!(of(&other), known, "change {at}");
         }
     }
 }

@@ -3,14 +3,14 @@
 use assert_cmd::Command;
 use tempfile::TempDir;
 
-/// The command, which knows no data folder.
+/// The command, without a data folder.
 pub(crate) fn hotrow(arguments: &[&str]) -> Command {
     let mut command = Command::cargo_bin("hotrow").unwrap();
     command.env_remove("HOTROW_DATA").args(arguments);
     command
 }
 
-/// Runs and expects an exit code; returns stdout and stderr.
+/// Runs the command and expects an exit code. Returns stdout and stderr.
 pub(crate) fn outcome(arguments: &[&str], code: i32) -> (String, String) {
     let output = hotrow(arguments).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -20,7 +20,7 @@ pub(crate) fn outcome(arguments: &[&str], code: i32) -> (String, String) {
     (stdout, stderr)
 }
 
-/// What `--json` has, as text.
+/// The output of `--json`, as text.
 pub(crate) fn json(arguments: &[&str]) -> String {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("results.json");
@@ -28,7 +28,7 @@ pub(crate) fn json(arguments: &[&str]) -> String {
     std::fs::read_to_string(file).unwrap()
 }
 
-/// Every key of the text, in order, each once.
+/// Every key of the text in order, without repeats.
 pub(crate) fn keys(json: &str) -> Vec<&str> {
     let mut keys = Vec::new();
     for line in json.lines() {

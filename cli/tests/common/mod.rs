@@ -1,4 +1,4 @@
-//! What several modules use to run the command.
+//! Helpers that run the command.
 
 pub(crate) mod command;
 pub(crate) mod plan;

@@ -3,12 +3,12 @@
 use super::command;
 use serde_json::Value;
 
-/// Runs `hotrow plan` and expects an exit code; returns stdout and stderr.
+/// Runs `hotrow plan` and expects an exit code. Returns stdout and stderr.
 pub(crate) fn outcome(arguments: &[&str], code: i32) -> (String, String) {
     command::outcome(&[&["plan"], arguments].concat(), code)
 }
 
-/// The plan as `--json` has it, as text.
+/// The plan that `--json` writes, as text.
 pub(crate) fn json(arguments: &[&str]) -> String {
     command::json(&[&["plan"], arguments].concat())
 }

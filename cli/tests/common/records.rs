@@ -1,8 +1,8 @@
-//! Records of a report of `bench`, and reports with broken ones.
+//! Finds records in a report of `bench`, and makes reports with wrong records.
 
 use serde_json::Value;
 
-/// The records of a report with these texts and numbers, by their names.
+/// The records of a report with this `what` and these settings.
 pub(crate) fn records<'r>(report: &'r Value, what: &str, wanted: &[(&str, Value)]) -> Vec<&'r Value> {
     let all = report["records"].as_array().expect("a list of records");
     let has = |record: &Value| {
@@ -19,7 +19,7 @@ pub(crate) fn number(record: &Value) -> f64 {
     record["value"].as_f64().expect("a figure")
 }
 
-/// The report with each record that `is` finds changed, or left out where there is nothing to put there.
+/// The report with another figure in each record for which `is` is true, or without these records if there is no figure.
 pub(crate) fn broken(report: &Value, is: impl Fn(&Value) -> bool, value: Option<f64>) -> Value {
     let mut report = report.clone();
     let records = report["records"].as_array_mut().expect("a list of records");

@@ -1,4 +1,4 @@
-//! The command on the GPU: the real kernels count what the simulator counts.
+//! The command on the GPU: the real kernels give the counts of the simulator.
 
 use crate::common::records::{broken, number, records};
 use assert_cmd::Command;
@@ -33,17 +33,17 @@ fn simulate_counts_the_same_on_both_backends() {
         for batch in ["1000", "7777", "100000"] {
             let gpu = simulate("gpu", trace, batch);
             assert_eq!(gpu, simulate("cpu", trace, batch), "batches of {batch}");
-            // One batch that is larger than the trace finds an empty cache.
+            // One batch larger than the trace finds an empty cache.
             assert_eq!(gpu[0]["hits"].as_u64().unwrap() > 0, batch != "100000");
         }
-        // Batches of one, where every access is a step of its own.
+        // In batches of one, every access is a step of its own.
         let short = "zipf:rows=200,s=1.05,n=300";
         assert_eq!(simulate("gpu", short, "1"), simulate("cpu", short, "1"));
         assert_ne!(simulate("gpu", trace, "1000"), simulate("cpu", trace, "1001"), "the comparison can fail");
     });
 }
 
-/// The runs of `plan --verify`: what is counted, and whether that is what was predicted.
+/// The runs of `plan --verify`: the counted figures, and whether they match the prediction.
 fn verified(backend: &str, trace: &str, seed: &str) -> Vec<(bool, Vec<f64>)> {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("out.json");
@@ -83,7 +83,7 @@ fn goal<'r>(report: &'r Value, id: &str) -> &'r Value {
     report["goals"].as_array().unwrap().iter().find(|goal| goal["id"] == id).unwrap()
 }
 
-/// Tables in host memory stand beside the one on the device, with the bytes that crossed in each pass: INT4 x 8 takes 12 a record.
+/// Tables in host memory against the table on the device, with the bytes that crossed in each pass. A record of INT4 x 8 has 12 bytes.
 fn placements_are_compared(report: &Value, mappable: bool) {
     let crossed = |placement: &str, kind: &str| -> Vec<[f64; 2]> {
         let wanted = [("placement", placement.into()), ("kind", kind.into()), ("precision", "INT4".into())];
@@ -100,7 +100,7 @@ fn placements_are_compared(report: &Value, mappable: bool) {
         assert!(uncached.len() == 1 && uncached[0].iter().all(|&bytes| near(bytes, 100.0 * 12.0)), "{uncached:?}");
         assert!(!near(uncached[0][0], 101.5 * 12.0));
     }
-    // Records in and out, the list of them, and at most the room kept for more of it.
+    // Records in and out, the list of the records, and at most the spare room of that list.
     let [forward, backward] = crossed("staged", "uncached")[0];
     let rows = |bytes: f64| 100.0 * bytes;
     assert!((rows(12.0 + 12.0 + 16.0)..rows(12.0 + 16.0 + 32.0) + 256.0).contains(&forward), "{forward}");
@@ -127,7 +127,7 @@ fn bench_labels_a_software_adapter() {
             let setting = |name: &str| point["setting"][name].as_f64().unwrap();
             assert!((setting("hits") - setting("aim")).abs() < 5.0, "{point}");
         }
-        // Pages really moved at every hit rate.
+        // The baseline moves real pages at every hit rate.
         let moved = |what: &str| records(&report, what, &[("kind", "uvm pages".into())]);
         let (seconds, bytes) = (moved("forward"), moved("table bytes read"));
         assert_eq!((seconds.len(), bytes.len()), (2 * 3, 2 * 3));
@@ -173,12 +173,13 @@ fn wrong(suite: &Value, kernels: &[&str]) -> Option<String> {
     None
 }
 
-/// Where the suite's figures of bytes that cross the bus, and of windows, cannot be: bytes that steps counted follow from the records.
+/// The first wrong figure of the suite about bytes that cross the bus, or about windows. The bytes that steps count must follow from the
+/// records.
 fn placements_wrong(suite: &Value) -> Option<String> {
     if goal(suite, "bus_bytes")["met"] != true || suite["wrong"] != serde_json::json!([]) {
         return Some(format!("{} {}", goal(suite, "bus_bytes"), suite["wrong"]));
     }
-    // 136 B a record against 512.
+    // 136 B a record against 512 B.
     if goal(suite, "packed_bytes")["reached"] != 136.0 / 512.0 {
         return Some(goal(suite, "packed_bytes").to_string());
     }
@@ -190,7 +191,7 @@ fn placements_wrong(suite: &Value) -> Option<String> {
     let paces = records(suite, "pace", &[]);
     for pace in &paces {
         let shape = pace["shape"].as_str().unwrap();
-        // Lists and notes come on top, but do not outweigh the records.
+        // Lists and notes add bytes, but fewer than the records have.
         let plausible = of("counted in", shape).zip(of("counted out", shape)).is_some_and(|(read, written)| {
             let both = read + written;
             read == 60.0 * 136.0
@@ -205,7 +206,7 @@ fn placements_wrong(suite: &Value) -> Option<String> {
     (paces.len() < 2).then(|| format!("{} paces", paces.len()))
 }
 
-/// Where the suite's figures of pinned rows cannot be: SCARS's shapes are all there, and a hot batch moves nothing.
+/// The first wrong figure of the suite about pinned rows. All shapes of SCARS must be there, and a hot batch must move no row.
 fn pinned_wrong(suite: &Value) -> Option<String> {
     let pinned = ("shape", Value::from("pinned"));
     for step in records(suite, "step", std::slice::from_ref(&pinned)) {
@@ -232,7 +233,7 @@ fn pinned_wrong(suite: &Value) -> Option<String> {
         let all = records(suite, "bytes in", &wanted).into_iter();
         all.filter(|record| record["setting"]["placement"] != "device").map(number).collect()
     };
-    // A larger cache holds more: fewer bytes for the same batches.
+    // A larger cache holds more rows, so the same batches move fewer bytes.
     let mixed: Vec<f64> =
         [0, 128, 256, 512, 1024].iter().filter_map(|&cache| of("mixed", cache).first().copied()).collect();
     let counts = [of("hot", 256).len(), of("normal", 256).len(), of("even", 1024).len(), mixed.len()];
@@ -268,14 +269,14 @@ fn the_suite_measures_every_kernel() {
         assert_eq!(wrong(&suite, &kernels), None);
         assert_eq!(suite["left_out"], serde_json::json!([]));
         assert_eq!(figure(&suite, "hit rate", &[("shape", "hits-uniform".into())]), Some(1.0));
-        // Not measured here, and not said to be.
+        // This run does not measure nvidia_step, and the report does not claim it.
         assert!(
             goal(&suite, "gather")["reached"].as_f64().is_some() && goal(&suite, "nvidia_step")["reached"].is_null()
         );
         assert_eq!(placements_wrong(&suite), None);
         assert_eq!(pinned_wrong(&suite), None);
         assert!(std::fs::read_to_string(folder.path().join("out/goals.md")).unwrap().contains("unmeasured"));
-        // The companion: what is missing or cannot be is noticed.
+        // The companion: missing figures and impossible figures are noticed.
         assert!(wrong(&suite, &["teleport"]).is_some());
         let of = |what: &'static str, shape: &'static str| {
             move |record: &Value| record["what"] == what && record["shape"] == shape
@@ -307,7 +308,7 @@ fn shared_tables_are_measured_on_the_device() {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::cargo_bin("hotrow").unwrap();
         command.current_dir(folder.path()).args("bench robe --backend gpu --size small --out out".split(' '));
-        // Small arrays only, and narrow rows.
+        // Only small arrays and narrow rows.
         command.args("--dim 8 --batch 64 --memory 20KB --commit abc --seconds 60".split(' '));
         let done = command.assert().success();
         let out = String::from_utf8_lossy(&done.get_output().stdout).into_owned();
@@ -326,7 +327,7 @@ fn shared_tables_are_measured_on_the_device() {
             let these = all.filter(|one| one["what"].as_str().unwrap().starts_with(way));
             these.filter(|one| one["why"].as_str().unwrap().contains("--memory")).count()
         };
-        // Gradients without room say so.
+        // A gradient without room gets a message.
         for (way, last) in [
             ("dense update", "robe_update"),
             ("sparse update", "robe_update"),
@@ -340,9 +341,9 @@ fn shared_tables_are_measured_on_the_device() {
             assert!(!stage(way, "probe"), "the comparison can fail");
         }
         assert!(stage("dense update", "robe_gather") && refused("dense update") == 0);
-        // Of other sizes than the goals': shown, neither reached nor missed.
+        // The sizes are not those of the goals, so goals are shown, but neither met nor missed.
         assert!(report["goals"].as_array().unwrap().iter().all(|goal| goal["met"].is_null()));
-        // Tables beside them that are larger than that are named, not measured.
+        // The report names comparison tables above the size limit, and does not measure them.
         let beside = [("shape", Value::from("beside"))];
         let small = records(&report, "memory", &beside).into_iter().filter(|one| number(one) <= 20_000.0).count();
         let measured = records(&report, "forward", &beside);

@@ -1,4 +1,4 @@
-//! The command and its baseline on a device. `HOTROW_TEST_GPU=require|allow|off` says what a missing adapter means.
+//! The command and its baseline on a device. `HOTROW_TEST_GPU=require|allow|off`: see `tests/gpu/main.rs`.
 
 mod command;
 mod traces;

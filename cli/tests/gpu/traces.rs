@@ -1,4 +1,4 @@
-//! Steps over real traces: GPU against CPU, and staged tables against those on the device.
+//! Steps over real traces: GPU against CPU, and staged tables against tables on the device.
 
 use hotrow::internals::Pieces as _;
 use hotrow::{Context, CpuGroup, Group, GroupConfig, Init, Optimizer, Placement, Policy, Pooling, Precision};
@@ -10,7 +10,7 @@ use hotrow_harness::{
     prefetch::{Plan, When, play},
 };
 
-/// The rows of a real trace, and its first batches. Without the data that is said.
+/// The rows of a real trace, and its first batches. Without the data, prints that the test did not run.
 fn trace_batches(name: &str, bags_a_step: usize, steps: usize) -> Option<(u32, Vec<Batch>)> {
     let folder = data::folder(name)?;
     let trace = trace::load(name, &trace::Source { data: Some(&folder), seed: 0 }).unwrap();
@@ -57,7 +57,7 @@ fn real_traces() {
     });
 }
 
-/// The same over real traces.
+/// Staged tables against tables on the device, over real traces.
 #[test]
 fn staged_real_traces() {
     with_gpu(|context| {

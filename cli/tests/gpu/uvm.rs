@@ -1,4 +1,4 @@
-//! Unified memory's pages, really moved: contents against a plain vector, and bytes against the model that only counts.
+//! The unified-memory baseline moves real pages: its contents equal a plain vector, and its bytes equal a model that only counts.
 
 use hotrow::{Context, Error, adapter, wgpu};
 use hotrow_cli::uvm::{PAGE_BYTES, UvmDevice, UvmModel, UvmTable, UvmTraffic};
@@ -31,7 +31,7 @@ struct Case {
     frames: u64,
 }
 
-/// A device and the rows that it should hold.
+/// A device table, and the rows that it should hold.
 struct Pair {
     device: UvmDevice,
     rows: Vec<f32>,
@@ -58,7 +58,7 @@ impl Pair {
         offsets.windows(2).flat_map(|bag| (0..self.dim).map(move |k| sum(bag, k))).collect()
     }
 
-    /// A forward and a backward on both sides; the bytes that moved.
+    /// Runs a forward and a backward on both sides. Returns the bytes that moved.
     fn step(&mut self, rows: &[u32], offsets: &[u32], grads: &[f32]) -> UvmTraffic {
         let forward = self.device.forward(rows, offsets).unwrap();
         assert_eq!(forward.moved, self.counting.pass(rows, false), "bytes of forward");
@@ -80,7 +80,7 @@ impl Pair {
 
 fn random_batch(random: &mut Pcg64, rows: u32, most: u32) -> (Vec<u32>, Vec<u32>) {
     let n = random.random_range(0..=most);
-    // A few rows again and again among all.
+    // A few rows occur often among all rows.
     let mut row = || {
         let most = if random.random_bool(0.3) { 1 + rows / 16 } else { rows };
         random.random_range(0..most)
@@ -92,12 +92,12 @@ fn random_batch(random: &mut Pcg64, rows: u32, most: u32) -> (Vec<u32>, Vec<u32>
     (batch, offsets)
 }
 
-/// Cases whose frames are at most `most` bytes.
+/// Runs the cases whose frames take at most `most` bytes.
 fn cases(context: &Context, most: u64) {
     let mut random = Pcg64::seed_from_u64(10);
     let [small, usual, large] = PAGE_BYTES;
     for case in [
-        // Rows that fit pages, that lie across two, that are several pages long; far more pages than frames, and fewer.
+        // Rows inside a page, rows across two pages, and rows of several pages; far more pages than frames, and fewer.
         Case { page_bytes: small, rows: 800, dim: 32, frames: 4 },
         Case { page_bytes: small, rows: 3000, dim: 5, frames: 7 },
         Case { page_bytes: 256, rows: 300, dim: 100, frames: 9 },
@@ -131,11 +131,11 @@ fn cases(context: &Context, most: u64) {
 fn pages_move_and_contents_stay_right() {
     with_gpu(|context| {
         cases(context, u64::MAX);
-        // Through staging buffers, where shaders do not reach the host's memory.
+        // Through staging buffers, for devices whose shaders do not reach the host's memory.
         let plain = opened(context, |features, _| features.remove(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS));
         assert!(!plain.caps().mappable);
         cases(&plain, u64::MAX);
-        // A table in several buffers.
+        // The table lies in several buffers.
         let narrow = opened(context, |_, limits| limits.max_storage_buffer_binding_size = 1 << 16);
         cases(&narrow, 1 << 16);
     });
@@ -147,7 +147,7 @@ fn the_comparisons_can_fail() {
         let case = Case { page_bytes: 4096, rows: 800, dim: 32, frames: 4 };
         let (rows, offsets): (Vec<u32>, _) = ((0..100).map(|i| i * 8).collect(), [0, 60, 100]);
         let grads = vec![2.0; 64];
-        // Another model counts other bytes.
+        // A model with more memory counts other bytes.
         let mut pair = Pair::new(context, &case);
         pair.counting = UvmTable::new(*pair.counting.model(), 128, 5 * 4096).unwrap();
         let forward = pair.device.forward(&rows, &offsets).unwrap();
@@ -155,9 +155,9 @@ fn the_comparisons_can_fail() {
         pair.counting.pass(&rows, false);
         pair.counting.pass(&rows, true);
         assert_ne!(pair.device.table().moved(), pair.counting.moved());
-        // 100 rows in 4-KiB pages of 32: each page comes once.
+        // 100 rows in 4-KiB pages of 32 rows: each page comes in once.
         assert_eq!((forward.moved.pages_in, forward.moved.bytes_in), (25, 25 * 4096));
-        // What was not flushed, or not updated, is not in the table.
+        // Rows that were not flushed or not updated are not in the table.
         let read = pair.device.read().unwrap();
         pair.device.flush().unwrap();
         let flushed = pair.device.read().unwrap();

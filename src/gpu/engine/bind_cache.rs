@@ -1,7 +1,7 @@
 //! Caches uniforms by content and bind groups by buffers. A step of a known shape creates none. Without the cache the host would spend more
 //! time on a small batch than the device.
 
-#![allow(clippy::mutable_key_type, reason = "a buffer is compared and hashed by which it is, not by what it holds")]
+#![allow(clippy::mutable_key_type, reason = "a buffer is compared and hashed by its identity, not by its content")]
 
 use std::{
     collections::HashMap,

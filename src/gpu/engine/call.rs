@@ -74,7 +74,7 @@ pub(crate) struct Call<'a> {
 }
 
 /// The pass, or the passes, that take the dispatches.
-#[allow(clippy::large_enum_variant, reason = "one a call, on the stack; the large one is the usual one")]
+#[allow(clippy::large_enum_variant, reason = "each call has one, on the stack; most calls use the large variant")]
 enum Recorder<'a> {
     Pass(wgpu::ComputePass<'a>),
     Passes(&'a mut wgpu::CommandEncoder),

@@ -236,7 +236,7 @@ impl Kind for RobeGroup {
 }
 
 /// Records the stages of a forward, in order.
-#[allow(clippy::too_many_arguments, reason = "what a step binds")]
+#[allow(clippy::too_many_arguments, reason = "the arguments are what the stages of a forward bind")]
 fn forward(
     context: &Context,
     encoder: &mut wgpu::CommandEncoder,

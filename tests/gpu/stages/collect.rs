@@ -43,7 +43,7 @@ fn matches_the_mirror() {
             let rules = [("moves", Like::Elsewhere)];
             let run = check(context, "collect", &format!("{sets} sets"), &bindings, groups, &rules, |b| {
                 if groups == 0 {
-                    return; // not dispatched at all
+                    return; // no workgroup is dispatched
                 }
                 let [params, step, ways, moves, tables] = b else { unreachable!() };
                 stages::collect(&read(params), of(step), ways, cast_slice_mut(moves), tables);

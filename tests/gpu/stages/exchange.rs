@@ -32,7 +32,7 @@ pub(crate) fn records(layout: &Layout, found: &[u32], wanted: &[u32], codes: &mu
         return Err(format!("{} words on the GPU, {} in the mirror", found.len(), wanted.len()));
     }
     let stride = layout.row.record_words as usize;
-    let whole = found.len() / stride * stride; // what is left over is the guard, or a part of it
+    let whole = found.len() / stride * stride; // the rest is the guard, or a part of it
     for (row, (a, b)) in found.chunks(stride).zip(wanted.chunks(stride)).enumerate() {
         if a == b || !layout.row.precision.is_integer() || (row + 1) * stride > whole {
             same(&format!("record {row}"), a, b, Like::Bits)?;
@@ -54,7 +54,7 @@ pub(crate) fn records(layout: &Layout, found: &[u32], wanted: &[u32], codes: &mu
     Ok(())
 }
 
-/// Weights and state of a row: either ordinary ones or one kind of trouble.
+/// Weights and state of a row: either ordinary values or one kind of difficult values.
 fn row_of(source: &mut Pcg64, layout: &Layout) -> Vec<f32> {
     let (dim, words) = (layout.row.dim as usize, layout.row.row_words as usize);
     let mut row = floats(source, words, 1.0);
@@ -72,7 +72,7 @@ fn row_of(source: &mut Pcg64, layout: &Layout) -> Vec<f32> {
         }
         5 => row[..dim].iter_mut().for_each(|x| *x *= 1e-38), // a scale below the smallest normal
         6 => row[..dim].iter_mut().for_each(|x| *x *= 1e5),   // beyond binary16
-        7 => row[..dim].iter_mut().for_each(|x| *x *= 1e-6),  // its subnormals
+        7 => row[..dim].iter_mut().for_each(|x| *x *= 1e-6),  // subnormal in binary16
         8 => row[..dim].iter_mut().for_each(|x| *x = x.round()),
         9 => row[..dim].iter_mut().for_each(|x| *x += 100.0), // a bias far above the scale
         // Values on a grid whose step is no binary fraction: representable except for the last bits, so they are never rounded at random.

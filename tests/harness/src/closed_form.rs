@@ -1,14 +1,13 @@
-//! The example of Zhang 2018, section 2.1: 1.5, and again and again an update of 3/64 of the distance between its
-//! binary16 neighbours. Rounding to nearest loses every update; stochastic rounding keeps their sum, up to the bias of
-//! so few random bits.
+//! The example of Zhang 2018, section 2.1: values begin at 1.5, and every update adds 3/64 of the distance between binary16 neighbours.
+//! Rounding to nearest loses every update. Stochastic rounding keeps the sum of the updates, except for the bias of so few random bits.
 
 use hotrow::{Embedding, Error, GroupConfig, Init, Optimizer, Precision, RandomBits, Rounding};
 
-/// Where every element begins.
+/// The initial value of every element.
 pub const START: f32 = 1.5;
 /// The update of Zhang 2018, Figure 1: 4.5776367e-5 = 3 * 2^-16.
 pub const UPDATE: f32 = 4.577_636_7e-5;
-/// Distance of the binary16 neighbours between 1 and 2.
+/// Distance of binary16 neighbours between 1 and 2.
 const STEP: f64 = 1.0 / 1024.0;
 /// Tables and batches small enough for a software driver.
 const ROWS: u32 = 64;
@@ -37,11 +36,11 @@ pub fn train(group: &mut dyn Embedding, steps: u32) -> Result<Vec<f32>, Error> {
     group.read_rows(&rows)
 }
 
-/// Whether the elements moved as independent stochastic roundings: each update moves an element by one STEP or not at
-/// all, up with the probability that the random bits give. The mean must be within six standard deviations.
+/// Checks that the elements moved as under independent stochastic roundings. Each update moves an element up by one STEP, with the
+/// probability that the random bits give, or not at all. The mean must be within six standard deviations.
 pub fn moved_at_random(values: &[f32], steps: u32, update: f32, random_bits: RandomBits) -> Result<(), String> {
     let fraction = f64::from(update) / STEP;
-    // Of 2^k equally likely (r + 1/2) * 2^-k those below the fraction.
+    // The share of the 2^k equally likely values (r + 1/2) * 2^-k that lie below the fraction.
     let grain = f64::from(1u32 << random_bits.bits());
     let up = (fraction * grain - 0.5).ceil().max(0.0) / grain;
     if (up - fraction).abs() > random_bits.bias() {
@@ -53,13 +52,13 @@ pub fn moved_at_random(values: &[f32], steps: u32, update: f32, random_bits: Ran
     if (mean - steps * up).abs() > 6.0 * sigma {
         return Err(format!("moved by {mean} steps, not {} +- {sigma}", steps * up));
     }
-    // Unbiased rounding: the sum of all updates.
+    // Unbiased rounding moves an element by the sum of all updates.
     let wanted = steps * fraction;
     let off = (mean - wanted).abs();
     if off > 6.0 * sigma + steps * random_bits.bias() {
         return Err(format!("moved by {mean} steps, not {wanted}"));
     }
-    // The elements are independent: their spread is that of so many coin tosses, within a fifth.
+    // The elements are independent: their variance is that of as many coin tosses, within a fifth.
     let spread = values.iter().map(|&x| ((f64::from(x) - f64::from(START)) / STEP - mean).powi(2)).sum::<f64>() / n;
     if up > 0.0 && (spread / (sigma * sigma * n) - 1.0).abs() > 0.2 {
         return Err(format!("spread by {spread}, not {}", sigma * sigma * n));
@@ -74,13 +73,13 @@ pub fn check(steps: u32, mut make: impl FnMut(GroupConfig) -> Box<dyn Embedding>
     };
     let [eight, sixteen, twenty_four] = RandomBits::ALL;
     assert_eq!(f64::from(UPDATE) / STEP, 3.0 / 64.0);
-    // Sums of 2^-16 below 2: FP32 has them all.
+    // FP32 represents all sums of 2^-16 below 2 exactly.
     let exact = run(Precision::Fp32, Rounding::Nearest, twenty_four, UPDATE);
     let sum = START + UPDATE * steps as f32;
     assert!(exact.iter().all(|&x| x == sum), "{:?}, not {sum}", exact.iter().find(|&&x| x != sum));
     let nearest = run(Precision::Fp16, Rounding::Nearest, twenty_four, UPDATE);
     assert!(nearest.iter().all(|&x| x == START), "nearest moved");
-    // The second fraction is none that 8 bits can tell, the last one below all they can.
+    // 8 bits cannot represent the second fraction, and the last fraction is below their smallest value.
     for update in [UPDATE, UPDATE * 1.03, UPDATE / 32.0] {
         for bits in RandomBits::ALL {
             let values = run(Precision::Fp16, Rounding::Stochastic, bits, update);
@@ -88,7 +87,7 @@ pub fn check(steps: u32, mut make: impl FnMut(GroupConfig) -> Box<dyn Embedding>
                 .unwrap_or_else(|wrong| panic!("{bits:?}, {update:e}: {wrong}"));
             let lost = values.iter().all(|&x| x == START);
             assert_eq!(lost, bits == eight && update < UPDATE / 16.0, "{bits:?}, {update:e}");
-            // Half as many updates, or twice as many, are told from these; and so is what nearest makes of them.
+            // The check must notice half as many updates, twice as many, and the result of rounding to nearest.
             for wrong in [steps / 2, steps * 2] {
                 if !lost {
                     assert!(moved_at_random(&values, wrong, update, bits).is_err(), "{bits:?}, {update:e}, {wrong}");
@@ -97,6 +96,6 @@ pub fn check(steps: u32, mut make: impl FnMut(GroupConfig) -> Box<dyn Embedding>
         }
     }
     assert!(moved_at_random(&nearest, steps, UPDATE, sixteen).is_err());
-    // The right sum with all elements equal is not random.
+    // The right sum is not random if all elements are equal.
     assert!(moved_at_random(&exact, steps, UPDATE, twenty_four).is_err());
 }

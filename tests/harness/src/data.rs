@@ -14,14 +14,14 @@ pub const TRACES: [&str; 8] = [
     "goemotions_words",
 ];
 
-/// `HOTROW_DATA`, else beside the checkout; without the folder it is said loudly what did not run.
+/// The folder `HOTROW_DATA`, or else the default folder beside the checkout. If there is none, prints that `left_out` did not run.
 pub fn folder(left_out: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let folder = std::env::var_os("HOTROW_DATA").map_or_else(beside, PathBuf::from);
     if folder.is_dir() {
         return Some(folder);
     }
-    // Not eprintln, whose output the test harness keeps to itself while the test passes.
+    // The test harness hides the output of eprintln while a test passes.
     let line = format!("SKIPPED: no data folder for {left_out}; set HOTROW_DATA\n");
     std::io::stderr().write_all(line.as_bytes()).unwrap();
     None

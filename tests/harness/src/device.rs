@@ -17,7 +17,7 @@ pub fn options() -> ContextOptions {
     ContextOptions::default().shaders(shaders)
 }
 
-/// Another context on the device of all tests, made once: building every pipeline takes seconds.
+/// Another context on the device of all tests. It is built once for each set of options, because all pipelines take seconds to build.
 pub fn again(options: &ContextOptions) -> Context {
     static MADE: Mutex<Vec<(ContextOptions, Context)>> = Mutex::new(Vec::new());
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -33,13 +33,13 @@ fn on_device_of(context: &Context, options: &ContextOptions) -> Context {
     Context::with_options(context.device(), context.queue(), options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Picks the runs of a test: all of them, or about one in `HOTROW_TEST_SHARE`, always with the first. They are picked
-/// by the golden ratio, so evenly over any seed modulus. A case that a test must meet is met in one of five too.
+/// Picks the runs of a test: all runs, or about one in `HOTROW_TEST_SHARE` and always the first. The choice follows the golden ratio, so it
+/// is even over any seed modulus. Every case that a test must meet is also among one in five runs.
 pub fn share<T>(runs: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
     let one_in: u32 = match std::env::var("HOTROW_TEST_SHARE") {
         Err(_) => 1,
         Ok(text) => text.parse().ok().filter(|n| (1..=5).contains(n)).unwrap_or_else(|| {
-            panic!("HOTROW_TEST_SHARE: wanted a number from 1 to 5, found {text}") // a typo must not leave tests out
+            panic!("HOTROW_TEST_SHARE: wanted a number from 1 to 5, found {text}") // a typing error must not leave tests out
         }),
     };
     let taken = move |run: u32| run.wrapping_mul(0x9E37_79B9) <= u32::MAX / one_in;
@@ -56,7 +56,7 @@ fn context() -> Result<&'static Context, &'static str> {
         assert!(mode == "allow" || mode == "require", "HOTROW_TEST_GPU: wanted require, allow or off, found {mode}");
         let opened = match adapter::open_best(adapter::Wanted::Any) {
             Ok(context) => context,
-            // Only a missing adapter is a reason to skip. An adapter that cannot be used is what the tests are for.
+            // Only a missing adapter is a reason to skip. The tests must find an adapter that fails.
             Err(error @ Error::Unsupported { what: "gpu", .. }) if mode == "allow" => return Err(error.to_string()),
             Err(error) => panic!("HOTROW_TEST_GPU={mode}: {error}"),
         };
@@ -82,12 +82,12 @@ pub fn with_gpu(test: impl FnOnce(&Context)) {
     }
 }
 
-/// Past libtest, which keeps what a passing test prints to itself.
+/// Prints to stderr directly, because libtest hides the output of a passing test.
 fn tell(text: &str) {
     writeln!(std::io::stderr().lock(), "{text}").unwrap();
 }
 
-/// Says loudly that something was not tested.
+/// Prints that something was not tested.
 pub fn skipped(what: &str) {
     tell(&format!("SKIPPED: {what}"));
 }

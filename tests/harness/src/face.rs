@@ -2,7 +2,8 @@
 
 use hotrow::{Error, Lookup};
 
-/// `table` and `twin` are made alike, with 8 rows or more. Outputs in a slice are those of a vector; a slice of another length is refused.
+/// Outputs in a slice equal outputs in a vector, and a slice of a wrong length is refused. `table` and `twin` are equal, with 8 rows or
+/// more.
 pub fn outputs_in_slices(table: &mut dyn Lookup, twin: &mut dyn Lookup) {
     let (indices, offsets) = (&[1, 5, 5, 7][..], &[0, 1, 1, 4][..]);
     let mut outputs = vec![f32::NAN; table.output_len(indices.len(), offsets.len() - 1)];
@@ -30,14 +31,14 @@ pub fn outputs_in_slices(table: &mut dyn Lookup, twin: &mut dyn Lookup) {
     }
     assert!(table.pending());
     table.backward(&outputs).unwrap();
-    // A step that is skipped leaves the slice as it is.
+    // A skipped step leaves the slice as it is.
     let before = outputs.clone();
     let skipped = table.forward_into(&[1, 5, 5, u32::MAX], offsets, None, &mut outputs);
     assert!(matches!(skipped, Err(Error::IndexOutOfRange { position: 3, .. })), "{skipped:?}");
     assert_eq!(outputs, before);
 }
 
-/// Counters that no call waits for arrive, and are those that a call would wait for.
+/// Counters arrive without a call that waits, and equal the counters of a call that waits.
 pub fn counters_arrive(table: &mut dyn Lookup) {
     let wanted: Vec<u64> = (1..=3)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! Properties that any gradient by shared weights must have.
+//! Properties of every gradient by shared weights.
 
 use half::f16;
 use hotrow::{
@@ -8,7 +8,7 @@ use hotrow::{
 
 use crate::shared::{Bags, bags, gradients, random_grads};
 
-/// One value a weight.
+/// The gradient as one value for each weight.
 pub fn dense(config: &Config, gradient: &Gradient) -> Vec<f32> {
     match gradient {
         Gradient::Dense(sums) => sums.clone(),
@@ -20,12 +20,12 @@ pub fn dense(config: &Config, gradient: &Gradient) -> Vec<f32> {
     }
 }
 
-/// Gradients in FP16, as bits and as the floats they stand for.
+/// The gradients rounded to FP16, as bits and as floats.
 pub fn halved(grads: &[f32]) -> (Vec<u16>, Vec<f32>) {
     grads.iter().map(|&g| f16::from_f32(g)).map(|half| (half.to_bits(), half.to_f32())).unzip()
 }
 
-/// Weights after a step of SGD as backward makes it, operation by operation.
+/// The weights after a step of SGD, computed with the operations of backward.
 pub fn descended(weights: &[f32], gradient: &Gradient, optimizer: Optimizer) -> Vec<f32> {
     let mut weights = weights.to_vec();
     let mut one = |w: usize, sum: f32| {
@@ -39,7 +39,8 @@ pub fn descended(weights: &[f32], gradient: &Gradient, optimizer: Optimizer) -> 
     weights
 }
 
-/// Whether it is the model's: sums within rounding, 0 where nothing is read; a sparse one's places those that are read, ascending.
+/// Checks the gradient against the model: sums within rounding, and 0 where no row is read. The locations of a sparse gradient are exactly
+/// the weights that are read, ascending.
 pub fn is_model(config: &Config, bags: &Bags, grads: &[f32], gradient: &Gradient) -> Result<(), String> {
     let wanted = gradients(config, bags, grads);
     let sums = match gradient {
@@ -63,7 +64,7 @@ pub fn is_model(config: &Config, bags: &Bags, grads: &[f32], gradient: &Gradient
     for (w, &sum) in sums.iter().enumerate() {
         let (value, size) = wanted.get(&w).copied().unwrap_or_default();
         let gap = (f64::from(sum) - value).abs();
-        // Some hundred terms, each rounded a few times and added with another rounding.
+        // Some hundred terms, each rounded a few times and once more by its addition.
         if gap.is_nan() || gap > 2f64.powi(-17) * size {
             return Err(format!("weight {w}: {sum} for {value}"));
         }
@@ -71,8 +72,9 @@ pub fn is_model(config: &Config, bags: &Bags, grads: &[f32], gradient: &Gradient
     Ok(())
 }
 
-/// How far `<forward(M), g>` and `<M, gradient(g)>` lie apart, as a share of the terms' size, on a random M and batch of the configuration;
-/// `run` gets M, the batch and the gradients of so many outputs. `spoil`: by another gradient, which must lie far.
+/// The difference of `<forward(M), g>` and `<M, gradient(g)>` as a share of the terms' size, for a random M and a random batch. `run` gets
+/// M, the batch and a function that makes the gradients of n outputs. `spoil` exchanges the gradient for another one, which must give a
+/// large difference.
 pub fn adjoint_gap(
     config: &Config,
     seed: u64,

@@ -1,4 +1,4 @@
-//! Which files of a package name which, and whether they do so in a circle.
+//! Which files of a package name which other files, and the circles among them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -47,7 +47,7 @@ fn for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|one| one.path().is_ident("cfg") && one.meta.to_token_stream().to_string().contains("test"))
 }
 
-/// The paths of a `use`, one by one.
+/// The paths of a `use`, one for each imported name.
 fn spread(tree: &UseTree, before: &[String], paths: &mut Vec<Module>) {
     let with = |last: &dyn ToString| before.iter().cloned().chain([last.to_string()]).collect::<Module>();
     match tree {
@@ -60,7 +60,7 @@ fn spread(tree: &UseTree, before: &[String], paths: &mut Vec<Module>) {
     }
 }
 
-/// Collects `crate::a::b` and `super::a::b` among tokens, those of macros included.
+/// Collects `crate::a::b` and `super::a::b` among tokens, including the tokens of macros.
 fn in_tokens(tokens: TokenStream, paths: &mut Vec<Module>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut at = 0;
@@ -144,10 +144,10 @@ pub fn arrows(sources: &BTreeMap<Module, String>) -> BTreeMap<Module, BTreeSet<M
     arrows
 }
 
-/// The files that name each other in a circle, each with those of them that it names.
+/// The files in circles. Each file comes with the files of its circle that it names.
 pub fn circles(arrows: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<String> {
     let mut faults = Vec::new();
-    // A `mod.rs` may publish what its folder's files define; that is not counted.
+    // A `mod.rs` may re-export names from its folder's files; that does not count.
     let next = |from: &Module| arrows[from].iter().filter(|to| !to.starts_with(from)).cloned().collect::<Vec<_>>();
     let circular = arrows.keys().filter(|start| {
         let (mut seen, mut todo) = (BTreeSet::new(), next(start));

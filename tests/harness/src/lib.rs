@@ -4,7 +4,7 @@
     missing_debug_implementations,
     clippy::unwrap_used,
     clippy::missing_panics_doc,
-    reason = "a helper of a test fails as the test does, and is read where it is used"
+    reason = "a failed helper is a failed test, and only tests call the helpers"
 )]
 
 pub mod closed_form;

@@ -1,5 +1,5 @@
-//! GPU against CPU, step by step: the CPU group takes over the GPU's state before each step, both do the same, and then
-//! integers must be equal and floats close.
+//! GPU against CPU, step by step. The CPU group takes over the GPU's state before each step, and both run the same step. Then integers must
+//! be equal and floats close.
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
@@ -10,7 +10,8 @@ use hotrow::{Layout, Optimizer, Placement, Policy, Pooling, Precision, RandomBit
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// Floats of one expression, rounded differently: 16 ULP of the largest term, which sums of a few hundred terms stay well below.
+/// Two floats of one expression with different roundings differ by at most 16 ULP of the largest term. Sums of a few hundred terms stay
+/// well below.
 const RELATIVE: f32 = 16.0 * f32::EPSILON;
 
 fn close(a: f32, b: f32, size: f32) -> bool {
@@ -27,10 +28,10 @@ pub fn floats(what: &str, gpu: &[f32], cpu: &[f32], size: f32) -> Result<(), Str
     }
 }
 
-/// Counts of stored elements: codes may differ where the float before rounding did.
+/// Counts of stored elements. Codes may differ where the float before rounding differed.
 #[derive(Default)]
 pub struct Codes {
-    /// Records before the step; only elements of records that it wrote are counted.
+    /// The records before the step. Only elements of records that the step wrote are counted.
     before: Vec<u32>,
     pub written: u64,
     pub different: u64,
@@ -56,7 +57,7 @@ fn records(layout: &Layout, gpu: &[u32], cpu: &[u32], size: f32, codes: &mut Cod
                 continue;
             }
             codes.different += 1;
-            // One code apart, or one binary16 neighbour.
+            // At most one code apart, or one binary16 neighbour.
             let most = if step == 1.0 { x.abs().max(y.abs()) / 1024.0 + 2f32.powi(-24) } else { step * 1.001 };
             if (x - y).abs() > most {
                 return Err(format!("record {row}, element {element}: {x} on the GPU, {y} on the CPU, step {step}"));
@@ -98,7 +99,7 @@ pub struct Batch {
     pub weights: Option<Vec<f32>>,
 }
 
-/// One whole step and what may come between steps. The first difference is the error.
+/// The two groups of a run. Their calls return the first difference as an error.
 pub struct Pair<'a> {
     pub gpu: &'a mut dyn Embedding,
     pub cpu: &'a mut dyn Embedding,
@@ -181,7 +182,7 @@ pub fn random_config(source: &mut Pcg64) -> GroupConfig {
     config
 }
 
-/// Random rows to pin (none, a few or all), and the ways of a set for them.
+/// Random rows to pin (none, a few or all), and the most ways of a set that they may take.
 pub fn random_pins(config: &GroupConfig, source: &mut Pcg64) -> (Vec<u32>, u32) {
     let total = config.total_rows() as u32;
     let count = [0, 3, 40, total][source.random_range(0..4)];
@@ -197,7 +198,7 @@ pub fn random_batch(config: &GroupConfig, source: &mut Pcg64) -> Batch {
     for feature in 0..features {
         let table = config.features.get(feature).map_or(feature, |&table| table as usize);
         let rows = config.tables[table];
-        // Few distinct rows make repeats, many make misses.
+        // Few distinct rows give repeats, many distinct rows give misses.
         let reach = [rows, rows.div_ceil(10)][source.random_range(0..2)];
         for _ in 0..per_feature {
             for _ in 0..source.random_range(0..=longest) {
@@ -212,11 +213,11 @@ pub fn random_batch(config: &GroupConfig, source: &mut Pcg64) -> Batch {
     Batch { indices, offsets, weights }
 }
 
-/// A random configuration, a few random steps, and what may come between them.
+/// Runs a random configuration for a few random steps, with random calls between the steps.
 pub fn random_run(context: &Context, seed: u64, codes: &mut Codes) -> Result<(), String> {
     let mut source = Pcg64::seed_from_u64(seed);
     let mut config = random_config(&mut source);
-    // Its cache in up to three windows, as the device allows and the slots last.
+    // The cache has up to three windows, as far as the device and the number of slots allow.
     let layout = Layout::new(&config, u64::MAX).map_err(|error| error.to_string())?;
     let windows = 1 + seed as u32 % context.caps().choose_windows().min(3);
     config.set_window_bytes(Some(u64::from(layout.slots().div_ceil(windows)) * layout.slot_bytes()));
@@ -230,7 +231,7 @@ pub fn random_run(context: &Context, seed: u64, codes: &mut Codes) -> Result<(),
                 let rows = config.total_rows() as u32;
                 let rows = [0, 1, rows / 3, rows, rows + 1][source.random_range(0..5)];
                 let layout = Layout::new(&config.clone().with_cache_rows(rows), u64::MAX);
-                // More windows than the device binds are refused there, and nowhere else.
+                // Only the device refuses more windows than it can bind.
                 let fits = layout.is_ok_and(|layout| layout.windows() <= context.caps().choose_windows());
                 if (fits || rows > config.total_rows() as u32)
                     && let Some([a, b]) = pair.both("resize_cache", |group| group.resize_cache(rows))?

@@ -1,4 +1,4 @@
-//! Files of a test program: with `autotests = false`, one that no `mod` names would never run.
+//! Checks the files of a test program. With `autotests = false`, a file without a `mod` line would never run.
 
 use std::{fs, path::Path};
 

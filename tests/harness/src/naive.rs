@@ -839,7 +839,7 @@ impl Naive {
 // ---------------------------------------------------------------------------------------------------------------------
 // Runs
 
-/// One step of a run, and the other calls beside it.
+/// One step of a run, and the calls between its parts.
 #[derive(Clone, Debug, Default)]
 pub struct BatchData {
     pub indices: Vec<u32>,

@@ -6,7 +6,7 @@ pub const POLICIES: [Policy; 3] = [Policy::Lru, Policy::Lfu, Policy::Static];
 
 type Make<'m> = &'m dyn Fn(GroupConfig) -> Box<dyn Embedding>;
 
-/// Three tables, a cache of four sets.
+/// A configuration of three tables and a cache of four sets.
 pub fn config(policy: Policy) -> GroupConfig {
     let mut config = GroupConfig::new(&[300, 1, 500], 8);
     (config.policy, config.cache_rows, config.precision) = (policy, 128, Precision::Int4);
@@ -15,7 +15,7 @@ pub fn config(policy: Policy) -> GroupConfig {
     config
 }
 
-/// Linear rows as a batch with a bag a table.
+/// A batch of these linear rows, with one bag for each table.
 fn batch(rows: &[u32]) -> (Vec<u32>, Vec<u32>) {
     let tables = [0..300u32, 300..301, 301..801];
     let (mut indices, mut offsets) = (Vec::new(), vec![0]);
@@ -26,7 +26,7 @@ fn batch(rows: &[u32]) -> (Vec<u32>, Vec<u32>) {
     (indices, offsets)
 }
 
-/// A step of these rows; its outputs.
+/// Runs a step of these rows and returns its outputs.
 pub fn step(group: &mut dyn Embedding, rows: &[u32]) -> Vec<f32> {
     let (indices, offsets) = batch(rows);
     let outputs = group.forward(&indices, &offsets, None).unwrap();
@@ -35,7 +35,7 @@ pub fn step(group: &mut dyn Embedding, rows: &[u32]) -> Vec<f32> {
     outputs
 }
 
-/// Rows all over the tables, others each time.
+/// Rows from all tables, different for each seed.
 pub fn some(seed: u32) -> Vec<u32> {
     (0..90).map(|i: u32| (i * i * 31 + i * 7 + seed * 977) % 801).collect()
 }
@@ -44,12 +44,13 @@ fn total(group: &mut dyn Embedding) -> Counters {
     group.counters().unwrap().into_iter().sum()
 }
 
-/// Rows 0, 7, 14 ... are the hot ones.
+/// Rows 0, 7, 14 ... are the hot rows.
 fn hottest() -> Vec<u32> {
     (0..100).map(|i| i * 7).chain([300]).collect()
 }
 
-/// A batch of pinned rows moves no byte, whatever came before and comes between; one row more does. `moved` may tell of more bytes that cross.
+/// A batch of pinned rows moves no byte, whatever runs before and between; one more row does. `moved` returns further bytes that cross the
+/// bus.
 pub fn hot_batches_move_nothing(group: &mut dyn Embedding, moved: impl Fn(&dyn Embedding) -> u64) {
     let what = format!("{:?}, {:?}", group.config().policy, group.config().placement);
     (0..3).for_each(|seed| drop(step(group, &some(seed))));
@@ -65,7 +66,7 @@ pub fn hot_batches_move_nothing(group: &mut dyn Embedding, moved: impl Fn(&dyn E
         assert_eq!((done.bytes_read, done.bytes_written, done.unique_misses), (0, 0, 0), "{what}: {done:?}");
         assert_eq!([done.hits, done.accesses], [2 * pinned.len() as u64; 2], "{what}");
         assert_eq!(after.1, before.1, "{what}");
-        // The companion: what crosses is seen.
+        // The companion: bytes of other batches are counted.
         step(group, &some(seed));
         step(group, &[&pinned[..], &left_out[..]].concat());
         let done = total(group) - after.0;
@@ -74,7 +75,7 @@ pub fn hot_batches_move_nothing(group: &mut dyn Embedding, moved: impl Fn(&dyn E
     }
 }
 
-/// Outputs of all steps and all rows after them, with other rows pinned time and again, or none.
+/// The outputs of all steps, then all rows. With `pins`, each step is followed by a pin of other rows, sometimes of none.
 fn outputs(group: &mut dyn Embedding, pins: bool) -> Vec<u32> {
     let mut all = Vec::new();
     for seed in 0..8 {
@@ -88,7 +89,7 @@ fn outputs(group: &mut dyn Embedding, pins: bool) -> Vec<u32> {
     all.into_iter().map(f32::to_bits).collect()
 }
 
-/// An FP32 table does not show what is pinned: the same bits as without pins, and without a cache.
+/// Pins change no bit of an FP32 table: a group with pins equals a group without pins and a group without a cache.
 pub fn fp32_shows_nothing(make: Make<'_>) {
     let config = |policy| config(policy).with_precision(Precision::Fp32);
     let wanted = outputs(&mut *make(config(Policy::Lru).with_cache_rows(0)), false);
@@ -98,13 +99,13 @@ pub fn fp32_shows_nothing(make: Make<'_>) {
         let seen = total(&mut *group);
         assert!(seen.hits > 10 && seen.evictions > 10, "{policy:?}: {seen:?}");
     }
-    // The companion: in four bits the same run does show it.
+    // The companion: the same run in INT4 shows the pins.
     let int4 = |policy| config(policy).with_precision(Precision::Int4);
     let plain = outputs(&mut *make(int4(Policy::Lru)), false);
     assert_ne!(outputs(&mut *make(int4(Policy::Lru)), true), plain);
 }
 
-/// Every named error; nothing changes by any of them.
+/// Every wrong call has a named error and changes nothing.
 pub fn misuse_is_refused(make: Make<'_>) {
     for policy in POLICIES {
         let mut group = make(config(policy));
@@ -121,7 +122,7 @@ pub fn misuse_is_refused(make: Make<'_>) {
         }
         let error = group.pin(&[1, 801, 900], 3).unwrap_err();
         assert_eq!(error, Error::RowOutOfRange { call: "pin", rows: 801, position: 1, row: 801 });
-        // In the caller's terms: linear rows and all tables, no index of one table, no step, no batch.
+        // The message speaks of linear rows and of all tables, not of a table's index, a step or a batch.
         assert_eq!(
             error.to_string(),
             "pin: wanted linear rows below 801, all tables together, found 801 at position 1; \
@@ -140,14 +141,14 @@ pub fn misuse_is_refused(make: Make<'_>) {
         assert_eq!(group.snapshot().unwrap(), waiting);
         let grads = vec![0.5; 24];
         group.backward(&grads).unwrap();
-        // Twice the same is nothing new, and no rows are no pins.
+        // A repeated row adds nothing, and a call without rows removes all pins.
         assert_eq!(group.pin(&[9, 9, 8, 9], 32).unwrap(), [0u32; 0]);
         let once = group.snapshot().unwrap();
         assert_eq!(group.pin(&[8, 9], 32).unwrap(), [0u32; 0]);
         assert_eq!(group.snapshot().unwrap(), once);
         assert_eq!(group.pin(&[], 1).unwrap(), [0u32; 0]);
         assert_eq!(group.pinned().unwrap(), [0u32; 0]);
-        // A reset forgets them.
+        // A reset removes all pins.
         group.pin(&[8, 9], 32).unwrap();
         group.reset().unwrap();
         assert_eq!(group.pinned().unwrap(), [0u32; 0]);
@@ -159,7 +160,7 @@ pub fn misuse_is_refused(make: Make<'_>) {
     assert_eq!(bare.pinned().unwrap(), [0u32; 0]);
 }
 
-/// A group whose cache gets another size is as a new one of that size with its table, and goes on so bit for bit.
+/// A group with a resized cache equals a new group of that size with the same table, and continues with the same bits.
 pub fn a_resized_cache_is_as_a_new_one(make: Make<'_>) {
     for policy in POLICIES {
         for cache_rows in [0, 40, 180] {

@@ -1,4 +1,4 @@
-//! Steps whose next batch is prefetched, or not.
+//! Runs of steps that prefetch their next batch or do not.
 
 use hotrow::{Embedding, Error, GroupConfig, Placement, Snapshot};
 use rand::RngExt as _;
@@ -14,16 +14,16 @@ pub enum When {
     AfterBackward,
 }
 
-/// What a step does besides its forward.
+/// The batch of a step, and the calls after its forward.
 #[derive(Debug)]
 pub struct Plan {
     pub batch: Batch,
     pub backward: bool,
     pub when: When,
     pub flush: bool,
-    /// Rows to pin after the flush, and how many of a set.
+    /// Rows to pin after the flush, and the most rows in a set.
     pub pin: Option<(Vec<u32>, u32)>,
-    /// What comes between the forward and its backward.
+    /// The number of a call between the forward and its backward.
     pub between: u32,
 }
 
@@ -47,7 +47,7 @@ pub fn random_plans(config: &GroupConfig, source: &mut Pcg64, steps: usize) -> V
 
 type Outcome = Result<Vec<f32>, Error>;
 
-/// All steps: their outputs or errors, and what is left at the end. `overlap`: prefetching as planned.
+/// Runs all steps. Returns their outputs or errors, and the state at the end. Without `overlap` no batch is prefetched.
 pub fn play(group: &mut dyn Embedding, plans: &[Plan], overlap: bool) -> (Vec<Outcome>, Snapshot) {
     let mut outcomes = Vec::new();
     let mut ahead = false;
@@ -104,7 +104,7 @@ pub fn play(group: &mut dyn Embedding, plans: &[Plan], overlap: bool) -> (Vec<Ou
     (outcomes, group.snapshot().unwrap())
 }
 
-/// A configuration whose small cache turns over fast.
+/// A configuration with a small cache that evicts often.
 pub fn busy_config(source: &mut Pcg64) -> GroupConfig {
     let mut config = random_config(source);
     config.dim = config.dim.min(65);

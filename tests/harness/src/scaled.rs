@@ -1,5 +1,5 @@
-//! Whole runs with a scaled loss against the same runs without: where the scale is a power of two and FP16 holds the gradients, scaled or
-//! not, every bit must be the same, and a step that overflowed must be as if its backward had never been called.
+//! Whole runs with a scaled loss against the same runs without scaling. The scale is a power of two, and FP16 represents the gradients,
+//! scaled or not. So every bit must be equal, and a step with an overflow must equal a step without a backward.
 
 use half::f16;
 use hotrow::{
@@ -8,19 +8,19 @@ use hotrow::{
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
-/// What is done wrong on purpose.
+/// A deliberate fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bend {
     Nothing,
     /// The gradients stay scaled.
     NotUnscaled,
-    /// An overflow updates all the same.
+    /// A step with an overflow updates the rows.
     OverflowTaken,
     /// A step without overflow is skipped.
     SkippedForNothing,
 }
 
-/// What a run has met.
+/// The cases that the runs have met.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub overflows: u32,
@@ -63,22 +63,22 @@ fn random_batch(config: &GroupConfig, source: &mut Pcg64) -> Batch {
     Batch { indices, offsets, weights }
 }
 
-/// Halves between 2^-8 and 4 in magnitude, and zeros: times 64 they are halves as well.
+/// A half between 2^-8 and 4 in magnitude, or zero. Times 64 it is still a half.
 fn random_half(source: &mut Pcg64) -> f32 {
     let exponent = source.random_range(0..10u16);
     let bits = (7 + exponent) << 10 | source.random_range(0..1024) | source.random_range(0..2) << 15;
     if source.random_bool(0.1) { 0.0 } else { f16::from_bits(bits).to_f32() }
 }
 
-/// Everything a group keeps, with floats as bits.
+/// The whole state of a group, with floats as bits.
 fn kept(group: &mut dyn Embedding) -> (hotrow::Snapshot, Vec<u32>) {
     let snapshot = group.snapshot().unwrap();
     let bits = snapshot.cache.iter().map(|x| x.to_bits()).collect();
     (snapshot, bits)
 }
 
-/// `scaled` gets FP16 or FP32 gradients of a scaled loss, and prefetches if it is to be `ahead`; `plain` the same gradients in FP32, and
-/// no backward where they overflowed. The first difference is the error.
+/// Compares two groups over random steps. `scaled` gets the gradients of a scaled loss in FP16 or FP32, and prefetches if `ahead`. `plain`
+/// gets the same gradients unscaled in FP32, and no backward after an overflow. The first difference is the error.
 pub fn run(
     scaled: &mut dyn Embedding,
     plain: &mut dyn Embedding,
@@ -109,7 +109,7 @@ pub fn run(
         let mut scaled_grads: Vec<f32> = grads.iter().map(|g| g * scaler.scale()).collect();
         let overflow = !grads.is_empty() && source.random_bool(0.3);
         if overflow {
-            // In one element of the last bag.
+            // One element of the last bag overflows.
             let (n, dim) = (grads.len(), config.dim as usize);
             let at = source.random_range(n - dim..n);
             scaled_grads[at] = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN][source.random_range(0..3)];

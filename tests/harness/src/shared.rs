@@ -1,5 +1,4 @@
-//! A second implementation of parameter-shared tables: weight by weight from the formula, in FP64, with maps instead of
-//! sorts.
+//! A second implementation of parameter-shared tables: it computes each weight from the formula, in FP64, with maps instead of sorts.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +8,7 @@ use hotrow::{
 };
 use rand::{RngExt, SeedableRng};
 
-/// A batch.
+/// The indices, offsets and weights of a batch.
 #[derive(Clone, Debug)]
 pub struct Bags {
     pub indices: Vec<u32>,
@@ -17,14 +16,14 @@ pub struct Bags {
     pub weights: Option<Vec<f32>>,
 }
 
-/// Where element `e` of a linear row is, by the formula in wide integers.
+/// The weight of element `e` of a linear row, by the formula in wide integers.
 pub fn place(config: &Config, row: u64, e: u32) -> usize {
     let (row, chunk, e) = (u128::from(row), u128::from(config.chunk), u128::from(e));
     let hash = (row * 871_205_356 + e / chunk * 1_825_252_241 + 634_329_019) % 2_038_074_743;
     (hash % (u128::from(config.weights) - chunk + 1) + e % chunk) as usize
 }
 
-/// Each index with its output row, its linear row (none if it is left out) and its coefficient.
+/// For each index its output row, its linear row (`None` if it is left out) and its coefficient.
 pub fn terms(config: &Config, bags: &Bags) -> Vec<(usize, Option<u64>, f64)> {
     let per_feature = ((bags.offsets.len() - 1) / config.tables.len().max(config.features.len())).max(1);
     let mut terms = Vec::new();
@@ -52,10 +51,10 @@ pub fn terms(config: &Config, bags: &Bags) -> Vec<(usize, Option<u64>, f64)> {
     terms
 }
 
-/// Values and how large the terms were that made them up.
+/// For each value the sum, and the size of its terms.
 pub type Sums = Vec<(f64, f64)>;
 
-/// The outputs of a batch.
+/// The outputs of a batch, by output row and element.
 pub fn outputs(config: &Config, memory: &[f32], bags: &Bags) -> Sums {
     let dim = config.dim as usize;
     let rows = if config.pooling == Pooling::None { bags.indices.len() } else { bags.offsets.len() - 1 };
@@ -71,7 +70,7 @@ pub fn outputs(config: &Config, memory: &[f32], bags: &Bags) -> Sums {
     outputs
 }
 
-/// The gradient of each weight that the batch reads.
+/// The gradient of each weight that the batch reads, and the size of its terms.
 pub fn gradients(config: &Config, bags: &Bags, grads: &[f32]) -> BTreeMap<usize, (f64, f64)> {
     let dim = config.dim as usize;
     let mut sums = BTreeMap::new();
@@ -86,7 +85,7 @@ pub fn gradients(config: &Config, bags: &Bags, grads: &[f32]) -> BTreeMap<usize,
     sums
 }
 
-/// The values of a snapshot.
+/// The weights of a snapshot, decoded.
 pub fn weights(config: &Config, snapshot: &RobeSnapshot) -> Vec<f32> {
     snapshot.weights(config).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -101,7 +100,7 @@ pub fn nudge(snapshot: &mut RobeSnapshot, w: usize, by: f32) {
     snapshot.weight_words[w] = (f32::from_bits(snapshot.weight_words[w]) + by).to_bits();
 }
 
-/// Whether `after` follows from `before` and the batch's gradients. Returns how many weights have a gradient.
+/// Checks that `after` follows from `before` and the batch's gradients. Returns the number of weights with a gradient.
 pub fn moved(
     config: &Config,
     bags: &Bags,
@@ -109,11 +108,11 @@ pub fn moved(
     before: &RobeSnapshot,
     after: &RobeSnapshot,
 ) -> Result<usize, String> {
-    // Some thousand terms at most, of which no more than 128 are added one behind the other, each rounded a few times.
+    // A sum has some thousand terms at most, each rounded a few times, and adds no more than 128 of them one after another.
     moved_within(2f64.powi(-20), config, bags, grads, before, after)
 }
 
-/// As [`moved`], of sums that may be off by a share of the size of their terms.
+/// As [`moved`], for sums that may be wrong by `share` of the size of their terms.
 pub fn moved_within(
     share: f64,
     config: &Config,
@@ -128,7 +127,7 @@ pub fn moved_within(
     let states = [before, after].map(|snapshot| snapshot.states(config).unwrap_or_else(|error| panic!("{error}")));
     let (old_weights, new_weights) = (weights(config, before), weights(config, after));
     let packed = config.precision != Precision::Fp32;
-    // What each weight shall be, and how far off FP32 may be.
+    // The wanted value of each weight, and the largest error of FP32.
     let mut wanted: Vec<(f64, f64)> = old_weights.iter().map(|&old| (f64::from(old), 0.0)).collect();
     for (w, &old) in old_weights.iter().enumerate() {
         let Some(&(sum, size)) = sums.get(&w) else {
@@ -185,13 +184,13 @@ pub fn moved_within(
     Ok(sums.len())
 }
 
-/// How far rounding takes a value to FP16.
+/// The largest error of rounding a value to FP16.
 fn half_step(config: &Config, value: f64) -> f64 {
     let neighbours = (value.abs() * 2f64.powi(-10)).max(2f64.powi(-24)) * 1.001;
     if config.rounding == Rounding::Nearest { neighbours / 2.0 } else { neighbours }
 }
 
-/// The scale of a block of integers, if it is what the range of `wanted` makes it.
+/// The scale of a block of integers. An error if the range of `wanted` gives another scale.
 fn scale(config: &Config, after: &RobeSnapshot, block: usize, wanted: &[(f64, f64)], far: f64) -> Result<f64, String> {
     let bits = config.precision.bits();
     let record = block * (2 + config.block * bits / 32) as usize;
@@ -204,8 +203,8 @@ fn scale(config: &Config, after: &RobeSnapshot, block: usize, wanted: &[(f64, f6
     }
 }
 
-/// What sums in any order may be off by, as a share of their terms' size: a rounding for each term of the weight that has the most, and
-/// a few of the terms themselves.
+/// The largest error of sums in any order, as a share of their terms' size: one rounding for each term of the weight with the most terms,
+/// and a few roundings of the terms themselves.
 pub fn any_order(config: &Config, bags: &Bags) -> f64 {
     let mut terms_of = vec![0u32; config.weights as usize];
     for (_, row, _) in terms(config, bags) {
@@ -215,7 +214,7 @@ pub fn any_order(config: &Config, bags: &Bags) -> f64 {
     2f64.powi(-24) * (f64::from(terms_of.into_iter().max().unwrap_or(0)) + 8.0)
 }
 
-/// Whether `found` is `wanted`, as closely as FP32 sums can be.
+/// Checks that `found` equals `wanted` within the error of FP32 sums.
 pub fn close(found: &[f32], wanted: &Sums) -> Result<(), String> {
     if found.len() != wanted.len() {
         return Err(format!("{} values for {}", found.len(), wanted.len()));
@@ -228,8 +227,8 @@ pub fn close(found: &[f32], wanted: &Sums) -> Result<(), String> {
     wrong.map_or(Ok(()), |i| Err(format!("value {i}: {} for {}", found[i], wanted[i].0)))
 }
 
-/// A configuration and its batches, out of a seed: chunks of one, of all, that divide dim and that do not; arrays in which all chunks
-/// overlap and in which few do.
+/// A random configuration. Chunks have one element, all elements, or a number that does or does not divide dim. In some arrays all chunks
+/// overlap, in others few.
 pub fn config(seed: u64) -> Config {
     let mut source = rand_pcg::Pcg64::seed_from_u64(seed);
     let pick = |source: &mut rand_pcg::Pcg64, of: &[u32]| of[source.random_range(0..of.len())];
@@ -252,7 +251,7 @@ pub fn config(seed: u64) -> Config {
     config
 }
 
-/// The same, kept packed: every precision below FP32 in turn, nearest and stochastic, blocks of several sizes.
+/// The same configuration with a packed array: every precision below FP32 in turn, nearest and stochastic, blocks of several sizes.
 pub fn packed(seed: u64) -> Config {
     let precision = Precision::ALL[1 + seed as usize % 4];
     let rounding = [Rounding::Nearest, Rounding::Stochastic][seed as usize / 4 % 2];
@@ -260,7 +259,7 @@ pub fn packed(seed: u64) -> Config {
     config(seed).with_precision(precision).with_rounding(rounding).with_block(block)
 }
 
-/// A batch of up to `most` indices a bag; a row in four is the hottest, and some are no row at all.
+/// A batch of up to `most` indices a bag. One index in four is the hottest row, and some indices are out of range.
 pub fn bags(config: &Config, seed: u64, per_feature: usize, most: u32) -> Bags {
     let mut source = rand_pcg::Pcg64::seed_from_u64(seed ^ 0x5eed);
     let features = config.tables.len().max(config.features.len());
@@ -285,10 +284,10 @@ pub fn random_grads(seed: u64, n: usize) -> Vec<f32> {
     (0..n).map(|_| source.random_range(-1.0..1.0)).collect()
 }
 
-/// A step of any table, by its face.
+/// Runs a forward of any table.
 pub fn forward(table: &mut dyn Lookup, bags: &Bags) -> Vec<f32> {
     table.forward(&bags.indices, &bags.offsets, bags.weights.as_deref()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Both ways through the weights.
+/// Both orders in which a backward visits the weights.
 pub const WAYS: [Backward; 2] = [Backward::Dense, Backward::Sparse];

@@ -1,9 +1,9 @@
 //! The forward of a batch of bags, of shared tables and of cached ones in the same run.
 
 use hotrow::robe::Config;
-use hotrow::{GroupConfig, Init, Optimizer, Policy, Pooling, Precision};
+use hotrow::{Error, GroupConfig, Init, Layout, Optimizer, Policy, Pooling, Precision};
 
-use super::Plan;
+use super::plan::{Batches, Behind, Plan, Runner};
 use super::shape::CHUNK;
 use crate::bench::suite::shapes::{random, zipf};
 use crate::report::run::Run;
@@ -18,57 +18,29 @@ const ALPHA: f64 = 1.05;
 const TURNS: usize = 4;
 /// Batches that fill a cache before.
 const WARM: usize = 12;
-const COMPRESSIONS: [f64; 3] = [10.0, 100.0, 1_000.0];
 
 /// A table to look up in.
-pub(super) enum Table {
-    Cached(Box<GroupConfig>),
-    Robe(Config),
+#[derive(Clone, Copy)]
+enum Table {
+    /// Precision, and in which part of the rows the cache is; 0 for none.
+    Cached(Precision, u32),
+    /// Compression.
+    Shared(f64),
 }
-
-/// What its forward took.
-pub(super) struct Forward {
-    pub(super) times: Times,
-    pub(super) hit_rate: Option<f64>,
-}
-
-/// A table with the bytes of weights, state and cache; or why there is none.
-type Made = Result<(Table, u64), String>;
 
 /// All of them, by name.
-fn tables(rows: u32, dim: u32, seed: u32) -> Vec<(String, Made)> {
-    let cached = |precision, cache_rows| {
-        let mut config = GroupConfig::new(&[rows], dim);
-        (config.precision, config.cache_rows, config.policy) = (precision, cache_rows, Policy::Lfu);
-        (config.optimizer, config.pooling, config.seed) = (Optimizer::sgd(1e-3), Pooling::Sum, seed);
-        config.init = Init::Uniform { low: -0.1, high: 0.1 };
-        let layout = hotrow::Layout::new(&config, u64::MAX).map_err(|error| error.to_string())?;
-        let bytes = u64::from(rows) * layout.stride() + u64::from(layout.slots()) * layout.slot_bytes();
-        Ok((Table::Cached(Box::new(config)), bytes))
-    };
-    let shared = |compression| {
-        let config =
-            Config::compressed(&[rows], dim, compression, CHUNK.min(dim)).map_err(|error| error.to_string())?;
-        let config = config.with_optimizer(Optimizer::sgd(1e-3)).with_seed(seed);
-        let bytes = config.table_bytes();
-        Ok((Table::Robe(config), bytes))
-    };
-    let mut tables = vec![
-        ("FP32, no cache".to_owned(), cached(Precision::Fp32, 0)),
-        ("INT8, 5 % LFU".to_owned(), cached(Precision::Int8, rows / 20)),
-        ("INT8, 10 % LFU".to_owned(), cached(Precision::Int8, rows / 10)),
-    ];
-    tables.extend(COMPRESSIONS.map(|times| (format!("ROBE {times}x"), shared(times))));
-    tables
-}
+const TABLES: [(&str, Table); 6] = [
+    ("FP32, no cache", Table::Cached(Precision::Fp32, 0)),
+    ("INT8, 5 % LFU", Table::Cached(Precision::Int8, 20)),
+    ("INT8, 10 % LFU", Table::Cached(Precision::Int8, 10)),
+    ("ROBE 10x", Table::Shared(10.0)),
+    ("ROBE 100x", Table::Shared(100.0)),
+    ("ROBE 1000x", Table::Shared(1_000.0)),
+];
 
-/// Measures all tables; `forward` gets a table, batches to warm its cache with, batches, offsets and rows in a bag.
-pub(super) fn run(
-    plan: &Plan<'_>,
-    run: &mut Run,
-    mut forward: impl FnMut(&Table, &[Vec<u32>], &[Vec<u32>], &[u32], u32) -> anyhow::Result<Forward>,
-) -> anyhow::Result<()> {
-    let (rows, bags) = match (plan.size.is_full(), plan.backend) {
+/// Measures all tables.
+pub(super) fn run(plan: &Plan<'_>, run: &mut Run, runner: &mut dyn Runner) -> anyhow::Result<()> {
+    let (rows, bags): (u32, u32) = match (plan.size.is_full(), plan.backend) {
         (true, "gpu") => (4_000_000, 10_240),
         // 512 MB in FP32.
         (true, _) => (1_000_000, 10_240),
@@ -78,37 +50,64 @@ pub(super) fn run(
     let pool: Vec<u32> = (0..rows).collect();
     for bag in BAGS {
         let mut random = random(plan.seed, u64::from(bag));
-        let mut draw = |n: usize| (0..n).map(|_| zipf(&pool, (bags * bag) as usize, ALPHA, &mut random)).collect();
-        let (warm, batches): (anyhow::Result<Vec<_>>, anyhow::Result<Vec<_>>) = (draw(WARM), draw(TURNS));
-        let (warm, batches) = (warm?, batches?);
-        let offsets: Vec<u32> = (0..=bags).map(|i| i * bag).collect();
+        let mut draw = |n: usize| -> anyhow::Result<Vec<_>> {
+            (0..n).map(|_| zipf(&pool, (bags * bag) as usize, ALPHA, &mut random)).collect()
+        };
+        let (warm, turns) = (draw(WARM)?, draw(TURNS)?);
+        let batches = Batches { rows: &turns, bag };
         let mut plain = None;
-        for (name, table) in tables(rows, plan.shape.dim, plan.seed) {
-            let setting = Setting::default().with("bags of", bag).with("table", name.as_str());
-            let bytes = table.as_ref().map_or(f64::NAN, |(_, bytes)| *bytes as f64);
-            run.push_some("memory", "beside", &setting, Some(bytes).filter(|bytes| bytes.is_finite()), Unit::Bytes);
-            let too_large = plan.memory.filter(|&most| bytes > most as f64);
-            let too_large = too_large
-                .map(|most| format!("memory: wanted at most {most} bytes a table (--memory), found {bytes} bytes"));
-            let done = match (too_large.or_else(|| plan.deadline.over()), table) {
-                (Some(reason), _) | (None, Err(reason)) => Err(reason),
-                (None, Ok((table, _))) => {
-                    forward(&table, &warm, &batches, &offsets, bag).map_err(|error| format!("{error:#}"))
+        for (name, table) in TABLES {
+            let setting = Setting::default().with("bags of", bag).with("table", name);
+            let mut at = run.at("beside", &setting);
+            let mut measure = || -> anyhow::Result<(Times, Option<f64>)> {
+                let wanted = match table {
+                    Table::Cached(precision, part) => Ok(cached(plan, rows, precision, part)?),
+                    Table::Shared(compression) => Err(shared(plan, rows, compression)?),
+                };
+                let bytes = wanted.as_ref().map_or_else(Config::table_bytes, |(_, bytes)| *bytes);
+                at.push("memory", bytes as f64, Unit::Bytes);
+                plan.has_room(bytes, "a table").map_err(anyhow::Error::msg)?;
+                match wanted {
+                    Ok((config, _)) => {
+                        runner.cached(&config, &warm, &batches).map(|(times, hit_rate)| (times, Some(hit_rate)))
+                    }
+                    Err(config) => {
+                        runner.array(config, false)?;
+                        Ok((runner.steps(&batches, Behind::Nothing)?[0], None))
+                    }
                 }
             };
-            match done {
-                Ok(Forward { times, hit_rate }) => {
-                    run.push_some("hit rate", "beside", &setting, hit_rate, Unit::Share);
-                    run.timed("forward", "beside", &setting, times);
+            match measure() {
+                Ok((times, hit_rate)) => {
                     if name.starts_with("FP32") {
                         plain = Some(times.median);
                     }
-                    let ratio = plain.map(|plain| times.median / plain);
-                    run.push_some("against FP32", "beside", &setting, ratio, Unit::Times);
+                    at.push("hit rate", hit_rate, Unit::Share);
+                    at.timed("forward", times);
+                    at.push("against FP32", plain.map(|plain| times.median / plain), Unit::Times);
                 }
-                Err(reason) => run.leave_out(format!("{name} in bags of {bag}"), reason),
+                Err(reason) => run.leave_out(format!("{name} in bags of {bag}"), format!("{reason:#}")),
             }
         }
     }
     Ok(())
+}
+
+/// A cached table, and the bytes of weights, state and cache.
+fn cached(plan: &Plan<'_>, rows: u32, precision: Precision, part: u32) -> Result<(GroupConfig, u64), Error> {
+    let cache_rows = rows.checked_div(part).unwrap_or(0);
+    let mut config = GroupConfig::new(&[rows], plan.shape.dim);
+    (config.precision, config.cache_rows, config.policy) = (precision, cache_rows, Policy::Lfu);
+    (config.optimizer, config.pooling, config.seed) = (Optimizer::sgd(1e-3), Pooling::Sum, plan.seed);
+    config.init = Init::Uniform { low: -0.1, high: 0.1 };
+    let layout = Layout::new(&config, u64::MAX)?;
+    let bytes = u64::from(rows) * layout.stride() + u64::from(layout.slots()) * layout.slot_bytes();
+    Ok((config, bytes))
+}
+
+/// A shared table.
+fn shared(plan: &Plan<'_>, rows: u32, compression: f64) -> Result<Config, Error> {
+    let dim = plan.shape.dim;
+    let config = Config::compressed(&[rows], dim, compression, CHUNK.min(dim))?;
+    Ok(config.with_optimizer(Optimizer::sgd(1e-3)).with_seed(plan.seed))
 }

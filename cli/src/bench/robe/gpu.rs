@@ -2,13 +2,13 @@
 
 use hotrow::robe::{Backward, Config};
 use hotrow::wgpu;
-use hotrow::{Error, GradBuffer, GradientBuffer, RobeGroup};
+use hotrow::{Error, GradBuffer, GradientBuffer, GroupConfig, RobeGroup};
 
-use super::beside::{Forward, Table};
-use super::measure::{Runner, Step, What};
-use crate::bench::suite::shapes::Batch as Rows;
+use super::plan::{Batches, Behind, Runner};
+use crate::bench::suite::shapes::Batch;
 use crate::bench::suite::workload::Workload;
-use crate::lab::{Inputs, Lab, Measured};
+use crate::lab::{Inputs, Lab};
+use crate::report::units::Times;
 
 pub(super) struct GpuRunner<'a> {
     lab: &'a Lab,
@@ -67,82 +67,16 @@ fn bound(what: &'static str, entries: u32, limit: u64) -> Result<u64, Error> {
     Ok(bytes)
 }
 
-/// What comes behind a forward.
-enum Behind {
-    Nothing,
-    Update,
-    Gradient(Room),
-}
-
-impl Behind {
-    fn phases(&self) -> &'static [&'static str] {
-        match self {
-            Self::Nothing => &["forward"],
-            Self::Update => &["forward", "update"],
-            Self::Gradient(_) => &["forward", "gradient"],
-        }
-    }
-
-    fn record(&self, group: &mut RobeGroup, encoder: &mut wgpu::CommandEncoder, data: &Inputs) -> Result<(), Error> {
-        let grads = data.grads.slice(..);
-        match self {
-            Self::Nothing => Ok(()),
-            Self::Update => group.record_backward(encoder, grads),
-            Self::Gradient(room) => group.record_gradient(encoder, GradBuffer::F32(grads), room.buffer()),
-        }
-    }
-}
-
-/// Forward and what comes behind it in turn; what is allocated and compiled is there before anything is counted.
-fn measure(lab: &Lab, group: &mut RobeGroup, data: &Inputs, behind: &Behind) -> anyhow::Result<Measured> {
-    lab.timeline.listen(false);
-    let forward = |group: &mut RobeGroup, encoder: &mut wgpu::CommandEncoder, turn| {
-        group.record_forward(encoder, &data.batch(turn), data.outputs.slice(..))
-    };
-    let mut encoder = lab.encoder();
-    forward(group, &mut encoder, 0)?;
-    behind.record(group, &mut encoder, data)?;
-    lab.submit(encoder)?;
-    let mut turn = 0;
-    let measured = lab.measure(behind.phases(), |phase, encoder| {
-        if phase == 0 {
-            turn += 1;
-            forward(group, encoder, turn)?;
-        } else {
-            behind.record(group, encoder, data)?;
-        }
-        Ok(())
-    })?;
-    group.abandon_backward();
-    group.check()?;
-    Ok(measured)
-}
-
 impl Runner for GpuRunner<'_> {
-    fn allocate(&mut self, config: Config) -> Result<(), Error> {
-        self.group = None; // freed before the next is allocated
-        self.group = Some(RobeGroup::new(&self.lab.timed, config)?);
-        Ok(())
-    }
-
-    fn reconfigure(&mut self, config: Config) -> Result<(), Error> {
-        self.group.as_mut().map_or(Ok(()), |group| group.reconfigure(config))
-    }
-
-    fn steps(&mut self, batches: &[Vec<u32>], what: What) -> anyhow::Result<Step> {
-        let group = self.group.as_mut().ok_or_else(|| anyhow::anyhow!("bench robe: wanted an array, found none"))?;
-        let offsets: Vec<u32> = (0..=batches[0].len() as u32).collect();
-        let data = inputs(self.lab, batches, &offsets, group.config().dim);
-        let behind = match what {
-            What::Update => Behind::Update,
-            What::Gradient => Behind::Gradient(Room::new(self.lab, group.config(), batches[0].len() as u32)?),
-        };
-        let measured = measure(self.lab, group, &data, &behind)?;
-        Ok(Step {
-            forward: measured.phase("forward").unwrap_or_default(),
-            backward: measured.phase(what.name()).unwrap_or_default(),
-            stages: measured.stages,
-        })
+    fn array(&mut self, config: Config, same: bool) -> Result<(), Error> {
+        match self.group.as_mut().filter(|_| same) {
+            Some(group) => group.reconfigure(config),
+            None => {
+                self.group = None; // freed before the next is allocated
+                self.group = Some(RobeGroup::new(&self.lab.timed, config)?);
+                Ok(())
+            }
+        }
     }
 
     /// There it is the sparse update.
@@ -150,45 +84,57 @@ impl Runner for GpuRunner<'_> {
         "sparse"
     }
 
-    fn free(&mut self) {
+    fn steps(&mut self, batches: &Batches<'_>, behind: Behind) -> anyhow::Result<[Times; 2]> {
+        let lab = self.lab;
+        let group = self.group.as_mut().ok_or_else(|| anyhow::anyhow!("bench robe: wanted an array, found none"))?;
+        // ROBE's loss is the sum of all that was read.
+        let parts: Vec<_> = batches.rows.iter().map(|rows| (rows.clone(), batches.offsets())).collect();
+        let data = Inputs::new(lab, &parts, group.config().dim, 1.0);
+        let (phases, room) = match behind {
+            Behind::Nothing => (&["forward"][..], None),
+            Behind::Update => (&["forward", "update"][..], None),
+            Behind::Gradient => {
+                let room = Room::new(lab, group.config(), batches.rows[0].len() as u32)?;
+                (&["forward", "gradient"][..], Some(room))
+            }
+        };
+        let mut turn = 0;
+        let mut record = |phase: usize, encoder: &mut wgpu::CommandEncoder| -> anyhow::Result<()> {
+            let grads = data.grads.slice(..);
+            match (phase, &room) {
+                (0, _) => {
+                    turn += 1;
+                    group.record_forward(encoder, &data.batch(turn - 1), data.outputs.slice(..))?;
+                }
+                (_, None) => group.record_backward(encoder, grads)?,
+                (_, Some(room)) => group.record_gradient(encoder, GradBuffer::F32(grads), room.buffer())?,
+            }
+            Ok(())
+        };
+        // What is allocated and compiled is there before anything is counted.
+        lab.timeline.listen(false);
+        let mut encoder = lab.encoder();
+        (0..phases.len()).try_for_each(|phase| record(phase, &mut encoder))?;
+        lab.submit(encoder)?;
+        let measured = lab.measure(phases, record)?;
+        group.abandon_backward();
+        group.check()?;
+        Ok([0, 1].map(|k| phases.get(k).and_then(|phase| measured.phase(phase)).unwrap_or_default()))
+    }
+
+    fn cached(
+        &mut self,
+        config: &GroupConfig,
+        warm: &[Vec<u32>],
+        batches: &Batches<'_>,
+    ) -> anyhow::Result<(Times, f64)> {
         self.group = None;
+        let of = |rows: &[Vec<u32>]| rows.iter().map(|rows| Batch::of(rows.clone(), batches.bag)).collect();
+        let (warm, batches) = (of(warm), of(batches.rows));
+        let workload = Workload { warm, batches, backward: false, ..Workload::new("beside", "", config.clone()) };
+        let case = workload.run(self.lab)?;
+        Ok((case.measured.phase("forward").unwrap_or_default(), case.facts.hit_rate()))
     }
-}
-
-/// A table's forward over batches in turn, after others that fill its cache.
-pub(super) fn forward(
-    lab: &Lab,
-    table: &Table,
-    warm: &[Vec<u32>],
-    batches: &[Vec<u32>],
-    offsets: &[u32],
-    bag: u32,
-) -> anyhow::Result<Forward> {
-    match table {
-        Table::Robe(config) => {
-            let mut group = RobeGroup::new(&lab.timed, config.clone())?;
-            let data = inputs(lab, batches, offsets, config.dim);
-            let times = measure(lab, &mut group, &data, &Behind::Nothing)?.phase("forward").unwrap_or_default();
-            Ok(Forward { times, hit_rate: None })
-        }
-        Table::Cached(config) => {
-            let of = |batches: &[Vec<u32>]| batches.iter().map(|rows| Rows::of(rows.clone(), bag)).collect();
-            let workload = Workload {
-                warm: of(warm),
-                batches: of(batches),
-                backward: false,
-                ..Workload::new("beside", "", (**config).clone())
-            };
-            let case = workload.run(lab)?;
-            Ok(Forward { times: case.times("forward").unwrap_or_default(), hit_rate: Some(case.hit_rate()) })
-        }
-    }
-}
-
-/// The batches with the same offsets; ROBE's loss is the sum of all that was read.
-fn inputs(lab: &Lab, batches: &[Vec<u32>], offsets: &[u32], dim: u32) -> Inputs {
-    let parts: Vec<_> = batches.iter().map(|batch| (batch.clone(), offsets.to_vec())).collect();
-    Inputs::new(lab, &parts, dim, 1.0)
 }
 
 #[cfg(test)]

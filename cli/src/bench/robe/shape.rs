@@ -3,6 +3,8 @@
 use rand::RngExt as _;
 
 use crate::bench::suite::{Size, shapes::random};
+use crate::report;
+use crate::report::units::{count, decimals};
 
 /// Chunk of (a) to (c).
 pub(super) const CHUNK: u32 = 32;
@@ -46,6 +48,11 @@ impl Shape {
         Self { rows, dim, batch, published: size.is_full() && (dim, batch) == (128, 10_240) }
     }
 
+    /// Chunks of a batch times the longest chunk: `Backward::Auto` compares |M| with it, of a gradient.
+    pub(super) fn touched(&self, chunk: u32) -> u64 {
+        u64::from(self.batch) * u64::from(self.dim.div_ceil(chunk)) * u64::from(chunk.min(self.dim))
+    }
+
     pub(super) fn setting(&self, rows: u32, compression: f64, chunk: u32) -> Setting {
         let weights = (f64::from(rows) * f64::from(self.dim) / compression).floor() as u64;
         Setting { rows, compression, chunk, weights }
@@ -86,6 +93,22 @@ impl Shape {
     pub(super) fn batches(&self, rows: u32, seed: u32) -> Vec<Vec<u32>> {
         let mut random = random(seed, u64::from(rows));
         (0..TURNS).map(|_| (0..self.batch).map(|_| random.random_range(0..rows)).collect()).collect()
+    }
+}
+
+impl Setting {
+    pub(super) fn name(&self) -> String {
+        let (rows, compression) = (count(f64::from(self.rows)), decimals(self.compression));
+        format!("{rows} rows at {compression}x in chunks of {}", self.chunk)
+    }
+
+    /// The setting of its records; goals ask for cells from 1,000x on, and for those that a batch touches as a whole.
+    pub(super) fn place(&self, touched: u64) -> report::Setting {
+        let Self { rows, compression, chunk, weights } = *self;
+        let place = report::Setting::default().with("rows", rows).with("compression", compression);
+        let place = place.with("chunk", chunk).with("weights", weights as f64);
+        let place = if compression >= 1_000.0 { place.with("from 1000x", "yes") } else { place };
+        if weights <= touched { place.with("all touched", "yes") } else { place }
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) fn kernel(stage: &'static str) -> &'static str {
 
 /// What a mean step of a measurement did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Facts {
+pub(crate) struct Facts {
     /// Indices.
     pub(super) accesses: f64,
     /// Of these, to rows that were resident.
@@ -52,6 +52,10 @@ pub(super) struct Facts {
 }
 
 impl Facts {
+    pub(crate) fn hit_rate(&self) -> f64 {
+        self.hits / self.accesses.max(1.0)
+    }
+
     /// Bytes that cross to and from the table in a step.
     pub(super) fn table_bytes(&self, backward: bool) -> f64 {
         if backward { self.bypassed * self.record } else { (self.missing + self.write_backs) * self.record }

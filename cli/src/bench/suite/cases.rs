@@ -1,37 +1,20 @@
 //! The workloads and how their rows are drawn, a function a part.
 
-use hotrow::{Error, GroupConfig, Init, Optimizer, Placement, Pooling, Precision};
+use hotrow::{Error, Optimizer, Placement, Precision};
 
-use super::Bench;
+use super::bench::{Bench, DIM};
 use super::shapes::{Batch, distinct, pool, random, shuffle, uniform, zipf};
-use super::workload::{Case, Workload};
+use super::workload::Workload;
 use crate::lab::Lab;
 use crate::report::{Setting, Unit};
+use rand_pcg::Pcg64;
+use std::collections::BTreeMap;
 
 /// TBE's bag.
 pub(super) const BAG: u32 = 20;
-/// TBE's and NVIDIA's width.
-pub(super) const DIM: u32 = 128;
 /// Batches in turn: enough that none finds its own rows in the chip's caches.
 pub(super) const TURNS: usize = 4;
 pub(super) const LR: f32 = 1e-3;
-
-pub(super) fn config(
-    tables: &[u32],
-    precision: Precision,
-    optimizer: Optimizer,
-    cache_rows: u32,
-    seed: u32,
-) -> GroupConfig {
-    let mut config = GroupConfig::new(tables, DIM);
-    config.precision = precision;
-    config.optimizer = optimizer;
-    config.cache_rows = cache_rows;
-    config.init = Init::Uniform { low: -0.1, high: 0.1 };
-    config.seed = seed;
-    config.pooling = Pooling::Sum;
-    config
-}
 
 /// The pool in batches of `n`: afterwards every one of its rows is resident.
 pub(super) fn fill(pool: &[u32], n: usize) -> Vec<Batch> {
@@ -47,105 +30,73 @@ pub(super) fn mapped(lab: &Lab) -> Placement {
     if is_mapped(lab) { Placement::Mapped } else { Placement::Device }
 }
 
-impl Bench<'_> {
-    /// Slots of a cache of `bytes`, or of as many as the device binds in all its windows. A window that a handful of slots would need is
-    /// done without: a binding may fall short of a round number.
-    pub(super) fn slots(&self, bytes: u64, slot_bytes: u64) -> u32 {
-        let (wanted, window) = (bytes / slot_bytes, self.lab.binding() / slot_bytes);
-        let beyond = wanted % window;
-        let wanted = if beyond < wanted / 1000 { wanted - beyond } else { wanted };
-        wanted.min(window * u64::from(self.lab.timed.caps().choose_windows())) as u32 & !31
-    }
-
-    /// Where the cache is compared with itself: half the goal's size, and half the time to make the tables.
-    fn one_binding(&self) -> u64 {
-        self.size.resident().1.min(self.lab.binding())
-    }
-
-    /// What differs from a published shape.
-    fn scaled(&self) -> Option<String> {
-        (!self.size.is_full()).then(|| "small".to_owned())
-    }
-}
-
-/// How the rows of a batch at full hits are drawn.
-#[derive(Clone, Copy)]
-enum Draw {
-    Uniform,
-    Zipf(f64),
-}
-
-/// A table whose rows are all in the cache: as many as `bytes` hold of slots of `floats` floats.
+/// A table whose rows are all in the cache: as many as `bytes` hold of slots of `floats` floats. Its batches are uniform, or by Zipf's law.
 fn resident(
     bench: &Bench<'_>,
     name: &str,
     bytes: u64,
-    draw: Draw,
+    alpha: Option<f64>,
     (optimizer, floats): (Optimizer, u32),
 ) -> anyhow::Result<Workload> {
-    let (n, wanted) = bench.size.resident();
+    let (n, wanted) = bench.resident();
     let slots = bench.slots(bytes, u64::from(floats * 4));
     let bytes = u64::from(slots) * u64::from(floats * 4);
     let rows = pool(slots, slots / 32);
     let mut random = random(bench.seed, 1);
-    let mut batch = || -> anyhow::Result<Batch> {
-        let rows = match draw {
-            Draw::Uniform => uniform(&rows, n, &mut random),
-            Draw::Zipf(alpha) => zipf(&rows, n, alpha, &mut random)?,
-        };
-        Ok(Batch::of(rows, BAG))
-    };
-    let batches = (0..TURNS).map(|_| batch()).collect::<anyhow::Result<_>>()?;
-    let law = match draw {
-        Draw::Uniform => "uniform".to_owned(),
-        Draw::Zipf(alpha) => format!("Zipf {alpha}"),
-    };
+    let batch = || drawn(&rows, n, alpha, &mut random).map(|rows| Batch::of(rows, BAG));
+    let batches = std::iter::repeat_with(batch).take(TURNS).collect::<anyhow::Result<_>>()?;
+    let law = alpha.map_or_else(|| "uniform".to_owned(), |alpha| format!("Zipf {alpha}"));
     let shape = format!("{n} indices, {law}, over {} resident rows x {DIM}, bags of {BAG}", rows.len());
     // Uniform rows are judged at the goal's size only; a binding may fall short of a round number.
-    let short = matches!(draw, Draw::Uniform) && bytes < wanted - wanted / 1000;
+    let short = alpha.is_none() && bytes < wanted - wanted / 1000;
     let scaled = short.then(|| format!("{} of {} MiB of slots", bytes >> 20, wanted >> 20));
-    let config = config(&[slots], Precision::Fp32, optimizer, slots, bench.seed);
+    let config = bench.config(&[slots], Precision::Fp32, optimizer, slots);
     Ok(Workload { scaled, warm: fill(&rows, n), batches, ..Workload::new(name, shape, config) })
 }
 
-/// Runs at the goal's size, or at that of one binding where the device has not the memory.
-fn at_most(bench: &mut Bench<'_>, name: &str, draw: Draw, slot: (Optimizer, u32)) -> anyhow::Result<Case> {
-    let wanted = bench.size.resident().1;
-    let whole = resident(bench, name, wanted, draw, slot)?;
-    match bench.measure(&whole) {
-        Err(error) if wanted > bench.lab.binding() && too_large(&error) => {
-            let half = resident(bench, name, bench.lab.binding(), draw, slot)?;
-            bench.measure(&half)
-        }
-        done => done,
+/// `n` of the pool's rows: each as likely as any other, or by Zipf's law.
+fn drawn(pool: &[u32], n: usize, alpha: Option<f64>, random: &mut Pcg64) -> anyhow::Result<Vec<u32>> {
+    match alpha {
+        Some(alpha) => zipf(pool, n, alpha, random),
+        None => Ok(uniform(pool, n, random)),
     }
+}
+
+/// Full hits, far beyond the chip's caches: gather, forward, backward. Uniform with SGD, so that there is nothing but row traffic; Zipf with
+/// AdaGrad, where a third of a batch's accesses repeat, so that merging counts.
+pub(super) fn hits(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    for (name, alpha, slot) in [
+        ("hits-uniform", None, (Optimizer::sgd(LR), DIM)),
+        ("hits-zipf", Some(1.05), (Optimizer::adagrad(LR), 2 * DIM)),
+    ] {
+        // At the goal's size, or at that of one binding where the device has not the memory.
+        let (wanted, binding) = (bench.resident().1, bench.lab.binding());
+        let whole = resident(bench, name, wanted, alpha, slot)?;
+        match bench.measure(&whole) {
+            Err(error) if wanted > binding && too_large(&error) => {
+                let half = resident(bench, name, binding, alpha, slot)?;
+                bench.measure(&half)?;
+            }
+            done => drop(done?),
+        }
+    }
+    Ok(())
 }
 
 fn too_large(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(Error::OutOfMemory { .. } | Error::TooLarge { .. }))
 }
 
-/// Full hits, far beyond the chip's caches: gather, forward, backward. Uniform with SGD, so that there is nothing but row traffic; Zipf with
-/// AdaGrad, where a third of a batch's accesses repeat, so that merging counts.
-pub(super) fn hits(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    at_most(bench, "hits-uniform", Draw::Uniform, (Optimizer::sgd(LR), DIM))?;
-    at_most(bench, "hits-zipf", Draw::Zipf(1.05), (Optimizer::adagrad(LR), 2 * DIM))?;
-    Ok(())
-}
-
 /// Element-wise state in the slot doubles a row's bytes; it must not cost more than that.
 pub(super) fn optimizers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let mut sgd = None;
     for (name, optimizer) in [
         ("optimizer-sgd", Optimizer::sgd(LR)),
         ("optimizer-row-wise", Optimizer::row_wise_adagrad(LR)),
         ("optimizer-adagrad", Optimizer::adagrad(LR)),
     ] {
         // The same rows for all: as many as one binding holds with the widest state.
-        let workload = resident(bench, name, bench.one_binding(), Draw::Zipf(1.05), (optimizer, 2 * DIM))?;
-        let case = bench.measure(&workload)?;
-        bench.compare(&case, "step against SGD", case.step().zip(sgd).map(|(own, sgd)| own / sgd), Unit::Times);
-        sgd = sgd.or(case.step());
+        let workload = resident(bench, name, bench.one_binding(), Some(1.05), (optimizer, 2 * DIM))?;
+        bench.measure(&workload)?;
     }
     Ok(())
 }
@@ -154,21 +105,18 @@ pub(super) fn optimizers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 pub(super) fn trusted(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let slot = (Optimizer::adagrad(LR), 2 * DIM);
     let unchecked = bench.lab.trusted()?;
-    let workload = resident(bench, "shaders-trusted", bench.one_binding(), Draw::Zipf(1.05), slot)?;
-    let trusted = workload.run(&unchecked)?;
-    bench.record(&trusted);
-    let checked = bench.measure(&Workload { name: "shaders-checked".to_owned(), ..workload })?;
-    let ratio = checked.step().zip(trusted.step()).map(|(checked, trusted)| checked / trusted);
-    bench.compare(&checked, "step against trusted", ratio, Unit::Times);
+    let workload = resident(bench, "shaders-trusted", bench.one_binding(), Some(1.05), slot)?;
+    bench.measure_on(&unchecked, &workload)?;
+    bench.measure(&Workload { name: "shaders-checked".to_owned(), ..workload })?;
     Ok(())
 }
 
 /// One row takes a tenth of the accesses: its gradients are a tenth of all, and still one writer updates it.
 pub(super) fn skew(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let n = bench.size.skewed();
+    // The goal's million.
+    let n = bench.size.of(5_000, 1_000_000);
     let slots = (n as u32 / 2).next_multiple_of(32);
     let rows = pool(slots, slots / 32);
-    let mut even = None;
     for (name, share) in [("skew-even", 0), ("skew-tenth", n / 10)] {
         let mut random = random(bench.seed, 2);
         let mut batch = || {
@@ -179,12 +127,9 @@ pub(super) fn skew(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         };
         let shape =
             format!("{n} indices, {share} of them to one row, the others uniform over {} rows x {DIM}", rows.len());
-        let config = config(&[slots], Precision::Fp32, Optimizer::sgd(LR), slots, bench.seed);
+        let config = bench.config(&[slots], Precision::Fp32, Optimizer::sgd(LR), slots);
         let batches = (0..TURNS).map(|_| batch()).collect();
-        let case = bench.measure(&Workload { warm: fill(&rows, n), batches, ..Workload::new(name, shape, config) })?;
-        let backward = case.seconds("backward");
-        bench.compare(&case, "backward against even", backward.zip(even).map(|(own, even)| own / even), Unit::Times);
-        even = even.or(backward);
+        bench.measure(&Workload { warm: fill(&rows, n), batches, ..Workload::new(name, shape, config) })?;
     }
     Ok(())
 }
@@ -197,7 +142,7 @@ pub(super) fn small(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         let rows: Vec<u32> = if table == slots { resident.clone() } else { (0..table).collect() };
         let mut random = random(bench.seed, 3);
         let shape = format!("{n} indices uniform over {} rows x {DIM}, the cache filled once", rows.len());
-        let config = config(&[table], Precision::Int8, Optimizer::row_wise_adagrad(LR), slots, bench.seed);
+        let config = bench.config(&[table], Precision::Int8, Optimizer::row_wise_adagrad(LR), slots);
         let batches = (0..TURNS).map(|_| Batch::of(uniform(&rows, n, &mut random), BAG)).collect();
         let warm = fill(&resident, 1 << 13);
         bench.measure(&Workload { warm, batches, ..Workload::new(name, shape, config) })?;
@@ -210,31 +155,31 @@ const WARM: usize = 8;
 
 /// TBE's benchmark.
 pub(super) fn tbe(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let (batch_size, tables, rows) = bench.size.tbe();
+    // B, T, E.
+    let (batch_size, tables, rows): (u32, u32, u32) = bench.size.of((8, 8, 2_000), (512, 32, 100_000));
     let table: Vec<u32> = (0..rows).collect();
-    for alpha in [1.0, 1.15] {
-        for precision in [Precision::Fp32, Precision::Int8] {
-            let mut random = random(bench.seed, 4);
-            let mut batch = || -> anyhow::Result<Batch> {
-                let mut feature = |_| {
-                    let n = (batch_size * BAG) as usize;
-                    // TBE's 1.0 means uniform.
-                    if alpha == 1.0 { Ok(uniform(&table, n, &mut random)) } else { zipf(&table, n, alpha, &mut random) }
-                };
-                Ok(Batch { features: (0..tables).map(&mut feature).collect::<anyhow::Result<_>>()?, bag: BAG })
-            };
-            let cache = (u64::from(rows) * u64::from(tables) / 5) as u32;
-            let mut config = config(&vec![rows; tables as usize], precision, Optimizer::sgd(LR), cache, bench.seed);
-            config.placement = mapped(bench.lab);
-            let name = format!("tbe-{alpha}-{}", format!("{precision:?}").to_lowercase());
-            let shape = format!(
-                "B {batch_size}, T {tables}, D {DIM}, L {BAG}, E {rows}, alpha {alpha}, cache of a fifth of the rows, {WARM} batches before"
-            );
-            let warm = (0..WARM).map(|_| batch()).collect::<anyhow::Result<_>>()?;
-            let batches = (0..4 * TURNS).map(|_| batch()).collect::<anyhow::Result<_>>()?;
-            let scaled = bench.scaled();
-            bench.measure(&Workload { scaled, warm, batches, ..Workload::new(name, shape, config) })?;
-        }
+    for (alpha, precision) in
+        [1.0, 1.15].into_iter().flat_map(|alpha| [(alpha, Precision::Fp32), (alpha, Precision::Int8)])
+    {
+        let mut random = random(bench.seed, 4);
+        // TBE's 1.0 means uniform.
+        let law = Some(alpha).filter(|&alpha| alpha != 1.0);
+        let mut batch = || -> anyhow::Result<Batch> {
+            let feature = || drawn(&table, (batch_size * BAG) as usize, law, &mut random);
+            let features = std::iter::repeat_with(feature).take(tables as usize).collect::<anyhow::Result<_>>()?;
+            Ok(Batch { features, bag: BAG })
+        };
+        let warm = (0..WARM).map(|_| batch()).collect::<anyhow::Result<_>>()?;
+        let batches = (0..4 * TURNS).map(|_| batch()).collect::<anyhow::Result<_>>()?;
+        let cache = (u64::from(rows) * u64::from(tables) / 5) as u32;
+        let mut config = bench.config(&vec![rows; tables as usize], precision, Optimizer::sgd(LR), cache);
+        config.placement = mapped(bench.lab);
+        let name = format!("tbe-{alpha}-{}", format!("{precision:?}").to_lowercase());
+        let shape = format!(
+            "B {batch_size}, T {tables}, D {DIM}, L {BAG}, E {rows}, alpha {alpha}, cache of a fifth of the rows, {WARM} batches before"
+        );
+        let scaled = (!bench.size.is_full()).then(|| "small".to_owned());
+        bench.measure(&Workload { scaled, warm, batches, ..Workload::new(name, shape, config) })?;
     }
     Ok(())
 }
@@ -246,7 +191,9 @@ const NEW: usize = 26;
 
 /// NVIDIA's benchmark of TBE, with a fifth of the distinct rows missing: 4.77 ms with SGD, 15.0 ms with Adam on an H100.
 pub(super) fn nvidia(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let (lookups, rows) = bench.size.nvidia();
+    // Lookups, rows of each table. NVIDIA's smaller setting, where its cached figures have 26.8 M rows: making 34 GB of packed rows would take
+    // most of the suite's time, and a step moves the same.
+    let (lookups, rows): (u32, u32) = bench.size.of((10_480, 20_000), (1_048_570, 1_680_000));
     for (name, optimizer) in
         [("nvidia-row-wise", Optimizer::row_wise_adagrad(LR)), ("nvidia-element-wise", Optimizer::adagrad(LR))]
     {
@@ -264,7 +211,7 @@ pub(super) fn nvidia(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         let footprint = of_base + batches.len() * leaving.iter().map(|rows| many(rows) as usize).sum::<usize>();
         let slots = (footprint as f64 * 0.8) as u32;
         let warm = std::iter::once(Batch { features: base, bag: 10 }).chain(batches.drain(..2)).collect();
-        let mut config = config(&vec![rows; TABLES as usize], Precision::Int8, optimizer, slots, bench.seed);
+        let mut config = bench.config(&vec![rows; TABLES as usize], Precision::Int8, optimizer, slots);
         config.placement = mapped(bench.lab);
         let shape = format!(
             "{TABLES} tables of {rows} rows x {DIM}, {lookups} lookups, alpha 1.05, {each} distinct rows, cache of {slots} rows, 0.8 of the rows \
@@ -278,12 +225,12 @@ pub(super) fn nvidia(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 /// For each access the number of its row among those that make room for new ones: the fifth of the distinct rows that is asked
 /// for least.
 fn leaving(known: &[u32]) -> Vec<Option<u32>> {
-    let mut count = std::collections::BTreeMap::<u32, u32>::new();
+    let mut count = BTreeMap::<u32, u32>::new();
     known.iter().for_each(|&row| *count.entry(row).or_default() += 1);
     let mut by_use: Vec<(u32, u32)> = count.into_iter().map(|(row, n)| (n, row)).collect();
     by_use.sort_unstable();
     let fifth = by_use.len() / 5;
-    let number: std::collections::BTreeMap<u32, u32> = by_use[..fifth].iter().map(|&(_, row)| row).zip(0..).collect();
+    let number: BTreeMap<u32, u32> = by_use[..fifth].iter().map(|&(_, row)| row).zip(0..).collect();
     known.iter().map(|row| number.get(row).copied()).collect()
 }
 
@@ -324,14 +271,15 @@ const NARROW: u32 = 32;
 
 /// Steps over ever more distinct rows, all resident: one decade or half a decade of work each.
 pub(super) fn scaling(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let counts = bench.size.distinct();
-    let most = counts.iter().copied().max().unwrap_or(1) as u32;
+    const SMALL: &[usize] = &[100, 300, 1_000, 3_000, 10_000, 30_000];
+    const FULL: &[usize] = &[1_000, 10_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000];
+    let counts = bench.size.of(SMALL, FULL);
+    let most = counts.last().copied().unwrap_or(1) as u32;
     // The same cache for all; a little larger, since sets do not fill evenly.
     let slots = (most + most / 8).next_multiple_of(32);
     let rows = pool(slots, slots / 32);
-    bench
-        .run
-        .describe("scaling", format!("distinct indices over {} resident rows x {NARROW}, bags of {BAG}", rows.len()));
+    let shape = format!("distinct indices over {} resident rows x {NARROW}, bags of {BAG}", rows.len());
+    bench.run.describe("scaling", shape);
     let mut points = Vec::new();
     for &n in counts {
         if let Some(reason) = bench.deadline.over() {
@@ -339,23 +287,22 @@ pub(super) fn scaling(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             break;
         }
         let batch = Batch::of(distinct(&rows, n.min(rows.len())), BAG);
-        let mut config = config(&[slots], Precision::Fp32, Optimizer::sgd(LR), slots, bench.seed);
+        let mut config = bench.config(&[slots], Precision::Fp32, Optimizer::sgd(LR), slots);
         config.dim = NARROW;
         let (warm, batches) = (vec![batch.clone()], vec![batch]);
         let case = Workload { warm, batches, ..Workload::new("scaling", "", config) }.run(bench.lab)?;
-        let Some((forward, backward)) = case.times("forward").zip(case.times("backward")) else { continue };
-        let (distinct, step) = (case.facts.distinct, forward.median + backward.median);
-        let setting = Setting::default().with("distinct", distinct);
-        bench.run.timed("forward", "scaling", &setting, forward);
-        bench.run.timed("backward", "scaling", &setting, backward);
-        bench.run.push("step", "scaling", &setting, step, Unit::Seconds);
-        bench.run.push("a row", "scaling", &setting, step / distinct, Unit::Seconds);
-        bench.run.push("dispatches", "scaling", &setting, case.dispatches() as f64, Unit::Count);
+        let Some(step) = case.step() else { continue };
+        let distinct = case.facts.distinct;
+        let mut at = bench.run.at("scaling", &Setting::default().with("distinct", distinct));
+        at.timed("forward", case.measured.phase("forward"));
+        at.timed("backward", case.measured.phase("backward"));
+        at.push("step", step, Unit::Seconds);
+        at.push("a row", step / distinct, Unit::Seconds);
+        at.push("dispatches", case.measured.dispatches() as f64, Unit::Count);
         points.push((distinct, step));
     }
     points.retain(|point| point.0 >= 0.99e5);
-    let off = off_the_line(&points);
-    bench.run.push_some("off a straight line", "scaling", &Setting::default(), off, Unit::Share);
+    bench.run.at("scaling", &Setting::default()).push("off a straight line", off_the_line(&points), Unit::Share);
     Ok(())
 }
 

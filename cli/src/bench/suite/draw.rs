@@ -1,13 +1,11 @@
 //! Samples of 26 lookups, one in each table, by SCARS's law of Criteo's Terabyte set: half-normal.
 
 use anyhow::Context as _;
-use hotrow::hash::fmix32;
-use hotrow::internals::layout::WAYS;
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64;
 
-use super::shapes::{Batch, shuffle, shuffled};
+use super::shapes::{Batch, fitting, shuffle, shuffled};
 
 /// Categories of Criteo's.
 pub(super) const TABLES: usize = 26;
@@ -62,18 +60,6 @@ pub(super) fn linear(rows: u32, sample: &Sample) -> impl Iterator<Item = u32> + 
 pub(super) fn batch(samples: &[Sample]) -> Batch {
     let feature = |table: usize| samples.iter().map(|sample| sample[table]).collect();
     Batch { features: (0..TABLES).map(feature).collect(), bag: 1 }
-}
-
-/// The first `WAYS` of each set, as they come, until there are `slots`.
-pub(super) fn fitting(rows: impl Iterator<Item = u32>, slots: u32) -> Vec<u32> {
-    let sets = slots / WAYS;
-    let mut taken = vec![0; sets as usize];
-    let fits = |row: &u32| {
-        let set = &mut taken[(fmix32(*row) % sets) as usize];
-        *set += 1;
-        *set <= WAYS
-    };
-    rows.filter(fits).take(slots as usize).collect()
 }
 
 /// 95 % of each batch's lookups go to rows that the smallest cache holds, the others to rows that no cache holds: the hit rate is the same

@@ -52,15 +52,20 @@ pub(crate) fn random(seed: u32, what: u64) -> Pcg64 {
     Pcg64::seed_from_u64(u64::from(seed) << 32 | what)
 }
 
-/// Rows that a cache of `sets` sets can hold all at once: of rows 0 to `rows`, the first 32 of each set.
-pub(crate) fn pool(rows: u32, sets: u32) -> Vec<u32> {
-    let mut held = vec![0; sets as usize];
+/// Of these rows as many as a cache of `slots` can hold all at once: the first 32 of each set, as they come.
+pub(crate) fn fitting(rows: impl Iterator<Item = u32>, slots: u32) -> Vec<u32> {
+    let mut held = vec![0; (slots / WAYS) as usize];
     let fits = |row: &u32| {
-        let set = &mut held[(fmix32(*row) % sets) as usize];
+        let set = &mut held[(fmix32(*row) % (slots / WAYS)) as usize];
         *set += 1;
         *set <= WAYS
     };
-    (0..rows).filter(fits).collect()
+    rows.filter(fits).take(slots as usize).collect()
+}
+
+/// Of rows 0 to `rows` those that a cache of `sets` sets can hold all at once.
+pub(crate) fn pool(rows: u32, sets: u32) -> Vec<u32> {
+    fitting(0..rows, sets * WAYS)
 }
 
 /// `n` of the pool's rows, each as likely as any other.

@@ -4,14 +4,19 @@ use hotrow::{Count, Sorter};
 use rayon::slice::ParallelSliceMut as _;
 use std::time::Instant;
 
-use super::{Bench, bytes};
+use super::bench::Bench;
+use super::bytes;
 use crate::report::{Setting, Unit};
 
 /// Pairs of the goals.
 const GOAL: u32 = 1 << 24;
+/// Pairs and key bits; 22 bits order four million slots.
+const SMALL: &[(u32, u32)] = &[(1_000, 32), (10_000, 32), (100_000, 32), (100_000, 16)];
+const FULL: &[(u32, u32)] =
+    &[(10_000, 32), (100_000, 32), (1 << 20, 32), (1 << 20, 22), (10_000_000, 32), (GOAL, 32), (100_000_000, 32)];
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    for &(pairs, key_bits) in bench.size.sorts() {
+    for &(pairs, key_bits) in bench.size.of(SMALL, FULL) {
         let name = format!("sort of {pairs} pairs by {key_bits} bits");
         // Each array is one binding.
         let beyond = u64::from(pairs) * 4 > bench.lab.binding();
@@ -42,17 +47,18 @@ fn one(bench: &mut Bench<'_>, pairs: u32, key_bits: u32) -> anyhow::Result<()> {
     let times = measured.phase("sort").unwrap_or_default();
     let bytes = bytes::sort(f64::from(key_bits.div_ceil(8)), f64::from(pairs), true) / times.median;
     let rate = f64::from(pairs) / times.median;
-    let setting = Setting::default().with("pairs", pairs).with("key bits", key_bits);
-    let mut push = |what: &str, value, unit| bench.run.push_some(what, "sort", &setting, value, unit);
-    push("pairs a second", Some(rate), Unit::PerSecond);
-    push("bytes a second", Some(bytes), Unit::BytesPerSecond);
-    push("of copy", bench.copy.map(|copy| bytes / copy), Unit::Share);
-    push("dispatches", Some(measured.dispatches() as f64), Unit::Count);
-    push("host", Some(host_seconds), Unit::Seconds);
-    for (what, name, unit) in [("against cub", "cub", Unit::Share), ("against lampshade", "lampshade", Unit::Times)] {
+    let against = |name: &str| {
         let theirs = bench.beside.pairs_per_second(name, pairs).filter(|_| pairs == GOAL && key_bits == 32);
-        push(what, theirs.map(|theirs| rate / theirs), unit);
-    }
-    bench.run.timed(&format!("sort, {key_bits} bits"), "sort", &setting, times);
+        theirs.map(|theirs| rate / theirs)
+    };
+    let mut at = bench.run.at("sort", &Setting::default().with("pairs", pairs).with("key bits", key_bits));
+    at.push("pairs a second", rate, Unit::PerSecond);
+    at.push("bytes a second", bytes, Unit::BytesPerSecond);
+    at.push("of copy", bench.copy.map(|copy| bytes / copy), Unit::Share);
+    at.push("dispatches", measured.dispatches() as f64, Unit::Count);
+    at.push("host", host_seconds, Unit::Seconds);
+    at.push("against cub", against("cub"), Unit::Share);
+    at.push("against lampshade", against("lampshade"), Unit::Times);
+    at.timed(&format!("sort, {key_bits} bits"), times);
     Ok(())
 }

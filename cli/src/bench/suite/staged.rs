@@ -2,20 +2,14 @@
 //! has a part in it. And on any machine: as many bytes are counted as are copied.
 
 use hotrow::wgpu::SubmissionIndex;
-use hotrow::{Counters, Group, Layout, Optimizer, Placement, Precision};
-use hotrow::{RamStore, SharedStore, Traffic};
+use hotrow::{Counters, Group, Layout, Optimizer, Placement, Precision, RamStore, SharedStore, Traffic};
 use std::time::Instant;
 
-use super::Bench;
-use super::cases::{BAG, DIM, LR, config, is_mapped, mostly_hits};
-use super::size::Size;
-use crate::bench::total;
-use crate::lab::{Inputs, Lab};
+use super::bench::{Bench, DIM};
+use super::cases::{BAG, LR, is_mapped, mostly_hits};
+use crate::lab::Inputs;
 use crate::report::units::Times;
 use crate::report::{Setting, Unit};
-
-/// Figures of the steps, as their table has them.
-pub(super) const SHOWN: [&str; 6] = ["pace", "hits", "counted in", "counted out", "copied", "host part"];
 
 /// How the steps of a run follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,33 +22,29 @@ enum Way {
     Prefetched,
 }
 
-/// What a run has shown.
+/// What must be the same on any machine, of all steps with a flush at the end.
 struct Seen {
-    step: Times,
-    /// Of the timed steps.
-    timed: Counters,
-    steps: f64,
-    traffic: Option<Traffic>,
-    /// Of everything, with a flush at the end.
-    all: Counters,
-    crossed: Option<Traffic>,
+    name: &'static str,
+    counted: Counters,
+    copied: Option<Traffic>,
     stride: u64,
 }
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let (lab, size) = (bench.lab, bench.size);
-    let (n, rows) = size.staged();
-    let (warm, stretches, each) = size.pace();
+    let lab = bench.lab;
+    // Indices and rows of the table: 4.4 GB of INT8 records.
+    let (n, rows) = bench.size.of((1200, 40_000), (1 << 19, 32_000_000));
+    let (warm, stretches, each) = pace(bench);
     let (_, batches) = mostly_hits(bench, (n, rows), warm + stretches * each);
     let parts: Vec<_> = batches.iter().map(|batch| (batch.indices(), batch.offsets())).collect();
     let inputs = Inputs::new(lab, &parts, DIM, LR);
     let slots = (2 * n as u32).next_multiple_of(32);
-    let mut config = config(&[rows], Precision::Int8, Optimizer::sgd(LR), slots, bench.seed);
+    let mut config = bench.config(&[rows], Precision::Int8, Optimizer::sgd(LR), slots);
     config.placement = Placement::Staged;
     let layout = Layout::new(&config, lab.binding())?;
     let store = SharedStore::new(RamStore::new(&layout)?);
     lab.timeline.listen(false);
-    let mut seen: Vec<(&'static str, Seen)> = Vec::new();
+    let mut seen: Vec<Seen> = Vec::new();
     for (name, way) in [("staged-prefetched", Way::Prefetched), ("staged-alone", Way::Staged), ("mapped", Way::Mapped)]
     {
         if way == Way::Mapped && !is_mapped(lab) {
@@ -74,54 +64,42 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
                  {stretches} times {each} steps after {warm} that filled the cache"
             ),
         );
-        seen.push((name, steps(lab, size, &mut group, way, (&inputs, batches.len()))?));
+        steps(bench, name, &mut group, way, (&inputs, batches.len()))?;
+        let counted = group.counters()?[0];
+        seen.push(Seen { name, counted, copied: group.traffic(), stride: layout.stride() });
     }
-    for (name, found) in &seen {
-        record(bench, name, found, &seen);
+    for one in &seen {
+        let agreed = one.copied.map(|copied| agreement(one.counted, copied, one.stride));
+        bench.run.at(one.name, &placed(one.copied.is_some())).push("counted against copied", agreed, Unit::Share);
     }
+    // More than all cannot be hidden: prefetch saves the wait for the list, too.
+    let of = |what: &str, shape: &str| bench.run.value(what, shape, "");
+    let saved = of("pace", "staged-alone").zip(of("pace", "staged-prefetched")).map(|(alone, with)| alone - with);
+    let hidden = saved.zip(of("host part", "staged-alone")).map(|(saved, host)| (saved / host).clamp(0.0, 1.0));
+    bench.run.at("staged-prefetched", &placed(true)).push("share of host part hidden", hidden, Unit::Share);
     bench.run.wrong.extend(wrong(&seen));
     Ok(())
 }
 
-/// The figures of a run, alone and beside the others.
-fn record(bench: &mut Bench<'_>, name: &str, found: &Seen, all: &[(&'static str, Seen)]) {
-    let step = |wanted: &str| all.iter().find(|(name, _)| *name == wanted).map(|(_, run)| run.step.median);
-    let mean = |all: u64| all as f64 / found.steps;
-    let placement = if found.traffic.is_some() { "staged" } else { "mapped" };
-    let setting = Setting::default().with("placement", placement);
-    let copied = found.traffic.map(|traffic| mean(traffic.bytes()));
-    let host = |seen: &Seen| seen.traffic.map(|traffic| traffic.host_nanoseconds as f64 / seen.steps * 1e-9);
-    let run = &mut bench.run;
-    run.timed("pace", name, &setting, found.step);
-    run.push("hits", name, &setting, found.timed.hit_rate(), Unit::Share);
-    run.push("counted in", name, &setting, mean(found.timed.bytes_read), Unit::Bytes);
-    run.push("counted out", name, &setting, mean(found.timed.bytes_written), Unit::Bytes);
-    run.push_some("copied", name, &setting, copied, Unit::Bytes);
-    run.push_some("host part", name, &setting, host(found), Unit::Seconds);
-    let agreed = found.crossed.map(|copied| agreement(found.all, copied, found.stride));
-    run.push_some("counted against copied", name, &setting, agreed, Unit::Share);
-    if placement == "staged" {
-        let ratio = step("mapped").map(|mapped| mapped / found.step.median);
-        run.push_some("against mapped", name, &setting, ratio, Unit::Share);
-    }
-    if name == "staged-prefetched" {
-        let alone = all.iter().find(|(name, _)| *name == "staged-alone");
-        let saved = step("staged-alone").map(|alone| alone - found.step.median);
-        // More than all cannot be hidden: prefetch saves the wait for the list, too.
-        let hidden =
-            saved.zip(alone.and_then(|(_, run)| host(run))).map(|(saved, host)| (saved / host).clamp(0.0, 1.0));
-        run.push_some("share of host part hidden", name, &setting, hidden, Unit::Share);
-    }
+/// Steps until a cache of twice the indices is full at 95 % hits, stretches that are timed, steps of each.
+fn pace(bench: &Bench<'_>) -> (usize, usize, usize) {
+    bench.size.of((22, 2, 4), (24, 6, 8))
 }
 
+/// The setting of a run's records.
+fn placed(staged: bool) -> Setting {
+    Setting::default().with("placement", if staged { "staged" } else { "mapped" })
+}
+
+/// Takes all steps, records the timed ones, and flushes.
 fn steps(
-    lab: &Lab,
-    size: Size,
+    bench: &mut Bench<'_>,
+    name: &str,
     group: &mut Group,
     way: Way,
     (inputs, count): (&Inputs, usize),
-) -> anyhow::Result<Seen> {
-    let (warm, _, each) = size.pace();
+) -> anyhow::Result<()> {
+    let (lab, (warm, _, each)) = (bench.lab, pace(bench));
     let queue = lab.timed.queue();
     let ask = |group: &mut Group, step: usize| -> anyhow::Result<SubmissionIndex> {
         let mut encoder = lab.encoder();
@@ -135,7 +113,7 @@ fn steps(
     let [mut asked, mut last]: [Option<SubmissionIndex>; 2] = [None, None];
     for step in 0..count {
         if step == warm {
-            before = (total(group)?, group.traffic());
+            before = (group.counters()?[0], group.traffic());
             mark = Instant::now();
         }
         let mut encoder = lab.encoder();
@@ -166,28 +144,19 @@ fn steps(
         }
     }
     group.check()?;
-    let timed = total(group)? - before.0;
-    let traffic = group.traffic().zip(before.1).map(|(now, before)| since(now, before));
+    let timed = group.counters()?[0] - before.0;
+    let mean = |all: u64| all as f64 / (count - warm) as f64;
+    let traffic = group.traffic().zip(before.1);
+    let crossed = |of: fn(&Traffic) -> u64| traffic.map(|(now, before)| mean(of(&now) - of(&before)));
     group.flush()?;
-    Ok(Seen {
-        step: Times::of(seconds),
-        timed,
-        steps: (count - warm) as f64,
-        traffic,
-        all: total(group)?,
-        crossed: group.traffic(),
-        stride: group.layout().stride(),
-    })
-}
-
-/// What crossed between two moments.
-fn since(now: Traffic, before: Traffic) -> Traffic {
-    let mut traffic = now;
-    traffic.list_bytes -= before.list_bytes;
-    traffic.bytes_in -= before.bytes_in;
-    traffic.bytes_out -= before.bytes_out;
-    traffic.host_nanoseconds -= before.host_nanoseconds;
-    traffic
+    let mut at = bench.run.at(name, &placed(traffic.is_some()));
+    at.timed("pace", Times::of(seconds));
+    at.push("hits", timed.hit_rate(), Unit::Share);
+    at.push("counted in", mean(timed.bytes_read), Unit::Bytes);
+    at.push("counted out", mean(timed.bytes_written), Unit::Bytes);
+    at.push("copied", crossed(Traffic::bytes), Unit::Bytes);
+    at.push("host part", crossed(|traffic| traffic.host_nanoseconds).map(|ns| ns * 1e-9), Unit::Seconds);
+    Ok(())
 }
 
 /// How far the bytes that steps counted agree with those that copies brought, in either direction: 1 if they are equal.
@@ -198,17 +167,18 @@ fn agreement(counted: Counters, copied: Traffic, stride: u64) -> f64 {
 }
 
 /// What is wrong on any machine: bytes counted that are not bytes copied, staged steps that do not count what mapped ones do.
-fn wrong(seen: &[(&'static str, Seen)]) -> Vec<String> {
+fn wrong(seen: &[Seen]) -> Vec<String> {
     let mut wrong = Vec::new();
-    for (name, run) in seen {
-        if let Some(copied) = run.crossed.filter(|&copied| agreement(run.all, copied, run.stride) < 1.0) {
+    for &Seen { name, counted, copied, stride } in seen {
+        if let Some(copied) = copied.filter(|&copied| agreement(counted, copied, stride) < 1.0) {
             wrong.push(format!(
                 "{name}: wanted as many bytes counted as copied, found {} B in and {} B out counted, {} records in and {} out copied",
-                run.all.bytes_read, run.all.bytes_written, copied.records_in, copied.records_out
+                counted.bytes_read, counted.bytes_written, copied.records_in, copied.records_out
             ));
         }
-        if let Some((first, other)) = seen.first().filter(|(_, first)| first.all != run.all) {
-            wrong.push(format!("{name}: wanted the counters of {first}, {:?}, found {:?}", other.all, run.all));
+        if let Some(first) = seen.first().filter(|first| first.counted != counted) {
+            wrong
+                .push(format!("{name}: wanted the counters of {}, {:?}, found {counted:?}", first.name, first.counted));
         }
     }
     wrong
@@ -218,28 +188,29 @@ fn wrong(seen: &[(&'static str, Seen)]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn seen(counted: (u64, u64), copied: (u64, u64)) -> Seen {
-        let all = Counters { bytes_read: counted.0, bytes_written: counted.1, ..Counters::default() };
-        let mut traffic = Traffic::default();
-        (traffic.records_in, traffic.records_out) = copied;
-        let (timed, step) = (all, Times::default());
-        Seen { step, timed, steps: 1.0, traffic: None, all, crossed: Some(traffic), stride: 136 }
+    fn seen(name: &'static str, counted: (u64, u64), copied: Option<(u64, u64)>) -> Seen {
+        let counted = Counters { bytes_read: counted.0, bytes_written: counted.1, ..Counters::default() };
+        let copied = copied.map(|records| {
+            let mut traffic = Traffic::default();
+            (traffic.records_in, traffic.records_out) = records;
+            traffic
+        });
+        Seen { name, counted, copied, stride: 136 }
     }
 
     #[test]
     fn bytes_that_differ_are_noticed() {
-        let right = || ("a", seen((1360, 680), (10, 5)));
-        let mapped = || ("mapped", Seen { crossed: None, ..right().1 });
+        let right = || seen("a", (1360, 680), Some((10, 5)));
+        let mapped = || seen("mapped", (1360, 680), None);
         assert_eq!(wrong(&[right(), right(), mapped()]), Vec::<String>::new());
         // One record too many or too few, one direction for the other, nothing at all.
         for copied in [(11, 5), (10, 4), (5, 10), (0, 0)] {
-            let found = wrong(&[right(), ("b", seen((1360, 680), copied)), mapped()]);
+            let found = wrong(&[right(), seen("b", (1360, 680), Some(copied)), mapped()]);
             assert!(found.len() == 1 && found[0].starts_with("b: "), "{copied:?} {found:?}");
         }
         // Nothing moved: nothing was shown.
-        assert_eq!(wrong(&[("a", seen((0, 0), (0, 0)))]).len(), 1);
+        assert_eq!(wrong(&[seen("a", (0, 0), Some((0, 0)))]).len(), 1);
         // Mapped did something else.
-        let other = Seen { crossed: None, ..seen((1360, 816), (0, 0)) };
-        assert_eq!(wrong(&[right(), ("mapped", other)]).len(), 1);
+        assert_eq!(wrong(&[right(), seen("mapped", (1360, 816), None)]).len(), 1);
     }
 }

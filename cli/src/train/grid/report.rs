@@ -1,15 +1,15 @@
 //! A grid's results: CSV and JSON of all figures, tables in the shape of Yang 2020's Tables 2 to 6, and its Figures 2 and 4 to 7.
 
-use super::super::cells::LOW;
-use super::super::charts::{self, LINE};
-use super::super::claims::{self, Claim, NEUTRAL};
+use super::super::asked::LOW;
+use super::super::charts;
+use super::super::figures::{self, Cell, DROPS, LINE, LOSS_CHANGE, NEUTRAL, SIZE};
 use super::super::journal::{Record, Subject};
 use super::super::setting::{Setting, WAYS};
-use super::super::summary::{self, DROPS, LOSS_CHANGE, SIZE};
-use crate::names::{self, PolicyName, option_name};
 use crate::output;
 use crate::plot::Chart;
-use crate::report::{self, Record as Figure};
+use crate::report::goals::{HEAD, Judged, goals};
+use crate::report::{self, Record as Figure, Unit};
+use hotrow::{Policy, Rounding};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -20,13 +20,10 @@ pub(in super::super) struct Report {
     #[serde(flatten)]
     subject: Subject,
     pub(super) runs: usize,
-    pub(in super::super) claims: Vec<Claim>,
+    pub(super) goals: Vec<Judged>,
     pub(super) failures: Vec<Failed>,
     #[serde(skip)]
     figures: Vec<Figure>,
-    /// Policies and ways with a table of their own.
-    #[serde(skip)]
-    caches: Vec<(PolicyName, u32)>,
 }
 
 /// A run that did not come to an end.
@@ -37,34 +34,35 @@ pub(in super::super) struct Failed {
     reason: String,
 }
 
+/// Caches with a table and a chart of their own: name, name of the chart, and where Yang 2020 has them. Other ways are run for few cells.
+const CACHES: [(&str, &str, &str); 4] = [
+    ("1-way LRU", "lru-1", "Table 4"),
+    ("32-way LRU", "lru-32", "Table 8"),
+    ("1-way LFU", "lfu-1", "Table 5"),
+    (LFU, "lfu-32", "Tables 3 and 9"),
+];
+const LFU: &str = "32-way LFU";
+
 impl Report {
     /// `records`: one a run.
     pub(in super::super) fn new(subject: &Subject, records: &[Record]) -> Self {
         // In a fixed order, whichever run ended first: so the last bits of sums are fixed too.
-        let mut records: Vec<&Record> = records.iter().filter(|record| record.setup.rows().is_some()).collect();
-        let place = |record: &Record| record.setup.rows().unwrap_or(Setting::FP32);
-        records.sort_by(|a, b| place(a).cmp_place(&place(b)).then(a.seed.cmp(&b.seed)));
-        let failures = records.iter().filter_map(|record| {
-            let reason = record.failure.clone()?;
-            Some(Failed { setting: record.setup.label(), seed: record.seed, reason })
-        });
-        let failures = failures.collect();
-        let settings: Vec<Setting> = records.iter().map(|record| place(record)).collect();
-        let has = |(policy, ways): &(PolicyName, u32)| {
-            settings.iter().any(|of| of.has_cache() && (of.policy, of.ways) == (*policy, *ways))
+        let rows = |record: &Record| Some((record.setup.rows()?, record.clone()));
+        let mut records: Vec<(Setting, Record)> = records.iter().filter_map(rows).collect();
+        records.sort_by(|(a, one), (b, other)| a.cmp_place(b).then(one.seed.cmp(&other.seed)));
+        let records: Vec<Record> = records.into_iter().map(|(_, record)| record).collect();
+        let failed = |record: &Record| {
+            Some(Failed { setting: record.setup.label(), seed: record.seed, reason: record.failure.clone()? })
         };
-        // Other ways were run for few cells, and have a table of their own.
-        let caches = [PolicyName::Lru, PolicyName::Lfu].into_iter().flat_map(|policy| [(policy, 1), (policy, WAYS)]);
-        let records: Vec<Record> = records.into_iter().cloned().collect();
-        let cells = summary::cells(&records);
+        let cells = figures::cells(&records);
+        let to_judge = to_judge(&subject.task, &cells);
         Self {
-            schema: 2,
+            schema: 3,
             subject: subject.clone(),
             runs: records.len(),
-            claims: claims::judge(&cells),
-            failures,
-            figures: summary::records(&subject.task, &cells),
-            caches: caches.filter(has).collect(),
+            goals: goals("grid").iter().map(|goal| goal.judge(&to_judge, true)).collect(),
+            failures: records.iter().filter_map(failed).collect(),
+            figures: figures::records(&subject.task, &cells),
         }
     }
 
@@ -79,11 +77,11 @@ impl Report {
         report::write_json(path, self, &self.figures)
     }
 
-    /// Tables, claims, failures.
+    /// Tables, goals, failures.
     pub(in super::super) fn markdown(&self) -> String {
         let mut parts = vec![format!("# {}: low precision against FP32", self.subject.task), self.fp32()];
-        let score = if self.has("accuracy") { "accuracy" } else { "AUC" };
         let drop = self.drop();
+        let score = drop.trim_end_matches(" drop");
         for (title, what) in
             [("Increase of the test log-loss".to_owned(), LOSS_CHANGE), (format!("Drop of the {score}"), drop)]
         {
@@ -92,10 +90,15 @@ impl Report {
                 parts.extend(self.changes(what));
             }
         }
-        let titled = |title: &str, table: Option<String>| table.map(|table| format!("## {title}\n\n{table}"));
-        parts.extend(titled("Hit rate (Yang 2020, Table 6)", report::table(&self.hit_rates(), &[SIZE], "cache")));
-        parts.extend(titled("Memory and speed", self.costs()));
-        parts.extend(titled("Claims", Some(self.claims_table())));
+        let mut goals = output::table(HEAD, 1);
+        self.goals.iter().for_each(|goal| _ = goals.add_row(goal.line()));
+        for (title, table) in [
+            ("Hit rate (Yang 2020, Table 6)", report::table(&self.hit_rates(), &[SIZE], "cache")),
+            ("Memory and speed", self.costs()),
+            ("Goals", Some(goals.to_string())),
+        ] {
+            parts.extend(table.map(|table| format!("## {title}\n\n{table}")));
+        }
         let failed = |failed: &Failed| format!("- {}, seed {}: {}", failed.setting, failed.seed, failed.reason);
         if !self.failures.is_empty() {
             let failures: Vec<String> = self.failures.iter().map(failed).collect();
@@ -112,12 +115,12 @@ impl Report {
 
     /// Accuracy's drop, or that of the AUC where the task has no accuracy.
     fn drop(&self) -> &'static str {
-        if self.has(DROPS[0]) { DROPS[0] } else { DROPS[1] }
+        if self.has("accuracy") { DROPS[0] } else { DROPS[1] }
     }
 
     fn fp32(&self) -> String {
-        let of = |what: &str| self.figures.iter().find(|figure| figure.what == what && figure.is("tables", "fp32"));
-        let scores = ["test loss", "accuracy", "AUC"].iter().filter_map(|&what| of(what));
+        let of = |what: &&str| self.figures.iter().find(|figure| figure.what == *what && figure.is("tables", "fp32"));
+        let scores = ["test loss", "accuracy", "AUC"].iter().filter_map(of);
         let scores: Vec<String> = scores.map(|figure| format!("{} {}", figure.what, figure.text())).collect();
         if scores.is_empty() {
             return "No run in FP32.".to_owned();
@@ -136,18 +139,14 @@ impl Report {
         let plain = of(&|figure| figure.is("cache", "none") && !figure.is("precision", "fp32"));
         let mut tables =
             vec![("Without a cache (Yang 2020, Table 2)".to_owned(), report::table(plain, &["rounding"], "precision"))];
-        for &(policy, ways) in &self.caches {
-            let (name, source) = (cache_name(policy, ways), source(policy, ways));
-            let table = report::table(of(&|figure| figure.is("cache", &name)), &[SIZE], LINE);
-            tables.push((format!("{name} ({source})"), table));
+        for (name, _, source) in CACHES {
+            let table = report::table(of(&|figure| figure.is("cache", name)), &[SIZE], LINE);
+            tables.push((format!("{name} (Yang 2020, {source})"), table));
         }
-        let lfu = |figure: &Figure| figure.is("policy", "LFU") && figure.is("rounding", "stochastic");
-        let other =
-            |figure: &Figure| figure.setting.number("ways").is_some_and(|ways| ways != 1.0 && ways != f64::from(WAYS));
-        let with_others: Vec<&Figure> = of(&|figure| lfu(figure) && other(figure));
+        let other = of(&|figure| stochastic_lfu(figure) && !figure.is("ways", "1") && !figure.is("ways", "32"));
         let beside = |figure: &Figure| {
-            let same = |name: &str, other: &Figure| figure.key(name) == other.key(name);
-            lfu(figure) && with_others.iter().any(|other| same("precision", other) && same(SIZE, other))
+            let same = |other: &&Figure| ["precision", SIZE].iter().all(|name| figure.key(name) == other.key(name));
+            stochastic_lfu(figure) && other.iter().any(same)
         };
         let by_ways = report::table(of(&beside), &["precision", SIZE], "ways");
         tables.push(("LFU, stochastic, by ways (Yang 2020, Figure 6)".to_owned(), by_ways));
@@ -157,11 +156,10 @@ impl Report {
     /// The hit rate of each cache and size. It does not depend on how rows are stored: the first cell stands for all.
     fn hit_rates(&self) -> Vec<Figure> {
         let mut rates: Vec<Figure> = Vec::new();
-        for name in self.caches.iter().map(|&(policy, ways)| cache_name(policy, ways)) {
-            for figure in self.figures.iter().filter(|figure| figure.what == "hit rate" && figure.is("cache", &name)) {
-                let same = |other: &Figure| other.is("cache", &name) && other.key(SIZE) == figure.key(SIZE);
-                if !rates.iter().any(same) {
-                    rates.push(in_line(figure, &name));
+        for (name, ..) in CACHES {
+            for figure in self.figures.iter().filter(|figure| figure.what == "hit rate" && figure.is("cache", name)) {
+                if !rates.iter().any(|rate| rate.is("cache", name) && rate.key(SIZE) == figure.key(SIZE)) {
+                    rates.push(in_line(figure, name));
                 }
             }
         }
@@ -172,21 +170,11 @@ impl Report {
     fn costs(&self) -> Option<String> {
         const COSTS: [&str; 6] =
             ["memory by formula", "memory", "hit rate", "bytes moved", "samples a second", LOSS_CHANGE];
-        let lfu = cache_name(PolicyName::Lfu, WAYS);
         let listed = |figure: &&Figure| {
             let rounded = figure.is("rounding", "stochastic") || figure.is("tables", "fp32");
-            let cache = figure.is("cache", "none") || figure.is("cache", &lfu);
-            COSTS.contains(&figure.what.as_str()) && rounded && cache
+            COSTS.contains(&figure.what.as_str()) && rounded && (figure.is("cache", "none") || figure.is("cache", LFU))
         };
         report::table(self.figures.iter().filter(listed), &["tables"], "what")
-    }
-
-    fn claims_table(&self) -> String {
-        let mut table = output::table(["claim", "verdict", "found"], 3);
-        for claim in &self.claims {
-            table.add_row([&claim.claim, claim.verdict.name(), &claim.found()]);
-        }
-        table.to_string()
     }
 
     /// Writes the charts that there is data for; returns the files.
@@ -209,37 +197,39 @@ impl Report {
     /// Yang 2020's Figures 2 and 4 to 8 of a change, by name.
     pub(in super::super) fn charts(&self, what: &str) -> Vec<(String, Chart)> {
         let figures: Vec<&Figure> = self.figures.iter().filter(|figure| figure.what == what).collect();
-        let stochastic_lfu = |figure: &Figure| figure.is("policy", "LFU") && figure.is("rounding", "stochastic");
+        let of = |keep: &dyn Fn(&Figure) -> bool| -> Vec<&Figure> {
+            figures.iter().copied().filter(|figure| keep(figure)).collect()
+        };
         let mut charts = Vec::new();
         let mut policies = Vec::new();
-        for &(policy, ways) in &self.caches {
-            let name = cache_name(policy, ways);
-            let of = with_uncached(&figures, &name);
-            let stem = format!("by-size-{}-{ways}", option_name(&policy));
-            charts.push((stem, name.clone(), charts::places(&of, SIZE, 1)));
-            policies.extend(of.iter().map(|figure| {
+        for (name, stem, _) in
+            CACHES.into_iter().filter(|(name, ..)| !of(&|figure| figure.is("cache", name)).is_empty())
+        {
+            // Without a cache it is one of size 0.
+            let sizes = |figure: &Figure| figure.is("cache", name) || figure.is("cache", "none");
+            charts.push((format!("by-size-{stem}"), name.to_owned(), charts::places(of(&sizes), SIZE, 1)));
+            policies.extend(of(&sizes).into_iter().map(|figure| {
                 let rounding = figure.key("rounding").map(|rounding| rounding.to_string()).unwrap_or_default();
                 in_line(figure, &format!("{name} {rounding}"))
             }));
         }
-        for precision in LOW.map(|precision| option_name(&precision)) {
-            let of: Vec<Figure> =
-                policies.iter().filter(|figure| figure.is("precision", &precision)).cloned().collect();
+        for precision in LOW.map(|precision| precision.to_string()) {
             // One point is the cell without a cache, which is the same for all.
+            let by_policy = policies.iter().filter(|figure| figure.is("precision", &precision));
             let title = format!("{precision}, policies and ways");
-            charts.push((format!("by-policy-{precision}"), title, charts::places(&of, SIZE, 2)));
-            let of = figures.iter().filter(|figure| figure.is("precision", &precision) && stochastic_lfu(figure));
-            let by_size =
-                |figure: &&Figure| in_line(figure, &format!("{} %", figure.setting.number(SIZE).unwrap_or_default()));
-            let of: Vec<Figure> = of.map(by_size).collect();
+            charts.push((format!("by-policy-{precision}"), title, charts::places(by_policy, SIZE, 2)));
             // Two points are the grid's 1 and 32 ways, which other charts show.
+            let by_ways = of(&|figure| figure.is("precision", &precision) && stochastic_lfu(figure));
+            let by_ways = by_ways
+                .into_iter()
+                .map(|one| in_line(one, &format!("{} %", one.setting.number(SIZE).unwrap_or_default())));
             let title = format!("{precision} stochastic, LFU by ways");
-            charts.push((format!("by-ways-{precision}"), title, charts::places(&of, "ways", 3)));
+            let chart = charts::places(&by_ways.collect::<Vec<_>>(), "ways", 3);
+            charts.push((format!("by-ways-{precision}"), title, chart));
         }
-        let lfu = cache_name(PolicyName::Lfu, WAYS);
-        let by_memory = figures.iter().filter(|figure| figure.is("rounding", "stochastic")).filter_map(|figure| {
+        let by_memory = of(&|figure| figure.is("rounding", "stochastic")).into_iter().filter_map(|figure| {
             let uncached = figure.is("cache", "none").then(|| in_line(figure, "no cache"));
-            uncached.or_else(|| figure.is("cache", &lfu).then(|| (*figure).clone()))
+            uncached.or_else(|| figure.is("cache", LFU).then(|| figure.clone()))
         });
         let title = "memory by formula, stochastic rounding, 32-way LFU (points: cache sizes)".to_owned();
         let mut memory = charts::numbers(&by_memory.collect::<Vec<_>>(), "memory");
@@ -256,27 +246,44 @@ impl Report {
     }
 }
 
+/// The figures that goals are judged by. A figure is missing where runs are missing or failed, or their interval is too wide.
+fn to_judge(task: &str, cells: &[Cell]) -> Vec<Figure> {
+    let sound_change =
+        |cell: &Cell| cell.sound_change().filter(|_| figures::find(cells, Setting::FP32).is_some_and(Cell::is_whole));
+    let mut found = Vec::new();
+    let mut push = |what: &str, cell: &Cell, value| {
+        let setting = report::Setting::default().with("tables", cell.setup.label());
+        found.push(Figure::new(what, task, &setting, value, Unit::Score));
+    };
+    let rows: Vec<(&Cell, Setting)> = cells.iter().filter_map(|cell| Some((cell, cell.setup.rows()?))).collect();
+    for &(cell, setting) in &rows {
+        let Some(change) = sound_change(cell) else { continue };
+        if let Some(no_worse) = change.no_worse() {
+            let least = 1.0 + change.low.unwrap_or(0.0) / 100.0;
+            push("least loss against FP32", cell, least);
+            push("least loss against FP32, or neutral", cell, if no_worse { least.min(1.0) } else { least });
+        }
+        let nearest = Setting { rounding: Rounding::Nearest, ..setting };
+        if let Some(nearest) = figures::find(cells, nearest).and_then(sound_change) {
+            push("loss against nearest", cell, (100.0 + change.mean) / (100.0 + nearest.mean));
+        }
+    }
+    let hits = |cell: &Cell| cell.mean("hit rate").filter(|_| cell.is_whole());
+    let many = rows.into_iter().filter(|(_, of)| of.has_cache() && (of.policy, of.ways) == (Policy::Lfu, WAYS));
+    let against_one =
+        many.map(|(cell, of)| Some((cell, hits(cell)? / hits(figures::find(cells, Setting { ways: 1, ..of })?)?)));
+    // Every size, or none.
+    for (cell, ratio) in against_one.collect::<Option<Vec<_>>>().unwrap_or_default() {
+        push("hits against 1-way", cell, ratio);
+    }
+    found
+}
+
+fn stochastic_lfu(figure: &Figure) -> bool {
+    figure.is("policy", "LFU") && figure.is("rounding", "stochastic")
+}
+
 /// The figure in this line of a chart.
 fn in_line(figure: &Figure, line: &str) -> Figure {
     Figure { setting: figure.setting.clone().with(LINE, line), ..figure.clone() }
-}
-
-/// Figures with this cache, and those without one, of size 0.
-fn with_uncached(figures: &[&Figure], cache: &str) -> Vec<Figure> {
-    let of = |figure: &&&Figure| figure.is("cache", cache) || figure.is("cache", "none");
-    figures.iter().filter(of).map(|figure| (*figure).clone()).collect()
-}
-
-/// "32-way LFU".
-fn cache_name(policy: PolicyName, ways: u32) -> String {
-    format!("{ways}-way {}", names::title(policy))
-}
-
-fn source(policy: PolicyName, ways: u32) -> &'static str {
-    match (policy, ways) {
-        (PolicyName::Lfu, WAYS) => "Yang 2020, Tables 3 and 9",
-        (PolicyName::Lru, WAYS) => "Yang 2020, Table 8",
-        (PolicyName::Lru, _) => "Yang 2020, Table 4",
-        _ => "Yang 2020, Table 5",
-    }
 }

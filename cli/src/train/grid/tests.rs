@@ -1,13 +1,11 @@
-use super::super::cells::{Cells, Lists};
-use super::super::claims::Verdict::{self, Met, NotMet, NotShown};
-use super::super::claims::find;
+use super::super::asked::{Cells, Lists};
+use super::super::figures::{self, LOSS_CHANGE, find};
 use super::super::journal::{Record, Runner, Subject};
-use super::super::outcome::Outcome;
+use super::super::run::Outcome;
 use super::super::setting::Setting;
-use super::super::summary::{self, LOSS_CHANGE};
 use super::*;
-use crate::names::{PolicyName, PrecisionName, RoundingName};
 use anyhow::ensure;
+use hotrow::{Policy, Precision, Rounding};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -37,28 +35,12 @@ fn plan(jobs: usize) -> Plan {
 /// Does the runs of a plan that are missing in a folder, and returns the last record of each of its runs.
 fn done(plan: &Plan, folder: &Path, runner: &Runner<'_>) -> anyhow::Result<Vec<Record>> {
     let journal = Journal::open(folder, plan.subject.clone())?;
-    journal.run(&journal.missing(&plan.runs()), plan.jobs, runner)?;
+    journal.run(&journal.missing(&plan.runs()), plan.jobs, false, runner)?;
     Ok(journal.last(&plan.runs()))
 }
 
 fn of_loss(loss: f64) -> Outcome {
-    Outcome {
-        loss,
-        accuracy: Some(0.5),
-        auc: None,
-        hit_rate: None,
-        memory_paper: 1.0,
-        memory_true: 1.0,
-        bus_bytes: 0,
-        skipped_rows: 0,
-        overflows: None,
-        samples_per_second: 1.0,
-        steps: 1,
-        seconds: 1.0,
-        train_loss: 1.0,
-        kept_bytes: None,
-        curve: Vec::new(),
-    }
+    Outcome { loss, accuracy: Some(0.5), memory_paper: 1.0, ..Outcome::default() }
 }
 
 #[test]
@@ -187,10 +169,10 @@ fn other_hyperparameters_are_refused() {
 /// Mean loss above FP32's in percent that made-up results give a cell: more with fewer bits, less with a larger cache.
 fn above(setting: &Setting) -> f64 {
     let bits = f64::from(setting.precision.bits());
-    if setting.precision == PrecisionName::Fp32 {
+    if setting.precision == Precision::Fp32 {
         return 0.0;
     }
-    let nearest = if setting.rounding == RoundingName::Nearest { 6.0 } else { 1.0 };
+    let nearest = if setting.rounding == Rounding::Nearest { 6.0 } else { 1.0 };
     let ways = if setting.ways == 1 { 1.5 } else { 1.0 };
     nearest * ways * 40.0 / bits.powi(2) * (-0.3 * setting.cache_percent).exp()
 }
@@ -200,24 +182,18 @@ pub(in crate::train) fn outcome(setting: &Setting, seed: u64) -> Outcome {
     let fp32 = 0.5 + 0.1 * seed as f64;
     let noise = 0.001 * ((seed * 7 + u64::from(setting.ways)) % 5) as f64;
     let change = above(setting) + if *setting == Setting::FP32 { 0.0 } else { noise - 0.002 };
-    let of_policy = if setting.policy == PolicyName::Lfu { 0.05 } else { 0.0 };
+    let of_policy = if setting.policy == Policy::Lfu { 0.05 } else { 0.0 };
     let hit_rate = 0.4 + setting.cache_percent / 200.0 + of_policy + f64::from(setting.ways) / 1000.0;
     Outcome {
         loss: fp32 * (1.0 + change / 100.0),
         accuracy: Some(0.8 * (1.0 - change / 500.0)),
-        auc: None,
         hit_rate: setting.has_cache().then_some(hit_rate),
         memory_paper: f64::from(setting.precision.bits()) / 32.0 + setting.cache_percent / 100.0,
         memory_true: 0.5,
         bus_bytes: 1000,
-        skipped_rows: 0,
-        overflows: None,
         samples_per_second: 2000.0,
         steps: 10,
-        seconds: 1.5,
-        train_loss: 0.4,
-        kept_bytes: None,
-        curve: Vec::new(),
+        ..Outcome::default()
     }
 }
 
@@ -240,8 +216,8 @@ pub(in crate::train) fn made_up() -> Report {
     Report::new(&subject(), &records(&cells, &|setting, seed| Some(outcome(setting, seed))))
 }
 
-fn cells(runs: &[Record]) -> Vec<summary::Cell> {
-    summary::cells(runs)
+fn cells(runs: &[Record]) -> Vec<figures::Cell> {
+    figures::cells(runs)
 }
 
 fn all() -> Vec<Record> {
@@ -251,32 +227,36 @@ fn all() -> Vec<Record> {
 #[test]
 fn changes_are_paired_by_seed() {
     let cells = cells(&all());
-    let cell = find(&cells, Setting::uncached(PrecisionName::Int4, RoundingName::Stochastic)).unwrap();
-    let change = cell.loss_change().unwrap();
+    let cell = find(&cells, Setting::uncached(Precision::Int4, Rounding::Stochastic)).unwrap();
+    let change = cell.figure(LOSS_CHANGE).unwrap();
     // FP32's own losses are 0.5, 0.6 and 0.7: unpaired, the interval would be wider than 30 %.
-    assert!((change.mean - 2.5).abs() < 0.01 && change.half().unwrap() < 0.02, "{change:?}");
-    let drop = cell.accuracy_drop().unwrap();
+    assert!((change.mean - 2.5).abs() < 0.01 && change.high.unwrap() - change.mean < 0.02, "{change:?}");
+    let drop = cell.figure("accuracy drop").unwrap();
     assert!((drop.mean - 0.5).abs() < 0.01, "{drop:?}");
-    assert_eq!(find(&cells, Setting::FP32).unwrap().loss_change(), None);
+    assert_eq!(find(&cells, Setting::FP32).unwrap().figure(LOSS_CHANGE), None);
 }
 
 #[test]
 fn a_seed_without_fp32_takes_no_part() {
-    let setting = Setting::uncached(PrecisionName::Int8, RoundingName::Nearest);
+    let setting = Setting::uncached(Precision::Int8, Rounding::Nearest);
     let of = |cell: &Setting, seed| (*cell != Setting::FP32 || seed != 1).then(|| outcome(cell, seed));
     let runs = records(&[Setting::FP32, setting], &of);
     let cells = cells(&runs);
     let cell = find(&cells, setting).unwrap();
-    assert_eq!((cell.runs.len(), cell.changes().len(), cell.loss_change().unwrap().seeds), (3, 2, 2));
+    assert_eq!((cell.runs.len(), cell.figure(LOSS_CHANGE).unwrap().seeds), (3, 2));
     let report = Report::new(&subject(), &runs);
     assert_eq!((report.failures.len(), find(&cells, Setting::FP32).unwrap().failed), (1, 1));
     let text = report.markdown();
     assert!(text.contains("## Runs that failed") && text.contains("- fp32, seed 1: made up"), "{text}");
 }
 
-fn verdicts(report: &Report) -> Vec<Verdict> {
-    report.claims.iter().map(|claim| claim.verdict).collect()
+/// Which goals are met: no worse than FP32 thrice, FP16 nearest, stochastic against nearest thrice, 32 ways.
+fn met(report: &Report) -> Vec<Option<bool>> {
+    report.goals.iter().map(|goal| goal.met).collect()
 }
+
+const MET: Option<bool> = Some(true);
+const MISSED: Option<bool> = Some(false);
 
 /// The made-up grid with the outcomes of some cells changed.
 fn changed(change: &dyn Fn(&Setting, u64, Outcome) -> Option<Outcome>) -> Report {
@@ -287,85 +267,78 @@ fn changed(change: &dyn Fn(&Setting, u64, Outcome) -> Option<Outcome>) -> Report
 #[test]
 fn a_seed_that_failed_shows_nothing() {
     let report = changed(&|setting, seed, run| (seed != 1 || *setting == Setting::FP32).then_some(run));
-    assert_eq!(verdicts(&report), [NotShown; 6]);
-    assert!(report.claims[0].found().contains("1 of 3 seeds failed"), "{}", report.claims[0].found());
+    assert_eq!(met(&report), [None; 8]);
     // One cell of many is enough, FP32 for all that is compared with it.
-    let int2 = Setting::uncached(PrecisionName::Int2, RoundingName::Nearest);
+    let int2 = Setting::uncached(Precision::Int2, Rounding::Nearest);
     let report = changed(&|setting, seed, run| (seed != 1 || *setting != int2).then_some(run));
-    assert_eq!(verdicts(&report), [NotMet, NotMet, NotMet, Met, NotShown, Met]);
+    assert_eq!(met(&report), [MISSED, MISSED, MISSED, MET, MET, MET, None, MET]);
     let report = changed(&|setting, seed, run| (seed != 1 || *setting != Setting::FP32).then_some(run));
-    assert_eq!(verdicts(&report), [NotShown, NotShown, NotShown, NotShown, NotShown, Met]);
+    assert_eq!(met(&report), [None, None, None, None, None, None, None, MET]);
+    let lfu = Setting::lfu(Precision::Int8, 5.0, 1);
+    let report = changed(&|setting, seed, run| (seed != 1 || *setting != lfu).then_some(run));
+    assert_eq!(met(&report)[7], None, "every size, or none");
 }
 
 #[test]
 fn an_interval_too_wide_shows_nothing() {
     // FP16 scatters by 5 % or 0.1 % around FP32.
-    for (scatter, verdict) in [(0.05, NotShown), (0.001, Met)] {
+    for (scatter, verdict) in [(0.05, None), (0.001, MET)] {
         let report = changed(&|setting, seed, run| {
             let fp32 = outcome(&Setting::FP32, seed).loss;
             let loss = fp32 * (1.0 + scatter * (seed as f64 - 1.0));
-            let fp16 = setting.precision == PrecisionName::Fp16;
+            let fp16 = setting.precision == Precision::Fp16;
             Some(if fp16 { Outcome { loss, ..run } } else { run })
         });
-        let nearest = if verdict == Met { NotMet } else { NotShown };
-        assert_eq!(verdicts(&report), [verdict, NotMet, NotMet, nearest, Met, Met]);
-        let found = report.claims[0].found();
-        assert!(found.contains(" % [-") && found.contains("3 seeds"), "{found}");
+        let nearest = verdict.map(|_| false);
+        assert_eq!(met(&report), [verdict, MISSED, MISSED, nearest, MET, MET, MET, MET]);
     }
 }
 
 #[test]
 fn tables_that_all_stayed_in_fp32_show_nothing() {
     let report = changed(&|_, seed, run| Some(Outcome { memory_paper: 1.0, loss: 0.5 + seed as f64, ..run }));
-    assert_eq!(verdicts(&report), [NotShown, NotShown, NotShown, NotShown, NotShown, Met]);
-    assert!(report.claims[0].found().contains("no table was in low precision"), "{}", report.claims[0].found());
+    assert_eq!(met(&report), [None, None, None, None, None, None, None, MET]);
 }
 
 #[test]
 fn two_seeds_show_nothing() {
-    let cells = Cells::Full.settings(&Lists::default());
-    let mut runs = records(&cells, &|setting, seed| Some(outcome(setting, seed)));
-    runs.retain(|record| record.seed < 2);
-    let report = Report::new(&subject(), &runs);
-    assert_eq!(verdicts(&report), [NotShown; 6]);
-    assert!(report.claims[0].found().contains("2 seeds, 3 are needed"), "{}", report.claims[0].found());
+    let mut runs = all();
+    for seeds in [2, 1] {
+        runs.retain(|record| record.seed < seeds);
+        assert_eq!(met(&Report::new(&subject(), &runs)), [None; 8]);
+    }
 }
 
 #[test]
-fn each_precision_says_whether_it_excludes_0() {
-    let int8 = Setting::uncached(PrecisionName::Int8, RoundingName::Stochastic);
-    let nearest = Setting { rounding: RoundingName::Nearest, ..int8 };
-    // Better by 1 % on average, by 0 to 2 % seed by seed.
-    let report = changed(&|setting, seed, run| {
-        let loss = outcome(&nearest, seed).loss - 0.01 * seed as f64 * outcome(&Setting::FP32, seed).loss;
-        Some(if *setting == int8 { Outcome { loss, ..run } } else { run })
-    });
-    let claim = &report.claims[4];
-    assert_eq!(claim.verdict, Met);
-    let low = |case: &super::super::claims::Case| case.found.contains("[-") && case.found.contains(", +");
-    let holds_0: Vec<bool> = claim.cases.iter().map(low).collect();
-    assert_eq!(
-        (claim.cases[0].cell.as_str(), &holds_0[..]),
-        ("int8 stochastic", &[true, false, false][..]),
-        "{claim:?}"
-    );
+fn the_mean_says_which_rounding_is_better() {
+    let int8 = Setting::uncached(Precision::Int8, Rounding::Stochastic);
+    let nearest = Setting { rounding: Rounding::Nearest, ..int8 };
+    // Better by 1 % on average, by 0 to 2 % seed by seed; then worse.
+    for (sign, verdict) in [(-1.0, MET), (1.0, MISSED)] {
+        let report = changed(&|setting, seed, run| {
+            let loss = outcome(&nearest, seed).loss + sign * 0.01 * seed as f64 * outcome(&Setting::FP32, seed).loss;
+            Some(if *setting == int8 { Outcome { loss, ..run } } else { run })
+        });
+        assert_eq!(met(&report)[4..7], [verdict, MET, MET]);
+    }
 }
 
 #[test]
-fn the_claims_hold_where_the_data_say_so() {
+fn the_goals_are_met_where_the_data_say_so() {
     let report = made_up();
     // FP16 stochastic is made 0.16 % worse, INT8 with 5 % 0.14 %, INT4 with 10 % 0.12 %.
-    assert_eq!(verdicts(&report), [NotMet, NotMet, NotMet, Met, Met, Met]);
-    assert!(report.claims[0].found().starts_with("fp16 stochastic: +0.157 %"), "{}", report.claims[0].found());
+    assert_eq!(met(&report), [MISSED, MISSED, MISSED, MET, MET, MET, MET, MET]);
+    let least = report.goals[0].reached.unwrap();
+    assert!((1.0014..1.00157).contains(&least), "{least}");
 }
 
 #[test]
-fn the_claims_fall_where_the_data_say_so() {
+fn the_goals_are_missed_where_the_data_say_so() {
     let cells = Cells::Full.settings(&Lists::default());
     // The other way round: nearest is better, one way hits more, and everything equals FP32.
     let turned = |setting: &Setting, seed| {
         let mut run = Outcome { memory_paper: 0.5, ..outcome(&Setting::FP32, seed) };
-        let sign = if setting.rounding == RoundingName::Nearest { -1.0 } else { 1.0 };
+        let sign = if setting.rounding == Rounding::Nearest { -1.0 } else { 1.0 };
         if *setting != Setting::FP32 {
             run.loss *= 1.0 + sign * 1e-6 * (1.0 + seed as f64);
         }
@@ -373,28 +346,17 @@ fn the_claims_fall_where_the_data_say_so() {
         Some(run)
     };
     let report = Report::new(&subject(), &records(&cells, &turned));
-    assert_eq!(verdicts(&report), [Met, Met, Met, NotMet, NotMet, NotMet]);
-    let not_met = |at: usize| report.claims[at].cases.iter().filter(|case| case.verdict == NotMet).count();
-    assert_eq!((not_met(4), not_met(5)), (3, 4 * 2 * 6));
+    assert_eq!(met(&report), [MET, MET, MET, MISSED, MISSED, MISSED, MISSED, MISSED]);
     let text = report.markdown();
-    assert!(text.contains("fp16 nearest") && text.contains("; 45 more"), "{text}");
+    assert!(text.contains("| fp16 nearest, no cache: ") && text.contains(" missed |"), "{text}");
 }
 
 #[test]
-fn what_was_not_run_is_not_claimed() {
+fn what_was_not_run_is_not_judged() {
     let report = Report::new(&subject(), &records(&[Setting::FP32], &|cell, seed| Some(outcome(cell, seed))));
-    assert!(report.claims.iter().all(|claim| claim.verdict == NotShown && claim.found().contains("not run")));
+    assert!(report.goals.iter().all(|goal| goal.reached.is_none()) && report.markdown().contains("| unmeasured "));
     let nothing = Report::new(&subject(), &[]);
     assert!(nothing.markdown().contains("No run in FP32"));
-    // A single seed has no interval, so nothing can be said.
-    let fp16 = Setting::uncached(PrecisionName::Fp16, RoundingName::Stochastic);
-    let one: Vec<Record> = records(&[Setting::FP32, fp16], &|cell, seed| Some(outcome(cell, seed)))
-        .into_iter()
-        .filter(|record| record.seed == 0)
-        .collect();
-    let report = Report::new(&subject(), &one);
-    assert_eq!(report.claims[0].verdict, NotShown);
-    assert!(report.claims[0].found().contains("1 seeds, 3 are needed"), "{}", report.claims[0].found());
 }
 
 #[test]
@@ -427,12 +389,12 @@ fn the_files_keep_their_schema() {
     let json: serde_json::Value =
         serde_json::from_reader(std::fs::File::open(folder.path().join("grid.json")).unwrap()).unwrap();
     let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-    assert_eq!(keys(&json), ["claims", "failures", "hyper", "records", "runs", "schema", "task"]);
-    assert_eq!(json["schema"], 2);
+    assert_eq!(keys(&json), ["failures", "goals", "hyper", "records", "runs", "schema", "task"]);
+    assert_eq!(json["schema"], 3);
     let records = json["records"].as_array().unwrap();
     let change = records.iter().find(|record| record["what"] == LOSS_CHANGE).unwrap();
     assert_eq!(change["spread"]["rounds"], 3);
-    assert_eq!(keys(&json["claims"][0]), ["cases", "claim", "verdict"]);
+    assert_eq!(json["goals"].as_array().unwrap().len(), 8);
 }
 
 #[test]
@@ -446,7 +408,7 @@ fn tables_have_the_shape_of_the_papers() {
         "32-way LRU (Yang 2020, Table 8):",
         "LFU, stochastic, by ways (Yang 2020, Figure 6):",
         "## Hit rate (Yang 2020, Table 6)",
-        "## Claims",
+        "## Goals",
         "lr 0.1",
     ] {
         assert!(text.contains(wanted), "{wanted}: {text}");
@@ -488,11 +450,11 @@ fn a_line_has_its_points_and_intervals() {
     assert_eq!(chart.x_names, ["0", "0.1", "1", "5", "10", "30", "50"]);
     assert_eq!(chart.series.len(), 8);
     let line = chart.series.iter().find(|series| series.label == "int4 stochastic").unwrap();
-    let setting = Setting::uncached(PrecisionName::Int4, RoundingName::Stochastic);
-    let change = find(&cells(&all()), setting).unwrap().loss_change().unwrap();
+    let setting = Setting::uncached(Precision::Int4, Rounding::Stochastic);
+    let change = find(&cells(&all()), setting).unwrap().figure(LOSS_CHANGE).unwrap();
     assert_eq!(line.points.len(), 7);
     assert_eq!(line.points[0].1, change.mean);
-    assert!((line.spread[0].1 - change.half().unwrap()).abs() < 1e-12);
+    assert!((line.spread[0].1 - (change.high.unwrap() - change.mean)).abs() < 1e-12);
     assert!(!line.dashed && line.points[0].0.abs() < 0.5);
 }
 

@@ -1,10 +1,6 @@
-use super::super::cells::{Cells, Lists};
+use super::super::asked::{Cells, Lists};
 use super::super::grid::tests as made_up;
-use super::super::interval::Interval;
-use super::super::task::TableSpec;
-use super::propose::{ACCESSES, good};
 use super::*;
-use crate::names::PrecisionName;
 use anyhow::bail;
 use hotrow::{Init, Pooling};
 use std::cell::RefCell;
@@ -82,13 +78,13 @@ fn a_candidate_that_fails_is_passed_over() {
     let tables = [table("hot", 10_000)];
     let observed = [hot(90)];
     let runner = |settings: &[Setting], seed| {
-        if settings[0].precision == PrecisionName::Int2 {
+        if settings[0].precision == Precision::Int2 {
             bail!("made up");
         }
         Ok(made_up::outcome(&Setting::FP32, seed))
     };
     let profile = propose(&tables, &observed, &[0, 1], &each(&runner)).unwrap();
-    assert_eq!(profile.proposals[0].setting.precision, PrecisionName::Int4);
+    assert_eq!(profile.proposals[0].setting.precision, Precision::Int4);
     assert!(profile.trials[0].failure.as_deref() == Some("made up") && !profile.trials[0].taken);
 }
 
@@ -137,7 +133,7 @@ fn the_grid_is_asked() {
     let records = made_up::records(&Cells::Full.settings(&Lists::default()), &|setting, seed| {
         Some(made_up::outcome(setting, seed))
     });
-    let said = check(&profile, &summary::cells(&records));
+    let said = check(&profile, &figures::cells(&records));
     let lines: Vec<&str> = said.lines().skip(2).collect();
     // The short runs saw little, the grid knows better.
     let label = profile.proposals[0].setting.label();

@@ -1,29 +1,25 @@
 //! Will this advertisement be clicked? DLRM on Criteo's click logs, or on a generated log of the same shape whose clicks come
 //! from a known model.
 
-mod cardinalities;
 mod criteo;
 mod model;
 mod planted;
-mod samples;
+mod sample;
 
-pub(crate) use cardinalities::Cardinalities;
-
-use super::TaskArgs;
-use crate::names::OptimizerName;
+use super::args::TaskArgs;
+use super::cardinalities::Cardinalities;
 use crate::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
-use crate::train::dense::Dense;
 use crate::train::metrics::Score;
-use crate::train::task::{About, Bags, Batch, Defaults, TableSpec, Target, Task};
+use crate::train::task::{About, Bags, Batch, Dense, Hyper, TableSpec, Target, Task};
 use candle_core::Result;
-use hotrow::{Init, Pooling};
+use hotrow::{Init, OptimizerKind, Pooling};
 use model::Model;
-use samples::Samples;
+use sample::Sample;
 use std::ops::Range;
 
 const DIM: u32 = 16;
-const DEFAULTS: Defaults =
-    Defaults { batch: 128, epochs: 1, optimizer: OptimizerName::AdaGrad, lr: 0.02, dense_lr: 0.02, decay: false };
+const HYPER: Hyper =
+    Hyper { batch: 128, epochs: 1, optimizer: OptimizerKind::AdaGrad, lr: 0.02, dense_lr: 0.02, decay: false };
 
 /// Samples of the generated set, unless more are asked for.
 const TRAIN: usize = 150_000;
@@ -32,8 +28,8 @@ const TEST: usize = 30_000;
 #[derive(Debug)]
 pub(crate) struct Dlrm {
     about: About,
-    train: Samples,
-    test: Samples,
+    train: Vec<Sample>,
+    test: Vec<Sample>,
 }
 
 impl Dlrm {
@@ -41,9 +37,9 @@ impl Dlrm {
         let cardinalities = args.cardinalities.clone().unwrap_or_default();
         let dim = args.dim.unwrap_or(DIM);
         if let Some(path) = &args.criteo {
-            let criteo::Split { train, test } = criteo::read(path, &cardinalities.rows, args.limit())?;
+            let samples = criteo::read(path, &cardinalities.rows, args.limit())?;
             let source = format!("{}: Criteo's click log", path.display());
-            return Ok(Self::new(&source, train, test, &cardinalities, dim, None));
+            return Ok(Self::new(&source, samples, &cardinalities, dim, None));
         }
         let train = args.limit().map_or(TRAIN, |limit| limit.max(TRAIN));
         Self::generated(&cardinalities, dim, [train, TEST], seed)
@@ -63,13 +59,12 @@ impl Dlrm {
              drawn), AUC {:.4}; with no features at all: {blind:.4}",
             auc.unwrap_or(f64::NAN)
         );
-        Ok(Self::new(&source, set.train, set.test, cardinalities, dim, Some([blind, entropy])))
+        Ok(Self::new(&source, [set.train, set.test], cardinalities, dim, Some([blind, entropy])))
     }
 
     fn new(
         source: &str,
-        train: Samples,
-        test: Samples,
+        [train, test]: [Vec<Sample>; 2],
         cardinalities: &Cardinalities,
         dim: u32,
         bounds: Option<[f64; 2]>,
@@ -88,15 +83,10 @@ impl Dlrm {
         };
         let about = About {
             name: "dlrm",
-            source: format!(
-                "{source}; {} samples to train, {} to test; {}",
-                train.len(),
-                test.len(),
-                cardinalities.text()
-            ),
+            source: format!("{source}; {} samples to train, {} to test; {cardinalities}", train.len(), test.len()),
             tables: cardinalities.rows.iter().enumerate().map(table).collect(),
             target: Target::Binary,
-            defaults: DEFAULTS,
+            hyper: HYPER,
             train: train.len(),
             test: test.len(),
             bounds,
@@ -105,12 +95,12 @@ impl Dlrm {
     }
 }
 
-fn batch(from: &Samples, samples: impl ExactSizeIterator<Item = usize>) -> Batch {
+fn batch<'a>(samples: impl ExactSizeIterator<Item = &'a Sample>) -> Batch {
     let mut batch = Batch { bags: vec![Bags::new(); CRITEO_CATEGORIES], samples: samples.len(), ..Batch::default() };
     for sample in samples {
-        batch.dense.extend(from.dense(sample));
-        batch.bags.iter_mut().zip(from.rows(sample)).for_each(|(bags, &row)| bags.push([row]));
-        batch.labels.push(from.labels[sample].into());
+        batch.dense.extend(sample.dense);
+        batch.bags.iter_mut().zip(sample.rows).for_each(|(bags, row)| bags.push([row]));
+        batch.labels.push(sample.label.into());
     }
     batch
 }
@@ -121,11 +111,11 @@ impl Task for Dlrm {
     }
 
     fn train_batch(&self, samples: &[u32], _: u64, _: u32) -> Batch {
-        batch(&self.train, samples.iter().map(|&sample| sample as usize))
+        batch(samples.iter().map(|&sample| &self.train[sample as usize]))
     }
 
     fn test_batch(&self, samples: Range<usize>) -> Batch {
-        batch(&self.test, samples)
+        batch(self.test[samples].iter())
     }
 
     fn dense(&self, seed: u64) -> Result<Box<dyn Dense>> {
@@ -137,10 +127,10 @@ impl Task for Dlrm {
 mod tests {
     use super::*;
     use crate::train::checkpoints::Keep;
-    use crate::train::fingerprint::fingerprint;
     use crate::train::run::{self, RunOptions};
     use crate::train::setting::Setup;
-    use crate::train::tables::{Device, Rule};
+    use crate::train::tables::Device;
+    use crate::train::training::fingerprint;
 
     fn small() -> Dlrm {
         Dlrm::generated(&"300".parse().unwrap(), 8, [8000, 4000], 1).unwrap()
@@ -162,24 +152,19 @@ mod tests {
         assert_eq!(batch.bags.len(), task.about.tables.len());
         for (table, bags) in batch.bags.iter().enumerate() {
             assert_eq!(bags.offsets, [0, 1, 2, 3]);
-            assert_eq!(bags.indices, [5, 3, 5].map(|sample| task.train.rows(sample)[table]));
+            assert_eq!(bags.indices, [5, 3, 5].map(|sample| task.train[sample].rows[table]));
             assert!(bags.indices.iter().all(|&row| row < task.about.tables[table].rows));
         }
-        assert_eq!(batch.dense[CRITEO_COUNTS..2 * CRITEO_COUNTS], *task.train.dense(3));
-        assert_eq!(task.test_batch(7..9).labels, [7, 8].map(|sample| u32::from(task.test.labels[sample])));
+        assert_eq!(batch.dense[CRITEO_COUNTS..2 * CRITEO_COUNTS], task.train[3].dense);
+        assert_eq!(task.test_batch(7..9).labels, [7, 8].map(|sample| u32::from(task.test[sample].label)));
     }
 
     #[test]
     fn a_short_run_learns_but_not_more_than_there_is() {
         let task = small();
-        let defaults = DEFAULTS;
         let mut options = RunOptions {
-            seconds: None,
-            batch: 64,
-            epochs: 1,
-            rule: Rule { optimizer: defaults.optimizer, lr: defaults.lr },
-            dense_lr: defaults.dense_lr,
-            decay: defaults.decay,
+            hyper: Hyper { batch: 64, ..HYPER },
+            end: run::End::Epochs,
             limit: None,
             scaling: crate::train::scaling::Scaling(None),
             device: Device::Cpu,

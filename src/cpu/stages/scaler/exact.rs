@@ -31,7 +31,7 @@ pub(crate) fn logarithm(x: f32) -> f32 {
     let bits = x.to_bits();
     let mut exponent = (bits >> 23) as f32 - 127.0;
     let mut m = f32::from_bits(bits & 0x7f_ffff | 0x3f80_0000);
-    #[allow(clippy::approx_constant, reason = "the digits of the shader")]
+    #[allow(clippy::approx_constant, reason = "the shader has the same digits")]
     if m > 1.414_213_5 {
         m *= 0.5;
         exponent += 1.0;
@@ -46,7 +46,7 @@ pub(crate) fn logarithm(x: f32) -> f32 {
 pub(crate) fn power(x: f32) -> f32 {
     let held = x.clamp(-126.0, 126.0);
     let whole = (held + 0.5).floor();
-    #[allow(clippy::approx_constant, reason = "the digits of the shader")]
+    #[allow(clippy::approx_constant, reason = "the shader has the same digits")]
     let u = (held - whole) * 0.693_147_2;
     let p = 1.0 + u * 0.142_857_15;
     let p = [0.166_666_67, 0.2, 0.25, 0.333_333_34, 0.5].iter().fold(p, |p, part| 1.0 + (u * part) * p);

@@ -1,10 +1,11 @@
 //! Criteo's click logs: lines to samples.
 
-use super::samples::Samples;
-use crate::trace::{CRITEO_CATEGORIES, CriteoFile, TraceError};
+use super::sample::Sample;
+use crate::trace::{CRITEO_CATEGORIES, CriteoFile};
+use anyhow::{Context as _, ensure};
 use hotrow::hash::fmix32;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The last of so many parts of the file is the test set. Criteo-Kaggle holds seven days, and Yang 2020 tests on the last.
 const PARTS: usize = 7;
@@ -12,63 +13,49 @@ const PARTS: usize = 7;
 /// Tables of at most as many rows number their categories; larger ones hash them.
 const NUMBERED: u32 = 1000;
 
-/// Why there is no data set.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CriteoError {
-    #[error(transparent)]
-    Line(#[from] TraceError),
-    #[error(
-        "{}: wanted at least {PARTS} lines, of which the last seventh is the test set, found {lines}; the file is cut off \
-         or the wrong one, get it again", path.display()
-    )]
-    Short { path: PathBuf, lines: usize },
-    #[error(
-        "{}: wanted memory for {samples} samples of 157 bytes, found too little; take fewer with --limit N", path.display()
-    )]
-    Memory { path: PathBuf, samples: usize },
-}
-
-/// The samples of a file: to train on, and to test on.
-#[derive(Debug)]
-pub(crate) struct Split {
-    pub(crate) train: Samples,
-    pub(crate) test: Samples,
-}
-
-/// Reads a file. The last seventh of the lines is the test set; `limit` keeps the first samples of the training set.
-///
-/// # Errors
-/// [`CriteoError`] names the file and the line.
-pub(crate) fn read(path: &Path, rows: &[u32; CRITEO_CATEGORIES], limit: Option<usize>) -> Result<Split, CriteoError> {
-    // Read twice: what is counted first needs neither twice the memory nor a guess where the test set begins.
+/// The samples of a file, to train on and to test on. The last seventh of the lines is the test set; `limit` keeps the first samples of the
+/// training set. Errors name the file and the line.
+pub(super) fn read(
+    path: &Path,
+    rows: &[u32; CRITEO_CATEGORIES],
+    limit: Option<usize>,
+) -> anyhow::Result<[Vec<Sample>; 2]> {
+    // Read twice: lines that are counted first need neither twice the memory nor a guess where the test set begins.
     let mut lines = 0;
     let mut file = CriteoFile::open(path)?;
     while file.next_line()?.is_some() {
         lines += 1;
     }
-    let test = lines / PARTS;
-    if test == 0 {
-        return Err(CriteoError::Short { path: path.into(), lines });
-    }
+    let (name, test) = (path.display(), lines / PARTS);
+    ensure!(
+        test > 0,
+        "{name}: wanted at least {PARTS} lines, of which the last seventh is the test set, found {lines}; the file is cut off \
+         or the wrong one, get it again"
+    );
     let train = (lines - test).min(limit.unwrap_or(usize::MAX));
-    let room = |samples: usize| {
-        Samples::with_room(samples).map_err(|_| CriteoError::Memory { path: path.into(), samples: train + test })
-    };
-    let mut split = Split { train: room(train)?, test: room(test)? };
-    let mut tables = rows.map(Rows::new);
+    let mut parts = [Vec::new(), Vec::new()];
+    for (part, samples) in parts.iter_mut().zip([train, test]) {
+        part.try_reserve_exact(samples).ok().with_context(|| {
+            let (all, bytes) = (train + test, size_of::<Sample>());
+            format!(
+                "{name}: wanted memory for {all} samples of {bytes} bytes, found too little; take fewer with --limit N"
+            )
+        })?;
+    }
+    let mut tables = rows.map(|rows| Rows { rows, numbered: HashMap::new() });
     let mut file = CriteoFile::open(path)?;
     for number in 0.. {
         let Some(line) = file.next_line()? else { break };
         let part = match number {
-            _ if number < train => &mut split.train,
+            _ if number < train => 0,
             _ if number < lines - test => continue, // beyond the limit
-            _ => &mut split.test,
+            _ => 1,
         };
         let mut categories = line.categories()?.into_iter();
         let rows = tables.each_mut().map(|table| table.of(categories.next().flatten()));
-        part.push(line.counts()?, rows, line.label()?);
+        parts[part].push(Sample::new(line.counts()?, rows, line.label()?));
     }
-    Ok(split)
+    Ok(parts)
 }
 
 /// From the categories of a field to the rows of its table. Row 0 is the missing category.
@@ -82,10 +69,6 @@ struct Rows {
 }
 
 impl Rows {
-    fn new(rows: u32) -> Self {
-        Self { rows, numbered: HashMap::new() }
-    }
-
     fn of(&mut self, category: Option<u32>) -> u32 {
         let Some(category) = category else { return 0 };
         let hashed = || 1 + fmix32(category) % (self.rows - 1);
@@ -108,6 +91,7 @@ impl Rows {
 mod tests {
     use super::*;
     use std::fs;
+    use std::path::PathBuf;
     use tempfile::TempDir;
 
     /// A line with `count` first and `category` first and last.
@@ -133,37 +117,38 @@ mod tests {
         let text: String =
             (0..15).map(|i| line(&(i % 2).to_string(), &(i - 1).to_string(), &format!("{i:x}"))).collect();
         for text in [text.clone(), text.replace('\n', "\r\n"), text.trim_end().to_owned()] {
-            let Split { train, test } = read(&write(&dir, &text), &ROWS, None).unwrap();
+            let [train, test] = read(&write(&dir, &text), &ROWS, None).unwrap();
             assert_eq!((train.len(), test.len()), (13, 2), "15 lines: the last 2 are the last seventh");
-            assert_eq!((train.labels[0], train.labels[1], test.labels[1]), (0, 1, 0));
+            assert_eq!((train[0].label, train[1].label, test[1].label), (false, true, false));
             // Counts -1, 0, 1, 2: those below 0 are 0.
-            let first: Vec<f32> = (0..4).map(|sample| train.dense(sample)[0]).collect();
+            let first: Vec<f32> = (0..4).map(|sample| train[sample].dense[0]).collect();
             assert_eq!(first, [0.0, 0.0, 2f32.ln(), 3f32.ln()]);
-            assert_eq!(train.dense(0)[1..], [8f64.ln() as f32; 12]);
+            assert_eq!(train[0].dense[1..], [8f64.ln() as f32; 12]);
             // A missing category is row 0; four others have rows of their own, the next share them.
-            assert_eq!(train.rows(0)[1..25], [0; 24]);
-            let small: Vec<u32> = (0..6).map(|sample| train.rows(sample)[0]).collect();
+            assert_eq!(train[0].rows[1..25], [0; 24]);
+            let small: Vec<u32> = (0..6).map(|sample| train[sample].rows[0]).collect();
             assert_eq!(small, [1, 2, 3, 4, 1 + fmix32(4) % 4, 1 + fmix32(5) % 4]);
             // A large table hashes.
-            assert_eq!(test.rows(1)[25], 1 + fmix32(14) % 4999);
+            assert_eq!(test[1].rows[25], 1 + fmix32(14) % 4999);
         }
         let limited = read(&write(&dir, &text), &ROWS, Some(3)).unwrap();
         let whole = read(&write(&dir, &text), &ROWS, None).unwrap();
-        assert_eq!(limited.train.rows, whole.train.rows[..3 * CRITEO_CATEGORIES]);
-        assert_eq!(limited.test.rows.len(), whole.test.rows.len());
-        assert_eq!(limited.test.labels, whole.test.labels);
+        assert_eq!(limited[0], whole[0][..3]);
+        assert_eq!(limited[1].len(), whole[1].len());
+        assert!(limited[1].iter().zip(&whole[1]).all(|(limited, whole)| limited.label == whole.label));
     }
 
     #[test]
     fn hashed_rows_are_spread_and_in_range() {
-        let mut rows = Rows::new(1001);
+        let of = |rows| Rows { rows, numbered: HashMap::new() };
+        let mut rows = of(1001);
         let mut hits = vec![0; 1001];
         (0..100_000).for_each(|category| hits[rows.of(Some(category)) as usize] += 1);
         // 100 each, with a deviation of 10; row 0 is for those that are missing.
         assert_eq!(hits[0], 0);
         assert!(hits[1..].iter().all(|&hits| (50..150).contains(&hits)), "{hits:?}");
         assert_eq!(rows.of(None), 0);
-        let mut two = Rows::new(2);
+        let mut two = of(2);
         assert_eq!([Some(7), Some(8), None].map(|category| two.of(category)), [1, 1, 0]);
     }
 

@@ -1,8 +1,8 @@
 //! DLRM above its tables: the counts through a bottom MLP to a vector, the dot products of all pairs of vectors, and a top
 //! MLP over that vector and the products (Naumov et al. 2019, as Yang 2020, 4.3, trains it).
 
-use crate::train::dense::{Dense, Fresh, Mlp};
-use crate::train::task::Batch;
+use crate::train::dense::{Fresh, Mlp};
+use crate::train::task::{Batch, Dense};
 use candle_core::{D, Device, Result, Tensor, Var};
 
 /// Widths of the hidden layers.

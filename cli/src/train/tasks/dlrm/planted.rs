@@ -8,7 +8,7 @@
 //!
 //! Weights and vectors of a row are a function of seed, table and row: nothing is stored, however large the tables are.
 
-use super::samples::{Samples, dense_value};
+use super::sample::{Sample, dense_value};
 use crate::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 use crate::train::metrics::{Score, Scorer};
 use crate::train::task::{Batch, Target};
@@ -34,9 +34,9 @@ const MISSING: f64 = 0.1;
 
 /// A generated set.
 #[derive(Debug)]
-pub(crate) struct Planted {
-    pub(crate) train: Samples,
-    pub(crate) test: Samples,
+pub(super) struct Planted {
+    pub(super) train: Vec<Sample>,
+    pub(super) test: Vec<Sample>,
     /// The planted logit of a click, of each test sample.
     logits: Vec<f64>,
 }
@@ -50,10 +50,7 @@ pub(crate) fn generate(
 ) -> anyhow::Result<Planted> {
     let mut random = Pcg64::seed_from_u64(seed);
     let plant = Plant::new(seed);
-    let mut ids = Vec::new();
-    for &rows in rows {
-        ids.push(Zipf::new(f64::from(rows), EXPONENT)?);
-    }
+    let ids = rows.iter().map(|&rows| Zipf::new(f64::from(rows), EXPONENT)).collect::<Result<Vec<_>, _>>()?;
     let counts = LogNormal::new(1.0, 1.5)?;
     let samples = train + test;
     let mut drawn = Vec::with_capacity(samples);
@@ -71,14 +68,14 @@ pub(crate) fn generate(
         parts.push(plant.parts(&rows, &counts));
         drawn.push((rows, counts));
     }
-    let logits = logits(&parts);
-    let mut set = Planted { train: Samples::with_room(train)?, test: Samples::with_room(test)?, logits: Vec::new() };
-    for (i, ((rows, counts), &logit)) in drawn.into_iter().zip(&logits).enumerate() {
-        let part = if i < train { &mut set.train } else { &mut set.test };
-        part.push(counts, rows, random.random_bool(probability(logit)));
-    }
-    set.logits = logits[train..].to_vec();
-    Ok(set)
+    let mut logits = logits(&parts);
+    let clicked = drawn
+        .into_iter()
+        .zip(&logits)
+        .map(|((rows, counts), &logit)| Sample::new(counts, rows, random.random_bool(probability(logit))));
+    let mut train_set: Vec<Sample> = clicked.collect();
+    let test_set = train_set.split_off(train);
+    Ok(Planted { train: train_set, test: test_set, logits: logits.split_off(train) })
 }
 
 impl Planted {
@@ -92,14 +89,14 @@ impl Planted {
     pub(crate) fn score(&self) -> Score {
         let mut scorer = Scorer::new(Target::Binary);
         let logits: Vec<f32> = self.logits.iter().map(|&logit| logit as f32).collect();
-        let labels = self.test.labels.iter().map(|&label| label.into()).collect();
+        let labels = self.test.iter().map(|sample| sample.label.into()).collect();
         scorer.add(&logits, &Batch { labels, samples: self.test.len(), ..Batch::default() });
         scorer.score()
     }
 
     /// The loss of who knows how many are clicks, and nothing else.
     pub(crate) fn blind_loss(&self) -> f64 {
-        entropy(mean(self.test.labels.iter().map(|&label| f64::from(label))))
+        entropy(mean(self.test.iter().map(|sample| f64::from(sample.label))))
     }
 }
 
@@ -192,7 +189,7 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::train::tasks::dlrm::Cardinalities;
+    use crate::train::tasks::cardinalities::Cardinalities;
 
     fn set() -> Planted {
         let rows = "2000".parse::<Cardinalities>().unwrap().rows;
@@ -223,7 +220,7 @@ mod tests {
         let chi_square = |law: &dyn Fn(usize) -> f64| -> f64 {
             let of = |pair: &[usize]| {
                 let found =
-                    (0..samples).filter(|&s| (pair[0]..pair[1]).contains(&(set.test.rows(s)[table] as usize))).count();
+                    (0..samples).filter(|&s| (pair[0]..pair[1]).contains(&(set.test[s].rows[table] as usize))).count();
                 let wanted = samples as f64 * (pair[0]..pair[1]).map(law).sum::<f64>();
                 (found as f64 - wanted).powi(2) / wanted
             };
@@ -241,7 +238,7 @@ mod tests {
     #[test]
     fn clicks_have_the_planted_probabilities() {
         let set = set();
-        let clicks = mean(set.test.labels.iter().map(|&label| f64::from(label)));
+        let clicks = mean(set.test.iter().map(|sample| f64::from(sample.label)));
         let planted = mean(set.logits.iter().map(|&logit| probability(logit)));
         let deviation = (BASE_RATE * (1.0 - BASE_RATE) / set.test.len() as f64).sqrt();
         assert!((planted - BASE_RATE).abs() < 4.0 * deviation, "{planted}");
@@ -252,7 +249,7 @@ mod tests {
             order.sort_by(|&a, &b| set.logits[a].total_cmp(&set.logits[b]));
             let worst = order.chunks(set.logits.len() / 10).map(|part| {
                 let wanted: f64 = part.iter().map(|&s| probability(scale * set.logits[s])).sum();
-                let found: f64 = part.iter().map(|&s| f64::from(set.test.labels[s])).sum();
+                let found: f64 = part.iter().map(|&s| f64::from(set.test[s].label)).sum();
                 (found - wanted).abs() / (wanted * (1.0 - wanted / part.len() as f64)).sqrt()
             });
             worst.fold(0.0, f64::max)

@@ -1,6 +1,7 @@
 //! How many rows each of the 26 tables has.
 
 use crate::trace::CRITEO_CATEGORIES as TABLES;
+use std::fmt;
 use std::str::FromStr;
 
 /// The 26 cardinalities of Criteo-Kaggle in the order of its fields; Yang 2020's Table 1 lists them by size.
@@ -31,11 +32,13 @@ impl Cardinalities {
         };
         Self { rows: KAGGLE.map(|rows| if rows > KEPT { (rows / by).max(KEPT) } else { rows }), from }
     }
+}
 
-    /// "26 tables of 421,303 rows: Yang 2020's Table 1, ...".
-    pub(crate) fn text(&self) -> String {
+/// "26 tables of 421,303 rows: Yang 2020's Table 1, ...".
+impl fmt::Display for Cardinalities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows: u64 = self.rows.iter().map(|&rows| u64::from(rows)).sum();
-        format!("{TABLES} tables of {rows} rows: {}", self.from)
+        write!(f, "{TABLES} tables of {rows} rows: {}", self.from)
     }
 }
 

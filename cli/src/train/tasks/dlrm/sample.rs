@@ -1,0 +1,35 @@
+//! A line of a click log in memory, whatever it comes from.
+
+use crate::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
+
+/// A line of a click log.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Sample {
+    pub(super) dense: [f32; CRITEO_COUNTS],
+    /// The row of each table.
+    pub(super) rows: [u32; CRITEO_CATEGORIES],
+    pub(super) label: bool,
+}
+
+impl Sample {
+    pub(super) fn new(counts: [Option<i64>; CRITEO_COUNTS], rows: [u32; CRITEO_CATEGORIES], label: bool) -> Self {
+        Self { dense: counts.map(dense_value), rows, label }
+    }
+}
+
+/// ln(1 + count) as in DLRM: a missing count is 0, and so is a negative one.
+pub(super) fn dense_value(count: Option<i64>) -> f32 {
+    (count.unwrap_or(0).max(0) as f64).ln_1p() as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_as_dlrm_takes_them() {
+        assert_eq!([None, Some(-3), Some(0)].map(dense_value), [0.0; 3]);
+        assert_eq!(dense_value(Some(1)), std::f32::consts::LN_2);
+        assert_eq!(dense_value(Some(i64::MAX)), (2f64.powi(63)).ln() as f32);
+    }
+}
