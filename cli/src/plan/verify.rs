@@ -312,7 +312,7 @@ mod tests {
             (order::SAMPLES, 1050.0, sure, "not judged", true),
         ] {
             let run = judged(order, misses, predicted);
-            assert!(run.text().contains(verdict) && run.text().contains(" 0.9000 |"), "{}", run.text());
+            assert!(run.text().contains(verdict) && run.text().contains("| locality  | 0.9000 "), "{}", run.text());
             assert_eq!(proved(&[run]).is_ok(), passes, "{order} {misses}");
         }
     }
