@@ -54,13 +54,13 @@ pub struct Point<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Growth {
-    /// Of a batch, rows only (eq. 2).
+    /// Growth of the rows that a batch sends (eq. 2).
     pub batch_rows: f64,
-    /// Of a batch, rows and indices (eq. 3).
+    /// Growth of the rows and indices that a batch sends (eq. 3).
     pub batch: f64,
-    /// Of an epoch of as many lookups, rows only (the sum of eq. 6).
+    /// Growth of the rows that an epoch sends, with as many lookups before as after (the sum of eq. 6).
     pub epoch_rows: f64,
-    /// Of an epoch of as many lookups, rows and indices (eq. 5 and 6).
+    /// Growth of the rows and indices that such an epoch sends (eq. 5 and 6).
     pub epoch: f64,
 }
 
