@@ -552,7 +552,7 @@ fn plain(config: GroupConfig) -> Box<dyn Embedding> {
 /// Changes a snapshot, given the snapshot before. Returns whether it changed something.
 type Change = fn(&mut Snapshot, &Snapshot, &Layout) -> bool;
 
-/// The rule of the SPEC that a faulty group breaks.
+/// The rule of SPEC 1 to 8 that a faulty group breaks.
 #[derive(Clone, Copy)]
 enum Bend {
     /// No fault: the run itself must be accepted.

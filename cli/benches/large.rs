@@ -1,7 +1,7 @@
 //! A staged table far larger than the memory of a device: filled, trained, flushed and opened again, in RAM and in a file. Measures the
 //! host memory beside the table and the bytes that cross in a step.
 //!
-//! `cargo bench --bench large -- --rows 40000000` has the size of SPEC's goal: 3 GB at INT4 x 128. A software adapter keeps the device's
+//! `cargo bench --bench large -- --rows 40000000` fills 3 GB at INT4 x 128. A software adapter keeps the device's
 //! buffers in this process's memory. So the peak is read after filling, before there are such buffers, and again at the end.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap ends the benchmark")]

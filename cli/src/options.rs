@@ -5,6 +5,7 @@ use crate::output;
 use crate::trace::{self, Source, Trace, TraceError};
 use clap::{Args, ValueEnum};
 use hotrow::{Context, Error, adapter};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// Options that every subcommand takes, before or after its name.
@@ -88,4 +89,15 @@ impl Options {
             _ => error.into(),
         })
     }
+}
+
+/// Reads a number in a range.
+pub(crate) fn number(text: &str, range: RangeInclusive<f64>) -> Result<f64, String> {
+    let found = text.trim().parse().ok().filter(|number| range.contains(number));
+    found.ok_or_else(|| format!("wanted a number from {} to {}", range.start(), range.end()))
+}
+
+/// Reads a percentage, 0 to 100.
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
+    number(text, 0.0..=100.0)
 }

@@ -32,12 +32,6 @@ enum Mode {
     Robe(robe::Args),
 }
 
-/// Bytes of one binding: the most that a Vulkan device binds through wgpu.
-const BINDING: u64 = (1 << 31) - 256;
-
-/// Most floats in a row.
-const MOST_DIM: i64 = 1 << 24;
-
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     match &args.mode {

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::names::{self, ADMITTING, one_of};
 use crate::object::{self, Object};
-use crate::options::{Backend, Options};
+use crate::options::{Backend, Options, percent};
 use crate::output;
 use crate::plot::{Chart, Series};
 use crate::progress::Progress;
@@ -20,7 +20,7 @@ const GENERATED: &str = "zipf:rows=100000,s=1.05,n=1000000";
 /// Most ways a set can be given; 0 serves beyond.
 const MAX_WAYS: i64 = 1 << 20;
 
-/// Most accesses in a batch (SPEC 3.3).
+/// Most accesses in a batch (SPEC 3).
 const MAX_BATCH: i64 = 1 << 30;
 
 /// Accesses between two reports of progress.
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     ways: Vec<u32>,
     /// Cache sizes in percent of the trace's distinct rows
     #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_values_t = [1.0, 5.0, 10.0],
-          allow_negative_numbers = true, value_parser = percent)]
+          allow_negative_numbers = true, value_parser = share)]
     cache_percent: Vec<f64>,
     /// Accesses in a batch
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
@@ -56,11 +56,9 @@ pub(crate) struct Args {
     plot: Option<PathBuf>,
 }
 
-fn percent(text: &str) -> Result<f64, String> {
-    match text.trim().parse() {
-        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent),
-        _ => Err("wanted a number above 0 and at most 100".to_owned()),
-    }
+fn share(text: &str) -> Result<f64, String> {
+    let above_0 = percent(text).ok().filter(|&percent| percent > 0.0);
+    above_0.ok_or_else(|| "wanted a number above 0 and at most 100".to_owned())
 }
 
 /// Runs the subcommand.

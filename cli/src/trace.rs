@@ -18,6 +18,7 @@ mod distinct;
 mod error;
 mod find;
 mod labels;
+mod limits;
 mod list;
 mod meta2021;
 mod npy;
@@ -31,6 +32,7 @@ mod zipf;
 pub use criteo::{CRITEO_CATEGORIES, CRITEO_COUNTS, CriteoFile, CriteoLine};
 pub use error::TraceError;
 pub use labels::{companion, read as read_labels};
+pub use limits::MAX_ID;
 pub use list::split_list;
 pub use offsets::read as read_offsets;
 
@@ -38,9 +40,6 @@ use rayon::prelude::*;
 use spec::Spec;
 use std::cmp::Reverse;
 use std::path::Path;
-
-/// The largest id a trace may hold: rows are numbered below 2^32 - 2.
-pub const MAX_ID: u32 = u32::MAX - 2;
 
 /// Row ids in access order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,14 +130,5 @@ fn check_ids(path: &Path, ids: &[u32]) -> Result<(), TraceError> {
     match ids.iter().position(|&id| id > MAX_ID) {
         Some(at) => Err(TraceError::Id { path: path.into(), position: at as u64, found: ids[at].to_string() }),
         None => Ok(()),
-    }
-}
-
-/// An empty vector with room for `n` ids, or an error instead of an abort.
-fn room(text: &str, n: u64) -> Result<Vec<u32>, TraceError> {
-    let mut ids = Vec::new();
-    match usize::try_from(n).map(|n| ids.try_reserve_exact(n)) {
-        Ok(Ok(())) => Ok(ids),
-        _ => Err(TraceError::Memory { trace: text.to_owned(), accesses: n }),
     }
 }

@@ -15,5 +15,4 @@ mod residency;
 pub use bind::shaders;
 pub use device::{UvmDevice, UvmPass};
 pub use model::{PAGE_BYTES, UvmModel, UvmTraffic};
-use residency::Round;
 pub use residency::{Transfer, UvmTable};

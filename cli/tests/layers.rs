@@ -27,6 +27,10 @@ fn a_circle_is_found() {
         ("failure", "fn to_screen() { crate::output::note(\"\") }"),
         ("plan::amount", "use super::distribution::Distribution as _;"),
         ("object", "mod inner { use crate::simulate as _; }"),
+        // A file beneath names its parent, which calls it.
+        ("plan::cache", "use super::Args as _;"),
+        ("plan::cache", "fn up() { use crate::{plan::Args as _, output as _}; }"),
+        ("failure", "#[cfg(not(test))] use crate::output as _;"),
     ] {
         assert!(!faults(Some((file, line))).is_empty(), "{file}: {line}");
     }

@@ -1,3 +1,5 @@
+//! The configuration of a parameter-shared table, and the sizes that follow from it.
+
 use crate::{
     config::{GroupConfig, Init, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding, setters},
     error::Error,

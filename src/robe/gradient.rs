@@ -1,3 +1,5 @@
+//! The gradient by the shared weights, dense or sparse.
+
 /// The gradient of the loss with respect to the shared weights (ROBE, sections 2.4 and 3): for each weight, the sum over all chunks that
 /// cover it. It includes neither the optimiser's rule nor weight decay. It is not finite where a gradient of the outputs was not finite.
 ///

@@ -2,8 +2,8 @@
 
 use crate::{error::Error, scars::refused, table::hash::fmix32};
 
-/// Returns the rows that find no way when `rows` are pinned in this order: those whose set already has `ways` of them.
-/// The order is kept.
+/// Returns the rows that find no way when `rows` are pinned in this order: a row is left out if its set has `ways` pinned
+/// rows already. The order is kept.
 ///
 /// Exact, with the cache's own hash, `set = fmix32(row) mod sets`. A row listed twice counts twice. Without sets, all
 /// rows are returned.

@@ -154,7 +154,7 @@ impl<I: Iterator, F: FnMut(&I::Item) -> bool> HotBatches<I, F> {
         self.seen
     }
 
-    /// The most samples held at any time, those of a returned batch included.
+    /// The largest number of samples held at any time, including the samples of a returned batch.
     #[must_use]
     pub const fn peak(&self) -> usize {
         self.peak

@@ -229,6 +229,10 @@ fn tables(plan: &Plan<'_>, run: &Run) -> Vec<(String, Option<String>)> {
         }
     }
     tables.extend(TABLES.iter().map(|table| table.draw(run)));
+    let smallest = format!("rows={}", Value::from(plan.shape.rows[0]));
+    let stages = Select { what: "", shape: "stages", setting: &smallest };
+    let shown = table(run.select(stages), &["compression", "chunk", "way", "stage"], "what");
+    tables.push(("Stages that take 5 % of their phase, smallest table.".to_owned(), shown));
     tables
 }
 

@@ -7,7 +7,7 @@ use super::uvm;
 use crate::failure::Failure;
 use crate::lab::{Lab, Rounds};
 use crate::names::{self, ADMITTING, PLACES, one_of};
-use crate::options::{Backend, Options};
+use crate::options::{Backend, Options, percent};
 use crate::output;
 use crate::plot::{Chart, Style};
 use crate::progress::Progress;
@@ -31,7 +31,7 @@ pub(super) struct Args {
     policy: Vec<Policy>,
     /// Hit rates to aim at, in percent of the accesses
     #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_values_t = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 100.0],
-          allow_negative_numbers = true, value_parser = |text: &str| uvm::number(text, 0.0..=100.0))]
+          allow_negative_numbers = true, value_parser = percent)]
     hit_rate: Vec<f64>,
     /// Where the table lives [default: device; mapped and staged beside it with INT8 and one policy]
     #[arg(long, value_delimiter = ',', value_parser = one_of(PLACES))]

@@ -4,9 +4,9 @@
 use super::runners::{Runner, Seen};
 use super::shape::Shape;
 use crate::lab::Lab;
+use crate::options::number;
 use crate::uvm::{UvmDevice, UvmModel, UvmPass, UvmTable, UvmTraffic};
 use hotrow::Counters;
-use std::ops::RangeInclusive;
 
 /// Options of the model of unified memory.
 #[derive(Debug, clap::Args)]
@@ -28,12 +28,6 @@ fn page(text: &str) -> Result<u64, String> {
         Ok(kib) if kib.is_power_of_two() && kib <= 1 << 20 => Ok(kib),
         _ => Err("wanted a power of two, 1 to 1048576".to_owned()),
     }
-}
-
-/// A number of an option, if it is in the range.
-pub(super) fn number(text: &str, range: RangeInclusive<f64>) -> Result<f64, String> {
-    let found = text.trim().parse().ok().filter(|number| range.contains(number));
-    found.ok_or_else(|| format!("wanted a number from {} to {}", range.start(), range.end()))
 }
 
 impl Args {

@@ -53,10 +53,11 @@ pub(super) fn chance(text: &str) -> Result<f64, String> {
     number(text, |number| number > 0.0 && number < 1.0, "a number between 0 and 1")
 }
 
-/// A percentage, 0 to 100.
-pub(super) fn percent(text: &str) -> Result<f64, String> {
-    number(text, |number| (0.0..=100.0).contains(&number), "a number from 0 to 100")
-}
+/// Bytes of one binding: the most that a Vulkan device binds through wgpu.
+pub(super) const BINDING: u64 = (1 << 31) - 256;
+
+/// Most floats in a row.
+pub(super) const MOST_DIM: i64 = 1 << 24;
 
 #[cfg(test)]
 mod tests {
@@ -82,6 +83,10 @@ mod tests {
         assert!(positive("1.5") == Ok(1.5) && positive("0").is_err() && positive("nan").is_err());
         assert!(times("5") == Ok(5.0) && times("0.5").is_err() && times("1e300").is_err() && times("nan").is_err());
         assert!(share("0") == Ok(0.0) && share("1.1").is_err() && chance("0").is_err() && chance("0.5") == Ok(0.5));
-        assert!(percent("100") == Ok(100.0) && percent("101").is_err() && percent("many").is_err());
+        assert!(
+            crate::options::percent("100") == Ok(100.0)
+                && crate::options::percent("101").is_err()
+                && crate::options::percent("many").is_err()
+        );
     }
 }

@@ -1,10 +1,11 @@
 //! `hotrow plan` without a mode: the size of the cache and of the batch, and what they are expected to do.
 
 use super::amount;
+use super::amount::{BINDING, MOST_DIM};
 use super::distribution::Distribution;
 use super::input::{Input, Source};
 use super::report::{Answer, Job};
-use super::{MOST_DIM, charts, verify};
+use super::{charts, verify};
 use crate::failure::Failure;
 use crate::names::one_of;
 use crate::object::in_units;
@@ -94,9 +95,9 @@ pub(crate) struct Args {
     /// SCARS' scaling claim: rows and batch N times as large
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = amount::times)]
     scale: Option<f64>,
-    /// Run the plan with the real kernels and compare counters with it. The forecast is for shuffled lookups: these fail if off by more
-    /// than 1 % (in parts of an epoch than chance, 3 % at most) or too few to tell. A trace's samples, shuffled and in real order, are
-    /// shown beside it
+    /// Run the plan with the real kernels and compare the counters with the forecast, which is for shuffled lookups. A whole epoch fails
+    /// if a counter is off by more than 1 %. A part of an epoch fails if a counter is off by more than chance explains, 3 % at most, or
+    /// has too few lookups to tell. The table also shows the trace's samples, shuffled and in real order
     #[arg(long)]
     verify: bool,
     /// Floats in a row while verifying: fewer are faster, and change no row counted [default: the plan's]
@@ -203,7 +204,7 @@ fn job<'a>(args: &Args, input: &'a Input) -> Result<Job<'a>, Failure> {
         precision: args.precision,
         optimizer: Optimizer::sgd(0.01).with_kind(args.optimizer),
         training: !args.inference,
-        binding: super::BINDING,
+        binding: BINDING,
     };
     let bytes = group.bytes().map_err(Failure::usage)?;
     let memory = args.budget(input.rows);

@@ -1,10 +1,11 @@
 //! `hotrow plan memory`: the bytes that a group of tables will take, before anything is allocated and without a device.
 
-use super::{BINDING, MOST_DIM, amount, robe};
+use super::amount::{BINDING, MOST_DIM};
+use super::robe;
 use crate::failure::Failure;
 use crate::names::{PLACES, one_of};
 use crate::object::{self, Field, Object};
-use crate::options::Options;
+use crate::options::{Options, percent};
 use crate::output;
 use hotrow::internals::Pieces as _;
 use hotrow::robe::Config;
@@ -33,7 +34,7 @@ pub(crate) struct Args {
     batch: Vec<u32>,
     /// Rows that the FP32 cache holds, in percent of all rows; 0: no cache
     #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_values_t = [10.0],
-          allow_negative_numbers = true, value_parser = amount::percent)]
+          allow_negative_numbers = true, value_parser = percent)]
     cache_percent: Vec<f64>,
     /// Replacement policies
     #[arg(long, value_delimiter = ',', default_values_t = [Policy::Lru], value_parser = one_of(Policy::ALL))]

@@ -4,7 +4,7 @@ mod chart;
 mod report;
 mod table;
 
-use super::{MOST_DIM, amount};
+use super::amount::{self, MOST_DIM};
 use crate::failure::Failure;
 use crate::object::{Field, Object};
 use crate::options::Options;
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// corollary 6 beside it
     #[arg(long, value_name = "EPS", allow_negative_numbers = true, value_parser = eps)]
     eps: Option<Wanted>,
-    /// Of the sampled rows, this share [default: 1]
+    /// The share of the sampled rows that must keep to --eps [default: 1]
     #[arg(long, value_name = "SHARE", requires = "eps", allow_negative_numbers = true, value_parser = amount::share)]
     quantile: Option<f64>,
     /// With which probability corollary 6 may fail

@@ -5,8 +5,9 @@
 //! first appearance over all fields together, so that equal digits in two fields are two rows. An empty category is a
 //! value of its own, as DLRM has it. Labels and counts are left out.
 
+use super::error::TraceError;
+use super::limits::MAX_ID;
 use super::text::quote;
-use super::{MAX_ID, TraceError};
 use flate2::read::MultiGzDecoder;
 use std::collections::HashMap;
 use std::fmt;

@@ -1,6 +1,6 @@
 //! From what the user wrote to a file.
 
-use super::TraceError;
+use super::error::TraceError;
 use std::path::{Path, PathBuf};
 
 /// Endings tried for a bare name in the data folder.

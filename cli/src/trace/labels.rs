@@ -1,6 +1,7 @@
 //! What lies beside a trace: `.labels.u8[.zst]`, one byte a bag, and other files of its name.
 
-use super::{TraceError, words};
+use super::error::TraceError;
+use super::words;
 use std::path::{Path, PathBuf};
 
 /// Reads the labels of `bags` bags, each below `classes`.

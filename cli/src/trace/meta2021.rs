@@ -7,8 +7,9 @@
 //! bin's accesses then go to a single row. `n` beyond one such deal starts another over the same rows, freshly
 //! shuffled; `n` below it cuts the deal off.
 
+use super::error::TraceError;
+use super::limits::room;
 use super::spec::Spec;
-use super::{TraceError, room};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;

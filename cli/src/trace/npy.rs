@@ -1,6 +1,7 @@
 //! `.npy`: a one-dimensional array of numpy's of integers.
 
-use super::{MAX_ID, TraceError};
+use super::error::TraceError;
+use super::limits::MAX_ID;
 use npyz::{DType, Deserialize, NpyFile, TypeChar};
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read};

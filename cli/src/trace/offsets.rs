@@ -1,6 +1,7 @@
 //! `.offsets.u32[.zst]`: where each bag starts, and the end of the last.
 
-use super::{TraceError, words};
+use super::error::TraceError;
+use super::words;
 use std::path::Path;
 
 /// Reads the starts of the bags over `accesses` ids.

@@ -1,6 +1,6 @@
 //! `kind:key=value,key=value`: what a generated trace shall be.
 
-use super::TraceError;
+use super::error::TraceError;
 use std::str::FromStr;
 
 /// Accesses of a generated trace that names no number.

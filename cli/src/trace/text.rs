@@ -1,6 +1,7 @@
 //! Text: one bag a line, ids separated by blanks or commas. An empty line is an empty bag.
 
-use super::{MAX_ID, TraceError};
+use super::error::TraceError;
+use super::limits::MAX_ID;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -1,7 +1,8 @@
 //! `uniform:rows=..[,n=..]`: every id equally likely, the case a cache cannot help.
 
+use super::error::TraceError;
+use super::limits::room;
 use super::spec::{DEFAULT_ACCESSES, Spec};
-use super::{TraceError, room};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 

@@ -1,6 +1,6 @@
 //! `.u32` and `.u32.zst`: little-endian u32, nothing else.
 
-use super::TraceError;
+use super::error::TraceError;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;

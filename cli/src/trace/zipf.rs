@@ -1,7 +1,8 @@
 //! `zipf:rows=..,s=..[,n=..]`: id i with probability ~ (i + 1)^-s, independently each time.
 
+use super::error::TraceError;
+use super::limits::room;
 use super::spec::{DEFAULT_ACCESSES, Spec};
-use super::{TraceError, room};
 use rand::SeedableRng;
 use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64;

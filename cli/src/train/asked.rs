@@ -4,6 +4,7 @@
 
 use super::setting::{CHUNK, Kind, Robe, Setting, Size};
 use crate::names::{ADMITTING, one_of};
+use crate::options::percent;
 use Precision::{Fp16, Fp32, Int2, Int4, Int8};
 use clap::ValueEnum;
 use hotrow::{Policy, Precision, Rounding};
@@ -29,15 +30,10 @@ pub(crate) struct Lists {
     pub(crate) ways: Vec<u32>,
 }
 
-fn percent(text: &str) -> Result<f64, String> {
-    let percent = text.trim().parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
-    percent.ok_or_else(|| "wanted a number from 0 to 100".to_owned())
-}
-
 /// Which cells a grid has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Cells {
-    /// Those that the claims need: no cache, INT8 with 1 and 5 %, INT4 with 5, 10 and 30 %
+    /// The cells that the goals need: no cache, INT8 with 1 and 5 %, INT4 with 5, 10 and 30 %
     Claims,
     /// Every precision, rounding, policy and cache size
     Full,

@@ -22,6 +22,9 @@ use std::path::Path;
 /// Runs what is missing of a grid, then writes its tables and charts. A run that failed makes the exit code 1, at the end.
 pub(super) fn run(options: &Options, args: &GridArgs) -> Result<(), Failure> {
     args.run.check(options, [])?;
+    if let Some(folder) = &args.out {
+        output::check_folder("--out", folder)?;
+    }
     let training = Training::open(options, &args.run, args.size.batch)?;
     let folder = training.folder(args.out.as_deref());
     let setups = setups(args, &training)?;

@@ -67,9 +67,9 @@ pub(super) struct CompareArgs {
     pub(super) run: RunArgs,
     #[command(flatten)]
     pub(super) lists: Lists,
-    /// A setting to compare with the others and with FP32, of KIND cached (precision, rounding, cache-percent, policy, ways) or
-    /// robe (compression or weights of the array that the tables share; chunk, precision, rounding); or with NAME= one of its own for a
-    /// table, beside each of the others. May be given several times
+    /// A setting to compare with the others and with FP32. KIND is cached (options precision, rounding, cache-percent, policy, ways) or
+    /// robe (options compression or weights of the array that the tables share, chunk, precision, rounding). With NAME= only the table
+    /// of that name gets the setting. May be given several times
     #[arg(long, value_name = FORM)]
     pub(super) table: Vec<TableSetting>,
     /// Samples in a batch; several are compared with each other [default: the task's own]

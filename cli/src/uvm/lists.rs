@@ -1,6 +1,6 @@
 //! What a round asks of the kernels: which rows lie where, by bag or by row.
 
-use super::{Round, UvmTable};
+use super::residency::{Round, UvmTable};
 
 /// What a pass does with the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

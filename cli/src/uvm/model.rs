@@ -19,7 +19,7 @@ pub struct UvmModel {
 }
 
 impl Default for UvmModel {
-    /// 64 KiB pages over PCIe 4 x16 (about 25 GB/s); 20 us a fault, the lower end of the 20 to 50 us of Zheng et al. 2016
+    /// 64 KiB pages over PCIe 4 x16 (about 25 GB/s); 20 us a fault, the lower end of the 20 to 50 us of Zheng 2016
     /// ("Towards High Performance Paged Memory for GPUs"), for 256 faults at once, as NVIDIA's driver fetches them
     /// (`uvm_perf_fault_batch_count`).
     fn default() -> Self {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{UvmModel, UvmTraffic};
+use super::model::{UvmModel, UvmTraffic};
 use hotrow::Error;
 
 /// No page in this frame.

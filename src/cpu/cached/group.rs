@@ -378,7 +378,7 @@ impl Lookup for CpuGroup {
 
     fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         scaler.decided()?;
-        self.move_rows(grad_outputs, scaler)
+        self.move_rows(grad_outputs, &scaler.verdict())
     }
 
     fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {

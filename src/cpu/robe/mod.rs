@@ -1,5 +1,6 @@
 //! A parameter-shared table on the CPU: the calls of `gpu/robe/` as plain functions.
 
+pub(crate) mod space;
 pub(crate) mod sums;
 
 use crate::{
@@ -22,12 +23,13 @@ use crate::{
     table::{
         batch,
         counters::Counters,
-        layout::{Layout, Params, Rate, Robe, ScalerState, Step, table_words},
+        layout::{Layout, Params, Rate, Robe, ScalerState, table_words},
         params::Mode,
         rng::Purpose,
         step_state::{Pending, StepState},
     },
 };
+use space::Space;
 use std::convert::Infallible;
 use sums::Sums;
 
@@ -76,21 +78,6 @@ impl Scattered {
         }
         let marks = if config.optimizer.weight_decay == 0.0 { 0 } else { config.weights.div_ceil(32) };
         Ok(Some(Self { sums: zeroed("sums", config.weights as usize)?, covered: zeroed("covered", marks as usize)? }))
-    }
-}
-
-/// The lists that a forward leaves for its backward.
-#[derive(Debug)]
-pub(crate) struct Space {
-    step: Step,
-    hashes: Vec<u32>,
-    access: Vec<[u32; 2]>,
-}
-
-impl Space {
-    fn new(indices: u32) -> Result<Self, Error> {
-        let n = indices as usize;
-        Ok(Self { step: Step::default(), hashes: zeroed("hashes", n)?, access: zeroed("access", n)? })
     }
 }
 

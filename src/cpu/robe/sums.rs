@@ -3,7 +3,7 @@
 
 use crate::{
     cpu::{
-        robe::Space,
+        robe::space::Space,
         stages::{
             cached::{arrange, combine, merge::CHUNK},
             robe::{

@@ -1,4 +1,4 @@
-//! The stages of backward in their order (SPEC 3); no other file knows it. Backward reads lists that forward leaves in step scratch:
+//! The stages of backward in their order (SPEC 3). No other file has this order. Backward reads lists that forward leaves in step scratch:
 //! `keys`, `places` and `access` of each index, the bypassed rows, and the step's counts.
 
 use crate::{

@@ -78,7 +78,7 @@ fn decide(call: &mut Call<'_>, params: &Params, batch: &Bound<'_>, tables: &Tabl
     let layout = &tables.layout;
     let uniform = &call.context.uniform(params);
     let Space { step, keys, access, .. } = space;
-    linearize::record(call, params, uniform, batch, tables.numbering(), [step, keys, access]);
+    linearize::record(call, params, uniform, batch, tables.numbering(), linearize::Lists { step, keys, access });
     begin::record(call, uniform, batch, tables.numbering(), step);
     let indices = params.indices;
     if indices == 0 {

@@ -251,7 +251,14 @@ fn forward(
     let call = &mut Call::begin(context, encoder, "hotrow.robe.forward");
     let uniforms = &Uniforms::new(context, params, robe);
     let Space { step, keys, access, .. } = space;
-    linearize::record(call, params, &uniforms.params, batch, array.numbering(), [step, keys, access]);
+    linearize::record(
+        call,
+        params,
+        &uniforms.params,
+        batch,
+        array.numbering(),
+        linearize::Lists { step, keys, access },
+    );
     begin::record(call, &uniforms.params, batch, array.numbering(), step);
     robe_hash::record(call, uniforms, array, space, params.indices);
     let kernel = if array.storage.plain() { &robe_gather::KERNEL } else { &robe_decode::KERNEL };

@@ -1,3 +1,5 @@
+//! A row updated within its packed record.
+
 use multiversion::multiversion;
 
 use crate::{

@@ -1,3 +1,5 @@
+//! The optimisers, a row at a time, vectorised.
+
 use multiversion::multiversion;
 
 use crate::{

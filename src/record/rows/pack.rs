@@ -1,3 +1,5 @@
+//! FP32 rows to packed records, vectorised, with the bits of `record/codec.rs`.
+
 use multiversion::multiversion;
 
 use crate::{

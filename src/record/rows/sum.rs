@@ -1,3 +1,5 @@
+//! Sums of rows of gradients or weights, vectorised, in the order of the indices.
+
 use std::{marker::PhantomData, ops::Range};
 
 use multiversion::multiversion;

@@ -1,3 +1,5 @@
+//! Packed records to FP32 rows, vectorised.
+
 use multiversion::multiversion;
 
 use crate::{

@@ -63,14 +63,14 @@ impl Wanted {
     }
 }
 
-/// A size that was tried, and its eps.
+/// A number of weights that was tried, and the eps that it gives.
 ///
 /// Example: [`Wanted`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tried {
     /// |M|.
     pub weights: u32,
-    /// Its eps, at the wanted quantile, absolute or relative.
+    /// The eps of this number of weights at the wanted quantile, absolute or relative.
     pub eps: f64,
 }
 

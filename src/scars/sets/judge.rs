@@ -43,7 +43,7 @@ pub struct Judgement {
     pub deviation_percent: f64,
     /// The largest deviation allowed, in percent of the mean.
     pub allowed_percent: f64,
-    /// Whether chance alone may move the count further than is allowed. Then the count is neither right nor wrong.
+    /// Whether chance alone may move the count by more than the allowed deviation. Such a count proves nothing.
     pub too_short: bool,
     /// Whether the deviation is allowed and the run is not too short.
     pub within: bool,

@@ -8,7 +8,7 @@ use std::{
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens as _;
-use syn::{Attribute, File, Item, UseTree};
+use syn::{Attribute, File, Item, UseTree, Visibility};
 
 /// A module by its path from the crate's root; the root itself is empty.
 pub type Module = Vec<String>;
@@ -44,7 +44,8 @@ pub fn sources(root: &str) -> BTreeMap<Module, String> {
 }
 
 fn for_tests(attributes: &[Attribute]) -> bool {
-    attributes.iter().any(|one| one.path().is_ident("cfg") && one.meta.to_token_stream().to_string().contains("test"))
+    let is_test = |one: &Attribute| one.meta.require_list().is_ok_and(|list| list.tokens.to_string() == "test");
+    attributes.iter().any(|one| one.path().is_ident("cfg") && is_test(one))
 }
 
 /// The paths of a `use`, one for each imported name.
@@ -60,23 +61,44 @@ fn spread(tree: &UseTree, before: &[String], paths: &mut Vec<Module>) {
     }
 }
 
-/// Collects `crate::a::b` and `super::a::b` among tokens, including the tokens of macros.
-fn in_tokens(tokens: TokenStream, paths: &mut Vec<Module>) {
+/// The paths of a list in braces behind the path `before`.
+fn in_braces(tokens: TokenStream, before: &[String], paths: &mut Vec<Module>) {
+    let mut path = before.to_vec();
+    for token in tokens {
+        match token {
+            TokenTree::Ident(part) => path.push(part.to_string()),
+            TokenTree::Group(group) => in_braces(group.stream(), &path, paths),
+            TokenTree::Punct(mark) if mark.as_char() == ',' => {
+                paths.push(std::mem::replace(&mut path, before.to_vec()));
+            }
+            _ => {}
+        }
+    }
+    paths.push(path);
+}
+
+/// Collects `crate::a::b`, `super::a::b` and `child::b` among tokens, including the tokens of macros.
+fn in_tokens(tokens: TokenStream, children: &BTreeSet<String>, paths: &mut Vec<Module>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let colons = |at: usize| {
+        let two = tokens.get(at..at + 2).unwrap_or_default();
+        two.len() == 2 && two.iter().all(|token| matches!(token, TokenTree::Punct(mark) if mark.as_char() == ':'))
+    };
     let mut at = 0;
     while at < tokens.len() {
         match &tokens[at] {
-            TokenTree::Group(group) => in_tokens(group.stream(), paths),
-            TokenTree::Ident(first) if first == "crate" || first == "super" => {
-                let mut path = vec![first.to_string()];
-                while let [TokenTree::Punct(a), TokenTree::Punct(b), TokenTree::Ident(next), ..] = &tokens[at + 1..] {
-                    if (a.as_char(), b.as_char()) != (':', ':') {
-                        break;
-                    }
+            TokenTree::Group(group) => in_tokens(group.stream(), children, paths),
+            TokenTree::Ident(first) => {
+                let (mut path, start) = (vec![first.to_string()], at);
+                while let (true, Some(TokenTree::Ident(next))) = (colons(at + 1), tokens.get(at + 3)) {
                     path.push(next.to_string());
                     at += 3;
                 }
-                if path.len() > 1 {
+                let begins = start < 2 || !colons(start - 2);
+                let known = first == "crate" || first == "super" || children.contains(&path[0]);
+                if let (true, Some(TokenTree::Group(group))) = (begins && known && colons(at + 1), tokens.get(at + 3)) {
+                    in_braces(group.stream(), &path, paths);
+                } else if begins && known && path.len() > 1 {
                     paths.push(path);
                 }
             }
@@ -86,9 +108,27 @@ fn in_tokens(tokens: TokenStream, paths: &mut Vec<Module>) {
     }
 }
 
-/// Collects the absolute paths that the items of `module` name outside tests.
+/// Collects the absolute paths that the items of `module` name outside tests. A module that re-exports names of its own files does not name
+/// these files.
 fn named(module: &Module, items: &[Item], out: &mut Vec<Module>) {
-    let mut paths = Vec::new();
+    let children = items.iter().filter_map(|item| match item {
+        Item::Mod(child) if child.content.is_none() => Some(child.ident.to_string()),
+        _ => None,
+    });
+    let children: BTreeSet<String> = children.collect();
+    let resolved = |path: &Module| {
+        let ups = path.iter().take_while(|part| *part == "super").count();
+        let base = |ups: usize| module[..module.len().saturating_sub(ups)].iter();
+        if ups == path.len() {
+            return None; // of `pub(in super::super)`
+        }
+        match path[0].as_str() {
+            "crate" => Some(path[1..].to_vec()),
+            "super" => Some(base(ups).chain(&path[ups..]).cloned().collect::<Module>()),
+            child if children.contains(child) => Some(base(0).chain(path).cloned().collect()),
+            _ => None,
+        }
+    };
     for item in items {
         let attributes = match item {
             Item::Mod(item) => &item.attrs,
@@ -101,6 +141,7 @@ fn named(module: &Module, items: &[Item], out: &mut Vec<Module>) {
         if for_tests(attributes) {
             continue;
         }
+        let mut paths = Vec::new();
         match item {
             Item::Mod(inner) => {
                 if let Some((_, items)) = &inner.content {
@@ -108,20 +149,16 @@ fn named(module: &Module, items: &[Item], out: &mut Vec<Module>) {
                     named(&inner, items, out);
                 }
             }
-            Item::Use(one) => spread(&one.tree, &[], &mut paths),
-            item => in_tokens(item.to_token_stream(), &mut paths),
-        }
-    }
-    for path in paths {
-        let ups = path.iter().take_while(|part| *part == "super").count();
-        match path[0].as_str() {
-            "crate" => out.push(path[1..].to_vec()),
-            "super" => {
-                let base = module.len().saturating_sub(ups);
-                out.push(module[..base].iter().chain(&path[ups..]).cloned().collect());
+            Item::Use(one) => {
+                spread(&one.tree, &[], &mut paths);
+                let own = |path: &Module| resolved(path).is_some_and(|path| path.starts_with(module));
+                if !matches!(one.vis, Visibility::Inherited) {
+                    paths.retain(|path| !own(path));
+                }
             }
-            _ => {}
+            item => in_tokens(item.to_token_stream(), &children, &mut paths),
         }
+        out.extend(paths.iter().filter_map(resolved));
     }
 }
 
@@ -147,8 +184,7 @@ pub fn arrows(sources: &BTreeMap<Module, String>) -> BTreeMap<Module, BTreeSet<M
 /// The files in circles. Each file comes with the files of its circle that it names.
 pub fn circles(arrows: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<String> {
     let mut faults = Vec::new();
-    // A `mod.rs` may re-export names from its folder's files; that does not count.
-    let next = |from: &Module| arrows[from].iter().filter(|to| !to.starts_with(from)).cloned().collect::<Vec<_>>();
+    let next = |from: &Module| arrows[from].iter().cloned().collect::<Vec<_>>();
     let circular = arrows.keys().filter(|start| {
         let (mut seen, mut todo) = (BTreeSet::new(), next(start));
         while let Some(module) = todo.pop() {

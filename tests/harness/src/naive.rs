@@ -1,4 +1,4 @@
-//! A second implementation of the SPEC, with maps instead of buffers, FP64 instead of FP32, and neither shaders nor the codec. It uses only
+//! A second implementation of SPEC 1 to 8, with maps instead of buffers, FP64 instead of FP32, and neither shaders nor the codec. It uses only
 //! the crate's public interface, so one run checks any [`Embedding`] on any backend.
 //!
 //! Floats are compared step by step. Before each call the model copies the implementation's weights, states and records from a
@@ -278,7 +278,7 @@ impl Format {
                 Rounding::Stochastic => (clamp((v - slack).floor()), clamp((v + slack).ceil())),
             };
             let nearest = v.round_ties_even();
-            // A value that the format has must not move. At the edge of the SPEC's tolerance both results are right.
+            // A value that the format has must not move. At the edge of SPEC 2's tolerance both results are right.
             let away = (v - nearest).abs() + slack;
             let snaps = away < 0.5 && away <= 0.99 * (levels + bias.abs() / scale) * 2f64.powi(-21);
             if code < least || code > most || (snaps && code != clamp(nearest)) {
@@ -386,7 +386,7 @@ pub struct Effect {
     pub records: BTreeMap<u32, Vec<Approx>>,
 }
 
-/// The model: the SPEC in slow and obvious code.
+/// The model: SPEC 1 to 8 in slow and obvious code.
 #[derive(Debug)]
 pub struct Naive {
     pub config: GroupConfig,
@@ -877,7 +877,7 @@ pub enum Call {
 enum Pending {
     No,
     Yes,
-    /// After a refused or an empty forward the SPEC does not say whether a backward must follow.
+    /// After a refused or an empty forward SPEC 3 does not say whether a backward must follow.
     Unsaid,
 }
 
@@ -982,7 +982,7 @@ impl Checker {
             (Err(wanted), Err(error)) => {
                 offender(&wanted, &error)?;
                 self.compare(&Effect::default()).map_err(|difference| format!("refused forward: {difference}"))?;
-                // The backward of a refused forward has no effect. The SPEC does not say whether it returns an error.
+                // The backward of a refused forward has no effect. SPEC 3 does not say whether it returns an error.
                 if let (Some(gradient), Pending::No) = (&batch.gradient, self.pending) {
                     let _either = self.subject.backward(gradient);
                     self.compare(&Effect::default())

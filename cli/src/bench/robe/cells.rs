@@ -6,6 +6,7 @@ use hotrow::{Error, Pooling};
 use super::compare::choices;
 use super::plan::{Batches, Behind, Plan, Runner, WAYS};
 use super::shape::Setting;
+use crate::lab::Stage;
 use crate::progress::Progress;
 use crate::report::run::Run;
 use crate::report::units::Times;
@@ -62,7 +63,10 @@ fn cell(
     }
     for way in WAYS {
         match measured(plan, runner, config, way, &Batches { rows: &rows, bag: 1 })? {
-            Ok(times) => record(run, &place, way.0, times),
+            Ok(times) => {
+                record(run, &place, way.0, times);
+                stages(run, &place, way.0, times, runner.stages());
+            }
             Err(reason) => run.leave_out(format!("{} of {}", way.0, setting.name()), reason),
         }
     }
@@ -79,6 +83,17 @@ fn record(run: &mut Run, place: &report::Setting, way: &str, [forward, backward]
         _ => (),
     }
     at.timed(way, backward);
+}
+
+/// The stages of a way that take 5 % of their phase. All ways have the same forward, so that of one way stands for all.
+fn stages(run: &mut Run, place: &report::Setting, way: &str, [forward, backward]: [Times; 2], stages: Vec<Stage>) {
+    for part in stages.into_iter().filter(|part| part.phase != "forward" || way == "dense update") {
+        let whole = if part.phase == "forward" { forward } else { backward };
+        let Some(times) = part.times.filter(|times| times.median >= 0.05 * whole.median) else { continue };
+        let mut at = run.at("stages", &place.clone().with("way", way).with("stage", part.stage));
+        at.timed("stage", times);
+        at.push("dispatches", part.dispatches as f64, Unit::Count);
+    }
 }
 
 /// A way, or why there is neither room nor time for it; whatever else fails, ends the run.

@@ -7,17 +7,19 @@ use hotrow::{Error, GradBuffer, GradientBuffer, GroupConfig, RobeGroup};
 use super::plan::{Batches, Behind, Runner};
 use crate::bench::suite::shapes::Batch;
 use crate::bench::suite::workload::Workload;
-use crate::lab::{Inputs, Lab};
+use crate::lab::{Inputs, Lab, Stage};
 use crate::report::units::Times;
 
 pub(super) struct GpuRunner<'a> {
     lab: &'a Lab,
     group: Option<RobeGroup>,
+    /// Of the last steps.
+    stages: Vec<Stage>,
 }
 
 impl<'a> GpuRunner<'a> {
     pub(super) fn new(lab: &'a Lab) -> Self {
-        Self { lab, group: None }
+        Self { lab, group: None, stages: Vec::new() }
     }
 }
 
@@ -119,7 +121,13 @@ impl Runner for GpuRunner<'_> {
         let measured = lab.measure(phases, record)?;
         group.abandon_backward();
         group.check()?;
-        Ok([0, 1].map(|k| phases.get(k).and_then(|phase| measured.phase(phase)).unwrap_or_default()))
+        let times = [0, 1].map(|k| phases.get(k).and_then(|phase| measured.phase(phase)).unwrap_or_default());
+        self.stages = measured.stages;
+        Ok(times)
+    }
+
+    fn stages(&mut self) -> Vec<Stage> {
+        std::mem::take(&mut self.stages)
     }
 
     fn cached(

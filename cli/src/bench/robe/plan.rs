@@ -5,6 +5,7 @@ use hotrow::{Error, GroupConfig, Optimizer};
 
 use super::shape::Shape;
 use crate::bench::suite::Size;
+use crate::lab::Stage;
 use crate::report::units::Times;
 
 /// What a run is given.
@@ -42,6 +43,10 @@ pub(super) trait Runner {
     fn auto(&self, starts: u32) -> &'static str;
     /// Times of the forward of the array over the batches in turn, and of what comes behind it.
     fn steps(&mut self, batches: &Batches<'_>, behind: Behind) -> anyhow::Result<[Times; 2]>;
+    /// Stages of the last steps, on a device that stamps them.
+    fn stages(&mut self) -> Vec<Stage> {
+        Vec::new()
+    }
     /// Forward of a cached table over the batches in turn, after others that fill its cache; and the hit rate.
     fn cached(
         &mut self,

@@ -3,7 +3,7 @@
 //! `author`: who wrote this paragraph, or sentence: mean-pooled word embeddings, and a softmax over eight authors.
 //!
 //! `readmission`: whether a patient comes back to hospital: 39 categorical fields, each with a vector. Side by side these go into an MLP, to
-//! whose logit the products of all pairs of them are added (`DeepFM`, Guo et al. 2017).
+//! whose logit the products of all pairs of them are added (`DeepFM`, Guo 2017).
 
 use super::args::{TaskArgs, folder, labels};
 use crate::trace::{self, Source};

@@ -1,4 +1,4 @@
-//! Which word stands between these: CBOW with negative sampling (Mikolov et al. 2013). The mean of the neighbours' vectors, times the
+//! Which word stands between these: CBOW with negative sampling (Mikolov 2013). The mean of the neighbours' vectors, times the
 //! output vectors of the word itself and of words that were drawn.
 
 use super::args::{TaskArgs, folder};

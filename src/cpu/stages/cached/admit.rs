@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/cached/admit.wgsl`: admits missing rows, set by set.
+
 use std::ops::Range;
 
 use crate::{

@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/cached/arrange.wgsl`: turns a dedup of the accesses into the lists that backward reads.
+
 use crate::table::layout::{ScalerState, Step, Target, count};
 
 /// Writes the accesses in sorted order, and each distinct row with the range of its accesses. No rows if gradients

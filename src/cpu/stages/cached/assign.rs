@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/cached/assign.wgsl`: writes the caller's values to rows.
+
 use crate::{
     cpu::stages::cached::tables::{count, counter::SKIPPED_ROWS, table_of},
     host::disjoint::each_target,

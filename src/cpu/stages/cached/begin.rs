@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/cached/begin.wgsl`: decides whether the step takes place.
+
 use crate::{
     cpu::stages::cached::linearize::bag_between,
     record::of_params::MODE_TRAIN,

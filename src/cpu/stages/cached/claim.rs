@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/cached/claim.wgsl`: lists the distinct missing rows.
+
 use crate::{
     cpu::stages::cached::tables::{
         Tally,

@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/cached/collect.wgsl`: lists the dirty slots.
+
 use crate::table::layout::{DIRTY, Field, Move, NONE, Params, Step, count, way_at};
 
 /// Lists a Move for every dirty slot and marks the slot clean. Mirror of `shaders/cached/collect.wgsl`; here the Moves

@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/cached/combine.wgsl`: one workgroup for each tile adds up the heavy row that begins there.
+
 use crate::{
     cpu::stages::cached::merge::CHUNK,
     record::of_params as record,

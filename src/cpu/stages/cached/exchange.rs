@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/cached/exchange.wgsl`: moves rows between table and FP32, shard by shard.
+
 use crate::{
     cpu::stages::cached::tables::{
         count,

@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/cached/linearize.wgsl`: turns indices into linear rows, and checks indices and offsets.
+
 use crate::{
     cpu::stages::cached::tables::{count, counter::OUT_OF_RANGE, table_base, table_rows},
     record::of_params::{MODE_ROWS, MODE_TRAIN},

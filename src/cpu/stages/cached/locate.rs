@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/cached/locate.wgsl`: finds the places of the missed accesses' rows.
+
 use crate::{
     record::of_params::{LFU, MODE_TRAIN},
     table::{

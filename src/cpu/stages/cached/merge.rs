@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/cached/merge.wgsl`: sums the chunks of heavy rows.
+
 use std::{marker::PhantomData, ops::Range};
 
 use crate::{

@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/cached/probe.wgsl`: finds the slot of each access, and lists the misses.
+
 use rayon::prelude::*;
 
 use crate::{

@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/cached/reset.wgsl`: empties the cache.
+
 use crate::table::layout::{Field, NONE, Params, way_at};
 
 /// Empties the cache. Mirror of `shaders/cached/reset.wgsl`.

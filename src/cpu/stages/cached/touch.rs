@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/cached/touch.wgsl`: updates the stamps of hit rows and the frequencies of all rows.
+
 use crate::{
     cpu::stages::cached::tables::{Tally, counter::UNIQUE},
     record::of_params::LFU,

@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/cached/update.wgsl`: updates the distinct rows, shard by shard.
+
 use std::cell::RefCell;
 
 use crate::{

@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/robe/robe_blocks.wgsl`: `robe_update` for a packed array.
+
 use std::ops::Range;
 
 use crate::{

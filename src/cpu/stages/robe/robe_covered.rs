@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/robe/robe_covered.wgsl`: lists the weights that chunks cover, and the gradient of each.
+
 use std::ops::Range;
 
 use crate::{

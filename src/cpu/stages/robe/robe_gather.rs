@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/robe/robe_gather.wgsl`: pools bags; a workgroup writes several output rows.
+
 use crate::{
     cpu::stages::cached::bags::Bags,
     host::spread::each_row,

@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/robe/robe_gradient.wgsl`: the gradient of all shared weights.
+
 use rayon::prelude::*;
 
 use crate::{

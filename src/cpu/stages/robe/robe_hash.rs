@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/robe/robe_hash.wgsl`: hashes the row of each access.
+
 use crate::{
     cpu::stages::cached::tables::{Tally, counter::ACCESSES},
     record::of_params::MODE_TRAIN,

@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/robe/robe_keys.wgsl`: lists every chunk of a batch.
+
 use crate::{
     robe::hash::chunk_start,
     table::layout::{NONE, Params, Robe, Step, count},

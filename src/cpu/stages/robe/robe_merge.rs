@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/robe/robe_merge.wgsl`: sums the chunks of starts with many chunks.
+
 use crate::{
     cpu::stages::cached::merge::CHUNK,
     host::spread::each_row,

@@ -1,3 +1,5 @@
+//! Moves one weight of a shared array by its gradient, as `shaders/shared/robe_move.wgsl` does.
+
 use crate::{config::OptimizerKind, record::rows::optimise::Rule};
 
 /// Moves a weight and its state by the sum of its gradients: SGD or AdaGrad. Returns 1 if the sum or a new value is not

@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/robe/robe_runs.wgsl`: finds the weights of a sparse gradient.
+
 use crate::{
     cpu::stages::robe::robe_merge::Gradients,
     scaler::GradSlice,

@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/robe/robe_scatter.wgsl`: adds every gradient to its weight's sum, atomically.
+
 use crate::{
     record::{of_params::MEAN, rows::gradients::Gradient as _},
     robe::hash::chunk_start,

@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/robe/robe_step.wgsl`: the optimiser on scattered sums.
+
 use crate::{
     cpu::stages::{
         cached::tables::{count, counter::SKIPPED_ROWS},

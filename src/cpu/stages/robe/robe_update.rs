@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/robe/robe_update.wgsl`: updates the weights that chunks cover.
+
 use std::ops::Range;
 
 use crate::{
@@ -93,7 +95,7 @@ impl Covered<'_> {
         for d in starts {
             let row = self.due.starts[d].row;
             let end = self.due.starts.get(d + 1).map_or(row + reach, |next| next.row.min(row + reach));
-            // Weights of other windows are moved by the dispatches of those windows.
+            // Only weights of this window. Each other window has a dispatch of its own.
             let range = row.max(base)..end.min(base + memory.len() as u32);
             skipped += self.move_range(range, d + 1, base, memory, states);
         }

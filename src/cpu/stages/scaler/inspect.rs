@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/scaler/inspect.wgsl`: finds the greatest magnitude among scaled gradients.
+
 use rayon::prelude::*;
 
 use crate::{record::rows::gradients::magnitude_of_half, scaler::GradSlice};

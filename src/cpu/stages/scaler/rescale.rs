@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/scaler/rescale.wgsl`: the decision of a loss scaler.
+
 use crate::{
     cpu::stages::scaler::exact::{logarithm, power, reciprocal, root},
     table::layout::{ScaleRule, ScalerState},

@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/sort/heads.wgsl`: counts the distinct keys that begin in each block.
+
 use crate::{
     cpu::stages::sort::live,
     table::layout::{DedupInfo, NONE, Step},

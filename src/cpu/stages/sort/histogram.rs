@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/sort/histogram.wgsl`: counts the digits of each block of keys.
+
 use crate::{
     cpu::stages::sort::live,
     table::layout::{Pass, Step},

@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/sort/scan.wgsl`: exclusive prefix sums of rows.
+
 use crate::{
     cpu::stages::sort::live,
     table::layout::{ScanInfo, Step},

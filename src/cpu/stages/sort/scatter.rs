@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/sort/scatter.wgsl`: moves keys and values to their sorted places.
+
 use crate::{
     cpu::stages::sort::{histogram::BLOCK, live},
     table::layout::{Pass, Step},

@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/sort/segments.wgsl`: numbers runs of equal keys.
+
 use crate::{
     cpu::stages::sort::{
         heads::{BLOCK, head},

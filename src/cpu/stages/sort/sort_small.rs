@@ -1,3 +1,5 @@
+//! CPU mirror of `shaders/sort/sort_small.wgsl`: sorts, and dedups, few keys in one dispatch.
+
 use crate::{
     cpu::stages::sort::{heads::head, live},
     table::layout::{NONE, SmallInfo, Step},

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use crate::{
     error::Error,
     gpu::{
-        cached::staged::{Host, download::Download, landing::Landing},
+        cached::staged::{download::Download, host::Host, landing::Landing},
         engine::context::Context,
     },
     table::{

@@ -3,7 +3,7 @@
 use crate::{
     error::Error,
     gpu::{
-        cached::staged::{Host, download::Download, flight::Flight},
+        cached::staged::{download::Download, flight::Flight, host::Host},
         engine::context::Context,
     },
 };

@@ -9,15 +9,13 @@
 pub(crate) mod download;
 pub(crate) mod fetch;
 pub(crate) mod flight;
+pub(crate) mod host;
 pub(crate) mod landing;
 pub(crate) mod pool;
 pub(crate) mod traffic;
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -38,37 +36,9 @@ use crate::{
 };
 use download::Download;
 use fetch::Listing;
+use host::Host;
 use landing::Landing;
 use pool::Pool;
-
-/// The store, buffer pools and counts of a staged table, as a thread of the host needs them.
-#[derive(Clone, Debug)]
-pub(crate) struct Host {
-    store: SharedStore,
-    downloads: Pool,
-    uploads: Pool,
-    traffic: Arc<traffic::Counting>,
-    /// Number of Moves of the last step: the guess for the next one.
-    expected: Arc<AtomicU32>,
-    /// Number of training steps that have been carried out.
-    begun: Arc<AtomicU32>,
-}
-
-impl Host {
-    fn expect(&self, moves: u32) {
-        self.expected.store(moves, Ordering::Relaxed);
-    }
-
-    fn begun(&self) -> u32 {
-        self.begun.load(Ordering::Relaxed)
-    }
-
-    /// Number of Moves to download at once, before the length of the list is known.
-    fn guess(&self, most: u32) -> u32 {
-        let last = self.expected.load(Ordering::Relaxed);
-        (last + last / 4).saturating_add(64).min(most)
-    }
-}
 
 /// The Moves of the last step that was carried out, until the download of its leaving records is recorded.
 #[derive(Debug)]
@@ -109,14 +79,7 @@ const FLUSH_PIECE: u64 = 16 << 20;
 impl Staged {
     pub(crate) fn new(store: SharedStore, hold: Hold, layout: &Layout, policy: Policy) -> Self {
         Self {
-            host: Host {
-                store,
-                downloads: Pool::downloads(),
-                uploads: Pool::uploads(),
-                traffic: Arc::default(),
-                expected: Arc::default(),
-                begun: Arc::default(),
-            },
+            host: Host::new(store),
             _hold: hold,
             flight: None,
             outgrown: None,

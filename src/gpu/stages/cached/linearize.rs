@@ -20,13 +20,20 @@ kernel! {
     access: ReadWrite,
 }
 
+/// The lists of a step that the stage writes.
+pub(crate) struct Lists<'a> {
+    pub(crate) step: &'a wgpu::Buffer,
+    pub(crate) keys: &'a wgpu::Buffer,
+    pub(crate) access: &'a wgpu::Buffer,
+}
+
 pub(crate) fn record(
     call: &mut Call<'_>,
     params: &Params,
     uniform: &wgpu::Buffer,
     batch: &Bound<'_>,
     numbering: Numbering<'_>,
-    [step, keys, access]: [&wgpu::Buffer; 3],
+    Lists { step, keys, access }: Lists<'_>,
 ) {
     let bindings = Bindings {
         params: uniform.as_entire_binding(),
