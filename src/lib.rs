@@ -86,7 +86,7 @@ pub use gpu::{
         caps::{Caps, requirements},
         context::Context,
         options::{ContextOptions, Shaders},
-        timeline::{Record, Resolution, Span, Timeline},
+        timeline::{Resolution, Span, Timeline, TimelineRecord},
     },
     robe::{RobeGroup, gradient::GradientBuffer},
     scaler::Scaler,

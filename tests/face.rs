@@ -90,7 +90,7 @@ fn public_types_are_send_and_sync() {
     shared_between_threads::<robe::fidelity::Pair>();
     shared_between_threads::<robe::fidelity::PairErrors>();
     shared_between_threads::<robe::fidelity::Fidelity>();
-    shared_between_threads::<robe::fidelity::Wanted>();
+    shared_between_threads::<robe::fidelity::WantedEps>();
     shared_between_threads::<robe::fidelity::Tried>();
     shared_between_threads::<robe::fidelity::Size>();
     #[cfg(any(unix, windows))]
@@ -120,7 +120,7 @@ fn public_types_are_send_and_sync() {
     shared_between_threads::<hotrow::ContextOptions>();
     shared_between_threads::<hotrow::Resolution>();
     shared_between_threads::<hotrow::Span>();
-    shared_between_threads::<hotrow::Record>();
+    shared_between_threads::<hotrow::TimelineRecord>();
     shared_between_threads::<hotrow::Timeline>();
     shared_between_threads::<hotrow::Group>();
     shared_between_threads::<hotrow::Traffic>();

@@ -3,7 +3,7 @@
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Batch, Context, Group, GroupConfig, Optimizer, Policy, Precision, Record, Resolution, Timeline, adapter,
+    Batch, Context, Group, GroupConfig, Optimizer, Policy, Precision, Resolution, Timeline, TimelineRecord, adapter,
     requirements,
     wgpu::{self, util::DeviceExt as _},
 };
@@ -24,7 +24,7 @@ fn open(features: wgpu::Features) -> Context {
 }
 
 /// Runs a step of `indices` accesses on a group of `context`. Returns the record of `timeline`.
-fn step(context: &Context, timeline: &Timeline, indices: u32) -> Record {
+fn step(context: &Context, timeline: &Timeline, indices: u32) -> TimelineRecord {
     let storage = |words: &[u32]| {
         context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
             label: None,
@@ -49,7 +49,7 @@ fn step(context: &Context, timeline: &Timeline, indices: u32) -> Record {
 }
 
 /// Checks that every dispatch has a stage of the crate and, if `timed`, a time, and that the times add up to no more than the whole.
-fn plausible(record: &Record, timed: bool) -> Result<(), String> {
+fn plausible(record: &TimelineRecord, timed: bool) -> Result<(), String> {
     let known: Vec<&str> = hotrow::internals::kernels().iter().map(|kernel| kernel.name).collect();
     if record.spans.is_empty() || record.spans.len() as u64 != record.dispatches {
         return Err(format!("{} spans, {} dispatches", record.spans.len(), record.dispatches));
@@ -97,10 +97,10 @@ fn dispatches_are_named_counted_and_timed() {
             plausible(&wrong, wanted != Resolution::Count).unwrap_err();
             plausible(&record, wanted == Resolution::Count).unwrap_err();
             // A second read returns an empty record. A context without the timeline records nothing.
-            assert_eq!(timeline.read().unwrap(), Record::default());
-            assert_eq!(step(&context, &timeline, 100), Record::default());
+            assert_eq!(timeline.read().unwrap(), TimelineRecord::default());
+            assert_eq!(step(&context, &timeline, 100), TimelineRecord::default());
             timeline.listen(false);
-            assert_eq!(step(&context.timed(&timeline), &timeline, 100), Record::default());
+            assert_eq!(step(&context.timed(&timeline), &timeline, 100), TimelineRecord::default());
         }
         assert!(counts.windows(2).all(|pair| pair[0] == pair[1]), "{counts:?}: timing changes nothing");
     });

@@ -10,7 +10,7 @@ use crate::object::{Field, Object};
 use crate::options::Options;
 use crate::output;
 use hotrow::robe::Config;
-use hotrow::robe::fidelity::{Bound, Fidelity, Fit, Wanted, largest_singular_value, size_for};
+use hotrow::robe::fidelity::{Bound, Fidelity, Fit, WantedEps, largest_singular_value, size_for};
 use rand::SeedableRng;
 use rand::seq::index;
 use rand_pcg::Pcg64;
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// Search the smallest array that keeps each sampled row within this: a length such as 0.5, or 10% of the row's own. With
     /// corollary 6 beside it
     #[arg(long, value_name = "EPS", allow_negative_numbers = true, value_parser = eps)]
-    eps: Option<Wanted>,
+    eps: Option<WantedEps>,
     /// The share of the sampled rows that must keep to --eps [default: 1]
     #[arg(long, value_name = "SHARE", requires = "eps", allow_negative_numbers = true, value_parser = amount::share)]
     quantile: Option<f64>,
@@ -69,10 +69,10 @@ pub(crate) struct Args {
 }
 
 /// A wanted eps, as it is written, of every row.
-fn eps(text: &str) -> Result<Wanted, String> {
+fn eps(text: &str) -> Result<WantedEps, String> {
     match text.trim().strip_suffix('%') {
-        Some(percent) => Ok(Wanted { eps: amount::positive(percent)? / 100.0, relative: true, quantile: 1.0 }),
-        None => Ok(Wanted { eps: amount::positive(text)?, relative: false, quantile: 1.0 }),
+        Some(percent) => Ok(WantedEps { eps: amount::positive(percent)? / 100.0, relative: true, quantile: 1.0 }),
+        None => Ok(WantedEps { eps: amount::positive(text)?, relative: false, quantile: 1.0 }),
     }
 }
 
@@ -153,7 +153,7 @@ impl Job {
             Ok(report::line(config, &found, unlike, &constant)?)
         };
         let lines = configs.iter().map(line).collect::<Result<Field, _>>()?;
-        let wanted = args.eps.map(|eps| Wanted { quantile: args.quantile.unwrap_or(1.0), ..eps });
+        let wanted = args.eps.map(|eps| WantedEps { quantile: args.quantile.unwrap_or(1.0), ..eps });
         let chunks = wanted.iter().flat_map(|wanted| args.chunk.iter().map(move |&chunk| (chunk, *wanted)));
         let sizes = chunks.map(|(chunk, wanted)| self.size(chunk, wanted, &constant)).collect::<Result<Field, _>>()?;
         let sketch = wanted.map(|wanted| self.sketch(wanted, args.delta, &constant)).transpose()?.flatten();
@@ -219,7 +219,7 @@ impl Job {
         self.uses.as_ref().map(|uses| &uses.counts[..])
     }
 
-    fn size(&self, chunk: u32, wanted: Wanted, constant: &Fidelity) -> Result<Object, Failure> {
+    fn size(&self, chunk: u32, wanted: WantedEps, constant: &Fidelity) -> Result<Object, Failure> {
         let table = &self.table;
         let config = Config::new(&table.tables, table.dim, chunk, chunk);
         if table.values() > u64::from(MOST_WEIGHTS) {
@@ -236,7 +236,7 @@ impl Job {
     }
 
     /// Corollary 6, unless it would take too long to say.
-    fn sketch(&self, wanted: Wanted, delta: f64, constant: &Fidelity) -> Result<Option<Object>, Failure> {
+    fn sketch(&self, wanted: WantedEps, delta: f64, constant: &Fidelity) -> Result<Option<Object>, Failure> {
         let table = &self.table;
         let dim = f64::from(table.dim);
         let products = f64::from(table.rows) * dim * dim / 2.0;

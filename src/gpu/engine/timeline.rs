@@ -43,7 +43,7 @@ pub struct Span {
 ///
 /// Example: [`Timeline`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Record {
+pub struct TimelineRecord {
     /// The spans in the order of recording.
     pub spans: Vec<Span>,
     /// Number of dispatches, including those without stamps.
@@ -53,7 +53,7 @@ pub struct Record {
 }
 
 /// Collects the times of commands recorded through a context made with [`Context::timed`](crate::Context::timed): record, then
-/// [`Timeline::resolve`] into the last encoder, submit, [`Timeline::read`]. Clones share their spans. Record into one encoder at a time.
+/// [`Timeline::resolve`] into the last encoder, submit, [`Timeline::read`]. Clones share their spans. TimelineRecord into one encoder at a time.
 ///
 /// ```
 /// use hotrow::{Group, GroupConfig, Timeline, adapter};
@@ -207,7 +207,7 @@ impl Timeline {
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
-    pub fn read(&self) -> Result<Record, Error> {
+    pub fn read(&self) -> Result<TimelineRecord, Error> {
         let heard = std::mem::take(&mut *self.heard());
         let ticks = match &self.inner.stamps {
             Some(stamps) if heard.resolved > 0 => stamps.read(&self.inner.device, heard.resolved)?,
@@ -227,7 +227,7 @@ impl Timeline {
             dispatch,
         });
         let all = (ticks.len() > 1).then(|| [0, ticks.len() as u32 - 1]);
-        Ok(Record { spans: spans.collect(), dispatches: heard.dispatches, nanoseconds: all.and_then(between) })
+        Ok(TimelineRecord { spans: spans.collect(), dispatches: heard.dispatches, nanoseconds: all.and_then(between) })
     }
 
     /// Takes the stamp at the beginning of a pass, from which its first dispatch is measured.

@@ -64,4 +64,4 @@ mod size;
 pub use bound::{Bound, largest_singular_value};
 pub use fit::Fit;
 pub use measure::{Fidelity, Pair, PairErrors, Row};
-pub use size::{Size, Tried, Wanted, load_for, size_for, unlike_share};
+pub use size::{Size, Tried, WantedEps, load_for, size_for, unlike_share};

@@ -17,18 +17,18 @@ use crate::{
 /// The eps that is wanted.
 ///
 /// ```
-/// use hotrow::robe::{Config, fidelity::{Wanted, size_for}};
+/// use hotrow::robe::{Config, fidelity::{WantedEps, size_for}};
 ///
 /// // How many weights keep half of the rows within nine tenths of their length?
 /// let rows: Vec<f32> = (0..200 * 8).map(|k| (k as f32).sin()).collect();
 /// let config = Config::compressed(&[200], 8, 1.0, 4)?;
-/// let wanted = Wanted { eps: 0.9, relative: true, quantile: 0.5 };
+/// let wanted = WantedEps { eps: 0.9, relative: true, quantile: 0.5 };
 /// let size = size_for(&config, &rows, None, &(0..200).collect::<Vec<_>>(), wanted)?;
 /// assert!(size.found().is_some_and(|tried| tried.eps <= 0.9));
 /// # Ok::<(), hotrow::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Wanted {
+pub struct WantedEps {
     /// The largest eps allowed, above 0.
     pub eps: f64,
     /// Whether eps is a share of the row's length instead of a length.
@@ -37,7 +37,7 @@ pub struct Wanted {
     pub quantile: f64,
 }
 
-impl Wanted {
+impl WantedEps {
     fn check(&self) -> Result<(), Error> {
         check_quantile(self.quantile)?;
         if self.eps.is_finite() && self.eps > 0.0 {
@@ -65,7 +65,7 @@ impl Wanted {
 
 /// A number of weights that was tried, and the eps that it gives.
 ///
-/// Example: [`Wanted`].
+/// Example: [`WantedEps`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tried {
     /// |M|.
@@ -76,7 +76,7 @@ pub struct Tried {
 
 /// The result of a search.
 ///
-/// Example: [`Wanted`].
+/// Example: [`WantedEps`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Size {
     /// The smallest size found that gives the wanted eps. `None` if neither as many weights as the table has values do,
@@ -116,7 +116,7 @@ pub fn size_for(
     table: &dyn Source,
     uses: Option<&[u32]>,
     rows: &[u32],
-    wanted: Wanted,
+    wanted: WantedEps,
 ) -> Result<Size, Error> {
     wanted.check()?;
     let smallest = Config { weights: config.chunk, ..config.clone() };

@@ -2,7 +2,7 @@
 
 use crate::object::{self, Object};
 use hotrow::robe::Config;
-use hotrow::robe::fidelity::{Bound, Fidelity, Size, Tried, Wanted};
+use hotrow::robe::fidelity::{Bound, Fidelity, Size, Tried, WantedEps};
 
 /// A fit measured. `constant` is the fit of one weight.
 pub(super) fn line(
@@ -38,7 +38,7 @@ pub(super) fn line(
         .with("distance", errors.distance))
 }
 
-pub(super) fn wanted(wanted: Wanted) -> Object {
+pub(super) fn wanted(wanted: WantedEps) -> Object {
     Object::default().with("eps", wanted.eps).with("relative", wanted.relative).with("quantile", wanted.quantile)
 }
 
