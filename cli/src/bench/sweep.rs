@@ -409,7 +409,7 @@ impl<'a> Sweep<'a> {
     fn chart(&self, run: &Run, direction: &str, lines: &[(String, usize)]) -> Chart {
         let what = format!("{direction} logical");
         let mut chart = Chart::new("Hit rate (% of accesses)", "Logical bandwidth");
-        chart.title = format!("{what}: {}", self.machine.title());
+        chart.title = format!("Logical bandwidth, {direction}: {}", self.machine.title());
         chart.x_range = Some((0.0, 100.0));
         let colour = |record: &Record| {
             let is = |setting: &str| Select { what: "", shape: "", setting }.has(record);

@@ -53,7 +53,7 @@ pub struct TimelineRecord {
 }
 
 /// Collects the times of commands recorded through a context made with [`Context::timed`](crate::Context::timed): record, then
-/// [`Timeline::resolve`] into the last encoder, submit, [`Timeline::read`]. Clones share their spans. TimelineRecord into one encoder at a time.
+/// [`Timeline::resolve`] into the last encoder, submit, [`Timeline::read`]. Clones share their spans. Record into one encoder at a time.
 ///
 /// ```
 /// use hotrow::{Group, GroupConfig, Timeline, adapter};
