@@ -15,7 +15,8 @@ impl Sketch {
     /// below the true one: the error is at most `3.5 n / places`.
     pub(crate) fn new(rows: u32) -> Self {
         let places = (u64::from(rows) * 4).next_power_of_two().clamp(8, 1 << 30);
-        Self(FrequentItemsSketch::new(places as usize).expect("a power of two between the two it names"))
+        // The crate takes powers of two from 8 to 2^30.
+        Self(FrequentItemsSketch::new(places as usize).expect("a power of two from 8 to 2^30"))
     }
 
     pub(crate) fn add(&mut self, row: u32, times: u64) {

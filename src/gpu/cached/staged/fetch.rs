@@ -142,7 +142,7 @@ impl Fetch {
             self.host.traffic.listed(rest);
             list.extend_from_slice(bytemuck::cast_slice(&words));
         }
-        self.host.expect(length);
+        self.host.count_moves(length);
         self.list = list.into();
         if let Some(listing) = self.listing.take() {
             listing.download.end(&self.host.downloads);

@@ -35,7 +35,7 @@ impl Host {
         }
     }
 
-    pub(super) fn expect(&self, moves: u32) {
+    pub(super) fn count_moves(&self, moves: u32) {
         self.expected.store(moves, Ordering::Relaxed);
     }
 
