@@ -25,21 +25,10 @@ const DIMS: [u32; 2] = [64, 128];
 /// How many rows FBGEMM prefetches ahead. The loops of the optimisers below do the same.
 const AHEAD: usize = 16;
 
-/// FBGEMM's ns a row: D = 64 uniform, D = 64 Zipf, D = 128 uniform, D = 128 Zipf. Measured at commit 71d6f8b on one thread of a
-/// 2-core AMD EPYC (AVX2, AVX-512), gcc 12.2, best of 15, within 20 %: `GenerateEmbeddingSpMDM`, `GenerateEmbeddingSpMDMNBit`,
-/// `FloatOrHalfToFused8BitRowwiseQuantizedSBFloat`, `GenerateSparseAdaGrad`, `GenerateRowWiseSparseAdaGradFused`.
-const FBGEMM: [(&str, [f64; 4]); 10] = [
-    ("sum-fp32", [21.2, 9.5, 69.2, 13.6]),
-    ("sum-fp16", [9.1, 4.3, 17.9, 15.3]),
-    ("sum-int8", [5.8, 4.5, 9.8, 7.9]),
-    ("sum-int4", [6.3, 5.3, 10.3, 9.3]),
-    ("sum-int2", [8.3, 5.8, 10.8, 10.5]),
-    ("pack-int8", [12.3, 12.3, 25.1, 28.2]),
-    ("adagrad", [98.6, 71.8, 218.5, 205.4]),
-    ("row-wise-adagrad", [54.4, 37.8, 146.4, 104.3]),
-    ("row-wise-adagrad-of-bags", [30.6, 13.0, 96.6, 25.3]),
-    ("row-wise-adagrad-of-bags-fp16", [25.0, 12.7, 64.4, 21.4]),
-];
+/// FBGEMM's time of a row, by name, dim and law. Measured at commit 71d6f8b on one thread of a 2-core AMD EPYC (AVX2, AVX-512), gcc 12.2,
+/// best of 15, within 20 %: `GenerateEmbeddingSpMDM`, `GenerateEmbeddingSpMDMNBit`, `FloatOrHalfToFused8BitRowwiseQuantizedSBFloat`,
+/// `GenerateSparseAdaGrad`, `GenerateRowWiseSparseAdaGradFused`.
+const FBGEMM: &str = include_str!("results/fbgemm-cpu.csv");
 
 /// The indices of all bags. The ranks of Zipf's law are the rows, so frequent rows lie side by side.
 fn indices(zipf: bool) -> Vec<u32> {
@@ -117,9 +106,12 @@ impl Line<'_> {
     /// `FIGURE,name,dim,law,threads,ns a row,FBGEMM's ns a row,ratio`
     fn print(&self, ns: f64) {
         let law = if self.zipf { "zipf" } else { "uniform" };
-        let column = usize::from(self.dim == 128) * 2 + usize::from(self.zipf);
-        let theirs = FBGEMM.iter().find(|line| line.0 == self.name && self.threads == 1);
-        let beside = theirs.map_or(",".into(), |(_, all)| format!("{},{:.2}", all[column], ns / all[column]));
+        let line = format!("{},{},{law},", self.name, self.dim);
+        let theirs = FBGEMM
+            .lines()
+            .filter(|_| self.threads == 1)
+            .find_map(|known| known.strip_prefix(&line)?.parse::<f64>().ok());
+        let beside = theirs.map_or(",".into(), |theirs| format!("{theirs},{:.2}", ns / theirs));
         println!("FIGURE,{},{},{law},{},{ns:.1},{beside}", self.name, self.dim, self.threads);
     }
 }

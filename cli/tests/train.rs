@@ -228,9 +228,9 @@ fn what_cannot_be_asked_for() {
         (&["until", "2", "--table", "robe:weights=9"], "at least a chunk of 32, found 9"),
         (&["--goal-steps", "2"], "unexpected argument '--goal-steps'"),
         (&["until", "2", "--batch", "8,16"], "invalid value '8,16' for '--batch"),
-        (&["--table", "robe"], "not provided: <--compression <X>|--weights <N>>"),
-        (&["--table", "robe:compression=10,z=8"], "unexpected argument '--z' found"),
-        (&["--table", "robe:compression=0"], "invalid value '0' for '--compression <X>': wanted a number from 1 on"),
+        (&["--table", "robe"], "not provided: <compression <X>|weights <N>>"),
+        (&["--table", "robe:compression=10,z=8"], "unexpected argument 'z' found"),
+        (&["--table", "robe:compression=0"], "invalid value '0' for 'compression <X>': wanted a number from 1 on"),
         (&["--table", "robe:compression=1000"], "32 to 2038074743 weights"),
         (&["--table", "robe:weights=16"], "at least a chunk of 32, found 16"),
         (&["--table", "words=robe:weights=16,chunk=17"], "at least a chunk of 17, found 16"),
@@ -286,7 +286,7 @@ fn what_would_be_ignored_is_refused() {
         (&["--policy", "lru", "--cache-percent", "0"], "--policy: wanted a --cache-percent above 0 beside it"),
         (&["--precision", "int8", "--ways", "1"], "--ways: wanted a --cache-percent above 0 beside it"),
         (&["--batch", "8,16", "--ways", "1"], "--ways: wanted a --cache-percent above 0 beside it"),
-        (&["--table", "cached:policy=lru"], "--policy: wanted a --cache-percent above 0 beside it, found no cache"),
+        (&["--table", "cached:policy=lru"], "policy: wanted a cache-percent above 0 beside it, found no cache"),
     ];
     for (asked, wanted) in cases {
         let task = ["--task", "author"];

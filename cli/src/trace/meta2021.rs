@@ -13,60 +13,66 @@ use super::spec::Spec;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
+use std::sync::LazyLock;
 
 /// Rows of a trace that names neither rows nor accesses.
 const DEFAULT_ROWS: u64 = 100_000;
 
-/// Share of accesses by uses of their row: 1, 2, 3-4, 5-8, .. 16385-32768, more. Printed to three digits; sums to 1.001.
-const ACCESS_SHARE: [f64; 17] = [
-    0.069, 0.044, 0.068, 0.101, 0.121, 0.104, 0.073, 0.058, 0.052, 0.050, 0.049, 0.048, 0.048, 0.043, 0.031, 0.023,
-    0.019,
-];
+/// The rows that are used about equally often: a line of `data/meta2021.csv`. Meta prints shares to three digits; they sum to 1.001. The
+/// last bin is open in Meta's table; here it is as wide as the others.
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+struct Bin {
+    fewest_uses: u32,
+    most_uses: u32,
+    access_share: f64,
+}
 
-/// Fewest and most uses in a bin. The open last bin is taken as wide as the others.
-const fn uses(bin: usize) -> (u32, u32) {
-    match bin {
-        0 => (1, 1),
-        _ => ((1 << (bin - 1)) + 1, 1 << bin),
+static BINS: LazyLock<Vec<Bin>> = LazyLock::new(|| {
+    let data = include_str!("../../data/meta2021.csv");
+    csv::Reader::from_reader(data.as_bytes()).deserialize().flatten().collect()
+});
+
+impl Bin {
+    /// The i-th of k use counts in the bin, evenly spaced in the logarithm: this reproduces the published shares of rows (0.139 for 3-4,
+    /// 0.112 for 5-8, ..) from the shares of accesses.
+    fn spaced(self, i: u64, k: u64) -> u32 {
+        let (from, to) = (f64::from(self.fewest_uses) - 0.5, f64::from(self.most_uses) + 0.5);
+        let at = (i as f64 + 0.5) / k as f64;
+        ((from * (to / from).powf(at)).round() as u32).clamp(self.fewest_uses, self.most_uses)
+    }
+
+    /// Mean uses of the bin's rows.
+    fn mean_uses(self) -> f64 {
+        const POINTS: u64 = 64;
+        (0..POINTS).map(|i| f64::from(self.spaced(i, POINTS))).sum::<f64>() / POINTS as f64
     }
 }
 
-/// The i-th of k use counts in a bin, evenly spaced in the logarithm: this reproduces the published shares of rows
-/// (0.139 for 3-4, 0.112 for 5-8, ..) from those of accesses.
-fn spaced(bin: usize, i: u64, k: u64) -> u32 {
-    let (low, high) = uses(bin);
-    let (from, to) = (f64::from(low) - 0.5, f64::from(high) + 0.5);
-    let at = (i as f64 + 0.5) / k as f64;
-    ((from * (to / from).powf(at)).round() as u32).clamp(low, high)
-}
-
-/// Mean uses of a bin's rows.
-fn mean_uses(bin: usize) -> f64 {
-    const POINTS: u64 = 64;
-    (0..POINTS).map(|i| f64::from(spaced(bin, i, POINTS))).sum::<f64>() / POINTS as f64
+/// Sum of the shares of all bins.
+fn all_shares() -> f64 {
+    BINS.iter().map(|bin| bin.access_share).sum()
 }
 
 /// Accesses per row: 6.9 in the original.
 fn mean_reuse() -> f64 {
-    let total: f64 = ACCESS_SHARE.iter().sum();
-    total / ACCESS_SHARE.iter().enumerate().map(|(bin, share)| share / mean_uses(bin)).sum::<f64>()
+    all_shares() / BINS.iter().map(|bin| bin.access_share / bin.mean_uses()).sum::<f64>()
 }
 
 /// How often each of `rows` rows is used in one deal, the most used first.
 fn use_counts(rows: usize) -> Vec<u32> {
-    let accesses = rows as f64 * mean_reuse() / ACCESS_SHARE.iter().sum::<f64>();
+    let accesses = rows as f64 * mean_reuse() / all_shares();
     let mut counts = Vec::new();
-    for bin in (1..ACCESS_SHARE.len()).rev() {
-        let share = ACCESS_SHARE[bin] * accesses;
-        let k = (share / mean_uses(bin)).round() as u64;
+    for bin in BINS.iter().skip(1).rev() {
+        let share = bin.access_share * accesses;
+        let k = (share / bin.mean_uses()).round() as u64;
         if k > 0 {
-            counts.extend((0..k).rev().map(|i| spaced(bin, i, k)));
+            counts.extend((0..k).rev().map(|i| bin.spaced(i, k)));
         } else if share >= 1.0 {
             counts.push(share as u32);
         }
     }
     counts.sort_unstable_by(|a, b| b.cmp(a));
-    // What is left is used once.
+    // The remaining rows are used once.
     counts.resize(rows, 1);
     counts
 }
@@ -110,16 +116,18 @@ mod tests {
         let counts = use_counts(1_000_000);
         let accesses: f64 = counts.iter().map(|&count| f64::from(count)).sum();
         let published = [0.473, 0.152, 0.139, 0.112, 0.072, 0.032, 0.011, 0.005];
-        for (bin, share) in published.into_iter().enumerate() {
-            let (low, high) = uses(bin);
-            let rows = counts.iter().filter(|&&count| (low..=high).contains(&count)).count();
-            assert!((rows as f64 / 1e6 - share).abs() < 0.007, "bin {bin}: {rows} rows, published {share}");
+        let of_bin = |bin: &Bin| {
+            let uses = bin.fewest_uses..=bin.most_uses;
+            counts.iter().copied().filter(move |count| uses.contains(count))
+        };
+        assert_eq!(BINS.len(), 17);
+        for (bin, share) in BINS.iter().zip(published) {
+            let rows = of_bin(bin).count();
+            assert!((rows as f64 / 1e6 - share).abs() < 0.007, "{bin:?}: {rows} rows, published {share}");
         }
-        for (bin, share) in ACCESS_SHARE.into_iter().enumerate() {
-            let (low, high) = uses(bin);
-            let here: f64 =
-                counts.iter().filter(|&&count| (low..=high).contains(&count)).map(|&count| f64::from(count)).sum();
-            assert!((here / accesses - share).abs() < 0.004, "bin {bin}: {} against {share}", here / accesses);
+        for bin in BINS.iter() {
+            let here = of_bin(bin).map(f64::from).sum::<f64>() / accesses;
+            assert!((here - bin.access_share).abs() < 0.004, "{bin:?}: {here}");
         }
         assert!((accesses / 1e6 - 6.9).abs() < 0.2, "mean reuse {}", accesses / 1e6);
     }

@@ -179,7 +179,9 @@ impl FromStr for TableSetting {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let with_form = |error| format!("{error}; write it as {FORM}, KIND being cached or robe");
+        // A value names its options without dashes.
+        let with_form =
+            |error: String| format!("{}; write it as {FORM}, KIND being cached or robe", error.replace("--", ""));
         if let Some(kind) = kind(text) {
             return Ok(Self { table: None, kind: kind.map_err(with_form)? });
         }
@@ -371,7 +373,7 @@ mod tests {
         for (text, wanted, found) in [
             ("C3", "wanted a setting", "\"C3\""),
             ("=int4", "wanted a setting", "\"=int4\""),
-            ("C3=", "fp32, fp16, int8, int4, int2", "--precision"),
+            ("C3=", "fp32, fp16, int8, int4, int2", "precision"),
             ("C3=int3", "fp32, fp16, int8, int4, int2", "'int3'"),
             ("C3=int4:up", "nearest, stochastic", "'up'"),
             ("C3=int4:nearest:fifo:10", "lru, lfu", "'fifo'"),
@@ -381,27 +383,27 @@ mod tests {
             ("C3=int4:nearest:lfu:10:0", "1..=1024", "0"),
             ("C3=int4:nearest:lfu:10:32:7", "4 or 5 values", "found 6"),
             ("robes", "KIND being cached or robe", "\"robes\""),
-            ("robe", "not provided", "--weights"),
-            ("robe:", "not provided", "--weights"),
-            ("robe:compression=10,weights=10", "--weights", "cannot be used"),
+            ("robe", "not provided", "weights"),
+            ("robe:", "not provided", "weights"),
+            ("robe:compression=10,weights=10", "'weights <N>'", "cannot be used"),
             ("robe:compression=0.5", "from 1 on", "'0.5'"),
             ("robe:compression=inf", "from 1 on", "'inf'"),
             ("robe:compression=ten", "from 1 on", "'ten'"),
             ("robe:weights=0", "1..", "0"),
             ("robe:weights=5000000000", "1..", "5000000000"),
             ("robe:weights=10,chunk=0", "1..", "0"),
-            ("robe:compression=10,chunks=8", "unexpected", "'--chunks'"),
-            ("robe:compression=10,compression=20", "--compression", "multiple times"),
-            ("robe:compression", "--compression", "none was supplied"),
-            ("C3=robe:policy=lfu", "unexpected", "'--policy'"),
-            ("cached:compression=10", "unexpected", "'--compression'"),
+            ("robe:compression=10,chunks=8", "unexpected", "'chunks'"),
+            ("robe:compression=10,compression=20", "compression", "multiple times"),
+            ("robe:compression", "compression", "none was supplied"),
+            ("C3=robe:policy=lfu", "unexpected", "'policy'"),
+            ("cached:compression=10", "unexpected", "'compression'"),
             ("cached:precision=int3", "fp32, fp16, int8, int4, int2", "'int3'"),
             ("cached:precision=int4,precision=int8", "each option once", "twice"),
             ("cached:cache-percent=101", "0 to 100", "'101'"),
             ("cached:ways=0", "1..=1024", "0"),
-            ("cached:rounding=nearest,cache-percent=5", "--precision below fp32", "fp32"),
-            ("cached:precision=int8,policy=lru", "--cache-percent above 0", "no cache"),
-            ("C3=cached:precision=int8,cache-percent=0,ways=4", "--cache-percent above 0", "no cache"),
+            ("cached:rounding=nearest,cache-percent=5", "precision below fp32", "fp32"),
+            ("cached:precision=int8,policy=lru", "cache-percent above 0", "no cache"),
+            ("C3=cached:precision=int8,cache-percent=0,ways=4", "cache-percent above 0", "no cache"),
         ] {
             let error = text.parse::<TableSetting>().unwrap_err();
             for part in [wanted, found, "; "] {
