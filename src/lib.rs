@@ -111,7 +111,7 @@ pub use table::{
     row::RowLayout,
     snapshot::Snapshot,
 };
-pub use wgsl::{AddBody, RankBody};
+pub use wgsl::{AddBody, LookupBody, RankBody};
 
 /// The README's snippet is compiled with the other examples.
 #[cfg(doctest)]

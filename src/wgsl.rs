@@ -15,17 +15,51 @@ use crate::{host::trusted::Composed, robe};
 pub enum RankBody {
     /// By ballot. Needs subgroups of exactly 32 lanes.
     Subgroup32,
+    /// By ballot. Needs subgroups of 32 or 64 lanes.
+    Subgroup64,
     /// Through shared memory. Works on any device.
     Portable,
 }
 
 impl RankBody {
+    /// Every body.
+    pub const ALL: [Self; 3] = [Self::Subgroup32, Self::Subgroup64, Self::Portable];
+
     /// The variant's name, as in `shaders/shared/rank_<name>.wgsl`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Subgroup32 => "subgroup32",
+            Self::Subgroup64 => "subgroup64",
             Self::Portable => "portable",
+        }
+    }
+}
+
+/// The number of lanes that look up a row together in the 32 tags of its set.
+///
+/// Example: [`ContextOptions`](crate::ContextOptions).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LookupBody {
+    /// 32 lanes, one tag each, which ballot. Needs subgroups of exactly 32 lanes.
+    Subgroup32,
+    /// 8 neighbouring lanes, four tags each. Works on any device.
+    Lanes8,
+    /// One lane, which reads all 32 tags. Works on any device; for drivers that run on a CPU.
+    Lane1,
+}
+
+impl LookupBody {
+    /// Every body.
+    pub const ALL: [Self; 3] = [Self::Subgroup32, Self::Lanes8, Self::Lane1];
+
+    /// The variant's name, as in `shaders/shared/lookup_<name>.wgsl`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Subgroup32 => "subgroup32",
+            Self::Lanes8 => "lanes8",
+            Self::Lane1 => "lane1",
         }
     }
 }
@@ -151,6 +185,10 @@ files![
     "shared/head.wgsl",
     "shared/lanes_portable.wgsl",
     "shared/lanes_subgroup32.wgsl",
+    "shared/lanes_subgroup64.wgsl",
+    "shared/lookup_lane1.wgsl",
+    "shared/lookup_lanes8.wgsl",
+    "shared/lookup_subgroup32.wgsl",
     "shared/merge.wgsl",
     "shared/meta.wgsl",
     "shared/move.wgsl",
@@ -160,6 +198,7 @@ files![
     "shared/quad4.wgsl",
     "shared/rank_portable.wgsl",
     "shared/rank_subgroup32.wgsl",
+    "shared/rank_subgroup64.wgsl",
     "shared/rate.wgsl",
     "shared/rng.wgsl",
     "shared/robe.wgsl",
@@ -180,6 +219,7 @@ files![
     "shared/store.wgsl",
     "shared/sum.wgsl",
     "shared/tables.wgsl",
+    "shared/tags.wgsl",
     "shared/tally.wgsl",
     "shared/target.wgsl",
     "shared/unpack1.wgsl",
@@ -208,6 +248,8 @@ pub struct Bodies {
     pub rank: RankBody,
     /// The body that adds to floats in memory.
     pub add: AddBody,
+    /// The body that looks up rows.
+    pub lookup: LookupBody,
     /// Floats of a Quad: 4 or 1.
     pub width: u32,
     /// Number of windows of the cache, or of a shared array.
@@ -216,7 +258,8 @@ pub struct Bodies {
 
 impl Bodies {
     /// The bodies that run on any device, for a cache within one binding.
-    pub const PLAIN: Self = Self { rank: RankBody::Portable, add: AddBody::Exchange, width: 1, windows: 1 };
+    pub const PLAIN: Self =
+        Self { rank: RankBody::Portable, add: AddBody::Exchange, lookup: LookupBody::Lanes8, width: 1, windows: 1 };
 }
 
 /// The bindings that may have windows, and their element types: the cache, and the shared array in stages that read all of it.
@@ -269,7 +312,8 @@ fn include(path: &str, bodies: Bodies, out: &mut String) {
     let ranked = || file(&format!("{stem}_{}.wgsl", bodies.rank.name()));
     let added = || file(&format!("{stem}_{}.wgsl", bodies.add.name()));
     let wide = || file(&format!("{stem}{}.wgsl", bodies.width));
-    let Some(text) = file(path).or_else(ranked).or_else(added).or_else(wide) else {
+    let looked_up = || file(&format!("{stem}_{}.wgsl", bodies.lookup.name()));
+    let Some(text) = file(path).or_else(ranked).or_else(added).or_else(looked_up).or_else(wide) else {
         // The line stays in the text, so that the shader compiler reports it; `tests/shaders.rs` compiles every stage.
         out.push_str(&format!("missing include {path}\n"));
         return;
@@ -313,7 +357,7 @@ pub fn sources(kernels: &[&Kernel]) -> Vec<ComposedShader> {
         name: kernel.name,
         variant,
         wgsl: compose(kernel, bodies),
-        subgroups: bodies.rank == RankBody::Subgroup32,
+        subgroups: bodies.rank != RankBody::Portable || bodies.lookup == LookupBody::Subgroup32,
         float_atomics: bodies.add == AddBody::Native,
         windows: bodies.windows,
         constants: Vec::new(),
@@ -329,8 +373,7 @@ pub fn sources(kernels: &[&Kernel]) -> Vec<ComposedShader> {
     let windows = [("", 1, 1), ("windows2", 1, 2), ("windows3", 1, 3)];
     let mut all = Vec::new();
     for kernel in kernels {
-        let [portable, subgroup32] = [RankBody::Portable, RankBody::Subgroup32]
-            .map(|rank| source(kernel, rank.name(), Bodies { rank, ..Bodies::PLAIN }));
+        let ranks = RankBody::ALL.map(|rank| source(kernel, rank.name(), Bodies { rank, ..Bodies::PLAIN }));
         if moves_rows(kernel) {
             let rows = rows.iter().filter(|&&(.., windows)| windows == 1 || has_windows(kernel));
             all.extend(
@@ -340,14 +383,19 @@ pub fn sources(kernels: &[&Kernel]) -> Vec<ComposedShader> {
             all.extend(
                 windows.map(|(name, width, windows)| source(kernel, name, Bodies { width, windows, ..Bodies::PLAIN })),
             );
-        } else if portable.wgsl != subgroup32.wgsl {
-            all.extend([portable, subgroup32]);
+        } else if ranks[0].wgsl != ranks[1].wgsl {
+            all.extend(ranks);
         } else {
             let [exchange, native] = [AddBody::Exchange, AddBody::Native]
                 .map(|add| source(kernel, add.name(), Bodies { add, ..Bodies::PLAIN }));
-            match exchange.wgsl == native.wgsl {
-                true => all.push(source(kernel, "", Bodies::PLAIN)),
-                false => all.extend([exchange, native]),
+            let lookups =
+                LookupBody::ALL.map(|lookup| source(kernel, lookup.name(), Bodies { lookup, ..Bodies::PLAIN }));
+            if lookups[0].wgsl != lookups[1].wgsl {
+                all.extend(lookups);
+            } else if exchange.wgsl == native.wgsl {
+                all.push(source(kernel, "", Bodies::PLAIN));
+            } else {
+                all.extend([exchange, native]);
             }
         }
     }

@@ -2,7 +2,7 @@
 //! on the facts alone, so any combination that a device could report will do.
 
 use hotrow::{
-    AddBody, Caps, Error, GroupConfig, Layout, Placement, RankBody, requirements,
+    AddBody, Caps, Error, GroupConfig, Layout, LookupBody, Placement, RankBody, requirements,
     wgpu::{self, AdapterInfo, Backend, DeviceType, Features, Limits},
 };
 
@@ -80,12 +80,30 @@ fn the_ballot_runs_only_where_every_subgroup_has_32_lanes() {
         .map(|fixture| fixture.name)
         .collect();
     assert_eq!(ballot, ["NVIDIA", "in a virtual machine", "unknown"]);
-    // Any range other than 32 to 32 gives the portable body, on every backend.
-    for subgroup in [(31, 32), (32, 33), (16, 32), (32, 64), (1, 128), (64, 64), (0, 0)] {
+    for subgroup in [(32, 64), (64, 64)] {
+        let caps = Caps { subgroup: Some(subgroup), ..fixture("NVIDIA") };
+        assert_eq!(caps.choose_rank(), RankBody::Subgroup64, "{subgroup:?}");
+    }
+    // Any other range gives the portable body, on every backend.
+    for subgroup in [(31, 32), (32, 33), (16, 32), (16, 64), (32, 128), (1, 128), (0, 0)] {
         let caps = Caps { subgroup: Some(subgroup), ..fixture("NVIDIA") };
         assert_eq!(caps.choose_rank(), RankBody::Portable, "{subgroup:?}");
     }
     assert_eq!(Caps { subgroup: None, ..fixture("NVIDIA") }.choose_rank(), RankBody::Portable);
+}
+
+#[test]
+fn rows_are_looked_up_with_32_lanes_8_lanes_or_one() {
+    let with = |body| -> Vec<&str> {
+        fixtures().iter().filter(|one| one.caps().choose_lookup() == body).map(|one| one.name).collect()
+    };
+    assert_eq!(with(LookupBody::Subgroup32), ["NVIDIA", "in a virtual machine", "unknown"]);
+    assert_eq!(with(LookupBody::Lane1), ["llvmpipe", "SwiftShader"]);
+    assert_eq!(LookupBody::ALL.map(|body| with(body).len()).iter().sum::<usize>(), fixtures().len());
+    for subgroup in [None, Some((32, 64)), Some((16, 32)), Some((64, 64))] {
+        let caps = Caps { subgroup, ..fixture("NVIDIA") };
+        assert_eq!(caps.choose_lookup(), LookupBody::Lanes8, "{subgroup:?}");
+    }
 }
 
 #[test]
@@ -109,6 +127,7 @@ fn no_decision_looks_at_the_name() {
     for fixture in fixtures() {
         let (named, nameless) = (fixture.caps(), Fixture { name: "", ..fixture }.caps());
         assert_eq!(named.choose_rank(), nameless.choose_rank());
+        assert_eq!(named.choose_lookup(), nameless.choose_lookup());
         assert_eq!(named.choose_shard_bytes(), nameless.choose_shard_bytes());
         assert_eq!(named.is_hardware(), nameless.is_hardware());
     }

@@ -31,6 +31,7 @@ fn public_types_are_send_and_sync() {
     shared_between_threads::<simulate::Simulator>();
     shared_between_threads::<hotrow::RankBody>();
     shared_between_threads::<hotrow::AddBody>();
+    shared_between_threads::<hotrow::LookupBody>();
     shared_between_threads::<scars::Run>();
     shared_between_threads::<scars::Rules>();
     shared_between_threads::<scars::Advice>();

@@ -6,7 +6,7 @@ use crate::options::{Backend, Options};
 use crate::output;
 use crate::self_test::{self, Case};
 use anyhow::anyhow;
-use hotrow::{Caps, Context, RankBody, adapter, requirements, wgpu};
+use hotrow::{Caps, Context, LookupBody, RankBody, adapter, requirements, wgpu};
 
 /// Adapters, limits, which kernels and memory paths each gets and why, and a self-test
 #[derive(Debug, clap::Args)]
@@ -114,6 +114,8 @@ impl Adapter {
             .with("limits", limits)
             .with("rank", caps.choose_rank().name())
             .with("rank_why", rank_why(&caps))
+            .with("lookup", caps.choose_lookup().name())
+            .with("lookup_why", lookup_why(&caps))
             // How floats in memory are added to atomically.
             .with("add", caps.choose_add().name())
             .with("memory", memory)
@@ -136,15 +138,27 @@ impl Adapter {
 }
 
 fn rank_why(caps: &Caps) -> String {
-    match (caps.choose_rank(), caps.subgroup) {
-        (RankBody::Subgroup32, _) => "every subgroup has 32 lanes".to_owned(),
-        (RankBody::Portable, None) => "it has no subgroup operations".to_owned(),
-        (RankBody::Portable, Some((least, most))) if least == most => {
-            format!("its subgroups have {least} lanes, not 32")
-        }
-        (RankBody::Portable, Some((least, most))) => {
-            format!("its subgroups have {least} to {most} lanes and wgpu cannot fix them at 32")
-        }
+    match caps.choose_rank() {
+        RankBody::Subgroup32 => "every subgroup has 32 lanes".to_owned(),
+        RankBody::Subgroup64 => "every subgroup has 32 or 64 lanes".to_owned(),
+        RankBody::Portable => other_subgroups(caps),
+    }
+}
+
+fn lookup_why(caps: &Caps) -> String {
+    match caps.choose_lookup() {
+        LookupBody::Subgroup32 => "every subgroup has 32 lanes".to_owned(),
+        LookupBody::Lanes8 => other_subgroups(caps),
+        LookupBody::Lane1 => "its driver runs on a CPU".to_owned(),
+    }
+}
+
+/// The reason why the bodies for 32 lanes do not run.
+fn other_subgroups(caps: &Caps) -> String {
+    match caps.subgroup {
+        None => "it has no subgroup operations".to_owned(),
+        Some((least, most)) if least == most => format!("its subgroups have {least} lanes, not 32"),
+        Some((least, most)) => format!("its subgroups have {least} to {most} lanes and wgpu cannot fix them at 32"),
     }
 }
 

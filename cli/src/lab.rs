@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use hotrow::Resolution;
 use hotrow::wgpu::{self, util::DeviceExt as _};
-use hotrow::{Batch, Context, ContextOptions, Shaders, Timeline};
+use hotrow::{Batch, Context, ContextOptions, Timeline};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -152,10 +152,9 @@ impl Lab {
         Self { timed: context.timed(&timeline), timeline, rounds }
     }
 
-    /// The same device with shaders compiled without wgpu's runtime checks.
-    pub fn trusted(&self) -> anyhow::Result<Self> {
-        let options = ContextOptions::default().shaders(Shaders::Trusted);
-        Ok(Self::new(&Context::with_options(self.timed.device(), self.timed.queue(), &options)?, self.rounds))
+    /// The same device with other options of the context: shaders without wgpu's runtime checks, or another body.
+    pub fn with(&self, options: &ContextOptions) -> anyhow::Result<Self> {
+        Ok(Self::new(&Context::with_options(self.timed.device(), self.timed.queue(), options)?, self.rounds))
     }
 
     /// A buffer of these words.

@@ -79,6 +79,8 @@ fn every_adapter_passes_its_self_test() {
             "driver",
             "hardware",
             "limits",
+            "lookup",
+            "lookup_why",
             "memory",
             "name",
             "rank",

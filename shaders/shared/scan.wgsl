@@ -6,4 +6,5 @@ struct ScanInfo {
     capacity: u32,  // the most items there can be
     per_block: u32, // items of a block; a row has an element for each block
     rows: u32,
+    clears: u32,    // 1: the rows of `cleared` become zero
 }

@@ -10,4 +10,5 @@ struct Pass {
     count: u32,     // the entry of Step.counts with the number of keys
     capacity: u32,  // the most keys there can be
     positions: u32, // 1: values are the positions themselves
+    next_mask: u32, // mask of the next pass's digit, which begins 8 bits higher; 0 in the last pass
 }

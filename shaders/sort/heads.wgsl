@@ -1,4 +1,4 @@
-// Dedup, first of three stages: counts the keys in each block of the sorted keys that are the first among equal keys.
+// Dedup, first of two stages: counts the keys in each block of the sorted keys that are the first among equal keys.
 #include "shared/common.wgsl"
 #include "shared/dedup.wgsl"
 #include "shared/lanes.wgsl"

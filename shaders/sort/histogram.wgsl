@@ -1,5 +1,6 @@
-// Radix sort, first of three stages: counts how many keys of each block have each digit of up to 8 bits. The sort is
-// reduce, then scan, so no workgroup waits for another (Merrill & Grimshaw 2011).
+// Radix sort, first of three stages: counts how many keys of each block have each digit of up to 8 bits. Only the first
+// pass needs it: scatter counts the digits of the pass that follows. The sort is reduce, then scan, so no workgroup
+// waits for another (Merrill & Grimshaw 2011).
 #include "shared/common.wgsl"
 #include "shared/sort.wgsl"
 

@@ -1,5 +1,6 @@
 // Replaces rows, which lie one behind the other, with their exclusive prefix sums; the sum of each row goes to
-// `totals`. A workgroup scans whole rows and needs no sum of another workgroup.
+// `totals`. Clears as many rows of another array if asked. A workgroup scans whole rows and needs no sum of another
+// workgroup.
 #include "shared/common.wgsl"
 #include "shared/scan.wgsl"
 #include "shared/lanes.wgsl"
@@ -8,6 +9,7 @@
 @group(0) @binding(1) var<storage, read_write> step: Step;
 @group(0) @binding(2) var<storage, read_write> data: array<u32>;
 @group(0) @binding(3) var<storage, read_write> totals: array<u32>;
+@group(0) @binding(4) var<storage, read_write> cleared: array<u32>; // the digits that the next scatter counts
 
 var<workgroup> live: u32;
 
@@ -23,6 +25,11 @@ fn store4(i: u32, end: u32, before: u32, values: vec4<u32>) {
     if (i + 1u < end) { data[i + 1u] = before + values.x; }
     if (i + 2u < end) { data[i + 2u] = before + values.x + values.y; }
     if (i + 3u < end) { data[i + 3u] = before + values.x + values.y + values.z; }
+}
+
+fn clear4(i: u32, end: u32) {
+    if (info.clears == 0u) { return; }
+    for (var k = i; k < min(i + 4u, end); k++) { cleared[k] = 0u; }
 }
 
 fn sum4(values: vec4<u32>) -> u32 { return values.x + values.y + values.z + values.w; }
@@ -42,6 +49,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             for (var i = row * length; i < end; i += 4u) {
                 let values = load4(i, end);
                 store4(i, end, carry, values);
+                clear4(i, end);
                 carry += sum4(values);
             }
             totals[row] = carry;
@@ -63,6 +71,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             if (i < end) {
                 store4(i, end, carry + scan.before, a);
                 store4(i + 4u, end, carry + scan.before + sum4(a), b);
+                clear4(i, end);
+                clear4(i + 4u, end);
             }
             carry += scan.total;
         }

@@ -1,4 +1,5 @@
-// Radix sort, last of three stages: moves each pair to its place. Stable.
+// Radix sort, last of three stages: moves each pair to its place, and counts the digits of the next pass where the keys
+// arrive. Stable.
 //
 // A block is first ordered in shared memory, so that it is written in runs of neighbours, one run for each digit.
 // Behind the last key a block is filled with keys of the highest digit: they rank last and are not written.
@@ -14,6 +15,7 @@
 @group(0) @binding(5) var<storage, read> totals: array<u32>; // keys of each digit
 @group(0) @binding(6) var<storage, read_write> keys_out: array<u32>;
 @group(0) @binding(7) var<storage, read_write> values_out: array<u32>;
+@group(0) @binding(8) var<storage, read_write> next_digits: array<atomic<u32>>; // zero before the pass, unless it is the last
 
 var<workgroup> block_words: array<atomic<u32>, SORT_BLOCK>; // counters while ranking; then the block's keys, then its values
 var<workgroup> digit_words: array<u32, 256>;                // counters while ranking; then the first position of each digit in the block
@@ -73,11 +75,19 @@ fn to4(keys: vec4<u32>, j: u32) -> vec4<u32> {
                      digit_to[digit_of(keys.z)] + j + 512u, digit_to[digit_of(keys.w)] + j + 768u);
 }
 
-fn send_keys(to: vec4<u32>, keys: vec4<u32>, j: u32, end: u32) {
-    if (j < end) { keys_out[to.x] = keys.x; }
-    if (j + 256u < end) { keys_out[to.y] = keys.y; }
-    if (j + 512u < end) { keys_out[to.z] = keys.z; }
-    if (j + 768u < end) { keys_out[to.w] = keys.w; }
+fn send_key(to: u32, key: u32, blocks: u32) {
+    keys_out[to] = key;
+    if (pass_info.next_mask != 0u) {
+        let digit = (key >> (pass_info.shift + 8u)) & pass_info.next_mask;
+        atomicAdd(&next_digits[digit * blocks + to / SORT_BLOCK], 1u);
+    }
+}
+
+fn send_keys(to: vec4<u32>, keys: vec4<u32>, j: u32, end: u32, blocks: u32) {
+    if (j < end) { send_key(to.x, keys.x, blocks); }
+    if (j + 256u < end) { send_key(to.y, keys.y, blocks); }
+    if (j + 512u < end) { send_key(to.z, keys.z, blocks); }
+    if (j + 768u < end) { send_key(to.w, keys.w, blocks); }
 }
 
 fn send_values(to: vec4<u32>, values: vec4<u32>, j: u32, end: u32) {
@@ -130,9 +140,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         let to_a = to4(keys_a, me);
         let to_b = to4(keys_b, me + 1024u);
         let to_c = to4(keys_c, me + 2048u);
-        send_keys(to_a, keys_a, me, end);
-        send_keys(to_b, keys_b, me + 1024u, end);
-        send_keys(to_c, keys_c, me + 2048u, end);
+        send_keys(to_a, keys_a, me, end, blocks);
+        send_keys(to_b, keys_b, me + 1024u, end, blocks);
+        send_keys(to_c, keys_c, me + 2048u, end, blocks);
         workgroupBarrier();
         put4(place_a, values_a);
         put4(place_b, values_b);

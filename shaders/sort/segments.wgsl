@@ -1,5 +1,5 @@
-// Dedup, last of three stages: writes the `segment` of each sorted key, the `starts` of each distinct key, and their
-// counts.
+// Dedup, last of two stages: writes the `segment` of each sorted key, the `starts` of each distinct key, and their
+// counts. A workgroup sums the first keys of the blocks before its own: 4 bytes for each 2,048 keys.
 #include "shared/common.wgsl"
 #include "shared/dedup.wgsl"
 #include "shared/lanes.wgsl"
@@ -7,10 +7,9 @@
 @group(0) @binding(0) var<uniform> info: DedupInfo;
 @group(0) @binding(1) var<storage, read_write> step: Step;
 @group(0) @binding(2) var<storage, read> keys: array<u32>;
-@group(0) @binding(3) var<storage, read> heads: array<u32>;  // number of first keys before each block
-@group(0) @binding(4) var<storage, read> totals: array<u32>; // number of first keys in all
-@group(0) @binding(5) var<storage, read_write> segment: array<u32>;
-@group(0) @binding(6) var<storage, read_write> starts: array<u32>;
+@group(0) @binding(3) var<storage, read> heads: array<u32>; // number of first keys of each block
+@group(0) @binding(4) var<storage, read_write> segment: array<u32>;
+@group(0) @binding(5) var<storage, read_write> starts: array<u32>;
 
 // One word for each key, with a gap after every eighth: an invocation counts along eight neighbours, and 32 invocations
 // use 32 banks.
@@ -21,19 +20,31 @@ var<workgroup> live: u32;
 
 fn begun_at(j: u32) -> u32 { return j + j / 8u; }
 
+// The number of first keys in blocks `first` to `end - 1`. The whole workgroup must call this.
+fn heads_between(first: u32, end: u32, lane: Lane) -> u32 {
+    var sum = 0u;
+    for (var block = first + lane_index(lane); block < end; block += 256u) { sum += heads[block]; }
+    return scan_lanes(sum, lane).total;
+}
+
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, lane: Lane) {
     let me = lane_index(lane);
     if (me == 0u) { live = min(step.counts[info.count], info.capacity); }
     let n = workgroupUniformLoad(&live);
     if (me == 0u && flat_group(group, groups) == 0u) {
-        step.counts[info.segments] = totals[0];
+        if (n == 0u) { step.counts[info.segments] = 0u; }
         var nothing = n == 0u;
         if (!nothing) { nothing = keys[0] == NONE; }
         if (nothing) { step.counts[info.valid] = 0u; }
     }
     let blocks = (n + DEDUP_BLOCK - 1u) / DEDUP_BLOCK;
+    var counted = 0u;      // blocks before this one
+    var first_keys = 0u;   // and their first keys
     for (var block = flat_group(group, groups); block < blocks; block += groups.x * groups.y) {
+        first_keys += heads_between(counted, block, lane);
+        counted = block;
+        if (me == 0u && block + 1u == blocks) { step.counts[info.segments] = first_keys + heads[block]; }
         let first = block * DEDUP_BLOCK;
         let head = heads_of(first + me, n);
         for (var r = 0u; r < 8u; r++) { begun[begun_at(r * 256u + me)] = (head >> r) & 1u; }
@@ -43,7 +54,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             sum += begun[me * 9u + k];
             begun[me * 9u + k] = sum;
         }
-        let before = heads[block] + scan_lanes(sum, lane).before;
+        let before = first_keys + scan_lanes(sum, lane).before;
         for (var k = 0u; k < 8u; k++) { begun[me * 9u + k] += before; }
         workgroupBarrier();
         for (var r = 0u; r < 8u; r++) {

@@ -144,6 +144,7 @@ host_structs! {
         pub count: u32,
         pub capacity: u32,
         pub positions: u32,
+        pub next_mask: u32,
     }
 
     /// A prefix sum of rows. Twin of `ScanInfo`.
@@ -152,6 +153,7 @@ host_structs! {
         pub capacity: u32,
         pub per_block: u32,
         pub rows: u32,
+        pub clears: u32,
     }
 
     /// A sort, and perhaps dedup, of few keys. Twin of `SmallInfo`.

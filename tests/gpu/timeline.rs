@@ -180,11 +180,13 @@ fn a_step_has_as_many_dispatches_as_the_documentation_says() {
             (5000, 64, 128, [10, 3]),
             (5000, 64, 129, [10, 5]),
             (5000, 64, 1024, [10, 5]),
-            (5000, 64, 1025, [24, 13]),
-            (70_000, 70_000, 1025, [24, 16]),
+            (5000, 64, 1025, [20, 11]),
+            (70_000, 70_000, 1025, [20, 13]),
             // Numbers of slots and scratch rows need fewer bits than numbers of rows.
-            (70_000, 64, 1025, [24, 13]),
-            (5000, 0, 1025, [16, 13]),
+            (70_000, 64, 1025, [20, 11]),
+            // At most 20 in a forward and 34 in a step.
+            (70_000, 70_000, 1 << 20, [20, 13]),
+            (5000, 0, 1025, [14, 11]),
             (5000, 0, 1024, [8, 5]),
         ] {
             let mut config = GroupConfig::new(&[rows], 1);

@@ -52,7 +52,7 @@ pub(super) struct Args {
 type Measure = fn(&mut Bench<'_>) -> anyhow::Result<()>;
 
 /// The parts of the suite. In this order: short ones and those that decide a goal come first.
-const PARTS: [(&str, &str, Measure); 14] = [
+const PARTS: [(&str, &str, Measure); 15] = [
     ("hits", "All rows resident: gather, forward, backward", cases::hits),
     ("nvidia", "NVIDIA's shape", cases::nvidia),
     ("bus", "95 % hits, the rest over the bus; unified memory", transfers::over_the_bus),
@@ -69,6 +69,7 @@ const PARTS: [(&str, &str, Measure); 14] = [
     ("optimizers", "SGD, row-wise and element-wise AdaGrad", cases::optimizers),
     ("pinned", "Hot rows pinned: caches of 128 to 1024 MB against none, hot batches, an epoch", pinned::run),
     ("small", "A thousand indices", cases::small),
+    ("lookups", "The bodies that look up rows, side by side", cases::lookups),
     ("trusted", "Shaders with wgpu's runtime checks and without", cases::trusted),
     ("tbe", "TBE's shape", cases::tbe),
 ];

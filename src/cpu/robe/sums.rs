@@ -78,9 +78,10 @@ impl<'a> Sums<'a> {
         let mut runs = zeroed("runs", starts as usize)?;
         let mut blocks = zeroed("blocks", (starts as usize).div_ceil(BLOCK))?;
         robe_runs::robe_runs(params, robe, targets, accesses, scratch, &mut runs, &mut blocks);
-        let info = ScanInfo { count: count::UNIQUE as u32, capacity: starts, per_block: BLOCK as u32, rows: 1 };
+        let info =
+            ScanInfo { count: count::UNIQUE as u32, capacity: starts, per_block: BLOCK as u32, rows: 1, clears: 0 };
         let mut total = [0];
-        scan(&info, &space.step, &mut blocks, &mut total);
+        scan(&info, &space.step, &mut blocks, &mut total, &mut []);
         let mut locations = zeroed("locations", total[0] as usize)?;
         let mut sums = zeroed("sums", total[0] as usize)?;
         robe_covered(

@@ -6,7 +6,7 @@ use crate::{
     config::Placement,
     error::Error,
     table::layout::Layout,
-    wgsl::{AddBody, RankBody},
+    wgsl::{AddBody, LookupBody, RankBody},
 };
 
 /// A snapshot of a device's features, limits and adapter.
@@ -94,11 +94,26 @@ impl Caps {
         }
     }
 
-    /// Chooses the body that ranks keys. The ballot body needs subgroups of exactly 32 lanes. wgpu cannot pin the size, so smallest and
-    /// largest must both be 32.
+    /// Chooses the body that ranks keys: a ballot body needs subgroups of exactly 32 lanes, or of 32 or 64. wgpu cannot pin the size, so
+    /// smallest and largest size decide.
     #[must_use]
     pub fn choose_rank(&self) -> RankBody {
-        if self.subgroup == Some((32, 32)) { RankBody::Subgroup32 } else { RankBody::Portable }
+        match self.subgroup {
+            Some((32, 32)) => RankBody::Subgroup32,
+            Some((32 | 64, 64)) => RankBody::Subgroup64,
+            _ => RankBody::Portable,
+        }
+    }
+
+    /// Chooses the body that looks up rows: by ballot where every subgroup has exactly 32 lanes, else with 8 lanes a row; with one lane on a
+    /// driver that runs on a CPU, which gains nothing from lanes that read neighbouring words.
+    #[must_use]
+    pub fn choose_lookup(&self) -> LookupBody {
+        match (self.subgroup, self.device_type) {
+            (_, wgpu::DeviceType::Cpu) => LookupBody::Lane1,
+            (Some((32, 32)), _) => LookupBody::Subgroup32,
+            _ => LookupBody::Lanes8,
+        }
     }
 
     /// Chooses native addition if the device has it and was created with it.

@@ -15,7 +15,7 @@ use crate::{
     },
     host::trusted,
     memory::buffer_bytes,
-    wgsl::{self, Access, AddBody, Bodies, Kernel, RankBody},
+    wgsl::{self, Access, AddBody, Bodies, Kernel, LookupBody, RankBody},
 };
 
 pub(crate) struct Pipeline {
@@ -35,7 +35,7 @@ type Text = dyn Fn(&Kernel, Bodies) -> String + Send + Sync;
 /// The source of a context's shader modules.
 enum Recipe {
     /// The crate's own text, with or without wgpu's checks.
-    Own { rank: RankBody, add: AddBody, shaders: Shaders },
+    Own { rank: RankBody, add: AddBody, lookup: LookupBody, shaders: Shaders },
     /// A test's own text; never trusted.
     Foreign(Box<Text>),
 }
@@ -43,8 +43,8 @@ enum Recipe {
 impl Recipe {
     fn module(&self, device: &wgpu::Device, kernel: &Kernel, (width, windows): (u32, u32)) -> wgpu::ShaderModule {
         let text = match self {
-            &Self::Own { rank, add, shaders } => {
-                let bodies = Bodies { rank, add, width, windows };
+            &Self::Own { rank, add, lookup, shaders } => {
+                let bodies = Bodies { rank, add, lookup, width, windows };
                 if shaders == Shaders::Trusted {
                     return trusted::shader_module(device, wgsl::composed(kernel, bodies));
                 }
@@ -99,13 +99,26 @@ impl Context {
     ) -> Result<Self, Error> {
         let caps = Caps::of(device);
         let rank = options.rank.unwrap_or_else(|| caps.choose_rank());
-        if rank == RankBody::Subgroup32 && caps.choose_rank() != rank {
-            return Err(Error::Unsupported {
-                what: "the subgroup-32 body",
-                wanted: "a device all of whose subgroups have 32 lanes".into(),
-                found: format!("subgroups {:?}", caps.subgroup),
-                remedy: "leave ContextOptions::rank alone, or take RankBody::Portable",
-            });
+        let lookup = options.lookup.unwrap_or_else(|| caps.choose_lookup());
+        let runs = |body_needs: &[(u32, u32)]| caps.subgroup.is_some_and(|sizes| body_needs.contains(&sizes));
+        let refused = |what, wanted: &str, remedy| Error::Unsupported {
+            what,
+            wanted: wanted.into(),
+            found: format!("subgroups {:?}", caps.subgroup),
+            remedy,
+        };
+        let of_32 = "a device all of whose subgroups have 32 lanes";
+        if rank == RankBody::Subgroup32 && !runs(&[(32, 32)]) {
+            let remedy = "leave ContextOptions::rank alone, or take RankBody::Portable";
+            return Err(refused("the subgroup-32 body", of_32, remedy));
+        }
+        if rank == RankBody::Subgroup64 && !runs(&[(32, 32), (32, 64), (64, 64)]) {
+            let remedy = "leave ContextOptions::rank alone, or take RankBody::Portable";
+            return Err(refused("the subgroup-64 body", "a device all of whose subgroups have 32 or 64 lanes", remedy));
+        }
+        if lookup == LookupBody::Subgroup32 && !runs(&[(32, 32)]) {
+            let remedy = "leave ContextOptions::lookup alone, or take LookupBody::Lanes8";
+            return Err(refused("the subgroup-32 look-up", of_32, remedy));
         }
         let add = options.add.unwrap_or_else(|| caps.choose_add());
         if add == AddBody::Native && caps.choose_add() != add {
@@ -121,7 +134,7 @@ impl Context {
             queue,
             kernels,
             options.max_groups,
-            Recipe::Own { rank, add, shaders: options.shaders },
+            Recipe::Own { rank, add, lookup, shaders: options.shaders },
         )
     }
 

@@ -1,6 +1,6 @@
 //! Options for a context.
 
-use crate::wgsl::{AddBody, RankBody};
+use crate::wgsl::{AddBody, LookupBody, RankBody};
 
 /// Whether wgpu adds its runtime checks to the crate's shaders.
 ///
@@ -26,6 +26,7 @@ pub struct ContextOptions {
     pub(crate) shaders: Shaders,
     pub(crate) rank: Option<RankBody>,
     pub(crate) add: Option<AddBody>,
+    pub(crate) lookup: Option<LookupBody>,
     pub(crate) max_groups: Option<u32>,
 }
 
@@ -36,7 +37,7 @@ impl ContextOptions {
         Self { shaders, ..self }
     }
 
-    /// Chooses the body that ranks the keys of a sort. [`RankBody::Subgroup32`] is refused if subgroups may have another size.
+    /// Chooses the body that ranks the keys of a sort. A subgroup body is refused if subgroups may have another size.
     #[must_use]
     pub const fn rank(self, rank: RankBody) -> Self {
         Self { rank: Some(rank), ..self }
@@ -46,6 +47,12 @@ impl ContextOptions {
     #[must_use]
     pub const fn add(self, add: AddBody) -> Self {
         Self { add: Some(add), ..self }
+    }
+
+    /// Chooses the body that looks up rows. [`LookupBody::Subgroup32`] is refused if subgroups may have another size.
+    #[must_use]
+    pub const fn lookup(self, lookup: LookupBody) -> Self {
+        Self { lookup: Some(lookup), ..self }
     }
 
     /// Limits the workgroups in x: a small value makes small tests reach limits that only large batches would reach.

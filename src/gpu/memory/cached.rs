@@ -89,7 +89,10 @@ fn space(space: &Space) -> impl Iterator<Item = Allocation> {
         ("scratch", scratch),
     ];
     let single = single.map(|(what, buffer)| (what, buffer.size()));
-    single.into_iter().chain(sizes("sorted", arrays.iter().flatten())).chain(sizes("scan", [digits, totals]))
+    single
+        .into_iter()
+        .chain(sizes("sorted", arrays.iter().flatten()))
+        .chain(sizes("scan", digits.iter().chain([totals])))
 }
 
 fn flush(space: &FlushSpace) -> [Allocation; 3] {

@@ -61,7 +61,8 @@ fn chunks(chunks: &Chunks) -> Vec<Allocation> {
         ("accesses", accesses),
         ("targets", targets),
         ("scratch", scratch),
-        ("scan", digits),
+        ("scan", &digits[0]),
+        ("scan", &digits[1]),
         ("scan", totals),
     ];
     let sorted = arrays.iter().flatten().map(|buffer| ("sorted", buffer));

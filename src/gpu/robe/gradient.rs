@@ -117,8 +117,9 @@ impl RobeGroup {
                         capacity: due.starts(),
                         per_block: RUNS_BLOCK,
                         rows: 1,
+                        clears: 0,
                     };
-                    scan::record(&mut call, &info, &space.step, &runs.blocks, &runs.total);
+                    scan::record(&mut call, &info, &space.step, &runs.blocks, &runs.total, &self.front.dummy);
                     robe_covered::record(&mut call, &due, runs, [&locations, &sums]);
                     drop(call);
                     encoder.copy_buffer_to_buffer(&runs.total, 0, counted.buffer(), counted.offset(), 4);

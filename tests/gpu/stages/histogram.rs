@@ -14,7 +14,14 @@ fn matches_the_mirror() {
                 let mut source = rng(seed as u64);
                 let which = [count::INDICES, count::MOVES][seed % 2];
                 let mask = [255, 255, 1, 31][seed % 4];
-                let pass = Pass { shift: 8 * (seed as u32 % 4), mask, count: which as u32, capacity, positions: 0 };
+                let pass = Pass {
+                    shift: 8 * (seed as u32 % 4),
+                    mask,
+                    count: which as u32,
+                    capacity,
+                    positions: 0,
+                    next_mask: 255,
+                };
                 // Keys with many distinct digits, and with few.
                 let spread = [0xffff_ffff, 0x0303_0303][seed / 3];
                 let keys: Vec<u32> = (0..capacity).map(|_| source.random::<u32>() & spread).collect();

@@ -1,10 +1,11 @@
 use bytemuck::cast_slice;
 use hotrow::{
-    GroupConfig,
+    Context, GroupConfig, LookupBody,
     hash::miss_key,
     internals::layout::{NONE, Params, Step, count},
     internals::stages,
 };
+use hotrow_harness::device::{again, options, with_gpu};
 use rand::RngExt as _;
 
 use super::{
@@ -19,9 +20,19 @@ fn listed(run: &[Vec<u32>], n: usize) -> Vec<(u32, u32)> {
     pairs
 }
 
+/// Runs `test` with each body that looks up rows and runs on any device.
+fn on_each_body(test: impl Fn(&Context)) {
+    on_each(&test);
+    with_gpu(|_| {
+        for body in [LookupBody::Lanes8, LookupBody::Lane1] {
+            test(&again(&options().lookup(body)));
+        }
+    });
+}
+
 #[test]
 fn matches_the_mirror() {
-    on_each(|context| {
+    on_each_body(|context| {
         let (mut changed, mut hits, mut misses) = (0, 0, 0);
         for seed in 0..4 {
             for n in [0usize, 1, 31, 255, 256, 257, 1000] {

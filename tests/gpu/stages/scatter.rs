@@ -11,8 +11,8 @@ use super::{check, guarded, junk, of, on_each, read, rng, step, words};
 fn scanned(pass: &Pass, step: &hotrow::internals::layout::Step, keys: &[u32], blocks: u32) -> (Vec<u32>, Vec<u32>) {
     let (mut digits, mut totals) = (vec![0; 256 * blocks as usize], vec![0; 256]);
     stages::histogram(pass, step, keys, &mut digits);
-    let info = ScanInfo { count: pass.count, capacity: pass.capacity, per_block: 3072, rows: 256 };
-    stages::scan(&info, step, &mut digits, &mut totals);
+    let info = ScanInfo { count: pass.count, capacity: pass.capacity, per_block: 3072, rows: 256, clears: 0 };
+    stages::scan(&info, step, &mut digits, &mut totals, &mut []);
     (digits, totals)
 }
 
@@ -25,7 +25,9 @@ pub(crate) fn all(context: &Context) {
                 let which = [count::INDICES, count::MOVES][seed % 2];
                 let positions = source.random_range(0..2);
                 let mask = [255, 255, 1, 31][seed % 4];
-                let pass = Pass { shift: 8 * (seed as u32 % 4), mask, count: which as u32, capacity, positions };
+                let shift = 8 * (seed as u32 % 4);
+                let next_mask = if shift == 24 { 0 } else { [255, 0, 3][seed % 3] };
+                let pass = Pass { shift, mask, count: which as u32, capacity, positions, next_mask };
                 let keys: Vec<u32> = (0..capacity).map(|_| source.random::<u32>() & spread).collect();
                 let step = step(&mut source, 3, &[(which, live)]);
                 let blocks = capacity.div_ceil(3072);
@@ -40,16 +42,37 @@ pub(crate) fn all(context: &Context) {
                     guarded(&totals),
                     guarded(&junk(&mut source, n)),
                     guarded(&junk(&mut source, n)),
+                    guarded(&vec![0; 256 * blocks as usize]),
                 ];
                 let case = format!("{live} of {capacity}, spread {spread:#x}, positions {positions}");
                 let groups = blocks.div_ceil(2);
                 let run = check(context, "scatter", &case, &bindings, groups, &[], |b| {
-                    let [pass, step, keys_in, values_in, digits, totals, keys_out, values_out] = b else {
+                    let [pass, step, keys_in, values_in, digits, totals, keys_out, values_out, next_digits] = b else {
                         unreachable!()
                     };
-                    stages::scatter(&read(pass), of(step), keys_in, values_in, digits, totals, keys_out, values_out);
+                    let pass = read(pass);
+                    stages::scatter(
+                        &pass,
+                        of(step),
+                        keys_in,
+                        values_in,
+                        digits,
+                        totals,
+                        keys_out,
+                        values_out,
+                        next_digits,
+                    );
                 });
                 changed += run.changed;
+                // Checked without the mirror: scatter counts what a histogram of its output would count.
+                if next_mask != 0 {
+                    let next = Pass { shift: shift + 8, mask: next_mask, ..pass };
+                    let mut counted = vec![0; 256 * blocks as usize];
+                    stages::histogram(&next, &step, &run.found[6], &mut counted);
+                    assert_eq!(run.found[8][..counted.len()], counted, "{case}");
+                    counted[0] ^= 1;
+                    assert_ne!(run.found[8][..counted.len()], counted, "a wrong count is noticed");
+                }
                 // Checked without the mirror: the pass is stable, so equal digits keep their order.
                 if positions == 1 {
                     let key = |i: u32| ((keys[i as usize] >> pass.shift) & mask, i);

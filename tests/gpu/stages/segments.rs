@@ -1,4 +1,4 @@
-use hotrow::internals::layout::{DedupInfo, ScanInfo, count};
+use hotrow::internals::layout::{DedupInfo, count};
 use hotrow::internals::stages;
 
 use super::{check, guarded, heads::sorted_keys, junk, of, on_each, read, rng, step, words};
@@ -23,24 +23,21 @@ fn matches_the_mirror() {
                         valid: valid as u32,
                     };
                     let step = step(&mut source, 1, &[(which, live as u32)]);
-                    let (mut heads, mut totals) = (junk(&mut source, capacity.div_ceil(2048)), vec![0]);
-                    let row = ScanInfo { count: which as u32, capacity: capacity as u32, per_block: 2048, rows: 1 };
+                    let mut heads = junk(&mut source, capacity.div_ceil(2048));
                     stages::heads(&info, &step, &keys, &mut heads);
-                    stages::scan(&row, &step, &mut heads, &mut totals);
                     let bindings = [
                         words(&info),
                         words(&step),
                         guarded(&keys),
                         guarded(&heads),
-                        guarded(&totals),
                         guarded(&junk(&mut source, capacity)),
                         guarded(&junk(&mut source, capacity)),
                     ];
                     let case = format!("{live} of {capacity} below {reach}, {left_out} left out");
                     let groups = capacity.div_ceil(4096) as u32;
                     changed += check(context, "segments", &case, &bindings, groups, &[], |b| {
-                        let [info, step, keys, heads, totals, segment, starts] = b else { unreachable!() };
-                        stages::segments(&read(info), of(step), keys, heads, totals, segment, starts);
+                        let [info, step, keys, heads, segment, starts] = b else { unreachable!() };
+                        stages::segments(&read(info), of(step), keys, heads, segment, starts);
                     })
                     .changed;
                 }

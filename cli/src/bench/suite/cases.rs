@@ -1,6 +1,6 @@
 //! The workloads and how their rows are drawn, a function a part.
 
-use hotrow::{Error, Optimizer, Placement, Precision};
+use hotrow::{ContextOptions, Error, LookupBody, Optimizer, Placement, Precision, Shaders};
 
 use super::bench::{Bench, DIM};
 use super::shapes::{Batch, distinct, pool, random, shuffle, uniform, zipf};
@@ -104,10 +104,27 @@ pub(super) fn optimizers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 /// The cost of wgpu's runtime checks in the shaders: every kernel of a step at full hits, in both shader modes.
 pub(super) fn trusted(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let slot = (Optimizer::adagrad(LR), 2 * DIM);
-    let unchecked = bench.lab.trusted()?;
+    let unchecked = bench.lab.with(&ContextOptions::default().shaders(Shaders::Trusted))?;
     let workload = resident(bench, "shaders-trusted", bench.one_binding(), Some(1.05), slot)?;
     bench.measure_on(&unchecked, &workload)?;
     bench.measure(&Workload { name: "shaders-checked".to_owned(), ..workload })?;
+    Ok(())
+}
+
+/// The bodies that look up rows, side by side: a forward at full hits with each body that the device runs.
+pub(super) fn lookups(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    let slot = (Optimizer::sgd(LR), DIM);
+    let workload = resident(bench, "lookup", bench.one_binding(), Some(1.05), slot)?;
+    for body in LookupBody::ALL {
+        let name = format!("lookup-{}", body.name());
+        match bench.lab.with(&ContextOptions::default().lookup(body)) {
+            Ok(lab) => {
+                let workload = Workload { name, backward: false, ..workload.clone() };
+                bench.measure_on(&lab, &workload)?;
+            }
+            Err(reason) => bench.run.leave_out(name, reason.to_string()),
+        }
+    }
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use crate::lab::{Inputs, Lab, Measured, Stage};
 use crate::report::{Setting, Unit};
 
 /// A group, batches that warm it, and batches that are measured.
+#[derive(Clone)]
 pub(crate) struct Workload {
     pub(crate) name: String,
     /// Rows, batches, and how they are drawn.

@@ -2,12 +2,11 @@
 
 use crate::{
     cpu::stages::sort::{
-        heads::{self, heads},
+        heads::heads,
         radix::{SortJob, SortScratch, SortSpace, Sorted},
-        scan::scan,
         segments::segments,
     },
-    table::layout::{DedupInfo, ScanInfo, Step},
+    table::layout::{DedupInfo, Step},
 };
 
 /// The arrays and counts to which a dedup writes.
@@ -30,9 +29,8 @@ pub(crate) fn dedup<'s>(
     let sorted = space.sort(step, job, scratch);
     let n = step.counts[job.count];
     let info = DedupInfo { capacity: n, count: job.count as u32, segments: to.segments as u32, valid: to.valid as u32 };
-    let row = ScanInfo { count: info.count, capacity: n, per_block: heads::BLOCK as u32, rows: 1 };
-    heads(&info, step, sorted.0, &mut scratch.digits);
-    scan(&row, step, &mut scratch.digits, &mut scratch.totals);
-    segments(&info, step, sorted.0, &scratch.digits, &scratch.totals, to.segment, to.starts);
+    let blocks = &mut scratch.digits[0];
+    heads(&info, step, sorted.0, blocks);
+    segments(&info, step, sorted.0, blocks, to.segment, to.starts);
     sorted
 }

@@ -23,7 +23,8 @@ pub(crate) struct SortSpace {
 /// Buffers that several sorts share.
 #[derive(Debug)]
 pub(crate) struct SortScratch {
-    pub(crate) digits: Vec<u32>,
+    /// Counts of digits, block by block: those of a pass, and those of the next, in turn.
+    pub(crate) digits: [Vec<u32>; 2],
     pub(crate) totals: Vec<u32>,
 }
 
@@ -47,20 +48,26 @@ impl SortSpace {
     pub(crate) fn sort(&mut self, step: &Step, job: &SortJob<'_>, scratch: &mut SortScratch) -> Sorted<'_> {
         let (count, n) = (job.count as u32, step.counts[job.count]);
         let mask = u32::MAX.checked_shr(32 - job.key_bits).unwrap_or(0);
-        let rows = ScanInfo { count, capacity: n, per_block: BLOCK as u32, rows: 256 };
         let SortScratch { digits, totals } = scratch;
         for pass in 0..passes(job.key_bits) {
             let shift = 8 * pass;
             let positions = u32::from(pass == 0 && job.values.is_none());
-            let info = Pass { shift, mask: (mask >> shift) & 255, count, capacity: n, positions };
-            let [even, odd] = &mut self.arrays;
-            let (to, from) = if pass & 1 == 0 { (even, odd) } else { (odd, even) };
+            let digit = |shift| mask.checked_shr(shift).unwrap_or(0) & 255;
+            let next_mask = digit(shift + 8);
+            let info = Pass { shift, mask: digit(shift), count, capacity: n, positions, next_mask };
+            let clears = u32::from(next_mask != 0);
+            let rows = ScanInfo { count, capacity: n, per_block: BLOCK as u32, rows: 256, clears };
+            let ([even, odd], [first, second]) = (&mut self.arrays, &mut *digits);
+            let (to, from, now, next) =
+                if pass & 1 == 0 { (even, odd, first, second) } else { (odd, even, second, first) };
             let (keys, values) =
                 if pass == 0 { (job.keys, job.values.unwrap_or(job.keys)) } else { (&from[0][..], &from[1][..]) };
             let [keys_out, values_out] = to;
-            histogram(&info, step, keys, digits);
-            scan(&rows, step, digits, totals);
-            scatter(&info, step, keys, values, digits, totals, keys_out, values_out);
+            if pass == 0 {
+                histogram(&info, step, keys, now);
+            }
+            scan(&rows, step, now, totals, next);
+            scatter(&info, step, keys, values, now, totals, keys_out, values_out, next);
         }
         self.sorted(job.key_bits)
     }
@@ -79,6 +86,7 @@ fn passes(key_bits: u32) -> u32 {
 impl SortScratch {
     pub(crate) fn new(capacity: usize) -> Result<Self, Error> {
         let digits = 256 * capacity.div_ceil(BLOCK).max(1);
-        Ok(Self { digits: zeroed("scan", digits)?, totals: zeroed("scan", 256)? })
+        let digits = [zeroed("scan", digits)?, zeroed("scan", digits)?];
+        Ok(Self { digits, totals: zeroed("scan", 256)? })
     }
 }

@@ -5,8 +5,8 @@ use crate::{
     table::layout::{Pass, Step},
 };
 
-/// Moves each key and its value to their place in the order of one digit; stable. Mirror of
-/// `shaders/sort/scatter.wgsl`.
+/// Moves each key and its value to their place in the order of one digit, and counts the digits of the next pass where the keys arrive;
+/// stable. Mirror of `shaders/sort/scatter.wgsl`.
 pub fn scatter(
     pass: &Pass,
     step: &Step,
@@ -16,6 +16,7 @@ pub fn scatter(
     totals: &[u32],
     keys_out: &mut [u32],
     values_out: &mut [u32],
+    next_digits: &mut [u32],
 ) {
     let n = live(step, pass.count, pass.capacity);
     let blocks = n.div_ceil(BLOCK);
@@ -29,6 +30,10 @@ pub fn scatter(
             let place = &mut next[((key >> pass.shift) & pass.mask) as usize];
             keys_out[*place as usize] = key;
             values_out[*place as usize] = if pass.positions == 1 { i as u32 } else { values_in[i] };
+            if pass.next_mask != 0 {
+                let digit = (key >> (pass.shift + 8)) & pass.next_mask;
+                next_digits[digit as usize * blocks + *place as usize / BLOCK] += 1;
+            }
             *place += 1;
         }
     }

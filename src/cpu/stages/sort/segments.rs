@@ -8,24 +8,24 @@ use crate::{
     table::layout::{DedupInfo, NONE, Step},
 };
 
-/// Turns the scanned counts of the blocks into the segment of each key, the start of each distinct key, and their
+/// Turns the counts of the blocks into the segment of each key, the start of each distinct key, and their
 /// numbers. Mirror of `shaders/sort/segments.wgsl`.
 pub fn segments(
     info: &DedupInfo,
     step: &mut Step,
     keys: &[u32],
     heads: &[u32],
-    totals: &[u32],
     segment: &mut [u32],
     starts: &mut [u32],
 ) {
     let n = live(step, info.count, info.capacity);
-    step.counts[info.segments as usize] = totals[0];
+    step.counts[info.segments as usize] = heads[..n.div_ceil(BLOCK)].iter().sum();
     step.counts[info.valid as usize] = 0;
-    let mut begun = 0;
+    let (mut begun, mut first_keys) = (0, 0);
     for i in 0..n {
         if i % BLOCK == 0 {
-            begun = heads[i / BLOCK];
+            begun = first_keys;
+            first_keys += heads[i / BLOCK];
         }
         if keys[i] == NONE {
             continue;

@@ -1,15 +1,15 @@
-//! Dedup by sort (Yang 2020, section 5.1): sorts keys and finds where each distinct key begins. The sort is followed by three dispatches:
-//! heads, scan, segments.
+//! Dedup by sort (Yang 2020, section 5.1): sorts keys and finds where each distinct key begins. The sort is followed by two dispatches: heads
+//! and segments.
 
 use crate::{
     gpu::{
         engine::call::Call,
         stages::sort::{
-            heads, scan, segments, sort_small,
+            heads, segments, sort_small,
             space::{DedupTo, SortJob, SortScratch, SortSpace, Sorted},
         },
     },
-    table::layout::{DedupInfo, ScanInfo},
+    table::layout::DedupInfo,
 };
 
 pub(crate) fn record<'s>(
@@ -41,9 +41,8 @@ pub(crate) fn record_large<'s>(
     let (capacity, count) = (job.capacity, job.count as u32);
     let info = DedupInfo { capacity, count, segments: to.segments as u32, valid: to.valid as u32 };
     let info = call.context.uniform(&info);
-    heads::record(call, &info, step, sorted.keys, &scratch.digits, capacity);
-    let row = ScanInfo { count, capacity, per_block: heads::BLOCK, rows: 1 };
-    scan::record(call, &row, step, &scratch.digits, &scratch.totals);
-    segments::record(call, &info, step, sorted.keys, scratch, to, capacity);
+    let heads = &scratch.digits[0];
+    heads::record(call, &info, step, sorted.keys, heads, capacity);
+    segments::record(call, &info, step, sorted.keys, heads, to, capacity);
     sorted
 }

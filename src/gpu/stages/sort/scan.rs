@@ -11,18 +11,21 @@ kernel! {
     step: ReadWrite,
     data: ReadWrite,
     totals: ReadWrite,
+    cleared: ReadWrite,
 }
 
 /// Number of blocks of a row that one invocation takes: `SCAN_SHORT` in `shaders/shared/scan.wgsl`.
 const SHORT: u32 = 16;
 
-/// Scans the rows of `data` in place, and writes the sum of each row to `totals`.
+/// Scans the rows of `data` in place, and writes the sum of each row to `totals`. Clears as many rows of `cleared` if `info` says so; it must
+/// be another buffer than `data` in any case.
 pub(crate) fn record(
     call: &mut Call<'_>,
     info: &ScanInfo,
     step: &wgpu::Buffer,
     data: &wgpu::Buffer,
     totals: &wgpu::Buffer,
+    cleared: &wgpu::Buffer,
 ) {
     let uniform = call.context.uniform(info);
     let bindings = Bindings {
@@ -30,6 +33,7 @@ pub(crate) fn record(
         step: step.as_entire_binding(),
         data: data.as_entire_binding(),
         totals: totals.as_entire_binding(),
+        cleared: cleared.as_entire_binding(),
     };
     let short = info.capacity.div_ceil(info.per_block) <= SHORT;
     call.dispatch(bindings, &Groups::of(info.rows, if short { 256 } else { 1 }));

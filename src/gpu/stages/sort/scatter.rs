@@ -15,6 +15,7 @@ kernel! {
     totals: Read,
     keys_out: ReadWrite,
     values_out: ReadWrite,
+    next_digits: ReadWrite,
 }
 
 pub(crate) fn record(
@@ -22,7 +23,7 @@ pub(crate) fn record(
     pass: &wgpu::Buffer,
     step: &wgpu::Buffer,
     from: &Source<'_>,
-    scratch: &SortScratch,
+    (scratch, turn): (&SortScratch, usize),
     to: &Pairs<'_>,
     capacity: u32,
 ) {
@@ -31,10 +32,11 @@ pub(crate) fn record(
         step: step.as_entire_binding(),
         keys_in: from.keys.clone(),
         values_in: from.values.clone(),
-        digits: scratch.digits.as_entire_binding(),
+        digits: scratch.digits[turn].as_entire_binding(),
         totals: scratch.totals.as_entire_binding(),
         keys_out: to.keys.as_entire_binding(),
         values_out: to.values.as_entire_binding(),
+        next_digits: scratch.digits[1 - turn].as_entire_binding(),
     };
     let groups = Groups::capped(capacity, BLOCK);
     call.dispatch(bindings, &groups);

@@ -2,10 +2,7 @@
 
 use crate::gpu::{
     engine::call::{Call, Groups, kernel},
-    stages::sort::{
-        heads::BLOCK,
-        space::{DedupTo, SortScratch},
-    },
+    stages::sort::{heads::BLOCK, space::DedupTo},
 };
 
 kernel! {
@@ -14,7 +11,6 @@ kernel! {
     step: ReadWrite,
     keys: Read,
     heads: Read,
-    totals: Read,
     segment: ReadWrite,
     starts: ReadWrite,
 }
@@ -24,7 +20,7 @@ pub(crate) fn record(
     info: &wgpu::Buffer,
     step: &wgpu::Buffer,
     keys: &wgpu::Buffer,
-    scratch: &SortScratch,
+    heads: &wgpu::Buffer,
     to: &DedupTo<'_>,
     capacity: u32,
 ) {
@@ -32,8 +28,7 @@ pub(crate) fn record(
         info: info.as_entire_binding(),
         step: step.as_entire_binding(),
         keys: keys.as_entire_binding(),
-        heads: scratch.digits.as_entire_binding(),
-        totals: scratch.totals.as_entire_binding(),
+        heads: heads.as_entire_binding(),
         segment: to.segment.as_entire_binding(),
         starts: to.starts.as_entire_binding(),
     };

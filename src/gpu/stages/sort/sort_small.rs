@@ -44,7 +44,7 @@ pub(crate) fn record(
     };
     let uniform = call.context.uniform(&info);
     // Without a dedup the kernel does not write to the last two bindings.
-    let (segment, starts) = dedup.map_or((&scratch.digits, &scratch.totals), |dedup| (dedup.segment, dedup.starts));
+    let (segment, starts) = dedup.map_or((&scratch.digits[0], &scratch.totals), |dedup| (dedup.segment, dedup.starts));
     let bindings = Bindings {
         info: uniform.as_entire_binding(),
         step: step.as_entire_binding(),

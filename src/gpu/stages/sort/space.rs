@@ -36,7 +36,8 @@ pub(crate) struct SortSpace<B = wgpu::Buffer> {
 /// Scratch of a sort and dedup of up to `capacity` keys. Several sorts share it.
 #[derive(Debug)]
 pub(crate) struct SortScratch<B = wgpu::Buffer> {
-    pub(crate) digits: B,
+    /// Counts of digits, block by block: those of a pass, and those of the next, in turn.
+    pub(crate) digits: [B; 2],
     pub(crate) totals: B,
 }
 
@@ -112,6 +113,7 @@ impl<B> SortScratch<B> {
     pub(crate) fn of(make: &mut Make<'_, B>, capacity: u32) -> Result<Self, Error> {
         // 256 counts for each block of the sort, more than the one count for each block that dedup needs.
         let digits = 256 * u64::from(capacity.div_ceil(BLOCK).max(1));
-        Ok(Self { digits: make("scan", digits * 4)?, totals: make("scan", 256 * 4)? })
+        let mut make = |words: u64| make("scan", words * 4);
+        Ok(Self { digits: [make(digits)?, make(digits)?], totals: make(256)? })
     }
 }
