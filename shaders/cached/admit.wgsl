@@ -3,7 +3,8 @@
 // never taken.
 //
 // A workgroup searches 256 of the missing rows, which lie set by set, for rows that begin a set. It then admits eight
-// sets at a time with 32 lanes each: one lane for each candidate and each way.
+// sets at a time with 32 lanes each: one lane for each candidate and each way. A set of many candidates is first cut
+// down to its best 32 by the whole workgroup.
 #include "shared/common.wgsl"
 #include "shared/hash.wgsl"
 #include "shared/meta.wgsl"
@@ -28,8 +29,16 @@ var<workgroup> longest: u32;
 var<workgroup> best_key: array<u32, 512>;   // for each set the best 32 candidates so far, then the next 32
 var<workgroup> best_row: array<u32, 512>;
 var<workgroup> best_at: array<u32, 512>;    // their positions in `unique`; NONE where there is none
+var<workgroup> more_key: array<u32, 256>;   // candidates of one large set that come before its 32nd best so far
+var<workgroup> more_row: array<u32, 256>;
+var<workgroup> more_at: array<u32, 256>;
+var<workgroup> more: atomic<u32>;           // their number
+var<workgroup> survivors: u32;
+var<workgroup> large: vec2<u32>;            // the range in `unique` of a large set; empty for another set
 var<workgroup> way_value: array<u32, 256>;  // 0 for an empty way, NONE (which no value reaches) for a pinned way, else the value + 1
 var<workgroup> way_by_rank: array<u32, 256>; // the victims in order
+
+const LARGE: u32 = 256u; // candidates of a set beyond which the whole workgroup cuts them down
 
 fn set_of(u: u32) -> u32 { return fmix32(unique[u].row) % params.sets; }
 
@@ -77,6 +86,100 @@ fn candidate(to: u32, at: u32, end: u32) {
     }
 }
 
+// True if the candidate `one` comes before the candidate (key, row).
+fn comes_before(one: Unique, key: u32, row: u32) -> bool {
+    return one.key > key || (one.key == key && one.row < row);
+}
+
+// Puts the best 32 candidates of `span` into the entries from `base` on. The whole workgroup must call this. A turn
+// takes 1,024 candidates and drops those that do not come before the 32nd best so far; mostly that is all of them.
+fn cut_down(span: vec2<u32>, base: u32, lane: u32) {
+    if (lane < 32u) { candidate(base + lane, span.x + lane, span.y); }
+    workgroupBarrier();
+    if (lane < 32u) { // the 32 in order, so that the last is the worst
+        let place = rank(base + lane, base, 32u);
+        more_key[place] = best_key[base + lane];
+        more_row[place] = best_row[base + lane];
+        more_at[place] = best_at[base + lane];
+    }
+    workgroupBarrier();
+    if (lane < 32u) {
+        best_key[base + lane] = more_key[lane];
+        best_row[base + lane] = more_row[lane];
+        best_at[base + lane] = more_at[lane];
+    }
+    if (lane == 0u) { atomicStore(&more, 0u); }
+    workgroupBarrier();
+    for (var first = span.x + 32u; first < span.y; first += 1024u) {
+        let last = span.y - 1u;
+        let at = first + lane + vec4<u32>(0u, 256u, 512u, 768u);
+        let a = unique[min(at.x, last)];
+        let b = unique[min(at.y, last)];
+        let c = unique[min(at.z, last)];
+        let d = unique[min(at.w, last)];
+        let key = best_key[base + 31u];
+        let row = best_row[base + 31u];
+        let better = (at < vec4<u32>(span.y)) & vec4<bool>(comes_before(a, key, row), comes_before(b, key, row),
+                                                           comes_before(c, key, row), comes_before(d, key, row));
+        if (any(better)) { atomicAdd(&more, 1u); }
+        workgroupBarrier();
+        if (lane == 0u) { survivors = atomicLoad(&more); }
+        if (workgroupUniformLoad(&survivors) == 0u) { continue; }
+        merge_more(a, at.x, span.y, base, lane);
+        merge_more(b, at.y, span.y, base, lane);
+        merge_more(c, at.z, span.y, base, lane);
+        merge_more(d, at.w, span.y, base, lane);
+        workgroupBarrier();
+        if (lane == 0u) { atomicStore(&more, 0u); }
+        workgroupBarrier();
+    }
+}
+
+// Merges up to 256 candidates, one an invocation, into the best 32 of a set, which lie in order from `base` on.
+fn merge_more(one: Unique, at: u32, end: u32, base: u32, lane: u32) {
+    workgroupBarrier();
+    if (lane == 0u) { atomicStore(&more, 0u); }
+    workgroupBarrier();
+    if (at < end && comes_before(one, best_key[base + 31u], best_row[base + 31u])) {
+        let to = atomicAdd(&more, 1u);
+        more_key[to] = one.key;
+        more_row[to] = one.row;
+        more_at[to] = at;
+    }
+    workgroupBarrier();
+    if (lane == 0u) { survivors = atomicLoad(&more); }
+    let n = workgroupUniformLoad(&survivors);
+    if (n == 0u) { return; }
+    // The place of an entry among both lists: of the entries before it, those in its own list and those in the other.
+    var kept = NONE;
+    var moved = vec3<u32>(0u);
+    if (lane < 32u) {
+        kept = lane + before_in_more(best_key[base + lane], best_row[base + lane], n);
+        moved = vec3<u32>(best_key[base + lane], best_row[base + lane], best_at[base + lane]);
+    }
+    var come = NONE;
+    var coming = vec3<u32>(0u);
+    if (lane < n) {
+        coming = vec3<u32>(more_key[lane], more_row[lane], more_at[lane]);
+        come = before_in_more(coming.x, coming.y, n);
+        for (var i = base; i < base + 32u; i++) {
+            if (best_key[i] > coming.x || (best_key[i] == coming.x && best_row[i] < coming.y)) { come++; }
+        }
+    }
+    workgroupBarrier();
+    if (kept < 32u) { best_key[base + kept] = moved.x; best_row[base + kept] = moved.y; best_at[base + kept] = moved.z; }
+    if (come < 32u) { best_key[base + come] = coming.x; best_row[base + come] = coming.y; best_at[base + come] = coming.z; }
+}
+
+// How many of the `n` entries of the other list come before (key, row).
+fn before_in_more(key: u32, row: u32, n: u32) -> u32 {
+    var r = 0u;
+    for (var i = 0u; i < n; i++) {
+        if (more_key[i] > key || (more_key[i] == key && more_row[i] < row)) { r++; }
+    }
+    return r;
+}
+
 // Admits the sets that begin at heads[first..first + 8].
 fn admit_eight(first: u32, n: u32, lane: u32) {
     let which = lane / 32u;
@@ -89,18 +192,29 @@ fn admit_eight(first: u32, n: u32, lane: u32) {
         }
     }
     workgroupBarrier();
+    // The best 32 candidates. The order is total, so it does not matter in which chunk a candidate comes.
+    for (var k = 0u; k < 8u; k++) {
+        if (lane == 0u) {
+            large = spans[k];
+            if (large.y - large.x <= LARGE) { large = vec2<u32>(0u); }
+        }
+        let range = workgroupUniformLoad(&large);
+        if (range.y > 0u) { cut_down(range, k * 64u, lane); }
+    }
     if (lane == 0u) {
         longest = 0u;
-        for (var k = 0u; k < 8u; k++) { longest = max(longest, spans[k].y - spans[k].x); }
+        for (var k = 0u; k < 8u; k++) {
+            let length = spans[k].y - spans[k].x;
+            if (length <= LARGE) { longest = max(longest, length); }
+        }
     }
     let most = workgroupUniformLoad(&longest);
     let span = spans[which];
-
-    // The best 32 candidates. The order is total, so it does not matter in which chunk a candidate comes.
+    let done = span.y - span.x > LARGE; // cut down already
     let base = which * 64u;
-    candidate(base + way, span.x + way, span.y);
+    if (!done) { candidate(base + way, span.x + way, span.y); }
     for (var chunk = 32u; chunk < most; chunk += 32u) {
-        candidate(base + 32u + way, span.x + chunk + way, span.y);
+        candidate(base + 32u + way, span.x + chunk + way, select(span.y, 0u, done));
         workgroupBarrier();
         let near = base + way;
         let far = near + 32u;
