@@ -115,12 +115,17 @@ fn admit_eight(first: u32, n: u32, lane: u32) {
     // The victims, in the order before the set's first admission.
     let candidates = min(span.y - span.x, 32u);
     var home = 0u;
-    if (candidates > 0u) { home = set_of(span.x); }
-    let slot_of_lane = home * 32u + way;
-    let field = select(STAMP, FREQ, params.policy == LFU);
-    let empty = ways[way_at(slot_of_lane, TAG)] == NONE;
-    let pinned = (ways[way_at(slot_of_lane, FLAGS)] & PINNED) != 0u;
-    way_value[lane] = select(select(ways[way_at(slot_of_lane, field)] + 1u, NONE, pinned), 0u, empty);
+    var value = NONE;
+    if (candidates > 0u) { // lanes without a set read none, because another workgroup may be writing it
+        home = set_of(span.x);
+        let slot_of_lane = home * 32u + way;
+        let field = select(STAMP, FREQ, params.policy == LFU);
+        let empty = ways[way_at(slot_of_lane, TAG)] == NONE;
+        let pinned = (ways[way_at(slot_of_lane, FLAGS)] & PINNED) != 0u;
+        value = select(select(ways[way_at(slot_of_lane, field)] + 1u, NONE, pinned), 0u, empty);
+    }
+    way_value[lane] = value;
+    storageBarrier(); // all lanes have read the set's ways before `take` writes them
     workgroupBarrier();
     var place = 0u;
     for (var other = which * 32u; other < which * 32u + 32u; other++) {

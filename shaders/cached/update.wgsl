@@ -121,10 +121,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 workgroupBarrier();
                 if (lane < reach) { squares[local] += squares[local + reach]; }
             }
-            workgroupBarrier();
-            if (live) {
-                row_state = part_of(row_quad(one, weight_quads()), 0u) + squares[local - lane] / f32(params.dim);
+            // The lane that writes the row's state is the only one that reads it.
+            if (live && lane == 0u) {
+                squares[local] = part_of(row_quad(one, weight_quads()), 0u) + squares[local] / f32(params.dim);
             }
+            workgroupBarrier();
+            if (live) { row_state = squares[local - lane]; }
         }
 
         // Two passes over the row: the first checks that every new value is finite, the second stores them.

@@ -15,8 +15,10 @@ var<workgroup> subgroup_sums: array<u32, 8>;
 
 // Prefix sum over the workgroup, with two barriers. Must be in uniform control flow.
 fn scan_lanes(value: u32, lane: Lane) -> Scan {
+    // All invocations have read the previous scan. The barrier also brings the lanes of a subgroup together, which may
+    // have left a loop of the caller one after another.
+    workgroupBarrier();
     var before = subgroupExclusiveAdd(value);
-    workgroupBarrier(); // all invocations have read the previous scan
     if (lane.invocation == 31u) { subgroup_sums[lane.subgroup] = before + value; }
     workgroupBarrier();
     var total = 0u;

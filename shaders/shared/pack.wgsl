@@ -91,7 +91,7 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, local: u32) -> bool {
     if (shard.moves != 0u) {
         if (taken && lane == 0u) { pack_places[local / params.lanes] = departure(row, j); }
         workgroupBarrier();
-        base = departed(shard.leaving, pack_places[local / params.lanes]);
+        if (taken) { base = departed(shard.leaving, pack_places[local / params.lanes]); }
     }
     if (!taken) { return false; }
     // A hash serves at least four elements, and a word has two halves, so a lane takes two words, from the start of the

@@ -2,8 +2,9 @@
 //
 // Each subgroup ranks its own share of the block, a run of neighbours, 32 keys a round, without barriers between
 // rounds. Eight ballots give a lane the mask of its peers, the lanes with the same digit. The lowest peer adds their
-// number to the subgroup's counter of that digit and sends the counter's old value to the others. The counter of digit
-// d lies at subgroup * 256 + d. tests/rank.rs follows these steps lane by lane; tests/gpu/subgroup32.rs runs this text
+// number to the subgroup's counter of that digit and sends the counter's old value to the others. The other lanes add 0
+// to a counter: without a branch the lanes of a subgroup stay together from one subgroup operation to the next. The
+// counter of digit d lies at subgroup * 256 + d. tests/rank.rs follows these steps lane by lane; tests/gpu/subgroup32.rs runs this text
 // on any device. Needs `block_words` of scatter.
 
 fn rank_at(round: u32, lane: Lane) -> u32 {
@@ -31,10 +32,10 @@ fn rank(digit: u32, lane: Lane) -> u32 {
     peers &= agreeing((digit & 64u) != 0u);
     peers &= agreeing((digit & 128u) != 0u);
     let leader = firstTrailingBit(peers);
-    var earlier = 0u;
-    if (lane.invocation == leader) {
-        earlier = atomicAdd(&block_words[lane.subgroup * 256u + digit], countOneBits(peers));
-    }
+    let leads = lane.invocation == leader;
+    // The lanes that add 0 do so at different counters, so they do not wait for each other.
+    let counter = lane.subgroup * 256u + select(lane.invocation, digit, leads);
+    var earlier = atomicAdd(&block_words[counter], select(0u, countOneBits(peers), leads));
     // Every lane waits here for its leader, so the next round adds after this one.
     earlier = subgroupShuffle(earlier, leader);
     return earlier + countOneBits(peers & ((1u << lane.invocation) - 1u));
