@@ -24,7 +24,9 @@ fn functions(text: &str) -> Vec<(String, String, String)> {
             }
             Some(open) => *open += &format!("{line}\n"),
             // A declaration, or the thread counts of an entry point.
-            None if line.is_empty() || line.ends_with([';', ']']) || line.ends_with("; }") => head.clear(),
+            None if line.is_empty() || line.starts_with('[') || line.ends_with(';') || line.ends_with("; }") => {
+                head.clear();
+            }
             None => {
                 head += line;
                 body = line.ends_with('{').then(String::new);
@@ -36,6 +38,24 @@ fn functions(text: &str) -> Vec<(String, String, String)> {
 
 fn is_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
+}
+
+/// The text with the names that it gives to types replaced by these types. Only Metal's has such names.
+fn without_aliases(text: &str) -> String {
+    let mut text = text.to_owned();
+    let declared: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("typedef ")).map(str::to_owned).collect();
+    for line in declared {
+        let Some((of, name)) = line.trim_end_matches(';').split_once(' ') else { continue };
+        if name.chars().all(is_name) {
+            let words: Vec<_> = text.split_inclusive(|c| !is_name(c)).collect();
+            let replaced = words.iter().map(|word| match word.strip_prefix(name) {
+                Some(end) if !end.starts_with(is_name) => format!("{of}{end}"),
+                _ => (*word).to_owned(),
+            });
+            text = replaced.collect();
+        }
+    }
+    text
 }
 
 /// Whether an expression, or a function, takes a float's bits. DX12 reads every integer of a buffer with `asuint(buffer.Load(..))`.
@@ -74,7 +94,7 @@ fn arguments<'a>(name: &str, body: &'a str) -> Vec<&'a str> {
 
 /// Checks every check of a translated text, and returns how many there are.
 fn check(text: &str) -> Result<usize, String> {
-    let functions = functions(text);
+    let functions = functions(&without_aliases(text));
     let hides = |body: &str| body.contains(" ^ ") && body.contains(".zero");
     let hiding: Vec<_> = functions.iter().filter(|(.., body)| hides(body)).map(|(name, ..)| name.as_str()).collect();
     let mut checks = 0;
@@ -89,7 +109,9 @@ fn check(text: &str) -> Result<usize, String> {
                 let line = body.lines().find(|line| line.contains(&defined));
                 let value = line.and_then(|line| line.split_once(" = ")).map_or(argument, |(_, value)| value);
                 let hidden = hiding.iter().any(|name| value.starts_with(&format!("{name}(")));
-                let integer = line.is_some_and(|line| line.contains("uint")) && !takes_bits(value);
+                // Read from memory as an integer: `buffer[..]`, or for DX12 `asuint(buffer.Load(..))`.
+                let read = value.starts_with("asuint(") || value.split('(').next().is_some_and(|v| v.contains('['));
+                let integer = line.is_some_and(|line| line.contains("uint")) && read && !takes_bits(value);
                 if !hidden && !integer {
                     return Err(format!("{caller} gives {name} the bits of a float: {value}"));
                 }
