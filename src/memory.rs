@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{
     config::{GroupConfig, Placement, Policy, Precision, setters},
-    table::layout::{Layout, Shard, table_words},
+    table::layout::{Feature, Layout, Shard, table_words},
 };
 
 /// Memory of a table as a share of its size in FP32, by the formula of Yang 2020, appendix A: `k/32`; plus `64/(32 d)` for the scale and
@@ -329,7 +329,7 @@ impl fmt::Display for MemoryReport {
 pub(crate) const SHARD_UNIFORM: u64 = size_of::<Shard>() as u64;
 
 pub(crate) fn table_bytes(config: &GroupConfig) -> [u64; 2] {
-    [4 * table_words(config).len() as u64, 4 * u64::from(config.feature_count())]
+    [4 * table_words(config).len() as u64, size_of::<Feature>() as u64 * u64::from(config.feature_count())]
 }
 
 /// Number of the shards' uniforms: two for each shard of records, one for each buffer of frequencies.

@@ -1,10 +1,10 @@
 // Runs the optimiser (SPEC 3, Backward): sums the gradients of each distinct row and updates the row once, in FP32, in
-// its slot or in scratch. A bypassed row is packed into its record at once. Dispatched once for each shard: bypassed
-// rows belong to the shard of their record, resident rows to the first. A row whose gradient or new value is not finite
-// stays as it is and is counted.
+// its slot or in scratch, where forward has left the bypassed rows. A bypassed row is packed into its record at once.
+// Dispatched once for each shard: bypassed rows belong to the shard of their record, resident rows to the first. A row
+// whose gradient or new value is not finite stays as it is and is counted.
 //
-// Bytes moved per row: 16, 8 + 4 dim for each access, 4 (dim + state) in and out, 8 (flags); per bypassed row: the
-// stride in and out, 4 (dim + state) out.
+// Bytes moved per row: 16, 8 + 4 dim for each access, 4 (dim + state) in and out; per resident row: 8 (flags); per
+// bypassed row: the stride out; per workgroup: 4 for each of up to 64 tables.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 #include "shared/quad.wgsl"
@@ -27,12 +27,12 @@
 @group(0) @binding(10) var<uniform> rate: Rate;
 
 #include "shared/tables.wgsl"
+#include "shared/row_counts.wgsl"
 #include "shared/flight.wgsl"
 #include "shared/rng.wgsl"
 #include "shared/slots.wgsl"
 #include "shared/store.wgsl"
 #include "shared/pack.wgsl"
-#include "shared/unpack.wgsl"
 #include "shared/merge.wgsl"
 #include "shared/sum.wgsl"
 
@@ -57,23 +57,14 @@ fn merged(one: Target, q: u32) -> Quad {
     return sum_of(one.start, one.end, q);
 }
 
-// Quad q of the row before its update, weights first, then state. A bypassed row is read from its record, which has
-// fewer bytes than scratch; the record of a staged row may have left with the flight, so that row is read from scratch.
-fn row_quad(one: Target, q: u32) -> Quad {
-    if (one.place < params.slots || shard.moves != 0u) { return load_quad(one.place, q); }
-    let base = own_record(one.row);
-    if (q < weight_quads()) { return record_weights(base, q); }
-    return record_state(base, q - weight_quads());
-}
-
 // Gradient, new weight and new state of a Quad; `grad` is the summed gradient.
 fn moved(one: Target, q: u32, grad: Quad, row_state: f32) -> Moved {
-    let w = row_quad(one, q);
+    let w = load_quad(one.place, q);
     let g = grad + params.weight_decay * w;
     var by = rate.lr * g;
     var state = Quad();
     if (params.optimizer == ADAGRAD) {
-        state = row_quad(one, weight_quads() + q) + g * g;
+        state = load_quad(one.place, weight_quads() + q) + g * g;
         by = by / (sqrt(state) + params.eps);
     } else if (params.optimizer == ROW_WISE) {
         by = by / (sqrt(row_state) + params.eps);
@@ -91,7 +82,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let lane = local & (params.lanes - 1u);
     let mine = local / params.lanes;
     let at_once = 256u / params.lanes;
-    for (var first = flat_group(group, groups) * at_once; first < n; first += groups.x * groups.y * at_once) {
+    let begin = flat_group(group, groups) * at_once;
+    if (begin >= n) { return; }
+    row_counts_begin(local);
+    for (var first = begin; first < n; first += groups.x * groups.y * at_once) {
         var one = Target(NONE, NONE, 0u, 0u);
         if (first + mine < n) { one = targets[first + mine + 1u]; }
         let bypass = one.place >= params.slots;
@@ -113,7 +107,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 for (var q = lane; q < weight_quads(); q += params.lanes) {
                     var grad = held;
                     if (q != lane) { grad = merged(one, q); }
-                    sum = add_squares(sum, grad + params.weight_decay * row_quad(one, q));
+                    sum = add_squares(sum, grad + params.weight_decay * load_quad(one.place, q));
                 }
             }
             squares[local] = sum;
@@ -123,14 +117,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             }
             // The lane that writes the row's state is the only one that reads it.
             if (live && lane == 0u) {
-                squares[local] = part_of(row_quad(one, weight_quads()), 0u) + squares[local] / f32(params.dim);
+                squares[local] = part_of(load_quad(one.place, weight_quads()), 0u) + squares[local] / f32(params.dim);
             }
             workgroupBarrier();
             if (live) { row_state = squares[local - lane]; }
         }
 
         // Two passes over the row: the first checks that every new value is finite, the second stores them.
-        var bad = !is_finite(quad_of(row_state));
+        var bad = !is_finite(bits_of(quad_of(row_state)));
         var next: Moved;
         if (live) {
             for (var q = lane; q < weight_quads(); q += params.lanes) {
@@ -138,7 +132,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 if (q != lane) { grad = merged(one, q); }
                 let after = moved(one, q, grad, row_state);
                 if (q == lane) { next = after; }
-                bad = bad || !is_finite(after.g) || !is_finite(after.w) || !is_finite(after.state);
+                bad = bad || !is_finite(bits_of(after.g)) || !is_finite(bits_of(after.w))
+                    || !is_finite(bits_of(after.state));
             }
         }
         workgroupBarrier();
@@ -159,14 +154,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 if (params.optimizer == ROW_WISE) { store_quad(one.place, weight_quads(), quad_of(row_state)); }
                 if (!bypass) { ways[way_at(one.place, FLAGS)] |= DIRTY; }
             } else if (live) {
-                count(table_of(one.row), SKIPPED_ROWS, 1u);
+                count_row(one.row, SKIPPED_ROWS);
             }
         }
-        storageBarrier(); // the other lanes must see the new row before they pack it
         if (local == 0u) { packing = atomicLoad(&packs); }
         if (workgroupUniformLoad(&packing) != 0u) {
+            storageBarrier(); // the other lanes must see the new row before they pack it
             let packed = pack_row(taken && bypass, one.place, one.row, one.place - params.slots, local);
-            if (packed && lane == 0u) { count(table_of(one.row), BYPASS_WRITES, 1u); }
+            if (packed && lane == 0u) { count_row(one.row, BYPASS_WRITES); }
         }
     }
+    row_counts_end(local);
 }

@@ -104,6 +104,7 @@ host_structs! {
         pub window_slots: u32,
         pub half_grads: u32,
         pub random_bits: u32,
+        pub zero: u32,
     }
 
     /// The optimiser's rate in one step. Twin of `Rate` in `shaders/shared/rate.wgsl`.
@@ -126,6 +127,15 @@ host_structs! {
         pub bad_offset: u32,
         pub accesses: u32,
         pub counts: [u32; 8],
+    }
+
+    /// The table that a feature reads. Twin of `Feature` in `shaders/shared/feature.wgsl`.
+    #[derive(Eq)]
+    pub struct Feature {
+        pub table: u32,
+        pub base: u32,
+        pub rows: u32,
+        pub pad0: u32,
     }
 
     /// One distinct missing row of a batch. Twin of `Unique`.
@@ -547,6 +557,16 @@ pub(crate) fn table_words(config: &GroupConfig) -> Vec<u32> {
         base = base.wrapping_add(rows);
     }
     words
+}
+
+/// The `features` buffer of a group.
+pub(crate) fn features(config: &GroupConfig) -> Vec<Feature> {
+    let words = table_words(config);
+    let of = |table: u32| {
+        let at = CLOCK_WORDS + table as usize * TABLE_WORDS;
+        Feature { table, base: words[at], rows: words[at + 1], pad0: 0 }
+    };
+    config.feature_tables().into_iter().map(of).collect()
 }
 
 #[cfg(test)]

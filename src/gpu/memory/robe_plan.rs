@@ -11,7 +11,7 @@ use crate::{
         config::{Backward, Config},
         storage::Storage,
     },
-    table::layout::table_words,
+    table::layout::{Feature, table_words},
 };
 
 impl MemoryReport {
@@ -95,7 +95,7 @@ impl TableMemory {
 /// Bytes of step number, bases and counters, and of the features.
 fn table_bytes(config: &Config) -> [u64; 2] {
     let rows = config.rows();
-    [4 * table_words(&rows).len() as u64, 4 * u64::from(rows.feature_count())]
+    [4 * table_words(&rows).len() as u64, size_of::<Feature>() as u64 * u64::from(rows.feature_count())]
 }
 
 /// The buffers of [`Array`](crate::gpu::stages::robe::array::Array), and the dummy buffer.
