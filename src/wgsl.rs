@@ -215,6 +215,7 @@ files![
     "shared/scaler.wgsl",
     "shared/scan.wgsl",
     "shared/shard.wgsl",
+    "shared/shard_list.wgsl",
     "shared/slots.wgsl",
     "shared/sort.wgsl",
     "shared/sort_small.wgsl",

@@ -1,6 +1,6 @@
 // Moves rows between the table and FP32 (SPEC 3, step 5): evictions, fetches, flushes, bypassed rows. Each Move packs
 // the row that leaves a place and then unpacks the row that comes. With several shards, every shard packs before any
-// unpacks.
+// unpacks, and a workgroup first lists the Moves of a block that its shard has a part in.
 //
 // Bytes moved per Move: 16, a slot row each way (4 dim + state), a record each way (stride); per workgroup: 4 for each
 // of up to 64 tables.
@@ -22,6 +22,7 @@
 
 #include "shared/tables.wgsl"
 #include "shared/row_counts.wgsl"
+#include "shared/shard_list.wgsl"
 #include "shared/flight.wgsl"
 #include "shared/half.wgsl"
 #include "shared/rng.wgsl"
@@ -43,6 +44,42 @@ fn unpack_row(base: u32, row: u32, place: u32, lane: u32) {
     if (lane == 0u && place >= params.slots && params.mode == MODE_TRAIN) { count_row(row, BYPASS_READS); }
 }
 
+fn concerns(i: u32) -> bool {
+    let one = moves[i];
+    if (one.place == NONE) { return false; }
+    let packs = (shard.phases & PACK) != 0u && (one.flags & WRITE) != 0u && in_shard(one.victim);
+    let keeps = (one.flags & KEEP) != 0u && in_shard(one.victim);
+    return packs || ((shard.phases & UNPACK) != 0u && (in_shard(one.row) || keeps));
+}
+
+// Carries out Move i; NONE for none. The whole workgroup must call this.
+fn carry_out(i: u32, local: u32) {
+    let lane = local & (params.lanes - 1u);
+    let j = i - shard.first_move;
+    var one = Move(NONE, NONE, NONE, 0u);
+    if (i != NONE) { one = moves[i]; }
+    let here = one.place != NONE;
+    if ((shard.phases & PACK) != 0u) {
+        let leaves = here && (one.flags & WRITE) != 0u && in_shard(one.victim);
+        let slot = leaves && one.place < params.slots;
+        var live = leaves;
+        if (slot) { live = (ways[way_at(one.place, FLAGS)] & DIRTY) != 0u; }
+        let packed = pack_row(live, one.place, one.victim, j, local);
+        if (packed && lane == 0u && params.mode == MODE_TRAIN) {
+            count_row(one.victim, select(WRITE_BACKS, BYPASS_WRITES, one.place >= params.slots));
+        }
+        // All lanes have read the place, and the record is written, before the flags change or the place is
+        // overwritten.
+        storageBarrier();
+        workgroupBarrier();
+        if (slot && lane == 0u) { ways[way_at(one.place, FLAGS)] &= ~DIRTY; }
+    }
+    if ((shard.phases & UNPACK) != 0u && here) {
+        if (in_shard(one.row)) { unpack_row(arrival(one.row, j), one.row, one.place, lane); }
+        if ((one.flags & KEEP) != 0u && in_shard(one.victim)) { unpack_row(kept_record(one.victim, j), one.victim, params.slots + i, lane); }
+    }
+}
+
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) local: u32) {
@@ -52,36 +89,22 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
     let n = workgroupUniformLoad(&length);
     pack_step = step.t;
-    let lane = local & (params.lanes - 1u);
     let at_once = 256u / params.lanes;
-    let stride = groups.x * groups.y * at_once;
-    let begin = shard.first_move + flat_group(group, groups) * at_once;
+    let mine = local / params.lanes;
+    let block = select(at_once, LISTED, is_cut());
+    let begin = shard.first_move + flat_group(group, groups) * block;
     if (begin >= n) { return; }
     row_counts_begin(local);
-    for (var first = begin; first < n; first += stride) {
-        let i = first + local / params.lanes;
-        let j = i - shard.first_move;
-        var one = Move(NONE, NONE, NONE, 0u);
-        if (i < n) { one = moves[i]; }
-        let here = one.place != NONE;
-        if ((shard.phases & PACK) != 0u) {
-            let leaves = here && (one.flags & WRITE) != 0u && in_shard(one.victim);
-            let slot = leaves && one.place < params.slots;
-            var live = leaves;
-            if (slot) { live = (ways[way_at(one.place, FLAGS)] & DIRTY) != 0u; }
-            let packed = pack_row(live, one.place, one.victim, j, local);
-            if (packed && lane == 0u && params.mode == MODE_TRAIN) {
-                count_row(one.victim, select(WRITE_BACKS, BYPASS_WRITES, one.place >= params.slots));
-            }
-            // All lanes have read the place, and the record is written, before the flags change or the place is
-            // overwritten.
-            storageBarrier();
-            workgroupBarrier();
-            if (slot && lane == 0u) { ways[way_at(one.place, FLAGS)] &= ~DIRTY; }
+    for (var first = begin; first < n; first += groups.x * groups.y * block) {
+        if (!is_cut()) {
+            carry_out(select(NONE, first + mine, first + mine < n), local);
+            continue;
         }
-        if ((shard.phases & UNPACK) != 0u && here) {
-            if (in_shard(one.row)) { unpack_row(arrival(one.row, j), one.row, one.place, lane); }
-            if ((one.flags & KEEP) != 0u && in_shard(one.victim)) { unpack_row(kept_record(one.victim, j), one.victim, params.slots + i, lane); }
+        let entries = list_block(first, n, local);
+        for (var turn = 0u; turn < entries; turn += at_once) {
+            var i = NONE;
+            if (turn + mine < entries) { i = first + listed_at(turn + mine); }
+            carry_out(i, local);
         }
     }
     row_counts_end(local);

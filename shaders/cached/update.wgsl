@@ -1,7 +1,8 @@
 // Runs the optimiser (SPEC 3, Backward): sums the gradients of each distinct row and updates the row once, in FP32, in
 // its slot or in scratch, where forward has left the bypassed rows. A bypassed row is packed into its record at once.
-// Dispatched once for each shard: bypassed rows belong to the shard of their record, resident rows to the first. A row
-// whose gradient or new value is not finite stays as it is and is counted.
+// Dispatched once for each shard: bypassed rows belong to the shard of their record, resident rows to the first. With
+// several shards a workgroup first lists the rows of a block that belong to its shard. A row whose gradient or new value
+// is not finite stays as it is and is counted.
 //
 // Bytes moved per row: 16, 8 + 4 dim for each access, 4 (dim + state) in and out; per resident row: 8 (flags); per
 // bypassed row: the stride out; per workgroup: 4 for each of up to 64 tables.
@@ -28,6 +29,7 @@
 
 #include "shared/tables.wgsl"
 #include "shared/row_counts.wgsl"
+#include "shared/shard_list.wgsl"
 #include "shared/flight.wgsl"
 #include "shared/rng.wgsl"
 #include "shared/slots.wgsl"
@@ -72,6 +74,97 @@ fn moved(one: Target, q: u32, grad: Quad, row_state: f32) -> Moved {
     return Moved(g, w - by, state);
 }
 
+fn belongs(one: Target) -> bool {
+    return one.row != NONE && select(shard.first_row == 0u, in_shard(one.row), one.place >= params.slots);
+}
+
+fn concerns(i: u32) -> bool {
+    return belongs(targets[i + 1u]);
+}
+
+// Updates distinct row i; NONE for none. The whole workgroup must call this.
+fn update_row(i: u32, local: u32) {
+    let lane = local & (params.lanes - 1u);
+    let mine = local / params.lanes;
+    var one = Target(NONE, NONE, 0u, 0u);
+    if (i != NONE) { one = targets[i + 1u]; }
+    let bypass = one.place >= params.slots;
+    let live = belongs(one);
+    if (lane == 0u) { atomicStore(&wrong[mine], 0u); }
+    if (local == 0u) { atomicStore(&packs, 0u); }
+
+    // Each lane sums one Quad of the row once and keeps the sum. Rows of more Quads are summed again in each pass,
+    // from L1.
+    var held = Quad();
+    if (live && lane < weight_quads()) { held = merged(one, lane); }
+
+    // Row-wise AdaGrad needs the mean of squares first. The order is fixed: each lane adds its Quads in ascending
+    // order, then a tree adds the lanes.
+    var row_state = 0.0;
+    if (params.optimizer == ROW_WISE) {
+        var sum = 0.0;
+        if (live) {
+            for (var q = lane; q < weight_quads(); q += params.lanes) {
+                var grad = held;
+                if (q != lane) { grad = merged(one, q); }
+                sum = add_squares(sum, grad + params.weight_decay * load_quad(one.place, q));
+            }
+        }
+        squares[local] = sum;
+        for (var reach = params.lanes / 2u; reach > 0u; reach /= 2u) {
+            workgroupBarrier();
+            if (lane < reach) { squares[local] += squares[local + reach]; }
+        }
+        // The lane that writes the row's state is the only one that reads it.
+        if (live && lane == 0u) {
+            squares[local] = part_of(load_quad(one.place, weight_quads()), 0u) + squares[local] / f32(params.dim);
+        }
+        workgroupBarrier();
+        if (live) { row_state = squares[local - lane]; }
+    }
+
+    // Two passes over the row: the first checks that every new value is finite, the second stores them.
+    var bad = !is_finite(bits_of(quad_of(row_state)));
+    var next: Moved;
+    if (live) {
+        for (var q = lane; q < weight_quads(); q += params.lanes) {
+            var grad = held;
+            if (q != lane) { grad = merged(one, q); }
+            let after = moved(one, q, grad, row_state);
+            if (q == lane) { next = after; }
+            bad = bad || !is_finite(bits_of(after.g)) || !is_finite(bits_of(after.w))
+                || !is_finite(bits_of(after.state));
+        }
+    }
+    workgroupBarrier();
+    if (bad) { atomicStore(&wrong[mine], 1u); }
+    if (live && bypass) { atomicStore(&packs, 1u); }
+    workgroupBarrier();
+    let taken = live && atomicLoad(&wrong[mine]) == 0u;
+    if (taken) {
+        for (var q = lane; q < weight_quads(); q += params.lanes) {
+            var after = next;
+            if (q != lane) { after = moved(one, q, merged(one, q), row_state); }
+            store_quad(one.place, q, after.w);
+            if (params.optimizer == ADAGRAD) { store_quad(one.place, weight_quads() + q, after.state); }
+        }
+    }
+    if (lane == 0u) {
+        if (taken) {
+            if (params.optimizer == ROW_WISE) { store_quad(one.place, weight_quads(), quad_of(row_state)); }
+            if (!bypass) { ways[way_at(one.place, FLAGS)] |= DIRTY; }
+        } else if (live) {
+            count_row(one.row, SKIPPED_ROWS);
+        }
+    }
+    if (local == 0u) { packing = atomicLoad(&packs); }
+    if (workgroupUniformLoad(&packing) != 0u) {
+        storageBarrier(); // the other lanes must see the new row before they pack it
+        let packed = pack_row(taken && bypass, one.place, one.row, one.place - params.slots, local);
+        if (packed && lane == 0u) { count_row(one.row, BYPASS_WRITES); }
+    }
+}
+
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) local: u32) {
@@ -79,89 +172,22 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let n = workgroupUniformLoad(&length);
     pack_step = targets[0].start;
     unscale = bitcast<f32>(targets[0].end);
-    let lane = local & (params.lanes - 1u);
-    let mine = local / params.lanes;
     let at_once = 256u / params.lanes;
-    let begin = flat_group(group, groups) * at_once;
+    let mine = local / params.lanes;
+    let block = select(at_once, LISTED, is_cut());
+    let begin = flat_group(group, groups) * block;
     if (begin >= n) { return; }
     row_counts_begin(local);
-    for (var first = begin; first < n; first += groups.x * groups.y * at_once) {
-        var one = Target(NONE, NONE, 0u, 0u);
-        if (first + mine < n) { one = targets[first + mine + 1u]; }
-        let bypass = one.place >= params.slots;
-        let live = one.row != NONE && select(shard.first_row == 0u, in_shard(one.row), bypass);
-        if (lane == 0u) { atomicStore(&wrong[mine], 0u); }
-        if (local == 0u) { atomicStore(&packs, 0u); }
-
-        // Each lane sums one Quad of the row once and keeps the sum. Rows of more Quads are summed again in each pass,
-        // from L1.
-        var held = Quad();
-        if (live && lane < weight_quads()) { held = merged(one, lane); }
-
-        // Row-wise AdaGrad needs the mean of squares first. The order is fixed: each lane adds its Quads in ascending
-        // order, then a tree adds the lanes.
-        var row_state = 0.0;
-        if (params.optimizer == ROW_WISE) {
-            var sum = 0.0;
-            if (live) {
-                for (var q = lane; q < weight_quads(); q += params.lanes) {
-                    var grad = held;
-                    if (q != lane) { grad = merged(one, q); }
-                    sum = add_squares(sum, grad + params.weight_decay * load_quad(one.place, q));
-                }
-            }
-            squares[local] = sum;
-            for (var reach = params.lanes / 2u; reach > 0u; reach /= 2u) {
-                workgroupBarrier();
-                if (lane < reach) { squares[local] += squares[local + reach]; }
-            }
-            // The lane that writes the row's state is the only one that reads it.
-            if (live && lane == 0u) {
-                squares[local] = part_of(load_quad(one.place, weight_quads()), 0u) + squares[local] / f32(params.dim);
-            }
-            workgroupBarrier();
-            if (live) { row_state = squares[local - lane]; }
+    for (var first = begin; first < n; first += groups.x * groups.y * block) {
+        if (!is_cut()) {
+            update_row(select(NONE, first + mine, first + mine < n), local);
+            continue;
         }
-
-        // Two passes over the row: the first checks that every new value is finite, the second stores them.
-        var bad = !is_finite(bits_of(quad_of(row_state)));
-        var next: Moved;
-        if (live) {
-            for (var q = lane; q < weight_quads(); q += params.lanes) {
-                var grad = held;
-                if (q != lane) { grad = merged(one, q); }
-                let after = moved(one, q, grad, row_state);
-                if (q == lane) { next = after; }
-                bad = bad || !is_finite(bits_of(after.g)) || !is_finite(bits_of(after.w))
-                    || !is_finite(bits_of(after.state));
-            }
-        }
-        workgroupBarrier();
-        if (bad) { atomicStore(&wrong[mine], 1u); }
-        if (live && bypass) { atomicStore(&packs, 1u); }
-        workgroupBarrier();
-        let taken = live && atomicLoad(&wrong[mine]) == 0u;
-        if (taken) {
-            for (var q = lane; q < weight_quads(); q += params.lanes) {
-                var after = next;
-                if (q != lane) { after = moved(one, q, merged(one, q), row_state); }
-                store_quad(one.place, q, after.w);
-                if (params.optimizer == ADAGRAD) { store_quad(one.place, weight_quads() + q, after.state); }
-            }
-        }
-        if (lane == 0u) {
-            if (taken) {
-                if (params.optimizer == ROW_WISE) { store_quad(one.place, weight_quads(), quad_of(row_state)); }
-                if (!bypass) { ways[way_at(one.place, FLAGS)] |= DIRTY; }
-            } else if (live) {
-                count_row(one.row, SKIPPED_ROWS);
-            }
-        }
-        if (local == 0u) { packing = atomicLoad(&packs); }
-        if (workgroupUniformLoad(&packing) != 0u) {
-            storageBarrier(); // the other lanes must see the new row before they pack it
-            let packed = pack_row(taken && bypass, one.place, one.row, one.place - params.slots, local);
-            if (packed && lane == 0u) { count_row(one.row, BYPASS_WRITES); }
+        let entries = list_block(first, n, local);
+        for (var turn = 0u; turn < entries; turn += at_once) {
+            var i = NONE;
+            if (turn + mine < entries) { i = first + listed_at(turn + mine); }
+            update_row(i, local);
         }
     }
     row_counts_end(local);

@@ -64,7 +64,7 @@ pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Table
             ways: tables.ways.as_entire_binding(),
             tables: tables.tables.as_entire_binding(),
         };
-        call.dispatch_rows(bindings, tables, &Groups::capped(list.capacity, layout.at_once()));
+        call.dispatch_rows(bindings, tables, &Groups::capped(list.capacity, tables.block()));
     };
     match list.records {
         Records::Table => {}

@@ -60,6 +60,12 @@ impl Tables {
         Numbering { tables: &self.tables, features: &self.features }
     }
 
+    /// Entries of a list of rows that a workgroup takes at once: as many as it moves in a turn, or those from which it picks the rows of one
+    /// of several shards (`LISTED` in `shaders/shared/shard_list.wgsl`).
+    pub(crate) fn block(&self) -> u32 {
+        if self.records.len() > 1 { 2048 } else { self.layout.at_once() }
+    }
+
     pub(crate) fn new(
         context: &Context,
         config: &GroupConfig,

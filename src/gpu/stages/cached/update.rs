@@ -29,7 +29,6 @@ pub(crate) fn record(
     grad_outputs: &wgpu::BindingResource<'_>,
     records: Records<'_>,
 ) {
-    let layout = &tables.layout;
     let mut over = |shard: &wgpu::Buffer, records: &wgpu::Buffer| {
         let bindings = Bindings {
             params: uniform.as_entire_binding(),
@@ -44,7 +43,7 @@ pub(crate) fn record(
             tables: tables.tables.as_entire_binding(),
             rate: rate.as_entire_binding(),
         };
-        call.dispatch_rows(bindings, tables, &Groups::capped(rows, layout.at_once()));
+        call.dispatch_rows(bindings, tables, &Groups::capped(rows, tables.block()));
     };
     match records {
         Records::Flight { flight, shard } => over(shard, flight),
