@@ -17,8 +17,9 @@
 #include "shared/tables.wgsl"
 #include "shared/tally.wgsl"
 
-// LFU: accesses to one slot are counted here first. Up to half of a batch may access one hot row, and these accesses
-// must not all wait for one word of memory. A slot whose entry is taken by another slot is counted in memory directly.
+// The slots that this workgroup touches. Up to half of a batch may access one hot row, and these accesses must not all
+// wait for one word of memory: the first of the workgroup stamps the slot, and under LFU their number is added at once. A
+// slot whose entry is taken by another slot is stamped and counted in memory directly.
 var<workgroup> slots: array<atomic<u32>, 256>;
 var<workgroup> counts: array<atomic<u32>, 256>;
 var<workgroup> rows: array<u32, 256>;
@@ -45,16 +46,19 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     atomicStore(&counts[lane], 0u);
     tally_begin(lane, row); // ends with a barrier
     if (slot != NONE && row - shard.first_row < shard.rows) {
-        let stamp = way_at(slot, STAMP);
-        // A plain load first: most accesses to a hot row come late and need no atomic exchange.
-        if (atomicLoad(&ways[stamp]) != step.t) {
-            if (atomicMax(&ways[stamp], step.t) != step.t) { tally(row, UNIQUE, 1u); }
+        let entry = (slot * 0x9e3779b1u) >> 24u;
+        let tried = atomicCompareExchangeWeak(&slots[entry], NONE, slot);
+        let listed = !tried.exchanged && tried.old_value == slot;
+        if (tried.exchanged) { rows[entry] = row; }
+        if (!listed) {
+            let stamp = way_at(slot, STAMP);
+            // A load first: most workgroups that access a hot row come late and need no atomic exchange.
+            if (atomicLoad(&ways[stamp]) != step.t) {
+                if (atomicMax(&ways[stamp], step.t) != step.t) { tally(row, UNIQUE, 1u); }
+            }
         }
         if (params.policy == LFU) {
-            let entry = (slot * 0x9e3779b1u) >> 24u;
-            let tried = atomicCompareExchangeWeak(&slots[entry], NONE, slot);
-            if (tried.exchanged) { rows[entry] = row; }
-            if (tried.exchanged || tried.old_value == slot) {
+            if (tried.exchanged || listed) {
                 atomicAdd(&counts[entry], 1u);
             } else {
                 add(slot, row, 1u);

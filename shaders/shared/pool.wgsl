@@ -40,17 +40,19 @@ fn pool(output: u32, lane: u32) {
     }
 }
 
+// The place of index i's row, NONE behind the last index; writes the index's coefficient.
+fn place_to_copy(i: u32, lane: u32) -> u32 {
+    if (i >= params.indices) { return NONE; }
+    if (params.weighted == 1u && lane == 0u) { access[i].y = bitcast<u32>(weights[i]); }
+    return place_of(i);
+}
+
 // Copies the output rows first, first + apart, first + 2 apart and first + 3 apart.
 fn copy(first: u32, apart: u32, lane: u32) {
-    var place = vec4<u32>(NONE);
-    for (var k = 0u; k < 4u; k++) {
-        let i = first + k * apart;
-        if (i < params.indices) {
-            place[k] = place_of(i);
-            if (params.weighted == 1u && lane == 0u) { access[i].y = bitcast<u32>(weights[i]); }
-        }
-    }
     let i = vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u) * apart;
+    // By name, not by number: a compiler may put a vector that is indexed by a variable into memory.
+    let place = vec4<u32>(place_to_copy(i.x, lane), place_to_copy(i.y, lane), place_to_copy(i.z, lane),
+                          place_to_copy(i.w, lane));
     for (var q = lane; q < output_quads(); q += params.lanes) {
         at_quad(q);
         let a = term(i.x, place.x, q);

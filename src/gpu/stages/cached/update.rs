@@ -43,7 +43,7 @@ pub(crate) fn record(
             tables: tables.tables.as_entire_binding(),
             rate: rate.as_entire_binding(),
         };
-        call.dispatch_rows(bindings, tables, &Groups::capped(rows, tables.block()));
+        call.dispatch_rows(bindings, tables, &Groups::Wide(u64::from(rows.div_ceil(tables.block()))));
     };
     match records {
         Records::Flight { flight, shard } => over(shard, flight),
