@@ -4,6 +4,8 @@
 //!
 //! Each check is a function of a shader's text or module, and has a companion test that shows it rejecting a wrong shader.
 
+mod finite;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use hotrow::internals::{layout::HostStruct, shader::Access};

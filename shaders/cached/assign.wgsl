@@ -11,7 +11,7 @@
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> keys: array<u32>;    // linear rows, ascending
 @group(0) @binding(2) var<storage, read> places: array<u32>;
-@group(0) @binding(3) var<storage, read> values: array<Quad>; // the values of each row
+@group(0) @binding(3) var<storage, read> values: array<Bits>; // the values of each row, as bits
 @group(0) @binding(4) var<storage, read_write> cache: array<Quad>;
 @group(0) @binding(5) var<storage, read_write> scratch: array<Quad>;
 @group(0) @binding(6) var<storage, read_write> ways: array<u32>;
@@ -44,7 +44,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let bypass = place >= params.slots;
     let refused = atomicLoad(&bad[mine]) != 0u;
     if (!refused) {
-        for (var q = lane; q < weight_quads(); q += params.lanes) { store_quad(place, q, values[i * weight_quads() + q]); }
+        for (var q = lane; q < weight_quads(); q += params.lanes) {
+            store_quad(place, q, bitcast<Quad>(values[i * weight_quads() + q]));
+        }
     }
     if (lane != 0u) { return; }
     // The look-up made a Move for each missing row. This Move replaces it.

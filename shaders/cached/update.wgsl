@@ -130,7 +130,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         }
 
         // Two passes over the row: the first checks that every new value is finite, the second stores them.
-        var bad = !is_finite(quad_of(row_state));
+        var bad = !is_finite(bits_of(quad_of(row_state)));
         var next: Moved;
         if (live) {
             for (var q = lane; q < weight_quads(); q += params.lanes) {
@@ -138,7 +138,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 if (q != lane) { grad = merged(one, q); }
                 let after = moved(one, q, grad, row_state);
                 if (q == lane) { next = after; }
-                bad = bad || !is_finite(after.g) || !is_finite(after.w) || !is_finite(after.state);
+                bad = bad || !is_finite(bits_of(after.g)) || !is_finite(bits_of(after.w))
+                    || !is_finite(bits_of(after.state));
             }
         }
         workgroupBarrier();

@@ -74,7 +74,7 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
             by = by / (sqrt(squares) + params.eps);
         }
         let after = value - by;
-        moved = is_finite(g) && is_finite(after) && is_finite(squares);
+        moved = is_finite(bits_of(g)) && is_finite(bits_of(after)) && is_finite(bits_of(squares));
         if (moved) { value = after; }
     }
     moves[local] = select(0u, 1u, moved);
@@ -96,7 +96,7 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
     if (integers && any) {
         bias = bias_of(lows[head]);
         let span = bitcast<f32>(unordered(highs[head])) - bitcast<f32>(bias);
-        refused = !is_finite(span);
+        refused = !is_finite(bits_of(span));
         scale = scale_of(span);
     }
     if (due_any && (refused || !moved)) { count(0u, SKIPPED_ROWS, 1u); }

@@ -70,6 +70,7 @@ struct Params {
     window_slots: u32,     // slots of a window of the cache; the last may hold fewer
     half_grads: u32,       // 1: the gradients of the outputs are FP16 (backward)
     random_bits: u32,      // random bits an element, where rounding is stochastic: 24, 16 or 8
+    zero: u32,             // always 0, which no compiler knows; see `bits_of` in shared/quad1.wgsl
 }
 
 // Results of one call that stay on the device; zero before the call.

@@ -56,7 +56,7 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, local: u32) -> bool {
     if (live) {
         for (var q = lane; q < params.row_quads; q += params.lanes) {
             let v = load_quad(place, q);
-            if (!is_finite(v)) { wrong = 1u; }
+            if (!is_finite(bits_of(v))) { wrong = 1u; }
             if (q < weight_quads()) {
                 low = min(low, lowest(v));
                 high = max(high, highest(v));
@@ -82,7 +82,7 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, local: u32) -> bool {
     if (params.bits <= 8u) {
         bias = bias_of(pack_low[head]);
         let span = bitcast<f32>(unordered(pack_high[head])) - bitcast<f32>(bias);
-        refused = refused || (bitcast<u32>(span) & 0x7f800000u) == 0x7f800000u;
+        refused = refused || !is_finite(bits_of(quad_of(span)));
         scale = scale_of(span);
     }
     if (live && refused && lane == 0u) { count(table_of(row), SKIPPED_ROWS, 1u); }

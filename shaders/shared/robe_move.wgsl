@@ -13,7 +13,7 @@ fn move_weight(w: u32, sum: f32) {
         by = by / (sqrt(squares) + params.eps);
     }
     let after = before - by;
-    if (!is_finite(g) || !is_finite(after) || !is_finite(squares)) {
+    if (!is_finite(bits_of(g)) || !is_finite(bits_of(after)) || !is_finite(bits_of(squares))) {
         count(0u, SKIPPED_ROWS, 1u);
         return;
     }

@@ -104,6 +104,7 @@ host_structs! {
         pub window_slots: u32,
         pub half_grads: u32,
         pub random_bits: u32,
+        pub zero: u32,
     }
 
     /// The optimiser's rate in one step. Twin of `Rate` in `shaders/shared/rate.wgsl`.
