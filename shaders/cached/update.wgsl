@@ -163,9 +163,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 count(table_of(one.row), SKIPPED_ROWS, 1u);
             }
         }
-        storageBarrier(); // the other lanes must see the new row before they pack it
         if (local == 0u) { packing = atomicLoad(&packs); }
         if (workgroupUniformLoad(&packing) != 0u) {
+            storageBarrier(); // the other lanes must see the new row before they pack it
             let packed = pack_row(taken && bypass, one.place, one.row, one.place - params.slots, local);
             if (packed && lane == 0u) { count(table_of(one.row), BYPASS_WRITES, 1u); }
         }
