@@ -171,6 +171,7 @@ files![
     "shared/robe_sum.wgsl",
     "shared/robe_walk.wgsl",
     "shared/robe_window.wgsl",
+    "shared/row_counts.wgsl",
     "shared/scaler.wgsl",
     "shared/scan.wgsl",
     "shared/shard.wgsl",

@@ -2,7 +2,8 @@
 // the row that leaves a place and then unpacks the row that comes. With several shards, every shard packs before any
 // unpacks.
 //
-// Bytes moved per Move: 16, a slot row each way (4 dim + state), a record each way (stride).
+// Bytes moved per Move: 16, a slot row each way (4 dim + state), a record each way (stride); per workgroup: 4 for each
+// of up to 64 tables.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 #include "shared/quad.wgsl"
@@ -20,6 +21,7 @@
 @group(0) @binding(8) var<storage, read_write> tables: array<atomic<u32>>;
 
 #include "shared/tables.wgsl"
+#include "shared/row_counts.wgsl"
 #include "shared/flight.wgsl"
 #include "shared/half.wgsl"
 #include "shared/rng.wgsl"
@@ -38,7 +40,7 @@ fn unpack_row(base: u32, row: u32, place: u32, lane: u32) {
         if (q < weights) { v = record_weights(base, q); } else { v = record_state(base, q - weights); }
         store_quad(place, q, v);
     }
-    if (lane == 0u && place >= params.slots && params.mode == MODE_TRAIN) { count(table_of(row), BYPASS_READS, 1u); }
+    if (lane == 0u && place >= params.slots && params.mode == MODE_TRAIN) { count_row(row, BYPASS_READS); }
 }
 
 @compute @workgroup_size(256)
@@ -53,7 +55,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let lane = local & (params.lanes - 1u);
     let at_once = 256u / params.lanes;
     let stride = groups.x * groups.y * at_once;
-    for (var first = shard.first_move + flat_group(group, groups) * at_once; first < n; first += stride) {
+    let begin = shard.first_move + flat_group(group, groups) * at_once;
+    if (begin >= n) { return; }
+    row_counts_begin(local);
+    for (var first = begin; first < n; first += stride) {
         let i = first + local / params.lanes;
         let j = i - shard.first_move;
         var one = Move(NONE, NONE, NONE, 0u);
@@ -66,7 +71,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             if (slot) { live = (ways[way_at(one.place, FLAGS)] & DIRTY) != 0u; }
             let packed = pack_row(live, one.place, one.victim, j, local);
             if (packed && lane == 0u && params.mode == MODE_TRAIN) {
-                count(table_of(one.victim), select(WRITE_BACKS, BYPASS_WRITES, one.place >= params.slots), 1u);
+                count_row(one.victim, select(WRITE_BACKS, BYPASS_WRITES, one.place >= params.slots));
             }
             // All lanes have read the place, and the record is written, before the flags change or the place is
             // overwritten.
@@ -79,4 +84,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             if ((one.flags & KEEP) != 0u && in_shard(one.victim)) { unpack_row(kept_record(one.victim, j), one.victim, params.slots + i, lane); }
         }
     }
+    row_counts_end(local);
 }

@@ -4,7 +4,7 @@
 // stays as it is and is counted.
 //
 // Bytes moved per row: 16, 8 + 4 dim for each access, 4 (dim + state) in and out, 8 (flags); per bypassed row: the
-// stride in and out, 4 (dim + state) out.
+// stride in and out, 4 (dim + state) out; per workgroup: 4 for each of up to 64 tables.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 #include "shared/quad.wgsl"
@@ -27,6 +27,7 @@
 @group(0) @binding(10) var<uniform> rate: Rate;
 
 #include "shared/tables.wgsl"
+#include "shared/row_counts.wgsl"
 #include "shared/flight.wgsl"
 #include "shared/rng.wgsl"
 #include "shared/slots.wgsl"
@@ -91,7 +92,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let lane = local & (params.lanes - 1u);
     let mine = local / params.lanes;
     let at_once = 256u / params.lanes;
-    for (var first = flat_group(group, groups) * at_once; first < n; first += groups.x * groups.y * at_once) {
+    let begin = flat_group(group, groups) * at_once;
+    if (begin >= n) { return; }
+    row_counts_begin(local);
+    for (var first = begin; first < n; first += groups.x * groups.y * at_once) {
         var one = Target(NONE, NONE, 0u, 0u);
         if (first + mine < n) { one = targets[first + mine + 1u]; }
         let bypass = one.place >= params.slots;
@@ -160,14 +164,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 if (params.optimizer == ROW_WISE) { store_quad(one.place, weight_quads(), quad_of(row_state)); }
                 if (!bypass) { ways[way_at(one.place, FLAGS)] |= DIRTY; }
             } else if (live) {
-                count(table_of(one.row), SKIPPED_ROWS, 1u);
+                count_row(one.row, SKIPPED_ROWS);
             }
         }
         if (local == 0u) { packing = atomicLoad(&packs); }
         if (workgroupUniformLoad(&packing) != 0u) {
             storageBarrier(); // the other lanes must see the new row before they pack it
             let packed = pack_row(taken && bypass, one.place, one.row, one.place - params.slots, local);
-            if (packed && lane == 0u) { count(table_of(one.row), BYPASS_WRITES, 1u); }
+            if (packed && lane == 0u) { count_row(one.row, BYPASS_WRITES); }
         }
     }
+    row_counts_end(local);
 }

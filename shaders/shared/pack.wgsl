@@ -1,5 +1,5 @@
 // Packs an FP32 row into its record (SPEC 2). Needs all that shared/flight.wgsl needs, shared/flight.wgsl itself,
-// shared/half.wgsl, shared/rng.wgsl, shared/quad.wgsl, shared/slots.wgsl.
+// shared/half.wgsl, shared/rng.wgsl, shared/quad.wgsl, shared/row_counts.wgsl, shared/slots.wgsl.
 
 var<workgroup> pack_low: array<u32, 256>; // as the integers of `ordered`
 var<workgroup> pack_high: array<u32, 256>;
@@ -85,7 +85,7 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, local: u32) -> bool {
         refused = refused || !is_finite(bits_of(quad_of(span)));
         scale = scale_of(span);
     }
-    if (live && refused && lane == 0u) { count(table_of(row), SKIPPED_ROWS, 1u); }
+    if (live && refused && lane == 0u) { count_row(row, SKIPPED_ROWS); }
     let taken = live && !refused;
     var base = own_record(row);
     if (shard.moves != 0u) {

@@ -5,8 +5,13 @@ fn table_base(table: u32) -> u32 {
 }
 
 fn table_of(row: u32) -> u32 {
-    var low = 0u;
-    var high = params.tables;
+    return table_between(row, 0u, params.tables);
+}
+
+// The table of a row, among the tables from `first` to `end` - 1.
+fn table_between(row: u32, first: u32, end: u32) -> u32 {
+    var low = first;
+    var high = end;
     while (high - low > 1u) {
         let middle = (low + high) / 2u;
         if (table_base(middle) <= row) { low = middle; } else { high = middle; }

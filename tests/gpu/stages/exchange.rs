@@ -112,6 +112,16 @@ pub(crate) fn some_records(source: &mut Pcg64, layout: &Layout, rows: u32) -> Ve
     records
 }
 
+/// Tables of 900 rows in all: few, as many as a workgroup counts by itself, or more.
+pub(crate) fn few_or_many_tables(seed: u64) -> Vec<u32> {
+    match seed % 4 {
+        0 => [vec![14; 63], vec![18]].concat(),
+        1 => [vec![14; 63], vec![17, 1]].concat(),
+        2 => vec![4; 225],
+        _ => vec![1, 500, 399],
+    }
+}
+
 /// Every kind of Move that a group makes, over the second of three shards. No row and no place is in two Moves.
 fn some_moves(source: &mut Pcg64, slots: u32, n: usize, per_shard: u32) -> Vec<Move> {
     let mut rows = distinct_rows(source, 2 * n, 3 * per_shard);
@@ -148,7 +158,7 @@ struct Seen {
 fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut Seen) {
     let mut source = rng(seed);
     let mut config = config.clone();
-    config.tables = vec![1, 500, 399];
+    config.tables = few_or_many_tables(seed);
     config.seed = source.random();
     config.cache_rows = 32 * source.random_range(0..4);
     let layout = layout_of(&config);

@@ -8,7 +8,7 @@ use rand::RngExt as _;
 
 use super::{
     Like, TRAIN, check, distinct_rows,
-    exchange::{Codes, records, some_records},
+    exchange::{Codes, few_or_many_tables, records, some_records},
     floats, gradients, gradients_of, guarded, layout_of, on_each, params, placed, rate, read, rng, slot_rows, tables,
     targets_of, ways, words,
 };
@@ -29,7 +29,7 @@ struct Seen {
 fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut Seen) {
     let mut source = rng(seed);
     let mut config = config.clone();
-    config.tables = vec![1, 500, 399];
+    config.tables = few_or_many_tables(seed);
     config.cache_rows = 32 * source.random_range(0..4);
     config.seed = source.random();
     let layout = layout_of(&config);
