@@ -1,10 +1,10 @@
 // Runs the optimiser (SPEC 3, Backward): sums the gradients of each distinct row and updates the row once, in FP32, in
-// its slot or in scratch. A bypassed row is packed into its record at once. Dispatched once for each shard: bypassed
-// rows belong to the shard of their record, resident rows to the first. A row whose gradient or new value is not finite
-// stays as it is and is counted.
+// its slot or in scratch, where forward has left the bypassed rows. A bypassed row is packed into its record at once.
+// Dispatched once for each shard: bypassed rows belong to the shard of their record, resident rows to the first. A row
+// whose gradient or new value is not finite stays as it is and is counted.
 //
-// Bytes moved per row: 16, 8 + 4 dim for each access, 4 (dim + state) in and out, 8 (flags); per bypassed row: the
-// stride in and out, 4 (dim + state) out; per workgroup: 4 for each of up to 64 tables.
+// Bytes moved per row: 16, 8 + 4 dim for each access, 4 (dim + state) in and out; per resident row: 8 (flags); per
+// bypassed row: the stride out; per workgroup: 4 for each of up to 64 tables.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 #include "shared/quad.wgsl"
@@ -33,7 +33,6 @@
 #include "shared/slots.wgsl"
 #include "shared/store.wgsl"
 #include "shared/pack.wgsl"
-#include "shared/unpack.wgsl"
 #include "shared/merge.wgsl"
 #include "shared/sum.wgsl"
 
@@ -58,23 +57,14 @@ fn merged(one: Target, q: u32) -> Quad {
     return sum_of(one.start, one.end, q);
 }
 
-// Quad q of the row before its update, weights first, then state. A bypassed row is read from its record, which has
-// fewer bytes than scratch; the record of a staged row may have left with the flight, so that row is read from scratch.
-fn row_quad(one: Target, q: u32) -> Quad {
-    if (one.place < params.slots || shard.moves != 0u) { return load_quad(one.place, q); }
-    let base = own_record(one.row);
-    if (q < weight_quads()) { return record_weights(base, q); }
-    return record_state(base, q - weight_quads());
-}
-
 // Gradient, new weight and new state of a Quad; `grad` is the summed gradient.
 fn moved(one: Target, q: u32, grad: Quad, row_state: f32) -> Moved {
-    let w = row_quad(one, q);
+    let w = load_quad(one.place, q);
     let g = grad + params.weight_decay * w;
     var by = rate.lr * g;
     var state = Quad();
     if (params.optimizer == ADAGRAD) {
-        state = row_quad(one, weight_quads() + q) + g * g;
+        state = load_quad(one.place, weight_quads() + q) + g * g;
         by = by / (sqrt(state) + params.eps);
     } else if (params.optimizer == ROW_WISE) {
         by = by / (sqrt(row_state) + params.eps);
@@ -117,7 +107,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 for (var q = lane; q < weight_quads(); q += params.lanes) {
                     var grad = held;
                     if (q != lane) { grad = merged(one, q); }
-                    sum = add_squares(sum, grad + params.weight_decay * row_quad(one, q));
+                    sum = add_squares(sum, grad + params.weight_decay * load_quad(one.place, q));
                 }
             }
             squares[local] = sum;
@@ -127,7 +117,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             }
             // The lane that writes the row's state is the only one that reads it.
             if (live && lane == 0u) {
-                squares[local] = part_of(row_quad(one, weight_quads()), 0u) + squares[local] / f32(params.dim);
+                squares[local] = part_of(load_quad(one.place, weight_quads()), 0u) + squares[local] / f32(params.dim);
             }
             workgroupBarrier();
             if (live) { row_state = squares[local - lane]; }

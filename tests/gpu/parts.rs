@@ -1,7 +1,10 @@
 //! Any range of a group's state can be read and written, on both backends.
 
 use hotrow::internals::Pieces as _;
-use hotrow::{Context, Embedding, Error, Group, GroupConfig, Layout, Optimizer, Part, Policy, Precision, Snapshot};
+use hotrow::{
+    Context, Embedding, Error, Group, GroupConfig, Init, Layout, Optimizer, Part, Placement, Policy, Precision,
+    Snapshot,
+};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use hotrow_harness::device::with_gpu;
@@ -206,6 +209,86 @@ fn a_backward_waits_through_what_changes_nothing() {
             forward(&mut *group);
             group.write_part(Part::Ways, 0, &ways).unwrap();
             assert!(!group.pending() && group.backward(&[1.0; 40]).is_err());
+        }
+    });
+}
+
+/// When a test changes the records of all rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Spoil {
+    Never,
+    BeforeForward,
+    BeforeBackward,
+}
+
+/// The records of all rows before and after the backward of the third step.
+fn records_of_a_step(group: &mut dyn Embedding, spoil: Spoil) -> [Vec<u32>; 2] {
+    (0..2).for_each(|seed| step(group, seed));
+    let change = |group: &mut dyn Embedding| {
+        // The low bits of floats, and codes: every value stays finite.
+        let records: Vec<u32> = read(group, Part::Records).iter().map(|word| word ^ 0x0003_1111).collect();
+        group.write_part(Part::Records, 0, &records).unwrap();
+    };
+    if spoil == Spoil::BeforeForward {
+        change(group);
+    }
+    let indices: Vec<u32> = (0..120).map(|i| (i * 7 + i / 50) % 150).collect();
+    let outputs = group.forward(&indices, &[0, 60, 120, 120, 120], None).unwrap();
+    if spoil == Spoil::BeforeBackward {
+        change(group);
+    }
+    let before = read(group, Part::Records);
+    assert!(group.pending());
+    group.backward(&vec![0.5; outputs.len()]).unwrap();
+    [before, read(group, Part::Records)]
+}
+
+/// Forward reads the record of a bypassed row, and leaves the row in scratch; backward does not read the record again (SPEC 3, step 5).
+#[test]
+fn backward_reads_no_record() {
+    with_gpu(|context| {
+        let mut cases = Vec::new();
+        for placement in [Placement::Device, Placement::Mapped, Placement::Staged] {
+            if placement == Placement::Mapped && !context.caps().mappable {
+                continue;
+            }
+            for (cache_rows, precision) in
+                [(0, Precision::Fp32), (0, Precision::Int8), (32, Precision::Int4), (64, Precision::Fp16)]
+            {
+                let optimizers = [Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1), Optimizer::sgd(0.1)];
+                let mut case = config()
+                    .with_placement(placement)
+                    .with_precision(precision)
+                    .with_init(Init::Uniform { low: -1.0, high: 1.0 })
+                    .with_cache_rows(cache_rows)
+                    .with_optimizer(optimizers[cases.len() % 3]);
+                if cache_rows == 64 && context.caps().choose_windows() > 1 {
+                    let layout = Layout::new(&case, u64::MAX).unwrap();
+                    case.set_window_bytes(Some(32 * layout.slot_bytes()));
+                }
+                cases.push(case);
+            }
+        }
+        for case in cases {
+            for backend in 0..2 {
+                let run = |spoil| records_of_a_step(&mut *both(context, &case)[backend], spoil);
+                let [before, right] = run(Spoil::Never);
+                let [spoiled, found] = run(Spoil::BeforeBackward);
+                let [_, wrong] = run(Spoil::BeforeForward);
+                let stride = Layout::new(&case, u64::MAX).unwrap().row.record_words as usize;
+                let (mut moved, mut other) = (0, 0);
+                for row in (0..before.len()).step_by(stride).map(|at| at..at + stride) {
+                    if right[row.clone()] == before[row.clone()] {
+                        assert_eq!(found[row.clone()], spoiled[row], "{case:?}, backend {backend}");
+                        continue;
+                    }
+                    moved += 1;
+                    other += usize::from(wrong[row.clone()] != right[row.clone()]);
+                    assert_eq!(found[row.clone()], right[row], "{case:?}, backend {backend}");
+                }
+                // Changed before forward, the records do decide.
+                assert!(moved > 20 && other > moved / 2, "{case:?}, backend {backend}: {moved} moved, {other} other");
+            }
         }
     });
 }

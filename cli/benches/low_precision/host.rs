@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use hotrow::{
-    CpuGroup, GradSlice, Layout, OptimizerKind, Rounding,
+    CpuGroup, GradSlice, Layout, OptimizerKind, Rounding, codec,
     internals::layout::{Params, Rate, Shard, Target},
     internals::stages,
 };
@@ -26,6 +26,8 @@ struct Alone {
     targets: Vec<Target>,
     accesses: Vec<[u32; 2]>,
     records: Vec<u32>,
+    /// The rows as forward leaves them. The stage reads them and does not change them.
+    scratch: Vec<f32>,
     tables: Vec<u32>,
 }
 
@@ -58,7 +60,7 @@ impl Bench for Host<'_> {
 
 impl Alone {
     fn new(layout: &Layout, setting: &Setting, size: Size, rows: &Rows) -> Self {
-        // As in a group without a cache: each row is in its record, and has one gradient, at the position of its index.
+        // As in a group without a cache: forward has unpacked each row, and it has one gradient, at the position of its index.
         let mut targets = vec![Target { row: size.updates, place: size.updates, start: 1, end: 0 }];
         targets.extend((0..).zip(&rows.sorted).map(|(u, &[row, _])| Target { row, place: u, start: u, end: u + 1 }));
         let accesses = rows.sorted.iter().map(|&[_, place]| [place, 1f32.to_bits()]).collect();
@@ -77,6 +79,7 @@ impl Alone {
             payload_half: layout.row.payload_half,
             record_words: layout.row.record_words,
             row_quads: layout.row.row_quads,
+            partials: size.updates * layout.row.row_quads,
             optimizer: 1,
             total_rows: size.rows,
             eps: config.optimizer.eps,
@@ -85,6 +88,12 @@ impl Alone {
         };
         // 256 different rows, repeated. The place of a row decides its time, its values do not.
         let few = CpuGroup::new(config.with_tables(vec![256])).unwrap().snapshot().unwrap().records;
+        let unpacked = |record: &[u32]| {
+            let mut row = vec![0.0; layout.slot_words() as usize];
+            codec::unpack(&layout.row, record, &mut row[..layout.row.row_words as usize]);
+            row
+        };
+        let few_rows: Vec<f32> = few.chunks_exact(layout.row.record_words as usize).flat_map(unpacked).collect();
         Self {
             params,
             rate: Rate { lr, ..Rate::default() },
@@ -92,12 +101,18 @@ impl Alone {
             targets,
             accesses,
             records: few.iter().copied().cycle().take(size.rows as usize * layout.row.record_words as usize).collect(),
+            scratch: few_rows
+                .iter()
+                .copied()
+                .cycle()
+                .take(size.updates as usize * layout.slot_words() as usize)
+                .collect(),
             tables: vec![0; 32],
         }
     }
 
     fn round(&mut self, grads: &[f32]) -> f64 {
-        let Self { params, rate, shard, targets, accesses, records, tables } = self;
+        let Self { params, rate, shard, targets, accesses, records, scratch, tables } = self;
         targets[0].start += 1;
         tables[4..6].copy_from_slice(&[0, params.total_rows]);
         let start = Instant::now();
@@ -109,7 +124,7 @@ impl Alone {
             GradSlice::F32(grads),
             records,
             &mut [],
-            &[],
+            scratch,
             &mut [],
             tables,
             rate,

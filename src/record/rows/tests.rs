@@ -9,9 +9,9 @@ use crate::{
     record::{
         codec::{self, Noise},
         rows::{
-            move_record::move_record_row,
             optimise::{Rule, optimise_row},
             pack::pack_row,
+            pack_moved::pack_moved_row,
             sum::{List, Records, sum_records_in},
             unpack::unpack_row,
         },
@@ -20,7 +20,7 @@ use crate::{
 };
 
 type Optimise = fn(&Rule, &[f32], &mut [f32], &mut [f32], &mut Vec<f32>) -> bool;
-type MoveRecord = fn(&RowLayout, &Rule, &Noise, u32, &[f32], &mut [u32], &mut Vec<f32>) -> bool;
+type PackMoved = fn(&RowLayout, &Rule, &Noise, u32, &[f32], &mut [f32], &mut [u32]) -> bool;
 type Pack = fn(&RowLayout, &Noise, u32, &[f32], &[f32], &mut [u32]) -> bool;
 
 /// The loops as compiled for one kind of processor.
@@ -30,7 +30,7 @@ struct Path {
     pack: Pack,
     sum: fn(Records<'_>, List<'_>, &mut [f32]),
     optimise: Optimise,
-    move_record: MoveRecord,
+    pack_moved: PackMoved,
 }
 
 /// The loops for `$target`; the default loops if this machine lacks it.
@@ -66,18 +66,18 @@ macro_rules! path {
             optimise_row(rule, grads, weights, states, before)
         }
         #[multiversion(targets($target))]
-        fn move_record(
+        fn pack_moved(
             layout: &RowLayout,
             rule: &Rule,
             noise: &Noise,
             row: u32,
             grads: &[f32],
+            floats: &mut [f32],
             record: &mut [u32],
-            room: &mut Vec<f32>,
         ) -> bool {
-            move_record_row(layout, rule, noise, row, grads, record, room)
+            pack_moved_row(layout, rule, noise, row, grads, floats, record)
         }
-        Path { name: stringify!($name), unpack, pack, sum, optimise, move_record }
+        Path { name: stringify!($name), unpack, pack, sum, optimise, pack_moved }
     }};
 }
 
@@ -89,7 +89,7 @@ fn paths() -> [Path; 4] {
             pack: pack_row,
             sum: sum_records_in,
             optimise: optimise_row,
-            move_record: move_record_row,
+            pack_moved: pack_moved_row,
         },
         path!(sse4, "x86_64+sse4.1"),
         path!(avx2, "x86_64+avx2+fma+f16c"),
@@ -99,7 +99,7 @@ fn paths() -> [Path; 4] {
             pack: crate::record::rows::pack,
             sum: crate::record::rows::sum::sum_records,
             optimise: crate::record::rows::optimise,
-            move_record: crate::record::rows::move_record,
+            pack_moved: crate::record::rows::pack_moved,
         },
     ]
 }
@@ -358,9 +358,9 @@ fn optimisers_move_each_element_by_the_rule() {
     assert_ne!(moved(&rule, &[1.0], &[1.0, 1.0]), moved(&Rule { lr: 0.2, ..rule }, &[1.0], &[1.0, 1.0]));
 }
 
-/// The first difference between `move_record` and unpacking, moving and packing in turn, over all layouts; and how many
-/// rows moved and how many were refused.
-fn move_record_differs(move_record: MoveRecord) -> (Option<String>, [u32; 2]) {
+/// The first difference between `pack_moved` and moving and packing in turn, over all layouts; and how many rows moved
+/// and how many were refused.
+fn pack_moved_differs(pack_moved: PackMoved) -> (Option<String>, [u32; 2]) {
     let mut random = StdRng::seed_from_u64(9);
     let mut seen = [0; 2];
     for (case, layout) in layouts().enumerate() {
@@ -397,7 +397,7 @@ fn move_record_differs(move_record: MoveRecord) -> (Option<String>, [u32; 2]) {
                 codec::pack(&layout, &noise, row, weights, states, &mut wanted)
             });
             seen[usize::from(!taken)] += 1;
-            let found = move_record(&layout, &rule, &noise, row, &grads, &mut record, &mut vec![f32::NAN; case % 300]);
+            let found = pack_moved(&layout, &rule, &noise, row, &grads, &mut floats, &mut record);
             if found != taken || record != wanted {
                 return (Some(format!("{layout:?} {rule:?} {noise:?}: {record:x?}, not {wanted:x?}")), seen);
             }
@@ -407,27 +407,20 @@ fn move_record_differs(move_record: MoveRecord) -> (Option<String>, [u32; 2]) {
 }
 
 #[test]
-fn a_record_moved_in_one_go_is_unpacked_moved_and_packed() {
+fn a_row_packed_in_one_go_is_moved_and_packed() {
     for path in paths() {
-        let (difference, [moved, refused]) = move_record_differs(path.move_record);
+        let (difference, [moved, refused]) = pack_moved_differs(path.pack_moved);
         assert_eq!(difference, None, "{}", path.name);
         assert!(moved > 1000 && refused > 100, "{moved} {refused}");
     }
-    let other_step: MoveRecord = |layout, rule, noise, row, grads, record, room| {
-        crate::record::rows::move_record(
-            layout,
-            rule,
-            &Noise { step: noise.step ^ 1, ..*noise },
-            row,
-            grads,
-            record,
-            room,
-        )
+    let other_step: PackMoved = |layout, rule, noise, row, grads, floats, record| {
+        let noise = Noise { step: noise.step ^ 1, ..*noise };
+        crate::record::rows::pack_moved(layout, rule, &noise, row, grads, floats, record)
     };
-    assert!(move_record_differs(other_step).0.is_some());
-    let careless: MoveRecord = |layout, rule, noise, row, grads, record, room| {
+    assert!(pack_moved_differs(other_step).0.is_some());
+    let careless: PackMoved = |layout, rule, noise, row, grads, floats, record| {
         let finite: Vec<f32> = grads.iter().map(|g| if g.is_finite() { *g } else { 0.0 }).collect();
-        crate::record::rows::move_record(layout, rule, noise, row, &finite, record, room)
+        crate::record::rows::pack_moved(layout, rule, noise, row, &finite, floats, record)
     };
-    assert!(move_record_differs(careless).0.is_some());
+    assert!(pack_moved_differs(careless).0.is_some());
 }

@@ -92,13 +92,13 @@ impl Facts {
             "arrange" => 24.0 * self.accesses + 24.0 * self.distinct,
             // The gradients of rows with more than 128 accesses; a 128th of that is written.
             "merge" => self.heavy_accesses * (4.0 + self.row),
-            // Sorted accesses; the gradients once; each distinct row and its state read and written, bypassed rows as records.
+            // Sorted accesses; the gradients once; each distinct row and its state read and written, bypassed rows written as records.
             "update" => {
                 8.0 * self.accesses
                     + 16.0 * self.distinct
                     + self.outputs.min(self.accesses) * self.row
                     + 2.0 * (self.distinct - self.bypassed) * slot
-                    + 2.0 * self.bypassed * self.record
+                    + self.bypassed * (slot + self.record)
             }
             _ => return None,
         })

@@ -10,7 +10,10 @@ use crate::{
             counter::{BYPASS_WRITES, SKIPPED_ROWS},
         },
     },
-    host::disjoint::each_target,
+    host::{
+        disjoint::each_target,
+        trusted::{AHEAD, prefetch},
+    },
     record::{of_params as record, rows},
     scaler::GradSlice,
     table::{
@@ -24,7 +27,7 @@ use crate::{
 struct Room {
     /// The sum of the row's gradients.
     grads: Vec<f32>,
-    /// The unpacked row, or a copy of the row before its update.
+    /// The updated row, or a copy of the row before its update.
     row: Vec<f32>,
 }
 
@@ -33,7 +36,7 @@ thread_local! {
 }
 
 /// Runs the optimiser once for each distinct row: resident rows with the first shard, bypassed rows with the shard of
-/// their record. Mirror of `shaders/cached/update.wgsl`.
+/// their record. Mirror of `shaders/cached/update.wgsl`, except that a bypassed row stays in scratch as it was.
 pub fn update(
     params: &Params,
     shard: &Shard,
@@ -83,17 +86,26 @@ pub fn update(
             }
         });
     }
-    // Unpacks the row from its record instead of scratch: the bits are equal, and scratch need not be in memory.
+    // Forward has left the bypassed rows in scratch.
     let (layout, noise) = (record::row(params), record::noise(params, totals.start));
-    let move_record = |u: usize, record: &mut [u32]| {
-        let row = targets[u].row;
-        with_sum(u, &mut |grads, room| rows::move_record(&layout, &rule, &noise, row, grads, record, room))
+    let row_at = |place: u32| &scratch[(place - params.slots) as usize * words..][..layout.row_words as usize];
+    let pack_row = |u: usize, record: &mut [u32]| {
+        let next = targets.get(u + AHEAD).filter(|next| next.place >= params.slots && shard.holds(next.row));
+        if let Some(next) = next {
+            prefetch(row_at(next.place));
+        }
+        let Target { row, place, .. } = targets[u];
+        with_sum(u, &mut |grads, room| {
+            room.clear();
+            room.extend_from_slice(row_at(place));
+            rows::pack_moved(&layout, &rule, &noise, row, grads, room, record)
+        })
     };
     let record_of = |u: usize| {
         let Target { row, .. } = targets[u];
         (!resident(u) && shard.holds(row)).then(|| (row - shard.first_row) as usize)
     };
-    each_target(records, params.record_words as usize, 0..targets.len(), record_of, move_record, |u, moved| {
+    each_target(records, params.record_words as usize, 0..targets.len(), record_of, pack_row, |u, moved| {
         tally.count(params, tables, targets[u].row, if moved { BYPASS_WRITES } else { SKIPPED_ROWS });
     });
     tally.end(tables);
