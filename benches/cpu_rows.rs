@@ -225,16 +225,16 @@ fn packed_optimisers(criterion: &mut Criterion) {
             for zipf in [false, true] {
                 let indices = indices(zipf);
                 Line { name, dim, zipf, threads: 1 }.measure(criterion, indices.len(), || {
-                    let (mut before, mut room) = (vec![0.0; layout.row.row_words as usize], Vec::new());
+                    let mut floats = vec![0.0; layout.row.row_words as usize];
                     for (k, &row) in indices.iter().enumerate() {
                         if let Some(&next) = indices.get(k + AHEAD) {
                             rows::prefetch(&table[next as usize * width..][..width]);
                         }
                         let record = &mut table[row as usize * width..][..width];
                         let grads = &grads[k / POOLED * dim_floats..][..dim_floats];
-                        let (weights, states) = before.split_at_mut(dim_floats);
+                        let (weights, states) = floats.split_at_mut(dim_floats);
                         rows::unpack(&layout.row, record, weights, states);
-                        black_box(rows::pack_moved(&layout.row, &rule, &noise, row, grads, &before, record, &mut room));
+                        black_box(rows::pack_moved(&layout.row, &rule, &noise, row, grads, &mut floats, record));
                     }
                 });
             }

@@ -2,7 +2,8 @@
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Context, Embedding, Error, Group, GroupConfig, Layout, Optimizer, Part, Placement, Policy, Precision, Snapshot,
+    Context, Embedding, Error, Group, GroupConfig, Init, Layout, Optimizer, Part, Placement, Policy, Precision,
+    Snapshot,
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
@@ -258,6 +259,7 @@ fn backward_reads_no_record() {
                 let mut case = config()
                     .with_placement(placement)
                     .with_precision(precision)
+                    .with_init(Init::Uniform { low: -1.0, high: 1.0 })
                     .with_cache_rows(cache_rows)
                     .with_optimizer(optimizers[cases.len() % 3]);
                 if cache_rows == 64 && context.caps().choose_windows() > 1 {

@@ -13,9 +13,9 @@ use crate::{
     table::row::RowLayout,
 };
 
-/// Moves a row by its gradient and packs it into its record in one pass. `before` has the row's weights, then its
-/// state. The bits are those of `optimise` and `pack` in turn. Returns false and leaves the record untouched if a value
-/// is not finite or the row's range overflows. `room` is a buffer for one row, reused from call to call.
+/// Moves a row by its gradient and packs it into its record in one pass. `floats` has the row's weights, then its
+/// state; the call overwrites them. The bits are those of `optimise` and `pack` in turn. Returns false and leaves the
+/// record untouched if a value is not finite or the row's range overflows.
 #[multiversion(targets = "simd")]
 pub fn pack_moved(
     layout: &RowLayout,
@@ -23,11 +23,10 @@ pub fn pack_moved(
     noise: &Noise,
     row: u32,
     grads: &[f32],
-    before: &[f32],
+    floats: &mut [f32],
     record: &mut [u32],
-    room: &mut Vec<f32>,
 ) -> bool {
-    pack_moved_row(layout, rule, noise, row, grads, before, record, room)
+    pack_moved_row(layout, rule, noise, row, grads, floats, record)
 }
 
 #[inline(always)]
@@ -37,12 +36,9 @@ pub(crate) fn pack_moved_row(
     noise: &Noise,
     row: u32,
     grads: &[f32],
-    before: &[f32],
+    floats: &mut [f32],
     record: &mut [u32],
-    room: &mut Vec<f32>,
 ) -> bool {
-    room.clear();
-    room.extend_from_slice(before);
-    let (weights, states) = room.split_at_mut(layout.dim as usize);
+    let (weights, states) = floats.split_at_mut(layout.dim as usize);
     moved(rule, grads, weights, states) && pack_finite(layout, noise, row, weights, states, record)
 }

@@ -20,7 +20,7 @@ use crate::{
 };
 
 type Optimise = fn(&Rule, &[f32], &mut [f32], &mut [f32], &mut Vec<f32>) -> bool;
-type PackMoved = fn(&RowLayout, &Rule, &Noise, u32, &[f32], &[f32], &mut [u32], &mut Vec<f32>) -> bool;
+type PackMoved = fn(&RowLayout, &Rule, &Noise, u32, &[f32], &mut [f32], &mut [u32]) -> bool;
 type Pack = fn(&RowLayout, &Noise, u32, &[f32], &[f32], &mut [u32]) -> bool;
 
 /// The loops as compiled for one kind of processor.
@@ -72,11 +72,10 @@ macro_rules! path {
             noise: &Noise,
             row: u32,
             grads: &[f32],
-            before: &[f32],
+            floats: &mut [f32],
             record: &mut [u32],
-            room: &mut Vec<f32>,
         ) -> bool {
-            pack_moved_row(layout, rule, noise, row, grads, before, record, room)
+            pack_moved_row(layout, rule, noise, row, grads, floats, record)
         }
         Path { name: stringify!($name), unpack, pack, sum, optimise, pack_moved }
     }};
@@ -398,8 +397,7 @@ fn pack_moved_differs(pack_moved: PackMoved) -> (Option<String>, [u32; 2]) {
                 codec::pack(&layout, &noise, row, weights, states, &mut wanted)
             });
             seen[usize::from(!taken)] += 1;
-            let mut room = vec![f32::NAN; case % 300];
-            let found = pack_moved(&layout, &rule, &noise, row, &grads, &floats, &mut record, &mut room);
+            let found = pack_moved(&layout, &rule, &noise, row, &grads, &mut floats, &mut record);
             if found != taken || record != wanted {
                 return (Some(format!("{layout:?} {rule:?} {noise:?}: {record:x?}, not {wanted:x?}")), seen);
             }
@@ -415,22 +413,14 @@ fn a_row_packed_in_one_go_is_moved_and_packed() {
         assert_eq!(difference, None, "{}", path.name);
         assert!(moved > 1000 && refused > 100, "{moved} {refused}");
     }
-    let other_step: PackMoved = |layout, rule, noise, row, grads, before, record, room| {
-        crate::record::rows::pack_moved(
-            layout,
-            rule,
-            &Noise { step: noise.step ^ 1, ..*noise },
-            row,
-            grads,
-            before,
-            record,
-            room,
-        )
+    let other_step: PackMoved = |layout, rule, noise, row, grads, floats, record| {
+        let noise = Noise { step: noise.step ^ 1, ..*noise };
+        crate::record::rows::pack_moved(layout, rule, &noise, row, grads, floats, record)
     };
     assert!(pack_moved_differs(other_step).0.is_some());
-    let careless: PackMoved = |layout, rule, noise, row, grads, before, record, room| {
+    let careless: PackMoved = |layout, rule, noise, row, grads, floats, record| {
         let finite: Vec<f32> = grads.iter().map(|g| if g.is_finite() { *g } else { 0.0 }).collect();
-        crate::record::rows::pack_moved(layout, rule, noise, row, &finite, before, record, room)
+        crate::record::rows::pack_moved(layout, rule, noise, row, &finite, floats, record)
     };
     assert!(pack_moved_differs(careless).0.is_some());
 }

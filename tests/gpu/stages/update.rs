@@ -29,7 +29,7 @@ struct Seen {
 fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut Seen) {
     let mut source = rng(seed);
     let mut config = config.clone();
-    config.tables = few_or_many_tables(&mut source);
+    config.tables = few_or_many_tables(seed);
     config.cache_rows = 32 * source.random_range(0..4);
     config.seed = source.random();
     let layout = layout_of(&config);

@@ -95,8 +95,11 @@ pub fn update(
             prefetch(row_at(next.place));
         }
         let Target { row, place, .. } = targets[u];
-        let before = row_at(place);
-        with_sum(u, &mut |grads, room| rows::pack_moved(&layout, &rule, &noise, row, grads, before, record, room))
+        with_sum(u, &mut |grads, room| {
+            room.clear();
+            room.extend_from_slice(row_at(place));
+            rows::pack_moved(&layout, &rule, &noise, row, grads, room, record)
+        })
     };
     let record_of = |u: usize| {
         let Target { row, .. } = targets[u];
