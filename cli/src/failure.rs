@@ -45,8 +45,16 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(sentence) => f.write_str(sentence),
-            // The alternate form puts the causes on the same line.
-            Self::Job(error) => write!(f, "{error:#}"),
+            Self::Job(error) => {
+                // Some messages end with the message of their cause.
+                let mut text = error.to_string();
+                for cause in error.chain().skip(1).map(ToString::to_string) {
+                    if !text.contains(&cause) {
+                        text = format!("{text}: {cause}");
+                    }
+                }
+                f.write_str(&text)
+            }
         }
     }
 }

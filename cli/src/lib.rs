@@ -63,7 +63,7 @@ pub fn main() -> ExitCode {
 impl Cli {
     fn run(&self) -> Result<(), Failure> {
         let Self { options, command } = self;
-        output::check_file("--json", options.json.as_deref())?;
+        output::check_files(options.json.as_deref(), None, &[])?;
         match command {
             Command::Bench(args) => bench::run(options, args),
             Command::Info(args) => info::run(options, args),

@@ -23,6 +23,11 @@ where
     PossibleValuesParser::new(names).try_map(|name: String| name.parse::<T>())
 }
 
+/// The default of an option that takes several values, as a user would write it.
+pub(crate) fn list(values: impl IntoIterator<Item: Display>) -> String {
+    values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(",")
+}
+
 /// Writes a value's name: for `#[serde(with = "names")]`.
 pub(crate) fn serialize<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)

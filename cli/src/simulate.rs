@@ -1,9 +1,9 @@
 //! `hotrow simulate`: hit rates of traces for sizes x ways x policies (Yang 2020, Tables 6 and 10).
 
 use crate::failure::Failure;
-use crate::names::{self, ADMITTING, one_of};
+use crate::names::{self, ADMITTING, list, one_of};
 use crate::object::{self, Object};
-use crate::options::{Backend, Options, percent};
+use crate::options::{Backend, Options, percent, whole};
 use crate::output;
 use crate::plot::{Chart, Series};
 use crate::progress::Progress;
@@ -18,10 +18,10 @@ use std::path::PathBuf;
 const GENERATED: &str = "zipf:rows=100000,s=1.05,n=1000000";
 
 /// Most ways a set can be given; 0 serves beyond.
-const MAX_WAYS: i64 = 1 << 20;
+const MAX_WAYS: u32 = 1 << 20;
 
 /// Most accesses in a batch (SPEC 3).
-const MAX_BATCH: i64 = 1 << 30;
+const MAX_BATCH: u32 = 1 << 30;
 
 /// Accesses between two reports of progress.
 const REPORT: usize = 1 << 16;
@@ -34,25 +34,25 @@ pub(crate) struct Args {
     #[arg(long, value_name = "T[,T]")]
     trace: Vec<String>,
     /// Replacement policies
-    #[arg(long, value_delimiter = ',', default_values_t = ADMITTING, value_parser = one_of(Policy::ALL))]
+    #[arg(long, value_delimiter = ',', default_value = list(ADMITTING), value_parser = one_of(Policy::ALL))]
     policy: Vec<Policy>,
     /// Ways of a set, 0 for fully associative
     #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_values_t = [32], allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(0..=MAX_WAYS))]
+          value_parser = whole(0..=MAX_WAYS))]
     ways: Vec<u32>,
     /// Cache sizes in percent of the trace's distinct rows
-    #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_values_t = [1.0, 5.0, 10.0],
+    #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_value = "1,5,10",
           allow_negative_numbers = true, value_parser = share)]
     cache_percent: Vec<f64>,
     /// Accesses in a batch
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..=MAX_BATCH))]
+          value_parser = whole(1..=MAX_BATCH))]
     batch: u32,
     /// Write the results to FILE as CSV
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::file())]
     csv: Option<PathBuf>,
     /// Draw STEM.svg and STEM.png: hit rate against cache size
-    #[arg(long, value_name = "STEM")]
+    #[arg(long, value_name = "STEM", value_parser = output::stem())]
     plot: Option<PathBuf>,
 }
 
@@ -80,8 +80,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             "--ways: wanted 32 with --backend gpu, found {ways}; its kernels know no other, use --backend cpu"
         )));
     }
-    output::check_file("--csv", args.csv.as_deref())?;
-    output::check_plot("--plot", args.plot.as_deref())?;
+    output::check_files(options.json.as_deref(), args.csv.as_deref(), args.plot.as_slice())?;
     // `auto` is the CPU here: it knows any number of ways.
     let context = match options.backend {
         Backend::Gpu => Some(adapter::open_best(adapter::Wanted::Any)?),

@@ -13,15 +13,15 @@ pub(super) struct Common {
     /// Folder for JSON, CSV, tables and plots
     #[arg(long, value_name = "DIR", default_value = "results")]
     pub(super) out: PathBuf,
-    /// Commit to put into the results [default: the environment's `HOTROW_COMMIT`, then and at build]
+    /// Commit to put into the results [default: HOTROW_COMMIT when run, else HOTROW_COMMIT when built]
     #[arg(long, value_name = "HASH")]
     commit: Option<String>,
 }
 
 impl Common {
     /// Makes the folder of the results before minutes of measuring.
-    pub(super) fn make_folder(&self) -> Result<(), Failure> {
-        output::check_folder("--out", &self.out)
+    pub(super) fn make_folder(&self, options: &Options) -> Result<(), Failure> {
+        output::check_folder(&self.out, options.json.as_deref())
     }
 
     /// A run of `command` without figures.

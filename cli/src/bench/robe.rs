@@ -18,7 +18,7 @@ use super::suite::Size;
 use crate::failure::Failure;
 use crate::lab::{Complaints, Deadline, Lab};
 use crate::names::one_of;
-use crate::options::Options;
+use crate::options::{Options, whole};
 use crate::plot::{Chart, Heat, Panel, Style};
 use crate::report::run::{Machine, Run};
 use crate::report::{Record, Select, Setting, Unit, Value, table};
@@ -34,10 +34,10 @@ pub(super) struct Args {
     #[arg(long, value_enum)]
     size: Option<Size>,
     /// Floats in a row [default: 128]
-    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "D", value_parser = whole(1u32..=65536))]
     dim: Option<u32>,
     /// Rows looked up in a batch [default: 10240, small 1024]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    #[arg(long, value_name = "N", value_parser = whole(1u32..=1 << 24))]
     batch: Option<u32>,
     /// Update rule: sgd or adagrad
     #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
@@ -46,7 +46,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
     /// Seconds after which no further cell or gradient is begun [default: 300, on the CPU 900, small 180]
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "S", value_parser = whole(1u64..=3600))]
     seconds: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         let wanted = "--optimizer: wanted sgd or adagrad with bench robe, found row-wise-adagrad; a shared weight belongs to no row";
         return Err(Failure::Usage(wanted.into()));
     }
-    args.common.make_folder()?;
+    args.common.make_folder(options)?;
     let context = options.backend.open("running")?;
     let hardware = context.as_ref().is_some_and(|context| context.caps().is_hardware());
     let size = args.size.unwrap_or(if hardware || context.is_none() { Size::Full } else { Size::Small });

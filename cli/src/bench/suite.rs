@@ -18,7 +18,7 @@ pub(super) use size::Size;
 use super::common::{Common, Table};
 use crate::failure::Failure;
 use crate::lab::{Complaints, Deadline, Lab};
-use crate::options::{Backend, Options};
+use crate::options::{Backend, Options, whole};
 use crate::output;
 use crate::plot::{Bars, Chart, Style};
 use crate::report::run::{Machine, Run};
@@ -44,7 +44,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     beside: Vec<PathBuf>,
     /// Seconds after which no further part is begun [default: 240, small 90]
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "S", value_parser = whole(1u64..=3600))]
     seconds: Option<u64>,
 }
 
@@ -112,7 +112,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             "bench suite: wanted a GPU backend, found --backend cpu; the suite measures kernels".into(),
         ));
     }
-    args.common.make_folder()?;
+    args.common.make_folder(options)?;
     let beside = Beside::read(&args.beside)?;
     let context = match options.backend {
         Backend::Gpu => adapter::open_best(adapter::Wanted::Any)?,

@@ -6,8 +6,8 @@ use super::shape::{Shape, Stream};
 use super::uvm;
 use crate::failure::Failure;
 use crate::lab::{Lab, Rounds};
-use crate::names::{self, ADMITTING, PLACES, one_of};
-use crate::options::{Backend, Options, percent};
+use crate::names::{self, ADMITTING, PLACES, list, one_of};
+use crate::options::{Backend, Options, percent, whole};
 use crate::output;
 use crate::plot::{Chart, Style};
 use crate::progress::Progress;
@@ -24,13 +24,13 @@ pub(super) struct Args {
     #[command(flatten)]
     common: Common,
     /// Precisions of the table
-    #[arg(long, value_delimiter = ',', default_values_t = Precision::ALL, value_parser = one_of(Precision::ALL))]
+    #[arg(long, value_delimiter = ',', default_value = list(Precision::ALL), value_parser = one_of(Precision::ALL))]
     precision: Vec<Precision>,
     /// Replacement policies
-    #[arg(long, value_delimiter = ',', default_values_t = ADMITTING, value_parser = one_of(ADMITTING))]
+    #[arg(long, value_delimiter = ',', default_value = list(ADMITTING), value_parser = one_of(ADMITTING))]
     policy: Vec<Policy>,
     /// Hit rates to aim at, in percent of the accesses
-    #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_values_t = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 100.0],
+    #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_value = "0,25,50,75,90,95,100",
           allow_negative_numbers = true, value_parser = percent)]
     hit_rate: Vec<f64>,
     /// Where the table lives [default: device; mapped and staged beside it with INT8 and one policy]
@@ -40,16 +40,16 @@ pub(super) struct Args {
     #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
     optimizer: OptimizerKind,
     /// Rows of the table [default: as suits the backend]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..=4_294_967_294))]
+    #[arg(long, value_name = "N", value_parser = whole(64u32..=4_294_967_294))]
     rows: Option<u32>,
     /// Floats in a row
-    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "D", value_parser = whole(1u32..=65536))]
     dim: Option<u32>,
     /// Accesses in a batch
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    #[arg(long, value_name = "N", value_parser = whole(1u32..=1 << 24))]
     batch: Option<u32>,
     /// Seconds each backend may take, about
-    #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "S", default_value_t = 20, value_parser = whole(1u64..=3600))]
     seconds: u64,
     #[command(flatten)]
     uvm: uvm::Args,
@@ -104,7 +104,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             "--placement: wanted device with --backend cpu, found another; a CPU has one memory".into(),
         ));
     }
-    args.common.make_folder()?;
+    args.common.make_folder(options)?;
     let start = Instant::now();
     let mut run = args.common.start(options, "bench", "sweep");
     let context = options.backend.open("running")?;

@@ -27,6 +27,14 @@ fn number(text: &str, legal: impl Fn(f64) -> bool, wanted: &str) -> Result<f64, 
     if legal(number) { Ok(number) } else { Err(format!("wanted {wanted}")) }
 }
 
+/// A whole number from 1 to `most`, in digits or as 1e9.
+pub(super) fn count_to(most: u32) -> impl Fn(&str) -> Result<u32, String> {
+    move |text| {
+        let found = count(text).ok().and_then(|count| u32::try_from(count).ok()).filter(|&count| count <= most);
+        found.ok_or_else(|| format!("wanted a whole number from 1 to {most}"))
+    }
+}
+
 /// A whole number from 1 to 2^53, in digits or as 1e9.
 pub(super) fn count(text: &str) -> Result<u64, String> {
     let legal = |number: f64| number.fract() == 0.0 && (1.0..=9_007_199_254_740_992.0).contains(&number);
@@ -57,7 +65,7 @@ pub(super) fn chance(text: &str) -> Result<f64, String> {
 pub(super) const BINDING: u64 = (1 << 31) - 256;
 
 /// Most floats in a row.
-pub(super) const MOST_DIM: i64 = 1 << 24;
+pub(super) const MOST_DIM: u32 = 1 << 24;
 
 #[cfg(test)]
 mod tests {

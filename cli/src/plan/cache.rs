@@ -9,7 +9,7 @@ use super::{charts, verify};
 use crate::failure::Failure;
 use crate::names::one_of;
 use crate::object::in_units;
-use crate::options::Options;
+use crate::options::{Options, whole};
 use crate::output;
 use hotrow::scars::sets::{
     CacheQuarters, Forecast, Judge, PinnedCache, PinnedRows, PlannedGroup, SetBudget, SetPlanner,
@@ -55,7 +55,7 @@ pub(crate) struct Args {
     distribution: Option<Distribution>,
     /// Floats in a row
     #[arg(long, value_name = "D", default_value_t = 128, allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..=MOST_DIM))]
+          value_parser = whole(1..=MOST_DIM))]
     dim: u32,
     /// Precision of the table
     #[arg(long, default_value_t = Precision::Int8, value_parser = one_of(Precision::ALL))]
@@ -64,12 +64,12 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
     optimizer: OptimizerKind,
     /// Samples of a batch [default: the best]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole(1u32..=1 << 30))]
     batch: Option<u32>,
     /// Device memory for cache and batch, such as 64MiB [default: 10 % of the table in FP32]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = amount::some_bytes)]
     budget: Option<u64>,
-    /// Bytes that a sample of a batch takes, the model's activations included [default: what the crate's own steps take]
+    /// Bytes that a sample of a batch takes, the model's activations included [default: the bytes that hotrow allocates for a sample]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = amount::some_bytes)]
     sample_bytes: Option<u64>,
     /// Lookups of a sample, where a trace has no bags and for a distribution [default: 1]
@@ -78,21 +78,21 @@ pub(crate) struct Args {
     /// Samples of an epoch of a distribution [default: 1000000]
     #[arg(long, value_name = "N", conflicts_with = "trace", allow_negative_numbers = true, value_parser = amount::count)]
     samples: Option<u64>,
-    /// Samples of the smallest batch that serves [default: 2048, or what half of the budget holds]
+    /// Smallest batch allowed, in samples [default: 2048, or as many as half of the budget holds]
     #[arg(long, value_name = "N", conflicts_with = "batch", allow_negative_numbers = true, value_parser = amount::count)]
     smallest_batch: Option<u64>,
-    /// What a batch costs whatever its size, as bytes over the bus
+    /// Fixed cost of a batch of any size, as bytes over the bus
     #[arg(long, value_name = "SIZE", default_value = "0", allow_negative_numbers = true,
           value_parser = amount::bytes)]
     batch_cost: u64,
     /// Ways of a set that may be pinned, of 32
     #[arg(long, value_name = "N", default_value_t = WAYS, allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(WAYS)))]
+          value_parser = whole(1..=WAYS))]
     pinned_ways: u32,
     /// Rows are read only: no backward, nothing is written
     #[arg(long)]
     inference: bool,
-    /// SCARS' scaling claim: rows and batch N times as large
+    /// Also plan for N times the rows and N times the batch, and compare the traffic
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = amount::times)]
     scale: Option<f64>,
     /// Run the plan with the real kernels and compare the counters with the forecast, which is for shuffled lookups. A whole epoch fails
@@ -102,31 +102,30 @@ pub(crate) struct Args {
     verify: bool,
     /// Floats in a row while verifying: fewer are faster, and change no row counted [default: the plan's]
     #[arg(long, value_name = "D", requires = "verify", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..=MOST_DIM))]
+          value_parser = whole(1..=MOST_DIM))]
     verify_dim: Option<u32>,
-    /// Most batches of each order that are run [default: the epoch; of a distribution 64, or what it takes to tell]
+    /// Most batches of each order that are run [default: the epoch; 64 for a distribution, or more if the check needs them]
     #[arg(long, value_name = "N", requires = "verify", allow_negative_numbers = true, value_parser = amount::count)]
     verify_batches: Option<u64>,
     /// Draw STEM.svg and STEM.png: bytes and hit rate over cache size; and STEM-quarters: who uses which part of it
-    #[arg(long, value_name = "STEM")]
+    #[arg(long, value_name = "STEM", value_parser = output::stem())]
     plot: Option<PathBuf>,
 }
 
 /// Runs the subcommand.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     options.check_used(args.verify, args.distribution.is_none())?;
-    let quarters = args.plot.as_deref().map(|stem| output::with_ending(stem, "-quarters"));
-    output::check_plot("--plot", args.plot.as_deref())?;
-    output::check_plot("--plot", quarters.as_deref())?;
+    let stems = args.plot.as_ref().map(|stem| [stem.clone(), output::with_ending(stem, "-quarters")]);
+    output::check_files(options.json.as_deref(), None, stems.as_ref().map_or(&[], |stems| stems))?;
     let input = args.input(options)?;
     let answer = job(args, &input)?.answer(args, options)?;
     let json = answer.json();
     if let Some(path) = &options.json {
         output::write_json(path, &json)?;
     }
-    if let Some((stem, quarters)) = args.plot.as_ref().zip(quarters) {
-        charts::curve(&answer).write(stem)?;
-        charts::quarters(&answer).write(&quarters)?;
+    if let Some([curve, quarters]) = &stems {
+        charts::curve(&answer).write(curve)?;
+        charts::quarters(&answer).write(quarters)?;
     }
     output::print(&answer.text(&json))?;
     verify::proved(&answer.verify)

@@ -1,7 +1,7 @@
 //! `--distribution`: how lookups spread over rows, where there is no trace. `zipf:rows=1e9,s=1.05` and the like.
 
 use super::amount;
-use super::spec::Spec;
+use super::spec::{Kind, Spec};
 use hotrow::Error;
 use hotrow::scars::{Formula, Skew};
 use rand::{Rng, RngExt};
@@ -15,12 +15,12 @@ pub(super) struct Distribution {
     pub(super) formula: Formula,
 }
 
-/// Kinds of distributions, and their keys.
-const KINDS: [(&str, &[&str]); 4] = [
-    ("zipf", &["rows", "s"]),
-    ("exponential", &["rows", "scale"]),
-    ("half-normal", &["rows", "scale"]),
-    ("uniform", &["rows"]),
+/// Kinds of distributions.
+const KINDS: [Kind; 4] = [
+    ("zipf", &["rows", "s"], "zipf:rows=1e9,s=1.05"),
+    ("exponential", &["rows", "scale"], "exponential:rows=1e6,scale=1e4"),
+    ("half-normal", &["rows", "scale"], "half-normal:rows=1e6,scale=1e4"),
+    ("uniform", &["rows"], "uniform:rows=1e6"),
 ];
 
 const WANTED: &str = "wanted zipf:rows=N,s=S, exponential:rows=N,scale=X, half-normal:rows=N,scale=X or uniform:rows=N";

@@ -5,7 +5,7 @@ use super::robe;
 use crate::failure::Failure;
 use crate::names::{PLACES, one_of};
 use crate::object::{self, Field, Object};
-use crate::options::{Options, percent};
+use crate::options::{Options, compression, percent, whole};
 use crate::output;
 use hotrow::internals::Pieces as _;
 use hotrow::robe::Config;
@@ -16,11 +16,11 @@ use hotrow::{Calls, Error, GroupConfig, Layout, MemoryReport, Optimizer, Optimiz
 pub(crate) struct Args {
     /// Rows of each table of the group
     #[arg(long, value_name = "N[,N]", value_delimiter = ',', required = true, allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..=4_294_967_294))]
+          value_parser = whole(1u32..=4_294_967_294))]
     rows: Vec<u32>,
     /// Floats in a row
     #[arg(long, value_name = "D[,D]", value_delimiter = ',', default_values_t = [128], allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..=MOST_DIM))]
+          value_parser = whole(1..=MOST_DIM))]
     dim: Vec<u32>,
     /// Precisions of the table
     #[arg(long, value_delimiter = ',', default_values_t = [Precision::Int8], value_parser = one_of(Precision::ALL))]
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     optimizer: Vec<OptimizerKind>,
     /// Indices of the largest batch; 0: only what stays between steps
     #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_values_t = [65_536], allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(0..=1 << 30))]
+          value_parser = whole(0u32..=1 << 30))]
     batch: Vec<u32>,
     /// Rows that the FP32 cache holds, in percent of all rows; 0: no cache
     #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_values_t = [10.0],
@@ -47,15 +47,15 @@ pub(crate) struct Args {
     prefetch: bool,
     /// Most bytes of one buffer of records [default: 2147483392, what Vulkan binds at most]
     #[arg(long, value_name = "B", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u64).range(1..))]
+          value_parser = whole(1..=u64::MAX))]
     shard_bytes: Option<u64>,
     /// The rows share an array (ROBE) of so many times fewer weights than the tables have values
-    #[arg(long, value_name = "X[,X]", value_delimiter = ',', allow_negative_numbers = true,
+    #[arg(long, value_name = "X[,X]", value_delimiter = ',', allow_negative_numbers = true, value_parser = compression,
           conflicts_with_all = ["precision", "cache_percent", "policy", "placement", "prefetch", "shard_bytes"])]
     compression: Vec<f64>,
     /// Neighbouring values of a row that lie together in the array, Z
     #[arg(long, value_name = "Z[,Z]", value_delimiter = ',', requires = "compression", default_values_t = [robe::CHUNK],
-          allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
+          allow_negative_numbers = true, value_parser = whole(1..=u32::MAX))]
     chunk: Vec<u32>,
 }
 

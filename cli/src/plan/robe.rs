@@ -7,7 +7,7 @@ mod table;
 use super::amount::{self, MOST_DIM};
 use crate::failure::Failure;
 use crate::object::{Field, Object};
-use crate::options::Options;
+use crate::options::{Options, compression, whole};
 use crate::output;
 use hotrow::robe::Config;
 use hotrow::robe::fidelity::{Bound, Fidelity, Fit, WantedEps, largest_singular_value, size_for};
@@ -29,7 +29,7 @@ const MOST_WEIGHTS: u32 = 1 << 28;
 /// Products that the largest singular value may take: minutes.
 const MOST_PRODUCTS: f64 = 2e12;
 
-/// What the rows of a table lose in ROBE's shared array: the (1 +- eps) of definition 2
+/// Measure how much of a table a shared array (ROBE) would lose
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The table: a .npy file, a checkpoint (.safetensors), a file of nothing but FP32 rows (with --dim), or generated:
@@ -37,18 +37,18 @@ pub(crate) struct Args {
     #[arg(value_name = "TABLE")]
     table: String,
     /// Floats in a row of the table, if the file does not say
-    #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=MOST_DIM))]
+    #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = whole(1..=MOST_DIM))]
     dim: Option<u32>,
     /// Rows count by their lookups in this trace: a file, a name in the data folder, or generated
     #[arg(long, value_name = "T")]
     trace: Option<String>,
     /// How many times fewer weights than the table has values [default: 1,10,100,1000,10000, as far as they leave a chunk and no more
     /// than 2^28 weights; a fit takes 20 B a weight]
-    #[arg(long, value_name = "X[,X]", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(long, value_name = "X[,X]", value_delimiter = ',', allow_negative_numbers = true, value_parser = compression)]
     compression: Vec<f64>,
     /// Neighbouring values of a row that lie together, Z
     #[arg(long, value_name = "Z[,Z]", value_delimiter = ',', default_values_t = [CHUNK], allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = whole(1..=u32::MAX))]
     chunk: Vec<u32>,
     /// Search the smallest array that keeps each sampled row within this: a length such as 0.5, or 10% of the row's own. With
     /// corollary 6 beside it
@@ -64,7 +64,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 10_000, allow_negative_numbers = true, value_parser = amount::count)]
     sample: u64,
     /// Draw STEM.svg and STEM.png: eps over the array's size
-    #[arg(long, value_name = "STEM")]
+    #[arg(long, value_name = "STEM", value_parser = output::stem())]
     plot: Option<PathBuf>,
 }
 
@@ -79,7 +79,7 @@ fn eps(text: &str) -> Result<WantedEps, String> {
 /// Runs the subcommand.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     options.check_used(false, args.trace.is_some())?;
-    output::check_plot("--plot", args.plot.as_deref())?;
+    output::check_files(options.json.as_deref(), None, args.plot.as_slice())?;
     let table = table::open(&args.table, args.dim, options.group_seed())?;
     let uses = args.trace.as_deref().map(|trace| Uses::new(options, trace, &table)).transpose()?;
     let mut random = Pcg64::seed_from_u64(options.seed);

@@ -31,6 +31,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<u32>, TraceError> {
     if let Some(shape) = foreign_shape(&start) {
         return Err(fail(format!("shape {shape}")));
     }
+    if !start.starts_with(b"\x93NUMPY") {
+        return Err(fail("a file that is not .npy".to_owned()));
+    }
     let npy = NpyFile::new(Cursor::new(start).chain(file)).map_err(|error| fail(error.to_string()))?;
     if npy.shape().len() != 1 {
         return Err(fail(format!("shape {:?}", npy.shape())));

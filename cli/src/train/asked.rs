@@ -4,7 +4,7 @@
 
 use super::setting::{CHUNK, Kind, Robe, Setting, Size};
 use crate::names::{ADMITTING, one_of};
-use crate::options::percent;
+use crate::options::{compression, percent, whole};
 use Precision::{Fp16, Fp32, Int2, Int4, Int8};
 use clap::ValueEnum;
 use hotrow::{Policy, Precision, Rounding};
@@ -26,7 +26,7 @@ pub(crate) struct Lists {
     #[arg(long, value_name = "P[,P]", value_delimiter = ',', allow_negative_numbers = true, value_parser = percent)]
     pub(crate) cache_percent: Vec<f64>,
     /// Ways of a set of the caches [default: 32; in a grid 1 and 32, and others for some cells]
-    #[arg(long, value_name = "N[,N]", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N[,N]", value_delimiter = ',', value_parser = whole(1u32..=1024))]
     pub(crate) ways: Vec<u32>,
 }
 
@@ -241,7 +241,7 @@ fn cached(lists: &Lists, strictly: bool) -> Result<Kind, String> {
 struct RobeArgs {
     #[command(flatten)]
     size: SizeArgs,
-    #[arg(long, value_name = "N", default_value_t = CHUNK, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = CHUNK, value_parser = whole(1..=u32::MAX))]
     chunk: u32,
     #[arg(long, default_value = "fp32", value_parser = one_of(Precision::ALL))]
     precision: Precision,
@@ -252,15 +252,10 @@ struct RobeArgs {
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 struct SizeArgs {
-    #[arg(long, value_name = "X", value_parser = times)]
+    #[arg(long, value_name = "X", value_parser = compression)]
     compression: Option<f64>,
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX))]
     weights: Option<u32>,
-}
-
-fn times(text: &str) -> Result<f64, String> {
-    let times = text.parse().ok().filter(|times: &f64| times.is_finite() && *times >= 1.0);
-    times.ok_or_else(|| "wanted a number from 1 on".to_owned())
 }
 
 fn robe(args: &RobeArgs) -> Result<Kind, String> {

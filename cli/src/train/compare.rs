@@ -37,7 +37,7 @@ pub(super) fn run(options: &Options, args: &CompareArgs) -> Result<(), Failure> 
         any_checkpoint(&runs, &keep, resume)?;
     }
     if let Some(out) = &args.out {
-        output::check_folder("--out", out)?;
+        output::check_folder(out, options.json.as_deref())?;
     }
     if args.run.task.task.is_none() {
         output::note(&format!("no --task: {}", training.task.about().source));

@@ -23,7 +23,7 @@ use std::path::Path;
 pub(super) fn run(options: &Options, args: &GridArgs) -> Result<(), Failure> {
     args.run.check(options, [])?;
     if let Some(folder) = &args.out {
-        output::check_folder("--out", folder)?;
+        output::check_folder(folder, options.json.as_deref())?;
     }
     let training = Training::open(options, &args.run, args.size.batch)?;
     let folder = training.folder(args.out.as_deref());

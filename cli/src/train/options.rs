@@ -6,7 +6,7 @@ use super::scaling::{self, Scaling};
 use super::tasks::{TaskArgs, TaskName};
 use crate::failure::Failure;
 use crate::names::{one_of, value_name};
-use crate::options::Options;
+use crate::options::{Options, whole};
 use hotrow::OptimizerKind;
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ pub(super) struct RunArgs {
     #[command(flatten)]
     pub(super) task: TaskArgs,
     /// Passes over the training set [default: the task's own]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX))]
     pub(super) epochs: Option<u32>,
     /// Update rule of the tables [default: the task's own]
     #[arg(long, value_parser = one_of(OptimizerKind::ALL))]
@@ -54,10 +54,10 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "SCALE", default_value = "none", value_parser = scaling::parse)]
     pub(super) loss_scale: Scaling,
     /// Runs of each setting, each with a seed of its own
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole(1u32..=1000))]
     pub(super) seeds: u32,
     /// Runs at a time, each on a core of its own [default: as many as there are cores; 1 on a GPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = whole(1u32..=1024))]
     pub(super) jobs: Option<u32>,
 }
 
@@ -73,13 +73,13 @@ pub(super) struct CompareArgs {
     #[arg(long, value_name = FORM)]
     pub(super) table: Vec<TableSetting>,
     /// Samples in a batch; several are compared with each other [default: the task's own]
-    #[arg(long, value_name = "N[,N]", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    #[arg(long, value_name = "N[,N]", value_delimiter = ',', value_parser = whole(1u32..=1 << 20))]
     pub(super) batch: Vec<u32>,
     /// With several batch sizes: train each run for so long, instead of so many epochs
     #[arg(long, value_name = "S", value_parser = seconds, conflicts_with = "epochs")]
     pub(super) seconds: Option<f64>,
     /// Keep a checkpoint of each run in --out every N steps
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u64::MAX))]
     pub(super) checkpoint_every: Option<u64>,
     /// Go on from the checkpoints in DIR, the --out of before; runs without one begin anew
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
@@ -95,7 +95,7 @@ pub(super) struct CompareArgs {
 #[derive(Debug, clap::Args)]
 pub(super) struct OneBatch {
     /// Samples in a batch [default: the task's own]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    #[arg(long, value_name = "N", value_parser = whole(1u32..=1 << 20))]
     pub(super) batch: Option<u32>,
 }
 
@@ -132,7 +132,7 @@ pub(super) struct ProfileArgs {
 #[derive(Debug, clap::Args)]
 pub(super) struct UntilArgs {
     /// Most steps of a setting, as a multiple of the full table's
-    #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), required_unless_present = "plots")]
+    #[arg(value_name = "N", value_parser = whole(1u32..=1000), required_unless_present = "plots")]
     pub(super) times: Option<u32>,
     #[command(flatten)]
     pub(super) run: RunArgs,
@@ -144,13 +144,13 @@ pub(super) struct UntilArgs {
     #[arg(long, value_name = FORM)]
     pub(super) table: Vec<TableSetting>,
     /// Steps of the full table; the lowest test loss in them is the goal [default: those of --epochs]
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000), conflicts_with = "epochs")]
+    #[arg(long, value_name = "S", value_parser = whole(1u64..=1_000_000_000), conflicts_with = "epochs")]
     pub(super) goal_steps: Option<u64>,
     /// Steps from one test to the next [default: a fortieth of the full table's]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    #[arg(long, value_name = "K", value_parser = whole(1u64..=1_000_000_000))]
     pub(super) test_every: Option<u64>,
     /// Samples of each test, the first of the test set
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = whole(1..=u32::MAX))]
     pub(super) tested: u32,
     /// Learning rates of the tables to choose from, for each setting by a run of half the full table's steps
     /// [default: a third of --lr, --lr, three times that]

@@ -50,7 +50,7 @@ pub(super) fn run(options: &Options, args: &UntilArgs) -> Result<(), Failure> {
     training.options.hyper.decay = false;
     let setups = compare::setups(&args.lists, &args.table, &training)?;
     if let Some(folder) = &args.out {
-        output::check_folder("--out", folder)?;
+        output::check_folder(folder, options.json.as_deref())?;
     }
     let goal_steps = args.goal_steps.unwrap_or_else(|| training.options.steps(&*training.task));
     let limits = Limits {

@@ -1,10 +1,10 @@
 //! What all parts share: the device, the size, the run that they fill, and how their tables are configured.
 
-use anyhow::Context as _;
 use hotrow::{GroupConfig, Init, Optimizer, Pooling, Precision};
 use std::path::PathBuf;
 
 use super::size::Size;
+use crate::failure::Failure;
 use crate::lab::{Deadline, Lab};
 use crate::report::run::Run;
 
@@ -16,12 +16,17 @@ pub(super) const DIM: u32 = 128;
 pub(super) struct Beside(Vec<serde_json::Value>);
 
 impl Beside {
-    pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Self> {
+    pub(super) fn read(paths: &[PathBuf]) -> Result<Self, Failure> {
         let read = |path: &PathBuf| {
-            let wanted = || format!("{}: wanted JSON as benches/side_by_side.py writes it", path.display());
-            serde_json::from_str(&std::fs::read_to_string(path).with_context(wanted)?).with_context(wanted)
+            let text = std::fs::read_to_string(path).map_err(|cause| cause.to_string());
+            text.and_then(|text| serde_json::from_str(&text).map_err(|cause| cause.to_string())).map_err(|cause| {
+                Failure::Usage(format!(
+                    "--beside: wanted JSON written by benches/side_by_side.py, found {}: {cause}; run that script on this machine",
+                    path.display()
+                ))
+            })
         };
-        paths.iter().map(read).collect::<anyhow::Result<_>>().map(Self)
+        paths.iter().map(read).collect::<Result<_, _>>().map(Self)
     }
 
     /// `sorts` is a list of `{"name", "pairs", "pairs_per_second"}`.

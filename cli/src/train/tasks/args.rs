@@ -1,7 +1,7 @@
 //! The options that choose a task and its data.
 
 use super::cardinalities::Cardinalities;
-use crate::options::Options;
+use crate::options::{Options, whole};
 use crate::trace::{self, Source, TraceError};
 use anyhow::Context as _;
 use clap::ValueEnum;
@@ -39,10 +39,10 @@ pub(crate) struct TaskArgs {
     #[arg(long, value_name = "N|1/N|N,N,..")]
     pub(crate) cardinalities: Option<Cardinalities>,
     /// Floats in a row [default: the task's own]
-    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "D", value_parser = whole(1u32..=4096))]
     pub(crate) dim: Option<u32>,
     /// Train on the first N samples; more clicks are generated where N is more
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX))]
     limit: Option<u32>,
 }
 
