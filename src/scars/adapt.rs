@@ -3,6 +3,7 @@
 //! A [`Proposal`] changes nothing until it is [applied](Proposal::apply).
 
 use crate::{
+    config::setters,
     error::Error,
     lookup::Embedding,
     scars::{fit::sets_for, hot::HotRows, positive, ranked::Ranked, refused},
@@ -61,6 +62,7 @@ pub struct Run<'a> {
 ///
 /// Example: [`Run`].
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Rules {
     /// The least share that a change must save: 0.02. Less may be chance, since the hottest rows of a sample look
     /// hotter than they are.
@@ -82,6 +84,14 @@ impl Default for Rules {
         Self { gain: 0.02, loss: 0.005, fewer: 0.1, most_rows: u64::MAX, resize: false }
     }
 }
+
+setters!(Rules {
+    with_gain gain: f64,
+    with_loss loss: f64,
+    with_fewer fewer: f64,
+    with_most_rows most_rows: u64,
+    with_resize resize: bool,
+});
 
 /// The advice of a [`Proposal`].
 ///

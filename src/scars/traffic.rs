@@ -6,6 +6,7 @@ use std::{
 };
 
 use crate::{
+    config::setters,
     error::Error,
     scars::{
         distinct::Draws,
@@ -18,6 +19,7 @@ use crate::{
 ///
 /// Example: the [module](crate::scars).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RowBytes {
     /// Bytes of a record that is read or written back: the layout's [`stride`](crate::Layout::stride).
     pub record: u64,
@@ -25,6 +27,16 @@ pub struct RowBytes {
     pub slot: u64,
     /// Bytes of the index of one lookup; 0 if indices are made on the device or should not count.
     pub index: u64,
+}
+
+setters!(RowBytes { with_index index: u64, });
+
+impl RowBytes {
+    /// A record of `record` bytes, a slot of `slot` bytes, and an index of 4.
+    #[must_use]
+    pub const fn new(record: u64, slot: u64) -> Self {
+        Self { record, slot, index: 4 }
+    }
 }
 
 /// A table, and how it is looked up.
@@ -45,6 +57,7 @@ pub struct Table {
 ///
 /// Example: the [module](crate::scars).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Workload {
     /// Samples of an epoch (`Q / lookups` in the paper's symbols).
     pub samples: u64,
@@ -53,6 +66,11 @@ pub struct Workload {
     /// How lookups are drawn.
     pub draws: Draws,
 }
+
+setters!(Workload {
+    with_training training: bool,
+    with_draws draws: Draws,
+});
 
 impl Workload {
     /// An epoch of training, with independent lookups.

@@ -14,7 +14,7 @@ use crate::output;
 use hotrow::scars::sets::{
     CacheQuarters, Forecast, Judge, PinnedCache, PinnedRows, PlannedGroup, SetBudget, SetPlanner,
 };
-use hotrow::scars::{self, Workload, scaling_claims};
+use hotrow::scars::{Budget, Workload, scaling_claims};
 use hotrow::{Optimizer, OptimizerKind, Precision, WAYS};
 use rand::SeedableRng;
 use rand::seq::{SliceRandom, index};
@@ -197,14 +197,10 @@ fn largest_batch(input: &Input) -> u64 {
 
 /// A plan to be made.
 fn job<'a>(args: &Args, input: &'a Input) -> Result<Job<'a>, Failure> {
-    let group = PlannedGroup {
-        rows: input.rows,
-        dim: args.dim,
-        precision: args.precision,
-        optimizer: Optimizer::sgd(0.01).with_kind(args.optimizer),
-        training: !args.inference,
-        binding: BINDING,
-    };
+    let group = PlannedGroup::new(input.rows, args.dim, BINDING)
+        .with_precision(args.precision)
+        .with_optimizer(Optimizer::sgd(0.01).with_kind(args.optimizer))
+        .with_training(!args.inference);
     let bytes = group.bytes().map_err(Failure::usage)?;
     let memory = args.budget(input.rows);
     let own = (bytes.lookup as f64 * input.per_sample).ceil() as u64;
@@ -225,16 +221,13 @@ fn job<'a>(args: &Args, input: &'a Input) -> Result<Job<'a>, Failure> {
         (least + ROUNDING).saturating_sub(lookups * bytes.lookup)
     };
     let left = memory.saturating_sub(fixed).max(smallest_batch * sample);
-    let budget = SetBudget {
-        memory: scars::Budget { bytes: left, sample, smallest_batch, batch_cost: args.batch_cost as f64 },
-        workload: Workload { training: group.training, ..Workload::inference(input.samples) },
-        fixed_batch: args.batch.is_some(),
-        largest_batch: largest_batch(input),
-        record: bytes.record,
-        slot: bytes.slot,
-        most_sets: group.most_sets(),
-        pinned_ways: args.pinned_ways,
-    };
+    let split = Budget::new(left, sample).with_smallest_batch(smallest_batch).with_batch_cost(args.batch_cost as f64);
+    let workload = Workload::training(input.samples).with_training(group.training);
+    let budget = SetBudget::new(split, workload, bytes)
+        .with_fixed_batch(args.batch.is_some())
+        .with_largest_batch(largest_batch(input))
+        .with_most_sets(group.most_sets())
+        .with_pinned_ways(args.pinned_ways);
     Ok(Job { input, group, bytes, budget, memory })
 }
 
@@ -331,7 +324,7 @@ impl<'a> Job<'a> {
             }
         };
         let job = verify::Job {
-            group: PlannedGroup { dim: args.verify_dim.unwrap_or(self.group.dim), ..self.group },
+            group: self.group.with_dim(args.verify_dim.unwrap_or(self.group.dim)),
             cache_rows: cache.slots().min(input.rows.into()) as u32,
             pinned_ways: args.pinned_ways,
             rows: &rows,

@@ -53,7 +53,7 @@ impl Input {
             Source::Trace(trace) => Some(&trace.ranked[..]),
             Source::Distribution(_) => None,
         };
-        TableLookups { skew: &self.skew, rows: self.rows, ranked, per_sample: self.per_sample }
+        TableLookups::new(&self.skew, self.rows, self.per_sample).with_ranked(ranked)
     }
 
     /// Out of a trace; `lookups` a sample, if it has no bags.

@@ -71,8 +71,8 @@ pub(crate) struct Args {
 /// A wanted eps, as it is written, of every row.
 fn eps(text: &str) -> Result<WantedEps, String> {
     match text.trim().strip_suffix('%') {
-        Some(percent) => Ok(WantedEps { eps: amount::positive(percent)? / 100.0, relative: true, quantile: 1.0 }),
-        None => Ok(WantedEps { eps: amount::positive(text)?, relative: false, quantile: 1.0 }),
+        Some(percent) => Ok(WantedEps::relative(amount::positive(percent)? / 100.0)),
+        None => Ok(WantedEps::absolute(amount::positive(text)?)),
     }
 }
 
@@ -153,7 +153,7 @@ impl Job {
             Ok(report::line(config, &found, unlike, &constant)?)
         };
         let lines = configs.iter().map(line).collect::<Result<Field, _>>()?;
-        let wanted = args.eps.map(|eps| WantedEps { quantile: args.quantile.unwrap_or(1.0), ..eps });
+        let wanted = args.eps.map(|eps| eps.with_quantile(args.quantile.unwrap_or(1.0)));
         let chunks = wanted.iter().flat_map(|wanted| args.chunk.iter().map(move |&chunk| (chunk, *wanted)));
         let sizes = chunks.map(|(chunk, wanted)| self.size(chunk, wanted, &constant)).collect::<Result<Field, _>>()?;
         let sketch = wanted.map(|wanted| self.sketch(wanted, args.delta, &constant)).transpose()?.flatten();

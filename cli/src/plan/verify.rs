@@ -252,7 +252,10 @@ mod tests {
 
     fn measures(skew: &Skew, rows: &[u32], pinned: &PinnedRows, lookups: &[u32], training: bool) -> Run {
         let (precision, optimizer) = (Precision::Int8, Optimizer::sgd(0.01));
-        let group = PlannedGroup { rows: ROWS, dim: 2, precision, optimizer, training, binding: 1 << 30 };
+        let group = PlannedGroup::new(ROWS, 2, 1 << 30)
+            .with_precision(precision)
+            .with_optimizer(optimizer)
+            .with_training(training);
         let job = Job { group, cache_rows: 64, pinned_ways: 32, rows, skew, pinned, backend: Backend::Cpu, seed: 1 };
         run(&job, &[Order::shuffled(lookups.to_vec(), 300, 3)]).unwrap().remove(0)
     }
