@@ -40,6 +40,13 @@ impl Rounds {
     }
 }
 
+/// Does `work`, and returns its result and the seconds of the host's clock.
+pub fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
+    let start = Instant::now();
+    let done = work();
+    (done, start.elapsed().as_secs_f64())
+}
+
 /// What a run may take of time.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
@@ -193,10 +200,8 @@ impl Lab {
 
     /// Submits and waits; returns seconds of the host's clock.
     pub fn submit(&self, encoder: wgpu::CommandEncoder) -> anyhow::Result<f64> {
-        let start = Instant::now();
-        let index = self.timed.queue().submit([encoder.finish()]);
-        self.wait(index)?;
-        Ok(start.elapsed().as_secs_f64())
+        let (done, seconds) = timed(|| self.wait(self.timed.queue().submit([encoder.finish()])));
+        done.map(|()| seconds)
     }
 
     /// Waits for a submission.

@@ -1,9 +1,8 @@
 //! What takes the steps of the sweep: the CPU, a device, a device whose table is staged.
 
-use crate::lab::{Inputs, Lab};
+use crate::lab::{Inputs, Lab, timed};
 use hotrow::Resolution;
 use hotrow::{Counters, CpuGroup, Group, GroupConfig};
-use std::time::Instant;
 
 /// Something that takes training steps and says how long forward and backward took, in seconds.
 pub(super) trait Runner {
@@ -48,13 +47,11 @@ impl CpuRunner {
 
 impl Runner for CpuRunner {
     fn step(&mut self, indices: &[u32]) -> anyhow::Result<Option<[f64; 2]>> {
-        let start = Instant::now();
-        let outputs = self.group.forward(indices, &self.offsets, None)?;
-        let forward = start.elapsed();
-        std::hint::black_box(outputs);
-        let start = Instant::now();
-        self.group.backward(&self.grads)?;
-        Ok(Some([forward.as_secs_f64(), start.elapsed().as_secs_f64()]))
+        let (outputs, forward) = timed(|| self.group.forward(indices, &self.offsets, None));
+        std::hint::black_box(outputs?);
+        let (updated, backward) = timed(|| self.group.backward(&self.grads));
+        updated?;
+        Ok(Some([forward, backward]))
     }
 
     fn seen(&mut self) -> anyhow::Result<Seen> {
@@ -114,38 +111,41 @@ impl<'a> StagedRunner<'a> {
     fn advance(&mut self, next: Option<&[u32]>) -> anyhow::Result<[f64; 2]> {
         let GpuRunner { lab, group, inputs } = &mut self.gpu;
         let queue = lab.timed.queue();
-        let start = Instant::now();
-        let mut encoder = lab.encoder();
-        if self.ahead {
-            group.record_forward_prefetched(&mut encoder, inputs.outputs.slice(..))?;
-        }
-        if let Some(next) = next {
-            group.record_prefetch(&mut encoder, &inputs.with(&lab.storage(next)))?;
-        }
-        let decided = queue.submit([encoder.finish()]);
         let stamped = lab.timeline.resolution() != Resolution::Count;
-        if !stamped {
-            // Without stamps the clock must be read between the two, and the host cannot gather meanwhile.
-            lab.wait(decided.clone())?;
-        }
-        let between = Instant::now();
-        if self.ahead {
+        let (decided, before) = timed(|| -> anyhow::Result<_> {
             let mut encoder = lab.encoder();
-            let grads = inputs.grads.slice(..);
-            lab.timeline.around(&mut encoder, "backward", |encoder| group.record_backward(encoder, grads))?;
-            lab.timeline.resolve(&mut encoder);
-            queue.submit([encoder.finish()]);
-        }
-        if next.is_some() {
-            group.fetch(Some(decided))?;
-        }
-        let spans = lab.timeline.read()?.spans; // waits
-        let (whole, after) = (start.elapsed().as_secs_f64(), between.elapsed().as_secs_f64());
+            if self.ahead {
+                group.record_forward_prefetched(&mut encoder, inputs.outputs.slice(..))?;
+            }
+            if let Some(next) = next {
+                group.record_prefetch(&mut encoder, &inputs.with(&lab.storage(next)))?;
+            }
+            let decided = queue.submit([encoder.finish()]);
+            if !stamped {
+                // Without stamps the clock must be read between the two, and the host cannot gather meanwhile.
+                lab.wait(decided.clone())?;
+            }
+            Ok(decided)
+        });
+        let decided = decided?;
+        let (spans, after) = timed(|| -> anyhow::Result<_> {
+            if self.ahead {
+                let mut encoder = lab.encoder();
+                let grads = inputs.grads.slice(..);
+                lab.timeline.around(&mut encoder, "backward", |encoder| group.record_backward(encoder, grads))?;
+                lab.timeline.resolve(&mut encoder);
+                queue.submit([encoder.finish()]);
+            }
+            if next.is_some() {
+                group.fetch(Some(decided))?;
+            }
+            Ok(lab.timeline.read()?.spans) // waits
+        });
         self.ahead = next.is_some();
-        let stamp = spans.first().and_then(|span| span.nanoseconds).unwrap_or(0.0) * 1e-9;
+        let stamp = spans?.first().and_then(|span| span.nanoseconds).unwrap_or(0.0) * 1e-9;
         let backward = if stamped { stamp } else { after };
-        // All that is not the backward's own is forward's: the host's part as far as it shows, and every submission.
-        Ok([(whole - backward).max(0.0), backward])
+        // Forward has all other time: every submission, and the host's part if it takes longer than backward.
+        Ok([(before + after - backward).max(0.0), backward])
     }
 }
 

@@ -5,7 +5,7 @@ use super::runners::{CpuRunner, GpuRunner, Runner, StagedRunner};
 use super::shape::{Shape, Stream};
 use super::uvm;
 use crate::failure::Failure;
-use crate::lab::{Lab, Rounds};
+use crate::lab::{Lab, Rounds, timed};
 use crate::names::{self, ADMITTING, PLACES, list, one_of};
 use crate::options::{Backend, Options, percent, whole};
 use crate::output;
@@ -16,7 +16,7 @@ use crate::report::units::Times;
 use crate::report::{Record, Select, Setting, Unit, Value, table};
 use crate::uvm::{UvmModel, UvmTable};
 use hotrow::{Context, GroupConfig, Init, Optimizer, OptimizerKind, Placement, Policy, Precision, adapter};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 #[group(skip)]
@@ -59,8 +59,6 @@ pub(super) struct Args {
 const WARM: usize = 3;
 /// Steps whose median is the figure, as many of them as the budget allows.
 const MEASURED: usize = 15;
-/// And at least so many.
-const LEAST: usize = 3;
 
 /// A line of the table: the setting of its records, and the configuration of its tables.
 #[derive(Clone)]
@@ -105,7 +103,6 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         ));
     }
     args.common.make_folder(options)?;
-    let start = Instant::now();
     let mut run = args.common.start(options, "bench", "sweep");
     let context = options.backend.open("running")?;
     let judged = context.as_ref().is_some_and(|context| context.caps().is_hardware());
@@ -117,10 +114,9 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             Err(reason) => output::note(&format!("the WGSL kernels were left out: {reason}")),
         }
     }
-    for sweep in &sweeps {
-        sweep.measure(&mut run)?;
-    }
-    run.judge(judged, start.elapsed().as_secs_f64());
+    let (measured, seconds) = timed(|| sweeps.iter().try_for_each(|sweep| sweep.measure(&mut run)));
+    measured?;
+    run.judge(judged, seconds);
     let mut charts = Vec::new();
     let mut tables = Vec::new();
     for sweep in &sweeps {
@@ -439,19 +435,20 @@ fn point(runner: &mut dyn Runner, stream: &mut Stream, hit_rate: f64, slice: Dur
     }
     runner.step(&stream.batch(hit_rate))?;
     let before = runner.seen()?;
-    let mut seconds: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
-    let (start, mut steps) = (Instant::now(), 0.0);
-    while seconds[0].len() < LEAST || (seconds[0].len() < MEASURED && start.elapsed() < slice) {
-        steps += 1.0;
-        if let Some(parts) = runner.step(&stream.batch(hit_rate))? {
-            seconds.iter_mut().zip(parts).for_each(|(all, part)| all.push(part));
+    let mut steps = 0.0;
+    let seconds = Rounds { whole: MEASURED, detailed: 0, slice }.repeat(|| {
+        loop {
+            steps += 1.0;
+            if let Some(parts) = runner.step(&stream.batch(hit_rate))? {
+                return Ok(parts);
+            }
         }
-    }
+    })?;
     let after = runner.seen()?;
     let seen = after.counters - before.counters;
     Ok(Point {
         hit_rate: seen.hit_rate(),
-        seconds: seconds.map(Times::of),
+        seconds,
         table: [seen.bytes_read as f64 / steps, seen.bytes_written as f64 / steps],
         crossed: [0, 1].map(|k| (after.bus[k] - before.bus[k]) as f64 / steps),
     })

@@ -1,8 +1,6 @@
 //! Unified memory played on a device: pages of an FP32 table in host memory, frames for some of them in device memory, and rows
 //! gathered from the frames and updated there.
 
-use std::time::Instant;
-
 use wgpu::util::DeviceExt as _;
 
 use super::{
@@ -11,6 +9,7 @@ use super::{
     host::Host,
     lists::{Lists, Pass},
 };
+use crate::lab::timed;
 use hotrow::internals::Device as _;
 use hotrow::{Context, Error, Resolution, Timeline};
 
@@ -196,7 +195,7 @@ impl UvmDevice {
                 let info = Info { shift: words.trailing_zeros(), dim: *dim, groups, update, lr, pad: [0; 3] };
                 let bound = bind(context, kernel, &info, &lists, [pool, outputs]);
                 let under = host.prepare(context, pool, &round.leaving, &round.coming)?;
-                let (moved, seconds) = timed(context, timeline, |encoder| {
+                let (moved, seconds) = submitted(context, timeline, |encoder| {
                     let moved = host.record(encoder, &under, pool, &round.leaving, &round.coming);
                     if groups > 0 {
                         let mut compute = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
@@ -215,8 +214,8 @@ impl UvmDevice {
     }
 }
 
-/// Records, submits and waits; what was recorded, and seconds.
-fn timed<T>(
+/// Records, submits and waits; returns the recorded result and the seconds.
+fn submitted<T>(
     context: &Context,
     timeline: &Timeline,
     record: impl FnOnce(&mut wgpu::CommandEncoder) -> T,
@@ -225,9 +224,8 @@ fn timed<T>(
         context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("hotrow.uvm") });
     let recorded = timeline.around(&mut encoder, "uvm", record);
     timeline.resolve(&mut encoder);
-    let start = Instant::now();
-    context.finish(encoder)?;
-    let wall = start.elapsed().as_secs_f64();
+    let (finished, wall) = timed(|| context.finish(encoder));
+    finished?;
     let spans = timeline.read()?.spans;
     let seconds = match timeline.resolution() {
         Resolution::Count => wall,

@@ -3,10 +3,10 @@
 use hotrow::robe::Config;
 use hotrow::{CpuGroup, CpuRobeGroup, Error, GradSlice, GroupConfig};
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::plan::{Batches, Behind, Runner};
-use crate::lab::Rounds;
+use crate::lab::{self, Rounds};
 use crate::report::units::Times;
 
 pub(super) struct CpuRunner {
@@ -21,12 +21,10 @@ impl CpuRunner {
     }
 }
 
-/// Seconds of what `work` does; what it returns is freed behind them.
+/// Seconds that `work` takes. Its result is freed afterwards.
 fn timed<T>(work: impl FnOnce() -> Result<T, Error>) -> anyhow::Result<f64> {
-    let start = Instant::now();
-    let done = work()?;
-    let seconds = start.elapsed().as_secs_f64();
-    drop(black_box(done));
+    let (done, seconds) = lab::timed(work);
+    drop(black_box(done?));
     Ok(seconds)
 }
 

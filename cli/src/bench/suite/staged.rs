@@ -3,11 +3,10 @@
 
 use hotrow::wgpu::SubmissionIndex;
 use hotrow::{Counters, Group, Layout, Optimizer, Placement, Precision, RamStore, SharedStore, Traffic};
-use std::time::Instant;
 
 use super::bench::{Bench, DIM};
 use super::cases::{BAG, LR, is_mapped, mostly_hits};
-use crate::lab::Inputs;
+use crate::lab::{Inputs, timed};
 use crate::report::units::Times;
 use crate::report::{Setting, Unit};
 
@@ -107,15 +106,8 @@ fn steps(
         Ok(queue.submit([encoder.finish()]))
     };
     let (outputs, grads) = (inputs.outputs.slice(..), inputs.grads.slice(..));
-    let mut seconds = Vec::new();
-    let mut before = (Counters::default(), group.traffic());
-    let mut mark = Instant::now();
     let [mut asked, mut last]: [Option<SubmissionIndex>; 2] = [None, None];
-    for step in 0..count {
-        if step == warm {
-            before = (group.counters()?[0], group.traffic());
-            mark = Instant::now();
-        }
+    let mut one = |group: &mut Group, step: usize| -> anyhow::Result<()> {
         let mut encoder = lab.encoder();
         if way == Way::Mapped {
             group.record_forward(&mut encoder, &inputs.batch(step), outputs)?;
@@ -135,13 +127,15 @@ fn steps(
         group.record_backward(&mut encoder, grads)?;
         let submitted = queue.submit([encoder.finish()]);
         // As in training, the host is a step ahead at most.
-        if let Some(index) = last.replace(submitted) {
-            lab.wait(index)?;
-        }
-        if step >= warm && (step + 1 - warm).is_multiple_of(each) {
-            seconds.push(mark.elapsed().as_secs_f64() / each as f64);
-            mark = Instant::now();
-        }
+        last.replace(submitted).map_or(Ok(()), |index| lab.wait(index))
+    };
+    (0..warm).try_for_each(|step| one(group, step))?;
+    let before = (group.counters()?[0], group.traffic());
+    let mut seconds = Vec::new();
+    for first in (warm..count).step_by(each) {
+        let (done, stretch) = timed(|| (first..first + each).try_for_each(|step| one(group, step)));
+        done?;
+        seconds.push(stretch / each as f64);
     }
     group.check()?;
     let timed = group.counters()?[0] - before.0;
