@@ -173,7 +173,7 @@ const COLUMNS: [Column; 9] = [
     ("AUC", "AUC", |value| value, 4),
     ("hit rate %", "hit rate", |share| 100.0 * share, 1),
     ("memory", "memory by formula", |value| value, 3),
-    ("all", "memory", |value| value, 3),
+    ("memory, all", "memory", |value| value, 3),
     ("moved MB", "bytes moved", |bytes| bytes / 1e6, 1),
     ("samples/s", "samples a second", |value| value, 0),
 ];
@@ -186,8 +186,8 @@ fn settings(training: &Training, cells: &[Cell]) -> String {
     let mut text = format!(
         "{}\n{}{} of {} samples a batch, {} at {}, dense part adagrad at {}{decay}; {}\n\
          change: of the test loss against FP32 of the same seed, with its 95 % interval over the seeds\n\
-         memory: of the tables against FP32 weights, by the papers' formula, and with the optimiser's state and all else that stays\n\
-         moved: to and from the tables' memory in training; of robe at most, as if no chunks overlapped\n\n",
+         memory: bytes of tables and cache over bytes of FP32 weights (formula of Yang 2020); all: the same with optimiser state and metadata\n\
+         moved: bytes to and from the tables' memory in training; for shared arrays an upper bound that ignores overlapping chunks\n\n",
         about.source,
         training.small(),
         counted(hyper.epochs as usize, "epoch"),

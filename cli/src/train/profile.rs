@@ -153,7 +153,7 @@ struct Proposal {
     top_1_percent: f64,
     /// Empty for small tables.
     predicted: Vec<Predicted>,
-    /// By the papers' formula, against FP32.
+    /// By the formula of Yang 2020, against FP32.
     memory: f64,
 }
 
@@ -197,7 +197,7 @@ impl Proposal {
 #[derive(Clone, Debug, Serialize)]
 struct Trial {
     what: String,
-    /// All tables, by the papers' formula, against FP32.
+    /// All tables, by the formula of Yang 2020, against FP32.
     memory: f64,
     /// Of the test log-loss against FP32 after the same short run, in percent.
     loss_change: Option<Interval>,
@@ -214,7 +214,7 @@ struct Profile {
     schema: u32,
     proposals: Vec<Proposal>,
     trials: Vec<Trial>,
-    /// All tables, by the papers' formula, against FP32.
+    /// All tables, by the formula of Yang 2020, against FP32.
     memory: f64,
 }
 
@@ -334,7 +334,7 @@ fn show(profile: &Profile, how: &str) -> String {
     let proposals = report::table(&proposals, &["table", "proposal", "rows"], "what").unwrap_or_default();
     let trials = report::table(&trials, &["candidate", "taken"], "what");
     let trials = trials.map_or_else(String::new, |trials| format!("\n\nShort runs ({how}):\n\n{trials}{failures}"));
-    format!("\n{proposals}{trials}\n\nAll tables: {:.4} of FP32's memory, by the papers' formula.", profile.memory)
+    format!("\n{proposals}{trials}\n\nAll tables: {:.4} of FP32's memory, by the formula of Yang 2020.", profile.memory)
 }
 
 /// The proposals beside the figures of a grid of the same runs.

@@ -21,7 +21,7 @@ struct Shared {
     tables: Vec<usize>,
     group: Box<dyn Lookup>,
     cached: bool,
-    /// Memory against FP32 weights by the papers' formula.
+    /// Memory against FP32 weights by the formula of Yang 2020.
     formula: f64,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Tables {
 /// Memory that stays between steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Memory {
-    /// By the papers' formula, against FP32 weights.
+    /// By the formula of Yang 2020, against FP32 weights.
     pub(crate) paper: f64,
     /// Every byte, against FP32 weights.
     pub(crate) kept: f64,

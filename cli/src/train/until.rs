@@ -250,7 +250,7 @@ struct Followed {
     seed: u64,
     /// Bytes of all tables that stay, optimiser state included.
     bytes: u64,
-    /// The papers' formula against FP32 weights.
+    /// By the formula of Yang 2020, against FP32 weights.
     memory_paper: f64,
     /// The full table's lowest loss.
     goal: f64,
