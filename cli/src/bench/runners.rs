@@ -1,37 +1,37 @@
-//! What takes the steps of the sweep: the CPU, a device, a device whose table is staged.
+//! Runners that take the steps of the sweep: on the CPU, on a device, and on a device with a staged table.
 
 use crate::lab::{Inputs, Lab, timed};
 use hotrow::Resolution;
 use hotrow::{Counters, CpuGroup, Group, GroupConfig};
 
-/// Something that takes training steps and says how long forward and backward took, in seconds.
+/// Takes training steps and times forward and backward in seconds.
 pub(super) trait Runner {
-    /// `None` if there was nothing to do yet but to prepare this batch, which is then one step ahead.
+    /// Takes a step. `None`: the runner only prepared this batch and is now one step ahead.
     fn step(&mut self, indices: &[u32]) -> anyhow::Result<Option<[f64; 2]>>;
-    /// All that was done so far; a batch that was ahead is done first.
+    /// The counts so far. A batch that was prepared is finished first.
     fn seen(&mut self) -> anyhow::Result<Seen>;
 }
 
-/// What has been counted.
+/// Counters and bytes over the bus.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Seen {
     pub(super) counters: Counters,
-    /// Bytes that crossed in forward, and in backward.
+    /// Bytes that crossed the bus in forward and in backward.
     pub(super) bus: [u64; 2],
 }
 
 impl Seen {
-    /// Where shaders reach the table themselves: forward reads records and writes evicted ones, backward writes the bypassed ones.
+    /// The counts if shaders reach the table themselves: forward reads records and writes evicted ones, backward writes the bypassed ones.
     fn of(counters: Counters, stride: u64) -> Self {
         let backward = counters.bypass_writes * stride;
         Self { bus: [counters.bus_bytes() - backward, backward], counters }
     }
 }
 
-/// Every gradient.
+/// The value of every gradient.
 const GRAD: f32 = 1e-3;
 
-/// Wall clock around forward and backward.
+/// Runs on the CPU and times by the wall clock.
 pub(super) struct CpuRunner {
     group: CpuGroup,
     offsets: Vec<u32>,
@@ -59,7 +59,7 @@ impl Runner for CpuRunner {
     }
 }
 
-/// Device timestamps around forward and backward, wall clock where there are none.
+/// Runs on a device and times by its timestamps, or by the wall clock without timestamps.
 pub(super) struct GpuRunner<'a> {
     lab: &'a Lab,
     group: Group,
@@ -95,10 +95,10 @@ impl Runner for GpuRunner<'_> {
     }
 }
 
-/// A staged table, always a batch ahead: the host gathers the next batch's rows while the device computes backward.
+/// Runs a staged table one batch ahead: the host gathers the next batch's rows while the device computes backward.
 pub(super) struct StagedRunner<'a> {
     gpu: GpuRunner<'a>,
-    /// A batch has been prefetched and fetched.
+    /// Whether a batch has been prefetched and fetched.
     ahead: bool,
 }
 
@@ -107,7 +107,7 @@ impl<'a> StagedRunner<'a> {
         Ok(Self { gpu: GpuRunner::new(lab, config, offsets)?, ahead: false })
     }
 
-    /// Forward and backward of the batch that waits, and of the next one all that comes before its forward.
+    /// Runs forward and backward of the prefetched batch, and prefetches the next one.
     fn advance(&mut self, next: Option<&[u32]>) -> anyhow::Result<[f64; 2]> {
         let GpuRunner { lab, group, inputs } = &mut self.gpu;
         let queue = lab.timed.queue();
@@ -122,7 +122,7 @@ impl<'a> StagedRunner<'a> {
             }
             let decided = queue.submit([encoder.finish()]);
             if !stamped {
-                // Without stamps the clock must be read between the two, and the host cannot gather meanwhile.
+                // Without timestamps the clock is read between the two parts, so the host must wait and cannot gather meanwhile.
                 lab.wait(decided.clone())?;
             }
             Ok(decided)
@@ -163,7 +163,7 @@ impl Runner for StagedRunner<'_> {
         let group = &mut self.gpu.group;
         group.check()?;
         let traffic = group.traffic().unwrap_or_default();
-        // What left in a step, in its backward too, crosses with the next forward.
+        // Rows that leave in a step cross with the next forward.
         Ok(Seen { counters: group.counters()?.into_iter().sum(), bus: [traffic.bytes(), 0] })
     }
 }

@@ -154,7 +154,7 @@ impl UvmDevice {
     pub fn flush(&mut self) -> Result<UvmPass, Error> {
         let leaving = self.table.flush();
         let under = self.host.prepare(&self.context, &self.pool, &leaving, &[])?;
-        let (moved, seconds) = timed(&self.context, &self.timeline, |encoder| {
+        let (moved, seconds) = submitted(&self.context, &self.timeline, |encoder| {
             self.host.record(encoder, &under, &self.pool, &leaving, &[])
         })?;
         self.host.finish(&self.context, under, &leaving)?;

@@ -357,7 +357,7 @@ impl Lookup for CpuRobeGroup {
     }
 
     fn counters(&mut self) -> Result<Vec<Counters>, Error> {
-        Ok(Self::counters(self).of_tables(&self.config))
+        Ok(self.robe_counters().of_tables(&self.config))
     }
 
     fn memory(&self) -> MemoryReport {
