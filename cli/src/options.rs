@@ -56,12 +56,12 @@ impl Backend {
 }
 
 impl Options {
-    /// The seed of a group: both halves of the option count.
+    /// The seed of a group, made from both halves of the option.
     pub(crate) const fn group_seed(&self) -> u32 {
         (self.seed ^ (self.seed >> 32)) as u32
     }
 
-    /// Refuses a GPU where none is used, and a data folder where no trace is looked up.
+    /// Refuses `--backend gpu` if no kernel runs, and `--data` if no trace is looked up.
     pub(crate) fn check_used(&self, runs_kernels: bool, looks_up: bool) -> Result<(), Failure> {
         if self.backend == Backend::Gpu && !runs_kernels {
             return Err(Failure::usage(
@@ -77,13 +77,13 @@ impl Options {
         }
     }
 
-    /// The data folder, by option or environment.
+    /// The data folder, from the option or the environment.
     pub(crate) fn data(&self) -> Option<PathBuf> {
         let by_environment = || std::env::var_os("HOTROW_DATA").filter(|folder| !folder.is_empty()).map(PathBuf::from);
         self.data.clone().or_else(by_environment)
     }
 
-    /// The trace that `text` asks for. A generated one that cannot be is bad usage, a bad file is not.
+    /// Loads the trace that `text` names. A wrong specification of a generated trace is bad usage; a damaged file is not.
     pub(crate) fn trace(&self, text: &str) -> Result<Trace, Failure> {
         let data = self.data();
         trace::load(text, &Source { data: data.as_deref(), seed: self.seed }).map_err(|error| match error {

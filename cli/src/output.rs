@@ -1,4 +1,4 @@
-//! Where results go: standard output, files and folders.
+//! Writes results to standard output, files and folders.
 //!
 //! [`check_files`] and [`check_folder`] refuse a path that cannot be written before the work begins.
 
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Writes a result to standard output.
 ///
 /// # Errors
-/// [`Closed`] if nobody reads it any longer. Unlike `println!` it never panics.
+/// [`Closed`] if the reader is gone. Unlike `println!` it never panics.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     let written =
@@ -25,7 +25,7 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Writes a note to standard error. A note that nobody reads is no error.
+/// Writes a note to standard error. If that is closed, the note is lost.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
@@ -54,7 +54,7 @@ pub(crate) fn check_files(json: Option<&Path>, csv: Option<&Path>, stems: &[Path
     let pictures = stems.iter().flat_map(|stem| [".svg", ".png"].map(|ending| ("--plot", with_ending(stem, ending))));
     let mut checked: Vec<(&str, PathBuf)> = Vec::new();
     for (option, path) in named.chain(pictures) {
-        // Opening a pipe or a terminal would be seen at its other end.
+        // Opening a pipe or a terminal could be noticed at its other end.
         if fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
             continue;
         }
@@ -71,18 +71,18 @@ pub(crate) fn check_files(json: Option<&Path>, csv: Option<&Path>, stems: &[Path
     Ok(())
 }
 
-/// An existing file keeps its content, and a file that was made for the check is removed again.
+/// Checks a file. An existing one keeps its content; a new one is removed again.
 fn check_file(option: &str, path: &Path) -> Result<(), Failure> {
     let is_new = fs::symlink_metadata(path).is_err();
     OpenOptions::new().append(true).create(true).open(path).map_err(|error| refused(option, path, "file", &error))?;
     if is_new {
-        // A file that stays behind is empty, and is written over.
+        // If removal fails, an empty file stays and is overwritten.
         let _ = fs::remove_file(path);
     }
     Ok(())
 }
 
-/// One name for each file, which need not exist.
+/// The canonical path of a file that need not exist.
 fn place(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| match (path.parent(), path.file_name()) {
         (Some(folder), Some(name)) => {
@@ -99,7 +99,7 @@ pub(crate) fn check_folder(folder: &Path, json: Option<&Path>) -> Result<(), Fai
     let probe = folder.join(".hotrow-check");
     fs::create_dir_all(folder).and_then(|()| File::create(&probe)).and_then(|_| fs::remove_file(&probe)).or_else(
         |error| match error.kind() {
-            // Another command has just checked the same folder.
+            // Another command is checking the same folder at this moment.
             ErrorKind::NotFound if folder.is_dir() => Ok(()),
             _ => Err(refused("--out", folder, "folder", &error)),
         },

@@ -14,10 +14,10 @@ use hotrow::{Context, Policy, adapter};
 use rayon::prelude::*;
 use std::path::PathBuf;
 
-/// What is played when no trace is given.
+/// The trace that is used if none is given.
 const GENERATED: &str = "zipf:rows=100000,s=1.05,n=1000000";
 
-/// Most ways a set can be given; 0 serves beyond.
+/// The most ways of a set; 0 makes the cache fully associative.
 const MAX_WAYS: u32 = 1 << 20;
 
 /// Most accesses in a batch (SPEC 3).
@@ -81,7 +81,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         )));
     }
     output::check_files(options.json.as_deref(), args.csv.as_deref(), args.plot.as_slice())?;
-    // `auto` is the CPU here: it knows any number of ways.
+    // `auto` means the CPU here, since it simulates any number of ways.
     let context = match options.backend {
         Backend::Gpu => Some(adapter::open_best(adapter::Wanted::Any)?),
         Backend::Auto | Backend::Cpu => None,
@@ -104,7 +104,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a user chose for one run.
+/// A configuration.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     policy: Policy,
@@ -113,7 +113,7 @@ struct Choice {
 }
 
 impl Args {
-    /// Every configuration, in the order the options name them: the sizes run fastest.
+    /// Every configuration, in the order of the options; sizes vary fastest.
     fn choices(&self) -> Vec<Choice> {
         let mut choices = Vec::new();
         for &policy in &self.policy {
@@ -125,19 +125,19 @@ impl Args {
     }
 }
 
-/// Every configuration over one trace.
+/// Simulates every configuration over one trace.
 fn play_all(context: Option<&Context>, args: &Args, trace: &Trace) -> anyhow::Result<Vec<Object>> {
     let choices = args.choices();
     let progress = Progress::new(&trace.name, (choices.len() * trace.ids.len()) as u64);
     let play_one = |choice: &Choice| play(context, args.batch, trace, *choice, &progress);
-    // A device is one; the CPU plays as many configurations at a time as it has cores.
+    // There is one device; the CPU runs as many configurations at a time as it has cores.
     match context {
         Some(_) => choices.iter().map(play_one).collect(),
         None => choices.par_iter().map(play_one).collect(),
     }
 }
 
-/// One configuration and its outcome: the schema of `--json` and `--csv` (SPEC 9).
+/// Simulates a configuration. The result has the schema of `--json` and `--csv` (SPEC 9).
 fn play(
     context: Option<&Context>,
     batch: u32,
@@ -175,7 +175,7 @@ fn play(
         .with("evictions", seen.evictions))
 }
 
-/// The plain simulator.
+/// Simulates on the CPU.
 fn cpu(
     trace: &Trace,
     policy: Policy,
@@ -187,7 +187,7 @@ fn cpu(
     if policy == Policy::Static {
         cache.pin(&trace.hottest(shape.slots as usize), shape.ways);
     }
-    // Whole batches between two reports.
+    // Each stretch between two reports has whole batches.
     for stretch in trace.ids.chunks(batch * (REPORT / batch).max(1)) {
         for ids in stretch.chunks(batch) {
             cache.step(ids);
@@ -197,7 +197,7 @@ fn cpu(
     Ok(cache.counters())
 }
 
-/// One line for each trace x ways x policy. The colour stands for trace and ways, dashes for LFU.
+/// A chart with a line for each trace, number of ways and policy. Colours tell traces and ways apart; LFU is dashed.
 fn chart(outcomes: &[Object], args: &Args, several_traces: bool) -> Chart {
     let mut chart = Chart::new("Cache size (% of rows)", "Hit rate (%)");
     let of_trace = match outcomes.first() {
@@ -212,7 +212,7 @@ fn chart(outcomes: &[Object], args: &Args, several_traces: bool) -> Chart {
     let ends = |values: &mut dyn Iterator<Item = f64>| {
         values.fold((f64::INFINITY, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)))
     };
-    // Whole tens around the data: the differences between ways are small.
+    // The axis ends at whole tens around the data, since the differences between ways are small.
     let (low, high) = ends(&mut outcomes.iter().map(|outcome| 100.0 * outcome.number("hit_rate")));
     let low = ((low / 10.0).floor() * 10.0).min(90.0);
     chart.y_range = Some((low, ((high / 10.0).ceil() * 10.0).max(low + 10.0)));
@@ -226,7 +226,7 @@ fn chart(outcomes: &[Object], args: &Args, several_traces: bool) -> Chart {
     let mut colours = Vec::new();
     for (Choice { policy, ways, .. }, outcomes) in curves {
         let trace = outcomes[0].text("trace");
-        // Static has a colour of its own: it and LFU would both be the dashed line of their ways.
+        // Static has a colour of its own, since it would look like LFU otherwise.
         let key = (trace, ways, policy == Policy::Static);
         let colour = colours.iter().position(|known| *known == key).unwrap_or(colours.len());
         if colour == colours.len() {

@@ -1,4 +1,4 @@
-//! `hotrow plan memory`: the bytes that a group of tables will take, before anything is allocated and without a device.
+//! `hotrow plan memory`: the bytes of a group of tables, before anything is allocated and without a device.
 
 use super::amount::{BINDING, MOST_DIM};
 use super::robe;
@@ -11,7 +11,8 @@ use hotrow::internals::Pieces as _;
 use hotrow::robe::Config;
 use hotrow::{Calls, Error, GroupConfig, Layout, MemoryReport, Optimizer, OptimizerKind, Placement, Policy, Precision};
 
-/// The memory of a group of tables, to the byte, before anything is allocated; with --compression of tables whose rows share an array (ROBE)
+/// Count the memory of a group of tables to the byte, before anything is allocated; with --compression for tables that share an array
+/// (ROBE)
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Rows of each table of the group
@@ -28,7 +29,7 @@ pub(crate) struct Args {
     /// Update rules
     #[arg(long, value_delimiter = ',', default_values_t = [OptimizerKind::Sgd], value_parser = one_of(OptimizerKind::ALL))]
     optimizer: Vec<OptimizerKind>,
-    /// Indices of the largest batch; 0: only what stays between steps
+    /// Indices of the largest batch; 0 counts only the memory that stays between steps
     #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_values_t = [65_536], allow_negative_numbers = true,
           value_parser = whole(0u32..=1 << 30))]
     batch: Vec<u32>,
@@ -42,30 +43,30 @@ pub(crate) struct Args {
     /// Where the table lives
     #[arg(long, value_delimiter = ',', default_values_t = [Placement::Device], value_parser = one_of(PLACES))]
     placement: Vec<Placement>,
-    /// Batches are prefetched while the last one waits for its backward
+    /// Count the memory of prefetched batches too
     #[arg(long)]
     prefetch: bool,
-    /// Most bytes of one buffer of records [default: 2147483392, what Vulkan binds at most]
+    /// Most bytes of one buffer of records [default: 2147483392, the most that Vulkan binds]
     #[arg(long, value_name = "B", allow_negative_numbers = true,
           value_parser = whole(1..=u64::MAX))]
     shard_bytes: Option<u64>,
-    /// The rows share an array (ROBE) of so many times fewer weights than the tables have values
+    /// Share an array (ROBE) of so many times fewer weights than the tables have values
     #[arg(long, value_name = "X[,X]", value_delimiter = ',', allow_negative_numbers = true, value_parser = compression,
           conflicts_with_all = ["precision", "cache_percent", "policy", "placement", "prefetch", "shard_bytes"])]
     compression: Vec<f64>,
-    /// Neighbouring values of a row that lie together in the array, Z
+    /// Values of a row that lie together in the array, Z
     #[arg(long, value_name = "Z[,Z]", value_delimiter = ',', requires = "compression", default_values_t = [robe::CHUNK],
           allow_negative_numbers = true, value_parser = whole(1..=u32::MAX))]
     chunk: Vec<u32>,
 }
 
-/// Every pair of a first and a second value, the second value running fastest.
+/// Every pair of a first and a second value; second values vary faster.
 fn pairs<A: Copy, B: Copy>(firsts: &[A], seconds: &[B]) -> Vec<(A, B)> {
     firsts.iter().flat_map(|&first| seconds.iter().map(move |&second| (first, second))).collect()
 }
 
 impl Args {
-    /// A plan of a cached group for every combination, in the order in which the options name them.
+    /// Plans a cached group for every combination, in the order of the options.
     fn cached(&self) -> Result<Vec<Object>, Error> {
         let rows = pairs(&pairs(&self.dim, &self.precision), &pairs(&self.cache_percent, &self.policy));
         let calls = pairs(&pairs(&self.optimizer, &self.placement), &self.batch);
@@ -76,7 +77,7 @@ impl Args {
                 .with_policy(policy)
                 .with_placement(placement)
                 .with_optimizer(Optimizer::sgd(0.01).with_kind(optimizer));
-            // Within the rows, since the percentage is at most 100.
+            // The percentage is at most 100, so this is at most the number of rows.
             let rows = config.total_rows();
             config.cache_rows = ((rows as f64 * cache_percent / 100.0).ceil() as u64).min(rows) as u32;
             config.set_shard_bytes(self.shard_bytes);
@@ -98,7 +99,7 @@ impl Args {
         Ok(plans)
     }
 
-    /// The same of tables whose rows share an array. A bag has one index, which is the most that outputs take.
+    /// Plans tables that share an array, for every combination. Bags have one index, for which outputs are largest.
     fn shared(&self) -> Result<Vec<Object>, Error> {
         let arrays = pairs(&pairs(&self.dim, &self.chunk), &self.compression);
         let calls = pairs(&self.optimizer, &self.batch);
@@ -106,7 +107,7 @@ impl Args {
         for (((dim, chunk), compression), (optimizer, batch)) in pairs(&arrays, &calls) {
             let mut config = Config::compressed(&self.rows, dim, compression, chunk)?;
             config.optimizer = Optimizer::sgd(0.01).with_kind(optimizer);
-            // As a Vulkan device cuts it.
+            // Windows are as large as bindings on a Vulkan device.
             config.set_window_bytes(Some(BINDING));
             config.check_batch(batch, batch)?;
             let report = MemoryReport::plan_robe(&config, calls_of(batch))?;
@@ -127,7 +128,7 @@ fn calls_of(batch: u32) -> Calls {
     if batch == 0 { Calls::default() } else { batch.into() }
 }
 
-/// An object of the schema of `--json`: the settings of a group, and what it takes.
+/// An object of the schema of `--json`: the settings of a group, and its memory.
 fn plan(dim: u32, settings: Object, report: &MemoryReport) -> Object {
     let bytes = Object::default()
         .with("payload", report.payload)

@@ -11,7 +11,7 @@ pub(super) struct Spec<'a> {
 }
 
 impl<'a> Spec<'a> {
-    /// Cuts up `text`, whose kind is one of `kinds`. `wanted` is the form that an error names.
+    /// Cuts `text`, whose kind must be one of `kinds`. `wanted` is the form that an error names.
     pub(super) fn parse(text: &'a str, kinds: &[Kind], wanted: &str) -> Result<Self, String> {
         let (kind, pairs) = text.split_once(':').ok_or(wanted)?;
         let kind = kind.trim();
@@ -32,7 +32,7 @@ impl<'a> Spec<'a> {
         Ok(Self { kind, example, numbers })
     }
 
-    /// The number of `key`, as `read` reads it, if it is given.
+    /// The number of `key` as `read` reads it, if the key is given.
     pub(super) fn number<T>(&self, key: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, String> {
         let found = self.numbers.iter().find(|&&(known, _)| known == key);
         let read = |&(_, number): &(&str, &str)| {

@@ -13,8 +13,7 @@ pub(super) const TABLES: usize = 26;
 /// An index for each table.
 pub(super) type Sample = [u32; TABLES];
 
-/// The law of all tables: the row of rank r is looked up with probability
-/// exp(-(r / scale)^2 / 2).
+/// The law of all tables: the probability of the row of rank r is proportional to exp(-(r / scale)^2 / 2).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Law {
     /// The number of rows in each table.

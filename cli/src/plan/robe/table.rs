@@ -1,4 +1,4 @@
-//! The table that `plan robe` names: a file of rows, a checkpoint, or one made up.
+//! The table of `plan robe`: a file of rows, a checkpoint, or a generated table.
 
 use crate::failure::Failure;
 use crate::plan::amount::{MOST_DIM, count_to};
@@ -9,14 +9,14 @@ use hotrow::{CpuGroup, Error, F32File, Init, Source, checkpoint};
 use std::fs::File;
 use std::path::Path;
 
-/// FP32 rows.
+/// A table of FP32 rows.
 pub(super) struct Table {
     pub(super) name: String,
     /// `numpy`, `checkpoint`, `floats` or `generated`.
     pub(super) kind: &'static str,
     /// Rows of each table; a checkpoint may hold several.
     pub(super) tables: Vec<u32>,
-    /// All together.
+    /// Rows of all tables together.
     pub(super) rows: u32,
     pub(super) dim: u32,
     pub(super) source: Box<dyn Source>,
@@ -32,7 +32,7 @@ impl Table {
     }
 }
 
-/// `dim` as it was asked for: only a file of nothing but floats needs it.
+/// Opens the table. Only a file of nothing but floats needs `dim`; for other tables it must agree.
 pub(super) fn open(text: &str, dim: Option<u32>, seed: u32) -> Result<Table, Failure> {
     let path = Path::new(text);
     let is_made = text.split_once(':').is_some_and(|(kind, _)| KINDS.iter().any(|&(known, ..)| known == kind));
@@ -56,7 +56,7 @@ pub(super) fn open(text: &str, dim: Option<u32>, seed: u32) -> Result<Table, Fai
 /// Most rows of a group of tables.
 const MOST_ROWS: u32 = u32::MAX - 1;
 
-/// Rows that a group of tables holds.
+/// The number of rows, if a group of tables can hold them.
 fn rows_of(text: &str, rows: u64) -> Result<u32, Failure> {
     u32::try_from(rows)
         .ok()
@@ -64,7 +64,7 @@ fn rows_of(text: &str, rows: u64) -> Result<u32, Failure> {
         .ok_or_else(|| Failure::Usage(format!("{text}: wanted 1 to 4294967294 rows, found {rows}; name another table")))
 }
 
-/// Floats in a row of such a group.
+/// The number of floats in a row, if a group of tables can hold them.
 fn dim_of(text: &str, dim: u64) -> Result<u32, Failure> {
     u32::try_from(dim).ok().filter(|dim| (1..=MOST_DIM).contains(dim)).ok_or_else(|| {
         Failure::Usage(format!("{text}: wanted a dim of 1 to 16777216, found {dim}; name another table"))
@@ -72,7 +72,7 @@ fn dim_of(text: &str, dim: u64) -> Result<u32, Failure> {
 }
 
 fn numpy(text: &str, path: &Path) -> Result<Table, Failure> {
-    // Says what is wrong with the file, if anything is.
+    // This call names the faults of the file.
     let source = F32File::npy(path)?;
     let header = npyz::NpyHeader::from_reader(File::open(path)?).with_context(|| text.to_owned())?;
     let &[rows, dim] = header.shape() else {
@@ -102,10 +102,10 @@ fn floats(text: &str, path: &Path, dim: Option<u32>) -> Result<Table, Failure> {
     Ok(Table::new(text, "floats", rows_of(text, bytes / row)?, dim, source))
 }
 
-/// Rows read at once out of a group.
+/// Number of rows that are read from a group at once.
 const PIECE: u32 = 1 << 14;
 
-/// The newest values of all rows, read into memory.
+/// Reads the newest values of all rows of a checkpoint into memory.
 fn saved(text: &str, path: &Path) -> Result<Table, Failure> {
     let config = checkpoint::contents(path)?.config;
     let (tables, dim) = (config.tables.clone(), config.dim);
@@ -213,7 +213,7 @@ mod tests {
         let mut wanted = vec![0.0; 4];
         Init::Normal { mean: 2.0, std: 0.5 }.row(5, 7, &mut wanted);
         assert_eq!(read("normal:rows=10,dim=4,mean=2,std=0.5", 7, 1), wanted);
-        // As many different rows as clusters, and with noise as many as rows.
+        // Without noise there are as many distinct rows as clusters, with noise as many as rows.
         let distinct = |text| {
             let out = read(text, 0, 1000);
             out.chunks(4)

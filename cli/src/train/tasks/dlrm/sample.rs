@@ -1,4 +1,4 @@
-//! A line of a click log in memory, whatever it comes from.
+//! A line of a click log in memory, from a file or generated.
 
 use crate::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 
@@ -17,7 +17,7 @@ impl Sample {
     }
 }
 
-/// ln(1 + count) as in DLRM: a missing count is 0, and so is a negative one.
+/// ln(1 + count) as in DLRM; missing and negative counts are 0.
 pub(super) fn dense_value(count: Option<i64>) -> f32 {
     (count.unwrap_or(0).max(0) as f64).ln_1p() as f32
 }
