@@ -27,7 +27,6 @@ enum Mode {
     Robe(robe::Args),
 }
 
-/// Runs the subcommand.
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     match &args.mode {
         None => sweep::run(options, &args.sweep),

@@ -28,7 +28,6 @@ struct Adapter {
     self_test: Option<Vec<Case>>,
 }
 
-/// Runs the subcommand.
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let on_gpu = options.backend != Backend::Cpu;
     let found = if on_gpu { adapter::adapters() } else { Vec::new() };

@@ -13,20 +13,16 @@ use std::path::Path;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Object(Vec<(&'static str, Field)>);
 
-/// The value of a field.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Field {
     /// A number, a text, a list of them, or null.
     Plain(Value),
-    /// An object.
     Object(Object),
-    /// A list of objects.
     List(Vec<Object>),
 }
 
 impl Object {
-    /// Adds a field.
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<Field>) -> Self {
         self.0.push((name, value.into()));
         self
@@ -64,7 +60,6 @@ impl Object {
         self.value(path).and_then(Value::as_f64).unwrap_or(f64::NAN)
     }
 
-    /// The text at `path`.
     pub(crate) fn text(&self, path: &str) -> &str {
         self.value(path).and_then(Value::as_str).unwrap_or_default()
     }

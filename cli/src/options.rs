@@ -112,7 +112,6 @@ pub(crate) fn compression(text: &str) -> Result<f64, String> {
     found.ok_or_else(|| "wanted a number from 1 on, such as 100".to_owned())
 }
 
-/// Reads a number in a range.
 pub(crate) fn number(text: &str, range: RangeInclusive<f64>) -> Result<f64, String> {
     let found = text.trim().parse().ok().filter(|number| range.contains(number));
     found.ok_or_else(|| format!("wanted a number from {} to {}", range.start(), range.end()))

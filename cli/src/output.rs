@@ -162,7 +162,6 @@ pub(crate) fn write_csv(path: &Path, rows: &[impl Serialize]) -> anyhow::Result<
     write().with_context(|| cannot_write(path))
 }
 
-/// Writes a whole file.
 pub(crate) fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     fs::write(path, content).with_context(|| cannot_write(path))
 }

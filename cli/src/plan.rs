@@ -25,14 +25,12 @@ pub(crate) struct Args {
     cache: cache::Args,
 }
 
-/// The modes.
 #[derive(Debug, clap::Subcommand)]
 enum Mode {
     Memory(memory::Args),
     Robe(robe::Args),
 }
 
-/// Runs the subcommand.
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     match &args.mode {
         None => cache::run(options, &args.cache),

@@ -29,8 +29,7 @@ const REPORT: usize = 1 << 16;
 /// Hit rates of traces for cache sizes x ways x policies
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Traces: files, names in the data folder, or generated (zipf:rows=..,s=..[,n=..], uniform:rows=..[,n=..],
-    /// meta2021[:rows=..,n=..])
+    /// Traces: files, names in the data folder, or generated (zipf:rows=..,s=..[,n=..], uniform:rows=..[,n=..], meta2021[:rows=..,n=..])
     #[arg(long, value_name = "T[,T]")]
     trace: Vec<String>,
     /// Replacement policies
@@ -61,7 +60,6 @@ fn share(text: &str) -> Result<f64, String> {
     above_0.ok_or_else(|| "wanted a number above 0 and at most 100".to_owned())
 }
 
-/// Runs the subcommand.
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let mut traces: Vec<String> = args.trace.iter().flat_map(|text| trace::split_list(text)).collect();
     if args.trace.is_empty() {
@@ -104,7 +102,6 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A configuration.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     policy: Policy,
@@ -175,7 +172,6 @@ fn play(
         .with("evictions", seen.evictions))
 }
 
-/// Simulates on the CPU.
 fn cpu(
     trace: &Trace,
     policy: Policy,

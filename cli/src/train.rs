@@ -32,7 +32,6 @@ use crate::options::Options;
 use options::Mode;
 use std::path::Path;
 
-/// Runs the subcommand.
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let (plots, out) = match &args.mode {
         None => (args.compare.plots, &args.compare.out),

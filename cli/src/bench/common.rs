@@ -24,7 +24,6 @@ impl Common {
         output::check_folder(&self.out, options.json.as_deref())
     }
 
-    /// Begins a run without records.
     pub(super) fn start(&self, options: &Options, command: &'static str, size: &'static str) -> Run {
         Run::new(command, self.commit.as_deref(), options.seed, size)
     }

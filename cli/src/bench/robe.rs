@@ -42,8 +42,7 @@ pub(super) struct Args {
     /// Update rule: sgd or adagrad
     #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
     optimizer: OptimizerKind,
-    /// Most memory of a table with its sums or gradient; larger ones are left out [default: on the CPU 8 GiB or three quarters of the free
-    /// memory]
+    /// Most memory of a table with its sums or gradient; larger ones are left out [default: on the CPU 8 GiB or three quarters of the free memory]
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
     /// Seconds after which no further cell or gradient begins [default: 300, on the CPU 900, small 180]
@@ -51,7 +50,6 @@ pub(super) struct Args {
     seconds: Option<u64>,
 }
 
-/// Runs the benchmark.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let optimizer = Optimizer::sgd(1e-3).with_kind(args.optimizer);
     if optimizer.kind == OptimizerKind::RowWiseAdaGrad {

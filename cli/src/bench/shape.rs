@@ -24,7 +24,6 @@ impl Shape {
     /// Small enough for a software driver in the same time.
     pub(super) const SOFTWARE: Self = Self { rows: 50_000, dim: 128, batch: 1_000, bag: 20 };
 
-    /// Rows that the cache holds.
     pub(super) const fn cache_rows(&self) -> u32 {
         self.rows / 10
     }

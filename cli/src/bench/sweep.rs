@@ -68,7 +68,6 @@ struct Curve {
     config: GroupConfig,
 }
 
-/// One measured point.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     hit_rate: f64,
@@ -80,7 +79,6 @@ struct Point {
     crossed: [f64; 2],
 }
 
-/// The sweep of one backend.
 struct Sweep<'a> {
     args: &'a Args,
     shape: Shape,
@@ -95,7 +93,6 @@ struct Sweep<'a> {
     seed: u32,
 }
 
-/// Runs the sweep.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     if options.backend == Backend::Cpu && args.placement.iter().any(|&name| name != Placement::Device) {
         return Err(Failure::Usage(
@@ -200,7 +197,6 @@ impl<'a> Sweep<'a> {
         (precision, self.args.policy.first().copied().unwrap_or(Policy::Lru))
     }
 
-    /// Measures all curves.
     fn measure(&self, run: &mut Run) -> anyhow::Result<()> {
         let Self { args, shape, .. } = self;
         let (compared, policy) = self.compared();

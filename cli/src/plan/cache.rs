@@ -42,7 +42,6 @@ const MOST_ROWS: u32 = 1 << 27;
 /// The most lookups drawn from a distribution.
 const MOST_DRAWN: usize = 1 << 24;
 
-/// Options of a plan for cache and batch.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -112,7 +111,6 @@ pub(crate) struct Args {
     plot: Option<PathBuf>,
 }
 
-/// Runs the subcommand.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     options.check_used(args.verify, args.distribution.is_none())?;
     let stems = args.plot.as_ref().map(|stem| [stem.clone(), output::with_ending(stem, "-quarters")]);
@@ -195,7 +193,6 @@ fn largest_batch(input: &Input) -> u64 {
     (MOST_OF_A_BATCH as f64 / input.per_sample) as u64
 }
 
-/// Describes the plan to make.
 fn job<'a>(args: &Args, input: &'a Input) -> Result<Job<'a>, Failure> {
     let group = PlannedGroup::new(input.rows, args.dim, BINDING)
         .with_precision(args.precision)
@@ -283,7 +280,6 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Runs the plan with the real kernels.
     fn verify(
         &self,
         args: &Args,

@@ -15,7 +15,6 @@ pub(super) struct Distribution {
     pub(super) formula: Formula,
 }
 
-/// Kinds of distributions.
 const KINDS: [Kind; 4] = [
     ("zipf", &["rows", "s"], "zipf:rows=1e9,s=1.05"),
     ("exponential", &["rows", "scale"], "exponential:rows=1e6,scale=1e4"),

@@ -9,7 +9,6 @@ use hotrow::scars::{Counting, Profile, Skew};
 /// The lookups of a plan.
 pub(super) struct Input {
     pub(super) name: String,
-    /// Rows of the table.
     pub(super) rows: u32,
     pub(super) skew: Skew,
     /// Samples of an epoch.
@@ -19,7 +18,6 @@ pub(super) struct Input {
     pub(super) source: Source,
 }
 
-/// The source of the lookups.
 pub(super) enum Source {
     Trace(Samples),
     Distribution(Distribution),

@@ -11,8 +11,7 @@ use hotrow::internals::Pieces as _;
 use hotrow::robe::Config;
 use hotrow::{Calls, Error, GroupConfig, Layout, MemoryReport, Optimizer, OptimizerKind, Placement, Policy, Precision};
 
-/// Count the memory of a group of tables to the byte, before anything is allocated; with --compression for tables that share an array
-/// (ROBE)
+/// Count the memory of a group of tables to the byte, before anything is allocated; with --compression for tables that share an array (ROBE)
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Rows of each table of the group
@@ -170,7 +169,6 @@ fn plan(dim: u32, settings: Object, report: &MemoryReport) -> Object {
         .with("tables", tables.collect::<Field>())
 }
 
-/// Runs the subcommand.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     options.check_used(false, false)?;
     let plans = if args.compression.is_empty() { args.cached() } else { args.shared() };

@@ -103,7 +103,6 @@ impl Answer<'_> {
             .with("verify", self.verify.iter().map(|run| run.json.clone()).collect::<Field>())
     }
 
-    /// The cache and the batch.
     fn plan(&self) -> Object {
         let (Job { input, bytes, budget, .. }, cache) = (&self.job, &self.cache);
         let (samples, table) = (self.curve.cheapest().batch, input.table());

@@ -76,7 +76,6 @@ fn eps(text: &str) -> Result<WantedEps, String> {
     }
 }
 
-/// Runs the subcommand.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     options.check_used(false, args.trace.is_some())?;
     output::check_files(options.json.as_deref(), None, args.plot.as_slice())?;

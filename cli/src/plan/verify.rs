@@ -13,7 +13,6 @@ use hotrow::{Context, Counters, CpuGroup, Embedding, Group, Placement};
 
 pub(super) use order::Order;
 
-/// The plan to run.
 pub(super) struct Job<'a> {
     pub(super) group: PlannedGroup,
     pub(super) cache_rows: u32,

@@ -22,7 +22,6 @@ const TITLE_LETTERS: usize = 50;
 /// A chart of horizontal bars that begin at 0.
 #[derive(Clone, Debug)]
 pub(crate) struct Bars {
-    /// The title.
     pub(crate) title: String,
     /// The title of the axis with its unit.
     label: String,

@@ -18,7 +18,6 @@ const HEIGHT: f64 = 480.0;
 
 const LINE_WIDTH: f64 = 2.5;
 
-/// Radius of a marker.
 const MARKER: f64 = 4.5;
 
 /// Text size of the numbers on the axes and of the legend.
@@ -60,7 +59,6 @@ pub(crate) struct Series {
 /// A chart of lines over common axes.
 #[derive(Clone, Debug)]
 pub(crate) struct Chart {
-    /// The title.
     pub(crate) title: String,
     /// The x axis's title with its unit.
     pub(crate) x_label: String,
@@ -80,7 +78,6 @@ pub(crate) struct Chart {
     pub(crate) x_range: Option<(f64, f64)>,
     /// Ends of the y axis; `None` fits the points.
     pub(crate) y_range: Option<(f64, f64)>,
-    /// The lines.
     pub(crate) series: Vec<Series>,
 }
 

@@ -49,13 +49,11 @@ pub(super) fn plain(text: &str) -> String {
     text.replace('$', "\\$")
 }
 
-/// Adds a line of text.
 pub(super) fn text(scene: &mut Scene, (x, y): (f64, f64), content: &str, size: u32, anchor: TextAnchor) {
     let content = plain(content);
     scene.add(Primitive::Text { x, y, content, size, anchor, rotate: None, bold: false, color: None });
 }
 
-/// Adds a filled rectangle.
 pub(super) fn rect(scene: &mut Scene, (x, y, width, height): (f64, f64, f64, f64), paint: &str) {
     let fill = Color::from(paint);
     scene.add(Primitive::Rect { x, y, width, height, fill, stroke: None, stroke_width: None, opacity: None });

@@ -21,7 +21,6 @@ const ACROSS: usize = 3;
 /// The colour of the lowest value; white would look like paper.
 const PALE: f64 = 0.08;
 
-/// A heat map.
 #[derive(Clone, Debug)]
 pub(crate) struct Panel {
     pub(crate) title: String,
@@ -33,7 +32,6 @@ pub(crate) struct Panel {
     pub(crate) values: Vec<Vec<Option<f64>>>,
 }
 
-/// Several heat maps.
 #[derive(Clone, Debug)]
 pub(crate) struct Heat {
     pub(crate) title: String,

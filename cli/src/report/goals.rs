@@ -17,8 +17,7 @@ pub struct Goal {
     shape: String,
     /// The condition on the setting: `kernel=gather; phase=forward`.
     setting: String,
-    /// If not empty, the goal is judged on every machine and at every size, because its figure is no time; never if the setting has
-    /// `scaled`.
+    /// If not empty, the goal is judged on every machine and at every size, because its figure is no time; never if the setting has `scaled`.
     anywhere: String,
 }
 

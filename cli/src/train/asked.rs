@@ -236,7 +236,6 @@ fn cached(lists: &Lists, strictly: bool) -> Result<Kind, String> {
     }
 }
 
-/// The options of `robe`.
 #[derive(clap::Args)]
 struct RobeArgs {
     #[command(flatten)]

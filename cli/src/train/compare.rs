@@ -97,7 +97,6 @@ fn check(setup: &Setup, training: &Training) -> Result<(), Failure> {
         .map_err(|error| Failure::Usage(format!("{label}: {error}")))
 }
 
-/// Every setting with every batch size.
 fn sized(args: &CompareArgs) -> Vec<Setup> {
     let mut sizes = args.batch.clone();
     sizes.sort_unstable();

@@ -30,7 +30,6 @@ pub(crate) struct Interval {
     /// The lower end; `None` with fewer than two seeds.
     pub(crate) low: Option<f64>,
     pub(crate) high: Option<f64>,
-    /// The number of seeds.
     pub(crate) seeds: usize,
 }
 
@@ -99,7 +98,6 @@ pub(crate) struct Ended {
     fp32: Option<Outcome>,
 }
 
-/// The runs of a setup.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     pub(crate) setup: Setup,
@@ -142,7 +140,6 @@ impl Cell {
         Interval::of(&self.runs.iter().filter_map(|run| of(&run.outcome, run.fp32.as_ref())).collect::<Vec<_>>())
     }
 
-    /// The mean of a figure.
     pub(crate) fn mean(&self, what: &str) -> Option<f64> {
         self.figure(what).map(|figure| figure.mean)
     }
@@ -161,7 +158,6 @@ impl Cell {
     }
 }
 
-/// The cell of a setting.
 pub(crate) fn find(cells: &[Cell], setting: Setting) -> Option<&Cell> {
     cells.iter().find(|cell| cell.setup == Setup::from(setting))
 }

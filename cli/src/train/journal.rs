@@ -48,7 +48,6 @@ impl Subject {
     }
 }
 
-/// The record of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
     #[serde(flatten)]
@@ -78,10 +77,8 @@ pub(crate) fn each(setups: &[Setup], seeds: &[u64]) -> Vec<Run> {
     setups.iter().flat_map(|setup| seeds.iter().map(|&seed| (setup.clone(), seed))).collect()
 }
 
-/// Executes a run.
 pub(crate) type Runner<'a> = dyn Fn(&Setup, u64) -> anyhow::Result<Outcome> + Sync + 'a;
 
-/// The runs so far.
 #[derive(Debug)]
 pub(crate) struct Journal {
     subject: Subject,
@@ -210,7 +207,6 @@ pub(crate) fn alone<T: Send>(work: impl FnOnce() -> anyhow::Result<T> + Send) ->
     rayon::ThreadPoolBuilder::new().num_threads(1).build()?.install(work)
 }
 
-/// The message of a panic.
 fn said(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given")

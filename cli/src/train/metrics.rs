@@ -2,7 +2,6 @@
 
 use crate::train::task::{Batch, Target};
 
-/// The scores of a test set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Score {
     /// The mean loss of the samples, in nats.
@@ -29,7 +28,6 @@ impl Scorer {
         Self { target, samples: 0, loss: 0.0, right: 0, ranked: Vec::new() }
     }
 
-    /// Adds a batch and its logits.
     pub(crate) fn add(&mut self, logits: &[f32], batch: &Batch) {
         self.samples += batch.samples;
         match self.target {

@@ -31,7 +31,6 @@ const TRIAL_STEPS: usize = 256;
 /// Cache shares that are proposed, in percent: those of the grid, so that it can check them.
 const SHARES: [f64; 6] = [0.1, 1.0, 5.0, 10.0, 30.0, 50.0];
 
-/// Hit rates of the candidates.
 const TARGETS: [f64; 5] = [0.6, 0.7, 0.8, 0.9, 0.95];
 
 const PRECISIONS: [Precision; 3] = [Precision::Int2, Precision::Int4, Precision::Int8];
@@ -142,7 +141,6 @@ impl Predicted {
     }
 }
 
-/// The proposed setting of a table.
 #[derive(Clone, Debug, Serialize)]
 struct Proposal {
     table: String,
@@ -202,7 +200,6 @@ struct Trial {
     loss_change: Option<Interval>,
     failure: Option<String>,
     taken: bool,
-    /// The setting of each table.
     #[serde(skip)]
     settings: Vec<Setting>,
 }

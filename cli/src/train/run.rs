@@ -35,7 +35,6 @@ pub(crate) struct RunOptions {
 /// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum End {
-    /// After its epochs.
     Epochs,
     /// After this many seconds.
     Seconds(f64),
@@ -61,7 +60,6 @@ impl RunOptions {
     }
 }
 
-/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     /// Mean log-loss of the test set, in nats a sample.
@@ -142,7 +140,6 @@ pub(crate) fn run(
     })
 }
 
-/// A model in training.
 pub(crate) struct Model<'a> {
     task: &'a dyn Task,
     identity: Identity,
@@ -153,7 +150,6 @@ pub(crate) struct Model<'a> {
     scaler: Option<CpuScaler>,
     /// The current epoch, and the order of its samples.
     order: Option<(u32, Vec<u32>)>,
-    /// The number of steps so far.
     steps: u64,
     /// Time of the tables' forward and backward.
     pub(crate) in_tables: Duration,
@@ -504,7 +500,6 @@ mod tests {
         Choice { settings: vec![setting.into()] }
     }
 
-    /// A run without checkpoints.
     fn trained(
         task: &Tiny,
         choice: &Choice,

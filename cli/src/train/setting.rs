@@ -105,7 +105,6 @@ impl Setting {
 pub(crate) enum Size {
     /// The quotient of the number of values of all rows and the number of weights, whatever the precision.
     Compression(f64),
-    /// The number of weights.
     Weights(u32),
 }
 

@@ -32,7 +32,6 @@ impl Shared {
     }
 }
 
-/// All tables of a model.
 pub(crate) struct Tables {
     shared: Vec<Shared>,
     count: usize,
@@ -45,7 +44,6 @@ pub(crate) struct Memory {
     pub(crate) paper: f64,
     /// All bytes against those of FP32 weights.
     pub(crate) kept: f64,
-    /// All bytes.
     pub(crate) bytes: u64,
 }
 
@@ -113,7 +111,6 @@ impl Tables {
         Ok(cached.then(|| counters.hit_rate()))
     }
 
-    /// The sum of all tables' counters.
     pub(crate) fn counters(&mut self) -> Result<Counters, Error> {
         self.sum(|_| true)
     }

@@ -4,7 +4,6 @@ use candle_core::{Tensor, Var};
 use hotrow::{Init, OptimizerKind, Pooling};
 use std::ops::Range;
 
-/// A table of a task.
 #[derive(Clone, Debug)]
 pub(crate) struct TableSpec {
     pub(crate) name: String,
@@ -25,22 +24,18 @@ pub(crate) struct Bags {
 }
 
 impl Bags {
-    /// No bags.
     pub(crate) fn new() -> Self {
         Self { indices: Vec::new(), offsets: vec![0] }
     }
 
-    /// Adds a bag.
     pub(crate) fn push(&mut self, indices: impl IntoIterator<Item = u32>) {
         self.indices.extend(indices);
         self.offsets.push(self.indices.len() as u32);
     }
 }
 
-/// A batch of samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Batch {
-    /// The bags of each table.
     pub(crate) bags: Vec<Bags>,
     /// Numbers beside the ids, `[samples, dense features]`.
     pub(crate) dense: Vec<f32>,
@@ -61,7 +56,6 @@ pub(crate) enum Target {
 /// The options of a training, apart from data and device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Hyper {
-    /// Samples in a batch.
     pub(crate) batch: usize,
     pub(crate) epochs: u32,
     /// The optimiser of the tables.
@@ -83,9 +77,7 @@ pub(crate) struct About {
     pub(crate) target: Target,
     /// The default options, found with FP32.
     pub(crate) hyper: Hyper,
-    /// Number of training samples.
     pub(crate) train: usize,
-    /// Number of test samples.
     pub(crate) test: usize,
     /// For generated data: the loss of predicting the base rate, and the lowest reachable loss.
     pub(crate) bounds: Option<[f64; 2]>,
@@ -93,8 +85,7 @@ pub(crate) struct About {
 
 /// The part of a model above its tables.
 pub(crate) trait Dense {
-    /// The logits of a batch in the form of its [`Target`]. `embedded` has `[bags, dim]` for each table, or `[indices, dim]` without
-    /// pooling.
+    /// The logits of a batch in the form of its [`Target`]. `embedded` has `[bags, dim]` for each table, or `[indices, dim]` without pooling.
     fn logits(&self, embedded: &[Tensor], batch: &Batch) -> candle_core::Result<Tensor>;
 
     /// The trained weights.

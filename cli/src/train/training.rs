@@ -74,8 +74,7 @@ impl Training {
 
     /// Everything beside setup and seed that a run's result depends on.
     pub(crate) fn subject(&self) -> Subject {
-        // Destructured, so that a new field cannot be forgotten. `end` is missing, since only runs that end after their epochs are kept in
-        // a file.
+        // Destructured, so that a new field cannot be forgotten. `end` is missing, since only runs that end after their epochs are kept in a file.
         let RunOptions { hyper, end: _, limit, scaling, device } = &self.options;
         let Hyper { batch, epochs, optimizer, lr, dense_lr, decay } = hyper;
         let mut dims: Vec<String> = self.tables().iter().map(|table| table.dim.to_string()).collect();
@@ -129,7 +128,6 @@ impl Training {
         journal.ended(runs)
     }
 
-    /// The folder of a grid's results.
     pub(crate) fn folder(&self, out: Option<&Path>) -> PathBuf {
         out.map_or_else(|| PathBuf::from(format!("train-{}", value_name(&self.name))), Path::to_owned)
     }

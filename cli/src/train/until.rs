@@ -36,7 +36,6 @@ const TESTS: u64 = 40;
 const ROUNDS: usize = 9;
 const IN_A_ROW: usize = 10;
 
-/// A training and its limits.
 struct Plan<'a> {
     training: &'a Training,
     limits: Limits,
@@ -193,7 +192,6 @@ const ALIKE: f64 = 0.05;
 struct Report {
     task: String,
     data: String,
-    /// Samples in a batch.
     batch: usize,
     #[serde(with = "crate::names")]
     optimizer: OptimizerKind,
@@ -210,7 +208,6 @@ struct Report {
 /// The limits of runs and tests.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Limits {
-    /// Steps of the full table.
     goal_steps: u64,
     /// Most steps of every other setting.
     most_steps: u64,
@@ -222,7 +219,6 @@ struct Limits {
     short_steps: u64,
 }
 
-/// The results of a setting.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Row {
     setting: String,
@@ -244,7 +240,6 @@ struct Tried {
     loss: Option<f64>,
 }
 
-/// The run of a seed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Followed {
     seed: u64,
@@ -256,11 +251,9 @@ struct Followed {
     goal: f64,
     /// The step that reached the goal; `None` if no step did.
     reached: Option<u64>,
-    /// Steps and test losses.
     curve: Vec<(u64, f64)>,
 }
 
-/// The lowest loss of a curve.
 fn lowest(curve: &[(u64, f64)]) -> f64 {
     curve.iter().map(|&(_, loss)| loss).fold(f64::INFINITY, f64::min)
 }
@@ -272,7 +265,6 @@ impl Followed {
         Self { seed, bytes, memory_paper, goal, reached, curve: run.curve }
     }
 
-    /// The loss after `steps` steps.
     fn loss_at(&self, steps: u64) -> f64 {
         self.curve.iter().find(|&&(at, _)| at >= steps).map_or(f64::NAN, |&(_, loss)| loss)
     }
@@ -333,7 +325,6 @@ impl Row {
 }
 
 impl Report {
-    /// Draws the pictures.
     fn draw(&self, folder: &Path) -> anyhow::Result<()> {
         for (stem, chart) in [("until", self.trade_off()), ("losses", self.losses())] {
             for picture in chart.write(&folder.join(stem))? {

@@ -19,16 +19,13 @@ const TURNS: usize = 4;
 /// Number of batches that fill a cache before the measurement.
 const WARM: usize = 12;
 
-/// A table to look up in.
 #[derive(Clone, Copy)]
 enum Table {
     /// The precision, and the share 1/N of the rows that fits the cache; 0 for no cache.
     Cached(Precision, u32),
-    /// The compression.
     Shared(f64),
 }
 
-/// All tables with their names.
 const TABLES: [(&str, Table); 6] = [
     ("FP32, no cache", Table::Cached(Precision::Fp32, 0)),
     ("INT8, 5 % LFU", Table::Cached(Precision::Int8, 20)),
@@ -38,7 +35,6 @@ const TABLES: [(&str, Table); 6] = [
     ("ROBE 1000x", Table::Shared(1_000.0)),
 ];
 
-/// Measures all tables.
 pub(super) fn run(plan: &Plan<'_>, run: &mut Run, runner: &mut dyn Runner) -> anyhow::Result<()> {
     let (rows, bags): (u32, u32) = match (plan.size.is_full(), plan.backend) {
         (true, "gpu") => (4_000_000, 10_240),

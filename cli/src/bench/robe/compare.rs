@@ -9,8 +9,7 @@ use crate::report::{Record, Setting, Unit};
 /// The least difference of two times, as a share of the faster, at which one update counts as faster.
 const APART: f64 = 0.05;
 
-/// Records sparse against dense, and how much longer the choice of `Backward::Auto` took than the faster one, as a share of it (lowest
-/// times).
+/// Records sparse against dense, and how much longer the choice of `Backward::Auto` took than the faster one, as a share of it (lowest times).
 pub(super) fn choices(run: &mut Run, place: &Setting, taken: [(&str, &str); 2]) {
     for (what, choice) in taken {
         let cell = Cell(run.records.iter().filter(|record| record.setting == *place).collect());
@@ -67,7 +66,6 @@ impl<'r> Cell<'r> {
     }
 }
 
-/// Records all comparisons of cells.
 pub(super) fn record(run: &mut Run) {
     let records = run.records.clone();
     let cells = Cell::all(&records);
@@ -116,8 +114,7 @@ fn crossover(cells: &[&Cell<'_>], what: &str, run: &mut Run, setting: &Setting) 
     at.push("above it", these[split..].iter().map(|one| one.1).reduce(f64::max), Unit::Times);
 }
 
-/// Records, for each cell, how much slower `Auto`, always `Dense` and always `Sparse` are than the faster of dense and sparse (lowest
-/// times).
+/// Records, for each cell, how much slower `Auto`, always `Dense` and always `Sparse` are than the faster of dense and sparse (lowest times).
 fn regret(cells: &[&Cell<'_>], what: &str, run: &mut Run, setting: &Setting) {
     let [lost, share] = ["lost by auto", "sparse against dense"].map(|name| format!("{name} {what}"));
     let losses = cells.iter().filter_map(|cell| {

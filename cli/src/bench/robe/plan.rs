@@ -35,7 +35,6 @@ impl Plan<'_> {
     }
 }
 
-/// A backend that measures.
 pub(super) trait Runner {
     /// Makes an array of this configuration. If `same`, the existing array gets the configuration; else a new one replaces it.
     fn array(&mut self, config: Config, same: bool) -> Result<(), Error>;

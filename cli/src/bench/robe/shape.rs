@@ -19,7 +19,6 @@ pub(super) const MIDDLE: usize = 4;
 /// Batches in turn, so that no batch finds its weights in a chip's caches.
 const TURNS: usize = 4;
 
-/// Sizes of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub(super) rows: Vec<u32>,
@@ -30,7 +29,6 @@ pub(super) struct Shape {
     pub(super) published: bool,
 }
 
-/// A setting of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Setting {
     pub(super) rows: u32,
@@ -48,8 +46,7 @@ impl Shape {
         Self { rows, dim, batch, published: size.is_full() && (dim, batch) == (128, 10_240) }
     }
 
-    /// The most weights that the chunks of a batch can touch: chunks times the longest chunk. `Backward::Auto` compares |M| with it for a
-    /// gradient.
+    /// The most weights that the chunks of a batch can touch: chunks times the longest chunk. `Backward::Auto` compares |M| with it for a gradient.
     pub(super) fn touched(&self, chunk: u32) -> u64 {
         u64::from(self.batch) * u64::from(self.dim.div_ceil(chunk)) * u64::from(chunk.min(self.dim))
     }

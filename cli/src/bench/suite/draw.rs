@@ -7,7 +7,6 @@ use rand_pcg::Pcg64;
 
 use super::shapes::{Batch, fitting, shuffle, shuffled};
 
-/// The number of Criteo's categories.
 pub(super) const TABLES: usize = 26;
 
 /// An index for each table.
@@ -52,7 +51,6 @@ impl Law {
     }
 }
 
-/// The linear rows of a sample.
 pub(super) fn linear(rows: u32, sample: &Sample) -> impl Iterator<Item = u32> + '_ {
     sample.iter().zip(0..).map(move |(&index, table): (_, u32)| table * rows + index)
 }
@@ -63,8 +61,7 @@ pub(super) fn batch(samples: &[Sample]) -> Batch {
     Batch { features: (0..TABLES).map(feature).collect(), bag: 1 }
 }
 
-/// Batches with one hit rate in every cache: 95 % of the lookups go to rows that the smallest cache holds, the others to rows that no cache
-/// holds.
+/// Batches with one hit rate in every cache: 95 % of the lookups go to rows that the smallest cache holds, the others to rows that no cache holds.
 pub(super) struct Even {
     law: Law,
     /// The hot rows of each table, hottest first.
@@ -96,7 +93,6 @@ impl Even {
         fitting(hot.concat().into_iter().chain(never), slots)
     }
 
-    /// A batch of `samples` samples.
     pub(super) fn batch(&self, samples: usize, random: &mut Pcg64) -> anyhow::Result<Batch> {
         let lookups = samples * TABLES;
         let cold = lookups / 20;

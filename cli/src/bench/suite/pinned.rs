@@ -31,7 +31,6 @@ struct Shapes {
     seed: u32,
     law: Law,
     even: Even,
-    /// The divisor of SCARS's sizes.
     by: u32,
     mixed: Vec<(u32, Vec<Batch>)>,
     evens: Vec<(u32, Vec<Batch>)>,
@@ -102,7 +101,6 @@ impl Shapes {
         config
     }
 
-    /// A group whose hottest rows are pinned.
     fn group(&self, bench: &Bench<'_>, place: Place) -> anyhow::Result<Group> {
         bench.lab.timeline.listen(false);
         let mut group = Group::new(&bench.lab.timed, self.config(bench, place))?;

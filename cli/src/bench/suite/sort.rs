@@ -8,7 +8,6 @@ use super::bytes;
 use crate::lab::timed;
 use crate::report::{Setting, Unit};
 
-/// Pairs of the goals.
 const GOAL: u32 = 1 << 24;
 /// Pairs and key bits; 22 bits order four million slots.
 const SMALL: &[(u32, u32)] = &[(1_000, 32), (10_000, 32), (100_000, 32), (100_000, 16)];

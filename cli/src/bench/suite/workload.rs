@@ -23,7 +23,6 @@ pub(crate) struct Workload {
     pub(crate) backward: bool,
 }
 
-/// The measurements of a workload.
 pub(crate) struct Case {
     pub(crate) facts: Facts,
     pub(crate) measured: Measured,
@@ -113,7 +112,6 @@ impl Workload {
         }
     }
 
-    /// The setting of the records.
     pub(super) fn setting(&self) -> Setting {
         self.scaled(Setting::default().with("placement", format!("{:?}", self.config.placement).to_lowercase()))
     }
@@ -150,7 +148,6 @@ impl Case {
 }
 
 impl Bench<'_> {
-    /// Measures a workload and records it.
     pub(super) fn measure(&mut self, workload: &Workload) -> anyhow::Result<Case> {
         self.measure_on(self.lab, workload)
     }
@@ -164,7 +161,6 @@ impl Bench<'_> {
         Ok(case)
     }
 
-    /// Records all measurements of a case.
     fn record(&mut self, workload: &Workload, case: &Case) {
         let (facts, copy, name) = (&case.facts, self.copy, &workload.name);
         let mut at = self.run.at(name, &workload.setting());

@@ -9,7 +9,6 @@ use hotrow::{CpuGroup, Error, F32File, Init, Source, checkpoint};
 use std::fs::File;
 use std::path::Path;
 
-/// A table of FP32 rows.
 pub(super) struct Table {
     pub(super) name: String,
     /// `numpy`, `checkpoint`, `floats` or `generated`.
@@ -120,7 +119,6 @@ fn saved(text: &str, path: &Path) -> Result<Table, Failure> {
     Ok(Table { tables, ..Table::new(text, "checkpoint", rows, dim, values) })
 }
 
-/// Kinds of generated tables.
 const KINDS: [Kind; 2] = [
     ("normal", &["rows", "dim", "mean", "std"], "normal:rows=4096,dim=64"),
     ("clustered", &["rows", "dim", "clusters", "noise"], "clustered:rows=4096,dim=64,clusters=16"),

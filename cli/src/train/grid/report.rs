@@ -26,7 +26,6 @@ pub(in super::super) struct Report {
     figures: Vec<Figure>,
 }
 
-/// A run that failed.
 #[derive(Clone, Debug, Serialize)]
 pub(in super::super) struct Failed {
     setting: String,
@@ -34,8 +33,7 @@ pub(in super::super) struct Failed {
     reason: String,
 }
 
-/// Caches with a table and a chart of their own: name, name of the chart, and the place in Yang 2020. Other ways are run for few cells
-/// only.
+/// Caches with a table and a chart of their own: name, name of the chart, and the place in Yang 2020. Other ways are run for few cells only.
 const CACHES: [(&str, &str, &str); 4] = [
     ("1-way LRU", "lru-1", "Table 4"),
     ("32-way LRU", "lru-32", "Table 8"),
@@ -78,7 +76,6 @@ impl Report {
         report::write_json(path, self, &self.figures)
     }
 
-    /// Tables, goals and failures.
     pub(in super::super) fn markdown(&self) -> String {
         let mut parts = vec![format!("# {}: low precision against FP32", self.subject.task), self.fp32()];
         let drop = self.drop();
@@ -132,7 +129,6 @@ impl Report {
         )
     }
 
-    /// The tables of a change.
     fn changes(&self, what: &str) -> Vec<String> {
         let of = |keep: &dyn Fn(&Figure) -> bool| -> Vec<&Figure> {
             self.figures.iter().filter(|figure| figure.what == what && keep(figure)).collect()

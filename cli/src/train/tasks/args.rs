@@ -54,7 +54,6 @@ impl TaskArgs {
         self.task.unwrap_or(by_data)
     }
 
-    /// The most training samples.
     pub(crate) fn limit(&self) -> Option<usize> {
         self.limit.map(|limit| limit as usize)
     }

@@ -27,16 +27,13 @@ const HIDDEN: usize = 64;
 const READMISSION: Hyper =
     Hyper { batch: 256, epochs: 3, optimizer: OptimizerKind::AdaGrad, lr: 0.02, dense_lr: 0.01, decay: true };
 
-/// A task of labelled bags.
 pub(super) struct BagTask {
     about: About,
     ids: Vec<u32>,
     /// The start of each bag, and the end of the last one.
     offsets: Vec<u32>,
     labels: Vec<u8>,
-    /// Bags of the training set.
     train: Vec<u32>,
-    /// Bags of the test set.
     test: Vec<u32>,
     /// Makes the dense part from the table's dim and a seed.
     dense: fn(usize, u64) -> Result<Box<dyn Dense>>,

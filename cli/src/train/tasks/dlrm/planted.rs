@@ -28,10 +28,8 @@ const DEVIATIONS: [f64; 2] = [1.2, 0.8];
 /// Elements of a latent vector.
 const LATENT: usize = 4;
 
-/// The share of missing counts.
 const MISSING: f64 = 0.1;
 
-/// A generated data set.
 #[derive(Debug)]
 pub(super) struct Planted {
     pub(super) train: Vec<Sample>,
@@ -108,7 +106,6 @@ fn probability(logit: f64) -> f64 {
     1.0 / (1.0 + (-logit).exp())
 }
 
-/// The planted model.
 #[derive(Debug)]
 struct Plant {
     seed: u64,

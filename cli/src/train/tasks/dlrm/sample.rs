@@ -2,7 +2,6 @@
 
 use crate::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 
-/// A line of a click log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample {
     pub(super) dense: [f32; CRITEO_COUNTS],
