@@ -67,7 +67,7 @@ impl Trace {
     }
 }
 
-/// Where a trace may come from.
+/// The data folder and the seed of generated traces.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Source<'a> {
     /// The data folder in which bare names are looked up.

@@ -42,7 +42,7 @@ pub struct Run<'a> {
     pub counters: Counters,
     /// Number of batches in the run.
     pub batches: u64,
-    /// How often each linear row was used in the run, over all tables of the group.
+    /// The number of uses of each linear row in the run, over all tables of the group.
     pub ranked: &'a Ranked,
     /// Linear rows that were pinned during the run.
     pub pinned: Vec<u32>,
@@ -290,7 +290,7 @@ impl Saving {
         rows.into_iter().fold((0, 0.0), |(hits, sum), &(_, count)| (hits + count, sum + self.of(count)))
     }
 
-    /// How many of the rows, hottest first, save as much as all of them less `loss`.
+    /// The number of rows, hottest first, that save as much as all of them less `loss`.
     fn enough(self, rows: &[(u32, u64)], loss: f64) -> usize {
         let wanted = self.of_all(rows).1 - loss;
         let mut sum = 0.0;
@@ -346,7 +346,7 @@ impl Proposal {
     /// that found no way: none, if `ways` is that of the run. [`Advice::Keep`] changes nothing.
     ///
     /// # Errors
-    /// Those of [`Embedding::pin`] and [`Embedding::resize_cache`]. The call may be repeated.
+    /// The errors of [`Embedding::pin`] and [`Embedding::resize_cache`]. The call may be repeated.
     pub fn apply(&self, group: &mut dyn Embedding, ways: u32) -> Result<Vec<u32>, Error> {
         if self.advice == Advice::Keep {
             return Ok(Vec::new());

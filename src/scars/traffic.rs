@@ -45,7 +45,7 @@ impl RowBytes {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Table {
-    /// How often each row is looked up.
+    /// The lookups of each row, as a distribution.
     pub skew: Skew,
     /// The bytes of a row.
     pub bytes: RowBytes,
@@ -63,7 +63,7 @@ pub struct Workload {
     pub samples: u64,
     /// Whether rows that are looked up are updated, and so written back.
     pub training: bool,
-    /// How lookups are drawn.
+    /// The way in which lookups are drawn.
     pub draws: Draws,
 }
 
@@ -94,7 +94,7 @@ impl Workload {
         self.samples.div_ceil(batch)
     }
 
-    /// How often each size of batch occurs: full batches, and the shorter last one.
+    /// The number of batches of each size: full batches, and the shorter last one.
     fn sizes(&self, batch: u64) -> [(f64, u64); 2] {
         [((self.samples / batch) as f64, batch), (1.0, self.samples % batch)]
     }

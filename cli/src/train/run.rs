@@ -35,6 +35,7 @@ pub(crate) struct RunOptions {
 /// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum End {
+    /// After its epochs.
     Epochs,
     /// After this many seconds.
     Seconds(f64),

@@ -125,7 +125,7 @@ impl Size {
 /// gives the wanted eps, and the next smaller size tried, within 1 % or 1 weight of it, does not.
 ///
 /// # Errors
-/// Those of [`Fit::new`] and [`Fidelity::new`]; [`Error::Fidelity`] if the wanted eps is not above 0 or the quantile
+/// The errors of [`Fit::new`] and [`Fidelity::new`]; [`Error::Fidelity`] if the wanted eps is not above 0 or the quantile
 /// not from 0 to 1.
 pub fn size_for(
     config: &Config,
