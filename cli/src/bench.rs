@@ -11,7 +11,7 @@ mod uvm;
 use crate::failure::Failure;
 use crate::options::Options;
 
-/// Bandwidth against hit rate, forward and backward, for precisions x policies, with its bounds
+/// Measure bandwidth against hit rate, forward and backward, for precisions x policies, with bounds
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {

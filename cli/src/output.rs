@@ -93,8 +93,7 @@ fn place(path: &Path) -> PathBuf {
     })
 }
 
-/// Makes `--out`'s folder, and refuses one in which no file can be made. A file of `json` in it must end in .json: under another ending it
-/// could be a table, a picture or a journal that the command writes there too.
+/// Makes `--out`'s folder, and refuses one in which no file can be made. As [`check_inside`].
 pub(crate) fn check_folder(folder: &Path, json: Option<&Path>) -> Result<(), Failure> {
     let probe = folder.join(".hotrow-check");
     fs::create_dir_all(folder).and_then(|()| File::create(&probe)).and_then(|_| fs::remove_file(&probe)).or_else(
@@ -104,6 +103,12 @@ pub(crate) fn check_folder(folder: &Path, json: Option<&Path>) -> Result<(), Fai
             _ => Err(refused("--out", folder, "folder", &error)),
         },
     )?;
+    check_inside(folder, json)
+}
+
+/// Refuses a file of `json` in `--out`'s folder unless it ends in .json: under another ending it could be a table, a picture or a journal
+/// that the command writes there.
+pub(crate) fn check_inside(folder: &Path, json: Option<&Path>) -> Result<(), Failure> {
     let inside = json.filter(|json| place(json).parent() == Some(&place(folder)));
     match inside.filter(|json| json.extension().is_none_or(|ending| ending != "json")) {
         Some(json) => Err(Failure::Usage(format!(

@@ -26,7 +26,7 @@ const MAX_BATCH: u32 = 1 << 30;
 /// Accesses between two reports of progress.
 const REPORT: usize = 1 << 16;
 
-/// Hit rates of traces for cache sizes x ways x policies
+/// Simulate hit rates of traces for cache sizes x ways x policies
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Traces: files, names in the data folder, or generated (zipf:rows=..,s=..[,n=..], uniform:rows=..[,n=..], meta2021[:rows=..,n=..])

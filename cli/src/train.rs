@@ -29,6 +29,7 @@ pub(crate) use options::Args;
 
 use crate::failure::Failure;
 use crate::options::Options;
+use crate::output;
 use options::Mode;
 use std::path::Path;
 
@@ -52,6 +53,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
 
 /// Draws the results in a folder again: a grid's runs, the results of `until`, or both. If there are both, `--json` gets the grid.
 fn redraw(options: &Options, folder: &Path) -> Result<(), Failure> {
+    output::check_inside(folder, options.json.as_deref())?;
     let grid = folder.join(journal::FILE).exists();
     if until::redraw(options.json.as_deref().filter(|_| !grid), folder)? && !grid {
         return Ok(());

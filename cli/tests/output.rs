@@ -134,6 +134,17 @@ fn bad_numbers_are_told_with_an_example() {
     }
 }
 
+#[test]
+fn a_file_that_is_no_npy_is_told() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("c.npy");
+    fs::write(&path, "1 2 3").unwrap();
+    for job in [["plan", "robe"], ["simulate", "--trace"]] {
+        let (_, stderr) = outcome(&[&job[..], &[path.to_str().unwrap()]].concat(), 1);
+        assert!(stderr.contains("found a file that is not .npy; "), "{stderr}");
+    }
+}
+
 /// A default is shown as a user would write it.
 #[test]
 fn defaults_can_be_pasted_back() {

@@ -33,7 +33,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_value = "0,25,50,75,90,95,100",
           allow_negative_numbers = true, value_parser = percent)]
     hit_rate: Vec<f64>,
-    /// Where the table lives [default: device; mapped and staged beside it with INT8 and one policy]
+    /// Placements of the table [default: device; mapped and staged beside it with INT8 and one policy]
     #[arg(long, value_delimiter = ',', value_parser = one_of(PLACES))]
     placement: Vec<Placement>,
     /// Update rule

@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Replacement policies
     #[arg(long, value_delimiter = ',', default_values_t = [Policy::Lru], value_parser = one_of(Policy::ALL))]
     policy: Vec<Policy>,
-    /// Where the table lives
+    /// Placements of the table
     #[arg(long, value_delimiter = ',', default_values_t = [Placement::Device], value_parser = one_of(PLACES))]
     placement: Vec<Placement>,
     /// Count the memory of prefetched batches too

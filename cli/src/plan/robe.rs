@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// Share of the sampled rows that must keep to --eps [default: 1]
     #[arg(long, value_name = "SHARE", requires = "eps", allow_negative_numbers = true, value_parser = amount::share)]
     quantile: Option<f64>,
-    /// Probability that corollary 6 may fail with
+    /// Accepted probability that corollary 6 fails
     #[arg(long, value_name = "DELTA", default_value_t = 0.01, requires = "eps", allow_negative_numbers = true, value_parser = amount::chance)]
     delta: f64,
     /// Rows to measure, or lookups of a trace, drawn at random

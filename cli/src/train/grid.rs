@@ -27,6 +27,7 @@ pub(super) fn run(options: &Options, args: &GridArgs) -> Result<(), Failure> {
     }
     let training = Training::open(options, &args.run, args.size.batch)?;
     let folder = training.folder(args.out.as_deref());
+    output::check_inside(&folder, options.json.as_deref())?;
     let setups = setups(args, &training)?;
     output::note(&format!(
         "{}; {} cells x {} seeds, {} runs at a time, kept in {}",
