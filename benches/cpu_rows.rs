@@ -22,7 +22,7 @@ const ROWS: u32 = 1_000_000;
 const BAGS: usize = 2048;
 const POOLED: usize = 20;
 const DIMS: [u32; 2] = [64, 128];
-/// How many rows FBGEMM prefetches ahead. The loops of the optimisers below do the same.
+/// Number of rows that FBGEMM prefetches ahead. The loops of the optimisers below do the same.
 const AHEAD: usize = 16;
 
 /// FBGEMM's time of a row, by name, dim and law. Measured at commit 71d6f8b on one thread of a 2-core AMD EPYC (AVX2, AVX-512), gcc 12.2,

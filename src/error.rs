@@ -77,7 +77,7 @@ pub enum Error {
     /// An index lies outside its table. The step did not take place.
     #[error(
         "table {table}: wanted an index below {rows}, found {value} at position {position} of the batch; \
-             the step was left out: correct the batch, or configure out_of_range as clamp or skip"
+             the step was skipped: correct the batch, or configure out_of_range as clamp or skip"
     )]
     IndexOutOfRange {
         /// The table that the index was meant for.
@@ -107,7 +107,7 @@ pub enum Error {
     /// The offsets of a batch do not ascend from 0 to the number of indices. The step did not take place.
     #[error(
         "offsets: wanted them to ascend from 0 to {indices}, found {value} at position {position}; \
-             the step was left out: correct the batch"
+             the step was skipped: correct the batch"
     )]
     BadOffsets {
         /// Indices in the batch.
@@ -118,7 +118,7 @@ pub enum Error {
         value: u32,
     },
     /// A part of a batch has the wrong length.
-    #[error("{what}: wanted {wanted} entries, found {found}; pass one for each")]
+    #[error("{what}: wanted {wanted} entries, found {found}; pass a slice of {wanted} entries")]
     Length {
         /// The part.
         what: &'static str,
@@ -138,7 +138,7 @@ pub enum Error {
         bags: u32,
     },
     /// A buffer of the caller cannot be bound.
-    #[error("{what} buffer: wanted {wanted}, found {found}; create it so")]
+    #[error("{what} buffer: wanted {wanted}, found {found}; create the buffer with that property")]
     Buffer {
         /// The role of the buffer.
         what: &'static str,
@@ -267,7 +267,7 @@ pub enum Error {
         remedy: &'static str,
     },
     /// A question about a table's compression that has no answer.
-    #[error("{what}: wanted {wanted}, found {found}; ask for that")]
+    #[error("{what}: wanted {wanted}, found {found}; change the argument")]
     Fidelity {
         /// The argument.
         what: &'static str,

@@ -1,4 +1,4 @@
-//! The memory of a group of tables: the papers' formula, and every byte by purpose.
+//! The memory of a group of tables: the formula of Yang 2020, and every byte by purpose.
 
 use std::fmt;
 
@@ -177,7 +177,7 @@ pub struct MemoryReport {
     pub padding: u64,
     /// The part of all these bytes that is in the host's memory: the records unless they are on the device, and the staging.
     pub host: u64,
-    /// [`memory_factor`], the papers' formula, to compare with [`factor`](Self::factor). For a shared array it is ROBE's: its size as a
+    /// [`memory_factor`], the formula of Yang 2020, to compare with [`factor`](Self::factor). For a shared array it is ROBE's: its size as a
     /// share of the FP32 rows.
     pub formula: f64,
     /// Every buffer, ordered by name and bytes.

@@ -142,7 +142,7 @@ fn without_drift_the_pins_stay() {
     let mut group = group(512);
     let (_, _, ranked) = epoch(&mut group, &samples(EPOCH, 1, 0));
     group.pin(&ranked.hottest(300), WAYS).unwrap();
-    let rules = Rules { most_rows: 300, ..Rules::default() };
+    let rules = Rules::default().with_most_rows(300);
     let proposal = propose(&mut group, &samples(EPOCH, 2, 0), &rules);
     let pinned = group.pinned().unwrap();
     assert_eq!((proposal.advice, &proposal.rows, proposal.moved), (Advice::Keep, &pinned, 0));
@@ -156,7 +156,7 @@ fn after_a_drift_other_rows_are_pinned() {
     let mut group = group(512);
     let (_, _, ranked) = epoch(&mut group, &samples(EPOCH, 1, 0));
     group.pin(&ranked.hottest(300), WAYS).unwrap();
-    let rules = Rules { most_rows: 300, ..Rules::default() };
+    let rules = Rules::default().with_most_rows(300);
     let proposal = propose(&mut group, &samples(EPOCH, 2, 1000), &rules);
     assert_eq!((proposal.advice, proposal.rows.len()), (Advice::Repin, 300), "{}", proposal.reason);
     assert!(proposal.now.hit_rate < 0.1 && proposal.then.hit_rate > 0.6, "{}", proposal.reason);
@@ -187,7 +187,7 @@ fn saturated_pins_grow() {
     let mut group = group(1024);
     let (_, _, ranked) = epoch(&mut group, &samples(EPOCH, 1, 0));
     group.pin(&ranked.hottest(50), WAYS).unwrap();
-    let rules = Rules { most_rows: 600, ..Rules::default() };
+    let rules = Rules::default().with_most_rows(600);
     let proposal = propose(&mut group, &samples(EPOCH, 2, 0), &rules);
     assert!(proposal.advice == Advice::Grow && proposal.rows.len() > 300, "{}", proposal.reason);
     keeps_its_promise(&mut group, &proposal, &samples(EPOCH, 2, 0), &samples(EPOCH, 3, 0));
@@ -198,7 +198,7 @@ fn a_cache_is_made_larger_and_smaller() {
     let mut group = group(64);
     let (_, _, ranked) = epoch(&mut group, &samples(EPOCH, 1, 0));
     group.pin(&ranked.hottest(50), WAYS).unwrap();
-    let rules = Rules { most_rows: 600, resize: true, ..Rules::default() };
+    let rules = Rules::default().with_most_rows(600).with_resize(true);
     let grown = propose(&mut group, &samples(EPOCH, 2, 0), &rules);
     assert!(grown.advice == Advice::Grow && grown.rows.len() > 300, "{}", grown.reason);
     keeps_its_promise(&mut group, &grown, &samples(EPOCH, 2, 0), &samples(EPOCH, 3, 0));
@@ -216,7 +216,7 @@ fn a_cache_is_made_larger_and_smaller() {
 fn no_cache_is_wanted_larger_than_the_table() {
     let mut group = group(64);
     let even: Vec<_> = (0..EPOCH).map(|i| [i % ROWS, i * 7 % ROWS]).collect();
-    let proposal = propose(&mut group, &shuffled(&even), &Rules { resize: true, ..Rules::default() });
+    let proposal = propose(&mut group, &shuffled(&even), &Rules::default().with_resize(true));
     assert_eq!(
         (proposal.advice, proposal.cache_rows),
         (Advice::Grow, ROWS.next_multiple_of(32)),

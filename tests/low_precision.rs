@@ -1,4 +1,4 @@
-//! Why stochastic rounding is needed (Zhang 2018, section 2.1), on the CPU backend.
+//! The need for stochastic rounding (Zhang 2018, section 2.1), shown on the CPU backend.
 
 #[test]
 fn small_updates_add_up_at_random_and_are_lost_to_the_nearest() {

@@ -580,7 +580,7 @@ enum Bend {
     RefusedSteps,
     /// Calls that lose an update are accepted.
     NoOrder,
-    /// Of two writes of a row, the first one stays.
+    /// The first of two writes of a row stays.
     FirstWriteWins,
     /// A frozen forward counts as a step.
     FrozenSteps,

@@ -285,10 +285,10 @@ fn counters_and_frozen_steps() {
     let mut group = CpuRobeGroup::new(config).unwrap();
     let bags = Bags { indices: vec![1, 2, 10, 4, 5, 0], offsets: vec![0, 3, 6], weights: None };
     let frozen = group.forward_frozen(&bags.indices, &bags.offsets, None).unwrap();
-    assert_eq!(group.counters().accesses, [0, 0]);
+    assert_eq!(group.robe_counters().accesses, [0, 0]);
     assert_eq!((group.snapshot().t, group.pending()), (0, false));
     assert_eq!(forward(&mut group, &bags), frozen);
-    let counters = group.counters();
+    let counters = group.robe_counters();
     assert_eq!((counters.accesses, counters.out_of_range), (vec![2, 2], vec![1, 1]));
     assert_eq!((group.snapshot().t, group.pending()), (1, true));
 }
@@ -470,7 +470,7 @@ fn restored_group_goes_on(config: &Config) {
     [&mut first, &mut second].into_iter().for_each(|group| step(group, 3));
     let same = first.snapshot().weight_words == second.snapshot().weight_words;
     assert_eq!(same, config.precision == Precision::Fp32 || config.rounding == Rounding::Nearest);
-    assert!(first.snapshot().t == 3 && first.counters().accesses.iter().sum::<u64>() > 0);
+    assert!(first.snapshot().t == 3 && first.robe_counters().accesses.iter().sum::<u64>() > 0);
 }
 
 /// An array restored under another chunk length reads like a group made with that length. A configuration that does not fit the array

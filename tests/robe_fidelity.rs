@@ -295,7 +295,8 @@ fn the_size_found_does_and_the_next_does_not() {
             (0.01, false, 0.5),
             (5.0, true, 0.9),
         ] {
-            let wanted = WantedEps { eps, relative, quantile };
+            let wanted =
+                if relative { WantedEps::relative(eps) } else { WantedEps::absolute(eps) }.with_quantile(quantile);
             let eps_of = |weights| {
                 let config = config.clone().with_weights(weights);
                 let fit = Fit::new(&config, &table, None).unwrap();
@@ -319,7 +320,7 @@ fn the_size_found_does_and_the_next_does_not() {
     assert!((6..36).contains(&found_some), "{found_some} of 36");
     // A table smaller than a chunk.
     let config = Config::new(&[1], 4, 0, 5);
-    let size = size_for(&config, &vec![1.0; 4], None, &[0], WantedEps { eps: 1.0, relative: false, quantile: 1.0 });
+    let size = size_for(&config, &vec![1.0; 4], None, &[0], WantedEps::absolute(1.0));
     assert_eq!(size.unwrap().weights, None);
 }
 
@@ -370,7 +371,7 @@ fn bad_input_is_named() {
     assert_eq!(Fit::new(&config, &good, Some(&[2; 10])).unwrap().unlike_share(&[1]).unwrap(), None);
     for (eps, quantile, what) in [(0.0, 0.5, "eps"), (f64::NAN, 0.5, "eps"), (-1.0, 0.5, "eps"), (1.0, 2.0, "quantile")]
     {
-        match size_for(&config, &good, None, &[1], WantedEps { eps, relative: false, quantile }) {
+        match size_for(&config, &good, None, &[1], WantedEps::absolute(eps).with_quantile(quantile)) {
             Err(Error::Fidelity { what: found, .. }) => assert_eq!(found, what),
             other => panic!("{other:?}"),
         }

@@ -39,7 +39,7 @@ const UPDATES: usize = 3;
 struct Options {
     #[command(flatten)]
     common: Common,
-    /// Whose kernels
+    /// Backend whose kernels are measured
     #[arg(long, value_enum, default_value_t = Backend::Cpu)]
     backend: Backend,
     /// Rows of the table [default: 16000000, fewer where memory or a software adapter asks]

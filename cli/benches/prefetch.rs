@@ -1,4 +1,4 @@
-//! How much of the host's part of a staged step a prefetch hides. Steps without and with prefetch take turns, so that disturbances of the
+//! The share of the host's part in a staged step that a prefetch hides. Steps without and with prefetch take turns, so that disturbances of the
 //! machine meet both. Between forward and backward the caller's own work runs: a loop on one core for some milliseconds, or nothing.
 //!
 //! Two figures: `hidden`, the share of the host's part that no call waited for, by the library's own clocks; and `saved`, the time by which
@@ -45,7 +45,7 @@ struct Options {
     /// Distinct rows of a batch
     #[arg(long, default_value_t = 10_000)]
     batch: u32,
-    /// How the table stores a weight
+    /// Precision of the table
     #[arg(long, value_enum, default_value_t = PrecisionName::Int8)]
     precision: PrecisionName,
     /// Rows of the cache, in percent

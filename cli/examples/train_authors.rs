@@ -1,4 +1,4 @@
-//! Who wrote this paragraph? Mean-pooled word embeddings and a linear softmax over eight authors, trained twice: with a plain FP32 table,
+//! Finds the author of a paragraph: mean-pooled word embeddings and a linear softmax over eight authors, trained twice: with a plain FP32 table,
 //! and with an INT4 table whose hottest 5 % of rows train in an FP32 cache.
 //!
 //! `cargo run --release --example train_authors -- --steps 200`, with `HOTROW_DATA` naming the folder that holds `ebooks_words`.

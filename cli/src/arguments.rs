@@ -1,5 +1,5 @@
-//! Other spellings of the command line. Modes of a subcommand were flags (`plan --memory`); now they are subcommands (`plan memory`), which may
-//! stand behind options (`plan --seed 3 memory`).
+//! Rewrites old spellings of the command line. Modes of a subcommand were flags (`plan --memory`); now they are subcommands (`plan
+//! memory`). They may follow options (`plan --seed 3 memory`).
 
 use clap::Command;
 use std::ffi::{OsStr, OsString};
@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 struct OldFlag {
     command: &'static str,
     flag: &'static str,
-    /// The flag has a value, which is the mode's first argument.
+    /// Whether the flag has a value, which becomes the mode's first argument.
     takes_value: bool,
     mode: &'static str,
 }
@@ -29,10 +29,10 @@ const OLD_FLAGS: [OldFlag; 7] = [
     old("train", "--until-full", true, "until"),
 ];
 
-/// Moves the mode to its place behind the subcommand: `plan --dim 8 robe TABLE` becomes `plan robe --dim 8 TABLE`, and with the flag of old,
-/// `plan --dim 8 --robe TABLE`, `plan robe TABLE --dim 8`. Every other line stays as it is.
+/// Moves the mode directly behind the subcommand. `plan --dim 8 robe TABLE` becomes `plan robe --dim 8 TABLE`; the old `plan --dim 8 --robe
+/// TABLE` becomes `plan robe TABLE --dim 8`. Every other line stays as it is.
 ///
-/// `cli` is the whole command: it says which options have a value, and which modes there are.
+/// `cli` is the whole command, which knows the options with a value and the modes.
 pub(crate) fn rewrite(cli: &Command, line: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut line: Vec<OsString> = line.into_iter().collect();
     let Some(at) = first(&[cli], &line, 1) else { return line };
@@ -62,14 +62,14 @@ pub(crate) fn rewrite(cli: &Command, line: impl IntoIterator<Item = OsString>) -
     line
 }
 
-/// Where the value of an old flag is.
+/// The place of an old flag's value.
 enum Value {
     None,
     NextWord,
     InTheWord(OsString),
 }
 
-/// Where the flag's value is, if `word` is the flag.
+/// The place of the flag's value, if `word` is the flag.
 fn value(row: &OldFlag, word: &OsStr) -> Option<Value> {
     let rest = word.to_str()?.strip_prefix(row.flag)?;
     match (row.takes_value, rest.strip_prefix('=')) {
@@ -80,7 +80,7 @@ fn value(row: &OldFlag, word: &OsStr) -> Option<Value> {
     }
 }
 
-/// The place of the first word from `at` on that is neither an option of the `known` commands nor the value of one.
+/// The position of the first word from `at` on that is neither an option of the `known` commands nor its value.
 fn first(known: &[&Command], line: &[OsString], mut at: usize) -> Option<usize> {
     loop {
         let word = line.get(at)?.to_str()?;
@@ -145,7 +145,7 @@ mod tests {
         ] {
             assert_eq!(rewritten(line), wanted);
         }
-        // The command's own options: of all subcommands, of the command and its modes, and of a mode alone.
+        // Options of all subcommands, of the command and its modes, and of one mode.
         let cli = crate::Cli::command();
         for (line, wanted) in [
             ("hotrow bench --backend gpu suite", "hotrow bench suite --backend gpu"),
@@ -216,7 +216,7 @@ mod tests {
         ] {
             assert_eq!(rewritten(line), line);
         }
-        // clap refuses what is left.
+        // clap refuses these lines.
         assert_eq!(rewritten("hotrow plan --robe"), "hotrow plan robe");
         assert_eq!(rewritten("hotrow plan --memory --robe t"), "hotrow plan memory --robe t");
     }

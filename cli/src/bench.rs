@@ -11,7 +11,7 @@ mod uvm;
 use crate::failure::Failure;
 use crate::options::Options;
 
-/// Bandwidth against hit rate, forward and backward, for precisions x policies, with its bounds
+/// Measure bandwidth against hit rate, forward and backward, for precisions x policies, with bounds
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
@@ -27,7 +27,6 @@ enum Mode {
     Robe(robe::Args),
 }
 
-/// Runs the subcommand.
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     match &args.mode {
         None => sweep::run(options, &args.sweep),

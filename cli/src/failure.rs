@@ -1,13 +1,13 @@
-//! Why the command ends without having done its job, and with which exit code.
+//! Failures of the command, with their exit codes.
 
 use std::fmt;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-/// What a shell reports of a program that wrote to a closed pipe: 128 and the number of the signal SIGPIPE.
+/// The exit code that a shell reports for a program killed by SIGPIPE: 128 plus the number of the signal.
 const PIPE_CLOSED: u8 = 141;
 
-/// The reader of standard output has gone away, as in `hotrow ... | head`. The command then ends without a message.
+/// The reader of standard output is gone, as in `hotrow ... | head`. The command ends without a message.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output: its reader is gone")]
 pub(crate) struct Closed;
@@ -15,14 +15,14 @@ pub(crate) struct Closed;
 /// Bad usage, or a job that could not be done.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// What was asked for cannot be: exit code 2.
+    /// The request cannot be fulfilled: exit code 2.
     Usage(String),
-    /// It could be, but went wrong: exit code 1.
+    /// The job failed: exit code 1.
     Job(anyhow::Error),
 }
 
 impl Failure {
-    /// What the library refuses of options is bad usage here.
+    /// Makes bad usage of an error of the library.
     pub(crate) fn usage(reason: impl fmt::Display) -> Self {
         Self::Usage(reason.to_string())
     }
@@ -32,7 +32,7 @@ impl Failure {
         if matches!(self, Self::Job(error) if error.is::<Closed>()) {
             return ExitCode::from(PIPE_CLOSED);
         }
-        // If nobody reads it, the exit code is left.
+        // If standard error is closed, the exit code still tells.
         let _ = writeln!(std::io::stderr().lock(), "error: {self}");
         match self {
             Self::Usage(_) => ExitCode::from(2),
@@ -45,8 +45,16 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(sentence) => f.write_str(sentence),
-            // The alternate form puts the causes on the same line.
-            Self::Job(error) => write!(f, "{error:#}"),
+            Self::Job(error) => {
+                // Some messages end with the message of their cause.
+                let mut text = error.to_string();
+                for cause in error.chain().skip(1).map(ToString::to_string) {
+                    if !text.contains(&cause) {
+                        text = format!("{text}: {cause}");
+                    }
+                }
+                f.write_str(&text)
+            }
         }
     }
 }

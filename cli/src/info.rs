@@ -1,4 +1,4 @@
-//! `hotrow info`: adapters, what each gets and why, and a self-test.
+//! `hotrow info`: adapters, their limits, the kernels and memory paths they get with the reasons, and a self-test.
 
 use crate::failure::Failure;
 use crate::object::{Field, Object};
@@ -8,33 +8,32 @@ use crate::self_test::{self, Case};
 use anyhow::anyhow;
 use hotrow::{Caps, Context, LookupBody, RankBody, adapter, requirements, wgpu};
 
-/// Adapters, limits, which kernels and memory paths each gets and why, and a self-test
+/// List adapters, their limits, the kernels and memory paths they get with the reasons, and run a self-test
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Leave the self-test out
+    /// Skip the self-test
     #[arg(long)]
     no_self_test: bool,
 }
 
-/// An adapter, and what a device of it can do.
+/// An adapter with the properties of its device.
 struct Adapter {
     name: String,
     hardware: bool,
     /// Its part of `--json`, without the two fields below.
     found: Object,
-    /// Why it gives no device that will do; `None` if it does.
+    /// The reason why its device cannot be used; `None` if it can.
     unusable: Option<String>,
-    /// `None` if it was not run.
+    /// The cases of the self-test; `None` if it was skipped.
     self_test: Option<Vec<Case>>,
 }
 
-/// Runs the subcommand.
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let on_gpu = options.backend != Backend::Cpu;
     let found = if on_gpu { adapter::adapters() } else { Vec::new() };
     let adapters: Vec<Adapter> = found.iter().map(|adapter| Adapter::new(adapter, options, args)).collect();
     let best = adapters.iter().find(|adapter| adapter.hardware && adapter.unusable.is_none());
-    // What a subcommand with `--backend auto` computes on.
+    // The adapter that `--backend auto` chooses.
     let auto = best.map_or("cpu", |adapter| &adapter.name);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let cpu_test = (!args.no_self_test).then(|| self_test::cpu(options.group_seed()));
@@ -88,7 +87,7 @@ impl Adapter {
         let test = |context: &Context| self_test::gpu(context, options.group_seed());
         let hardware = adapter::is_hardware(adapter);
         let shard_bytes = caps.choose_shard_bytes();
-        // The adapter's own; a device may have less.
+        // Limits of the adapter; its device may have lower ones.
         let limits = Object::default()
             .with("binding_bytes", limits.max_storage_buffer_binding_size)
             .with("buffer_bytes", limits.max_buffer_size)
@@ -116,7 +115,7 @@ impl Adapter {
             .with("rank_why", rank_why(&caps))
             .with("lookup", caps.choose_lookup().name())
             .with("lookup_why", lookup_why(&caps))
-            // How floats in memory are added to atomically.
+            // The way of atomic float additions.
             .with("add", caps.choose_add().name())
             .with("memory", memory)
             .with("timestamps", caps.timestamps);

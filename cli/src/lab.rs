@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 
 use crate::report::units::Times;
 
-/// How often something is repeated.
+/// The number of rounds of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounds {
-    /// Rounds whose phases are timed as a whole.
+    /// The most rounds whose phases are timed as a whole.
     pub whole: usize,
-    /// Rounds whose stages are timed.
+    /// Number of rounds whose stages are timed.
     pub detailed: usize,
-    /// Time after which three of the former are enough.
+    /// Time after which three whole rounds are enough.
     pub slice: Duration,
 }
 
-/// The fewest rounds that a median is taken of.
+/// The least number of rounds for a median.
 const LEAST: usize = 3;
 
 impl Rounds {
-    /// Seconds of each part of `one`, round by round.
+    /// Repeats `one`, which returns the seconds of its parts.
     pub fn repeat<const PARTS: usize>(
         self,
         mut one: impl FnMut() -> anyhow::Result<[f64; PARTS]>,
@@ -40,7 +40,14 @@ impl Rounds {
     }
 }
 
-/// What a run may take of time.
+/// Does `work`, and returns its result and the seconds of the host's clock.
+pub fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
+    let start = Instant::now();
+    let done = work();
+    (done, start.elapsed().as_secs_f64())
+}
+
+/// The time that a run may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     start: Instant,
@@ -54,13 +61,13 @@ impl Deadline {
         Self { start: Instant::now(), budget }
     }
 
-    /// Seconds since it began.
+    /// Seconds since the begin.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.start.elapsed().as_secs_f64()
     }
 
-    /// Why nothing further is begun, once the time is over.
+    /// Once the time is over, the reason to name for all that is left out.
     #[must_use]
     pub fn over(&self) -> Option<String> {
         let (elapsed, budget) = (self.seconds(), self.budget.as_secs());
@@ -72,72 +79,72 @@ impl Deadline {
 /// A device under test.
 #[derive(Debug)]
 pub struct Lab {
-    /// Dispatches recorded through it are timed.
+    /// A context whose dispatches are timed.
     pub timed: Context,
     /// The clock.
     pub timeline: Timeline,
-    /// How often a measurement is repeated.
+    /// The number of rounds of a measurement.
     pub rounds: Rounds,
 }
 
-/// What one stage took in a phase.
+/// The time of a stage in a phase.
 #[derive(Clone, Debug)]
 pub struct Stage {
     /// The phase.
     pub phase: &'static str,
     /// The stage.
     pub stage: &'static str,
-    /// Dispatches of a round.
+    /// Number of dispatches in a round.
     pub dispatches: u64,
-    /// `None` on a device without timestamps.
+    /// The times; `None` on a device without timestamps.
     pub times: Option<Times>,
 }
 
 impl Stage {
-    /// Takes another stage's dispatches and times into this one.
+    /// Adds dispatches and times of another stage to this one.
     pub fn add(&mut self, other: &Self) {
         self.dispatches += other.dispatches;
         self.times = self.times.zip(other.times).map(|(a, b)| a.plus(b));
     }
 }
 
-/// Several rounds of the same work, cut into phases.
+/// Measurements of several rounds of the same work, by phase.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     phases: Vec<(&'static str, Times)>,
-    /// Stage by stage.
+    /// The stages.
     pub stages: Vec<Stage>,
-    /// All phases, from submission until the host knows that they are done.
+    /// Times of all phases together, from submission until the host has waited for them.
     pub wall: Times,
-    /// Rounds of either kind.
+    /// Number of rounds, whole ones and ones with timed stages.
     pub rounds: u64,
 }
 
 impl Measured {
-    /// What a phase took.
+    /// The times of a phase.
     #[must_use]
     pub fn phase(&self, name: &str) -> Option<Times> {
         self.phases.iter().find(|(phase, _)| *phase == name).map(|&(_, times)| times)
     }
 
-    /// Dispatches of a round.
+    /// Number of dispatches in a round.
     #[must_use]
     pub fn dispatches(&self) -> u64 {
         self.stages.iter().map(|stage| stage.dispatches).sum()
     }
 }
 
-/// One round: seconds of each phase, stages where they are timed, seconds of the host's clock.
+/// Measurements of one round: phases, stages if they are timed, and the host's clock.
 #[derive(Clone, Debug, Default)]
 pub struct Round {
-    /// Phase by phase.
+    /// Seconds of each phase.
     pub phases: Vec<f64>,
     stages: Vec<(&'static str, &'static str, u64, Option<f64>)>,
     wall: f64,
 }
 
 impl Round {
-    /// Seconds of a stage, where stages are timed.
+    /// Seconds of a stage, if stages are timed.
     #[must_use]
     pub fn stage(&self, name: &str) -> Option<f64> {
         self.stages.iter().find(|(_, stage, ..)| *stage == name)?.3
@@ -152,12 +159,12 @@ impl Lab {
         Self { timed: context.timed(&timeline), timeline, rounds }
     }
 
-    /// The same device with other options of the context: shaders without wgpu's runtime checks, or another body.
+    /// A lab on the same device with other options of the context: shaders without wgpu's runtime checks, or another body.
     pub fn with(&self, options: &ContextOptions) -> anyhow::Result<Self> {
         Ok(Self::new(&Context::with_options(self.timed.device(), self.timed.queue(), options)?, self.rounds))
     }
 
-    /// A buffer of these words.
+    /// A storage buffer with these words.
     #[must_use]
     pub fn storage(&self, words: &[u32]) -> wgpu::Buffer {
         self.timed.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
@@ -167,7 +174,7 @@ impl Lab {
         })
     }
 
-    /// A buffer that holds `bytes`, with usages beside those of storage and copies.
+    /// A storage buffer of `bytes` bytes that can be copied, with further usages.
     #[must_use]
     pub fn room(&self, bytes: u64, usage: wgpu::BufferUsages) -> wgpu::Buffer {
         self.timed.device().create_buffer(&wgpu::BufferDescriptor {
@@ -178,24 +185,22 @@ impl Lab {
         })
     }
 
-    /// Most bytes of one binding.
+    /// The most bytes of one binding.
     #[must_use]
     pub fn binding(&self) -> u64 {
         self.timed.caps().choose_shard_bytes()
     }
 
-    /// An empty list of commands.
+    /// A new command encoder.
     #[must_use]
     pub fn encoder(&self) -> wgpu::CommandEncoder {
         self.timed.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
     }
 
-    /// Submits and waits; returns seconds of the host's clock.
+    /// Submits and waits; returns the seconds of the host's clock.
     pub fn submit(&self, encoder: wgpu::CommandEncoder) -> anyhow::Result<f64> {
-        let start = Instant::now();
-        let index = self.timed.queue().submit([encoder.finish()]);
-        self.wait(index)?;
-        Ok(start.elapsed().as_secs_f64())
+        let (done, seconds) = timed(|| self.wait(self.timed.queue().submit([encoder.finish()])));
+        done.map(|()| seconds)
     }
 
     /// Waits for a submission.
@@ -205,8 +210,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Rounds of `record`, which is called for one phase after the other. First rounds whose phases are timed as a whole, then rounds whose
-    /// dispatches are.
+    /// Measures rounds of `record`, which is called for each phase in turn: first rounds whose phases are timed as a whole, then rounds
+    /// whose dispatches are timed.
     pub fn measure(
         &self,
         phases: &[&'static str],
@@ -246,7 +251,7 @@ impl Lab {
         })
     }
 
-    /// One round, its phases in one submission where the device has timestamps.
+    /// Measures one round. With timestamps its phases are one submission.
     pub fn round(
         &self,
         phases: &[&'static str],
@@ -275,7 +280,7 @@ impl Lab {
                     None => found.stages.push(("", span.stage, 1, seconds)),
                 }
             } else {
-                // A phase's own span comes behind those of its dispatches.
+                // The span of a phase follows those of its dispatches.
                 found.stages[first..].iter_mut().for_each(|known| known.0 = span.stage);
                 first = found.stages.len();
                 if stamped {
@@ -287,19 +292,19 @@ impl Lab {
     }
 }
 
-/// Batches on a device with the same offsets, and room for what they read.
+/// Batches on a device with equal offsets, and buffers for outputs and gradients.
 #[derive(Debug)]
 pub struct Inputs {
     indices: Vec<wgpu::Buffer>,
     offsets: Vec<wgpu::Buffer>,
-    /// Sums of bags, or rows.
+    /// The outputs of a forward.
     pub outputs: wgpu::Buffer,
-    /// Their gradients.
+    /// The gradients of the outputs.
     pub grads: wgpu::Buffer,
 }
 
 impl Inputs {
-    /// Each batch is its indices and offsets; every gradient is `grad`.
+    /// Uploads batches, each given by indices and offsets. Every gradient is `grad`.
     #[must_use]
     pub fn new(lab: &Lab, batches: &[(Vec<u32>, Vec<u32>)], dim: u32, grad: f32) -> Self {
         let bags = batches.iter().map(|(_, offsets)| offsets.len().saturating_sub(1)).max().unwrap_or(0);
@@ -312,13 +317,13 @@ impl Inputs {
         }
     }
 
-    /// A batch of these indices with the first one's offsets.
+    /// A batch of other indices with the offsets of the first batch.
     #[must_use]
     pub fn with<'b>(&'b self, indices: &'b wgpu::Buffer) -> Batch<'b> {
         Batch { indices: Some(indices.slice(..)), offsets: self.offsets[0].slice(..), weights: None }
     }
 
-    /// The batch of a turn; they come again.
+    /// The batch of a turn. After the last batch the first one follows.
     #[must_use]
     pub fn batch(&self, turn: usize) -> Batch<'_> {
         let turn = turn % self.indices.len();
@@ -326,12 +331,12 @@ impl Inputs {
     }
 }
 
-/// What a device complained of where nobody asked.
+/// Errors that a device reported outside of any call.
 #[derive(Clone, Debug, Default)]
 pub struct Complaints(Arc<Mutex<Vec<String>>>);
 
 impl Complaints {
-    /// Collects what the device complains of. Without a handler of its own wgpu panics, and all figures so far would be lost.
+    /// Collects the errors of a device. Without this handler wgpu panics, and all figures would be lost.
     #[must_use]
     pub fn of(context: &Context) -> Self {
         let heard = Self::default();
@@ -342,7 +347,7 @@ impl Complaints {
         heard
     }
 
-    /// The first complaint since it was last asked.
+    /// The first error since the last call.
     #[must_use]
     pub fn first(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).next()

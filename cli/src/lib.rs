@@ -52,7 +52,7 @@ pub fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("error,wgpu_hal::vulkan::instance=off"))
         .init();
     let line = arguments::rewrite(&Cli::command(), std::env::args_os());
-    // Exits by itself: 0 for help and version, 2 for bad usage.
+    // Exits by itself: with code 0 for help and version, with 2 for bad usage.
     let cli = Cli::parse_from(line);
     match cli.run() {
         Ok(()) => ExitCode::SUCCESS,
@@ -63,7 +63,7 @@ pub fn main() -> ExitCode {
 impl Cli {
     fn run(&self) -> Result<(), Failure> {
         let Self { options, command } = self;
-        output::check_file("--json", options.json.as_deref())?;
+        output::check_files(options.json.as_deref(), None, &[])?;
         match command {
             Command::Bench(args) => bench::run(options, args),
             Command::Info(args) => info::run(options, args),

@@ -1,4 +1,4 @@
-//! The binary `hotrow`: everything is in the library `hotrow_cli`, where tests can reach it.
+//! The binary `hotrow`. Its code is in the library `hotrow_cli`, so that tests can use it.
 
 fn main() -> std::process::ExitCode {
     hotrow_cli::main()

@@ -1,4 +1,4 @@
-//! Parts of a configuration in options and results, by the names that the library gives them.
+//! Values of a configuration in options and results, under the names that the library gives them.
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -11,7 +11,7 @@ use std::str::FromStr;
 /// Policies that admit rows.
 pub(crate) const ADMITTING: [Policy; 2] = [Policy::Lru, Policy::Lfu];
 
-/// Placements that are one place.
+/// Placements, without `Auto`, which chooses one.
 pub(crate) const PLACES: [Placement; 3] = [Placement::Device, Placement::Mapped, Placement::Staged];
 
 /// Reads an option that is one of `values`; help and messages list them.
@@ -23,7 +23,12 @@ where
     PossibleValuesParser::new(names).try_map(|name: String| name.parse::<T>())
 }
 
-/// Writes a value's name: for `#[serde(with = "names")]`.
+/// The default of an option that takes several values, as a user would write it.
+pub(crate) fn list(values: impl IntoIterator<Item: Display>) -> String {
+    values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(",")
+}
+
+/// Writes a value's name, for `#[serde(with = "names")]`.
 pub(crate) fn serialize<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
@@ -38,7 +43,7 @@ pub(crate) fn title(policy: Policy) -> String {
     if policy == Policy::Static { policy.to_string() } else { policy.name().to_uppercase() }
 }
 
-/// The name that an option takes for a value of the command's own enums.
+/// The name of an enum's value in options.
 pub(crate) fn value_name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }

@@ -1,4 +1,4 @@
-//! Results as JSON objects, and what is made of them without naming their fields again: tables and CSV.
+//! Results as JSON objects, and the tables and CSV made from their fields.
 
 use crate::output;
 use bytesize::ByteSize;
@@ -7,43 +7,39 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use std::path::Path;
 
-/// A JSON object, whose fields stay in the order in which they are given.
+/// A JSON object that keeps the order of its fields.
 ///
-/// In tables `bytes` at the end of a name make a number a size, `percent` a percentage, `rate` and `share` a share of one.
+/// In tables, the end of a field's name sets its unit: `bytes` is a size, `percent` a percentage, `rate` and `share` a share of one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Object(Vec<(&'static str, Field)>);
 
-/// The value of a field.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Field {
     /// A number, a text, a list of them, or null.
     Plain(Value),
-    /// An object.
     Object(Object),
-    /// A list of objects.
     List(Vec<Object>),
 }
 
 impl Object {
-    /// This object and one more field.
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<Field>) -> Self {
         self.0.push((name, value.into()));
         self
     }
 
-    /// This object and the fields of another.
+    /// Adds the fields of another object.
     pub(crate) fn and(mut self, other: Self) -> Self {
         self.0.extend(other.0);
         self
     }
 
-    /// The field of an object that may be missing.
+    /// A field with an object, or with null.
     pub(crate) fn or_null(object: Option<Self>) -> Field {
         object.map_or(Field::Plain(Value::Null), Field::Object)
     }
 
-    /// The field of this name, if it is an object; else an empty one.
+    /// The object in the field of this name; empty if there is none.
     pub(crate) fn object(&self, name: &str) -> Self {
         match self.field(name) {
             Some(Field::Object(object)) => object.clone(),
@@ -51,7 +47,7 @@ impl Object {
         }
     }
 
-    /// The objects of the field of this name.
+    /// The list of objects in the field of this name.
     pub(crate) fn list(&self, name: &str) -> &[Self] {
         match self.field(name) {
             Some(Field::List(objects)) => objects,
@@ -59,12 +55,11 @@ impl Object {
         }
     }
 
-    /// The number at `path`, the names of an object and of a field in it; not a number if there is none.
+    /// The number at `path`, which is the name of an object and of its field; not a number if there is none.
     pub(crate) fn number(&self, path: &str) -> f64 {
         self.value(path).and_then(Value::as_f64).unwrap_or(f64::NAN)
     }
 
-    /// The text at `path`.
     pub(crate) fn text(&self, path: &str) -> &str {
         self.value(path).and_then(Value::as_str).unwrap_or_default()
     }
@@ -84,7 +79,7 @@ impl Object {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, field)| field)
     }
 
-    /// The objects among the fields, with the name of each in front.
+    /// The objects among the fields, each with its name as the first field.
     pub(crate) fn parts(&self) -> Vec<Self> {
         let part = |(name, field): &(&'static str, Field)| match field {
             Field::Object(object) => Some(Self::default().with("", name.replace('_', " ")).and(object.clone())),
@@ -98,7 +93,7 @@ impl Object {
         Self(self.0.into_iter().filter(|(_, field)| matches!(field, Field::Plain(_))).collect())
     }
 
-    /// A table with a line for each field, also for those in objects. Whole bytes are exact.
+    /// A table with a line for each field, also of inner objects. Whole bytes are exact.
     pub(crate) fn table(&self, title: &str) -> String {
         let mut table = output::table([title, ""], 2);
         for (words, name, value) in self.flat("") {
@@ -109,7 +104,7 @@ impl Object {
         table.to_string()
     }
 
-    /// Names and values of the plain fields, also of those in objects, behind the object's name.
+    /// Names and values of the plain fields, also of inner objects, with the object's name in front.
     fn flat(&self, before: &str) -> Vec<(String, &'static str, &Value)> {
         let mut all = Vec::new();
         for (name, field) in &self.0 {
@@ -148,7 +143,7 @@ impl FromIterator<Object> for Field {
     }
 }
 
-/// A table with a line for each object. Names of fields stand above, those of the object that has the most; lists are left out.
+/// A table with a line for each object. The object with most fields names the columns; lists are left out.
 pub(crate) fn table(objects: &[Object]) -> String {
     let flat: Vec<_> = objects.iter().map(|object| object.flat("")).collect();
     let Some(head) = flat.iter().max_by_key(|fields| fields.len()) else { return String::new() };
@@ -181,7 +176,7 @@ pub(crate) fn write_csv(path: &Path, objects: &[Object]) -> anyhow::Result<()> {
     output::write_file(path, &csv.into_inner()?)
 }
 
-/// A value as a table has it.
+/// A value as text for a table.
 fn show(name: &str, value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
@@ -192,7 +187,7 @@ fn show(name: &str, value: &Value) -> String {
             let of = number.as_f64().unwrap_or(f64::NAN);
             match name.rsplit('_').next() {
                 Some("bytes") => in_units(of),
-                // No minus before a zero.
+                // Adding 0 removes the minus of a zero.
                 Some("percent") => format!("{:.3} %", (1e3 * of).round() / 1e3 + 0.0),
                 Some("rate" | "share") => format!("{:.3} %", 100.0 * of),
                 _ if number.is_f64() => digits(of),
@@ -203,12 +198,12 @@ fn show(name: &str, value: &Value) -> String {
     }
 }
 
-/// Bytes in the largest unit that leaves a whole part.
+/// Bytes in the largest unit in which they are at least 1.
 pub(crate) fn in_units(bytes: f64) -> String {
     ByteSize(bytes.round() as u64).display().iec().to_string()
 }
 
-/// Four digits that count, or all before the point.
+/// A number with four significant digits, or with all digits before the point.
 pub(crate) fn digits(value: f64) -> String {
     if value.fract() == 0.0 || !value.is_finite() {
         return format!("{value:.0}");

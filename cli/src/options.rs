@@ -7,17 +7,19 @@ use clap::{Args, ValueEnum};
 use hotrow::{Context, Error, adapter};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Options that every subcommand takes, before or after its name.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Write the results to FILE as JSON
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", value_parser = output::file())]
     pub(crate) json: Option<PathBuf>,
     /// Seed of everything random
-    #[arg(long, global = true, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    #[arg(long, global = true, value_name = "N", default_value_t = 0, allow_negative_numbers = true,
+          value_parser = whole(0..=u64::MAX))]
     pub(crate) seed: u64,
-    /// What computes
+    /// Backend
     #[arg(long, global = true, value_enum, default_value_t = Backend::Auto)]
     pub(crate) backend: Backend,
     /// Folder in which traces are looked up by name [default: the environment's `HOTROW_DATA`]
@@ -25,10 +27,10 @@ pub(crate) struct Options {
     data: Option<PathBuf>,
 }
 
-/// What computes.
+/// The device that computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Backend {
-    /// What suits the subcommand: a hardware adapter, else the CPU
+    /// A hardware GPU if there is one, else the CPU; for simulate the CPU
     Auto,
     /// A GPU, software ones included
     Gpu,
@@ -37,7 +39,7 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    /// The adapter that computes; `None` for the CPU, which is told where nobody asked for it: `doing` is what goes on there.
+    /// Opens the adapter; `None` is the CPU. A note says why `auto` chose the CPU, and begins with `doing`, such as `running`.
     pub(crate) fn open(self, doing: &str) -> Result<Option<Context>, Error> {
         Ok(match self {
             Self::Cpu => None,
@@ -54,12 +56,12 @@ impl Backend {
 }
 
 impl Options {
-    /// The seed of a group: both halves of the option count.
+    /// The seed of a group, made from both halves of the option.
     pub(crate) const fn group_seed(&self) -> u32 {
         (self.seed ^ (self.seed >> 32)) as u32
     }
 
-    /// Refuses a GPU where none is used, and a data folder where no trace is looked up.
+    /// Refuses `--backend gpu` if no kernel runs, and `--data` if no trace is looked up.
     pub(crate) fn check_used(&self, runs_kernels: bool, looks_up: bool) -> Result<(), Failure> {
         if self.backend == Backend::Gpu && !runs_kernels {
             return Err(Failure::usage(
@@ -75,13 +77,13 @@ impl Options {
         }
     }
 
-    /// The data folder, by option or environment.
+    /// The data folder, from the option or the environment.
     pub(crate) fn data(&self) -> Option<PathBuf> {
         let by_environment = || std::env::var_os("HOTROW_DATA").filter(|folder| !folder.is_empty()).map(PathBuf::from);
         self.data.clone().or_else(by_environment)
     }
 
-    /// The trace that `text` asks for. A generated one that cannot be is bad usage, a bad file is not.
+    /// Loads the trace that `text` names. A wrong specification of a generated trace is bad usage; a damaged file is not.
     pub(crate) fn trace(&self, text: &str) -> Result<Trace, Failure> {
         let data = self.data();
         trace::load(text, &Source { data: data.as_deref(), seed: self.seed }).map_err(|error| match error {
@@ -91,7 +93,25 @@ impl Options {
     }
 }
 
-/// Reads a number in a range.
+/// Reads a whole number in a range.
+pub(crate) fn whole<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: FromStr + Into<u64> + Copy + PartialOrd,
+{
+    move |text| {
+        let (first, last) = (Into::<u64>::into(*range.start()), Into::<u64>::into(*range.end()));
+        let bounds = if last == u64::MAX { format!("from {first} on") } else { format!("from {first} to {last}") };
+        let found = text.trim().parse().ok().filter(|number| range.contains(number));
+        found.ok_or_else(|| format!("wanted a whole number {bounds}, such as {}", first.max(last.min(32))))
+    }
+}
+
+/// Reads a compression: how many times fewer weights than values.
+pub(crate) fn compression(text: &str) -> Result<f64, String> {
+    let found = text.trim().parse().ok().filter(|times: &f64| times.is_finite() && *times >= 1.0);
+    found.ok_or_else(|| "wanted a number from 1 on, such as 100".to_owned())
+}
+
 pub(crate) fn number(text: &str, range: RangeInclusive<f64>) -> Result<f64, String> {
     let found = text.trim().parse().ok().filter(|number| range.contains(number));
     found.ok_or_else(|| format!("wanted a number from {} to {}", range.start(), range.end()))

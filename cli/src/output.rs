@@ -1,9 +1,10 @@
-//! Where results go: standard output, files and folders.
+//! Writes results to standard output, files and folders.
 //!
-//! [`check_file`], [`check_plot`] and [`check_folder`] refuse a path that cannot be written before the work begins.
+//! [`check_files`] and [`check_folder`] refuse a path that cannot be written before the work begins.
 
 use crate::failure::{Closed, Failure};
 use anyhow::Context;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use std::fs::{self, File, OpenOptions};
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Writes a result to standard output.
 ///
 /// # Errors
-/// [`Closed`] if nobody reads it any longer. Unlike `println!` it never panics.
+/// [`Closed`] if the reader is gone. Unlike `println!` it never panics.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     let written =
@@ -24,45 +25,98 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Writes a note to standard error. A note that nobody reads is no error.
+/// Writes a note to standard error. If that is closed, the note is lost.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Refuses a file of `option` that cannot be written. Every subcommand calls this before its work, so that no result is lost.
-///
-/// An existing file keeps its content, and a file that was made for the check is removed again.
-pub(crate) fn check_file(option: &str, path: Option<&Path>) -> Result<(), Failure> {
-    let Some(path) = path else { return Ok(()) };
-    // Opening a pipe or a terminal would be seen at its other end.
-    if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-        return Ok(());
+/// The option of a file: `-` is refused, since standard output carries the text.
+pub(crate) fn file() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| match path.as_os_str() == "-" {
+        true => Err("wanted a file, found -; standard output carries the tables, so name a file"),
+        false => Ok(path),
+    })
+}
+
+/// The option of a plot's stem: the ending of a picture is cut off.
+pub(crate) fn stem() -> impl TypedValueParser<Value = PathBuf> {
+    file().map(|path| match path.extension().and_then(|ending| ending.to_str()) {
+        Some("svg" | "png") => path.with_extension(""),
+        _ => path,
+    })
+}
+
+/// Refuses files of `--json`, `--csv` and `--plot` that cannot be written, and a file that two of them name. Every subcommand calls this
+/// before its work, so that no result is lost. Each of `stems` becomes an SVG and a PNG.
+pub(crate) fn check_files(json: Option<&Path>, csv: Option<&Path>, stems: &[PathBuf]) -> Result<(), Failure> {
+    let named =
+        [("--json", json), ("--csv", csv)].into_iter().filter_map(|(option, path)| Some((option, path?.to_owned())));
+    let pictures = stems.iter().flat_map(|stem| [".svg", ".png"].map(|ending| ("--plot", with_ending(stem, ending))));
+    let mut checked: Vec<(&str, PathBuf)> = Vec::new();
+    for (option, path) in named.chain(pictures) {
+        // Opening a pipe or a terminal could be noticed at its other end.
+        if fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+            continue;
+        }
+        check_file(option, &path)?;
+        let place = place(&path);
+        if let Some((other, _)) = checked.iter().find(|(_, known)| *known == place) {
+            return Err(Failure::Usage(format!(
+                "{option}: wanted another file than {other}'s, found {} for both; name two files",
+                path.display()
+            )));
+        }
+        checked.push((option, place));
     }
+    Ok(())
+}
+
+/// Checks a file. An existing one keeps its content; a new one is removed again.
+fn check_file(option: &str, path: &Path) -> Result<(), Failure> {
     let is_new = fs::symlink_metadata(path).is_err();
     OpenOptions::new().append(true).create(true).open(path).map_err(|error| refused(option, path, "file", &error))?;
     if is_new {
-        // A file that stays behind is empty, and is written over.
+        // If removal fails, an empty file stays and is overwritten.
         let _ = fs::remove_file(path);
     }
     Ok(())
 }
 
-/// Refuses a plot's `stem` if `STEM.svg` or `STEM.png` cannot be written: as [`check_file`].
-pub(crate) fn check_plot(option: &str, stem: Option<&Path>) -> Result<(), Failure> {
-    let Some(stem) = stem else { return Ok(()) };
-    [".svg", ".png"].iter().try_for_each(|ending| check_file(option, Some(&with_ending(stem, ending))))
+/// The canonical path of a file that need not exist.
+fn place(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| match (path.parent(), path.file_name()) {
+        (Some(folder), Some(name)) => {
+            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()).join(name)
+        }
+        _ => path.to_owned(),
+    })
 }
 
-/// Makes a folder for results, and refuses one in which no file can be made.
-pub(crate) fn check_folder(option: &str, folder: &Path) -> Result<(), Failure> {
+/// Makes `--out`'s folder, and refuses one in which no file can be made. As [`check_inside`].
+pub(crate) fn check_folder(folder: &Path, json: Option<&Path>) -> Result<(), Failure> {
     let probe = folder.join(".hotrow-check");
     fs::create_dir_all(folder).and_then(|()| File::create(&probe)).and_then(|_| fs::remove_file(&probe)).or_else(
         |error| match error.kind() {
-            // Another command has just checked the same folder.
+            // Another command is checking the same folder at this moment.
             ErrorKind::NotFound if folder.is_dir() => Ok(()),
-            _ => Err(refused(option, folder, "folder", &error)),
+            _ => Err(refused("--out", folder, "folder", &error)),
         },
-    )
+    )?;
+    check_inside(folder, json)
+}
+
+/// Refuses a file of `json` in `--out`'s folder unless it ends in .json: under another ending it could be a table, a picture or a journal
+/// that the command writes there.
+pub(crate) fn check_inside(folder: &Path, json: Option<&Path>) -> Result<(), Failure> {
+    let inside = json.filter(|json| place(json).parent() == Some(&place(folder)));
+    match inside.filter(|json| json.extension().is_none_or(|ending| ending != "json")) {
+        Some(json) => Err(Failure::Usage(format!(
+            "--json: wanted a name that ends in .json in --out's folder, found {}; its other files are written there",
+            json.display()
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn refused(option: &str, path: &Path, kind: &str, error: &io::Error) -> Failure {
@@ -113,7 +167,6 @@ pub(crate) fn write_csv(path: &Path, rows: &[impl Serialize]) -> anyhow::Result<
     write().with_context(|| cannot_write(path))
 }
 
-/// Writes a whole file.
 pub(crate) fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     fs::write(path, content).with_context(|| cannot_write(path))
 }

@@ -15,7 +15,7 @@ mod verify;
 use crate::failure::Failure;
 use crate::options::Options;
 
-/// How large a cache, and which batch: from a trace or a distribution, and a budget
+/// Plan the size of a cache and of a batch from a trace or a distribution, and a budget
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
@@ -25,14 +25,12 @@ pub(crate) struct Args {
     cache: cache::Args,
 }
 
-/// What else is planned.
 #[derive(Debug, clap::Subcommand)]
 enum Mode {
     Memory(memory::Args),
     Robe(robe::Args),
 }
 
-/// Runs the subcommand.
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     match &args.mode {
         None => cache::run(options, &args.cache),

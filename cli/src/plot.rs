@@ -16,7 +16,7 @@ pub(crate) use records::Style;
 use crate::report::Record;
 use std::path::{Path, PathBuf};
 
-/// Draws a bar a record, named by its setting, as `stem.svg` and `stem.png`.
+/// Draws a bar for each record, named by its setting, as `stem.svg` and `stem.png`.
 pub fn bars<'r>(
     stem: &Path,
     title: &str,

@@ -1,14 +1,14 @@
-//! A bar for jobs that take long enough to wonder.
+//! A progress bar for long jobs.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Shows nothing until then: most jobs are over sooner.
+/// Time without a bar, since most jobs end sooner.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Progress of one job, fed from any thread. Draws on standard error, and only if that is a terminal.
+/// The progress of one job, advanced from any thread. It is drawn on standard error if that is a terminal.
 #[derive(Debug)]
 pub(crate) struct Progress {
     what: String,
@@ -24,7 +24,6 @@ impl Progress {
         Self { what: what.to_owned(), total, done: AtomicU64::new(0), start: Instant::now(), bar: OnceLock::new() }
     }
 
-    /// Another `steps` are done.
     pub(crate) fn advance(&self, steps: u64) {
         let done = self.done.fetch_add(steps, Relaxed) + steps;
         if self.bar.get().is_some() || self.start.elapsed() > PATIENCE {
@@ -34,7 +33,7 @@ impl Progress {
 
     fn draw(&self) -> ProgressBar {
         let bar = ProgressBar::new(self.total).with_message(self.what.clone());
-        // The default style serves if this one should not parse.
+        // If the template were wrong, the default style would be used.
         if let Ok(style) = ProgressStyle::with_template("{msg} {bar:40} {percent:>3} % {eta}") {
             bar.set_style(style);
         }

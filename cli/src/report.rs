@@ -1,4 +1,4 @@
-//! Measurements in long format, a record a figure, and what is made of them: tables, CSV and JSON.
+//! Measurements as records of one figure each, and the tables, CSV and JSON made from them.
 
 pub mod goals;
 pub mod run;
@@ -10,7 +10,7 @@ use std::fmt::{self, Display};
 use std::path::Path;
 use units::Times;
 
-/// What a figure is counted in.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -20,9 +20,9 @@ pub enum Unit {
     Bytes,
     /// Bytes a second.
     BytesPerSecond,
-    /// A share: 1 is all.
+    /// A share, where 1 is all.
     Share,
-    /// How many times another figure.
+    /// A multiple of another figure.
     Times,
     /// A number of things.
     Count,
@@ -30,12 +30,12 @@ pub enum Unit {
     PerSecond,
     /// A loss in nats, or a score from 0 to 1. Its spread is the 95 % interval of a mean.
     Score,
-    /// By how many percent another figure is passed. Its spread is the 95 % interval of a mean.
+    /// A difference from another figure, in percent. Its spread is the 95 % interval of a mean.
     Change,
 }
 
 impl Unit {
-    /// The value with its unit, as tables have it.
+    /// The value with its unit, for tables.
     #[must_use]
     pub fn show(self, value: f64) -> String {
         match self {
@@ -52,7 +52,7 @@ impl Unit {
         }
     }
 
-    /// By what values are multiplied where the unit stands above a table or along an axis, and its name there.
+    /// The factor for values and the name of the unit, if the unit stands above a table or along an axis.
     #[must_use]
     pub const fn scale(self) -> (f64, &'static str) {
         match self {
@@ -75,7 +75,7 @@ impl Unit {
     }
 }
 
-/// What a setting is set to.
+/// The value of a name in a setting.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -89,7 +89,7 @@ impl Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => f.write_str(text),
-            // Exact as long as that is short.
+            // Large numbers are shortened.
             Self::Number(number) if *number >= 1e5 => f.write_str(&units::count(*number)),
             Self::Number(number) => f.write_str(&units::decimals(*number)),
         }
@@ -120,12 +120,12 @@ impl From<&str> for Value {
     }
 }
 
-/// Under which settings a figure was measured: names and values, in the order in which they were given.
+/// The setting of a figure: names and values, in the order in which they were given.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Setting(Vec<(&'static str, Value)>);
 
 impl Setting {
-    /// This setting and one more; a name that is there already takes the new value.
+    /// Adds a value to the setting, or replaces the value of an existing name.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<Value>) -> Self {
         self.0.retain(|(known, _)| *known != name);
@@ -164,37 +164,37 @@ impl Serialize for Setting {
     }
 }
 
-/// A figure: what was measured, on which shape, under which setting.
+/// A figure: a quantity of a shape under a setting.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Record {
-    /// What was measured.
+    /// The quantity.
     pub what: String,
-    /// On what: the name of a workload.
+    /// The shape: the name of a workload.
     pub shape: String,
-    /// Under which setting.
+    /// The setting.
     pub setting: Setting,
-    /// The figure; of several rounds the median.
+    /// The figure; the median of several rounds.
     pub value: f64,
-    /// What it is counted in.
+    /// The unit.
     pub unit: Unit,
-    /// The rounds it is the median of, if there were several.
+    /// The times whose median the figure is, if there were several rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spread: Option<Times>,
 }
 
 impl Record {
-    /// A single figure.
+    /// A record of a single figure.
     pub fn new(what: impl Into<String>, shape: impl Into<String>, setting: &Setting, value: f64, unit: Unit) -> Self {
         Self { what: what.into(), shape: shape.into(), setting: setting.clone(), value, unit, spread: None }
     }
 
-    /// Seconds of several rounds.
+    /// A record of the seconds of several rounds.
     pub fn timed(what: impl Into<String>, shape: impl Into<String>, setting: &Setting, times: Times) -> Self {
         let one = Self::new(what, shape, setting, times.median, Unit::Seconds);
         Self { spread: (times.rounds > 1).then_some(times), ..one }
     }
 
-    /// What stands under `name`: `what`, `shape`, `unit`, or a name of the setting.
+    /// The value of column `name`: `what`, `shape`, `unit`, or a name of the setting.
     #[must_use]
     pub fn key(&self, name: &str) -> Option<Value> {
         match name {
@@ -205,19 +205,20 @@ impl Record {
         }
     }
 
-    /// Whether `name` stands for this text.
+    /// Whether column `name` has this text.
     #[must_use]
     pub fn is(&self, name: &str, text: &str) -> bool {
         self.key(name).is_some_and(|value| value.to_string() == text)
     }
 
-    /// Shape and setting: `hits-uniform: precision FP32, kernel gather`.
+    /// Shape and setting as text: `hits-uniform: precision FP32, kernel gather`.
     #[must_use]
     pub fn place(&self) -> String {
         format!("{}: {}", self.shape, self.setting)
     }
 
-    /// The value with its unit; behind it how far the rounds lie apart.
+    /// The value with its unit, followed by its spread: the interval, or the distance of the slowest and the fastest round in percent of
+    /// the median.
     #[must_use]
     pub fn text(&self) -> String {
         let value = self.unit.show(self.value);
@@ -234,20 +235,20 @@ impl Record {
     }
 }
 
-/// Which records: those of these quantities and shapes (names with `|` between them, all if empty) whose setting has what is asked for:
-/// `name=text` the text, `name` any value, `!name` none; with `; ` between them.
+/// A filter of records. `what` and `shape` are names separated by `|`; empty accepts all. `setting` is a list separated by `; `:
+/// `name=text` asks for that value, `name` for any value, `!name` for none.
 #[derive(Clone, Copy, Debug)]
 pub struct Select<'s> {
-    /// Names of quantities.
+    /// The accepted quantities.
     pub what: &'s str,
-    /// Names of shapes.
+    /// The accepted shapes.
     pub shape: &'s str,
-    /// What the setting must have.
+    /// The conditions on the setting.
     pub setting: &'s str,
 }
 
 impl Select<'_> {
-    /// Whether it finds this record.
+    /// Whether the filter accepts this record.
     #[must_use]
     pub fn has(&self, record: &Record) -> bool {
         let one_of = |names: &str, name: &str| names.is_empty() || names.split('|').any(|one| one == name);
@@ -260,9 +261,9 @@ impl Select<'_> {
     }
 }
 
-/// A table as Markdown: a line for each value of the `lines` names, a column for each value of the `across` name, the figures of both in
-/// their order. Numbers stand in ascending order, names as they come. Figures of one unit stand without it and without their spread, and the
-/// first column names it. `None` without a record that has all these names.
+/// A table in Markdown: a line for each combination of values of the `lines` names, a column for each value of the `across` name. Numbers
+/// are sorted, names keep their order. If all figures have one unit, the head of the first column names it and the figures stand without
+/// unit and spread. `None` if no record has all these names.
 pub fn table<'r>(records: impl IntoIterator<Item = &'r Record>, lines: &[&str], across: &str) -> Option<String> {
     type Cell<'r> = (Vec<Value>, Value, &'r Record);
     let place = |record: &'r Record| -> Option<Cell<'r>> {
@@ -295,7 +296,7 @@ pub fn table<'r>(records: impl IntoIterator<Item = &'r Record>, lines: &[&str], 
     Some(table.to_string())
 }
 
-/// Each key once, in the order in which they come.
+/// The distinct keys, in order of their first occurrence.
 fn distinct(keys: impl Iterator<Item = Vec<Value>>) -> Vec<Vec<Value>> {
     let mut found: Vec<Vec<Value>> = Vec::new();
     for key in keys {
@@ -306,7 +307,7 @@ fn distinct(keys: impl Iterator<Item = Vec<Value>>) -> Vec<Vec<Value>> {
     found
 }
 
-/// Sorts keys that are one number each.
+/// Sorts keys that consist of one number.
 fn ascending(keys: &mut [Vec<Value>]) {
     let number = |key: &Vec<Value>| match key[..] {
         [Value::Number(number)] => Some(number),
@@ -343,12 +344,12 @@ impl<'r> From<&'r Record> for Line<'r> {
     }
 }
 
-/// Writes a line a record; the setting is one column of `name=value`.
+/// Writes a line for each record. The setting is one column of `name=value`.
 pub fn write_csv(path: &Path, records: &[Record]) -> anyhow::Result<()> {
     output::write_csv(path, &records.iter().map(Line::from).collect::<Vec<_>>())
 }
 
-/// Writes a JSON object: the fields of `head`, then the records, one a line.
+/// Writes a JSON object: the fields of `head`, then the records, one in each line.
 pub fn write_json(path: &Path, head: &impl Serialize, records: &[Record]) -> anyhow::Result<()> {
     let head = serde_json::to_string_pretty(head)?;
     let head =

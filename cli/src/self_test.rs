@@ -1,4 +1,4 @@
-//! A short run of every configuration, GPU against CPU: integers exactly, floats within a bound.
+//! A short run of every configuration on GPU and CPU: integers must be equal, floats nearly so.
 
 use crate::object::{Field, Object};
 use anyhow::{Context as _, ensure};
@@ -15,22 +15,22 @@ const TABLES: [u32; 2] = [700, 300];
 const BAGS: u32 = 64;
 const STEPS: u32 = 4;
 
-/// Largest difference, relative to the larger of the value and 1, of floats that count as equal.
+/// The largest accepted difference of floats, relative to the larger of the value and 1.
 const BOUND: f32 = 1e-5;
 
-/// One in so many values may lie a code away: the float before rounding differed in its last bits.
+/// At most one of so many values may be off by a code, since the float before rounding may differ in its last bits.
 const ROUNDED: usize = 1000;
 
-/// One configuration and how it went.
+/// A configuration and its result.
 pub(crate) struct Case {
     pub(crate) precision: Precision,
     pub(crate) policy: Policy,
     pub(crate) placement: Placement,
-    /// What differed; `None` if nothing did.
+    /// The difference; `None` if there was none.
     pub(crate) difference: Option<String>,
 }
 
-/// The cases as `--json` has them, null if there are none.
+/// The cases for `--json`; null without any.
 pub(crate) fn json(cases: Option<&[Case]>) -> Field {
     let case = |case: &Case| {
         Object::default()
@@ -43,9 +43,9 @@ pub(crate) fn json(cases: Option<&[Case]>) -> Field {
     cases.map_or_else(|| Object::or_null(None), |cases| cases.iter().map(case).collect())
 }
 
-/// Every precision under both policies, and a mapped table where the device has them.
+/// Tests every precision under both policies, also with a mapped table if the device maps memory.
 pub(crate) fn gpu(context: &Context, seed: u32) -> Vec<Case> {
-    // The device is this command's own. Without a handler of its own wgpu panics.
+    // Without a handler of its own wgpu panics.
     let heard = Arc::new(Mutex::new(Vec::new()));
     let sink = heard.clone();
     context.device().on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
@@ -74,7 +74,7 @@ pub(crate) fn gpu(context: &Context, seed: u32) -> Vec<Case> {
     cases
 }
 
-/// The CPU backend against itself: an FP32 table gives the same bits with a cache and without.
+/// Tests the CPU backend against itself: an FP32 table gives the same bits with and without a cache.
 pub(crate) fn cpu(seed: u32) -> Vec<Case> {
     let run = |policy| -> anyhow::Result<()> {
         let cached = config(Precision::Fp32, policy, Placement::Device, seed);
@@ -96,7 +96,7 @@ pub(crate) fn cpu(seed: u32) -> Vec<Case> {
         .into()
 }
 
-/// Small, and still: two tables, several shards, two sets that overflow.
+/// A small configuration with two tables, several shards, and two sets that overflow.
 fn config(precision: Precision, policy: Policy, placement: Placement, seed: u32) -> GroupConfig {
     GroupConfig::new(&TABLES, DIM)
         .with_precision(precision)
@@ -110,7 +110,7 @@ fn config(precision: Precision, policy: Policy, placement: Placement, seed: u32)
         .with_shard_bytes(Some(16 << 10))
 }
 
-/// The same batches on both, each step from the GPU's state; outputs and what they keep, compared.
+/// Runs the same batches on both, each step from the GPU's state, and compares outputs and states.
 fn compare(gpu: &mut dyn Embedding, cpu: &mut dyn Embedding, config: &GroupConfig, seed: u32) -> anyhow::Result<()> {
     for step in 0..STEPS {
         cpu.restore(&gpu.snapshot()?)?;
@@ -126,7 +126,7 @@ fn compare(gpu: &mut dyn Embedding, cpu: &mut dyn Embedding, config: &GroupConfi
     floats("rows after flush", &all_rows(gpu)?, &all_rows(cpu)?, config.precision)
 }
 
-/// Tags, stamps, frequencies, dirty flags and counters, bit for bit.
+/// Compares tags, stamps, frequencies, dirty flags and counters bit for bit.
 fn integers(when: &str, gpu: &mut dyn Embedding, cpu: &mut dyn Embedding) -> anyhow::Result<()> {
     let (ours, theirs) = (gpu.snapshot()?, cpu.snapshot()?);
     ensure!(ours.t == theirs.t, "{when}: wanted step number {}, found {}", theirs.t, ours.t);
@@ -152,7 +152,7 @@ fn integers(when: &str, gpu: &mut dyn Embedding, cpu: &mut dyn Embedding) -> any
 
 fn floats(what: &str, ours: &[f32], theirs: &[f32], precision: Precision) -> anyhow::Result<()> {
     ensure!(ours.len() == theirs.len(), "{what}: wanted {} floats, found {}", theirs.len(), ours.len());
-    // One code of a row that spans 3: they start in [-1, 1) and move by at most 0.05 a step.
+    // One code of a row that spans 3: values start in [-1, 1) and move by at most 0.05 a step.
     let code = match precision {
         Precision::Fp32 => 0.0,
         Precision::Fp16 => 1.0 / 512.0,
@@ -164,7 +164,7 @@ fn floats(what: &str, ours: &[f32], theirs: &[f32], precision: Precision) -> any
         if difference <= BOUND * wanted.abs().max(1.0) {
             continue;
         }
-        // A NaN ends here too.
+        // A NaN fails here too.
         ensure!(difference <= code, "{what}, float {at}: wanted {wanted}, found {found}");
         rounded += 1;
     }

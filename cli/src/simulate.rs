@@ -1,9 +1,9 @@
 //! `hotrow simulate`: hit rates of traces for sizes x ways x policies (Yang 2020, Tables 6 and 10).
 
 use crate::failure::Failure;
-use crate::names::{self, ADMITTING, one_of};
+use crate::names::{self, ADMITTING, list, one_of};
 use crate::object::{self, Object};
-use crate::options::{Backend, Options, percent};
+use crate::options::{Backend, Options, percent, whole};
 use crate::output;
 use crate::plot::{Chart, Series};
 use crate::progress::Progress;
@@ -14,45 +14,44 @@ use hotrow::{Context, Policy, adapter};
 use rayon::prelude::*;
 use std::path::PathBuf;
 
-/// What is played when no trace is given.
+/// The trace that is used if none is given.
 const GENERATED: &str = "zipf:rows=100000,s=1.05,n=1000000";
 
-/// Most ways a set can be given; 0 serves beyond.
-const MAX_WAYS: i64 = 1 << 20;
+/// The most ways of a set; 0 makes the cache fully associative.
+const MAX_WAYS: u32 = 1 << 20;
 
 /// Most accesses in a batch (SPEC 3).
-const MAX_BATCH: i64 = 1 << 30;
+const MAX_BATCH: u32 = 1 << 30;
 
 /// Accesses between two reports of progress.
 const REPORT: usize = 1 << 16;
 
-/// Hit rates of traces for cache sizes x ways x policies
+/// Simulate hit rates of traces for cache sizes x ways x policies
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Traces: files, names in the data folder, or generated (zipf:rows=..,s=..[,n=..], uniform:rows=..[,n=..],
-    /// meta2021[:rows=..,n=..])
+    /// Traces: files, names in the data folder, or generated (zipf:rows=..,s=..[,n=..], uniform:rows=..[,n=..], meta2021[:rows=..,n=..])
     #[arg(long, value_name = "T[,T]")]
     trace: Vec<String>,
     /// Replacement policies
-    #[arg(long, value_delimiter = ',', default_values_t = ADMITTING, value_parser = one_of(Policy::ALL))]
+    #[arg(long, value_delimiter = ',', default_value = list(ADMITTING), value_parser = one_of(Policy::ALL))]
     policy: Vec<Policy>,
     /// Ways of a set, 0 for fully associative
     #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_values_t = [32], allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(0..=MAX_WAYS))]
+          value_parser = whole(0..=MAX_WAYS))]
     ways: Vec<u32>,
     /// Cache sizes in percent of the trace's distinct rows
-    #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_values_t = [1.0, 5.0, 10.0],
+    #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_value = "1,5,10",
           allow_negative_numbers = true, value_parser = share)]
     cache_percent: Vec<f64>,
     /// Accesses in a batch
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..=MAX_BATCH))]
+          value_parser = whole(1..=MAX_BATCH))]
     batch: u32,
     /// Write the results to FILE as CSV
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::file())]
     csv: Option<PathBuf>,
     /// Draw STEM.svg and STEM.png: hit rate against cache size
-    #[arg(long, value_name = "STEM")]
+    #[arg(long, value_name = "STEM", value_parser = output::stem())]
     plot: Option<PathBuf>,
 }
 
@@ -61,7 +60,6 @@ fn share(text: &str) -> Result<f64, String> {
     above_0.ok_or_else(|| "wanted a number above 0 and at most 100".to_owned())
 }
 
-/// Runs the subcommand.
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let mut traces: Vec<String> = args.trace.iter().flat_map(|text| trace::split_list(text)).collect();
     if args.trace.is_empty() {
@@ -80,9 +78,8 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             "--ways: wanted 32 with --backend gpu, found {ways}; its kernels know no other, use --backend cpu"
         )));
     }
-    output::check_file("--csv", args.csv.as_deref())?;
-    output::check_plot("--plot", args.plot.as_deref())?;
-    // `auto` is the CPU here: it knows any number of ways.
+    output::check_files(options.json.as_deref(), args.csv.as_deref(), args.plot.as_slice())?;
+    // `auto` means the CPU here, since it simulates any number of ways.
     let context = match options.backend {
         Backend::Gpu => Some(adapter::open_best(adapter::Wanted::Any)?),
         Backend::Auto | Backend::Cpu => None,
@@ -105,7 +102,6 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a user chose for one run.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     policy: Policy,
@@ -114,7 +110,7 @@ struct Choice {
 }
 
 impl Args {
-    /// Every configuration, in the order the options name them: the sizes run fastest.
+    /// Every configuration, in the order of the options; sizes vary fastest.
     fn choices(&self) -> Vec<Choice> {
         let mut choices = Vec::new();
         for &policy in &self.policy {
@@ -126,19 +122,19 @@ impl Args {
     }
 }
 
-/// Every configuration over one trace.
+/// Simulates every configuration over one trace.
 fn play_all(context: Option<&Context>, args: &Args, trace: &Trace) -> anyhow::Result<Vec<Object>> {
     let choices = args.choices();
     let progress = Progress::new(&trace.name, (choices.len() * trace.ids.len()) as u64);
     let play_one = |choice: &Choice| play(context, args.batch, trace, *choice, &progress);
-    // A device is one; the CPU plays as many configurations at a time as it has cores.
+    // There is one device; the CPU runs as many configurations at a time as it has cores.
     match context {
         Some(_) => choices.iter().map(play_one).collect(),
         None => choices.par_iter().map(play_one).collect(),
     }
 }
 
-/// One configuration and its outcome: the schema of `--json` and `--csv` (SPEC 9).
+/// Simulates a configuration. The result has the schema of `--json` and `--csv` (SPEC 9).
 fn play(
     context: Option<&Context>,
     batch: u32,
@@ -176,7 +172,6 @@ fn play(
         .with("evictions", seen.evictions))
 }
 
-/// The plain simulator.
 fn cpu(
     trace: &Trace,
     policy: Policy,
@@ -188,7 +183,7 @@ fn cpu(
     if policy == Policy::Static {
         cache.pin(&trace.hottest(shape.slots as usize), shape.ways);
     }
-    // Whole batches between two reports.
+    // Each stretch between two reports has whole batches.
     for stretch in trace.ids.chunks(batch * (REPORT / batch).max(1)) {
         for ids in stretch.chunks(batch) {
             cache.step(ids);
@@ -198,7 +193,7 @@ fn cpu(
     Ok(cache.counters())
 }
 
-/// One line for each trace x ways x policy. The colour stands for trace and ways, dashes for LFU.
+/// A chart with a line for each trace, number of ways and policy. Colours tell traces and ways apart; LFU is dashed.
 fn chart(outcomes: &[Object], args: &Args, several_traces: bool) -> Chart {
     let mut chart = Chart::new("Cache size (% of rows)", "Hit rate (%)");
     let of_trace = match outcomes.first() {
@@ -213,7 +208,7 @@ fn chart(outcomes: &[Object], args: &Args, several_traces: bool) -> Chart {
     let ends = |values: &mut dyn Iterator<Item = f64>| {
         values.fold((f64::INFINITY, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)))
     };
-    // Whole tens around the data: the differences between ways are small.
+    // The axis ends at whole tens around the data, since the differences between ways are small.
     let (low, high) = ends(&mut outcomes.iter().map(|outcome| 100.0 * outcome.number("hit_rate")));
     let low = ((low / 10.0).floor() * 10.0).min(90.0);
     chart.y_range = Some((low, ((high / 10.0).ceil() * 10.0).max(low + 10.0)));
@@ -227,7 +222,7 @@ fn chart(outcomes: &[Object], args: &Args, several_traces: bool) -> Chart {
     let mut colours = Vec::new();
     for (Choice { policy, ways, .. }, outcomes) in curves {
         let trace = outcomes[0].text("trace");
-        // Static has a colour of its own: it and LFU would both be the dashed line of their ways.
+        // Static has a colour of its own, since it would look like LFU otherwise.
         let key = (trace, ways, policy == Policy::Static);
         let colour = colours.iter().position(|known| *known == key).unwrap_or(colours.len());
         if colour == colours.len() {

@@ -1,4 +1,4 @@
-//! `simulate --backend gpu`: the same trace played through the real kernels, tables and all (FP32, one float a row).
+//! `simulate --backend gpu`: plays a trace through the real kernels with a table of one FP32 value a row.
 
 use crate::progress::Progress;
 use crate::trace::Trace;
@@ -7,10 +7,10 @@ use hotrow::simulate::{Geometry, SimulatedCounters};
 use hotrow::wgpu::util::DeviceExt as _;
 use hotrow::{Batch, Context, Group, GroupConfig, Policy, Pooling, Precision, wgpu};
 
-/// Steps handed to the device at a time, so that it neither waits for the host nor falls far behind.
+/// Number of steps submitted at a time, so that the device neither waits for the host nor falls far behind.
 const STEPS: usize = 32;
 
-/// Rows of the largest table that is made for a simulation: with its frequencies 2 GiB.
+/// The most rows of a simulated table, which take 2 GiB with their frequencies.
 const MOST_ROWS: u64 = 1 << 28;
 
 /// Plays `trace` in batches of `batch` accesses through the device's cache of `shape` (32 ways).

@@ -48,14 +48,14 @@ pub struct Trace {
     pub name: String,
     /// One id per access. Never empty.
     pub ids: Vec<u32>,
-    /// Where each bag starts in `ids`, and the end of the last. Ascending, from 0 to `ids.len()`.
+    /// The start of each bag in `ids`, and the end of the last one. Ascending, from 0 to `ids.len()`.
     pub offsets: Option<Vec<u32>>,
     /// Number of distinct ids.
     pub distinct: u32,
 }
 
 impl Trace {
-    /// The `rows` ids used most, most used first; of those used as often the smaller first.
+    /// The `rows` most used ids, most used first; among equals the smaller id first.
     #[must_use]
     pub fn hottest(&self, rows: usize) -> Vec<u32> {
         let mut ids = self.ids.clone();
@@ -67,7 +67,7 @@ impl Trace {
     }
 }
 
-/// Where a trace may come from.
+/// The data folder and the seed of generated traces.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Source<'a> {
     /// The data folder in which bare names are looked up.

@@ -1,6 +1,7 @@
-//! `hotrow train`: what low precision costs, and what a cache gives back (Yang 2020, Zhang 2018); what fewer bytes cost in steps (ROBE).
+//! `hotrow train`: the loss that low precision costs and a cache gives back (Yang 2020, Zhang 2018), and the steps that fewer bytes cost
+//! (ROBE).
 //!
-//! Every mode does runs of a [`task`] by a [`journal`] and shows them: as a comparison of settings or batch sizes ([`compare`]), a
+//! Every mode makes runs of a [`task`] with a [`journal`] and shows them: as a comparison of settings or batch sizes ([`compare`]), a
 //! [`grid`] of settings, steps [`until`] a loss, or a [`profile`] of the tables.
 
 mod asked;
@@ -28,10 +29,10 @@ pub(crate) use options::Args;
 
 use crate::failure::Failure;
 use crate::options::Options;
+use crate::output;
 use options::Mode;
 use std::path::Path;
 
-/// Runs the subcommand.
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let (plots, out) = match &args.mode {
         None => (args.compare.plots, &args.compare.out),
@@ -50,8 +51,9 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Draws what lies in a folder again: a grid's runs, the results of `until`, or both. With both `--json` takes the grid.
+/// Draws the results in a folder again: a grid's runs, the results of `until`, or both. If there are both, `--json` gets the grid.
 fn redraw(options: &Options, folder: &Path) -> Result<(), Failure> {
+    output::check_inside(folder, options.json.as_deref())?;
     let grid = folder.join(journal::FILE).exists();
     if until::redraw(options.json.as_deref().filter(|_| !grid), folder)? && !grid {
         return Ok(());

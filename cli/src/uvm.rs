@@ -1,8 +1,8 @@
-//! What unified memory would have moved: whole pages, least recently used out first, over the same accesses and in the same
-//! device bytes (SPEC 4). A baseline for benchmarks, in no embedder's build.
+//! Unified memory as a baseline of benchmarks: whole pages move, least recently used out first, for the same accesses and the same device
+//! bytes as a cache (SPEC 4).
 //!
-//! [`UvmTable`] decides which pages come and go, and counts them; [`UvmModel`] says how long that would take; [`UvmDevice`] does
-//! it, on a device, and is timed. All three see the same pages.
+//! [`UvmTable`] decides which pages move and counts them. [`UvmModel`] predicts the time of that. [`UvmDevice`] moves the pages on a device
+//! and is timed. All three see the same pages.
 
 mod bind;
 mod device;

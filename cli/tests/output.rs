@@ -50,6 +50,116 @@ fn refused(arguments: &[&str], option: &str) {
 }
 
 #[test]
+fn two_options_name_two_files() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::os::unix::fs::symlink(path("target"), path("link")).unwrap();
+    fs::write(path("target"), "kept").unwrap();
+    let same = |job: &[&str], [first, one]: [&str; 2], [second, other]: [&str; 2], found: &str| {
+        let (_, stderr) = outcome(&[job, &[first, &path(one), second, &path(other)]].concat(), 2);
+        let wanted = format!(
+            "error: {second}: wanted another file than {first}'s, found {} for both; name two files\n",
+            path(found)
+        );
+        assert_eq!(stderr, wanted);
+    };
+    same(JOBS[0], ["--json", "a"], ["--csv", "a"], "a");
+    same(JOBS[0], ["--json", "a"], ["--csv", "./a"], "./a");
+    same(JOBS[0], ["--json", "target"], ["--csv", "link"], "link");
+    same(JOBS[0], ["--csv", "a.svg"], ["--plot", "a"], "a.svg");
+    same(JOBS[1], ["--json", "a-quarters.png"], ["--plot", "a"], "a-quarters.png");
+    same(JOBS[3], ["--json", "a.png"], ["--plot", "a.svg"], "a.png");
+    // Among a run's own files only other JSON is replaced.
+    let (_, stderr) = outcome(&["bench", "--backend", "cpu", "--out", &path(""), "--json", &path("sweep.csv")], 2);
+    assert!(
+        stderr.starts_with("error: --json: wanted a name that ends in .json in --out's folder, found "),
+        "{stderr}"
+    );
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing was written");
+    assert_eq!(fs::read_to_string(path("target")).unwrap(), "kept");
+}
+
+#[test]
+fn a_plot_is_named_with_or_without_its_ending() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    outcome(&[JOBS[0], &["--plot", &path("a.svg")]].concat(), 0);
+    outcome(&[JOBS[3], &["--plot", &path("b.1")]].concat(), 0);
+    for name in ["a.svg", "a.png", "b.1.svg", "b.1.png"] {
+        assert!(folder.path().join(name).is_file(), "{name}");
+    }
+    for (job, option) in [(JOBS[0], "--json"), (JOBS[0], "--csv"), (JOBS[1], "--plot"), (JOBS[2], "--json")] {
+        let (_, stderr) = outcome(&[job, &[option, "-"]].concat(), 2);
+        assert!(
+            stderr.contains("wanted a file, found -; standard output carries the tables, so name a file"),
+            "{stderr}"
+        );
+    }
+}
+
+/// The error of a library keeps its cause, and its message contains it.
+#[test]
+fn a_cause_is_told_once() {
+    for (job, cause) in [
+        (&["plan", "robe", "missing.npy"][..], "No such file or directory"),
+        #[cfg(feature = "train")]
+        (&["train", "--task", "dlrm", "--criteo", "/missing"], "No such file or directory"),
+    ] {
+        let (_, stderr) = outcome(job, 1);
+        assert_eq!(stderr.matches(cause).count(), 1, "{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    }
+}
+
+#[test]
+fn bad_numbers_are_told_with_an_example() {
+    let whole = |range: &str| format!("wanted a whole number {range}, such as 32");
+    for (job, wanted) in [
+        (&["simulate", "--ways", "x"][..], whole("from 0 to 1048576")),
+        (&["simulate", "--seed", "-1"], whole("from 0 on")),
+        (&["simulate", "--batch", "0"], whole("from 1 to 1073741824")),
+        (&["plan", "memory", "--rows", "4.5"], whole("from 1 to 4294967294")),
+        (&["plan", "robe", "normal:rows=10"], "dim=X, found none; write it as normal:rows=4096,dim=64".to_owned()),
+        (
+            &["plan", "robe", "normal:rows=10,dim=0"],
+            "dim: wanted a whole number from 1 to 16777216, found 0; write it as normal:rows=4096,dim=64".to_owned(),
+        ),
+        (
+            &["plan", "memory", "--rows", "4", "--compression", "1000"],
+            "compression: wanted a compression that leaves 32 (one chunk) to 2038074743 weights, found 1000, which leaves 0; ".to_owned(),
+        ),
+    ] {
+        let (_, stderr) = outcome(job, 2);
+        assert!(stderr.contains(&wanted), "{wanted}: {stderr}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_npy_is_told() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("c.npy");
+    fs::write(&path, "1 2 3").unwrap();
+    for job in [["plan", "robe"], ["simulate", "--trace"]] {
+        let (_, stderr) = outcome(&[&job[..], &[path.to_str().unwrap()]].concat(), 1);
+        assert!(stderr.contains("found a file that is not .npy; "), "{stderr}");
+    }
+}
+
+/// A default is shown as a user would write it.
+#[test]
+fn defaults_can_be_pasted_back() {
+    for (job, defaults) in [
+        (&["simulate", "--help"][..], &["[default: lru,lfu]", "[default: 1,5,10]"][..]),
+        (&["bench", "--help"], &["[default: fp32,fp16,int8,int4,int2]", "[default: 0,25,50,75,90,95,100]"]),
+    ] {
+        let (stdout, _) = outcome(job, 0);
+        for default in defaults {
+            assert!(stdout.contains(default), "{default}: {stdout}");
+        }
+    }
+}
+
+#[test]
 fn a_refused_job_leaves_no_file_and_an_old_one_as_it_was() {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

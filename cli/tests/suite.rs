@@ -39,7 +39,11 @@ fn bad_usage_is_refused() {
         suite(folder.path(), case).code(2);
     }
     // An unreadable file is found before the first measurement.
-    let failed = suite(folder.path(), &["suite", "--beside", "missing.json"]).code(1);
+    let failed = suite(folder.path(), &["suite", "--beside", "missing.json"]).code(2);
     let err = String::from_utf8_lossy(&failed.get_output().stderr).into_owned();
-    assert!(err.contains("missing.json") && err.contains("side_by_side.py"), "{err}");
+    assert!(
+        err.starts_with("error: --beside: wanted JSON written by benches/side_by_side.py, found missing.json: "),
+        "{err}"
+    );
+    assert!(err.ends_with("; run that script on this machine\n"), "{err}");
 }

@@ -60,7 +60,7 @@ pub fn load(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
 /// [`load`] for any kind of table.
 ///
 /// # Errors
-/// Those of [`load`]; [`Error::Checkpoint`] if the file holds the other kind of table.
+/// The errors of [`load`]; [`Error::Checkpoint`] if the file holds the other kind of table.
 pub fn load_lookup(group: &mut (impl Lookup + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
     match group.kind() {
         LookupKind::Rows(group) => load(group, path),

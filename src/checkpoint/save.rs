@@ -65,7 +65,7 @@ pub fn save(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
 /// [`save`] for any kind of table. A shared array is copied into host memory as a whole.
 ///
 /// # Errors
-/// Those of [`save`].
+/// The errors of [`save`].
 pub fn save_lookup(group: &mut (impl Lookup + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
     match group.kind() {
         LookupKind::Rows(group) => save(group, path),

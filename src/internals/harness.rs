@@ -45,7 +45,7 @@ impl Context {
     /// shared array; the device gets them in windows if `Params` or `Robe` say so.
     ///
     /// # Errors
-    /// Those of the allocations and downloads.
+    /// The errors of the allocations and downloads.
     #[doc(hidden)]
     pub fn run_stage(&self, kernel: &Kernel, bindings: &[Vec<u32>], groups: u32) -> Result<Vec<Vec<u32>>, Error> {
         use wgpu::util::DeviceExt as _;
@@ -112,7 +112,7 @@ impl Context {
     /// Sorts and dedups the first `live` of `keys` by their low `key_bits` bits; with `large`, pass by pass even for few keys.
     ///
     /// # Errors
-    /// Those of the allocations and downloads.
+    /// The errors of the allocations and downloads.
     #[doc(hidden)]
     pub fn run_dedup(&self, keys: &[u32], live: u32, key_bits: u32, large: bool) -> Result<Deduped, Error> {
         let n = keys.len() as u32;

@@ -65,6 +65,9 @@ macro_rules! own_lookup {
             /// Reads the newest weights of linear rows, `[rows, dim]`.
             fn read_rows(self: &mut Self, rows: &[u32]) -> Result<Vec<f32>, $crate::error::Error>;
 
+            /// The counters of each table.
+            fn counters(self: &mut Self) -> Result<Vec<$crate::table::counters::Counters>, $crate::error::Error>;
+
             /// The counters of each table, without waiting.
             fn counters_seen(self: &mut Self) -> Result<Option<Vec<$crate::table::counters::Counters>>, $crate::error::Error>;
 
@@ -78,10 +81,6 @@ pub(crate) use own_lookup;
 /// Gives a type the methods of [`Embedding`](crate::Embedding) as its own.
 macro_rules! own_embedding {
     ($group:ty) => {
-        $crate::lookup::methods::own! { $group, Lookup:
-            /// The counters of each table.
-            fn counters(self: &mut Self) -> Result<Vec<$crate::table::counters::Counters>, $crate::error::Error>;
-        }
         $crate::lookup::methods::own! { $group, Embedding:
             /// The sizes that follow from the configuration.
             #[must_use]

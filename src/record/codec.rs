@@ -83,8 +83,8 @@ pub fn scale_and_bias(weights: &[f32], bits: u32) -> Option<(f32, f32)> {
     span.is_finite().then_some((scale, bias))
 }
 
-/// How far the quotient `(x - bias) / scale` of a stored value can lie from its code, in codes (SPEC 2). The bound
-/// holds for quotients that are off by 2.5 ULP, the most that WGSL allows.
+/// The largest distance of the quotient `(x - bias) / scale` of a stored value from its code, in codes (SPEC 2). The bound holds for
+/// quotients that are off by 2.5 ULP, the most that WGSL allows.
 #[inline]
 #[must_use]
 pub fn tolerance(scale: f32, bias: f32, bits: u32) -> f32 {
@@ -462,7 +462,7 @@ mod tests {
         assert!(2.0 * most > 1.0, "{most}: half the tolerance, 2^-22, would not do");
     }
 
-    /// How many of the `2^k` noises lie below a fraction of `cut` * 2^-32. Noise ascends with its random bits.
+    /// The number of the `2^k` noises below a fraction of `cut` * 2^-32. Noise ascends with its random bits.
     fn below(bits: RandomBits, cut: u32) -> u32 {
         let (mut low, mut high) = (0, 1 << bits.bits());
         while low < high {

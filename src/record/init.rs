@@ -226,7 +226,7 @@ mod tests {
     fn like_normal(values: &[f32]) -> Result<(), String> {
         let n = values.len() as f64;
         let moment = |k: i32| values.iter().map(|&x| f64::from(x).powi(k)).sum::<f64>() / n;
-        // Of x^k: the mean, and the variance, which is the mean of x^2k less the mean's square.
+        // For x^k the mean, and the variance, which is the mean of x^2k less the mean's square.
         for (k, mean, square) in [(1, 0.0, 1.0), (2, 1.0, 3.0), (3, 0.0, 15.0), (4, 3.0, 105.0)] {
             let (found, spread) = (moment(k), 6.0 * ((square - mean * mean) / n).sqrt());
             if (found - mean).abs() > spread {

@@ -150,12 +150,9 @@ impl Config {
         let values = tables.iter().map(|&rows| f64::from(rows)).sum::<f64>() * f64::from(dim);
         let weights = (values / compression).floor();
         if weights > f64::from(PRIME) || weights < f64::from(chunk) {
-            let wanted = format!("{chunk} to {PRIME} weights, a chunk to the prime");
-            return Err(Error::Config {
-                field: "compression",
-                wanted,
-                found: format!("{compression}: {weights} weights"),
-            });
+            let wanted = format!("a compression that leaves {chunk} (one chunk) to {PRIME} weights");
+            let found = format!("{compression}, which leaves {weights}");
+            return Err(Error::Config { field: "compression", wanted, found });
         }
         let config = Self::new(tables, dim, weights as u32, chunk);
         config.check().map(|()| config)

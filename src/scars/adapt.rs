@@ -3,6 +3,7 @@
 //! A [`Proposal`] changes nothing until it is [applied](Proposal::apply).
 
 use crate::{
+    config::setters,
     error::Error,
     lookup::Embedding,
     scars::{fit::sets_for, hot::HotRows, positive, ranked::Ranked, refused},
@@ -41,7 +42,7 @@ pub struct Run<'a> {
     pub counters: Counters,
     /// Number of batches in the run.
     pub batches: u64,
-    /// How often each linear row was used in the run, over all tables of the group.
+    /// The number of uses of each linear row in the run, over all tables of the group.
     pub ranked: &'a Ranked,
     /// Linear rows that were pinned during the run.
     pub pinned: Vec<u32>,
@@ -61,6 +62,7 @@ pub struct Run<'a> {
 ///
 /// Example: [`Run`].
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Rules {
     /// The least share that a change must save: 0.02. Less may be chance, since the hottest rows of a sample look
     /// hotter than they are.
@@ -82,6 +84,14 @@ impl Default for Rules {
         Self { gain: 0.02, loss: 0.005, fewer: 0.1, most_rows: u64::MAX, resize: false }
     }
 }
+
+setters!(Rules {
+    with_gain gain: f64,
+    with_loss loss: f64,
+    with_fewer fewer: f64,
+    with_most_rows most_rows: u64,
+    with_resize resize: bool,
+});
 
 /// The advice of a [`Proposal`].
 ///
@@ -280,7 +290,7 @@ impl Saving {
         rows.into_iter().fold((0, 0.0), |(hits, sum), &(_, count)| (hits + count, sum + self.of(count)))
     }
 
-    /// How many of the rows, hottest first, save as much as all of them less `loss`.
+    /// The number of rows, hottest first, that save as much as all of them less `loss`.
     fn enough(self, rows: &[(u32, u64)], loss: f64) -> usize {
         let wanted = self.of_all(rows).1 - loss;
         let mut sum = 0.0;
@@ -336,7 +346,7 @@ impl Proposal {
     /// that found no way: none, if `ways` is that of the run. [`Advice::Keep`] changes nothing.
     ///
     /// # Errors
-    /// Those of [`Embedding::pin`] and [`Embedding::resize_cache`]. The call may be repeated.
+    /// The errors of [`Embedding::pin`] and [`Embedding::resize_cache`]. The call may be repeated.
     pub fn apply(&self, group: &mut dyn Embedding, ways: u32) -> Result<Vec<u32>, Error> {
         if self.advice == Advice::Keep {
             return Ok(Vec::new());

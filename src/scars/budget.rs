@@ -1,6 +1,7 @@
 //! One memory for cached rows and the batch (SCARS, eq. 7).
 
 use crate::{
+    config::setters,
     error::Error,
     scars::{refused, traffic::Workload},
 };
@@ -9,6 +10,7 @@ use crate::{
 ///
 /// Example: the [module](crate::scars).
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Budget {
     /// Bytes for cached rows and the batch together: M.
     pub bytes: u64,
@@ -21,7 +23,18 @@ pub struct Budget {
     pub batch_cost: f64,
 }
 
+setters!(Budget {
+    with_smallest_batch smallest_batch: u64,
+    with_batch_cost batch_cost: f64,
+});
+
 impl Budget {
+    /// A memory of `bytes` bytes, of which a sample takes `sample`. A batch has at least one sample and no cost of its own.
+    #[must_use]
+    pub const fn new(bytes: u64, sample: u64) -> Self {
+        Self { bytes, sample, smallest_batch: 1, batch_cost: 0.0 }
+    }
+
     /// The smallest and the largest batch that fit, in samples; the largest is what fits without cached rows, at most
     /// an epoch.
     pub(crate) fn batches(&self, workload: &Workload) -> Result<(u64, u64), Error> {

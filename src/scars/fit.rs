@@ -1,4 +1,4 @@
-//! How many pinned rows find a way. Rows are hashed into sets, and some sets get more rows than they hold.
+//! The number of pinned rows that find a way. Rows are hashed into sets, and some sets get more rows than they hold.
 
 use crate::{error::Error, scars::refused, table::hash::fmix32};
 

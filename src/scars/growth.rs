@@ -40,7 +40,7 @@ use crate::{
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Point<'a> {
-    /// How often rows are looked up.
+    /// The lookups of each row, as a distribution.
     pub skew: &'a Skew,
     /// Lookups of a batch.
     pub lookups: f64,

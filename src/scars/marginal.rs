@@ -43,7 +43,7 @@ pub struct Marginal<'a> {
     batch_cost: f64,
 }
 
-/// How caching the next row changes the cost of a batch, in rows that cross.
+/// The change of a batch's cost if the next row is cached too, in rows that cross.
 ///
 /// Example: [`Marginal`].
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -25,9 +25,9 @@
 //! use hotrow::scars::{Budget, Planner, RowBytes, Skew, Table, Workload};
 //!
 //! let skew = Skew::zipf(1_000_000, 1.1)?;
-//! let bytes = RowBytes { record: 36, slot: 144, index: 4 };
+//! let bytes = RowBytes::new(36, 144);
 //! let table = Table::new(skew, bytes, 26.0)?;
-//! let budget = Budget { bytes: 64 << 20, sample: 8192, smallest_batch: 256, batch_cost: 1e6 };
+//! let budget = Budget::new(64 << 20, 8192).with_smallest_batch(256).with_batch_cost(1e6);
 //! let best = Planner::new(vec![table], Workload::training(10_000_000), budget)?.best();
 //! assert!(best.batch > 256 && best.pinned[0] > 100_000 && best.hit_rate > 0.8);
 //! # Ok::<(), hotrow::Error>(())

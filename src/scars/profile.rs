@@ -109,7 +109,7 @@ impl Profile {
     /// [`Error::Length`] unless there is one count for each row of the tables.
     ///
     /// # Panics
-    /// Those of [`Profile::new`].
+    /// As [`Profile::new`].
     pub fn of_frequencies(tables: &[u32], frequencies: &[u32]) -> Result<Self, Error> {
         let mut profile = Self::new(tables, Counting::Exact);
         let (wanted, found) = (profile.rows(), frequencies.len() as u64);

@@ -44,7 +44,7 @@ pub struct Ranked {
     accesses: u64,
 }
 
-/// How skewed accesses are: one line of a skew table.
+/// The skew of accesses at one point: a line of a skew table.
 ///
 /// Example: [`Ranked`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -135,7 +135,7 @@ impl Ranked {
     /// The probability of each row, unused rows included: the input of the model.
     ///
     /// # Errors
-    /// Those of [`Skew::from_counts`]: no accesses, for example.
+    /// The errors of [`Skew::from_counts`]: no accesses, for example.
     pub fn skew(&self) -> Result<Skew, Error> {
         Skew::from_bins(self.bins())
     }

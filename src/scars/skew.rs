@@ -1,4 +1,4 @@
-//! How often rows are looked up: distributions over rows, most probable row first.
+//! Distributions of lookups over rows, most probable row first.
 
 use std::collections::HashMap;
 
@@ -29,8 +29,7 @@ pub struct Bin {
     pub probability: f64,
 }
 
-/// How often each row is looked up: `P(e)` of SCARS, eq. 1, as bins of rows that share a probability, most probable
-/// first.
+/// The distribution of lookups over rows: `P(e)` of SCARS, eq. 1, as bins of rows that share a probability, most probable first.
 ///
 /// Row numbers are ranks: row 0 is the hottest. Measured counts are kept exactly, in one bin for each count that occurs
 /// (at most `sqrt(2 n)` bins for n lookups). Rows of a formula share a bin where their probabilities lie within 1/64 of
@@ -73,7 +72,7 @@ impl Skew {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Skew::from_counts`]; also for more than 2^53 rows.
+    /// The errors of [`Skew::from_counts`]; also for more than 2^53 rows.
     pub fn from_bins(bins: impl IntoIterator<Item = (u64, u64)>) -> Result<Self, Error> {
         let (mut rows_of, mut rows, mut accesses) = (HashMap::<u64, u64>::new(), 0u64, 0u64);
         for (count, more) in bins.into_iter().filter(|&(_, more)| more > 0) {
@@ -130,7 +129,7 @@ impl Skew {
     /// Zipf: `P(i)` is proportional to `(i + 1)^-s`; row 0 is the hottest. SCARS takes s = 1; s = 0 is uniform.
     ///
     /// # Errors
-    /// Those of [`Skew::of`].
+    /// The errors of [`Skew::of`].
     pub fn zipf(rows: u64, s: f64) -> Result<Self, Error> {
         Self::of(Formula::Zipf(s), rows)
     }
@@ -138,7 +137,7 @@ impl Skew {
     /// Exponential: `P(i)` is proportional to `e^(-i / scale)`. The scale is in rows.
     ///
     /// # Errors
-    /// Those of [`Skew::of`].
+    /// The errors of [`Skew::of`].
     pub fn exponential(rows: u64, scale: f64) -> Result<Self, Error> {
         Self::of(Formula::Exponential(scale), rows)
     }
@@ -146,7 +145,7 @@ impl Skew {
     /// Half-normal: `P(i)` is proportional to `e^(-(i / scale)^2 / 2)`. The scale is in rows.
     ///
     /// # Errors
-    /// Those of [`Skew::of`].
+    /// The errors of [`Skew::of`].
     pub fn half_normal(rows: u64, scale: f64) -> Result<Self, Error> {
         Self::of(Formula::HalfNormal(scale), rows)
     }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use crate::{
+    config::setters,
     error::Error,
     scars::{
         distinct::Draws,
@@ -18,6 +19,7 @@ use crate::{
 ///
 /// Example: the [module](crate::scars).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RowBytes {
     /// Bytes of a record that is read or written back: the layout's [`stride`](crate::Layout::stride).
     pub record: u64,
@@ -27,13 +29,23 @@ pub struct RowBytes {
     pub index: u64,
 }
 
+setters!(RowBytes { with_index index: u64, });
+
+impl RowBytes {
+    /// A record of `record` bytes, a slot of `slot` bytes, and an index of 4.
+    #[must_use]
+    pub const fn new(record: u64, slot: u64) -> Self {
+        Self { record, slot, index: 4 }
+    }
+}
+
 /// A table, and how it is looked up.
 ///
 /// Example: the [module](crate::scars).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Table {
-    /// How often each row is looked up.
+    /// The lookups of each row, as a distribution.
     pub skew: Skew,
     /// The bytes of a row.
     pub bytes: RowBytes,
@@ -45,14 +57,20 @@ pub struct Table {
 ///
 /// Example: the [module](crate::scars).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Workload {
     /// Samples of an epoch (`Q / lookups` in the paper's symbols).
     pub samples: u64,
     /// Whether rows that are looked up are updated, and so written back.
     pub training: bool,
-    /// How lookups are drawn.
+    /// The way in which lookups are drawn.
     pub draws: Draws,
 }
+
+setters!(Workload {
+    with_training training: bool,
+    with_draws draws: Draws,
+});
 
 impl Workload {
     /// An epoch of training, with independent lookups.
@@ -76,7 +94,7 @@ impl Workload {
         self.samples.div_ceil(batch)
     }
 
-    /// How often each size of batch occurs: full batches, and the shorter last one.
+    /// The number of batches of each size: full batches, and the shorter last one.
     fn sizes(&self, batch: u64) -> [(f64, u64); 2] {
         [((self.samples / batch) as f64, batch), (1.0, self.samples % batch)]
     }

@@ -53,10 +53,16 @@ impl F32File {
     /// [`Error::Store`] if the file cannot be opened or is not such an array.
     #[cfg(feature = "npy")]
     pub fn npy(path: impl AsRef<Path>) -> Result<Self, Error> {
-        use std::io::Seek;
+        use std::io::{Read, Seek};
 
         let path = path.as_ref();
         let mut file = File::open(path).map_err(|error| failed(path, &error))?;
+        let mut start = Vec::new();
+        let read = file.by_ref().take(6).read_to_end(&mut start).and_then(|_| file.rewind());
+        read.map_err(|error| failed(path, &error))?;
+        if start != b"\x93NUMPY" {
+            return Err(failed(path, &io::Error::new(io::ErrorKind::InvalidData, "a file that is not .npy")));
+        }
         let header = npyz::NpyHeader::from_reader(&mut file).map_err(|error| failed(path, &error))?;
         let kind = header.dtype().descr();
         if kind != "'<f4'" || header.order() != npyz::Order::C {

@@ -1,4 +1,4 @@
-//! Why stochastic rounding is needed (Zhang 2018, section 2.1), on a device.
+//! The need for stochastic rounding (Zhang 2018, section 2.1), shown on a device.
 
 use hotrow::Group;
 

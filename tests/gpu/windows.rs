@@ -32,7 +32,7 @@ fn in_windows(config: &GroupConfig, windows: u32) -> GroupConfig {
     config
 }
 
-/// Those of 2, 3 and 5 windows that the device can bind.
+/// The numbers of windows among 2, 3 and 5 that the device can bind.
 fn bindable(caps: &Caps) -> Vec<u32> {
     let (can, cannot): (Vec<u32>, Vec<u32>) =
         [2, 3, 5].into_iter().partition(|&windows| windows <= caps.choose_windows());

@@ -10,7 +10,7 @@ pub(crate) struct Common {
     /// Show that it works, at small sizes
     #[arg(long)]
     pub(crate) test: bool,
-    /// What `cargo bench` says to every benchmark
+    /// The argument that `cargo bench` passes to every benchmark
     #[arg(long, hide = true)]
     bench: bool,
     /// Runs only if this is part of the benchmark's name

@@ -1,4 +1,4 @@
-//! What all modes share: where results go, how a run begins and ends, tables as data.
+//! Options and output of all modes: the folder of the results, the begin and end of a run, and its tables.
 
 use crate::failure::Failure;
 use crate::options::Options;
@@ -13,23 +13,22 @@ pub(super) struct Common {
     /// Folder for JSON, CSV, tables and plots
     #[arg(long, value_name = "DIR", default_value = "results")]
     pub(super) out: PathBuf,
-    /// Commit to put into the results [default: the environment's `HOTROW_COMMIT`, then and at build]
+    /// Commit to put into the results [default: `HOTROW_COMMIT` when run, else `HOTROW_COMMIT` when built]
     #[arg(long, value_name = "HASH")]
     commit: Option<String>,
 }
 
 impl Common {
-    /// Makes the folder of the results before minutes of measuring.
-    pub(super) fn make_folder(&self) -> Result<(), Failure> {
-        output::check_folder("--out", &self.out)
+    /// Makes the folder of the results, before any measurement.
+    pub(super) fn make_folder(&self, options: &Options) -> Result<(), Failure> {
+        output::check_folder(&self.out, options.json.as_deref())
     }
 
-    /// A run of `command` without figures.
     pub(super) fn start(&self, options: &Options, command: &'static str, size: &'static str) -> Run {
         Run::new(command, self.commit.as_deref(), options.seed, size)
     }
 
-    /// Prints so many of the tables, writes all with JSON and CSV, and names the files.
+    /// Prints the first `printed` tables, writes all with JSON and CSV, and names the files.
     ///
     /// # Errors
     /// If nothing was measured.
@@ -50,7 +49,7 @@ impl Common {
             output::print(&format!("wrote {} and {png}", svg.display()))?;
         }
         output::print(&format!("wrote {}, {} and {}", markdown.display(), csv.display(), json.display()))?;
-        // The device's own copies are measured before anything else.
+        // Copies of the device do not count as measurements of the run.
         if run.records.iter().all(|record| record.spread.is_none() || record.shape == "copy") {
             let why = run.reasons().first().map_or("nothing was asked for", |(_, why)| *why).to_owned();
             anyhow::bail!("{}: wanted measurements, found none: {why}", run.command);
@@ -59,7 +58,7 @@ impl Common {
     }
 }
 
-/// A table of a run: its title, which records it has, the names that make its lines, and the name that makes its columns.
+/// A table of a run: its title, the selected records, the names whose values make its lines, and the name whose values make its columns.
 pub(super) struct Table {
     title: &'static str,
     records: Select<'static>,
@@ -68,17 +67,17 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// The quantities of a shape side by side.
+    /// A table of a shape with a column for each quantity.
     pub(super) const fn new(title: &'static str, shape: &'static str, lines: &'static [&'static str]) -> Self {
         Self { title, records: Select { what: "", shape, setting: "" }, lines, across: "what" }
     }
 
-    /// Only these quantities, and records whose setting has this.
+    /// Selects only these quantities and settings.
     pub(super) const fn only(self, what: &'static str, setting: &'static str) -> Self {
         Self { records: Select { what, setting, ..self.records }, ..self }
     }
 
-    /// A column for each value of this name.
+    /// Makes a column for each value of this name.
     pub(super) const fn across(self, across: &'static str) -> Self {
         Self { across, ..self }
     }

@@ -1,4 +1,4 @@
-//! `hotrow bench robe`: shared tables in the shape of ROBE's Figure 3 and its appendix, and beside cached tables.
+//! `hotrow bench robe`: shared tables in the shape of ROBE's Figure 3 and its appendix, and their forward beside cached tables.
 
 mod beside;
 mod cells;
@@ -18,14 +18,14 @@ use super::suite::Size;
 use crate::failure::Failure;
 use crate::lab::{Complaints, Deadline, Lab};
 use crate::names::one_of;
-use crate::options::Options;
+use crate::options::{Options, whole};
 use crate::plot::{Chart, Heat, Panel, Style};
 use crate::report::run::{Machine, Run};
 use crate::report::{Record, Select, Setting, Unit, Value, table};
 use plan::{Plan, Runner, WAYS};
 use shape::{CHUNK, CHUNKS, COMPRESSION, COMPRESSIONS, MIDDLE, Shape};
 
-/// Shared tables (ROBE): its Figure 3 and appendix, and their forward beside cached tables'
+/// Measure shared tables (ROBE) as in its Figure 3 and appendix, and their forward beside cached tables
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -34,30 +34,29 @@ pub(super) struct Args {
     #[arg(long, value_enum)]
     size: Option<Size>,
     /// Floats in a row [default: 128]
-    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "D", value_parser = whole(1u32..=65536))]
     dim: Option<u32>,
     /// Rows looked up in a batch [default: 10240, small 1024]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    #[arg(long, value_name = "N", value_parser = whole(1u32..=1 << 24))]
     batch: Option<u32>,
     /// Update rule: sgd or adagrad
     #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
     optimizer: OptimizerKind,
-    /// Most memory of a table, with the sums of an atomic update or a gradient; larger ones are left out [default: on the CPU 8 GiB or three quarters of the free memory]
+    /// Most memory of a table with its sums or gradient; larger ones are left out [default: on the CPU 8 GiB or three quarters of the free memory]
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
-    /// Seconds after which no further cell or gradient is begun [default: 300, on the CPU 900, small 180]
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    /// Seconds after which no further cell or gradient begins [default: 300, on the CPU 900, small 180]
+    #[arg(long, value_name = "S", value_parser = whole(1u64..=3600))]
     seconds: Option<u64>,
 }
 
-/// Runs the benchmark.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let optimizer = Optimizer::sgd(1e-3).with_kind(args.optimizer);
     if optimizer.kind == OptimizerKind::RowWiseAdaGrad {
         let wanted = "--optimizer: wanted sgd or adagrad with bench robe, found row-wise-adagrad; a shared weight belongs to no row";
         return Err(Failure::Usage(wanted.into()));
     }
-    args.common.make_folder()?;
+    args.common.make_folder(options)?;
     let context = options.backend.open("running")?;
     let hardware = context.as_ref().is_some_and(|context| context.caps().is_hardware());
     let size = args.size.unwrap_or(if hardware || context.is_none() { Size::Full } else { Size::Small });
@@ -107,18 +106,18 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     Ok(args.common.finish(options, &run, &stem, (&tables, tables.len()), &charts)?)
 }
 
-/// The forward beside cached tables, all cells, and their comparisons.
+/// Measures the forward beside cached tables and all cells, and records their comparisons.
 fn measure(plan: &Plan<'_>, run: &mut Run, runner: &mut dyn Runner) -> anyhow::Result<()> {
     let (Shape { dim, batch, .. }, optimizer) = (&plan.shape, plan.optimizer.kind);
     run.describe("array", format!("one table x {dim}, {batch} rows a batch, no pooling, {optimizer:?}; update: sums and optimiser in one, gradient: the sums alone, into memory"));
-    // First, for it is short: the cells take the time that is left.
+    // The short part comes first; the cells take the remaining time.
     beside::run(plan, run, runner)?;
     cells::run(plan, &plan.shape.settings(), run, runner)?;
     compare::record(run);
     Ok(())
 }
 
-/// 8 GiB, or three quarters of the memory that the system calls free.
+/// 8 GiB, or three quarters of the free memory if that is less.
 fn free() -> u64 {
     const MOST: u64 = 8 << 30;
     let said = std::fs::read_to_string("/proc/meminfo").ok();
@@ -127,7 +126,7 @@ fn free() -> u64 {
     kib.map_or(MOST, |kib| (kib * 1024 / 4 * 3).min(MOST))
 }
 
-/// What runs down and across, and what is held.
+/// The setting of a panel's rows, of its columns, and the fixed setting.
 #[derive(Clone, Copy)]
 struct Axes {
     down: &'static str,
@@ -136,7 +135,7 @@ struct Axes {
 }
 
 impl Axes {
-    /// Of the paper's tables 3 to 6, 7 to 10 and 11 to 14.
+    /// The axes of ROBE's tables 3 to 6, 7 to 10 and 11 to 14.
     fn all(shape: &Shape) -> [Self; 3] {
         let axes = |down, across, held| Self { down, across, held };
         [
@@ -146,7 +145,7 @@ impl Axes {
         ]
     }
 
-    /// Of the records of cells the figures of these quantities.
+    /// Selects the cells' records of the quantities `what`.
     fn select<'r>(self, run: &'r Run, what: &'r str) -> Vec<&'r Record> {
         let found = run.select(Select { what, shape: "array", setting: "" });
         found.filter(|record| self.has(record)).collect()
@@ -163,10 +162,10 @@ impl Axes {
     }
 }
 
-/// The paper's forward and gradients, in the order of its tables.
+/// ROBE's forward and gradients, in the order of its tables.
 const PASSES: [&str; 4] = ["forward", "forward before sparse update", "dense gradient", "sparse gradient"];
 
-/// A figure of ROBE's appendix: tables 3 to 14, milliseconds; table 2's full table takes 0.12 ms forward and 0.35 ms backward.
+/// A figure of tables 3 to 14 of ROBE's appendix, in milliseconds. The full table of table 2 takes 0.12 ms forward and 0.35 ms backward.
 #[derive(serde::Deserialize)]
 struct Published {
     table: u32,
@@ -190,7 +189,7 @@ impl Published {
     }
 }
 
-/// Comparisons of cells, and of tables.
+/// The printed tables: comparisons of cells, and the forward beside cached tables.
 const TABLES: [Table; 5] = [
     Table::new("Loss of `Backward::Auto` over all cells, and of always one of them.", "auto", &["of", "chunks of"]),
     Table::new(
@@ -236,7 +235,7 @@ fn tables(plan: &Plan<'_>, run: &Run) -> Vec<(String, Option<String>)> {
     tables
 }
 
-/// ROBE's Figure 3 as heat maps with updates below, and time against |M| with the crossovers in it.
+/// Draws ROBE's Figure 3 as heat maps with the updates below, and time against |M| with the crossovers.
 fn charts(plan: &Plan<'_>, run: &Run, stem: &Path) -> anyhow::Result<Vec<[PathBuf; 2]>> {
     let [by_compression, by_chunk, _] = Axes::all(&plan.shape);
     if by_compression.select(run, "dense update").is_empty() {
@@ -288,7 +287,7 @@ mod tests {
         let all = published();
         for (number, lines) in (3..).zip([[28; 4], [42; 4], [24; 4]].concat()) {
             let these: Vec<&Published> = all.iter().filter(|one| one.table == number).collect();
-            // Figures of 256 M rows at 10x, dense, are blank.
+            // The figures of 256 M rows at 10x, dense, are blank in the paper.
             let blank = usize::from([3, 5].contains(&number));
             assert_eq!(these.len(), lines - blank, "table {number}");
             let shape = Shape::new(Size::Full, None, None);

@@ -1,38 +1,37 @@
-//! What takes the steps of the sweep: the CPU, a device, a device whose table is staged.
+//! Runners that take the steps of the sweep: on the CPU, on a device, and on a device with a staged table.
 
-use crate::lab::{Inputs, Lab};
+use crate::lab::{Inputs, Lab, timed};
 use hotrow::Resolution;
 use hotrow::{Counters, CpuGroup, Group, GroupConfig};
-use std::time::Instant;
 
-/// Something that takes training steps and says how long forward and backward took, in seconds.
+/// Takes training steps and times forward and backward in seconds.
 pub(super) trait Runner {
-    /// `None` if there was nothing to do yet but to prepare this batch, which is then one step ahead.
+    /// Takes a step. `None`: the runner only prepared this batch and is now one step ahead.
     fn step(&mut self, indices: &[u32]) -> anyhow::Result<Option<[f64; 2]>>;
-    /// All that was done so far; a batch that was ahead is done first.
+    /// The counts so far. A batch that was prepared is finished first.
     fn seen(&mut self) -> anyhow::Result<Seen>;
 }
 
-/// What has been counted.
+/// Counters and bytes over the bus.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Seen {
     pub(super) counters: Counters,
-    /// Bytes that crossed in forward, and in backward.
+    /// Bytes that crossed the bus in forward and in backward.
     pub(super) bus: [u64; 2],
 }
 
 impl Seen {
-    /// Where shaders reach the table themselves: forward reads records and writes evicted ones, backward writes the bypassed ones.
+    /// The counts if shaders reach the table themselves: forward reads records and writes evicted ones, backward writes the bypassed ones.
     fn of(counters: Counters, stride: u64) -> Self {
         let backward = counters.bypass_writes * stride;
         Self { bus: [counters.bus_bytes() - backward, backward], counters }
     }
 }
 
-/// Every gradient.
+/// The value of every gradient.
 const GRAD: f32 = 1e-3;
 
-/// Wall clock around forward and backward.
+/// Runs on the CPU and times by the wall clock.
 pub(super) struct CpuRunner {
     group: CpuGroup,
     offsets: Vec<u32>,
@@ -48,13 +47,11 @@ impl CpuRunner {
 
 impl Runner for CpuRunner {
     fn step(&mut self, indices: &[u32]) -> anyhow::Result<Option<[f64; 2]>> {
-        let start = Instant::now();
-        let outputs = self.group.forward(indices, &self.offsets, None)?;
-        let forward = start.elapsed();
-        std::hint::black_box(outputs);
-        let start = Instant::now();
-        self.group.backward(&self.grads)?;
-        Ok(Some([forward.as_secs_f64(), start.elapsed().as_secs_f64()]))
+        let (outputs, forward) = timed(|| self.group.forward(indices, &self.offsets, None));
+        std::hint::black_box(outputs?);
+        let (updated, backward) = timed(|| self.group.backward(&self.grads));
+        updated?;
+        Ok(Some([forward, backward]))
     }
 
     fn seen(&mut self) -> anyhow::Result<Seen> {
@@ -62,7 +59,7 @@ impl Runner for CpuRunner {
     }
 }
 
-/// Device timestamps around forward and backward, wall clock where there are none.
+/// Runs on a device and times by its timestamps, or by the wall clock without timestamps.
 pub(super) struct GpuRunner<'a> {
     lab: &'a Lab,
     group: Group,
@@ -98,10 +95,10 @@ impl Runner for GpuRunner<'_> {
     }
 }
 
-/// A staged table, always a batch ahead: the host gathers the next batch's rows while the device computes backward.
+/// Runs a staged table one batch ahead: the host gathers the next batch's rows while the device computes backward.
 pub(super) struct StagedRunner<'a> {
     gpu: GpuRunner<'a>,
-    /// A batch has been prefetched and fetched.
+    /// Whether a batch has been prefetched and fetched.
     ahead: bool,
 }
 
@@ -110,42 +107,45 @@ impl<'a> StagedRunner<'a> {
         Ok(Self { gpu: GpuRunner::new(lab, config, offsets)?, ahead: false })
     }
 
-    /// Forward and backward of the batch that waits, and of the next one all that comes before its forward.
+    /// Runs forward and backward of the prefetched batch, and prefetches the next one.
     fn advance(&mut self, next: Option<&[u32]>) -> anyhow::Result<[f64; 2]> {
         let GpuRunner { lab, group, inputs } = &mut self.gpu;
         let queue = lab.timed.queue();
-        let start = Instant::now();
-        let mut encoder = lab.encoder();
-        if self.ahead {
-            group.record_forward_prefetched(&mut encoder, inputs.outputs.slice(..))?;
-        }
-        if let Some(next) = next {
-            group.record_prefetch(&mut encoder, &inputs.with(&lab.storage(next)))?;
-        }
-        let decided = queue.submit([encoder.finish()]);
         let stamped = lab.timeline.resolution() != Resolution::Count;
-        if !stamped {
-            // Without stamps the clock must be read between the two, and the host cannot gather meanwhile.
-            lab.wait(decided.clone())?;
-        }
-        let between = Instant::now();
-        if self.ahead {
+        let (decided, before) = timed(|| -> anyhow::Result<_> {
             let mut encoder = lab.encoder();
-            let grads = inputs.grads.slice(..);
-            lab.timeline.around(&mut encoder, "backward", |encoder| group.record_backward(encoder, grads))?;
-            lab.timeline.resolve(&mut encoder);
-            queue.submit([encoder.finish()]);
-        }
-        if next.is_some() {
-            group.fetch(Some(decided))?;
-        }
-        let spans = lab.timeline.read()?.spans; // waits
-        let (whole, after) = (start.elapsed().as_secs_f64(), between.elapsed().as_secs_f64());
+            if self.ahead {
+                group.record_forward_prefetched(&mut encoder, inputs.outputs.slice(..))?;
+            }
+            if let Some(next) = next {
+                group.record_prefetch(&mut encoder, &inputs.with(&lab.storage(next)))?;
+            }
+            let decided = queue.submit([encoder.finish()]);
+            if !stamped {
+                // Without timestamps the clock is read between the two parts, so the host must wait and cannot gather meanwhile.
+                lab.wait(decided.clone())?;
+            }
+            Ok(decided)
+        });
+        let decided = decided?;
+        let (spans, after) = timed(|| -> anyhow::Result<_> {
+            if self.ahead {
+                let mut encoder = lab.encoder();
+                let grads = inputs.grads.slice(..);
+                lab.timeline.around(&mut encoder, "backward", |encoder| group.record_backward(encoder, grads))?;
+                lab.timeline.resolve(&mut encoder);
+                queue.submit([encoder.finish()]);
+            }
+            if next.is_some() {
+                group.fetch(Some(decided))?;
+            }
+            Ok(lab.timeline.read()?.spans) // waits
+        });
         self.ahead = next.is_some();
-        let stamp = spans.first().and_then(|span| span.nanoseconds).unwrap_or(0.0) * 1e-9;
+        let stamp = spans?.first().and_then(|span| span.nanoseconds).unwrap_or(0.0) * 1e-9;
         let backward = if stamped { stamp } else { after };
-        // All that is not the backward's own is forward's: the host's part as far as it shows, and every submission.
-        Ok([(whole - backward).max(0.0), backward])
+        // Forward has all other time: every submission, and the host's part if it takes longer than backward.
+        Ok([(before + after - backward).max(0.0), backward])
     }
 }
 
@@ -163,7 +163,7 @@ impl Runner for StagedRunner<'_> {
         let group = &mut self.gpu.group;
         group.check()?;
         let traffic = group.traffic().unwrap_or_default();
-        // What left in a step, in its backward too, crosses with the next forward.
+        // Rows that leave in a step cross with the next forward.
         Ok(Seen { counters: group.counters()?.into_iter().sum(), bus: [traffic.bytes(), 0] })
     }
 }

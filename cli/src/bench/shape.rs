@@ -1,4 +1,4 @@
-//! What the sweep measures: one table, and batches with a chosen share of hot rows.
+//! The table of the sweep, and batches with a chosen share of hot rows.
 
 use crate::bench::suite::shapes::{random, shuffle};
 use rand::seq::SliceRandom as _;
@@ -17,14 +17,13 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// TBE's benchmark rows (dim 128, bags of 20); the table is far larger than any cache on the chip.
+    /// Rows as in TBE's benchmark (dim 128, bags of 20). The table is far larger than any cache on the chip.
     pub(super) const GPU: Self = Self { rows: 4_000_000, dim: 128, batch: 160_000, bag: 20 };
-    /// The same, small enough for a sweep of 20 seconds on two cores, and larger than their caches.
+    /// The same shape, small enough for a sweep of 20 seconds on two cores, and larger than their caches.
     pub(super) const CPU: Self = Self { rows: 200_000, dim: 128, batch: 4_000, bag: 20 };
-    /// As much as a software driver computes in that time.
+    /// Small enough for a software driver in the same time.
     pub(super) const SOFTWARE: Self = Self { rows: 50_000, dim: 128, batch: 1_000, bag: 20 };
 
-    /// Rows the cache holds.
     pub(super) const fn cache_rows(&self) -> u32 {
         self.rows / 10
     }
@@ -44,10 +43,9 @@ impl Shape {
     }
 }
 
-/// An endless stream of batches whose accesses hit with a chosen rate.
+/// An endless stream of batches with a chosen hit rate.
 ///
-/// The hot rows are in every batch, so they stay under LRU and lead under LFU. The cold ones are walked through in a random order, the whole
-/// table before any comes again.
+/// The hot rows are in every batch, so LRU and LFU keep them. Cold rows come in a random order; none returns before all have come.
 #[derive(Debug)]
 pub(super) struct Stream {
     shape: Shape,
@@ -66,14 +64,14 @@ impl Stream {
         Self { shape, hot, cold: rows, next: 0, random }
     }
 
-    /// A batch of which `hot_share` go to hot rows.
+    /// A batch in which the share `hot_share` of the accesses goes to hot rows.
     pub(super) fn batch(&mut self, hot_share: f64) -> Vec<u32> {
         let batch = self.shape.batch as usize;
         let hot = (batch as f64 * hot_share).round() as usize;
         let cold = self.cold.iter().cycle().skip(self.next % self.cold.len());
         let mut rows: Vec<u32> = self.hot.iter().cycle().take(hot).chain(cold.take(batch - hot)).copied().collect();
         self.next += batch - hot;
-        // In random order: a bag mixes hot and cold.
+        // In random order, so that a bag mixes hot and cold rows.
         shuffle(&mut rows, &mut self.random);
         rows
     }

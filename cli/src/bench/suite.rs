@@ -18,7 +18,7 @@ pub(super) use size::Size;
 use super::common::{Common, Table};
 use crate::failure::Failure;
 use crate::lab::{Complaints, Deadline, Lab};
-use crate::options::{Backend, Options};
+use crate::options::{Backend, Options, whole};
 use crate::output;
 use crate::plot::{Bars, Chart, Style};
 use crate::report::run::{Machine, Run};
@@ -29,7 +29,7 @@ use hotrow::adapter;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Every kernel and whole steps at named shapes, against the device's own copy bandwidth and the goals
+/// Measure every kernel and whole steps at named shapes, against the device's own copy bandwidth and the goals
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -40,18 +40,17 @@ pub(super) struct Args {
     /// Parts [default: all]
     #[arg(long, value_delimiter = ',', value_parser = part_names())]
     only: Vec<String>,
-    /// JSON that `benches/side_by_side.py` wrote on the same machine, for the goals that compare; may be given again
+    /// JSON of `benches/side_by_side.py` from the same machine, for goals that compare. May be given several times
     #[arg(long, value_name = "FILE")]
     beside: Vec<PathBuf>,
-    /// Seconds after which no further part is begun [default: 240, small 90]
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    /// Seconds after which no further part begins [default: 240, small 90]
+    #[arg(long, value_name = "S", value_parser = whole(1u64..=3600))]
     seconds: Option<u64>,
 }
 
-/// Measures a part.
 type Measure = fn(&mut Bench<'_>) -> anyhow::Result<()>;
 
-/// The parts of the suite. In this order: short ones and those that decide a goal come first.
+/// The parts of the suite. Short parts and parts that decide a goal come first.
 const PARTS: [(&str, &str, Measure); 15] = [
     ("hits", "All rows resident: gather, forward, backward", cases::hits),
     ("nvidia", "NVIDIA's shape", cases::nvidia),
@@ -78,23 +77,23 @@ fn part_names() -> PossibleValuesParser {
     PARTS.map(|(name, help, _)| PossibleValue::new(name).help(help)).into()
 }
 
-/// A figure of one workload against that of another: a line of `data/ratios.csv`.
+/// A figure of one workload divided by that of another: a line of `data/ratios.csv`.
 #[derive(serde::Deserialize)]
 struct Ratio {
     what: String,
     unit: Unit,
-    /// The workload whose figure it is.
+    /// The shape of the record.
     shape: String,
-    /// The quantity, of which workload, and what its setting must have.
+    /// The quantity, its workload, and the condition on its setting.
     figure: String,
     of: String,
     setting: String,
-    /// What it is divided by: the quantity under the same setting, and of which workload.
+    /// The quantity of the divisor under the same setting, and its workload.
     against: String,
     of_other: String,
 }
 
-/// Records the figures against each other, where both were measured.
+/// Records the ratios whose figures were both measured.
 fn compare(run: &mut Run) -> anyhow::Result<()> {
     for ratio in csv::Reader::from_reader(&include_bytes!("../../data/ratios.csv")[..]).deserialize() {
         let Ratio { what, unit, shape, figure, of, setting, against, of_other } = ratio?;
@@ -106,18 +105,16 @@ fn compare(run: &mut Run) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs the suite.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     if options.backend == Backend::Cpu {
         return Err(Failure::Usage(
             "bench suite: wanted a GPU backend, found --backend cpu; the suite measures kernels".into(),
         ));
     }
-    args.common.make_folder()?;
+    args.common.make_folder(options)?;
     let beside = Beside::read(&args.beside)?;
     let context = match options.backend {
         Backend::Gpu => adapter::open_best(adapter::Wanted::Any)?,
-        // One sentence, and how to have it all the same.
         _ => adapter::open_best(adapter::Wanted::Hardware)
             .map_err(|error| anyhow::anyhow!("{error}; --backend gpu takes a software driver too"))?,
     };
@@ -140,7 +137,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             continue;
         }
         let start = deadline.seconds();
-        // A part that does not fit this device takes nothing away from the others.
+        // After a part that fails, the others are still measured.
         if let Err(error) = measure(&mut bench) {
             bench.run.leave_out(name, format!("{error:#}"));
         }
@@ -158,7 +155,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     output::write_file(&goals, run.goal_table().as_bytes())?;
     args.common.finish(options, &run, "suite", (&tables, tables.len()), &charts)?;
     output::print(&format!("wrote {}", goals.display()))?;
-    // Speed is for the reader to judge; this is not.
+    // Speed is left to the reader; wrong results are an error.
     if !run.wrong.is_empty() {
         return Err(anyhow::anyhow!("bench suite: {}", run.wrong.join("; ")).into());
     }
@@ -192,20 +189,18 @@ const TABLES: [Table; 9] = [
     Table::new("Time against work: whole steps over distinct rows, all resident.", "scaling", &["distinct"]),
 ];
 
-/// Figures of whole phases.
 const PHASES: &str = "hit rate|distinct|missing|forward|backward|forward logical|backward logical|forward table bytes|\
     backward table bytes|step, host clock|dispatches";
 
-/// Shares and comparisons of workloads.
 const COMPARED: &str = "forward of copy|backward of copy|forward of bound|forward of bus|exchange of bus|against uncached FP32|against pages|\
     bytes against FP32|time against FP32|counted against copied|against mapped|share of host part hidden|gather against one window|\
     backward against even|step against SGD|step against trusted";
 
-/// Workloads whose kernels are drawn: one of each kind. All are in the tables.
+/// Workloads whose kernels are drawn, one of each kind. The tables have all.
 const DRAWN: [&str; 6] =
     ["hits-uniform", "hits-zipf", "windows-large", "nvidia-row-wise", "mapped-int8", "tbe-1.15-int8"];
 
-/// Kernels against the copy, time against work, goals: those that there are figures for.
+/// Draws the charts that have figures: kernels against the copy, time against work, goals.
 fn charts(run: &Run, out: &Path) -> anyhow::Result<Vec<[PathBuf; 2]>> {
     let mut kernels = Bars::new("Bytes that must move a second, % of the device's own copy");
     kernels.title = format!("Kernels: {}", run.title());

@@ -1,13 +1,13 @@
-//! The sweep over hit rates: every precision x policy x placement, and the bounds: no cache, unified memory.
+//! The sweep over hit rates: every precision x policy x placement, beside two bounds, a table without a cache and unified memory.
 
 use super::common::Common;
 use super::runners::{CpuRunner, GpuRunner, Runner, StagedRunner};
 use super::shape::{Shape, Stream};
 use super::uvm;
 use crate::failure::Failure;
-use crate::lab::{Lab, Rounds};
-use crate::names::{self, ADMITTING, PLACES, one_of};
-use crate::options::{Backend, Options, percent};
+use crate::lab::{Lab, Rounds, timed};
+use crate::names::{self, ADMITTING, PLACES, list, one_of};
+use crate::options::{Backend, Options, percent, whole};
 use crate::output;
 use crate::plot::{Chart, Style};
 use crate::progress::Progress;
@@ -16,7 +16,7 @@ use crate::report::units::Times;
 use crate::report::{Record, Select, Setting, Unit, Value, table};
 use crate::uvm::{UvmModel, UvmTable};
 use hotrow::{Context, GroupConfig, Init, Optimizer, OptimizerKind, Placement, Policy, Precision, adapter};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 #[group(skip)]
@@ -24,43 +24,41 @@ pub(super) struct Args {
     #[command(flatten)]
     common: Common,
     /// Precisions of the table
-    #[arg(long, value_delimiter = ',', default_values_t = Precision::ALL, value_parser = one_of(Precision::ALL))]
+    #[arg(long, value_delimiter = ',', default_value = list(Precision::ALL), value_parser = one_of(Precision::ALL))]
     precision: Vec<Precision>,
     /// Replacement policies
-    #[arg(long, value_delimiter = ',', default_values_t = ADMITTING, value_parser = one_of(ADMITTING))]
+    #[arg(long, value_delimiter = ',', default_value = list(ADMITTING), value_parser = one_of(ADMITTING))]
     policy: Vec<Policy>,
     /// Hit rates to aim at, in percent of the accesses
-    #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_values_t = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 100.0],
+    #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_value = "0,25,50,75,90,95,100",
           allow_negative_numbers = true, value_parser = percent)]
     hit_rate: Vec<f64>,
-    /// Where the table lives [default: device; mapped and staged beside it with INT8 and one policy]
+    /// Placements of the table [default: device; mapped and staged beside it with INT8 and one policy]
     #[arg(long, value_delimiter = ',', value_parser = one_of(PLACES))]
     placement: Vec<Placement>,
     /// Update rule
     #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
     optimizer: OptimizerKind,
-    /// Rows of the table [default: as suits the backend]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..=4_294_967_294))]
+    /// Rows of the table [default: by backend]
+    #[arg(long, value_name = "N", value_parser = whole(64u32..=4_294_967_294))]
     rows: Option<u32>,
     /// Floats in a row
-    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "D", value_parser = whole(1u32..=65536))]
     dim: Option<u32>,
     /// Accesses in a batch
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    #[arg(long, value_name = "N", value_parser = whole(1u32..=1 << 24))]
     batch: Option<u32>,
-    /// Seconds each backend may take, about
-    #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    /// Seconds that each backend may take, roughly
+    #[arg(long, value_name = "S", default_value_t = 20, value_parser = whole(1u64..=3600))]
     seconds: u64,
     #[command(flatten)]
     uvm: uvm::Args,
 }
 
-/// Steps that bring the hot rows in before a point is measured. LFU wants the hot rows ahead by more than one use.
+/// Steps that bring the hot rows in before a point is measured. LFU keeps a row only after several uses.
 const WARM: usize = 3;
-/// Steps whose median is the figure, as many of them as the budget allows.
+/// The most steps of a point; the median of their times is its figure.
 const MEASURED: usize = 15;
-/// And at least so many.
-const LEAST: usize = 3;
 
 /// A line of the table: the setting of its records, and the configuration of its tables.
 #[derive(Clone)]
@@ -70,57 +68,52 @@ struct Curve {
     config: GroupConfig,
 }
 
-/// One measured point.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     hit_rate: f64,
-    /// Of forward and backward.
+    /// Times of forward and of backward.
     seconds: [Times; 2],
     /// Bytes read from and written to the table in a step.
     table: [f64; 2],
-    /// Bytes that crossed in forward, and in backward; of a table in GPU memory those to and from it.
+    /// Bytes that crossed the bus in forward and in backward; for a table in GPU memory, bytes to and from it.
     crossed: [f64; 2],
 }
 
-/// One backend's sweep.
 struct Sweep<'a> {
     args: &'a Args,
     shape: Shape,
-    /// What its records are named: `cpu`, `gpu` or `software`.
+    /// The shape name of the records: `cpu`, `gpu` or `software`.
     name: &'static str,
     machine: Machine,
     /// `None` on the CPU.
     lab: Option<Lab>,
     placements: Vec<Placement>,
-    /// Placements measured beside them with one precision and policy only.
+    /// Placements that are measured with one precision and policy only.
     beside: Vec<Placement>,
     seed: u32,
 }
 
-/// Runs the sweep.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     if options.backend == Backend::Cpu && args.placement.iter().any(|&name| name != Placement::Device) {
         return Err(Failure::Usage(
             "--placement: wanted device with --backend cpu, found another; a CPU has one memory".into(),
         ));
     }
-    args.common.make_folder()?;
-    let start = Instant::now();
+    args.common.make_folder(options)?;
     let mut run = args.common.start(options, "bench", "sweep");
     let context = options.backend.open("running")?;
     let judged = context.as_ref().is_some_and(|context| context.caps().is_hardware());
     let mut sweeps = vec![Sweep::new(args, options.group_seed(), context.as_ref())];
-    // Without a GPU the kernels are shown to work, not to be fast.
+    // Beside the CPU, a software driver shows that the kernels work; its speed means nothing.
     if context.is_none() && options.backend == Backend::Auto {
         match adapter::open_best(adapter::Wanted::Any) {
             Ok(context) => sweeps.push(Sweep::new(args, options.group_seed(), Some(&context))),
             Err(reason) => output::note(&format!("the WGSL kernels were left out: {reason}")),
         }
     }
-    for sweep in &sweeps {
-        sweep.measure(&mut run)?;
-    }
-    run.judge(judged, start.elapsed().as_secs_f64());
+    let (measured, seconds) = timed(|| sweeps.iter().try_for_each(|sweep| sweep.measure(&mut run)));
+    measured?;
+    run.judge(judged, seconds);
     let mut charts = Vec::new();
     let mut tables = Vec::new();
     for sweep in &sweeps {
@@ -129,7 +122,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             charts.push(chart.write(&args.common.out.join(stem))?);
         }
     }
-    // The table of a software driver beside the CPU is in the file only.
+    // The table of a software driver beside the CPU is written to the file and not printed.
     Ok(args.common.finish(options, &run, "bench", (&tables, 1), &charts)?)
 }
 
@@ -146,7 +139,7 @@ impl<'a> Sweep<'a> {
                 (vec![Placement::Device], mapped.into_iter().chain([Placement::Staged]).collect())
             }
             ([], None) => (vec![Placement::Device], Vec::new()),
-            // Of a software driver beside the CPU only what a CPU has, too.
+            // Beside the CPU, a software driver is measured only in placement Device.
             (asked, _) => (asked.to_vec(), Vec::new()),
         };
         let rows = args.rows.unwrap_or(shape.rows);
@@ -158,7 +151,7 @@ impl<'a> Sweep<'a> {
         Self { args, shape: Shape { rows, dim, batch, ..shape }, name, machine, lab, placements, beside, seed }
     }
 
-    /// A curve of this precision and placement; without a policy it has no cache. Of unified memory the pages are named.
+    /// A curve of this precision and placement. Without a policy it has no cache; curves of unified memory name their page size.
     fn curve(
         &self,
         kind: &'static str,
@@ -197,14 +190,13 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    /// At what placements are compared: INT8, or the first precision asked for; the first policy.
+    /// The precision and policy of the comparison of placements: INT8 if asked for, else the first precision; the first policy.
     fn compared(&self) -> (Precision, Policy) {
         let first = self.args.precision.first().copied().unwrap_or(Precision::Int8);
         let precision = if self.args.precision.contains(&Precision::Int8) { Precision::Int8 } else { first };
         (precision, self.args.policy.first().copied().unwrap_or(Policy::Lru))
     }
 
-    /// Takes the whole sweep.
     fn measure(&self, run: &mut Run) -> anyhow::Result<()> {
         let Self { args, shape, .. } = self;
         let (compared, policy) = self.compared();
@@ -259,7 +251,7 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// A curve's points; without a cache the hit rate is 0, whatever the share of hot rows.
+    /// Measures the points of a curve. Without a cache the hit rate is 0 for any share of hot rows.
     fn points(&self, run: &mut Run, curve: &Curve, runner: &mut dyn Runner, slice: Duration) -> anyhow::Result<()> {
         let mut stream = Stream::new(self.shape, self.seed);
         if curve.kind == "uncached" {
@@ -295,20 +287,20 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Both curves of a page size: predicted, and on a device with its pages really moved.
+    /// Both curves of a page size: predicted by the model, and measured on a device that moves the pages.
     fn unified(&self, run: &mut Run, kib: u64, table: UvmTable, slice: Duration) -> anyhow::Result<()> {
         let curve = |kind, placement| self.curve(kind, Precision::Fp32, placement, None, Some(kib));
         self.predict(run, &curve("uvm model", self.placements[0]), table.clone());
         let Some(lab) = &self.lab else { return Ok(()) };
         match uvm::UvmRunner::new(lab, &self.shape, table) {
             Ok(mut runner) => self.points(run, &curve("uvm pages", Placement::Device), &mut runner, slice)?,
-            // A bound, not what was asked for: a device too small for it still gets its other curves.
+            // A device too small for this bound still gets its other curves.
             Err(reason) => run.leave_out(format!("moved pages of {kib} KiB"), reason.to_string()),
         }
         Ok(())
     }
 
-    /// The time is that of a step with every row on the device, measured in this run, and the bus's beside it.
+    /// Predicts a step: the time of a step whose rows are all on the device, measured in this run, plus the time of the bus.
     fn predict(&self, run: &mut Run, curve: &Curve, mut table: UvmTable) {
         let of_resident = format!("kind=cached; precision=FP32; placement={}", curve.config.placement);
         let fastest = |what: &str| {
@@ -340,7 +332,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// What the goals ask for: INT8's bytes against FP32's, INT8 mapped against pages.
+    /// Records the comparisons of the goals: INT8 bytes against FP32 bytes, mapped INT8 against unified memory.
     fn compare(&self, run: &mut Run) {
         let scaled = |is: bool| if is { Setting::default().with("scaled", "yes") } else { Setting::default() };
         let (Shape { rows, dim, batch, .. }, goal) = (self.shape, Shape::GPU);
@@ -360,21 +352,21 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// One line a curve, a column for each hit rate aimed at.
+    /// The table: a line for each curve, a column for each hit rate.
     fn table(&self, run: &Run) -> (String, Option<String>) {
         let logical = Select { what: "forward logical|backward logical", shape: self.name, setting: "" };
         let title = format!("{}: logical bandwidth, forward / backward, by hit rate aimed at in percent", self.name);
         (title, table(run.select(logical), &["curve"], "aim"))
     }
 
-    /// Each with its file's stem: precisions and policies of the first placement; then, where there are several, placements. Forward and
-    /// backward of each.
+    /// The charts with their file stems, one for forward and one for backward: first precisions and policies in the first placement; then,
+    /// if there are several, placements.
     fn charts(&self, run: &Run) -> Vec<(String, Chart)> {
         let of = |setting: &str| {
             let select = Select { what: "forward", shape: self.name, setting };
             run.records.iter().find(|record| select.has(record))
         };
-        // Of several sizes of pages the first: the others are in the table.
+        // The chart shows the first page size; the table shows all.
         let pages = of("page KiB").and_then(|record| record.key("page KiB")).map(|pages| pages.to_string());
         let pages = pages.unwrap_or_default();
         let bounds = [
@@ -405,7 +397,7 @@ impl<'a> Sweep<'a> {
         charts.into_iter().flat_map(both).collect()
     }
 
-    /// The curves of these settings, each in its colour.
+    /// The chart of these curves, each in its colour.
     fn chart(&self, run: &Run, direction: &str, lines: &[(String, usize)]) -> Chart {
         let what = format!("{direction} logical");
         let mut chart = Chart::new("Hit rate (% of accesses)", "Logical bandwidth");
@@ -439,19 +431,20 @@ fn point(runner: &mut dyn Runner, stream: &mut Stream, hit_rate: f64, slice: Dur
     }
     runner.step(&stream.batch(hit_rate))?;
     let before = runner.seen()?;
-    let mut seconds: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
-    let (start, mut steps) = (Instant::now(), 0.0);
-    while seconds[0].len() < LEAST || (seconds[0].len() < MEASURED && start.elapsed() < slice) {
-        steps += 1.0;
-        if let Some(parts) = runner.step(&stream.batch(hit_rate))? {
-            seconds.iter_mut().zip(parts).for_each(|(all, part)| all.push(part));
+    let mut steps = 0.0;
+    let seconds = Rounds { whole: MEASURED, detailed: 0, slice }.repeat(|| {
+        loop {
+            steps += 1.0;
+            if let Some(parts) = runner.step(&stream.batch(hit_rate))? {
+                return Ok(parts);
+            }
         }
-    }
+    })?;
     let after = runner.seen()?;
     let seen = after.counters - before.counters;
     Ok(Point {
         hit_rate: seen.hit_rate(),
-        seconds: seconds.map(Times::of),
+        seconds,
         table: [seen.bytes_read as f64 / steps, seen.bytes_written as f64 / steps],
         crossed: [0, 1].map(|k| (after.bus[k] - before.bus[k]) as f64 / steps),
     })

@@ -1,5 +1,5 @@
-//! Unified memory's curves: predicted by the model, and played on a device with its pages really moved. An FP32 table, the device bytes that
-//! the cache has.
+//! The curves of unified memory for an FP32 table with the device bytes of the cache: predicted by the model, and measured on a device that
+//! moves the pages.
 
 use super::runners::{Runner, Seen};
 use super::shape::Shape;
@@ -43,13 +43,13 @@ impl Args {
     }
 }
 
-/// Pages on a device, driven like a group with SGD.
+/// Unified memory on a device, with the interface of a group that trains by SGD.
 pub(super) struct UvmRunner {
     device: UvmDevice,
     offsets: Vec<u32>,
     grads: Vec<f32>,
     accesses: u64,
-    /// In forward, and in backward.
+    /// Pages moved in forward and in backward.
     moved: [UvmTraffic; 2],
 }
 
@@ -77,7 +77,7 @@ impl Runner for UvmRunner {
         Ok(Some([forward, backward].map(|UvmPass { seconds, .. }| seconds)))
     }
 
-    /// Bytes and accesses; rows are not what moves.
+    /// Counts accesses and bytes. Pages move, so there are no counts of rows.
     fn seen(&mut self) -> anyhow::Result<Seen> {
         let [forward, backward] = self.moved;
         let counters = Counters {

@@ -2,10 +2,10 @@
 
 use bytesize::ByteSize;
 
-/// No more than that: sums of a few stay far below 2^64.
+/// The largest size, so that sums of a few stay far below 2^64.
 const MOST: u64 = 1 << 60;
 
-/// A size in bytes, with a unit or none.
+/// A size in bytes, with or without a unit.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
     match text.trim().parse::<ByteSize>() {
         Ok(ByteSize(bytes)) if bytes <= MOST => Ok(bytes),
@@ -21,10 +21,18 @@ pub(super) fn some_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A number that is `legal`; no comparison holds for a text that is none.
+/// A number that `legal` accepts. A text that is no number becomes NaN, which no comparison accepts.
 fn number(text: &str, legal: impl Fn(f64) -> bool, wanted: &str) -> Result<f64, String> {
     let number = text.trim().parse().unwrap_or(f64::NAN);
     if legal(number) { Ok(number) } else { Err(format!("wanted {wanted}")) }
+}
+
+/// A whole number from 1 to `most`, in digits or as 1e9.
+pub(super) fn count_to(most: u32) -> impl Fn(&str) -> Result<u32, String> {
+    move |text| {
+        let found = count(text).ok().and_then(|count| u32::try_from(count).ok()).filter(|&count| count <= most);
+        found.ok_or_else(|| format!("wanted a whole number from 1 to {most}"))
+    }
 }
 
 /// A whole number from 1 to 2^53, in digits or as 1e9.
@@ -38,7 +46,7 @@ pub(super) fn positive(text: &str) -> Result<f64, String> {
     number(text, |number| number > 0.0 && number.is_finite(), "a number above 0")
 }
 
-/// How many times as large a table and a batch become.
+/// The factor by which table and batch grow.
 pub(super) fn times(text: &str) -> Result<f64, String> {
     number(text, |number| (1.0..=1e6).contains(&number), "a number from 1 to 1e6")
 }
@@ -53,11 +61,11 @@ pub(super) fn chance(text: &str) -> Result<f64, String> {
     number(text, |number| number > 0.0 && number < 1.0, "a number between 0 and 1")
 }
 
-/// Bytes of one binding: the most that a Vulkan device binds through wgpu.
+/// The most bytes of one binding on a Vulkan device through wgpu.
 pub(super) const BINDING: u64 = (1 << 31) - 256;
 
 /// Most floats in a row.
-pub(super) const MOST_DIM: i64 = 1 << 24;
+pub(super) const MOST_DIM: u32 = 1 << 24;
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! `hotrow plan` without a mode: the size of the cache and of the batch, and what they are expected to do.
+//! `hotrow plan` without a mode: the size of cache and batch, and the expected traffic.
 
 use super::amount;
 use super::amount::{BINDING, MOST_DIM};
@@ -9,40 +9,39 @@ use super::{charts, verify};
 use crate::failure::Failure;
 use crate::names::one_of;
 use crate::object::in_units;
-use crate::options::Options;
+use crate::options::{Options, whole};
 use crate::output;
 use hotrow::scars::sets::{
     CacheQuarters, Forecast, Judge, PinnedCache, PinnedRows, PlannedGroup, SetBudget, SetPlanner,
 };
-use hotrow::scars::{self, Workload, scaling_claims};
+use hotrow::scars::{Budget, Workload, scaling_claims};
 use hotrow::{Optimizer, OptimizerKind, Precision, WAYS};
 use rand::SeedableRng;
 use rand::seq::{SliceRandom, index};
 use rand_pcg::Pcg64;
 use std::path::PathBuf;
 
-/// The lookups that are planned for if none are named.
+/// The trace that is planned for if none is given.
 const GENERATED: &str = "zipf:rows=100000,s=1.05,n=1000000";
 
-/// The smallest batch, if nobody says: SCARS'.
+/// The default smallest batch, which is SCARS'.
 const SMALLEST: u64 = 2048;
 
-/// Most lookups of a batch: what a step takes.
+/// The most lookups of a batch in one step.
 const MOST_OF_A_BATCH: u64 = 1 << 30;
 
-/// Most bytes that rounding up each buffer adds to all of them.
+/// The most bytes that rounding up adds to all buffers together.
 const ROUNDING: u64 = 1024;
 
-/// Samples that are drawn for the quarters, as in SCARS Figure 4.
+/// Number of samples drawn for the quarters, as in SCARS Figure 4.
 const DRAWN: usize = 1024;
 
-/// Rows of the largest table that is made to verify a plan.
+/// The most rows of a table for `--verify`.
 const MOST_ROWS: u32 = 1 << 27;
 
-/// Most lookups that are drawn of a distribution.
+/// The most lookups drawn from a distribution.
 const MOST_DRAWN: usize = 1 << 24;
 
-/// Options of a plan for cache and batch.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -55,7 +54,7 @@ pub(crate) struct Args {
     distribution: Option<Distribution>,
     /// Floats in a row
     #[arg(long, value_name = "D", default_value_t = 128, allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..=MOST_DIM))]
+          value_parser = whole(1..=MOST_DIM))]
     dim: u32,
     /// Precision of the table
     #[arg(long, default_value_t = Precision::Int8, value_parser = one_of(Precision::ALL))]
@@ -63,70 +62,68 @@ pub(crate) struct Args {
     /// Update rule
     #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
     optimizer: OptimizerKind,
-    /// Samples of a batch [default: the best]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    /// Samples of a batch [default: the cheapest]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole(1u32..=1 << 30))]
     batch: Option<u32>,
     /// Device memory for cache and batch, such as 64MiB [default: 10 % of the table in FP32]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = amount::some_bytes)]
     budget: Option<u64>,
-    /// Bytes that a sample of a batch takes, the model's activations included [default: what the crate's own steps take]
+    /// Bytes of a sample of a batch, the model's activations included [default: the bytes that hotrow allocates for a sample]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = amount::some_bytes)]
     sample_bytes: Option<u64>,
-    /// Lookups of a sample, where a trace has no bags and for a distribution [default: 1]
+    /// Lookups of a sample, for a distribution or a trace without bags [default: 1]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = amount::positive)]
     lookups: Option<f64>,
     /// Samples of an epoch of a distribution [default: 1000000]
     #[arg(long, value_name = "N", conflicts_with = "trace", allow_negative_numbers = true, value_parser = amount::count)]
     samples: Option<u64>,
-    /// Samples of the smallest batch that serves [default: 2048, or what half of the budget holds]
+    /// Smallest batch allowed, in samples [default: 2048, or as many as half of the budget holds]
     #[arg(long, value_name = "N", conflicts_with = "batch", allow_negative_numbers = true, value_parser = amount::count)]
     smallest_batch: Option<u64>,
-    /// What a batch costs whatever its size, as bytes over the bus
+    /// Fixed cost of a batch of any size, as bytes over the bus
     #[arg(long, value_name = "SIZE", default_value = "0", allow_negative_numbers = true,
           value_parser = amount::bytes)]
     batch_cost: u64,
     /// Ways of a set that may be pinned, of 32
     #[arg(long, value_name = "N", default_value_t = WAYS, allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(WAYS)))]
+          value_parser = whole(1..=WAYS))]
     pinned_ways: u32,
-    /// Rows are read only: no backward, nothing is written
+    /// Plan for reading only, without a backward
     #[arg(long)]
     inference: bool,
-    /// SCARS' scaling claim: rows and batch N times as large
+    /// Also plan for N times the rows and N times the batch, and compare the traffic
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = amount::times)]
     scale: Option<f64>,
-    /// Run the plan with the real kernels and compare the counters with the forecast, which is for shuffled lookups. A whole epoch fails
-    /// if a counter is off by more than 1 %. A part of an epoch fails if a counter is off by more than chance explains, 3 % at most, or
-    /// has too few lookups to tell. The table also shows the trace's samples, shuffled and in real order
+    /// Run the plan with the real kernels and compare the counters with the forecast, which is for shuffled lookups. A whole epoch fails if
+    /// a counter is off by more than 1 %. A part of an epoch fails if a counter is off by more than chance explains (at most 3 %), or has
+    /// too few lookups to tell. The table also shows the samples of a trace, shuffled and in real order
     #[arg(long)]
     verify: bool,
-    /// Floats in a row while verifying: fewer are faster, and change no row counted [default: the plan's]
+    /// Floats in a row for --verify; fewer are faster and change no counter of rows [default: the plan's]
     #[arg(long, value_name = "D", requires = "verify", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..=MOST_DIM))]
+          value_parser = whole(1..=MOST_DIM))]
     verify_dim: Option<u32>,
-    /// Most batches of each order that are run [default: the epoch; of a distribution 64, or what it takes to tell]
+    /// Most batches of each order for --verify [default: the epoch; 64 for a distribution, or more if the check needs them]
     #[arg(long, value_name = "N", requires = "verify", allow_negative_numbers = true, value_parser = amount::count)]
     verify_batches: Option<u64>,
-    /// Draw STEM.svg and STEM.png: bytes and hit rate over cache size; and STEM-quarters: who uses which part of it
-    #[arg(long, value_name = "STEM")]
+    /// Draw STEM.svg and STEM.png: bytes and hit rate over cache size; and STEM-quarters: samples that use each quarter of the cache
+    #[arg(long, value_name = "STEM", value_parser = output::stem())]
     plot: Option<PathBuf>,
 }
 
-/// Runs the subcommand.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     options.check_used(args.verify, args.distribution.is_none())?;
-    let quarters = args.plot.as_deref().map(|stem| output::with_ending(stem, "-quarters"));
-    output::check_plot("--plot", args.plot.as_deref())?;
-    output::check_plot("--plot", quarters.as_deref())?;
+    let stems = args.plot.as_ref().map(|stem| [stem.clone(), output::with_ending(stem, "-quarters")]);
+    output::check_files(options.json.as_deref(), None, stems.as_ref().map_or(&[], |stems| stems))?;
     let input = args.input(options)?;
     let answer = job(args, &input)?.answer(args, options)?;
     let json = answer.json();
     if let Some(path) = &options.json {
         output::write_json(path, &json)?;
     }
-    if let Some((stem, quarters)) = args.plot.as_ref().zip(quarters) {
-        charts::curve(&answer).write(stem)?;
-        charts::quarters(&answer).write(&quarters)?;
+    if let Some([curve, quarters]) = &stems {
+        charts::curve(&answer).write(curve)?;
+        charts::quarters(&answer).write(quarters)?;
     }
     output::print(&answer.text(&json))?;
     verify::proved(&answer.verify)
@@ -151,7 +148,7 @@ impl Args {
         Input::of_trace(options.trace(trace)?, self.lookups)
     }
 
-    /// The budget: a tenth of the table in FP32, if nobody says.
+    /// The budget; by default a tenth of the table in FP32.
     fn budget(&self, rows: u32) -> u64 {
         self.budget.unwrap_or_else(|| {
             let bytes = (u64::from(rows) * u64::from(self.dim) * 4).div_ceil(10);
@@ -160,7 +157,7 @@ impl Args {
         })
     }
 
-    /// Samples of the smallest batch, if they fit the epoch, a step and the budget.
+    /// Samples of the smallest batch; an error if the epoch, a step or the budget is too small for it.
     fn smallest_batch(&self, input: &Input, budget: u64, sample_bytes: u64) -> Result<u64, Failure> {
         let largest = largest_batch(input);
         let room = budget / sample_bytes;
@@ -191,21 +188,16 @@ impl Args {
     }
 }
 
-/// Samples of the largest batch that a step takes.
+/// Samples of the largest batch that one step can take.
 fn largest_batch(input: &Input) -> u64 {
     (MOST_OF_A_BATCH as f64 / input.per_sample) as u64
 }
 
-/// A plan to be made.
 fn job<'a>(args: &Args, input: &'a Input) -> Result<Job<'a>, Failure> {
-    let group = PlannedGroup {
-        rows: input.rows,
-        dim: args.dim,
-        precision: args.precision,
-        optimizer: Optimizer::sgd(0.01).with_kind(args.optimizer),
-        training: !args.inference,
-        binding: BINDING,
-    };
+    let group = PlannedGroup::new(input.rows, args.dim, BINDING)
+        .with_precision(args.precision)
+        .with_optimizer(Optimizer::sgd(0.01).with_kind(args.optimizer))
+        .with_training(!args.inference);
     let bytes = group.bytes().map_err(Failure::usage)?;
     let memory = args.budget(input.rows);
     let own = (bytes.lookup as f64 * input.per_sample).ceil() as u64;
@@ -217,7 +209,7 @@ fn job<'a>(args: &Args, input: &'a Input) -> Result<Job<'a>, Failure> {
         own
     });
     let smallest_batch = args.smallest_batch(input, memory, sample)?;
-    // What a group takes beside its cache and its lookups cannot be split.
+    // The memory that the group needs beside cache and lookups is not split.
     let fixed = if sample < own {
         group.device_bytes(0, 0).map_err(Failure::usage)?
     } else {
@@ -226,16 +218,13 @@ fn job<'a>(args: &Args, input: &'a Input) -> Result<Job<'a>, Failure> {
         (least + ROUNDING).saturating_sub(lookups * bytes.lookup)
     };
     let left = memory.saturating_sub(fixed).max(smallest_batch * sample);
-    let budget = SetBudget {
-        memory: scars::Budget { bytes: left, sample, smallest_batch, batch_cost: args.batch_cost as f64 },
-        workload: Workload { training: group.training, ..Workload::inference(input.samples) },
-        fixed_batch: args.batch.is_some(),
-        largest_batch: largest_batch(input),
-        record: bytes.record,
-        slot: bytes.slot,
-        most_sets: group.most_sets(),
-        pinned_ways: args.pinned_ways,
-    };
+    let split = Budget::new(left, sample).with_smallest_batch(smallest_batch).with_batch_cost(args.batch_cost as f64);
+    let workload = Workload::training(input.samples).with_training(group.training);
+    let budget = SetBudget::new(split, workload, bytes)
+        .with_fixed_batch(args.batch.is_some())
+        .with_largest_batch(largest_batch(input))
+        .with_most_sets(group.most_sets())
+        .with_pinned_ways(args.pinned_ways);
     Ok(Job { input, group, bytes, budget, memory })
 }
 
@@ -260,7 +249,7 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// What the planned group takes on the device; a note says if that is more than the budget.
+    /// Device bytes of the planned group. A note says if they exceed the budget.
     fn device_bytes(&self, cache: &PinnedCache, lookups: u64) -> Result<u64, Failure> {
         let cache_rows = cache.slots().min(self.input.rows.into());
         let taken = self.group.device_bytes(cache_rows as u32, lookups as u32).map_err(Failure::usage)?;
@@ -275,7 +264,7 @@ impl<'a> Job<'a> {
         Ok(taken)
     }
 
-    /// Counted in samples of a trace, expected of a distribution.
+    /// The use of the cache's quarters: counted for a trace, expected for a distribution.
     fn quarters(&self, cache: &PinnedCache, seed: u64) -> CacheQuarters {
         match &self.input.source {
             Source::Trace(trace) => {
@@ -291,7 +280,6 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Runs the plan with the real kernels.
     fn verify(
         &self,
         args: &Args,
@@ -320,7 +308,7 @@ impl<'a> Job<'a> {
                 (cache.rows.clone(), cache.pinned.clone(), orders)
             }
             Source::Distribution(distribution) => {
-                // The rows are made, so the pinned ones are known: row i is the i-th hottest.
+                // The rows are generated: row i is the i-th hottest, so the pinned rows are known.
                 let rows = cache.rows_by_rank(input.rows);
                 let ranks: Vec<usize> = rows.iter().map(|&row| row as usize).collect();
                 let pinned = PinnedRows::known(&input.skew, &ranks);
@@ -332,7 +320,7 @@ impl<'a> Job<'a> {
             }
         };
         let job = verify::Job {
-            group: PlannedGroup { dim: args.verify_dim.unwrap_or(self.group.dim), ..self.group },
+            group: self.group.with_dim(args.verify_dim.unwrap_or(self.group.dim)),
             cache_rows: cache.slots().min(input.rows.into()) as u32,
             pinned_ways: args.pinned_ways,
             rows: &rows,

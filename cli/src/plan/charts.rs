@@ -1,4 +1,4 @@
-//! The plots of a plan: bytes and hit rate over the size of the cache, and who uses which quarter of it.
+//! The plots of a plan: bytes and hit rate over the size of the cache, and the use of its quarters.
 
 use super::report::{Answer, QUARTERS};
 use crate::object::in_units;
@@ -7,10 +7,10 @@ use hotrow::scars::sets::SetSplit;
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// The highest percentage drawn.
+/// The highest percentage that is drawn.
 const HIGHEST: f64 = 140.0;
 
-/// What an epoch costs against one without a cache, and the hit rate, over the cache's size; the plan is marked.
+/// A chart over the size of the cache: bytes of an epoch in percent of those without a cache, and the hit rate. The plan is marked.
 pub(super) fn curve(answer: &Answer<'_>) -> Chart {
     let mut chart = Chart::new("Cache (MiB)", "Percent");
     chart.title = format!("{}: bus bytes and hit rate by cache size", answer.job.input.name);
@@ -20,7 +20,7 @@ pub(super) fn curve(answer: &Answer<'_>) -> Chart {
     let sizes = splits.values().map(size).filter(|&size| size > 0.0);
     let ends = sizes.fold((f64::INFINITY, 0.0_f64), |(least, most), size| (least.min(size), most.max(size)));
     chart.x_range = Some((0.8 * ends.0, 1.25 * ends.1));
-    // What lies far above is cut off.
+    // Values far above are cut off.
     let highest = splits.values().map(|split| split.cost_percent).fold(100.0, f64::max).min(HIGHEST);
     chart.y_range = Some((0.0, (highest / 20.0).ceil() * 20.0));
     let points = |value: fn(&SetSplit) -> f64| -> Vec<(f64, f64)> {
@@ -54,7 +54,7 @@ pub(super) fn curve(answer: &Answer<'_>) -> Chart {
     chart
 }
 
-/// SCARS Figure 4.
+/// The chart of SCARS Figure 4.
 pub(super) fn quarters(answer: &Answer<'_>) -> Bars {
     let mut bars = Bars::new(&format!("samples of {} that use it", answer.quarters.samples));
     bars.title = format!("{}: who uses which quarter of the pinned rows (SCARS Figure 4)", answer.job.input.name);

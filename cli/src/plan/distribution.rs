@@ -1,13 +1,13 @@
-//! `--distribution`: how lookups spread over rows, where there is no trace. `zipf:rows=1e9,s=1.05` and the like.
+//! `--distribution`: a model of lookups instead of a trace, such as `zipf:rows=1e9,s=1.05`.
 
 use super::amount;
-use super::spec::Spec;
+use super::spec::{Kind, Spec};
 use hotrow::Error;
 use hotrow::scars::{Formula, Skew};
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution as _, StandardNormal, Zipf};
 
-/// Rows i = 0, 1, .. with probability ~ a shape of i.
+/// Rows 0, 1, .. with probabilities of a given shape.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Distribution {
     pub(super) text: String,
@@ -15,12 +15,11 @@ pub(super) struct Distribution {
     pub(super) formula: Formula,
 }
 
-/// Kinds of distributions, and their keys.
-const KINDS: [(&str, &[&str]); 4] = [
-    ("zipf", &["rows", "s"]),
-    ("exponential", &["rows", "scale"]),
-    ("half-normal", &["rows", "scale"]),
-    ("uniform", &["rows"]),
+const KINDS: [Kind; 4] = [
+    ("zipf", &["rows", "s"], "zipf:rows=1e9,s=1.05"),
+    ("exponential", &["rows", "scale"], "exponential:rows=1e6,scale=1e4"),
+    ("half-normal", &["rows", "scale"], "half-normal:rows=1e6,scale=1e4"),
+    ("uniform", &["rows"], "uniform:rows=1e6"),
 ];
 
 const WANTED: &str = "wanted zipf:rows=N,s=S, exponential:rows=N,scale=X, half-normal:rows=N,scale=X or uniform:rows=N";
@@ -34,7 +33,7 @@ impl std::str::FromStr for Distribution {
             "zipf" => Formula::Zipf(spec.required("s", amount::positive)?),
             "exponential" => Formula::Exponential(spec.required("scale", amount::positive)?),
             "half-normal" => Formula::HalfNormal(spec.required("scale", amount::positive)?),
-            // Uniform: Zipf with s = 0.
+            // A uniform distribution is Zipf's with s = 0.
             _ => Formula::Zipf(0.0),
         };
         Ok(Self { text: text.trim().to_owned(), rows: spec.required("rows", amount::count)?, formula })
@@ -42,21 +41,21 @@ impl std::str::FromStr for Distribution {
 }
 
 impl Distribution {
-    /// What the model knows of it.
+    /// The skew, for the library's model.
     pub(super) fn skew(&self) -> Result<Skew, Error> {
         Skew::of(self.formula, self.rows)
     }
 
-    /// `n` lookups drawn from it, each by itself.
+    /// Draws `n` independent lookups.
     pub(super) fn draw(&self, n: usize, random: &mut impl Rng) -> anyhow::Result<Vec<u32>> {
         let rows = u32::try_from(self.rows)?;
         Ok(match self.formula {
             Formula::Zipf(s) => {
                 let ranks = Zipf::new(f64::from(rows), s)?;
-                // Ranks run from 1 to rows; the minimum guards the last one against rounding.
+                // Ranks run from 1 to `rows`; the minimum guards against rounding.
                 (0..n).map(|_| (ranks.sample(random) as u32 - 1).min(rows - 1)).collect()
             }
-            // The whole part of an exponential variable that ends at `rows`, by its inverse.
+            // The integer part of an exponential variable that is cut off at `rows`, by the inverse of its distribution.
             Formula::Exponential(scale) => {
                 let mass = -(-f64::from(rows) / scale).exp_m1();
                 let row = |u: f64| (-scale * (-u * mass).ln_1p()) as u32;
@@ -67,7 +66,7 @@ impl Distribution {
     }
 }
 
-/// Row i of `rows` with probability ~ e^(-(i / scale)^2 / 2), by rejection: at least one try in six is taken.
+/// Draws row i of `rows` with probability ~ e^(-(i / scale)^2 / 2), by rejection: at least one try in six is accepted.
 fn half_normal(rows: u32, scale: f64, random: &mut impl Rng) -> u32 {
     let weight = |i: f64| (-0.5 * (i / scale) * (i / scale)).exp();
     loop {
@@ -75,15 +74,15 @@ fn half_normal(rows: u32, scale: f64, random: &mut impl Rng) -> u32 {
             let row = random.random_range(0..rows);
             (f64::from(row), weight(row.into()))
         } else if random.random::<f64>() * (1.0 + scale * (0.5 * std::f64::consts::PI).sqrt()) < 1.0 {
-            // Row 0, of weight 1, against the integral of all others.
+            // Row 0 has weight 1; all other rows together have the integral.
             (0.0, 1.0)
         } else {
-            // Row i is reached from (i - 1, i], where the normal density is nowhere less than at i.
+            // Row i is drawn from (i - 1, i], where the normal density is at least that of i.
             let normal: f64 = StandardNormal.sample(random);
             let (x, row) = (normal.abs() * scale, (normal.abs() * scale).ceil());
             (row, weight(row) / weight(x))
         };
-        // A weight too small for a float is no number when divided by another.
+        // If both weights are too small for a float, their quotient is not a number, and the row is rejected.
         if row < f64::from(rows) && random.random::<f64>() < taken {
             return row as u32;
         }
@@ -120,7 +119,7 @@ mod tests {
         assert_eq!((parsed.rows, parsed.formula), (1_000_000_000, Formula::HalfNormal(2e6)));
     }
 
-    /// Pearson's chi squared of 40,000 draws over 12 rows, 11 degrees of freedom: 31.3 is passed by chance once in a thousand.
+    /// Pearson's chi squared of 40,000 draws over 12 rows, with 11 degrees of freedom. By chance it exceeds 31.3 once in a thousand.
     fn chi_squared(drawn: &str, wanted: &str) -> f64 {
         let [drawn, wanted] = [drawn, wanted].map(|text| text.parse::<Distribution>().unwrap());
         let mut random = Pcg64::seed_from_u64(1);

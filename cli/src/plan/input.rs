@@ -1,4 +1,4 @@
-//! What is planned for: the lookups of a trace, or a distribution.
+//! The lookups of a plan: those of a trace, or a distribution.
 
 use super::distribution::Distribution;
 use crate::failure::Failure;
@@ -6,20 +6,18 @@ use crate::trace::Trace;
 use hotrow::scars::sets::TableLookups;
 use hotrow::scars::{Counting, Profile, Skew};
 
-/// The lookups that are planned for.
+/// The lookups of a plan.
 pub(super) struct Input {
     pub(super) name: String,
-    /// Rows of the table.
     pub(super) rows: u32,
     pub(super) skew: Skew,
     /// Samples of an epoch.
     pub(super) samples: u64,
-    /// Lookups of a sample, in the mean.
+    /// Mean number of lookups of a sample.
     pub(super) per_sample: f64,
     pub(super) source: Source,
 }
 
-/// Where lookups come from.
 pub(super) enum Source {
     Trace(Samples),
     Distribution(Distribution),
@@ -28,9 +26,9 @@ pub(super) enum Source {
 /// A trace cut into samples.
 pub(super) struct Samples {
     pub(super) ids: Vec<u32>,
-    /// Where each sample begins, and the end of the last.
+    /// The start of each sample, and the end of the last one.
     offsets: Vec<u32>,
-    /// Rows that are used, hottest first.
+    /// The rows in use, hottest first.
     pub(super) ranked: Vec<u32>,
 }
 
@@ -40,23 +38,23 @@ impl Samples {
     }
 }
 
-/// Samples of an epoch of a distribution, if nobody says.
+/// The default number of samples of an epoch of a distribution.
 const SAMPLES: u64 = 1_000_000;
 
-/// Most lookups of an epoch: whole numbers are exact up to there.
+/// The most lookups of an epoch; larger whole numbers are not exact in a double.
 const MOST_LOOKUPS: f64 = 9_007_199_254_740_992.0;
 
 impl Input {
-    /// As the library's planner takes it.
+    /// The lookups in the form that the library's planner takes.
     pub(super) fn table(&self) -> TableLookups<'_> {
         let ranked = match &self.source {
             Source::Trace(trace) => Some(&trace.ranked[..]),
             Source::Distribution(_) => None,
         };
-        TableLookups { skew: &self.skew, rows: self.rows, ranked, per_sample: self.per_sample }
+        TableLookups::new(&self.skew, self.rows, self.per_sample).with_ranked(ranked)
     }
 
-    /// Out of a trace; `lookups` a sample, if it has no bags.
+    /// Takes the lookups of a trace. `lookups` is the number for a sample if the trace has no bags.
     pub(super) fn of_trace(trace: Trace, lookups: Option<f64>) -> Result<Self, Failure> {
         let Trace { name, ids, offsets, .. } = trace;
         let usage = |text: String| Err(Failure::Usage(text));
@@ -94,7 +92,7 @@ impl Input {
         })
     }
 
-    /// Out of a distribution.
+    /// Takes the lookups of a distribution.
     pub(super) fn of_distribution(
         from: &Distribution,
         lookups: Option<f64>,

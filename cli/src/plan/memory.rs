@@ -1,26 +1,26 @@
-//! `hotrow plan memory`: the bytes that a group of tables will take, before anything is allocated and without a device.
+//! `hotrow plan memory`: the bytes of a group of tables, before anything is allocated and without a device.
 
 use super::amount::{BINDING, MOST_DIM};
 use super::robe;
 use crate::failure::Failure;
 use crate::names::{PLACES, one_of};
 use crate::object::{self, Field, Object};
-use crate::options::{Options, percent};
+use crate::options::{Options, compression, percent, whole};
 use crate::output;
 use hotrow::internals::Pieces as _;
 use hotrow::robe::Config;
 use hotrow::{Calls, Error, GroupConfig, Layout, MemoryReport, Optimizer, OptimizerKind, Placement, Policy, Precision};
 
-/// The memory of a group of tables, to the byte, before anything is allocated; with --compression of tables whose rows share an array (ROBE)
+/// Count the memory of a group of tables to the byte, before anything is allocated; with --compression for tables that share an array (ROBE)
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Rows of each table of the group
     #[arg(long, value_name = "N[,N]", value_delimiter = ',', required = true, allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..=4_294_967_294))]
+          value_parser = whole(1u32..=4_294_967_294))]
     rows: Vec<u32>,
     /// Floats in a row
     #[arg(long, value_name = "D[,D]", value_delimiter = ',', default_values_t = [128], allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..=MOST_DIM))]
+          value_parser = whole(1..=MOST_DIM))]
     dim: Vec<u32>,
     /// Precisions of the table
     #[arg(long, value_delimiter = ',', default_values_t = [Precision::Int8], value_parser = one_of(Precision::ALL))]
@@ -28,9 +28,9 @@ pub(crate) struct Args {
     /// Update rules
     #[arg(long, value_delimiter = ',', default_values_t = [OptimizerKind::Sgd], value_parser = one_of(OptimizerKind::ALL))]
     optimizer: Vec<OptimizerKind>,
-    /// Indices of the largest batch; 0: only what stays between steps
+    /// Indices of the largest batch; 0 counts only the memory that stays between steps
     #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_values_t = [65_536], allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(0..=1 << 30))]
+          value_parser = whole(0u32..=1 << 30))]
     batch: Vec<u32>,
     /// Rows that the FP32 cache holds, in percent of all rows; 0: no cache
     #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_values_t = [10.0],
@@ -39,33 +39,33 @@ pub(crate) struct Args {
     /// Replacement policies
     #[arg(long, value_delimiter = ',', default_values_t = [Policy::Lru], value_parser = one_of(Policy::ALL))]
     policy: Vec<Policy>,
-    /// Where the table lives
+    /// Placements of the table
     #[arg(long, value_delimiter = ',', default_values_t = [Placement::Device], value_parser = one_of(PLACES))]
     placement: Vec<Placement>,
-    /// Batches are prefetched while the last one waits for its backward
+    /// Count the memory of prefetched batches too
     #[arg(long)]
     prefetch: bool,
-    /// Most bytes of one buffer of records [default: 2147483392, what Vulkan binds at most]
+    /// Most bytes of one buffer of records [default: 2147483392, the most that Vulkan binds]
     #[arg(long, value_name = "B", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u64).range(1..))]
+          value_parser = whole(1..=u64::MAX))]
     shard_bytes: Option<u64>,
-    /// The rows share an array (ROBE) of so many times fewer weights than the tables have values
-    #[arg(long, value_name = "X[,X]", value_delimiter = ',', allow_negative_numbers = true,
+    /// Share an array (ROBE) of so many times fewer weights than the tables have values
+    #[arg(long, value_name = "X[,X]", value_delimiter = ',', allow_negative_numbers = true, value_parser = compression,
           conflicts_with_all = ["precision", "cache_percent", "policy", "placement", "prefetch", "shard_bytes"])]
     compression: Vec<f64>,
-    /// Neighbouring values of a row that lie together in the array, Z
+    /// Values of a row that lie together in the array, Z
     #[arg(long, value_name = "Z[,Z]", value_delimiter = ',', requires = "compression", default_values_t = [robe::CHUNK],
-          allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
+          allow_negative_numbers = true, value_parser = whole(1..=u32::MAX))]
     chunk: Vec<u32>,
 }
 
-/// Every pair of a first and a second value, the second value running fastest.
+/// Every pair of a first and a second value; second values vary faster.
 fn pairs<A: Copy, B: Copy>(firsts: &[A], seconds: &[B]) -> Vec<(A, B)> {
     firsts.iter().flat_map(|&first| seconds.iter().map(move |&second| (first, second))).collect()
 }
 
 impl Args {
-    /// A plan of a cached group for every combination, in the order in which the options name them.
+    /// Plans a cached group for every combination, in the order of the options.
     fn cached(&self) -> Result<Vec<Object>, Error> {
         let rows = pairs(&pairs(&self.dim, &self.precision), &pairs(&self.cache_percent, &self.policy));
         let calls = pairs(&pairs(&self.optimizer, &self.placement), &self.batch);
@@ -76,7 +76,7 @@ impl Args {
                 .with_policy(policy)
                 .with_placement(placement)
                 .with_optimizer(Optimizer::sgd(0.01).with_kind(optimizer));
-            // Within the rows, since the percentage is at most 100.
+            // The percentage is at most 100, so this is at most the number of rows.
             let rows = config.total_rows();
             config.cache_rows = ((rows as f64 * cache_percent / 100.0).ceil() as u64).min(rows) as u32;
             config.set_shard_bytes(self.shard_bytes);
@@ -98,7 +98,7 @@ impl Args {
         Ok(plans)
     }
 
-    /// The same of tables whose rows share an array. A bag has one index, which is the most that outputs take.
+    /// Plans tables that share an array, for every combination. Bags have one index, for which outputs are largest.
     fn shared(&self) -> Result<Vec<Object>, Error> {
         let arrays = pairs(&pairs(&self.dim, &self.chunk), &self.compression);
         let calls = pairs(&self.optimizer, &self.batch);
@@ -106,7 +106,7 @@ impl Args {
         for (((dim, chunk), compression), (optimizer, batch)) in pairs(&arrays, &calls) {
             let mut config = Config::compressed(&self.rows, dim, compression, chunk)?;
             config.optimizer = Optimizer::sgd(0.01).with_kind(optimizer);
-            // As a Vulkan device cuts it.
+            // Windows are as large as bindings on a Vulkan device.
             config.set_window_bytes(Some(BINDING));
             config.check_batch(batch, batch)?;
             let report = MemoryReport::plan_robe(&config, calls_of(batch))?;
@@ -127,7 +127,7 @@ fn calls_of(batch: u32) -> Calls {
     if batch == 0 { Calls::default() } else { batch.into() }
 }
 
-/// An object of the schema of `--json`: the settings of a group, and what it takes.
+/// An object of the schema of `--json`: the settings of a group, and its memory.
 fn plan(dim: u32, settings: Object, report: &MemoryReport) -> Object {
     let bytes = Object::default()
         .with("payload", report.payload)
@@ -169,7 +169,6 @@ fn plan(dim: u32, settings: Object, report: &MemoryReport) -> Object {
         .with("tables", tables.collect::<Field>())
 }
 
-/// Runs the subcommand.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     options.check_used(false, false)?;
     let plans = if args.compression.is_empty() { args.cached() } else { args.shared() };

@@ -10,37 +10,37 @@ use hotrow::scars::sets::{
 };
 use hotrow::scars::{Draws, ScalingClaim};
 
-/// Shares of the lookups that the skew table has, in percent.
+/// The shares of the lookups in the table of the skew, in percent.
 const SHARES: [f64; 5] = [50.0, 80.0, 90.0, 95.0, 99.0];
 
-/// Quarters of the pinned rows, hottest first.
+/// Names of the quarters of the pinned rows.
 pub(super) const QUARTERS: [&str; 4] = ["hottest", "second", "third", "coldest"];
 
-/// What is planned for.
+/// The input of a plan.
 #[derive(Clone, Copy)]
 pub(super) struct Job<'a> {
     pub(super) input: &'a Input,
     pub(super) group: PlannedGroup,
     pub(super) bytes: GroupBytes,
     pub(super) budget: SetBudget,
-    /// All memory, also what the group takes beside its cache and its batch.
+    /// The whole budget, with the memory that the group needs beside cache and batch.
     pub(super) memory: u64,
 }
 
-/// What was found.
+/// The resulting plan.
 pub(super) struct Answer<'a> {
     pub(super) job: Job<'a>,
     pub(super) curve: SetCurve,
     /// The cache of the cheapest split.
     pub(super) cache: PinnedCache,
     pub(super) more: MoreRows,
-    /// All that the group allocates on the device, by the crate's memory plan; its records are in host memory.
+    /// All device bytes of the group by the crate's memory plan. Records are in host memory.
     pub(super) device_bytes: u64,
-    /// The best split if every hottest row found a way and caches had any size: the difference is what hashing costs.
+    /// The best split if every hot row found a way and caches had any size. The difference to it is the cost of hashing.
     pub(super) ideal: SetSplit,
-    /// Who uses which quarter of the pinned rows (SCARS Figure 4).
+    /// The use of the quarters of the pinned rows (SCARS Figure 4).
     pub(super) quarters: CacheQuarters,
-    /// SCARS' scaling claim: how many times rows and batch grow, and by how much the communication does.
+    /// SCARS' scaling claim: the factor of rows and batch, and the growth of the communication.
     pub(super) scaling: Option<(f64, Vec<ScalingClaim>)>,
     pub(super) verify: Vec<Run>,
 }
@@ -61,7 +61,7 @@ impl Answer<'_> {
             .with("samples", input.samples)
             .with("lookups_per_sample", input.per_sample)
             .with("lookups", input.samples as f64 * input.per_sample)
-            // Relative error of expected distinct rows, from putting rows of nearly one probability together.
+            // The relative error of expected distinct rows. Rows of nearly one probability are computed together.
             .with("error", input.skew.error());
         let group = Object::default()
             .with("dim", group.dim)
@@ -103,7 +103,6 @@ impl Answer<'_> {
             .with("verify", self.verify.iter().map(|run| run.json.clone()).collect::<Field>())
     }
 
-    /// The cache and the batch.
     fn plan(&self) -> Object {
         let (Job { input, bytes, budget, .. }, cache) = (&self.job, &self.cache);
         let (samples, table) = (self.curve.cheapest().batch, input.table());
@@ -118,9 +117,9 @@ impl Answer<'_> {
             .with("cache_rows", cache_rows)
             .with("cache_bytes", cache.slots() * bytes.slot)
             .with("cache_percent", 100.0 * cache_rows as f64 / f64::from(input.rows))
-            // Rows that find a way: known of a trace, expected of a distribution.
+            // Rows that find a way: known for a trace, expected for a distribution.
             .with("pinned_rows", cache.pinned.rows())
-            // Hot rows that find no way, of as many as there are pinned ways; colder ones take what is free.
+            // Hottest rows, as many as there are ways to pin, that find no way; colder rows take their place.
             .with("without_a_way", cache.left_out)
             .with("batch_samples", samples)
             .with("batch_lookups", lookups)
@@ -129,16 +128,16 @@ impl Answer<'_> {
             .with("hit_rate", cache.pinned.hit_rate(table.skew))
             .with("batch", crossing(&traffic.batch(&cache.pinned, lookups)))
             .with("epoch", crossing(&epoch))
-            // The same batches without a cache; and each lookup's row sent by itself.
+            // The same batches without a cache, and lookups that each send their row.
             .with("epoch_without_cache", crossing(&without_cache))
             .with("epoch_uncoalesced", crossing(&traffic.uncoalesced(lookups)))
-            // Bytes that bring the pinned rows to the device, once; and the epochs after which the cache has saved as many.
+            // Bytes to load the pinned rows once, and the epochs after which the cache has saved as many.
             .with("load_bytes", load)
             .with("load_pays_after_epochs", (saved > 0.0).then(|| load / saved))
             .with("one_more_set", more_rows(self.more))
     }
 
-    /// SCARS' scaling claim, nothing pinned.
+    /// SCARS' scaling claim without pinned rows.
     fn scaling(&self) -> Option<Object> {
         let (times, claims) = self.scaling.as_ref()?;
         let lines = claims.iter().map(|claim| {
@@ -158,7 +157,7 @@ impl Answer<'_> {
         Some(scaling.with("lines", lines.collect::<Field>()))
     }
 
-    /// The plan and its traffic; the skew; the quarters; the scaling and the runs where they were asked for. `json`: the same as JSON.
+    /// The text: the plan and its traffic, the skew, the quarters; the scaling and the runs if asked for. `json` is the plan as JSON.
     pub(super) fn text(&self, json: &Object) -> String {
         let (plan, quarters) = (json.object("plan"), json.object("portions"));
         let mut parts = vec![self.title(), plan.clone().plain().table("plan")];
@@ -199,7 +198,7 @@ impl Answer<'_> {
     }
 }
 
-/// Bytes over the bus.
+/// The bytes over the bus as JSON.
 fn crossing(traffic: &RowTraffic) -> Object {
     Object::default()
         .with("distinct_rows", traffic.distinct_rows)
@@ -208,7 +207,7 @@ fn crossing(traffic: &RowTraffic) -> Object {
         .with("written_bytes", traffic.bytes.written)
 }
 
-/// A split of the budget, as the model has it.
+/// A split of the budget as JSON.
 fn split(split: &SetSplit) -> Object {
     Object::default()
         .with("pinned_rows", split.pinned_rows)
@@ -220,7 +219,7 @@ fn split(split: &SetSplit) -> Object {
         .with("hit_rate", split.hit_rate)
 }
 
-/// Whether a set of rows more, and as much less of a batch, would cost less; else why not.
+/// Whether one more set of rows, and a batch that is smaller by as much, would cost less; else the reason.
 const fn more_rows(more: MoreRows) -> &'static str {
     match more {
         MoreRows::Pays => "pays",

@@ -1,4 +1,4 @@
-//! `hotrow plan robe`: what a table at hand loses in a shared array (ROBE, definition 2), and the size that a wanted eps takes.
+//! `hotrow plan robe`: the loss of a given table in a shared array (ROBE, definition 2), and the array size for a wanted eps.
 
 mod chart;
 mod report;
@@ -7,7 +7,7 @@ mod table;
 use super::amount::{self, MOST_DIM};
 use crate::failure::Failure;
 use crate::object::{Field, Object};
-use crate::options::Options;
+use crate::options::{Options, compression, whole};
 use crate::output;
 use hotrow::robe::Config;
 use hotrow::robe::fidelity::{Bound, Fidelity, Fit, WantedEps, largest_singular_value, size_for};
@@ -17,19 +17,19 @@ use rand_pcg::Pcg64;
 use std::path::PathBuf;
 use table::Table;
 
-/// Compressions, if nobody says: those of ROBE's paper that leave a chunk, and none.
+/// The default compressions: none, and those of ROBE's paper that leave a chunk.
 const COMPRESSIONS: [f64; 5] = [1.0, 10.0, 100.0, 1000.0, 10_000.0];
 
 /// The chunk of ROBE's paper.
 pub(super) const CHUNK: u32 = 32;
 
-/// Weights of the largest array that is fitted unasked: it takes 5 GiB.
+/// The most weights of an array that is fitted by default; a fit of it takes 5 GiB.
 const MOST_WEIGHTS: u32 = 1 << 28;
 
-/// Products that the largest singular value may take: minutes.
+/// The most products for the largest singular value, which take minutes.
 const MOST_PRODUCTS: f64 = 2e12;
 
-/// What the rows of a table lose in ROBE's shared array: the (1 +- eps) of definition 2
+/// Measure how much of a table a shared array (ROBE) would lose
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The table: a .npy file, a checkpoint (.safetensors), a file of nothing but FP32 rows (with --dim), or generated:
@@ -37,49 +37,48 @@ pub(crate) struct Args {
     #[arg(value_name = "TABLE")]
     table: String,
     /// Floats in a row of the table, if the file does not say
-    #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=MOST_DIM))]
+    #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = whole(1..=MOST_DIM))]
     dim: Option<u32>,
-    /// Rows count by their lookups in this trace: a file, a name in the data folder, or generated
+    /// Trace whose lookups weight the rows: a file, a name in the data folder, or generated
     #[arg(long, value_name = "T")]
     trace: Option<String>,
-    /// How many times fewer weights than the table has values [default: 1,10,100,1000,10000, as far as they leave a chunk and no more
-    /// than 2^28 weights; a fit takes 20 B a weight]
-    #[arg(long, value_name = "X[,X]", value_delimiter = ',', allow_negative_numbers = true)]
+    /// How many times fewer weights than the table has values [default: 1,10,100,1000,10000, if at least a chunk and at most 2^28 weights
+    /// are left; a fit takes 20 B a weight]
+    #[arg(long, value_name = "X[,X]", value_delimiter = ',', allow_negative_numbers = true, value_parser = compression)]
     compression: Vec<f64>,
-    /// Neighbouring values of a row that lie together, Z
+    /// Values of a row that lie together in the array, Z
     #[arg(long, value_name = "Z[,Z]", value_delimiter = ',', default_values_t = [CHUNK], allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = whole(1..=u32::MAX))]
     chunk: Vec<u32>,
-    /// Search the smallest array that keeps each sampled row within this: a length such as 0.5, or 10% of the row's own. With
-    /// corollary 6 beside it
+    /// Search the smallest array that keeps each sampled row within this: a length such as 0.5, or 10% of the row's own. Shows corollary 6
+    /// beside it
     #[arg(long, value_name = "EPS", allow_negative_numbers = true, value_parser = eps)]
     eps: Option<WantedEps>,
-    /// The share of the sampled rows that must keep to --eps [default: 1]
+    /// Share of the sampled rows that must keep to --eps [default: 1]
     #[arg(long, value_name = "SHARE", requires = "eps", allow_negative_numbers = true, value_parser = amount::share)]
     quantile: Option<f64>,
-    /// With which probability corollary 6 may fail
+    /// Accepted probability that corollary 6 fails
     #[arg(long, value_name = "DELTA", default_value_t = 0.01, requires = "eps", allow_negative_numbers = true, value_parser = amount::chance)]
     delta: f64,
-    /// Rows, or lookups of a trace, drawn to be measured
+    /// Rows to measure, or lookups of a trace, drawn at random
     #[arg(long, value_name = "N", default_value_t = 10_000, allow_negative_numbers = true, value_parser = amount::count)]
     sample: u64,
     /// Draw STEM.svg and STEM.png: eps over the array's size
-    #[arg(long, value_name = "STEM")]
+    #[arg(long, value_name = "STEM", value_parser = output::stem())]
     plot: Option<PathBuf>,
 }
 
-/// A wanted eps, as it is written, of every row.
+/// Reads a wanted eps for every row.
 fn eps(text: &str) -> Result<WantedEps, String> {
     match text.trim().strip_suffix('%') {
-        Some(percent) => Ok(WantedEps { eps: amount::positive(percent)? / 100.0, relative: true, quantile: 1.0 }),
-        None => Ok(WantedEps { eps: amount::positive(text)?, relative: false, quantile: 1.0 }),
+        Some(percent) => Ok(WantedEps::relative(amount::positive(percent)? / 100.0)),
+        None => Ok(WantedEps::absolute(amount::positive(text)?)),
     }
 }
 
-/// Runs the subcommand.
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     options.check_used(false, args.trace.is_some())?;
-    output::check_plot("--plot", args.plot.as_deref())?;
+    output::check_files(options.json.as_deref(), None, args.plot.as_slice())?;
     let table = table::open(&args.table, args.dim, options.group_seed())?;
     let uses = args.trace.as_deref().map(|trace| Uses::new(options, trace, &table)).transpose()?;
     let mut random = Pcg64::seed_from_u64(options.seed);
@@ -95,7 +94,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How often rows are looked up.
+/// The number of lookups of each row.
 struct Uses {
     name: String,
     ids: Vec<u32>,
@@ -119,7 +118,7 @@ impl Uses {
     }
 }
 
-/// Rows to measure, in random order: all different, or as lookups meet them.
+/// The rows to measure, in random order: distinct ones, or the rows of lookups.
 fn sample(table: &Table, uses: Option<&Uses>, most: u64, random: &mut Pcg64) -> Vec<u32> {
     let all = uses.map_or(table.rows as usize, |uses| uses.ids.len());
     let places = index::sample(random, all, usize::try_from(most).unwrap_or(all).min(all));
@@ -132,7 +131,7 @@ struct Job {
     rows: Vec<u32>,
 }
 
-/// What the library refuses of a configuration is bad usage here.
+/// A configuration that the library refuses is bad usage.
 fn usage(error: hotrow::Error) -> Failure {
     match error {
         hotrow::Error::Config { .. } | hotrow::Error::Fidelity { .. } => Failure::Usage(error.to_string()),
@@ -145,7 +144,7 @@ impl Job {
     fn report(&self, args: &Args) -> Result<Object, Failure> {
         let Self { table, uses, rows } = self;
         let configs = self.configs(args)?;
-        // All values' mean in every place: the limit of an array of few weights.
+        // The mean of all values in every place is the limit for an array of few weights.
         let one_weight = Config::new(&table.tables, table.dim, 1, 1);
         let (constant, _) = self.measured(&one_weight)?;
         let line = |config: &Config| -> Result<Object, Failure> {
@@ -153,7 +152,7 @@ impl Job {
             Ok(report::line(config, &found, unlike, &constant)?)
         };
         let lines = configs.iter().map(line).collect::<Result<Field, _>>()?;
-        let wanted = args.eps.map(|eps| WantedEps { quantile: args.quantile.unwrap_or(1.0), ..eps });
+        let wanted = args.eps.map(|eps| eps.with_quantile(args.quantile.unwrap_or(1.0)));
         let chunks = wanted.iter().flat_map(|wanted| args.chunk.iter().map(move |&chunk| (chunk, *wanted)));
         let sizes = chunks.map(|(chunk, wanted)| self.size(chunk, wanted, &constant)).collect::<Result<Field, _>>()?;
         let sketch = wanted.map(|wanted| self.sketch(wanted, args.delta, &constant)).transpose()?.flatten();
@@ -167,7 +166,7 @@ impl Job {
             .with("bytes", 4 * table.values());
         let sample = Object::default()
             .with("rows", rows.len())
-            // `row`: each row counts once; else the trace by whose lookups rows count, in fit and sample.
+            // `row`: each row counts once. Else the name of the trace whose lookups weight the rows.
             .with("by", uses.as_ref().map_or("row", |uses| &uses.name))
             // Root mean square of the rows' lengths.
             .with("rms_length", constant.rms_length());
@@ -181,7 +180,7 @@ impl Job {
             .with("sketch", Object::or_null(sketch)))
     }
 
-    /// The arrays that are fitted: every chunk with every compression.
+    /// The arrays to fit: every chunk with every compression.
     fn configs(&self, args: &Args) -> Result<Vec<Config>, Failure> {
         let table = &self.table;
         let unasked = args.compression.is_empty();
@@ -235,7 +234,7 @@ impl Job {
         Ok(report::size(chunk, table.values(), &size, unlike))
     }
 
-    /// Corollary 6, unless it would take too long to say.
+    /// Corollary 6, unless it would take too long.
     fn sketch(&self, wanted: WantedEps, delta: f64, constant: &Fidelity) -> Result<Option<Object>, Failure> {
         let table = &self.table;
         let dim = f64::from(table.dim);

@@ -1,4 +1,4 @@
-//! `--verify`: the plan carried out with the real kernels, and their counters beside the prediction.
+//! `--verify`: runs the plan with the real kernels and compares their counters with the prediction.
 
 mod order;
 
@@ -13,7 +13,6 @@ use hotrow::{Context, Counters, CpuGroup, Embedding, Group, Placement};
 
 pub(super) use order::Order;
 
-/// A plan to be carried out.
 pub(super) struct Job<'a> {
     pub(super) group: PlannedGroup,
     pub(super) cache_rows: u32,
@@ -22,25 +21,25 @@ pub(super) struct Job<'a> {
     /// Rows to pin, hottest first.
     pub(super) rows: &'a [u32],
     pub(super) skew: &'a Skew,
-    /// The same rows, as the prediction has them.
+    /// The same rows, in the form of the prediction.
     pub(super) pinned: &'a PinnedRows,
     pub(super) backend: Backend,
     pub(super) seed: u32,
 }
 
-/// One order of the lookups, played.
+/// The result of a run with one order of the lookups.
 #[derive(Debug)]
 pub(super) struct Run {
     /// `shuffled`, `samples shuffled` or `real`.
     order: &'static str,
-    /// All lookups of a trace, each once.
+    /// Whether the run had all lookups of a trace, each once.
     whole_epoch: bool,
     measures: Vec<Measure>,
     /// Part of the schema of `--json`.
     pub(super) json: Object,
 }
 
-/// A count of a run, by its name, beside its prediction.
+/// The name of a counter, with its count and prediction.
 type Measure = (&'static str, Judgement);
 
 /// The form of the expected distinct rows of a batch.
@@ -52,7 +51,7 @@ pub(super) const fn form(draws: Draws) -> &'static str {
 }
 
 impl Run {
-    /// `played`: what is known of the run before its measures. `locality`: distinct rows counted in a batch, for each one predicted.
+    /// `played` describes the run. `locality` is the number of distinct rows counted in a batch for each one predicted.
     fn new(order: &'static str, whole_epoch: bool, played: Object, measures: Vec<Measure>, locality: f64) -> Self {
         let list = measures.iter().map(|(what, one)| {
             Object::default()
@@ -67,13 +66,13 @@ impl Run {
         let json = Object::default().with("order", order).and(played).with("measures", list.collect::<Field>());
         let json = json
             .with("locality", locality)
-            // A measure is neither right nor wrong: chance alone may move it further than can be allowed.
+            // The run is too short to judge: chance alone may move the counter further than is allowed.
             .with("too_short", measures.iter().any(|(_, one)| one.too_short))
             .with("within", measures.iter().all(|(_, one)| one.within));
         Self { order, whole_epoch, measures, json }
     }
 
-    /// Whether the prediction, which is for shuffled lookups, holds; `None` for another order.
+    /// Whether the prediction holds; `None` for an order that it does not predict.
     fn holds(&self) -> Option<Verdict> {
         let is_wrong = self.measures.iter().any(|(_, one)| !one.within && !one.too_short);
         let is_short = self.measures.iter().any(|(_, one)| one.too_short);
@@ -96,16 +95,16 @@ impl Run {
     }
 }
 
-/// What a run says of the prediction.
+/// The verdict of a run on the prediction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Verdict {
     Holds,
     Fails,
-    /// Chance alone may move a measure further than can be allowed.
+    /// The run is too short: chance alone may move a counter further than is allowed.
     TooShort,
 }
 
-/// Plays each order of lookups on a new group.
+/// Runs each order of lookups on a new group.
 pub(super) fn run(job: &Job<'_>, orders: &[Order]) -> Result<Vec<Run>, Failure> {
     let all: usize = orders.iter().map(|order| order.ids.len()).sum();
     let progress = Progress::new("verify", all as u64);
@@ -113,7 +112,7 @@ pub(super) fn run(job: &Job<'_>, orders: &[Order]) -> Result<Vec<Run>, Failure> 
     orders.iter().map(|order| Ok(play(context.as_ref(), job, order, &progress)?)).collect()
 }
 
-/// An error unless the order that the prediction is for proved it.
+/// Returns an error unless the run with shuffled lookups confirms the prediction.
 pub(super) fn proved(runs: &[Run]) -> Result<(), Failure> {
     let wrong = runs.iter().find_map(|run| Some((run, run.holds().filter(|&verdict| verdict != Verdict::Holds)?)));
     let Some((run, verdict)) = wrong else { return Ok(()) };
@@ -132,10 +131,10 @@ pub(super) fn proved(runs: &[Run]) -> Result<(), Failure> {
     .into())
 }
 
-/// A new group of the plan; `None` for the CPU.
+/// A new group of the plan. Without a context it is on the CPU.
 fn group(context: Option<&Context>, job: &Job<'_>) -> Result<Box<dyn Embedding>, hotrow::Error> {
     let mut config = job.group.config(job.cache_rows);
-    // The place of the records changes no counter.
+    // The placement of the records changes no counter.
     config.placement = Placement::Device;
     config.seed = job.seed;
     Ok(match context {
@@ -169,7 +168,7 @@ fn play(context: Option<&Context>, job: &Job<'_>, order: &Order, progress: &Prog
         .with("lookups", lookups)
         .with("batches", sizes.values().sum::<u64>())
         .with("whole_epoch", whole_epoch)
-        // Of the largest batch.
+        // The form for the largest batch.
         .with("form", form(Draws::of_batch(job.skew, largest)))
         // Bytes of a record of the group that ran.
         .with("record", record)
@@ -178,7 +177,7 @@ fn play(context: Option<&Context>, job: &Job<'_>, order: &Order, progress: &Prog
     Ok(Run::new(order.name, whole_epoch, played, measures, counted.unique as f64 / expected.distinct.mean))
 }
 
-/// Forward and, in training, backward of every batch, then a flush. Returns what that counted.
+/// Runs forward and, in training, backward of every batch, then a flush. Returns the counts.
 fn count(group: &mut dyn Embedding, job: &Job<'_>, order: &Order, progress: &Progress) -> anyhow::Result<Counters> {
     let before: Counters = group.counters()?.into_iter().sum();
     let mut gradients = Vec::new();
@@ -187,7 +186,7 @@ fn count(group: &mut dyn Embedding, job: &Job<'_>, order: &Order, progress: &Pro
         if job.group.training {
             let floats = (offsets.len() - 1) * job.group.dim as usize;
             if gradients.len() < floats {
-                // A gradient that moves rows, and overflows none.
+                // A gradient that moves rows without an overflow.
                 gradients.resize(floats, 1e-3);
             }
             group.backward(&gradients[..floats])?;
@@ -201,18 +200,18 @@ fn count(group: &mut dyn Embedding, job: &Job<'_>, order: &Order, progress: &Pro
     Ok(after - before)
 }
 
-/// What the run's batches are expected to count, and whether the run is all of a trace.
+/// The expected counts of the run, and whether the run is a whole epoch of a trace.
 fn expected(job: &Job<'_>, order: &Order) -> (Forecast, bool) {
     let (sizes, lookups) = (order.sizes(), order.ids.len() as u64);
     let expected = Forecast::batches(job.skew, job.pinned, sizes.clone());
     let Some(all) = job.skew.accesses() else { return (expected, false) };
-    // Batches of whole samples have too many sizes for each pair of them. The mean decides how far chance goes.
+    // Batches of whole samples have too many sizes to treat each pair of sizes, so their mean size decides the effect of chance.
     let batches: u64 = sizes.values().sum();
     let alike = if order.name == order::SHUFFLED { sizes } else { [(lookups / batches.max(1), batches)].into() };
     (expected.drawn_once(job.skew, job.pinned, &alike, all), all == lookups)
 }
 
-/// Each measure, predicted and counted.
+/// Compares each counter with its prediction.
 fn compare(judge: Judge, job: &Job<'_>, expected: &Forecast, counted: &Counters, record: u64) -> Vec<Measure> {
     let record = record as f64;
     let measure = |what, expected: Expected, units, counted: u64| (what, judge.judge(expected, units, counted as f64));
@@ -223,7 +222,7 @@ fn compare(judge: Judge, job: &Job<'_>, expected: &Forecast, counted: &Counters,
         measure("bytes read", expected.misses, record, counted.bytes_read),
     ];
     if job.group.training {
-        // Each missing row is updated once a batch; each pinned one that was touched goes back once, in the flush.
+        // Each missing row is updated once in a batch; each pinned row that was touched is written back once, by the flush.
         let flushed = Forecast::batch(job.skew, job.pinned, counted.accesses).touched;
         measures.push(measure("bytes written", expected.misses + flushed, record, counted.bytes_written));
     }
@@ -241,7 +240,7 @@ mod tests {
 
     const ROWS: u32 = 500;
 
-    /// Lookups in random order, row r as likely as 1/(r + 3).
+    /// Lookups in random order; row r has probability ~ 1/(r + 3).
     fn lookups() -> Vec<u32> {
         let mut random = Pcg64::seed_from_u64(3);
         let mut lookups: Vec<u32> = (0..ROWS).flat_map(|row| vec![row; (20_000 / (row + 3)) as usize]).collect();
@@ -252,7 +251,10 @@ mod tests {
 
     fn measures(skew: &Skew, rows: &[u32], pinned: &PinnedRows, lookups: &[u32], training: bool) -> Run {
         let (precision, optimizer) = (Precision::Int8, Optimizer::sgd(0.01));
-        let group = PlannedGroup { rows: ROWS, dim: 2, precision, optimizer, training, binding: 1 << 30 };
+        let group = PlannedGroup::new(ROWS, 2, 1 << 30)
+            .with_precision(precision)
+            .with_optimizer(optimizer)
+            .with_training(training);
         let job = Job { group, cache_rows: 64, pinned_ways: 32, rows, skew, pinned, backend: Backend::Cpu, seed: 1 };
         run(&job, &[Order::shuffled(lookups.to_vec(), 300, 3)]).unwrap().remove(0)
     }
@@ -263,7 +265,7 @@ mod tests {
         let mut counts = vec![0; ROWS as usize];
         lookups.iter().for_each(|&row| counts[row as usize] += 1);
         let skew = Skew::from_counts(counts).unwrap();
-        // Row r is the r-th hottest, within equal counts.
+        // Row r is the r-th hottest, apart from ties.
         let ranked: Vec<u32> = (0..ROWS).collect();
         let cache = PinnedCache::known(&skew, &ranked, ROWS, 64, 32);
         assert_eq!(cache.rows.len(), 64);
@@ -284,7 +286,7 @@ mod tests {
                 let of = run.measures.iter().find(|measure| measure.0 == what).unwrap();
                 assert!(run.holds() != Some(Verdict::Holds) && !of.1.within, "{what}: {run:?}");
             };
-            // Rows said to be pinned that are not, a row fewer than said, another distribution, lookups with locality.
+            // Rows wrongly said to be pinned, a row too few, another distribution, lookups with locality.
             wrong(&measures(&skew, &[], &cache.pinned, &lookups, training), "bytes read");
             wrong(&measures(&skew, &cache.rows[1..], &cache.pinned, &lookups, training), "hits");
             let flat = Skew::uniform(ROWS.into()).unwrap();

@@ -1,4 +1,4 @@
-//! Named bars, one below the other: as many as there are, with names as long as they are.
+//! Charts of named bars, one below the other.
 
 use super::draw::{COLOURS, DASHES, plain, tick, write};
 use anyhow::ensure;
@@ -10,10 +10,10 @@ use kuva::render::render::{Scene, render_multiple};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Height of a bar and what is free below it, and of the title and the axis.
+/// Height of a bar with its gap, and of the title and the axis.
 const ROW: f64 = 22.0;
 const AROUND: f64 = 150.0;
-/// Width of the longest bar with its margins, and of a letter of the names before it.
+/// Width of the longest bar with its margins, and of a letter of the names.
 const BARS: f64 = 540.0;
 const LETTER: f64 = 7.5;
 /// Letters of a title that fit above the bars.
@@ -22,13 +22,12 @@ const TITLE_LETTERS: usize = 50;
 /// A chart of horizontal bars that begin at 0.
 #[derive(Clone, Debug)]
 pub(crate) struct Bars {
-    /// Stands above the chart.
     pub(crate) title: String,
-    /// What runs to the right, with its unit.
+    /// The title of the axis with its unit.
     label: String,
-    /// Names and lengths, from above. What is not finite is left out.
+    /// Names and lengths from top to bottom. Values that are not finite are left out.
     pub(crate) bars: Vec<(String, f64)>,
-    /// Where a dashed line stands; bars that reach it have another colour.
+    /// The position of a dashed line. Bars that reach it have another colour.
     pub(crate) mark: Option<f64>,
 }
 
@@ -51,7 +50,7 @@ impl Bars {
 
     fn scene(&self) -> Scene {
         let mut bars = BarPlot::new().with_horizontal(true).with_width(0.65);
-        // kuva begins below.
+        // kuva draws from bottom to top.
         for (name, length) in self.bars.iter().rev() {
             let short = self.mark.is_some_and(|mark| *length < mark);
             bars = bars.with_colored_bar(
@@ -80,7 +79,7 @@ impl Bars {
     }
 }
 
-/// Three digits are enough to compare bars.
+/// A number with three digits, enough to compare bars.
 fn number(value: f64) -> String {
     let digits = if value >= 100.0 || value.fract() == 0.0 { 0 } else { 1 };
     if value > 0.0 && value < 0.05 { "<0.1".to_owned() } else { format!("{value:.digits$}") }

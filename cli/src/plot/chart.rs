@@ -1,4 +1,4 @@
-//! Lines over common axes.
+//! Charts of lines over common axes.
 
 use super::draw::{COLOURS, DASHES, TITLE_LETTERS, WIDTH, plain, text, tick, write};
 use super::symmetric;
@@ -18,23 +18,22 @@ const HEIGHT: f64 = 480.0;
 
 const LINE_WIDTH: f64 = 2.5;
 
-/// Radius of a marker.
 const MARKER: f64 = 4.5;
 
-/// Size of the numbers on the axes, and of the legend.
+/// Text size of the numbers on the axes and of the legend.
 const TICK: u32 = 14;
 
-/// Width of a digit in units of the text size: as wide as any usual sans serif font has them.
+/// Width of a digit in units of the text size, an upper bound for usual sans serif fonts.
 const DIGIT: f64 = 0.64;
 
-/// What stays free beyond the last number of the x axis.
+/// Margin to the right of the last number of the x axis.
 const EDGE: f64 = 4.0;
 
 const BAND: &str = "#888888";
 
-/// Mean width of a letter in units of the text size, a little above that of the usual sans serif fonts.
+/// Mean width of a letter in units of the text size, slightly more than in usual sans serif fonts.
 const LETTER: f64 = 0.6;
-/// Of the legend: height of an entry, length of its line, what is free behind it, and between columns.
+/// Legend: entry height, line length, gap behind an entry, margin between columns.
 const ROW: f64 = 24.0;
 const SWATCH: f64 = 36.0;
 const GAP: f64 = 8.0;
@@ -43,44 +42,42 @@ const MARGIN: f64 = 24.0;
 /// One line of a chart.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
-    /// What the legend says.
+    /// The legend's text.
     pub(crate) label: String,
-    /// (x, y), in drawing order. Points that are not finite, or not above 0 on a logarithmic axis, are left out.
+    /// (x, y) in drawing order. Points that are not finite, or not above 0 on a logarithmic axis, are left out.
     pub(crate) points: Vec<(f64, f64)>,
-    /// Index of the colour; beyond the eighth they repeat.
+    /// Index of the colour; the eight colours repeat.
     pub(crate) colour: usize,
-    /// Dashed instead of solid, and with squares for dots.
+    /// Whether the line is dashed and its markers are squares; else it is solid with dots.
     pub(crate) dashed: bool,
-    /// A dot or square on each point.
+    /// Whether each point has a marker.
     pub(crate) markers: bool,
-    /// How far the error bar of each point reaches down and up; empty for none.
+    /// Lengths of each point's error bar, down and up; empty for none.
     pub(crate) spread: Vec<(f64, f64)>,
 }
 
 /// A chart of lines over common axes.
 #[derive(Clone, Debug)]
 pub(crate) struct Chart {
-    /// Stands above the chart.
     pub(crate) title: String,
-    /// What runs to the right, with its unit.
+    /// The x axis's title with its unit.
     pub(crate) x_label: String,
-    /// What runs up, with its unit.
+    /// The y axis's title with its unit.
     pub(crate) y_label: String,
-    /// Powers of ten to the right.
+    /// Whether the x axis is logarithmic.
     pub(crate) log_x: bool,
-    /// Powers of ten upwards.
+    /// Whether the y axis is logarithmic.
     pub(crate) log_y: bool,
-    /// Names that stand at 0, 1, 2 ... on the x axis instead of numbers.
+    /// Names instead of the numbers 0, 1, 2 ... on the x axis.
     pub(crate) x_names: Vec<String>,
-    /// Powers of ten upwards and downwards from this number, and a linear stretch between: for values around 0.
+    /// If set, the y axis is logarithmic above this number and below its negative, and linear between: for values around 0.
     pub(crate) symmetric_y: Option<f64>,
-    /// A grey band from this far below 0 to as far above.
+    /// If set, a grey band reaches from the negative of this value to the value.
     pub(crate) band: Option<f64>,
     /// Ends of the x axis; `None` fits the points.
     pub(crate) x_range: Option<(f64, f64)>,
     /// Ends of the y axis; `None` fits the points.
     pub(crate) y_range: Option<(f64, f64)>,
-    /// The lines.
     pub(crate) series: Vec<Series>,
 }
 
@@ -144,7 +141,7 @@ impl Chart {
         x.is_finite() && y.is_finite() && (!self.log_x || x > 0.0) && (!self.log_y || y > 0.0)
     }
 
-    /// The points of a series that can be drawn, where they stand on the axes, and how far their error bars reach there.
+    /// The points of a series that can be drawn: their places on the axes, and the lengths of their error bars there.
     fn placed<'a>(&'a self, series: &'a Series) -> impl Iterator<Item = ((f64, f64), (f64, f64))> + 'a {
         let finite = |reach: f64| if reach.is_finite() { reach.max(0.0) } else { 0.0 };
         let place = |y: f64| self.symmetric_y.map_or(y, |linear| symmetric::place(y, linear));
@@ -181,7 +178,7 @@ impl Chart {
             layout = layout.with_log_y();
         }
         if !self.x_names.is_empty() {
-            // Half a place is left free at both ends.
+            // Half a place stays free at both ends.
             let (names, last) = (self.x_names.clone(), self.x_names.len() as f64 - 0.5);
             let name = move |place: f64| name_at(&names, place);
             layout = layout.with_x_axis_min(-0.5).with_x_axis_max(last).with_x_tick_step(1.0);
@@ -204,7 +201,7 @@ fn colour(series: &Series) -> &'static str {
     COLOURS[series.colour % COLOURS.len()]
 }
 
-/// What stands on each point of a series, as kuva draws it.
+/// The marker of a point, for kuva.
 fn marker(series: &Series, x: f64, y: f64, radius: f64) -> Primitive {
     let fill = Color::from(colour(series));
     if series.dashed {
@@ -216,13 +213,13 @@ fn marker(series: &Series, x: f64, y: f64, radius: f64) -> Primitive {
     }
 }
 
-/// Makes room on the right for the last number of the x axis: kuva leaves none where the axis is logarithmic.
+/// Adds space on the right for the last number of the x axis, which kuva forgets on logarithmic axes.
 fn widen(scene: &mut Scene) {
     let end = scene.elements.iter().filter_map(tick_end).fold(0.0, f64::max);
     scene.width = scene.width.max((end + EDGE).ceil());
 }
 
-/// Where a number on an axis ends, about.
+/// The approximate right end of a number on an axis.
 fn tick_end(element: &Primitive) -> Option<f64> {
     let Primitive::Text { x, content, size: size @ TICK, anchor, .. } = element else { return None };
     let beyond = match anchor {
@@ -233,21 +230,21 @@ fn tick_end(element: &Primitive) -> Option<f64> {
     Some(x + beyond * content.chars().count() as f64 * DIGIT * f64::from(*size))
 }
 
-/// The name at a place of the x axis, if one stands there.
+/// The name at a place of the x axis, if there is one.
 fn name_at(names: &[String], place: f64) -> String {
     let whole = place.round();
     let name = if (place - whole).abs() < 0.01 && whole >= 0.0 { names.get(whole as usize) } else { None };
     name.cloned().unwrap_or_default()
 }
 
-/// Adds an entry for each series below what the scene shows so far, in columns, and makes the scene taller. kuva's own legend shows no dashes
-/// on its short lines, and no line behind a marker.
+/// Adds a legend of several columns below the chart and makes the scene taller. kuva's own legend shows no dashes on its short lines, and
+/// no line behind a marker.
 fn legend(scene: &mut Scene, series: &[&Series]) {
     let longest = series.iter().map(|series| series.label.chars().count()).max().unwrap_or(0);
     let column = SWATCH + GAP + longest as f64 * LETTER * f64::from(TICK) + MARGIN;
     let columns = (((scene.width - MARGIN) / column) as usize).clamp(1, series.len().max(1));
     let rows = series.len().div_ceil(columns);
-    // Fewer columns if that takes no more rows: entries then stand below their like.
+    // If the number of rows allows, there are fewer columns, so that similar entries stand below each other.
     let columns = series.len().div_ceil(rows.max(1)).max(1);
     let left = ((scene.width - columns as f64 * column) / 2.0).max(MARGIN);
     let top = scene.height;

@@ -1,7 +1,7 @@
 //! Dashes for the PNG.
 //!
-//! kuva's rasteriser takes dash lengths as pixels whatever the scale, starts the pattern anew at each point and rounds
-//! the ends of thick dashes until the gaps are gone. So dashed lines are cut into solid pieces before it sees them.
+//! kuva's rasteriser ignores the scale for the lengths of dashes, begins the pattern anew at each point, and rounds the ends of thick
+//! dashes until the gaps close. So dashed lines are cut into solid pieces first.
 
 use kuva::render::render::{Primitive, Scene};
 
@@ -16,7 +16,7 @@ pub(super) fn cut(scene: &mut Scene) {
         };
         let lengths: Vec<f64> = pattern.split([' ', ',']).filter_map(|length| length.parse().ok()).collect();
         let (on, off) = (lengths.first().map_or(0.0, |on| *on), lengths.get(1).map_or(0.0, |off| *off));
-        // The round ends reach half a width beyond each dash.
+        // Round ends extend each dash by half a width.
         let overhang = stroke_width.min(on / 2.0);
         let dash =
             |points| Primitive::PolyLine { points, stroke: stroke.clone(), stroke_width, stroke_dasharray: None };
@@ -24,7 +24,7 @@ pub(super) fn cut(scene: &mut Scene) {
     }
 }
 
-/// The parts of a line through `points` that a pattern of `on` drawn and `off` left out leaves, along its whole length.
+/// The pieces of a line through `points` that a pattern of `on` drawn and `off` left out draws.
 fn pieces(points: &[Point], on: f64, off: f64) -> Vec<Vec<Point>> {
     if on <= 0.0 || off <= 0.0 {
         return vec![points.to_vec()];

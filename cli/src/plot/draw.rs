@@ -1,4 +1,4 @@
-//! What all charts share: colours, numbers, lines of text, and the files that they are written to.
+//! Drawing of all charts: colours, numbers, lines of text, and files.
 
 use super::dashes;
 use crate::output::{self, with_ending};
@@ -8,19 +8,19 @@ use kuva::render::color::Color;
 use kuva::render::render::{Primitive, Scene, TextAnchor};
 use std::path::{Path, PathBuf};
 
-/// Width of the drawing; READMEs are shown about as wide.
+/// Width of the drawing, about that of a README.
 pub(super) const WIDTH: f64 = 900.0;
 
 /// Pixels of the PNG per unit of the drawing.
 const SCALE: f32 = 2.0;
 
-/// Letters of a title that fit on a line.
+/// Number of letters that fit on a line of the title.
 pub(super) const TITLE_LETTERS: usize = 80;
 
-/// Drawn and left out, in units of the drawing.
+/// Lengths of dash and gap, in units of the drawing.
 pub(super) const DASHES: &str = "9 5";
 
-/// Okabe and Ito's colours, which stay apart for colour-blind eyes, without the yellow that vanishes on white.
+/// Okabe and Ito's colours, which colour-blind eyes can tell apart, without the yellow that vanishes on white.
 pub(super) const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#888888"];
 
@@ -39,23 +39,21 @@ pub(super) fn tick(value: f64) -> String {
     if value != 0.0 && !(1e-4..1e7).contains(&value.abs()) {
         return format!("{value:e}");
     }
-    // Six decimals hide what computing the tick left behind.
+    // Six decimals hide rounding errors of the tick.
     let text = format!("{value:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Text that kuva shows as it is: a dollar sign would start a formula.
+/// Escapes the dollar sign, which begins a formula in kuva.
 pub(super) fn plain(text: &str) -> String {
     text.replace('$', "\\$")
 }
 
-/// Adds a line of text.
 pub(super) fn text(scene: &mut Scene, (x, y): (f64, f64), content: &str, size: u32, anchor: TextAnchor) {
     let content = plain(content);
     scene.add(Primitive::Text { x, y, content, size, anchor, rotate: None, bold: false, color: None });
 }
 
-/// Adds a filled rectangle.
 pub(super) fn rect(scene: &mut Scene, (x, y, width, height): (f64, f64, f64, f64), paint: &str) {
     let fill = Color::from(paint);
     scene.add(Primitive::Rect { x, y, width, height, fill, stroke: None, stroke_width: None, opacity: None });

@@ -1,4 +1,4 @@
-//! Heat maps side by side on one colour scale: a number in each cell, a stroke through those that have none.
+//! Heat maps side by side on one colour scale. Cells show numbers; a cell without a figure has a stroke.
 
 use super::draw::{TITLE_LETTERS, WIDTH, rect, text, write};
 use crate::report::units::short;
@@ -12,32 +12,30 @@ use std::path::{Path, PathBuf};
 const TEXT: u32 = 12;
 const CELL: f64 = 30.0;
 const MARGIN: f64 = 16.0;
-/// Room for the names of a panel's lines.
+/// Width of the names of a panel's rows.
 const NAMES: f64 = 52.0;
 /// Height of a line of text.
 const LINE: f64 = 24.0;
-/// Panels beside each other.
+/// Number of panels beside each other.
 const ACROSS: usize = 3;
-/// Where of the colours the fastest begins: white would look like paper.
+/// The colour of the lowest value; white would look like paper.
 const PALE: f64 = 0.08;
 
-/// One map.
 #[derive(Clone, Debug)]
 pub(crate) struct Panel {
     pub(crate) title: String,
-    /// What runs to the right.
+    /// The title of the columns.
     pub(crate) label: String,
     pub(crate) columns: Vec<String>,
     pub(crate) lines: Vec<String>,
-    /// Line by line; `None` where there is no figure.
+    /// The values row by row; `None` without a figure.
     pub(crate) values: Vec<Vec<Option<f64>>>,
 }
 
-/// Several of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Heat {
     pub(crate) title: String,
-    /// What the colours mean, with its unit.
+    /// The title of the colour scale with its unit.
     pub(crate) label: String,
     pub(crate) panels: Vec<Panel>,
 }
@@ -49,7 +47,7 @@ impl Heat {
         write(self.scene(), stem)
     }
 
-    /// The least and the most of all panels.
+    /// The least and the largest value of all panels.
     fn ends(&self) -> Option<(f64, f64)> {
         let values = self.panels.iter().flat_map(|panel| panel.values.iter().flatten().flatten().copied());
         let values: Vec<f64> = values.filter(|value| value.is_finite() && *value > 0.0).collect();
@@ -62,7 +60,7 @@ impl Heat {
         let title = wrap_text(&self.title, TITLE_LETTERS);
         let top = MARGIN + title.len() as f64 * LINE;
         let tallest = |panels: &[Panel]| panels.iter().map(|panel| panel.lines.len()).max().unwrap_or(0) as f64;
-        // Title, columns' names and label of a panel.
+        // The height of title, column names and label of a panel.
         let height = |panels: &[Panel]| tallest(panels) * CELL + 3.0 * LINE + MARGIN;
         let all: f64 = self.panels.chunks(ACROSS).map(height).sum();
         let mut scene = Scene::new(WIDTH, top + all + 2.5 * LINE + MARGIN);
@@ -81,13 +79,13 @@ impl Heat {
         scene
     }
 
-    /// The colours and what they stand for, evenly by ratio.
+    /// Draws the colour scale, logarithmically.
     fn scale(&self, scene: &mut Scene, y: f64, ends: (f64, f64)) {
         const STEPS: usize = 100;
         let (left, width) = (WIDTH * 0.25, WIDTH * 0.5);
         for i in 0..STEPS {
             let x = left + width * i as f64 / STEPS as f64;
-            // A little wider, so that no seam shows.
+            // Slightly wider, so that no seam shows.
             rect(scene, (x, y, width / STEPS as f64 + 0.5, LINE * 0.6), &colour(i as f64 / (STEPS - 1) as f64));
         }
         for i in 0..=4 {
@@ -143,7 +141,7 @@ fn draw(scene: &mut Scene, panel: &Panel, (left, top, width): (f64, f64, f64), (
     text(scene, (center, below + 1.4 * LINE), &panel.label, TEXT, TextAnchor::Middle);
 }
 
-/// Pale for 0, dark for 1.
+/// The colour of a share: pale for 0, dark for 1.
 fn colour(share: f64) -> String {
     ColorMap::YellowOrangeRed.map(PALE + (1.0 - PALE) * share.clamp(0.0, 1.0))
 }

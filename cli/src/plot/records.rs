@@ -1,11 +1,11 @@
-//! Charts over records: lines, bars and heat maps take their figures, labels and units from them.
+//! Charts of records: lines, bars and heat maps take figures, labels and units from them.
 
 use super::bars::Bars;
 use super::chart::{Chart, Series};
 use super::heat::Panel;
 use crate::report::{Record, Value};
 
-/// How a line looks.
+/// The style of a line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Style {
     /// Index of the colour.
@@ -15,8 +15,7 @@ pub(crate) struct Style {
 }
 
 impl Chart {
-    /// Adds a line for each value of `label`, its points in ascending order of `x`, with their intervals; the label of the y axis gets the
-    /// unit.
+    /// Adds a line for each value of `label`. Its points ascend in `x` and have their intervals. The label of the y axis gets the unit.
     pub(crate) fn lines<'r>(
         &mut self,
         records: impl IntoIterator<Item = &'r Record>,
@@ -51,14 +50,14 @@ impl Chart {
 }
 
 impl Bars {
-    /// Adds a bar of a record, in its unit.
+    /// Adds a bar for a record, in its unit.
     pub(crate) fn record(&mut self, name: &str, record: &Record) {
         self.push(name, record.unit.scale().0 * record.value);
     }
 }
 
 impl Panel {
-    /// A map of the records that have both names: `line` downwards, `column` to the right, where no record is a stroke.
+    /// A heat map of the records that have both names: `line` selects the row, `column` the column.
     pub(crate) fn of<'r>(
         title: String,
         label: String,

@@ -1,13 +1,13 @@
-//! A logarithmic axis on both sides of 0, with a linear stretch between: 0 stands at 0, the ends of the stretch at -1 and 1, each
-//! further power of ten one further out. kuva has no such axis; on these places its ticks are the whole numbers.
+//! A logarithmic axis on both sides of 0 that is linear around 0. The value 0 is drawn at 0, the ends of the linear stretch at -1 and 1,
+//! each further power of ten one unit further out. kuva has no such axis; it draws ticks at the whole numbers.
 
-/// Where `value` stands.
+/// The place of `value` on the axis.
 pub(super) fn place(value: f64, linear: f64) -> f64 {
     let size = value.abs() / linear;
     if size <= 1.0 { value / linear } else { (1.0 + size.log10()).copysign(value) }
 }
 
-/// What stands at `place`.
+/// The value at `place`.
 pub(super) fn value(place: f64, linear: f64) -> f64 {
     let size = place.abs();
     if size <= 1.0 { place * linear } else { (linear * 10f64.powf(size - 1.0)).copysign(place) }

@@ -1,9 +1,9 @@
-//! Goals: a bound on a figure, and whether the records of a run reach it. `data/goals.csv` is the table of them.
+//! Goals: a bound on a figure, and whether the records of a run reach it. They are listed in `data/goals.csv`.
 
 use super::{Record, Select, Unit};
 use serde::{Deserialize, Serialize};
 
-/// A row of the table.
+/// A line of `data/goals.csv`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Goal {
     command: String,
@@ -11,17 +11,17 @@ pub struct Goal {
     goal: String,
     /// `>= 0.85`, `<= 0.1`, or `reported`.
     bound: String,
-    /// Which records have the figure; of several the worst one counts.
+    /// The quantity. If several records have it, the worst one counts.
     what: String,
-    /// Their shape, or any if empty.
+    /// The shape; empty accepts all.
     shape: String,
-    /// Names of their setting and the text there: `kernel=gather; phase=forward`.
+    /// The condition on the setting: `kernel=gather; phase=forward`.
     setting: String,
-    /// Not empty: judged on every machine and at every size, for the figure is no time; but never with `scaled`.
+    /// If not empty, the goal is judged on every machine and at every size, because its figure is no time; never if the setting has `scaled`.
     anywhere: String,
 }
 
-/// A goal and what a run reached of it.
+/// A goal with the figure of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judged {
     /// The goal's name.
@@ -31,9 +31,9 @@ pub struct Judged {
     /// The deciding figure.
     pub reached: Option<f64>,
     unit: Option<Unit>,
-    /// Reached or missed; nothing where it was not measured, or where figures are not judged.
+    /// Whether the goal is reached; `None` if it was not measured, or figures are not judged.
     pub met: Option<bool>,
-    /// The share of the bound that was reached: 1 and above is met.
+    /// The reached share of the bound; from 1 on the goal is met.
     pub progress: Option<f64>,
     /// Shape and setting of the deciding record.
     of: String,
@@ -63,7 +63,7 @@ impl Goal {
         self.limit().map(|(limit, at_most)| if at_most { limit / value } else { value / limit })
     }
 
-    /// What `records` reach. A figure is judged where `judged` says so, unless its setting has the name `scaled`.
+    /// Judges the goal by `records`. If `judged` is false the figure is only reported, unless the goal holds anywhere.
     #[must_use]
     pub fn judge(&self, records: &[Record], judged: bool) -> Judged {
         let worst = |value: f64| self.progress(value).unwrap_or(value);
@@ -89,7 +89,7 @@ impl Goal {
 }
 
 impl Judged {
-    /// Its line of the table.
+    /// The line in the table of goals.
     #[must_use]
     pub fn line(&self) -> [String; 5] {
         let verdict = match (self.reached, self.met) {

@@ -1,4 +1,4 @@
-//! A run of a benchmark: where it ran, its records, what they reach of the goals, and what was left out.
+//! A run of a benchmark: the machine, the records, the goals, and the list of all that was left out.
 
 use super::goals::{HEAD, Judged, goals};
 use super::{Record, Select, Setting, Unit, units::Times};
@@ -9,10 +9,10 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Goes up when a field changes its meaning or goes away.
+/// The version of the JSON. It grows when a field changes its meaning or is removed.
 const SCHEMA: u32 = 2;
 
-/// What figures come from: without it they are worth nothing.
+/// The machine of a measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// The device's name.
@@ -20,7 +20,7 @@ pub struct Machine {
     /// `cpu`, or the graphics interface.
     pub backend: String,
     driver: String,
-    /// A software adapter: its times show that the kernels run, not how fast.
+    /// Whether the adapter is software; its times show only that the kernels run.
     pub software: bool,
     timing: &'static str,
     subgroup: Option<(u32, u32)>,
@@ -29,7 +29,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The host's cores.
+    /// The cores of the host.
     #[must_use]
     pub fn cpu() -> Self {
         let threads = rayon::current_num_threads();
@@ -65,7 +65,7 @@ impl Machine {
         }
     }
 
-    /// The name, as it stands above tables and charts.
+    /// The name, for tables and charts.
     #[must_use]
     pub fn title(&self) -> String {
         let warning =
@@ -74,18 +74,18 @@ impl Machine {
     }
 }
 
-/// Something that was asked for and not measured.
+/// A measurement that was left out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct LeftOut {
     what: String,
     why: String,
 }
 
-/// Everything of one run; its JSON is these fields, then the records.
+/// A run. Its JSON has these fields, then the records.
 #[derive(Debug, Serialize)]
 pub struct Run {
     schema: u32,
-    /// The command that it is of.
+    /// The command.
     pub command: &'static str,
     version: &'static str,
     commit: String,
@@ -94,11 +94,11 @@ pub struct Run {
     size: &'static str,
     machines: Vec<Machine>,
     seconds: f64,
-    /// What the shapes of the records are.
+    /// Descriptions of the records' shapes.
     shapes: BTreeMap<String, String>,
     goals: Vec<Judged>,
     left_out: Vec<LeftOut>,
-    /// What must hold on every machine and did not. The command fails with it.
+    /// Failed checks that must hold on every machine. The command fails with them.
     pub wrong: Vec<String>,
     /// The figures.
     #[serde(skip)]
@@ -106,7 +106,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run without any figure yet.
+    /// A run without records.
     #[must_use]
     pub fn new(command: &'static str, commit: Option<&str>, seed: u64, size: &'static str) -> Self {
         let by_environment = || std::env::var("HOTROW_COMMIT").ok().filter(|commit| !commit.is_empty());
@@ -130,45 +130,45 @@ impl Run {
         }
     }
 
-    /// Another machine of this run.
+    /// Adds a machine.
     pub fn on(&mut self, machine: Machine) {
         self.machines.push(machine);
     }
 
-    /// The names of its machines.
+    /// The names of the machines.
     #[must_use]
     pub fn title(&self) -> String {
         self.machines.iter().map(Machine::title).collect::<Vec<_>>().join("; ")
     }
 
-    /// Says what a shape is.
+    /// Describes a shape.
     pub fn describe(&mut self, shape: impl Into<String>, what: impl Into<String>) {
         self.shapes.insert(shape.into(), what.into());
     }
 
-    /// Where figures of a shape under a setting are put.
+    /// Returns a collector of figures of a shape under a setting.
     pub fn at(&mut self, shape: impl Into<String>, setting: &Setting) -> At<'_> {
         At { run: self, shape: shape.into(), setting: setting.clone() }
     }
 
-    /// The records that a selection finds.
+    /// The records that a filter accepts.
     pub fn select<'r>(&'r self, select: Select<'r>) -> impl Iterator<Item = &'r Record> + Clone {
         self.records.iter().filter(move |record| select.has(record))
     }
 
-    /// The value of the first record that a selection finds.
+    /// The value of the first record that a filter accepts.
     #[must_use]
     pub fn value(&self, what: &str, shape: &str, setting: &str) -> Option<f64> {
         let select = Select { what, shape, setting };
         self.records.iter().find(|record| select.has(record)).map(|record| record.value)
     }
 
-    /// Names what was not measured, and why.
+    /// Adds a measurement that was left out, with the reason.
     pub fn leave_out(&mut self, what: impl Into<String>, why: impl Into<String>) {
         self.left_out.push(LeftOut { what: what.into(), why: why.into() });
     }
 
-    /// Judges the goals of the command; `judged` where figures may reach or miss them: on hardware, at the goals' sizes.
+    /// Judges the goals of the command. `judged`: figures may reach or miss them, as on hardware at the goals' sizes.
     pub fn judge(&mut self, judged: bool, seconds: f64) {
         let mode = self.command.rsplit(' ').next().unwrap_or_default();
         self.goals = goals(mode).iter().map(|goal| goal.judge(&self.records, judged)).collect();
@@ -190,7 +190,7 @@ impl Run {
         format!("Goals: {}; size {}.\n\n{table}\n", self.title(), self.size)
     }
 
-    /// All as Markdown: where it ran, what the shapes are, the tables given, the goals, what was left out.
+    /// The run in Markdown: machines, shapes, the given tables, goals, and all that was left out.
     #[must_use]
     pub fn markdown(&self, tables: &[(String, Option<String>)]) -> String {
         let mut text =
@@ -219,7 +219,7 @@ impl Run {
         text
     }
 
-    /// What was left out, by reasons.
+    /// The measurements that were left out, by reason.
     #[must_use]
     pub fn reasons(&self) -> Vec<(Vec<&str>, &str)> {
         let mut groups: Vec<(Vec<&str>, &str)> = Vec::new();
@@ -232,7 +232,7 @@ impl Run {
         groups
     }
 
-    /// Writes `stem.json`, or `json` in its place, and `stem.csv`; returns the names.
+    /// Writes `stem.csv` and `stem.json`, or `json` instead; returns the two paths.
     pub fn write(&self, stem: &Path, json: Option<&Path>) -> anyhow::Result<[PathBuf; 2]> {
         let json = json.map_or_else(|| stem.with_extension("json"), Path::to_owned);
         let csv = stem.with_extension("csv");
@@ -242,7 +242,7 @@ impl Run {
     }
 }
 
-/// A shape under a setting, whose figures go into a run.
+/// Collects figures of a shape under a setting.
 #[derive(Debug)]
 pub struct At<'r> {
     run: &'r mut Run,
@@ -251,13 +251,13 @@ pub struct At<'r> {
 }
 
 impl At<'_> {
-    /// A single figure, if there is one.
+    /// Adds a single figure, if there is one.
     pub fn push(&mut self, what: &str, value: impl Into<Option<f64>>, unit: Unit) {
         let record = |value| Record::new(what, &self.shape, &self.setting, value, unit);
         self.run.records.extend(value.into().map(record));
     }
 
-    /// Seconds of several rounds, if there are any.
+    /// Adds the seconds of several rounds, if there are any.
     pub fn timed(&mut self, what: &str, times: impl Into<Option<Times>>) {
         let record = |times| Record::timed(what, &self.shape, &self.setting, times);
         self.run.records.extend(times.into().map(record));

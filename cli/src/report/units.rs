@@ -1,22 +1,22 @@
-//! Quantities as text, and the median: written once for every table, chart and message.
+//! The median, and quantities as text for tables, charts and messages.
 
 use serde::Serialize;
 
-/// Seconds, or another figure, of several rounds.
+/// Seconds of several rounds, or other figures of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Times {
-    /// The one in the middle.
+    /// The median.
     pub median: f64,
     /// The smallest.
     pub lowest: f64,
     /// The largest.
     pub highest: f64,
-    /// How many rounds there were.
+    /// The number of rounds.
     pub rounds: usize,
 }
 
 impl Times {
-    /// Of these rounds; all zero without any.
+    /// The times of these rounds; all zero without any.
     #[must_use]
     pub fn of(mut rounds: Vec<f64>) -> Self {
         rounds.sort_by(f64::total_cmp);
@@ -24,7 +24,7 @@ impl Times {
         Self { median: middle(&rounds), lowest, highest, rounds: rounds.len() }
     }
 
-    /// Times of two parts that follow each other.
+    /// The times of two parts that follow each other.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -43,14 +43,14 @@ impl Times {
     }
 }
 
-/// The value in the middle, the mean of two if there are two; not a number without any.
+/// The median: the mean of the two middle values if their number is even, not a number for no values.
 #[must_use]
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     middle(&values)
 }
 
-/// The slowest against the fastest of several times.
+/// The slowest of several times divided by the fastest.
 #[must_use]
 pub fn apart(seconds: &[f64]) -> Option<f64> {
     let (low, high) = (seconds.iter().copied().reduce(f64::min)?, seconds.iter().copied().reduce(f64::max)?);
@@ -91,7 +91,7 @@ pub fn bytes_per_second(rate: f64) -> String {
     format!("{:.2} GB/s", rate * 1e-9)
 }
 
-/// `4 M`, `12.5 K`, `512`: a number of things, rounded to two decimals of its unit.
+/// A number of things, rounded to two decimals of its unit: `4 M`, `12.5 K`, `512`.
 #[must_use]
 pub fn count(n: f64) -> String {
     match n {
@@ -101,14 +101,14 @@ pub fn count(n: f64) -> String {
     }
 }
 
-/// At most two decimals, none where they are zero: 10, 12.5.
+/// A number with at most two decimals and without trailing zeros: 10, 12.5.
 #[must_use]
 pub fn decimals(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Three digits that count, at most: for cells of a chart.
+/// A number with at most three significant digits, for cells of a chart.
 #[must_use]
 pub fn short(value: f64) -> String {
     match value {

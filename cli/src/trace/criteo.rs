@@ -1,9 +1,9 @@
-//! The click logs of Criteo. A line is a label (missing in test files), 13 counts and 26 categories of up to 8
-//! hexadecimal digits, separated by tabs; counts and categories may be left out.
+//! The click logs of Criteo. A line is a label (missing in test files), 13 counts and 26 categories of up to 8 hexadecimal digits,
+//! separated by tabs; counts and categories may be empty.
 //!
-//! [`CriteoFile`] reads them. As a trace (`.tsv`) a line becomes a bag of 26 ids, one a category. Ids are numbered by
-//! first appearance over all fields together, so that equal digits in two fields are two rows. An empty category is a
-//! value of its own, as DLRM has it. Labels and counts are left out.
+//! [`CriteoFile`] reads them. As a trace (`.tsv`) a line is a bag of 26 ids, one for each category; labels and counts are ignored. Ids are
+//! numbered by first appearance over all fields together, so that equal digits in two fields are two rows. An empty category is a value of
+//! its own, as in DLRM.
 
 use super::error::TraceError;
 use super::limits::MAX_ID;
@@ -24,10 +24,10 @@ pub const CRITEO_CATEGORIES: usize = 26;
 /// Fields of a line, without the label.
 const FEATURES: usize = CRITEO_COUNTS + CRITEO_CATEGORIES;
 
-/// Longer lines are not Criteo's; a file without line ends must not fill the memory.
+/// The longest legal line; without a limit a file without line ends would fill the memory.
 const LONGEST: u64 = 4096;
 
-/// A file of Criteo's, line by line; unpacked on the way if its name ends in `.gz` or `.zst`.
+/// A click log, read line by line; decompressed if its name ends in `.gz` or `.zst`.
 pub struct CriteoFile {
     path: PathBuf,
     input: Box<dyn BufRead + Send>,
@@ -45,7 +45,7 @@ impl CriteoFile {
     /// Opens a file.
     ///
     /// # Errors
-    /// [`TraceError::Io`] if the system refuses; [`TraceError::Zstd`] for a `.zst` file that is none.
+    /// [`TraceError::Io`] if the file cannot be opened; [`TraceError::Zstd`] for a `.zst` file in another format.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         let file = File::open(path).map_err(|source| TraceError::Io { path: path.into(), source })?;
         let ending = path.extension().unwrap_or_default();
@@ -63,8 +63,8 @@ impl CriteoFile {
     /// The next line, or `None` at the end of the file.
     ///
     /// # Errors
-    /// [`TraceError::Criteo`] for a line of other than 39 or 40 fields; [`TraceError::Io`], [`TraceError::Gzip`] or
-    /// [`TraceError::Zstd`] if the file cannot be read on.
+    /// [`TraceError::Criteo`] unless the line has 39 or 40 fields; [`TraceError::Io`], [`TraceError::Gzip`] or [`TraceError::Zstd`] if
+    /// reading fails.
     pub fn next_line(&mut self) -> Result<Option<CriteoLine<'_>>, TraceError> {
         self.bytes.clear();
         let read = self.input.by_ref().take(LONGEST + 1).read_until(b'\n', &mut self.bytes);
@@ -94,7 +94,7 @@ impl CriteoFile {
     }
 }
 
-/// Why reading stopped, by what the file is.
+/// The error for a file that cannot be read, by its format.
 fn unreadable(path: &Path, source: io::Error) -> TraceError {
     let path = path.to_owned();
     match path.extension().unwrap_or_default().to_str() {
@@ -104,7 +104,7 @@ fn unreadable(path: &Path, source: io::Error) -> TraceError {
     }
 }
 
-/// A line of a [`CriteoFile`]. Its fields are read as they are asked for.
+/// A line of a [`CriteoFile`]. Its fields are parsed on demand.
 #[derive(Clone, Debug)]
 pub struct CriteoLine<'a> {
     path: &'a Path,
@@ -128,10 +128,10 @@ impl CriteoLine<'_> {
         }
     }
 
-    /// The counts, `None` where left out.
+    /// The counts; `None` for an empty field.
     ///
     /// # Errors
-    /// [`TraceError::Criteo`] for what is no integer of 64 bits.
+    /// [`TraceError::Criteo`] if a field is no integer of 64 bits.
     pub fn counts(&self) -> Result<[Option<i64>; CRITEO_COUNTS], TraceError> {
         let mut counts = [None; CRITEO_COUNTS];
         for (i, (count, &field)) in counts.iter_mut().zip(&self.features).enumerate() {
@@ -146,10 +146,10 @@ impl CriteoLine<'_> {
         Ok(counts)
     }
 
-    /// The categories, `None` where left out.
+    /// The categories; `None` for an empty field.
     ///
     /// # Errors
-    /// [`TraceError::Criteo`] for other than up to 8 hexadecimal digits.
+    /// [`TraceError::Criteo`] if a field is not 1 to 8 hexadecimal digits.
     pub fn categories(&self) -> Result<[Option<u32>; CRITEO_CATEGORIES], TraceError> {
         let mut categories = [None; CRITEO_CATEGORIES];
         for (i, (category, &field)) in categories.iter_mut().zip(&self.features[CRITEO_COUNTS..]).enumerate() {
@@ -169,7 +169,7 @@ impl CriteoLine<'_> {
     }
 }
 
-/// A sign or blank, which parsing would take, is no digit.
+/// Parses hexadecimal digits. Unlike the standard library it refuses a sign.
 fn hexadecimal(field: &[u8]) -> Option<u32> {
     let digits = std::str::from_utf8(field).ok().filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
     digits.filter(|digits| digits.len() <= 8).and_then(|digits| u32::from_str_radix(digits, 16).ok())

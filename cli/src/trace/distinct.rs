@@ -1,10 +1,10 @@
-//! Counting distinct ids.
+//! Counts distinct ids.
 
-/// How many different ids there are.
+/// The number of distinct ids.
 pub(super) fn count(ids: &[u32]) -> u32 {
     let Some(&largest) = ids.iter().max() else { return 0 };
     let words = largest as usize / 64 + 1;
-    // A bit for each possible id while that takes less room than a copy of the ids.
+    // A bit for each possible id, if that takes less memory than a copy of the ids.
     if words <= ids.len() / 2 + 1024 {
         let mut seen = vec![0_u64; words];
         for &id in ids {

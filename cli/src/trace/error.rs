@@ -1,32 +1,32 @@
-//! Why there is no trace.
+//! The errors of traces.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a trace could not be read or generated. Each message says what was wanted, what was found and what to do.
+/// The reason why a trace could not be read or generated. Each message names the wanted content, the found content and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// Neither a file nor a name in the data folder.
+    /// The text names neither a file nor a trace in the data folder.
     #[error(
         "trace {trace}: wanted a file or a name in the data folder, found neither ({looked}); give a path, --data DIR \
          or a generated trace such as zipf:rows=100000,s=1.05"
     )]
     NotFound {
-        /// What was asked for.
+        /// The text given.
         trace: String,
-        /// Where it was looked for.
+        /// The places that were searched.
         looked: String,
     },
-    /// The system would not let the file be read.
+    /// The operating system refused to open or read the file.
     #[error("{}: wanted a readable file, found: {source}; check the path and its permissions", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// An ending that no loader knows.
+    /// A file ending without a loader.
     #[error(
         "{}: wanted .u32, .u32.zst, .npy, .tsv or text, found another packed format; convert or unpack it first",
         path.display()
@@ -35,7 +35,7 @@ pub enum TraceError {
         /// The file.
         path: PathBuf,
     },
-    /// No access in the file.
+    /// A file without accesses.
     #[error("{}: wanted at least one id, found none; the file is empty, get or write it again", path.display())]
     Empty {
         /// The file.
@@ -60,7 +60,7 @@ pub enum TraceError {
     Zstd {
         /// The file.
         path: PathBuf,
-        /// What the decompressor said.
+        /// The decompressor's message.
         reason: String,
     },
     /// A `.gz` file that does not decompress to its end.
@@ -71,10 +71,10 @@ pub enum TraceError {
     Gzip {
         /// The file.
         path: PathBuf,
-        /// What the decompressor said.
+        /// The decompressor's message.
         reason: String,
     },
-    /// A number that cannot be a row id.
+    /// A number that is no row id.
     #[error(
         "{}: wanted ids from 0 to 4294967293, found {found} at access {position}; renumber the ids of the trace",
         path.display()
@@ -82,12 +82,12 @@ pub enum TraceError {
     Id {
         /// The file.
         path: PathBuf,
-        /// The access, from 0.
+        /// The number of the access, from 0.
         position: u64,
         /// The number.
         found: String,
     },
-    /// Something in a text trace that is no id.
+    /// Text in a text trace that is no id.
     #[error(
         "{}: wanted ids separated by blanks or commas, found {found:?} in line {line}; remove it from the file",
         path.display()
@@ -95,31 +95,31 @@ pub enum TraceError {
     Text {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// The number of the line, from 1.
         line: u64,
-        /// What is no id.
+        /// The text that is no id.
         found: String,
     },
-    /// A line that Criteo did not write.
+    /// A line that is not in Criteo's format.
     #[error("{}: wanted {wanted}, found {found:?} in line {line}; {remedy}", path.display())]
     Criteo {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// The number of the line, from 1.
         line: u64,
-        /// What must stand there.
+        /// The accepted text.
         wanted: String,
-        /// What does.
+        /// The text found.
         found: String,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// An `.npy` file of another type or shape, or a damaged one.
+    /// A `.npy` file of another type or shape, or a damaged one.
     #[error("{}: wanted a 1-D .npy array of u32, i32, u64 or i64, found {found}; save it anew", path.display())]
     Npy {
         /// The file.
         path: PathBuf,
-        /// Its type or shape, or what is wrong with it.
+        /// Its type or shape, or its fault.
         found: String,
     },
     /// More accesses than offsets can count.
@@ -133,9 +133,9 @@ pub enum TraceError {
     Offsets {
         /// The offsets file.
         path: PathBuf,
-        /// What must hold.
+        /// The accepted content.
         wanted: String,
-        /// What does.
+        /// The content found.
         found: String,
     },
     /// A labels file that does not fit its bags.
@@ -143,35 +143,35 @@ pub enum TraceError {
     Labels {
         /// The labels file.
         path: PathBuf,
-        /// What must hold.
+        /// The accepted content.
         wanted: String,
-        /// What does.
+        /// The content found.
         found: String,
     },
-    /// A file that belongs to a trace is not beside it.
+    /// A missing file that belongs to a trace.
     #[error("{}: wanted this file, or the same with .zst, found neither; get it from where the trace came from", path.display())]
     Missing {
         /// The file.
         path: PathBuf,
     },
-    /// A generated trace that cannot be.
+    /// A wrong specification of a generated trace.
     #[error("trace {trace}: wanted {wanted}, found {found}; write it as {example}")]
     Spec {
-        /// What was asked for.
+        /// The text given.
         trace: String,
-        /// What would be accepted.
+        /// The accepted value.
         wanted: String,
-        /// What was given.
+        /// The value found.
         found: String,
-        /// One that works.
+        /// A legal example.
         example: &'static str,
     },
     /// A generated trace larger than memory.
     #[error("trace {trace}: wanted memory for {accesses} accesses, found too little; ask for fewer with n=")]
     Memory {
-        /// What was asked for.
+        /// The text given.
         trace: String,
-        /// Its accesses.
+        /// The number of its accesses.
         accesses: u64,
     },
 }

@@ -1,12 +1,12 @@
-//! From what the user wrote to a file.
+//! Finds the file that a user names.
 
 use super::error::TraceError;
 use std::path::{Path, PathBuf};
 
-/// Endings tried for a bare name in the data folder.
+/// Endings that are tried for a bare name in the data folder.
 const ENDINGS: [&str; 5] = ["", ".u32.zst", ".u32", ".npy", ".txt"];
 
-/// The file that `text` names: as a path, else in the data folder if it is a bare name.
+/// Finds `text` as a path, or as a bare name in the data folder.
 pub(super) fn find(text: &str, data: Option<&Path>) -> Result<PathBuf, TraceError> {
     let path = Path::new(text);
     if path.is_file() {

@@ -1,4 +1,4 @@
-//! What lies beside a trace: `.labels.u8[.zst]`, one byte a bag, and other files of its name.
+//! Files beside a trace: labels (`.labels.u8[.zst]`, one byte for each bag), and others of its name.
 
 use super::error::TraceError;
 use super::words;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Reads the labels of `bags` bags, each below `classes`.
 ///
 /// # Errors
-/// [`TraceError::Labels`] for another number of them, or a label that is no class; [`TraceError`] for an unreadable file.
+/// [`TraceError::Labels`] for another number of labels, or a label that is no class; [`TraceError`] for an unreadable file.
 pub fn read(path: &Path, bags: usize, classes: u8) -> Result<Vec<u8>, TraceError> {
     let labels = words::bytes(path)?;
     let fail = |wanted: String, found: String| Err(TraceError::Labels { path: path.into(), wanted, found });
@@ -20,7 +20,7 @@ pub fn read(path: &Path, bags: usize, classes: u8) -> Result<Vec<u8>, TraceError
     }
 }
 
-/// The file of this name in the folder, or the same packed: `name` and `name.zst`.
+/// Finds `name` or its compressed form `name.zst` in the folder.
 ///
 /// # Errors
 /// [`TraceError::Missing`] if there is neither.

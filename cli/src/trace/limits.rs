@@ -1,11 +1,11 @@
-//! How large a trace may be.
+//! Limits of the size of a trace.
 
 use super::error::TraceError;
 
-/// The largest id a trace may hold: rows are numbered below 2^32 - 2.
+/// The largest id of a trace, since a group has fewer than 2^32 - 1 rows.
 pub const MAX_ID: u32 = u32::MAX - 2;
 
-/// An empty vector with room for `n` ids, or an error instead of an abort.
+/// An empty vector with capacity for `n` ids; an error instead of an abort if memory is short.
 pub(super) fn room(text: &str, n: u64) -> Result<Vec<u32>, TraceError> {
     let mut ids = Vec::new();
     match usize::try_from(n).map(|n| ids.try_reserve_exact(n)) {

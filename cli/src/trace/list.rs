@@ -1,9 +1,8 @@
-//! Several traces in one option, comma separated.
+//! Several traces in one option, separated by commas.
 
 use std::path::Path;
 
-/// Cuts `a,b` into traces. The commas of a generated trace, as in `zipf:rows=9,s=1`, and those of an existing file's
-/// name stay.
+/// Cuts `a,b` into traces. Commas within a generated trace, such as `zipf:rows=9,s=1`, and within an existing file's name stay.
 #[must_use]
 pub fn split_list(text: &str) -> Vec<String> {
     if Path::new(text).is_file() {

@@ -1,11 +1,10 @@
 //! `meta2021[:rows=..,n=..]`: rows are reused as often as in Meta's published 2021 embedding accesses.
 //!
-//! The file `locality_stats.txt` of the `dlrm_datasets` repository (MIT) gives, for 887,017,990 accesses to 128,435,723
-//! rows, the share of accesses that go to rows used once, twice, 3-4 times, 5-8 times and so on. The generator deals each
-//! row a use count from that histogram and shuffles all uses: the counts are Meta's, the order is random, so
-//! there is no locality in time beyond skew. Fewer rows than Meta's leave no room for the heaviest bins; such a
-//! bin's accesses then go to a single row. `n` beyond one such deal starts another over the same rows, freshly
-//! shuffled; `n` below it cuts the deal off.
+//! The file `locality_stats.txt` of the `dlrm_datasets` repository (MIT) describes 887,017,990 accesses to 128,435,723 rows. It has the
+//! share of accesses that go to rows used once, twice, 3-4 times, 5-8 times and so on. The generator gives each row a use count from that
+//! histogram and shuffles all uses. So the counts are Meta's and the order is random; there is no locality in time beyond skew. With fewer
+//! rows than Meta's the heaviest bins have no row of their own; the accesses of such a bin go to a single row. If `n` exceeds the sum of
+//! the uses, further rounds over the same rows follow, each shuffled again; if it is smaller, the round is cut off.
 
 use super::error::TraceError;
 use super::limits::room;
@@ -15,11 +14,11 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 use std::sync::LazyLock;
 
-/// Rows of a trace that names neither rows nor accesses.
+/// The default number of rows.
 const DEFAULT_ROWS: u64 = 100_000;
 
-/// The rows that are used about equally often: a line of `data/meta2021.csv`. Meta prints shares to three digits; they sum to 1.001. The
-/// last bin is open in Meta's table; here it is as wide as the others.
+/// Rows with similar use counts: a line of `data/meta2021.csv`. Meta prints shares with three digits; they sum to 1.001. The last bin is
+/// open in Meta's table; here it is as wide as the others.
 #[derive(Clone, Copy, Debug, serde::Deserialize)]
 struct Bin {
     fewest_uses: u32,
@@ -33,7 +32,7 @@ static BINS: LazyLock<Vec<Bin>> = LazyLock::new(|| {
 });
 
 impl Bin {
-    /// The i-th of k use counts in the bin, evenly spaced in the logarithm: this reproduces the published shares of rows (0.139 for 3-4,
+    /// The i-th of k use counts in the bin, evenly spaced in the logarithm. This reproduces the published shares of rows (0.139 for 3-4,
     /// 0.112 for 5-8, ..) from the shares of accesses.
     fn spaced(self, i: u64, k: u64) -> u32 {
         let (from, to) = (f64::from(self.fewest_uses) - 0.5, f64::from(self.most_uses) + 0.5);
@@ -48,17 +47,17 @@ impl Bin {
     }
 }
 
-/// Sum of the shares of all bins.
+/// The sum of the shares of all bins.
 fn all_shares() -> f64 {
     BINS.iter().map(|bin| bin.access_share).sum()
 }
 
-/// Accesses per row: 6.9 in the original.
+/// Mean accesses of a row, 6.9 in the original.
 fn mean_reuse() -> f64 {
     all_shares() / BINS.iter().map(|bin| bin.access_share / bin.mean_uses()).sum::<f64>()
 }
 
-/// How often each of `rows` rows is used in one deal, the most used first.
+/// The use counts of `rows` rows, the most used first.
 fn use_counts(rows: usize) -> Vec<u32> {
     let accesses = rows as f64 * mean_reuse() / all_shares();
     let mut counts = Vec::new();
@@ -89,7 +88,7 @@ pub(super) fn generate(spec: &Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceErro
     }
     let mut random = Pcg64::seed_from_u64(seed);
     let mut counts = use_counts(rows as usize);
-    // The id shall tell nothing about how often a row is used.
+    // Shuffled, so that ids are independent of use counts.
     counts.shuffle(&mut random);
     let deal: u64 = counts.iter().map(|&count| u64::from(count)).sum();
     let n = wanted.unwrap_or(deal);
@@ -110,7 +109,7 @@ pub(super) fn generate(spec: &Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceErro
 mod tests {
     use super::*;
 
-    /// Share of rows per bin as published, an independent column of the same file.
+    /// The shares of rows in each bin were published too, in another column of the same file.
     #[test]
     fn rows_by_reuse_are_as_published() {
         let counts = use_counts(1_000_000);

@@ -1,4 +1,4 @@
-//! `.npy`: a one-dimensional array of numpy's of integers.
+//! `.npy` files: one-dimensional numpy arrays of integers.
 
 use super::error::TraceError;
 use super::limits::MAX_ID;
@@ -7,11 +7,10 @@ use std::fs::File;
 use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
 
-/// Headers of plain arrays are 128 bytes; this is where the shape is looked for.
+/// Bytes that are searched for the shape. Headers of plain arrays have 128 bytes.
 const HEADER: u64 = 4096;
 
-/// The shape in a header, unless it has one dimension. Looked at before `npyz` does, as that multiplies the
-/// dimensions unchecked.
+/// The shape in a header, if its number of dimensions is not one. It is checked before `npyz` multiplies the dimensions without a check.
 fn foreign_shape(start: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(start);
     let (_, rest) = text.split_once("'shape'")?;
@@ -30,6 +29,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<u32>, TraceError> {
     file.by_ref().take(HEADER).read_to_end(&mut start).map_err(io_error)?;
     if let Some(shape) = foreign_shape(&start) {
         return Err(fail(format!("shape {shape}")));
+    }
+    if !start.starts_with(b"\x93NUMPY") {
+        return Err(fail("a file that is not .npy".to_owned()));
     }
     let npy = NpyFile::new(Cursor::new(start).chain(file)).map_err(|error| fail(error.to_string()))?;
     if npy.shape().len() != 1 {

@@ -1,4 +1,4 @@
-//! `.offsets.u32[.zst]`: where each bag starts, and the end of the last.
+//! `.offsets.u32[.zst]` files: the start of each bag, and the end of the last one.
 
 use super::error::TraceError;
 use super::words;
@@ -26,7 +26,7 @@ pub fn read(path: &Path, accesses: usize) -> Result<Vec<u32>, TraceError> {
     }
 }
 
-/// The bags of an id file, if an offsets file lies beside it.
+/// The bags of an id file, if there is an offsets file beside it.
 pub(super) fn beside(ids: &Path, accesses: usize) -> Result<Option<Vec<u32>>, TraceError> {
     let stem = super::find::stem(ids);
     let found = [".offsets.u32", ".offsets.u32.zst"]

@@ -1,18 +1,18 @@
-//! `kind:key=value,key=value`: what a generated trace shall be.
+//! The text of a generated trace: `kind:key=value,key=value`.
 
 use super::error::TraceError;
 use std::str::FromStr;
 
-/// Accesses of a generated trace that names no number.
+/// The default number of accesses of a generated trace.
 pub(super) const DEFAULT_ACCESSES: u64 = 1_000_000;
 
-/// Most rows a table can have.
+/// The most rows of a table.
 const MAX_ROWS: u64 = u32::MAX as u64 - 1;
 
-/// Most accesses that offsets can count.
+/// The most accesses that offsets can count.
 const MAX_ACCESSES: u64 = u32::MAX as u64;
 
-/// A generated trace's text, cut into keys and values.
+/// The text of a generated trace, cut into keys and values.
 #[derive(Debug)]
 pub(super) struct Spec<'a> {
     text: &'a str,
@@ -20,7 +20,7 @@ pub(super) struct Spec<'a> {
 }
 
 impl<'a> Spec<'a> {
-    /// Cuts up `text`; a key that is not in `keys` or comes twice is an error.
+    /// Cuts `text`. A key that is not in `keys`, or that comes twice, is an error.
     pub(super) fn parse(text: &'a str, keys: &[&str]) -> Result<Self, TraceError> {
         let mut spec = Self { text, values: Vec::new() };
         let values = text.split_once(':').map_or("", |(_, values)| values);
@@ -38,7 +38,7 @@ impl<'a> Spec<'a> {
         Ok(spec)
     }
 
-    /// What the user wrote.
+    /// The whole text.
     pub(super) const fn text(&self) -> &'a str {
         self.text
     }
@@ -58,7 +58,7 @@ impl<'a> Spec<'a> {
         self.number("s", "a finite s of 0 or more", |&s: &f64| s.is_finite() && s >= 0.0)
     }
 
-    /// Insists on a value.
+    /// Returns the value, or an error if it is missing.
     pub(super) fn required<T>(&self, key: &str, value: Option<T>) -> Result<T, TraceError> {
         value.ok_or_else(|| self.fail(&format!("a value for {key}"), "none"))
     }

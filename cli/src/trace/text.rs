@@ -1,4 +1,4 @@
-//! Text: one bag a line, ids separated by blanks or commas. An empty line is an empty bag.
+//! Text files: one bag a line, ids separated by blanks or commas. An empty line is an empty bag.
 
 use super::error::TraceError;
 use super::limits::MAX_ID;
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-/// Longest piece of a bad line that a message quotes.
+/// The most characters of a bad line that a message quotes.
 const QUOTED: usize = 40;
 
 /// All ids and the starts of the bags.
@@ -18,7 +18,7 @@ pub(super) fn read(path: &Path) -> Result<(Vec<u32>, Vec<u32>), TraceError> {
     let mut number = 0;
     while file.read_until(b'\n', &mut bytes).map_err(io_error)? > 0 {
         number += 1;
-        // A file that is no text at all ends here too: its bytes turn into signs that are no digits.
+        // Bytes that are no text become signs that are no digits, and are refused below.
         let line = String::from_utf8_lossy(&bytes);
         for piece in line.split(|c: char| c.is_whitespace() || c == ',').filter(|piece| !piece.is_empty()) {
             ids.push(id(path, number, ids.len(), piece)?);
@@ -32,7 +32,7 @@ pub(super) fn read(path: &Path) -> Result<(Vec<u32>, Vec<u32>), TraceError> {
 fn id(path: &Path, line: u64, position: usize, piece: &str) -> Result<u32, TraceError> {
     match piece.parse() {
         Ok(id) if id <= MAX_ID => Ok(id),
-        // A number, but none that can be an id: negative or too large.
+        // A number that is negative or too large for an id.
         _ if piece.strip_prefix('-').unwrap_or(piece).bytes().all(|byte| byte.is_ascii_digit()) && piece != "-" => {
             Err(TraceError::Id { path: path.into(), position: position as u64, found: quote(piece) })
         }

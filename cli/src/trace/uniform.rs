@@ -1,4 +1,4 @@
-//! `uniform:rows=..[,n=..]`: every id equally likely, the case a cache cannot help.
+//! `uniform:rows=..[,n=..]`: every id is equally likely, so a cache cannot help.
 
 use super::error::TraceError;
 use super::limits::room;

@@ -1,14 +1,14 @@
-//! `.u32` and `.u32.zst`: little-endian u32, nothing else.
+//! `.u32` and `.u32.zst` files: little-endian u32 without a header.
 
 use super::error::TraceError;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// More than this and offsets could not count the accesses.
+/// The most bytes whose accesses offsets can count.
 const MAX_BYTES: u64 = u32::MAX as u64 * 4;
 
-/// All words of a file, decompressed if its name ends in `.zst`.
+/// Reads all words of a file, decompressed if its name ends in `.zst`.
 pub(super) fn read(path: &Path) -> Result<Vec<u32>, TraceError> {
     let bytes = bytes(path)?;
     if !bytes.len().is_multiple_of(4) {
@@ -17,7 +17,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<u32>, TraceError> {
     Ok(bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect())
 }
 
-/// All bytes of a file, decompressed if its name ends in `.zst`.
+/// Reads all bytes of a file, decompressed if its name ends in `.zst`.
 pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, TraceError> {
     let io_error = |source| TraceError::Io { path: path.into(), source };
     let file = File::open(path).map_err(io_error)?;

@@ -1,4 +1,4 @@
-//! `zipf:rows=..,s=..[,n=..]`: id i with probability ~ (i + 1)^-s, independently each time.
+//! `zipf:rows=..,s=..[,n=..]`: independent ids; id i has probability ~ (i + 1)^-s.
 
 use super::error::TraceError;
 use super::limits::room;
@@ -14,7 +14,7 @@ pub(super) fn generate(spec: &Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceErro
     let ranks = Zipf::new(rows as f64, s).map_err(|error| spec.fail("a Zipf distribution", &error.to_string()))?;
     let mut ids = room(spec.text(), n)?;
     let last = (rows - 1) as u32;
-    // Ranks run from 1 to rows; the minimum guards the last one against rounding.
+    // Ranks run from 1 to `rows`; the minimum guards against rounding.
     ids.extend(ranks.sample_iter(Pcg64::seed_from_u64(seed)).take(n as usize).map(|rank| (rank as u32 - 1).min(last)));
     Ok(ids)
 }

@@ -1,22 +1,22 @@
-//! The settings that options ask for: lists such as `--precision int8,int4`, the cells of a grid, and values of `--table`: a setting to
-//! compare with the others (`robe:compression=1000,chunk=32`), or one of its own for a table (`C3=robe:weights=5000`,
+//! The settings that options ask for: lists such as `--precision int8,int4`, the cells of a grid, and values of `--table`. Such a value is
+//! a setting to compare with the others (`robe:compression=1000,chunk=32`), or a setting of one table (`C3=robe:weights=5000`,
 //! `C3=int4:stochastic:lfu:10`).
 
 use super::setting::{CHUNK, Kind, Robe, Setting, Size};
 use crate::names::{ADMITTING, one_of};
-use crate::options::percent;
+use crate::options::{compression, percent, whole};
 use Precision::{Fp16, Fp32, Int2, Int4, Int8};
 use clap::ValueEnum;
 use hotrow::{Policy, Precision, Rounding};
 use std::str::FromStr;
 
-/// Values of settings, list by list, as they were given; an empty list was not given.
+/// Lists of values of settings. An empty list means that the option was not given.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Lists {
     /// Precisions of the tables
     #[arg(long, value_delimiter = ',', value_parser = one_of(Precision::ALL))]
     pub(crate) precision: Vec<Precision>,
-    /// How they round [default: stochastic; in a grid both]
+    /// Rounding of the tables [default: stochastic; in a grid both]
     #[arg(long, value_delimiter = ',', value_parser = one_of(Rounding::ALL))]
     pub(crate) rounding: Vec<Rounding>,
     /// Replacement policies of the caches [default: lfu; in a grid both]
@@ -26,11 +26,11 @@ pub(crate) struct Lists {
     #[arg(long, value_name = "P[,P]", value_delimiter = ',', allow_negative_numbers = true, value_parser = percent)]
     pub(crate) cache_percent: Vec<f64>,
     /// Ways of a set of the caches [default: 32; in a grid 1 and 32, and others for some cells]
-    #[arg(long, value_name = "N[,N]", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N[,N]", value_delimiter = ',', value_parser = whole(1u32..=1024))]
     pub(crate) ways: Vec<u32>,
 }
 
-/// Which cells a grid has.
+/// The cells of a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Cells {
     /// The cells that the goals need: no cache, INT8 with 1 and 5 %, INT4 with 5, 10 and 30 %
@@ -42,11 +42,11 @@ pub(crate) enum Cells {
 /// Precisions below FP32.
 pub(crate) const LOW: [Precision; 4] = [Fp16, Int8, Int4, Int2];
 
-/// Where an option is not given.
+/// The defaults of options that are not given.
 const DEFAULT: &str = "--precision int8 --rounding stochastic --policy lfu --cache-percent 0 --ways 32";
 
-/// The settings that are trained by default show the papers' point. Nearest rounding loses, stochastic rounding less, a small cache of hot rows
-/// gives back the rest, in a fraction of the memory.
+/// The settings that are trained by default. Nearest rounding loses most, stochastic rounding less, and a small cache of hot rows gives
+/// back the rest, in a fraction of the memory.
 const TELLING: [&str; 5] = [
     "--precision fp16,int8 --rounding nearest,stochastic",
     "--precision int8 --cache-percent 5",
@@ -55,41 +55,41 @@ const TELLING: [&str; 5] = [
     "--precision int2 --cache-percent 0,10,30",
 ];
 
-/// [`Cells::Claims`].
+/// The lines of [`Cells::Claims`].
 const CLAIMS: [&str; 3] = [
     "--precision fp16,int8,int4,int2 --rounding nearest,stochastic",
     "--precision int8 --cache-percent 1,5",
     "--precision int4 --cache-percent 5,10,30",
 ];
 
-/// [`Cells::Full`]: the cache sizes of Yang 2020's tables; and its Figure 6.
+/// The line of [`Cells::Full`], with the cache sizes of Yang 2020's tables, and a line for its Figure 6.
 const FULL: &str = "--precision fp16,int8,int4,int2 --rounding nearest,stochastic --policy lru,lfu \
                     --cache-percent 0,0.1,1,5,10,30,50 --ways 32,1";
 const MORE_WAYS: &str = "--precision int4,int2 --cache-percent 5,10,30,50 --ways 2,4,8,16";
 
-/// The lists of a line of options.
+/// Parses a line of options.
 fn lists(line: &str) -> Lists {
     parsed(line.split_whitespace().map(str::to_owned)).unwrap_or_default()
 }
 
-/// FP32, and the settings that these lines of options ask for.
+/// FP32, and the settings of these lines of options.
 fn settings_of(lines: &[&str]) -> Vec<Setting> {
     distinct(lines.iter().flat_map(|line| lists(line).product(&lists(DEFAULT))).collect())
 }
 
-/// The settings to compare where none are asked for.
+/// The settings that are compared by default.
 pub(super) fn telling() -> Vec<Setting> {
     settings_of(&TELLING)
 }
 
 impl Lists {
-    /// Whether anything was asked for.
+    /// Whether any list was given.
     pub(crate) fn any(&self) -> bool {
         let Self { precision, rounding, policy, cache_percent, ways } = self;
         [precision.len(), rounding.len(), policy.len(), cache_percent.len(), ways.len()] != [0; 5]
     }
 
-    /// Requirements of lists that mean nothing alone.
+    /// Requirements of lists that have no effect alone.
     pub(super) fn rules(&self) -> [Rule; 3] {
         let cached = self.cache_percent.iter().any(|&percent| percent > 0.0);
         let rounds = self.precision.is_empty() || self.precision.iter().any(|&one| one != Fp32);
@@ -102,7 +102,7 @@ impl Lists {
         ]
     }
 
-    /// Every combination that was asked for, FP32 first; none if nothing was.
+    /// Every combination of the given lists, FP32 first; nothing if no list was given.
     pub(crate) fn settings(&self) -> Vec<Setting> {
         if !self.any() {
             return Vec::new();
@@ -110,7 +110,7 @@ impl Lists {
         distinct(self.product(&lists(DEFAULT)))
     }
 
-    /// Every combination; where a list is empty, of the default's.
+    /// Every combination; an empty list is replaced by the default's.
     fn product(&self, default: &Self) -> Vec<Setting> {
         fn or<'a, T>(given: &'a [T], default: &'a [T]) -> &'a [T] {
             if given.is_empty() { default } else { given }
@@ -129,7 +129,7 @@ impl Lists {
         settings
     }
 
-    /// Whether a cell has nothing that was not asked for.
+    /// Whether every value of the cell is in the list of its option.
     fn take(&self, cell: &Setting) -> bool {
         fn has<T: PartialEq>(list: &[T], value: &T) -> bool {
             list.is_empty() || list.contains(value)
@@ -141,20 +141,20 @@ impl Lists {
 }
 
 impl Cells {
-    /// The cells, each once, FP32 first: it is what the others are compared with, whatever the lists say.
+    /// The cells without repetition, FP32 first, even if the lists exclude it: the others are compared with it.
     pub(crate) fn settings(self, asked: &Lists) -> Vec<Setting> {
         let mut cells = settings_of(if self == Self::Claims { &CLAIMS } else { &[MORE_WAYS] });
         cells.retain(|cell| asked.take(cell));
         distinct(match self {
             Self::Claims => cells,
-            // Ways of the user's own are those of every cell.
+            // Ways that the user names apply to every cell.
             Self::Full if !asked.ways.is_empty() => asked.product(&lists(FULL)),
             Self::Full => [asked.product(&lists(FULL)), cells].concat(),
         })
     }
 }
 
-/// FP32, then the others, each once.
+/// The settings without repetition, FP32 first.
 fn distinct(settings: Vec<Setting>) -> Vec<Setting> {
     let mut distinct = vec![Setting::FP32];
     for setting in settings.into_iter().map(Setting::plain) {
@@ -168,7 +168,7 @@ fn distinct(settings: Vec<Setting>) -> Vec<Setting> {
 /// The form of a value of `--table`.
 pub(crate) const FORM: &str = "[NAME=]KIND[:KEY=VALUE,..]|NAME=PRECISION[:ROUNDING[:POLICY:PERCENT[:WAYS]]]";
 
-/// A setting, and the table it is of: none, if it is one to compare with the others.
+/// A setting, and the name of its table. Without a name the setting is one to compare with the others.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TableSetting {
     pub(super) table: Option<String>,
@@ -193,7 +193,7 @@ impl FromStr for TableSetting {
     }
 }
 
-/// A setting by its kind and the names of its options; none, if the text does not begin with a kind.
+/// Parses a kind and its options; `None` if the text does not begin with a kind.
 fn kind(text: &str) -> Option<Result<Kind, String>> {
     let (kind, options) = text.split_once(':').unwrap_or((text, ""));
     let options = || options.split(',').filter(|option| !option.is_empty()).map(|option| format!("--{option}"));
@@ -204,7 +204,7 @@ fn kind(text: &str) -> Option<Result<Kind, String>> {
     }
 }
 
-/// `int4:stochastic:lfu:10`: values of the options of `cached` in their order, some of which may make no difference.
+/// Parses `int4:stochastic:lfu:10`, values of the options of `cached` in their order. Values without an effect are allowed.
 fn short(text: &str) -> Result<Kind, String> {
     let values: Vec<&str> = text.split(':').collect();
     if values.len() == 3 || values.len() > 5 {
@@ -214,18 +214,18 @@ fn short(text: &str) -> Result<Kind, String> {
     parsed(options.map(|(name, value)| format!("--{name}={value}"))).and_then(|lists| cached(&lists, false))
 }
 
-/// Options of a setting, read as those of a command.
+/// Parses options of a setting like those of a command.
 fn parsed<A: clap::Args>(options: impl Iterator<Item = String>) -> Result<A, String> {
     let command = A::augment_args(clap::Command::new("--table").no_binary_name(true).disable_help_flag(true));
     command.try_get_matches_from(options).and_then(|found| A::from_arg_matches(&found)).map_err(|error| {
-        // The message without the usage below it, on one line.
+        // Only the message, without the usage below it, on one line.
         let message = error.to_string();
         let lines = message.split("\n\n").next().unwrap_or_default().lines().map(str::trim);
         lines.collect::<Vec<_>>().join(" ").trim_start_matches("error: ").to_owned()
     })
 }
 
-/// FP32 without a cache, where nothing else is said; stochastic rounding and LFU. `strictly`: no option may make no difference.
+/// The setting of these lists. Defaults: FP32 without a cache, stochastic rounding, LFU. `strictly`: options without an effect are refused.
 fn cached(lists: &Lists, strictly: bool) -> Result<Kind, String> {
     let settings = lists.product(&Lists { precision: vec![Fp32], ..self::lists(DEFAULT) });
     let [setting] = settings[..] else { return Err("wanted each option once, found one twice".to_owned()) };
@@ -236,12 +236,11 @@ fn cached(lists: &Lists, strictly: bool) -> Result<Kind, String> {
     }
 }
 
-/// The options of `robe`.
 #[derive(clap::Args)]
 struct RobeArgs {
     #[command(flatten)]
     size: SizeArgs,
-    #[arg(long, value_name = "N", default_value_t = CHUNK, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = CHUNK, value_parser = whole(1..=u32::MAX))]
     chunk: u32,
     #[arg(long, default_value = "fp32", value_parser = one_of(Precision::ALL))]
     precision: Precision,
@@ -252,15 +251,10 @@ struct RobeArgs {
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 struct SizeArgs {
-    #[arg(long, value_name = "X", value_parser = times)]
+    #[arg(long, value_name = "X", value_parser = compression)]
     compression: Option<f64>,
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX))]
     weights: Option<u32>,
-}
-
-fn times(text: &str) -> Result<f64, String> {
-    let times = text.parse().ok().filter(|times: &f64| times.is_finite() && *times >= 1.0);
-    times.ok_or_else(|| "wanted a number from 1 on".to_owned())
 }
 
 fn robe(args: &RobeArgs) -> Result<Kind, String> {
@@ -272,10 +266,10 @@ fn robe(args: &RobeArgs) -> Result<Kind, String> {
     Ok(Kind::Robe(Robe { precision, rounding: rounding.unwrap_or(robe.rounding), ..robe }))
 }
 
-/// An option, whether it was given, its requirement, and the value found instead; none, if the requirement is met.
+/// An option, whether it was given, its requirement, and the value found instead; `None` if the requirement is met.
 pub(super) type Rule = (&'static str, bool, &'static str, Option<String>);
 
-/// Refuses the first option that would make no difference.
+/// Refuses the first option that has no effect.
 pub(super) fn refuse(rules: impl IntoIterator<Item = Rule>) -> Result<(), String> {
     let ignored =
         rules.into_iter().find_map(|(option, given, wanted, found)| Some((option, wanted, found.filter(|_| given)?)));
@@ -295,8 +289,8 @@ mod tests {
     #[test]
     fn the_full_grid_has_every_cell_once() {
         let cells = Cells::Full.settings(&Lists::default());
-        // 4 precisions x 2 roundings x (no cache + 2 policies x 2 numbers of ways x 6 sizes), FP32, and Figure 6's
-        // 2 precisions x 4 sizes x 4 numbers of ways.
+        // 4 precisions x 2 roundings x (no cache + 2 policies x 2 numbers of ways x 6 sizes), FP32, and for Figure 6 2 precisions x 4 sizes
+        // x 4 numbers of ways.
         assert_eq!(cells.len(), 4 * 2 * (1 + 2 * 2 * 6) + 1 + 2 * 4 * 4);
         assert_eq!(cells[0], Setting::FP32);
         assert!(cells.iter().enumerate().all(|(i, cell)| !cells[..i].contains(cell)));
@@ -380,7 +374,7 @@ mod tests {
             ("C3=int4:nearest:lfu", "4 or 5 values", "found 3"),
             ("C3=int4:nearest:lfu:101", "0 to 100", "'101'"),
             ("C3=int4:nearest:lfu:NaN", "0 to 100", "'NaN'"),
-            ("C3=int4:nearest:lfu:10:0", "1..=1024", "0"),
+            ("C3=int4:nearest:lfu:10:0", "from 1 to 1024", "0"),
             ("C3=int4:nearest:lfu:10:32:7", "4 or 5 values", "found 6"),
             ("robes", "KIND being cached or robe", "\"robes\""),
             ("robe", "not provided", "weights"),
@@ -389,9 +383,9 @@ mod tests {
             ("robe:compression=0.5", "from 1 on", "'0.5'"),
             ("robe:compression=inf", "from 1 on", "'inf'"),
             ("robe:compression=ten", "from 1 on", "'ten'"),
-            ("robe:weights=0", "1..", "0"),
-            ("robe:weights=5000000000", "1..", "5000000000"),
-            ("robe:weights=10,chunk=0", "1..", "0"),
+            ("robe:weights=0", "from 1 to 4294967295", "0"),
+            ("robe:weights=5000000000", "from 1 to 4294967295", "5000000000"),
+            ("robe:weights=10,chunk=0", "from 1 to 4294967295", "0"),
             ("robe:compression=10,chunks=8", "unexpected", "'chunks'"),
             ("robe:compression=10,compression=20", "compression", "multiple times"),
             ("robe:compression", "compression", "none was supplied"),
@@ -400,7 +394,7 @@ mod tests {
             ("cached:precision=int3", "fp32, fp16, int8, int4, int2", "'int3'"),
             ("cached:precision=int4,precision=int8", "each option once", "twice"),
             ("cached:cache-percent=101", "0 to 100", "'101'"),
-            ("cached:ways=0", "1..=1024", "0"),
+            ("cached:ways=0", "from 1 to 1024", "0"),
             ("cached:rounding=nearest,cache-percent=5", "precision below fp32", "fp32"),
             ("cached:precision=int8,policy=lru", "cache-percent above 0", "no cache"),
             ("C3=cached:precision=int8,cache-percent=0,ways=4", "cache-percent above 0", "no cache"),

@@ -1,13 +1,13 @@
-//! Lines of figures over the values of a setting.
+//! Charts of figures over the values of a setting.
 
 use super::figures::LINE;
 use crate::plot::{Chart, Style};
 use crate::report::{Record, Value};
 
-/// Distance between lines whose points share a place of the axis.
+/// Distance of points of different lines at one place of the axis.
 const APART: f64 = 0.05;
 
-/// A line for each [`LINE`], over the values of `across` side by side; lines of fewer points than `least` are left out.
+/// A chart with a line for each [`LINE`], over the values of `across` side by side. Lines of fewer than `least` points are left out.
 pub(crate) fn places<'r>(records: impl IntoIterator<Item = &'r Record>, across: &str, least: usize) -> Chart {
     let records: Vec<&Record> = records.into_iter().collect();
     let mut places: Vec<f64> = records.iter().filter_map(|record| record.setting.number(across)).collect();
@@ -27,12 +27,12 @@ pub(crate) fn places<'r>(records: impl IntoIterator<Item = &'r Record>, across: 
     chart
 }
 
-/// The same over the numbers of `across`.
+/// A chart with a line for each [`LINE`], over the numbers of `across`.
 pub(crate) fn numbers<'r>(records: impl IntoIterator<Item = &'r Record>, across: &str) -> Chart {
     lines(&records.into_iter().collect::<Vec<_>>(), across, |record| record.setting.number(across))
 }
 
-/// Lines rounded to nearest are dashed, and have the colour of those rounded stochastically.
+/// Lines of nearest rounding are dashed and have the colour of the same setting with stochastic rounding.
 fn lines(records: &[&Record], across: &str, x: impl Fn(&Record) -> Option<f64>) -> Chart {
     let mut colours: Vec<String> = Vec::new();
     for colour in records.iter().map(|record| colour(record)) {
@@ -50,7 +50,7 @@ fn lines(records: &[&Record], across: &str, x: impl Fn(&Record) -> Option<f64>) 
     chart
 }
 
-/// The line's name without its rounding.
+/// The name of the line without its rounding, which decides its colour.
 fn colour(record: &Record) -> String {
     let line = record.key(LINE).map(|line| line.to_string()).unwrap_or_default();
     line.trim_end_matches(" nearest").trim_end_matches(" stochastic").to_owned()

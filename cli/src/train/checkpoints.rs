@@ -1,10 +1,10 @@
-//! Checkpoints of a run: all that it needs to go on to the same bits. A folder a checkpoint, of which only the newest stays:
+//! Checkpoints of a run, with everything that it needs to continue to the same bits. Each is a folder, of which only the newest stays:
 //!
-//! | file | |
+//! | file | content |
 //! |---|---|
 //! | `group-0.safetensors` ... | the groups of tables ([`hotrow::checkpoint`]) |
 //! | `dense.safetensors` | the dense part's weights and their AdaGrad state, and the epoch's loss so far |
-//! | `run.json` | whose it is, and after which step |
+//! | `run.json` | the run, and the number of its steps |
 
 use crate::train::setting::Choice;
 use crate::train::tables::Tables;
@@ -16,21 +16,21 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Before the number of steps in a checkpoint's name.
+/// The prefix of the number of steps in a checkpoint's name.
 const STEP: &str = "step-";
 
-/// Whether a run keeps checkpoints, and where.
+/// The checkpoints that a run keeps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Keep {
-    /// Of this run alone.
+    /// The folder of this run alone.
     pub(crate) folder: PathBuf,
-    /// Steps from one to the next; none: no checkpoints are written.
+    /// Steps between two checkpoints; without it no checkpoint is written.
     pub(crate) every: Option<u64>,
-    /// Goes on from the newest one, if there is any.
+    /// Whether to continue from the newest checkpoint, if there is one.
     pub(crate) resume: bool,
 }
 
-/// Whose a checkpoint is. Learning rates and epochs are missing: a run may go on with others.
+/// The run that a checkpoint belongs to. Learning rates and epochs are not part of it, so a run may continue with others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub(crate) task: String,
@@ -39,7 +39,7 @@ pub(crate) struct Identity {
     pub(crate) batch: usize,
     pub(crate) seed: u64,
     pub(crate) settings: Choice,
-    /// Its scaler's state lies beside the dense part's.
+    /// The loss scale. The scaler's state is saved with the dense part.
     pub(crate) loss_scale: String,
 }
 
@@ -50,18 +50,18 @@ struct Head {
     identity: Identity,
 }
 
-/// State of a run beside its tables.
+/// The state of a run without its tables.
 #[derive(Debug)]
 pub(crate) struct Beside {
     pub(crate) steps: u64,
-    /// Weights, then their state.
+    /// Weights of the dense part, then their state.
     pub(crate) dense: Vec<Tensor>,
-    /// Of the epoch so far.
+    /// The loss of the epoch so far.
     pub(crate) loss: f64,
 }
 
-/// A checkpoint that is whole, and not known to be good: its weights may be such that the next loss is not finite. Dropped before it is
-/// proved, it goes.
+/// A complete checkpoint that may still be bad: the next loss with its weights may not be finite. If it is dropped before
+/// [`prove`](Self::prove), it is removed.
 #[derive(Debug)]
 pub(crate) struct Unproved {
     partial: PathBuf,
@@ -69,7 +69,7 @@ pub(crate) struct Unproved {
 }
 
 impl Unproved {
-    /// Writes it. Until it is proved, and if the process is killed, the checkpoint before it stays the newest.
+    /// Writes the checkpoint. Until it is proved the one before it stays the newest, even if the process is killed.
     pub(crate) fn write(
         folder: &Path,
         identity: &Identity,
@@ -96,7 +96,7 @@ impl Unproved {
         Ok(Self { partial, place })
     }
 
-    /// Gives it its name, and removes those before it.
+    /// Renames the checkpoint to its final name, and removes older ones.
     pub(crate) fn prove(self) -> anyhow::Result<()> {
         let place = || -> anyhow::Result<()> {
             if self.place.exists() {
@@ -116,7 +116,7 @@ impl Unproved {
 
 impl Drop for Unproved {
     fn drop(&mut self) {
-        // Gone if it was proved. A folder that cannot be removed disturbs no one.
+        // Already gone if it was proved. A failure to remove it does no harm.
         let _left = fs::remove_dir_all(&self.partial);
     }
 }
@@ -125,7 +125,7 @@ fn cannot_write(place: &Path) -> String {
     format!("{}: wanted to write a checkpoint there; check the folder and its room", place.display())
 }
 
-/// Takes the newest checkpoint over: the tables', and what stands beside. `like`: tensors of the shapes that are wanted.
+/// Loads the newest checkpoint into the tables and returns the other state. `like` are tensors of the expected shapes.
 pub(crate) fn load(folder: &Path, identity: &Identity, tables: &mut Tables, like: &[Tensor]) -> anyhow::Result<Beside> {
     let Some((steps, place)) = newest(folder)? else {
         bail!("{}: wanted a checkpoint {STEP}N there, found none; train from the start", folder.display());
@@ -163,13 +163,12 @@ pub(crate) fn load(folder: &Path, identity: &Identity, tables: &mut Tables, like
     read(tables).with_context(|| format!("checkpoint {}", place.display()))
 }
 
-/// The newest checkpoint in a run's folder, with its steps.
+/// The newest checkpoint in a run's folder, with its number of steps.
 pub(crate) fn newest(folder: &Path) -> anyhow::Result<Option<(u64, PathBuf)>> {
     Ok(all(folder)?.into_iter().max())
 }
 
-/// Every checkpoint in a run's folder; none if there is no folder.
-/// Those not proved yet do not count: their names end otherwise.
+/// Every checkpoint in a run's folder, which may not exist. Checkpoints that are not proved have other names and do not count.
 fn all(folder: &Path) -> anyhow::Result<Vec<(u64, PathBuf)>> {
     if !folder.is_dir() {
         return Ok(Vec::new());

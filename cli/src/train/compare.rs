@@ -1,5 +1,5 @@
-//! Settings side by side over seeds: the table of `hotrow train`. With several batch sizes, these side by side: what a larger batch
-//! costs in accuracy and gains in time, after as many epochs or as many seconds (SCARS, Table VII).
+//! Settings side by side over seeds: the table of `hotrow train`. Several batch sizes are compared too: the accuracy that a larger batch
+//! costs and the time it saves, after equal epochs or equal seconds (SCARS, Table VII).
 
 use super::asked::{Lists, TableSetting, telling};
 use super::charts;
@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Trains what was asked for, or what makes the point, and prints it.
+/// Trains the settings of the options, or the default ones, and prints the comparison.
 pub(super) fn run(options: &Options, args: &CompareArgs) -> Result<(), Failure> {
     args.check(options)?;
     let training = Training::open(options, &args.run, args.batch.first().copied())?;
@@ -37,7 +37,7 @@ pub(super) fn run(options: &Options, args: &CompareArgs) -> Result<(), Failure> 
         any_checkpoint(&runs, &keep, resume)?;
     }
     if let Some(out) = &args.out {
-        output::check_folder("--out", out)?;
+        output::check_folder(out, options.json.as_deref())?;
     }
     if args.run.task.task.is_none() {
         output::note(&format!("no --task: {}", training.task.about().source));
@@ -45,7 +45,7 @@ pub(super) fn run(options: &Options, args: &CompareArgs) -> Result<(), Failure> 
     let cells = figures::cells(&training.run_all(&runs, &|setup, seed| (end, keep(setup, seed)))?);
     let text = if several { sizes(args, &training, &cells)? } else { settings(&training, &cells) };
     output::print(&text)?;
-    // Last: what was trained is on the screen by then, wherever this cannot be written.
+    // Written last, so that the results are printed even if this fails.
     if let Some(path) = &options.json {
         let cells = cells.iter().map(|cell| compared(&training, cell)).collect::<anyhow::Result<Vec<_>>>()?;
         let epochs = args.seconds.is_none().then_some(training.options.hyper.epochs);
@@ -55,7 +55,7 @@ pub(super) fn run(options: &Options, args: &CompareArgs) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Every setup that was asked for, or those that make the point; first plain FP32, which the others are compared with.
+/// The setups of the options, or the default ones. The first is plain FP32, which the others are compared with.
 pub(super) fn setups(lists: &Lists, tables: &[TableSetting], training: &Training) -> Result<Vec<Setup>, Failure> {
     let named = tables.iter().filter_map(|setting| Some((setting.table.clone()?, setting.kind)));
     let named: Vec<(String, Kind)> = named.collect();
@@ -71,7 +71,7 @@ pub(super) fn setups(lists: &Lists, tables: &[TableSetting], training: &Training
     if kinds.is_empty() && named.is_empty() {
         kinds = telling().into_iter().map(Kind::from).collect();
     } else if !named.is_empty() && kinds.len() < 2 {
-        // With a table's own setting those that are not named stay.
+        // Tables without a setting of their own stay FP32.
         kinds = vec![Kind::FP32; 2];
     }
     let mut setups: Vec<Setup> =
@@ -83,7 +83,7 @@ pub(super) fn setups(lists: &Lists, tables: &[TableSetting], training: &Training
     Ok(setups)
 }
 
-/// Refuses a setup that cannot be, or that would be FP32 alone; before anything is trained.
+/// Refuses an illegal setup, and one that is FP32 alone, before anything is trained.
 fn check(setup: &Setup, training: &Training) -> Result<(), Failure> {
     let choice = setup.choice(training.tables()).map_err(Failure::Usage)?;
     let label = setup.label();
@@ -97,7 +97,6 @@ fn check(setup: &Setup, training: &Training) -> Result<(), Failure> {
         .map_err(|error| Failure::Usage(format!("{label}: {error}")))
 }
 
-/// Every setting with every batch size.
 fn sized(args: &CompareArgs) -> Vec<Setup> {
     let mut sizes = args.batch.clone();
     sizes.sort_unstable();
@@ -108,13 +107,13 @@ fn sized(args: &CompareArgs) -> Vec<Setup> {
     settings.into_iter().flat_map(|setting| sizes.iter().map(move |&batch| with(setting, batch))).collect()
 }
 
-/// A folder's name for a run: letters, digits, points and dashes of its label.
+/// The folder name of a run: letters, digits, points and dashes of its label.
 fn run_name(label: &str, seed: u64) -> String {
     let parts = label.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.')).filter(|part| !part.is_empty());
     parts.chain([format!("seed{seed}").as_str()]).collect::<Vec<_>>().join("-")
 }
 
-/// Refuses `--resume` without a checkpoint of any of the runs.
+/// Refuses `--resume` if no run has a checkpoint.
 fn any_checkpoint(runs: &[Run], keep: &dyn Fn(&Setup, u64) -> Keep, resume: &Path) -> Result<(), Failure> {
     for (setup, seed) in runs {
         if checkpoints::newest(&keep(setup, *seed).folder)?.is_some() {
@@ -128,7 +127,7 @@ fn any_checkpoint(runs: &[Run], keep: &dyn Fn(&Setup, u64) -> Keep, resume: &Pat
     )))
 }
 
-/// A setup over its seeds: the schema of `--json`. The loss is a mean in nats, its change in percent of FP32's.
+/// A setup over its seeds in the schema of `--json`. The loss is a mean in nats, its change a percentage of FP32's.
 fn compared(training: &Training, cell: &Cell) -> anyhow::Result<Value> {
     let about = training.task.about();
     let kinds = cell.setup.choice(&about.tables).map_err(anyhow::Error::msg)?.settings;
@@ -151,7 +150,7 @@ fn compared(training: &Training, cell: &Cell) -> anyhow::Result<Value> {
     }
 }
 
-/// The fields of both.
+/// Adds the fields of another object.
 fn with(mut value: Value, more: &impl Serialize) -> anyhow::Result<Value> {
     if let (Some(fields), Value::Object(more)) = (value.as_object_mut(), serde_json::to_value(more)?) {
         fields.extend(more);
@@ -163,7 +162,7 @@ fn counted(count: usize, one: &str) -> String {
     if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
 }
 
-/// A column of the table: its head, the figure, in which unit it stands there, and its decimals.
+/// A column of the table: its head, the figure, the factor of its unit, and its decimals.
 type Column = (&'static str, &'static str, fn(f64) -> f64, usize);
 
 const COLUMNS: [Column; 9] = [
@@ -173,21 +172,21 @@ const COLUMNS: [Column; 9] = [
     ("AUC", "AUC", |value| value, 4),
     ("hit rate %", "hit rate", |share| 100.0 * share, 1),
     ("memory", "memory by formula", |value| value, 3),
-    ("all", "memory", |value| value, 3),
+    ("memory, all", "memory", |value| value, 3),
     ("moved MB", "bytes moved", |bytes| bytes / 1e6, 1),
     ("samples/s", "samples a second", |value| value, 0),
 ];
 
-/// The data, the options of the training, the meaning of the columns; the table; updates and steps that were left out, and how near FP32 comes
-/// to the best loss, where that is known.
+/// The text: the data, the training's options, the meaning of the columns, the table, and the updates and steps that were skipped. If the
+/// best reachable loss is known, the distance of FP32 from it follows.
 fn settings(training: &Training, cells: &[Cell]) -> String {
     let (about, hyper) = (training.task.about(), &training.options.hyper);
     let decay = if hyper.decay { ", both going down to 0" } else { "" };
     let mut text = format!(
         "{}\n{}{} of {} samples a batch, {} at {}, dense part adagrad at {}{decay}; {}\n\
          change: of the test loss against FP32 of the same seed, with its 95 % interval over the seeds\n\
-         memory: of the tables against FP32 weights, by the papers' formula, and with the optimiser's state and all else that stays\n\
-         moved: to and from the tables' memory in training; of robe at most, as if no chunks overlapped\n\n",
+         memory: bytes of tables and cache over bytes of FP32 weights (formula of Yang 2020); all: the same with optimiser state and metadata\n\
+         moved: bytes to and from the tables' memory in training; for shared arrays an upper bound that ignores overlapping chunks\n\n",
         about.source,
         training.small(),
         counted(hyper.epochs as usize, "epoch"),
@@ -234,10 +233,10 @@ fn settings(training: &Training, cells: &[Cell]) -> String {
     text
 }
 
-/// The figures that are shown of a batch size.
+/// The figures in the table of batch sizes.
 const OF_SIZES: [&str; 6] = ["steps", "samples a second", "test loss", "accuracy", "AUC", "bytes moved"];
 
-/// The table of several batch sizes; their chart goes to `--out`.
+/// The table of several batch sizes. Their chart goes to `--out`.
 fn sizes(args: &CompareArgs, training: &Training, cells: &[Cell]) -> anyhow::Result<String> {
     let about = training.task.about();
     let budget = match args.seconds {

@@ -1,11 +1,11 @@
-//! The part of a model above its tables: candle's tensors on the CPU, in FP32.
+//! The part of a model above its tables, with candle's tensors on the CPU in FP32.
 
 use crate::train::task::{Batch, Dense, Target};
 use candle_core::{D, DType, Device, Result, Tensor, Var, backprop::GradStore};
 use hotrow::Init;
 use hotrow::hash::fmix32;
 
-/// The mean over the samples, in nats.
+/// The mean loss of the samples, in nats.
 pub(crate) fn loss(logits: &Tensor, batch: &Batch, target: Target) -> Result<Tensor> {
     let samples = batch.samples as f64;
     match target {
@@ -18,14 +18,14 @@ pub(crate) fn loss(logits: &Tensor, batch: &Batch, target: Target) -> Result<Ten
         Target::Binary => {
             let labels: Vec<f32> = batch.labels.iter().map(|&label| label as f32).collect();
             let labels = Tensor::from_vec(labels, logits.shape(), &Device::Cpu)?;
-            // ln(1 + e^z) - y z, without overflow.
+            // ln(1 + e^z) - y z without overflow.
             let soft = ((logits.abs()?.neg()?.exp()? + 1.0)?.log()? + logits.relu()?)?;
             (soft - (labels * logits)?)?.sum_all()? / samples
         }
     }
 }
 
-/// Draws first weights: each call another part of the stream that the seed begins.
+/// Draws first weights. Each call takes the next part of the seed's stream.
 #[derive(Debug)]
 pub(crate) struct Fresh {
     seed: u32,
@@ -37,7 +37,7 @@ impl Fresh {
         Self { seed: fmix32((seed ^ (seed >> 32)) as u32 ^ 0xdead_beef), drawn: 0 }
     }
 
-    /// Evenly between `-limit` and `limit`.
+    /// Draws uniformly between `-limit` and `limit`.
     pub(crate) fn uniform(&mut self, shape: &[usize], limit: f32) -> Result<Var> {
         let mut values = vec![0.0; shape.iter().product()];
         Init::Uniform { low: -limit, high: limit }.row(self.seed, self.drawn, &mut values);
@@ -49,12 +49,12 @@ impl Fresh {
 /// Linear layers `x W + b` with rectifiers between them.
 #[derive(Debug)]
 pub(crate) struct Mlp {
-    /// Of each layer the weight, `[inputs, outputs]`, and the bias.
+    /// The weight, `[inputs, outputs]`, and the bias of each layer.
     layers: Vec<[Var; 2]>,
 }
 
 impl Mlp {
-    /// `widths`: inputs, hidden layers, outputs. Weights begin within `1/sqrt(inputs)`, biases at 0.
+    /// `widths` are inputs, hidden layers, outputs. First weights lie within `1/sqrt(inputs)`, biases are 0.
     pub(crate) fn new(widths: &[usize], fresh: &mut Fresh) -> Result<Self> {
         let layer = |pair: &[usize]| {
             let weight = fresh.uniform(&[pair[0], pair[1]], 1.0 / (pair[0] as f32).sqrt())?;
@@ -90,12 +90,12 @@ impl Dense for Mlp {
     }
 }
 
-/// AdaGrad of the dense part: the tables' rule (SPEC 3).
+/// AdaGrad for the dense part, by the rule of the tables (SPEC 3).
 #[derive(Debug)]
 pub(crate) struct AdaGrad {
-    /// From the next step on.
+    /// The learning rate of the next step.
     pub(crate) lr: f32,
-    /// Sums of squares, one tensor a variable.
+    /// Sums of squares, a tensor for each variable.
     pub(crate) squares: Vec<Tensor>,
 }
 
@@ -105,11 +105,11 @@ impl AdaGrad {
         Ok(Self { lr, squares })
     }
 
-    /// One update with gradients that are first multiplied with `inverse`. A variable without a gradient stays.
+    /// Updates with gradients that are first multiplied by `inverse`. A variable without a gradient stays.
     pub(crate) fn step(&mut self, vars: &[&Var], gradients: &GradStore, inverse: f32) -> Result<()> {
         for (var, squares) in vars.iter().zip(&mut self.squares) {
             if let Some(gradient) = gradients.get(var) {
-                // Detached, or the state would drag every step's graph along.
+                // Detached, since otherwise the state would keep the graph of every step.
                 let mut gradient = gradient.detach();
                 if inverse != 1.0 {
                     gradient = (gradient * f64::from(inverse))?;
@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    /// Every gradient against a difference quotient of the loss, which itself is off by about h^2 and the loss's last bits over h.
+    /// Compares every gradient with a difference quotient, whose own error is about h^2 plus the rounding of the loss over h.
     #[test]
     fn gradients_are_slopes() {
         for (target, outputs, batch) in
@@ -195,7 +195,7 @@ mod tests {
     fn adagrad_by_hand() {
         let var = Var::from_vec(vec![1.0f32, -2.0], 2, &Device::Cpu).unwrap();
         let mut optimizer = AdaGrad::new(&[&var], 0.5).unwrap();
-        // d/dx of x^2 / 2 is x: first 1 and -2, then what is left.
+        // The gradient of x^2 / 2 is x: first 1 and -2, then the updated values.
         for wanted in [[0.5, -1.5], [0.5 - 0.25 / 1.25f32.sqrt(), -1.5 + 0.75 / 6.25f32.sqrt()]] {
             let gradients = (var.sqr().unwrap().sum_all().unwrap() * 0.5).unwrap().backward().unwrap();
             optimizer.step(&[&var], &gradients, 1.0).unwrap();

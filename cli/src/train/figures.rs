@@ -1,5 +1,5 @@
-//! The figures of each setup over its seeds, each an interval of a mean. Changes are against FP32, seed by seed, so that the differences
-//! which a seed makes to both go out.
+//! The figures of each setup over its seeds, each with the interval of its mean. Changes are against FP32 with the same seed, so that the
+//! effect of the seed cancels.
 
 use super::journal::Record;
 use super::run::Outcome;
@@ -10,32 +10,31 @@ use crate::report::{self, Record as Figure, Unit};
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// Share of the cases in which an interval holds the true mean.
+/// The probability that an interval holds the true mean.
 const CONFIDENCE: f64 = 0.95;
 
-/// Percent of FP32's loss that Yang 2020 calls neutral.
+/// The loss in percent of FP32's that Yang 2020 calls neutral.
 pub(crate) const NEUTRAL: f64 = 0.02;
 
-/// Most half width, in percent, of an interval that may hold 0 and be called neutral: wider says nothing, as scatter alone makes it hold 0.
-/// It is a limit by agreement. A cost below it, such as FP16's by nearest (about 0.1 % on author), can still hide in such an interval.
+/// The largest half width, in percent, of an interval around 0 that counts as neutral. A wider one may hold 0 by scatter alone. The limit
+/// is a convention: a smaller cost, such as FP16's with nearest rounding (about 0.1 % on author), can still hide in such an interval.
 const TOO_WIDE: f64 = 0.5;
 
-/// With fewer seeds Student's t is 12.7 or nothing: no interval to judge by.
+/// The fewest seeds that are judged. With two seeds Student's t is 12.7.
 const LEAST_SEEDS: usize = 3;
 
-/// A mean over seeds, and between which ends it lies with 95 % confidence.
+/// A mean over seeds with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Interval {
     pub(crate) mean: f64,
-    /// `None` with fewer than two seeds: nothing is known about the spread.
+    /// The lower end; `None` with fewer than two seeds.
     pub(crate) low: Option<f64>,
     pub(crate) high: Option<f64>,
-    /// Seeds.
     pub(crate) seeds: usize,
 }
 
 impl Interval {
-    /// Mean and Student-t interval of `values`, one a seed; none without values.
+    /// Mean and Student-t interval of `values`, one for each seed; `None` without values.
     pub(crate) fn of(values: &[f64]) -> Option<Self> {
         let seeds = values.len();
         if seeds == 0 {
@@ -46,7 +45,7 @@ impl Interval {
         Some(Self { mean, low: half.map(|half| mean - half), high: half.map(|half| mean + half), seeds })
     }
 
-    /// Whether a change is none for the worse: it ends below 0.02 %, or may be 0. None, if there are too few seeds or the interval is too wide.
+    /// Whether a change is no loss: its interval ends below 0.02 %, or holds 0. `None` with too few seeds, or if the interval is too wide.
     pub(crate) fn no_worse(&self) -> Option<bool> {
         let (low, high) = self.low.zip(self.high).filter(|_| self.seeds >= LEAST_SEEDS)?;
         let neutral = -NEUTRAL <= low && high <= NEUTRAL;
@@ -55,7 +54,7 @@ impl Interval {
         said.then_some(neutral || high < 0.0 || holds_0)
     }
 
-    /// The mean as a figure; of scores and changes with the interval as its spread.
+    /// The mean as a record. Scores and changes have the interval as their spread.
     pub(crate) fn record(&self, what: &str, shape: &str, setting: &report::Setting, unit: Unit) -> Figure {
         let times = |(lowest, highest)| Times { median: self.mean, lowest, highest, rounds: self.seeds };
         let spread = self.low.zip(self.high).filter(|_| unit.has_interval()).map(times);
@@ -74,50 +73,49 @@ impl Interval {
 fn half_width(values: &[f64], mean: f64) -> Option<f64> {
     let n = values.len() as f64;
     let freedom = n - 1.0;
-    // Fails without freedom.
+    // Fails without degrees of freedom.
     let t = StudentsT::new(0.0, 1.0, freedom).ok()?;
     let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / freedom;
     Some(t.inverse_cdf(0.5 + CONFIDENCE / 2.0) * (variance / n).sqrt())
 }
 
-/// Yang 2020, eq. 1, on a loss: by how many percent `loss` is above that of FP32 with the same seed.
+/// The percentage by which `loss` exceeds that of FP32 with the same seed (Yang 2020, eq. 1, for a loss).
 pub(crate) fn loss_change(loss: f64, fp32: f64) -> f64 {
     100.0 * (loss - fp32) / fp32
 }
 
-/// Yang 2020, eq. 1: by how many percent an accuracy (or AUC) is below that of FP32 with the same seed.
+/// The percentage by which an accuracy or AUC is below that of FP32 with the same seed (Yang 2020, eq. 1).
 fn drop(score: f64, fp32: f64) -> f64 {
     100.0 * (fp32 - score) / fp32
 }
 
-/// A run that came to its end.
+/// A run that completed.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) seed: u64,
     pub(crate) outcome: Outcome,
-    /// FP32's with the same seed, if there is one; none for FP32 itself.
+    /// FP32's outcome with the same seed, if there is one; `None` for FP32 itself.
     fp32: Option<Outcome>,
 }
 
-/// The runs of a setup.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     pub(crate) setup: Setup,
     pub(crate) runs: Vec<Ended>,
-    /// Runs that did not come to their end.
+    /// Number of runs that failed.
     pub(crate) failed: usize,
 }
 
-/// By how many percent the test log-loss is above FP32's.
+/// The percentage by which the test log-loss exceeds FP32's.
 pub(crate) const LOSS_CHANGE: &str = "test loss change";
 
-/// By how many percent accuracy, or AUC, is below FP32's.
+/// The percentages by which accuracy and AUC are below FP32's.
 pub(crate) const DROPS: [&str; 2] = ["accuracy drop", "AUC drop"];
 
-/// A figure: its name, its unit, and its value in a run, if it has one.
+/// A figure: its name, its unit, and its value in a run, if any.
 type Column = (&'static str, Unit, fn(&Outcome, Option<&Outcome>) -> Option<f64>);
 
-/// The figures of a run that are shown, and its changes against FP32 with the same seed (Yang 2020, eq. 1).
+/// The figures of a run, and its changes against FP32 with the same seed (Yang 2020, eq. 1).
 const FIGURES: [Column; 14] = [
     ("test loss", Unit::Score, |run, _| Some(run.loss)),
     ("accuracy", Unit::Score, |run, _| run.accuracy),
@@ -142,18 +140,17 @@ impl Cell {
         Interval::of(&self.runs.iter().filter_map(|run| of(&run.outcome, run.fp32.as_ref())).collect::<Vec<_>>())
     }
 
-    /// Its mean.
     pub(crate) fn mean(&self, what: &str) -> Option<f64> {
         self.figure(what).map(|figure| figure.mean)
     }
 
-    /// Whether enough runs, and all of them, came to their end.
+    /// Whether all runs completed, and there are enough of them.
     pub(crate) fn is_whole(&self) -> bool {
         self.failed == 0 && self.runs.len() >= LEAST_SEEDS
     }
 
-    /// By how many percent the loss is above FP32's, if that can be judged: the cell is whole, every seed has a run in FP32, and some table
-    /// was in low precision. (The formula counts the weights alone.)
+    /// The loss change, if it can be judged: the cell is complete, every seed has an FP32 run, and some table has low precision. Low
+    /// precision shows in the formula of memory, which counts the weights alone.
     pub(crate) fn sound_change(&self) -> Option<Interval> {
         let paired = self.runs.iter().all(|run| run.fp32.is_some());
         let sound = self.is_whole() && paired && self.mean("memory by formula") != Some(1.0);
@@ -161,12 +158,11 @@ impl Cell {
     }
 }
 
-/// The cell of a setting.
 pub(crate) fn find(cells: &[Cell], setting: Setting) -> Option<&Cell> {
     cells.iter().find(|cell| cell.setup == Setup::from(setting))
 }
 
-/// The setups in the order of their first records, each compared with FP32.
+/// The setups in the order of their first records, each with FP32's outcomes.
 pub(crate) fn cells(records: &[Record]) -> Vec<Cell> {
     let fp32 = |of: &Record| {
         let base = Setup { batch: of.setup.batch, ..Setup::FP32 };
@@ -187,7 +183,7 @@ pub(crate) fn cells(records: &[Record]) -> Vec<Cell> {
     cells
 }
 
-/// Figures and changes of each cell: means over the seeds, with their intervals.
+/// Figures and changes of each cell: means over the seeds with their intervals.
 pub(crate) fn records(task: &str, cells: &[Cell]) -> Vec<Figure> {
     let of = |cell: &Cell| {
         let setting = setting(cell);
@@ -197,7 +193,7 @@ pub(crate) fn records(task: &str, cells: &[Cell]) -> Vec<Figure> {
     cells.iter().flat_map(of).collect()
 }
 
-/// The name of a figure's line in its setting, and that of its cache's size.
+/// Names in a figure's setting: its line, and the size of its cache.
 pub(crate) const LINE: &str = "line";
 pub(crate) const SIZE: &str = "cache % of rows";
 
@@ -253,7 +249,7 @@ mod tests {
 
     #[test]
     fn wrong_quantiles_are_noticed() {
-        // The normal distribution's, the one-sided one, and that of one seed more.
+        // Quantiles of the normal distribution, of one side, and of one more seed.
         for (n, quantile) in [(3, 1.960), (3, 2.920), (3, 3.182), (121, 1.960)] {
             assert!(!has_quantile(n, quantile), "{n}");
         }

@@ -1,4 +1,4 @@
-//! Every cell of a grid for every seed: runs what is missing in a folder, and writes its tables and charts.
+//! Every cell of a grid for every seed: makes the missing runs of a folder, and writes tables and charts.
 
 mod report;
 
@@ -19,14 +19,15 @@ use anyhow::{Context as _, anyhow};
 use report::Report;
 use std::path::Path;
 
-/// Runs what is missing of a grid, then writes its tables and charts. A run that failed makes the exit code 1, at the end.
+/// Makes the missing runs of a grid, then writes tables and charts. If a run failed, the exit code is 1 in the end.
 pub(super) fn run(options: &Options, args: &GridArgs) -> Result<(), Failure> {
     args.run.check(options, [])?;
     if let Some(folder) = &args.out {
-        output::check_folder("--out", folder)?;
+        output::check_folder(folder, options.json.as_deref())?;
     }
     let training = Training::open(options, &args.run, args.size.batch)?;
     let folder = training.folder(args.out.as_deref());
+    output::check_inside(&folder, options.json.as_deref())?;
     let setups = setups(args, &training)?;
     output::note(&format!(
         "{}; {} cells x {} seeds, {} runs at a time, kept in {}",
@@ -45,9 +46,9 @@ pub(super) fn run(options: &Options, args: &GridArgs) -> Result<(), Failure> {
     show(options, &Report::new(&subject, &journal.last(&runs)), &folder)
 }
 
-/// Tables and charts of the runs in a folder.
+/// Writes tables and charts of the runs in a folder.
 pub(super) fn redraw(options: &Options, folder: &Path) -> Result<(), Failure> {
-    // Before the latest of each run is taken: a run of another subject would hide this one's.
+    // Checked before the latest record of each run is selected, which could belong to another subject.
     let records = journal::load(folder)?;
     let subject = journal::common(&records, folder)?.with_context(|| {
         format!(
@@ -79,7 +80,7 @@ fn show(options: &Options, report: &Report, folder: &Path) -> Result<(), Failure
     Ok(())
 }
 
-/// The cells that were asked for, FP32 among them.
+/// The cells of the options, and FP32.
 fn setups(args: &GridArgs, training: &Training) -> Result<Vec<Setup>, Failure> {
     let by_task = if training.name == TaskName::Author { Cells::Full } else { Cells::Claims };
     let mut cells = args.cells.unwrap_or(by_task).settings(&args.lists);
@@ -100,7 +101,7 @@ fn setups(args: &GridArgs, training: &Training) -> Result<Vec<Setup>, Failure> {
     Ok(cells.into_iter().map(Setup::from).collect())
 }
 
-/// FP32 first, then seed by seed, so that a grid cut short has all its cells.
+/// FP32 first, then seed by seed, so that an interrupted grid has all its cells.
 fn in_order(setups: &[Setup], seeds: &[u64]) -> Vec<Run> {
     let mut runs: Vec<(usize, Run)> = journal::each(setups, seeds).into_iter().enumerate().collect();
     let place = |&(at, (ref setup, _)): &(usize, Run)| (*setup != Setup::FP32, at % seeds.len());

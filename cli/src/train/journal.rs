@@ -1,5 +1,5 @@
-//! The journal of runs: what has been trained, and how it ended. In a folder it is a file with a line a run, each on the disk as soon as
-//! its run is over, so that a killed command goes on where it was.
+//! The journal of runs and their outcomes. In a folder it is a file with a line for each run, written to the disk as soon as the run ends,
+//! so that a killed command can continue.
 
 use super::run::Outcome;
 use super::setting::Setup;
@@ -15,25 +15,25 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Name of the file in the results' folder.
+/// Name of the file in the folder of the results.
 pub(crate) const FILE: &str = "runs.jsonl";
 
-/// Task, data and hyperparameters, the same for all runs of a file: so they can be compared.
+/// Task, data and hyperparameters. They are equal for all runs of a file, so that runs can be compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Subject {
     pub(crate) task: String,
-    /// Every hyperparameter that can change a result, as text; and the data.
+    /// Every hyperparameter that can change a result, and the data, as text.
     pub(crate) hyper: BTreeMap<String, String>,
-    /// Of the data; `None` in files from before it was taken.
+    /// The fingerprint of the data; `None` in older files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) fingerprint: Option<String>,
 }
 
-/// Hyperparameters that older files do not name, and what their runs had.
+/// Hyperparameters that older files do not name, with the values of their runs.
 const BEFORE: [(&str, &str); 1] = [("loss_scale", "none")];
 
 impl Subject {
-    /// The first difference, as (name, here, there). An unknown fingerprint is like any other.
+    /// The first difference, as (name, here, there). An unknown fingerprint equals any other.
     pub(crate) fn difference(&self, other: &Self) -> Option<(String, String, String)> {
         if self.task != other.task {
             return Some(("task".to_owned(), self.task.clone(), other.task.clone()));
@@ -48,7 +48,6 @@ impl Subject {
     }
 }
 
-/// One run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
     #[serde(flatten)]
@@ -56,10 +55,10 @@ pub(crate) struct Record {
     #[serde(flatten)]
     pub(crate) setup: Setup,
     pub(crate) seed: u64,
-    /// Either this
+    /// The outcome of a run that completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) outcome: Option<Outcome>,
-    /// or why there is none.
+    /// The reason why a run failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) failure: Option<String>,
 }
@@ -78,25 +77,23 @@ pub(crate) fn each(setups: &[Setup], seeds: &[u64]) -> Vec<Run> {
     setups.iter().flat_map(|setup| seeds.iter().map(|&seed| (setup.clone(), seed))).collect()
 }
 
-/// Does a run.
 pub(crate) type Runner<'a> = dyn Fn(&Setup, u64) -> anyhow::Result<Outcome> + Sync + 'a;
 
-/// The runs so far.
 #[derive(Debug)]
 pub(crate) struct Journal {
     subject: Subject,
     records: Mutex<Vec<Record>>,
-    /// Open for more: no other process can open it meanwhile. None: the runs are kept in memory alone.
+    /// The file, locked against other processes. `None`: runs are kept in memory only.
     file: Option<(PathBuf, File)>,
 }
 
 impl Journal {
-    /// In memory alone.
+    /// A journal in memory only.
     pub(crate) const fn new(subject: Subject) -> Self {
         Self { subject, records: Mutex::new(Vec::new()), file: None }
     }
 
-    /// Opens the file of `folder`, or makes it, and reads the runs in it. A line that a killed process left torn is cut off.
+    /// Opens or makes the file of `folder`, and reads its runs. A torn line that a killed process left is cut off.
     pub(crate) fn open(folder: &Path, subject: Subject) -> anyhow::Result<Self> {
         std::fs::create_dir_all(folder).with_context(|| {
             format!("{}: wanted to keep the grid's runs there; check the folder and its permissions", folder.display())
@@ -110,7 +107,7 @@ impl Journal {
             Err(TryLockError::WouldBlock) => {
                 bail!("{}: another hotrow writes to it; wait for its end, or choose another --out", path.display())
             }
-            // Some file systems have no locks: then the user must see to it.
+            // Some file systems have no locks; there the user is responsible.
             Err(TryLockError::Error(_)) => {}
         }
         let mut text = Vec::new();
@@ -123,7 +120,7 @@ impl Journal {
                 path.display()
             );
         }
-        // Only now is it sure that the file is ours.
+        // The lock is held by now, so the file may be cut.
         file.set_len(kept as u64).and_then(|()| file.seek(SeekFrom::End(0))).with_context(of)?;
         if text[..kept].last().is_some_and(|&byte| byte != b'\n') {
             file.write_all(b"\n").with_context(of)?;
@@ -131,7 +128,7 @@ impl Journal {
         Ok(Self { subject, records: Mutex::new(records), file: Some((path, file)) })
     }
 
-    /// Those of `runs` that have not come to their end yet.
+    /// The runs among `runs` that have not completed.
     pub(crate) fn missing(&self, runs: &[Run]) -> Vec<Run> {
         let records = self.records();
         let ended = |run: &Run| records.iter().any(|record| record.outcome.is_some() && record.is_of(run));
@@ -144,7 +141,7 @@ impl Journal {
         runs.iter().filter_map(|run| latest.iter().find(|record| record.is_of(run))).cloned().collect()
     }
 
-    /// The same, or the failure of the first run that did not come to its end.
+    /// The records of `runs`, or the failure of the first run that did not complete.
     pub(crate) fn ended(&self, runs: &[Run]) -> anyhow::Result<Vec<Record>> {
         let records = self.last(runs);
         let failed = records.iter().find_map(|record| Some((record, record.failure.as_ref()?)));
@@ -155,17 +152,17 @@ impl Journal {
         Ok(records)
     }
 
-    /// Does every run, `at_once` at a time. One that fails or panics is recorded, and the others go on, unless they shall `stop`.
+    /// Executes every run, `at_once` at a time. A run that fails or panics is recorded, and the others continue, unless `stop`.
     ///
-    /// Plain threads, not rayon's: a run waits for a pool of its own, and a rayon thread that waits would begin another run meanwhile, and
-    /// within that the next.
+    /// These are plain threads. A run waits for a pool of its own, and a rayon thread that waits would begin another run meanwhile, nested
+    /// in the first.
     pub(crate) fn run(&self, runs: &[Run], at_once: usize, stop: bool, runner: &Runner<'_>) -> anyhow::Result<()> {
         let next = AtomicUsize::new(0);
         let work = || {
             while let Some((setup, seed)) = runs.get(next.fetch_add(1, Relaxed)) {
                 let result = catch_unwind(AssertUnwindSafe(|| alone(|| runner(setup, *seed))));
                 let (outcome, failure) = match result.unwrap_or_else(|panic| Err(anyhow!("panic: {}", said(&*panic)))) {
-                    // Not a number has no place in JSON, nor in a mean.
+                    // JSON has no NaN, and a mean would become NaN.
                     Ok(outcome) if !outcome.loss.is_finite() => (None, Some(format!("test loss {}", outcome.loss))),
                     Ok(outcome) => (Some(outcome), None),
                     Err(error) => (None, Some(format!("{error:#}"))),
@@ -173,7 +170,7 @@ impl Journal {
                 let (subject, setup, failed) = (self.subject.clone(), setup.clone(), failure.is_some());
                 let added = self.add(Record { subject, setup, seed: *seed, outcome, failure });
                 if added.is_err() || (stop && failed) {
-                    // Runs that cannot be kept are not worth their time.
+                    // Runs that cannot be recorded are not begun.
                     next.store(runs.len(), Relaxed);
                 }
                 added?;
@@ -186,7 +183,7 @@ impl Journal {
         })
     }
 
-    /// Adds a run; when it returns, the line is on the disk.
+    /// Adds a run. On return its line is on the disk.
     fn add(&self, record: Record) -> anyhow::Result<()> {
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((path, file)) = &self.file {
@@ -205,18 +202,17 @@ impl Journal {
     }
 }
 
-/// Does `work` in a thread pool of one thread, so that a run stays on its own core.
+/// Does `work` in a thread pool of one thread, so that a run uses one core.
 pub(crate) fn alone<T: Send>(work: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
     rayon::ThreadPoolBuilder::new().num_threads(1).build()?.install(work)
 }
 
-/// The message of a panic.
 fn said(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given")
 }
 
-/// The runs in the file of a folder, whatever they are of; none if there is no file.
+/// The runs in the file of a folder, of any subject; none if there is no file.
 pub(crate) fn load(folder: &Path) -> anyhow::Result<Vec<Record>> {
     let path = folder.join(FILE);
     let text = match std::fs::read(&path) {
@@ -238,13 +234,13 @@ pub(crate) fn common(records: &[Record], folder: &Path) -> anyhow::Result<Option
                 folder.join(FILE).display()
             );
         }
-        // Older runs do not know it: the first that does speaks for all.
+        // Older runs have no fingerprint; the first fingerprint found applies to all.
         subject.fingerprint = subject.fingerprint.or_else(|| record.subject.fingerprint.clone());
     }
     Ok(Some(subject))
 }
 
-/// One record a run: the last that came to an end, else the last.
+/// One record for each run: the last that completed, else the last.
 pub(crate) fn latest(records: Vec<Record>) -> Vec<Record> {
     let mut latest: Vec<Record> = Vec::new();
     for record in records {
@@ -257,10 +253,11 @@ pub(crate) fn latest(records: Vec<Record>) -> Vec<Record> {
     latest
 }
 
-/// How every record begins.
+/// The beginning of every record.
 const START: &[u8] = br#"{"task":""#;
 
-/// The runs of a file, and its bytes that hold them. A last line without its end that is no whole run was left by a killed process, if anything tells that the file is ours.
+/// The runs of a file, and the length of the part that holds them. An incomplete last line was left by a killed process, if anything shows
+/// that the file is a journal.
 fn read(text: &[u8], path: &Path) -> anyhow::Result<(Vec<Record>, usize)> {
     let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
     let lines = text[..whole].split(|&byte| byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
@@ -333,7 +330,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(FILE);
         let [one, two] = [1, 2].map(|seed| serde_json::to_string(&record(seed)).unwrap() + "\n");
-        // With its newline missing, the line is whole.
+        // A line that lacks only its newline is complete.
         for kept in 0..two.len() - 1 {
             std::fs::write(&path, format!("{one}{}", &two[..kept])).unwrap();
             let journal = Journal::open(folder.path(), subject()).unwrap();

@@ -1,19 +1,18 @@
-//! How good predictions are, reckoned in FP64.
+//! The quality of predictions, computed in FP64.
 
 use crate::train::task::{Batch, Target};
 
-/// Of a test set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Score {
-    /// Mean over the samples, in nats.
+    /// The mean loss of the samples, in nats.
     pub(crate) loss: f64,
-    /// Share of right predictions; none where a sample has several logits of its own.
+    /// The share of right predictions; `None` if a sample has several logits of its own.
     pub(crate) accuracy: Option<f64>,
-    /// Area under the ROC curve, of a binary target with both labels.
+    /// The area under the ROC curve, for a binary target with both labels.
     pub(crate) auc: Option<f64>,
 }
 
-/// Takes predictions batch by batch.
+/// Collects predictions batch by batch.
 #[derive(Debug)]
 pub(crate) struct Scorer {
     target: Target,
@@ -29,7 +28,6 @@ impl Scorer {
         Self { target, samples: 0, loss: 0.0, right: 0, ranked: Vec::new() }
     }
 
-    /// Another batch and its logits.
     pub(crate) fn add(&mut self, logits: &[f32], batch: &Batch) {
         self.samples += batch.samples;
         match self.target {
@@ -62,7 +60,7 @@ impl Scorer {
     }
 }
 
-/// Log-loss, and whether the label's logit is above all others.
+/// The log-loss, and whether the label's logit is above all others.
 fn of_classes(logits: &[f32], label: usize) -> (f64, bool) {
     let top = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = logits.iter().map(|&z| (f64::from(z) - f64::from(top)).exp()).sum();
@@ -71,13 +69,13 @@ fn of_classes(logits: &[f32], label: usize) -> (f64, bool) {
     (sum.ln() + f64::from(top) - f64::from(logits[label]), right)
 }
 
-/// `ln(1 + e^-z)` of a positive, `ln(1 + e^z)` of a negative.
+/// The log-loss: `ln(1 + e^-z)` of a positive, `ln(1 + e^z)` of a negative.
 fn of_binary(logit: f32, positive: bool) -> f64 {
     let z = if positive { -f64::from(logit) } else { f64::from(logit) };
     z.max(0.0) + (-z.abs()).exp().ln_1p()
 }
 
-/// How often a positive ranks above a negative, a tie counting half; none without both.
+/// The probability that a positive ranks above a negative, where a tie counts half; `None` without both labels.
 fn auc(ranked: &mut [(f32, bool)]) -> Option<f64> {
     ranked.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     let (mut below, mut above) = (0.0, 0.0); // negatives so far; pairs in order
@@ -111,7 +109,7 @@ mod tests {
         let score = scorer.score();
         assert!(close(score.loss, (6f64.ln() + 3f64.ln() + 2f64.ln()) / 3.0), "{score:?}");
         assert_eq!((score.accuracy, score.auc), (Some(1.0 / 3.0), None));
-        // A thousand more in every logit changes nothing, and nothing overflows.
+        // Adding 1024 to every logit changes nothing, and nothing overflows.
         let (loss, right) = of_classes(&logits.map(|z| z + 1024.0), 2);
         assert!((loss - 2f64.ln()).abs() < 1e-4 && right);
         assert!(!of_classes(&[1.0, 1.0], 0).1, "a tie is no prediction");
@@ -120,14 +118,14 @@ mod tests {
     #[test]
     fn binary_against_closed_cases() {
         let mut scorer = Scorer::new(Target::Binary);
-        // Probability 3/4 for a positive, then for a negative.
+        // Probability 3/4, first for a positive, then for a negative.
         let logits = [3f32.ln(), 3f32.ln()];
         scorer.add(&logits, &Batch { labels: vec![1, 0], samples: 2, ..Batch::default() });
         let score = scorer.score();
         assert!(close(score.loss, ((4f64 / 3.0).ln() + 4f64.ln()) / 2.0), "{score:?}");
         assert_eq!((score.accuracy, score.auc), (Some(0.5), Some(0.5)));
         assert!(of_binary(1000.0, false) == 1000.0 && of_binary(1000.0, true) == 0.0);
-        // Two logits a sample: the loss adds up, and there is no accuracy.
+        // With two logits in a sample the losses add up, and there is no accuracy.
         let mut scorer = Scorer::new(Target::Binary);
         scorer.add(&[0.0, 0.0], &Batch { labels: vec![1, 0], samples: 1, ..Batch::default() });
         let score = scorer.score();

@@ -1,16 +1,15 @@
-//! The options of `hotrow train` and its modes; and values that leave another option without a meaning: each is refused by name, before
-//! any data is read.
+//! The options of `hotrow train` and its modes. An option without an effect beside the others is refused by name, before any data is read.
 
 use super::asked::{Cells, FORM, Lists, Rule, TableSetting, refuse};
 use super::scaling::{self, Scaling};
 use super::tasks::{TaskArgs, TaskName};
 use crate::failure::Failure;
 use crate::names::{one_of, value_name};
-use crate::options::Options;
+use crate::options::{Options, whole};
 use hotrow::OptimizerKind;
 use std::path::PathBuf;
 
-/// Test loss against precision, rounding, policy and cache size
+/// Measure test loss against precision, rounding, policy and cache size
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
@@ -22,21 +21,21 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Mode {
-    /// Run every cell of a grid for every seed; runs that lie in --out are not run again
+    /// Run every cell of a grid for every seed; runs in --out are not repeated
     Grid(GridArgs),
-    /// Propose precision, policy and cache share of each table, from its first accesses and short runs
+    /// Propose precision, policy and cache share of each table from its first accesses and short runs
     Profile(ProfileArgs),
-    /// Train each setting until it reaches the full FP32 table's loss: steps, time and bytes side by side. Rates are constant
+    /// Train each setting until it reaches the full FP32 table's loss; compare steps, time and bytes. Learning rates are constant
     Until(UntilArgs),
 }
 
-/// The task, and how it is trained.
+/// The task and its training.
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArgs {
     #[command(flatten)]
     pub(super) task: TaskArgs,
     /// Passes over the training set [default: the task's own]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX))]
     pub(super) epochs: Option<u32>,
     /// Update rule of the tables [default: the task's own]
     #[arg(long, value_parser = one_of(OptimizerKind::ALL))]
@@ -47,17 +46,17 @@ pub(super) struct RunArgs {
     /// Learning rate of the dense part, which AdaGrad updates [default: the task's own]
     #[arg(long, value_name = "X", value_parser = rate)]
     pub(super) dense_lr: Option<f32>,
-    /// Whether both rates go down to 0 in even steps [default: the task's own]
+    /// Lower both rates to 0 in equal steps [default: the task's own]
     #[arg(long, value_name = "BOOL")]
     pub(super) decay: Option<bool>,
-    /// Scale of the loss, with the gradients of the tables in FP16: none, static:S, backoff, log-normal, log-normal-original
+    /// Scale of the loss, which puts the tables' gradients into FP16: none, static:S, backoff, log-normal, log-normal-original
     #[arg(long, value_name = "SCALE", default_value = "none", value_parser = scaling::parse)]
     pub(super) loss_scale: Scaling,
     /// Runs of each setting, each with a seed of its own
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole(1u32..=1000))]
     pub(super) seeds: u32,
-    /// Runs at a time, each on a core of its own [default: as many as there are cores; 1 on a GPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    /// Runs at a time, each on one core [default: the number of cores; 1 on a GPU]
+    #[arg(long, value_name = "N", value_parser = whole(1u32..=1024))]
     pub(super) jobs: Option<u32>,
 }
 
@@ -72,16 +71,16 @@ pub(super) struct CompareArgs {
     /// of that name gets the setting. May be given several times
     #[arg(long, value_name = FORM)]
     pub(super) table: Vec<TableSetting>,
-    /// Samples in a batch; several are compared with each other [default: the task's own]
-    #[arg(long, value_name = "N[,N]", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    /// Samples in a batch; several sizes are compared [default: the task's own]
+    #[arg(long, value_name = "N[,N]", value_delimiter = ',', value_parser = whole(1u32..=1 << 20))]
     pub(super) batch: Vec<u32>,
-    /// With several batch sizes: train each run for so long, instead of so many epochs
+    /// With several batch sizes: train each run for this many seconds instead of epochs
     #[arg(long, value_name = "S", value_parser = seconds, conflicts_with = "epochs")]
     pub(super) seconds: Option<f64>,
     /// Keep a checkpoint of each run in --out every N steps
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u64::MAX))]
     pub(super) checkpoint_every: Option<u64>,
-    /// Go on from the checkpoints in DIR, the --out of before; runs without one begin anew
+    /// Continue from the checkpoints in DIR, an earlier --out; runs without one start anew
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     pub(super) resume: Option<PathBuf>,
     /// Folder of the checkpoints, or of the chart of several --batch sizes
@@ -95,7 +94,7 @@ pub(super) struct CompareArgs {
 #[derive(Debug, clap::Args)]
 pub(super) struct OneBatch {
     /// Samples in a batch [default: the task's own]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    #[arg(long, value_name = "N", value_parser = whole(1u32..=1 << 20))]
     pub(super) batch: Option<u32>,
 }
 
@@ -107,10 +106,10 @@ pub(super) struct GridArgs {
     pub(super) size: OneBatch,
     #[command(flatten)]
     pub(super) lists: Lists,
-    /// Cells of the grid, which --precision, --rounding, --policy, --cache-percent and --ways narrow [default: full for author, else claims]
+    /// Cells of the grid, narrowed by --precision, --rounding, --policy, --cache-percent and --ways [default: full for author, else claims]
     #[arg(long, value_enum)]
     pub(super) cells: Option<Cells>,
-    /// Draw the charts and tables of the runs that lie in --out again, and run nothing
+    /// Draw charts and tables of the runs in --out again without running anything
     #[arg(long, requires = "out")]
     pub(super) plots: bool,
     /// Folder of the runs, tables and charts [default: train-TASK]
@@ -124,7 +123,7 @@ pub(super) struct ProfileArgs {
     pub(super) run: RunArgs,
     #[command(flatten)]
     pub(super) size: OneBatch,
-    /// Folder of a grid's runs, which the proposals are checked with [default: train-TASK]
+    /// Folder of a grid's runs to check the proposals with [default: train-TASK]
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
 }
@@ -132,7 +131,7 @@ pub(super) struct ProfileArgs {
 #[derive(Debug, clap::Args)]
 pub(super) struct UntilArgs {
     /// Most steps of a setting, as a multiple of the full table's
-    #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), required_unless_present = "plots")]
+    #[arg(value_name = "N", value_parser = whole(1u32..=1000), required_unless_present = "plots")]
     pub(super) times: Option<u32>,
     #[command(flatten)]
     pub(super) run: RunArgs,
@@ -140,23 +139,23 @@ pub(super) struct UntilArgs {
     pub(super) size: OneBatch,
     #[command(flatten)]
     pub(super) lists: Lists,
-    /// A setting to compare with the full FP32 table, or one of its own for a table: as in `hotrow train`. May be given several times
+    /// A setting to compare with the full FP32 table, or the setting of one table, as in `hotrow train`. May be given several times
     #[arg(long, value_name = FORM)]
     pub(super) table: Vec<TableSetting>,
     /// Steps of the full table; the lowest test loss in them is the goal [default: those of --epochs]
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000), conflicts_with = "epochs")]
+    #[arg(long, value_name = "S", value_parser = whole(1u64..=1_000_000_000), conflicts_with = "epochs")]
     pub(super) goal_steps: Option<u64>,
     /// Steps from one test to the next [default: a fortieth of the full table's]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    #[arg(long, value_name = "K", value_parser = whole(1u64..=1_000_000_000))]
     pub(super) test_every: Option<u64>,
     /// Samples of each test, the first of the test set
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = whole(1..=u32::MAX))]
     pub(super) tested: u32,
-    /// Learning rates of the tables to choose from, for each setting by a run of half the full table's steps
-    /// [default: a third of --lr, --lr, three times that]
+    /// Learning rates of the tables to choose from, for each setting by a run of half the full table's steps [default: a third of --lr,
+    /// --lr, three times --lr]
     #[arg(long, value_name = "X[,X]", value_delimiter = ',', value_parser = rate, conflicts_with = "lr")]
     pub(super) rates: Vec<f32>,
-    /// Draw the pictures of the results that lie in --out again, and run nothing
+    /// Draw the pictures of the results in --out again without running anything
     #[arg(long, requires = "out")]
     pub(super) plots: bool,
     /// Folder of the results
@@ -176,7 +175,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl RunArgs {
-    /// Refuses the first option that would make no difference: of the task, or of those in `more`.
+    /// Refuses the first option that has no effect, for the task or by the rules in `more`.
     pub(super) fn check(&self, options: &Options, more: impl IntoIterator<Item = Rule>) -> Result<(), Failure> {
         let (args, task) = (&self.task, self.task.name(options));
         let unless = |wanted: TaskName| (task != wanted).then(|| value_name(&task));

@@ -1,9 +1,8 @@
-//! A setting for each table from a look at its first accesses and a few short runs (Yang 2020, section 6, leaves it to future work).
+//! Proposes a setting for each table from its first accesses and a few short runs, which Yang 2020, section 6, leaves to future work.
 //!
-//! Three steps. Each table's accesses are played through the simulator, which says what hit rate a cache of each size would
-//! have. Then every precision with every wanted hit rate makes a candidate: each table takes the smallest cache that reaches the rate,
-//! or stays in FP16 where none does. Then short runs try the candidates, from the one that takes the least memory, until one ends no
-//! more than 0.02 % above FP32, and surely not 0.25 %.
+//! There are three steps. First, the simulator gives the hit rate of each cache size for each table's accesses. Second, every precision
+//! with every wanted hit rate is a candidate: each table takes the smallest cache that reaches the rate, or stays in FP16 if no cache does.
+//! Third, short runs try the candidates in order of memory, until one ends at most 0.02 % above FP32, and surely less than 0.25 % above.
 
 use super::checkpoints::Keep;
 use super::figures::{self, Cell, Interval, LOSS_CHANGE, NEUTRAL, loss_change};
@@ -23,32 +22,31 @@ use hotrow::{Policy, Precision, Rounding, memory_factor};
 use serde::Serialize;
 use std::path::Path;
 
-/// Steps whose accesses are looked at.
+/// Number of steps whose accesses are used.
 const STEPS: usize = 512;
 
-/// Steps of a short run.
+/// Number of steps of a short run.
 const TRIAL_STEPS: usize = 256;
 
-/// Cache shares that are proposed, in percent: those of the grid, which can then be asked.
+/// Cache shares that are proposed, in percent: those of the grid, so that it can check them.
 const SHARES: [f64; 6] = [0.1, 1.0, 5.0, 10.0, 30.0, 50.0];
 
-/// Hit rates that candidates aim at.
 const TARGETS: [f64; 5] = [0.6, 0.7, 0.8, 0.9, 0.95];
 
 const PRECISIONS: [Precision; 3] = [Precision::Int2, Precision::Int4, Precision::Int8];
 
-/// LFU keeps a counter of every row: it is taken if it hits so much more often.
+/// LFU keeps a counter for every row, so its hit rate must be higher by this much.
 const LFU_GAIN: f64 = 0.005;
 
-/// Most accesses of a table that are looked at.
+/// The most accesses of a table that are used.
 const ACCESSES: usize = 1 << 21;
 
-/// Percent above FP32's loss that the interval of the short runs must not reach: their mean alone may be luck.
+/// The percentage above FP32's loss that the interval of the short runs must stay below, since their mean alone may be luck.
 const SURE: f64 = 0.25;
 
 const FP16: Setting = Setting::uncached(Precision::Fp16, Rounding::Stochastic);
 
-/// Looks at a task, proposes, and asks the grid that lies in the results' folder.
+/// Makes the proposals, and compares them with the grid in the folder of the results.
 pub(super) fn run(options: &Options, args: &ProfileArgs) -> Result<(), Failure> {
     args.run.check(options, [])?;
     let mut training = Training::open(options, &args.run, args.size.batch)?;
@@ -75,7 +73,7 @@ pub(super) fn run(options: &Options, args: &ProfileArgs) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The first accesses of training, table by table.
+/// The first accesses of training, by table.
 fn observe(training: &Training) -> Vec<Observed> {
     let mut observed = vec![Observed::default(); training.tables().len()];
     for batch in training.batches().take(STEPS) {
@@ -84,14 +82,14 @@ fn observe(training: &Training) -> Vec<Observed> {
     observed
 }
 
-/// The first accesses of a table, batch by batch.
+/// The first accesses of a table, by batch.
 #[derive(Clone, Debug, Default)]
 struct Observed {
     batches: Vec<Vec<u32>>,
 }
 
 impl Observed {
-    /// Takes a batch, if the table has not had its share.
+    /// Adds a batch, unless there are enough accesses.
     fn add(&mut self, indices: &[u32]) {
         if self.accesses() + indices.len() <= ACCESSES {
             self.batches.push(indices.to_vec());
@@ -102,14 +100,14 @@ impl Observed {
         self.batches.iter().map(Vec::len).sum()
     }
 
-    /// The share of the accesses, 0 to 1, that goes to the 1 % of the rows that are used most.
+    /// The share of the accesses, 0 to 1, that go to the most used 1 % of the rows.
     fn top_1_percent(&self, table: &TableSpec) -> anyhow::Result<f64> {
         let mut uses = Uses::new(&[table.rows], Counting::Exact);
         self.batches.iter().try_for_each(|batch| uses.count(0, batch))?;
         Ok(uses.ranked().share_of((f64::from(table.rows) / 100.0).ceil() as usize))
     }
 
-    /// The hit rate, 0 to 1, over the second half of the batches: the first fills the cache.
+    /// The hit rate, 0 to 1, in the second half of the batches; the first half fills the cache.
     fn hit_rate(&self, table: &TableSpec, policy: Policy, percent: f64) -> anyhow::Result<f64> {
         let shape = Geometry::of_percent(u64::from(table.rows), percent, WAYS)?;
         let mut cache = Simulator::new(shape.sets, shape.ways, policy)?;
@@ -122,7 +120,7 @@ impl Observed {
     }
 }
 
-/// Predicted hit rates, 0 to 1, of a cache of this size.
+/// Predicted hit rates, 0 to 1, for a cache size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 struct Predicted {
     cache_percent: f64,
@@ -143,22 +141,21 @@ impl Predicted {
     }
 }
 
-/// The setting that is proposed for a table.
 #[derive(Clone, Debug, Serialize)]
 struct Proposal {
     table: String,
     rows: u32,
     setting: Setting,
-    /// Share of the accesses that the most used 1 % of the rows take, 0 to 1.
+    /// The share of the accesses, 0 to 1, that go to the most used 1 % of the rows.
     top_1_percent: f64,
-    /// Empty for small tables.
+    /// Predictions; empty for small tables.
     predicted: Vec<Predicted>,
-    /// By the papers' formula, against FP32.
+    /// Memory by the formula of Yang 2020, against FP32.
     memory: f64,
 }
 
 impl Proposal {
-    /// FP32, and the hit rates of the caches that a large table might have.
+    /// FP32, with the predictions for a large table's caches.
     fn new(table: &TableSpec, seen: &Observed) -> anyhow::Result<Self> {
         let at = |cache_percent| -> anyhow::Result<Predicted> {
             let [lru, lfu] = [Policy::Lru, Policy::Lfu].map(|policy| seen.hit_rate(table, policy, cache_percent));
@@ -175,7 +172,7 @@ impl Proposal {
         })
     }
 
-    /// The prediction for the cache that is proposed.
+    /// The prediction for the proposed cache.
     fn predicted(&self) -> Option<&Predicted> {
         self.predicted.iter().find(|at| at.cache_percent == self.setting.cache_percent)
     }
@@ -193,17 +190,16 @@ impl Proposal {
     }
 }
 
-/// A candidate: a precision and a hit rate for the large tables; and a short run of it.
+/// A candidate, with its short run: a precision and a hit rate for the large tables.
 #[derive(Clone, Debug, Serialize)]
 struct Trial {
     what: String,
-    /// All tables, by the papers' formula, against FP32.
+    /// Memory of all tables by the formula of Yang 2020, against FP32.
     memory: f64,
-    /// Of the test log-loss against FP32 after the same short run, in percent.
+    /// The change of the test log-loss against FP32 after an equal short run, in percent.
     loss_change: Option<Interval>,
     failure: Option<String>,
     taken: bool,
-    /// Of each table.
     #[serde(skip)]
     settings: Vec<Setting>,
 }
@@ -214,14 +210,14 @@ struct Profile {
     schema: u32,
     proposals: Vec<Proposal>,
     trials: Vec<Trial>,
-    /// All tables, by the papers' formula, against FP32.
+    /// Memory of all tables by the formula of Yang 2020, against FP32.
     memory: f64,
 }
 
-/// Does short runs, one a seed, with a setting for each table.
+/// Makes short runs with a setting for each table, a run for each seed.
 type TrialRunner<'a> = dyn Fn(&[Setting], &[u64]) -> anyhow::Result<Vec<Outcome>> + 'a;
 
-/// Proposes a setting for each of `tables`; `observed` in the same order.
+/// Proposes a setting for each of `tables`. `observed` has the same order.
 fn propose(
     tables: &[TableSpec],
     observed: &[Observed],
@@ -232,7 +228,7 @@ fn propose(
     let mut proposals = proposals.collect::<anyhow::Result<Vec<_>>>()?;
     let candidates = candidates(tables, &proposals);
     let mut trials: Vec<Trial> = Vec::new();
-    // Without FP32 there is nothing to compare with: this one may not fail.
+    // FP32, which the others are compared with, must not fail.
     let plain = vec![Setting::FP32; tables.len()];
     let fp32 = if candidates.is_empty() { Vec::new() } else { trial(&plain, seeds)? };
     for mut candidate in candidates {
@@ -258,12 +254,12 @@ fn propose(
     Ok(Profile { schema: 2, proposals, trials, memory })
 }
 
-/// Whether short runs speak for a candidate. A single seed has no interval.
+/// Whether the short runs accept a candidate. A single seed has no interval.
 fn good(change: &Interval) -> bool {
     change.mean <= NEUTRAL && change.high.is_none_or(|high| high <= SURE)
 }
 
-/// The candidates, least memory first. The last is FP16 without a cache: a candidate that takes more memory is no proposal.
+/// The candidates, least memory first. The last is FP16 without a cache; candidates with more memory are dropped.
 fn candidates(tables: &[TableSpec], proposals: &[Proposal]) -> Vec<Trial> {
     if proposals.iter().all(|proposal| proposal.predicted.is_empty()) {
         return Vec::new();
@@ -293,14 +289,14 @@ fn factor(table: &TableSpec, setting: &Setting) -> f64 {
     memory_factor(table.dim, setting.precision, share, setting.policy)
 }
 
-/// All tables against FP32.
+/// The memory of all tables against FP32.
 fn memory(tables: &[TableSpec], settings: &[Setting]) -> f64 {
     let weights = |table: &TableSpec| f64::from(table.rows) * f64::from(table.dim);
     let all: f64 = tables.iter().map(weights).sum();
     tables.iter().zip(settings).map(|(table, setting)| weights(table) * factor(table, setting)).sum::<f64>() / all
 }
 
-/// Figures of one setting: those that there are.
+/// The figures of a setting that have a value.
 fn figures_of<'a>(
     setting: &'a report::Setting,
     found: impl IntoIterator<Item = (&'a str, Option<f64>, Unit)> + 'a,
@@ -308,13 +304,13 @@ fn figures_of<'a>(
     found.into_iter().filter_map(move |(what, value, unit)| Some(Figure::new(what, "", setting, value?, unit)))
 }
 
-/// The proposals, and the short runs that chose them.
+/// The text: the proposals, and the short runs that chose them.
 fn show(profile: &Profile, how: &str) -> String {
     let (mut proposals, mut trials, mut failures) = (Vec::new(), Vec::new(), String::new());
     for proposal in &profile.proposals {
         let setting = report::Setting::default().with("table", proposal.table.as_str());
         let setting = setting.with("proposal", proposal.setting.label()).with("rows", proposal.rows);
-        // Without a cache, the largest that was played through.
+        // For a proposal without a cache, the prediction of the largest cache.
         let at = proposal.predicted().or(proposal.predicted.last());
         let found = [
             ("memory by formula", Some(proposal.memory), Unit::Times),
@@ -334,10 +330,10 @@ fn show(profile: &Profile, how: &str) -> String {
     let proposals = report::table(&proposals, &["table", "proposal", "rows"], "what").unwrap_or_default();
     let trials = report::table(&trials, &["candidate", "taken"], "what");
     let trials = trials.map_or_else(String::new, |trials| format!("\n\nShort runs ({how}):\n\n{trials}{failures}"));
-    format!("\n{proposals}{trials}\n\nAll tables: {:.4} of FP32's memory, by the papers' formula.", profile.memory)
+    format!("\n{proposals}{trials}\n\nAll tables: {:.4} of FP32's memory, by the formula of Yang 2020.", profile.memory)
 }
 
-/// The proposals beside the figures of a grid of the same runs.
+/// Compares the proposals with a grid of the same task.
 fn against_grid(profile: &Profile, folder: &Path, subject: &journal::Subject) -> anyhow::Result<String> {
     let records = journal::load(folder)?;
     let Some(first) = journal::common(&records, folder)? else {
@@ -350,7 +346,7 @@ fn against_grid(profile: &Profile, folder: &Path, subject: &journal::Subject) ->
     Ok(format!("\nAgainst the grid in {}:\n\n{}", folder.display(), check(profile, &cells)))
 }
 
-/// The grid's change and hit rate of each setting that is proposed for a large table; and of its smallest cell that is no worse than FP32.
+/// The grid's change and hit rate for each setting proposed for a large table, and for its smallest cell that is no worse than FP32.
 fn check(profile: &Profile, cells: &[Cell]) -> String {
     let mut found: Vec<Figure> = Vec::new();
     let mut add = |which: &str, of: Setting, predicted: Option<f64>| {
@@ -372,7 +368,7 @@ fn check(profile: &Profile, cells: &[Cell]) -> String {
     };
     let mut asked: Vec<Setting> = Vec::new();
     for proposal in &profile.proposals {
-        // The grid measures everything against FP32.
+        // The grid compares with FP32, so FP32 itself has no change.
         let large = !proposal.predicted.is_empty() && proposal.setting != Setting::FP32;
         if large && !asked.contains(&proposal.setting) {
             asked.push(proposal.setting);

@@ -1,6 +1,6 @@
-//! One run: a task, a choice of settings and a seed, trained and tested.
+//! A run: a task, a setup and a seed, trained and tested.
 //!
-//! A seed's runs share the order of the samples, what is drawn for them, and every first value, whatever the settings: that pairs them.
+//! All runs with one seed share sample order, random draws and initial weights, so that settings can be compared pairwise.
 
 use crate::train::checkpoints::{self, Beside, Identity, Keep, Unproved};
 use crate::train::dense::{self, AdaGrad};
@@ -18,38 +18,39 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Samples tested at once.
+/// Samples of a batch when testing.
 const TESTED: usize = 1024;
 
-/// How to train, the same for all settings.
+/// The options of the training, equal for all settings.
 #[derive(Clone, Debug)]
 pub(crate) struct RunOptions {
     pub(crate) hyper: Hyper,
     pub(crate) end: End,
-    /// Trains on the first so many samples.
+    /// The number of training samples, if it is limited.
     pub(crate) limit: Option<usize>,
     pub(crate) scaling: Scaling,
     pub(crate) device: Device,
 }
 
-/// When a run ends.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum End {
     /// After its epochs.
     Epochs,
-    /// After so many seconds.
+    /// After this many seconds.
     Seconds(f64),
-    /// At a test loss, but not before the least and not after the most steps. A test takes the first samples of the set.
+    /// When a test reaches the loss `goal`, after at least `least` and at most `most` steps. There is a test every `every` steps, with the
+    /// first `tested` samples of the test set.
     Loss { goal: f64, every: u64, tested: usize, least: u64, most: u64 },
 }
 
 impl RunOptions {
-    /// Samples of an epoch.
+    /// The number of samples of an epoch.
     pub(crate) fn samples(&self, task: &dyn Task) -> usize {
         self.limit.unwrap_or(usize::MAX).min(task.about().train)
     }
 
-    /// Steps of a whole run, or the most.
+    /// The number of steps of a whole run, or the most.
     pub(crate) fn steps(&self, task: &dyn Task) -> u64 {
         match self.end {
             End::Loss { most, .. } => most,
@@ -60,43 +61,42 @@ impl RunOptions {
     }
 }
 
-/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     /// Mean log-loss of the test set, in nats a sample.
     pub(crate) loss: f64,
     pub(crate) accuracy: Option<f64>,
     pub(crate) auc: Option<f64>,
-    /// Of training, over the tables with a cache.
+    /// Hit rate in training over the tables with a cache.
     pub(crate) hit_rate: Option<f64>,
-    /// Against FP32 weights, by the formula of Yang 2020's appendix A.
+    /// Memory against FP32 weights, by the formula of Yang 2020's appendix A.
     pub(crate) memory_paper: f64,
-    /// Every byte that stays, optimiser state included, against FP32 weights.
+    /// Every byte that stays between steps, optimiser state included, against FP32 weights.
     pub(crate) memory_true: f64,
-    /// To and from the tables' memory, over training.
+    /// Bytes to and from the tables' memory in training.
     pub(crate) bus_bytes: u64,
-    /// Updates that the tables refused, since a value was not finite.
+    /// Updates that the tables skipped because a value was not finite.
     #[serde(default)]
     pub(crate) skipped_rows: u64,
-    /// Steps that a scaled loss left out.
+    /// Steps that overflowed under a scaled loss and were skipped.
     #[serde(default)]
     pub(crate) overflows: Option<u64>,
-    /// In training.
+    /// Samples a second in training.
     pub(crate) samples_per_second: f64,
     pub(crate) steps: u64,
-    /// With evaluation.
+    /// Seconds of training and evaluation.
     pub(crate) seconds: f64,
-    /// Mean of the last epoch's batches.
+    /// Mean loss of the last epoch's batches.
     pub(crate) train_loss: f64,
-    /// Bytes of the tables that stay between steps, where they are compared.
+    /// Bytes of the tables that stay between steps, for runs that compare them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) kept_bytes: Option<u64>,
-    /// Steps and test losses on the way, where the run was tested on the way.
+    /// Steps and losses of the tests during training.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) curve: Vec<(u64, f64)>,
 }
 
-/// Trains and tests; `watch` is told of every step. The same bits every time, whatever runs beside it.
+/// Trains and tests. `watch` is called after every step. The bits of the outcome do not depend on other load.
 pub(crate) fn run(
     task: &dyn Task,
     choice: &Choice,
@@ -141,7 +141,6 @@ pub(crate) fn run(
     })
 }
 
-/// A model under training.
 pub(crate) struct Model<'a> {
     task: &'a dyn Task,
     identity: Identity,
@@ -150,11 +149,10 @@ pub(crate) struct Model<'a> {
     dense: Box<dyn Dense>,
     optimizer: AdaGrad,
     scaler: Option<CpuScaler>,
-    /// An epoch, and its samples in their order.
+    /// The current epoch, and the order of its samples.
     order: Option<(u32, Vec<u32>)>,
-    /// Steps so far.
     steps: u64,
-    /// Time that forward and backward of the tables have taken.
+    /// Time of the tables' forward and backward.
     pub(crate) in_tables: Duration,
 }
 
@@ -178,8 +176,8 @@ impl<'a> Model<'a> {
         Ok(Self { task, identity, options, tables, dense, optimizer, scaler, order, steps, in_tables })
     }
 
-    /// Trains for as long as the options say. Returns loss, curve and speed of the training, its last test on the way, and the last
-    /// checkpoint, for the final test to prove: the others are proved by the next loss.
+    /// Trains to the end of the run. Returns loss, curve, speed, the last test, and the last checkpoint, which the final test must prove;
+    /// earlier checkpoints are proved by the next loss.
     fn train(
         &mut self,
         keep: &Keep,
@@ -189,7 +187,7 @@ impl<'a> Model<'a> {
         let (count, size, end) = (self.identity.samples, self.options.hyper.batch, self.options.end);
         let each = count.div_ceil(size).max(1) as u64;
         let (mut trained, mut last_test, mut unproved) = (Outcome::default(), None, None);
-        // In this process: without those before a checkpoint.
+        // Samples of this process, without those before a checkpoint.
         let mut seen = 0;
         let mut last = self.options.steps(self.task);
         if keep.resume && checkpoints::newest(&keep.folder)?.is_some() {
@@ -197,7 +195,7 @@ impl<'a> Model<'a> {
             watch(self.steps);
         }
         loop {
-            // How much of the run is done, 0 to 1.
+            // The share of the run that is done, 0 to 1.
             let share = match end {
                 End::Seconds(_) if self.steps == 0 => 0.0,
                 End::Seconds(seconds) => start.elapsed().as_secs_f64() / seconds,
@@ -238,7 +236,7 @@ impl<'a> Model<'a> {
         }
         let begun = (self.steps % each) as usize;
         if begun > 0 {
-            // The mean of an epoch that was cut short.
+            // Corrects the mean of an epoch that was cut short.
             trained.train_loss *= count as f64 / (begun * size) as f64;
         }
         if seen > 0 {
@@ -247,7 +245,7 @@ impl<'a> Model<'a> {
         Ok((trained, last_test, unproved))
     }
 
-    /// Takes the newest checkpoint over; returns the loss of its epoch so far.
+    /// Loads the newest checkpoint and returns the loss of its epoch so far.
     fn resume(&mut self, folder: &Path, most: u64) -> anyhow::Result<f64> {
         let like = self.beside()?;
         let Beside { steps, dense, loss } = checkpoints::load(folder, &self.identity, &mut self.tables, &like)?;
@@ -261,7 +259,7 @@ impl<'a> Model<'a> {
         Ok(loss)
     }
 
-    /// Weights of the dense part, their state, then the scaler's.
+    /// Weights of the dense part, their state, then the scaler's state.
     fn beside(&self) -> candle_core::Result<Vec<Tensor>> {
         let scaler =
             self.scaler.as_ref().map(|scaler| Tensor::new(&scaler.state().to_words(), &candle_core::Device::Cpu));
@@ -282,7 +280,8 @@ impl<'a> Model<'a> {
         Ok(())
     }
 
-    /// Forward, backward and update with the next batch. Returns the loss before the update, which may not be finite, and the samples.
+    /// Runs forward, backward and update with the next batch. Returns the loss before the update, which may not be finite, and the number
+    /// of samples.
     pub(crate) fn step(&mut self) -> anyhow::Result<(f64, usize)> {
         let batch = self.next_batch();
         let about = self.task.about();
@@ -304,7 +303,7 @@ impl<'a> Model<'a> {
         Ok((value, batch.samples))
     }
 
-    /// The batch after the steps so far, through epoch after epoch.
+    /// The next batch, through epoch after epoch.
     fn next_batch(&mut self) -> Batch {
         let (seed, count, size) = (self.identity.seed, self.identity.samples, self.options.hyper.batch);
         let each = count.div_ceil(size).max(1) as u64;
@@ -337,7 +336,7 @@ impl<'a> Model<'a> {
         Ok(())
     }
 
-    /// The first `samples` of the test set, with the tables frozen.
+    /// Tests with the first `samples` of the test set and frozen tables.
     fn test(&mut self, samples: usize) -> anyhow::Result<Score> {
         let about = self.task.about();
         let mut scorer = Scorer::new(about.target);
@@ -369,20 +368,20 @@ fn remedy(keep: &Keep) -> anyhow::Result<String> {
     })
 }
 
-/// The samples of an epoch, shuffled.
+/// The shuffled samples of an epoch.
 pub(crate) fn order(samples: usize, seed: u64, epoch: u32) -> Vec<u32> {
     let mut order: Vec<u32> = (0..samples as u32).collect();
     order.shuffle(&mut drawing(seed, epoch, 0));
     order
 }
 
-/// Random numbers for one purpose of an epoch.
+/// A random generator for one purpose of an epoch.
 pub(crate) fn drawing(seed: u64, epoch: u32, purpose: u64) -> Pcg64 {
-    // Scattered by an odd factor, so that neither neighbouring seeds nor epochs begin alike.
+    // The odd factor scatters seeds, so that neighbouring seeds or epochs begin differently.
     Pcg64::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (u64::from(epoch) << 32 | purpose))
 }
 
-/// The tables' outputs as candle has them: `[bags, dim]`, or `[indices, dim]` with pooling none.
+/// The tables' outputs as candle's tensors: `[bags, dim]`, or `[indices, dim]` without pooling.
 fn shaped<T>(
     specs: &[TableSpec],
     outputs: Vec<Vec<f32>>,
@@ -396,8 +395,8 @@ fn shaped<T>(
     specs.iter().zip(outputs).map(of).collect()
 }
 
-/// The gradient of the batch's summed loss by a table's outputs. The sum, not the mean: AdaGrad does not mind the factor, but squares
-/// of mean gradients would be lost in a state kept in FP16.
+/// The gradient of the batch's summed loss with respect to a table's outputs. AdaGrad is independent of the factor between sum and mean,
+/// but squares of mean gradients would be lost in a state kept in FP16.
 fn summed(outputs: &Var, gradients: &GradStore, samples: usize) -> candle_core::Result<Vec<f32>> {
     match gradients.get(outputs) {
         Some(mean) => (mean.flatten_all()? * samples as f64)?.to_vec1(),
@@ -415,7 +414,7 @@ mod tests {
     use hotrow::{Init, OptimizerKind, Policy, Pooling, Precision, Rounding};
     use std::ops::Range;
 
-    /// Bags of five words; every third says the class, of which there are two.
+    /// Bags of five words. Every third word tells the class; there are two classes.
     struct Tiny {
         about: About,
     }
@@ -473,7 +472,7 @@ mod tests {
         }
     }
 
-    /// Something of everything: INT4 codes, a cache, random bits.
+    /// INT4 codes, a cache, and random bits.
     const MIXED: Setting = Setting {
         precision: Precision::Int4,
         rounding: Rounding::Stochastic,
@@ -502,7 +501,6 @@ mod tests {
         Choice { settings: vec![setting.into()] }
     }
 
-    /// A run without checkpoints.
     fn trained(
         task: &Tiny,
         choice: &Choice,
@@ -513,7 +511,7 @@ mod tests {
         run(task, choice, seed, options, &Keep::default(), watch)
     }
 
-    /// Without what the clock says.
+    /// An outcome without the figures of the clock.
     fn timeless(outcome: anyhow::Result<Outcome>) -> Outcome {
         Outcome { seconds: 0.0, samples_per_second: 0.0, ..outcome.unwrap() }
     }
@@ -527,7 +525,7 @@ mod tests {
         let (short, long) = (by(1e-9), by(0.3));
         assert_eq!(short.steps, 1, "the first step is always taken");
         assert!(long.steps > 1 && long.loss < short.loss, "{long:?}");
-        // Of the samples that were seen: a sum over a whole epoch would be 1/20 of it.
+        // The mean of the samples that were seen; over a whole epoch it would be 1/20 of it.
         assert!(short.train_loss > 0.5 && short.train_loss < 1.0, "{short:?}");
     }
 
@@ -570,16 +568,16 @@ mod tests {
         assert_eq!(timeless(kept(&options(), false)), whole, "writing checkpoints changes nothing");
         let newest = || checkpoints::newest(&folder.path().join("run")).unwrap().unwrap().0;
         assert_eq!((newest(), std::fs::read_dir(folder.path().join("run")).unwrap().count()), (35, 1));
-        // The last five steps again, with rates that go down; no other checkpoint is due.
+        // The last five steps are repeated with falling rates; no other checkpoint is due.
         assert_eq!(timeless(kept(&options(), true)), whole);
-        // From the middle of an epoch, stopped there by having fewer of them.
+        // Continues from the middle of an epoch, where a smaller number of epochs had stopped the run.
         let steady = with(|hyper| hyper.decay = false);
         let whole = timeless(trained(&tiny(), &choice(MIXED), 3, &steady, &|_| {}));
         std::fs::remove_dir_all(folder.path().join("run")).unwrap();
         kept(&with(|hyper| (hyper.decay, hyper.epochs) = (false, 1)), true).unwrap();
         assert_eq!(newest(), 14, "of 20 steps");
         assert_eq!(timeless(kept(&steady, true)), whole);
-        // Not of another run.
+        // Another run's checkpoint is refused.
         let other = run(&tiny(), &choice(MIXED), 4, &steady, &keep(true), &|_| {});
         let message = format!("{:#}", other.unwrap_err());
         assert!(message.contains("seed: 4") && message.contains("seed: 3"), "{message}");
@@ -611,7 +609,7 @@ mod tests {
         let none = message(&Keep::default(), &wild);
         assert!(none.starts_with("step 2: wanted a finite loss, found "), "{none}");
         assert!(none.contains("there is no checkpoint") && none.contains("lower --lr"), "{none}");
-        // Good steps first, then wild ones.
+        // Good steps first, then steps with a wild learning rate.
         let keep = Keep { folder: folder.path().into(), every: Some(1), resume: true };
         run(&tiny(), &choice(Setting::FP32), 0, &with(|hyper| hyper.epochs = 1), &keep, &|_| {}).unwrap();
         let some = message(&keep, &wild);

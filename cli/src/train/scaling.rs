@@ -1,4 +1,4 @@
-//! A run with a scaled loss (OpenSeq2Seq): the gradients of the tables' outputs come in FP16, and a step that overflowed updates nothing.
+//! Scaled losses (OpenSeq2Seq): the gradients of the tables' outputs are FP16, and a step that overflowed updates nothing.
 
 use candle_core::{Result, Tensor, Var, backprop::GradStore};
 use half::f16;
@@ -18,7 +18,7 @@ impl fmt::Display for Scaling {
     }
 }
 
-/// The text of `--loss-scale`.
+/// Parses `--loss-scale`.
 pub(crate) fn parse(text: &str) -> std::result::Result<Scaling, String> {
     let wanted = "none, static:S, backoff, log-normal or log-normal-original";
     let scale = match text.trim() {
@@ -34,7 +34,7 @@ pub(crate) fn parse(text: &str) -> std::result::Result<Scaling, String> {
     scale.check().map(|()| Scaling(Some(scale))).map_err(|error| error.to_string())
 }
 
-/// Gradients as FP16, the largest as infinity.
+/// Gradients in FP16; too large ones become infinite.
 pub(crate) fn halves(gradients: &[f32]) -> Vec<u16> {
     gradients.iter().map(|&x| f16::from_f32(x).to_bits()).collect()
 }

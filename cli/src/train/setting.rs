@@ -1,4 +1,4 @@
-//! How the tables of a run are kept: what the grid varies, and nothing else.
+//! The settings that differ between the runs of a comparison or grid.
 
 use super::task::TableSpec;
 use crate::names;
@@ -7,28 +7,28 @@ use hotrow::{Error, GroupConfig, Policy, Precision, Rounding, robe};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 
-/// Tables of at most as many rows stay in FP32 (Yang 2020, 4.3): there is nothing to save on them.
+/// Tables of at most this many rows stay in FP32 (Yang 2020, 4.3), since there is little to save.
 pub(crate) const SMALL_TABLE: u32 = 1000;
 
-/// Ways of a set where nothing else is asked for.
+/// The default number of ways of a set.
 pub(crate) const WAYS: u32 = 32;
 
-/// Values of a row that lie together in a shared array where nothing else is asked for.
+/// The default number of values that lie together in a shared array.
 pub(crate) const CHUNK: u32 = 32;
 
-/// How a table is kept: one cell of the grid.
+/// The setting of a table: a cell of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Setting {
     #[serde(with = "names")]
     pub(crate) precision: Precision,
-    /// Means nothing in FP32.
+    /// No effect in FP32.
     #[serde(with = "names")]
     pub(crate) rounding: Rounding,
-    /// Means nothing without a cache.
+    /// No effect without a cache.
     #[serde(with = "names")]
     pub(crate) policy: Policy,
-    /// Rows of the cache in percent of the table's; 0 is no cache.
+    /// Rows of the cache in percent of the table's; 0 for no cache.
     pub(crate) cache_percent: f64,
     /// Ways of a set of the cache.
     pub(crate) ways: u32,
@@ -38,17 +38,17 @@ impl Setting {
     /// The baseline of every comparison.
     pub(crate) const FP32: Self = Self::uncached(Precision::Fp32, Rounding::Nearest);
 
-    /// Without a cache.
+    /// A setting without a cache.
     pub(crate) const fn uncached(precision: Precision, rounding: Rounding) -> Self {
         Self { precision, rounding, policy: Policy::Lru, cache_percent: 0.0, ways: WAYS }
     }
 
-    /// Under LFU, rounded stochastically.
+    /// A setting with LFU and stochastic rounding.
     pub(crate) const fn lfu(precision: Precision, cache_percent: f64, ways: u32) -> Self {
         Self { precision, rounding: Rounding::Stochastic, policy: Policy::Lfu, cache_percent, ways }
     }
 
-    /// The same setting with one value in each field that means nothing for it, so that equal settings are equal.
+    /// The setting with fixed values in fields that have no effect, so that settings with equal effects are equal.
     pub(crate) fn plain(self) -> Self {
         let rounding = if self.precision == Precision::Fp32 { Rounding::Nearest } else { self.rounding };
         if self.has_cache() { Self { rounding, ..self } } else { Self::uncached(self.precision, rounding) }
@@ -58,7 +58,7 @@ impl Setting {
         self.cache_percent > 0.0
     }
 
-    /// The order in which settings are listed: FP32 and without a cache first, then by cache, then by size.
+    /// The order of settings in lists: FP32 and settings without a cache first, then by cache, then by size.
     pub(crate) fn cmp_place(&self, other: &Self) -> Ordering {
         let place = |of: &Self| (of.precision as u8, of.has_cache(), of.rounding as u8, of.policy as u8, of.ways);
         place(self).cmp(&place(other)).then(self.cache_percent.total_cmp(&other.cache_percent))
@@ -86,7 +86,7 @@ impl Setting {
         if self.has_cache() { format!("{}-way {}", self.ways, names::title(self.policy)) } else { "none".to_owned() }
     }
 
-    /// Makes a group's configuration so. The slots are the same for any number of ways, as in `hotrow simulate`.
+    /// Applies the setting to a group's configuration. The number of slots does not depend on the number of ways, as in `hotrow simulate`.
     pub(crate) fn apply(&self, config: &mut GroupConfig) {
         config.precision = self.precision;
         config.rounding = self.rounding;
@@ -99,17 +99,16 @@ impl Setting {
     }
 }
 
-/// How large the array is.
+/// The size of a shared array.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Size {
-    /// So many times fewer weights than the rows of all tables that share it have values, whatever a weight takes.
+    /// The quotient of the number of values of all rows and the number of weights, whatever the precision.
     Compression(f64),
-    /// So many weights.
     Weights(u32),
 }
 
-/// An array for all tables that are kept so and may share a group.
+/// A shared array for all tables with this setting that may share a group.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename = "robe")]
 pub(crate) struct Robe {
@@ -118,13 +117,13 @@ pub(crate) struct Robe {
     pub(crate) chunk: u32,
     #[serde(with = "names")]
     pub(crate) precision: Precision,
-    /// Means nothing in FP32.
+    /// No effect in FP32.
     #[serde(with = "names")]
     pub(crate) rounding: Rounding,
 }
 
 impl Robe {
-    /// FP32 weights.
+    /// An array of FP32 weights.
     pub(crate) const fn fp32(size: Size, chunk: u32) -> Self {
         Self { size, chunk, precision: Precision::Fp32, rounding: Rounding::Stochastic }
     }
@@ -146,7 +145,7 @@ impl Robe {
     /// The configuration of a group of tables.
     ///
     /// # Errors
-    /// [`Error::Config`] for an array that cannot be.
+    /// [`Error::Config`] for an illegal array.
     pub(crate) fn config(&self, rows: &[u32], dim: u32) -> Result<robe::Config, Error> {
         let config = match self.size {
             Size::Compression(times) => robe::Config::compressed(rows, dim, times, self.chunk)?,
@@ -158,13 +157,13 @@ impl Robe {
     }
 }
 
-/// Which kind of table it is, and how it is kept.
+/// The kind of a table with its setting.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Kind {
-    /// Rows of their own, with a cache or without.
+    /// A table whose rows have their own memory, with a cache or without.
     Rows(Setting),
-    /// Rows that share an array.
+    /// A table whose rows share an array.
     Robe(Robe),
 }
 
@@ -179,7 +178,7 @@ impl Kind {
         }
     }
 
-    /// Whether it takes less than FP32 rows: what small tables are not kept in.
+    /// Whether it takes less memory than FP32 rows. Small tables never do.
     pub(crate) fn is_smaller(&self) -> bool {
         match self {
             Self::Rows(setting) => setting.precision != Precision::Fp32,
@@ -200,24 +199,24 @@ pub(crate) struct Choice {
     pub(crate) settings: Vec<Kind>,
 }
 
-/// The differences between the runs of a comparison, but for the seed.
+/// The differences between runs of a comparison, apart from the seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Setup {
-    /// Of all tables that are not named; small ones stay FP32.
+    /// The setting of every table without a setting of its own; small tables stay FP32.
     pub(crate) setting: Kind,
-    /// Settings of single tables. Of two for one table the later counts.
+    /// Settings of single tables; a later entry for the same table wins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) named: Vec<(String, Kind)>,
-    /// Samples in a batch, where several sizes are compared.
+    /// The samples in a batch, if several sizes are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) batch: Option<usize>,
-    /// Learning rate of the tables, where several are tried.
+    /// The learning rate of the tables, if several are tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rate: Option<f32>,
 }
 
 impl Setup {
-    /// All tables FP32: what the others are compared with.
+    /// FP32 for all tables, which the others are compared with.
     pub(crate) const FP32: Self = Self { setting: Kind::FP32, named: Vec::new(), batch: None, rate: None };
 
     /// "int4 stochastic, 10 % lfu; C3 robe 10x".
@@ -226,7 +225,7 @@ impl Setup {
         [self.setting.label()].into_iter().chain(named).collect::<Vec<_>>().join("; ")
     }
 
-    /// The setting of all tables, if they have rows of their own and none is named.
+    /// The setting of all tables, if they have their own memory and none has a setting of its own.
     pub(crate) fn rows(&self) -> Option<Setting> {
         match self.setting {
             Kind::Rows(setting) if self.named.is_empty() => Some(setting),
@@ -237,7 +236,7 @@ impl Setup {
     /// The setting of each of `tables`.
     ///
     /// # Errors
-    /// A sentence with the names there are, if a named table is not among them.
+    /// A sentence with all table names, if a named table is not among them.
     pub(crate) fn choice(&self, tables: &[TableSpec]) -> Result<Choice, String> {
         let of = |table: &TableSpec| if table.rows <= SMALL_TABLE { Kind::FP32 } else { self.setting };
         let mut settings: Vec<Kind> = tables.iter().map(of).collect();
@@ -302,7 +301,7 @@ mod tests {
         let mut config = GroupConfig::new(&[2000, 3000], 4);
         CACHED.apply(&mut config);
         assert_eq!((config.precision, config.rounding), (Precision::Int4, Rounding::Stochastic));
-        // 500 rows, in whole sets of 32.
+        // 500 rows are rounded up to whole sets of 32.
         assert_eq!((config.policy, config.cache_rows), (Policy::Lfu, 512));
         Setting { ways: 1, ..CACHED }.apply(&mut config);
         assert_eq!((config.cache_rows, config.ways), (512, 1), "as many slots, whatever the ways");
@@ -330,7 +329,7 @@ mod tests {
             r#"{"precision":"int4","rounding":"stochastic","policy":"lfu","cache_percent":10.0,"ways":32}"#
         );
         assert_eq!(serde_json::from_str::<Setting>(&text).unwrap(), CACHED);
-        // Of either kind, each as itself.
+        // Both kinds are read as themselves.
         assert_eq!(serde_json::from_str::<Kind>(&text).unwrap(), Kind::Rows(CACHED));
         let kinds = [Size::Compression(1000.0), Size::Weights(5000)].map(|size| Kind::Robe(Robe::fp32(size, 32)));
         let texts = kinds.map(|kind| serde_json::to_string(&kind).unwrap());

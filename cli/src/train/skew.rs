@@ -1,17 +1,17 @@
-//! How unevenly the rows of a table are used (Yang 2020, Figure 3).
+//! The distribution of the accesses over the rows of a table (Yang 2020, Figure 3).
 
 use super::task::TableSpec;
 use super::training::Training;
 use crate::plot::{Chart, Series};
 use hotrow::scars::{Counting, Profile, Ranked};
 
-/// Most accesses that are counted.
+/// The most accesses that are counted.
 const COUNTED: u64 = 1 << 25;
 
-/// Most lines of the chart: the largest tables'.
+/// The most lines of the chart; the largest tables have them.
 const LINES: usize = 16;
 
-/// The chart of how often the rows of each table are used over the first epoch, or its beginning.
+/// A chart of the use of each table's rows in the first epoch, or in its beginning.
 pub(crate) fn chart(training: &Training) -> anyhow::Result<Chart> {
     let tables = training.tables();
     let mut profile = Profile::new(&tables.iter().map(|table| table.rows).collect::<Vec<_>>(), Counting::Exact);
@@ -24,7 +24,7 @@ pub(crate) fn chart(training: &Training) -> anyhow::Result<Chart> {
     Ok(lines(training.task.about().name, tables, &profile))
 }
 
-/// A line for each table that was used, largest first; colours repeat beyond eight, where the line is dashed.
+/// A line for each table in use, largest first. Beyond eight lines colours repeat and lines are dashed.
 fn lines(task: &str, tables: &[TableSpec], profile: &Profile) -> Chart {
     let mut chart = Chart::new("Rows, most used first, % of the table", "Accesses that they take, %");
     chart.title = format!("{task}: how unevenly rows are used");
@@ -42,7 +42,7 @@ fn lines(task: &str, tables: &[TableSpec], profile: &Profile) -> Chart {
     chart
 }
 
-/// (percent of the rows, percent of the accesses that they take), most used rows first: at most some 200 points, dense at the left end.
+/// (percent of the rows, percent of the accesses to them), most used rows first: about 200 points at most, dense at the left end.
 fn curve(ranked: &Ranked) -> Vec<(f64, f64)> {
     let (all, used) = (ranked.rows() as f64, ranked.used().len());
     let (mut rows, mut points) = (1, Vec::new());

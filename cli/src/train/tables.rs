@@ -1,4 +1,4 @@
-//! The tables of a model, in as few groups as their settings allow, behind one face.
+//! The tables of a model, in as few groups as their settings allow.
 
 use crate::train::setting::{Choice, Kind, Robe, Setting};
 use crate::train::task::{Bags, Hyper, TableSpec};
@@ -15,24 +15,23 @@ pub(crate) enum Device {
     Gpu(Context),
 }
 
-/// Tables that share a group.
+/// Tables in a group.
 struct Shared {
-    /// Places in the task's list.
+    /// Positions of the tables in the task's list.
     tables: Vec<usize>,
     group: Box<dyn Lookup>,
     cached: bool,
-    /// Memory against FP32 weights by the papers' formula.
+    /// Memory against FP32 weights by the formula of Yang 2020.
     formula: f64,
 }
 
 impl Shared {
-    /// The gradients of its tables, one after another.
+    /// The gradients of its tables, one after the other.
     fn joined<T: Copy>(&self, gradients: &[Vec<T>]) -> Vec<T> {
         self.tables.iter().map(|&table| &gradients[table][..]).collect::<Vec<_>>().concat()
     }
 }
 
-/// All tables of a model.
 pub(crate) struct Tables {
     shared: Vec<Shared>,
     count: usize,
@@ -41,16 +40,15 @@ pub(crate) struct Tables {
 /// Memory that stays between steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Memory {
-    /// By the papers' formula, against FP32 weights.
+    /// Memory against FP32 weights by the formula of Yang 2020.
     pub(crate) paper: f64,
-    /// Every byte, against FP32 weights.
+    /// All bytes against those of FP32 weights.
     pub(crate) kept: f64,
-    /// Every byte.
     pub(crate) bytes: u64,
 }
 
 impl Tables {
-    /// Fills the tables. A table's first values follow from the seed and its place in the list, whatever group it is in.
+    /// Makes and fills the tables. First values depend on the seed and the table's position in the list only, whatever its group.
     pub(crate) fn new(
         specs: &[TableSpec],
         choice: &Choice,
@@ -63,12 +61,12 @@ impl Tables {
         Ok(Self { shared: shared.collect::<anyhow::Result<_>>()?, count: specs.len() })
     }
 
-    /// One step forward: of each table the outputs of its bags, `[bags, dim]`.
+    /// Runs a step forward. Returns the outputs of each table, `[bags, dim]`.
     pub(crate) fn forward(&mut self, bags: &[Bags]) -> Result<Vec<Vec<f32>>, Error> {
         self.look_up(bags, |group, indices, offsets| group.forward(indices, offsets, None))
     }
 
-    /// The same, and nothing changes.
+    /// Runs a forward that changes nothing.
     pub(crate) fn forward_frozen(&mut self, bags: &[Bags]) -> Result<Vec<Vec<f32>>, Error> {
         self.look_up(bags, |group, indices, offsets| group.forward_frozen(indices, offsets, None))
     }
@@ -90,30 +88,29 @@ impl Tables {
         Ok(outputs)
     }
 
-    /// The gradients of the last forward's outputs, table by table.
+    /// Updates the tables with the gradients of the last forward's outputs, table by table.
     pub(crate) fn backward(&mut self, gradients: &[Vec<f32>]) -> Result<(), Error> {
         self.shared.iter_mut().try_for_each(|shared| shared.group.backward(&shared.joined(gradients)))
     }
 
-    /// The FP16 gradients of a scaled loss; `scaler` says whether the step overflowed.
+    /// Updates the tables with the FP16 gradients of a scaled loss. `scaler` knows whether the step overflowed.
     pub(crate) fn backward_scaled(&mut self, gradients: &[Vec<u16>], scaler: &ScalerState) -> Result<(), Error> {
         let mut groups = self.shared.iter_mut();
         groups.try_for_each(|one| one.group.backward_scaled(GradSlice::F16(&one.joined(gradients)), scaler))
     }
 
-    /// The groups, in a fixed order.
+    /// The groups in a fixed order.
     pub(crate) fn groups(&mut self) -> impl Iterator<Item = &mut (dyn Lookup + 'static)> {
         self.shared.iter_mut().map(|shared| &mut *shared.group)
     }
 
-    /// Hits among the accesses to tables with a cache; none without one.
+    /// The hit rate of the tables with a cache; `None` without any.
     pub(crate) fn hit_rate(&mut self) -> Result<Option<f64>, Error> {
         let cached = self.shared.iter().any(|shared| shared.cached);
         let counters = self.sum(|shared| shared.cached)?;
         Ok(cached.then(|| counters.hit_rate()))
     }
 
-    /// Counters of all tables in sum.
     pub(crate) fn counters(&mut self) -> Result<Counters, Error> {
         self.sum(|_| true)
     }
@@ -136,7 +133,7 @@ impl Tables {
     }
 }
 
-/// Which tables share a group, and how it is kept: those that are kept alike, and can.
+/// The tables of each group with their setting. Tables with equal settings share a group if they can.
 fn members(specs: &[TableSpec], choice: &Choice) -> Vec<(Kind, Vec<usize>)> {
     let mut members: Vec<(Kind, Vec<usize>)> = Vec::new();
     for (at, (spec, &kind)) in specs.iter().zip(&choice.settings).enumerate() {
@@ -152,10 +149,10 @@ fn members(specs: &[TableSpec], choice: &Choice) -> Vec<(Kind, Vec<usize>)> {
     members
 }
 
-/// Whether the arrays that tables share can be: before anything is trained.
+/// Checks the arrays that tables share, before anything is trained.
 ///
 /// # Errors
-/// The error of the first array that cannot be.
+/// The error of the first illegal array.
 pub(crate) fn check(specs: &[TableSpec], choice: &Choice, hyper: &Hyper) -> Result<(), Error> {
     let fresh = Fresh { specs, hyper, seed: 0 };
     members(specs, choice).iter().try_for_each(|(kind, tables)| match kind {
@@ -164,7 +161,7 @@ pub(crate) fn check(specs: &[TableSpec], choice: &Choice, hyper: &Hyper) -> Resu
     })
 }
 
-/// Tables before their first step.
+/// Makes tables before their first step.
 #[derive(Clone, Copy)]
 struct Fresh<'a> {
     specs: &'a [TableSpec],
@@ -177,7 +174,7 @@ impl Fresh<'_> {
         tables.iter().map(|&table| self.specs[table].rows).collect()
     }
 
-    /// A group of `tables`, all kept alike.
+    /// A group of `tables` with one setting.
     fn shared(&self, tables: Vec<usize>, kind: Kind, device: &Device) -> anyhow::Result<Shared> {
         match kind {
             Kind::Rows(setting) => self.rows(tables, setting, device),
@@ -193,7 +190,7 @@ impl Fresh<'_> {
         }
     }
 
-    /// The array that `tables` share. It begins as the largest of them would, as the authors' DLRM has it.
+    /// The array that `tables` share. Its first values are those of the largest table, as in the authors' DLRM.
     fn array(&self, tables: &[usize], robe: Robe) -> Result<robe::Config, Error> {
         let first = &self.specs[tables[0]];
         let largest = tables.iter().map(|&table| &self.specs[table]).max_by_key(|spec| spec.rows).unwrap_or(first);
@@ -206,7 +203,7 @@ impl Fresh<'_> {
         config.check().map(|()| config)
     }
 
-    /// A group of rows of their own.
+    /// A group whose rows have their own memory.
     fn rows(&self, tables: Vec<usize>, setting: Setting, device: &Device) -> anyhow::Result<Shared> {
         let (rows, first) = (self.rows_of(&tables), &self.specs[tables[0]]);
         let mut config = GroupConfig::new(&rows, first.dim);
@@ -214,7 +211,7 @@ impl Fresh<'_> {
         config.optimizer = Optimizer::sgd(self.hyper.lr).with_kind(self.hyper.optimizer);
         config.seed = table_seed(self.seed, tables[0]);
         setting.apply(&mut config);
-        // A table's first values follow from its own seed and rows, whatever stands before it in the group.
+        // First values depend on the table's own seed and rows, not on its place in the group.
         let bases: Vec<u32> = rows.iter().scan(0, |next, rows| Some(std::mem::replace(next, *next + rows))).collect();
         let source = |first_row: u32, dim: usize, out: &mut [f32]| {
             for (row, weights) in (first_row..).zip(out.chunks_exact_mut(dim)) {
@@ -235,12 +232,12 @@ impl Fresh<'_> {
     }
 }
 
-/// A seed for each table, so that no two share random bits.
+/// A seed for each table, so that tables have different random bits.
 fn table_seed(seed: u64, table: usize) -> u32 {
     fmix32((seed ^ (seed >> 32)) as u32).wrapping_add(fmix32(table as u32 + 1))
 }
 
-/// The bags of several tables, one table after another.
+/// The bags of several tables, one table after the other.
 fn joined<'a>(bags: impl Iterator<Item = &'a Bags>) -> (Vec<u32>, Vec<u32>) {
     let (mut indices, mut offsets) = (Vec::new(), vec![0]);
     for one in bags {
@@ -287,7 +284,7 @@ mod tests {
         Tables::new(&specs(), &choice, &hyper(OptimizerKind::AdaGrad), seed, &Device::Cpu).unwrap()
     }
 
-    /// FP32 with a cache of all rows: other groups, the same numbers.
+    /// FP32 with a cache of all rows: another group with the same results.
     const CACHED: Setting = Setting {
         precision: Precision::Fp32,
         rounding: Rounding::Nearest,
@@ -316,7 +313,7 @@ mod tests {
         assert_eq!(joint, trained(apart));
         assert_ne!(joint[0], joint[1]);
         assert_ne!(joint, trained(tables([plain; 3], 8)));
-        // Each table begins within its own bounds, with values of its own.
+        // First values of each table lie within its own bounds.
         assert!(joint[0][1][4..].iter().all(|&x| (0.0..1.5).contains(&x)), "{:?}", joint[0][1]);
         assert!(joint[0][2][4..].iter().all(|&x| (0.25..0.5).contains(&x)));
     }
@@ -337,7 +334,7 @@ mod tests {
     fn tables_of_one_array_are_those_of_one_group() {
         let mut joint = tables([ROBE; 3], 7);
         assert_eq!((joint.shared.len(), joint.hit_rate().unwrap()), (1, None));
-        // By hand: the same group, its rows numbered on, its bags one table after another.
+        // The same group made by hand: rows numbered on, bags one table after the other.
         let Kind::Robe(robe) = ROBE else { unreachable!("it is one") };
         let config =
             Fresh { specs: &specs(), hyper: &hyper(OptimizerKind::AdaGrad), seed: 7 }.array(&[0, 1, 2], robe).unwrap();
@@ -354,7 +351,7 @@ mod tests {
         assert_ne!(after.concat(), wanted);
         assert_eq!(joint.counters().unwrap().accesses, 9);
         assert_eq!(joint.counters().unwrap().bus_bytes(), 2 * 9 * 4 * 4);
-        // Another kind beside it is a group of its own, and nothing to the others.
+        // A table of another kind is a group of its own, and does not change the others.
         let alone = trained(tables([Kind::FP32, ROBE, Kind::FP32], 7));
         let beside = trained(tables([CACHED.into(), ROBE, Kind::FP32], 7));
         assert_eq!(alone, beside);
@@ -393,7 +390,7 @@ mod tests {
         let factors = tables([int8, Setting::FP32, Setting::FP32], 0).memory();
         // 8 / 32 + 64 / (32 * 4) for 70 of 210 rows.
         assert!((factors.paper - (0.75 * 70.0 + 140.0) / 210.0).abs() < 1e-12, "{factors:?}");
-        // Codes, scale and bias, FP16 state: 20 B a row against 16, and 32 in FP32; and a few hundred bytes a group.
+        // Codes, scale and bias, FP16 state: 20 B a row against 16, and 32 in FP32; plus a few hundred bytes for each group.
         let kept = (70.0 * 20.0 + 140.0 * 32.0) / (210.0 * 16.0);
         assert!(factors.kept > kept && factors.kept < kept + 2048.0 / (210.0 * 16.0), "{factors:?}, {kept}");
         assert_eq!(tables([Setting::FP32; 3], 0).hit_rate().unwrap(), None);

@@ -1,10 +1,9 @@
-//! A learning task: samples, the tables they look up, and the model above.
+//! A learning task: samples, the tables that they look up, and the model above.
 
 use candle_core::{Tensor, Var};
 use hotrow::{Init, OptimizerKind, Pooling};
 use std::ops::Range;
 
-/// A table of a task.
 #[derive(Clone, Debug)]
 pub(crate) struct TableSpec {
     pub(crate) name: String,
@@ -12,7 +11,7 @@ pub(crate) struct TableSpec {
     pub(crate) dim: u32,
     pub(crate) pooling: Pooling,
     pub(crate) init: Init,
-    /// Tables of one stream have the same number of bags in every batch, so that those kept alike may share a group.
+    /// The stream. Tables of one stream have the same number of bags in every batch, so they may share a group.
     pub(crate) stream: usize,
 }
 
@@ -20,31 +19,27 @@ pub(crate) struct TableSpec {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Bags {
     pub(crate) indices: Vec<u32>,
-    /// Where each bag starts, and the end of the last.
+    /// The start of each bag, and the end of the last one.
     pub(crate) offsets: Vec<u32>,
 }
 
 impl Bags {
-    /// No bags yet.
     pub(crate) fn new() -> Self {
         Self { indices: Vec::new(), offsets: vec![0] }
     }
 
-    /// One more bag.
     pub(crate) fn push(&mut self, indices: impl IntoIterator<Item = u32>) {
         self.indices.extend(indices);
         self.offsets.push(self.indices.len() as u32);
     }
 }
 
-/// Samples side by side.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Batch {
-    /// One a table.
     pub(crate) bags: Vec<Bags>,
-    /// Numbers beside the ids: `[samples, dense features]`.
+    /// Numbers beside the ids, `[samples, dense features]`.
     pub(crate) dense: Vec<f32>,
-    /// Of each sample its class; of a binary target 0 or 1, one a logit.
+    /// The class of each sample; for a binary target 0 or 1 for each logit.
     pub(crate) labels: Vec<u32>,
     pub(crate) samples: usize,
 }
@@ -52,48 +47,45 @@ pub(crate) struct Batch {
 /// The meaning of the logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// `[samples, classes]`, of which one is right.
+    /// Logits `[samples, classes]`, one of which is right.
     Classes(usize),
-    /// `[samples, n]`, each right or wrong by itself. A sample's loss is the sum over its logits.
+    /// Logits `[samples, n]`, each right or wrong by itself. The loss of a sample is the sum over its logits.
     Binary,
 }
 
-/// How to train, but for the data and the device.
+/// The options of a training, apart from data and device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Hyper {
-    /// Samples in a batch.
     pub(crate) batch: usize,
     pub(crate) epochs: u32,
-    /// Of the tables.
+    /// The optimiser of the tables.
     pub(crate) optimizer: OptimizerKind,
     pub(crate) lr: f32,
-    /// Of the dense part, by AdaGrad.
+    /// The learning rate of the dense part, which AdaGrad trains.
     pub(crate) dense_lr: f32,
-    /// Both rates go down to 0, the same amount every step.
+    /// Whether both rates fall to 0 in equal steps.
     pub(crate) decay: bool,
 }
 
-/// A task as it is: known once its data are loaded.
+/// The description of a loaded task.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
     pub(crate) name: &'static str,
-    /// The data, in words for the user.
+    /// A description of the data for the user.
     pub(crate) source: String,
     pub(crate) tables: Vec<TableSpec>,
     pub(crate) target: Target,
-    /// Where nothing else is asked for: found with FP32.
+    /// The default options, found with FP32.
     pub(crate) hyper: Hyper,
-    /// Samples to train on.
     pub(crate) train: usize,
-    /// Samples to test with.
     pub(crate) test: usize,
-    /// Of a planted model: the test loss of the base rate alone, and the least that can be reached.
+    /// For generated data: the loss of predicting the base rate, and the lowest reachable loss.
     pub(crate) bounds: Option<[f64; 2]>,
 }
 
 /// The part of a model above its tables.
 pub(crate) trait Dense {
-    /// Logits of a batch as its [`Target`] has them. `embedded`: of each table `[bags, dim]`, or `[indices, dim]` with pooling none.
+    /// The logits of a batch in the form of its [`Target`]. `embedded` has `[bags, dim]` for each table, or `[indices, dim]` without pooling.
     fn logits(&self, embedded: &[Tensor], batch: &Batch) -> candle_core::Result<Tensor>;
 
     /// The trained weights.
@@ -104,12 +96,12 @@ pub(crate) trait Dense {
 pub(crate) trait Task: Send + Sync {
     fn about(&self) -> &About;
 
-    /// Samples by their places in the training set. What is drawn, negatives say, follows from seed, epoch and place alone.
+    /// The batch of training samples at these positions. Random draws, such as negative samples, depend on seed, epoch and position only.
     fn train_batch(&self, samples: &[u32], seed: u64, epoch: u32) -> Batch;
 
-    /// The same every time.
+    /// The batch of these test samples, the same in every call.
     fn test_batch(&self, samples: Range<usize>) -> Batch;
 
-    /// The dense part, with fresh weights from the seed.
+    /// The dense part, with first weights from the seed.
     fn dense(&self, seed: u64) -> candle_core::Result<Box<dyn Dense>>;
 }

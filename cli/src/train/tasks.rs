@@ -11,7 +11,7 @@ pub(crate) use args::{TaskArgs, TaskName};
 use crate::trace::Source;
 use crate::train::task::Task;
 
-/// Loads or generates what the task needs.
+/// Loads or generates the data of a task.
 pub(crate) fn open(name: TaskName, args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<Box<dyn Task>> {
     Ok(match name {
         TaskName::Author => Box::new(bags::author(args, source)?),

@@ -1,4 +1,4 @@
-//! A task, opened, and how its runs are done: what every mode begins with.
+//! A loaded task and the way to make its runs, with which every mode begins.
 
 use super::checkpoints::Keep;
 use super::journal::{Journal, Record, Run, Subject};
@@ -19,21 +19,21 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// When a run ends, and whether it keeps checkpoints.
+/// The end of a run, and its checkpoints.
 pub(crate) type How<'a> = dyn Fn(&Setup, u64) -> (End, Keep) + Sync + 'a;
 
-/// A task and how to train on it.
+/// A task and the options of its training.
 pub(crate) struct Training {
     pub(crate) name: TaskName,
     pub(crate) task: Box<dyn Task>,
     pub(crate) options: RunOptions,
     pub(crate) seeds: Vec<u64>,
-    /// Runs at a time.
+    /// The number of runs at a time.
     pub(crate) jobs: usize,
 }
 
 impl Training {
-    /// Loads the task's data. Options that were not given are the task's own.
+    /// Loads the task's data. Options that were not given get the task's defaults.
     pub(crate) fn open(options: &Options, args: &RunArgs, batch: Option<u32>) -> Result<Self, Failure> {
         let (name, data) = (args.task.name(options), options.data());
         let task = tasks::open(name, &args.task, &Source { data: data.as_deref(), seed: options.seed })?;
@@ -43,7 +43,7 @@ impl Training {
             Backend::Auto => adapter::open_best(adapter::Wanted::Hardware).map_or(Device::Cpu, Device::Gpu),
         };
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
-        // A GPU does one run at a time.
+        // A GPU makes one run at a time.
         let jobs = args.jobs.map_or(if matches!(device, Device::Cpu) { cores } else { 1 }, |jobs| jobs as usize);
         let (own, first) = (task.about().hyper, options.seed);
         let hyper = Hyper {
@@ -74,7 +74,7 @@ impl Training {
 
     /// Everything beside setup and seed that a run's result depends on.
     pub(crate) fn subject(&self) -> Subject {
-        // Field by field, so that none that is added later is forgotten. What ends otherwise than after its epochs is kept in memory alone.
+        // Destructured, so that a new field cannot be forgotten. `end` is missing, since only runs that end after their epochs are kept in a file.
         let RunOptions { hyper, end: _, limit, scaling, device } = &self.options;
         let Hyper { batch, epochs, optimizer, lr, dense_lr, decay } = hyper;
         let mut dims: Vec<String> = self.tables().iter().map(|table| table.dim.to_string()).collect();
@@ -104,8 +104,8 @@ impl Training {
         options
     }
 
-    /// Does runs, several at a time, and adds them to the journal; `how`: when each ends, and its checkpoints. One that fails is recorded, and
-    /// the others go on, unless they shall `stop`.
+    /// Makes runs, several at a time, and adds them to the journal. `how` gives the end and the checkpoints of each run. A failed run is
+    /// recorded, and the others continue, unless `stop`.
     pub(crate) fn run(&self, journal: &Journal, runs: &[Run], stop: bool, how: &How<'_>) -> anyhow::Result<()> {
         let task = &*self.task;
         let options = |setup: &Setup, end| RunOptions { end, ..self.options_of(setup) };
@@ -121,19 +121,18 @@ impl Training {
         })
     }
 
-    /// The same in memory. After one has failed no other begins, and its failure is returned.
+    /// Makes runs with a journal in memory. After a failure no other run begins, and the failure is returned.
     pub(crate) fn run_all(&self, runs: &[Run], how: &How<'_>) -> anyhow::Result<Vec<Record>> {
         let journal = Journal::new(self.subject());
         self.run(&journal, runs, true, how)?;
         journal.ended(runs)
     }
 
-    /// Where the results of a grid lie.
     pub(crate) fn folder(&self, out: Option<&Path>) -> PathBuf {
         out.map_or_else(|| PathBuf::from(format!("train-{}", value_name(&self.name))), Path::to_owned)
     }
 
-    /// A line on the tables that stay as they are, whatever is asked for all.
+    /// A note on the small tables, which stay FP32 in every setting.
     pub(crate) fn small(&self) -> String {
         let tables = self.tables();
         match tables.iter().filter(|table| table.rows <= SMALL_TABLE).count() {
@@ -145,10 +144,10 @@ impl Training {
     }
 }
 
-/// Most samples of each set that are looked at.
+/// The most samples of each set that the fingerprint covers.
 const SAMPLES: usize = 1024;
 
-/// CRC-32 of the first samples to train and to test with, as 8 hexadecimal digits. The same on every machine, for every seed of a run.
+/// A CRC-32 of the first training and test samples, as 8 hexadecimal digits. It is the same on every machine and for every seed.
 pub(crate) fn fingerprint(task: &dyn Task) -> String {
     let mut hasher = Hasher::new();
     add(&mut hasher, &task.test_batch(0..SAMPLES.min(task.about().test)));
@@ -166,7 +165,7 @@ fn add(hasher: &mut Hasher, batch: &Batch) {
     add_words(hasher, batch.labels.iter().copied());
 }
 
-/// With their count, so that nothing moves from one list to the next unnoticed.
+/// The length is hashed too, so that lists with shifted borders differ.
 fn add_words(hasher: &mut Hasher, words: impl ExactSizeIterator<Item = u32>) {
     hasher.update(&(words.len() as u64).to_le_bytes());
     words.for_each(|word| hasher.update(&word.to_le_bytes()));
@@ -198,7 +197,7 @@ mod tests {
             |batch| batch.dense[1] = -0.0,
             |batch| batch.labels[0] = 1,
             |batch| batch.bags.push(Bags::new()),
-            // The same words in the same order, split elsewhere.
+            // The same words in the same order with another border.
             |batch| {
                 batch.dense.truncate(1);
                 batch.labels.insert(0, 0);

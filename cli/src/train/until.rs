@@ -1,9 +1,8 @@
-//! Fewer bytes, more steps (ROBE): each setting trained until it reaches the loss of the full FP32 table, and the steps, bytes and time
-//! that this takes.
+//! Fewer bytes, more steps (ROBE): the steps, bytes and time that each setting takes to the loss of the full FP32 table.
 //!
-//! Each setting chooses its rate by short runs. The full table is trained for so many steps; its lowest test loss, tested every so many
-//! steps, is the goal, and the step at which it comes there what the others' steps are compared with. Rates do not go down. Steps are
-//! timed afterwards, the settings by turns, so that what else the machine does slows all of them alike.
+//! Each setting chooses its learning rate by short runs. The full FP32 table is trained for `--goal-steps` steps and tested every
+//! `--test-every` steps. Its lowest test loss is the goal. Each other setting reports how many steps it needs to reach that loss. Learning
+//! rates are constant. Times are measured afterwards, one setting after the other in turn, so that other load slows all settings alike.
 
 use super::charts;
 use super::checkpoints::Keep;
@@ -27,35 +26,34 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Rates that are tried, as multiples of the task's own.
+/// Learning rates that are tried, as multiples of the task's own.
 const RATES: [f32; 3] = [1.0 / 3.0, 1.0, 3.0];
 
-/// Tests of the full table, where nothing else is asked for.
+/// The default number of tests of the full table.
 const TESTS: u64 = 40;
 
-/// Rounds of timing, of which each setting has so many steps in a row; the first round warms up.
+/// Rounds of timing. In each round every setting takes several steps in a row; the first round warms up.
 const ROUNDS: usize = 9;
 const IN_A_ROW: usize = 10;
 
-/// A training, and how far and how often it goes.
 struct Plan<'a> {
     training: &'a Training,
     limits: Limits,
 }
 
-/// Trains the settings beside the full table, and prints the comparison.
+/// Trains the settings and the full table, and prints the comparison.
 pub(super) fn run(options: &Options, args: &UntilArgs) -> Result<(), Failure> {
     args.check(options)?;
     let mut training = Training::open(options, &args.run, args.size.batch)?;
     training.options.hyper.decay = false;
     let setups = compare::setups(&args.lists, &args.table, &training)?;
     if let Some(folder) = &args.out {
-        output::check_folder("--out", folder)?;
+        output::check_folder(folder, options.json.as_deref())?;
     }
     let goal_steps = args.goal_steps.unwrap_or_else(|| training.options.steps(&*training.task));
     let limits = Limits {
         goal_steps,
-        // Of --epochs and a large --limit there may be more than --goal-steps takes; nobody waits for so many.
+        // Saturating, since --epochs and --limit may give more steps than --goal-steps accepts.
         most_steps: goal_steps.saturating_mul(args.times.unwrap_or(1).into()),
         test_every: args.test_every.unwrap_or((goal_steps / TESTS).max(1)).min(goal_steps),
         tested: (args.tested as usize).min(training.task.about().test),
@@ -93,7 +91,7 @@ pub(super) fn run(options: &Options, args: &UntilArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Draws the results of a folder again, and writes them to `json`; false if the folder has none.
+/// Draws the results in a folder again, and writes them to `json`; returns false if the folder has none.
 pub(super) fn redraw(json: Option<&Path>, folder: &Path) -> anyhow::Result<bool> {
     let path = folder.join(FILE);
     let wanted = || format!("{}: wanted the results of `train until`; run it again", path.display());
@@ -109,7 +107,7 @@ pub(super) fn redraw(json: Option<&Path>, folder: &Path) -> anyhow::Result<bool>
 }
 
 impl Plan<'_> {
-    /// A row for each setup, and the setups with the rates that short runs with the first seed chose.
+    /// A row for each setup, and the setups with the learning rates that short runs with the first seed chose.
     fn rows(&self, setups: &[Setup], rates: &[f32]) -> anyhow::Result<(Vec<Row>, Vec<Setup>)> {
         let with = |setup: &Setup, rate| Setup { rate: Some(rate), ..setup.clone() };
         let tries = setups.iter().flat_map(|setup| rates.iter().map(move |&rate| with(setup, rate)));
@@ -131,7 +129,7 @@ impl Plan<'_> {
         Ok(chosen.collect::<anyhow::Result<Vec<_>>>()?.into_iter().unzip())
     }
 
-    /// Trains the full table, which sets the goals; then every other setting until it is there.
+    /// Trains the full table, which sets the goals, then every other setting until it reaches them.
     fn follow(&self, setups: &[Setup], rows: &mut [Row]) -> anyhow::Result<()> {
         let seeds = &self.training.seeds;
         let Limits { goal_steps, most_steps, test_every: every, .. } = self.limits;
@@ -148,13 +146,13 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// At the goal, but after at least as many steps as the full table has; or after the most steps.
+    /// Ends a run at the goal, after at least as many steps as the full table has and at most `most`.
     fn end(&self, goal: f64, most: u64, every: u64) -> (End, Keep) {
         let Limits { tested, goal_steps: least, .. } = self.limits;
         (End::Loss { goal, every, tested, least, most }, Keep::default())
     }
 
-    /// Times steps of every setting, by turns.
+    /// Times steps of every setting in turn.
     fn clock(&self, setups: &[Setup], rows: &mut [Row]) -> anyhow::Result<()> {
         let options: Vec<RunOptions> = setups.iter().map(|setup| self.training.options_of(setup)).collect();
         let (task, seed) = (&*self.training.task, self.training.seeds[0]);
@@ -186,15 +184,14 @@ impl Plan<'_> {
 /// The file that `--plots` reads.
 const FILE: &str = "until.json";
 
-/// Numbers of bytes that differ by less have one place in the picture.
+/// Sizes whose difference is less share a place in the picture.
 const ALIKE: f64 = 0.05;
 
-/// Everything: the schema of `--json` and of until.json.
+/// The results in the schema of `--json` and of until.json.
 #[derive(Debug, Serialize, Deserialize)]
 struct Report {
     task: String,
     data: String,
-    /// Samples in a batch.
     batch: usize,
     #[serde(with = "crate::names")]
     optimizer: OptimizerKind,
@@ -202,65 +199,61 @@ struct Report {
     #[serde(flatten)]
     limits: Limits,
     seeds: Vec<u64>,
-    /// The full table first.
+    /// The settings, the full table first.
     settings: Vec<Row>,
     #[serde(skip)]
     small: String,
 }
 
-/// How far runs go, and how often they are tested.
+/// The limits of runs and tests.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Limits {
-    /// Steps of the full table.
     goal_steps: u64,
-    /// Steps of the others at most.
+    /// Most steps of every other setting.
     most_steps: u64,
-    /// Steps between tests.
+    /// Steps between two tests.
     test_every: u64,
     /// Samples of a test.
     tested: usize,
-    /// Steps of a short run that a rate is chosen by.
+    /// Steps of the short runs that choose a rate.
     short_steps: u64,
 }
 
-/// A setting.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Row {
     setting: String,
-    /// The rate it was trained with.
+    /// The learning rate of its runs.
     rate: f32,
-    /// Those it was chosen from.
+    /// The learning rates that were tried.
     rates: Vec<Tried>,
-    /// Of a step; of forward and backward of its tables. Medians, in milliseconds.
+    /// Median milliseconds of a whole step.
     step_ms: f64,
+    /// Median milliseconds of the tables' forward and backward.
     tables_ms: f64,
     runs: Vec<Followed>,
 }
 
-/// A rate, and the test loss after a short run; none, if one was not finite.
+/// A learning rate, and the test loss after a short run; `None` if it was not finite.
 #[derive(Debug, Serialize, Deserialize)]
 struct Tried {
     rate: f32,
     loss: Option<f64>,
 }
 
-/// A run of a seed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Followed {
     seed: u64,
-    /// Bytes of all tables that stay, optimiser state included.
+    /// Bytes of all tables that stay between steps, optimiser state included.
     bytes: u64,
-    /// The papers' formula against FP32 weights.
+    /// Memory by the formula of Yang 2020, against FP32 weights.
     memory_paper: f64,
     /// The full table's lowest loss.
     goal: f64,
-    /// The step at which it was reached; none: not within the steps there were.
+    /// The step that reached the goal; `None` if no step did.
     reached: Option<u64>,
-    /// Steps and test losses.
     curve: Vec<(u64, f64)>,
 }
 
-/// The lowest loss of a curve.
 fn lowest(curve: &[(u64, f64)]) -> f64 {
     curve.iter().map(|&(_, loss)| loss).fold(f64::INFINITY, f64::min)
 }
@@ -272,13 +265,12 @@ impl Followed {
         Self { seed, bytes, memory_paper, goal, reached, curve: run.curve }
     }
 
-    /// The loss after so many steps.
     fn loss_at(&self, steps: u64) -> f64 {
         self.curve.iter().find(|&&(at, _)| at >= steps).map_or(f64::NAN, |&(_, loss)| loss)
     }
 }
 
-/// A figure of a setting, by the steps of the full table.
+/// A figure of a setting, computed with the steps of the full table.
 type Column = (&'static str, Unit, fn(&Row, u64) -> Option<f64>);
 
 const FIGURES: [Column; 10] = [
@@ -294,10 +286,10 @@ const FIGURES: [Column; 10] = [
     ("time to goal", Unit::Seconds, |row, _| Some(row.steps()? * row.step_ms / 1e3)),
 ];
 
-/// Figures that are compared with the full table's: the column of that, behind the figure's own.
+/// Figures that are also divided by the full table's, with the name of the second column.
 const OF_FULL: [(&str, &str); 2] = [("steps to goal", "of fp32's steps"), ("time to goal", "of fp32's time")];
 
-/// Lines of the trade-off: the figure, against the full table's.
+/// Lines of the trade-off: a figure, and its division by the full table's.
 const LINES: [(&str, &str); 4] = [
     ("steps to goal", "steps to its loss"),
     ("a step", "time a step"),
@@ -305,11 +297,11 @@ const LINES: [(&str, &str); 4] = [
     ("loss at fp32's steps", "test loss after as many steps"),
 ];
 
-/// The x axis of the trade-off.
+/// The title of the trade-off's x axis.
 const FEWER: &str = "Bytes kept: so many times fewer than the full FP32 table's";
 
 impl Row {
-    /// The rate of the least loss.
+    /// The learning rate with the lowest loss.
     fn best(&self) -> anyhow::Result<f32> {
         let finite = self.rates.iter().filter_map(|tried| Some((tried.loss?, tried.rate)));
         let best = finite.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, rate)| rate);
@@ -325,7 +317,7 @@ impl Row {
         self.runs.iter().map(of).sum::<f64>() / self.runs.len() as f64
     }
 
-    /// Mean steps to the goal; none unless every seed came there.
+    /// Mean steps to the goal; `None` unless every seed reached it.
     fn steps(&self) -> Option<f64> {
         let reached: Option<Vec<u64>> = self.runs.iter().map(|run| run.reached).collect();
         reached.map(|steps| steps.iter().sum::<u64>() as f64 / self.runs.len() as f64)
@@ -333,7 +325,6 @@ impl Row {
 }
 
 impl Report {
-    /// Writes the pictures.
     fn draw(&self, folder: &Path) -> anyhow::Result<()> {
         for (stem, chart) in [("until", self.trade_off()), ("losses", self.losses())] {
             for picture in chart.write(&folder.join(stem))? {
@@ -359,7 +350,7 @@ impl Report {
         )
     }
 
-    /// A figure of a setting, and that against the full table's.
+    /// A figure of a setting, and its division by the full table's.
     fn figure(&self, what: &str, row: &Row) -> Option<(f64, f64)> {
         let (_, _, of) = FIGURES.iter().find(|(known, ..)| *known == what)?;
         let value = of(row, self.limits.goal_steps)?;
@@ -381,10 +372,10 @@ impl Report {
         figures
     }
 
-    /// Against the full table, over how many times fewer bytes there are.
+    /// A chart of steps and time against the full table's, over the reduction of bytes.
     fn trade_off(&self) -> Chart {
         let fewer = |row: &Row| self.figure("kept", row).map_or(f64::NAN, |(_, share)| 1.0 / share);
-        // Of settings of as many bytes the one that was asked for first: a line has one point a place.
+        // Of settings with equally many bytes the first one is drawn, since a line has one point at each place.
         let mut rows: Vec<&Row> = Vec::new();
         for row in &self.settings {
             if rows.iter().all(|other| (fewer(row) / fewer(other)).ln().abs() > ALIKE) {
@@ -411,7 +402,7 @@ impl Report {
         chart
     }
 
-    /// Test loss over steps, a line a setting: the first seed's.
+    /// A chart of test loss over steps, a line for each setting's first seed.
     fn losses(&self) -> Chart {
         let mut figures = Vec::new();
         for row in &self.settings {

@@ -1,10 +1,10 @@
-//! Pipelines and bind groups of the baseline's kernels. They are no stages: no group runs them.
+//! Pipelines and bind groups of the baseline's kernels, which belong to no group of tables.
 
 use hotrow::Context;
 
-/// Rows in frames.
+/// The kernel that gathers and updates rows in frames.
 pub(super) const PAGES: &str = include_str!("pages.wgsl");
-/// Pages between host and frames.
+/// The kernel that moves pages between host and frames.
 pub(super) const CARRY: &str = include_str!("carry.wgsl");
 
 /// Name and text of each kernel, for the compilers that check them.
@@ -29,7 +29,7 @@ pub(super) fn pipeline(context: &Context, text: &'static str) -> wgpu::ComputePi
     })
 }
 
-/// Whole buffers, bound from 0 on.
+/// Binds whole buffers, numbered from 0.
 pub(super) fn bind_group<'b>(
     context: &Context,
     pipeline: &wgpu::ComputePipeline,

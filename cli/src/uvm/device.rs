@@ -1,7 +1,5 @@
-//! Unified memory played on a device: pages of an FP32 table in host memory, frames for some of them in device memory, and rows
-//! gathered from the frames and updated there.
-
-use std::time::Instant;
+//! Unified memory on a device: pages of an FP32 table in host memory, frames for some of them in device memory. Kernels gather and update
+//! rows in the frames.
 
 use wgpu::util::DeviceExt as _;
 
@@ -11,22 +9,23 @@ use super::{
     host::Host,
     lists::{Lists, Pass},
 };
+use crate::lab::timed;
 use hotrow::internals::Device as _;
 use hotrow::{Context, Error, Resolution, Timeline};
 
-/// What one pass took.
+/// The moves and the time of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct UvmPass {
-    /// Pages that really moved.
+    /// The pages that were moved.
     pub moved: UvmTraffic,
-    /// Seconds of the device for moving pages and rows; by the wall clock where the device has no timestamps.
+    /// Seconds of the device for moving pages and rows, by the wall clock if the device has no timestamps.
     pub seconds: f64,
 }
 
-/// A table of FP32 rows under unified memory, as far as wgpu can play it: no page faults by itself, so the host says beforehand which
-/// pages move, and the time of finding out is not counted.
+/// A table of FP32 rows under unified memory, as far as wgpu allows. There are no page faults: the host decides in advance which pages
+/// move, and the time of that is not counted.
 ///
-/// Sum pooling, SGD. It is a baseline to measure against, not a place for a table.
+/// Sum pooling and SGD only. It is a baseline to measure against, not a place for a table.
 #[derive(Debug)]
 pub struct UvmDevice {
     context: Context,
@@ -36,7 +35,7 @@ pub struct UvmDevice {
     host: Host,
     /// Frames of device memory.
     pool: wgpu::Buffer,
-    /// A sum a bag of the largest batch so far, then their gradients.
+    /// The sums of the bags of the last forward, or their gradients; as large as the largest batch so far.
     outputs: wgpu::Buffer,
     kernel: wgpu::ComputePipeline,
     timeline: Timeline,
@@ -54,13 +53,12 @@ struct Info {
 }
 
 impl UvmDevice {
-    /// A table of `rows` x `dim`, all in host memory, that `fill` gives its first values: it gets a row's number and its floats.
-    /// The pages of `table` have rows of `4 * dim` bytes. On a device with `MAPPABLE_PRIMARY_BUFFERS` a kernel moves pages straight
-    /// from and to host-cached memory; elsewhere they are copied through staging buffers, whose filling by the host is not counted.
+    /// A table of `rows` x `dim` in host memory. `fill` gets a row's number and writes its floats. The pages of `table` must have rows of
+    /// `4 * dim` bytes. With `MAPPABLE_PRIMARY_BUFFERS` a kernel moves pages between device and host-cached memory; else they are copied
+    /// through staging buffers, whose filling by the host is not counted.
     ///
     /// # Errors
-    /// [`Error::Config`] if `table` has rows of another size, [`Error::TooLarge`] for frames beyond one binding,
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Config`] if `table` has rows of another size, [`Error::TooLarge`] for frames beyond one binding, [`Error::OutOfMemory`].
     pub fn new(
         context: &Context,
         table: UvmTable,
@@ -78,7 +76,7 @@ impl UvmDevice {
             let pool = context.buffer("uvm.pool", u64::from(table.frames()) * page, none)?;
             let bytes = u64::from(rows) * table.row_bytes();
             let mut host = Host::new(context, bytes.next_multiple_of(page), page)?;
-            // In pieces of some MiB.
+            // Rows are filled in pieces of a few MiB.
             let some = (1 << 21) / dim.max(1) + 1;
             let mut values = Vec::new();
             for first in (0..rows).step_by(some as usize) {
@@ -100,13 +98,13 @@ impl UvmDevice {
         })
     }
 
-    /// The pages: what is where, and what has moved so far.
+    /// The pages: their places, and the moves so far.
     #[must_use]
     pub const fn table(&self) -> &UvmTable {
         &self.table
     }
 
-    /// Sums the rows of each bag into [`UvmDevice::outputs`]; missing pages come first. Waits.
+    /// Brings the missing pages, and sums the rows of each bag into [`UvmDevice::outputs`]. Waits.
     ///
     /// # Errors
     /// [`Error::IndexOutOfRange`], [`Error::BadOffsets`], before anything moves; [`Error::OutOfMemory`], [`Error::Device`].
@@ -122,7 +120,7 @@ impl UvmDevice {
         self.pass(rows, offsets, Pass::Gather, 0.0)
     }
 
-    /// Takes `lr` times the gradient of its bags off every row of the batch, once a row; `grads` has a row for each bag. Waits.
+    /// Subtracts `lr` times the sum of a row's gradients from each row of the batch. `grads` has a row for each bag. Waits.
     ///
     /// # Errors
     /// As [`UvmDevice::forward`]; [`Error::Length`] if there are not as many gradients as bags.
@@ -138,7 +136,7 @@ impl UvmDevice {
         self.pass(rows, offsets, Pass::Update, lr)
     }
 
-    /// What the last forward left, a row for each of its `bags`.
+    /// The outputs of the last forward, a row for each of its `bags`.
     ///
     /// # Errors
     /// [`Error::Device`].
@@ -148,21 +146,21 @@ impl UvmDevice {
         Ok(words[0].iter().map(|&word| f32::from_bits(word)).collect())
     }
 
-    /// Every page that was written to goes back.
+    /// Writes every changed page back.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::Device`].
     pub fn flush(&mut self) -> Result<UvmPass, Error> {
         let leaving = self.table.flush();
         let under = self.host.prepare(&self.context, &self.pool, &leaving, &[])?;
-        let (moved, seconds) = timed(&self.context, &self.timeline, |encoder| {
+        let (moved, seconds) = submitted(&self.context, &self.timeline, |encoder| {
             self.host.record(encoder, &under, &self.pool, &leaving, &[])
         })?;
         self.host.finish(&self.context, under, &leaving)?;
         Ok(UvmPass { moved, seconds })
     }
 
-    /// The table as the host has it: as it is, after a [`UvmDevice::flush`].
+    /// The table in host memory. It is current after a [`UvmDevice::flush`].
     ///
     /// # Errors
     /// [`Error::Device`].
@@ -196,7 +194,7 @@ impl UvmDevice {
                 let info = Info { shift: words.trailing_zeros(), dim: *dim, groups, update, lr, pad: [0; 3] };
                 let bound = bind(context, kernel, &info, &lists, [pool, outputs]);
                 let under = host.prepare(context, pool, &round.leaving, &round.coming)?;
-                let (moved, seconds) = timed(context, timeline, |encoder| {
+                let (moved, seconds) = submitted(context, timeline, |encoder| {
                     let moved = host.record(encoder, &under, pool, &round.leaving, &round.coming);
                     if groups > 0 {
                         let mut compute = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
@@ -215,8 +213,8 @@ impl UvmDevice {
     }
 }
 
-/// Records, submits and waits; what was recorded, and seconds.
-fn timed<T>(
+/// Records, submits and waits; returns the recorded result and the seconds.
+fn submitted<T>(
     context: &Context,
     timeline: &Timeline,
     record: impl FnOnce(&mut wgpu::CommandEncoder) -> T,
@@ -225,9 +223,8 @@ fn timed<T>(
         context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("hotrow.uvm") });
     let recorded = timeline.around(&mut encoder, "uvm", record);
     timeline.resolve(&mut encoder);
-    let start = Instant::now();
-    context.finish(encoder)?;
-    let wall = start.elapsed().as_secs_f64();
+    let (finished, wall) = timed(|| context.finish(encoder));
+    finished?;
     let spans = timeline.read()?.spans;
     let seconds = match timeline.resolution() {
         Resolution::Count => wall,
@@ -244,7 +241,7 @@ fn bind(
     [pool, bags]: [&wgpu::Buffer; 2],
 ) -> wgpu::BindGroup {
     let buffer = |bytes: &[u8], usage| {
-        // Nothing cannot be bound.
+        // An empty buffer cannot be bound.
         let contents = if bytes.is_empty() { &[0; 16][..] } else { bytes };
         context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
             label: Some("hotrow.uvm.lists"),

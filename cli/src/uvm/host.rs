@@ -1,4 +1,4 @@
-//! The host's side of the pages: memory that shaders of the device reach, or plain memory behind staging buffers.
+//! The host's memory of the pages: memory that shaders reach, or plain memory behind staging buffers.
 
 use wgpu::util::DeviceExt as _;
 
@@ -12,24 +12,24 @@ use hotrow::{Context, Error};
 /// The table, page by page.
 #[derive(Debug)]
 pub(super) enum Host {
-    /// Host-cached buffers, each of as many whole pages as one holds. A kernel moves the pages: of copies by command wgpu lets each
-    /// wait for the one before, so that small pages would take the time of their commands and not of their bytes.
+    /// Host-cached buffers of as many whole pages as each can hold. A kernel moves the pages, since wgpu lets each copy command wait for
+    /// the one before, which would make small pages slow.
     Mapped { buffers: Vec<wgpu::Buffer>, each: u64, page: u64, carry: wgpu::ComputePipeline },
     /// Plain memory.
     Plain { table: Vec<u8>, page: u64 },
 }
 
-/// What the moves of one round need: made before the clock runs.
+/// The resources of one round's moves, made before the clock runs.
 #[derive(Debug, Default)]
 pub(super) struct Under {
-    /// Dispatches of the kernel: those of pages that leave come first.
+    /// Dispatches of the kernel; those of leaving pages come first.
     carries: Vec<(wgpu::BindGroup, u32)>,
     up: Option<wgpu::Buffer>,
     down: Option<wgpu::Buffer>,
 }
 
 impl Host {
-    /// Room for `bytes`, whole pages.
+    /// Memory of `bytes` bytes, which are whole pages.
     pub(super) fn new(context: &Context, bytes: u64, page: u64) -> Result<Self, Error> {
         if !context.caps().mappable {
             let mut table = Vec::new();
@@ -53,7 +53,7 @@ impl Host {
         Ok(Self::Mapped { buffers, each, page, carry })
     }
 
-    /// First values.
+    /// Writes first values at byte `at`.
     pub(super) fn write(&mut self, context: &Context, mut at: u64, mut values: &[u8]) {
         match self {
             Self::Plain { table, .. } => table[at as usize..][..values.len()].copy_from_slice(values),
@@ -61,7 +61,7 @@ impl Host {
                 while !values.is_empty() {
                     let (now, rest) = values.split_at(values.len().min((*each - at % *each) as usize));
                     context.queue().write_buffer(&buffers[(at / *each) as usize], at % *each, now);
-                    // Hands the staged bytes over, so that a large table does not gather them all.
+                    // Submits the staged bytes, so that those of a large table do not pile up.
                     context.queue().submit([]);
                     at += now.len() as u64;
                     values = rest;
@@ -70,8 +70,8 @@ impl Host {
         }
     }
 
-    /// What a round's moves need beside table and frames: lists for the kernel; for plain memory its pages in a staging buffer, and
-    /// another to come back through.
+    /// Makes the resources of a round's moves: lists for the kernel; for plain memory a staging buffer with the coming pages, and one for
+    /// the leaving pages.
     pub(super) fn prepare(
         &self,
         context: &Context,
@@ -124,7 +124,7 @@ impl Host {
         }
     }
 
-    /// Records the moves of a round: pages leave, then others come into their frames. Returns what was recorded.
+    /// Records the moves of a round: first pages leave, then others come into their frames. Returns the traffic.
     pub(super) fn record(
         &self,
         encoder: &mut wgpu::CommandEncoder,
@@ -165,7 +165,7 @@ impl Host {
         }
     }
 
-    /// After the moves are done: what came back through staging goes to its pages.
+    /// Ends a round after its moves: copies pages that left from the staging buffer to their places.
     pub(super) fn finish(&mut self, context: &Context, under: Under, leaving: &[Transfer]) -> Result<(), Error> {
         let (Self::Plain { table, page }, Some(down)) = (self, under.down) else { return Ok(()) };
         let encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
@@ -177,7 +177,7 @@ impl Host {
         Ok(())
     }
 
-    /// The whole table, to its last page.
+    /// Reads the whole table, including the rest of its last page.
     pub(super) fn read(&self, context: &Context) -> Result<Vec<u32>, Error> {
         match self {
             Self::Plain { table, .. } => Ok(bytemuck::pod_collect_to_vec(table)),
@@ -190,7 +190,7 @@ impl Host {
     }
 }
 
-/// One dispatch of `carry.wgsl`, and its workgroups.
+/// The bind group of a dispatch of `carry.wgsl`, and the number of its workgroups.
 fn bind(
     context: &Context,
     carry: &wgpu::ComputePipeline,

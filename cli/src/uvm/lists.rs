@@ -1,17 +1,17 @@
-//! What a round asks of the kernels: which rows lie where, by bag or by row.
+//! The lists that the page kernels read for one round: the place of each row, grouped by bag or by row.
 
 use super::residency::{Round, UvmTable};
 
-/// What a pass does with the rows.
+/// The work of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pass {
-    /// Sums them into bags.
+    /// Sum rows into bags.
     Gather,
-    /// Updates them by the gradients of bags.
+    /// Update rows by the gradients of bags.
     Update,
 }
 
-/// The storage buffers of `pages.wgsl`, as it explains them.
+/// The storage buffers that `pages.wgsl` describes.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     pub(super) frames: Vec<u32>,
@@ -47,10 +47,10 @@ impl Lists {
         lists
     }
 
-    /// Notes the frames of a row; returns where they are noted, and the row's first word in its first page.
+    /// Appends the frames of a row. Returns their position in the list, and the row's first word in its first page.
     fn place(&mut self, table: &UvmTable, row: u32) -> [u32; 2] {
         let first = self.frames.len() as u32;
-        // Resident, each of them: that is what a round is.
+        // Every page of a round is resident.
         self.frames.extend(table.pages(row).filter_map(|page| table.frame(page)));
         [first, (u64::from(row) * table.row_bytes() % table.model().page_bytes / 4) as u32]
     }

@@ -1,20 +1,20 @@
-//! How long pages take to come and go.
+//! The time that moving pages takes.
 
 use std::ops::{Add, AddAssign};
 
-/// The pages of unified memory: the system's, the driver's usual, and the largest.
+/// Page sizes of unified memory: the system's, the driver's usual one, and the largest.
 pub const PAGE_BYTES: [u64; 3] = [4 << 10, 64 << 10, 2 << 20];
 
-/// Pages and the bus they cross.
+/// The pages and the bus.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UvmModel {
-    /// Bytes of a page, a power of two; a driver moves 4 KiB to 2 MiB.
+    /// Bytes of a page, a power of two. Drivers move 4 KiB to 2 MiB.
     pub page_bytes: u64,
-    /// Bytes a second over the bus, one way.
+    /// Bytes a second over the bus in one direction.
     pub bus_bytes_per_second: f64,
-    /// Seconds from a fault to the go-ahead, beside the transfer. 0 makes the prediction an upper bound for unified memory.
+    /// Seconds to handle a fault, without the transfer. With 0 the prediction is an upper bound for unified memory.
     pub fault_seconds: f64,
-    /// Faults that are dealt with together and share that time.
+    /// Number of faults that are handled together and share that time.
     pub faults_at_once: u32,
 }
 
@@ -28,7 +28,7 @@ impl Default for UvmModel {
 }
 
 impl UvmModel {
-    /// Seconds that `moved` takes: both directions at once, and faults by groups.
+    /// Seconds to move `moved`. Both directions run at once; faults are handled in groups.
     #[must_use]
     pub fn seconds(&self, moved: &UvmTraffic) -> f64 {
         let bus = moved.bytes_in.max(moved.bytes_out) as f64 / self.bus_bytes_per_second;
@@ -39,13 +39,13 @@ impl UvmModel {
 /// Pages that moved, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UvmTraffic {
-    /// Pages brought to the device, a fault each.
+    /// Pages brought to the device, each by a fault.
     pub pages_in: u64,
-    /// Pages written back because they had been written to.
+    /// Changed pages written back.
     pub pages_out: u64,
     /// Bytes to the device.
     pub bytes_in: u64,
-    /// Bytes back.
+    /// Bytes from the device.
     pub bytes_out: u64,
 }
 

@@ -1,14 +1,14 @@
-//! Which pages the device holds, and which come and go for a batch.
+//! The pages that the device holds, and the pages that move for a batch.
 
 use std::collections::{HashMap, HashSet};
 
 use super::model::{UvmModel, UvmTraffic};
 use hotrow::Error;
 
-/// No page in this frame.
+/// The mark of an empty frame.
 const EMPTY: u64 = u64::MAX;
 
-/// A page and the frame of device memory that it leaves or comes to.
+/// A page, and the frame of device memory that it leaves or enters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// Number of the page in the table.
@@ -17,32 +17,32 @@ pub struct Transfer {
     pub frame: u32,
 }
 
-/// Accesses of a batch whose pages the device holds all at once. First the pages leave, then others come, then rows are touched.
+/// Accesses of a batch whose pages fit the device together. First pages leave, then others come, then rows are touched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Round {
-    /// Pages that were written to and go back.
+    /// Changed pages that go back.
     pub(super) leaving: Vec<Transfer>,
-    /// Pages that were not there.
+    /// Missing pages that come.
     pub(super) coming: Vec<Transfer>,
-    /// Positions in the batch.
+    /// Positions of the accesses in the batch.
     pub(super) accesses: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     page: u64,
-    /// Pass that used it last.
+    /// The last pass that used the page.
     pass: u64,
-    /// Whether that pass found it here.
+    /// Whether that pass found the page on the device.
     hit: bool,
     dirty: bool,
 }
 
-/// The pages of one table and which of them the device holds: least recently used out first, and never more bytes than given.
+/// The pages of a table, and which of them the device holds: least recently used out first, and never more bytes than given.
 ///
-/// A pass goes over a batch once, to read (forward) or to write (backward). Pages of a batch count as used at one time, so one that
-/// the pass found on the device stays if another can leave, and each page comes at most once in a pass where no row lies across pages.
-/// That is kinder than unified memory is, which may fault a page in twice when a batch needs more pages than the device holds.
+/// A pass goes over a batch once, to read (forward) or to write (backward). All pages of a batch count as used at the same time. So a page
+/// that the pass found on the device stays if another can leave, and each page comes at most once in a pass if no row lies across pages.
+/// Real unified memory may fault a page in twice when a batch needs more pages than the device holds.
 #[derive(Clone, Debug)]
 pub struct UvmTable {
     model: UvmModel,
@@ -68,7 +68,7 @@ impl UvmTable {
             return Err(Error::Config { field: "row_bytes", wanted: "at least one byte".into(), found: "0".into() });
         }
         let row = row_bytes;
-        // A row may begin at the last byte of a page, unless rows and pages fit one into the other.
+        // A row may begin at the last byte of a page, unless page size and row size divide each other.
         let fit = page.is_multiple_of(row) || row.is_multiple_of(page);
         let least = if fit { row.div_ceil(page) } else { (row + page - 2) / page + 1 };
         let frames = (device_bytes / page).min(u64::from(u32::MAX));
@@ -99,33 +99,33 @@ impl UvmTable {
         self.row_bytes
     }
 
-    /// Pages that the device holds at most.
+    /// The most pages that the device holds.
     #[must_use]
     pub const fn frames(&self) -> u32 {
         self.frames.len() as u32
     }
 
-    /// Everything moved so far.
+    /// All moves so far.
     #[must_use]
     pub const fn moved(&self) -> UvmTraffic {
         self.moved
     }
 
-    /// Pages of a row.
+    /// The pages of a row.
     #[must_use]
     pub const fn pages(&self, row: u32) -> std::ops::RangeInclusive<u64> {
         let first = row as u64 * self.row_bytes;
         first / self.model.page_bytes..=(first + self.row_bytes - 1) / self.model.page_bytes
     }
 
-    /// Frame of a page, if the device holds it.
+    /// The frame of a page, if the device holds it.
     #[must_use]
     pub fn frame(&self, page: u64) -> Option<u32> {
         self.at.get(&page).copied()
     }
 
-    /// One pass over these linear rows; `write`: what it touches must go back some day. `visit` sees each round as it comes, with
-    /// the frames as they are once its pages have moved.
+    /// Runs a pass over these linear rows. `write`: their pages must be written back later. `visit` gets each round, and the table with the
+    /// frames after the round's moves.
     pub(super) fn rounds<E>(
         &mut self,
         rows: &[u32],
@@ -144,12 +144,12 @@ impl UvmTable {
             let frame = &mut self.frames[self.at[page] as usize];
             (frame.pass, frame.hit) = (self.pass, true);
         }
-        // Neighbours share pages. Stable: accesses of a row keep their order.
+        // Sorted, since neighbours share pages; stable, so that accesses of a row keep their order.
         rest.sort_by_key(|&access| rows[access as usize]);
         let mut rest = rest.into_iter().peekable();
         let mut accesses = ready;
         let mut used = here;
-        // Where the batch's own pages fill the device, an eighth of it passes the others through.
+        // If the batch's own pages fill the device, an eighth of the frames serves all missing pages in turn.
         let width = rows.iter().map(|&row| self.pages(row).count()).max().unwrap_or(1);
         let window = (self.frames.len() / 8).max(width);
         let mut room = self.frames.len();
@@ -182,7 +182,7 @@ impl UvmTable {
         missing.sort_unstable();
         let mut victims: Vec<u32> =
             (0..self.frames.len() as u32).filter(|&frame| !used.contains(&self.frames[frame as usize].page)).collect();
-        // Used longest ago first; of this pass's pages first those that came in it; an empty frame before all.
+        // Order of leaving: empty frames, then longest unused pages; among pages of this pass those that came in it first.
         victims.sort_by_key(|&frame| {
             let Frame { page, pass, hit, .. } = self.frames[frame as usize];
             (page != EMPTY, pass, hit, frame)
@@ -209,7 +209,7 @@ impl UvmTable {
         round
     }
 
-    /// One pass that is only counted: forward reads, backward writes.
+    /// Counts a pass without a device. Forward reads, backward writes.
     pub fn pass(&mut self, rows: &[u32], write: bool) -> UvmTraffic {
         let counted: Result<_, std::convert::Infallible> = self.rounds(rows, write, |_, _| Ok(()));
         match counted {
@@ -217,7 +217,7 @@ impl UvmTable {
         }
     }
 
-    /// Every page that was written to goes back and stays.
+    /// Writes every changed page back; the pages stay on the device.
     pub fn flush(&mut self) -> Vec<Transfer> {
         let dirty = (0..).zip(&mut self.frames).filter(|(_, frame)| frame.dirty);
         let leaving: Vec<_> = dirty
@@ -252,10 +252,10 @@ mod tests {
         // Rows 0 to 7 share page 0; row 8 begins page 1.
         assert_eq!(pages(table.pass(&[0, 7, 8], false)), (2, 0));
         assert_eq!(pages(table.pass(&[1, 9], true)), (0, 0));
-        // The oldest goes back: both are as old, so the first.
+        // Both pages are equally old, so the first one goes back.
         assert_eq!(pages(table.pass(&[16], false)), (1, 1));
         assert_eq!((table.frame(0), table.frame(1), table.frame(2)), (None, Some(1), Some(0)));
-        // What was only read is dropped; what was written to once goes back once.
+        // A page that was only read is dropped; a changed page goes back once.
         assert_eq!(pages(table.pass(&[8], false)), (0, 0));
         assert_eq!(pages(table.pass(&[24], false)), (1, 0));
         assert_eq!(table.flush(), [Transfer { page: 1, frame: 1 }]);
@@ -299,7 +299,7 @@ mod tests {
         seen.sort_unstable();
         assert_eq!(seen, (0..22).collect::<Vec<_>>(), "each access once");
         assert_eq!((pages(moved), came), ((16, 12), 16), "each page once; twelve had to leave");
-        // Those that were there stayed.
+        // The pages that were there stayed.
         assert!((0..4).all(|page| table.frame(page).is_some()));
     }
 

@@ -136,7 +136,7 @@ fn bench_labels_a_software_adapter() {
     });
 }
 
-/// Where `suite` is not as the schema says, or has a figure that cannot be; with every kernel of `kernels` in some case.
+/// The first place where a report of `suite` breaks the schema, lacks a kernel of `kernels`, or has an impossible figure.
 fn wrong(suite: &Value, kernels: &[&str]) -> Option<String> {
     let copies = records(suite, "rate", &[("shape", "copy".into())]);
     if suite["schema"] != 2 || suite["command"] != "bench suite" || copies.iter().any(|rate| number(rate) <= 0.0) {

@@ -42,7 +42,7 @@ use sums::Sums;
 /// let mut table = CpuRobeGroup::new(robe::Config::new(&[1_000_000], 16, 4096, 8))?;
 /// let outputs = table.forward(&[999_999], &[0, 1], None)?;
 /// table.backward(&outputs)?;
-/// assert_eq!(table.counters().accesses, [1]);
+/// assert_eq!(table.robe_counters().accesses, [1]);
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
@@ -133,9 +133,9 @@ impl CpuRobeGroup {
         self.state.end_forward();
     }
 
-    /// The counters of all steps so far.
+    /// The counters of all steps so far, with those of the array. [`counters`](Self::counters) gives those of each table.
     #[must_use]
-    pub fn counters(&self) -> RobeCounters {
+    pub fn robe_counters(&self) -> RobeCounters {
         RobeCounters::from_words(&self.tables)
     }
 
@@ -146,7 +146,7 @@ impl CpuRobeGroup {
             t: self.tables[0],
             weight_words: self.memory.clone(),
             state_words: self.states.clone(),
-            counters: self.counters(),
+            counters: self.robe_counters(),
         }
     }
 
@@ -357,7 +357,7 @@ impl Lookup for CpuRobeGroup {
     }
 
     fn counters(&mut self) -> Result<Vec<Counters>, Error> {
-        Ok(Self::counters(self).of_tables(&self.config))
+        Ok(self.robe_counters().of_tables(&self.config))
     }
 
     fn memory(&self) -> MemoryReport {

@@ -1,4 +1,4 @@
-//! What forward leaves for backward.
+//! The state that a forward keeps for its backward.
 
 use crate::{error::Error, host::alloc::zeroed, table::layout::Step};
 

@@ -13,11 +13,11 @@ use crate::{
 };
 
 impl RobeGroup {
-    /// The counters of all steps so far.
+    /// The counters of all steps so far, with those of the array. [`counters`](Self::counters) gives those of each table.
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
-    pub fn counters(&mut self) -> Result<RobeCounters, Error> {
+    pub fn robe_counters(&mut self) -> Result<RobeCounters, Error> {
         self.waiting(|this| {
             let tables = &this.array.tables;
             Ok(RobeCounters::from_words(&this.front.context.download_part(tables, 0..tables.size())?))

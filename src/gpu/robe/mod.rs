@@ -56,7 +56,7 @@ use crate::{
 /// let robe::Gradient::Sparse { locations, .. } = table.gradient(GradSlice::F32(&outputs))? else { return Ok(()) };
 /// assert_eq!(locations.len(), 16); // two chunks of 8
 /// table.backward(&outputs)?;
-/// assert_eq!(table.counters()?.accesses, [1]);
+/// assert_eq!(table.robe_counters()?.accesses, [1]);
 /// # Ok(())
 /// # }
 /// ```

@@ -123,7 +123,7 @@ impl Fit {
     /// Measures what the array loses of the given rows of the table.
     ///
     /// # Errors
-    /// Those of [`Fidelity::new`].
+    /// The errors of [`Fidelity::new`].
     pub fn fidelity(&self, table: &dyn Source, rows: &[u32]) -> Result<Fidelity, Error> {
         Fidelity::new(&self.config, &self.weights, table, rows)
     }

@@ -83,7 +83,7 @@ pub struct PairErrors {
     pub distance: f64,
 }
 
-/// How near a shared array is to a table, measured on some rows.
+/// The distance of a shared array from a table, measured on some rows.
 ///
 /// Example: the [module](crate::robe::fidelity).
 #[derive(Clone, Debug, PartialEq)]

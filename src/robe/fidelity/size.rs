@@ -1,6 +1,7 @@
 //! Searches the number of weights for a wanted eps.
 
 use crate::{
+    config::setters,
     error::Error,
     robe::{
         config::Config,
@@ -22,12 +23,13 @@ use crate::{
 /// // How many weights keep half of the rows within nine tenths of their length?
 /// let rows: Vec<f32> = (0..200 * 8).map(|k| (k as f32).sin()).collect();
 /// let config = Config::compressed(&[200], 8, 1.0, 4)?;
-/// let wanted = WantedEps { eps: 0.9, relative: true, quantile: 0.5 };
+/// let wanted = WantedEps::relative(0.9).with_quantile(0.5);
 /// let size = size_for(&config, &rows, None, &(0..200).collect::<Vec<_>>(), wanted)?;
 /// assert!(size.found().is_some_and(|tried| tried.eps <= 0.9));
 /// # Ok::<(), hotrow::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct WantedEps {
     /// The largest eps allowed, above 0.
     pub eps: f64,
@@ -37,7 +39,21 @@ pub struct WantedEps {
     pub quantile: f64,
 }
 
+setters!(WantedEps { with_quantile quantile: f64, });
+
 impl WantedEps {
+    /// A length that each row must keep to.
+    #[must_use]
+    pub const fn absolute(eps: f64) -> Self {
+        Self { eps, relative: false, quantile: 1.0 }
+    }
+
+    /// A share of its own length that each row must keep to.
+    #[must_use]
+    pub const fn relative(eps: f64) -> Self {
+        Self { relative: true, ..Self::absolute(eps) }
+    }
+
     fn check(&self) -> Result<(), Error> {
         check_quantile(self.quantile)?;
         if self.eps.is_finite() && self.eps > 0.0 {
@@ -109,7 +125,7 @@ impl Size {
 /// gives the wanted eps, and the next smaller size tried, within 1 % or 1 weight of it, does not.
 ///
 /// # Errors
-/// Those of [`Fit::new`] and [`Fidelity::new`]; [`Error::Fidelity`] if the wanted eps is not above 0 or the quantile
+/// The errors of [`Fit::new`] and [`Fidelity::new`]; [`Error::Fidelity`] if the wanted eps is not above 0 or the quantile
 /// not from 0 to 1.
 pub fn size_for(
     config: &Config,

@@ -23,7 +23,7 @@ impl Sketch {
         self.0.update_with_count(row, times);
     }
 
-    /// How far below the true one a count may be. Rows that were dropped were used at most this often.
+    /// The most by which a count may be too low. Dropped rows were used at most this often.
     pub(crate) fn error(&self) -> u64 {
         self.0.maximum_error()
     }

@@ -169,8 +169,7 @@ fn missed(stream: &[u32], rows: u32, room: u32) -> usize {
 #[test]
 #[cfg(feature = "sketch")]
 fn what_takes_more_than_its_share_is_listed() {
-    // Of every 91 accesses, 60 go to the same 60 rows, the others to rows that occur once. At the end only rows that
-    // occur once come.
+    // In each 91 accesses 60 go to the same 60 rows, the others to rows that occur once. Then there are only rows that occur once.
     let mut others = 60..;
     let mut stream: Vec<u32> =
         (0..1000).flat_map(|_| (0..60).chain(others.by_ref().take(31)).collect::<Vec<_>>()).collect();

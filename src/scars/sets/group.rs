@@ -1,7 +1,7 @@
 //! Bytes of a record, a slot and a lookup, computed by the crate's own layout and memory plan, so that no second formula can become wrong.
 
 use crate::{
-    config::{GroupConfig, Optimizer, Placement, Policy, Precision, WAYS},
+    config::{GroupConfig, Optimizer, Placement, Policy, Precision, WAYS, setters},
     error::Error,
     memory::{Calls, MemoryReport},
     table::layout::Layout,
@@ -11,6 +11,7 @@ use crate::{
 ///
 /// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct PlannedGroup {
     /// Rows of the table.
     pub rows: u32,
@@ -43,7 +44,21 @@ pub struct GroupBytes {
 /// Number of lookups and of slots from which the bytes of one are derived: large enough to make fixed allocations negligible.
 const MANY: u32 = 1 << 16;
 
+setters!(PlannedGroup {
+    with_rows rows: u32,
+    with_dim dim: u32,
+    with_precision precision: Precision,
+    with_optimizer optimizer: Optimizer,
+    with_training training: bool,
+});
+
 impl PlannedGroup {
+    /// A group in INT8 that is trained by SGD, on a device whose bindings have at most `binding` bytes.
+    #[must_use]
+    pub fn new(rows: u32, dim: u32, binding: u64) -> Self {
+        Self { rows, dim, precision: Precision::Int8, optimizer: Optimizer::sgd(0.01), training: true, binding }
+    }
+
     /// The group's configuration with a cache of `cache_rows` rows.
     #[must_use]
     pub fn config(&self, cache_rows: u32) -> GroupConfig {
@@ -112,14 +127,7 @@ mod tests {
     #[test]
     fn the_largest_cache_is_one_that_the_crate_takes() {
         let most = |rows| {
-            let group = PlannedGroup {
-                rows,
-                dim: 4,
-                precision: Precision::Int8,
-                optimizer: Optimizer::sgd(0.01),
-                training: true,
-                binding: (1 << 31) - 256,
-            };
+            let group = PlannedGroup::new(rows, 4, (1 << 31) - 256);
             let sets = group.most_sets();
             let slots = (u64::from(sets) * u64::from(WAYS)).min(rows.into()) as u32;
             assert!(group.device_bytes(slots, 1).is_ok(), "{rows}");

@@ -14,30 +14,17 @@
 //! ```
 //! use hotrow::scars::{Budget, Skew, Workload};
 //! use hotrow::scars::sets::{Forecast, Judge, MoreRows, PlannedGroup, SetBudget, SetPlanner, TableLookups};
-//! use hotrow::{Optimizer, Precision};
+//! use hotrow::Precision;
 //!
 //! // A table of 100,000 rows x 16 in INT8, 26 lookups a sample; 8 MB for pinned rows and batches.
 //! let skew = Skew::zipf(100_000, 1.1)?;
-//! let lookups = TableLookups { skew: &skew, rows: 100_000, ranked: None, per_sample: 26.0 };
-//! let group = PlannedGroup {
-//!     rows: 100_000,
-//!     dim: 16,
-//!     precision: Precision::Int8,
-//!     optimizer: Optimizer::sgd(0.1),
-//!     training: true,
-//!     binding: 128 << 20,
-//! };
+//! let lookups = TableLookups::new(&skew, 100_000, 26.0);
+//! let group = PlannedGroup::new(100_000, 16, 128 << 20).with_precision(Precision::Int8);
 //! let bytes = group.bytes()?;
-//! let budget = SetBudget {
-//!     memory: Budget { bytes: 8_000_000, sample: 26 * bytes.lookup, smallest_batch: 64, batch_cost: 1e5 },
-//!     workload: Workload::training(1_000_000),
-//!     fixed_batch: false,
-//!     largest_batch: 1 << 16,
-//!     record: bytes.record,
-//!     slot: bytes.slot,
-//!     most_sets: group.most_sets(),
-//!     pinned_ways: 32,
-//! };
+//! let memory = Budget::new(8_000_000, 26 * bytes.lookup).with_smallest_batch(64).with_batch_cost(1e5);
+//! let budget = SetBudget::new(memory, Workload::training(1_000_000), bytes)
+//!     .with_largest_batch(1 << 16)
+//!     .with_most_sets(group.most_sets());
 //! let planner = SetPlanner::new(budget, lookups)?;
 //! let curve = planner.search()?;
 //! let best = curve.cheapest();

@@ -36,7 +36,7 @@ impl PinnedRows {
         Self { per_bin: per_bin.collect() }
     }
 
-    /// Of the n hottest rows, `pinned(n)` are expected to be pinned.
+    /// `pinned(n)` is the expected number of pinned rows among the n hottest.
     #[must_use]
     pub fn expected(skew: &Skew, pinned: impl Fn(u64) -> f64) -> Self {
         let (mut end, mut before) = (0, 0.0);

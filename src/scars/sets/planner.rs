@@ -1,12 +1,12 @@
 //! The best split of a memory budget between whole sets of pinned rows and the batch.
 
 use crate::{
-    config::WAYS,
+    config::{WAYS, setters},
     error::Error,
     scars::{
         budget::Budget,
         planner::Planner,
-        sets::{pinned::PinnedCache, traffic::PinnedTraffic},
+        sets::{group::GroupBytes, pinned::PinnedCache, traffic::PinnedTraffic},
         skew::Skew,
         traffic::{RowBytes, Table, Workload},
     },
@@ -20,6 +20,7 @@ const POINTS: u32 = 50;
 ///
 /// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct TableLookups<'a> {
     /// The number of lookups of each row.
     pub skew: &'a Skew,
@@ -31,7 +32,20 @@ pub struct TableLookups<'a> {
     pub per_sample: f64,
 }
 
-impl TableLookups<'_> {
+impl<'a> TableLookups<'a> {
+    /// The lookups of a table of `rows` rows of which only the distribution is known.
+    #[must_use]
+    pub const fn new(skew: &'a Skew, rows: u32, per_sample: f64) -> Self {
+        Self { skew, rows, ranked: None, per_sample }
+    }
+
+    /// With another [`ranked`](Self::ranked).
+    #[must_use]
+    pub const fn with_ranked(mut self, ranked: Option<&'a [u32]>) -> Self {
+        self.ranked = ranked;
+        self
+    }
+
     /// Number of lookups of `samples` samples, rounded, at least 1.
     #[must_use]
     pub fn of_samples(&self, samples: u64) -> u64 {
@@ -53,6 +67,7 @@ impl TableLookups<'_> {
 ///
 /// Example: the [module](crate::scars::sets).
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct SetBudget {
     /// The memory (SCARS eq. 7).
     pub memory: Budget,
@@ -72,7 +87,30 @@ pub struct SetBudget {
     pub pinned_ways: u32,
 }
 
+setters!(SetBudget {
+    with_fixed_batch fixed_batch: bool,
+    with_largest_batch largest_batch: u64,
+    with_most_sets most_sets: u32,
+    with_pinned_ways pinned_ways: u32,
+});
+
 impl SetBudget {
+    /// A split of `memory` for a group whose records and slots take `bytes`. Every batch that fits is considered, caches have any number of
+    /// sets, and all ways may be pinned.
+    #[must_use]
+    pub const fn new(memory: Budget, workload: Workload, bytes: GroupBytes) -> Self {
+        Self {
+            memory,
+            workload,
+            fixed_batch: false,
+            largest_batch: u64::MAX,
+            record: bytes.record,
+            slot: bytes.slot,
+            most_sets: u32::MAX,
+            pinned_ways: WAYS,
+        }
+    }
+
     /// The epoch, in the form that traffic is counted for.
     #[must_use]
     pub fn traffic<'a>(&self, lookups: &TableLookups<'a>) -> PinnedTraffic<'a> {

@@ -1,4 +1,4 @@
-//! Which files of a package name which other files, and the circles among them.
+//! Lists the files that each file of a package names, and the circles among them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! The forward of a batch of bags, of shared tables and of cached ones in the same run.
+//! The forward of shared and of cached tables over the same bags, in one run.
 
 use hotrow::robe::Config;
 use hotrow::{Error, GroupConfig, Init, Layout, Optimizer, Policy, Pooling, Precision};
@@ -10,25 +10,22 @@ use crate::report::run::Run;
 use crate::report::units::Times;
 use crate::report::{Setting, Unit};
 
-/// Rows in a bag: TBE's, and one.
+/// Rows in a bag: as in TBE's benchmark, and one.
 const BAGS: [u32; 2] = [20, 1];
 /// Skew of the rows, as in TBE's benchmarks.
 const ALPHA: f64 = 1.05;
-/// Batches in turn.
+/// Number of batches that are looked up in turn.
 const TURNS: usize = 4;
-/// Batches that fill a cache before.
+/// Number of batches that fill a cache before the measurement.
 const WARM: usize = 12;
 
-/// A table to look up in.
 #[derive(Clone, Copy)]
 enum Table {
-    /// Precision, and in which part of the rows the cache is; 0 for none.
+    /// The precision, and the share 1/N of the rows that fits the cache; 0 for no cache.
     Cached(Precision, u32),
-    /// Compression.
     Shared(f64),
 }
 
-/// All of them, by name.
 const TABLES: [(&str, Table); 6] = [
     ("FP32, no cache", Table::Cached(Precision::Fp32, 0)),
     ("INT8, 5 % LFU", Table::Cached(Precision::Int8, 20)),
@@ -38,7 +35,6 @@ const TABLES: [(&str, Table); 6] = [
     ("ROBE 1000x", Table::Shared(1_000.0)),
 ];
 
-/// Measures all tables.
 pub(super) fn run(plan: &Plan<'_>, run: &mut Run, runner: &mut dyn Runner) -> anyhow::Result<()> {
     let (rows, bags): (u32, u32) = match (plan.size.is_full(), plan.backend) {
         (true, "gpu") => (4_000_000, 10_240),
@@ -93,7 +89,7 @@ pub(super) fn run(plan: &Plan<'_>, run: &mut Run, runner: &mut dyn Runner) -> an
     Ok(())
 }
 
-/// A cached table, and the bytes of weights, state and cache.
+/// The configuration of a cached table, and its bytes of weights, state and cache.
 fn cached(plan: &Plan<'_>, rows: u32, precision: Precision, part: u32) -> Result<(GroupConfig, u64), Error> {
     let cache_rows = rows.checked_div(part).unwrap_or(0);
     let mut config = GroupConfig::new(&[rows], plan.shape.dim);
@@ -105,7 +101,7 @@ fn cached(plan: &Plan<'_>, rows: u32, precision: Precision, part: u32) -> Result
     Ok((config, bytes))
 }
 
-/// A shared table.
+/// The configuration of a shared table.
 fn shared(plan: &Plan<'_>, rows: u32, compression: f64) -> Result<Config, Error> {
     let dim = plan.shape.dim;
     let config = Config::compressed(&[rows], dim, compression, CHUNK.min(dim))?;

@@ -1,4 +1,4 @@
-//! Every setting on a backend: arrays that serve all settings of their size, and those that have no room, with the reason.
+//! Measures every setting on a backend. Settings of one size share an array; settings without room are left out with the reason.
 
 use hotrow::robe::{Backward, Config, hash};
 use hotrow::{Error, Pooling};
@@ -12,7 +12,7 @@ use crate::report::run::Run;
 use crate::report::units::Times;
 use crate::report::{self, Unit};
 
-/// Measures all settings in their order; neighbours of one |M| share an array.
+/// Measures all settings in their order. Neighbours with the same |M| share an array.
 pub(super) fn run(plan: &Plan<'_>, settings: &[Setting], run: &mut Run, runner: &mut dyn Runner) -> anyhow::Result<()> {
     let progress = Progress::new("shared arrays", settings.len() as u64);
     let mut held = None;
@@ -34,7 +34,7 @@ pub(super) fn run(plan: &Plan<'_>, settings: &[Setting], run: &mut Run, runner: 
     Ok(())
 }
 
-/// The setting as a configuration, or why it is none.
+/// The configuration of a setting, or the reason why it is illegal.
 fn config(plan: &Plan<'_>, setting: &Setting) -> Result<Config, String> {
     let weights = u32::try_from(setting.weights).unwrap_or(u32::MAX);
     let config = Config::new(&[setting.rows], plan.shape.dim, weights, setting.chunk)
@@ -44,7 +44,7 @@ fn config(plan: &Plan<'_>, setting: &Setting) -> Result<Config, String> {
     config.check().map(|()| config).map_err(|error| error.to_string())
 }
 
-/// Measures and records a cell: counts of the weights that a batch touches, every way, and what `Backward::Auto` loses.
+/// Measures and records a cell: the number of weights that a batch touches, every way, and the loss of `Backward::Auto`.
 fn cell(
     plan: &Plan<'_>,
     run: &mut Run,
@@ -74,7 +74,7 @@ fn cell(
     Ok(())
 }
 
-/// Times of a way, and of the forward before an update.
+/// Records the times of a way and of the forward before it.
 fn record(run: &mut Run, place: &report::Setting, way: &str, [forward, backward]: [Times; 2]) {
     let mut at = run.at("array", place);
     match way {
@@ -85,7 +85,7 @@ fn record(run: &mut Run, place: &report::Setting, way: &str, [forward, backward]
     at.timed(way, backward);
 }
 
-/// The stages of a way that take 5 % of their phase. All ways have the same forward, so that of one way stands for all.
+/// Records the stages of a way that take at least 5 % of their phase. The forward is the same in all ways, so it is recorded once.
 fn stages(run: &mut Run, place: &report::Setting, way: &str, [forward, backward]: [Times; 2], stages: Vec<Stage>) {
     for part in stages.into_iter().filter(|part| part.phase != "forward" || way == "dense update") {
         let whole = if part.phase == "forward" { forward } else { backward };
@@ -96,7 +96,7 @@ fn stages(run: &mut Run, place: &report::Setting, way: &str, [forward, backward]
     }
 }
 
-/// A way, or why there is neither room nor time for it; whatever else fails, ends the run.
+/// Measures a way, or returns the reason if there is no room or time. Any other error ends the run.
 fn measured(
     plan: &Plan<'_>,
     runner: &mut dyn Runner,
@@ -104,7 +104,7 @@ fn measured(
     (_, behind, backward): (&str, Behind, Backward),
     batches: &Batches<'_>,
 ) -> anyhow::Result<Result<[Times; 2], String>> {
-    // Beside the array: sums of all weights, or sums and places of the weights that a batch covers at most.
+    // Memory beside the array: sums of all weights, or sums and places of the weights that a batch can cover.
     let beside = match (behind, backward) {
         (_, Backward::Atomic) => Some((4 * u64::from(config.weights), "an array and its atomic sums")),
         (Behind::Gradient, Backward::Dense) => Some((4 * u64::from(config.weights), "an array and its gradient")),
@@ -129,7 +129,7 @@ fn measured(
     }
 }
 
-/// In how many distinct places the chunks of a batch begin, and how many distinct weights they cover; rows are those of one table.
+/// The number of distinct places where the chunks of a batch begin, and of distinct weights that they cover. `rows` are rows of one table.
 fn places(config: &Config, rows: &[u32]) -> (u32, u64) {
     let (chunk, dim) = (config.chunk, config.dim);
     let piece = |(row, j): (u32, u32)| {
@@ -155,11 +155,11 @@ mod tests {
     use crate::bench::suite::Size;
     use hotrow::{GroupConfig, Optimizer};
 
-    /// Takes no time; has no room for the sums of more than `most` weights, be they an atomic update's or a gradient's.
+    /// A runner that takes no time and has room for the sums of `most` weights, in an atomic update or a gradient.
     struct Pretended {
         most: u32,
         config: Option<Config>,
-        /// What was asked for, of one array after the other.
+        /// The ways that were asked for, array by array.
         asked: Vec<(Backward, Behind)>,
     }
 
@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Runs arrays of so many weights, and returns what was recorded.
+    /// Runs arrays of these numbers of weights and returns the records.
     fn measured(
         runner: &mut dyn Runner,
         weights: &[u64],
@@ -238,7 +238,7 @@ mod tests {
 
     const WEIGHTS: [&str; 3] = ["weights=1000", "weights=2000", "weights=4000"];
 
-    /// The lowest time of a way in the cell of so many weights, or why it was left out.
+    /// The lowest time of a way in the cell of this size, or the reason why it was left out.
     fn way(run: &Run, what: &str, weights: &str) -> Result<f64, String> {
         let select = report::Select { what, shape: "array", setting: weights };
         let found = run.select(select).next().map(|record| record.spread.unwrap().lowest);
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn what_has_no_room_is_named() {
         let mut runner = Pretended::new(1500);
-        // 8 KB: array and sums of 2,000 weights, or array and places and sums of 666.
+        // 8 x 2,000 bytes are enough for array and sums of 2,000 weights, or for array, places and sums of 666.
         let run = measured(&mut runner, &[1000, 2000, 4000], 8 * 2000, &|| None).unwrap();
         for weights in WEIGHTS {
             assert_eq!((way(&run, "dense update", weights), way(&run, "sparse update", weights)), (Ok(3.0), Ok(2.0)));
@@ -259,8 +259,8 @@ mod tests {
             let found = WEIGHTS.map(|weights| way(&run, what, weights).ok());
             assert_eq!(found, [Some(seconds), None, None], "{what}");
         }
-        // Whatever was left out says why: the runner has no room, or the memory is not granted. 4 bytes a weight, and 8 of each that is
-        // covered: all 2,000, more than there is room for.
+        // Each reason is named: the runner has no room, or the memory limit is exceeded. A weight takes 4 bytes, a covered weight 8 more;
+        // all 2,000 are covered, too many for the limit.
         let why: Vec<(usize, &str)> = run.reasons().into_iter().map(|(all, why)| (all.len(), why)).collect();
         let count = |what: &str| why.iter().filter(|(_, why)| why.contains(what)).map(|(n, _)| n).sum::<usize>();
         assert_eq!((count("sums: wanted"), count("atomic sums (--memory)"), count("gradient (--memory)")), (2, 1, 3));
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn regret_of_a_gradient_is_its_own() {
-        // 8,192 weights are touched: far below and far above.
+        // A batch touches 8,192 weights: far more and far fewer than the arrays have.
         let run = measured(&mut Pretended::new(1 << 20), &[1000, 800_000], 1 << 24, &|| None).unwrap();
         let lost = |what: &str, place: &str| run.value(what, "array", place);
         let found = ["weights=1000; choice=dense", "weights=800 K; choice=sparse"]
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn what_comes_too_late_is_named() {
-        // Asked before a cell, and before each way that takes memory of its own.
+        // The deadline is checked before a cell, and before each way that takes memory of its own.
         let asked = std::cell::Cell::new(0);
         let late = || {
             asked.set(asked.get() + 1);

@@ -1,4 +1,4 @@
-//! What the cells show: where dense and sparse cross, the loss of `Backward::Auto`, and how flat time is in the rows.
+//! Comparisons of the cells: where dense and sparse cross, the loss of `Backward::Auto`, and how much times depend on the number of rows.
 
 use super::plan::WAYS;
 use super::shape::{CHUNK, CHUNKS};
@@ -6,10 +6,10 @@ use crate::report::run::Run;
 use crate::report::units::apart;
 use crate::report::{Record, Setting, Unit};
 
-/// Share of the faster one's time by which an update must differ to be called faster.
+/// The least difference of two times, as a share of the faster, at which one update counts as faster.
 const APART: f64 = 0.05;
 
-/// Sparse against dense, and how much longer the choice of `Backward::Auto` took than the faster one, as a share of it; lowest times.
+/// Records sparse against dense, and how much longer the choice of `Backward::Auto` took than the faster one, as a share of it (lowest times).
 pub(super) fn choices(run: &mut Run, place: &Setting, taken: [(&str, &str); 2]) {
     for (what, choice) in taken {
         let cell = Cell(run.records.iter().filter(|record| record.setting == *place).collect());
@@ -23,7 +23,7 @@ pub(super) fn choices(run: &mut Run, place: &Setting, taken: [(&str, &str); 2]) 
     }
 }
 
-/// The figures of an array of one setting.
+/// The records of an array of one setting.
 struct Cell<'r>(Vec<&'r Record>);
 
 impl<'r> Cell<'r> {
@@ -48,25 +48,24 @@ impl<'r> Cell<'r> {
         self.0[0].setting.number(name).unwrap_or(f64::NAN)
     }
 
-    /// The lowest time: neighbours on the machine only ever add.
+    /// The lowest time, since other load on the machine only adds time.
     fn lowest(&self, what: &str) -> Option<f64> {
         let record = self.0.iter().find(|record| record.what == what)?;
         Some(record.spread?.lowest).filter(|&seconds| seconds > 0.0)
     }
 
-    /// |M| over the weights that the batch's chunks touch.
+    /// |M| divided by the number of weights that the batch's chunks touch.
     fn ratio(&self) -> f64 {
         self.number("weights") / self.value("touched").unwrap_or(1.0).max(1.0)
     }
 
-    /// The atomic update over the faster of the other two.
+    /// The time of the atomic update divided by that of the faster of dense and sparse.
     fn atomic_share(&self) -> Option<f64> {
         let [dense, sparse] = ["dense update", "sparse update"].map(|what| self.lowest(what));
         Some(self.lowest("atomic update")? / dense?.min(sparse?))
     }
 }
 
-/// Records all comparisons of cells.
 pub(super) fn record(run: &mut Run) {
     let records = run.records.clone();
     let cells = Cell::all(&records);
@@ -89,15 +88,15 @@ pub(super) fn record(run: &mut Run) {
     flat(&of_chunk(CHUNK), run);
 }
 
-/// Where sparse becomes faster than dense, for chunks of one size: |M| over the weights that the batch touches, of the cells on either side
-/// of the split that loses least time. Lowest times.
+/// Records where sparse becomes faster than dense for one chunk size: |M| over the touched weights in the cells on either side of the split
+/// that loses least time (lowest times).
 fn crossover(cells: &[&Cell<'_>], what: &str, run: &mut Run, setting: &Setting) {
     let share = format!("sparse against dense {what}");
     let ratios = cells.iter().filter_map(|cell| Some((*cell, cell.value(&share)?)));
     let mut these: Vec<(&Cell<'_>, f64)> = ratios.collect();
     these.sort_by(|a, b| a.0.ratio().total_cmp(&b.0.ratio()));
     let (Some(smallest), Some(largest)) = (these.first(), these.last()) else { return };
-    // Dense below the split loses where sparse is faster, sparse above it where dense is.
+    // Dense below the split loses if sparse is faster; sparse above it loses if dense is faster.
     let loss = |split: usize| -> f64 {
         let below = these[..split].iter().map(|(_, share)| (-share.ln()).max(0.0));
         below.chain(these[split..].iter().map(|(_, share)| share.ln().max(0.0))).sum()
@@ -115,7 +114,7 @@ fn crossover(cells: &[&Cell<'_>], what: &str, run: &mut Run, setting: &Setting) 
     at.push("above it", these[split..].iter().map(|one| one.1).reduce(f64::max), Unit::Times);
 }
 
-/// What `Backward::Auto` loses against the faster of dense and sparse in each cell, and what always one of them loses; lowest times.
+/// Records, for each cell, how much slower `Auto`, always `Dense` and always `Sparse` are than the faster of dense and sparse (lowest times).
 fn regret(cells: &[&Cell<'_>], what: &str, run: &mut Run, setting: &Setting) {
     let [lost, share] = ["lost by auto", "sparse against dense"].map(|name| format!("{name} {what}"));
     let losses = cells.iter().filter_map(|cell| {
@@ -133,7 +132,7 @@ fn regret(cells: &[&Cell<'_>], what: &str, run: &mut Run, setting: &Setting) {
     at.push("always sparse", mean(2), Unit::Share);
 }
 
-/// Where the atomic update is faster than the better of dense and sparse, for chunks of one size.
+/// Records for one chunk size where the atomic update is faster than both dense and sparse.
 fn atomic(cells: &[&Cell<'_>], run: &mut Run, setting: &Setting) {
     let shares = cells.iter().filter_map(|cell| Some((cell.ratio(), cell.atomic_share()?)));
     let (ratios, shares): (Vec<f64>, Vec<f64>) = shares.unzip();
@@ -156,8 +155,8 @@ fn most<'v>(values: impl Iterator<Item = &'v f64>) -> Option<f64> {
     values.copied().reduce(f64::max)
 }
 
-/// How far apart times are at one |M|, over all numbers of rows: slowest over fastest, the lowest time of each. No atomic update: its
-/// additions meet by chance.
+/// Records how far times differ between numbers of rows at one |M|: the slowest over the fastest (lowest times). Atomic updates are left
+/// out, since collisions of their additions vary.
 fn flat(cells: &[&Cell<'_>], run: &mut Run) {
     let mut arrays: Vec<f64> = cells.iter().map(|cell| cell.number("weights")).collect();
     arrays.sort_by(f64::total_cmp);
@@ -179,7 +178,7 @@ mod tests {
     use crate::report::goals::goals;
     use crate::report::units::Times;
 
-    /// An array of chunks of 32 that a batch touches 1,000 weights of, and the lowest times of its ways.
+    /// An array with chunks of 32, of which a batch touches 1,000 weights, and the lowest times of its ways.
     #[derive(Clone)]
     struct Cell {
         setting: shape::Setting,
@@ -187,7 +186,7 @@ mod tests {
         choice: &'static str,
     }
 
-    /// Updates of so many seconds; gradients take as long, dense ones twice.
+    /// A cell whose updates take these seconds. Sparse gradients take the same, dense gradients twice as long.
     fn cell(weights: u64, rows: u32, dense: f64, sparse: f64) -> Cell {
         let compression = f64::from(rows) * 128.0 / weights as f64;
         let ways = vec![
@@ -206,7 +205,7 @@ mod tests {
             let place = setting.place(1000);
             run.at("array", &place).push("touched", 1000.0, Unit::Count);
             for &(way, lowest) in ways {
-                // Medians are another figure than the lowest: it shows which is taken.
+                // The median differs from the lowest time, so that the test shows which is used.
                 let times = Times { median: 1.25 * lowest, lowest, rounds: 3, ..Times::default() };
                 run.at("array", &place).timed(way, times);
             }
@@ -228,7 +227,7 @@ mod tests {
         let run = recorded(&cells);
         let found = |of, what: &str| run.value(what, "crossover", &format!("of={of}; chunks of=32"));
         assert_eq!((found("update", "dense until"), found("update", "sparse from")), (Some(3.0), Some(4.0)));
-        // Dense gradients take twice as long: none is worth it.
+        // Dense gradients take twice as long, so no cell prefers them.
         assert_eq!((found("gradient", "dense until"), found("gradient", "sparse from")), (None, Some(1.0)));
         near(found("gradient", "sparse over dense, smallest array"), 0.65);
         near(found("update", "above it"), 3.01 / 3.0);
@@ -236,7 +235,7 @@ mod tests {
 
     #[test]
     fn atomic_is_named_where_it_is_faster() {
-        // Over the better one: 0.5, 0.97 (not 5 % apart), 0.8, 3.
+        // The atomic update over the better one: 0.5, 0.97 (less than 5 % apart), 0.8, 3.
         let times = [(2.0, 3.0, 1.0), (1.0, 2.0, 0.97), (4.0, 2.0, 1.6), (4.0, 1.0, 3.0)];
         let mut cells = Vec::new();
         for (weights, (dense, sparse, atomic)) in (1..).map(|k| 1000 * k).zip(times) {
@@ -262,7 +261,8 @@ mod tests {
         let run = recorded(&cells);
         let found = |of, chunk, what: &str| run.value(what, "auto", &format!("of={of}; chunks of={chunk}"));
         let figures = |of, chunk| ["cells", "mean", "worst"].map(|what| found(of, chunk, what));
-        // Over all 0, 0.5 and 2; of chunks of 32 without the last; of gradients, of which dense takes twice as long, 0, 2 and 5.
+        // Losses over all cells 0, 0.5 and 2; for chunks of 32 the last one is missing; for gradients, whose dense way takes twice as long,
+        // 0, 2 and 5.
         near(found("update", "all", "mean"), 2.5 / 3.0);
         assert_eq!(figures("update", "1"), [1.0, 2.0, 2.0].map(Some));
         assert_eq!(figures("update", "32"), [2.0, 0.25, 0.5].map(Some));
@@ -287,7 +287,7 @@ mod tests {
         let names =
             ["forward", "dense update", "sparse update", "dense gradient", "sparse gradient"].map(str::to_owned);
         assert_eq!(flat(&cells), names.into_iter().zip([1.0, 1.05, 1.0, 1.05, 1.0]).collect::<Vec<_>>());
-        // A figure of one number of rows is neither flat nor not; an atomic update is left out.
+        // A single number of rows gives no figure; atomic updates are left out.
         cells[1].ways.truncate(4);
         cells.iter_mut().zip([1.0, 5.0]).for_each(|(cell, seconds)| cell.ways.push(("atomic update", seconds)));
         assert_eq!(flat(&cells).len(), 4);
@@ -302,7 +302,7 @@ mod tests {
             let all = goals("robe").into_iter().map(|goal| goal.judge(&run.records, judged));
             all.into_iter().find(|goal| goal.id == id).unwrap()
         };
-        // Medians of forward and dense ones, the lowest of sparse against dense; gradients by themselves.
+        // Medians of forward and dense update; lowest times of sparse against dense; gradients of their own.
         for (id, wanted) in [
             ("robe_forward", 4e-5),
             ("robe_dense", 5e-5),

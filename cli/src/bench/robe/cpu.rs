@@ -1,12 +1,12 @@
-//! The CPU backend's runner: wall clock.
+//! Measures on the CPU by the wall clock.
 
 use hotrow::robe::Config;
 use hotrow::{CpuGroup, CpuRobeGroup, Error, GradSlice, GroupConfig};
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::plan::{Batches, Behind, Runner};
-use crate::lab::Rounds;
+use crate::lab::{self, Rounds};
 use crate::report::units::Times;
 
 pub(super) struct CpuRunner {
@@ -15,18 +15,16 @@ pub(super) struct CpuRunner {
 }
 
 impl CpuRunner {
-    /// Three rounds of a step are enough after 300 ms.
+    /// After 300 ms, three rounds of a step are enough.
     pub(super) fn new(rounds: Rounds) -> Self {
         Self { rounds: Rounds { slice: Duration::from_millis(300), ..rounds }, group: None }
     }
 }
 
-/// Seconds of what `work` does; what it returns is freed behind them.
+/// Seconds that `work` takes. Its result is freed afterwards.
 fn timed<T>(work: impl FnOnce() -> Result<T, Error>) -> anyhow::Result<f64> {
-    let start = Instant::now();
-    let done = work()?;
-    let seconds = start.elapsed().as_secs_f64();
-    drop(black_box(done));
+    let (done, seconds) = lab::timed(work);
+    drop(black_box(done?));
     Ok(seconds)
 }
 
@@ -52,7 +50,7 @@ impl Runner for CpuRunner {
 
     fn steps(&mut self, batches: &Batches<'_>, behind: Behind) -> anyhow::Result<[Times; 2]> {
         let group = self.group.as_mut().ok_or_else(|| anyhow::anyhow!("bench robe: wanted an array, found none"))?;
-        // ROBE's loss is the sum of all that was read.
+        // The loss is the sum of all values read, as in ROBE, so every gradient is 1.
         let offsets = batches.offsets();
         let outputs = group.output_len(batches.rows[0].len(), offsets.len() - 1);
         let grads = vec![1.0; if behind == Behind::Nothing { 0 } else { outputs }];
@@ -63,7 +61,7 @@ impl Runner for CpuRunner {
             let backward = match behind {
                 Behind::Nothing => 0.0,
                 Behind::Update => timed(|| group.backward(&grads))?,
-                // Allocated by its call, which is part of its time.
+                // The call allocates the gradient; its time includes that.
                 Behind::Gradient => timed(|| group.gradient(GradSlice::F32(&grads)))?,
             };
             group.abandon_backward();

@@ -1,4 +1,4 @@
-//! The GPU's runner: steps recorded into queues, device timestamps.
+//! Measures on a GPU: steps are recorded into queues and timed by device timestamps.
 
 use hotrow::robe::{Backward, Config};
 use hotrow::wgpu;
@@ -13,7 +13,7 @@ use crate::report::units::Times;
 pub(super) struct GpuRunner<'a> {
     lab: &'a Lab,
     group: Option<RobeGroup>,
-    /// Of the last steps.
+    /// Stages of the last steps.
     stages: Vec<Stage>,
 }
 
@@ -23,14 +23,14 @@ impl<'a> GpuRunner<'a> {
     }
 }
 
-/// Where gradients go, over and over.
+/// Buffers for gradients, made once.
 enum Room {
     Dense(wgpu::Buffer),
     Sparse { locations: wgpu::Buffer, sums: wgpu::Buffer, count: wgpu::Buffer },
 }
 
 impl Room {
-    /// For batches of so many indices, one binding each.
+    /// Buffers for batches of `indices` indices, one binding each.
     fn new(lab: &Lab, config: &Config, indices: u32) -> Result<Self, Error> {
         let make = |what, entries: u32| {
             let bytes = bound(what, entries, lab.binding())?;
@@ -59,7 +59,7 @@ impl Room {
     }
 }
 
-/// Bytes of so many entries of a gradient, if one binding holds them: rounded up to 16, as buffers are.
+/// Bytes of `entries` entries of a gradient, rounded up to 16 like buffers; an error if they exceed one binding.
 fn bound(what: &'static str, entries: u32, limit: u64) -> Result<u64, Error> {
     let bytes = (4 * u64::from(entries)).next_multiple_of(16);
     if bytes > limit {
@@ -81,7 +81,7 @@ impl Runner for GpuRunner<'_> {
         }
     }
 
-    /// There it is the sparse update.
+    /// On a GPU `Auto` is the sparse update.
     fn auto(&self, _: u32) -> &'static str {
         "sparse"
     }
@@ -89,7 +89,7 @@ impl Runner for GpuRunner<'_> {
     fn steps(&mut self, batches: &Batches<'_>, behind: Behind) -> anyhow::Result<[Times; 2]> {
         let lab = self.lab;
         let group = self.group.as_mut().ok_or_else(|| anyhow::anyhow!("bench robe: wanted an array, found none"))?;
-        // ROBE's loss is the sum of all that was read.
+        // The loss is the sum of all values read, as in ROBE, so every gradient is 1.
         let parts: Vec<_> = batches.rows.iter().map(|rows| (rows.clone(), batches.offsets())).collect();
         let data = Inputs::new(lab, &parts, group.config().dim, 1.0);
         let (phases, room) = match behind {
@@ -113,7 +113,7 @@ impl Runner for GpuRunner<'_> {
             }
             Ok(())
         };
-        // What is allocated and compiled is there before anything is counted.
+        // The first step, which allocates and compiles, is not counted.
         lab.timeline.listen(false);
         let mut encoder = lab.encoder();
         (0..phases.len()).try_for_each(|phase| record(phase, &mut encoder))?;
@@ -153,7 +153,7 @@ mod tests {
     fn a_gradient_is_one_binding() {
         assert_eq!(bound("sums", 4, 16).ok(), Some(16));
         assert_eq!(bound("sums", u32::MAX, u64::MAX).ok(), Some(1 << 34));
-        // 5 entries take the 32 bytes that a buffer of them has.
+        // Buffers are rounded up: 5 entries take 32 bytes.
         for (entries, limit) in [(5, 16), (5, 31), (1 << 25, (1 << 27) - 1)] {
             let error = bound("dense gradient", entries, limit).unwrap_err();
             assert!(matches!(error, Error::TooLarge { .. }), "{error}");

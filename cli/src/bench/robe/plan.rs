@@ -1,4 +1,4 @@
-//! What a run is given, what measures it, and the ways that it measures.
+//! The limits of a run, the trait of a measuring backend, and the list of measured updates and gradients.
 
 use hotrow::robe::{Backward, Config};
 use hotrow::{Error, GroupConfig, Optimizer};
@@ -8,22 +8,22 @@ use crate::bench::suite::Size;
 use crate::lab::Stage;
 use crate::report::units::Times;
 
-/// What a run is given.
+/// The settings and limits of a run.
 pub(super) struct Plan<'a> {
     pub(super) size: Size,
     pub(super) shape: Shape,
-    /// Most bytes of a table.
+    /// The most bytes that a table may take.
     pub(super) memory: Option<u64>,
     pub(super) optimizer: Optimizer,
     pub(super) seed: u32,
-    /// Whether the time is up, and what to say then.
+    /// Once the time is up, the reason to name.
     pub(super) over: &'a dyn Fn() -> Option<String>,
     /// `cpu` or `gpu`.
     pub(super) backend: &'static str,
 }
 
 impl Plan<'_> {
-    /// Why something of so many bytes is not begun.
+    /// Returns an error if an array of `bytes` bytes exceeds the memory limit.
     pub(super) fn has_room(&self, bytes: u64, of: &str) -> Result<(), String> {
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
         match self.memory {
@@ -35,19 +35,18 @@ impl Plan<'_> {
     }
 }
 
-/// A backend that measures.
 pub(super) trait Runner {
-    /// An array of this configuration: if `same` the last one under it, else a new one in the last one's place.
+    /// Makes an array of this configuration. If `same`, the existing array gets the configuration; else a new one replaces it.
     fn array(&mut self, config: Config, same: bool) -> Result<(), Error>;
-    /// The choice of `Backward::Auto` for an update of the array, whose batch has so many distinct starts.
+    /// The choice of `Backward::Auto` for a batch whose chunks begin in `starts` distinct places.
     fn auto(&self, starts: u32) -> &'static str;
-    /// Times of the forward of the array over the batches in turn, and of what comes behind it.
+    /// Times of the forward over the batches in turn, and of the call that follows it.
     fn steps(&mut self, batches: &Batches<'_>, behind: Behind) -> anyhow::Result<[Times; 2]>;
-    /// Stages of the last steps, on a device that stamps them.
+    /// Stages of the last steps, if the device has timestamps.
     fn stages(&mut self) -> Vec<Stage> {
         Vec::new()
     }
-    /// Forward of a cached table over the batches in turn, after others that fill its cache; and the hit rate.
+    /// Time of the forward of a cached table over the batches in turn, after batches that fill its cache; and the hit rate.
     fn cached(
         &mut self,
         config: &GroupConfig,
@@ -68,17 +67,17 @@ impl Batches<'_> {
     }
 }
 
-/// What comes behind a forward.
+/// The call that follows a forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Behind {
     Nothing,
-    /// The sums and the optimiser in one: `backward`. No gradient lies in memory.
+    /// `backward`: sums and optimiser in one call, without a gradient in memory.
     Update,
-    /// The gradient alone, into memory: ROBE's backward.
+    /// The gradient alone, written to memory: ROBE's backward.
     Gradient,
 }
 
-/// Updates and gradients, and how they come by their sums; in the order in which they are measured.
+/// Updates and gradients with their ways of summing, in the order of measurement.
 pub(super) const WAYS: [(&str, Behind, Backward); 5] = [
     ("dense update", Behind::Update, Backward::Dense),
     ("sparse update", Behind::Update, Backward::Sparse),

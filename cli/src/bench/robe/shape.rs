@@ -1,4 +1,4 @@
-//! ROBE's rows, compressions and chunks, or a 250th of the rows.
+//! The rows, compressions and chunks of ROBE's figures, or a 250th of the rows.
 
 use rand::RngExt as _;
 
@@ -6,37 +6,35 @@ use crate::bench::suite::{Size, shapes::random};
 use crate::report;
 use crate::report::units::{count, decimals};
 
-/// Chunk of (a) to (c).
+/// The chunk of panels (a) to (c).
 pub(super) const CHUNK: u32 = 32;
-/// Compression of (d) to (f).
+/// The compression of panels (d) to (f).
 pub(super) const COMPRESSION: f64 = 100.0;
 pub(super) const COMPRESSIONS: [f64; 4] = [10.0, 100.0, 1_000.0, 10_000.0];
 pub(super) const CHUNKS: [u32; 6] = [1, 2, 4, 8, 16, 32];
-/// ROBE's numbers of rows, in millions; it does not say which: 10^6 are taken.
+/// ROBE's numbers of rows, in millions. The paper does not define the million; 10^6 is used here.
 pub(super) const MILLIONS: [u32; 7] = [4, 8, 16, 32, 64, 128, 256];
-/// Which of them stands for all in the tables of chunk against compression.
+/// The number of rows that the tables of chunk against compression are measured with.
 pub(super) const MIDDLE: usize = 4;
-/// Batches in turn, so that none finds its own weights in a chip's caches.
+/// Batches in turn, so that no batch finds its weights in a chip's caches.
 const TURNS: usize = 4;
 
-/// Sizes of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub(super) rows: Vec<u32>,
     pub(super) dim: u32,
-    /// Rows looked up, one a bag, without pooling.
+    /// Rows looked up in a batch, in bags of one without pooling.
     pub(super) batch: u32,
-    /// ROBE's rows and batch: figures may stand beside ROBE's.
+    /// Whether rows and batch are ROBE's, so that its figures can stand beside these.
     pub(super) published: bool,
 }
 
-/// A setting of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Setting {
     pub(super) rows: u32,
     pub(super) compression: f64,
     pub(super) chunk: u32,
-    /// |M|. More than 32 bits count cannot be, but is named all the same.
+    /// |M|. It may exceed 32 bits; such a setting is left out with the reason.
     pub(super) weights: u64,
 }
 
@@ -48,7 +46,7 @@ impl Shape {
         Self { rows, dim, batch, published: size.is_full() && (dim, batch) == (128, 10_240) }
     }
 
-    /// Chunks of a batch times the longest chunk: `Backward::Auto` compares |M| with it, of a gradient.
+    /// The most weights that the chunks of a batch can touch: chunks times the longest chunk. `Backward::Auto` compares |M| with it for a gradient.
     pub(super) fn touched(&self, chunk: u32) -> u64 {
         u64::from(self.batch) * u64::from(self.dim.div_ceil(chunk)) * u64::from(chunk.min(self.dim))
     }
@@ -58,8 +56,8 @@ impl Shape {
         Setting { rows, compression, chunk, weights }
     }
 
-    /// Of all panels and of [`flat`](Self::flat), each once. First chunks of 32, of which are Figure 3 (a) to (c), the crossover and the goals;
-    /// then the others; those of one array together, small arrays first.
+    /// The settings of all panels and of [`flat`](Self::flat), without repetition. Chunks of 32 come first, since Figure 3 (a) to (c), the
+    /// crossover and the goals need them. Settings of one array stand together, small arrays first.
     pub(super) fn settings(&self) -> Vec<Setting> {
         let mut all = Vec::new();
         for &rows in &self.rows {
@@ -69,7 +67,7 @@ impl Shape {
         for compression in COMPRESSIONS {
             all.extend(CHUNKS.map(|chunk| self.setting(self.rows[MIDDLE], compression, chunk)));
         }
-        // Behind the panels', whose compression is not rounded: the first of equals stays.
+        // The panels' settings come first, because their compression is not rounded and the first of equal settings stays.
         all.extend(self.flat());
         let key = |one: &Setting| (one.chunk != CHUNK, one.weights, one.rows, one.chunk);
         all.sort_by_key(key);
@@ -77,7 +75,7 @@ impl Shape {
         all
     }
 
-    /// Every number of rows in arrays of one size: what the smallest table has at 1,000x and at 100x.
+    /// Every number of rows in two arrays: those of the smallest table at 1,000x and at 100x.
     fn flat(&self) -> Vec<Setting> {
         let of = |compression: f64| {
             let weights = self.setting(self.rows[0], compression, CHUNK).weights;
@@ -89,7 +87,7 @@ impl Shape {
         [1_000.0, 100.0].into_iter().flat_map(of).collect()
     }
 
-    /// Batches of rows, each as likely as any other.
+    /// Batches of uniformly random rows.
     pub(super) fn batches(&self, rows: u32, seed: u32) -> Vec<Vec<u32>> {
         let mut random = random(seed, u64::from(rows));
         (0..TURNS).map(|_| (0..self.batch).map(|_| random.random_range(0..rows)).collect()).collect()
@@ -102,7 +100,7 @@ impl Setting {
         format!("{rows} rows at {compression}x in chunks of {}", self.chunk)
     }
 
-    /// The setting of its records; goals ask for cells from 1,000x on, and for those that a batch touches as a whole.
+    /// The setting of the records. Goals select cells by compression and by whether a batch touches the whole array.
     pub(super) fn place(&self, touched: u64) -> report::Setting {
         let Self { rows, compression, chunk, weights } = *self;
         let place = report::Setting::default().with("rows", rows).with("compression", compression);
@@ -121,8 +119,8 @@ mod tests {
         let shape = Shape::new(Size::Full, None, None);
         assert!(shape.published && shape.batch == 10_240 && shape.rows[6] == 256_000_000);
         let all = shape.settings();
-        // 7 x 4 of compression, 7 x 5 other chunks at 100x, 3 x 5 others at 64 M.
-        // Of two arrays, all rows but the smallest, which are there.
+        // 7 x 4 compressions, 7 x 5 other chunks at 100x, 3 x 5 other chunks at 64 M; and two arrays with every number of rows but the
+        // smallest, which the panels have.
         assert_eq!(all.len(), 28 + 35 + 15 + 2 * 6);
         let (first, others): (Vec<&Setting>, Vec<&Setting>) = all.iter().partition(|one| one.chunk == CHUNK);
         assert!(all[first.len() - 1].chunk == CHUNK && first.len() == 28 + 12);

@@ -1,14 +1,14 @@
-//! What all parts share: the device, the size, the run that they fill, and how their tables are configured.
+//! The state that all parts share: the device, the size, the run that they fill, and the configuration of their tables.
 
-use anyhow::Context as _;
 use hotrow::{GroupConfig, Init, Optimizer, Pooling, Precision};
 use std::path::PathBuf;
 
 use super::size::Size;
+use crate::failure::Failure;
 use crate::lab::{Deadline, Lab};
 use crate::report::run::Run;
 
-/// TBE's and NVIDIA's width.
+/// The floats of a row in TBE's and NVIDIA's benchmarks.
 pub(super) const DIM: u32 = 128;
 
 /// Figures of other libraries on the same machine.
@@ -16,15 +16,20 @@ pub(super) const DIM: u32 = 128;
 pub(super) struct Beside(Vec<serde_json::Value>);
 
 impl Beside {
-    pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Self> {
+    pub(super) fn read(paths: &[PathBuf]) -> Result<Self, Failure> {
         let read = |path: &PathBuf| {
-            let wanted = || format!("{}: wanted JSON as benches/side_by_side.py writes it", path.display());
-            serde_json::from_str(&std::fs::read_to_string(path).with_context(wanted)?).with_context(wanted)
+            let text = std::fs::read_to_string(path).map_err(|cause| cause.to_string());
+            text.and_then(|text| serde_json::from_str(&text).map_err(|cause| cause.to_string())).map_err(|cause| {
+                Failure::Usage(format!(
+                    "--beside: wanted JSON written by benches/side_by_side.py, found {}: {cause}; run that script on this machine",
+                    path.display()
+                ))
+            })
         };
-        paths.iter().map(read).collect::<anyhow::Result<_>>().map(Self)
+        paths.iter().map(read).collect::<Result<_, _>>().map(Self)
     }
 
-    /// `sorts` is a list of `{"name", "pairs", "pairs_per_second"}`.
+    /// Reads `sorts`, a list of `{"name", "pairs", "pairs_per_second"}`.
     pub(super) fn pairs_per_second(&self, name: &str, pairs: u32) -> Option<f64> {
         let sorts = self.0.iter().filter_map(|value| value["sorts"].as_array()).flatten();
         let mut found = sorts.filter(|sort| sort["name"] == name && sort["pairs"] == pairs);
@@ -32,13 +37,13 @@ impl Beside {
     }
 }
 
-/// What all parts share.
+/// The state that all parts share.
 pub(super) struct Bench<'a> {
     pub(super) lab: &'a Lab,
     pub(super) size: Size,
     pub(super) seed: u32,
     pub(super) deadline: Deadline,
-    /// Bytes a second of the best copy within device memory, and from mapped host memory.
+    /// Bytes a second of the best copy: within device memory, and from mapped host memory.
     pub(super) copy: Option<f64>,
     pub(super) bus: Option<f64>,
     pub(super) beside: Beside,
@@ -46,7 +51,7 @@ pub(super) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Tables in device memory, sums of bags, the seed of the run.
+    /// Tables in device memory with sum pooling and the seed of the run.
     pub(super) fn config(
         &self,
         tables: &[u32],
@@ -61,13 +66,13 @@ impl Bench<'_> {
         config
     }
 
-    /// Indices, and bytes of slots: the goal's.
+    /// The goal's number of indices and bytes of slots.
     pub(super) fn resident(&self) -> (usize, u64) {
         self.size.of((4096, 8 << 20), (1 << 20, 4 << 30))
     }
 
-    /// Slots of a cache of `bytes`, or of as many as the device binds in all its windows. A window that a handful of slots would need is
-    /// done without: a binding may fall short of a round number.
+    /// Slots of a cache of `bytes`, at most those that all windows of the device bind. The size is rounded down if the last window would
+    /// hold only a few slots, since bindings may be slightly smaller than a round number.
     pub(super) fn slots(&self, bytes: u64, slot_bytes: u64) -> u32 {
         let (wanted, window) = (bytes / slot_bytes, self.lab.binding() / slot_bytes);
         let beyond = wanted % window;
@@ -75,7 +80,7 @@ impl Bench<'_> {
         wanted.min(window * u64::from(self.lab.timed.caps().choose_windows())) as u32 & !31
     }
 
-    /// Where the cache is compared with itself: half the goal's size, and half the time to make the tables.
+    /// The cache size of comparisons between caches: one binding, half the goal's size, so that tables are made in half the time.
     pub(super) fn one_binding(&self) -> u64 {
         self.resident().1.min(self.lab.binding())
     }

@@ -1,7 +1,7 @@
-//! What a kernel must move through memory, however it is written: each input read once and each output written once, the
-//! 32 tags of a set once however many accesses ask for them, and for the radix sort what its 8-bit passes move.
+//! The bytes that a kernel must move through memory in any form: each input is read once, each output written once, the 32 tags of a set
+//! read once for all accesses; a radix sort moves the bytes of its 8-bit passes.
 
-/// Stages by the kernel they belong to. A stage that is not listed is measured all the same, as a kernel of its own name.
+/// The stages of each kernel. A stage that is not listed is measured as a kernel of its own name.
 const KERNELS: &[(&str, &[&str])] = &[
     ("linearize", &["linearize", "begin"]),
     ("probe", &["probe", "touch"]),
@@ -15,35 +15,33 @@ const KERNELS: &[(&str, &[&str])] = &[
     ("update", &["update"]),
 ];
 
-/// The kernel a stage belongs to.
+/// The kernel of a stage.
 pub(super) fn kernel(stage: &'static str) -> &'static str {
     KERNELS.iter().find(|(_, stages)| stages.contains(&stage)).map_or(stage, |(kernel, _)| kernel)
 }
 
-/// What a mean step of a measurement did.
+/// Mean counts of a step of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Facts {
     /// Indices.
     pub(super) accesses: f64,
-    /// Of these, to rows that were resident.
+    /// Accesses to rows that were resident.
     pub(super) hits: f64,
-    /// Distinct rows.
     pub(super) distinct: f64,
-    /// Of these, not resident.
+    /// Distinct rows that were not resident.
     pub(super) missing: f64,
     pub(super) admitted: f64,
     /// Dirty victims.
     pub(super) write_backs: f64,
     /// Rows used without a slot.
     pub(super) bypassed: f64,
-    /// Output rows.
     pub(super) outputs: f64,
-    /// Accesses to rows of more than 128, whose gradients are summed in chunks first.
+    /// Accesses to rows with more than 128 accesses, whose gradients are summed in chunks first.
     pub(super) heavy_accesses: f64,
     pub(super) sets: f64,
     /// Bytes of a row in FP32.
     pub(super) row: f64,
-    /// Bytes of its optimiser state in FP32.
+    /// Bytes of a row's optimiser state in FP32.
     pub(super) state: f64,
     /// Bytes of a record.
     pub(super) record: f64,
@@ -61,38 +59,38 @@ impl Facts {
         if backward { self.bypassed * self.record } else { (self.missing + self.write_backs) * self.record }
     }
 
-    /// TBE's measure: outputs and every access's row; backward counts twice.
+    /// Bytes by TBE's measure: outputs, and the row of every access; twice that in backward.
     pub(super) fn logical(&self, backward: bool) -> f64 {
         let forward = (self.outputs + self.accesses) * self.row;
         if backward { 2.0 * forward } else { forward }
     }
 
-    /// Bytes that `kernel` must move in a phase; `None` where no formula is known.
+    /// Bytes that `kernel` must move in a phase; `None` without a formula.
     pub(super) fn bytes(&self, kernel: &str, backward: bool) -> Option<f64> {
         let slot = self.row + self.state;
-        // A miss may be asked for several times; how often, the counters do not say: at least once a row.
+        // The counters do not tell how many accesses went to missing rows; each missing row had at least one.
         let missed = (self.accesses - self.hits).max(self.missing);
         let sorted = if backward { self.accesses } else { missed };
         Some(match kernel {
-            // An index read, its key and output row written; the offsets read.
+            // Each access reads an index and writes key and output row; the offsets are read.
             "linearize" => 16.0 * self.accesses + 4.0 * self.outputs,
-            // A key read and a place written an access; 32 tags a set touched; a stamp a row.
+            // Each access reads a key and writes a place; 32 tags of each touched set; a stamp of each row.
             "probe" => 8.0 * self.accesses + 128.0 * self.distinct.min(self.sets) + 4.0 * self.distinct,
             // A pass reads and writes keys and values. The first pass reads the keys twice; backward's reads no values, which are positions.
             "sort" => sort(self.passes[usize::from(backward)], sorted, !backward),
-            // A sorted key read and its segment written; a start a distinct row.
+            // Each sorted key is read and its segment written; a start of each distinct row.
             "dedup" => 8.0 * sorted + 4.0 * if backward { self.distinct } else { self.missing },
-            // Tags, stamps and dirty flags of a set with a missing row; 48 bytes of lists a missing row; a place a miss.
+            // Tags, stamps and dirty flags of each set with a missing row; 48 bytes of lists for each missing row; a place of each miss.
             "admit" => 384.0 * self.missing.min(self.sets) + 48.0 * self.missing + 8.0 * missed,
             // A row in and a record out for each dirty victim, a record in and a row out for each missing row.
             "exchange" => (self.missing + self.write_backs) * (slot + self.record),
-            // A place an access; each distinct row read once; the outputs written.
+            // A place of each access; each distinct row is read once; the outputs are written.
             "gather" => 4.0 * self.accesses + self.distinct * self.row + self.outputs * self.row,
-            // Order, segment, output row and weight of an access read, the latter two written; row and place of a distinct row.
+            // Each access reads order, segment, output row and weight, and writes the latter two; row and place of each distinct row.
             "arrange" => 24.0 * self.accesses + 24.0 * self.distinct,
-            // The gradients of rows with more than 128 accesses; a 128th of that is written.
+            // The gradients of rows with more than 128 accesses are read; a 128th of that is written.
             "merge" => self.heavy_accesses * (4.0 + self.row),
-            // Sorted accesses; the gradients once; each distinct row and its state read and written, bypassed rows written as records.
+            // Sorted accesses and gradients are read once; each distinct row and its state are read and written, bypassed rows written as records.
             "update" => {
                 8.0 * self.accesses
                     + 16.0 * self.distinct
@@ -105,8 +103,8 @@ impl Facts {
     }
 }
 
-/// Bytes that a radix sort of `n` pairs moves in so many passes. Each pass reads and writes the pairs; the first reads keys once more, and no
-/// values if these are positions.
+/// Bytes that a radix sort of `n` pairs moves in `passes` passes. Each pass reads and writes the pairs. The first reads the keys once more, and
+/// no values if they are positions.
 pub(super) fn sort(passes: f64, n: f64, values: bool) -> f64 {
     (16.0 * passes + if values { 4.0 } else { 0.0 }) * n
 }
@@ -131,7 +129,7 @@ mod tests {
         let bytes = |kernel, backward| facts.bytes(kernel, backward);
         assert_eq!(bytes("gather", false), Some(4000.0 + 450.0 * 512.0));
         assert_eq!(bytes("sort", true), Some(32_000.0));
-        // Nothing is missing: nothing to sort, admit or exchange.
+        // Without missing rows nothing is sorted, admitted or exchanged.
         for kernel in ["sort", "dedup", "admit", "exchange"] {
             assert_eq!(bytes(kernel, false), Some(0.0), "{kernel}");
         }

@@ -1,4 +1,4 @@
-//! The workloads and how their rows are drawn, a function a part.
+//! The workloads of the suite, a function for each part, and the drawing of their rows.
 
 use hotrow::{ContextOptions, Error, LookupBody, Optimizer, Placement, Precision, Shaders};
 
@@ -10,13 +10,12 @@ use crate::report::{Setting, Unit};
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 
-/// TBE's bag.
 pub(super) const BAG: u32 = 20;
-/// Batches in turn: enough that none finds its own rows in the chip's caches.
+/// Batches in turn, enough that none finds its own rows in the chip's caches.
 pub(super) const TURNS: usize = 4;
 pub(super) const LR: f32 = 1e-3;
 
-/// The pool in batches of `n`: afterwards every one of its rows is resident.
+/// The pool in batches of `n`. After them all its rows are resident.
 pub(super) fn fill(pool: &[u32], n: usize) -> Vec<Batch> {
     pool.chunks(n.max(1)).map(|rows| Batch::of(rows.to_vec(), BAG)).collect()
 }
@@ -25,12 +24,12 @@ pub(super) fn is_mapped(lab: &Lab) -> bool {
     lab.timed.caps().mappable
 }
 
-/// Mapped, or Device where the device maps nothing; the setting says which, and goals want mapped.
+/// Mapped if the device maps memory, else Device. The setting names the placement, and goals ask for mapped.
 pub(super) fn mapped(lab: &Lab) -> Placement {
     if is_mapped(lab) { Placement::Mapped } else { Placement::Device }
 }
 
-/// A table whose rows are all in the cache: as many as `bytes` hold of slots of `floats` floats. Its batches are uniform, or by Zipf's law.
+/// A table whose rows are all in the cache: `bytes` bytes of slots of `floats` floats. Batches are uniform, or follow Zipf's law.
 fn resident(
     bench: &Bench<'_>,
     name: &str,
@@ -47,14 +46,14 @@ fn resident(
     let batches = std::iter::repeat_with(batch).take(TURNS).collect::<anyhow::Result<_>>()?;
     let law = alpha.map_or_else(|| "uniform".to_owned(), |alpha| format!("Zipf {alpha}"));
     let shape = format!("{n} indices, {law}, over {} resident rows x {DIM}, bags of {BAG}", rows.len());
-    // Uniform rows are judged at the goal's size only; a binding may fall short of a round number.
+    // Uniform rows are judged at the goal's size only; bindings may be slightly smaller than a round number.
     let short = alpha.is_none() && bytes < wanted - wanted / 1000;
     let scaled = short.then(|| format!("{} of {} MiB of slots", bytes >> 20, wanted >> 20));
     let config = bench.config(&[slots], Precision::Fp32, optimizer, slots);
     Ok(Workload { scaled, warm: fill(&rows, n), batches, ..Workload::new(name, shape, config) })
 }
 
-/// `n` of the pool's rows: each as likely as any other, or by Zipf's law.
+/// `n` rows of the pool, uniform or by Zipf's law.
 fn drawn(pool: &[u32], n: usize, alpha: Option<f64>, random: &mut Pcg64) -> anyhow::Result<Vec<u32>> {
     match alpha {
         Some(alpha) => zipf(pool, n, alpha, random),
@@ -62,14 +61,14 @@ fn drawn(pool: &[u32], n: usize, alpha: Option<f64>, random: &mut Pcg64) -> anyh
     }
 }
 
-/// Full hits, far beyond the chip's caches: gather, forward, backward. Uniform with SGD, so that there is nothing but row traffic; Zipf with
-/// AdaGrad, where a third of a batch's accesses repeat, so that merging counts.
+/// Only hits, far beyond the chip's caches: gather, forward, backward. With uniform rows and SGD only rows move; with Zipf's law and AdaGrad
+/// a third of a batch's accesses are repeats, so that merging matters.
 pub(super) fn hits(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     for (name, alpha, slot) in [
         ("hits-uniform", None, (Optimizer::sgd(LR), DIM)),
         ("hits-zipf", Some(1.05), (Optimizer::adagrad(LR), 2 * DIM)),
     ] {
-        // At the goal's size, or at that of one binding where the device has not the memory.
+        // At the goal's size, or at the size of one binding if the device has too little memory.
         let (wanted, binding) = (bench.resident().1, bench.lab.binding());
         let whole = resident(bench, name, wanted, alpha, slot)?;
         match bench.measure(&whole) {
@@ -87,21 +86,21 @@ fn too_large(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(Error::OutOfMemory { .. } | Error::TooLarge { .. }))
 }
 
-/// Element-wise state in the slot doubles a row's bytes; it must not cost more than that.
+/// Optimisers compared: element-wise state in the slot doubles a row's bytes, and must not cost more than that.
 pub(super) fn optimizers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     for (name, optimizer) in [
         ("optimizer-sgd", Optimizer::sgd(LR)),
         ("optimizer-row-wise", Optimizer::row_wise_adagrad(LR)),
         ("optimizer-adagrad", Optimizer::adagrad(LR)),
     ] {
-        // The same rows for all: as many as one binding holds with the widest state.
+        // All have the same rows, as many as one binding holds with the widest state.
         let workload = resident(bench, name, bench.one_binding(), Some(1.05), (optimizer, 2 * DIM))?;
         bench.measure(&workload)?;
     }
     Ok(())
 }
 
-/// The cost of wgpu's runtime checks in the shaders: every kernel of a step at full hits, in both shader modes.
+/// The cost of wgpu's runtime checks in the shaders: every kernel of a step with only hits, in both shader modes.
 pub(super) fn trusted(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let slot = (Optimizer::adagrad(LR), 2 * DIM);
     let unchecked = bench.lab.with(&ContextOptions::default().shaders(Shaders::Trusted))?;
@@ -128,9 +127,9 @@ pub(super) fn lookups(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One row takes a tenth of the accesses: its gradients are a tenth of all, and still one writer updates it.
+/// A row with a tenth of the accesses: its gradients are a tenth of all, and one writer updates it.
 pub(super) fn skew(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    // The goal's million.
+    // The goal is for a million.
     let n = bench.size.of(5_000, 1_000_000);
     let slots = (n as u32 / 2).next_multiple_of(32);
     let rows = pool(slots, slots / 32);
@@ -151,7 +150,7 @@ pub(super) fn skew(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A thousand indices: launches, not bytes.
+/// A thousand indices, whose time is that of launches, not of bytes.
 pub(super) fn small(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let (n, slots) = (1000, 1 << 15);
     let resident = pool(slots, slots / 32);
@@ -170,7 +169,6 @@ pub(super) fn small(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 /// Batches that fill a cache before TBE's shape is measured.
 const WARM: usize = 8;
 
-/// TBE's benchmark.
 pub(super) fn tbe(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     // B, T, E.
     let (batch_size, tables, rows): (u32, u32, u32) = bench.size.of((8, 8, 2_000), (512, 32, 100_000));
@@ -201,7 +199,6 @@ pub(super) fn tbe(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tables of NVIDIA's benchmark.
 const TABLES: u32 = 10;
 /// Batches with new rows.
 const NEW: usize = 26;
@@ -215,7 +212,7 @@ pub(super) fn nvidia(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         [("nvidia-row-wise", Optimizer::row_wise_adagrad(LR)), ("nvidia-element-wise", Optimizer::adagrad(LR))]
     {
         let mut random = random(bench.seed, 5);
-        // The first half of a table is drawn from, the second half is where the rows come from that are new.
+        // Batches draw from the first half of a table; new rows come from the second half.
         let known: Vec<u32> = (0..rows / 2).collect();
         let base: Vec<Vec<u32>> = (0..TABLES)
             .map(|_| zipf(&known, (lookups / TABLES) as usize, 1.05, &mut random))
@@ -239,8 +236,7 @@ pub(super) fn nvidia(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// For each access the number of its row among those that make room for new ones: the fifth of the distinct rows that is asked
-/// for least.
+/// For each access, the number of its row among those that new rows replace: the fifth of the distinct rows that is used least.
 fn leaving(known: &[u32]) -> Vec<Option<u32>> {
     let mut count = BTreeMap::<u32, u32>::new();
     known.iter().for_each(|&row| *count.entry(row).or_default() += 1);
@@ -251,12 +247,11 @@ fn leaving(known: &[u32]) -> Vec<Option<u32>> {
     known.iter().map(|row| number.get(row).copied()).collect()
 }
 
-/// How many rows leave.
 fn many(leaving: &[Option<u32>]) -> u32 {
     leaving.iter().flatten().max().map_or(0, |last| last + 1)
 }
 
-/// `base` with the leaving rows replaced by rows of each table's second half not seen for long.
+/// `base` with the leaving rows replaced by rows of each table's second half, of which the longest unused come first.
 fn renewed(base: &[Vec<u32>], leaving: &[Vec<Option<u32>>], fresh: &mut [u32], rows: u32) -> Batch {
     let feature = |((known, leaving), next): ((&Vec<u32>, &Vec<Option<u32>>), &mut u32)| {
         let half = rows / 2;
@@ -268,7 +263,7 @@ fn renewed(base: &[Vec<u32>], leaving: &[Vec<Option<u32>>], fresh: &mut [u32], r
     Batch { features: base.iter().zip(leaving).zip(fresh).map(feature).collect(), bag: 10 }
 }
 
-/// Batches of `n` distinct rows: 95 % of each are those always asked for, which come first; no other row is asked for twice.
+/// Batches of `n` distinct rows: 95 % of a batch are the same rows in all batches, which come first; no other row comes twice.
 pub(super) fn mostly_hits(bench: &Bench<'_>, (n, rows): (usize, u32), count: usize) -> (Vec<u32>, Vec<Batch>) {
     let misses = n / 20;
     let half = |rows: std::ops::Range<u32>, n| distinct(&rows.collect::<Vec<_>>(), n);
@@ -283,16 +278,16 @@ pub(super) fn mostly_hits(bench: &Bench<'_>, (n, rows): (usize, u32), count: usi
     (hot, batches)
 }
 
-/// Floats of a row where work is counted in rows: narrow, so that ten million fit one binding.
+/// Floats of a row in the scaling part, few enough that ten million rows fit one binding.
 const NARROW: u32 = 32;
 
-/// Steps over ever more distinct rows, all resident: one decade or half a decade of work each.
+/// Steps over increasing numbers of distinct rows, all resident, in steps of a decade or half a decade.
 pub(super) fn scaling(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     const SMALL: &[usize] = &[100, 300, 1_000, 3_000, 10_000, 30_000];
     const FULL: &[usize] = &[1_000, 10_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000];
     let counts = bench.size.of(SMALL, FULL);
     let most = counts.last().copied().unwrap_or(1) as u32;
-    // The same cache for all; a little larger, since sets do not fill evenly.
+    // All have the same cache, slightly larger, since sets do not fill evenly.
     let slots = (most + most / 8).next_multiple_of(32);
     let rows = pool(slots, slots / 32);
     let shape = format!("distinct indices over {} resident rows x {NARROW}, bags of {BAG}", rows.len());

@@ -1,4 +1,4 @@
-//! The device's own bandwidths, measured in the same run: copies within its memory, and between it and host memory that shaders map.
+//! The device's bandwidths, measured in the same run: copies within its memory, and to and from host memory that shaders map.
 
 use hotrow::wgpu;
 
@@ -6,7 +6,7 @@ use super::bench::Bench;
 use crate::lab::Lab;
 use crate::report::{Setting, Unit};
 
-/// 16 bytes an invocation and turn, in strides of the whole grid: a row mover does no better.
+/// Each invocation copies 16 bytes a turn, in strides of the whole grid; moving rows is not faster.
 const KERNEL: &str = "
 @group(0) @binding(0) var<storage, read> source: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read_write> target_: array<vec4<u32>>;
@@ -19,15 +19,15 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 }
 ";
 
-/// Copies by the driver's own command and by a kernel: within the device's memory, and both ways over the bus if the device maps host memory,
-/// which a software driver has nowhere else. The best of each way is kept.
+/// Measures copies by the driver's command and by a kernel, within the device's memory. If the device maps host memory, copies over the bus
+/// follow in both directions; a software driver has no bus. The best figure of each path is kept.
 pub(super) fn all(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let (lab, none) = (bench.lab, wgpu::BufferUsages::empty());
     // 1 GiB: seventeen times the L2 of an H200, the largest there is.
     let bytes = bench.size.of(32u64 << 20, 1 << 30).min(lab.binding()) & !255;
     {
         let (from, to) = (filled(lab, bytes, none)?, lab.room(bytes, none));
-        // Read and written.
+        // Each byte is read and written.
         bench.copy = Some(both(bench, "within device memory", 2, (&from, &to), bytes)?);
     }
     if lab.timed.caps().mappable {
@@ -55,10 +55,9 @@ fn filled(lab: &Lab, bytes: u64, usage: wgpu::BufferUsages) -> anyhow::Result<wg
 
 type Ends<'b> = (&'b wgpu::Buffer, &'b wgpu::Buffer);
 
-/// Records a copy.
 type Copy<'c> = &'c dyn Fn(&mut wgpu::CommandEncoder);
 
-/// Bytes a second of the better of command and kernel, each byte counted so many times.
+/// Bytes a second of the better of command and kernel, where each byte counts `times` times.
 fn both(bench: &mut Bench<'_>, path: &str, times: u64, ends: Ends<'_>, bytes: u64) -> anyhow::Result<f64> {
     let command = |encoder: &mut wgpu::CommandEncoder| encoder.copy_buffer_to_buffer(ends.0, 0, ends.1, 0, bytes);
     let dispatch = kernel(bench.lab, ends, bytes);

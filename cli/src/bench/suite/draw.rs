@@ -1,4 +1,4 @@
-//! Samples of 26 lookups, one in each table, by SCARS's law of Criteo's Terabyte set: half-normal.
+//! Samples of 26 lookups, one in each table, by SCARS's law of Criteo's Terabyte set, the half-normal distribution.
 
 use anyhow::Context as _;
 use rand::RngExt;
@@ -7,22 +7,22 @@ use rand_pcg::Pcg64;
 
 use super::shapes::{Batch, fitting, shuffle, shuffled};
 
-/// Categories of Criteo's.
 pub(super) const TABLES: usize = 26;
 
-/// An index of each table.
+/// An index for each table.
 pub(super) type Sample = [u32; TABLES];
 
-/// All tables are alike: the row of rank r is asked for with a probability ~ exp(-(r / scale)^2 / 2).
+/// The law of all tables: the probability of the row of rank r is proportional to exp(-(r / scale)^2 / 2).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Law {
-    /// Of a table.
+    /// The number of rows in each table.
     pub(super) rows: u32,
     scale: f64,
 }
 
 impl Law {
-    /// `hot` rows of all tables take `share` of the lookups; 0.99 is within 2.576 standard deviations, 0.95 within 1.96.
+    /// A law by which the `hot` hottest rows of all tables take the share of lookups that lies within `deviations` standard deviations:
+    /// 2.576 for 0.99, 1.96 for 0.95.
     pub(super) fn new(rows: u32, hot: u32, deviations: f64) -> Self {
         Self { rows, scale: f64::from(hot) / TABLES as f64 / deviations }
     }
@@ -45,33 +45,31 @@ impl Law {
         std::array::from_fn(|_| self.index(self.rank(self.rows, random)))
     }
 
-    /// Linear rows of these ranks, all tables' of a rank before the next rank's.
+    /// Linear rows of these ranks, rank by rank over all tables.
     pub(super) fn ranks(&self, ranks: std::ops::Range<u32>) -> impl Iterator<Item = u32> + '_ {
         ranks.flat_map(move |rank| (0..TABLES as u32).map(move |table| table * self.rows + self.index(rank)))
     }
 }
 
-/// A sample's linear rows.
 pub(super) fn linear(rows: u32, sample: &Sample) -> impl Iterator<Item = u32> + '_ {
     sample.iter().zip(0..).map(move |(&index, table): (_, u32)| table * rows + index)
 }
 
-/// Bags of one, feature by feature.
+/// A batch of these samples in bags of one.
 pub(super) fn batch(samples: &[Sample]) -> Batch {
     let feature = |table: usize| samples.iter().map(|sample| sample[table]).collect();
     Batch { features: (0..TABLES).map(feature).collect(), bag: 1 }
 }
 
-/// 95 % of each batch's lookups go to rows that the smallest cache holds, the others to rows that no cache holds: the hit rate is the same
-/// whatever the cache.
+/// Batches with one hit rate in every cache: 95 % of the lookups go to rows that the smallest cache holds, the others to rows that no cache holds.
 pub(super) struct Even {
     law: Law,
-    /// Of each table, hottest first.
+    /// The hot rows of each table, hottest first.
     hot: Vec<Vec<u32>>,
 }
 
 impl Even {
-    /// For a smallest cache of `slots`.
+    /// `slots` is the size of the smallest cache.
     pub(super) fn new(law: Law, slots: u32) -> Self {
         let mut hot = vec![Vec::new(); TABLES];
         for row in fitting(law.ranks(0..Self::wanted(slots)), slots) {
@@ -81,12 +79,12 @@ impl Even {
         Self { law: Law { scale: fewest as f64 / 1.96, ..law }, hot }
     }
 
-    /// Ranks that fill most sets of a cache.
+    /// The number of ranks that fill most sets of a cache of `slots` slots.
     pub(super) fn wanted(slots: u32) -> u32 {
         (slots / 4 * 5).div_ceil(TABLES as u32)
     }
 
-    /// What a cache of `slots` pins: the hot rows, then rows that are never asked for.
+    /// Returns the rows that a cache of `slots` slots pins: the hot rows, then rows that are never looked up.
     pub(super) fn pins(&self, slots: u32) -> Vec<u32> {
         let of_table =
             |(table, rows): (u32, &Vec<u32>)| rows.iter().map(move |row| table * self.law.rows + row).collect();
@@ -95,7 +93,6 @@ impl Even {
         fitting(hot.concat().into_iter().chain(never), slots)
     }
 
-    /// A batch of so many samples.
     pub(super) fn batch(&self, samples: usize, random: &mut Pcg64) -> anyhow::Result<Batch> {
         let lookups = samples * TABLES;
         let cold = lookups / 20;

@@ -1,4 +1,4 @@
-//! Hot rows pinned against no cache, in the shape of SCARS's Tables I to VI.
+//! Pinned hot rows against no cache, in the shape of SCARS's Tables I to VI.
 
 use hotrow::internals::layout::WAYS;
 use hotrow::scars::{HotBatches, HotRows, Samples};
@@ -13,25 +13,24 @@ use crate::report::run::Run;
 use crate::report::units::apart;
 use crate::report::{Record, Select, Setting, Unit};
 
-/// SCARS's sizes of the cache, in MB.
+/// SCARS's cache sizes, in MB.
 const CACHES: [u32; 4] = [128, 256, 512, 1024];
-/// The one that SCARS decided for.
+/// The cache size that SCARS chose.
 const CHOSEN: u32 = 256;
-/// SCARS's batches.
+/// SCARS's batch sizes.
 const BATCHES: [u32; 5] = [2048, 4096, 8192, 16384, 32768];
-/// Where the size of the cache is varied: launches, and bytes.
+/// The batch sizes at which the cache size is varied: one bound by launches, one by bytes.
 const ENDS: [u32; 2] = [BATCHES[0], BATCHES[4]];
 /// Rows of all tables together.
 const ROWS: u32 = 8_000_000;
-/// Samples of an epoch: the labelled ones of Criteo's Kaggle set.
+/// Samples of an epoch: the labelled samples of Criteo's Kaggle set.
 const EPOCH: u64 = 45_840_617;
 
-/// What all cases share.
+/// The tables and samples of all cases.
 struct Shapes {
     seed: u32,
     law: Law,
     even: Even,
-    /// By what SCARS's sizes are divided.
     by: u32,
     mixed: Vec<(u32, Vec<Batch>)>,
     evens: Vec<(u32, Vec<Batch>)>,
@@ -85,13 +84,13 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Slots of a cache of `mb`.
+/// The slots of a cache of `mb` MB.
 fn slots(mb: u32, by: u32) -> u32 {
     let bytes = (u64::from(mb) << 20) / u64::from(by);
     (bytes / u64::from(4 * DIM)) as u32
 }
 
-/// Where the table lives, and the cache in MB.
+/// The placement of the table, and the MB of its cache.
 type Place = (Placement, u32);
 
 impl Shapes {
@@ -102,7 +101,6 @@ impl Shapes {
         config
     }
 
-    /// A group whose hottest rows are pinned.
     fn group(&self, bench: &Bench<'_>, place: Place) -> anyhow::Result<Group> {
         bench.lab.timeline.listen(false);
         let mut group = Group::new(&bench.lab.timed, self.config(bench, place))?;
@@ -113,7 +111,7 @@ impl Shapes {
         Ok(group)
     }
 
-    /// All that is measured with one size of the cache, 0 for none.
+    /// Measures one cache size; 0 is no cache.
     fn cached(&self, bench: &mut Bench<'_>, place: Place, hot: &mut Samples) -> anyhow::Result<()> {
         let (mut group, cache) = (self.group(bench, place)?, place.1);
         self.mixed(bench, &mut group, place, if cache == 0 { &BATCHES } else { &ENDS })?;
@@ -134,13 +132,13 @@ impl Shapes {
             .try_for_each(|(batch, batches)| self.step(bench, &mut group, "even", place, (*batch, batches)))
     }
 
-    /// Batches as they come, of these sizes.
+    /// Measures unsorted batches of these sizes.
     fn mixed(&self, bench: &mut Bench<'_>, group: &mut Group, place: Place, sizes: &[u32]) -> anyhow::Result<()> {
         let mut these = self.mixed.iter().filter(|(batch, _)| sizes.contains(batch));
         these.try_for_each(|(batch, batches)| self.step(bench, group, "mixed", place, (*batch, batches)))
     }
 
-    /// Full batches of either kind, as many as are measured in turn.
+    /// Full batches of hot and of normal samples, one for each turn.
     fn sorted_out(&self, pinned: &HotRows, batch: u32, seen: &mut Samples) -> [(&'static str, Vec<Batch>); 2] {
         let samples = (batch / self.by) as usize;
         let mut random = random(self.seed, 8);
@@ -148,7 +146,7 @@ impl Shapes {
         let mut batches =
             HotBatches::new(stream, samples, |sample| pinned.has_all(draw::linear(self.law.rows, sample)));
         let (mut hot, mut normal) = (Vec::new(), Vec::new());
-        // Hardly any sample may be of one kind: a thousand batches are enough then.
+        // If one kind is rare, a thousand batches are searched at most.
         for packed in batches.by_ref().take(1000) {
             let kind = if packed.kind == hotrow::scars::Kind::Hot { &mut hot } else { &mut normal };
             if kind.len() < TURNS {
@@ -164,7 +162,7 @@ impl Shapes {
         [("hot", hot), ("normal", normal)]
     }
 
-    /// Measures a step, cut up as SCARS does: the update is the optimiser's, the rest of our backward theirs.
+    /// Measures a step in SCARS's parts: its update is our optimiser's share of backward, its backward the rest.
     fn step(
         &self,
         bench: &mut Bench<'_>,
@@ -194,7 +192,7 @@ impl Shapes {
     }
 }
 
-/// The update's share of backward's kernels, which are timed in rounds of their own.
+/// The share of the update in the time of backward's kernels. These are timed in rounds of their own.
 fn update_share(case: &Case) -> Option<f64> {
     let backward = case.kernels.iter().filter(|kernel| kernel.phase == "backward");
     let all = backward.clone().map(|kernel| Some(kernel.times?.median)).sum::<Option<f64>>()?;
@@ -206,12 +204,12 @@ fn placed(placement: Placement) -> String {
     format!("{placement:?}").to_lowercase()
 }
 
-/// A figure of a step. Steps on the device alone come last.
+/// A figure of a step. The first record counts: those of a table in device memory come last.
 fn of_step(run: &Run, what: &str, kind: &str, cache: u32, batch: u32) -> Option<f64> {
     run.value(what, "pinned", &format!("batches={kind}; cache MB={cache}; batch={batch}"))
 }
 
-/// An epoch of each size of batches, out of how many batches of each kind it has and what one takes.
+/// Records the time of an epoch for each batch size, from the number of batches of each kind and their times.
 fn epochs(run: &mut Run, by: u32, hot: Samples) {
     let mut smallest = None;
     run.at("epoch", &Setting::default()).push("samples that are hot", hot.hot_share(), Unit::Share);
@@ -242,8 +240,8 @@ fn epochs(run: &mut Run, by: u32, hot: Samples) {
     }
 }
 
-/// How flat forward is in the size of the cache, and how much faster a step is with the largest than without; no step is faster by more
-/// than the bytes are fewer, were there nothing but the bus.
+/// Records how much forward depends on the cache size, and how much faster a step is with the largest cache than without. The bound of that
+/// is the ratio of the bytes over the bus.
 fn compare(run: &mut Run, placement: Placement) {
     for batch in ENDS {
         let even = |what: &str, cache| of_step(run, what, "even", cache, batch);
@@ -258,7 +256,7 @@ fn compare(run: &mut Run, placement: Placement) {
     }
 }
 
-/// On any machine: a hot batch moves nothing, a normal one does, and the hit rate that is to be the same is.
+/// Failures on any machine: a hot batch that moves rows, a normal batch that moves none, and hit rates that should be equal and are not.
 fn wrong(run: &Run, by: u32) -> Vec<String> {
     let mut wrong = Vec::new();
     let rates = Select { what: "hit rate", shape: "pinned", setting: "" };
@@ -269,7 +267,7 @@ fn wrong(run: &Run, by: u32) -> Vec<String> {
         };
         let number = |name: &str| setting.number(name).unwrap_or(f64::NAN);
         let (read, written) = (bytes("bytes in"), bytes("bytes out"));
-        // A batch's twentieth, rounded down, misses; the same in every cache.
+        // In every cache a twentieth of a batch, rounded down, misses.
         let lookups = (number("batch") as u32 / by) as usize * TABLES;
         let even = if number("cache MB") == 0.0 { 0 } else { lookups - lookups / 20 };
         let (wanted, right) = match setting.get("batches").map(ToString::to_string).unwrap_or_default().as_str() {
@@ -291,7 +289,7 @@ fn wrong(run: &Run, by: u32) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// A step of 2048 samples, divided by 2.
+    /// Adds a step of 2,048 samples, divided by 2.
     fn push(run: &mut Run, kind: &str, cache_mb: u32, hit_rate: f64, bytes: f64) {
         let setting = Setting::default().with("batches", kind).with("cache MB", cache_mb).with("batch", 2048);
         let mut at = run.at("pinned", &setting);
@@ -309,7 +307,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_noticed() {
-        // A twentieth of 1024 x 26 lookups, rounded down, misses.
+        // A twentieth of 1,024 x 26 lookups, rounded down, misses.
         let even = f64::from(26_624 - 1331) / 26_624.0;
         let right = [
             ("mixed", 0, 0.0, 900.0),

@@ -1,4 +1,4 @@
-//! Batches: which rows are asked for. All from a seed.
+//! Draws the indices of batches from a seed.
 
 use hotrow::hash::fmix32;
 use hotrow::internals::layout::WAYS;
@@ -14,7 +14,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// One feature's.
+    /// A batch of one feature.
     pub(crate) fn of(rows: Vec<u32>, bag: u32) -> Self {
         Self { features: vec![rows], bag }
     }
@@ -23,7 +23,7 @@ impl Batch {
         self.features.concat()
     }
 
-    /// Every feature has the same number of bags; a shorter one's last are empty.
+    /// The offsets. Every feature has the same number of bags; the last bags of a shorter feature are empty.
     pub(crate) fn offsets(&self) -> Vec<u32> {
         let bags = self.features.iter().map(|rows| rows.len().div_ceil(self.bag as usize)).max().unwrap_or(0);
         let mut offsets = vec![0];
@@ -36,7 +36,7 @@ impl Batch {
         offsets
     }
 
-    /// How often each row is asked for; equal indices of different features are different rows.
+    /// The number of accesses of each row. Equal indices of different features are different rows.
     pub(crate) fn repeats(&self) -> Vec<u32> {
         let mut repeats = Vec::new();
         for rows in &self.features {
@@ -52,7 +52,7 @@ pub(crate) fn random(seed: u32, what: u64) -> Pcg64 {
     Pcg64::seed_from_u64(u64::from(seed) << 32 | what)
 }
 
-/// Of these rows as many as a cache of `slots` can hold all at once: the first 32 of each set, as they come.
+/// Selects rows that fit a cache of `slots` together: the first 32 rows of each set.
 pub(crate) fn fitting(rows: impl Iterator<Item = u32>, slots: u32) -> Vec<u32> {
     let mut held = vec![0; (slots / WAYS) as usize];
     let fits = |row: &u32| {
@@ -63,33 +63,33 @@ pub(crate) fn fitting(rows: impl Iterator<Item = u32>, slots: u32) -> Vec<u32> {
     rows.filter(fits).take(slots as usize).collect()
 }
 
-/// Of rows 0 to `rows` those that a cache of `sets` sets can hold all at once.
+/// Selects from rows 0 to `rows` those that fit a cache of `sets` sets together.
 pub(crate) fn pool(rows: u32, sets: u32) -> Vec<u32> {
     fitting(0..rows, sets * WAYS)
 }
 
-/// `n` of the pool's rows, each as likely as any other.
+/// `n` uniformly random rows of the pool.
 pub(crate) fn uniform(pool: &[u32], n: usize, random: &mut Pcg64) -> Vec<u32> {
     (0..n).map(|_| pool[random.random_range(0..pool.len())]).collect()
 }
 
-/// `n` of the pool's rows by Zipf's law; which are the frequent ones is shuffled, so that neighbours differ in frequency.
+/// `n` rows of the pool by Zipf's law. Ranks are shuffled, so that neighbouring rows differ in frequency.
 pub(crate) fn zipf(pool: &[u32], n: usize, alpha: f64, random: &mut Pcg64) -> anyhow::Result<Vec<u32>> {
     let ranks = Zipf::new(pool.len() as f64, alpha)?;
     Ok((0..n).map(|_| pool[shuffled(ranks.sample(random) as u64 - 1, pool.len() as u64)]).collect())
 }
 
-/// A bijection of `0..n`, n below 2^31: the multiplier is a prime above it.
+/// A bijection of `0..n` for n below 2^31, since the multiplier is a prime above that.
 pub(crate) fn shuffled(rank: u64, n: u64) -> usize {
     (rank.min(n - 1) * 2_654_435_761 % n) as usize
 }
 
-/// Distinct rows of the pool, `n` of them, scattered over it.
+/// `n` distinct rows, scattered over the pool.
 pub(crate) fn distinct(pool: &[u32], n: usize) -> Vec<u32> {
     (0..n as u64).map(|rank| pool[shuffled(rank, pool.len() as u64)]).collect()
 }
 
-/// Puts rows into random order, so that a bag mixes all kinds.
+/// Puts rows into random order, so that each bag mixes hot and cold rows.
 pub(crate) fn shuffle(rows: &mut [u32], random: &mut Pcg64) {
     for i in (1..rows.len()).rev() {
         rows.swap(i, random.random_range(0..=i));

@@ -1,4 +1,4 @@
-//! How large everything is: for a GPU, or so small that a software driver gets through in two minutes.
+//! The size of a benchmark: for a GPU, or small enough that a software driver finishes in two minutes.
 
 use crate::lab::Rounds;
 use clap::ValueEnum;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Size {
-    /// What a software driver gets through in two minutes
+    /// Small enough that a software driver finishes in two minutes
     Small,
     /// The shapes of the goals
     Full,
@@ -21,7 +21,7 @@ impl Size {
         self == Self::Full
     }
 
-    /// What is taken at this size.
+    /// Returns `small` or `full`.
     pub(crate) const fn of<T: Copy>(self, small: T, full: T) -> T {
         match self {
             Self::Small => small,
@@ -29,7 +29,7 @@ impl Size {
         }
     }
 
-    /// Rounds timed as a whole, rounds whose stages are timed, and the time after which three of the former are enough.
+    /// The number of rounds: whole ones, ones whose stages are timed, and the time after which three whole ones are enough.
     pub(crate) fn rounds(self) -> Rounds {
         let (whole, detailed, seconds) = self.of((3, 1, 1), (15, 5, 3));
         Rounds { whole, detailed, slice: Duration::from_secs(seconds) }

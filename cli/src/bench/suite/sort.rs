@@ -2,13 +2,12 @@
 
 use hotrow::{Count, Sorter};
 use rayon::slice::ParallelSliceMut as _;
-use std::time::Instant;
 
 use super::bench::Bench;
 use super::bytes;
+use crate::lab::timed;
 use crate::report::{Setting, Unit};
 
-/// Pairs of the goals.
 const GOAL: u32 = 1 << 24;
 /// Pairs and key bits; 22 bits order four million slots.
 const SMALL: &[(u32, u32)] = &[(1_000, 32), (10_000, 32), (100_000, 32), (100_000, 16)];
@@ -34,9 +33,7 @@ fn one(bench: &mut Bench<'_>, pairs: u32, key_bits: u32) -> anyhow::Result<()> {
     let mask = u32::MAX >> (32 - key_bits);
     let keys: Vec<u32> = (0..pairs).map(|i| hotrow::hash::fmix32(i ^ bench.seed) & mask).collect();
     let mut host: Vec<(u32, u32)> = keys.iter().copied().zip(0..).collect();
-    let start = Instant::now();
-    host.par_sort_by_key(|&(key, _)| key);
-    let host_seconds = start.elapsed().as_secs_f64();
+    let ((), host_seconds) = timed(|| host.par_sort_by_key(|&(key, _)| key));
     drop(host);
     let (keys, values) = (lab.storage(&keys), lab.storage(&(0..pairs).collect::<Vec<_>>()));
     let sorter = Sorter::new(&lab.timed, pairs)?;

@@ -1,28 +1,27 @@
-//! 95 % hits, the rest from the host: staged with the next batch prefetched, staged without, and mapped. By the host's clock, since the host
-//! has a part in it. And on any machine: as many bytes are counted as are copied.
+//! 95 % hits, the other rows from the host: staged with the next batch prefetched, staged without prefetch, and mapped. Times are the
+//! host's clock, since the host gathers rows. On any machine the bytes counted must equal the bytes copied.
 
 use hotrow::wgpu::SubmissionIndex;
 use hotrow::{Counters, Group, Layout, Optimizer, Placement, Precision, RamStore, SharedStore, Traffic};
-use std::time::Instant;
 
 use super::bench::{Bench, DIM};
 use super::cases::{BAG, LR, is_mapped, mostly_hits};
-use crate::lab::Inputs;
+use crate::lab::{Inputs, timed};
 use crate::report::units::Times;
 use crate::report::{Setting, Unit};
 
-/// How the steps of a run follow each other.
+/// The order of the parts of two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// Each recorded in one piece.
+    /// Each step is recorded in one piece.
     Mapped,
-    /// Each decided when the last one's backward has been submitted.
+    /// A step is decided after the backward of the step before it was submitted.
     Staged,
-    /// Each decided before the last one's backward, and gathered while that runs.
+    /// A step is decided before the backward of the step before it, and gathered while that runs.
     Prefetched,
 }
 
-/// What must be the same on any machine, of all steps with a flush at the end.
+/// Counts of all steps and a final flush, which must be equal on any machine.
 struct Seen {
     name: &'static str,
     counted: Counters,
@@ -32,7 +31,7 @@ struct Seen {
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let lab = bench.lab;
-    // Indices and rows of the table: 4.4 GB of INT8 records.
+    // Indices of a batch and rows of the table. The full table has 4.4 GB of INT8 records.
     let (n, rows) = bench.size.of((1200, 40_000), (1 << 19, 32_000_000));
     let (warm, stretches, each) = pace(bench);
     let (_, batches) = mostly_hits(bench, (n, rows), warm + stretches * each);
@@ -54,7 +53,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         let mut group = if way == Way::Mapped {
             Group::new(&lab.timed, config.clone().with_placement(Placement::Mapped))?
         } else {
-            // One table for both: where its rows are wanted does not depend on what is in them.
+            // Both staged runs share a store: speed does not depend on the values of its rows.
             Group::with_store(&lab.timed, config.clone(), store.clone())?
         };
         bench.run.describe(
@@ -72,7 +71,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         let agreed = one.copied.map(|copied| agreement(one.counted, copied, one.stride));
         bench.run.at(one.name, &placed(one.copied.is_some())).push("counted against copied", agreed, Unit::Share);
     }
-    // More than all cannot be hidden: prefetch saves the wait for the list, too.
+    // At most all of it counts as hidden: prefetch also saves the wait for the list.
     let of = |what: &str, shape: &str| bench.run.value(what, shape, "");
     let saved = of("pace", "staged-alone").zip(of("pace", "staged-prefetched")).map(|(alone, with)| alone - with);
     let hidden = saved.zip(of("host part", "staged-alone")).map(|(saved, host)| (saved / host).clamp(0.0, 1.0));
@@ -81,7 +80,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Steps until a cache of twice the indices is full at 95 % hits, stretches that are timed, steps of each.
+/// Steps until a cache of twice the indices is full at 95 % hits, stretches that are timed, steps of a stretch.
 fn pace(bench: &Bench<'_>) -> (usize, usize, usize) {
     bench.size.of((22, 2, 4), (24, 6, 8))
 }
@@ -91,7 +90,7 @@ fn placed(staged: bool) -> Setting {
     Setting::default().with("placement", if staged { "staged" } else { "mapped" })
 }
 
-/// Takes all steps, records the timed ones, and flushes.
+/// Runs all steps, records the timed ones, and flushes.
 fn steps(
     bench: &mut Bench<'_>,
     name: &str,
@@ -107,15 +106,8 @@ fn steps(
         Ok(queue.submit([encoder.finish()]))
     };
     let (outputs, grads) = (inputs.outputs.slice(..), inputs.grads.slice(..));
-    let mut seconds = Vec::new();
-    let mut before = (Counters::default(), group.traffic());
-    let mut mark = Instant::now();
     let [mut asked, mut last]: [Option<SubmissionIndex>; 2] = [None, None];
-    for step in 0..count {
-        if step == warm {
-            before = (group.counters()?[0], group.traffic());
-            mark = Instant::now();
-        }
+    let mut one = |group: &mut Group, step: usize| -> anyhow::Result<()> {
         let mut encoder = lab.encoder();
         if way == Way::Mapped {
             group.record_forward(&mut encoder, &inputs.batch(step), outputs)?;
@@ -126,7 +118,7 @@ fn steps(
             };
             group.fetch(Some(mine))?;
             group.record_forward_prefetched(&mut encoder, outputs)?;
-            // Counters are not told while a batch waits.
+            // Counters cannot be read while a batch waits.
             if way == Way::Prefetched && ![warm, count].contains(&(step + 1)) {
                 queue.submit([std::mem::replace(&mut encoder, lab.encoder()).finish()]);
                 asked = Some(ask(group, step + 1)?);
@@ -134,14 +126,16 @@ fn steps(
         }
         group.record_backward(&mut encoder, grads)?;
         let submitted = queue.submit([encoder.finish()]);
-        // As in training, the host is a step ahead at most.
-        if let Some(index) = last.replace(submitted) {
-            lab.wait(index)?;
-        }
-        if step >= warm && (step + 1 - warm).is_multiple_of(each) {
-            seconds.push(mark.elapsed().as_secs_f64() / each as f64);
-            mark = Instant::now();
-        }
+        // As in training, the host is at most one step ahead.
+        last.replace(submitted).map_or(Ok(()), |index| lab.wait(index))
+    };
+    (0..warm).try_for_each(|step| one(group, step))?;
+    let before = (group.counters()?[0], group.traffic());
+    let mut seconds = Vec::new();
+    for first in (warm..count).step_by(each) {
+        let (done, stretch) = timed(|| (first..first + each).try_for_each(|step| one(group, step)));
+        done?;
+        seconds.push(stretch / each as f64);
     }
     group.check()?;
     let timed = group.counters()?[0] - before.0;
@@ -159,14 +153,14 @@ fn steps(
     Ok(())
 }
 
-/// How far the bytes that steps counted agree with those that copies brought, in either direction: 1 if they are equal.
+/// How well the bytes counted agree with the bytes copied, in both directions: 1 if they are equal.
 fn agreement(counted: Counters, copied: Traffic, stride: u64) -> f64 {
     let ways = [(counted.bytes_read, copied.records_in * stride), (counted.bytes_written, copied.records_out * stride)];
-    // Nothing against nothing says nothing.
+    // A direction without bytes agrees only if nothing was counted either.
     ways.into_iter().map(|(a, b)| a.min(b) as f64 / a.max(b).max(1) as f64).fold(1.0, f64::min)
 }
 
-/// What is wrong on any machine: bytes counted that are not bytes copied, staged steps that do not count what mapped ones do.
+/// Failures on any machine: bytes counted that differ from bytes copied, and staged steps whose counters differ from those of mapped steps.
 fn wrong(seen: &[Seen]) -> Vec<String> {
     let mut wrong = Vec::new();
     for &Seen { name, counted, copied, stride } in seen {
@@ -203,14 +197,14 @@ mod tests {
         let right = || seen("a", (1360, 680), Some((10, 5)));
         let mapped = || seen("mapped", (1360, 680), None);
         assert_eq!(wrong(&[right(), right(), mapped()]), Vec::<String>::new());
-        // One record too many or too few, one direction for the other, nothing at all.
+        // One record too many, one too few, directions exchanged, nothing copied.
         for copied in [(11, 5), (10, 4), (5, 10), (0, 0)] {
             let found = wrong(&[right(), seen("b", (1360, 680), Some(copied)), mapped()]);
             assert!(found.len() == 1 && found[0].starts_with("b: "), "{copied:?} {found:?}");
         }
-        // Nothing moved: nothing was shown.
+        // A run that moved nothing proves nothing.
         assert_eq!(wrong(&[seen("a", (0, 0), Some((0, 0)))]).len(), 1);
-        // Mapped did something else.
+        // The mapped run has other counters.
         assert_eq!(wrong(&[right(), seen("mapped", (1360, 816), None)]).len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! What crosses the bus, and what windows cost: 95 % hits over the bus, no cache at all, a cache larger than a binding.
+//! Bytes over the bus, and the cost of windows: 95 % hits over the bus, no cache, a cache larger than a binding.
 
 use super::bench::{Bench, DIM};
 use super::cases::{BAG, LR, TURNS, fill, mapped, mostly_hits};
@@ -9,10 +9,10 @@ use crate::uvm::{UvmDevice, UvmModel, UvmTable};
 use hotrow::internals::Pieces as _;
 use hotrow::{Layout, Optimizer, Precision};
 
-/// Indices and rows of the table over the bus.
+/// Indices of a batch and rows of the table, small and full.
 const MAPPED: [(usize, u32); 2] = [(2048, 40_000), (1 << 19, 8_000_000)];
 
-/// 95 % hits over the bus: INT8 with a cache, FP32 without, unified memory.
+/// Measures 95 % hits over the bus: INT8 with a cache, FP32 without a cache, unified memory.
 pub(super) fn over_the_bus(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let (n, rows) = bench.size.of(MAPPED[0], MAPPED[1]);
     let slots = (2 * n as u32).next_multiple_of(32);
@@ -25,7 +25,7 @@ pub(super) fn over_the_bus(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     workload.batches = batches;
     let cached = bench.measure(&workload)?;
     let setting = workload.setting();
-    // The bound: moving what must move in device memory, or what must cross the bus, whichever takes longer.
+    // The bound is the longer of two times: all bytes within device memory at copy speed, or the missed bytes over the bus.
     let device = bench.copy.map(|copy| cached.bytes("forward") / copy);
     let bus = bench.bus.map_or(Some(0.0), |bus| Some(cached.facts.table_bytes(false) / bus));
     let bound = device.zip(bus).map(|(device, bus)| device.max(bus)).zip(cached.seconds("forward"));
@@ -38,7 +38,7 @@ pub(super) fn over_the_bus(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     unified(bench, &setting, &steps, (rows, slots))
 }
 
-/// The UVM model over the same steps with the same device bytes, faults for free: predicted, and with its pages really moved.
+/// Unified memory over the same steps with the same device bytes and free faults: predicted by the model, and measured with moved pages.
 fn unified(
     bench: &mut Bench<'_>,
     setting: &Setting,
@@ -53,7 +53,7 @@ fn unified(
     let first = |row: u32, floats: &mut [f32]| floats.fill(row as f32 * 1e-6);
     let mut device = UvmDevice::new(&bench.lab.timed, table.clone(), rows, DIM, first)?;
     let [mut bytes, mut predicted, mut played] = [0.0; 3];
-    // After as many steps as it takes to throw out the rows that no step asks for.
+    // The warm-up throws out the rows that no step asks for.
     let warm = (steps.len() - 1) / 2;
     for (number, rows) in steps.iter().enumerate() {
         let offsets = Batch::of(rows.clone(), BAG).offsets();
@@ -80,10 +80,10 @@ fn unified(
     Ok(())
 }
 
-/// No cache: every row of a batch crosses the bus. FP32 against the bus itself, INT8 against FP32.
+/// Measures tables without a cache, whose rows all cross the bus: FP32 against the speed of the bus, INT8 against FP32.
 pub(super) fn uncached(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let (n, rows) = bench.size.of(MAPPED[0], MAPPED[1]);
-    // No row is in two batches: nothing is found in a cache of the chip.
+    // No row is in two batches, so a chip's cache has none.
     let all = distinct(&(0..rows).collect::<Vec<_>>(), TURNS * n);
     for (name, precision) in [("uncached-fp32", Precision::Fp32), ("uncached-int8", Precision::Int8)] {
         let mut config = bench.config(&[rows], precision, Optimizer::sgd(LR), 0);
@@ -104,14 +104,14 @@ pub(super) fn uncached(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A cache larger than a binding: what its windows cost gather, and how it fares at its full size.
+/// Measures a cache larger than a binding: the cost of its windows for gather, and its figures at full size.
 pub(super) fn windows(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let (n, slot) = (bench.resident().0, u64::from(DIM) * 4);
-    // Bytes of the cache, and of what is taken for a binding where the device's own is larger than that cache.
+    // Bytes of the cache, and the window size to use if the device's own binding is larger than the cache.
     let (large, window) = bench.size.of((10 << 20, 4 << 20), (5 << 30, 2 << 30));
     let binding = bench.lab.binding();
     let window = if binding < large { binding.min(window) } else { window };
-    // Whole slots; the last window may be shorter than the others.
+    // A window has whole slots; the last one may be shorter.
     let cut = (window / large.div_ceil(window)).next_multiple_of(slot);
     for (name, bytes, window) in
         [("windows-one", window, window), ("windows-cut", window, cut), ("windows-large", large, window)]
@@ -119,7 +119,7 @@ pub(super) fn windows(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         let slots = bench.slots(bytes, slot);
         let rows = pool(slots, slots / 32);
         let mut random = random(bench.seed, 7);
-        // The table beside it is INT8: the cost of a hit does not depend on it, and it is made sooner.
+        // The table is INT8, since it is filled sooner and the cost of a hit does not depend on it.
         let mut config = bench.config(&[slots], Precision::Int8, Optimizer::sgd(LR), slots);
         config.set_window_bytes(Some(window));
         let windows = Layout::new(&config, binding)?.windows();

@@ -1,4 +1,4 @@
-//! A workload measured: a group of tables, brought into a known state, then forward and backward over batches in turn.
+//! Measures a workload: brings a group of tables into a known state, then times forward and backward over batches in turn.
 
 use hotrow::{Counters, Group, GroupConfig, Layout, wgpu};
 
@@ -8,31 +8,30 @@ use super::shapes::Batch;
 use crate::lab::{Inputs, Lab, Measured, Stage};
 use crate::report::{Setting, Unit};
 
-/// A group, batches that warm it, and batches that are measured.
+/// A group's configuration, batches that warm its cache, and batches that are measured.
 #[derive(Clone)]
 pub(crate) struct Workload {
     pub(crate) name: String,
-    /// Rows, batches, and how they are drawn.
+    /// A description of rows, batches, and how they are drawn.
     pub(crate) shape: String,
-    /// Why figures do not stand for the shape that the name says, if they do not.
+    /// The reason why the figures do not stand for the named shape, if so.
     pub(crate) scaled: Option<String>,
     pub(crate) config: GroupConfig,
-    /// Forward only, before anything is measured.
+    /// Batches of the warm-up, which has forwards only.
     pub(crate) warm: Vec<Batch>,
-    /// In turn.
+    /// Batches that are measured in turn.
     pub(crate) batches: Vec<Batch>,
     pub(crate) backward: bool,
 }
 
-/// What was measured of a workload.
 pub(crate) struct Case {
     pub(crate) facts: Facts,
     pub(crate) measured: Measured,
-    /// Its stages, those of a kernel together.
+    /// The stages, added up by kernel.
     pub(super) kernels: Vec<Stage>,
 }
 
-/// A row with more accesses than this is heavy: the kernels sum its gradients in chunks of as many.
+/// A row with more accesses is heavy: the kernels sum its gradients in chunks of this size.
 const HEAVY: u32 = 128;
 
 impl Workload {
@@ -46,7 +45,7 @@ impl Workload {
         self.run_on(lab, &mut Group::new(&lab.timed, self.config.clone())?)
     }
 
-    /// On a group of this configuration.
+    /// Measures the workload on an existing group of this configuration.
     pub(super) fn run_on(&self, lab: &Lab, group: &mut Group) -> anyhow::Result<Case> {
         let upload = |batches: &[Batch]| {
             let parts: Vec<_> = batches.iter().map(|batch| (batch.indices(), batch.offsets())).collect();
@@ -71,7 +70,7 @@ impl Workload {
             group.record_forward(encoder, &inputs.batch(turn - 1), inputs.outputs.slice(..))
         };
         let phases = if self.backward { &["forward", "backward"][..] } else { &["forward"] };
-        // A whole step that is not counted: allocations and compilation are over afterwards.
+        // One whole step first, which allocates and compiles, is not counted.
         let mut encoder = lab.encoder();
         (0..phases.len()).try_for_each(|phase| record(group, phase, &mut encoder))?;
         lab.submit(encoder)?;
@@ -114,7 +113,6 @@ impl Workload {
         }
     }
 
-    /// The setting of its records.
     pub(super) fn setting(&self) -> Setting {
         self.scaled(Setting::default().with("placement", format!("{:?}", self.config.placement).to_lowercase()))
     }
@@ -124,21 +122,21 @@ impl Workload {
     }
 }
 
-/// 8-bit passes of forward's sort of the misses and of backward's sort of `accesses`: by rows or by places, whichever takes fewer.
+/// 8-bit passes of the sort of misses in forward, and of the sort of `accesses` in backward: by rows or by places, whichever needs fewer.
 fn passes(layout: &Layout, accesses: u32) -> [f64; 2] {
     let backward = layout.row_bits().min(layout.place_bits(accesses));
-    // A batch of at most 1,024 is sorted in shared memory: read once, written once, as one pass.
+    // A batch of at most 1,024 is sorted in shared memory: one read and one write, as in one pass.
     let passes = |bits: u32| f64::from(if accesses <= 1024 { 1 } else { bits.div_ceil(8) });
     [layout.miss_key_bits(), backward].map(passes)
 }
 
 impl Case {
-    /// The median of a phase.
+    /// The median seconds of a phase.
     pub(super) fn seconds(&self, phase: &str) -> Option<f64> {
         self.measured.phase(phase).map(|times| times.median)
     }
 
-    /// Forward and backward.
+    /// The median seconds of forward and backward together.
     pub(super) fn step(&self) -> Option<f64> {
         Some(self.seconds("forward")? + self.seconds("backward")?)
     }
@@ -151,12 +149,11 @@ impl Case {
 }
 
 impl Bench<'_> {
-    /// Measures a workload and records it.
     pub(super) fn measure(&mut self, workload: &Workload) -> anyhow::Result<Case> {
         self.measure_on(self.lab, workload)
     }
 
-    /// The same with the shaders of `lab`.
+    /// As [`measure`](Self::measure), with the shaders of `lab`.
     pub(super) fn measure_on(&mut self, lab: &Lab, workload: &Workload) -> anyhow::Result<Case> {
         let case = workload.run(lab)?;
         let GroupConfig { precision, optimizer, .. } = &workload.config;
@@ -165,7 +162,6 @@ impl Bench<'_> {
         Ok(case)
     }
 
-    /// Everything that was measured of a case.
     fn record(&mut self, workload: &Workload, case: &Case) {
         let (facts, copy, name) = (&case.facts, self.copy, &workload.name);
         let mut at = self.run.at(name, &workload.setting());

@@ -1,11 +1,12 @@
-//! The plot: eps over the array's size, both in powers of ten; the wanted eps is marked.
+//! The plot of eps over the array's size on logarithmic axes, with the wanted eps.
 
 use crate::object::Object;
 use crate::plot::{Chart, Series};
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// Of one chunk size median, 95 %, the largest and the mean square; of several the medians. `relative`: of the row's length.
+/// Draws median, 95 %, largest and mean square of eps for a single chunk size, or the medians of several. `relative`: as a share of the
+/// row's length.
 pub(super) fn curve(report: &Object, relative: bool) -> Chart {
     let mut chart = Chart::new("|M| (weights)", if relative { "eps, of the row's length" } else { "eps" });
     let name = Path::new(report.text("table name")).file_name().map(OsStr::to_string_lossy);
@@ -47,7 +48,7 @@ pub(super) fn curve(report: &Object, relative: bool) -> Chart {
     let across = |y: f64| vec![(ends.0, y), (ends.1, y)];
     let constant = report.number(&format!("constant {kind} median"));
     add("median of one weight for all values".to_owned(), across(constant), 6, true, false);
-    // What was not asked for, or not found, is no number, and not drawn.
+    // A figure that was not asked for, or not found, is not a number and is not drawn.
     let (label, one) = (100.0 * report.number("wanted quantile"), chunks.len() == 1);
     let colour = if one { 2 } else { 7 };
     add(format!("wanted of {label} % of the rows"), across(report.number("wanted eps")), colour, true, false);
@@ -59,7 +60,7 @@ pub(super) fn curve(report: &Object, relative: bool) -> Chart {
     let drawn = chart.series.iter().flat_map(|series| &series.points).map(|point| point.1);
     let drawn = drawn.filter(|y| y.is_finite() && *y > 0.0);
     let ends = drawn.fold((f64::INFINITY, 0.0_f64), |(low, high), y| (low.min(y), high.max(y)));
-    // Nothing lies on the frame.
+    // Margins keep points off the frame.
     chart.y_range = (ends.1 > 0.0).then_some((0.8 * ends.0, 1.25 * ends.1));
     chart
 }

@@ -4,7 +4,7 @@ use crate::object::{self, Object};
 use hotrow::robe::Config;
 use hotrow::robe::fidelity::{Bound, Fidelity, Size, Tried, WantedEps};
 
-/// A fit measured. `constant` is the fit of one weight.
+/// The figures of a fit. `constant` is the fit of one weight.
 pub(super) fn line(
     config: &Config,
     found: &Fidelity,
@@ -22,13 +22,13 @@ pub(super) fn line(
         .with("weights", config.weights)
         .with("bytes", 4 * u64::from(config.weights))
         .with("eps", spread([found.quantile(0.5)?, found.quantile(0.95)?, found.max()]))
-        // As a part of the row's own length; null where that is 0 and the row is not kept.
+        // As a share of the row's own length; null for a row of length 0 that is not kept exactly.
         .with("relative", spread([relative(0.5)?, relative(0.95)?, relative(1.0)?]))
         // Root mean square of eps.
         .with("rms", lost.sqrt())
-        // The mean of eps^2 against that of one weight for all.
+        // The mean of eps^2 divided by that of one weight for all.
         .with("lost", if lost == 0.0 { 0.0 } else { lost / constant.mean_square() })
-        // The same if all values were independent: by how many elements share the sampled rows' weights.
+        // The same if all values were independent, from the number of elements that share the sampled rows' weights.
         .with("unlike", unlike)
         .with("pairs", found.pairs.len())
         .with("beyond", errors.beyond)
@@ -42,25 +42,25 @@ pub(super) fn wanted(wanted: WantedEps) -> Object {
     Object::default().with("eps", wanted.eps).with("relative", wanted.relative).with("quantile", wanted.quantile)
 }
 
-/// The size found for a table of so many values in chunks. `unlike`: the weights that it takes on average if all values are independent; of a
-/// trace that is not known.
+/// The size found for a table of `values` values. `unlike` is the mean number of weights needed if all values are independent; it is not
+/// known for a trace.
 pub(super) fn size(chunk: u32, values: u64, size: &Size, unlike: Option<f64>) -> Object {
     let tried = |tried: Tried| Object::default().with("weights", tried.weights).with("eps", tried.eps);
     Object::default()
         .with("chunk", chunk)
-        // None: as many weights as the table has values do not keep the wanted eps either.
+        // Null if as many weights as the table has values do not keep the wanted eps either.
         .with("weights", size.weights)
         .with("compression", size.weights.map(|weights| values as f64 / f64::from(weights)))
         .with("bytes", size.weights.map(|weights| 4 * u64::from(weights)))
         .with("eps", size.found().map(|tried| tried.eps))
-        // The largest size tried below it, and its eps, which is too much.
+        // The largest size tried below it, whose eps is too large.
         .with("below", Object::or_null(size.below().map(tried)))
-        // The largest size tried: where none does, the table's own.
+        // The largest size tried; if no size is enough, that of the table.
         .with("largest", Object::or_null(size.tried.last().copied().map(tried)))
         .with("unlike_weights", unlike)
 }
 
-/// ROBE's corollary 6, with its constant, which the paper does not state, as 1.
+/// ROBE's corollary 6. The paper does not state its constant; 1 is used.
 pub(super) fn sketch(bound: &Bound, eps: f64, delta: f64, values: u64) -> Object {
     Object::default()
         .with("sigma", bound.sigma)
@@ -71,7 +71,7 @@ pub(super) fn sketch(bound: &Bound, eps: f64, delta: f64, values: u64) -> Object
         .with("of_the_table", bound.weights / values as f64)
 }
 
-/// The table; the loss at each compression, and with one weight for all; the size for a wanted eps; the paper's bound.
+/// The text: the table, its loss at each compression and with one weight, the size for a wanted eps, and the paper's bound.
 pub(super) fn text(report: &Object) -> String {
     let table = Object::default().with("table", report.object("table")).with("sample", report.object("sample"));
     let lines = [report.list("lines"), &[report.object("constant")]].concat();

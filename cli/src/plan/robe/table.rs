@@ -1,22 +1,21 @@
-//! The table that `plan robe` names: a file of rows, a checkpoint, or one made up.
+//! The table of `plan robe`: a file of rows, a checkpoint, or a generated table.
 
 use crate::failure::Failure;
-use crate::plan::amount;
-use crate::plan::spec::Spec;
+use crate::plan::amount::{MOST_DIM, count_to};
+use crate::plan::spec::{Kind, Spec};
 use anyhow::Context as _;
 use hotrow::rng::pcg4d;
 use hotrow::{CpuGroup, Error, F32File, Init, Source, checkpoint};
 use std::fs::File;
 use std::path::Path;
 
-/// FP32 rows.
 pub(super) struct Table {
     pub(super) name: String,
     /// `numpy`, `checkpoint`, `floats` or `generated`.
     pub(super) kind: &'static str,
     /// Rows of each table; a checkpoint may hold several.
     pub(super) tables: Vec<u32>,
-    /// All together.
+    /// Rows of all tables together.
     pub(super) rows: u32,
     pub(super) dim: u32,
     pub(super) source: Box<dyn Source>,
@@ -32,10 +31,10 @@ impl Table {
     }
 }
 
-/// `dim` as it was asked for: only a file of nothing but floats needs it.
+/// Opens the table. Only a file of nothing but floats needs `dim`; for other tables it must agree.
 pub(super) fn open(text: &str, dim: Option<u32>, seed: u32) -> Result<Table, Failure> {
     let path = Path::new(text);
-    let is_made = text.split_once(':').is_some_and(|(kind, _)| KINDS.iter().any(|&(known, _)| known == kind));
+    let is_made = text.split_once(':').is_some_and(|(kind, _)| KINDS.iter().any(|&(known, ..)| known == kind));
     let table = if is_made {
         made(text, seed).map_err(|reason| Failure::Usage(format!("{text}: {reason}")))?
     } else {
@@ -53,18 +52,18 @@ pub(super) fn open(text: &str, dim: Option<u32>, seed: u32) -> Result<Table, Fai
     }
 }
 
-/// Most floats in a row.
-const MOST_DIM: u32 = 1 << 24;
+/// Most rows of a group of tables.
+const MOST_ROWS: u32 = u32::MAX - 1;
 
-/// Rows that a group of tables holds.
+/// The number of rows, if a group of tables can hold them.
 fn rows_of(text: &str, rows: u64) -> Result<u32, Failure> {
     u32::try_from(rows)
         .ok()
-        .filter(|&rows| rows > 0 && rows < u32::MAX)
+        .filter(|rows| (1..=MOST_ROWS).contains(rows))
         .ok_or_else(|| Failure::Usage(format!("{text}: wanted 1 to 4294967294 rows, found {rows}; name another table")))
 }
 
-/// Floats in a row of such a group.
+/// The number of floats in a row, if a group of tables can hold them.
 fn dim_of(text: &str, dim: u64) -> Result<u32, Failure> {
     u32::try_from(dim).ok().filter(|dim| (1..=MOST_DIM).contains(dim)).ok_or_else(|| {
         Failure::Usage(format!("{text}: wanted a dim of 1 to 16777216, found {dim}; name another table"))
@@ -72,7 +71,7 @@ fn dim_of(text: &str, dim: u64) -> Result<u32, Failure> {
 }
 
 fn numpy(text: &str, path: &Path) -> Result<Table, Failure> {
-    // Says what is wrong with the file, if anything is.
+    // This call names the faults of the file.
     let source = F32File::npy(path)?;
     let header = npyz::NpyHeader::from_reader(File::open(path)?).with_context(|| text.to_owned())?;
     let &[rows, dim] = header.shape() else {
@@ -88,7 +87,9 @@ fn numpy(text: &str, path: &Path) -> Result<Table, Failure> {
 fn floats(text: &str, path: &Path, dim: Option<u32>) -> Result<Table, Failure> {
     let source = F32File::raw(path)?;
     let dim = dim.ok_or_else(|| {
-        Failure::Usage(format!("{text}: wanted --dim beside a file of nothing but floats, found none"))
+        Failure::Usage(format!(
+            "{text}: wanted --dim beside a file of nothing but floats, found none; give the floats of a row"
+        ))
     })?;
     let dim = dim_of(text, dim.into())?;
     let (bytes, row) = (path.metadata().with_context(|| text.to_owned())?.len(), 4 * u64::from(dim));
@@ -100,10 +101,10 @@ fn floats(text: &str, path: &Path, dim: Option<u32>) -> Result<Table, Failure> {
     Ok(Table::new(text, "floats", rows_of(text, bytes / row)?, dim, source))
 }
 
-/// Rows read at once out of a group.
+/// Number of rows that are read from a group at once.
 const PIECE: u32 = 1 << 14;
 
-/// The newest values of all rows, read into memory.
+/// Reads the newest values of all rows of a checkpoint into memory.
 fn saved(text: &str, path: &Path) -> Result<Table, Failure> {
     let config = checkpoint::contents(path)?.config;
     let (tables, dim) = (config.tables.clone(), config.dim);
@@ -118,16 +119,12 @@ fn saved(text: &str, path: &Path) -> Result<Table, Failure> {
     Ok(Table { tables, ..Table::new(text, "checkpoint", rows, dim, values) })
 }
 
-/// Kinds of generated tables, and their keys.
-const KINDS: [(&str, &[&str]); 2] =
-    [("normal", &["rows", "dim", "mean", "std"]), ("clustered", &["rows", "dim", "clusters", "noise"])];
+const KINDS: [Kind; 2] = [
+    ("normal", &["rows", "dim", "mean", "std"], "normal:rows=4096,dim=64"),
+    ("clustered", &["rows", "dim", "clusters", "noise"], "clustered:rows=4096,dim=64,clusters=16"),
+];
 
 const WANTED: &str = "wanted normal:rows=N,dim=D[,mean=X,std=X] or clustered:rows=N,dim=D,clusters=N[,noise=X]";
-
-/// Most rows of a cluster's number, and the most clusters.
-fn whole(number: &str) -> Result<u32, String> {
-    u32::try_from(amount::count(number)?).map_err(|_| "wanted at most 4294967295".to_owned())
-}
 
 fn finite(number: &str) -> Result<f32, String> {
     match number.trim().parse::<f32>() {
@@ -140,16 +137,13 @@ fn finite(number: &str) -> Result<f32, String> {
 fn not_negative(number: &str) -> Result<f32, String> {
     match finite(number)? {
         value if value >= 0.0 => Ok(value),
-        value => Err(format!("wanted a number from 0 on, found {value}")),
+        _ => Err("wanted a number from 0 on".to_owned()),
     }
 }
 
 fn made(text: &str, seed: u32) -> Result<Table, String> {
     let spec = Spec::parse(text, &KINDS, WANTED)?;
-    let (rows, dim) = (spec.required("rows", whole)?, spec.required("dim", whole)?);
-    if rows == u32::MAX || dim > MOST_DIM {
-        return Err("wanted at most 4294967294 rows and a dim of at most 2^24".to_owned());
-    }
+    let (rows, dim) = (spec.required("rows", count_to(MOST_ROWS))?, spec.required("dim", count_to(MOST_DIM))?);
     let normal = |std| Init::Normal { mean: 0.0, std };
     Ok(if spec.kind == "normal" {
         let init = Init::Normal {
@@ -162,7 +156,7 @@ fn made(text: &str, seed: u32) -> Result<Table, String> {
         };
         Table::new(text, "generated", rows, dim, source)
     } else {
-        let clusters = spec.required("clusters", whole)?;
+        let clusters = spec.required("clusters", count_to(MOST_ROWS))?;
         let (centres, noise) = (normal(1.0), normal(spec.number("noise", not_negative)?.unwrap_or(0.0)));
         let source = move |first_row: u32, dim: usize, out: &mut [f32]| -> Result<(), Error> {
             let mut own = vec![0.0; dim];
@@ -217,7 +211,7 @@ mod tests {
         let mut wanted = vec![0.0; 4];
         Init::Normal { mean: 2.0, std: 0.5 }.row(5, 7, &mut wanted);
         assert_eq!(read("normal:rows=10,dim=4,mean=2,std=0.5", 7, 1), wanted);
-        // As many different rows as clusters, and with noise as many as rows.
+        // Without noise there are as many distinct rows as clusters, with noise as many as rows.
         let distinct = |text| {
             let out = read(text, 0, 1000);
             out.chunks(4)

@@ -1,16 +1,16 @@
-//! Orders in which lookups are played, and how they are cut into batches of bags.
+//! Orders of lookups, and their batches of bags.
 
 use super::super::input::Samples;
 use rand::Rng;
 use rand::seq::SliceRandom;
 use std::collections::BTreeMap;
 
-/// Lookups in an order, in batches of bags.
+/// Lookups in an order, cut into batches of bags.
 pub(in super::super) struct Order {
     /// `shuffled`, `samples shuffled` or `real`.
     pub(super) name: &'static str,
     pub(super) ids: Vec<u32>,
-    /// Where each bag begins, and the end of the last.
+    /// The start of each bag, and the end of the last one.
     offsets: Vec<u32>,
     /// The first bag of each batch, and the number of bags.
     batches: Vec<usize>,
@@ -22,7 +22,7 @@ pub(super) const SAMPLES: &str = "samples shuffled";
 pub(super) const REAL: &str = "real";
 
 impl Order {
-    /// Lookups as the prediction has them: each by itself, in bags of one size. The last bag of a batch may be smaller.
+    /// Independent lookups, as the prediction assumes, in bags of one size. The last bag of a batch may be smaller.
     pub(in super::super) fn shuffled(ids: Vec<u32>, batch: usize, bag: usize) -> Self {
         let batch = batch.min(ids.len()).max(1);
         let (mut offsets, mut batches) = (vec![0], vec![0]);
@@ -34,8 +34,8 @@ impl Order {
         Self { name: SHUFFLED, ids, offsets, batches }
     }
 
-    /// A trace's own bags in batches of so many samples, at most so many batches: samples shuffled, if any has more than one lookup,
-    /// and as they are.
+    /// The bags of a trace in batches of `batch` samples, at most `batches` of them: in random order if any sample has several lookups, and
+    /// in real order.
     pub(in super::super) fn of_samples(
         trace: &Samples,
         batch: usize,
@@ -60,7 +60,7 @@ impl Order {
         orders
     }
 
-    /// Each batch: its lookups, and the offsets of its bags in them.
+    /// The batches: lookups, and offsets of the bags.
     pub(super) fn batches(&self) -> impl Iterator<Item = (&[u32], Vec<u32>)> {
         self.batches.windows(2).map(|bags| {
             let offsets = &self.offsets[bags[0]..=bags[1]];
@@ -69,7 +69,7 @@ impl Order {
         })
     }
 
-    /// How many batches have so many lookups.
+    /// The number of batches of each size in lookups.
     pub(super) fn sizes(&self) -> BTreeMap<u64, u64> {
         let mut sizes = BTreeMap::new();
         for (ids, _) in self.batches() {

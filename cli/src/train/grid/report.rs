@@ -1,4 +1,4 @@
-//! A grid's results: CSV and JSON of all figures, tables in the shape of Yang 2020's Tables 2 to 6, and its Figures 2 and 4 to 7.
+//! The results of a grid: CSV and JSON of all figures, tables as in Yang 2020's Tables 2 to 6, and its Figures 2 and 4 to 7.
 
 use super::super::asked::LOW;
 use super::super::charts;
@@ -26,7 +26,6 @@ pub(in super::super) struct Report {
     figures: Vec<Figure>,
 }
 
-/// A run that did not come to an end.
 #[derive(Clone, Debug, Serialize)]
 pub(in super::super) struct Failed {
     setting: String,
@@ -34,7 +33,7 @@ pub(in super::super) struct Failed {
     reason: String,
 }
 
-/// Caches with a table and a chart of their own: name, name of the chart, and where Yang 2020 has them. Other ways are run for few cells.
+/// Caches with a table and a chart of their own: name, name of the chart, and the place in Yang 2020. Other ways are run for few cells only.
 const CACHES: [(&str, &str, &str); 4] = [
     ("1-way LRU", "lru-1", "Table 4"),
     ("32-way LRU", "lru-32", "Table 8"),
@@ -44,9 +43,9 @@ const CACHES: [(&str, &str, &str); 4] = [
 const LFU: &str = "32-way LFU";
 
 impl Report {
-    /// `records`: one a run.
+    /// `records` has one record for each run.
     pub(in super::super) fn new(subject: &Subject, records: &[Record]) -> Self {
-        // In a fixed order, whichever run ended first: so the last bits of sums are fixed too.
+        // A fixed order, independent of the order in which runs ended, fixes the last bits of sums.
         let rows = |record: &Record| Some((record.setup.rows()?, record.clone()));
         let mut records: Vec<(Setting, Record)> = records.iter().filter_map(rows).collect();
         records.sort_by(|(a, one), (b, other)| a.cmp_place(b).then(one.seed.cmp(&other.seed)));
@@ -77,7 +76,6 @@ impl Report {
         report::write_json(path, self, &self.figures)
     }
 
-    /// Tables, goals, failures.
     pub(in super::super) fn markdown(&self) -> String {
         let mut parts = vec![format!("# {}: low precision against FP32", self.subject.task), self.fp32()];
         let drop = self.drop();
@@ -113,7 +111,7 @@ impl Report {
         self.figures.iter().any(|figure| figure.what == what)
     }
 
-    /// Accuracy's drop, or that of the AUC where the task has no accuracy.
+    /// The name of accuracy's drop, or of the AUC's if the task has no accuracy.
     fn drop(&self) -> &'static str {
         if self.has("accuracy") { DROPS[0] } else { DROPS[1] }
     }
@@ -131,7 +129,6 @@ impl Report {
         )
     }
 
-    /// The tables of a change.
     fn changes(&self, what: &str) -> Vec<String> {
         let of = |keep: &dyn Fn(&Figure) -> bool| -> Vec<&Figure> {
             self.figures.iter().filter(|figure| figure.what == what && keep(figure)).collect()
@@ -153,7 +150,7 @@ impl Report {
         tables.into_iter().filter_map(|(title, table)| Some(format!("{title}:\n\n{}", table?))).collect()
     }
 
-    /// The hit rate of each cache and size. It does not depend on how rows are stored: the first cell stands for all.
+    /// The hit rate of each cache and size. It does not depend on precision and rounding, so the first cell stands for all.
     fn hit_rates(&self) -> Vec<Figure> {
         let mut rates: Vec<Figure> = Vec::new();
         for (name, ..) in CACHES {
@@ -166,7 +163,7 @@ impl Report {
         rates
     }
 
-    /// Costs of each setting without a cache, and under 32-way LFU with stochastic rounding.
+    /// A table of costs: each setting without a cache, and with 32-way LFU and stochastic rounding.
     fn costs(&self) -> Option<String> {
         const COSTS: [&str; 6] =
             ["memory by formula", "memory", "hit rate", "bytes moved", "samples a second", LOSS_CHANGE];
@@ -177,7 +174,7 @@ impl Report {
         report::table(self.figures.iter().filter(listed), &["tables"], "what")
     }
 
-    /// Writes the charts that there is data for; returns the files.
+    /// Draws the charts that have data, and returns the files.
     pub(in super::super) fn draw(&self, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let mut charts = Vec::new();
         for (stem, what) in [("loss", LOSS_CHANGE), ("score", self.drop())] {
@@ -194,7 +191,7 @@ impl Report {
         Ok(written)
     }
 
-    /// Yang 2020's Figures 2 and 4 to 8 of a change, by name.
+    /// The charts of Yang 2020's Figures 2 and 4 to 8 for a change, by name.
     pub(in super::super) fn charts(&self, what: &str) -> Vec<(String, Chart)> {
         let figures: Vec<&Figure> = self.figures.iter().filter(|figure| figure.what == what).collect();
         let of = |keep: &dyn Fn(&Figure) -> bool| -> Vec<&Figure> {
@@ -205,7 +202,7 @@ impl Report {
         for (name, stem, _) in
             CACHES.into_iter().filter(|(name, ..)| !of(&|figure| figure.is("cache", name)).is_empty())
         {
-            // Without a cache it is one of size 0.
+            // A cell without a cache is drawn at size 0.
             let sizes = |figure: &Figure| figure.is("cache", name) || figure.is("cache", "none");
             charts.push((format!("by-size-{stem}"), name.to_owned(), charts::places(of(&sizes), SIZE, 1)));
             policies.extend(of(&sizes).into_iter().map(|figure| {
@@ -214,11 +211,11 @@ impl Report {
             }));
         }
         for precision in LOW.map(|precision| precision.to_string()) {
-            // One point is the cell without a cache, which is the same for all.
+            // A line of one point is the cell without a cache, which all lines share.
             let by_policy = policies.iter().filter(|figure| figure.is("precision", &precision));
             let title = format!("{precision}, policies and ways");
             charts.push((format!("by-policy-{precision}"), title, charts::places(by_policy, SIZE, 2)));
-            // Two points are the grid's 1 and 32 ways, which other charts show.
+            // A line of two points has the grid's 1 and 32 ways, which other charts show.
             let by_ways = of(&|figure| figure.is("precision", &precision) && stochastic_lfu(figure));
             let by_ways = by_ways
                 .into_iter()
@@ -238,7 +235,7 @@ impl Report {
         let finish = |(stem, title, mut chart): (String, String, Chart)| {
             chart.title = format!("{}: {title}", self.subject.task);
             chart.y_label = format!("{what} against FP32, % (worse above 0)");
-            // Nearest INT2 is a thousand times as far from FP32 as stochastic FP16.
+            // INT2 with nearest rounding is a thousand times as far from FP32 as FP16 with stochastic rounding.
             (chart.symmetric_y, chart.band) = (Some(NEUTRAL / 2.0), Some(NEUTRAL));
             (stem, chart)
         };
@@ -246,7 +243,7 @@ impl Report {
     }
 }
 
-/// The figures that goals are judged by. A figure is missing where runs are missing or failed, or their interval is too wide.
+/// The figures of the goals. A figure is missing if runs are missing or failed, or if its interval is too wide.
 fn to_judge(task: &str, cells: &[Cell]) -> Vec<Figure> {
     let sound_change =
         |cell: &Cell| cell.sound_change().filter(|_| figures::find(cells, Setting::FP32).is_some_and(Cell::is_whole));
@@ -272,7 +269,7 @@ fn to_judge(task: &str, cells: &[Cell]) -> Vec<Figure> {
     let many = rows.into_iter().filter(|(_, of)| of.has_cache() && (of.policy, of.ways) == (Policy::Lfu, WAYS));
     let against_one =
         many.map(|(cell, of)| Some((cell, hits(cell)? / hits(figures::find(cells, Setting { ways: 1, ..of })?)?)));
-    // Every size, or none.
+    // Every cache size, or no figure.
     for (cell, ratio) in against_one.collect::<Option<Vec<_>>>().unwrap_or_default() {
         push("hits against 1-way", cell, ratio);
     }
@@ -283,7 +280,7 @@ fn stochastic_lfu(figure: &Figure) -> bool {
     figure.is("policy", "LFU") && figure.is("rounding", "stochastic")
 }
 
-/// The figure in this line of a chart.
+/// Puts the figure into this line of a chart.
 fn in_line(figure: &Figure, line: &str) -> Figure {
     Figure { setting: figure.setting.clone().with(LINE, line), ..figure.clone() }
 }

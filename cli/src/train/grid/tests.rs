@@ -32,7 +32,7 @@ fn plan(jobs: usize) -> Plan {
     Plan { subject: subject(), cells, seeds: vec![7, 8, 9], jobs }
 }
 
-/// Does the runs of a plan that are missing in a folder, and returns the last record of each of its runs.
+/// Makes the runs of a plan that are missing in a folder, and returns the last record of each.
 fn done(plan: &Plan, folder: &Path, runner: &Runner<'_>) -> anyhow::Result<Vec<Record>> {
     let journal = Journal::open(folder, plan.subject.clone())?;
     journal.run(&journal.missing(&plan.runs()), plan.jobs, false, runner)?;
@@ -91,7 +91,7 @@ fn runs_go_on_beside_one_that_fails_panics_or_has_no_number() {
         ]
     );
     assert_eq!(count.swap(0, Relaxed), 42, "the others went on");
-    // The next time only those are tried, and what they come to now counts.
+    // The next time only the failed runs are tried, and their new outcomes count.
     let records = done(&plan, folder.path(), &|_, _| {
         count.fetch_add(1, Relaxed);
         Ok(of_loss(2.0))
@@ -129,11 +129,11 @@ fn a_grid_goes_on_where_it_was_stopped() {
     let whole = std::fs::read(&path).unwrap();
     let lines = whole.iter().filter(|&&byte| byte == b'\n').count();
     assert_eq!(lines, 42);
-    // Killed at any moment, the file ends anywhere.
+    // A killed process may leave a file that ends anywhere.
     for cut in [0, 1, whole.len() / 3, whole.len() / 2, whole.len() - 1, whole.len()] {
         std::fs::write(&path, &whole[..cut]).unwrap();
         let ends = whole[..cut].iter().filter(|&&byte| byte == b'\n').count();
-        // A run that lacks nothing but its newline is whole.
+        // A run that lacks only its newline is complete.
         let kept = ends + usize::from(cut == whole.len() - 1);
         let count = AtomicU32::new(0);
         let records = done(&plan, folder.path(), &|_, seed| {
@@ -144,7 +144,7 @@ fn a_grid_goes_on_where_it_was_stopped() {
         assert_eq!(count.into_inner() as usize, 42 - kept, "cut at {cut}");
         assert_eq!(records.len(), 42);
     }
-    // More seeds and other cells use what is there.
+    // More seeds and other cells reuse the existing runs.
     let count = AtomicU32::new(0);
     let more = Plan { seeds: vec![9, 10], cells: plan.cells[..2].to_vec(), ..plan };
     let records = done(&more, folder.path(), &|_, seed| {
@@ -166,7 +166,7 @@ fn other_hyperparameters_are_refused() {
     assert!(error.contains("lr = 0.2, found 0.1"), "{error}");
 }
 
-/// Mean loss above FP32's in percent that made-up results give a cell: more with fewer bits, less with a larger cache.
+/// The made-up mean loss above FP32's in percent: more with fewer bits, less with a larger cache.
 fn above(setting: &Setting) -> f64 {
     let bits = f64::from(setting.precision.bits());
     if setting.precision == Precision::Fp32 {
@@ -177,7 +177,7 @@ fn above(setting: &Setting) -> f64 {
     nearest * ways * 40.0 / bits.powi(2) * (-0.3 * setting.cache_percent).exp()
 }
 
-/// One made-up run. The seed moves FP32 and the others alike, by far more than they differ.
+/// A made-up run. The seed moves FP32 and the others alike, by far more than they differ.
 pub(in crate::train) fn outcome(setting: &Setting, seed: u64) -> Outcome {
     let fp32 = 0.5 + 0.1 * seed as f64;
     let noise = 0.001 * ((seed * 7 + u64::from(setting.ways)) % 5) as f64;
@@ -250,7 +250,7 @@ fn a_seed_without_fp32_takes_no_part() {
     assert!(text.contains("## Runs that failed") && text.contains("- fp32, seed 1: made up"), "{text}");
 }
 
-/// Which goals are met: no worse than FP32 thrice, FP16 nearest, stochastic against nearest thrice, 32 ways.
+/// Verdicts of the goals: no worse than FP32 thrice, FP16 nearest, stochastic against nearest thrice, 32 ways.
 fn met(report: &Report) -> Vec<Option<bool>> {
     report.goals.iter().map(|goal| goal.met).collect()
 }
@@ -268,7 +268,7 @@ fn changed(change: &dyn Fn(&Setting, u64, Outcome) -> Option<Outcome>) -> Report
 fn a_seed_that_failed_shows_nothing() {
     let report = changed(&|setting, seed, run| (seed != 1 || *setting == Setting::FP32).then_some(run));
     assert_eq!(met(&report), [None; 8]);
-    // One cell of many is enough, FP32 for all that is compared with it.
+    // One missing cell of many is enough; without FP32 nothing can be compared.
     let int2 = Setting::uncached(Precision::Int2, Rounding::Nearest);
     let report = changed(&|setting, seed, run| (seed != 1 || *setting != int2).then_some(run));
     assert_eq!(met(&report), [MISSED, MISSED, MISSED, MET, MET, MET, None, MET]);
@@ -313,7 +313,7 @@ fn two_seeds_show_nothing() {
 fn the_mean_says_which_rounding_is_better() {
     let int8 = Setting::uncached(Precision::Int8, Rounding::Stochastic);
     let nearest = Setting { rounding: Rounding::Nearest, ..int8 };
-    // Better by 1 % on average, by 0 to 2 % seed by seed; then worse.
+    // Better by 1 % on average, by 0 to 2 % for single seeds; then worse.
     for (sign, verdict) in [(-1.0, MET), (1.0, MISSED)] {
         let report = changed(&|setting, seed, run| {
             let loss = outcome(&nearest, seed).loss + sign * 0.01 * seed as f64 * outcome(&Setting::FP32, seed).loss;
@@ -326,7 +326,7 @@ fn the_mean_says_which_rounding_is_better() {
 #[test]
 fn the_goals_are_met_where_the_data_say_so() {
     let report = made_up();
-    // FP16 stochastic is made 0.16 % worse, INT8 with 5 % 0.14 %, INT4 with 10 % 0.12 %.
+    // FP16 stochastic is 0.16 % worse, INT8 with 5 % 0.14 %, INT4 with 10 % 0.12 %.
     assert_eq!(met(&report), [MISSED, MISSED, MISSED, MET, MET, MET, MET, MET]);
     let least = report.goals[0].reached.unwrap();
     assert!((1.0014..1.00157).contains(&least), "{least}");
@@ -335,7 +335,7 @@ fn the_goals_are_met_where_the_data_say_so() {
 #[test]
 fn the_goals_are_missed_where_the_data_say_so() {
     let cells = Cells::Full.settings(&Lists::default());
-    // The other way round: nearest is better, one way hits more, and everything equals FP32.
+    // Reversed results: nearest is better, one way hits more, and everything equals FP32.
     let turned = |setting: &Setting, seed| {
         let mut run = Outcome { memory_paper: 0.5, ..outcome(&Setting::FP32, seed) };
         let sign = if setting.rounding == Rounding::Nearest { -1.0 } else { 1.0 };
@@ -420,7 +420,7 @@ fn tables_have_the_shape_of_the_papers() {
     }
 }
 
-/// The charts of made-up results; `HOTROW_CHARTS` names a folder to keep them in.
+/// Draws the charts of made-up results. `HOTROW_CHARTS` names a folder to keep them in.
 #[test]
 fn a_full_grid_has_every_chart() {
     let folder = tempfile::tempdir().unwrap();

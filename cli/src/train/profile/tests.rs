@@ -10,7 +10,7 @@ fn table(name: &str, rows: u32) -> TableSpec {
     TableSpec { name: name.to_owned(), rows, dim: 32, pooling, init, stream: 0 }
 }
 
-/// Batches of 100 accesses to the first `hot` rows, each again in the next batch.
+/// Batches of 100 accesses to the first `hot` rows, which return in the next batch.
 fn hot(hot: u32) -> Observed {
     let mut seen = Observed::default();
     for step in 0..40 {
@@ -20,21 +20,21 @@ fn hot(hot: u32) -> Observed {
     seen
 }
 
-/// Every row once, none again.
+/// Every row once.
 fn cold() -> Observed {
     let mut seen = Observed::default();
     (0..40).for_each(|step| seen.add(&(step * 100..(step + 1) * 100).collect::<Vec<u32>>()));
     seen
 }
 
-/// Runs of `one`, seed by seed.
+/// Runs `one` for each seed.
 fn each(
     one: impl Fn(&[Setting], u64) -> anyhow::Result<Outcome>,
 ) -> impl Fn(&[Setting], &[u64]) -> anyhow::Result<Vec<Outcome>> {
     move |settings: &[Setting], seeds: &[u64]| seeds.iter().map(|&seed| one(settings, seed)).collect()
 }
 
-/// Made-up results at the beginning of training, where little is lost yet.
+/// Made-up results of short runs, in which little is lost.
 fn trial(settings: &[Setting], seed: u64) -> anyhow::Result<Outcome> {
     let [fp32, mut run] = [Setting::FP32, settings[0]].map(|setting| made_up::outcome(&setting, seed));
     run.loss = fp32.loss + (run.loss - fp32.loss) / 1000.0;
@@ -45,7 +45,7 @@ fn trial(settings: &[Setting], seed: u64) -> anyhow::Result<Outcome> {
 fn a_hot_table_gets_a_cache_a_cold_one_fp16_a_small_one_nothing() {
     let tables = [table("hot", 10_000), table("cold", 10_000), table("small", 1000)];
     let observed = [hot(90), cold(), hot(90)];
-    // Only what is kept in fewer than 8 bits costs anything.
+    // Only rows stored in fewer than 8 bits cost loss.
     let tried = RefCell::new(Vec::new());
     let runner = |settings: &[Setting], seed| {
         tried.borrow_mut().push((settings.to_vec(), seed));
@@ -135,7 +135,7 @@ fn the_grid_is_asked() {
     });
     let said = check(&profile, &figures::cells(&records));
     let lines: Vec<&str> = said.lines().skip(2).collect();
-    // The short runs saw little, the grid knows better.
+    // The short runs missed the loss; the grid shows it.
     let label = profile.proposals[0].setting.label();
     assert!(lines.len() == 2 && lines[0].contains(&label) && lines[0].contains("| not met"), "{said}");
     assert!(lines[1].starts_with("| smallest no worse") && lines[1].contains("| met"), "{said}");

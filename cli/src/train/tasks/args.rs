@@ -1,7 +1,7 @@
 //! The options that choose a task and its data.
 
 use super::cardinalities::Cardinalities;
-use crate::options::Options;
+use crate::options::{Options, whole};
 use crate::trace::{self, Source, TraceError};
 use anyhow::Context as _;
 use clap::ValueEnum;
@@ -12,23 +12,23 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TaskName {
-    /// Which of 8 authors wrote a paragraph
+    /// Find the author of a paragraph among 8
     Author,
-    /// Which word stands between its neighbours
+    /// Find the word between its neighbours
     Words,
-    /// Whether a patient comes back to hospital
+    /// Predict whether a patient returns to hospital
     Readmission,
-    /// Clicks: Criteo's file, or generated ones
+    /// Predict clicks: Criteo's file, or generated ones
     Dlrm,
 }
 
 /// The task and its data.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TaskArgs {
-    /// What to learn [default: author with a data folder, else dlrm on generated data]
+    /// Task to learn [default: author with a data folder, else dlrm on generated data]
     #[arg(long, value_enum)]
     pub(crate) task: Option<TaskName>,
-    /// Author: sentences instead of paragraphs
+    /// Author: learn from sentences instead of paragraphs
     #[arg(long)]
     pub(crate) sentences: bool,
     /// Dlrm: Criteo's click log (label, 13 counts, 26 categories, tab separated), plain, .gz or .zst; its last seventh is the
@@ -39,22 +39,21 @@ pub(crate) struct TaskArgs {
     #[arg(long, value_name = "N|1/N|N,N,..")]
     pub(crate) cardinalities: Option<Cardinalities>,
     /// Floats in a row [default: the task's own]
-    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "D", value_parser = whole(1u32..=4096))]
     pub(crate) dim: Option<u32>,
-    /// Train on the first N samples; more clicks are generated where N is more
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Train on the first N samples; a generated click log gets at least N
+    #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX))]
     limit: Option<u32>,
 }
 
 impl TaskArgs {
-    /// Which task it is, by name or by the data there are.
+    /// The task, by its option or by the available data.
     pub(crate) fn name(&self, options: &Options) -> TaskName {
         let of_clicks = self.criteo.is_some() || self.cardinalities.is_some();
         let by_data = if options.data().is_some() && !of_clicks { TaskName::Author } else { TaskName::Dlrm };
         self.task.unwrap_or(by_data)
     }
 
-    /// Samples to train on at most.
     pub(crate) fn limit(&self) -> Option<usize> {
         self.limit.map(|limit| limit as usize)
     }

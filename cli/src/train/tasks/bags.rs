@@ -1,9 +1,9 @@
 //! Tasks of labelled bags of ids: one table, and a fifth of the bags held out.
 //!
-//! `author`: who wrote this paragraph, or sentence: mean-pooled word embeddings, and a softmax over eight authors.
+//! `author` finds the author of a paragraph or sentence, with mean-pooled word embeddings and a softmax over eight authors.
 //!
-//! `readmission`: whether a patient comes back to hospital: 39 categorical fields, each with a vector. Side by side these go into an MLP, to
-//! whose logit the products of all pairs of them are added (`DeepFM`, Guo 2017).
+//! `readmission` predicts whether a patient returns to hospital, from 39 categorical fields with a vector each. The vectors side by side go
+//! into an MLP; the dot products of all pairs are added to its logit (`DeepFM`, Guo 2017).
 
 use super::args::{TaskArgs, folder, labels};
 use crate::trace::{self, Source};
@@ -21,24 +21,21 @@ const AUTHOR: Hyper =
     Hyper { batch: 32, epochs: 2, optimizer: OptimizerKind::AdaGrad, lr: 0.1, dense_lr: 0.1, decay: true };
 
 const FIELDS_FILE: &str = "diabetes130_fields";
-/// Fields that are learned from. Before them stands the patient's number, which tells training from test.
+/// Fields to learn from. The patient's number before them only separates training from test.
 const FIELDS: usize = 39;
 const HIDDEN: usize = 64;
 const READMISSION: Hyper =
     Hyper { batch: 256, epochs: 3, optimizer: OptimizerKind::AdaGrad, lr: 0.02, dense_lr: 0.01, decay: true };
 
-/// A task of labelled bags.
 pub(super) struct BagTask {
     about: About,
     ids: Vec<u32>,
-    /// Where each bag starts, and the end of the last.
+    /// The start of each bag, and the end of the last one.
     offsets: Vec<u32>,
     labels: Vec<u8>,
-    /// Bags to train on.
     train: Vec<u32>,
-    /// Bags to test with.
     test: Vec<u32>,
-    /// The dense part, by the table's dim and a seed.
+    /// Makes the dense part from the table's dim and a seed.
     dense: fn(usize, u64) -> Result<Box<dyn Dense>>,
 }
 
@@ -85,7 +82,7 @@ pub(super) fn author(args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<Bag
     let offsets = trace::companion(folder, &format!("{name}.offsets.u32"))?;
     let offsets = trace::read_offsets(&offsets, ids.len())?;
     let labels = labels(folder, name, offsets.len() - 1, AUTHORS as u8)?;
-    // A fifth, by the number of the bag (the data's README, 7).
+    // A fifth of the bags, chosen by their number (the data's README, 7).
     let (test, train) = (0..labels.len() as u32).partition::<Vec<_>, _>(|&bag| fmix32(bag).is_multiple_of(5));
     let rows = ids.iter().max().context("no words")? + 1;
     let about = About {
@@ -117,7 +114,7 @@ pub(super) fn readmission(args: &TaskArgs, source: &Source<'_>) -> anyhow::Resul
     of_patients(&found.ids, labels, args.dim.unwrap_or(16))
 }
 
-/// `ids`: of each encounter the patient's number and its fields. The fields' ids become rows, numbered without the patients.
+/// `ids` has the patient's number and the fields of each encounter. The ids of the fields become rows; patients have none.
 fn of_patients(ids: &[u32], labels: Vec<u8>, dim: u32) -> anyhow::Result<BagTask> {
     let bags = || ids.chunks_exact(1 + FIELDS);
     // A fifth of the patients (the data's README, 7).
@@ -160,7 +157,7 @@ fn of_patients(ids: &[u32], labels: Vec<u8>, dim: u32) -> anyhow::Result<BagTask
 /// The MLP and the pairs above the fields.
 struct PairModel {
     mlp: Mlp,
-    /// A field's identity matrix below the other's: a product with it adds the fields up.
+    /// Identity matrices, one below the other for each field: a product with it adds the fields up.
     over_fields: Tensor,
 }
 
@@ -175,7 +172,7 @@ impl Dense for PairModel {
     }
 }
 
-/// The dot products of all pairs of a sample's fields, added up: half of the square of the sum less the sum of the squares.
+/// The sum of the dot products of all pairs of a sample's fields: half of the square of the sum less the sum of the squares.
 fn pairs(fields: &Tensor, over_fields: &Tensor) -> Result<Tensor> {
     let of_sum = fields.matmul(over_fields)?.sqr()?.sum_keepdim(1)?;
     (of_sum - fields.sqr()?.sum_keepdim(1)?)? * 0.5
@@ -185,7 +182,7 @@ fn pairs(fields: &Tensor, over_fields: &Tensor) -> Result<Tensor> {
 mod tests {
     use super::*;
 
-    /// Three encounters of two patients: their ids are 0 and 1, of which the first is tested (fmix32(0) = 0).
+    /// Three encounters of two patients with numbers 0 and 1; patient 0 is in the test set (fmix32(0) = 0).
     fn small() -> BagTask {
         let bag = |patient: u32, last: u32| {
             (0..40).map(move |at| {
@@ -207,7 +204,7 @@ mod tests {
         let task = small();
         assert!(!fmix32(1).is_multiple_of(5));
         assert_eq!((task.about.train, task.about.test), (1, 2));
-        // 38 fields that all share, and two values of the last.
+        // 38 fields with one value for all, and two values of the last field.
         assert_eq!(task.about.tables[0].rows, 40);
         let batch = task.test_batch(0..2);
         assert_eq!((batch.samples, &batch.labels[..], &batch.bags[0].offsets[..]), (2, &[1, 1][..], &[0, 39, 78][..]));

@@ -1,4 +1,4 @@
-//! How many rows each of the 26 tables has.
+//! The number of rows of each of the 26 tables.
 
 use crate::trace::CRITEO_CATEGORIES as TABLES;
 use std::fmt;
@@ -12,17 +12,17 @@ static KAGGLE: LazyLock<[u32; TABLES]> = LazyLock::new(|| {
     std::array::from_fn(|_| rows.next().unwrap_or_default())
 });
 
-/// Tables of at most as many rows are not scaled.
+/// Tables of at most this many rows are not scaled.
 const KEPT: u32 = 10_000;
 
-/// Rows of a table for one that the model's memory shall not be filled with.
+/// The default divisor of the numbers of rows, which keeps the model's memory small.
 const SCALE: u32 = 100;
 
-/// The rows of the 26 tables, and how they were asked for.
+/// The rows of the 26 tables, and a description of the option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cardinalities {
     pub(crate) rows: [u32; TABLES],
-    /// Said to the user.
+    /// The description, for the user.
     from: String,
 }
 
@@ -36,7 +36,7 @@ impl Cardinalities {
     }
 }
 
-/// "26 tables of 421,303 rows: Yang 2020's Table 1, ...".
+/// Writes "26 tables of 421,303 rows: Yang 2020's Table 1, ...".
 impl fmt::Display for Cardinalities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows: u64 = self.rows.iter().map(|&rows| u64::from(rows)).sum();

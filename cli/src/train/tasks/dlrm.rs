@@ -1,4 +1,4 @@
-//! Will this advertisement be clicked? DLRM on Criteo's click logs, or on a generated log of the same shape whose clicks come
+//! `dlrm` predicts whether an advertisement is clicked, on Criteo's click logs, or on a generated log of the same shape whose clicks come
 //! from a known model.
 
 mod criteo;
@@ -21,7 +21,7 @@ const DIM: u32 = 16;
 const HYPER: Hyper =
     Hyper { batch: 128, epochs: 1, optimizer: OptimizerKind::AdaGrad, lr: 0.02, dense_lr: 0.02, decay: false };
 
-/// Samples of the generated set, unless more are asked for.
+/// The default number of samples of the generated set.
 const TRAIN: usize = 150_000;
 const TEST: usize = 30_000;
 
@@ -45,7 +45,7 @@ impl Dlrm {
         Self::generated(&cardinalities, dim, [train, TEST], seed)
     }
 
-    /// The generated set, of so many samples to train and to test.
+    /// The generated set with these numbers of training and test samples.
     fn generated(
         cardinalities: &Cardinalities,
         dim: u32,
@@ -70,7 +70,7 @@ impl Dlrm {
         bounds: Option<[f64; 2]>,
     ) -> Self {
         let table = |(table, &rows): (usize, &u32)| {
-            // DLRM's own: wider for tables of fewer rows.
+            // As in DLRM, first values are wider for tables of fewer rows.
             let limit = 1.0 / (rows as f32).sqrt();
             TableSpec {
                 name: format!("C{}", table + 1),
@@ -175,7 +175,7 @@ mod tests {
         assert!(found.loss < blind - 0.2 * (blind - best), "{found:?}, blind {blind}, best {best}");
         assert!(found.loss > best, "{found:?}, best {best}");
         assert!(found.auc.unwrap() > 0.6, "{found:?}");
-        // Without training there is no such gain.
+        // Without training the loss does not fall so far.
         options.limit = Some(1);
         let untrained = run::run(&task, &choice, 1, &options, &Keep::default(), &|_| {}).unwrap();
         assert!(untrained.loss > blind - 0.2 * (blind - best), "{untrained:?}");

@@ -1,5 +1,5 @@
-//! Which word stands between these: CBOW with negative sampling (Mikolov 2013). The mean of the neighbours' vectors, times the
-//! output vectors of the word itself and of words that were drawn.
+//! Finds the word between its neighbours: CBOW with negative sampling (Mikolov 2013). The mean of the neighbours' vectors is multiplied by
+//! the output vectors of the word and of randomly drawn words.
 
 use super::args::{TaskArgs, folder};
 use crate::trace::{self, Source};
@@ -13,21 +13,21 @@ use std::ops::Range;
 const DIM: u32 = 32;
 const HYPER: Hyper =
     Hyper { batch: 256, epochs: 1, optimizer: OptimizerKind::RowWiseAdaGrad, lr: 0.1, dense_lr: 0.1, decay: true };
-/// Neighbours on either side.
+/// Number of neighbours on either side.
 const WINDOW: usize = 4;
-/// Words drawn for each word of the text.
+/// Number of drawn words for each word of the text.
 const NEGATIVES: usize = 5;
-/// Tokens of the trace's parts (the data's README, 3).
+/// Number of tokens of the trace's parts (the data's README, 3).
 const TRAIN: usize = 2_088_628;
 const TEST: usize = 245_569;
-/// Entries of the table from which words are drawn, log 2.
+/// Log2 of the number of entries in the table from which words are drawn.
 const DRAW_BITS: u32 = 20;
 
 #[derive(Debug)]
 pub(crate) struct Words {
     train: Vec<u32>,
     test: Vec<u32>,
-    /// Each word as often as it shall be drawn.
+    /// The table of draws, with each word as often as it should be drawn.
     draw: Vec<u32>,
     about: About,
 }
@@ -69,7 +69,7 @@ impl Words {
         Self { draw: draw_table(&train, rows), train, test, about }
     }
 
-    /// `key` decides what is drawn beside the word at each place.
+    /// `key` seeds the draws of each place.
     fn batch(&self, text: &[u32], places: impl Iterator<Item = usize>, key: [u32; 2]) -> Batch {
         let mut batch = Batch { bags: vec![Bags::new(), Bags::new()], ..Batch::default() };
         for place in places {
@@ -89,7 +89,7 @@ impl Words {
     }
 }
 
-/// Every word in proportion to its count in the training text to the power of 3/4.
+/// A table with every word in proportion to its count in the training text to the power of 3/4.
 fn draw_table(text: &[u32], rows: u32) -> Vec<u32> {
     let mut weights = vec![0.0; rows as usize];
     text.iter().for_each(|&id| weights[id as usize] += 1.0);
@@ -102,7 +102,7 @@ fn draw_table(text: &[u32], rows: u32) -> Vec<u32> {
         let end = (so_far / total * entries as f64).round() as usize;
         draw.resize(end.min(entries), id);
     }
-    // Rounding may leave the last entry open.
+    // Rounding may leave the last entries free.
     let last = draw.last().copied().unwrap_or(0);
     draw.resize(entries, last);
     draw
@@ -127,7 +127,7 @@ impl Task for Words {
     }
 }
 
-/// Nothing but a product: all weights are in the tables.
+/// A model without weights: all weights are in the tables.
 struct Model;
 
 impl Dense for Model {
@@ -140,8 +140,8 @@ impl Dense for Model {
     }
 }
 
-/// Dot products of each row with several others, as one operation of candle's: `[n, d]` and `[n * k, d]` to `[n, k]`: row i of the first with the rows i k to i k + k - 1 of the
-/// second. Out of its own operations it takes strided products, forward and backward, and these took half the time of a step.
+/// Dot products of each row of `one` with several rows, `[n, d]` and `[n * k, d]` to `[n, k]`: row i with rows i k to i k + k - 1. As one
+/// operation of candle's, since its own matrix products with strides took half the time of a step.
 pub(crate) fn dots(one: &Tensor, several: &Tensor) -> Result<Tensor> {
     one.contiguous()?.apply_op2(&several.contiguous()?, Dots)
 }
@@ -194,7 +194,7 @@ fn values<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
     }
 }
 
-/// In eight sums side by side, so that the processor can add them at once.
+/// Eight partial sums, which the processor can add at once.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     const LANES: usize = 8;
     let (a, a_rest) = a.as_chunks::<LANES>();
@@ -218,7 +218,7 @@ mod tests {
     use candle_core::{D, Device};
 
     fn small() -> Words {
-        // Word 0 sixteen times, word 1 once, and so on, in turn.
+        // Word 0 sixteen times, every other word once.
         let train: Vec<u32> = (0..17).map(|at| u32::from(at == 5)).chain([2, 3]).collect();
         Words::of(train, vec![3, 2, 1, 0, 2], 4)
     }
@@ -251,7 +251,7 @@ mod tests {
     fn words_are_drawn_by_their_counts_to_three_quarters() {
         let draw = small().draw;
         assert_eq!(draw.len(), 1 << DRAW_BITS);
-        // 16 times as often in the text: 8 times as often drawn, of 8 + 3 in all.
+        // A word that is 16 times as frequent in the text is drawn 8 times as often: 8 of 8 + 3.
         for (id, wanted) in [(0, 8.0 / 11.0), (1, 1.0 / 11.0), (2, 1.0 / 11.0), (3, 1.0 / 11.0)] {
             let share = draw.iter().filter(|&&other| other == id).count() as f64 / draw.len() as f64;
             assert!((share - wanted).abs() < 1e-5, "{id}: {share}");

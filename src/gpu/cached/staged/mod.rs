@@ -407,7 +407,7 @@ impl Staged {
         })
     }
 
-    /// Replaces words of the store's records from `first_word` on. The table must be settled.
+    /// Replaces words of the store's records from `first_word` on. No flight may be under way.
     pub(crate) fn write_words(&mut self, first_word: u64, from: &[u32]) -> Result<(), Error> {
         self.unflushed()?;
         let (words, mut store) = (self.stride / 4, self.host.store.write());
@@ -435,8 +435,8 @@ impl Staged {
         }
     }
 
-    /// Gathers the rows of `list`, which the host has made, and records their copy into the side flight with room for `most` Moves. The
-    /// table must be settled. Returns the binding for exchange; `None` if no row is to come.
+    /// Gathers the rows of `list`, which the host has made, and records their copy into the side flight with room for `most` Moves. No
+    /// flight may be under way. Returns the binding for exchange; `None` if no row is to come.
     pub(crate) fn bring_aside(
         &mut self,
         context: &Context,

@@ -1,4 +1,4 @@
-//! Criteo's click logs: lines to samples.
+//! Turns the lines of Criteo's click logs into samples.
 
 use super::sample::Sample;
 use crate::trace::{CRITEO_CATEGORIES, CriteoFile};
@@ -7,20 +7,20 @@ use hotrow::hash::fmix32;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// The last of so many parts of the file is the test set. Criteo-Kaggle holds seven days, and Yang 2020 tests on the last.
+/// The last of this many parts of the file is the test set. Criteo-Kaggle has seven days, and Yang 2020 tests on the last one.
 const PARTS: usize = 7;
 
-/// Tables of at most as many rows number their categories; larger ones hash them.
+/// Tables of at most this many rows number their categories; larger ones hash them.
 const NUMBERED: u32 = 1000;
 
-/// The samples of a file, to train on and to test on. The last seventh of the lines is the test set; `limit` keeps the first samples of the
+/// Reads the training and test samples of a file. The last seventh of the lines is the test set; `limit` keeps the first samples of the
 /// training set. Errors name the file and the line.
 pub(super) fn read(
     path: &Path,
     rows: &[u32; CRITEO_CATEGORIES],
     limit: Option<usize>,
 ) -> anyhow::Result<[Vec<Sample>; 2]> {
-    // Read twice: lines that are counted first need neither twice the memory nor a guess where the test set begins.
+    // The file is read twice. Counting first saves memory and gives the exact start of the test set.
     let mut lines = 0;
     let mut file = CriteoFile::open(path)?;
     while file.next_line()?.is_some() {
@@ -58,10 +58,10 @@ pub(super) fn read(
     Ok(parts)
 }
 
-/// From the categories of a field to the rows of its table. Row 0 is the missing category.
+/// Maps the categories of a field to the rows of its table. Row 0 is the missing category.
 ///
-/// A hash needs no memory and gives every later line the same row. In a table with a row for each of its few categories it
-/// would still throw some together, so that small tables number them by first appearance while rows are left.
+/// A hash needs no memory and gives equal categories the same row. But it would put some of few categories into one row, so small tables
+/// number categories by first appearance while rows are left.
 #[derive(Debug)]
 struct Rows {
     rows: u32,
@@ -94,7 +94,7 @@ mod tests {
     use std::path::PathBuf;
     use tempfile::TempDir;
 
-    /// A line with `count` first and `category` first and last.
+    /// A line with `count` as its first count and `category` as its first and last category.
     fn line(label: &str, count: &str, category: &str) -> String {
         format!("{label}\t{count}{}\t{category}{}\t{category}\n", "\t7".repeat(12), "\t".repeat(24))
     }
@@ -120,11 +120,11 @@ mod tests {
             let [train, test] = read(&write(&dir, &text), &ROWS, None).unwrap();
             assert_eq!((train.len(), test.len()), (13, 2), "15 lines: the last 2 are the last seventh");
             assert_eq!((train[0].label, train[1].label, test[1].label), (false, true, false));
-            // Counts -1, 0, 1, 2: those below 0 are 0.
+            // Counts -1, 0, 1, 2; negative ones become 0.
             let first: Vec<f32> = (0..4).map(|sample| train[sample].dense[0]).collect();
             assert_eq!(first, [0.0, 0.0, 2f32.ln(), 3f32.ln()]);
             assert_eq!(train[0].dense[1..], [8f64.ln() as f32; 12]);
-            // A missing category is row 0; four others have rows of their own, the next share them.
+            // A missing category is row 0; four others have rows of their own, further ones share them.
             assert_eq!(train[0].rows[1..25], [0; 24]);
             let small: Vec<u32> = (0..6).map(|sample| train[sample].rows[0]).collect();
             assert_eq!(small, [1, 2, 3, 4, 1 + fmix32(4) % 4, 1 + fmix32(5) % 4]);
@@ -144,7 +144,7 @@ mod tests {
         let mut rows = of(1001);
         let mut hits = vec![0; 1001];
         (0..100_000).for_each(|category| hits[rows.of(Some(category)) as usize] += 1);
-        // 100 each, with a deviation of 10; row 0 is for those that are missing.
+        // About 100 in each row, with a deviation of 10; row 0 is for missing categories.
         assert_eq!(hits[0], 0);
         assert!(hits[1..].iter().all(|&hits| (50..150).contains(&hits)), "{hits:?}");
         assert_eq!(rows.of(None), 0);

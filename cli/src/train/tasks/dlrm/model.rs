@@ -1,5 +1,5 @@
-//! DLRM above its tables: the counts through a bottom MLP to a vector, the dot products of all pairs of vectors, and a top
-//! MLP over that vector and the products (Naumov et al. 2019, as Yang 2020, 4.3, trains it).
+//! DLRM above its tables: a bottom MLP makes a vector of the counts; the dot products of all pairs of vectors and that vector go into a top
+//! MLP (Naumov et al. 2019, as Yang 2020, 4.3, trains it).
 
 use crate::train::dense::{Fresh, Mlp};
 use crate::train::task::{Batch, Dense};
@@ -13,12 +13,12 @@ pub(super) struct Model {
     counts: usize,
     bottom: Mlp,
     top: Mlp,
-    /// The lower triangle of a matrix of vectors by vectors, as places in its rows one after another.
+    /// Positions of the lower triangle in the matrix of vectors by vectors, row by row.
     pairs: Tensor,
 }
 
 impl Model {
-    /// For `counts` numbers and `tables` embedded vectors of `dim`.
+    /// A model for `counts` numbers and `tables` embedded vectors of `dim`.
     pub(super) fn new(counts: usize, tables: usize, dim: usize, seed: u64) -> Result<Self> {
         let vectors = tables + 1;
         let pairs: Vec<u32> = (0..vectors).flat_map(|i| (0..i).map(move |j| (i * vectors + j) as u32)).collect();
@@ -45,7 +45,7 @@ impl Dense for Model {
     }
 }
 
-/// `[samples, pairs]`: the dot products of pairs of vectors, each `[samples, dim]`; those of a sample in the order of `pairs`.
+/// The dot products of pairs of vectors, `[samples, pairs]`, in the order of `pairs`. Each vector is `[samples, dim]`.
 fn products(bottom: &Tensor, embedded: &[Tensor], pairs: &Tensor) -> Result<Tensor> {
     let vectors: Vec<&Tensor> = std::iter::once(bottom).chain(embedded).collect();
     let vectors = Tensor::stack(&vectors, 1)?;
@@ -89,7 +89,7 @@ mod tests {
         }
     }
 
-    /// Of the sum of the products, each weighted by its place: by backward, and by moving each element a little.
+    /// Compares the gradient of a weighted sum of the products with the effect of moving each element.
     #[test]
     fn the_gradient_of_the_interaction() {
         let model = Model::new(1, TABLES, DIM, 0).unwrap();
@@ -114,7 +114,7 @@ mod tests {
                     values[i][at] += by;
                     weighted(&values)
                 };
-                // Linear in each element by itself, so that a wide difference is exact but for rounding.
+                // The sum is linear in each element, so a large difference is exact apart from rounding.
                 let by_difference = moved(0.5) - moved(-0.5);
                 assert!((by_backward - by_difference).abs() < 1e-4, "{i} {at}: {by_backward} {by_difference}");
                 assert!((by_backward - by_difference - 0.1).abs() > 1e-4, "a wrong gradient is told");

@@ -1,12 +1,11 @@
-//! A generated click log whose clicks come from a known model, so that the best loss a model can reach is known.
+//! A generated click log whose clicks come from a known model, so that the lowest reachable loss is known.
 //!
-//! Rows are drawn by Zipf's law from each table, counts from a log-normal law. The model is a factorization machine over
-//! 27 features, as many as DLRM has vectors: each row of each table has a weight and a latent vector, and the counts
-//! together have one of each. Tables differ in how much they say. The logit of a click is the sum of the weights and of the dot
-//! products of all pairs of vectors, each of the two parts scaled to the deviation below, and shifted so that one sample in four is a
-//! click.
+//! Rows are drawn by Zipf's law from each table, counts from a log-normal law. The model is a factorization machine over 27 features, as
+//! many as DLRM has vectors: each row of each table has a weight and a latent vector, and so have the counts together. Some tables matter
+//! more than others. The logit of a click has two parts, the sum of the weights and the sum of the dot products of all pairs of vectors.
+//! Each part is scaled to the deviation below, and the logit is shifted so that one sample in four is a click.
 //!
-//! Weights and vectors of a row are a function of seed, table and row: nothing is stored, however large the tables are.
+//! Weights and vectors of a row are a function of seed, table and row. Nothing is stored, however large the tables are.
 
 use super::sample::{Sample, dense_value};
 use crate::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
@@ -16,32 +15,30 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, LogNormal, Zipf};
 use rand_pcg::Pcg64;
 
-/// How many rows hold how many accesses. With 1.05 the hottest 5 % of 100,000 rows get 80 % of the accesses, of 6,000 rows
-/// 73 %; Table 6 of Yang 2020 has hit rates of 78 % with a cache of 5 %, over tables of 1,000 to 10,000,000 rows.
+/// The exponent of Zipf's law. With 1.05 the hottest 5 % of 100,000 rows get 80 % of the accesses, of 6,000 rows 73 %. Table 6 of Yang 2020
+/// has hit rates of 78 % with a cache of 5 %, over tables of 1,000 to 10,000,000 rows.
 const EXPONENT: f64 = 1.05;
 
-/// Clicks among the samples; as in Criteo-Kaggle.
+/// The share of clicks, as in Criteo-Kaggle.
 const BASE_RATE: f64 = 0.25;
 
-/// Deviation of the logit from the weights, and from the products.
+/// Deviations of the logit's two parts: weights and products.
 const DEVIATIONS: [f64; 2] = [1.2, 0.8];
 
 /// Elements of a latent vector.
 const LATENT: usize = 4;
 
-/// One count in ten is missing.
 const MISSING: f64 = 0.1;
 
-/// A generated set.
 #[derive(Debug)]
 pub(super) struct Planted {
     pub(super) train: Vec<Sample>,
     pub(super) test: Vec<Sample>,
-    /// The planted logit of a click, of each test sample.
+    /// The planted logit of each test sample.
     logits: Vec<f64>,
 }
 
-/// Draws a set. The same arguments give the same set.
+/// Generates a data set. Equal arguments give an equal set.
 pub(crate) fn generate(
     rows: &[u32; CRITEO_CATEGORIES],
     train: usize,
@@ -58,7 +55,7 @@ pub(crate) fn generate(
     for _ in 0..samples {
         let mut table = 0;
         let rows = rows.map(|rows| {
-            // Ranks run from 1 to rows; the minimum guards the last one against rounding.
+            // Ranks run from 1 to `rows`; the minimum guards against rounding.
             let row = (ids[table].sample(&mut random) as u32 - 1).min(rows - 1);
             table += 1;
             row
@@ -79,13 +76,13 @@ pub(crate) fn generate(
 }
 
 impl Planted {
-    /// The mean log-loss of who knows the planted probabilities, over all labels that could have been drawn: their entropy, in
-    /// nats. Nothing does better but by chance.
+    /// The entropy: the mean log-loss, in nats, of the planted probabilities over all labels that could be drawn. No model does better but
+    /// by chance.
     pub(crate) fn entropy(&self) -> f64 {
         mean(self.logits.iter().map(|&logit| entropy(probability(logit))))
     }
 
-    /// Theirs on the labels that were drawn.
+    /// The score of the planted probabilities on the labels that were drawn.
     pub(crate) fn score(&self) -> Score {
         let mut scorer = Scorer::new(Target::Binary);
         let logits: Vec<f32> = self.logits.iter().map(|&logit| logit as f32).collect();
@@ -94,13 +91,13 @@ impl Planted {
         scorer.score()
     }
 
-    /// The loss of who knows how many are clicks, and nothing else.
+    /// The loss of predicting the base rate for every sample.
     pub(crate) fn blind_loss(&self) -> f64 {
         entropy(mean(self.test.iter().map(|sample| f64::from(sample.label))))
     }
 }
 
-/// Of one label, in nats.
+/// The entropy of a label, in nats.
 fn entropy(p: f64) -> f64 {
     -(p * p.ln() + (1.0 - p) * (-p).ln_1p())
 }
@@ -109,15 +106,14 @@ fn probability(logit: f64) -> f64 {
     1.0 / (1.0 + (-logit).exp())
 }
 
-/// The planted model.
 #[derive(Debug)]
 struct Plant {
     seed: u64,
-    /// For each count: its part in the weight and in the vector.
+    /// The factor of each count in the counts' weight and vector.
     counts: [Feature; CRITEO_COUNTS],
 }
 
-/// A weight, then a vector: independent, of mean 0 and deviation 1.
+/// A weight, then a vector: independent, with mean 0 and deviation 1.
 type Feature = [f64; 1 + LATENT];
 
 impl Plant {
@@ -125,7 +121,7 @@ impl Plant {
         Self { seed, counts: std::array::from_fn(|count| feature(seed, CRITEO_CATEGORIES, count as u32)) }
     }
 
-    /// The sum of the weights, and that of the products of all pairs of vectors.
+    /// The two parts of the logit: the sum of the weights, and of the products of all pairs of vectors.
     fn parts(&self, rows: &[u32; CRITEO_CATEGORIES], counts: &[Option<i64>; CRITEO_COUNTS]) -> [f64; 2] {
         let mut sum = [0.0; 1 + LATENT];
         let mut squares = 0.0;
@@ -146,15 +142,15 @@ impl Plant {
     }
 }
 
-/// How much a table says: the k-th of them 1/k, as a few features of a real log say most. Steps of 7 go once round the tables, small and
-/// large ones in turn.
+/// The weight of a table in the logit: 1/k for the k-th, as a few features of a real log matter most. Steps of 7 go once round the tables,
+/// so that small and large ones alternate.
 fn strength(table: usize) -> f64 {
     1.0 / (1 + (7 * table + 3) % CRITEO_CATEGORIES) as f64
 }
 
-/// The weight and vector of a row, before its table's strength.
+/// The weight and vector of a row, without the table's strength.
 fn feature(seed: u64, table: usize, row: u32) -> Feature {
-    // Seeds that lie side by side must not share rows: multiplied, they are far apart.
+    // Seeds are multiplied, so that neighbouring seeds have different rows.
     let place = (table as u64 + 1) << 32 | u64::from(row);
     let mut random = Pcg64::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ place);
     let bound = 3f64.sqrt(); // of deviation 1
@@ -170,7 +166,7 @@ fn logits(parts: &[[f64; 2]]) -> Vec<f64> {
         let scale = deviation / variance.sqrt();
         logits.iter_mut().zip(parts).for_each(|(logit, parts)| *logit += scale * (parts[part] - mean));
     }
-    // The mean probability rises with what is added: halve the interval until it is a rounding error.
+    // The mean probability increases with the shift, so bisection finds it.
     let (mut low, mut high) = (-30.0, 30.0);
     for _ in 0..60 {
         let middle = (low + high) / 2.0;
@@ -215,7 +211,7 @@ mod tests {
         let law: Vec<f64> = (1..=rows).map(|rank| f64::from(rank).powf(-EXPONENT)).collect();
         let whole: f64 = law.iter().sum();
         let samples = set.test.len();
-        // Ranks 1, 2, 3 to 10, 11 to 100 and the rest: chi-square with 4 degrees of freedom.
+        // Ranks 1, 2, 3 to 10, 11 to 100 and the rest: chi squared with 4 degrees of freedom.
         let bounds = [0, 1, 2, 10, 100, rows as usize];
         let chi_square = |law: &dyn Fn(usize) -> f64| -> f64 {
             let of = |pair: &[usize]| {
@@ -226,7 +222,7 @@ mod tests {
             };
             bounds.windows(2).map(of).sum()
         };
-        // 23.5 is passed once in 10,000 draws.
+        // By chance it exceeds 23.5 once in 10,000 draws.
         let found = chi_square(&|rank| law[rank] / whole);
         assert!(found < 23.5, "{found}");
         let other: Vec<f64> = (1..=rows).map(|rank| f64::from(rank).powf(-1.15)).collect();
@@ -243,7 +239,7 @@ mod tests {
         let deviation = (BASE_RATE * (1.0 - BASE_RATE) / set.test.len() as f64).sqrt();
         assert!((planted - BASE_RATE).abs() < 4.0 * deviation, "{planted}");
         assert!((clicks - planted).abs() < 4.0 * deviation, "{clicks} {planted}");
-        // Among samples of nearly equal probability as many clicks as that says; of half the logit, not.
+        // Samples of nearly equal probability have that share of clicks; with half the logit they have not.
         let off = |scale: f64| -> f64 {
             let mut order: Vec<usize> = (0..set.logits.len()).collect();
             order.sort_by(|&a, &b| set.logits[a].total_cmp(&set.logits[b]));
@@ -258,7 +254,7 @@ mod tests {
         assert!(off(0.5) > 8.0, "{}", off(0.5));
     }
 
-    /// The loss on the labels drawn is the entropy, within 4 standard errors; that of wrong probabilities is more.
+    /// The loss on the drawn labels is the entropy within 4 standard errors; wrong probabilities have a larger loss.
     #[test]
     fn entropy_is_the_best_loss() {
         let mut set = set();

@@ -1,8 +1,7 @@
-//! A line of a click log in memory, whatever it comes from.
+//! A line of a click log in memory, from a file or generated.
 
 use crate::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 
-/// A line of a click log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample {
     pub(super) dense: [f32; CRITEO_COUNTS],
@@ -17,7 +16,7 @@ impl Sample {
     }
 }
 
-/// ln(1 + count) as in DLRM: a missing count is 0, and so is a negative one.
+/// ln(1 + count) as in DLRM; missing and negative counts are 0.
 pub(super) fn dense_value(count: Option<i64>) -> f32 {
     (count.unwrap_or(0).max(0) as f64).ln_1p() as f32
 }
