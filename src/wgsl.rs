@@ -184,6 +184,9 @@ files![
     "shared/half.wgsl",
     "shared/hash.wgsl",
     "shared/head.wgsl",
+    "shared/lane_portable.wgsl",
+    "shared/lane_subgroup32.wgsl",
+    "shared/lane_subgroup64.wgsl",
     "shared/lanes_portable.wgsl",
     "shared/lanes_subgroup32.wgsl",
     "shared/lanes_subgroup64.wgsl",
@@ -212,6 +215,10 @@ files![
     "shared/robe_walk.wgsl",
     "shared/robe_window.wgsl",
     "shared/row_counts.wgsl",
+    "shared/row_portable.wgsl",
+    "shared/row_shuffled.wgsl",
+    "shared/row_subgroup32.wgsl",
+    "shared/row_subgroup64.wgsl",
     "shared/scaler.wgsl",
     "shared/scan.wgsl",
     "shared/shard.wgsl",
@@ -382,6 +389,12 @@ pub fn sources(kernels: &[&Kernel]) -> Vec<ComposedShader> {
             all.extend(
                 rows.map(|&(name, width, windows)| source(kernel, name, Bodies { width, windows, ..Bodies::PLAIN })),
             );
+            if ranks[0].wgsl != ranks[2].wgsl {
+                let shuffled = [("quad4 subgroup32", RankBody::Subgroup32), ("quad4 subgroup64", RankBody::Subgroup64)];
+                all.extend(
+                    shuffled.map(|(name, rank)| source(kernel, name, Bodies { rank, width: 4, ..Bodies::PLAIN })),
+                );
+            }
         } else if has_windows(kernel) {
             all.extend(
                 windows.map(|(name, width, windows)| source(kernel, name, Bodies { width, windows, ..Bodies::PLAIN })),

@@ -22,6 +22,7 @@
 
 #include "shared/tables.wgsl"
 #include "shared/row_counts.wgsl"
+#include "shared/row.wgsl"
 #include "shared/shard_list.wgsl"
 #include "shared/flight.wgsl"
 #include "shared/half.wgsl"
@@ -34,13 +35,13 @@
 var<workgroup> length: u32;
 
 // Unpacks the record at word `base`.
-fn unpack_row(base: u32, row: u32, place: u32, lane: u32) {
+fn unpack_row(base: u32, row: u32, place: u32, part: u32) {
     let weights = weight_quads();
-    for (var q = lane; q < weights; q += params.lanes) { store_quad(place, q, record_weights(base, q)); }
-    for (var q = lane; q < params.row_quads - weights; q += params.lanes) {
+    for (var q = part; q < weights; q += params.lanes) { store_quad(place, q, record_weights(base, q)); }
+    for (var q = part; q < params.row_quads - weights; q += params.lanes) {
         store_quad(place, weights + q, record_state(base, q));
     }
-    if (lane == 0u && place >= params.slots && params.mode == MODE_TRAIN) { count_row(row, BYPASS_READS); }
+    if (part == 0u && place >= params.slots && params.mode == MODE_TRAIN) { count_row(row, BYPASS_READS); }
 }
 
 fn concerns(i: u32) -> bool {
@@ -52,8 +53,8 @@ fn concerns(i: u32) -> bool {
 }
 
 // Carries out Move i; NONE for none. The whole workgroup must call this.
-fn carry_out(i: u32, local: u32) {
-    let lane = local & (params.lanes - 1u);
+fn carry_out(i: u32, lane: Lane) {
+    let part = lane_index(lane) & (params.lanes - 1u);
     let j = i - shard.first_move;
     var one = Move(NONE, NONE, NONE, 0u);
     if (i != NONE) { one = moves[i]; }
@@ -63,48 +64,49 @@ fn carry_out(i: u32, local: u32) {
         let slot = leaves && one.place < params.slots;
         var live = leaves;
         if (slot) { live = (ways[way_at(one.place, FLAGS)] & DIRTY) != 0u; }
-        let packed = pack_row(live, one.place, one.victim, j, local);
-        if (packed && lane == 0u && params.mode == MODE_TRAIN) {
+        let packed = pack_row(live, one.place, one.victim, j, lane);
+        if (packed && part == 0u && params.mode == MODE_TRAIN) {
             count_row(one.victim, select(WRITE_BACKS, BYPASS_WRITES, one.place >= params.slots));
         }
         // All lanes have read the place, and the record is written, before the flags change or the place is
         // overwritten.
         storageBarrier();
         workgroupBarrier();
-        if (slot && lane == 0u) { ways[way_at(one.place, FLAGS)] &= ~DIRTY; }
+        if (slot && part == 0u) { ways[way_at(one.place, FLAGS)] &= ~DIRTY; }
     }
     if ((shard.phases & UNPACK) != 0u && here) {
-        if (in_shard(one.row)) { unpack_row(arrival(one.row, j), one.row, one.place, lane); }
-        if ((one.flags & KEEP) != 0u && in_shard(one.victim)) { unpack_row(kept_record(one.victim, j), one.victim, params.slots + i, lane); }
+        if (in_shard(one.row)) { unpack_row(arrival(one.row, j), one.row, one.place, part); }
+        if ((one.flags & KEEP) != 0u && in_shard(one.victim)) { unpack_row(kept_record(one.victim, j), one.victim, params.slots + i, part); }
     }
 }
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    if (local == 0u) {
+        lane: Lane) {
+    let me = lane_index(lane);
+    if (me == 0u) {
         length = step.counts[COUNT_MOVES];
         if (shard.moves != 0u) { length = min(length, shard.first_move + shard.moves); }
     }
     let n = workgroupUniformLoad(&length);
     pack_step = step.t;
     let at_once = 256u / params.lanes;
-    let mine = local / params.lanes;
+    let mine = me / params.lanes;
     let block = select(at_once, LISTED, is_cut());
     let begin = shard.first_move + flat_group(group, groups) * block;
     if (begin >= n) { return; }
-    row_counts_begin(local);
+    row_counts_begin(me);
     for (var first = begin; first < n; first += groups.x * groups.y * block) {
         if (!is_cut()) {
-            carry_out(select(NONE, first + mine, first + mine < n), local);
+            carry_out(select(NONE, first + mine, first + mine < n), lane);
             continue;
         }
-        let entries = list_block(first, n, local);
+        let entries = list_block(first, n, me);
         for (var turn = 0u; turn < entries; turn += at_once) {
             var i = NONE;
             if (turn + mine < entries) { i = first + listed_at(turn + mine); }
-            carry_out(i, local);
+            carry_out(i, lane);
         }
     }
-    row_counts_end(local);
+    row_counts_end(me);
 }

@@ -29,6 +29,7 @@
 
 #include "shared/tables.wgsl"
 #include "shared/row_counts.wgsl"
+#include "shared/row.wgsl"
 #include "shared/shard_list.wgsl"
 #include "shared/flight.wgsl"
 #include "shared/rng.wgsl"
@@ -43,7 +44,6 @@ const ADAGRAD: u32 = 1u;
 const ROW_WISE: u32 = 2u;
 
 var<workgroup> length: u32;
-var<workgroup> squares: array<f32, 256>;
 var<workgroup> wrong: array<atomic<u32>, 64>; // for each row: a value is not finite
 var<workgroup> packs: atomic<u32>;            // not 0 if any row is to be packed
 var<workgroup> packing: u32;
@@ -83,20 +83,21 @@ fn concerns(i: u32) -> bool {
 }
 
 // Updates distinct row i; NONE for none. The whole workgroup must call this.
-fn update_row(i: u32, local: u32) {
-    let lane = local & (params.lanes - 1u);
+fn update_row(i: u32, lane: Lane) {
+    let local = lane_index(lane);
+    let part = local & (params.lanes - 1u);
     let mine = local / params.lanes;
     var one = Target(NONE, NONE, 0u, 0u);
     if (i != NONE) { one = targets[i + 1u]; }
     let bypass = one.place >= params.slots;
     let live = belongs(one);
-    if (lane == 0u) { atomicStore(&wrong[mine], 0u); }
+    if (part == 0u) { atomicStore(&wrong[mine], 0u); }
     if (local == 0u) { atomicStore(&packs, 0u); }
 
     // Each lane sums one Quad of the row once and keeps the sum. Rows of more Quads are summed again in each pass,
     // from L1.
     var held = Quad();
-    if (live && lane < weight_quads()) { held = merged(one, lane); }
+    if (live && part < weight_quads()) { held = merged(one, part); }
 
     // Row-wise AdaGrad needs the mean of squares first. The order is fixed: each lane adds its Quads in ascending
     // order, then a tree adds the lanes.
@@ -104,34 +105,28 @@ fn update_row(i: u32, local: u32) {
     if (params.optimizer == ROW_WISE) {
         var sum = 0.0;
         if (live) {
-            for (var q = lane; q < weight_quads(); q += params.lanes) {
+            for (var q = part; q < weight_quads(); q += params.lanes) {
                 var grad = held;
-                if (q != lane) { grad = merged(one, q); }
+                if (q != part) { grad = merged(one, q); }
                 sum = add_squares(sum, grad + params.weight_decay * load_quad(one.place, q));
             }
         }
-        squares[local] = sum;
-        for (var reach = params.lanes / 2u; reach > 0u; reach /= 2u) {
-            workgroupBarrier();
-            if (lane < reach) { squares[local] += squares[local + reach]; }
-        }
-        // The lane that writes the row's state is the only one that reads it.
-        if (live && lane == 0u) {
-            squares[local] = part_of(load_quad(one.place, weight_quads()), 0u) + squares[local] / f32(params.dim);
-        }
-        workgroupBarrier();
-        if (live) { row_state = squares[local - lane]; }
+        // Only the invocation that writes the row's state reads it.
+        var state = 0.0;
+        if (live && part == 0u) { state = part_of(load_quad(one.place, weight_quads()), 0u); }
+        let next_state = state_of_row(state, sum, lane);
+        if (live) { row_state = next_state; }
     }
 
     // Two passes over the row: the first checks that every new value is finite, the second stores them.
     var bad = !is_finite(bits_of(quad_of(row_state)));
     var next: Moved;
     if (live) {
-        for (var q = lane; q < weight_quads(); q += params.lanes) {
+        for (var q = part; q < weight_quads(); q += params.lanes) {
             var grad = held;
-            if (q != lane) { grad = merged(one, q); }
+            if (q != part) { grad = merged(one, q); }
             let after = moved(one, q, grad, row_state);
-            if (q == lane) { next = after; }
+            if (q == part) { next = after; }
             bad = bad || !is_finite(bits_of(after.g)) || !is_finite(bits_of(after.w))
                 || !is_finite(bits_of(after.state));
         }
@@ -142,14 +137,14 @@ fn update_row(i: u32, local: u32) {
     workgroupBarrier();
     let taken = live && atomicLoad(&wrong[mine]) == 0u;
     if (taken) {
-        for (var q = lane; q < weight_quads(); q += params.lanes) {
+        for (var q = part; q < weight_quads(); q += params.lanes) {
             var after = next;
-            if (q != lane) { after = moved(one, q, merged(one, q), row_state); }
+            if (q != part) { after = moved(one, q, merged(one, q), row_state); }
             store_quad(one.place, q, after.w);
             if (params.optimizer == ADAGRAD) { store_quad(one.place, weight_quads() + q, after.state); }
         }
     }
-    if (lane == 0u) {
+    if (part == 0u) {
         if (taken) {
             if (params.optimizer == ROW_WISE) { store_quad(one.place, weight_quads(), quad_of(row_state)); }
             if (!bypass) { ways[way_at(one.place, FLAGS)] |= DIRTY; }
@@ -160,35 +155,36 @@ fn update_row(i: u32, local: u32) {
     if (local == 0u) { packing = atomicLoad(&packs); }
     if (workgroupUniformLoad(&packing) != 0u) {
         storageBarrier(); // the other lanes must see the new row before they pack it
-        let packed = pack_row(taken && bypass, one.place, one.row, one.place - params.slots, local);
-        if (packed && lane == 0u) { count_row(one.row, BYPASS_WRITES); }
+        let packed = pack_row(taken && bypass, one.place, one.row, one.place - params.slots, lane);
+        if (packed && part == 0u) { count_row(one.row, BYPASS_WRITES); }
     }
 }
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    if (local == 0u) { length = targets[0].row; }
+        lane: Lane) {
+    let me = lane_index(lane);
+    if (me == 0u) { length = targets[0].row; }
     let n = workgroupUniformLoad(&length);
     pack_step = targets[0].start;
     unscale = bitcast<f32>(targets[0].end);
     let at_once = 256u / params.lanes;
-    let mine = local / params.lanes;
+    let mine = me / params.lanes;
     let block = select(at_once, LISTED, is_cut());
     let begin = flat_group(group, groups) * block;
     if (begin >= n) { return; }
-    row_counts_begin(local);
+    row_counts_begin(me);
     for (var first = begin; first < n; first += groups.x * groups.y * block) {
         if (!is_cut()) {
-            update_row(select(NONE, first + mine, first + mine < n), local);
+            update_row(select(NONE, first + mine, first + mine < n), lane);
             continue;
         }
-        let entries = list_block(first, n, local);
+        let entries = list_block(first, n, me);
         for (var turn = 0u; turn < entries; turn += at_once) {
             var i = NONE;
             if (turn + mine < entries) { i = first + listed_at(turn + mine); }
-            update_row(i, local);
+            update_row(i, lane);
         }
     }
-    row_counts_end(local);
+    row_counts_end(me);
 }

@@ -1,9 +1,6 @@
 // Packs an FP32 row into its record (SPEC 2). Needs all that shared/flight.wgsl needs, shared/flight.wgsl itself,
-// shared/half.wgsl, shared/rng.wgsl, shared/quad.wgsl, shared/row_counts.wgsl, shared/slots.wgsl.
+// shared/half.wgsl, shared/rng.wgsl, shared/quad.wgsl, shared/row.wgsl, shared/row_counts.wgsl, shared/slots.wgsl.
 
-var<workgroup> pack_low: array<u32, 256>; // as the integers of `ordered`
-var<workgroup> pack_high: array<u32, 256>;
-var<workgroup> pack_bad: array<u32, 256>;
 var<workgroup> pack_places: array<u32, 64>; // staged: the position of each row's record
 
 #include "shared/codec.wgsl"
@@ -53,49 +50,36 @@ fn packed_word(place: u32, row: u32, w: u32, scale: f32, bias: f32) -> u32 {
 // Each `params.lanes` invocations pack one row. The whole workgroup must call this; invocations without a row pass
 // `live` false. Returns false and leaves the record as it was if a value is not finite or the row's range overflows;
 // the row is then counted.
-fn pack_row(live: bool, place: u32, row: u32, j: u32, local: u32) -> bool {
-    let lane = local & (params.lanes - 1u);
-    var low = NONE;
-    var high = 0u;
-    var wrong = 0u;
+fn pack_row(live: bool, place: u32, row: u32, j: u32, lane: Lane) -> bool {
+    let local = lane_index(lane);
+    let part = local & (params.lanes - 1u);
+    var own = Extent(NONE, 0u, 0u);
     if (live) {
-        for (var q = lane; q < weight_quads(); q += params.lanes) {
+        for (var q = part; q < weight_quads(); q += params.lanes) {
             let v = load_quad(place, q);
-            if (!is_finite(bits_of(v))) { wrong = 1u; }
-            low = min(low, lowest(v));
-            high = max(high, highest(v));
+            if (!is_finite(bits_of(v))) { own.bad = 1u; }
+            own.low = min(own.low, lowest(v));
+            own.high = max(own.high, highest(v));
         }
-        for (var q = weight_quads() + lane; q < params.row_quads; q += params.lanes) {
-            if (!is_finite(bits_of(load_quad(place, q)))) { wrong = 1u; }
-        }
-    }
-    pack_low[local] = low;
-    pack_high[local] = high;
-    pack_bad[local] = wrong;
-    for (var reach = params.lanes / 2u; reach > 0u; reach /= 2u) {
-        workgroupBarrier();
-        if (lane < reach) {
-            pack_low[local] = min(pack_low[local], pack_low[local + reach]);
-            pack_high[local] = max(pack_high[local], pack_high[local + reach]);
-            pack_bad[local] |= pack_bad[local + reach];
+        for (var q = weight_quads() + part; q < params.row_quads; q += params.lanes) {
+            if (!is_finite(bits_of(load_quad(place, q)))) { own.bad = 1u; }
         }
     }
-    workgroupBarrier();
-    let head = local - lane;
+    let all = extent_of_row(own, lane);
     var scale = 0.0;
     var bias = 0u; // the bits of the bias
-    var refused = pack_bad[head] != 0u;
+    var refused = all.bad != 0u;
     if (params.bits <= 8u) {
-        bias = bias_of(pack_low[head]);
-        let span = bitcast<f32>(unordered(pack_high[head])) - bitcast<f32>(bias);
+        bias = bias_of(all.low);
+        let span = bitcast<f32>(unordered(all.high)) - bitcast<f32>(bias);
         refused = refused || !is_finite(bits_of(quad_of(span)));
         scale = scale_of(span);
     }
-    if (live && refused && lane == 0u) { count_row(row, SKIPPED_ROWS); }
+    if (live && refused && part == 0u) { count_row(row, SKIPPED_ROWS); }
     let taken = live && !refused;
     var base = own_record(row);
     if (shard.moves != 0u) {
-        if (taken && lane == 0u) { pack_places[local / params.lanes] = departure(row, j); }
+        if (taken && part == 0u) { pack_places[local / params.lanes] = departure(row, j); }
         workgroupBarrier();
         if (taken) { base = departed(shard.leaving, pack_places[local / params.lanes]); }
     }
@@ -104,7 +88,7 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, local: u32) -> bool {
     // these few they would take the lanes one trip more.
     let payload = params.payload_half / 2u;
     let begin = select(payload, 0u, params.state_half == 1u);
-    for (var w = lane; w < begin; w += params.lanes) {
+    for (var w = part; w < begin; w += params.lanes) {
         records[base + w] = float_word(place, w, scale, bitcast<f32>(bias));
     }
     // A hash serves at least four elements, and a word has two halves, so a lane takes two words, from the start of the
@@ -112,7 +96,7 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, local: u32) -> bool {
     let run = select(1u, 2u, params.bits == 16u);
     let skew = (payload - begin) & (run - 1u);
     noise_begins();
-    for (var first = lane * run; begin + first < params.record_words + skew; first += params.lanes * run) {
+    for (var first = part * run; begin + first < params.record_words + skew; first += params.lanes * run) {
         for (var i = 0u; i < run; i++) {
             let w = begin + first + i - skew;
             if (w < params.record_words) { records[base + w] = packed_word(place, row, w, scale, bitcast<f32>(bias)); }

@@ -1,0 +1,46 @@
+// Values over the `params.lanes` invocations that share a row, through shared memory, for subgroups of any size. Each
+// function must be called by the whole workgroup, and gives every invocation the value of its row.
+#include "shared/lane.wgsl"
+
+// The range of a row's values, as the integers of `ordered`; `bad` is not 0 if a value is not finite.
+struct Extent {
+    low: u32,
+    high: u32,
+    bad: u32,
+}
+
+var<workgroup> row_lows: array<u32, 256>;
+var<workgroup> row_highs: array<u32, 256>;
+var<workgroup> row_bads: array<u32, 256>;
+var<workgroup> row_sums: array<f32, 256>;
+
+fn extent_of_row(own: Extent, lane: Lane) -> Extent {
+    let part = lane.index & (params.lanes - 1u);
+    row_lows[lane.index] = own.low;
+    row_highs[lane.index] = own.high;
+    row_bads[lane.index] = own.bad;
+    for (var reach = params.lanes / 2u; reach > 0u; reach /= 2u) {
+        workgroupBarrier();
+        if (part < reach) {
+            row_lows[lane.index] = min(row_lows[lane.index], row_lows[lane.index + reach]);
+            row_highs[lane.index] = max(row_highs[lane.index], row_highs[lane.index + reach]);
+            row_bads[lane.index] |= row_bads[lane.index + reach];
+        }
+    }
+    workgroupBarrier();
+    let first = lane.index - part;
+    return Extent(row_lows[first], row_highs[first], row_bads[first]);
+}
+
+// The new state of row-wise AdaGrad: the first invocation's `state`, and the mean of all `squares`, added by a tree.
+fn state_of_row(state: f32, squares: f32, lane: Lane) -> f32 {
+    let part = lane.index & (params.lanes - 1u);
+    row_sums[lane.index] = squares;
+    for (var reach = params.lanes / 2u; reach > 0u; reach /= 2u) {
+        workgroupBarrier();
+        if (part < reach) { row_sums[lane.index] += row_sums[lane.index + reach]; }
+    }
+    if (part == 0u) { row_sums[lane.index] = state + row_sums[lane.index] / f32(params.dim); }
+    workgroupBarrier();
+    return row_sums[lane.index - part];
+}

@@ -1,0 +1,35 @@
+// Values over the `params.lanes` invocations that share a row, by shuffles within a subgroup of at least 32 lanes. Each
+// function must be called by the whole workgroup, and gives every invocation the value of its row. Its barrier brings
+// the lanes of a subgroup together, which may have left a loop of the caller one after another.
+#include "shared/lane.wgsl"
+
+// The range of a row's values, as the integers of `ordered`; `bad` is not 0 if a value is not finite.
+struct Extent {
+    low: u32,
+    high: u32,
+    bad: u32,
+}
+
+fn extent_of_row(own: Extent, lane: Lane) -> Extent {
+    workgroupBarrier();
+    var all = own;
+    for (var reach = params.lanes / 2u; reach > 0u; reach /= 2u) {
+        let other = lane.invocation ^ reach;
+        all.low = min(all.low, subgroupShuffle(all.low, other));
+        all.high = max(all.high, subgroupShuffle(all.high, other));
+        all.bad |= subgroupShuffle(all.bad, other);
+    }
+    return all;
+}
+
+// The new state of row-wise AdaGrad: the first invocation's `state`, and the mean of all `squares`, added by a tree. A sum
+// of two has the same bits in either order, so every invocation has the first one's sum.
+fn state_of_row(state: f32, squares: f32, lane: Lane) -> f32 {
+    workgroupBarrier();
+    var sum = squares;
+    for (var reach = params.lanes / 2u; reach > 0u; reach /= 2u) {
+        sum += bitcast<f32>(subgroupShuffle(bitcast<u32>(sum), lane.invocation ^ reach));
+    }
+    let first = lane.invocation & ~(params.lanes - 1u);
+    return bitcast<f32>(subgroupShuffle(bitcast<u32>(state + sum / f32(params.dim)), first));
+}

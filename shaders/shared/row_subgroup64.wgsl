@@ -1,0 +1,1 @@
+#include "shared/row_shuffled.wgsl"
