@@ -63,7 +63,7 @@ impl Goal {
         self.limit().map(|(limit, at_most)| if at_most { limit / value } else { value / limit })
     }
 
-    /// Judges the goal by `records`. If `judged` is false the figure is only reported, unless the goal holds anywhere.
+    /// Judges the goal by `records` if `judged`, or if the goal holds anywhere; never by a record whose setting has `scaled`.
     #[must_use]
     pub fn judge(&self, records: &[Record], judged: bool) -> Judged {
         let worst = |value: f64| self.progress(value).unwrap_or(value);

@@ -216,11 +216,11 @@ fn settings(training: &Training, cells: &[Cell]) -> String {
         let (skipped, overflows) = (sum(|run| run.skipped_rows), sum(|run| run.overflows.unwrap_or(0)));
         if skipped > 0 {
             text += &format!(
-                "\n{label}: {skipped} updates of rows, or of shared weights, were not finite and left out: do not trust its loss; lower --lr"
+                "\n{label}: {skipped} updates of rows or shared weights were not finite and were skipped: do not trust its loss; lower --lr"
             );
         }
         if overflows > 0 {
-            text += &format!("\n{label}: {overflows} steps overflowed and were left out");
+            text += &format!("\n{label}: {overflows} steps overflowed and were skipped");
         }
     }
     let fp32 = cells.first().and_then(|cell| cell.mean("test loss"));

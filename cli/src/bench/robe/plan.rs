@@ -23,7 +23,7 @@ pub(super) struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// Returns an error if an array of `bytes` bytes exceeds the memory limit.
+    /// Returns an error if an array of `bytes` bytes exceeds the memory limit, or if the time is up.
     pub(super) fn has_room(&self, bytes: u64, of: &str) -> Result<(), String> {
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
         match self.memory {

@@ -256,7 +256,7 @@ fn compare(run: &mut Run, placement: Placement) {
     }
 }
 
-/// Failures on any machine: a hot batch that moves rows, a normal batch that moves none, and hit rates that should be equal and are not.
+/// Failures on any machine: a hot batch that moves rows, a normal batch that moves other bytes in than out, and a wrong hit rate.
 fn wrong(run: &Run, by: u32) -> Vec<String> {
     let mut wrong = Vec::new();
     let rates = Select { what: "hit rate", shape: "pinned", setting: "" };
