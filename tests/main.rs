@@ -7,6 +7,7 @@ mod checkpoint;
 mod cpu;
 mod face;
 mod hot;
+mod lanes;
 mod layers;
 mod low_precision;
 mod naive;

@@ -7,6 +7,8 @@ use std::{
 
 use hotrow::{Context, ContextOptions, Error, Shaders, adapter};
 
+use crate::lanes::device::Config;
+
 /// The shader mode of `HOTROW_TEST_SHADERS=checked|trusted`: the suite passes in both.
 pub fn options() -> ContextOptions {
     let shaders = match std::env::var("HOTROW_TEST_SHADERS").as_deref() {
@@ -53,7 +55,13 @@ fn context() -> Result<&'static Context, &'static str> {
         if mode == "off" {
             return Err("HOTROW_TEST_GPU=off".into());
         }
-        assert!(mode == "allow" || mode == "require", "HOTROW_TEST_GPU: wanted require, allow or off, found {mode}");
+        if mode == "lanes" {
+            return Ok(lanes());
+        }
+        assert!(
+            mode == "allow" || mode == "require",
+            "HOTROW_TEST_GPU: wanted require, allow, off or lanes, found {mode}"
+        );
         let opened = match adapter::open_best(adapter::Wanted::Any) {
             Ok(context) => context,
             // Only a missing adapter is a reason to skip. The tests must find an adapter that fails.
@@ -72,6 +80,15 @@ fn context() -> Result<&'static Context, &'static str> {
         Ok(context)
     });
     made.as_ref().map_err(String::as_str)
+}
+
+/// The lane executor as a device, as `HOTROW_TEST_LANES` describes it.
+fn lanes() -> Context {
+    let config = Config::parse(&std::env::var("HOTROW_TEST_LANES").unwrap_or_default());
+    let (device, queue, _) = crate::lanes::device::open(&config);
+    let context = Context::with_options(&device, &queue, &options()).unwrap_or_else(|error| panic!("{error}"));
+    tell(&format!("GPU tests on the lane executor: {config:?}"));
+    context
 }
 
 /// Runs `test` on the device, or prints why it is skipped.

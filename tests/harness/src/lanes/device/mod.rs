@@ -1,0 +1,67 @@
+//! A device of wgpu whose kernels the lane executor runs. Commands are recorded and run at `submit`, on the caller's thread. It does what
+//! hotrow asks of a device and panics, with the name, at everything else.
+
+mod adapter;
+mod buffer;
+mod commands;
+mod config;
+mod kernel;
+mod queue;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use config::{Config, Findings};
+pub use kernel::Code;
+
+use super::findings::Report;
+
+/// A dispatch as it was submitted.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    pub code: Arc<Code>,
+    /// The buffers before the dispatch.
+    pub buffers: Vec<Arc<Vec<u32>>>,
+    pub bindings: Vec<super::Bound>,
+    pub groups: [u32; 3],
+}
+
+/// What the parts of a device share, and what a test asks of it.
+#[derive(Debug)]
+pub struct World {
+    pub config: Config,
+    report: Mutex<Report>,
+    recorded: Mutex<Vec<Recording>>,
+    pending: Mutex<Vec<buffer::Pending>>,
+    submitted: Mutex<u64>,
+}
+
+/// Takes a lock, even one that a failed test left behind.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl World {
+    /// The findings and counts so far; the next call begins anew.
+    pub fn take_report(&self) -> Report {
+        std::mem::take(&mut lock(&self.report))
+    }
+
+    /// The dispatches recorded so far, if [`Config::record`] asks for them.
+    pub fn take_recorded(&self) -> Vec<Recording> {
+        std::mem::take(&mut lock(&self.recorded))
+    }
+}
+
+/// A device and its queue.
+pub fn open(config: &Config) -> (wgpu::Device, wgpu::Queue, Arc<World>) {
+    let world = Arc::new(World {
+        config: config.clone(),
+        report: Mutex::default(),
+        recorded: Mutex::default(),
+        pending: Mutex::default(),
+        submitted: Mutex::default(),
+    });
+    let device = wgpu::Device::from_custom(adapter::LaneDevice { world: world.clone() });
+    let queue = wgpu::Queue::from_custom(queue::LaneQueue { world: world.clone() });
+    (device, queue, world)
+}

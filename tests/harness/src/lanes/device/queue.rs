@@ -1,0 +1,177 @@
+//! The queue: runs what was recorded.
+
+use std::{io::Write as _, sync::Arc};
+
+use wgpu::custom::{
+    BoxSubmittedWorkDoneCallback, DispatchBlas, DispatchBuffer, DispatchCommandBuffer, DispatchQueueWriteBuffer,
+    DispatchSurfaceOutputDetail, QueueInterface,
+};
+
+use super::{
+    Findings, Recording, World,
+    buffer::Words,
+    commands::{Command, LaneCommands, buffer},
+    kernel::{Code, Entry},
+    lock,
+};
+use crate::lanes::{
+    findings::{Fault, Finding, Raw},
+    known::known,
+    schedule::{Options, Order, dispatch},
+    state::Bound,
+};
+
+#[derive(Debug)]
+pub(super) struct LaneQueue {
+    pub(super) world: Arc<World>,
+}
+
+impl LaneQueue {
+    fn run(&self, command: Command) {
+        match command {
+            Command::Copy { from, first, to, at, count } => {
+                let words = lock(&from)[first..first + count].to_vec();
+                lock(&to)[at..at + count].copy_from_slice(&words);
+            }
+            Command::Clear { words, first, count } => lock(&words)[first..first + count].fill(0),
+            Command::Dispatch { code, entries, groups } => self.dispatch(&code, &entries, groups),
+        }
+    }
+
+    fn dispatch(&self, code: &Arc<Code>, entries: &[Entry], groups: [u32; 3]) {
+        if groups.contains(&0) {
+            return;
+        }
+        let config = &self.world.config;
+        // One buffer may be bound at several places.
+        let mut owners: Vec<&Words> = Vec::new();
+        let mut bindings = Vec::new();
+        for entry in entries {
+            let known = owners.iter().position(|&words| Arc::ptr_eq(words, &entry.words));
+            let buffer = known.unwrap_or(owners.len());
+            if known.is_none() {
+                owners.push(&entry.words);
+            }
+            bindings.push(Bound { binding: entry.binding, buffer, first: entry.first, words: entry.count });
+        }
+        let mut buffers: Vec<Vec<u32>> = owners.iter().map(|&words| std::mem::take(&mut *lock(words))).collect();
+        if config.record {
+            let buffers = buffers.iter().cloned().map(Arc::new).collect();
+            lock(&self.world.recorded).push(Recording {
+                code: code.clone(),
+                buffers,
+                bindings: bindings.clone(),
+                groups,
+            });
+        }
+        let before = config.twice.then(|| buffers.clone());
+        let submitted = *lock(&self.world.submitted);
+        let options = Options { seed: config.options.seed ^ submitted.wrapping_mul(0x9E37_79B9), ..config.options };
+        let outcome = dispatch(code.program(), &mut buffers, &bindings, groups, &options);
+        let mut found = outcome.found;
+        if let Some(mut again) = before {
+            let order = if options.order == Order::Descending { Order::Ascending } else { Order::Descending };
+            let options = Options { order, ..options };
+            let second = dispatch(code.program(), &mut again, &bindings, groups, &options);
+            found.extend(second.found);
+            for (entry, bound) in entries.iter().zip(&bindings) {
+                let (a, b) = (&buffers[bound.buffer], &again[bound.buffer]);
+                if let Some(at) = (bound.first..bound.first + bound.words).find(|&at| a[at] != b[at]) {
+                    let binding = entry.binding;
+                    let declared = code.program().bindings.iter().find(|declared| declared.binding == binding);
+                    let name = declared.map_or("", |declared| &declared.name);
+                    let detail = format!("word {} of {name}: {} or {}, by the order", at - bound.first, a[at], b[at]);
+                    let line = code.program().used_results.first().copied().unwrap_or(0);
+                    found.push(Raw { fault: Fault::Order, line, other: 0, workgroup: 0, lane: 0, detail });
+                }
+            }
+        }
+        lock(&self.world.report).counts.entry(code.name.clone()).or_default().add(&outcome.counts);
+        for (words, buffer) in owners.iter().zip(buffers) {
+            *lock(words) = buffer;
+        }
+        self.report(code, &found);
+    }
+
+    /// Adds findings to the report, and does with them what the test wants.
+    fn report(&self, code: &Code, found: &[Raw]) {
+        let mut new = Vec::new();
+        for raw in found {
+            let finding = Finding::of(code.source(), raw);
+            if known(&finding).is_none() && lock(&self.world.report).add(finding.clone()) {
+                new.push(finding.to_string());
+            }
+        }
+        match self.world.config.findings {
+            _ if new.is_empty() => {}
+            // In each test, not only in the first that meets it.
+            Findings::Fail => {
+                lock(&self.world.report).findings.clear();
+                panic!("the lane executor found:\n{}", new.join("\n"));
+            }
+            Findings::Print => {
+                let _shown = writeln!(std::io::stderr().lock(), "{}", new.join("\n"));
+            }
+            Findings::Keep => {}
+        }
+    }
+}
+
+impl QueueInterface for LaneQueue {
+    fn write_buffer(&self, target: &DispatchBuffer, offset: u64, data: &[u8]) {
+        assert!(offset.is_multiple_of(4) && data.len().is_multiple_of(4), "wanted whole words");
+        let target = buffer(target);
+        assert!(offset + data.len() as u64 <= target.bytes, "a write beyond the buffer");
+        let mut words = lock(&target.words);
+        bytemuck::cast_slice_mut::<u32, u8>(&mut words)[offset as usize..][..data.len()].copy_from_slice(data);
+    }
+
+    fn create_staging_buffer(&self, _: wgpu::BufferSize) -> Option<DispatchQueueWriteBuffer> {
+        panic!("the lane executor has no create_staging_buffer");
+    }
+
+    fn validate_write_buffer(&self, _: &DispatchBuffer, _: u64, _: wgpu::BufferSize) -> Option<()> {
+        panic!("the lane executor has no validate_write_buffer");
+    }
+
+    fn write_staging_buffer(&self, _: &DispatchBuffer, _: u64, _: &DispatchQueueWriteBuffer) {
+        panic!("the lane executor has no write_staging_buffer");
+    }
+
+    fn write_texture(
+        &self,
+        _: wgpu::TexelCopyTextureInfo<'_>,
+        _: &[u8],
+        _: wgpu::TexelCopyBufferLayout,
+        _: wgpu::Extent3d,
+    ) {
+        panic!("the lane executor has no write_texture");
+    }
+
+    fn submit(&self, buffers: &mut dyn Iterator<Item = DispatchCommandBuffer>) -> u64 {
+        for buffer in buffers {
+            let buffer: &LaneCommands = buffer.as_custom().unwrap_or_else(|| panic!("commands of another device"));
+            let commands = std::mem::take(&mut *lock(&buffer.commands));
+            commands.into_iter().for_each(|command| self.run(command));
+        }
+        let mut submitted = lock(&self.world.submitted);
+        *submitted += 1;
+        *submitted
+    }
+
+    fn get_timestamp_period(&self) -> f32 {
+        1.0
+    }
+
+    fn on_submitted_work_done(&self, callback: BoxSubmittedWorkDoneCallback) {
+        callback();
+    }
+
+    fn compact_blas(&self, _: &DispatchBlas) -> (Option<u64>, DispatchBlas) {
+        panic!("the lane executor has no compact_blas");
+    }
+
+    fn present(&self, _: &DispatchSurfaceOutputDetail) {
+        panic!("the lane executor has no present");
+    }
+}
