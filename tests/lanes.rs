@@ -1,5 +1,7 @@
 //! The lane executor: each detector on a small shader with a fault and on its sound neighbour.
 
+use std::sync::Arc;
+
 use hotrow_harness::lanes::{Bound, Fault, Options, Order, Outcome, Source, dispatch};
 
 /// Runs `groups` workgroups of a shader whose storage buffers are `buffers`, one behind another.
@@ -9,7 +11,17 @@ fn run(text: &str, buffers: &mut [Vec<u32>], groups: u32, options: &Options) -> 
         .zip(buffers.iter())
         .map(|(binding, words)| Bound { binding, buffer: binding as usize, first: 0, words: words.len() })
         .collect();
-    dispatch(&source.program(), buffers, &bindings, [groups, 1, 1], options)
+    on(&source, buffers, &bindings, groups, options)
+}
+
+/// Runs a shader on buffers with these bindings.
+fn on(source: &Source, buffers: &mut [Vec<u32>], bindings: &[Bound], groups: u32, options: &Options) -> Outcome {
+    let mut shared: Vec<Arc<Vec<u32>>> = buffers.iter().map(|words| Arc::new(words.clone())).collect();
+    let outcome = dispatch(&source.program(), &mut shared, bindings, [groups, 1, 1], options);
+    for (words, shared) in buffers.iter_mut().zip(shared) {
+        *words = shared.to_vec();
+    }
+    outcome
 }
 
 /// The faults of a shader in every order and for every size of subgroups, on `words` zeros.
@@ -186,7 +198,7 @@ fn main(@builtin(local_invocation_index) me: u32) {{
         let bindings =
             [Bound { binding: 0, buffer: 0, first: 0, words: 4 }, Bound { binding: 1, buffer, first: 0, words: 4 }];
         let mut buffers = [vec![0; 4], vec![0; 4]];
-        let outcome = dispatch(&source.program(), &mut buffers, &bindings, [1, 1, 1], &Options::default());
+        let outcome = on(&source, &mut buffers, &bindings, 1, &Options::default());
         assert_eq!(!outcome.found.is_empty(), races);
         assert!(outcome.found.iter().all(|raw| raw.fault == Fault::Race));
     }
@@ -245,7 +257,7 @@ fn barriers_in_non_uniform_flow() {
             let bindings = [Bound { binding: 0, buffer: 0, first: 0, words: 128 }];
             for subgroup in [4, 64] {
                 let options = Options { subgroup, ..Options::default() };
-                let outcome = dispatch(&source.program(), &mut [vec![0; 128]], &bindings, [1, 1, 1], &options);
+                let outcome = on(&source, &mut [vec![0; 128]], &bindings, 1, &options);
                 assert_eq!(outcome.found.iter().map(|raw| raw.fault).collect::<Vec<_>>(), wanted);
             }
         }
@@ -258,7 +270,7 @@ fn barriers_in_non_uniform_flow() {
         let text = shader("", body);
         if let Ok(source) = Source::new("test", &text, &[]) {
             let bindings = [Bound { binding: 0, buffer: 0, first: 0, words: 128 }];
-            let outcome = dispatch(&source.program(), &mut [vec![0; 128]], &bindings, [1, 1, 1], &Options::default());
+            let outcome = on(&source, &mut [vec![0; 128]], &bindings, 1, &Options::default());
             assert_eq!(outcome.found.len(), 1, "{body}");
             assert_eq!(outcome.found[0].fault, Fault::NonUniform, "{body}");
         } else {
@@ -291,7 +303,7 @@ fn words_out_of_bounds() {
     let source = Source::new("test", &text("out[me] = 1u;"), &[]).unwrap();
     let bindings = [Bound { binding: 0, buffer: 0, first: 8, words: 63 }];
     let mut buffers = [vec![0; 100]];
-    let outcome = dispatch(&source.program(), &mut buffers, &bindings, [1, 1, 1], &Options::default());
+    let outcome = on(&source, &mut buffers, &bindings, 1, &Options::default());
     assert_eq!(outcome.found.len(), 1);
     assert_eq!((outcome.found[0].fault, outcome.found[0].lane), (Fault::OutOfBounds, 63));
     assert_eq!(buffers[0].iter().sum::<u32>(), 63);

@@ -8,6 +8,7 @@ pub mod compile;
 pub mod device;
 pub mod findings;
 pub mod known;
+pub mod mutants;
 pub mod program;
 mod run;
 pub mod schedule;

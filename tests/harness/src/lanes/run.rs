@@ -1,6 +1,6 @@
 //! Runs a subgroup up to its next barrier, to its end, or until another subgroup's turn comes.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use super::{
     arithmetic,
@@ -27,7 +27,7 @@ pub(super) struct Machine<'a> {
     pub(super) program: &'a Program,
     pub(super) width: usize,
     pub(super) groups: [u32; 3],
-    pub(super) buffers: &'a mut [Vec<u32>],
+    pub(super) buffers: &'a mut [Arc<Vec<u32>>],
     /// For each binding that the program declares.
     pub(super) bound: Vec<Bound>,
     /// For each buffer that the dispatch may write.
@@ -53,6 +53,11 @@ fn each(mut mask: u64, mut f: impl FnMut(usize)) {
         f(mask.trailing_zeros() as usize);
         mask &= mask - 1;
     }
+}
+
+/// A buffer that the dispatch may write: [`dispatch`](super::schedule::dispatch) holds it alone.
+fn owned(buffer: &mut Arc<Vec<u32>>) -> &mut Vec<u32> {
+    Arc::get_mut(buffer).unwrap_or_else(|| panic!("a write to a buffer that is bound for reading"))
 }
 
 /// The lanes whose register is not zero.
@@ -268,7 +273,7 @@ impl Machine<'_> {
             Memory::Binding(binding) => {
                 let bound = self.bound[binding as usize];
                 let who = self.who(true, shared, subgroup, access.line);
-                let words = &mut self.buffers[bound.buffer];
+                let words = owned(&mut self.buffers[bound.buffer]);
                 let mut shadow = self.shadows[bound.buffer].as_mut();
                 for (&word, &from) in access.words.iter().zip(&access.regs) {
                     let from = &subgroup.registers[from as usize * width..][..width];
@@ -346,7 +351,7 @@ impl Machine<'_> {
                         *self.heat.entry((bound.buffer, to)).or_default() += 1;
                     }
                     let shadow = self.shadows[bound.buffer].as_mut().map(|shadow| &mut shadow[to]);
-                    (&mut self.buffers[bound.buffer][to], shadow)
+                    (&mut owned(&mut self.buffers[bound.buffer])[to], shadow)
                 }
                 Memory::Workgroup => {
                     let to = at[lane] as usize;

@@ -1,6 +1,6 @@
 //! Runs a dispatch: which workgroup and which of its subgroups runs next, and what a barrier waits for.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use super::{
     findings::{Counts, Fault, Raw},
@@ -59,10 +59,10 @@ pub struct Outcome {
     pub counts: Counts,
 }
 
-/// Runs `groups` workgroups of a program on buffers.
+/// Runs `groups` workgroups of a program on buffers. Those that it may write become its own; the others may be shared.
 pub fn dispatch(
     program: &Program,
-    buffers: &mut [Vec<u32>],
+    buffers: &mut [Arc<Vec<u32>>],
     bindings: &[Bound],
     groups: [u32; 3],
     options: &Options,
@@ -88,6 +88,7 @@ pub fn dispatch(
         assert!(bound.first + bound.words <= buffer.len(), "{}: a range beyond its buffer", declared.name);
         if declared.writes && shadows[bound.buffer].is_none() {
             shadows[bound.buffer] = Some(shadow::fresh(buffer.len()));
+            Arc::make_mut(&mut buffers[bound.buffer]);
         }
     }
     let random = options.order == Order::Random;

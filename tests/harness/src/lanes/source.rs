@@ -71,7 +71,14 @@ fn files() -> &'static Files {
                 let text = std::fs::read_to_string(&path).unwrap();
                 let lines: Vec<String> = text.lines().map(str::to_owned).collect();
                 for (at, line) in lines.iter().enumerate() {
-                    files.places.entry(line.clone()).or_default().push((files.names.len(), at));
+                    let here = (files.names.len(), at);
+                    files.places.entry(line.clone()).or_default().push(here);
+                    if let Some(text) = line.trim_start().strip_prefix("#window ") {
+                        for window in 1..4 {
+                            let copy = format!("    {}", text.replace('$', &window.to_string()));
+                            files.places.entry(copy).or_default().push(here);
+                        }
+                    }
                 }
                 files.names.push(path.strip_prefix(&root).unwrap().display().to_string());
                 files.lines.push(lines);

@@ -10,7 +10,9 @@ use wgpu::custom::{BufferInterface, BufferMapCallback, BufferMappedRangeInterfac
 use super::{World, lock};
 
 /// The words of a buffer.
-pub(super) type Words = Arc<Mutex<Vec<u32>>>;
+///
+/// A dispatch shares those that it only reads, because contexts share their uniforms, and takes the others out.
+pub(super) type Words = Arc<Mutex<Arc<Vec<u32>>>>;
 
 #[derive(Debug)]
 pub(super) struct LaneBuffer {
@@ -31,7 +33,7 @@ impl std::fmt::Debug for Pending {
 impl LaneBuffer {
     pub(super) fn new(world: &Arc<World>, bytes: u64) -> Self {
         let words = vec![0; bytes.div_ceil(4) as usize];
-        Self { words: Arc::new(Mutex::new(words)), bytes, world: world.clone() }
+        Self { words: Arc::new(Mutex::new(Arc::new(words))), bytes, world: world.clone() }
     }
 }
 
@@ -97,7 +99,8 @@ impl BufferMappedRangeInterface for LaneView {
 impl Drop for LaneView {
     fn drop(&mut self) {
         if self.written {
-            lock(&self.words)[self.at..self.at + self.copy.len()].copy_from_slice(&self.copy);
+            let mut words = lock(&self.words);
+            Arc::make_mut(&mut words)[self.at..self.at + self.copy.len()].copy_from_slice(&self.copy);
         }
     }
 }

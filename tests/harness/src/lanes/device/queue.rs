@@ -31,9 +31,11 @@ impl LaneQueue {
         match command {
             Command::Copy { from, first, to, at, count } => {
                 let words = lock(&from)[first..first + count].to_vec();
-                lock(&to)[at..at + count].copy_from_slice(&words);
+                Arc::make_mut(&mut lock(&to))[at..at + count].copy_from_slice(&words);
             }
-            Command::Clear { words, first, count } => lock(&words)[first..first + count].fill(0),
+            Command::Clear { words, first, count } => {
+                Arc::make_mut(&mut lock(&words))[first..first + count].fill(0);
+            },
             Command::Dispatch { code, entries, groups } => self.dispatch(&code, &entries, groups),
         }
     }
@@ -54,9 +56,19 @@ impl LaneQueue {
             }
             bindings.push(Bound { binding: entry.binding, buffer, first: entry.first, words: entry.count });
         }
-        let mut buffers: Vec<Vec<u32>> = owners.iter().map(|&words| std::mem::take(&mut *lock(words))).collect();
+        let program = code.program();
+        let writes = |buffer: usize| {
+            let bound = program.bindings.iter().filter(|declared| declared.writes);
+            let mut bound = bound.filter_map(|declared| bindings.iter().find(|bound| bound.binding == declared.binding));
+            bound.any(|bound| bound.buffer == buffer)
+        };
+        let take = |(buffer, &words): (usize, &&Words)| match writes(buffer) {
+            true => std::mem::take(&mut *lock(words)),
+            false => lock(words).clone(),
+        };
+        let mut buffers: Vec<Arc<Vec<u32>>> = owners.iter().enumerate().map(take).collect();
         if config.record {
-            let buffers = buffers.iter().cloned().map(Arc::new).collect();
+            let buffers = buffers.clone();
             lock(&self.world.recorded).push(Recording {
                 code: code.clone(),
                 buffers,
@@ -67,27 +79,28 @@ impl LaneQueue {
         let before = config.twice.then(|| buffers.clone());
         let submitted = *lock(&self.world.submitted);
         let options = Options { seed: config.options.seed ^ submitted.wrapping_mul(0x9E37_79B9), ..config.options };
-        let outcome = dispatch(code.program(), &mut buffers, &bindings, groups, &options);
+        let outcome = dispatch(program, &mut buffers, &bindings, groups, &options);
         let mut found = outcome.found;
         if let Some(mut again) = before {
             let order = if options.order == Order::Descending { Order::Ascending } else { Order::Descending };
             let options = Options { order, ..options };
-            let second = dispatch(code.program(), &mut again, &bindings, groups, &options);
+            let second = dispatch(program, &mut again, &bindings, groups, &options);
             found.extend(second.found);
             for (entry, bound) in entries.iter().zip(&bindings) {
                 let (a, b) = (&buffers[bound.buffer], &again[bound.buffer]);
                 if let Some(at) = (bound.first..bound.first + bound.words).find(|&at| a[at] != b[at]) {
                     let binding = entry.binding;
-                    let declared = code.program().bindings.iter().find(|declared| declared.binding == binding);
+                    let declared = program.bindings.iter().find(|declared| declared.binding == binding);
                     let name = declared.map_or("", |declared| &declared.name);
                     let detail = format!("word {} of {name}: {} or {}, by the order", at - bound.first, a[at], b[at]);
-                    let line = code.program().used_results.first().copied().unwrap_or(0);
+                    let line = program.used_results.first().copied().unwrap_or(0);
                     found.push(Raw { fault: Fault::Order, line, other: 0, workgroup: 0, lane: 0, detail });
                 }
             }
         }
         lock(&self.world.report).counts.entry(code.name.clone()).or_default().add(&outcome.counts);
-        for (words, buffer) in owners.iter().zip(buffers) {
+        let back: Vec<bool> = (0..buffers.len()).map(writes).collect();
+        for ((words, buffer), _) in owners.iter().zip(buffers).zip(back).filter(|&(_, back)| back) {
             *lock(words) = buffer;
         }
         self.report(code, &found);
@@ -123,7 +136,8 @@ impl QueueInterface for LaneQueue {
         let target = buffer(target);
         assert!(offset + data.len() as u64 <= target.bytes, "a write beyond the buffer");
         let mut words = lock(&target.words);
-        bytemuck::cast_slice_mut::<u32, u8>(&mut words)[offset as usize..][..data.len()].copy_from_slice(data);
+        let words: &mut Vec<u32> = Arc::make_mut(&mut words);
+        bytemuck::cast_slice_mut::<u32, u8>(words)[offset as usize..][..data.len()].copy_from_slice(data);
     }
 
     fn create_staging_buffer(&self, _: wgpu::BufferSize) -> Option<DispatchQueueWriteBuffer> {
