@@ -11,6 +11,7 @@ pub mod known;
 pub mod mutants;
 pub mod program;
 mod run;
+pub mod runs;
 pub mod schedule;
 mod shadow;
 pub mod source;

@@ -6,6 +6,13 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
 };
 
+use hotrow::{
+    AddBody, RankBody,
+    internals::{
+        self,
+        shader::{self, Bodies},
+    },
+};
 use wgpu::custom::{
     BindGroupInterface, BindGroupLayoutInterface, ComputePipelineInterface, DispatchBindGroupLayout,
     PipelineLayoutInterface, ShaderCompilationInfoFuture, ShaderModuleInterface,
@@ -13,6 +20,9 @@ use wgpu::custom::{
 
 use super::{buffer::Words, lock};
 use crate::lanes::{program::Program, source::Source};
+
+/// The most windows that the device binds.
+const MOST_WINDOWS: u32 = 3;
 
 /// A kernel's text and constants, and its code once a dispatch needs it.
 #[derive(Debug)]
@@ -22,6 +32,7 @@ pub struct Code {
     pub constants: Vec<(String, f64)>,
     source: OnceLock<Source>,
     program: OnceLock<Program>,
+    own: OnceLock<bool>,
 }
 
 impl Code {
@@ -29,6 +40,22 @@ impl Code {
         self.source.get_or_init(|| {
             let constants: Vec<(&str, f64)> = self.constants.iter().map(|(name, value)| (&**name, *value)).collect();
             Source::new(&self.name, &self.text, &constants).unwrap_or_else(|error| panic!("{}: {error}", self.name))
+        })
+    }
+
+    /// True for a text that the crate composes itself; false for one that a test has spoiled.
+    pub fn own(&self) -> bool {
+        *self.own.get_or_init(|| {
+            let Some(kernel) = internals::kernels().iter().find(|kernel| kernel.name == self.name) else { return false };
+            let ranks = [RankBody::Portable, RankBody::Subgroup32];
+            let bodies = ranks.into_iter().flat_map(|rank| {
+                [AddBody::Exchange, AddBody::Native].into_iter().flat_map(move |add| {
+                    [1, 4].into_iter().flat_map(move |width| {
+                        (1..=MOST_WINDOWS).map(move |windows| Bodies { rank, add, width, windows })
+                    })
+                })
+            });
+            bodies.into_iter().any(|bodies| shader::compose(kernel, bodies) == self.text)
         })
     }
 
@@ -50,6 +77,7 @@ pub(super) fn code(name: &str, text: &str, constants: &[(&str, f64)]) -> Arc<Cod
             constants: constants.iter().map(|&(name, value)| (name.to_owned(), value)).collect(),
             source: OnceLock::new(),
             program: OnceLock::new(),
+            own: OnceLock::new(),
         })
     };
     known.entry((text.to_owned(), bits)).or_insert_with(made).clone()
