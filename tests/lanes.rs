@@ -391,20 +391,3 @@ fn main(@builtin(local_invocation_index) me: u32) { atomicAdd(&sums[me / 48u], 1
     let found = run(text, &mut [vec![0; 4]], 3, &options).counts;
     assert_eq!((found.atomics, found.hottest, found.workgroups), (192, 144, 3));
 }
-
-#[test]
-fn timing() {
-    use hotrow_harness::lanes::{device::Config, runs};
-    for (subgroups, subgroup) in [(true, 32), (false, 16)] {
-        let config = Config { subgroups, findings: hotrow_harness::lanes::device::Findings::Print, record: true, options: Options { subgroup, ..Options::default() }, ..Config::default() };
-        let (context, world) = runs::context(&config, None);
-        for (name, run) in [("group", runs::group as fn(&hotrow::Context, u64)), ("staged", runs::staged), ("array", runs::array), ("model", runs::model), ("sort", runs::sort), ("scaler", runs::scaler)] {
-            for seed in 0..6 {
-                let start = std::time::Instant::now();
-                run(&context, seed);
-                let recorded = world.take_recorded();
-                eprintln!("{name} {seed}: {:?}, {} dispatches", start.elapsed(), recorded.len());
-            }
-        }
-    }
-}

@@ -20,7 +20,7 @@ fn listed(run: &[Vec<u32>], n: usize) -> Vec<(u32, u32)> {
 }
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let (mut changed, mut hits, mut misses) = (0, 0, 0);
         for seed in 0..4 {
@@ -90,7 +90,7 @@ fn matches_the_mirror() {
 
 /// By hand: a row is found in each way of its set, and only in its own set.
 #[test]
-fn every_way_is_found() {
+pub(super) fn every_way_is_found() {
     on_each(|context| {
         let mut config = GroupConfig::new(&[4096], 4);
         config.cache_rows = 64;

@@ -1,6 +1,7 @@
 //! One device for all tests, or the reason why there is none.
 
 use std::{
+    cell::RefCell,
     io::Write as _,
     sync::{Mutex, OnceLock, PoisonError},
 };
@@ -19,9 +20,29 @@ pub fn options() -> ContextOptions {
     ContextOptions::default().shaders(shaders)
 }
 
+thread_local! {
+    /// The context that stands for the device of all tests on this thread.
+    static INSTEAD: RefCell<Option<Context>> = const { RefCell::new(None) };
+}
+
+/// Runs a test with `context` in place of the device of all tests.
+pub fn instead(context: &Context, test: impl FnOnce()) {
+    struct Restore(Option<Context>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            INSTEAD.set(self.0.take());
+        }
+    }
+    let _restore = Restore(INSTEAD.replace(Some(context.clone())));
+    test();
+}
+
 /// Another context on the device of all tests. It is built once for each set of options, because all pipelines take seconds to build.
 pub fn again(options: &ContextOptions) -> Context {
     static MADE: Mutex<Vec<(ContextOptions, Context)>> = Mutex::new(Vec::new());
+    if let Some(context) = INSTEAD.with_borrow(Clone::clone) {
+        return on_device_of(&context, options);
+    }
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, known)) = made.iter().find(|(with, _)| with == options) {
         return known.clone();
@@ -93,6 +114,9 @@ fn lanes() -> Context {
 
 /// Runs `test` on the device, or prints why it is skipped.
 pub fn with_gpu(test: impl FnOnce(&Context)) {
+    if let Some(context) = INSTEAD.with_borrow(Clone::clone) {
+        return test(&context);
+    }
     match context() {
         Ok(context) => test(context),
         Err(reason) => skipped(&format!("a GPU test: {reason}")),

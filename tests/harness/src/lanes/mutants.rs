@@ -4,7 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -127,7 +127,7 @@ impl Tally {
 /// What a sound run of a recording gave.
 struct Sound {
     buffers: Vec<Arc<Vec<u32>>>,
-    /// The places of its findings, which tell nothing about a mutant.
+    /// The lines of its findings, which tell nothing about a mutant.
     faults: BTreeSet<(u32, u32)>,
 }
 
@@ -138,10 +138,23 @@ fn replay(program: &Program, recording: &Recording, options: &Options) -> Sound 
     Sound { buffers, faults }
 }
 
-/// True if the kernel writes the same buffers in every order.
-fn settled(recording: &Recording, sound: &Sound, options: &Options) -> bool {
-    let order = if options.order == Order::Descending { Order::Ascending } else { Order::Descending };
-    replay(recording.code.program(), recording, &Options { order, ..*options }).buffers == sound.buffers
+/// What sound runs of a recording gave, in the orders of [`orders`], and whether they gave the same.
+struct Baseline {
+    runs: Vec<Sound>,
+    settled: bool,
+}
+
+/// The orders in which a recording is replayed. Races show in any; unwritten memory and wrong results where the last subgroup runs first,
+/// or where subgroups take turns.
+fn orders(options: &Options) -> [Options; 2] {
+    [Order::Descending, Order::Random].map(|order| Options { order, ..*options })
+}
+
+fn baseline(recording: &Recording, options: &Options) -> Baseline {
+    let runs: Vec<Sound> =
+        orders(options).iter().map(|options| replay(recording.code.program(), recording, options)).collect();
+    let settled = runs[0].buffers == runs[1].buffers;
+    Baseline { runs, settled }
 }
 
 /// Runs every mutant that `wanted` names over the recorded dispatches until one tells it: by a fault that the kernel does not have there,
@@ -166,7 +179,10 @@ pub fn hunt(recordings: &[Recording], options: &Options, wanted: impl Fn(&Mutant
     }
     let hunted: Vec<Hunted> = hunted.into_values().collect();
     let options = Options { budget: options.budget.min(2_000_000), ..*options };
-    let sound: Vec<Mutex<Option<Arc<(Sound, bool)>>>> = recordings.iter().map(|_| Mutex::new(None)).collect();
+    // Small dispatches first: most mutants fall there.
+    let mut recordings: Vec<&Recording> = recordings.iter().collect();
+    recordings.sort_by_key(|recording| recording.groups.iter().product::<u32>());
+    let sound: Vec<OnceLock<Baseline>> = recordings.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);
     let tally = Mutex::new(Tally::default());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -191,22 +207,10 @@ pub fn hunt(recordings: &[Recording], options: &Options, wanted: impl Fn(&Mutant
 }
 
 /// True if a mutant's program does something else than the recording's.
-fn differs(
-    program: &Program,
-    recording: &Recording,
-    sound: &Mutex<Option<Arc<(Sound, bool)>>>,
-    options: &Options,
-) -> bool {
-    let sound = {
-        let mut held = sound.lock().unwrap_or_else(PoisonError::into_inner);
-        held.get_or_insert_with(|| {
-            let sound = replay(recording.code.program(), recording, options);
-            let settled = settled(recording, &sound, options);
-            Arc::new((sound, settled))
-        })
-        .clone()
-    };
-    let (sound, settled) = &*sound;
-    let found = replay(program, recording, options);
-    !found.faults.is_subset(&sound.faults) || (*settled && found.buffers != sound.buffers)
+fn differs(program: &Program, recording: &Recording, held: &OnceLock<Baseline>, options: &Options) -> bool {
+    let Baseline { runs, settled } = held.get_or_init(|| baseline(recording, options));
+    orders(options).iter().zip(runs).any(|(options, sound)| {
+        let found = replay(program, recording, options);
+        !found.faults.is_subset(&sound.faults) || (*settled && found.buffers != sound.buffers)
+    })
 }

@@ -12,8 +12,8 @@ pub struct Config {
     pub float_atomics: bool,
     /// Whether each dispatch runs a second time in another order, and the results are compared.
     pub twice: bool,
-    /// Whether dispatches are recorded.
-    pub record: bool,
+    /// The most dispatches of each text that are recorded, chosen at random among all.
+    pub record: usize,
     /// What a submission with findings does.
     pub findings: Findings,
 }
@@ -36,7 +36,7 @@ impl Default for Config {
             subgroups: true,
             float_atomics: false,
             twice: false,
-            record: false,
+            record: 0,
             findings: Findings::Fail,
         }
     }

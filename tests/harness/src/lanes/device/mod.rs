@@ -25,12 +25,19 @@ pub struct Recording {
     pub groups: [u32; 3],
 }
 
+/// The recorded dispatches of a text, and the number of all its dispatches.
+#[derive(Debug)]
+struct Recorded {
+    kept: Vec<Recording>,
+    seen: usize,
+}
+
 /// What the parts of a device share, and what a test asks of it.
 #[derive(Debug)]
 pub struct World {
     pub config: Config,
     report: Mutex<Report>,
-    recorded: Mutex<Vec<Recording>>,
+    recorded: Mutex<Vec<Recorded>>,
     pending: Mutex<Vec<buffer::Pending>>,
     submitted: Mutex<u64>,
 }
@@ -48,7 +55,28 @@ impl World {
 
     /// The dispatches recorded so far, if [`Config::record`] asks for them.
     pub fn take_recorded(&self) -> Vec<Recording> {
-        std::mem::take(&mut lock(&self.recorded))
+        std::mem::take(&mut *lock(&self.recorded)).into_iter().flat_map(|recorded| recorded.kept).collect()
+    }
+
+    /// Keeps a dispatch, so that each of a text has the same chance.
+    fn record(&self, recording: Recording) {
+        let mut all = lock(&self.recorded);
+        let known = all.iter().position(|known| Arc::ptr_eq(&known.kept[0].code, &recording.code));
+        let Some(known) = known else {
+            all.push(Recorded { kept: vec![recording], seen: 1 });
+            return;
+        };
+        let Recorded { kept, seen } = &mut all[known];
+        *seen += 1;
+        if kept.len() < self.config.record {
+            kept.push(recording);
+        } else {
+            let place = (*seen as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
+            let place = place as usize % *seen;
+            if place < kept.len() {
+                kept[place] = recording;
+            }
+        }
     }
 }
 

@@ -67,14 +67,9 @@ impl LaneQueue {
             false => lock(words).clone(),
         };
         let mut buffers: Vec<Arc<Vec<u32>>> = owners.iter().enumerate().map(take).collect();
-        if config.record {
-            let buffers = buffers.clone();
-            lock(&self.world.recorded).push(Recording {
-                code: code.clone(),
-                buffers,
-                bindings: bindings.clone(),
-                groups,
-            });
+        if config.record > 0 {
+            let (code, buffers, bindings) = (code.clone(), buffers.clone(), bindings.clone());
+            self.world.record(Recording { code, buffers, bindings, groups });
         }
         let before = config.twice.then(|| buffers.clone());
         let submitted = *lock(&self.world.submitted);
