@@ -102,6 +102,7 @@ impl Report {
         let same = |known: &Finding| {
             (known.fault, &known.kernel, &known.place, &known.other)
                 == (finding.fault, &finding.kernel, &finding.place, &finding.other)
+                && (known.fault != Fault::Order || known.detail == finding.detail)
         };
         let new = !self.findings.iter().any(same);
         if new {
@@ -115,8 +116,8 @@ impl Finding {
     /// A fault of `source`, with its places in the files.
     pub fn of(source: &super::source::Source, raw: &Raw) -> Self {
         let &Raw { fault, line, other, workgroup, lane, ref detail } = raw;
-        let text = source.text.lines().nth(line as usize - usize::from(line > 0)).unwrap_or("").trim();
-        let detail = if detail.is_empty() { format!("`{text}`") } else { format!("{detail}: `{text}`") };
+        let text = line.checked_sub(1).and_then(|line| source.text.lines().nth(line as usize));
+        let detail = text.map_or(detail.clone(), |text| format!("{detail}: `{}`", text.trim()));
         Self {
             fault,
             kernel: source.name.clone(),

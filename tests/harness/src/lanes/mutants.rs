@@ -144,16 +144,16 @@ struct Baseline {
     settled: bool,
 }
 
-/// The orders in which a recording is replayed. Races show in any; unwritten memory and wrong results where the last subgroup runs first,
-/// or where subgroups take turns.
-fn orders(options: &Options) -> [Options; 2] {
-    [Order::Descending, Order::Random].map(|order| Options { order, ..*options })
+/// The orders in which a recording is replayed. Races show in any; unwritten memory and wrong results where the first or the last subgroup
+/// runs ahead, or where subgroups take turns.
+fn orders(options: &Options) -> [Options; 3] {
+    [Order::Descending, Order::Ascending, Order::Random].map(|order| Options { order, ..*options })
 }
 
 fn baseline(recording: &Recording, options: &Options) -> Baseline {
     let runs: Vec<Sound> =
         orders(options).iter().map(|options| replay(recording.code.program(), recording, options)).collect();
-    let settled = runs[0].buffers == runs[1].buffers;
+    let settled = runs.iter().all(|run| run.buffers == runs[0].buffers);
     Baseline { runs, settled }
 }
 

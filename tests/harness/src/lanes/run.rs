@@ -188,7 +188,7 @@ impl Machine<'_> {
             self.count(access, &at, mask);
         }
         let how = if access.atomic { How::Atomic } else { How::Read };
-        let mut hit: Hit = None;
+        let (mut hit, mut unwritten): (Hit, Hit) = (None, None);
         match access.memory {
             Memory::Local => {
                 for (&word, &to) in access.words.iter().zip(&access.regs) {
@@ -227,8 +227,8 @@ impl Machine<'_> {
                     each(mask, |lane| {
                         let from = (at[lane] + word) as usize;
                         to[lane] = words[from];
-                        if !written[from] && hit.is_none() {
-                            hit = Some((Fault::Poison, lane, 0, String::new()));
+                        if !written[from] && unwritten.is_none() {
+                            unwritten = Some((Fault::Poison, lane, 0, String::new()));
                         }
                         let who = Who { lane: who.lane + lane as u16, ..who };
                         if let Some(other) = note(&mut shadow[from], how, who)
@@ -241,6 +241,7 @@ impl Machine<'_> {
             }
         }
         self.told(hit, access, &at, shared, subgroup);
+        self.told(unwritten, access, &at, shared, subgroup);
     }
 
     /// Reports a hit with the word's name.
@@ -325,7 +326,7 @@ impl Machine<'_> {
             true => (self.random() as usize, self.random() as usize | 1),
             false => (0, 1),
         };
-        let mut hit: Hit = None;
+        let (mut hit, mut unwritten): (Hit, Hit) = (None, None);
         for i in 0..width {
             let lane = turn.wrapping_add(i.wrapping_mul(step)) % width;
             if mask >> lane & 1 == 0 {
@@ -355,8 +356,8 @@ impl Machine<'_> {
                 }
                 Memory::Workgroup => {
                     let to = at[lane] as usize;
-                    if !shared.written[to] && hit.is_none() {
-                        hit = Some((Fault::Poison, lane, 0, String::new()));
+                    if !shared.written[to] && unwritten.is_none() {
+                        unwritten = Some((Fault::Poison, lane, 0, String::new()));
                     }
                     shared.written[to] = true;
                     (&mut shared.words[to], Some(&mut shared.shadow[to]))
@@ -399,6 +400,7 @@ impl Machine<'_> {
             }
         }
         self.told(hit, access, &at, shared, subgroup);
+        self.told(unwritten, access, &at, shared, subgroup);
     }
 
     fn pick(&mut self, pick: &Pick, shared: &Shared, subgroup: &mut Subgroup) {

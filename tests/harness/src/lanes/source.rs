@@ -88,6 +88,12 @@ fn files() -> &'static Files {
     })
 }
 
+/// The lines of a file under `shaders/`.
+pub fn lines(name: &str) -> Option<&'static [String]> {
+    let files = files();
+    files.names.iter().position(|known| known == name).map(|at| &*files.lines[at])
+}
+
 /// The place whose neighbouring lines agree with those in the text for the longest.
 fn place(text: &str, line: u32) -> Option<String> {
     let lines: Vec<&str> = text.lines().collect();
