@@ -159,9 +159,8 @@ fn main(@builtin(local_invocation_index) me: u32, @builtin(subgroup_invocation_i
 #[test]
 fn races_inside_a_workgroup() {
     let shared = "var<workgroup> shared_words: array<u32, 64>;";
-    let exchange = |barrier: &str| {
-        shader(shared, &format!("shared_words[me] = me; {barrier} out[me] = shared_words[63u - me];"))
-    };
+    let exchange =
+        |barrier: &str| shader(shared, &format!("shared_words[me] = me; {barrier} out[me] = shared_words[63u - me];"));
     assert_eq!(faults(&exchange("workgroupBarrier();"), 64, 1), []);
     // Where the other half has not run, the word is unwritten, too.
     assert!(faults(&exchange(""), 64, 1).contains(&Fault::Race));
@@ -177,7 +176,9 @@ fn a_plain_write_races_with_an_atomic_access() {
     let text = |after: &str| {
         shader(
             count,
-            &format!("if (me == 0u) {{ atomicStore(&count, 0u); }} {after} atomicAdd(&count, 1u); workgroupBarrier(); out[me] = atomicLoad(&count);"),
+            &format!(
+                "if (me == 0u) {{ atomicStore(&count, 0u); }} {after} atomicAdd(&count, 1u); workgroupBarrier(); out[me] = atomicLoad(&count);"
+            ),
         )
     };
     assert_eq!(faults(&text("workgroupBarrier();"), 64, 1), []);
@@ -339,9 +340,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{ {body} }}"
 
 #[test]
 fn loops_without_an_end() {
-    let text = |end: &str| {
-        shader("", &format!("var i = 0u; loop {{ i++; if (i == {end}) {{ break; }} out[me] = i; }}"))
-    };
+    let text =
+        |end: &str| shader("", &format!("var i = 0u; loop {{ i++; if (i == {end}) {{ break; }} out[me] = i; }}"));
     assert_eq!(faults(&text("100u"), 64, 1), []);
     assert_eq!(faults(&text("0u"), 64, 1), [Fault::Endless]);
 }

@@ -13,7 +13,6 @@ mod low_precision;
 mod naive;
 mod pins;
 mod public_docs;
-mod rank;
 mod robe;
 mod robe_atomic;
 mod robe_fidelity;

@@ -476,9 +476,8 @@ pub(crate) fn targets_of(lengths: &[u32], rows: &[(u32, u32)]) -> (Vec<u32>, Vec
 fn every_stage_has_a_file() {
     let stages: Vec<&str> = internals::kernels().iter().map(|kernel| kernel.name).collect();
     let text = include_str!("mod.rs");
-    let missing = |line: fn(&str) -> String| -> Vec<_> {
-        stages.iter().filter(|stage| !text.contains(&line(stage))).collect()
-    };
+    let missing =
+        |line: fn(&str) -> String| -> Vec<_> { stages.iter().filter(|stage| !text.contains(&line(stage))).collect() };
     assert!(missing(|stage| format!("mod {stage};")).is_empty(), "{:?}", missing(|stage| format!("mod {stage};")));
     let listed = |stage: &str| format!("\n    {stage}::");
     assert!(missing(listed).is_empty(), "not in ALL: {:?}", missing(listed));

@@ -71,7 +71,11 @@ pub const ORDERED: &[Ordered] = &[
         reason: "records that leave lie in any order; each is listed with its row and found by its Move",
     },
     Ordered { kernel: "update", binding: "records", reason: "as in exchange: both pack rows" },
-    Ordered { kernel: "robe_scatter", binding: "sums", reason: "the atomic backward adds floats in any order (SPEC 7)" },
+    Ordered {
+        kernel: "robe_scatter",
+        binding: "sums",
+        reason: "the atomic backward adds floats in any order (SPEC 7)",
+    },
 ];
 
 /// True if the words of a binding may depend on the order.
@@ -90,7 +94,8 @@ pub struct Redundant {
 }
 
 /// Why a scan's first barrier may be needed elsewhere.
-const ONE_SCAN: &str = "the barrier waits for readers of the previous scan; here either there is none, or a barrier lies behind it";
+const ONE_SCAN: &str =
+    "the barrier waits for readers of the previous scan; here either there is none, or a barrier lies behind it";
 
 /// Every barrier that nothing needs in a kernel.
 pub const REDUNDANT: &[Redundant] = &[
@@ -121,7 +126,12 @@ pub const REDUNDANT: &[Redundant] = &[
     Redundant { kernel: "sort_small", file: "shared/lanes_portable.wgsl", near: "the previous scan", proof: ONE_SCAN },
     Redundant { kernel: "scatter", file: "shared/lanes_subgroup32.wgsl", near: "the previous scan", proof: ONE_SCAN },
     Redundant { kernel: "segments", file: "shared/lanes_subgroup32.wgsl", near: "the previous scan", proof: ONE_SCAN },
-    Redundant { kernel: "sort_small", file: "shared/lanes_subgroup32.wgsl", near: "the previous scan", proof: ONE_SCAN },
+    Redundant {
+        kernel: "sort_small",
+        file: "shared/lanes_subgroup32.wgsl",
+        near: "the previous scan",
+        proof: ONE_SCAN,
+    },
     Redundant {
         kernel: "scatter",
         file: "sort/scatter.wgsl",

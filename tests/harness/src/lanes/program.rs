@@ -111,16 +111,35 @@ pub type Slot = u32;
 pub enum Op {
     Unary(Unary, Reg, Reg),
     Binary(Binary, Reg, Reg, Reg),
-    Select { to: Reg, when: Reg, yes: Reg, no: Reg },
+    Select {
+        to: Reg,
+        when: Reg,
+        yes: Reg,
+        no: Reg,
+    },
     /// `a * b + c`, rounded once.
     Fused(Reg, [Reg; 3]),
     /// For every lane, active or not.
-    Copy { to: Reg, from: Reg },
+    Copy {
+        to: Reg,
+        from: Reg,
+    },
     /// For the active lanes.
-    Move { to: Reg, from: Reg },
-    Builtin { to: Reg, what: Builtin },
+    Move {
+        to: Reg,
+        from: Reg,
+    },
+    Builtin {
+        to: Reg,
+        what: Builtin,
+    },
     /// The length of an array of which the buffer sets the length.
-    Length { to: Reg, binding: u32, first: u32, stride: u32 },
+    Length {
+        to: Reg,
+        binding: u32,
+        first: u32,
+        stride: u32,
+    },
     /// An element of a list of registers, chosen by a register.
     Pick(u32),
     Load(u32),
@@ -128,24 +147,72 @@ pub enum Op {
     Atomic(u32),
     Barrier(u32),
     Subgroup(u32),
-    If { when: Reg, slot: Slot, otherwise: Target },
-    Else { slot: Slot, end: Target },
-    EndIf { slot: Slot, join: Target },
-    LoopBegin { slot: Slot },
-    Continuing { slot: Slot, end: Target },
-    BreakIf { slot: Slot, when: Reg },
-    LoopBack { head: Target },
-    LoopEnd { slot: Slot, join: Target },
-    Break { slot: Slot, join: Target },
-    Continue { slot: Slot, join: Target },
-    SwitchBegin { slot: Slot },
+    If {
+        when: Reg,
+        slot: Slot,
+        otherwise: Target,
+    },
+    Else {
+        slot: Slot,
+        end: Target,
+    },
+    EndIf {
+        slot: Slot,
+        join: Target,
+    },
+    LoopBegin {
+        slot: Slot,
+    },
+    Continuing {
+        slot: Slot,
+        end: Target,
+    },
+    BreakIf {
+        slot: Slot,
+        when: Reg,
+    },
+    LoopBack {
+        head: Target,
+    },
+    LoopEnd {
+        slot: Slot,
+        join: Target,
+    },
+    Break {
+        slot: Slot,
+        join: Target,
+    },
+    Continue {
+        slot: Slot,
+        join: Target,
+    },
+    SwitchBegin {
+        slot: Slot,
+    },
     /// Turns to the lanes that take a case; `cases` says which.
-    Case { slot: Slot, case: u32, next: Target },
-    EndCase { slot: Slot },
-    SwitchEnd { slot: Slot, join: Target },
-    CallBegin { slot: Slot },
-    Return { slot: Slot, join: Target },
-    CallEnd { slot: Slot, join: Target },
+    Case {
+        slot: Slot,
+        case: u32,
+        next: Target,
+    },
+    EndCase {
+        slot: Slot,
+    },
+    SwitchEnd {
+        slot: Slot,
+        join: Target,
+    },
+    CallBegin {
+        slot: Slot,
+    },
+    Return {
+        slot: Slot,
+        join: Target,
+    },
+    CallEnd {
+        slot: Slot,
+        join: Target,
+    },
     Exit,
 }
 
@@ -165,7 +232,9 @@ pub enum Memory {
 pub enum Length {
     Fixed(u32),
     /// As many as lie behind word `first` of the binding.
-    Runtime { first: u32 },
+    Runtime {
+        first: u32,
+    },
 }
 
 /// An index that is known only when the code runs.

@@ -491,7 +491,8 @@ impl Machine<'_> {
 
     fn non_uniform(&mut self, what: &str, line: u32, shared: &Shared, subgroup: &Subgroup) {
         let missing = subgroup.full & !subgroup.mask;
-        let detail = format!("{what} that {} of {} lanes do not reach", missing.count_ones(), subgroup.full.count_ones());
+        let detail =
+            format!("{what} that {} of {} lanes do not reach", missing.count_ones(), subgroup.full.count_ones());
         self.hit(Some((Fault::NonUniform, missing.trailing_zeros() as usize, 0, detail)), line, shared, subgroup);
     }
 

@@ -81,7 +81,11 @@ pub fn model(context: &Context, seed: u64) {
     for config in [config(seed), packed(seed)] {
         let backward = [Backward::Dense, Backward::Sparse, Backward::Atomic][seed as usize % 3];
         let atomic = backward == Backward::Atomic && config.precision == hotrow::Precision::Fp32;
-        let config = config.with_backward(if atomic { backward } else { [Backward::Dense, Backward::Sparse][seed as usize % 2] });
+        let config = config.with_backward(if atomic {
+            backward
+        } else {
+            [Backward::Dense, Backward::Sparse][seed as usize % 2]
+        });
         let mut group = RobeGroup::new(context, config.clone()).unwrap_or_else(|error| panic!("{config:?}: {error}"));
         for step in 0..2 {
             let bags = bags(&config, seed * 10 + step, 6, 30);

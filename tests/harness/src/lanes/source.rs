@@ -20,9 +20,8 @@ impl Source {
     /// Parses and validates `text`.
     pub fn new(name: &str, text: &str, constants: &[(&str, f64)]) -> Result<Self, String> {
         let module = naga::front::wgsl::parse_str(text).map_err(|error| error.emit_to_string(text))?;
-        let capabilities = Capabilities::SUBGROUP
-            | Capabilities::SHADER_FLOAT32_ATOMIC
-            | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+        let capabilities =
+            Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT32_ATOMIC | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
         let info = Validator::new(ValidationFlags::all(), capabilities)
             .validate(&module)
             .map_err(|error| error.emit_to_string(text))?;
@@ -62,7 +61,9 @@ fn files() -> &'static Files {
     FILES.get_or_init(|| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shaders");
         let mut files = Files { names: Vec::new(), lines: Vec::new(), places: HashMap::new() };
-        let mut folders: Vec<_> = std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path()).collect();
+        // Without the sources, as on a bare machine, places are lines of the composed text.
+        let folders = std::fs::read_dir(&root).into_iter().flatten();
+        let mut folders: Vec<_> = folders.map(|entry| entry.unwrap().path()).collect();
         folders.sort();
         for folder in folders.iter().filter(|folder| folder.is_dir()) {
             let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -102,9 +103,8 @@ fn place(text: &str, line: u32) -> Option<String> {
     let agreeing = |&(file, line): &(usize, usize)| {
         let there = &files.lines[file];
         let before = (1..=line.min(at)).take_while(|&i| there[line - i] == lines[at - i]).count();
-        let behind = (1..(there.len() - line).min(lines.len() - at))
-            .take_while(|&i| there[line + i] == lines[at + i])
-            .count();
+        let behind =
+            (1..(there.len() - line).min(lines.len() - at)).take_while(|&i| there[line + i] == lines[at + i]).count();
         before + behind
     };
     let &(file, line) = files.places.get(*lines.get(at)?)?.iter().max_by_key(|place| agreeing(place))?;

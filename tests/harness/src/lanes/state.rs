@@ -121,9 +121,7 @@ pub(super) fn builtin(
     };
     let local = subgroup * width + lane;
     match what {
-        Builtin::GlobalId(axis) => {
-            place(group, groups, axis) * size[usize::from(axis)] + place(local, size, axis)
-        }
+        Builtin::GlobalId(axis) => place(group, groups, axis) * size[usize::from(axis)] + place(local, size, axis),
         Builtin::LocalId(axis) => place(local, size, axis),
         Builtin::LocalIndex => local,
         Builtin::GroupId(axis) => place(group, groups, axis),

@@ -76,9 +76,7 @@ impl<'m> Compiler<'m> {
                 let parts: Vec<Rc<[Reg]>> = components.iter().map(|&part| self.regs(frame, part)).collect();
                 Value::Regs(parts.concat().into())
             }
-            Expression::Splat { size, value } => {
-                Value::Regs(vec![self.reg(frame, *value); *size as usize].into())
-            }
+            Expression::Splat { size, value } => Value::Regs(vec![self.reg(frame, *value); *size as usize].into()),
             Expression::Swizzle { size, vector, pattern } => {
                 let from = self.regs(frame, *vector);
                 Value::Regs(pattern[..*size as usize].iter().map(|&part| from[part as usize]).collect())
@@ -343,9 +341,7 @@ impl<'m> Compiler<'m> {
     /// A part of what a pointer of type `inner` points to.
     fn part_behind(&self, inner: &TypeInner, index: u32, buffer: bool) -> types::Part {
         match inner {
-            TypeInner::Pointer { base, .. } => {
-                types::part(self.module, &self.module.types[*base].inner, index, buffer)
-            }
+            TypeInner::Pointer { base, .. } => types::part(self.module, &self.module.types[*base].inner, index, buffer),
             TypeInner::ValuePointer { size: Some(size), .. } => {
                 types::Part { at: index, stride: 1, count: Some(*size as u32) }
             }

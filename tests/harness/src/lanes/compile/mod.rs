@@ -216,7 +216,8 @@ impl<'m> Compiler<'m> {
                 (Some(binding), inner) => self.builtin(binding, types::scalars(self.module, inner), &mut regs),
                 (None, TypeInner::Struct { members, .. }) => {
                     for member in members {
-                        let binding = member.binding.as_ref().unwrap_or_else(|| panic!("an argument without a binding"));
+                        let binding =
+                            member.binding.as_ref().unwrap_or_else(|| panic!("an argument without a binding"));
                         let count = types::scalars(self.module, &self.module.types[member.ty].inner);
                         self.builtin(binding, count, &mut regs);
                     }

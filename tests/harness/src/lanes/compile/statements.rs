@@ -291,7 +291,8 @@ impl<'m> Compiler<'m> {
             let default = held.contains(&None);
             let mine: Vec<u32> = held.drain(..).flatten().collect();
             // The default case takes all that no other case takes.
-            let values = if default { all.iter().copied().filter(|value| !mine.contains(value)).collect() } else { mine };
+            let values =
+                if default { all.iter().copied().filter(|value| !mine.contains(value)).collect() } else { mine };
             self.program.cases.push(Case { selector, values, default });
             let (out, next) = (self.label(), self.label());
             self.program.ops.push(Op::Case { slot, case: self.program.cases.len() as u32 - 1, next });

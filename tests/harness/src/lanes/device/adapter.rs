@@ -75,8 +75,7 @@ impl DeviceInterface for LaneDevice {
             let wgpu::BindingResource::Buffer(bound) = &entry.resource else {
                 panic!("wanted a buffer, found another resource")
             };
-            let buffer: &LaneBuffer =
-                bound.buffer.as_custom().unwrap_or_else(|| panic!("a buffer of another device"));
+            let buffer: &LaneBuffer = bound.buffer.as_custom().unwrap_or_else(|| panic!("a buffer of another device"));
             let size = bound.size.map_or(buffer.bytes - bound.offset, std::num::NonZero::get);
             let words = words_of(bound.offset..bound.offset + size);
             assert!(bound.offset + size <= buffer.bytes, "a binding beyond its buffer");
@@ -150,10 +149,7 @@ impl DeviceInterface for LaneDevice {
         DispatchCommandEncoder::custom(LaneEncoder::default())
     }
 
-    fn create_render_bundle_encoder(
-        &self,
-        _: &wgpu::RenderBundleEncoderDescriptor<'_>,
-    ) -> DispatchRenderBundleEncoder {
+    fn create_render_bundle_encoder(&self, _: &wgpu::RenderBundleEncoderDescriptor<'_>) -> DispatchRenderBundleEncoder {
         absent!("create_render_bundle_encoder")
     }
 

@@ -46,7 +46,9 @@ impl Code {
     /// True for a text that the crate composes itself; false for one that a test has spoiled.
     pub fn own(&self) -> bool {
         *self.own.get_or_init(|| {
-            let Some(kernel) = internals::kernels().iter().find(|kernel| kernel.name == self.name) else { return false };
+            let Some(kernel) = internals::kernels().iter().find(|kernel| kernel.name == self.name) else {
+                return false;
+            };
             let ranks = [RankBody::Portable, RankBody::Subgroup32];
             let bodies = ranks.into_iter().flat_map(|rank| {
                 [AddBody::Exchange, AddBody::Native].into_iter().flat_map(move |add| {

@@ -35,7 +35,7 @@ impl LaneQueue {
             }
             Command::Clear { words, first, count } => {
                 Arc::make_mut(&mut lock(&words))[first..first + count].fill(0);
-            },
+            }
             Command::Dispatch { code, entries, groups } => self.dispatch(&code, &entries, groups),
         }
     }
@@ -59,7 +59,8 @@ impl LaneQueue {
         let program = code.program();
         let writes = |buffer: usize| {
             let bound = program.bindings.iter().filter(|declared| declared.writes);
-            let mut bound = bound.filter_map(|declared| bindings.iter().find(|bound| bound.binding == declared.binding));
+            let mut bound =
+                bound.filter_map(|declared| bindings.iter().find(|bound| bound.binding == declared.binding));
             bound.any(|bound| bound.buffer == buffer)
         };
         let take = |(buffer, &words): (usize, &&Words)| match writes(buffer) {
