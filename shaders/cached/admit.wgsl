@@ -129,7 +129,6 @@ fn cut_down(span: vec2<u32>, base: u32, lane: u32) {
         merge_more(b, at.y, span.y, base, lane);
         merge_more(c, at.z, span.y, base, lane);
         merge_more(d, at.w, span.y, base, lane);
-        workgroupBarrier();
         if (lane == 0u) { atomicStore(&more, 0u); }
         workgroupBarrier();
     }
@@ -137,7 +136,6 @@ fn cut_down(span: vec2<u32>, base: u32, lane: u32) {
 
 // Merges up to 256 candidates, one an invocation, into the best 32 of a set, which lie in order from `base` on.
 fn merge_more(one: Unique, at: u32, end: u32, base: u32, lane: u32) {
-    workgroupBarrier();
     if (lane == 0u) { atomicStore(&more, 0u); }
     workgroupBarrier();
     if (at < end && comes_before(one, best_key[base + 31u], best_row[base + 31u])) {
@@ -191,9 +189,9 @@ fn admit_eight(first: u32, n: u32, lane: u32) {
             spans[which] = vec2<u32>(head, end_of(head, n));
         }
     }
-    workgroupBarrier();
     // The best 32 candidates. The order is total, so it does not matter in which chunk a candidate comes.
     for (var k = 0u; k < 8u; k++) {
+        // Lane 0 has written the first span; each turn's barriers let it see the others.
         if (lane == 0u) {
             large = spans[k];
             if (large.y - large.x <= LARGE) { large = vec2<u32>(0u); }

@@ -13,10 +13,11 @@ var<workgroup> asked_rows: array<u32, 256>;
 var<workgroup> asked_sets: array<u32, 256>;
 var<workgroup> answers: array<u32, 256>;
 
-// A set has a row at most once, so at most one of the eight invocations answers.
+// A set has a row at most once, so at most one of the eight invocations answers. An empty way has the tag NONE.
 fn answer(asker: u32, part: u32, quad: vec4<u32>) {
-    let found = matches(quad, asked_rows[asker]);
-    if (found != 0u) { answers[asker] = asked_sets[asker] * 32u + part * 4u + firstTrailingBit(found); }
+    let row = asked_rows[asker];
+    let found = matches(quad, row);
+    if (found != 0u && row != NONE) { answers[asker] = asked_sets[asker] * 32u + part * 4u + firstTrailingBit(found); }
 }
 
 // The place of `row` in set `home`, NONE if it is not there or `row` is NONE. Must be in uniform control flow.
@@ -38,5 +39,5 @@ fn look_up(row: u32, home: u32, lane: Lane) -> u32 {
         answer(asker + 96u, part, d);
     }
     workgroupBarrier();
-    return select(answers[lane.index], NONE, row == NONE); // an empty way has the tag NONE
+    return answers[lane.index];
 }

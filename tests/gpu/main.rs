@@ -11,6 +11,7 @@ mod dedup;
 mod exact;
 mod face;
 mod filled;
+mod lanes;
 mod lockstep;
 mod low_precision;
 mod memory;

@@ -166,12 +166,12 @@ fn cases(policy: Policy) {
 }
 
 #[test]
-fn lru_matches_the_mirror() {
+pub(super) fn lru_matches_the_mirror() {
     cases(Policy::Lru);
 }
 
 #[test]
-fn lfu_matches_the_mirror() {
+pub(super) fn lfu_matches_the_mirror() {
     cases(Policy::Lfu);
 }
 
@@ -213,7 +213,7 @@ fn the_best_of_a_large_set_are_admitted() {
 /// By hand, without the mirror: 40 candidates with key 20 for one full set whose frequencies are 1 to 32. They replace rows with a
 /// frequency below 20 only.
 #[test]
-fn lfu_refuses_the_equal() {
+pub(super) fn lfu_refuses_the_equal() {
     on_each(|context| {
         let mut config = GroupConfig::new(&[200], 4);
         config.cache_rows = 32;
@@ -261,7 +261,7 @@ fn lfu_refuses_the_equal() {
 /// By hand, without the mirror: 40 candidates for one full set in which every other way is pinned, the oldest too. The rows that are not
 /// pinned leave, the oldest first. Without pins the result differs, and a set with all ways pinned admits no row.
 #[test]
-fn pinned_ways_are_not_taken() {
+pub(super) fn pinned_ways_are_not_taken() {
     on_each(|context| {
         let mut config = GroupConfig::new(&[200], 4);
         config.cache_rows = 32;

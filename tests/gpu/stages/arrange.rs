@@ -5,7 +5,7 @@ use rand::RngExt as _;
 use super::{check, distinct_rows, guarded, junk, of, on_each, read, rng, runs, step, words};
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
         for seed in 0..4 {

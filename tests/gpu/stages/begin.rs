@@ -13,7 +13,7 @@ use super::{
 };
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
         for seed in 0..30 {

@@ -12,7 +12,7 @@ use super::{
 };
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let (mut changed, mut saturated) = (0, 0);
         for seed in 0..4 {

@@ -22,7 +22,7 @@ fn a_wrong_move_is_told_apart() {
 }
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
         // No set, about one block of 8 sets, and several blocks.

@@ -46,7 +46,7 @@ fn run(context: &Context, seed: u64, lengths: &[u32], dim: u32) -> usize {
 }
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
         for (seed, lengths) in (0..).zip(lengths(&mut rng(1))) {

@@ -265,8 +265,54 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
     seen.codes.written += written as u64 * u64::from(layout.row.dim);
 }
 
+/// More Moves than a workgroup lists at once, for one of several shards: each comes to the row of its own shard, and no other.
 #[test]
-fn matches_the_mirror() {
+pub(super) fn lists_of_several_blocks() {
+    on_each(|context| {
+        for n in [2047u32, 2048, 2049, 5000] {
+            let mut source = rng(u64::from(n));
+            let mut config = GroupConfig::new(&[15_000], 1).with_precision(Precision::Fp32);
+            config.cache_rows = 0;
+            let layout = layout_of(&config);
+            let shard = Shard { first_row: 5000, rows: 5000, phases: Shard::UNPACK, ..Shard::default() };
+            let moves: Vec<Move> = distinct_rows(&mut source, n as usize, 15_000)
+                .into_iter()
+                .enumerate()
+                .map(|(i, row)| Move { place: layout.slots() + i as u32, row, victim: NONE, flags: 0 })
+                .collect();
+            let bindings = [
+                words(&params(&config, &layout, TRAIN, 0)),
+                words(&shard),
+                words(&step(&mut source, 1, &[(count::MOVES, n)])),
+                guarded(&moves),
+                guarded(&some_records(&mut source, &layout, 5000)),
+                guarded(&slot_rows(&layout, 1, || vec![0.0])),
+                guarded(&slot_rows(&layout, n as usize, || vec![7.0])),
+                guarded(&ways(&mut source, 1, 900, 8, 0.9)),
+                guarded(&tables(&mut source, &config.tables, 1)),
+            ];
+            let run = check(context, "exchange", &format!("{n} moves"), &bindings, 1, &[], |b| {
+                let [params, shard, step, moves, records, cache, scratch, ways, tables] = b else { unreachable!() };
+                let (cache, scratch) = (cast_slice_mut(cache), cast_slice_mut(scratch));
+                stages::exchange(
+                    &read(params),
+                    &read(shard),
+                    of(step),
+                    cast_slice(moves),
+                    records,
+                    cache,
+                    scratch,
+                    ways,
+                    tables,
+                );
+            });
+            assert!(run.changed > n as usize / 4, "{n} moves");
+        }
+    });
+}
+
+#[test]
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let mut seen = Seen::default();
         for precision in Precision::ALL {

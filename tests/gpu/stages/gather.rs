@@ -87,7 +87,7 @@ fn run(context: &Context, seed: u64, case: &Case) -> usize {
 }
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
         for pooling in [Pooling::Sum, Pooling::Mean, Pooling::None] {

@@ -14,7 +14,7 @@ pub(super) fn sorted_keys(source: &mut Pcg64, n: usize, reach: u32, left_out: us
 }
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
         for (seed, capacity) in [1usize, 2, 255, 256, 257, 2047, 2048, 2049, 9000].into_iter().enumerate() {

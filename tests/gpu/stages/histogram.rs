@@ -5,7 +5,7 @@ use rand::RngExt as _;
 use super::{check, guarded, junk, of, on_each, read, rng, step, words};
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
         // Sizes about one block of 3,072, and more blocks than workgroups, so that workgroups loop.

@@ -66,7 +66,7 @@ fn run(context: &Context, seed: u64, elements: u32, half: bool, top: (u16, u32),
 }
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
         let mut seed = 0;

@@ -99,7 +99,7 @@ fn case(context: &Context, seed: u64, indices: u32, per_feature: u32, broken: Br
 }
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
         for seed in 0..6 {
@@ -121,7 +121,7 @@ fn matches_the_mirror() {
 
 /// Checked without the mirror: the error names the first bad index.
 #[test]
-fn the_first_offender_wins() {
+pub(super) fn the_first_offender_wins() {
     on_each(|context| {
         let config = GroupConfig::new(&[10], 4);
         let layout = layout_of(&config);

@@ -13,7 +13,7 @@ use super::{
 };
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let (mut changed, mut moved) = (0, 0);
         for seed in 0..6 {

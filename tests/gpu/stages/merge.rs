@@ -102,7 +102,7 @@ fn run(context: &Context, seed: u64, case: &Case<'_>) -> usize {
 }
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
         for (seed, lengths) in (0..).zip(lengths(&mut rng(1))) {

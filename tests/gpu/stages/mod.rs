@@ -56,6 +56,54 @@ use rand_pcg::Pcg64;
 
 use hotrow_harness::device::{again, options, with_gpu};
 
+/// Every test of a stage, for devices other than the one of all tests.
+pub(crate) const ALL: &[fn()] = &[
+    admit::lru_matches_the_mirror,
+    admit::lfu_matches_the_mirror,
+    admit::lfu_refuses_the_equal,
+    admit::pinned_ways_are_not_taken,
+    arrange::matches_the_mirror,
+    assign::matches_the_mirror,
+    begin::matches_the_mirror,
+    claim::matches_the_mirror,
+    collect::matches_the_mirror,
+    combine::matches_the_mirror,
+    exchange::matches_the_mirror,
+    exchange::lists_of_several_blocks,
+    gather::matches_the_mirror,
+    heads::matches_the_mirror,
+    histogram::matches_the_mirror,
+    inspect::matches_the_mirror,
+    linearize::matches_the_mirror,
+    linearize::the_first_offender_wins,
+    locate::matches_the_mirror,
+    merge::matches_the_mirror,
+    probe::matches_the_mirror,
+    probe::every_way_is_found,
+    rescale::matches_the_mirror_bit_for_bit,
+    reset::matches_the_mirror,
+    robe_blocks::matches_the_mirror_dense_and_sparse,
+    robe_covered::matches_the_mirror,
+    robe_decode::matches_the_mirror,
+    robe_gather::matches_the_mirror,
+    robe_gradient::matches_the_mirror,
+    robe_hash::matches_the_mirror,
+    robe_keys::matches_the_mirror,
+    robe_merge::matches_the_mirror,
+    robe_runs::matches_the_mirror,
+    robe_scatter::matches_the_mirror,
+    robe_step::matches_the_mirror,
+    robe_update::matches_the_mirror_dense_and_sparse,
+    robe_update::many_starts_match_the_mirror,
+    scan::matches_the_mirror,
+    scan::the_sum_is_exclusive,
+    scatter::matches_the_mirror,
+    segments::matches_the_mirror,
+    sort_small::matches_the_mirror,
+    touch::matches_the_mirror,
+    update::matches_the_mirror,
+];
+
 /// Fills the guard words behind every array. As an index it is far out of range, as a float it is close to 0.
 const GUARD: u32 = 0xa5a5_a5a5;
 
@@ -429,8 +477,11 @@ pub(crate) fn targets_of(lengths: &[u32], rows: &[(u32, u32)]) -> (Vec<u32>, Vec
 fn every_stage_has_a_file() {
     let stages: Vec<&str> = internals::kernels().iter().map(|kernel| kernel.name).collect();
     let text = include_str!("mod.rs");
-    let missing: Vec<_> = stages.iter().filter(|stage| !text.contains(&format!("mod {stage};"))).collect();
-    assert!(missing.is_empty(), "{missing:?}");
+    let missing =
+        |line: fn(&str) -> String| -> Vec<_> { stages.iter().filter(|stage| !text.contains(&line(stage))).collect() };
+    assert!(missing(|stage| format!("mod {stage};")).is_empty(), "{:?}", missing(|stage| format!("mod {stage};")));
+    let listed = |stage: &str| format!("\n    {stage}::");
+    assert!(missing(listed).is_empty(), "not in ALL: {:?}", missing(listed));
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn run(context: &Context, seed: u64, config: &LossScale, steps: u32) -> usize {
 }
 
 #[test]
-fn matches_the_mirror_bit_for_bit() {
+pub(super) fn matches_the_mirror_bit_for_bit() {
     on_each(|context| {
         for (seed, config) in (0..).zip(configurations()) {
             let scales = run(context, seed, &config, 60);

@@ -4,7 +4,7 @@ use hotrow::internals::stages;
 use super::{TRAIN, check, guarded, layout_of, on_each, params, read, rng, ways, words};
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
         for sets in [0u32, 1, 7, 8, 9, 33] {

@@ -3,7 +3,7 @@ use hotrow::{Optimizer, Precision};
 use super::{merge::lengths, on_each, rng, robe::SHAPES, robe_update::ways};
 
 #[test]
-fn matches_the_mirror_dense_and_sparse() {
+pub(super) fn matches_the_mirror_dense_and_sparse() {
     on_each(|context| {
         let (mut changed, mut seed) = (0, 0);
         let decayed = Optimizer::adagrad(0.1).with_weight_decay(0.1);

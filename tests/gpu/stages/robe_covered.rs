@@ -38,7 +38,7 @@ fn run(context: &Context, seed: u64, lengths: &[u32], shape: [u32; 3]) -> usize 
 }
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let (mut changed, mut seed) = (0, 0);
         let many = [256, 257, 3000].map(|n| vec![1; n]);

@@ -72,7 +72,7 @@ fn run(context: &Context, seed: u64, case: &Case) -> usize {
 }
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     matches(&[Precision::Fp32]);
 }
 

@@ -32,7 +32,7 @@ fn run(context: &Context, seed: u64, lengths: &[u32], shape: [u32; 3]) -> usize 
 }
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let (mut changed, mut seed) = (0, 0);
         for lengths in lengths(&mut rng(1)).into_iter().chain([vec![]]) {

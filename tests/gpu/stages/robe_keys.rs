@@ -14,7 +14,7 @@ use super::{
 };
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
         // In the last shape a row has so many chunks that the product with a chunk's number exceeds P many times.

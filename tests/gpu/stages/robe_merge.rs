@@ -52,7 +52,7 @@ fn run(context: &Context, seed: u64, lengths: &[u32], shape: [u32; 3]) -> usize 
 }
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
         for (seed, lengths) in (0..).zip(lengths(&mut rng(1))) {

@@ -63,7 +63,7 @@ fn run(context: &Context, seed: u64, n: u32, shape: [u32; 3]) -> usize {
 }
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let exchange = again(&options().add(AddBody::Exchange));
         for context in [context, &exchange] {

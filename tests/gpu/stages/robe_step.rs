@@ -55,7 +55,7 @@ fn run(context: &Context, seed: u64, shape: [u32; 3], optimizer: Optimizer) -> u
 }
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let (mut changed, mut seed) = (0, 0);
         let decayed = |optimizer: Optimizer| optimizer.with_weight_decay(0.1);

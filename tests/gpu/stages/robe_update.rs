@@ -159,7 +159,7 @@ pub(super) fn ways(
 }
 
 #[test]
-fn matches_the_mirror_dense_and_sparse() {
+pub(super) fn matches_the_mirror_dense_and_sparse() {
     on_each(|context| {
         let (mut changed, mut seed) = (0, 0);
         let decayed = Optimizer::adagrad(0.1).with_weight_decay(0.1);
@@ -179,7 +179,7 @@ fn matches_the_mirror_dense_and_sparse() {
 /// More starts than a workgroup takes at once, in arrays that their chunks would cover and in larger ones: a sparse update visits all
 /// weights of the first, and only covered weights of the second.
 #[test]
-fn many_starts_match_the_mirror() {
+pub(super) fn many_starts_match_the_mirror() {
     on_each(|context| {
         let shapes = [([4, 1, 2000], 700), ([6, 3, 4000], 600), ([100, 7, 5000], 400), ([64, 32, 20_000], 300)];
         let cases = (40..).zip(shapes).flat_map(|(seed, ([dim, chunk, weights], starts))| {

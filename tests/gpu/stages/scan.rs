@@ -4,7 +4,7 @@ use hotrow::internals::stages;
 use super::{check, guarded, junk, kernel, of, on_each, read, rng, step, words};
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
         // Lengths about four (one invocation's share), about a tile of 2,048, and of several tiles.
@@ -38,7 +38,7 @@ fn matches_the_mirror() {
 
 /// Checked without the mirror's code: each sum leaves out its own element and begins at zero in each row.
 #[test]
-fn the_sum_is_exclusive() {
+pub(super) fn the_sum_is_exclusive() {
     on_each(|context| {
         let data: Vec<u32> = (1..=6000).collect();
         let info = ScanInfo { count: 0, capacity: 3000, per_block: 1, rows: 2, clears: 1 };

@@ -85,6 +85,6 @@ pub(crate) fn all(context: &Context) {
 }
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(all);
 }

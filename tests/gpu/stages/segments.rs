@@ -4,7 +4,7 @@ use hotrow::internals::stages;
 use super::{check, guarded, heads::sorted_keys, junk, of, on_each, read, rng, step, words};
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
         for (seed, capacity) in [1usize, 2, 255, 256, 257, 2047, 2048, 2049, 9000].into_iter().enumerate() {

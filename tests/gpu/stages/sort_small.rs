@@ -5,7 +5,7 @@ use rand::RngExt as _;
 use super::{check, guarded, junk, of, on_each, read, rng, step, words};
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let mut changed = 0;
         for (seed, capacity) in [1u32, 2, 3, 31, 255, 256, 257, 1000, 1023, 1024].into_iter().enumerate() {

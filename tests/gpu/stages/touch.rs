@@ -8,7 +8,7 @@ use rand::RngExt as _;
 use super::{TRAIN, check, guarded, layout_of, of, on_each, params, read, rng, slot_of, step, tables, ways, words};
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let (mut changed, mut saturated, mut stamped) = (0, 0, 0);
         for seed in 0..5 {

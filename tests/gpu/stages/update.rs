@@ -192,7 +192,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
 }
 
 #[test]
-fn matches_the_mirror() {
+pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let mut seen = Seen::default();
         for mut optimizer in [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)] {

@@ -1,11 +1,14 @@
 //! One device for all tests, or the reason why there is none.
 
 use std::{
+    cell::RefCell,
     io::Write as _,
     sync::{Mutex, OnceLock, PoisonError},
 };
 
 use hotrow::{Context, ContextOptions, Error, Shaders, adapter};
+
+use crate::lanes::device::Config;
 
 /// The shader mode of `HOTROW_TEST_SHADERS=checked|trusted`: the suite passes in both.
 pub fn options() -> ContextOptions {
@@ -17,9 +20,29 @@ pub fn options() -> ContextOptions {
     ContextOptions::default().shaders(shaders)
 }
 
+thread_local! {
+    /// The context that stands for the device of all tests on this thread.
+    static INSTEAD: RefCell<Option<Context>> = const { RefCell::new(None) };
+}
+
+/// Runs a test with `context` in place of the device of all tests.
+pub fn instead(context: &Context, test: impl FnOnce()) {
+    struct Restore(Option<Context>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            INSTEAD.set(self.0.take());
+        }
+    }
+    let _restore = Restore(INSTEAD.replace(Some(context.clone())));
+    test();
+}
+
 /// Another context on the device of all tests. It is built once for each set of options, because all pipelines take seconds to build.
 pub fn again(options: &ContextOptions) -> Context {
     static MADE: Mutex<Vec<(ContextOptions, Context)>> = Mutex::new(Vec::new());
+    if let Some(context) = INSTEAD.with_borrow(Clone::clone) {
+        return on_device_of(&context, options);
+    }
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, known)) = made.iter().find(|(with, _)| with == options) {
         return known.clone();
@@ -53,7 +76,13 @@ fn context() -> Result<&'static Context, &'static str> {
         if mode == "off" {
             return Err("HOTROW_TEST_GPU=off".into());
         }
-        assert!(mode == "allow" || mode == "require", "HOTROW_TEST_GPU: wanted require, allow or off, found {mode}");
+        if mode == "lanes" {
+            return Ok(lanes());
+        }
+        assert!(
+            mode == "allow" || mode == "require",
+            "HOTROW_TEST_GPU: wanted require, allow, off or lanes, found {mode}"
+        );
         let opened = match adapter::open_best(adapter::Wanted::Any) {
             Ok(context) => context,
             // Only a missing adapter is a reason to skip. The tests must find an adapter that fails.
@@ -74,8 +103,20 @@ fn context() -> Result<&'static Context, &'static str> {
     made.as_ref().map_err(String::as_str)
 }
 
+/// The lane executor as a device, as `HOTROW_TEST_LANES` describes it.
+fn lanes() -> Context {
+    let config = Config::parse(&std::env::var("HOTROW_TEST_LANES").unwrap_or_default());
+    let (device, queue, _) = crate::lanes::device::open(&config);
+    let context = Context::with_options(&device, &queue, &options()).unwrap_or_else(|error| panic!("{error}"));
+    tell(&format!("GPU tests on the lane executor: {config:?}"));
+    context
+}
+
 /// Runs `test` on the device, or prints why it is skipped.
 pub fn with_gpu(test: impl FnOnce(&Context)) {
+    if let Some(context) = INSTEAD.with_borrow(Clone::clone) {
+        return test(&context);
+    }
     match context() {
         Ok(context) => test(context),
         Err(reason) => skipped(&format!("a GPU test: {reason}")),

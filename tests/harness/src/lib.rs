@@ -12,6 +12,7 @@ pub mod data;
 pub mod device;
 pub mod face;
 pub mod gradient;
+pub mod lanes;
 pub mod layers;
 pub mod lockstep;
 pub mod modules;

@@ -1,0 +1,166 @@
+//! Every stage on the lane executor (`tests/harness/src/lanes`): its tests' own inputs and whole runs, against the CPU; and mutants of every
+//! kernel over the same inputs. Needs no GPU.
+//!
+//! The ordinary run takes two devices and some seeds. `HOTROW_TEST_LANES_ALL=1` (`scripts/lanes`) takes all sizes of subgroups and all
+//! orders, and prints the table.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+
+use hotrow::internals;
+use hotrow_harness::{
+    device::instead,
+    lanes::{
+        Options, Order,
+        device::{Config, Findings},
+        findings::Report,
+        known::{KNOWN, REDUNDANT, known, redundant},
+        mutants::{Kind, Mutant, Tally, hunt},
+        runs,
+    },
+};
+
+use crate::stages;
+
+/// A device to run on: its subgroups, whether it has their operations, the order, and the number of recorded dispatches of each text.
+fn device(subgroup: u32, subgroups: bool, order: Order, record: usize) -> Config {
+    let options = Options { subgroup, order, ..Options::default() };
+    Config { options, subgroups, record, findings: Findings::Keep, ..Config::default() }
+}
+
+fn devices(all: bool) -> Vec<Config> {
+    let record = if all { 40 } else { 16 };
+    let mut devices = vec![device(16, false, Order::Random, record), device(32, true, Order::Random, record)];
+    if all {
+        devices.push(device(64, true, Order::Random, record));
+        devices.extend([4, 8, 32, 64].map(|width| device(width, false, Order::Random, 0)));
+        for order in [Order::Ascending, Order::Descending] {
+            devices.extend([device(8, false, order, 0), device(32, true, order, 0)]);
+        }
+        let twice = |subgroup, subgroups| Config { twice: true, ..device(subgroup, subgroups, Order::Random, 0) };
+        devices.extend([twice(16, false), twice(32, true)]);
+        devices.push(Config { float_atomics: true, ..device(32, true, Order::Random, 0) });
+    }
+    devices
+}
+
+/// What all devices gave.
+#[derive(Default)]
+struct Sum {
+    report: Report,
+    tally: Tally,
+    lines: Vec<String>,
+}
+
+/// Runs every stage's tests, and whole runs with some seeds, on a device.
+fn run(config: &Config, all: bool, sum: &Mutex<Sum>) {
+    let start = Instant::now();
+    let (context, world) = runs::context(config, None);
+    instead(&context, || {
+        for test in stages::ALL {
+            test();
+        }
+        for seed in 0..if all { 12 } else { 3 } {
+            runs::all(&context, seed);
+        }
+    });
+    let (ran, start) = (start.elapsed(), Instant::now());
+    let report = world.take_report();
+    let wanted = |mutant: &Mutant| all || Kind::STRICT.contains(&mutant.kind);
+    let tally = hunt(&world.take_recorded(), &config.options, wanted);
+    let (found, mutants) = tally.count(&Kind::STRICT);
+    let mut sum = sum.lock().unwrap();
+    let Config { options, subgroups, twice, .. } = config;
+    sum.lines.push(format!(
+        "subgroups of {:2}, operations {subgroups}, {:?}, twice {twice}: {} dispatches, {} findings, {ran:.0?}; \
+         {found} of {mutants} mutants, {:.0?}",
+        options.subgroup,
+        options.order,
+        report.counts.values().map(|counts| counts.dispatches).sum::<u64>(),
+        report.findings.len(),
+        start.elapsed(),
+    ));
+    for finding in report.findings {
+        sum.report.add(finding);
+    }
+    for (kernel, counts) in &report.counts {
+        sum.report.counts.entry(kernel.clone()).or_default().add(counts);
+    }
+    sum.tally.merge(tally);
+}
+
+#[test]
+fn every_stage_and_its_mutants() {
+    let all = std::env::var("HOTROW_TEST_LANES_ALL").is_ok();
+    let (devices, next, sum) = (devices(all), AtomicUsize::new(0), Mutex::new(Sum::default()));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(config) = devices.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    run(config, all, &sum);
+                }
+            });
+        }
+    });
+    let Sum { report, tally, lines } = sum.into_inner().unwrap();
+    lines.iter().for_each(|line| eprintln!("{line}"));
+
+    let (expected, new): (Vec<_>, Vec<_>) = report.findings.iter().partition(|finding| known(finding).is_some());
+    let text: Vec<String> = new.iter().map(ToString::to_string).collect();
+    assert!(text.is_empty(), "the lane executor found:\n{}", text.join("\n"));
+    let met = |fault, kernel: &str, text: &str| {
+        expected.iter().any(|found| (found.fault, &*found.kernel) == (fault, kernel) && found.detail.contains(text))
+    };
+    for known in KNOWN {
+        assert!(met(known.fault, known.kernel, known.text), "no longer found, so strike it from KNOWN: {known:?}");
+    }
+
+    let ran: BTreeSet<&str> = report.counts.keys().map(String::as_str).collect();
+    let idle: Vec<&str> =
+        internals::kernels().iter().map(|kernel| kernel.name).filter(|name| !ran.contains(name)).collect();
+    assert!(idle.is_empty(), "kernels that no run meets: {idle:?}");
+
+    let (found, mutants) = tally.count(&Kind::STRICT);
+    let survivors = tally.survivors(&Kind::STRICT);
+    let (proven, open): (Vec<_>, Vec<_>) = survivors.into_iter().partition(|mutant| redundant(mutant).is_some());
+    eprintln!("{found} of {mutants} mutants found; {} barriers are redundant; open: {}", proven.len(), open.len());
+    for mutant in &proven {
+        eprintln!("  {mutant}: {}", redundant(mutant).unwrap().proof);
+    }
+    let open: Vec<String> = open.iter().map(ToString::to_string).collect();
+    if all {
+        for line in table(&tally) {
+            eprintln!("{line}");
+        }
+        eprintln!("atomic operations made plain and storageBarriers made workgroupBarriers that nothing tells:");
+        tally.survivors(&Kind::LISTED).iter().for_each(|mutant| eprintln!("  {mutant}"));
+        let unused: Vec<_> = REDUNDANT
+            .iter()
+            .filter(|entry| !proven.iter().any(|mutant| std::ptr::eq(redundant(mutant).unwrap(), *entry)))
+            .collect();
+        assert!(unused.is_empty(), "barriers that are needed, or gone, so strike them from REDUNDANT: {unused:?}");
+        assert!(open.is_empty(), "mutants that nothing tells:\n{}", open.join("\n"));
+    }
+    // Few inputs tell nearly all.
+    assert!(open.len() * 20 <= mutants - proven.len(), "mutants that nothing tells:\n{}", open.join("\n"));
+}
+
+/// For each kernel the mutants found and all.
+fn table(tally: &Tally) -> Vec<String> {
+    let kernels: BTreeSet<&str> = tally.told.keys().map(|mutant| &*mutant.kernel).collect();
+    let row = |kernel: &str| {
+        let of = |kinds: &[Kind]| {
+            let mine = tally.told.iter().filter(|(mutant, _)| mutant.kernel == kernel && kinds.contains(&mutant.kind));
+            format!("{:3} of {:3}", mine.clone().filter(|&(_, &told)| told).count(), mine.count())
+        };
+        format!("{kernel:16} {}   {}", of(&Kind::STRICT), of(&Kind::LISTED))
+    };
+    let head = format!("{:16} barriers     atomics", "kernel");
+    std::iter::once(head).chain(kernels.into_iter().map(row)).collect()
+}

@@ -1,0 +1,199 @@
+//! The device itself: what it can do, and how its objects are made.
+
+use std::{future::ready, pin::Pin, sync::Arc};
+
+use wgpu::custom::{
+    BoxDeviceLostCallback, DeviceInterface, DispatchBindGroup, DispatchBindGroupLayout, DispatchBlas, DispatchBuffer,
+    DispatchCommandEncoder, DispatchComputePipeline, DispatchExternalTexture, DispatchPipelineCache,
+    DispatchPipelineLayout, DispatchQuerySet, DispatchRenderBundleEncoder, DispatchRenderPipeline, DispatchSampler,
+    DispatchShaderModule, DispatchTexture, DispatchTlas, PopErrorScopeFuture,
+};
+
+use super::{
+    World,
+    buffer::{LaneBuffer, words_of},
+    commands::LaneEncoder,
+    kernel::{Entry, LaneBindGroup, LaneLayout, LaneModule, LanePipeline, code},
+    lock,
+};
+
+#[derive(Debug)]
+pub(super) struct LaneDevice {
+    pub(super) world: Arc<World>,
+}
+
+macro_rules! absent {
+    ($name:literal) => {
+        panic!(concat!("the lane executor has no ", $name))
+    };
+}
+
+impl DeviceInterface for LaneDevice {
+    fn features(&self) -> wgpu::Features {
+        let mut features = wgpu::Features::MAPPABLE_PRIMARY_BUFFERS;
+        features.set(wgpu::Features::SUBGROUP, self.world.config.subgroups);
+        features.set(wgpu::Features::SHADER_FLOAT32_ATOMIC, self.world.config.float_atomics);
+        features
+    }
+
+    fn limits(&self) -> wgpu::Limits {
+        // Three windows of a cache.
+        wgpu::Limits { max_storage_buffers_per_shader_stage: 10, ..wgpu::Limits::default() }
+    }
+
+    fn adapter_info(&self) -> wgpu::AdapterInfo {
+        let size = self.world.config.options.subgroup;
+        let mut info = wgpu::AdapterInfo::new(wgpu::DeviceType::Cpu, wgpu::Backend::Noop);
+        info.name = "lane executor".into();
+        (info.subgroup_min_size, info.subgroup_max_size) = (size, size);
+        info
+    }
+
+    fn create_shader_module(
+        &self,
+        descriptor: wgpu::ShaderModuleDescriptor<'_>,
+        _: wgpu::ShaderRuntimeChecks,
+    ) -> DispatchShaderModule {
+        let wgpu::ShaderSource::Wgsl(text) = descriptor.source else { panic!("wanted WGSL, found another language") };
+        DispatchShaderModule::custom(LaneModule { text: text.into_owned() })
+    }
+
+    #[allow(unsafe_code, reason = "wgpu declares the method so; its body is safe")]
+    unsafe fn create_shader_module_passthrough(
+        &self,
+        _: &wgpu::ShaderModuleDescriptorPassthrough<'_>,
+    ) -> DispatchShaderModule {
+        absent!("create_shader_module_passthrough")
+    }
+
+    fn create_bind_group_layout(&self, _: &wgpu::BindGroupLayoutDescriptor<'_>) -> DispatchBindGroupLayout {
+        DispatchBindGroupLayout::custom(LaneLayout)
+    }
+
+    fn create_bind_group(&self, descriptor: &wgpu::BindGroupDescriptor<'_>) -> DispatchBindGroup {
+        let entries = descriptor.entries.iter().map(|entry| {
+            let wgpu::BindingResource::Buffer(bound) = &entry.resource else {
+                panic!("wanted a buffer, found another resource")
+            };
+            let buffer: &LaneBuffer = bound.buffer.as_custom().unwrap_or_else(|| panic!("a buffer of another device"));
+            let size = bound.size.map_or(buffer.bytes - bound.offset, std::num::NonZero::get);
+            let words = words_of(bound.offset..bound.offset + size);
+            assert!(bound.offset + size <= buffer.bytes, "a binding beyond its buffer");
+            Entry { binding: entry.binding, words: buffer.words.clone(), first: words.start, count: words.len() }
+        });
+        DispatchBindGroup::custom(LaneBindGroup { entries: entries.collect() })
+    }
+
+    fn create_pipeline_layout(&self, _: &wgpu::PipelineLayoutDescriptor<'_>) -> DispatchPipelineLayout {
+        DispatchPipelineLayout::custom(LaneLayout)
+    }
+
+    fn create_render_pipeline(&self, _: &wgpu::RenderPipelineDescriptor<'_>) -> DispatchRenderPipeline {
+        absent!("create_render_pipeline")
+    }
+
+    fn create_mesh_pipeline(&self, _: &wgpu::MeshPipelineDescriptor<'_>) -> DispatchRenderPipeline {
+        absent!("create_mesh_pipeline")
+    }
+
+    fn create_compute_pipeline(&self, descriptor: &wgpu::ComputePipelineDescriptor<'_>) -> DispatchComputePipeline {
+        let module: &LaneModule =
+            descriptor.module.as_custom().unwrap_or_else(|| panic!("a shader module of another device"));
+        let name = descriptor.label.unwrap_or("").trim_start_matches("hotrow.");
+        let code = code(name, &module.text, descriptor.compilation_options.constants);
+        DispatchComputePipeline::custom(LanePipeline { code })
+    }
+
+    #[allow(unsafe_code, reason = "wgpu declares the method so; its body is safe")]
+    unsafe fn create_pipeline_cache(&self, _: &wgpu::PipelineCacheDescriptor<'_>) -> DispatchPipelineCache {
+        absent!("create_pipeline_cache")
+    }
+
+    fn create_buffer(&self, descriptor: &wgpu::BufferDescriptor<'_>) -> DispatchBuffer {
+        DispatchBuffer::custom(LaneBuffer::new(&self.world, descriptor.size))
+    }
+
+    fn create_texture(&self, _: &wgpu::TextureDescriptor<'_>) -> DispatchTexture {
+        absent!("create_texture")
+    }
+
+    fn create_external_texture(
+        &self,
+        _: &wgpu::ExternalTextureDescriptor<'_>,
+        _: &[&wgpu::TextureView],
+    ) -> DispatchExternalTexture {
+        absent!("create_external_texture")
+    }
+
+    fn create_blas(
+        &self,
+        _: &wgpu::CreateBlasDescriptor<'_>,
+        _: wgpu::BlasGeometrySizeDescriptors,
+    ) -> (Option<u64>, DispatchBlas) {
+        absent!("create_blas")
+    }
+
+    fn create_tlas(&self, _: &wgpu::CreateTlasDescriptor<'_>) -> DispatchTlas {
+        absent!("create_tlas")
+    }
+
+    fn create_sampler(&self, _: &wgpu::SamplerDescriptor<'_>) -> DispatchSampler {
+        absent!("create_sampler")
+    }
+
+    fn create_query_set(&self, _: &wgpu::QuerySetDescriptor<'_>) -> DispatchQuerySet {
+        absent!("create_query_set")
+    }
+
+    fn create_command_encoder(&self, _: &wgpu::CommandEncoderDescriptor<'_>) -> DispatchCommandEncoder {
+        DispatchCommandEncoder::custom(LaneEncoder::default())
+    }
+
+    fn create_render_bundle_encoder(&self, _: &wgpu::RenderBundleEncoderDescriptor<'_>) -> DispatchRenderBundleEncoder {
+        absent!("create_render_bundle_encoder")
+    }
+
+    fn set_device_lost_callback(&self, _: BoxDeviceLostCallback) {}
+
+    fn on_uncaptured_error(&self, _: Arc<dyn wgpu::UncapturedErrorHandler>) {}
+
+    fn push_error_scope(&self, _: wgpu::ErrorFilter) -> u32 {
+        0
+    }
+
+    fn pop_error_scope(&self, _: u32) -> Pin<Box<dyn PopErrorScopeFuture>> {
+        Box::pin(ready(None))
+    }
+
+    #[allow(unsafe_code, reason = "wgpu declares the method so; its body is safe")]
+    unsafe fn start_graphics_debugger_capture(&self) {
+        absent!("start_graphics_debugger_capture")
+    }
+
+    #[allow(unsafe_code, reason = "wgpu declares the method so; its body is safe")]
+    unsafe fn stop_graphics_debugger_capture(&self) {
+        absent!("stop_graphics_debugger_capture")
+    }
+
+    fn poll(&self, wait: wgpu::wgt::PollType<u64>) -> Result<wgpu::PollStatus, wgpu::PollError> {
+        // Work is done at `submit`, so every mapping is ready. A callback may map again, so the list is taken first.
+        let pending = std::mem::take(&mut *lock(&self.world.pending));
+        for pending in pending {
+            (pending.0)(Ok(()));
+        }
+        match wait {
+            wgpu::wgt::PollType::Wait { .. } => Ok(wgpu::PollStatus::WaitSucceeded),
+            wgpu::wgt::PollType::Poll => Ok(wgpu::PollStatus::QueueEmpty),
+        }
+    }
+
+    fn get_internal_counters(&self) -> wgpu::InternalCounters {
+        wgpu::InternalCounters::default()
+    }
+
+    fn generate_allocator_report(&self) -> Option<wgpu::AllocatorReport> {
+        None
+    }
+
+    fn destroy(&self) {}
+}

@@ -1,0 +1,221 @@
+//! Command encoders and compute passes: they only record.
+
+use std::sync::{Arc, Mutex};
+
+use wgpu::custom::{
+    CommandBufferInterface, CommandEncoderInterface, ComputePassInterface, DispatchBindGroup, DispatchBuffer,
+    DispatchCommandBuffer, DispatchComputePass, DispatchComputePipeline, DispatchQuerySet, DispatchRenderPass,
+    DispatchTexture, DispatchTextureView,
+};
+
+use super::{
+    buffer::{LaneBuffer, Words, words_of},
+    kernel::{Code, Entry, LaneBindGroup, LanePipeline},
+    lock,
+};
+
+/// A recorded command.
+#[derive(Clone, Debug)]
+pub(super) enum Command {
+    Copy { from: Words, first: usize, to: Words, at: usize, count: usize },
+    Clear { words: Words, first: usize, count: usize },
+    Dispatch { code: Arc<Code>, entries: Arc<[Entry]>, groups: [u32; 3] },
+}
+
+type Commands = Arc<Mutex<Vec<Command>>>;
+
+pub(super) fn buffer(buffer: &DispatchBuffer) -> &LaneBuffer {
+    buffer.as_custom().unwrap_or_else(|| panic!("wanted a buffer of the lane executor, found one of another device"))
+}
+
+#[derive(Debug, Default)]
+pub(super) struct LaneEncoder {
+    commands: Commands,
+}
+
+#[derive(Debug)]
+pub(super) struct LaneCommands {
+    pub(super) commands: Commands,
+}
+
+impl CommandBufferInterface for LaneCommands {}
+
+impl CommandEncoderInterface for LaneEncoder {
+    fn copy_buffer_to_buffer(
+        &self,
+        source: &DispatchBuffer,
+        source_offset: u64,
+        destination: &DispatchBuffer,
+        destination_offset: u64,
+        copy_size: Option<u64>,
+    ) {
+        let (from, to) = (buffer(source), buffer(destination));
+        let size = copy_size.unwrap_or(from.bytes - source_offset);
+        let first = words_of(source_offset..source_offset + size);
+        let at = words_of(destination_offset..destination_offset + size);
+        assert!(source_offset + size <= from.bytes && destination_offset + size <= to.bytes, "a copy beyond a buffer");
+        lock(&self.commands).push(Command::Copy {
+            from: from.words.clone(),
+            first: first.start,
+            to: to.words.clone(),
+            at: at.start,
+            count: at.len(),
+        });
+    }
+
+    fn copy_buffer_to_texture(
+        &self,
+        _: wgpu::TexelCopyBufferInfo<'_>,
+        _: wgpu::TexelCopyTextureInfo<'_>,
+        _: wgpu::Extent3d,
+    ) {
+        panic!("the lane executor has no copy_buffer_to_texture");
+    }
+
+    fn copy_texture_to_buffer(
+        &self,
+        _: wgpu::TexelCopyTextureInfo<'_>,
+        _: wgpu::TexelCopyBufferInfo<'_>,
+        _: wgpu::Extent3d,
+    ) {
+        panic!("the lane executor has no copy_texture_to_buffer");
+    }
+
+    fn copy_texture_to_texture(
+        &self,
+        _: wgpu::TexelCopyTextureInfo<'_>,
+        _: wgpu::TexelCopyTextureInfo<'_>,
+        _: wgpu::Extent3d,
+    ) {
+        panic!("the lane executor has no copy_texture_to_texture");
+    }
+
+    fn begin_compute_pass(&self, descriptor: &wgpu::ComputePassDescriptor<'_>) -> DispatchComputePass {
+        assert!(descriptor.timestamp_writes.is_none(), "the lane executor has no timestamps");
+        DispatchComputePass::custom(LanePass { commands: self.commands.clone(), code: None, entries: None })
+    }
+
+    fn begin_render_pass(&self, _: &wgpu::RenderPassDescriptor<'_>) -> DispatchRenderPass {
+        panic!("the lane executor has no begin_render_pass");
+    }
+
+    fn finish(&mut self) -> DispatchCommandBuffer {
+        DispatchCommandBuffer::custom(LaneCommands { commands: std::mem::take(&mut self.commands) })
+    }
+
+    fn clear_texture(&self, _: &DispatchTexture, _: &wgpu::ImageSubresourceRange) {
+        panic!("the lane executor has no clear_texture");
+    }
+
+    fn clear_buffer(&self, target: &DispatchBuffer, offset: u64, size: Option<u64>) {
+        let target = buffer(target);
+        let range = words_of(offset..offset + size.unwrap_or(target.bytes - offset));
+        lock(&self.commands).push(Command::Clear {
+            words: target.words.clone(),
+            first: range.start,
+            count: range.len(),
+        });
+    }
+
+    fn insert_debug_marker(&self, _: &str) {}
+
+    fn push_debug_group(&self, _: &str) {}
+
+    fn pop_debug_group(&self) {}
+
+    fn write_timestamp(&self, _: &DispatchQuerySet, _: u32) {
+        panic!("the lane executor has no write_timestamp");
+    }
+
+    fn resolve_query_set(&self, _: &DispatchQuerySet, _: u32, _: u32, _: &DispatchBuffer, _: u64) {
+        panic!("the lane executor has no resolve_query_set");
+    }
+
+    fn mark_acceleration_structures_built<'a>(
+        &self,
+        _: &mut dyn Iterator<Item = &'a wgpu::Blas>,
+        _: &mut dyn Iterator<Item = &'a wgpu::Tlas>,
+    ) {
+        panic!("the lane executor has no mark_acceleration_structures_built");
+    }
+
+    fn build_acceleration_structures<'a>(
+        &self,
+        _: &mut dyn Iterator<Item = &'a wgpu::BlasBuildEntry<'a>>,
+        _: &mut dyn Iterator<Item = &'a wgpu::Tlas>,
+    ) {
+        panic!("the lane executor has no build_acceleration_structures");
+    }
+
+    fn transition_resources<'a>(
+        &mut self,
+        _: &mut dyn Iterator<Item = wgpu::wgt::BufferTransition<&'a DispatchBuffer>>,
+        _: &mut dyn Iterator<Item = wgpu::wgt::TextureTransition<&'a DispatchTexture>>,
+    ) {
+        panic!("the lane executor has no transition_resources");
+    }
+}
+
+#[derive(Debug)]
+struct LanePass {
+    commands: Commands,
+    code: Option<Arc<Code>>,
+    entries: Option<Arc<[Entry]>>,
+}
+
+impl Drop for LanePass {
+    fn drop(&mut self) {}
+}
+
+impl ComputePassInterface for LanePass {
+    fn set_pipeline(&mut self, pipeline: &DispatchComputePipeline) {
+        let pipeline: &LanePipeline = pipeline.as_custom().unwrap_or_else(|| panic!("a pipeline of another device"));
+        self.code = Some(pipeline.code.clone());
+    }
+
+    fn set_bind_group(&mut self, index: u32, group: Option<&DispatchBindGroup>, offsets: &[u32]) {
+        assert!(index == 0 && offsets.is_empty(), "the lane executor has one bind group, without dynamic offsets");
+        let group: Option<&LaneBindGroup> = group.and_then(|group| group.as_custom());
+        self.entries = group.map(|group| group.entries.clone());
+    }
+
+    fn set_immediates(&mut self, _: u32, _: &[u8]) {
+        panic!("the lane executor has no set_immediates");
+    }
+
+    fn insert_debug_marker(&mut self, _: &str) {}
+
+    fn push_debug_group(&mut self, _: &str) {}
+
+    fn pop_debug_group(&mut self) {}
+
+    fn write_timestamp(&mut self, _: &DispatchQuerySet, _: u32) {
+        panic!("the lane executor has no write_timestamp");
+    }
+
+    fn begin_pipeline_statistics_query(&mut self, _: &DispatchQuerySet, _: u32) {
+        panic!("the lane executor has no begin_pipeline_statistics_query");
+    }
+
+    fn end_pipeline_statistics_query(&mut self) {
+        panic!("the lane executor has no end_pipeline_statistics_query");
+    }
+
+    fn dispatch_workgroups(&mut self, x: u32, y: u32, z: u32) {
+        let code = self.code.clone().unwrap_or_else(|| panic!("a dispatch without a pipeline"));
+        let entries = self.entries.clone().unwrap_or_else(|| panic!("a dispatch without a bind group"));
+        lock(&self.commands).push(Command::Dispatch { code, entries, groups: [x, y, z] });
+    }
+
+    fn dispatch_workgroups_indirect(&mut self, _: &DispatchBuffer, _: u64) {
+        panic!("the lane executor has no dispatch_workgroups_indirect");
+    }
+
+    fn transition_resources<'a>(
+        &mut self,
+        _: &mut dyn Iterator<Item = wgpu::wgt::BufferTransition<&'a DispatchBuffer>>,
+        _: &mut dyn Iterator<Item = wgpu::wgt::TextureTransition<&'a DispatchTextureView>>,
+    ) {
+        panic!("the lane executor has no transition_resources");
+    }
+}

@@ -1,0 +1,131 @@
+//! What the executor reports: faults, and counts of what the memory had to do.
+
+use std::collections::BTreeMap;
+
+/// The kind of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fault {
+    /// Two accesses to one word, one of them a plain write, that nothing orders.
+    Race,
+    /// A barrier or an operation of a subgroup that some invocations do not reach.
+    NonUniform,
+    /// Memory of the workgroup is read before it was written.
+    Poison,
+    /// A word outside of the bound range, or an element outside of an array.
+    OutOfBounds,
+    /// More operations than the budget.
+    Endless,
+    /// The result depends on the order in which invocations run.
+    Order,
+}
+
+/// A fault, at lines of the composed text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Raw {
+    pub fault: Fault,
+    pub line: u32,
+    /// The line of the other access of a race.
+    pub other: u32,
+    pub workgroup: u32,
+    /// The invocation in its workgroup.
+    pub lane: u32,
+    pub detail: String,
+}
+
+/// A fault of a kernel, at lines of its files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub fault: Fault,
+    pub kernel: String,
+    /// `file:line`.
+    pub place: String,
+    /// The place of the other access of a race.
+    pub other: String,
+    pub workgroup: u32,
+    pub lane: u32,
+    pub detail: String,
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { fault, kernel, place, other, workgroup, lane, detail } = self;
+        write!(f, "{kernel}: {fault:?} at {place}")?;
+        if !other.is_empty() {
+            write!(f, " with {other}")?;
+        }
+        write!(f, ", workgroup {workgroup}, lane {lane}: {detail}")
+    }
+}
+
+/// What a dispatch asked of the device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub dispatches: u64,
+    pub workgroups: u64,
+    /// Accesses of a subgroup to storage buffers.
+    pub accesses: u64,
+    /// Distinct 32-byte sectors of each such access, added up.
+    pub sectors: u64,
+    /// Distinct 128-byte lines of each such access, added up.
+    pub lines: u64,
+    /// Atomic operations on words of storage buffers.
+    pub atomics: u64,
+    /// The most atomic operations on one word in one dispatch.
+    pub hottest: u64,
+    /// Barriers, each counted once a workgroup.
+    pub barriers: u64,
+}
+
+impl Counts {
+    pub fn add(&mut self, other: &Self) {
+        self.dispatches += other.dispatches;
+        self.workgroups += other.workgroups;
+        self.accesses += other.accesses;
+        self.sectors += other.sectors;
+        self.lines += other.lines;
+        self.atomics += other.atomics;
+        self.hottest = self.hottest.max(other.hottest);
+        self.barriers += other.barriers;
+    }
+}
+
+/// Findings and counts of many dispatches.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    pub findings: Vec<Finding>,
+    pub counts: BTreeMap<String, Counts>,
+}
+
+impl Report {
+    /// Adds a finding unless one of the same kind at the same places is there. Returns whether it is new.
+    pub fn add(&mut self, finding: Finding) -> bool {
+        let same = |known: &Finding| {
+            (known.fault, &known.kernel, &known.place, &known.other)
+                == (finding.fault, &finding.kernel, &finding.place, &finding.other)
+                && (known.fault != Fault::Order || known.detail == finding.detail)
+        };
+        let new = !self.findings.iter().any(same);
+        if new {
+            self.findings.push(finding);
+        }
+        new
+    }
+}
+
+impl Finding {
+    /// A fault of `source`, with its places in the files.
+    pub fn of(source: &super::source::Source, raw: &Raw) -> Self {
+        let &Raw { fault, line, other, workgroup, lane, ref detail } = raw;
+        let text = line.checked_sub(1).and_then(|line| source.text.lines().nth(line as usize));
+        let detail = text.map_or(detail.clone(), |text| format!("{detail}: `{}`", text.trim()));
+        Self {
+            fault,
+            kernel: source.name.clone(),
+            place: source.place(line),
+            other: source.place(other),
+            workgroup,
+            lane,
+            detail,
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What is expected: findings, results that depend on the order of atomic operations, and barriers that nothing needs. Each has its reason,
+//! and the run of everything (`scripts/lanes`) fails at an entry that is no longer met.
+
+use super::{
+    findings::{Fault, Finding},
+    mutants::Mutant,
+};
+
+/// An expected finding.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    pub fault: Fault,
+    pub kernel: &'static str,
+    /// A part of the line at which it is found, which stays when other lines move.
+    pub text: &'static str,
+    pub reason: &'static str,
+}
+
+/// Every expected finding: none.
+pub const KNOWN: &[Known] = &[];
+
+/// The entry for a finding, if it is expected.
+pub fn known(finding: &Finding) -> Option<&'static Known> {
+    KNOWN.iter().find(|known| {
+        known.fault == finding.fault && known.kernel == finding.kernel && finding.detail.contains(known.text)
+    })
+}
+
+/// A binding whose words depend on the order of atomic operations.
+#[derive(Clone, Copy, Debug)]
+pub struct Ordered {
+    pub kernel: &'static str,
+    pub binding: &'static str,
+    pub reason: &'static str,
+}
+
+/// Every binding whose words may depend on the order.
+pub const ORDERED: &[Ordered] = &[
+    Ordered { kernel: "probe", binding: "miss_keys", reason: "misses are listed in any order; a sort follows" },
+    Ordered { kernel: "probe", binding: "miss_index", reason: "as miss_keys, whose values they are" },
+    Ordered { kernel: "collect", binding: "moves", reason: "Moves of a flush are independent of each other" },
+    Ordered {
+        kernel: "exchange",
+        binding: "records",
+        reason: "records that leave lie in any order; each is listed with its row and found by its Move",
+    },
+    Ordered { kernel: "update", binding: "records", reason: "as in exchange: both pack rows" },
+    Ordered {
+        kernel: "robe_scatter",
+        binding: "sums",
+        reason: "the atomic backward adds floats in any order (SPEC 7)",
+    },
+];
+
+/// True if the words of a binding may depend on the order.
+pub fn may_vary(kernel: &str, binding: &str) -> bool {
+    ORDERED.iter().any(|ordered| ordered.kernel == kernel && ordered.binding == binding)
+}
+
+/// A barrier whose removal changes nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Redundant {
+    pub kernel: &'static str,
+    pub file: &'static str,
+    /// A part of the barrier's line, or of the line before or behind it.
+    pub near: &'static str,
+    pub proof: &'static str,
+}
+
+/// Why a scan's first barrier may be needed elsewhere.
+const ONE_SCAN: &str =
+    "the barrier waits for readers of the previous scan; here either there is none, or a barrier lies behind it";
+
+/// A barrier that brings the lanes of a subgroup together.
+const TOGETHER: &str = "have left a loop of the caller";
+
+/// Why a barrier before shuffles is there: the executor's subgroups stay together by themselves.
+const SHUFFLES: &str = "no memory lies between the calls; the barrier only brings the lanes of a subgroup together before they exchange values";
+
+/// Every barrier that nothing needs in a kernel.
+pub const REDUNDANT: &[Redundant] = &[
+    Redundant {
+        kernel: "admit",
+        file: "cached/admit.wgsl",
+        near: "if (high.x < 32u) {",
+        proof: "the next round writes only the far half, which nobody reads before the round's first barrier; behind the loop, two barriers \
+                come before the next read",
+    },
+    Redundant {
+        kernel: "admit",
+        file: "cached/admit.wgsl",
+        near: "if (way < candidates) { take(",
+        proof: "the next eight sets write only `spans` before their first barrier, which take does not read; tally_end begins with a barrier",
+    },
+    Redundant {
+        kernel: "admit",
+        file: "shared/tally.wgsl",
+        near: "fn tally_end",
+        proof: "admit_eight ends with a barrier (one of the two is needed)",
+    },
+    Redundant { kernel: "heads", file: "shared/lanes_portable.wgsl", near: "the previous scan", proof: ONE_SCAN },
+    Redundant { kernel: "robe_runs", file: "shared/lanes_portable.wgsl", near: "the previous scan", proof: ONE_SCAN },
+    Redundant { kernel: "scan", file: "shared/lanes_portable.wgsl", near: "the previous scan", proof: ONE_SCAN },
+    Redundant { kernel: "scatter", file: "shared/lanes_portable.wgsl", near: "the previous scan", proof: ONE_SCAN },
+    Redundant { kernel: "segments", file: "shared/lanes_portable.wgsl", near: "the previous scan", proof: ONE_SCAN },
+    Redundant { kernel: "sort_small", file: "shared/lanes_portable.wgsl", near: "the previous scan", proof: ONE_SCAN },
+    Redundant { kernel: "scatter", file: "shared/lanes_subgroup32.wgsl", near: TOGETHER, proof: ONE_SCAN },
+    Redundant { kernel: "segments", file: "shared/lanes_subgroup32.wgsl", near: TOGETHER, proof: ONE_SCAN },
+    Redundant { kernel: "sort_small", file: "shared/lanes_subgroup32.wgsl", near: TOGETHER, proof: ONE_SCAN },
+    Redundant { kernel: "exchange", file: "shared/row_shuffled.wgsl", near: "var all = own;", proof: SHUFFLES },
+    Redundant { kernel: "update", file: "shared/row_shuffled.wgsl", near: "var all = own;", proof: SHUFFLES },
+    Redundant { kernel: "update", file: "shared/row_shuffled.wgsl", near: "var sum = squares;", proof: SHUFFLES },
+    Redundant {
+        kernel: "update",
+        file: "shared/row_counts.wgsl",
+        near: "first_rows[local] = table_base(table)",
+        proof: "update_row has barriers of its own before it counts a row",
+    },
+    Redundant {
+        kernel: "scatter",
+        file: "sort/scatter.wgsl",
+        near: "send_values(to_c,",
+        proof: "the next block begins with a barrier of its own before it writes what this one reads",
+    },
+    Redundant {
+        kernel: "segments",
+        file: "sort/segments.wgsl",
+        near: "workgroupBarrier();",
+        proof: "the next block's scan begins with barriers before it writes what this one reads",
+    },
+    Redundant {
+        kernel: "robe_blocks",
+        file: "robe/robe_blocks.wgsl",
+        near: "before the next unit uses the arrays",
+        proof: "the next unit writes behind barriers of its own",
+    },
+];
+
+/// The entry for a mutant, if it is a barrier that its kernel does not need.
+pub fn redundant(mutant: &Mutant) -> Option<&'static Redundant> {
+    let (file, line) = mutant.place.rsplit_once(':')?;
+    let line: usize = line.parse().ok()?;
+    let lines = super::source::lines(file)?;
+    let near = &lines[line.saturating_sub(2)..lines.len().min(line + 1)];
+    REDUNDANT.iter().find(|known| {
+        known.kernel == mutant.kernel && known.file == file && near.iter().any(|line| line.contains(known.near))
+    })
+}

@@ -1,0 +1,405 @@
+//! The code that the executor runs: one flat list of operations on registers, for a whole subgroup at a time.
+//!
+//! A register holds one word for each lane. Vectors, arrays and structs are lists of registers. Functions are inlined, so an operation's
+//! position says all about where a subgroup is, and a subgroup can stop before any operation and go on later.
+//!
+//! A register that an operation writes has a higher number than those it reads, except for [`Op::Move`] and accesses to local memory.
+
+/// The number of a register.
+pub type Reg = u32;
+
+/// A position in the list of operations; a label while the code is being made.
+pub type Target = u32;
+
+/// An operation on one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unary {
+    NegI,
+    NegF,
+    NotBool,
+    NotBits,
+    AbsI,
+    AbsF,
+    Ceil,
+    Floor,
+    Round,
+    Trunc,
+    Fract,
+    Sqrt,
+    InverseSqrt,
+    Exp,
+    Exp2,
+    Log,
+    Log2,
+    SignF,
+    SignI,
+    CountOneBits,
+    CountTrailingZeros,
+    CountLeadingZeros,
+    ReverseBits,
+    FirstTrailingBit,
+    FirstLeadingBitU,
+    FirstLeadingBitI,
+    UToF,
+    IToF,
+    FToU,
+    FToI,
+    ToBool,
+    FToBool,
+    BoolToF,
+}
+
+/// An operation on two words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binary {
+    AddI,
+    SubI,
+    MulI,
+    DivU,
+    DivI,
+    ModU,
+    ModI,
+    AddF,
+    SubF,
+    MulF,
+    DivF,
+    ModF,
+    Eq,
+    Ne,
+    EqF,
+    NeF,
+    LtU,
+    LeU,
+    LtI,
+    LeI,
+    LtF,
+    LeF,
+    And,
+    Or,
+    Xor,
+    Shl,
+    ShrU,
+    ShrI,
+    MinU,
+    MaxU,
+    MinI,
+    MaxI,
+    MinF,
+    MaxF,
+    Pow,
+}
+
+/// A value that an invocation has from the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Builtin {
+    GlobalId(u8),
+    LocalId(u8),
+    LocalIndex,
+    GroupId(u8),
+    GroupSize(u8),
+    Groups(u8),
+    Subgroups,
+    SubgroupId,
+    SubgroupSize,
+    SubgroupLane,
+}
+
+/// A word of every place where masks of lanes are kept: two each for `if`, loop and switch, one for a call.
+pub type Slot = u32;
+
+#[derive(Clone, Copy, Debug)]
+pub enum Op {
+    Unary(Unary, Reg, Reg),
+    Binary(Binary, Reg, Reg, Reg),
+    Select {
+        to: Reg,
+        when: Reg,
+        yes: Reg,
+        no: Reg,
+    },
+    /// `a * b + c`, rounded once.
+    Fused(Reg, [Reg; 3]),
+    /// For every lane, active or not.
+    Copy {
+        to: Reg,
+        from: Reg,
+    },
+    /// For the active lanes.
+    Move {
+        to: Reg,
+        from: Reg,
+    },
+    Builtin {
+        to: Reg,
+        what: Builtin,
+    },
+    /// The length of an array of which the buffer sets the length.
+    Length {
+        to: Reg,
+        binding: u32,
+        first: u32,
+        stride: u32,
+    },
+    /// An element of a list of registers, chosen by a register.
+    Pick(u32),
+    Load(u32),
+    Store(u32),
+    Atomic(u32),
+    Barrier(u32),
+    Subgroup(u32),
+    If {
+        when: Reg,
+        slot: Slot,
+        otherwise: Target,
+    },
+    Else {
+        slot: Slot,
+        end: Target,
+    },
+    EndIf {
+        slot: Slot,
+        join: Target,
+    },
+    LoopBegin {
+        slot: Slot,
+    },
+    Continuing {
+        slot: Slot,
+        end: Target,
+    },
+    BreakIf {
+        slot: Slot,
+        when: Reg,
+    },
+    LoopBack {
+        head: Target,
+    },
+    LoopEnd {
+        slot: Slot,
+        join: Target,
+    },
+    Break {
+        slot: Slot,
+        join: Target,
+    },
+    Continue {
+        slot: Slot,
+        join: Target,
+    },
+    SwitchBegin {
+        slot: Slot,
+    },
+    /// Turns to the lanes that take a case; `cases` says which.
+    Case {
+        slot: Slot,
+        case: u32,
+        next: Target,
+    },
+    EndCase {
+        slot: Slot,
+    },
+    SwitchEnd {
+        slot: Slot,
+        join: Target,
+    },
+    CallBegin {
+        slot: Slot,
+    },
+    Return {
+        slot: Slot,
+        join: Target,
+    },
+    CallEnd {
+        slot: Slot,
+        join: Target,
+    },
+    Exit,
+}
+
+/// The memory that an access reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// A binding, by its position in [`Program::bindings`].
+    Binding(u32),
+    /// The memory of the workgroup.
+    Workgroup,
+    /// Registers: variables of a function and private ones.
+    Local,
+}
+
+/// The number of elements of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    Fixed(u32),
+    /// As many as lie behind word `first` of the binding.
+    Runtime {
+        first: u32,
+    },
+}
+
+/// An index that is known only when the code runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    pub index: Reg,
+    pub stride: u32,
+    pub length: Length,
+}
+
+/// A load or a store.
+#[derive(Clone, Debug)]
+pub struct Access {
+    pub memory: Memory,
+    pub base: u32,
+    pub steps: Vec<Step>,
+    /// The distance of each word of the value from the address.
+    pub words: Vec<u32>,
+    /// The register of each word.
+    pub regs: Vec<Reg>,
+    /// Whether the access is an atomic one.
+    pub atomic: bool,
+    /// The line in the text.
+    pub line: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomicOp {
+    Add,
+    AddF,
+    Sub,
+    And,
+    Or,
+    Xor,
+    MinU,
+    MaxU,
+    MinI,
+    MaxI,
+    Exchange,
+    /// The register is the value that is compared.
+    CompareExchange(Reg),
+}
+
+/// An atomic operation. Its access names one word.
+#[derive(Clone, Debug)]
+pub struct Atomic {
+    pub op: AtomicOp,
+    pub access: Access,
+    pub value: Reg,
+    /// The registers of the result: the old value, then whether the values were exchanged.
+    pub to: Vec<Reg>,
+    /// A mutant's operation: a plain read and a plain write.
+    pub plain: bool,
+}
+
+/// What a barrier is in the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BarrierKind {
+    Storage,
+    Workgroup,
+    /// Before or behind the load of `workgroupUniformLoad`.
+    UniformLoad,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Barrier {
+    pub kind: BarrierKind,
+    pub storage: bool,
+    pub workgroup: bool,
+    pub line: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fold {
+    All,
+    Any,
+    AddI,
+    AddF,
+    MinU,
+    MaxU,
+    MinI,
+    MaxI,
+    And,
+    Or,
+    Xor,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    All,
+    Before,
+    UpToThis,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubgroupOp {
+    Ballot,
+    Fold(Fold, Over),
+    First,
+    /// The value of the lane in the register, which is the same in all lanes.
+    Broadcast(Reg),
+    Shuffle(Reg),
+    ShuffleDown(Reg),
+    ShuffleUp(Reg),
+    ShuffleXor(Reg),
+}
+
+/// An operation of a subgroup on each of several words.
+#[derive(Clone, Debug)]
+pub struct Subgroup {
+    pub op: SubgroupOp,
+    pub from: Vec<Reg>,
+    pub to: Vec<Reg>,
+    pub line: u32,
+}
+
+/// A choice among lists of registers.
+#[derive(Clone, Debug)]
+pub struct Pick {
+    pub index: Reg,
+    pub from: Vec<Reg>,
+    pub to: Vec<Reg>,
+    pub line: u32,
+}
+
+/// A case of a switch: the lanes whose selector is among `values`, or, of the default case, those whose selector is not.
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub selector: Reg,
+    pub values: Vec<u32>,
+    pub default: bool,
+}
+
+/// A binding that the text declares.
+#[derive(Clone, Debug)]
+pub struct Declared {
+    pub binding: u32,
+    pub name: String,
+    pub writes: bool,
+    pub uniform: bool,
+}
+
+/// A compiled entry point.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    pub ops: Vec<Op>,
+    pub accesses: Vec<Access>,
+    pub atomics: Vec<Atomic>,
+    pub barriers: Vec<Barrier>,
+    pub subgroups: Vec<Subgroup>,
+    pub picks: Vec<Pick>,
+    pub cases: Vec<Case>,
+    /// The first registers: constants, the same in all lanes.
+    pub constants: Vec<u32>,
+    pub registers: u32,
+    pub slots: u32,
+    pub workgroup_words: u32,
+    pub workgroup_size: [u32; 3],
+    pub bindings: Vec<Declared>,
+    /// Lines of atomic operations whose result is used.
+    pub used_results: Vec<u32>,
+}
+
+impl Program {
+    pub fn invocations(&self) -> u32 {
+        self.workgroup_size.iter().product()
+    }
+}

@@ -1,0 +1,165 @@
+//! Whole runs that meet every kernel, by seed, against the CPU: inputs for the detectors, and for the mutants.
+
+use std::sync::Arc;
+
+use hotrow::{
+    AddBody, Context, ContextOptions, CpuRobeGroup, CpuScaler, GradBuffer, GradSlice, Group, LossScale, Optimizer,
+    Placement, Pooling, RobeGroup, Scaler,
+    robe::{Backward, Config as RobeConfig, RobeSnapshot},
+};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_pcg::Pcg64;
+use wgpu::util::DeviceExt as _;
+
+use super::device::{Config, World, open};
+use crate::{
+    lockstep::{Codes, random_run},
+    prefetch::{busy_config, play, random_plans},
+    shared::{Bags, any_order, bags, close, config, forward, moved_within, outputs, packed, random_grads, weights},
+};
+
+/// A context on a device of the executor. `most` limits the workgroups of a dispatch in x, so that small inputs make them loop.
+pub fn context(device: &Config, most: Option<u32>) -> (Context, Arc<World>) {
+    let (wgpu_device, queue, world) = open(device);
+    let mut options = ContextOptions::default().add(AddBody::Exchange);
+    if let Some(most) = most {
+        options = options.max_groups(most);
+    }
+    let context =
+        Context::with_options(&wgpu_device, &queue, &options).unwrap_or_else(|error| panic!("{device:?}: {error}"));
+    (context, world)
+}
+
+/// Steps of a group of a random configuration, each from the device's state.
+pub fn group(context: &Context, seed: u64) {
+    let mut codes = Codes::default();
+    random_run(context, seed, &mut codes).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// A staged table whose next batch is fetched ahead, so that rows are forwarded from flight to flight, against one on the device.
+pub fn staged(context: &Context, seed: u64) {
+    let mut source = Pcg64::seed_from_u64(seed);
+    let config = busy_config(&mut source);
+    let plans = random_plans(&config, &mut source, 4);
+    let run = |config: &hotrow::GroupConfig, overlap| {
+        let mut group = Group::new(context, config.clone()).unwrap_or_else(|error| panic!("{config:?}: {error}"));
+        play(&mut group, &plans, overlap)
+    };
+    let wanted = run(&config, false);
+    let found = run(&config.clone().with_placement(Placement::Staged), true);
+    assert_eq!(found, wanted, "staged, seed {seed}, {config:?}");
+}
+
+fn snapshot(group: &mut RobeGroup) -> RobeSnapshot {
+    group.snapshot().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Steps of a shared array whose sums are exact: the bits of the CPU, dense, sparse and atomic.
+pub fn array(context: &Context, seed: u64) {
+    let pooling = [Pooling::Sum, Pooling::None][seed as usize % 2];
+    let config: RobeConfig = config(seed).with_pooling(pooling).with_optimizer(Optimizer::sgd(0.5));
+    let run = |group: &mut dyn hotrow::Lookup| {
+        for step in 0..2 {
+            let bags = Bags { weights: None, ..bags(&config, seed + step, 8, 40) };
+            let outputs = forward(group, &bags).len();
+            let grads: Vec<f32> = random_grads(step, outputs).iter().map(|g| (g * 8.0).round()).collect();
+            group.backward(&grads).unwrap_or_else(|error| panic!("{error}"));
+        }
+    };
+    let mut mirror = CpuRobeGroup::new(config.clone()).unwrap_or_else(|error| panic!("{error}"));
+    run(&mut mirror);
+    for backward in [Backward::Dense, Backward::Sparse, Backward::Atomic] {
+        let mut group = RobeGroup::new(context, config.clone().with_backward(backward))
+            .unwrap_or_else(|error| panic!("{config:?}: {error}"));
+        run(&mut group);
+        assert!(snapshot(&mut group) == mirror.snapshot(), "array, seed {seed}, {backward:?}, {config:?}");
+    }
+}
+
+/// Steps of a packed shared array, or of one with weights, decay and AdaGrad, against the model.
+pub fn model(context: &Context, seed: u64) {
+    for config in [config(seed), packed(seed)] {
+        let backward = [Backward::Dense, Backward::Sparse, Backward::Atomic][seed as usize % 3];
+        let atomic = backward == Backward::Atomic && config.precision == hotrow::Precision::Fp32;
+        let config = config.with_backward(if atomic {
+            backward
+        } else {
+            [Backward::Dense, Backward::Sparse][seed as usize % 2]
+        });
+        let mut group = RobeGroup::new(context, config.clone()).unwrap_or_else(|error| panic!("{config:?}: {error}"));
+        for step in 0..2 {
+            let bags = bags(&config, seed * 10 + step, 6, 30);
+            let before = snapshot(&mut group);
+            let found = forward(&mut group, &bags);
+            close(&found, &outputs(&config, &weights(&config, &before), &bags))
+                .unwrap_or_else(|error| panic!("model, seed {seed}: {error}"));
+            let grads = random_grads(seed, found.len());
+            group.backward(&grads).unwrap_or_else(|error| panic!("{error}"));
+            let share = any_order(&config, &bags).max(2f64.powi(-20));
+            moved_within(share, &config, &bags, &grads, &before, &snapshot(&mut group))
+                .unwrap_or_else(|error| panic!("model, seed {seed}, {config:?}: {error}"));
+        }
+    }
+}
+
+/// Sorts and dedups of several blocks, against the standard library.
+pub fn sort(context: &Context, seed: u64) {
+    let mut source = Pcg64::seed_from_u64(seed);
+    let n = [700, 1024, 3072, 3073, 7000, 13_000][seed as usize % 6];
+    let reach = [1, 3, 300, u32::MAX][source.random_range(0..4)];
+    let keys: Vec<u32> = (0..n).map(|_| source.random_range(0..reach)).collect();
+    let live = if source.random_bool(0.3) { n / 2 } else { n };
+    for large in [false, true] {
+        if !large && n > 1024 {
+            continue;
+        }
+        let found = context
+            .run_dedup(&keys, live as u32, 32, large)
+            .unwrap_or_else(|error| panic!("sort, seed {seed}: {error}"));
+        let mut wanted: Vec<(u32, u32)> = keys[..live].iter().copied().zip(0..).collect();
+        wanted.sort_unstable();
+        let found: Vec<(u32, u32)> = found.keys.into_iter().zip(found.order).collect();
+        assert!(found == wanted, "sort, seed {seed}, {n} keys");
+    }
+}
+
+/// The scale of a loss over random gradients, against the CPU's.
+pub fn scaler(context: &Context, seed: u64) {
+    let rule = LossScale::Backoff { min: 1.0, max: 64.0, factor: 2.0, window: 3 };
+    let mut source = Pcg64::seed_from_u64(seed);
+    let fail = |error: hotrow::Error| -> ! { panic!("scaler, seed {seed}: {error}") };
+    let mut found = Scaler::new(context, rule).unwrap_or_else(|error| fail(error));
+    let mut wanted = CpuScaler::new(rule).unwrap_or_else(|error| fail(error));
+    for _ in 0..3 {
+        let n = source.random_range(1..9000);
+        let mut grads: Vec<f32> = (0..n).map(|_| source.random_range(-1.0..1.0)).collect();
+        if source.random_bool(0.4) {
+            grads[n / 2] = f32::INFINITY;
+        }
+        let descriptor = wgpu::util::BufferInitDescriptor {
+            label: None,
+            contents: bytemuck::cast_slice(&grads),
+            usage: wgpu::BufferUsages::STORAGE,
+        };
+        let buffer = context.device().create_buffer_init(&descriptor);
+        let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        found
+            .record_inspect(&mut encoder, GradBuffer::F32(buffer.slice(..)), n as u64)
+            .unwrap_or_else(|error| fail(error));
+        found.record_decide(&mut encoder).unwrap_or_else(|error| fail(error));
+        context.queue().submit([encoder.finish()]);
+        wanted.inspect(GradSlice::F32(&grads));
+        let wanted = wanted.decide().unwrap_or_else(|error| fail(error));
+        assert_eq!(found.state().unwrap_or_else(|error| fail(error)), wanted, "scaler, seed {seed}");
+    }
+}
+
+/// Every run with a seed.
+pub fn all(context: &Context, seed: u64) {
+    group(context, seed);
+    staged(context, seed);
+    array(context, seed);
+    model(context, seed);
+    sort(context, seed);
+    scaler(context, seed);
+}
