@@ -54,7 +54,6 @@ fn devices(all: bool) -> Vec<Config> {
 struct Sum {
     report: Report,
     tally: Tally,
-    lines: Vec<String>,
 }
 
 /// Runs every stage's tests, and whole runs with some seeds, on a device.
@@ -76,7 +75,7 @@ fn run(config: &Config, all: bool, sum: &Mutex<Sum>) {
     let (found, mutants) = tally.count(&Kind::STRICT);
     let mut sum = sum.lock().unwrap();
     let Config { options, subgroups, twice, .. } = config;
-    sum.lines.push(format!(
+    eprintln!(
         "subgroups of {:2}, operations {subgroups}, {:?}, twice {twice}: {} dispatches, {} findings, {ran:.0?}; \
          {found} of {mutants} mutants, {:.0?}",
         options.subgroup,
@@ -84,7 +83,7 @@ fn run(config: &Config, all: bool, sum: &Mutex<Sum>) {
         report.counts.values().map(|counts| counts.dispatches).sum::<u64>(),
         report.findings.len(),
         start.elapsed(),
-    ));
+    );
     for finding in report.findings {
         sum.report.add(finding);
     }
@@ -107,8 +106,7 @@ fn every_stage_and_its_mutants() {
             });
         }
     });
-    let Sum { report, tally, lines } = sum.into_inner().unwrap();
-    lines.iter().for_each(|line| eprintln!("{line}"));
+    let Sum { report, tally } = sum.into_inner().unwrap();
 
     let (expected, new): (Vec<_>, Vec<_>) = report.findings.iter().partition(|finding| known(finding).is_some());
     let text: Vec<String> = new.iter().map(ToString::to_string).collect();

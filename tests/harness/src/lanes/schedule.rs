@@ -176,7 +176,7 @@ fn coprime(mut from: u32, total: u32) -> u32 {
         a
     };
     loop {
-        from = from % total.max(1);
+        from %= total.max(1);
         if divisor(from, total) == 1 || total <= 1 {
             return from;
         }
