@@ -131,6 +131,7 @@ fn every_stage_and_its_mutants() {
         eprintln!("  {mutant}: {}", redundant(mutant).unwrap().proof);
     }
     let open: Vec<String> = open.iter().map(ToString::to_string).collect();
+    open.iter().for_each(|mutant| eprintln!("  open: {mutant}"));
     if all {
         for line in table(&tally) {
             eprintln!("{line}");

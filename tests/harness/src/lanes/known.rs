@@ -17,7 +17,7 @@ pub struct Known {
 }
 
 /// Every expected finding. The list is empty once the shaders are mended.
-pub const KNOWN: &[Known] = &[
+pub static KNOWN: &[Known] = &[
     Known {
         fault: Fault::Race,
         kernel: "admit",
@@ -61,7 +61,7 @@ pub struct Ordered {
 }
 
 /// Every binding whose words may depend on the order.
-pub const ORDERED: &[Ordered] = &[
+pub static ORDERED: &[Ordered] = &[
     Ordered { kernel: "probe", binding: "miss_keys", reason: "misses are listed in any order; a sort follows" },
     Ordered { kernel: "probe", binding: "miss_index", reason: "as miss_keys, whose values they are" },
     Ordered { kernel: "collect", binding: "moves", reason: "Moves of a flush are independent of each other" },
@@ -98,7 +98,7 @@ const ONE_SCAN: &str =
     "the barrier waits for readers of the previous scan; here either there is none, or a barrier lies behind it";
 
 /// Every barrier that nothing needs in a kernel.
-pub const REDUNDANT: &[Redundant] = &[
+pub static REDUNDANT: &[Redundant] = &[
     Redundant {
         kernel: "admit",
         file: "cached/admit.wgsl",

@@ -8,7 +8,10 @@ mod config;
 mod kernel;
 mod queue;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 pub use config::{Config, Findings};
 pub use kernel::Code;
@@ -25,10 +28,14 @@ pub struct Recording {
     pub groups: [u32; 3],
 }
 
-/// The recorded dispatches of a text, and the number of all its dispatches.
+/// The recorded dispatches of a text: those in which a barrier came behind another for the first time, and some of the others.
 #[derive(Debug)]
 struct Recorded {
-    kept: Vec<Recording>,
+    code: Arc<Code>,
+    firsts: Vec<Recording>,
+    pairs: BTreeSet<(u32, u32)>,
+    others: Vec<Recording>,
+    /// The number of all others.
     seen: usize,
 }
 
@@ -55,26 +62,33 @@ impl World {
 
     /// The dispatches recorded so far, if [`Config::record`] asks for them.
     pub fn take_recorded(&self) -> Vec<Recording> {
-        std::mem::take(&mut *lock(&self.recorded)).into_iter().flat_map(|recorded| recorded.kept).collect()
+        let all = std::mem::take(&mut *lock(&self.recorded));
+        all.into_iter().flat_map(|recorded| recorded.firsts.into_iter().chain(recorded.others)).collect()
     }
 
-    /// Keeps a dispatch, so that each of a text has the same chance.
-    fn record(&self, recording: Recording) {
+    /// Keeps a dispatch in which barriers came behind each other as in none before; of the others, each has the same chance.
+    fn record(&self, recording: Recording, pairs: &BTreeSet<(u32, u32)>) {
         let mut all = lock(&self.recorded);
-        let known = all.iter().position(|known| Arc::ptr_eq(&known.kept[0].code, &recording.code));
-        let Some(known) = known else {
-            all.push(Recorded { kept: vec![recording], seen: 1 });
+        let known = all.iter().position(|known| Arc::ptr_eq(&known.code, &recording.code));
+        let known = known.unwrap_or_else(|| {
+            let code = recording.code.clone();
+            all.push(Recorded { code, firsts: Vec::new(), pairs: BTreeSet::new(), others: Vec::new(), seen: 0 });
+            all.len() - 1
+        });
+        let known = &mut all[known];
+        if !pairs.is_subset(&known.pairs) {
+            known.pairs.extend(pairs);
+            known.firsts.push(recording);
             return;
-        };
-        let Recorded { kept, seen } = &mut all[known];
-        *seen += 1;
-        if kept.len() < self.config.record {
-            kept.push(recording);
+        }
+        known.seen += 1;
+        if known.others.len() < self.config.record {
+            known.others.push(recording);
         } else {
-            let place = (*seen as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
-            let place = place as usize % *seen;
-            if place < kept.len() {
-                kept[place] = recording;
+            let place = (known.seen as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
+            let place = place as usize % known.seen;
+            if place < known.others.len() {
+                known.others[place] = recording;
             }
         }
     }
