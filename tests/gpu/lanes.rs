@@ -61,11 +61,11 @@ fn run(config: &Config, all: bool, sum: &Mutex<Sum>) {
     let start = Instant::now();
     let (context, world) = runs::context(config, None);
     instead(&context, || {
-        for test in stages::ALL {
-            test();
-        }
         for seed in 0..if all { 12 } else { 3 } {
             runs::all(&context, seed);
+        }
+        for test in stages::ALL {
+            test();
         }
     });
     let (ran, start) = (start.elapsed(), Instant::now());

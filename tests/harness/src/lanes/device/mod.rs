@@ -9,7 +9,7 @@ mod kernel;
 mod queue;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -28,12 +28,12 @@ pub struct Recording {
     pub groups: [u32; 3],
 }
 
-/// The recorded dispatches of a text: those in which a barrier came behind another for the first time, and some of the others.
+/// The recorded dispatches of a text: those in which a barrier came behind another for the first few times, and some of the others.
 #[derive(Debug)]
 struct Recorded {
     code: Arc<Code>,
     firsts: Vec<Recording>,
-    pairs: BTreeSet<(u32, u32)>,
+    pairs: BTreeMap<(u32, u32), u32>,
     others: Vec<Recording>,
     /// The number of all others.
     seen: usize,
@@ -48,6 +48,9 @@ pub struct World {
     pending: Mutex<Vec<buffer::Pending>>,
     submitted: Mutex<u64>,
 }
+
+/// The number of dispatches that are recorded for each barrier behind another.
+const FIRSTS: u32 = 4;
 
 /// Takes a lock, even one that a failed test left behind.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -72,12 +75,17 @@ impl World {
         let known = all.iter().position(|known| Arc::ptr_eq(&known.code, &recording.code));
         let known = known.unwrap_or_else(|| {
             let code = recording.code.clone();
-            all.push(Recorded { code, firsts: Vec::new(), pairs: BTreeSet::new(), others: Vec::new(), seen: 0 });
+            all.push(Recorded { code, firsts: Vec::new(), pairs: BTreeMap::new(), others: Vec::new(), seen: 0 });
             all.len() - 1
         });
         let known = &mut all[known];
-        if !pairs.is_subset(&known.pairs) {
-            known.pairs.extend(pairs);
+        let mut rare = false;
+        for &pair in pairs {
+            let met = known.pairs.entry(pair).or_default();
+            *met += 1;
+            rare |= *met <= FIRSTS;
+        }
+        if rare {
             known.firsts.push(recording);
             return;
         }
