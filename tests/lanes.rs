@@ -2,7 +2,16 @@
 
 use std::sync::Arc;
 
-use hotrow_harness::lanes::{Bound, Fault, Options, Order, Outcome, Source, dispatch};
+use hotrow::internals::{
+    self,
+    shader::{self as composed, Bodies},
+};
+use hotrow_harness::lanes::{
+    Bound, Fault, Options, Order, Outcome, Source,
+    device::{Config, open},
+    dispatch,
+    mutants::{Kind, hunt},
+};
 
 /// Runs `groups` workgroups of a shader whose storage buffers are `buffers`, one behind another.
 fn run(text: &str, buffers: &mut [Vec<u32>], groups: u32, options: &Options) -> Outcome {
@@ -390,4 +399,135 @@ fn main(@builtin(local_invocation_index) me: u32) { atomicAdd(&sums[me / 48u], 1
     let options = Options { counting: true, ..Options::default() };
     let found = run(text, &mut [vec![0; 4]], 3, &options).counts;
     assert_eq!((found.atomics, found.hottest, found.workgroups), (192, 144, 3));
+}
+
+/// Runs a shader through wgpu's own interface. Returns the words of `out`.
+fn through_wgpu(device: &wgpu::Device, queue: &wgpu::Queue, text: &str) -> Vec<u32> {
+    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+        label: None,
+        source: wgpu::ShaderSource::Wgsl(text.into()),
+    });
+    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: Some("test"),
+        layout: None,
+        module: &module,
+        entry_point: Some("main"),
+        compilation_options: wgpu::PipelineCompilationOptions::default(),
+        cache: None,
+    });
+    let buffer = |usage| {
+        let descriptor = wgpu::BufferDescriptor { label: None, size: 512, usage, mapped_at_creation: false };
+        device.create_buffer(&descriptor)
+    };
+    let out = buffer(wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST);
+    let read = buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST);
+    queue.write_buffer(&out, 252, &7u32.to_le_bytes());
+    let bind_group = device.create_bind_group(&wgpu::BindGroupDescriptor {
+        label: None,
+        layout: &pipeline.get_bind_group_layout(0),
+        entries: &[wgpu::BindGroupEntry {
+            binding: 0,
+            resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                buffer: &out,
+                offset: 0,
+                size: std::num::NonZero::new(256),
+            }),
+        }],
+    });
+    let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+    {
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        pass.set_pipeline(&pipeline);
+        pass.set_bind_group(0, &bind_group, &[]);
+        pass.dispatch_workgroups(1, 1, 1);
+    }
+    encoder.clear_buffer(&out, 0, Some(4));
+    encoder.copy_buffer_to_buffer(&out, 0, &read, 0, 512);
+    queue.submit([encoder.finish()]);
+    read.map_async(wgpu::MapMode::Read, .., |mapped| mapped.unwrap());
+    device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
+    let words = bytemuck::pod_collect_to_vec(&read.get_mapped_range(..).unwrap());
+    read.unmap();
+    words
+}
+
+#[test]
+fn a_device_of_wgpu() {
+    let config = Config { options: Options { counting: true, ..Options::default() }, ..Config::default() };
+    let (device, queue, world) = open(&config);
+    let words = through_wgpu(&device, &queue, &shader("", "if (me < 63u) { out[me] = me + 1u; }"));
+    let wanted: Vec<u32> = (0..128)
+        .map(|i| {
+            if i == 0 || i > 63 {
+                0
+            } else if i == 63 {
+                7
+            } else {
+                i + 1
+            }
+        })
+        .collect();
+    assert_eq!(words, wanted);
+    let report = world.take_report();
+    assert_eq!(report.findings, []);
+    assert_eq!((report.counts["test"].dispatches, report.counts["test"].accesses), (1, 2));
+    // The crate's own texts fail at once. Others, which tests spoil, only tell.
+    through_wgpu(&device, &queue, &shader("", "out[me / 2u] = me;"));
+    let findings = world.take_report().findings;
+    assert_eq!(findings.len(), 1);
+    assert_eq!((findings[0].fault, &*findings[0].kernel), (Fault::Race, "test"));
+    assert!(findings[0].detail.contains("out[me / 2u]"), "{}", findings[0]);
+    assert!(world.take_report().findings.is_empty());
+}
+
+#[test]
+fn both_orders_are_compared() {
+    let found = |twice, body: &str| {
+        let (device, queue, world) = open(&Config { twice, ..Config::default() });
+        let text = shader("var<workgroup> next: atomic<u32>;", "")
+            .replace("\n}", &format!("if (me == 0u) {{ atomicStore(&next, 0u); }} workgroupBarrier(); {body} }}"));
+        through_wgpu(&device, &queue, &text);
+        world.take_report().findings.into_iter().map(|finding| finding.fault).collect::<Vec<_>>()
+    };
+    assert_eq!(found(true, "out[atomicAdd(&next, 1u)] = me;"), [Fault::Order]);
+    assert_eq!(found(false, "out[atomicAdd(&next, 1u)] = me;"), []);
+    assert_eq!(found(true, "atomicAdd(&next, me); workgroupBarrier(); out[me] = atomicLoad(&next);"), []);
+}
+
+#[test]
+fn mutants_are_told() {
+    let body = "words[me] = me; workgroupBarrier(); out[me] = words[63u - me]; workgroupBarrier();";
+    let (device, queue, world) = open(&Config { record: 3, ..Config::default() });
+    through_wgpu(&device, &queue, &shader("var<workgroup> words: array<u32, 64>;", body));
+    let recorded = world.take_recorded();
+    assert_eq!(recorded.len(), 1);
+    let tally = hunt(&recorded, &Options::default(), |_| true);
+    assert_eq!(tally.told.values().copied().collect::<Vec<_>>(), [true], "one line, so one mutant");
+    let body = body.replace("; workgroupBarrier(); out", ";\n workgroupBarrier();\n out");
+    through_wgpu(&device, &queue, &shader("var<workgroup> words: array<u32, 64>;", &body));
+    let tally = hunt(&world.take_recorded(), &Options::default(), |_| true);
+    assert_eq!(tally.count(&Kind::STRICT), (1, 2), "nothing needs the second barrier");
+    assert_eq!(tally.survivors(&Kind::STRICT).len(), 1);
+}
+
+#[test]
+fn a_line_s_place_is_in_its_file() {
+    let kernel = internals::kernels().iter().find(|kernel| kernel.name == "gather").unwrap();
+    let text = composed::compose(kernel, Bodies { windows: 2, ..Bodies::PLAIN });
+    let source = Source::new("gather", &text, &[]).unwrap();
+    let mut files = std::collections::BTreeSet::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let place = source.place(number);
+        let Some((file, at)) = place.rsplit_once(':') else {
+            // The declarations of further windows are in no file.
+            assert!(line.contains("cache1"), "{place}: {line}");
+            continue;
+        };
+        let path = format!("{}/shaders/{file}", env!("CARGO_MANIFEST_DIR"));
+        let there = std::fs::read_to_string(path).unwrap();
+        let there = there.lines().nth(at.parse::<usize>().unwrap() - 1).unwrap().to_owned();
+        assert!(there == line || there.trim_start().starts_with("#window"), "{place}: {line}");
+        files.insert(file.to_owned());
+    }
+    assert!(files.len() > 4 && files.contains("cached/gather.wgsl"), "{files:?}");
 }

@@ -2,8 +2,8 @@
 // SPEC 7). The indices of a workgroup are neighbours: it searches the bags of its first and last index together, and
 // each lane searches between them.
 //
-// Bytes moved per index: 4, 4 + 8 out; per bag: 4 (its neighbour's offset comes from L1); per workgroup: up to 2 KiB of
-// offsets for each 256-fold of bags.
+// Bytes moved per index: 4 in, 12 out; per bag: 4; per workgroup: 2 KiB of offsets in each of the two or fewer rounds
+// that find a bag among 65,536.
 #include "shared/common.wgsl"
 #include "shared/feature.wgsl"
 

@@ -55,7 +55,6 @@ fn devices(all: bool) -> Vec<Config> {
 struct Sum {
     report: Report,
     tally: Tally,
-    lines: Vec<String>,
 }
 
 /// Runs every stage's tests, and whole runs with some seeds, on a device.
@@ -63,11 +62,11 @@ fn run(config: &Config, all: bool, sum: &Mutex<Sum>) {
     let start = Instant::now();
     let (context, world) = runs::context(config, None);
     instead(&context, || {
-        for test in stages::ALL {
-            test();
-        }
         for seed in 0..if all { 12 } else { 3 } {
             runs::all(&context, seed);
+        }
+        for test in stages::ALL {
+            test();
         }
     });
     let (ran, start) = (start.elapsed(), Instant::now());
@@ -77,7 +76,7 @@ fn run(config: &Config, all: bool, sum: &Mutex<Sum>) {
     let (found, mutants) = tally.count(&Kind::STRICT);
     let mut sum = sum.lock().unwrap();
     let Config { options, subgroups, twice, .. } = config;
-    sum.lines.push(format!(
+    eprintln!(
         "subgroups of {:2}, operations {subgroups}, {:?}, twice {twice}: {} dispatches, {} findings, {ran:.0?}; \
          {found} of {mutants} mutants, {:.0?}",
         options.subgroup,
@@ -85,7 +84,7 @@ fn run(config: &Config, all: bool, sum: &Mutex<Sum>) {
         report.counts.values().map(|counts| counts.dispatches).sum::<u64>(),
         report.findings.len(),
         start.elapsed(),
-    ));
+    );
     for finding in report.findings {
         sum.report.add(finding);
     }
@@ -108,8 +107,7 @@ fn every_stage_and_its_mutants() {
             });
         }
     });
-    let Sum { report, tally, lines } = sum.into_inner().unwrap();
-    lines.iter().for_each(|line| eprintln!("{line}"));
+    let Sum { report, tally } = sum.into_inner().unwrap();
 
     let (expected, new): (Vec<_>, Vec<_>) = report.findings.iter().partition(|finding| known(finding).is_some());
     let text: Vec<String> = new.iter().map(ToString::to_string).collect();
@@ -134,6 +132,7 @@ fn every_stage_and_its_mutants() {
         eprintln!("  {mutant}: {}", redundant(mutant).unwrap().proof);
     }
     let open: Vec<String> = open.iter().map(ToString::to_string).collect();
+    open.iter().for_each(|mutant| eprintln!("  open: {mutant}"));
     if all {
         for line in table(&tally) {
             eprintln!("{line}");

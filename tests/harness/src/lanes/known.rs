@@ -17,7 +17,7 @@ pub struct Known {
 }
 
 /// Every expected finding: none.
-pub const KNOWN: &[Known] = &[];
+pub static KNOWN: &[Known] = &[];
 
 /// The entry for a finding, if it is expected.
 pub fn known(finding: &Finding) -> Option<&'static Known> {
@@ -35,7 +35,7 @@ pub struct Ordered {
 }
 
 /// Every binding whose words may depend on the order.
-pub const ORDERED: &[Ordered] = &[
+pub static ORDERED: &[Ordered] = &[
     Ordered { kernel: "probe", binding: "miss_keys", reason: "misses are listed in any order; a sort follows" },
     Ordered { kernel: "probe", binding: "miss_index", reason: "as miss_keys, whose values they are" },
     Ordered { kernel: "collect", binding: "moves", reason: "Moves of a flush are independent of each other" },
@@ -78,7 +78,7 @@ const TOGETHER: &str = "have left a loop of the caller";
 const SHUFFLES: &str = "no memory lies between the calls; the barrier only brings the lanes of a subgroup together before they exchange values";
 
 /// Every barrier that nothing needs in a kernel.
-pub const REDUNDANT: &[Redundant] = &[
+pub static REDUNDANT: &[Redundant] = &[
     Redundant {
         kernel: "admit",
         file: "cached/admit.wgsl",

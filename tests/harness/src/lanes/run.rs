@@ -1,6 +1,9 @@
 //! Runs a subgroup up to its next barrier, to its end, or until another subgroup's turn comes.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use super::{
     arithmetic,
@@ -36,6 +39,8 @@ pub(super) struct Machine<'a> {
     pub(super) counts: Counts,
     pub(super) counting: bool,
     pub(super) heat: HashMap<(usize, usize), u64>,
+    /// Which barrier came behind which in any workgroup.
+    pub(super) pairs: BTreeSet<(u32, u32)>,
     pub(super) budget: u64,
     /// One in so many weak compare-exchanges fails without a reason; 0: none.
     pub(super) spurious: u32,

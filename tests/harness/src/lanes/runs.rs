@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use hotrow::{
-    AddBody, Context, ContextOptions, CpuRobeGroup, CpuScaler, GradBuffer, GradSlice, Group, LossScale, Optimizer,
-    Placement, Pooling, RobeGroup, Scaler,
+    AddBody, Context, ContextOptions, CpuGroup, CpuRobeGroup, CpuScaler, GradBuffer, GradSlice, Group, GroupConfig,
+    LossScale, Optimizer, Placement, Pooling, RobeGroup, Scaler,
     robe::{Backward, Config as RobeConfig, RobeSnapshot},
 };
 use rand::{RngExt as _, SeedableRng as _};
@@ -13,7 +13,7 @@ use wgpu::util::DeviceExt as _;
 
 use super::device::{Config, World, open};
 use crate::{
-    lockstep::{Codes, random_run},
+    lockstep::{Batch, Codes, Pair, random_run},
     prefetch::{busy_config, play, random_plans},
     shared::{Bags, any_order, bags, close, config, forward, moved_within, outputs, packed, random_grads, weights},
 };
@@ -36,12 +36,29 @@ pub fn group(context: &Context, seed: u64) {
     random_run(context, seed, &mut codes).unwrap_or_else(|error| panic!("{error}"));
 }
 
+/// Steps with one bag, or with few of many indices: the search for an index's bag ends at once, or takes several rounds.
+pub fn one_bag(context: &Context, seed: u64) {
+    let fail = |error: hotrow::Error| -> ! { panic!("one bag, seed {seed}: {error}") };
+    let config = GroupConfig::new(&[1000], 4).with_cache_rows(64);
+    let mut gpu = Group::new(context, config.clone()).unwrap_or_else(|error| fail(error));
+    let mut cpu = CpuGroup::new(config).unwrap_or_else(|error| fail(error));
+    let mut pair = Pair { gpu: &mut gpu, cpu: &mut cpu, size: 64.0, codes: Codes::default() };
+    let mut source = Pcg64::seed_from_u64(seed);
+    for bags in [1, 2, 700] {
+        let indices: Vec<u32> = (0..900).map(|_| source.random_range(0..1000)).collect();
+        let offsets = (0..=bags).map(|bag| bag * 900 / bags).collect();
+        let batch = Batch { indices, offsets, weights: None };
+        pair.step(&batch, |i| (i % 7) as f32 / 4.0 - 0.5)
+            .unwrap_or_else(|error| panic!("one bag, seed {seed}: {error}"));
+    }
+}
+
 /// A staged table whose next batch is fetched ahead, so that rows are forwarded from flight to flight, against one on the device.
 pub fn staged(context: &Context, seed: u64) {
     let mut source = Pcg64::seed_from_u64(seed);
     let config = busy_config(&mut source);
     let plans = random_plans(&config, &mut source, 4);
-    let run = |config: &hotrow::GroupConfig, overlap| {
+    let run = |config: &GroupConfig, overlap| {
         let mut group = Group::new(context, config.clone()).unwrap_or_else(|error| panic!("{config:?}: {error}"));
         play(&mut group, &plans, overlap)
     };
@@ -157,6 +174,7 @@ pub fn scaler(context: &Context, seed: u64) {
 /// Every run with a seed.
 pub fn all(context: &Context, seed: u64) {
     group(context, seed);
+    one_bag(context, seed);
     staged(context, seed);
     array(context, seed);
     model(context, seed);

@@ -1,6 +1,9 @@
 //! Runs a dispatch: which workgroup and which of its subgroups runs next, and what a barrier waits for.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use super::{
     findings::{Counts, Fault, Raw},
@@ -57,6 +60,8 @@ impl Default for Options {
 pub struct Outcome {
     pub found: Vec<Raw>,
     pub counts: Counts,
+    /// Which barrier came behind which in any workgroup, by their positions plus one; 0 is the beginning.
+    pub pairs: BTreeSet<(u32, u32)>,
 }
 
 /// Runs `groups` workgroups of a program on buffers. Those that it may write become its own; the others may be shared.
@@ -103,6 +108,7 @@ pub fn dispatch(
         counts: Counts::default(),
         counting: options.counting,
         heat: HashMap::new(),
+        pairs: BTreeSet::new(),
         budget: options.budget,
         spurious: options.spurious,
         shuffled: random,
@@ -111,11 +117,11 @@ pub fn dispatch(
     };
     let total: u32 = groups.iter().product();
     run_all(&mut machine, total, options);
-    let Machine { found, mut counts, heat, .. } = machine;
+    let Machine { found, mut counts, heat, pairs, .. } = machine;
     counts.dispatches = 1;
     counts.workgroups = u64::from(total);
     counts.hottest = heat.values().copied().max().unwrap_or(0);
-    Outcome { found, counts }
+    Outcome { found, counts, pairs }
 }
 
 fn run_all(machine: &mut Machine<'_>, total: u32, options: &Options) {
@@ -176,7 +182,7 @@ fn coprime(mut from: u32, total: u32) -> u32 {
         a
     };
     loop {
-        from = from % total.max(1);
+        from %= total.max(1);
         if divisor(from, total) == 1 || total <= 1 {
             return from;
         }
@@ -217,6 +223,8 @@ fn meet(machine: &mut Machine<'_>, group: &mut Workgroup) -> bool {
     group.shared.storage_phase += u32::from(barrier.storage);
     group.shared.workgroup_phase += u32::from(barrier.workgroup);
     machine.counts.barriers += 1;
+    machine.pairs.insert((group.shared.passed, at + 1));
+    group.shared.passed = at + 1;
     for subgroup in &mut group.subgroups {
         subgroup.wait = Wait::Ready;
     }

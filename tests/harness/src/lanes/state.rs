@@ -56,6 +56,8 @@ pub(super) struct Shared {
     pub(super) shadow: Vec<Cell>,
     pub(super) storage_phase: u32,
     pub(super) workgroup_phase: u32,
+    /// The barrier passed last, by its position plus one; 0 before the first.
+    pub(super) passed: u32,
 }
 
 /// A workgroup that runs.
@@ -88,6 +90,7 @@ impl Workgroup {
             shadow: fresh(words),
             storage_phase: 0,
             workgroup_phase: 0,
+            passed: 0,
         };
         Self { shared, subgroups: (0..invocations.div_ceil(width)).map(subgroup).collect() }
     }
@@ -97,7 +100,7 @@ impl Workgroup {
         self.shared.number = number;
         self.shared.written.fill(false);
         self.shared.shadow.fill([0; 9]);
-        (self.shared.storage_phase, self.shared.workgroup_phase) = (0, 0);
+        (self.shared.storage_phase, self.shared.workgroup_phase, self.shared.passed) = (0, 0, 0);
         for subgroup in &mut self.subgroups {
             (subgroup.at, subgroup.mask, subgroup.wait, subgroup.executed) = (0, subgroup.full, Wait::Ready, 0);
         }

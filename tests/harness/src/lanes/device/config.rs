@@ -12,7 +12,7 @@ pub struct Config {
     pub float_atomics: bool,
     /// Whether each dispatch runs a second time in another order, and the results are compared.
     pub twice: bool,
-    /// The most dispatches of each text that are recorded: half of them large ones, the others chosen at random.
+    /// The most dispatches of each text that are recorded, beside those whose barriers come in an order not met before; 0: none at all.
     pub record: usize,
     /// What a submission with findings does.
     pub findings: Findings,

@@ -8,7 +8,10 @@ mod config;
 mod kernel;
 mod queue;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 pub use config::{Config, Findings};
 pub use kernel::Code;
@@ -25,25 +28,16 @@ pub struct Recording {
     pub groups: [u32; 3],
 }
 
-impl Recording {
-    fn words(&self) -> usize {
-        self.buffers.iter().map(|words| words.len()).sum()
-    }
-}
-
-/// The recorded dispatches of a text, and the number of all its dispatches.
+/// The recorded dispatches of a text: those in which a barrier came behind another for the first few times, and some of the others.
 #[derive(Debug)]
 struct Recorded {
     code: Arc<Code>,
-    /// Some, chosen at random.
-    any: Vec<Recording>,
-    /// Those with the most words, for loops that turn several times; none of more than [`MOST_WORDS`], which would take too long.
-    large: Vec<Recording>,
+    firsts: Vec<Recording>,
+    pairs: BTreeMap<(u32, u32), u32>,
+    others: Vec<Recording>,
+    /// The number of all others.
     seen: usize,
 }
-
-/// Most words of the buffers of a dispatch that is recorded for its size.
-const MOST_WORDS: usize = 80_000;
 
 /// What the parts of a device share, and what a test asks of it.
 #[derive(Debug)]
@@ -54,6 +48,9 @@ pub struct World {
     pending: Mutex<Vec<buffer::Pending>>,
     submitted: Mutex<u64>,
 }
+
+/// The number of dispatches that are recorded for each barrier behind another.
+const FIRSTS: u32 = 4;
 
 /// Takes a lock, even one that a failed test left behind.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -69,38 +66,38 @@ impl World {
     /// The dispatches recorded so far, if [`Config::record`] asks for them.
     pub fn take_recorded(&self) -> Vec<Recording> {
         let all = std::mem::take(&mut *lock(&self.recorded));
-        all.into_iter().flat_map(|recorded| recorded.any.into_iter().chain(recorded.large)).collect()
+        all.into_iter().flat_map(|recorded| recorded.firsts.into_iter().chain(recorded.others)).collect()
     }
 
-    /// Keeps a dispatch in one half if it is large, else in the other half, where each of a text has the same chance.
-    fn record(&self, recording: Recording) {
+    /// Keeps a dispatch in which barriers came behind each other as in none before; of the others, each has the same chance.
+    fn record(&self, recording: Recording, pairs: &BTreeSet<(u32, u32)>) {
         let mut all = lock(&self.recorded);
-        let at = all.iter().position(|known| Arc::ptr_eq(&known.code, &recording.code)).unwrap_or_else(|| {
-            let (code, any, large) = (recording.code.clone(), Vec::new(), Vec::new());
-            all.push(Recorded { code, any, large, seen: 0 });
+        let known = all.iter().position(|known| Arc::ptr_eq(&known.code, &recording.code));
+        let known = known.unwrap_or_else(|| {
+            let code = recording.code.clone();
+            all.push(Recorded { code, firsts: Vec::new(), pairs: BTreeMap::new(), others: Vec::new(), seen: 0 });
             all.len() - 1
         });
-        let Recorded { any, large, seen, .. } = &mut all[at];
-        let most = self.config.record.div_ceil(2);
-        *seen += 1;
-        let words = recording.words();
-        let smallest = (0..large.len()).min_by_key(|&at| large[at].words());
-        match smallest {
-            _ if words > MOST_WORDS => {}
-            _ if large.len() < most => return large.push(recording),
-            Some(at) if large[at].words() < words => {
-                large[at] = recording;
-                return;
-            }
-            _ => {}
+        let known = &mut all[known];
+        let mut rare = false;
+        for &pair in pairs {
+            let met = known.pairs.entry(pair).or_default();
+            *met += 1;
+            rare |= *met <= FIRSTS;
         }
-        if any.len() < most {
-            any.push(recording);
+        if rare {
+            known.firsts.push(recording);
             return;
         }
-        let place = ((*seen as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) as usize % *seen;
-        if place < any.len() {
-            any[place] = recording;
+        known.seen += 1;
+        if known.others.len() < self.config.record {
+            known.others.push(recording);
+        } else {
+            let place = (known.seen as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
+            let place = place as usize % known.seen;
+            if place < known.others.len() {
+                known.others[place] = recording;
+            }
         }
     }
 }

@@ -68,14 +68,15 @@ impl LaneQueue {
             false => lock(words).clone(),
         };
         let mut buffers: Vec<Arc<Vec<u32>>> = owners.iter().enumerate().map(take).collect();
-        if config.record > 0 {
-            let (code, buffers, bindings) = (code.clone(), buffers.clone(), bindings.clone());
-            self.world.record(Recording { code, buffers, bindings, groups });
-        }
+        let recorded = (config.record > 0).then(|| buffers.clone());
         let before = config.twice.then(|| buffers.clone());
         let submitted = *lock(&self.world.submitted);
         let options = Options { seed: config.options.seed ^ submitted.wrapping_mul(0x9E37_79B9), ..config.options };
         let outcome = dispatch(program, &mut buffers, &bindings, groups, &options);
+        if let Some(buffers) = recorded {
+            let recording = Recording { code: code.clone(), buffers, bindings: bindings.clone(), groups };
+            self.world.record(recording, &outcome.pairs);
+        }
         let mut found = outcome.found;
         if let Some(mut again) = before {
             let order = if options.order == Order::Descending { Order::Ascending } else { Order::Descending };
