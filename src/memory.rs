@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{
     config::{GroupConfig, Placement, Policy, Precision, setters},
-    table::layout::{Layout, Shard, table_words},
+    table::layout::{Feature, Layout, Shard, table_words},
 };
 
 /// Memory of a table as a share of its size in FP32, by the formula of Yang 2020, appendix A: `k/32`; plus `64/(32 d)` for the scale and
@@ -329,7 +329,7 @@ impl fmt::Display for MemoryReport {
 pub(crate) const SHARD_UNIFORM: u64 = size_of::<Shard>() as u64;
 
 pub(crate) fn table_bytes(config: &GroupConfig) -> [u64; 2] {
-    [4 * table_words(config).len() as u64, 4 * u64::from(config.feature_count())]
+    [4 * table_words(config).len() as u64, size_of::<Feature>() as u64 * u64::from(config.feature_count())]
 }
 
 /// Number of the shards' uniforms: two for each shard of records, one for each buffer of frequencies.
@@ -396,9 +396,9 @@ mod tests {
         assert_eq!((report.payload, report.scales, report.record_state), (17 * 3, 17 * 8, 17 * 10));
         assert_eq!((report.cache_weights, report.cache_state, report.tags, report.stamps), (640, 640, 128, 384));
         // Two uniforms a shard, and one of the frequencies that LRU does not keep.
-        assert_eq!(report.counters, 4 * (4 + 2 * 28) + 4 * 2 + (2 * 2 + 1) * 48);
-        // 3 bytes a record; the second shard's 168 bytes up to 176; two features' 8 up to 16; no weights, and no frequencies.
-        assert_eq!(report.padding, 17 * 3 + 8 + 8 + 2 * 16);
+        assert_eq!(report.counters, 4 * (4 + 2 * 28) + 16 * 2 + (2 * 2 + 1) * 48);
+        // 3 bytes a record; the second shard's 168 bytes up to 176; no weights, and no frequencies.
+        assert_eq!(report.padding, 17 * 3 + 8 + 2 * 16);
         assert_eq!(report.optimizer_state(), 170 + 640);
         let text = report.to_string();
         assert!(text.contains("padding") && !text.contains("frequencies"), "{text}");

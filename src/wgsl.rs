@@ -143,6 +143,7 @@ files![
     "shared/common.wgsl",
     "shared/dedup.wgsl",
     "shared/exact.wgsl",
+    "shared/feature.wgsl",
     "shared/flight.wgsl",
     "shared/gradient1.wgsl",
     "shared/gradient4.wgsl",

@@ -1,10 +1,11 @@
 // Decides whether the step takes place; if so, advances the clock (SPEC 3, step 1). One invocation.
 #include "shared/common.wgsl"
+#include "shared/feature.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> indices: array<u32>;
 @group(0) @binding(2) var<storage, read> offsets: array<u32>;
-@group(0) @binding(3) var<storage, read> features: array<u32>;
+@group(0) @binding(3) var<storage, read> features: array<Feature>;
 @group(0) @binding(4) var<storage, read_write> tables: array<atomic<u32>>;
 @group(0) @binding(5) var<storage, read_write> step: Step;
 
@@ -27,7 +28,7 @@ fn main() {
             let middle = (bag + high) / 2u;
             if (offsets[middle] <= step.error_position) { bag = middle; } else { high = middle; }
         }
-        step.error_table = features[bag / params.bags_per_feature];
+        step.error_table = features[bag / params.bags_per_feature].table;
     } else if (atomicLoad(&step.accesses) > 0u) {
         step.counts[COUNT_INDICES] = params.indices;
         if (params.mode == MODE_TRAIN) {

@@ -1,24 +1,32 @@
 // Finds the bag of an index: the last bag that begins at or before the index. An empty bag begins where the next bag
 // does. Needs `offsets: array<u32>` and `params`. The search stays inside `offsets` for any values in it.
 
-var<workgroup> not_after: atomic<u32>;
-var<workgroup> found_bag: u32;
+var<workgroup> not_after: array<atomic<u32>, 2>;
+var<workgroup> skipped_bags: vec2<u32>;
 
-// Searches with the whole workgroup: 256 offsets a round, so two rounds find one of 65,536 bags.
-fn bag_by_group(i: u32, lane: u32) -> u32 {
-    var low = 0u;
-    var size = params.bags;
-    while (size > 1u) {
+// Searches the bags of two indices with the whole workgroup: 256 offsets a round for each, so two rounds find them
+// among 65,536 bags. Begins with a barrier.
+fn bags_by_group(i: vec2<u32>, lane: u32) -> vec2<u32> {
+    var low = vec2<u32>(0u);
+    var size = vec2<u32>(params.bags);
+    if (lane < 2u) { atomicStore(&not_after[lane], 0u); }
+    workgroupBarrier();
+    while (max(size.x, size.y) > 1u) {
         let stride = (size + 255u) / 256u;
-        if (lane == 0u) { atomicStore(&not_after, 0u); }
-        workgroupBarrier();
         let at = lane * stride;
-        if (at < size) {
-            if (offsets[low + at] <= i) { atomicMax(&not_after, lane); }
+        if (at.x < size.x) {
+            if (offsets[low.x + at.x] <= i.x) { atomicMax(&not_after[0], lane); }
+        }
+        if (at.y < size.y) {
+            if (offsets[low.y + at.y] <= i.y) { atomicMax(&not_after[1], lane); }
         }
         workgroupBarrier();
-        if (lane == 0u) { found_bag = atomicLoad(&not_after) * stride; }
-        let skip = workgroupUniformLoad(&found_bag);
+        if (lane == 0u) {
+            skipped_bags = vec2<u32>(atomicLoad(&not_after[0]), atomicLoad(&not_after[1])) * stride;
+            atomicStore(&not_after[0], 0u); // for the next round
+            atomicStore(&not_after[1], 0u);
+        }
+        let skip = workgroupUniformLoad(&skipped_bags);
         low += skip;
         size = min(stride, size - skip);
     }

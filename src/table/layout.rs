@@ -129,6 +129,15 @@ host_structs! {
         pub counts: [u32; 8],
     }
 
+    /// The table that a feature reads. Twin of `Feature` in `shaders/shared/feature.wgsl`.
+    #[derive(Eq)]
+    pub struct Feature {
+        pub table: u32,
+        pub base: u32,
+        pub rows: u32,
+        pub pad0: u32,
+    }
+
     /// One distinct missing row of a batch. Twin of `Unique`.
     #[derive(Eq)]
     pub struct Unique {
@@ -546,6 +555,16 @@ pub(crate) fn table_words(config: &GroupConfig) -> Vec<u32> {
         base = base.wrapping_add(rows);
     }
     words
+}
+
+/// The `features` buffer of a group.
+pub(crate) fn features(config: &GroupConfig) -> Vec<Feature> {
+    let words = table_words(config);
+    let of = |table: u32| {
+        let at = CLOCK_WORDS + table as usize * TABLE_WORDS;
+        Feature { table, base: words[at], rows: words[at + 1], pad0: 0 }
+    };
+    config.feature_tables().into_iter().map(of).collect()
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use crate::{
     table::{
         batch,
         counters::Counters,
-        layout::{Layout, Params, Rate, Robe, ScalerState, table_words},
+        layout::{Feature, Layout, Params, Rate, Robe, ScalerState, features, table_words},
         params::Mode,
         rng::Purpose,
         step_state::{Pending, StepState},
@@ -52,7 +52,7 @@ pub struct CpuRobeGroup {
     rows: GroupConfig,
     layout: Layout,
     tables: Vec<u32>,
-    features: Vec<u32>,
+    features: Vec<Feature>,
     storage: Storage,
     memory: Vec<u32>,
     states: Vec<u32>,
@@ -98,7 +98,7 @@ impl CpuRobeGroup {
             memory[at..at + words.len()].copy_from_slice(words);
             Ok(())
         })?;
-        let (tables, features) = (table_words(&rows), rows.feature_tables());
+        let (tables, features) = (table_words(&rows), features(&rows));
         let scattered = Scattered::new(&config)?;
         let (train, state) = (None, StepState::Idle);
         Ok(Self { config, rows, layout, tables, features, storage, memory, states, scattered, train, state })
@@ -195,7 +195,7 @@ impl CpuRobeGroup {
             self.tables = table_words(&rows);
             self.tables[0] = t;
         }
-        self.features = rows.feature_tables();
+        self.features = features(&rows);
         (self.config, self.rows, self.train, self.scattered) = (config, rows, None, scattered);
         Ok(())
     }

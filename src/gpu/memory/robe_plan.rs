@@ -11,7 +11,7 @@ use crate::{
         config::{Backward, Config},
         storage::Storage,
     },
-    table::layout::table_words,
+    table::layout::{Feature, table_words},
 };
 
 impl MemoryReport {
@@ -95,7 +95,7 @@ impl TableMemory {
 /// Bytes of step number, bases and counters, and of the features.
 fn table_bytes(config: &Config) -> [u64; 2] {
     let rows = config.rows();
-    [4 * table_words(&rows).len() as u64, 4 * u64::from(rows.feature_count())]
+    [4 * table_words(&rows).len() as u64, size_of::<Feature>() as u64 * u64::from(rows.feature_count())]
 }
 
 /// The buffers of [`Array`](crate::gpu::stages::robe::array::Array), and the dummy buffer.
@@ -119,8 +119,8 @@ mod tests {
         let config = Config { optimizer: Optimizer::adagrad(0.1), ..Config::new(&[1000, 250], 16, 2000, 5) };
         let report = MemoryReport::plan_robe(&config, Calls::default()).unwrap();
         assert_eq!((report.payload, report.record_state, report.rows, report.formula), (8000, 8000, 1250, 0.1));
-        // Clock and two tables; 8 bytes of two features, padded to 16; the dummy buffer.
-        assert_eq!((report.counters, report.padding), (4 * (4 + 2 * 28) + 8, 8 + 16));
+        // Clock and two tables; two features; the dummy buffer.
+        assert_eq!((report.counters, report.padding), (4 * (4 + 2 * 28) + 16 * 2, 16));
         assert_eq!((report.scratch, report.staging, report.host), (0, 64, 64));
         assert_eq!(report.total(), report.allocations.iter().map(|(_, bytes)| bytes).sum::<u64>());
         assert_eq!(report.kept(), 16_000 + report.counters + report.padding);

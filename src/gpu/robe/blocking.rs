@@ -7,7 +7,7 @@ use crate::{
     lookup::SharedArray,
     robe::{RobeCounters, RobeSnapshot, check_weights, config::Config},
     table::{
-        layout::{Layout, table_words},
+        layout::{Layout, features, table_words},
         rng::Purpose,
     },
 };
@@ -82,7 +82,7 @@ impl RobeGroup {
             let rows = config.rows();
             let layout = Layout::new(&rows, u64::MAX)?;
             let scattered = crate::gpu::stages::robe::space::Scattered::new(&this.front.context, &config)?;
-            let features = this.front.context.upload("features", bytemuck::cast_slice(&rows.feature_tables()))?;
+            let features = this.front.context.upload("features", bytemuck::cast_slice(&features(&rows)))?;
             if config.tables != this.config.tables {
                 let mut words = table_words(&rows);
                 words[0] = this.front.context.download_part(&this.array.tables, 0..4)?[0];

@@ -1,3 +1,4 @@
+use bytemuck::cast_slice;
 use hotrow::{
     GroupConfig,
     internals::layout::{NONE, Params, Step},
@@ -6,8 +7,9 @@ use hotrow::{
 use rand::RngExt as _;
 
 use super::{
-    FROZEN, ROWS, TRAIN, check, guarded, junk, layout_of, linearize::offsets, of, on_each, params, read, rng, tables,
-    words,
+    FROZEN, ROWS, TRAIN, check, guarded, junk, layout_of,
+    linearize::{features_of, offsets},
+    of, on_each, params, read, rng, tables, words,
 };
 
 #[test]
@@ -47,14 +49,14 @@ fn matches_the_mirror() {
                         words(&params),
                         guarded(&junk(&mut source, indices as usize)),
                         guarded(&offsets),
-                        guarded(&features),
+                        guarded(&features_of(&[7, 8, 9], &features)),
                         guarded(&tables(&mut source, &[7, 8, 9], t)),
                         words(&step),
                     ];
                     let what = format!("seed {seed}, {step:?}, mode {mode}");
                     changed += check(context, "begin", &what, &bindings, 1, &[], |b| {
                         let [params, indices, offsets, features, tables, step] = b else { unreachable!() };
-                        stages::begin(&read(params), indices, offsets, features, tables, of(step));
+                        stages::begin(&read(params), indices, offsets, cast_slice(features), tables, of(step));
                     })
                     .changed;
                 }

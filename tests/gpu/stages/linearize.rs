@@ -1,7 +1,7 @@
-use bytemuck::cast_slice_mut;
+use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
     Context, GroupConfig, OutOfRange, Pooling,
-    internals::layout::{Params, Step},
+    internals::layout::{Feature, Params, Step},
     internals::stages,
 };
 use rand::RngExt as _;
@@ -16,6 +16,15 @@ pub(super) fn offsets(source: &mut Pcg64, bags: u32, indices: u32) -> Vec<u32> {
     offsets[0] = 0;
     offsets[bags as usize] = indices;
     offsets
+}
+
+/// The features that read these tables. The kernels take a table's numbers from here, not from `tables`.
+pub(super) fn features_of(rows: &[u32], features: &[u32]) -> Vec<Feature> {
+    let of = |&table: &u32| {
+        let base = rows[..table as usize].iter().sum();
+        Feature { table, base, rows: rows[table as usize], pad0: 0 }
+    };
+    features.iter().map(of).collect()
 }
 
 /// The fault in a batch's offsets.
@@ -65,7 +74,7 @@ fn case(context: &Context, seed: u64, indices: u32, per_feature: u32, broken: Br
         words(&params),
         guarded(&list),
         guarded(&offsets),
-        guarded(&features),
+        guarded(&features_of(&rows, &features)),
         guarded(&tables(&mut source, &rows, 5)),
         words(&Step::default()),
         guarded(&junk(&mut source, n)),
@@ -75,7 +84,16 @@ fn case(context: &Context, seed: u64, indices: u32, per_feature: u32, broken: Br
     let what = format!("seed {seed}, {indices} indices, {bags} bags, {broken:?}, {config:?}");
     check(context, "linearize", &what, &bindings, groups, &[], |b| {
         let [params, indices, offsets, features, tables, step, keys, access] = b else { unreachable!() };
-        stages::linearize(&read(params), indices, offsets, features, tables, of(step), keys, cast_slice_mut(access));
+        stages::linearize(
+            &read(params),
+            indices,
+            offsets,
+            cast_slice(features),
+            tables,
+            of(step),
+            keys,
+            cast_slice_mut(access),
+        );
     })
     .changed
 }
@@ -116,7 +134,7 @@ fn the_first_offender_wins() {
             words(&params),
             list,
             vec![0, 2000],
-            vec![0],
+            words(&features_of(&[10], &[0])[0]),
             tables,
             words(&Step::default()),
             vec![0; 2000],

@@ -3,12 +3,19 @@
 use crate::{
     cpu::stages::cached::linearize::bag_between,
     record::of_params::MODE_TRAIN,
-    table::layout::{NONE, Params, Step, count},
+    table::layout::{Feature, NONE, Params, Step, count},
 };
 
 /// Decides whether the step takes place; if so, advances the clock (SPEC 3, step 1). Mirror of
 /// `shaders/cached/begin.wgsl`.
-pub fn begin(params: &Params, indices: &[u32], offsets: &[u32], features: &[u32], tables: &mut [u32], step: &mut Step) {
+pub fn begin(
+    params: &Params,
+    indices: &[u32],
+    offsets: &[u32],
+    features: &[Feature],
+    tables: &mut [u32],
+    step: &mut Step,
+) {
     if step.bad_offset != 0 {
         step.error = 2;
         step.error_position = NONE - step.bad_offset;
@@ -18,7 +25,7 @@ pub fn begin(params: &Params, indices: &[u32], offsets: &[u32], features: &[u32]
         step.error_position = NONE - step.bad_index;
         step.error_value = indices[step.error_position as usize];
         let bag = bag_between(offsets, step.error_position, 0, params.bags.max(1) - 1);
-        step.error_table = features[(bag / params.bags_per_feature) as usize];
+        step.error_table = features[(bag / params.bags_per_feature) as usize].table;
     } else if step.accesses > 0 {
         step.counts[count::INDICES] = params.indices;
         if params.mode == MODE_TRAIN {

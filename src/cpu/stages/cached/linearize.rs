@@ -1,9 +1,9 @@
 //! CPU mirror of `shaders/cached/linearize.wgsl`: turns indices into linear rows, and checks indices and offsets.
 
 use crate::{
-    cpu::stages::cached::tables::{count, counter::OUT_OF_RANGE, table_base, table_rows},
+    cpu::stages::cached::tables::{count, counter::OUT_OF_RANGE},
     record::of_params::{MODE_ROWS, MODE_TRAIN},
-    table::layout::{NONE, POOL_NONE, Params, Step},
+    table::layout::{Feature, NONE, POOL_NONE, Params, Step},
 };
 
 const CLAMP: u32 = 1;
@@ -16,7 +16,7 @@ pub fn linearize(
     params: &Params,
     indices: &[u32],
     offsets: &[u32],
-    features: &[u32],
+    features: &[Feature],
     tables: &mut [u32],
     step: &mut Step,
     keys: &mut [u32],
@@ -49,8 +49,7 @@ pub fn linearize(
         if params.mode != MODE_ROWS {
             if bag != last {
                 last = bag;
-                table = features[(bag / params.bags_per_feature) as usize];
-                (base, rows) = (table_base(tables, table), table_rows(tables, table));
+                Feature { table, base, rows, .. } = features[(bag / params.bags_per_feature) as usize];
             }
             if index >= rows {
                 if params.mode == MODE_TRAIN {

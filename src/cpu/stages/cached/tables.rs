@@ -6,7 +6,7 @@ use crate::{
     host::alloc::{check, zeroed},
     record::init::Filler,
     source::Source,
-    table::layout::{CLOCK_WORDS, Layout, NONE, Params, Shard, TABLE_WORDS, table_words},
+    table::layout::{CLOCK_WORDS, Feature, Layout, NONE, Params, Shard, TABLE_WORDS, features, table_words},
 };
 
 /// Positions of the counters, as in `shaders/shared/common.wgsl`.
@@ -86,7 +86,7 @@ impl Tally {
 pub(crate) struct Tables {
     pub(crate) layout: Layout,
     pub(crate) tables: Vec<u32>,
-    pub(crate) features: Vec<u32>,
+    pub(crate) features: Vec<Feature>,
     pub(crate) ways: Vec<u32>,
     pub(crate) cache: Vec<f32>,
     pub(crate) records: Vec<Vec<u32>>,
@@ -114,7 +114,7 @@ impl Tables {
             let rows = if config.policy == Policy::Lfu { shard.rows as usize } else { 0 };
             freqs.push((shard, zeroed("freqs", rows)?));
         }
-        let (tables, features) = (table_words(config), config.feature_tables());
+        let (tables, features) = (table_words(config), features(config));
         Ok(Self { layout, tables, features, ways, cache, records, freqs })
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     record::init::Filler,
     source::Source,
     store::SharedStore,
-    table::layout::{Layout, NONE, Shard, table_words},
+    table::layout::{Layout, NONE, Shard, features, table_words},
     wgsl,
 };
 
@@ -30,7 +30,7 @@ pub(crate) struct Freqs {
 pub(crate) struct Numbering<'a> {
     /// Step number, then for each table its base, its rows and its counters.
     pub(crate) tables: &'a wgpu::Buffer,
-    /// The table of each feature.
+    /// The table of each feature, with its base and rows.
     pub(crate) features: &'a wgpu::Buffer,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Tables {
     pub(crate) layout: Layout,
     /// Step number, then for each table its base, its rows and its counters.
     pub(crate) tables: wgpu::Buffer,
-    /// The table of each feature.
+    /// The table of each feature, with its base and rows.
     pub(crate) features: wgpu::Buffer,
     /// Tags, stamps, freqs and flags, set by set.
     pub(crate) ways: wgpu::Buffer,
@@ -71,10 +71,8 @@ impl Tables {
         let none = wgpu::BufferUsages::empty();
         let (ways, cache) = new_cache(context, &layout)?;
         let tables = context.buffer("tables", 4 * table_words(config).len() as u64, none)?;
-        let features = config.feature_tables();
-        let feature_buffer = context.buffer("features", 4 * features.len() as u64, none)?;
+        let features = context.upload("features", bytemuck::cast_slice(&features(config)))?;
         let queue = context.queue();
-        queue.write_buffer(&feature_buffer, 0, bytemuck::cast_slice(&features));
         let mut words = table_words(config);
         words[0] = store.map_or(0, |store| store.read().step());
         queue.write_buffer(&tables, 0, bytemuck::cast_slice(&words));
@@ -109,7 +107,7 @@ impl Tables {
             |phases| (0..shards).map(|shard| context.uniform(&layout.shard(shard, phases))).collect::<Vec<_>>();
         let packs = uniforms(if layout.shards == 1 { Shard::PACK | Shard::UNPACK } else { Shard::PACK });
         let unpacks = uniforms(Shard::UNPACK);
-        Ok(Self { layout, tables, features: feature_buffer, ways, cache, records, freqs, packs, unpacks })
+        Ok(Self { layout, tables, features, ways, cache, records, freqs, packs, unpacks })
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
         stages::cached::tables::{Numbering, host_can_hold},
     },
     robe::{config::Config, storage::Storage},
-    table::layout::{Robe, table_words},
+    table::layout::{Robe, features, table_words},
 };
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Array {
             memory: words.iter().map(|window| of("weights", window.memory)).collect::<Result<_, _>>()?,
             states: words.iter().map(|window| of("states", window.states)).collect::<Result<_, _>>()?,
             tables: context.upload("tables", bytemuck::cast_slice(&table_words(&rows)))?,
-            features: context.upload("features", bytemuck::cast_slice(&rows.feature_tables()))?,
+            features: context.upload("features", bytemuck::cast_slice(&features(&rows)))?,
             storage,
             robe,
             window: [each.memory, each.states],
