@@ -35,10 +35,9 @@ var<workgroup> length: u32;
 // Unpacks the record at word `base`.
 fn unpack_row(base: u32, row: u32, place: u32, lane: u32) {
     let weights = weight_quads();
-    for (var q = lane; q < params.row_quads; q += params.lanes) {
-        var v: Quad;
-        if (q < weights) { v = record_weights(base, q); } else { v = record_state(base, q - weights); }
-        store_quad(place, q, v);
+    for (var q = lane; q < weights; q += params.lanes) { store_quad(place, q, record_weights(base, q)); }
+    for (var q = lane; q < params.row_quads - weights; q += params.lanes) {
+        store_quad(place, weights + q, record_state(base, q));
     }
     if (lane == 0u && place >= params.slots && params.mode == MODE_TRAIN) { count_row(row, BYPASS_READS); }
 }

@@ -34,11 +34,16 @@ fn packed_half(place: u32, row: u32, h: u32, scale: f32, bias: f32) -> u32 {
     return bits;
 }
 
+// Word w of the record, one of those before the first half: scale, bias or FP32 state.
+fn float_word(place: u32, w: u32, scale: f32, bias: f32) -> u32 {
+    if (w < params.state_word) { return select(bitcast<u32>(bias), bitcast<u32>(scale), w == 0u); }
+    return bitcast<u32>(element_of(place, params.dim + w - params.state_word));
+}
+
 // Word w of the record.
 fn packed_word(place: u32, row: u32, w: u32, scale: f32, bias: f32) -> u32 {
-    if (w < params.state_word) { return select(bitcast<u32>(bias), bitcast<u32>(scale), w == 0u); }
-    if (params.state_half == 0u && w < params.state_word + params.state) {
-        return bitcast<u32>(element_of(place, params.dim + w - params.state_word));
+    if (w < params.state_word || (params.state_half == 0u && w < params.state_word + params.state)) {
+        return float_word(place, w, scale, bias);
     }
     if (params.bits == 32u) { return bitcast<u32>(element_of(place, w - params.payload_half / 2u)); }
     return packed_half(place, row, 2u * w, scale, bias) | (packed_half(place, row, 2u * w + 1u, scale, bias) << 16u);
@@ -54,13 +59,14 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, local: u32) -> bool {
     var high = 0u;
     var wrong = 0u;
     if (live) {
-        for (var q = lane; q < params.row_quads; q += params.lanes) {
+        for (var q = lane; q < weight_quads(); q += params.lanes) {
             let v = load_quad(place, q);
             if (!is_finite(bits_of(v))) { wrong = 1u; }
-            if (q < weight_quads()) {
-                low = min(low, lowest(v));
-                high = max(high, highest(v));
-            }
+            low = min(low, lowest(v));
+            high = max(high, highest(v));
+        }
+        for (var q = weight_quads() + lane; q < params.row_quads; q += params.lanes) {
+            if (!is_finite(bits_of(load_quad(place, q)))) { wrong = 1u; }
         }
     }
     pack_low[local] = low;
@@ -94,14 +100,21 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, local: u32) -> bool {
         if (taken) { base = departed(shard.leaving, pack_places[local / params.lanes]); }
     }
     if (!taken) { return false; }
+    // Scale, bias and FP32 state by themselves: a record's other words often are as many as the lanes, and together with
+    // these few they would take the lanes one trip more.
+    let payload = params.payload_half / 2u;
+    let begin = select(payload, 0u, params.state_half == 1u);
+    for (var w = lane; w < begin; w += params.lanes) {
+        records[base + w] = float_word(place, w, scale, bitcast<f32>(bias));
+    }
     // A hash serves at least four elements, and a word has two halves, so a lane takes two words, from the start of the
     // payload on.
     let run = select(1u, 2u, params.bits == 16u);
-    let skew = (params.payload_half / 2u) & (run - 1u);
+    let skew = (payload - begin) & (run - 1u);
     noise_begins();
-    for (var first = lane * run; first < params.record_words + skew; first += params.lanes * run) {
+    for (var first = lane * run; begin + first < params.record_words + skew; first += params.lanes * run) {
         for (var i = 0u; i < run; i++) {
-            let w = first + i - skew;
+            let w = begin + first + i - skew;
             if (w < params.record_words) { records[base + w] = packed_word(place, row, w, scale, bitcast<f32>(bias)); }
         }
     }
