@@ -4,8 +4,7 @@
 // rounds. Eight ballots give a lane the mask of its peers, the lanes with the same digit. The lowest peer adds their
 // number to the subgroup's counter of that digit and sends the counter's old value to the others. The other lanes add 0
 // to a counter: without a branch the lanes of a subgroup stay together from one subgroup operation to the next. The
-// counter of digit d lies at subgroup * 256 + d. tests/rank.rs follows these steps lane by lane; tests/gpu/subgroup32.rs runs this text
-// on any device. Needs `block_words` of scatter.
+// counter of digit d lies at subgroup * 256 + d. Needs `block_words` of scatter.
 
 fn rank_at(round: u32, lane: Lane) -> u32 {
     return lane.subgroup * (32u * SORT_ROUNDS) + round * 32u + lane.invocation;

@@ -29,11 +29,10 @@ fn rank(digit: u32, lane: Lane) -> u32 {
     peers &= agreeing((digit & 64u) != 0u);
     peers &= agreeing((digit & 128u) != 0u);
     let leader = select(32u + firstTrailingBit(peers.y), firstTrailingBit(peers.x), peers.x != 0u);
-    var earlier = 0u;
-    if (lane.invocation == leader) {
-        let all = countOneBits(peers);
-        earlier = atomicAdd(&block_words[lane.subgroup * 256u + digit], all.x + all.y);
-    }
+    let leads = lane.invocation == leader;
+    let all = countOneBits(peers);
+    let counter = lane.subgroup * 256u + select(lane.invocation, digit, leads);
+    var earlier = atomicAdd(&block_words[counter], select(0u, all.x + all.y, leads));
     // Every lane waits here for its leader, so the next round adds after this one.
     earlier = subgroupShuffle(earlier, leader);
     let below = (1u << (lane.invocation & 31u)) - 1u;
