@@ -175,14 +175,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (begin >= n) { return; }
     row_counts_begin(me);
     for (var first = begin; first < n; first += groups.x * groups.y * block) {
-        if (!is_cut()) {
-            update_row(select(NONE, first + mine, first + mine < n), lane);
-            continue;
-        }
-        let entries = list_block(first, n, me);
+        var entries = min(at_once, n - first); // a turn
+        if (is_cut()) { entries = list_block(first, n, me); }
         for (var turn = 0u; turn < entries; turn += at_once) {
             var i = NONE;
-            if (turn + mine < entries) { i = first + listed_at(turn + mine); }
+            if (turn + mine < entries) { i = first + entry_at(turn + mine); }
             update_row(i, lane);
         }
     }

@@ -10,7 +10,9 @@ var<workgroup> subgroup_sums: array<u32, 8>;
 
 // Prefix sum over the workgroup, with two barriers. Must be in uniform control flow.
 fn scan_lanes(value: u32, lane: Lane) -> Scan {
-    workgroupBarrier(); // all invocations have read the previous scan
+    // All invocations have read the previous scan. The barrier also brings the lanes of a subgroup together, which may
+    // have left a loop of the caller one after another.
+    workgroupBarrier();
     var before = subgroupExclusiveAdd(value);
     if (lane.invocation == lane.size - 1u) { subgroup_sums[lane.subgroup] = before + value; }
     workgroupBarrier();

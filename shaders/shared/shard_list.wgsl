@@ -28,7 +28,8 @@ fn list_block(first: u32, n: u32, local: u32) -> u32 {
     return workgroupUniformLoad(&listed_count);
 }
 
-// The position in the block of entry `at` of the list.
-fn listed_at(at: u32) -> u32 {
+// The position in the block of entry `at`: of the list, or of a block that is not cut.
+fn entry_at(at: u32) -> u32 {
+    if (!is_cut()) { return at; }
     return (atomicLoad(&listed[at / 2u]) >> (16u * (at & 1u))) & 0xffffu;
 }

@@ -17,7 +17,7 @@ pub(crate) enum Groups {
     /// At most this number, and at most [`Context::grid`]. The stage loops over a list whose length only the device knows. An empty list
     /// costs a small launch, and the host never waits for the length.
     Capped(u64),
-    /// As `Capped`, with at most four times as many: for a stage whose list is rarely empty and whose turns are long. The last turn of its
+    /// As `Capped`, on a card with at most four times as many: for a stage whose list is rarely empty and whose turns are long. The last turn of its
     /// workgroups is then a small part of all turns.
     Wide(u64),
 }
@@ -113,7 +113,7 @@ impl<'a> Call<'a> {
         let count = match *groups {
             Groups::Direct(count) => count,
             Groups::Capped(count) => count.min(u64::from(self.context.grid())),
-            Groups::Wide(count) => count.min(4 * u64::from(self.context.grid())),
+            Groups::Wide(count) => count.min(u64::from(self.context.wide_grid())),
         };
         if count == 0 {
             return;

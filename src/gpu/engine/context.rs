@@ -232,6 +232,11 @@ impl Context {
         self.inner.max_groups.saturating_mul(4).min(self.inner.caps.choose_grid())
     }
 
+    /// Most workgroups of a stage that asks for [`Groups::Wide`](crate::gpu::engine::call::Groups::Wide).
+    pub(crate) fn wide_grid(&self) -> u32 {
+        if self.inner.caps.is_hardware() { 4 * self.grid() } else { self.grid() }
+    }
+
     /// Builds the pipelines that move rows in Quads of `width` floats, with a cache or a shared array of `windows` windows (at most
     /// [`Caps::choose_windows`]), unless they exist.
     pub(crate) fn prepare(&self, width: u32, windows: u32) -> Result<(), Error> {
