@@ -8,14 +8,14 @@
 
 use crate::{host::trusted::Composed, robe};
 
-/// The way in which the sort ranks keys of a block and a workgroup adds up sums.
+/// The way in which the sort ranks keys of a block, a workgroup adds up sums, and the lanes of a row find its range and its state.
 ///
 /// Example: [`ContextOptions`](crate::ContextOptions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RankBody {
-    /// By ballot. Needs subgroups of exactly 32 lanes.
+    /// By ballots and shuffles. Needs subgroups of exactly 32 lanes.
     Subgroup32,
-    /// By ballot. Needs subgroups of 32 or 64 lanes.
+    /// By ballots and shuffles. Needs subgroups of 32 or 64 lanes.
     Subgroup64,
     /// Through shared memory. Works on any device.
     Portable,
@@ -190,6 +190,7 @@ files![
     "shared/lanes_portable.wgsl",
     "shared/lanes_subgroup32.wgsl",
     "shared/lanes_subgroup64.wgsl",
+    "shared/lanes_subgroups.wgsl",
     "shared/lookup_lane1.wgsl",
     "shared/lookup_lanes8.wgsl",
     "shared/lookup_subgroup32.wgsl",
@@ -203,6 +204,7 @@ files![
     "shared/rank_portable.wgsl",
     "shared/rank_subgroup32.wgsl",
     "shared/rank_subgroup64.wgsl",
+    "shared/rank_subgroups.wgsl",
     "shared/rate.wgsl",
     "shared/rng.wgsl",
     "shared/robe.wgsl",

@@ -72,7 +72,7 @@ fn an_arrow_up_and_a_circle_are_found() {
     assert_eq!(spoiled("table::hash", "use crate::table::layout::NONE as _;"), before, "an arrow down is none");
     for (file, line) in [
         ("table::hash", "use crate::gpu::cached::group::Group as _;"),
-        ("table::hash", "fn up() -> crate::gpu::cached::group::Group { todo!() }"),
+        ("table::hash", "fn up() -> crate::gpu::cached::group::Group { loop {} }"),
         ("table::hash", "fn up() { println!(\"{}\", crate::gpu::stages::KERNELS.len()) }"),
         ("table::hash", "use super::super::gpu::cached::group::Group as _;"),
         ("gpu::engine::call", "use crate::gpu::stages::KERNELS as _;"),

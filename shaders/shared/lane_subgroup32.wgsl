@@ -4,4 +4,6 @@ struct Lane {
     @builtin(subgroup_invocation_id) invocation: u32,
 }
 
+fn subgroup_lanes(lane: Lane) -> u32 { return 32u; }
+
 fn lane_index(lane: Lane) -> u32 { return lane.subgroup * 32u + lane.invocation; }

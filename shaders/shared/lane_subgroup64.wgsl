@@ -5,4 +5,6 @@ struct Lane {
     @builtin(subgroup_size) size: u32, // 32 or 64
 }
 
+fn subgroup_lanes(lane: Lane) -> u32 { return lane.size; }
+
 fn lane_index(lane: Lane) -> u32 { return lane.subgroup * lane.size + lane.invocation; }

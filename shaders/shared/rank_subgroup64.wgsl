@@ -1,16 +1,6 @@
-// Ranks a key among the keys of its digit in the block, by ballot; only where every subgroup has 32 or 64 lanes.
-//
-// The steps are those of shared/rank_subgroup32.wgsl. A mask of peers has 64 bits: lanes 0 to 31 in x, the others in y.
-// The counter of digit d lies at subgroup * 256 + d. Needs `block_words` of scatter.
-
-fn rank_at(round: u32, lane: Lane) -> u32 {
-    return lane.subgroup * (lane.size * SORT_ROUNDS) + round * lane.size + lane.invocation;
-}
-
-fn rank_clear(lane: Lane) {
-    for (var row = 0u; row < 8u; row++) { atomicStore(&block_words[row * 256u + lane_index(lane)], 0u); }
-    workgroupBarrier();
-}
+// Ranks a key among the keys of its digit in the block, by ballot; only where every subgroup has 32 or 64 lanes. A mask
+// of peers has 64 bits: lanes 0 to 31 in x, the others in y.
+#include "shared/rank_subgroups.wgsl"
 
 // The lanes that agree with this lane on a bit, and lanes that do not exist.
 fn agreeing(bit: bool) -> vec2<u32> {
@@ -40,19 +30,3 @@ fn rank(digit: u32, lane: Lane) -> u32 {
     let lower = countOneBits(peers & vec2<u32>(select(below, 0xffffffffu, upper), select(0u, below, upper)));
     return earlier + lower.x + lower.y;
 }
-
-// After the last round: the number of keys in the block with the digit `lane_index(lane)`. Writes to each subgroup's
-// counter the number of keys in the subgroups before it.
-fn rank_count(lane: Lane) -> u32 {
-    var sum = 0u;
-    for (var row = 0u; row < 256u / lane.size; row++) {
-        let at = row * 256u + lane_index(lane);
-        let held = atomicLoad(&block_words[at]);
-        atomicStore(&block_words[at], sum);
-        sum += held;
-    }
-    return sum;
-}
-
-// Number of earlier keys with this digit that the ranks of this invocation do not count.
-fn rank_base(digit: u32, lane: Lane) -> u32 { return atomicLoad(&block_words[lane.subgroup * 256u + digit]); }
