@@ -42,7 +42,7 @@ impl RankBody {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LookupBody {
     /// 32 lanes, one tag each, which ballot. Needs subgroups of exactly 32 lanes.
-    Subgroup32,
+    Lanes32,
     /// 8 neighbouring lanes, four tags each. Works on any device.
     Lanes8,
     /// One lane, which reads all 32 tags. Works on any device; for drivers that run on a CPU.
@@ -51,13 +51,13 @@ pub enum LookupBody {
 
 impl LookupBody {
     /// Every body.
-    pub const ALL: [Self; 3] = [Self::Subgroup32, Self::Lanes8, Self::Lane1];
+    pub const ALL: [Self; 3] = [Self::Lanes32, Self::Lanes8, Self::Lane1];
 
     /// The variant's name, as in `shaders/shared/lookup_<name>.wgsl`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Subgroup32 => "subgroup32",
+            Self::Lanes32 => "lanes32",
             Self::Lanes8 => "lanes8",
             Self::Lane1 => "lane1",
         }
@@ -193,7 +193,7 @@ files![
     "shared/lanes_subgroups.wgsl",
     "shared/lookup_lane1.wgsl",
     "shared/lookup_lanes8.wgsl",
-    "shared/lookup_subgroup32.wgsl",
+    "shared/lookup_lanes32.wgsl",
     "shared/merge.wgsl",
     "shared/meta.wgsl",
     "shared/move.wgsl",
@@ -369,7 +369,7 @@ pub fn sources(kernels: &[&Kernel]) -> Vec<ComposedShader> {
         name: kernel.name,
         variant,
         wgsl: compose(kernel, bodies),
-        subgroups: bodies.rank != RankBody::Portable || bodies.lookup == LookupBody::Subgroup32,
+        subgroups: bodies.rank != RankBody::Portable || bodies.lookup == LookupBody::Lanes32,
         float_atomics: bodies.add == AddBody::Native,
         windows: bodies.windows,
         constants: Vec::new(),

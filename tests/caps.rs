@@ -97,7 +97,7 @@ fn rows_are_looked_up_with_32_lanes_8_lanes_or_one() {
     let with = |body| -> Vec<&str> {
         fixtures().iter().filter(|one| one.caps().choose_lookup() == body).map(|one| one.name).collect()
     };
-    assert_eq!(with(LookupBody::Subgroup32), ["NVIDIA", "in a virtual machine", "unknown"]);
+    assert_eq!(with(LookupBody::Lanes32), ["NVIDIA", "in a virtual machine", "unknown"]);
     assert_eq!(with(LookupBody::Lane1), ["llvmpipe", "SwiftShader"]);
     assert_eq!(LookupBody::ALL.map(|body| with(body).len()).iter().sum::<usize>(), fixtures().len());
     for subgroup in [None, Some((32, 64)), Some((16, 32)), Some((64, 64))] {

@@ -455,6 +455,24 @@ fn one_window_leaves_no_trace() {
     }
 }
 
+/// A choice of one body decides nothing else: each look-up is in the text whatever ranks keys, and no two bodies have one name.
+#[test]
+fn each_chosen_body_is_in_the_text() {
+    use hotrow::internals::shader::{Bodies, compose};
+    use hotrow::{LookupBody, RankBody};
+    let probe = hotrow::internals::kernels().iter().find(|kernel| kernel.name == "probe").unwrap();
+    let text = |rank, lookup| compose(probe, Bodies { rank, lookup, ..Bodies::PLAIN });
+    for lookup in LookupBody::ALL {
+        let same = RankBody::ALL.map(|rank| text(rank, lookup) == text(RankBody::Portable, lookup));
+        assert_eq!(same, [true; 3], "{lookup:?}");
+        let others = LookupBody::ALL
+            .iter()
+            .filter(|&&other| text(RankBody::Portable, other) == text(RankBody::Portable, lookup));
+        assert_eq!(others.count(), 1, "{lookup:?}");
+        assert!(RankBody::ALL.iter().all(|rank| rank.name() != lookup.name()));
+    }
+}
+
 #[test]
 fn every_shader_file_is_listed() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/shaders");

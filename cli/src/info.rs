@@ -146,7 +146,7 @@ fn rank_why(caps: &Caps) -> String {
 
 fn lookup_why(caps: &Caps) -> String {
     match caps.choose_lookup() {
-        LookupBody::Subgroup32 => "every subgroup has 32 lanes".to_owned(),
+        LookupBody::Lanes32 => "every subgroup has 32 lanes".to_owned(),
         LookupBody::Lanes8 => other_subgroups(caps),
         LookupBody::Lane1 => "its driver runs on a CPU".to_owned(),
     }

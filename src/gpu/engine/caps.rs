@@ -111,7 +111,7 @@ impl Caps {
     pub fn choose_lookup(&self) -> LookupBody {
         match (self.subgroup, self.device_type) {
             (_, wgpu::DeviceType::Cpu) => LookupBody::Lane1,
-            (Some((32, 32)), _) => LookupBody::Subgroup32,
+            (Some((32, 32)), _) => LookupBody::Lanes32,
             _ => LookupBody::Lanes8,
         }
     }

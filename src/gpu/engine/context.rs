@@ -116,7 +116,7 @@ impl Context {
             let remedy = "leave ContextOptions::rank alone, or take RankBody::Portable";
             return Err(refused("the subgroup-64 body", "a device all of whose subgroups have 32 or 64 lanes", remedy));
         }
-        if lookup == LookupBody::Subgroup32 && !runs(&[(32, 32)]) {
+        if lookup == LookupBody::Lanes32 && !runs(&[(32, 32)]) {
             let remedy = "leave ContextOptions::lookup alone, or take LookupBody::Lanes8";
             return Err(refused("the subgroup-32 look-up", of_32, remedy));
         }

@@ -49,7 +49,7 @@ impl ContextOptions {
         Self { add: Some(add), ..self }
     }
 
-    /// Chooses the body that looks up rows. [`LookupBody::Subgroup32`] is refused if subgroups may have another size.
+    /// Chooses the body that looks up rows. [`LookupBody::Lanes32`] is refused if subgroups may have another size.
     #[must_use]
     pub const fn lookup(self, lookup: LookupBody) -> Self {
         Self { lookup: Some(lookup), ..self }

@@ -25,7 +25,7 @@ fn on_each_body(test: impl Fn(&Context)) {
     on_each(&test);
     with_gpu(|context| {
         let has_32 = context.caps().subgroup == Some((32, 32));
-        for body in LookupBody::ALL.into_iter().filter(|&body| has_32 || body != LookupBody::Subgroup32) {
+        for body in LookupBody::ALL.into_iter().filter(|&body| has_32 || body != LookupBody::Lanes32) {
             test(&again(&options().lookup(body)));
         }
     });
