@@ -26,7 +26,7 @@ fn main() -> serde_json::Result<()> {
                 "constants": constants,
             })
         })
-        .chain(hotrow_cli::uvm::shaders().map(
+        .chain(hotrow_cli::uvm::shaders().into_iter().chain([hotrow_cli::fill::SHADER]).map(
             |(name, wgsl)| json!({ "name": name, "variant": "", "wgsl": wgsl, "subgroups": false, "constants": {} }),
         ))
         .collect();

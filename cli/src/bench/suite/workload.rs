@@ -156,10 +156,21 @@ impl Bench<'_> {
     /// As [`measure`](Self::measure), with the shaders of `lab`.
     pub(super) fn measure_on(&mut self, lab: &Lab, workload: &Workload) -> anyhow::Result<Case> {
         let case = workload.run(lab)?;
+        self.describe(workload, &case);
+        Ok(case)
+    }
+
+    /// As [`measure`](Self::measure), on an existing group of the workload's configuration.
+    pub(super) fn measure_group(&mut self, workload: &Workload, group: &mut Group) -> anyhow::Result<Case> {
+        let case = workload.run_on(self.lab, group)?;
+        self.describe(workload, &case);
+        Ok(case)
+    }
+
+    fn describe(&mut self, workload: &Workload, case: &Case) {
         let GroupConfig { precision, optimizer, .. } = &workload.config;
         self.run.describe(&workload.name, format!("{}; {precision:?}, {:?}", workload.shape, optimizer.kind));
-        self.record(workload, &case);
-        Ok(case)
+        self.record(workload, case);
     }
 
     fn record(&mut self, workload: &Workload, case: &Case) {

@@ -105,8 +105,8 @@ impl Tables {
             let counters = context.buffer("freqs", bytes, none)?;
             freqs.push(Freqs { rows: shard.rows, shard: context.uniform(&shard), counters });
         }
-        // The table is filled last, so that one that does not fit is refused before any row is packed.
-        for (index, buffer) in (0..shards).zip(&records) {
+        // The table is filled last, so that one that does not fit is refused before any row is packed. wgpu's fresh buffers are zero.
+        for (index, buffer) in (0..shards).zip(&records).filter(|_| !filler.zeros()) {
             fill(context, &filler, &layout, buffer, index * layout.rows_per_shard, layout.shard_rows(index))?;
         }
         let uniforms =
