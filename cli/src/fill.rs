@@ -133,8 +133,9 @@ pub fn check(group: &mut Group) -> anyhow::Result<Option<String>> {
 pub fn fault(rows: &[u32], weights: &[f32]) -> Option<String> {
     let mut seen = BTreeMap::new();
     for (&row, weights) in rows.iter().zip(weights.chunks_exact(weights.len() / rows.len())) {
-        // A product and a sum, each rounded once.
-        if let Some(weight) = weights.iter().find(|weight| !(weight.abs() <= REACH * (1.0 + 4.0 * f32::EPSILON))) {
+        // Unpacking rounds a product and a sum.
+        let most = REACH * (1.0 + 4.0 * f32::EPSILON);
+        if let Some(weight) = weights.iter().find(|weight| !weight.is_finite() || weight.abs() > most) {
             return Some(format!("row {row}: wanted weights within {REACH}, found {weight}"));
         }
         let bits: Vec<u32> = weights.iter().map(|weight| weight.to_bits()).collect();

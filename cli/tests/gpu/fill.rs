@@ -70,7 +70,7 @@ fn legal(layout: &Layout, records: &[u32]) -> Result<(), String> {
 #[test]
 fn a_filled_table_has_legal_rows_of_their_own() {
     with_placements(|lab, config| {
-        let mut group = Group::new(&lab.timed, config.clone()).unwrap();
+        let mut group = Group::new(&lab.timed, config).unwrap();
         let layout = group.layout().clone();
         assert_eq!((layout.shards, layout.shard_rows(7)), (8, 103));
         assert!(group.snapshot().unwrap().records.iter().all(|&word| word == 0), "a table of zeros");

@@ -100,7 +100,7 @@ fn one(bench: &mut Bench<'_>, mut workload: Workload, placement: Placement, shar
     let (name, setting) = (workload.name.clone(), workload.setting());
     let mut at = bench.run.at(&name, &setting);
     at.push("shards", f64::from(shards), Unit::Count);
-    at.push("packed", filled.bytes as f64, Unit::Bytes);
+    at.push("record bytes", filled.bytes as f64, Unit::Bytes);
     at.push("made", made, Unit::Seconds);
     at.push("cleared", filled.clear, Unit::Seconds);
     at.push("filled", filled.kernel, Unit::Seconds);
@@ -108,11 +108,8 @@ fn one(bench: &mut Bench<'_>, mut workload: Workload, placement: Placement, shar
     if let Some(fault) = fill::check(&mut group)? {
         bench.run.wrong.push(format!("{name}, filled by the kernel: {fault}"));
     }
-    workload.shape = format!(
-        "{}; {:.1} GB of records in {shards} shards, filled by a kernel",
-        workload.shape,
-        filled.bytes as f64 * 1e-9
-    );
+    let records = bytes(filled.bytes as f64);
+    workload.shape = format!("{}; {records} of records in {shards} shards, filled by a kernel", workload.shape);
     bench.measure_group(&workload, &mut group)?;
     drop(group);
     // The driver frees the records when the device is next polled.
