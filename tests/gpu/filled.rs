@@ -91,7 +91,7 @@ fn a_table_of_zeros_has_zeros_where_another_was() {
                 continue;
             }
             let config = config(Precision::Int8, placement);
-            let mut before = Group::new(context, config.clone()).unwrap();
+            let mut before = Group::new(context, config.clone().with_init(Init::Constant(0.5))).unwrap();
             assert!(before.snapshot().unwrap().records.iter().any(|&word| word != 0), "the comparison can fail");
             drop(before);
             let zeros = config.with_init(Init::Constant(0.0));
