@@ -184,8 +184,8 @@ const TABLES: [Table; 10] = [
     .only("", "kernel; !minor"),
     Table::new("Steps one after the other, by the host's clock.", "", &["shape"])
         .only("pace|hits|counted in|counted out|copied|host part", ""),
-    Table::new("Tables that a kernel filled: made, cleared, filled, by the host's clock.", "", &["shape"])
-        .only("shards|record bytes|made|cleared|filled|fill rate", ""),
+    Table::new("Tables that a kernel filled: made (and cleared) and filled, by the host's clock.", "", &["shape"])
+        .only("shards|record bytes|made|filled|fill rate", ""),
     Table::new("Shares and comparisons.", "", &["shape", "what"]).only(COMPARED, "placement; !batch").across("unit"),
     Table::new(
         "Hot rows pinned, in the shape of SCARS's Tables I to IV; batches as they come, hot, normal, and with the same hit rate.",

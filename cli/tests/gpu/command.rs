@@ -314,7 +314,7 @@ fn whole_wrong(suite: &Value, mapped: bool) -> Option<String> {
             let name = format!("{name}{suffix}");
             let of = |what: &str| figure(suite, what, &[("shape", name.as_str().into())]);
             let sizes = of("shards") == Some(shards) && of("record bytes") == Some(140.0 * rows);
-            let times = ["made", "cleared", "filled", "fill rate", "step"].map(of);
+            let times = ["made", "filled", "fill rate", "step"].map(of);
             let ratio = of("step against 2 shards").is_some() == (shards == 18.0);
             if !sizes || !ratio || !times.iter().all(|time| time.is_some_and(|time| time > 0.0)) {
                 return Some(format!("{name}: {times:?}"));

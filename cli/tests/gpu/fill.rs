@@ -75,9 +75,7 @@ fn a_filled_table_has_legal_rows_of_their_own() {
         assert_eq!((layout.shards, layout.shard_rows(7)), (8, 103));
         assert!(group.snapshot().unwrap().records.iter().all(|&word| word == 0), "a table of zeros");
         assert!(fault(&[1, 2], &group.read_rows(&[1, 2]).unwrap()).is_some(), "equal rows are no filled ones");
-        let filled = fill(lab, &group, 7).unwrap();
-        assert_eq!(filled.bytes, 2203 * 140);
-        assert!(filled.clear > 0.0 && filled.kernel > 0.0);
+        assert!(fill(lab, &group, 7).unwrap() > 0.0);
         assert_eq!(check(&mut group).unwrap(), None);
         let records = group.snapshot().unwrap().records;
         assert_eq!(legal(&layout, &records), Ok(()));

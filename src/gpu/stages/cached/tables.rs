@@ -105,8 +105,8 @@ impl Tables {
             let counters = context.buffer("freqs", bytes, none)?;
             freqs.push(Freqs { rows: shard.rows, shard: context.uniform(&shard), counters });
         }
-        // The table is filled last, so that one that does not fit is refused before any row is packed. wgpu's fresh buffers are zero.
-        for (index, buffer) in (0..shards).zip(&records).filter(|_| !filler.zeros()) {
+        // The table is filled last, so that one that does not fit is refused before any row is packed.
+        for (index, buffer) in (0..shards).zip(&records) {
             fill(context, &filler, &layout, buffer, index * layout.rows_per_shard, layout.shard_rows(index))?;
         }
         let uniforms =
@@ -138,6 +138,7 @@ pub(crate) fn host_can_hold(bytes: u64) -> Result<(), Error> {
     if reserved { Ok(()) } else { Err(Error::OutOfMemory { what: "records", bytes }) }
 }
 
+/// Writes the first records of a shard. The device clears a table of zeros by itself.
 fn fill(
     context: &Context,
     filler: &Filler<'_>,
@@ -146,6 +147,12 @@ fn fill(
     first_row: u32,
     rows: u32,
 ) -> Result<(), Error> {
+    if filler.zeros() {
+        let mut encoder = context.new_encoder();
+        encoder.clear_buffer(buffer, 0, None);
+        context.queue().submit([encoder.finish()]);
+        return Ok(());
+    }
     filler.chunks(first_row..first_row + rows, |row, words| {
         let at = u64::from(row - first_row) * layout.stride();
         context.queue().write_buffer(buffer, at, bytemuck::cast_slice(words));
