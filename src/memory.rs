@@ -332,10 +332,9 @@ pub(crate) fn table_bytes(config: &GroupConfig) -> [u64; 2] {
     [4 * table_words(config).len() as u64, size_of::<Feature>() as u64 * u64::from(config.feature_count())]
 }
 
-/// Number of the shards' uniforms: two for each shard of records, one for each buffer of frequencies.
+/// Number of the uniforms of the buffers of frequencies.
 pub(crate) fn uniforms(config: &GroupConfig, layout: &Layout) -> usize {
-    let shards = if config.placement == Placement::Staged { 0 } else { layout.shards };
-    2 * shards as usize + layout.freq_shards(config.policy).count()
+    layout.freq_shards(config.policy).count()
 }
 
 /// Bytes of step number, bases, counters, features and shard uniforms, before buffers are rounded up.

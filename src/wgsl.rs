@@ -2,9 +2,10 @@
 //!
 //! A stage is `shaders/<folder>/<stage>.wgsl` with one entry point `main`. A line `#include "shared/x.wgsl"` is replaced by that file. If
 //! there is no `shared/x.wgsl`, the line stands for `shared/x_<body>.wgsl`, with a body that [`Caps`](crate::Caps) chose, or for
-//! `shared/x<width>.wgsl`, with the width that a group's dim allows ([`quad_width`](crate::table::row::quad_width)). A line `#window text`
-//! is replaced by one copy of the text for each window of the cache, or of a shared array, except the first window. The copies are in
-//! descending order, with the window's number for every `$`. The bindings of these windows are declared at the end.
+//! `shared/x<width>.wgsl`, with the width that a group's dim allows ([`quad_width`](crate::table::row::quad_width)), or for
+//! `shared/x_items<item>.wgsl`, with the words that a shader reads from a record at once. A line `#window text` is replaced by one copy of the
+//! text for each window of the cache, or of a shared array, except the first window; a line `#shard text` by one for each bound shard except the
+//! first. The copies are in descending order, with the number of the window or shard for every `$`. Their bindings are declared at the end.
 
 use crate::{host::trusted::Composed, robe};
 
@@ -122,8 +123,8 @@ pub struct ComposedShader {
     pub subgroups: bool,
     /// Whether the shader adds to floats atomically. WGSL has no name for this, so only wgpu's compiler accepts it.
     pub float_atomics: bool,
-    /// Number of windows of the cache. Each beyond the first is one more storage buffer.
-    pub windows: u32,
+    /// The sizes and numbers of the buffers that it binds.
+    pub cut: Cut,
     /// Values of the override constants in a representative pipeline.
     pub constants: Vec<(&'static str, f64)>,
 }
@@ -206,6 +207,8 @@ files![
     "shared/rank_subgroup64.wgsl",
     "shared/rank_subgroups.wgsl",
     "shared/rate.wgsl",
+    "shared/record_items1.wgsl",
+    "shared/record_items4.wgsl",
     "shared/rng.wgsl",
     "shared/robe.wgsl",
     "shared/robe_array.wgsl",
@@ -253,6 +256,43 @@ fn path_of(kernel: &Kernel) -> String {
     paths.into_iter().find(|path| file(path).is_some()).unwrap_or_else(|| kernel.name.to_owned())
 }
 
+/// The part of a shader's text that depends on a group: the sizes and numbers of the buffers that it binds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cut {
+    /// Floats of a Quad: 4 or 1.
+    pub width: u32,
+    /// Number of windows of the cache, or of a shared array. Each beyond the first is one more storage buffer.
+    pub windows: u32,
+    /// Number of shards of a table that are bound at once. Each beyond the first is one more storage buffer.
+    pub shards: u32,
+    /// Words of a record that are read and written at once: 4 or 1.
+    pub item: u32,
+}
+
+impl Cut {
+    /// One float, one word, one window, one shard.
+    pub const ONE: Self = Self { width: 1, windows: 1, shards: 1, item: 1 };
+
+    /// The part of this cut that `kernel` depends on; 1 for every other number.
+    #[must_use]
+    pub fn of(self, kernel: &Kernel) -> Self {
+        let when = |depends: bool, number: u32| if depends { number } else { 1 };
+        let records = bound(kernel, &SHARDED).is_some();
+        Self {
+            width: when(moves_rows(kernel), self.width),
+            windows: when(has_windows(kernel), self.windows),
+            shards: when(records, self.shards),
+            item: when(records, self.item),
+        }
+    }
+
+    /// Number of storage buffers beyond those that a kernel declares.
+    #[must_use]
+    pub const fn more_buffers(self) -> u32 {
+        self.windows + self.shards - 2
+    }
+}
+
 /// The bodies that a shader is composed of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bodies {
@@ -262,25 +302,32 @@ pub struct Bodies {
     pub add: AddBody,
     /// The body that looks up rows.
     pub lookup: LookupBody,
-    /// Floats of a Quad: 4 or 1.
-    pub width: u32,
-    /// Number of windows of the cache, or of a shared array.
-    pub windows: u32,
+    /// The sizes and numbers of the bound buffers.
+    pub cut: Cut,
 }
 
 impl Bodies {
     /// The bodies that run on any device, for a cache within one binding.
     pub const PLAIN: Self =
-        Self { rank: RankBody::Portable, add: AddBody::Exchange, lookup: LookupBody::Lanes8, width: 1, windows: 1 };
+        Self { rank: RankBody::Portable, add: AddBody::Exchange, lookup: LookupBody::Lanes8, cut: Cut::ONE };
+
+    /// These bodies with another cut.
+    #[must_use]
+    pub const fn cut(self, cut: Cut) -> Self {
+        Self { cut, ..self }
+    }
 }
 
 /// The bindings that may have windows, and their element types: the cache, and the shared array in stages that read all of it.
 const WINDOWED: [(&str, &str); 2] = [("cache", "Quad"), ("window", "u32")];
 
-/// The binding of `kernel` that has windows, if any: its access, name and element type.
-fn windowed(kernel: &Kernel) -> Option<(Access, &'static str, &'static str)> {
+/// The binding that may have several shards, and its element type (`shaders/shared/record_items*.wgsl`).
+const SHARDED: [(&str, &str); 1] = [("records", "Item")];
+
+/// The binding of `kernel` that is one of `names`, if any: its access, name and element type.
+fn bound(kernel: &Kernel, names: &[(&str, &'static str)]) -> Option<(Access, &'static str, &'static str)> {
     let find = |&(access, name): &(Access, &'static str)| {
-        WINDOWED.iter().find(|(windowed, _)| *windowed == name).map(|&(_, element)| (access, name, element))
+        names.iter().find(|(known, _)| *known == name).map(|&(_, element)| (access, name, element))
     };
     kernel.bindings.iter().find_map(find)
 }
@@ -288,26 +335,49 @@ fn windowed(kernel: &Kernel) -> Option<(Access, &'static str, &'static str)> {
 /// True if `kernel` binds the cache or a whole shared array, and so exists for each number of windows.
 #[must_use]
 pub fn has_windows(kernel: &Kernel) -> bool {
-    windowed(kernel).is_some()
+    bound(kernel, &WINDOWED).is_some()
+}
+
+/// True if `kernel` binds the records of a table, and so exists for each number of shards.
+#[must_use]
+pub fn has_shards(kernel: &Kernel) -> bool {
+    bound(kernel, &SHARDED).is_some()
+}
+
+fn position(kernel: &Kernel, names: &[(&str, &'static str)]) -> Option<usize> {
+    bound(kernel, names).and_then(|(_, wanted, _)| kernel.bindings.iter().position(|(_, name)| *name == wanted))
 }
 
 /// The position of the binding of `kernel` that has further windows.
 #[must_use]
 pub fn window_binding(kernel: &Kernel) -> Option<usize> {
-    windowed(kernel).and_then(|(_, windowed, _)| kernel.bindings.iter().position(|(_, name)| *name == windowed))
+    position(kernel, &WINDOWED)
 }
 
-/// The bindings of `kernel`: those it declares, then the further windows with the same access as the first.
+/// The position of the binding of `kernel` that has further shards.
 #[must_use]
-pub fn bindings(kernel: &Kernel, windows: u32) -> Vec<(Access, String)> {
-    let own = kernel.bindings.iter().map(|&(access, name)| (access, name.to_owned()));
-    let more = windowed(kernel)
-        .into_iter()
-        .flat_map(|(access, name, _)| (1..windows).map(move |i| (access, format!("{name}{i}"))));
-    own.chain(more).collect()
+pub fn shard_binding(kernel: &Kernel) -> Option<usize> {
+    position(kernel, &SHARDED)
 }
 
-/// True if `kernel` exists for several widths of Quads or numbers of windows. Such a kernel is built on first use.
+/// The bindings of further windows, then of further shards: access, name and element type.
+fn further(kernel: &Kernel, cut: Cut) -> impl Iterator<Item = (Access, String, &'static str)> {
+    let all = [(bound(kernel, &WINDOWED), cut.windows), (bound(kernel, &SHARDED), cut.shards)];
+    all.into_iter().flat_map(|(binding, number)| {
+        binding
+            .into_iter()
+            .flat_map(move |(access, name, element)| (1..number).map(move |i| (access, format!("{name}{i}"), element)))
+    })
+}
+
+/// The bindings of `kernel`: those it declares, then the further windows and the further shards, each with the access of the first.
+#[must_use]
+pub fn bindings(kernel: &Kernel, cut: Cut) -> Vec<(Access, String)> {
+    let own = kernel.bindings.iter().map(|&(access, name)| (access, name.to_owned()));
+    own.chain(further(kernel, cut).map(|(access, name, _)| (access, name))).collect()
+}
+
+/// True if `kernel` exists for several cuts. Such a kernel is built on first use.
 #[must_use]
 pub fn is_cut(kernel: &Kernel) -> bool {
     moves_rows(kernel) || has_windows(kernel)
@@ -323,19 +393,22 @@ fn include(path: &str, bodies: Bodies, out: &mut String) {
     let stem = path.trim_end_matches(".wgsl");
     let ranked = || file(&format!("{stem}_{}.wgsl", bodies.rank.name()));
     let added = || file(&format!("{stem}_{}.wgsl", bodies.add.name()));
-    let wide = || file(&format!("{stem}{}.wgsl", bodies.width));
+    let wide = || file(&format!("{stem}{}.wgsl", bodies.cut.width));
+    let items = || file(&format!("{stem}_items{}.wgsl", bodies.cut.item));
     let looked_up = || file(&format!("{stem}_{}.wgsl", bodies.lookup.name()));
-    let Some(text) = file(path).or_else(ranked).or_else(added).or_else(looked_up).or_else(wide) else {
+    let Some(text) = file(path).or_else(ranked).or_else(added).or_else(looked_up).or_else(items).or_else(wide) else {
         // The line stays in the text, so that the shader compiler reports it; `tests/shaders.rs` compiles every stage.
         out.push_str(&format!("missing include {path}\n"));
         return;
     };
+    let repeated = [("#window ", bodies.cut.windows), ("#shard ", bodies.cut.shards)];
     for line in text.lines() {
+        let copies = repeated.iter().find_map(|(mark, number)| Some((line.trim_start().strip_prefix(mark)?, number)));
         if let Some(inner) = line.strip_prefix("#include \"").and_then(|rest| rest.strip_suffix('"')) {
             include(inner, bodies, out);
-        } else if let Some(text) = line.trim_start().strip_prefix("#window ") {
-            for window in (1..bodies.windows).rev() {
-                out.push_str(&format!("    {}\n", text.replace('$', &window.to_string())));
+        } else if let Some((text, &number)) = copies {
+            for i in (1..number).rev() {
+                out.push_str(&format!("    {}\n", text.replace('$', &i.to_string())));
             }
         } else {
             out.push_str(line);
@@ -349,9 +422,8 @@ fn include(path: &str, bodies: Bodies, out: &mut String) {
 pub fn compose(kernel: &Kernel, bodies: Bodies) -> String {
     let mut out = String::new();
     include(&path_of(kernel), bodies, &mut out);
-    for (binding, (access, name)) in bindings(kernel, bodies.windows).iter().enumerate().skip(kernel.bindings.len()) {
-        let access = if *access == Access::Read { "read" } else { "read_write" };
-        let element = windowed(kernel).map_or("", |(.., element)| element);
+    for (binding, (access, name, element)) in (kernel.bindings.len()..).zip(further(kernel, bodies.cut)) {
+        let access = if access == Access::Read { "read" } else { "read_write" };
         out.push_str(&format!("@group(0) @binding({binding}) var<storage, {access}> {name}: array<{element}>;\n"));
     }
     out
@@ -362,7 +434,7 @@ pub(crate) fn composed(kernel: &Kernel, bodies: Bodies) -> Composed {
     Composed { name: kernel.name, wgsl: compose(kernel, bodies) }
 }
 
-/// Every stage in every variant, with one, two and three windows. More windows differ only in number.
+/// Every stage in every variant, with one, two and three windows and shards. More of them differ only in number.
 #[must_use]
 pub fn sources(kernels: &[&Kernel]) -> Vec<ComposedShader> {
     let source = |kernel: &Kernel, variant, bodies: Bodies| ComposedShader {
@@ -371,36 +443,38 @@ pub fn sources(kernels: &[&Kernel]) -> Vec<ComposedShader> {
         wgsl: compose(kernel, bodies),
         subgroups: bodies.rank != RankBody::Portable || bodies.lookup == LookupBody::Lanes32,
         float_atomics: bodies.add == AddBody::Native,
-        windows: bodies.windows,
+        cut: bodies.cut.of(kernel),
         constants: Vec::new(),
     };
-    let rows = [
-        ("quad1", 1, 1),
-        ("quad4", 4, 1),
-        ("quad1 windows2", 1, 2),
-        ("quad4 windows2", 4, 2),
-        ("quad1 windows3", 1, 3),
-        ("quad4 windows3", 4, 3),
+    let cut = |width, windows, shards, item| Cut { width, windows, shards, item };
+    let cuts = [
+        ("quad1", cut(1, 1, 1, 1)),
+        ("quad4", cut(4, 1, 1, 1)),
+        ("quad1 windows2", cut(1, 2, 1, 1)),
+        ("quad4 windows2", cut(4, 2, 1, 1)),
+        ("quad1 windows3", cut(1, 3, 1, 1)),
+        ("quad4 windows3", cut(4, 3, 1, 1)),
+        ("quad4 items4", cut(4, 1, 1, 4)),
+        ("quad4 shards2", cut(4, 1, 2, 1)),
+        ("quad1 windows2 shards3", cut(1, 2, 3, 1)),
+        ("quad4 windows2 shards3 items4", cut(4, 2, 3, 4)),
     ];
-    let windows = [("", 1, 1), ("windows2", 1, 2), ("windows3", 1, 3)];
+    let windows = [("", 1), ("windows2", 2), ("windows3", 3)].map(|(name, windows)| (name, cut(1, windows, 1, 1)));
     let mut all = Vec::new();
     for kernel in kernels {
         let ranks = RankBody::ALL.map(|rank| source(kernel, rank.name(), Bodies { rank, ..Bodies::PLAIN }));
-        if moves_rows(kernel) {
-            let rows = rows.iter().filter(|&&(.., windows)| windows == 1 || has_windows(kernel));
-            all.extend(
-                rows.map(|&(name, width, windows)| source(kernel, name, Bodies { width, windows, ..Bodies::PLAIN })),
-            );
-            if ranks[0].wgsl != ranks[2].wgsl {
+        if is_cut(kernel) {
+            let cuts: &[_] = if moves_rows(kernel) { &cuts } else { &windows };
+            let own = cuts.iter().filter(|(_, cut)| cut.of(kernel) == *cut);
+            all.extend(own.map(|&(name, cut)| source(kernel, name, Bodies::PLAIN.cut(cut))));
+            if moves_rows(kernel) && ranks[0].wgsl != ranks[2].wgsl {
                 let shuffled = [("quad4 subgroup32", RankBody::Subgroup32), ("quad4 subgroup64", RankBody::Subgroup64)];
                 all.extend(
-                    shuffled.map(|(name, rank)| source(kernel, name, Bodies { rank, width: 4, ..Bodies::PLAIN })),
+                    shuffled.map(|(name, rank)| {
+                        source(kernel, name, Bodies { rank, ..Bodies::PLAIN.cut(cut(4, 1, 1, 1)) })
+                    }),
                 );
             }
-        } else if has_windows(kernel) {
-            all.extend(
-                windows.map(|(name, width, windows)| source(kernel, name, Bodies { width, windows, ..Bodies::PLAIN })),
-            );
         } else if ranks[0].wgsl != ranks[1].wgsl {
             all.extend(ranks);
         } else {

@@ -9,6 +9,7 @@ const INTERNAL: &[&str] = &[
     "Access",
     "Bodies",
     "ComposedShader",
+    "Cut",
     "Deduped",
     "Device",
     "Field",

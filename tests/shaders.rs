@@ -8,7 +8,10 @@ mod finite;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hotrow::internals::{layout::HostStruct, shader::Access};
+use hotrow::internals::{
+    layout::HostStruct,
+    shader::{Access, Cut},
+};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Expression, Literal, Module, ShaderStage, StorageAccess, TypeInner};
 
@@ -22,9 +25,9 @@ const MAX_WORKGROUP_BYTES: u64 = 16 << 10;
 
 const ENTRY: &str = "main";
 
-/// The most storage buffers of a stage that binds a cache in this many windows. Each window after the first adds one to the default limit.
-fn most_buffers(windows: u32) -> usize {
-    MAX_STORAGE_BUFFERS - 1 + windows as usize
+/// The most storage buffers of a stage with this cut. Each window and each shard after the first adds one to the default limit.
+fn most_buffers(cut: Cut) -> usize {
+    MAX_STORAGE_BUFFERS + cut.more_buffers() as usize
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -400,7 +403,7 @@ fn every_shader_passes_every_check() {
     for source in &sources {
         let passed = match source.float_atomics {
             true => check_float_atomics(&source.wgsl),
-            false => check_all(&source.wgsl, source.subgroups, &source.constants, most_buffers(source.windows)),
+            false => check_all(&source.wgsl, source.subgroups, &source.constants, most_buffers(source.cut)),
         };
         if let Err(error) = passed {
             failures.push(format!("{}/{}: {error}", source.name, source.variant));
@@ -410,9 +413,9 @@ fn every_shader_passes_every_check() {
     println!("{} shaders passed", sources.len());
 }
 
-/// A cache in as many windows as any device may bind. `sources` has up to three windows.
+/// A cache in as many windows as any device may bind, and as many shards. `sources` has up to three of both.
 #[test]
-fn the_most_windows_pass_every_check() {
+fn the_most_windows_and_shards_pass_every_check() {
     let caps = hotrow::Caps::from_parts(
         &wgpu::AdapterInfo::new(wgpu::DeviceType::DiscreteGpu, wgpu::Backend::Vulkan),
         wgpu::Features::empty(),
@@ -426,8 +429,8 @@ fn the_most_windows_pass_every_check() {
     assert_eq!(names, ["exchange", "gather", "update", "assign", "robe_gather", "robe_decode"]);
     for kernel in kernels {
         for width in [1, 4] {
-            let bodies =
-                hotrow::internals::shader::Bodies { width, windows, ..hotrow::internals::shader::Bodies::PLAIN };
+            let cut = Cut { width, windows, ..Cut::ONE };
+            let bodies = hotrow::internals::shader::Bodies::PLAIN.cut(cut);
             let text = hotrow::internals::shader::compose(kernel, bodies);
             let array = !hotrow::internals::shader::moves_rows(kernel);
             let (first, each) = match array {
@@ -436,21 +439,27 @@ fn the_most_windows_pass_every_check() {
             };
             assert!(text.contains(first), "{}", kernel.name);
             assert_eq!(text.matches(each).count(), text.matches(first).count() * 24);
-            check_all(&text, false, &[], most_buffers(windows)).unwrap();
-            let bindings = hotrow::internals::shader::bindings(kernel, windows);
+            check_all(&text, false, &[], most_buffers(cut)).unwrap();
+            let bindings = hotrow::internals::shader::bindings(kernel, cut);
             let bindings: Vec<_> =
                 (0..).zip(&bindings).map(|(i, (access, name))| (i, name.as_str(), *access)).collect();
             check_bindings(&parse(&text).unwrap(), &bindings).unwrap();
         }
+        for (width, item) in [(1, 1), (4, 1), (4, 4)] {
+            let cut = Cut { width, item, shards: windows, ..Cut::ONE };
+            let text = hotrow::internals::shader::compose(kernel, hotrow::internals::shader::Bodies::PLAIN.cut(cut));
+            assert_eq!(text.contains("records24["), ["exchange", "update"].contains(&kernel.name), "{}", kernel.name);
+            check_all(&text, false, &[], most_buffers(cut)).unwrap();
+        }
     }
 }
 
-/// With one window the text is the same as without windows.
+/// With one window and one shard the text is the same as without windows.
 #[test]
 fn one_window_leaves_no_trace() {
-    for source in hotrow::internals::sources().iter().filter(|source| source.windows == 1) {
+    for source in hotrow::internals::sources().iter().filter(|source| source.cut.more_buffers() == 0) {
         let code: String = source.wgsl.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
-        let traces = ["cache1", "params.window_slots", "window1", "robe.window_words"];
+        let traces = ["cache1", "params.window_slots", "window1", "robe.window_words", "records1", "record.shard"];
         assert!(traces.iter().all(|trace| !code.contains(trace)), "{}", source.name);
     }
 }
@@ -548,7 +557,7 @@ fn bindings_and_workgroups_agree_with_the_host() {
             failures.push(format!("{}: not in the host's table", source.name));
             continue;
         };
-        let bindings = hotrow::internals::shader::bindings(kernel, source.windows);
+        let bindings = hotrow::internals::shader::bindings(kernel, source.cut);
         let bindings: Vec<_> = (0..).zip(&bindings).map(|(i, (access, name))| (i, name.as_str(), *access)).collect();
         let check = parse(&source.wgsl).and_then(|module| {
             check_bindings(&module, &bindings)?;
@@ -697,10 +706,14 @@ fn too_many_buffers_are_rejected() {
     rejected(check_buffers(&parse(&with_buffers(9)).unwrap(), MAX_STORAGE_BUFFERS), "9 storage buffers");
     rejected(check_pipeline(&with_buffers(9), false, &[], MAX_STORAGE_BUFFERS), "max_storage_buffers_per_shader_stage");
     // The limit of a windowed cache, and one buffer more.
-    check_buffers(&parse(&with_buffers(10)).unwrap(), most_buffers(3)).unwrap();
-    check_pipeline(&with_buffers(10), false, &[], most_buffers(3)).unwrap();
-    rejected(check_buffers(&parse(&with_buffers(11)).unwrap(), most_buffers(3)), "11 storage buffers");
-    rejected(check_pipeline(&with_buffers(11), false, &[], most_buffers(3)), "max_storage_buffers_per_shader_stage");
+    let three = Cut { windows: 2, shards: 2, ..Cut::ONE };
+    check_buffers(&parse(&with_buffers(10)).unwrap(), most_buffers(three)).unwrap();
+    check_pipeline(&with_buffers(10), false, &[], most_buffers(three)).unwrap();
+    rejected(check_buffers(&parse(&with_buffers(11)).unwrap(), most_buffers(three)), "11 storage buffers");
+    rejected(
+        check_pipeline(&with_buffers(11), false, &[], most_buffers(three)),
+        "max_storage_buffers_per_shader_stage",
+    );
     let uniforms: String = (0..13).map(|i| format!("@group(0) @binding({i}) var<uniform> u{i}: u32;\n")).collect();
     rejected(check_buffers(&parse(&uniforms).unwrap(), MAX_STORAGE_BUFFERS), "13 uniform buffers");
     rejected(

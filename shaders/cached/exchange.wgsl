@@ -1,6 +1,7 @@
 // Moves rows between the table and FP32 (SPEC 3, step 5): evictions, fetches, flushes, bypassed rows. Each Move packs
-// the row that leaves a place and then unpacks the row that comes. With several shards, every shard packs before any
-// unpacks, and a workgroup first lists the Moves of a block that its shard has a part in.
+// the row that leaves a place and then unpacks the row that comes. A dispatch binds as many shards of the table as the
+// device allows. If it binds all, it does both. If not, all dispatches that pack come before those that unpack, and a
+// workgroup first lists the Moves of a block that concern the bound shards.
 //
 // Bytes moved per Move: 16, a slot row each way (4 dim + state), a record each way (stride); per workgroup: 4 for each
 // of up to 64 tables.
@@ -14,7 +15,7 @@
 @group(0) @binding(1) var<uniform> shard: Shard;
 @group(0) @binding(2) var<storage, read_write> step: Step;
 @group(0) @binding(3) var<storage, read> moves: array<Move>;
-@group(0) @binding(4) var<storage, read_write> records: array<u32>;
+@group(0) @binding(4) var<storage, read_write> records: array<Item>;
 @group(0) @binding(5) var<storage, read_write> cache: array<Quad>;
 @group(0) @binding(6) var<storage, read_write> scratch: array<Quad>;
 @group(0) @binding(7) var<storage, read_write> ways: array<u32>;
@@ -24,7 +25,6 @@
 #include "shared/row_counts.wgsl"
 #include "shared/row.wgsl"
 #include "shared/shard_list.wgsl"
-#include "shared/flight.wgsl"
 #include "shared/half.wgsl"
 #include "shared/rng.wgsl"
 #include "shared/slots.wgsl"
@@ -34,12 +34,12 @@
 
 var<workgroup> length: u32;
 
-// Unpacks the record at word `base`.
-fn unpack_row(base: u32, row: u32, place: u32, part: u32) {
+// Unpacks a record.
+fn unpack_row(record: Record, row: u32, place: u32, part: u32) {
     let weights = weight_quads();
-    for (var q = part; q < weights; q += params.lanes) { store_quad(place, q, record_weights(base, q)); }
+    for (var q = part; q < weights; q += params.lanes) { store_quad(place, q, record_weights(record, q)); }
     for (var q = part; q < params.row_quads - weights; q += params.lanes) {
-        store_quad(place, weights + q, record_state(base, q));
+        store_quad(place, weights + q, record_state(record, q));
     }
     if (part == 0u && place >= params.slots && params.mode == MODE_TRAIN) { count_row(row, BYPASS_READS); }
 }
@@ -75,8 +75,17 @@ fn carry_out(i: u32, lane: Lane) {
         if (slot && part == 0u) { ways[way_at(one.place, FLAGS)] &= ~DIRTY; }
     }
     if ((shard.phases & UNPACK) != 0u && here) {
-        if (in_shard(one.row)) { unpack_row(arrival(one.row, j), one.row, one.place, part); }
-        if ((one.flags & KEEP) != 0u && in_shard(one.victim)) { unpack_row(kept_record(one.victim, j), one.victim, params.slots + i, part); }
+        let flies = shard.moves != 0u;
+        if (in_shard(one.row)) {
+            var record = own_record(one.row);
+            if (flies) { record = arrived(j); }
+            unpack_row(record, one.row, one.place, part);
+        }
+        if ((one.flags & KEEP) != 0u && in_shard(one.victim)) {
+            var record = own_record(one.victim);
+            if (flies) { record = kept_in_flight(j); }
+            unpack_row(record, one.victim, params.slots + i, part);
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 // Runs the optimiser (SPEC 3, Backward): sums the gradients of each distinct row and updates the row once, in FP32, in
 // its slot or in scratch, where forward has left the bypassed rows. A bypassed row is packed into its record at once.
-// Dispatched once for each shard: bypassed rows belong to the shard of their record, resident rows to the first. With
-// several shards a workgroup first lists the rows of a block that belong to its shard. A row whose gradient or new value
-// is not finite stays as it is and is counted.
+// A dispatch binds as many shards of the table as the device allows. If that is not all, a bypassed row belongs to the
+// dispatch with its record, a resident row to the first, and a workgroup first lists the rows of a block that belong to
+// its dispatch. A row whose gradient or new value is not finite stays as it is and is counted.
 //
 // Bytes moved per row: 16, 8 + 4 dim for each access, 4 (dim + state) in and out; per resident row: 8 (flags); per
 // bypassed row: the stride out; per workgroup: 4 for each of up to 64 tables.
@@ -20,7 +20,7 @@
 @group(0) @binding(2) var<storage, read> targets: array<Target>;
 @group(0) @binding(3) var<storage, read> accesses: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read> grad_outputs: array<Words>;
-@group(0) @binding(5) var<storage, read_write> records: array<u32>;
+@group(0) @binding(5) var<storage, read_write> records: array<Item>;
 @group(0) @binding(6) var<storage, read_write> cache: array<Quad>;
 @group(0) @binding(7) var<storage, read_write> scratch: array<Quad>; // bypassed rows, then the partial rows of merge
 @group(0) @binding(8) var<storage, read_write> ways: array<u32>;
@@ -31,7 +31,6 @@
 #include "shared/row_counts.wgsl"
 #include "shared/row.wgsl"
 #include "shared/shard_list.wgsl"
-#include "shared/flight.wgsl"
 #include "shared/rng.wgsl"
 #include "shared/slots.wgsl"
 #include "shared/store.wgsl"

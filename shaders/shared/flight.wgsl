@@ -1,14 +1,10 @@
-// Finds the record of a row: in its shard or, for a staged table, in the flight that Move j is part of. The records
-// that leave in a step lie densely, in any order: first, for each Move, 0 or 1 + the position of its record, then the
-// row of each record, then the records. Needs `records`, `tables`, `params`, `shard` and shared/tables.wgsl.
+// The flight of a staged table: the records that come and go. The records that leave in a step lie densely, in any order:
+// first, for each Move, 0 or 1 + the position of its record, then the row of each record, then the records. Needs
+// `records: array<u32>`, `tables`, `params`, `shard` and shared/tables.wgsl.
 
-fn own_record(row: u32) -> u32 {
-    return (row - shard.first_row) * params.record_words;
-}
-
-// The word at which record `place` - 1 of the departures at `step_words` begins.
-fn departed(step_words: u32, place: u32) -> u32 {
-    return step_words + 2u * shard.capacity + (place - 1u) * params.record_words;
+// The record at `place` - 1 of the departures at `step_words`.
+fn departed(step_words: u32, place: u32) -> Record {
+    return Record(0u, step_words + 2u * shard.capacity + (place - 1u) * params.record_words);
 }
 
 // The position for the record of `row`, which leaves with Move j. Every call for the same Move returns the same one.
@@ -23,22 +19,20 @@ fn departure(row: u32, j: u32) -> u32 {
     return place;
 }
 
-// The word at which the record of the row that comes with Move j begins. If the row left a step ago and the host does
-// not have it yet, its record is among the departures of that step.
-fn arrival(row: u32, j: u32) -> u32 {
-    if (shard.moves == 0u) { return own_record(row); }
+// The record of the row that comes with Move j, in the flight. If the row left a step ago and the host does not have it
+// yet, its record is among the departures of that step.
+fn arrived(j: u32) -> Record {
     let before = records[shard.forwards + j];
     if (before != 0u) {
         let place = records[shard.left + before - 1u];
         if (place != 0u) { return departed(shard.left, place); }
     }
-    return shard.arrivals + j * params.record_words;
+    return Record(0u, shard.arrivals + j * params.record_words);
 }
 
-// The word at which the record of the victim that Move j keeps begins: as packed in this step, or as the table had it.
-fn kept_record(row: u32, j: u32) -> u32 {
-    if (shard.moves == 0u) { return own_record(row); }
+// The record of the victim that Move j keeps, in the flight: as packed in this step, or as the table had it.
+fn kept_in_flight(j: u32) -> Record {
     let place = records[shard.leaving + j];
     if (place != 0u) { return departed(shard.leaving, place); }
-    return shard.arrivals + records[shard.kept + j] * params.record_words;
+    return Record(0u, shard.arrivals + records[shard.kept + j] * params.record_words);
 }

@@ -1,9 +1,18 @@
-// Packs an FP32 row into its record (SPEC 2). Needs all that shared/flight.wgsl needs, shared/flight.wgsl itself,
-// shared/half.wgsl, shared/rng.wgsl, shared/quad.wgsl, shared/row.wgsl, shared/row_counts.wgsl, shared/slots.wgsl.
+// Finds the record of a row, and packs an FP32 row into its record (SPEC 2). Needs `records`, `tables`, `params`,
+// shared/shard.wgsl, shared/tables.wgsl, shared/half.wgsl, shared/rng.wgsl, shared/quad.wgsl, shared/row.wgsl,
+// shared/row_counts.wgsl, shared/slots.wgsl.
 
 var<workgroup> pack_places: array<u32, 64>; // staged: the position of each row's record
 
 #include "shared/codec.wgsl"
+#include "shared/record.wgsl"
+
+// The record of `row` in its shard.
+fn own_record(row: u32) -> Record {
+    let at = row - shard.first_row;
+    let bound = at / shard.rows_each;
+    return Record(bound, (at - bound * shard.rows_each) * params.record_words);
+}
 
 // Float e of the row, weights first, then state. Weights need no padding, so the state's Quads follow directly.
 fn element_of(place: u32, e: u32) -> f32 {
@@ -77,30 +86,14 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, lane: Lane) -> bool {
     }
     if (live && refused && part == 0u) { count_row(row, SKIPPED_ROWS); }
     let taken = live && !refused;
-    var base = own_record(row);
+    var record = own_record(row);
     if (shard.moves != 0u) {
         if (taken && part == 0u) { pack_places[local / params.lanes] = departure(row, j); }
         workgroupBarrier();
-        if (taken) { base = departed(shard.leaving, pack_places[local / params.lanes]); }
+        if (taken) { record = departed(shard.leaving, pack_places[local / params.lanes]); }
     }
     if (!taken) { return false; }
-    // Scale, bias and FP32 state by themselves: a record's other words often are as many as the lanes, and together with
-    // these few they would take the lanes one trip more.
-    let payload = params.payload_half / 2u;
-    let begin = select(payload, 0u, params.state_half == 1u);
-    for (var w = part; w < begin; w += params.lanes) {
-        records[base + w] = float_word(place, w, scale, bitcast<f32>(bias));
-    }
-    // A hash serves at least four elements, and a word has two halves, so a lane takes two words, from the start of the
-    // payload on.
-    let run = select(1u, 2u, params.bits == 16u);
-    let skew = (payload - begin) & (run - 1u);
     noise_begins();
-    for (var first = part * run; begin + first < params.record_words + skew; first += params.lanes * run) {
-        for (var i = 0u; i < run; i++) {
-            let w = begin + first + i - skew;
-            if (w < params.record_words) { records[base + w] = packed_word(place, row, w, scale, bitcast<f32>(bias)); }
-        }
-    }
+    write_record(record, place, row, part, scale, bitcast<f32>(bias));
     return true;
 }

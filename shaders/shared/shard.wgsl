@@ -1,11 +1,12 @@
 const PACK: u32 = 1u;   // FP32 rows to records
 const UNPACK: u32 = 2u; // records to FP32 rows
 
-// The records that are bound: a shard of the table or, for a staged table, a flight with the records that come and go
-// (shared/flight.wgsl).
+// The records that are bound: neighbouring shards of the table or, for a staged table, a flight with the records that
+// come and go (shared/flight.wgsl).
 struct Shard {
-    first_row: u32, // linear row of its first record
+    first_row: u32, // linear row of the first record
     rows: u32,
+    rows_each: u32, // rows of each shard; the last may have fewer
     phases: u32,    // PACK, UNPACK or both
     moves: u32,     // the most Moves that are carried out with a flight; 0 for a shard
     first_move: u32, // the first of these Moves in the list
@@ -17,6 +18,12 @@ struct Shard {
     leaving: u32,   // the departures of this step
     left: u32,      // the departures of the last step
     counter: u32,   // word of `tables` that counts departures
+}
+
+// A record: the bound shard that has it, and its first word there.
+struct Record {
+    shard: u32,
+    word: u32,
 }
 
 fn in_shard(row: u32) -> bool { // false for NONE too

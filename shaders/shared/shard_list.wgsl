@@ -1,12 +1,12 @@
-// Lists the entries of a block that this shard is to handle, so that a workgroup spends no turn on rows of other shards.
-// Needs `params`, shared/shard.wgsl and a function `concerns(i)`: whether entry i is one of this shard's.
+// Lists the entries of a block that concern the bound shards, so that a workgroup spends no turn on rows of others.
+// Needs `params`, shared/shard.wgsl and a function `concerns(i)`: whether entry i is such an entry.
 const LISTED: u32 = 2048u; // entries of a block
 
 var<workgroup> listed: array<atomic<u32>, 1024>; // their positions in the block, two in a word, in any order
 var<workgroup> listed_next: atomic<u32>;
 var<workgroup> listed_count: u32;
 
-// Whether the list has rows of other shards.
+// Whether the list has rows of shards that are not bound.
 fn is_cut() -> bool {
     return shard.rows < params.total_rows;
 }

@@ -14,11 +14,11 @@ use crate::{
         },
     },
     table::{
-        layout::{Params, Robe, Step, count},
+        layout::{Params, Robe, Shard, Step, count},
         row::quad_width,
     },
     wgsl as shader,
-    wgsl::{Access, Kernel},
+    wgsl::{Access, Cut, Kernel},
 };
 
 /// A sorted batch of keys and its segments.
@@ -41,46 +41,57 @@ impl Context {
         Ok(buffer)
     }
 
-    /// Runs `kernel` once on `bindings` (in order, as words) and returns the bindings afterwards. The cache is one array here, and so is a
-    /// shared array; the device gets them in windows if `Params` or `Robe` say so.
+    /// Runs `kernel` once on `bindings` (in order, as words) and returns the bindings afterwards. The cache is one array here, and so are a
+    /// shared array and the records; the device gets them in windows and shards if `Params`, `Robe` or `Shard` say so.
     ///
     /// # Errors
     /// The errors of the allocations and downloads.
     #[doc(hidden)]
     pub fn run_stage(&self, kernel: &Kernel, bindings: &[Vec<u32>], groups: u32) -> Result<Vec<Vec<u32>>, Error> {
         use wgpu::util::DeviceExt as _;
-        let mut cut = (1, 1);
+        let mut cut = Cut::ONE;
         let mut bindings = bindings.to_vec();
-        let cache = shader::window_binding(kernel);
+        let (cache, records) = (shader::window_binding(kernel), shader::shard_binding(kernel));
         if let Some(array) = cache.filter(|_| !shader::moves_rows(kernel)) {
             // The second binding describes a shared array.
             let robe: Robe = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&bindings[1]));
-            cut.1 = robe.weights.div_ceil(robe.window);
-            for window in (1..cut.1).rev() {
+            cut.windows = robe.weights.div_ceil(robe.window);
+            for window in (1..cut.windows).rev() {
                 let words = bindings[array].split_off((window * robe.window_words) as usize);
                 bindings.insert(kernel.bindings.len(), words);
             }
-            self.prepare(1, cut.1)?;
         }
         if shader::moves_rows(kernel) {
             // The first binding is the `Params`.
             let params: Params = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&bindings[0]));
-            cut.0 = quad_width(params.dim);
+            cut.width = quad_width(params.dim);
             if let Some(cache) = cache
                 && (1..params.slots).contains(&params.window_slots)
             {
-                let each = (params.window_slots * params.row_quads * cut.0) as usize;
-                cut.1 = params.slots.div_ceil(params.window_slots);
+                let each = (params.window_slots * params.row_quads * cut.width) as usize;
+                cut.windows = params.slots.div_ceil(params.window_slots);
                 // The last window also has the words that a test has put behind the slots.
-                for window in (1..cut.1 as usize).rev() {
+                for window in (1..cut.windows as usize).rev() {
                     let words = bindings[cache].split_off(window * each);
                     bindings.insert(kernel.bindings.len(), words);
                 }
             }
-            self.prepare(cut.0, cut.1)?;
+            if let Some(records) = records {
+                // The second binding is the `Shard`.
+                let shard: Shard = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&bindings[1]));
+                let floats = params.bits >= 16 && cut.width == 4 && params.record_words.is_multiple_of(4);
+                cut.item = if floats && shard.moves == 0 { 4 } else { 1 };
+                cut.shards = shard.rows.div_ceil(shard.rows_each);
+                let first = bindings.len();
+                for bound in (1..cut.shards).rev() {
+                    let words = bindings[records].split_off((bound * shard.rows_each * params.record_words) as usize);
+                    bindings.insert(first, words);
+                }
+            }
         }
+        self.build(std::iter::once((kernel, cut)))?;
         let mut buffers = Vec::new();
-        for (words, (access, _)) in bindings.iter().zip(shader::bindings(kernel, cut.1)) {
+        for (words, (access, _)) in bindings.iter().zip(shader::bindings(kernel, cut)) {
             buffers.push(if access == Access::Uniform {
                 self.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
                     label: Some("hotrow.harness"),
@@ -102,9 +113,13 @@ impl Context {
         let sources: Vec<_> =
             buffers.iter().zip(&bindings).map(|(buffer, words)| (buffer, words.len() as u64 * 4)).collect();
         let mut left = self.download(encoder, &sources)?;
+        let shards = left.split_off(kernel.bindings.len() + cut.windows as usize - 1);
         let windows = left.split_off(kernel.bindings.len());
         if let Some(cache) = cache {
             left[cache].extend(windows.concat());
+        }
+        if let Some(records) = records {
+            left[records].extend(shards.concat());
         }
         Ok(left)
     }

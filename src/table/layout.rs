@@ -266,6 +266,7 @@ host_structs! {
     pub struct Shard {
         pub first_row: u32,
         pub rows: u32,
+        pub rows_each: u32,
         pub phases: u32,
         pub moves: u32,
         pub first_move: u32,
@@ -516,7 +517,15 @@ impl Layout {
     /// The uniform of shard `shard` for `phases`.
     #[must_use]
     pub fn shard(&self, shard: u32, phases: u32) -> Shard {
-        Shard { first_row: shard * self.rows_per_shard, rows: self.shard_rows(shard), phases, ..Shard::default() }
+        self.neighbours(shard, 1, phases)
+    }
+
+    /// The uniform of `count` shards from `first` on, for `phases`.
+    #[must_use]
+    pub fn neighbours(&self, first: u32, count: u32, phases: u32) -> Shard {
+        let rows = (first..first + count).map(|shard| self.shard_rows(shard)).sum();
+        let (first_row, rows_each) = (first * self.rows_per_shard, self.rows_per_shard);
+        Shard { first_row, rows, rows_each, phases, ..Shard::default() }
     }
 
     /// The number of rows of shard `shard`.

@@ -95,6 +95,13 @@ impl RowLayout {
         256 / self.lanes
     }
 
+    /// Words of a record that a shader reads and writes at once: 4 if records of floats begin at multiples of 16 bytes, else 1.
+    #[must_use]
+    pub const fn item(&self) -> u32 {
+        let floats = matches!(self.precision, Precision::Fp32 | Precision::Fp16);
+        if floats && self.width() == 4 && self.record_words.is_multiple_of(4) { 4 } else { 1 }
+    }
+
     /// Stride of a slot in floats, its padding included.
     #[must_use]
     pub const fn slot_words(&self) -> u32 {

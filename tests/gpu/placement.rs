@@ -1,9 +1,9 @@
 //! Placement and the number of shards change no result, only the bus traffic.
 
-use hotrow::internals::Pieces as _;
+use hotrow::internals::{Pieces as _, context_with_texts};
 use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RankBody, Snapshot};
 
-use hotrow_harness::device::{again, options, share, skipped, with_gpu};
+use hotrow_harness::device::{again, options, share, skipped, with_gpu, with_storage_buffers};
 
 fn run(context: &Context, config: &GroupConfig) -> (Vec<f32>, Snapshot) {
     let mut group = Group::new(context, config.clone()).unwrap();
@@ -15,6 +15,58 @@ fn run(context: &Context, config: &GroupConfig) -> (Vec<f32>, Snapshot) {
     }
     group.flush().unwrap();
     (outputs, group.snapshot().unwrap())
+}
+
+/// Records of floats are read four words at a time. Records one word longer hold the same weights, and are read word by word.
+#[test]
+fn records_read_by_fours_are_those_read_by_words() {
+    with_gpu(|context| {
+        for (precision, policy) in [(Precision::Fp32, Policy::Lru), (Precision::Fp16, Policy::Lfu)] {
+            for optimizer in [Optimizer::sgd(0.05), Optimizer::adagrad(0.05)] {
+                let mut fours = config().with_precision(precision).with_policy(policy).with_optimizer(optimizer);
+                (fours.dim, fours.init) = (24, Init::Uniform { low: -1.0, high: 1.0 });
+                let layout = hotrow::Layout::new(&fours, u64::MAX).unwrap();
+                assert_eq!(layout.row.item(), 4, "{precision:?}");
+                let one = run(context, &fours);
+                fours.set_shard_bytes(Some(layout.stride() * 700));
+                assert_eq!(run(context, &fours), one, "{precision:?}, 5 shards");
+                // A staged table's flights are read word by word.
+                let mut staged = fours.clone();
+                staged.placement = Placement::Staged;
+                assert_eq!(run(context, &staged), one, "{precision:?}, staged");
+            }
+        }
+    });
+}
+
+/// A shader that takes a record from the wrong shard, or from the wrong place of the right one, is noticed.
+#[test]
+fn a_wrong_shard_is_noticed() {
+    with_gpu(|context| {
+        let mut several = config().with_precision(Precision::Fp32).with_optimizer(Optimizer::sgd(0.05));
+        several.set_shard_bytes(Some(80 * 1500));
+        let right = run(context, &several);
+        for (stage, from, to) in [
+            (
+                "exchange",
+                "(record.shard == 1u) { return records1[at]",
+                "(record.shard == 1u) { return records1[at + 1u]",
+            ),
+            ("exchange", "(record.shard == 1u)", "(record.shard == 2u)"),
+            ("update", "{ records1[at] = words", "{ records1[at + 1u] = words"),
+            ("update", "at - bound * shard.rows_each", "at - bound * (shard.rows_each - 1u)"),
+        ] {
+            let spoiled = context_with_texts(context.device(), context.queue(), 65_535, move |kernel, bodies| {
+                let text = hotrow::internals::shader::compose(kernel, bodies);
+                if kernel.name != stage {
+                    return text;
+                }
+                assert!(text.contains(from), "{stage}: {from}");
+                text.replace(from, to)
+            });
+            assert!(run(&spoiled.unwrap(), &several) != right, "{stage}: {to}");
+        }
+    });
 }
 
 fn config() -> GroupConfig {
@@ -44,13 +96,16 @@ fn mapped_gives_the_same_bits() {
 fn any_number_of_shards_gives_the_same_bits() {
     with_gpu(|context| {
         let one = run(context, &config());
-        // From two shards to more than 64.
+        // From two shards to more than 64. A device binds as many at once as it has storage buffers for.
         for shard_bytes in share([10_000, 2_000, 64 << 10]) {
             let mut several = config();
             several.set_shard_bytes(Some(shard_bytes));
             let shards = hotrow::Layout::new(&several, u64::MAX).unwrap().shards;
             assert!(shards > 1);
-            assert_eq!(run(context, &several), one, "{shards} shards");
+            for context in [context, &with_storage_buffers(8), &with_storage_buffers(9)] {
+                let bound = context.caps().storage_buffers - 7;
+                assert_eq!(run(context, &several), one, "{shards} shards, at most {bound} at once");
+            }
         }
         let mut other = config();
         other.seed += 1;

@@ -353,7 +353,7 @@ fn a_wrong_window_is_noticed() {
         for (from, to) in [("return window1[at", "return window1[1u + at"), ("at >= 1u * robe", "at > 1u * robe")] {
             let spoiled = context_with_texts(context.device(), context.queue(), 65_535, move |kernel, bodies| {
                 let text = hotrow::internals::shader::compose(kernel, bodies);
-                if !stages.contains(&kernel.name) || bodies.windows == 1 {
+                if !stages.contains(&kernel.name) || bodies.cut.windows == 1 {
                     return text;
                 }
                 assert!(text.contains(from), "{}: {from}", kernel.name);

@@ -24,7 +24,12 @@ fn write(context: &Context, config: &GroupConfig, rows: &[Vec<f32>], t: u32) -> 
     (tables[0], tables[CLOCK_WORDS + 1]) = (t, rows.len() as u32);
     let bindings = [
         words(&params(&config, &layout, TRAIN, 0)),
-        words(&Shard { rows: rows.len() as u32, phases: Shard::PACK, ..Shard::default() }),
+        words(&Shard {
+            rows: rows.len() as u32,
+            rows_each: rows.len() as u32,
+            phases: Shard::PACK,
+            ..Shard::default()
+        }),
         words(&step),
         moves.concat(),
         vec![0; rows.len() * layout.row.record_words as usize],

@@ -8,7 +8,7 @@ use hotrow::{
     wgpu::{self, util::DeviceExt as _},
 };
 
-use hotrow_harness::device::{skipped, with_gpu};
+use hotrow_harness::device::{skipped, with_gpu, with_storage_buffers};
 
 /// The same adapter with no other features than `features`.
 fn open(features: wgpu::Features) -> Context {
@@ -193,20 +193,28 @@ fn a_step_has_as_many_dispatches_as_the_documentation_says() {
             config.cache_rows = cache_rows;
             assert_eq!(dispatches(context, &config, indices), wanted, "{rows} rows, {indices} indices");
         }
-        // Shards: 4 of records, and under LFU also 4 of frequencies, in buffers of the same size.
+        // Shards: 4 of records, and under LFU also 4 of frequencies, in buffers of the same size. A device that binds 8 storage buffers takes
+        // one shard at a time, one that binds 9 two, one that binds 11 all.
         for (policy, cache_rows, wanted) in [
-            (Policy::Lru, 64, [17, 6]),
-            (Policy::Lfu, 64, [23, 6]),
-            (Policy::Lru, 0, [11, 6]),
-            (Policy::Lfu, 0, [14, 6]),
+            (Policy::Lru, 64, [[17, 6], [13, 4], [10, 3]]),
+            (Policy::Lfu, 64, [[23, 6], [19, 4], [16, 3]]),
+            (Policy::Lru, 0, [[11, 6], [9, 4], [8, 3]]),
+            (Policy::Lfu, 0, [[14, 6], [12, 4], [11, 3]]),
             // Without admission, and without packing in forward.
-            (Policy::Static, 64, [12, 6]),
+            (Policy::Static, 64, [[12, 6], [10, 4], [9, 3]]),
         ] {
             let mut config = GroupConfig::new(&[5000], 1);
             (config.policy, config.cache_rows) = (policy, cache_rows);
             (config.optimizer, config.precision) = (Optimizer::sgd(0.1), Precision::Fp32);
             config.set_shard_bytes(Some(4 * 1250));
-            assert_eq!(dispatches(context, &config, 100), wanted, "{policy:?}, {cache_rows} cache rows");
+            for (buffers, wanted) in [8, 9, 11].into_iter().zip(wanted) {
+                let context = with_storage_buffers(buffers);
+                assert_eq!(
+                    dispatches(&context, &config, 100),
+                    wanted,
+                    "{policy:?}, {cache_rows} cache rows, {buffers} storage buffers"
+                );
+            }
         }
     });
 }

@@ -159,7 +159,7 @@ fn a_wrong_window_is_noticed() {
         ] {
             let spoiled = context_with_texts(context.device(), context.queue(), 65_535, move |kernel, bodies| {
                 let text = hotrow::internals::shader::compose(kernel, bodies);
-                if kernel.name != stage || bodies.windows == 1 {
+                if kernel.name != stage || bodies.cut.windows == 1 {
                     return text;
                 }
                 assert!(text.contains(from), "{stage}: {from}");

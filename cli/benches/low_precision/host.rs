@@ -97,7 +97,7 @@ impl Alone {
         Self {
             params,
             rate: Rate { lr, ..Rate::default() },
-            shard: Shard { rows: size.rows, phases: Shard::PACK, ..Shard::default() },
+            shard: Shard { rows: size.rows, rows_each: size.rows, phases: Shard::PACK, ..Shard::default() },
             targets,
             accesses,
             records: few.iter().copied().cycle().take(size.rows as usize * layout.row.record_words as usize).collect(),

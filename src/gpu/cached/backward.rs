@@ -13,6 +13,7 @@ use crate::{
         },
     },
     table::layout::{MERGE_CHUNK, Params, count},
+    wgsl::Cut,
 };
 
 /// The inputs of a backward beside the step's own lists.
@@ -53,7 +54,7 @@ pub(crate) fn record_backward(
     if indices > MERGE_CHUNK {
         merge::record(call, &uniform, tables, space, indices, &gradients.outputs);
         let partial = combine::Partial { targets, segment, scratch };
-        combine::record(call, &uniform, (layout.width(), tables.cache.count()), &partial, indices);
+        combine::record(call, &uniform, Cut { width: layout.width(), ..Cut::ONE }, &partial, indices);
     }
     update::record(
         call,

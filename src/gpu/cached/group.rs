@@ -180,7 +180,7 @@ impl Group {
             });
         }
         context.caps().check_cache(&layout)?;
-        context.prepare(layout.width(), layout.windows())?;
+        context.prepare(&Tables::cuts(context.caps(), &layout, config.placement))?;
         let store = match config.placement {
             Placement::Staged => Some(store.map_or_else(|| RamStore::new(&layout).map(SharedStore::new), Ok)?),
             _ => None,

@@ -3,7 +3,10 @@
 use crate::{
     config::GroupConfig,
     error::Error,
-    gpu::{cached::group::Group, stages::cached::tables::new_cache},
+    gpu::{
+        cached::group::Group,
+        stages::cached::tables::{Tables, new_cache},
+    },
     table::{layout::Layout, parts::Part, pins},
 };
 
@@ -14,7 +17,7 @@ impl Group {
         let context = self.front.context.clone();
         let layout = Layout::new(&config, context.caps().choose_shard_bytes())?;
         context.caps().check_cache(&layout)?;
-        context.prepare(layout.width(), layout.windows())?;
+        context.prepare(&Tables::cuts(context.caps(), &layout, config.placement))?;
         let (ways, cache) = new_cache(&context, &layout)?;
         self.flush_and_wait()?;
         let now = self.part(Part::Ways)?;

@@ -7,7 +7,7 @@ use crate::{
         timeline::{Resolution, Timeline},
     },
     wgsl as shader,
-    wgsl::Kernel,
+    wgsl::{Cut, Kernel},
 };
 
 /// The number of workgroups of a dispatch.
@@ -98,18 +98,18 @@ impl<'a> Call<'a> {
     }
 
     pub(crate) fn dispatch<'b, B: StageBindings<'b>>(&mut self, bindings: B, groups: &Groups) {
-        self.launch(B::KERNEL, (1, 1), bindings.list().as_ref(), groups);
+        self.launch(B::KERNEL, Cut::ONE, bindings.list().as_ref(), groups);
     }
 
-    /// Records a dispatch of the pipeline for Quads of `width` floats and a cache of `windows` windows, with all its bindings.
+    /// Records a dispatch of the pipeline for `cut`, with all its bindings.
     pub(crate) fn launch(
         &mut self,
         kernel: &Kernel,
-        (width, windows): (u32, u32),
+        cut: Cut,
         bindings: &[wgpu::BindingResource<'_>],
         groups: &Groups,
     ) {
-        debug_assert_eq!(bindings.len(), shader::bindings(kernel, windows).len(), "{}", kernel.name);
+        debug_assert_eq!(bindings.len(), shader::bindings(kernel, cut).len(), "{}", kernel.name);
         let count = match *groups {
             Groups::Direct(count) => count,
             Groups::Capped(count) => count.min(u64::from(self.context.grid())),
@@ -118,7 +118,7 @@ impl<'a> Call<'a> {
         if count == 0 {
             return;
         }
-        let pipeline = self.context.pipeline(kernel.name, width, windows);
+        let pipeline = self.context.pipeline(kernel, cut);
         let bind_group = self.context.bind_group(kernel.name, &pipeline.layout, bindings);
         let x = count.min(u64::from(self.context.max_groups()));
         let launch = |pass: &mut wgpu::ComputePass<'_>| {

@@ -135,6 +135,14 @@ impl Caps {
         bound.clamp(STORAGE_BUFFERS, MOST_STORAGE_BUFFERS) - STORAGE_BUFFERS + 1
     }
 
+    /// Shards of a table that a dispatch binds: one, and one more for each storage buffer that the windows of the cache leave. If these are
+    /// not all shards, every dispatch but the last has equally many.
+    #[must_use]
+    pub fn choose_shards(&self, layout: &Layout) -> u32 {
+        let most = (self.choose_windows() + 1).saturating_sub(layout.windows()).max(1);
+        layout.shards.div_ceil(layout.shards.div_ceil(most))
+    }
+
     /// Checks that stages can bind the whole cache of `layout` at once.
     ///
     /// # Errors

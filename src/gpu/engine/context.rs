@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use crate::{
@@ -15,18 +15,12 @@ use crate::{
     },
     host::trusted,
     memory::buffer_bytes,
-    wgsl::{self, Access, AddBody, Bodies, Kernel, LookupBody, RankBody},
+    wgsl::{self, Access, AddBody, Bodies, Cut, Kernel, LookupBody, RankBody},
 };
 
 pub(crate) struct Pipeline {
     pub(crate) layout: wgpu::BindGroupLayout,
     pub(crate) pipeline: wgpu::ComputePipeline,
-}
-
-/// Pipelines by the names of their stages, and the device's first complaint about one of them.
-struct Pipelines {
-    by_name: HashMap<&'static str, Pipeline>,
-    fault: Option<String>,
 }
 
 /// The text of a stage for a choice of bodies.
@@ -41,16 +35,16 @@ enum Recipe {
 }
 
 impl Recipe {
-    fn module(&self, device: &wgpu::Device, kernel: &Kernel, (width, windows): (u32, u32)) -> wgpu::ShaderModule {
+    fn module(&self, device: &wgpu::Device, kernel: &Kernel, cut: Cut) -> wgpu::ShaderModule {
         let text = match self {
             &Self::Own { rank, add, lookup, shaders } => {
-                let bodies = Bodies { rank, add, lookup, width, windows };
+                let bodies = Bodies { rank, add, lookup, cut };
                 if shaders == Shaders::Trusted {
                     return trusted::shader_module(device, wgsl::composed(kernel, bodies));
                 }
                 wgsl::compose(kernel, bodies)
             }
-            Self::Foreign(text) => text(kernel, Bodies { width, windows, ..Bodies::PLAIN }),
+            Self::Foreign(text) => text(kernel, Bodies::PLAIN.cut(cut)),
         };
         device.create_shader_module(wgpu::ShaderModuleDescriptor {
             label: Some(kernel.name),
@@ -65,11 +59,8 @@ struct Inner {
     caps: Caps,
     kernels: &'static [&'static Kernel],
     recipe: Recipe,
-    /// Pipelines of the stages that exist once.
-    common: Pipelines,
-    /// Pipelines of the stages that move rows or bind windows: for each number of windows, for Quads of 1 and of 4 floats. Built on first
-    /// use.
-    rows: Vec<[OnceLock<Pipelines>; 2]>,
+    /// The pipelines built so far, each under its own cut and under every cut that it was asked for.
+    pipelines: Mutex<HashMap<(&'static str, Cut), Arc<Pipeline>>>,
     max_groups: u32,
     bind_cache: BindCache,
 }
@@ -173,14 +164,13 @@ impl Context {
                 });
             }
         }
-        let common = Pipelines::new(device, kernels, &recipe, (1, 1), false);
-        common.check()?;
         let max_groups = max_groups.unwrap_or(caps.max_groups).clamp(1, caps.max_groups);
         let (device, queue) = (device.clone(), queue.clone());
-        let rows = (0..caps.choose_windows()).map(|_| <[_; 2]>::default()).collect();
-        let bind_cache = BindCache::default();
-        let inner = Inner { device, queue, caps, kernels, recipe, common, rows, max_groups, bind_cache };
-        Ok(Self { inner: Arc::new(inner), timeline: None })
+        let (pipelines, bind_cache) = <_>::default();
+        let inner = Inner { device, queue, caps, kernels, recipe, pipelines, max_groups, bind_cache };
+        let context = Self { inner: Arc::new(inner), timeline: None };
+        context.build(kernels.iter().filter(|kernel| !wgsl::is_cut(kernel)).map(|kernel| (*kernel, Cut::ONE)))?;
+        Ok(context)
     }
 
     /// The same context with its dispatches timed by `timeline`. Groups made with it are timed; groups made with the original are not.
@@ -237,24 +227,48 @@ impl Context {
         if self.inner.caps.is_hardware() { 4 * self.grid() } else { self.grid() }
     }
 
-    /// Builds the pipelines that move rows in Quads of `width` floats, with a cache or a shared array of `windows` windows (at most
-    /// [`Caps::choose_windows`]), unless they exist.
-    pub(crate) fn prepare(&self, width: u32, windows: u32) -> Result<(), Error> {
-        self.row_pipelines(width, windows).check()
+    /// Builds the pipelines of the stages that move rows or bind windows for each of `cuts`, unless they exist.
+    pub(crate) fn prepare(&self, cuts: &[Cut]) -> Result<(), Error> {
+        let kernels = || self.inner.kernels.iter().filter(|kernel| wgsl::is_cut(kernel));
+        self.build(cuts.iter().flat_map(|&cut| kernels().map(move |kernel| (*kernel, cut))))
     }
 
-    fn row_pipelines(&self, width: u32, windows: u32) -> &Pipelines {
-        let Inner { device, kernels, recipe, rows, .. } = &*self.inner;
-        let place = &rows[windows as usize - 1][usize::from(width == 4)];
-        place.get_or_init(|| Pipelines::new(device, kernels, recipe, (width, windows), true))
-    }
-
-    /// The pipeline of a stage. `width` and `windows` matter only to stages that move rows or bind windows.
-    pub(crate) fn pipeline(&self, name: &str, width: u32, windows: u32) -> &Pipeline {
-        match self.inner.common.by_name.get(name) {
-            Some(pipeline) => pipeline,
-            None => &self.row_pipelines(width, windows).by_name[name],
+    /// Builds pipelines.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] with the device's first complaint.
+    pub(crate) fn build<'k>(&self, wanted: impl Iterator<Item = (&'k Kernel, Cut)>) -> Result<(), Error> {
+        let scope = self.inner.device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let wanted: Vec<_> = wanted.collect();
+        for &(kernel, cut) in &wanted {
+            self.pipeline(kernel, cut);
         }
+        let Some(error) = pollster::block_on(scope.pop()) else { return Ok(()) };
+        let mut built = self.inner.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
+        built.retain(|&(name, _), _| !wanted.iter().any(|(kernel, _)| kernel.name == name));
+        Err(Error::Unsupported {
+            what: "shaders",
+            wanted: "a device that compiles them".into(),
+            found: error.to_string(),
+            remedy: "report the message with `hotrow info`",
+        })
+    }
+
+    /// The pipeline of a stage for `cut`. It is built if [`prepare`](Self::prepare) has not built it.
+    pub(crate) fn pipeline(&self, kernel: &Kernel, cut: Cut) -> Arc<Pipeline> {
+        let Inner { device, recipe, pipelines, .. } = &*self.inner;
+        let mut built = pipelines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = built.get(&(kernel.name, cut)) {
+            return known.clone();
+        }
+        let own = cut.of(kernel);
+        let new = || {
+            let module = recipe.module(device, kernel, own);
+            Arc::new(pipeline(device, kernel.name, &wgsl::bindings(kernel, own), &module))
+        };
+        let pipeline = built.entry((kernel.name, own)).or_insert_with(new).clone();
+        built.insert((kernel.name, cut), pipeline.clone());
+        pipeline
     }
 
     /// Does `work`, and returns errors of wgpu, above all a lost device, as its error, so that the caller's error handler does not see
@@ -371,33 +385,6 @@ impl Context {
         }
         buffer.unmap();
         buffer
-    }
-}
-
-impl Pipelines {
-    /// Builds the pipelines of the stages that move rows or bind windows if `rows`, else those of all others.
-    fn new(device: &wgpu::Device, kernels: &[&Kernel], recipe: &Recipe, cut: (u32, u32), rows: bool) -> Self {
-        let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
-        let kernels = kernels.iter().filter(|kernel| wgsl::is_cut(kernel) == rows);
-        let built = kernels.map(|kernel| {
-            let bindings = wgsl::bindings(kernel, cut.1);
-            (kernel.name, pipeline(device, kernel.name, &bindings, &recipe.module(device, kernel, cut)))
-        });
-        let by_name = built.collect();
-        let fault = pollster::block_on(scope.pop()).map(|error| error.to_string());
-        Self { by_name, fault }
-    }
-
-    fn check(&self) -> Result<(), Error> {
-        match &self.fault {
-            None => Ok(()),
-            Some(found) => Err(Error::Unsupported {
-                what: "shaders",
-                wanted: "a device that compiles them".into(),
-                found: found.clone(),
-                remedy: "report the message with `hotrow info`",
-            }),
-        }
     }
 }
 

@@ -40,7 +40,7 @@ fn sizes<'b>(
 // Destructured without `..`, so that a new buffer must be added here.
 
 fn tables(tables: &Tables) -> impl Iterator<Item = Allocation> {
-    let Tables { layout: _, tables, features, ways, cache, records, freqs, packs, unpacks } = tables;
+    let Tables { layout: _, tables, features, ways, cache, records, freqs } = tables;
     let single = [("tables", tables), ("features", features), ("ways", ways)];
     let (freqs, uniforms): (Vec<_>, Vec<_>) =
         freqs.iter().map(|Freqs { rows: _, shard, counters }| (counters, shard)).unzip();
@@ -50,7 +50,7 @@ fn tables(tables: &Tables) -> impl Iterator<Item = Allocation> {
         .chain(sizes("cache", cache.buffers()))
         .chain(sizes("records", records))
         .chain(sizes("freqs", freqs))
-        .chain(sizes("uniform", packs.iter().chain(unpacks).chain(uniforms)))
+        .chain(sizes("uniform", uniforms))
 }
 
 fn space(space: &Space) -> impl Iterator<Item = Allocation> {

@@ -56,8 +56,8 @@ fn kept(config: &GroupConfig, layout: &Layout) -> Vec<Allocation> {
     }
     let freqs = layout.freq_shards(config.policy);
     all.extend(freqs.map(|shard| ("freqs", if config.policy == Policy::Lfu { u64::from(shard.rows) * 4 } else { 0 })));
-    all.extend(vec![("uniform", SHARD_UNIFORM); uniforms(config, layout)]);
     let mut all: Vec<_> = all.iter().map(|&(what, bytes)| (what, buffer_bytes(bytes))).collect();
+    all.extend(vec![("uniform", SHARD_UNIFORM); uniforms(config, layout)]);
     if config.placement == Placement::Staged {
         all.push(("store", layout.table_bytes())); // the host's own memory, or a file
     }

@@ -24,6 +24,7 @@ use crate::{
         rng::Purpose,
         step_state::Pending,
     },
+    wgsl::Cut,
 };
 
 /// A forward that waits for its backward, and the sizes and parameters of that backward.
@@ -79,7 +80,7 @@ impl<'a> Due<'a> {
         if n > MERGE_CHUNK {
             robe_merge::record(call, &self.uniforms, self.params.lanes, (self.scratch, n), &self.grad_outputs);
             let partial = combine::Partial { targets, segment, scratch };
-            combine::record(call, &self.uniforms.params, (1, 1), &partial, n);
+            combine::record(call, &self.uniforms.params, Cut::ONE, &partial, n);
         }
     }
 }

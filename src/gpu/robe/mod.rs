@@ -40,6 +40,7 @@ use crate::{
         rng::Purpose,
         step_state::Pending,
     },
+    wgsl::Cut,
 };
 
 /// Tables on the GPU whose rows share an array of weights.
@@ -94,7 +95,7 @@ impl RobeGroup {
         config.check()?;
         let rows = config.rows();
         let layout = Layout::new(&rows, u64::MAX)?;
-        context.prepare(1, 1)?; // for the stage combine
+        context.prepare(&[Cut::ONE])?; // for the stage combine
         let array = context.guarded(|| Array::new(context, &config))?;
         let scattered = Scattered::new(context, &config)?;
         let front = Front::new(context)?;

@@ -167,7 +167,8 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
     let mut data = |rows: usize| slot_rows(&layout, rows, || row_of(&mut source, &layout));
     let (cache, scratch) = (data(slots as usize), data(n));
     let per_shard = 300;
-    let shard = Shard { first_row: per_shard, rows: per_shard, phases: source.random_range(1..4), ..Shard::default() };
+    let phases = source.random_range(1..4);
+    let shard = Shard { first_row: per_shard, rows: per_shard, rows_each: per_shard, phases, ..Shard::default() };
     let moves = some_moves(&mut source, slots, n, per_shard);
     let stale = some_records(&mut source, &layout, per_shard);
     let t = source.random();
@@ -274,7 +275,8 @@ pub(super) fn lists_of_several_blocks() {
             let mut config = GroupConfig::new(&[15_000], 1).with_precision(Precision::Fp32);
             config.cache_rows = 0;
             let layout = layout_of(&config);
-            let shard = Shard { first_row: 5000, rows: 5000, phases: Shard::UNPACK, ..Shard::default() };
+            let shard =
+                Shard { first_row: 5000, rows: 5000, rows_each: 5000, phases: Shard::UNPACK, ..Shard::default() };
             let moves: Vec<Move> = distinct_rows(&mut source, n as usize, 15_000)
                 .into_iter()
                 .enumerate()

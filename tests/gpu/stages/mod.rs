@@ -47,7 +47,9 @@ use hotrow::{
     Context, GradSlice, GroupConfig, Layout, OptimizerKind, OutOfRange, Policy, Pooling, RankBody, Rounding,
     hash::fmix32,
     internals::{
-        layout::{CLOCK_WORDS, Field, NONE, Params, Rate, Robe, Step, TABLE_WORDS, Target, Unique, WAYS, way_at},
+        layout::{
+            CLOCK_WORDS, Field, NONE, Params, Rate, Robe, Shard, Step, TABLE_WORDS, Target, Unique, WAYS, way_at,
+        },
         shader::{self, Access, Kernel},
     },
 };
@@ -173,6 +175,14 @@ pub(crate) struct Run {
     pub(crate) changed: usize,
 }
 
+/// The same bindings with the records in `shards` shards. `None` if the stage binds no records.
+fn sharded(kernel: &Kernel, bindings: &[Vec<u32>], shards: u32) -> Option<Vec<Vec<u32>>> {
+    let mut bindings = shader::has_shards(kernel).then(|| bindings.to_vec())?;
+    let shard: &mut Shard = of(&mut bindings[1]);
+    shard.rows_each = shard.rows.div_ceil(shards);
+    (shard.moves == 0 && shard.rows > shard.rows_each).then_some(bindings)
+}
+
 /// The same bindings with the cache or the shared array in `windows` windows. `None` if it has fewer, or if the stage does not bind it.
 fn windowed(kernel: &Kernel, bindings: &[Vec<u32>], windows: u32) -> Option<Vec<Vec<u32>>> {
     let mut bindings = shader::has_windows(kernel).then(|| bindings.to_vec())?;
@@ -188,7 +198,7 @@ fn windowed(kernel: &Kernel, bindings: &[Vec<u32>], windows: u32) -> Option<Vec<
 }
 
 /// Runs stage `name` on the device and `mirror` on the host, and compares all bindings. `rules` lists the bindings that are not compared
-/// bit for bit. A stage that binds the cache or a shared array runs again with several windows.
+/// bit for bit. A stage that binds the cache or a shared array runs again with several windows, one that binds records with several shards.
 pub(crate) fn check(
     context: &Context,
     name: &str,
@@ -208,8 +218,12 @@ pub(crate) fn check(
     let mut wanted = bindings.to_vec();
     mirror(&mut wanted);
     let like_of = |binding| rules.iter().find(|(rule, _)| *rule == binding).map_or(Like::Bits, |&(_, like)| like);
-    for windows in 2..=context.caps().choose_windows().min(3) {
-        let Some(bindings) = windowed(kernel, bindings, windows) else { continue };
+    let several = (2..=context.caps().choose_windows().min(3)).flat_map(|number| {
+        let windows = windowed(kernel, bindings, number).map(|bindings| (format!("{number} windows"), bindings));
+        let shards = sharded(kernel, bindings, number).map(|bindings| (format!("{number} shards"), bindings));
+        windows.into_iter().chain(shards)
+    });
+    for (cut, bindings) in several {
         let found =
             context.run_stage(kernel, &bindings, groups).unwrap_or_else(|error| panic!("{name}, {case}: {error}"));
         for (i, (access, binding)) in kernel.bindings.iter().enumerate() {
@@ -217,7 +231,7 @@ pub(crate) fn check(
                 continue;
             }
             if let Err(difference) = same(binding, &found[i], &wanted[i], like_of(*binding)) {
-                panic!("{name}, {case}, {windows} windows: {difference}");
+                panic!("{name}, {case}, {cut}: {difference}");
             }
         }
     }

@@ -85,7 +85,13 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
     let partials = (scratch.len() / layout.width() as usize) as u32;
     scratch.extend(floats(&mut source, 2 * tiles * dim, 3.0));
     let index = source.random_range(0..3);
-    let shard = Shard { first_row: index * SHARD_ROWS, rows: SHARD_ROWS, phases: Shard::PACK, ..Shard::default() };
+    let shard = Shard {
+        first_row: index * SHARD_ROWS,
+        rows: SHARD_ROWS,
+        rows_each: SHARD_ROWS,
+        phases: Shard::PACK,
+        ..Shard::default()
+    };
     // Records of other values than the rows in scratch, so that reading one would show.
     let before = some_records(&mut source, &layout, SHARD_ROWS);
     let noise = codec::Noise {

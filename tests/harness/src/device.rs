@@ -52,6 +52,26 @@ pub fn again(options: &ContextOptions) -> Context {
     other
 }
 
+/// A context on a device that binds at most `buffers` storage buffers a stage: fewer shards at a time. It is built once for each number.
+pub fn with_storage_buffers(buffers: u32) -> Context {
+    static MADE: Mutex<Vec<(u32, Context)>> = Mutex::new(Vec::new());
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, known)) = made.iter().find(|(with, _)| *with == buffers) {
+        return known.clone();
+    }
+    let adapter = &adapter::adapters()[0];
+    let (features, limits) = hotrow::requirements(adapter);
+    let descriptor = wgpu::DeviceDescriptor {
+        required_features: features,
+        required_limits: wgpu::Limits { max_storage_buffers_per_shader_stage: buffers, ..limits },
+        ..Default::default()
+    };
+    let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).unwrap();
+    let context = Context::with_options(&device, &queue, &options()).unwrap_or_else(|error| panic!("{error}"));
+    made.push((buffers, context.clone()));
+    context
+}
+
 fn on_device_of(context: &Context, options: &ContextOptions) -> Context {
     Context::with_options(context.device(), context.queue(), options).unwrap_or_else(|error| panic!("{error}"))
 }

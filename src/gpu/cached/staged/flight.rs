@@ -89,6 +89,7 @@ impl Flight {
         Shard {
             first_row: 0,
             rows: NONE,
+            rows_each: NONE,
             phases,
             moves,
             first_move,

@@ -3,6 +3,7 @@
 use crate::{
     gpu::engine::call::{Call, Groups, StageBindings, kernel},
     table::layout::MERGE_CHUNK,
+    wgsl::Cut,
 };
 
 kernel! {
@@ -20,9 +21,9 @@ pub(crate) struct Partial<'a> {
     pub(crate) scratch: &'a wgpu::Buffer,
 }
 
-/// Records the stage for at most `most` sorted accesses. `cut` has the width of a Quad and the number of windows; they only choose the
+/// Records the stage for at most `most` sorted accesses. `cut` has the width of a Quad, which chooses the
 /// pipeline.
-pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, cut: (u32, u32), partial: &Partial<'_>, most: u32) {
+pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, cut: Cut, partial: &Partial<'_>, most: u32) {
     let bindings = Bindings {
         params: uniform.as_entire_binding(),
         targets: partial.targets.as_entire_binding(),

@@ -1,8 +1,11 @@
-//! Host side of `shaders/cached/exchange.wgsl`: moves rows between table and FP32, shard by shard.
+//! Host side of `shaders/cached/exchange.wgsl`: moves rows between table and FP32, as many shards at a time as the device binds.
 
-use crate::gpu::{
-    engine::call::{Call, Groups, kernel},
-    stages::cached::tables::Tables,
+use crate::{
+    gpu::{
+        engine::call::{Call, Groups, kernel},
+        stages::cached::tables::{BoundShards, RecordBuffers, Tables},
+    },
+    table::layout::Shard,
 };
 
 kernel! {
@@ -52,7 +55,8 @@ pub(crate) enum Phases {
 
 pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, list: &List<'_>, phases: Phases) {
     let layout = &tables.layout;
-    let mut over = |shard: &wgpu::Buffer, records: &wgpu::Buffer| {
+    let context = call.context;
+    let mut over = |shard: &wgpu::Buffer, records: RecordBuffers<'_>| {
         let bindings = Bindings {
             params: uniform.as_entire_binding(),
             shard: shard.as_entire_binding(),
@@ -64,21 +68,23 @@ pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Table
             ways: tables.ways.as_entire_binding(),
             tables: tables.tables.as_entire_binding(),
         };
-        call.dispatch_rows(bindings, tables, &Groups::capped(list.capacity, tables.block()));
+        call.dispatch_records(bindings, tables, records, &Groups::capped(list.capacity, records.block(layout)));
     };
     match list.records {
         Records::Table => {}
-        Records::Flight { flight, shard } => return over(shard, flight),
+        Records::Flight { flight, shard } => return over(shard, RecordBuffers::Flight(flight)),
         Records::Nothing => return,
     }
-    let mut over_shards = |uniforms: &[wgpu::Buffer]| {
-        uniforms.iter().zip(&tables.records).for_each(|(shard, records)| over(shard, records));
+    let bound: Vec<BoundShards<'_>> = tables.bound(context.caps()).collect();
+    let phases = match phases {
+        Phases::Both if bound.len() == 1 => vec![Shard::PACK | Shard::UNPACK],
+        Phases::Both => vec![Shard::PACK, Shard::UNPACK],
+        Phases::Pack => vec![Shard::PACK],
+        Phases::Unpack => vec![Shard::UNPACK],
     };
-    if phases != Phases::Unpack {
-        over_shards(&tables.packs);
-    }
-    // With a single shard, the dispatch above has run both phases.
-    if phases == Phases::Unpack || (phases == Phases::Both && layout.shards > 1) {
-        over_shards(&tables.unpacks);
+    for phases in phases {
+        for &shards in &bound {
+            over(&context.uniform(&shards.uniform(layout, phases)), RecordBuffers::Shards(shards));
+        }
     }
 }

@@ -6,6 +6,7 @@ use crate::{
     gpu::{
         engine::{
             call::{Call, Groups, StageBindings},
+            caps::Caps,
             context::Context,
         },
         stages::cached::windows::Windows,
@@ -14,7 +15,7 @@ use crate::{
     source::Source,
     store::SharedStore,
     table::layout::{Layout, NONE, Shard, features, table_words},
-    wgsl,
+    wgsl::{self, Cut},
 };
 
 /// The frequencies of neighbouring rows, and the uniform that says of which rows.
@@ -34,6 +35,23 @@ pub(crate) struct Numbering<'a> {
     pub(crate) features: &'a wgpu::Buffer,
 }
 
+/// Neighbouring shards of a table that one dispatch binds.
+#[derive(Clone, Copy)]
+pub(crate) struct BoundShards<'a> {
+    /// The number of the first.
+    first: u32,
+    /// Their records.
+    buffers: &'a [wgpu::Buffer],
+}
+
+/// The records that a dispatch binds.
+#[derive(Clone, Copy)]
+pub(crate) enum RecordBuffers<'a> {
+    Shards(BoundShards<'a>),
+    /// A staged table's flight.
+    Flight(&'a wgpu::Buffer),
+}
+
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) layout: Layout,
@@ -49,10 +67,6 @@ pub(crate) struct Tables {
     pub(crate) records: Vec<wgpu::Buffer>,
     /// LFU's counter of every row, in as few buffers as can hold them. LRU has one buffer that no stage reads.
     pub(crate) freqs: Vec<Freqs>,
-    /// A uniform for each shard, for the phase that packs, or for both phases if there is one shard.
-    pub(crate) packs: Vec<wgpu::Buffer>,
-    /// A uniform for each shard, for the phase that unpacks.
-    pub(crate) unpacks: Vec<wgpu::Buffer>,
 }
 
 impl Tables {
@@ -60,10 +74,23 @@ impl Tables {
         Numbering { tables: &self.tables, features: &self.features }
     }
 
-    /// Entries of a list of rows that a workgroup takes at once: as many as it moves in a turn, or those from which it picks the rows of one
-    /// of several shards (`LISTED` in `shaders/shared/shard_list.wgsl`).
-    pub(crate) fn block(&self) -> u32 {
-        if self.records.len() > 1 { 2048 } else { self.layout.at_once() }
+    /// The records that each dispatch over the table binds.
+    pub(crate) fn bound(&self, caps: &Caps) -> impl Iterator<Item = BoundShards<'_>> {
+        let at_once = caps.choose_shards(&self.layout) as usize;
+        let bound = self.records.chunks(at_once).enumerate();
+        bound.map(move |(i, buffers)| BoundShards { first: (i * at_once) as u32, buffers })
+    }
+
+    /// The cuts of the kernels that work on `layout`.
+    pub(crate) fn cuts(caps: &Caps, layout: &Layout, placement: Placement) -> Vec<Cut> {
+        let cut = |shards, item| Cut { width: layout.width(), windows: layout.windows(), shards, item };
+        if placement == Placement::Staged {
+            return vec![cut(1, 1)];
+        }
+        let at_once = caps.choose_shards(layout);
+        let rest = layout.shards % at_once;
+        let sizes = if rest == 0 { vec![at_once] } else { vec![at_once, rest] };
+        sizes.into_iter().map(|shards| cut(shards, layout.row.item())).collect()
     }
 
     pub(crate) fn new(
@@ -109,11 +136,7 @@ impl Tables {
         for (index, buffer) in (0..shards).zip(&records) {
             fill(context, &filler, &layout, buffer, index * layout.rows_per_shard, layout.shard_rows(index))?;
         }
-        let uniforms =
-            |phases| (0..shards).map(|shard| context.uniform(&layout.shard(shard, phases))).collect::<Vec<_>>();
-        let packs = uniforms(if layout.shards == 1 { Shard::PACK | Shard::UNPACK } else { Shard::PACK });
-        let unpacks = uniforms(Shard::UNPACK);
-        Ok(Self { layout, tables, features, ways, cache, records, freqs, packs, unpacks })
+        Ok(Self { layout, tables, features, ways, cache, records, freqs })
     }
 }
 
@@ -155,15 +178,78 @@ fn fill(
     })
 }
 
+impl<'b> RecordBuffers<'b> {
+    /// The binding of the first buffer.
+    pub(crate) fn as_entire_binding(self) -> wgpu::BindingResource<'b> {
+        match self {
+            Self::Shards(bound) => bound.buffers[0].as_entire_binding(),
+            Self::Flight(flight) => flight.as_entire_binding(),
+        }
+    }
+
+    /// The buffers after the first.
+    fn others(self) -> &'b [wgpu::Buffer] {
+        match self {
+            Self::Shards(bound) => &bound.buffers[1..],
+            Self::Flight(_) => &[],
+        }
+    }
+
+    /// Entries of a list of rows that a workgroup takes at once: as many as it moves in a turn, or those from which it picks the rows of the
+    /// bound shards (`LISTED` in `shaders/shared/shard_list.wgsl`).
+    pub(crate) fn block(self, layout: &Layout) -> u32 {
+        match self {
+            Self::Shards(bound) if bound.buffers.len() < layout.shards as usize => 2048,
+            _ => layout.at_once(),
+        }
+    }
+}
+
+impl BoundShards<'_> {
+    /// The uniform that names the shards.
+    pub(crate) fn uniform(self, layout: &Layout, phases: u32) -> Shard {
+        layout.neighbours(self.first, self.buffers.len() as u32, phases)
+    }
+}
+
 impl Call<'_> {
     /// As `dispatch`, for a stage that moves rows of `tables`. `bindings` has the first window of the cache; this function adds the others.
     pub(crate) fn dispatch_rows<'b, B: StageBindings<'b>>(&mut self, bindings: B, tables: &'b Tables, groups: &Groups) {
-        let cut = (tables.layout.width(), tables.cache.count());
-        let bindings = bindings.list();
-        if cut.1 == 1 || !wgsl::has_windows(B::KERNEL) {
-            return self.launch(B::KERNEL, cut, bindings.as_ref(), groups);
+        let cut = Cut { width: tables.layout.width(), windows: tables.cache.count(), ..Cut::ONE };
+        self.dispatch_cut(bindings, tables, cut, &[], groups);
+    }
+
+    /// As `dispatch_rows`, for a stage that reads or writes records. `bindings` has the first buffer of `records`.
+    pub(crate) fn dispatch_records<'b, B: StageBindings<'b>>(
+        &mut self,
+        bindings: B,
+        tables: &'b Tables,
+        records: RecordBuffers<'b>,
+        groups: &Groups,
+    ) {
+        let item = match records {
+            RecordBuffers::Shards(_) => tables.layout.row.item(),
+            RecordBuffers::Flight(_) => 1,
+        };
+        let others = records.others();
+        let (width, windows) = (tables.layout.width(), tables.cache.count());
+        let cut = Cut { width, windows, shards: others.len() as u32 + 1, item };
+        self.dispatch_cut(bindings, tables, cut, others, groups);
+    }
+
+    fn dispatch_cut<'b, B: StageBindings<'b>>(
+        &mut self,
+        bindings: B,
+        tables: &'b Tables,
+        cut: Cut,
+        shards: &'b [wgpu::Buffer],
+        groups: &Groups,
+    ) {
+        let mut all = bindings.list().as_ref().to_vec();
+        if wgsl::has_windows(B::KERNEL) {
+            all.extend(tables.cache.others());
         }
-        let all: Vec<_> = bindings.as_ref().iter().cloned().chain(tables.cache.others()).collect();
+        all.extend(shards.iter().map(wgpu::Buffer::as_entire_binding));
         self.launch(B::KERNEL, cut, &all, groups);
     }
 }

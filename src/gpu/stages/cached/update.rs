@@ -1,8 +1,15 @@
-//! Host side of `shaders/cached/update.wgsl`: updates the distinct rows, shard by shard.
+//! Host side of `shaders/cached/update.wgsl`: updates the distinct rows, as many shards at a time as the device binds.
 
-use crate::gpu::{
-    engine::call::{Call, Groups, kernel},
-    stages::cached::{exchange::Records, space::Space, tables::Tables},
+use crate::{
+    gpu::{
+        engine::call::{Call, Groups, kernel},
+        stages::cached::{
+            exchange::Records,
+            space::Space,
+            tables::{RecordBuffers, Tables},
+        },
+    },
+    table::layout::Shard,
 };
 
 kernel! {
@@ -29,7 +36,8 @@ pub(crate) fn record(
     grad_outputs: &wgpu::BindingResource<'_>,
     records: Records<'_>,
 ) {
-    let mut over = |shard: &wgpu::Buffer, records: &wgpu::Buffer| {
+    let context = call.context;
+    let mut over = |shard: &wgpu::Buffer, records: RecordBuffers<'_>| {
         let bindings = Bindings {
             params: uniform.as_entire_binding(),
             shard: shard.as_entire_binding(),
@@ -43,10 +51,13 @@ pub(crate) fn record(
             tables: tables.tables.as_entire_binding(),
             rate: rate.as_entire_binding(),
         };
-        call.dispatch_rows(bindings, tables, &Groups::Wide(u64::from(rows.div_ceil(tables.block()))));
+        let groups = Groups::Wide(u64::from(rows.div_ceil(records.block(&tables.layout))));
+        call.dispatch_records(bindings, tables, records, &groups);
     };
-    match records {
-        Records::Flight { flight, shard } => over(shard, flight),
-        _ => tables.packs.iter().zip(&tables.records).for_each(|(shard, records)| over(shard, records)),
+    if let Records::Flight { flight, shard } = records {
+        return over(shard, RecordBuffers::Flight(flight));
+    }
+    for shards in tables.bound(context.caps()) {
+        over(&context.uniform(&shards.uniform(&tables.layout, Shard::PACK)), RecordBuffers::Shards(shards));
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     },
     robe::{config::Config, storage::Storage},
     table::layout::{Robe, features, table_words},
+    wgsl::Cut,
 };
 
 #[derive(Debug)]
@@ -43,7 +44,7 @@ impl Array {
         if context.caps().device_type == wgpu::DeviceType::Cpu {
             host_can_hold(config.table_bytes())?;
         }
-        context.prepare(1, windows)?;
+        context.prepare(&[Cut { windows, ..Cut::ONE }])?;
         let each = storage.span(robe.window);
         let words = config.window_words(&storage);
         let of = |what, words: usize| context.buffer(what, 4 * words as u64, none);

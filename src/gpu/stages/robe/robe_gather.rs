@@ -12,7 +12,7 @@ use crate::{
         },
     },
     table::layout::{POOL_NONE, Params},
-    wgsl::Kernel,
+    wgsl::{Cut, Kernel},
 };
 
 kernel! {
@@ -51,5 +51,10 @@ pub(crate) fn record(
     let bindings: Vec<_> = bindings.list().as_ref().iter().cloned().chain(others).collect();
     // With pooling none each share of a workgroup takes four rows.
     let per_group = 256 / params.lanes * if params.pooling == POOL_NONE { 4 } else { 1 };
-    call.launch(kernel, (1, array.memory.len() as u32), &bindings, &Groups::of(rows, per_group));
+    call.launch(
+        kernel,
+        Cut { windows: array.memory.len() as u32, ..Cut::ONE },
+        &bindings,
+        &Groups::of(rows, per_group),
+    );
 }

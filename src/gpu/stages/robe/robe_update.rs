@@ -6,7 +6,7 @@ use crate::{
         stages::robe::{array::Array, space::Due},
     },
     table::layout::Robe,
-    wgsl::Kernel,
+    wgsl::{Cut, Kernel},
 };
 
 kernel! {
@@ -52,7 +52,7 @@ pub(crate) fn record(call: &mut Call<'_>, kernel: &Kernel, due: &Due<'_>, array:
             let reached = u64::from(starts) * u64::from(((robe.reach + unit - 2) / unit + 1) * unit);
             Groups::Capped(reached.div_ceil(256))
         };
-        call.launch(kernel, (1, 1), bindings.list().as_ref(), &groups);
+        call.launch(kernel, Cut::ONE, bindings.list().as_ref(), &groups);
     }
 }
 

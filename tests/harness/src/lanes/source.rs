@@ -74,9 +74,10 @@ fn files() -> &'static Files {
                 for (at, line) in lines.iter().enumerate() {
                     let here = (files.names.len(), at);
                     files.places.entry(line.clone()).or_default().push(here);
-                    if let Some(text) = line.trim_start().strip_prefix("#window ") {
-                        for window in 1..4 {
-                            let copy = format!("    {}", text.replace('$', &window.to_string()));
+                    let repeated = ["#window ", "#shard "].map(|mark| line.trim_start().strip_prefix(mark));
+                    if let Some(text) = repeated.into_iter().flatten().next() {
+                        for number in 1..32 {
+                            let copy = format!("    {}", text.replace('$', &number.to_string()));
                             files.places.entry(copy).or_default().push(here);
                         }
                     }

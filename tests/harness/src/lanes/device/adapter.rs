@@ -37,7 +37,7 @@ impl DeviceInterface for LaneDevice {
     }
 
     fn limits(&self) -> wgpu::Limits {
-        // Three windows of a cache.
+        // Three windows of a cache, or three shards at once.
         wgpu::Limits { max_storage_buffers_per_shader_stage: 10, ..wgpu::Limits::default() }
     }
 

@@ -1,7 +1,7 @@
 //! Shader modules, layouts, bind groups and pipelines.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     pin::Pin,
     sync::{Arc, Mutex, OnceLock},
 };
@@ -10,7 +10,7 @@ use hotrow::{
     AddBody, LookupBody, RankBody,
     internals::{
         self,
-        shader::{self, Bodies},
+        shader::{self, Bodies, Cut},
     },
 };
 use wgpu::custom::{
@@ -20,9 +20,6 @@ use wgpu::custom::{
 
 use super::{buffer::Words, lock};
 use crate::lanes::{program::Program, source::Source};
-
-/// The most windows that the device binds.
-const MOST_WINDOWS: u32 = 3;
 
 /// A kernel's text and constants, and its code once a dispatch needs it.
 #[derive(Debug)]
@@ -49,19 +46,24 @@ impl Code {
             let Some(kernel) = internals::kernels().iter().find(|kernel| kernel.name == self.name) else {
                 return false;
             };
+            // One line declares each further window, one each further shard.
+            let number = |name: &str| {
+                let declares = |line: &&str| {
+                    let after = line.split_once(&format!("> {name}")).map(|(_, rest)| rest);
+                    after.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+                };
+                1 + self.text.lines().filter(declares).count() as u32
+            };
+            let (windows, shards) = (number("cache").max(number("window")), number("records"));
+            let cuts: HashSet<Cut> = [(1, 1), (4, 1), (4, 4)]
+                .map(|(width, item)| Cut { width, windows, shards, item }.of(kernel))
+                .into_iter()
+                .collect();
             let mut bodies = Vec::new();
             for rank in RankBody::ALL {
                 for lookup in LookupBody::ALL {
                     for add in [AddBody::Exchange, AddBody::Native] {
-                        for width in [1, 4] {
-                            bodies.extend((1..=MOST_WINDOWS).map(|windows| Bodies {
-                                rank,
-                                add,
-                                lookup,
-                                width,
-                                windows,
-                            }));
-                        }
+                        bodies.extend(cuts.iter().map(|&cut| Bodies { rank, add, lookup, cut }));
                     }
                 }
             }
