@@ -30,8 +30,8 @@ pub(super) struct Device {
     /// Most workgroups of a stage whose work is counted on the device, and of update.
     pub(super) grid: f64,
     pub(super) wide: f64,
-    /// Shards whose records one dispatch binds.
-    pub(super) shards_at_once: f64,
+    /// Most windows of a cache; storage buffers that they leave bind further shards of a table.
+    pub(super) windows: f64,
 }
 
 /// A step.

@@ -95,6 +95,9 @@ pub(super) fn scattered(n: f64, items: f64, bytes: f64) -> Touched {
 
 /// The expected number of different ones among `draws` even draws from `all`.
 pub(super) fn distinct(all: f64, draws: f64) -> f64 {
+    if draws <= 0.0 {
+        return 0.0;
+    }
     // 1 - (1 - 1 / all)^draws without loss for large `all`.
     -all * (draws * (-1.0 / all).ln_1p()).exp_m1()
 }

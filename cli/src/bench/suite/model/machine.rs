@@ -21,7 +21,7 @@ pub(in super::super) struct Machine {
 }
 
 /// The numbers that every machine has.
-const NUMBERS: [&str; 17] = [
+const NUMBERS: [&str; 16] = [
     "copy",
     "l2",
     "processors",
@@ -38,7 +38,6 @@ const NUMBERS: [&str; 17] = [
     "windows",
     "grid",
     "wide",
-    "shards_at_once",
 ];
 
 /// What a dispatch waits for.
@@ -78,7 +77,7 @@ impl Machine {
             lookup: LookupBody::Lanes32,
             grid: self.number("grid"),
             wide: self.number("wide"),
-            shards_at_once: self.number("shards_at_once"),
+            windows: self.number("windows"),
         }
     }
 

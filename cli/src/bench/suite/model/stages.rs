@@ -380,19 +380,17 @@ fn scan(keys: &Keys, clears: bool) -> (&'static str, Counts) {
         let each = strided(256.0, 4.0 * length);
         counts.touch(each * (4.0 * (length / 4.0).ceil() + (1.0 + clear) * length) + stream(256.0, 4.0));
     } else {
-        // A row a workgroup: eight neighbours an invocation.
-        let lanes = (length / 8.0).ceil();
-        let unaligned = if length % 8.0 == 0.0 { 0.0 } else { 1.0 };
-        let eight = |loads: f64| Touched {
-            sectors: loads * lanes,
-            lines: loads * (lanes / 4.0).max(1.0).ceil().max(subgroups(lanes)),
+        // A row a workgroup, eight neighbours an invocation: eight loads 32 bytes apart, and stores of the words that there are.
+        let apart = |lanes: f64| {
+            let whole = (lanes / LANES).floor();
+            let part = |lanes: f64| Touched {
+                sectors: lanes,
+                lines: if lanes > 0.0 { (lanes - 1.0) / 4.0 + 1.0 } else { 0.0 },
+            };
+            part(LANES) * whole + part(lanes - whole * LANES)
         };
-        counts.touch(eight(8.0) + eight(length / lanes) * (1.0 + clear) + one(1.0));
-        counts.touch(Touched { sectors: 0.0, lines: unaligned });
-        // All 256 rows.
-        let row = counts;
-        counts.sectors = 256.0 * (row.sectors - counts.workgroups) + counts.workgroups;
-        counts.lines = 256.0 * (row.lines - counts.workgroups) + counts.workgroups;
+        let stores = apart(length / 8.0) * (8.0 * (1.0 + clear));
+        counts.touch((apart((length / 8.0).ceil()) * 8.0 + stores + one(1.0)) * 256.0);
         counts.barriers += 256.0 * 2.0 * (length / SCAN_TILE).ceil();
     }
     counts.turns = if length <= SCAN_SHORT { 1.0 } else { 256.0 };
@@ -542,62 +540,55 @@ fn locate(work: &Work) -> (&'static str, Counts) {
     ("locate", counts)
 }
 
-/// The workgroups of a stage that moves rows, one dispatch for each group of records that are bound together.
+/// The workgroups of a stage that moves rows, and its dispatches: one for each group of shards that are bound together.
 fn row_groups(work: &Work, most: f64, cap: f64) -> (f64, f64) {
-    let shards = f64::from(work.layout.shards);
-    let block = if shards > 1.0 { LISTED } else { f64::from(work.layout.at_once()) };
-    ((most / block).ceil().min(cap), (shards / work.device.shards_at_once).ceil())
+    // A storage buffer for each shard or window beyond the first.
+    let most_bound = (work.device.windows + 1.0 - f64::from(work.layout.windows())).max(1.0);
+    let dispatches = (f64::from(work.layout.shards) / most_bound).ceil();
+    let block = if dispatches > 1.0 { LISTED } else { f64::from(work.layout.at_once()) };
+    ((most / block).ceil().min(cap), dispatches)
 }
 
 /// Packs `rows` rows into their records: extents, then words.
 fn pack(work: &Work, rows: f64) -> Touched {
     let row = work.row();
     let layout = &work.layout.row;
-    let bits = f64::from(layout.precision.bits());
+    let bits = layout.precision.bits();
+    let extents = row.weights() + row.state();
+    let floats = f64::from(layout.dim) + if layout.state_half { f64::from(layout.state) } else { 0.0 };
+    if layout.item() == 4 {
+        // Four words an invocation. Each word loads the Quad of its float, or of each of its halves.
+        let state = if layout.state_half { Touched::default() } else { row.state() * 4.0 };
+        let loads = if bits == 16 { strided(floats / 8.0, 32.0) * 8.0 } else { row.weights() * 4.0 };
+        return (extents + state + loads + span(row.record, row.record)) * rows;
+    }
+    // Scale, bias and FP32 state by themselves, then weights and FP16 state, two words an invocation in FP16.
     let payload = f64::from(layout.payload_half / 2);
     let begin = if layout.state_half { 0.0 } else { payload };
     let words = f64::from(layout.record_words) - begin;
-    let mut all = row.weights();
-    if row.state > 0.0 {
-        all = all + row.state();
-    }
-    // Scale, bias and FP32 state.
-    if begin > 0.0 {
-        all = all + row.words(begin, 4.0, row.record);
-        if layout.state > 0 {
-            all = all + row.quads(row.state, row.slot);
-        }
-    }
-    // Weights, and state in FP16: 4 floats of a Quad serve the words that need them.
-    let floats = if layout.state_half { f64::from(layout.dim + layout.state) } else { f64::from(layout.dim) };
-    let stores = row.words(words, 4.0, row.record);
-    let turns = if bits == 16.0 { 2.0 } else { 1.0 };
-    all = all + stores * turns;
-    let loads = if bits == 32.0 { 1.0 } else { 2.0 * turns };
-    all = all + span(4.0 * floats, row.slot) * loads;
-    all * rows
+    let state = if begin > 0.0 { row.state() } else { Touched::default() };
+    let turns = if bits == 16 { 2.0 } else { 1.0 };
+    let loads = if bits == 32 { 1.0 } else { 2.0 * turns };
+    let stores = row.words(begin, 4.0, row.record) + row.words(words, 4.0, row.record) * turns;
+    (extents + state + stores + span(4.0 * floats, row.slot) * loads) * rows
 }
 
 /// Unpacks `rows` records into FP32 rows.
 fn unpack(work: &Work, rows: f64) -> Touched {
     let row = work.row();
     let layout = &work.layout.row;
-    let bits = f64::from(layout.precision.bits());
-    let wide = layout.width() == 4;
-    let loads = if !wide { 1.0 } else { (bits / 8.0).max(1.0) };
-    let payload = f64::from(layout.dim) * bits / 8.0;
-    let mut all = span(payload, row.record) * loads + row.weights();
+    // A Quad takes as many loads as it has words in the record, or one of four words.
+    let loads = |bits: u32| if layout.width() == 4 && layout.item() == 1 { f64::from(bits / 8).max(1.0) } else { 1.0 };
+    let field = |floats: u32, bits: u32| span(f64::from(floats) * f64::from(bits) / 8.0, row.record) * loads(bits);
+    let mut all = field(layout.dim, layout.precision.bits()) + row.weights();
     if layout.precision.is_integer() {
         all = all + one(2.0 * (row.weights / row.lanes).ceil());
     }
-    if row.state > 0.0 {
-        let (bytes, loads) = match (layout.state_half, layout.state) {
-            (_, 1) => (4.0, 1.0),
-            (true, state) => (2.0 * f64::from(state), if wide { 2.0 } else { 1.0 }),
-            (false, state) => (4.0 * f64::from(state), if wide { 4.0 } else { 1.0 }),
-        };
-        all = all + span(bytes, row.record) * loads + row.state();
-    }
+    all = match layout.state {
+        0 => all,
+        1 => all + one(1.0) + row.state(),
+        state => all + field(state, if layout.state_half { 16 } else { 32 }) + row.state(),
+    };
     all * rows
 }
 
@@ -645,8 +636,10 @@ fn exchange(work: &Work) -> (&'static str, Counts) {
         if facts.sets > 0.0 {
             counts.barriers += 3.0 * turns;
             let left = facts.evictions;
-            // Flags are read, and cleared: read and written.
-            counts.touch(one(3.0 * left) + pack(work, facts.write_backs));
+            // Flags are read, and cleared: read and written. The rows of a subgroup come set by set.
+            let sets = (1.0 + (row.rows - 1.0) * distinct(facts.sets, n) / n).min(row.rows);
+            let flags = Touched { sectors: distinct(4.0 * sets, row.rows), lines: sets };
+            counts.touch(flags * (3.0 * left / row.rows) + pack(work, facts.write_backs));
         }
         counts.touch(unpack(work, n));
         for rows in [facts.write_backs, facts.bypassed] {
