@@ -7,6 +7,8 @@
 //! - *Bytes* are those that must move through memory however the kernel is written ([`Facts`]).
 //! - *Atomics* are read-modify-write operations on storage, and the most on one word. *Barriers* are counted once a workgroup.
 //!
+//! - A *turn* is one pass of a workgroup through its loop; a *wait* is a load that must end before the next can begin.
+//!
 //! Counts are expected values: places that the step's data decide count as random. Data that are not even, such as Zipf's law, enter by the
 //! counts of [`Facts`].
 
@@ -83,6 +85,8 @@ pub(super) struct Counts {
     pub(super) barriers: f64,
     /// Turns of the loops of all workgroups.
     pub(super) turns: f64,
+    /// Loads that wait one for another, added up over all turns.
+    pub(super) waits: f64,
     /// Bytes over the bus.
     pub(super) link_in: f64,
     pub(super) link_out: f64,
@@ -108,6 +112,7 @@ impl Counts {
         self.hottest = self.hottest.max(other.hottest);
         self.barriers += other.barriers;
         self.turns += other.turns;
+        self.waits += other.waits;
         self.link_in += other.link_in;
         self.link_out += other.link_out;
     }

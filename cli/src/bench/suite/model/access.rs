@@ -61,7 +61,7 @@ pub(super) fn span(bytes: f64, stride: f64) -> Touched {
     }
     // The greatest power of two that divides the stride.
     let stride = stride.round().max(4.0) as u64;
-    let aligned = (1 << stride.trailing_zeros().min(7)) as f64;
+    let aligned = f64::from(1 << stride.trailing_zeros().min(7));
     let parts = |unit: f64| {
         if aligned >= unit { (bytes / unit).ceil() } else { (bytes - aligned).max(0.0) / unit + 1.0 }
     };

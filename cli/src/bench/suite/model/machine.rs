@@ -21,7 +21,7 @@ pub(in super::super) struct Machine {
 }
 
 /// The numbers that every machine has.
-const NUMBERS: [&str; 16] = [
+const NUMBERS: [&str; 17] = [
     "copy",
     "l2",
     "processors",
@@ -38,6 +38,7 @@ const NUMBERS: [&str; 16] = [
     "windows",
     "grid",
     "wide",
+    "latency",
 ];
 
 /// What a dispatch waits for.
@@ -92,6 +93,7 @@ impl Machine {
             ("lines", counts.lines / (all * number("clock") * number("lines"))),
             ("atomics", atomics),
             ("barriers", counts.barriers * number("barrier") / (all * number("resident"))),
+            ("latency", counts.waits * number("latency") / (all * number("resident"))),
             ("link", counts.link_in.max(counts.link_out) / number("link")),
         ]
         .map(|(name, seconds)| Limit { name, seconds })

@@ -94,6 +94,8 @@ fn finish(work: &Work, phase: Phase, all: Vec<(&'static str, Counts)>) -> Vec<St
     }
     for stage in &mut stages {
         stage.bytes = work.facts.stage_bytes(stage.name, phase == Phase::Backward).unwrap_or(0.0);
+        let waits = work.waits(stage.name);
+        stage.dispatches.iter_mut().for_each(|counts| counts.waits = waits * counts.turns);
     }
     stages
 }
@@ -103,7 +105,42 @@ fn groups(workgroups: f64) -> Counts {
     Counts { dispatches: 1.0, workgroups, ..Counts::default() }
 }
 
+/// Loads of a turn that wait one for another. Gather and update add those of their bags and accesses.
+const WAITS: &[(&str, f64)] = &[
+    ("linearize", 7.0),
+    ("begin", 4.0),
+    ("probe", 10.0),
+    ("touch", 3.0),
+    ("sort_small", 2.0),
+    ("histogram", 1.0),
+    ("scan", 1.0),
+    ("scatter", 2.0),
+    ("heads", 1.0),
+    ("segments", 2.0),
+    ("claim", 4.0),
+    ("admit", 10.0),
+    ("locate", 3.0),
+    ("exchange", 5.0),
+    ("gather", 1.0),
+    ("arrange", 3.0),
+    ("merge", 3.0),
+    ("combine", 3.0),
+    ("update", 2.0),
+];
+
 impl Work {
+    fn waits(&self, stage: &str) -> f64 {
+        let facts = &self.facts;
+        // Four rows or gradients are under way at a time, behind their places.
+        let fours = |all: f64, each: f64| 2.0 * (all / each.max(1.0) / 4.0).ceil();
+        let more = match stage {
+            "gather" => fours(facts.accesses, facts.outputs),
+            "update" => fours(facts.accesses - facts.heavy_accesses, facts.distinct),
+            _ => 0.0,
+        };
+        WAITS.iter().find(|(name, _)| *name == stage).map_or(0.0, |(_, waits)| waits + more)
+    }
+
     /// Workgroups of a stage that loops over at most `most` items.
     fn capped(&self, most: f64, each: f64) -> f64 {
         (most / each).ceil().min(self.device.grid)

@@ -405,6 +405,7 @@ fn the_longest_limit_decides() {
         ("lines", Counts { lines: 1e9, ..Counts::default() }),
         ("atomics", Counts { hottest: 1e6, ..Counts::default() }),
         ("barriers", Counts { barriers: 1e9, ..Counts::default() }),
+        ("latency", Counts { waits: 1e6, ..Counts::default() }),
     ] {
         assert_eq!(time(counts, 0.0).name, name);
     }
