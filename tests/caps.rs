@@ -2,7 +2,7 @@
 //! on the facts alone, so any combination that a device could report will do.
 
 use hotrow::{
-    AddBody, Caps, Error, GroupConfig, Layout, LookupBody, Placement, RankBody, requirements,
+    AddBody, Caps, Error, GroupConfig, Layout, LookupBody, Optimizer, Placement, Precision, RankBody, requirements,
     wgpu::{self, AdapterInfo, Backend, DeviceType, Features, Limits},
 };
 
@@ -189,6 +189,28 @@ fn windows_are_what_a_stage_can_bind_beyond_the_default() {
         assert_eq!(caps.choose_windows(), windows, "{together} buffers");
     }
     assert_eq!(fixture("NVIDIA").choose_windows(), 1, "what the device was not created with does not count");
+}
+
+/// NVIDIA's tables: 10 of 26.8 M rows x 128 in INT8 with the state of row-wise AdaGrad.
+#[test]
+fn shards_share_the_storage_buffers_that_windows_leave() {
+    let with = |buffers| Caps { storage_buffers: buffers, stage_buffers: u32::MAX, ..fixture("NVIDIA") };
+    let layout = |cache_rows| {
+        let config = GroupConfig::new(&[26_800_000; 10], 128).with_cache_rows(cache_rows);
+        let config = config.with_precision(Precision::Int8).with_optimizer(Optimizer::row_wise_adagrad(0.1));
+        Layout::new(&config, fixture("NVIDIA").choose_shard_bytes()).unwrap()
+    };
+    // 37.5 GB of records; windows of 2 GiB.
+    let (none, large) = (layout(0), layout(13_400_000));
+    assert_eq!((none.shards, none.windows(), large.shards, large.windows()), (18, 1, 18, 4));
+    // As many at once as fit; if these are not all, equally many in each dispatch but the last.
+    for (buffers, without_cache, with_cache) in
+        [(8, 1, 1), (9, 2, 1), (10, 3, 1), (16, 9, 6), (24, 9, 9), (25, 18, 9), (28, 18, 18), (32, 18, 18)]
+    {
+        let caps = with(buffers);
+        let found = (caps.choose_shards(&none), caps.choose_shards(&large));
+        assert_eq!(found, (without_cache, with_cache), "{buffers} storage buffers");
+    }
 }
 
 #[test]

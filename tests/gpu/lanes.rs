@@ -13,13 +13,14 @@ use std::{
     time::Instant,
 };
 
-use hotrow::internals;
+use hotrow::internals::{self, Pieces as _};
+use hotrow::{Group, GroupConfig, Layout, Optimizer, Precision};
 use hotrow_harness::{
     device::instead,
     lanes::{
         Options, Order,
         device::{Config, Findings},
-        findings::Report,
+        findings::{Counts, Report},
         known::{KNOWN, REDUNDANT, known, redundant},
         mutants::{Kind, Mutant, Tally, hunt},
         runs,
@@ -148,6 +149,54 @@ fn every_stage_and_its_mutants() {
     }
     // Few inputs tell nearly all.
     assert!(open.len() * 20 <= mutants - proven.len(), "mutants that nothing tells:\n{}", open.join("\n"));
+}
+
+/// Counts of exchange and update in training steps of a table in so many shards, on a device with so many storage buffers a stage.
+fn counts_of(shards: u32, storage_buffers: u32) -> [Counts; 2] {
+    let config = Config { storage_buffers, ..device(32, true, Order::Ascending, 0) };
+    let (context, world) = runs::context(&config, None);
+    let rows = 9000u32;
+    let mut table = GroupConfig::new(&[rows], 32)
+        .with_precision(Precision::Int8)
+        .with_cache_rows(rows / 20)
+        .with_optimizer(Optimizer::row_wise_adagrad(0.1));
+    let stride = Layout::new(&table, u64::MAX).unwrap().stride();
+    table.set_shard_bytes(Some(stride * u64::from(rows.div_ceil(shards))));
+    assert_eq!(Layout::new(&table, u64::MAX).unwrap().shards, shards);
+    let mut group = Group::new(&context, table).unwrap();
+    world.take_report();
+    for step in 0..2u32 {
+        let indices: Vec<u32> = (0..4000u32).map(|i| (i * 7919 + step * 4001) % rows).collect();
+        let offsets: Vec<u32> = (0..=200).map(|bag| bag * 20).collect();
+        let outputs = group.forward(&indices, &offsets, None).unwrap();
+        group.backward(&outputs).unwrap();
+    }
+    group.flush().unwrap();
+    let report = world.take_report();
+    assert_eq!(report.findings, []);
+    ["exchange", "update"].map(|kernel| report.counts[kernel].clone())
+}
+
+/// 18 shards bound at once cost what 2 cost: dispatches, workgroups with work, turns (by their barriers). A device with few storage buffers
+/// dispatches more often; its counts are printed, and show that the comparison can fail.
+#[test]
+fn eighteen_shards_cost_as_much_as_two() {
+    let cost = |counts: &Counts| [counts.dispatches, counts.busy, counts.barriers];
+    let within = |many: &Counts, few: &Counts| {
+        many.dispatches == few.dispatches && cost(many).iter().zip(cost(few)).all(|(&a, b)| a * 100 <= b * 115)
+    };
+    let two = counts_of(2, 25);
+    for (buffers, wanted) in [(25, true), (8, false)] {
+        let eighteen = counts_of(18, buffers);
+        for (kernel, (many, few)) in ["exchange", "update"].into_iter().zip(eighteen.iter().zip(&two)) {
+            println!(
+                "{kernel}, {buffers} storage buffers: dispatches, busy workgroups, barriers of 18 shards {:?}, of 2 {:?}",
+                cost(many),
+                cost(few)
+            );
+            assert_eq!(within(many, few), wanted, "{kernel}, {buffers} storage buffers");
+        }
+    }
 }
 
 /// For each kernel the mutants found and all.

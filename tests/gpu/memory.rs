@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Allocation, Batch, Calls, Context, Group, GroupConfig, MemoryReport, Optimizer, Placement, Policy, Precision,
-    adapter,
+    Allocation, Batch, Calls, Context, Group, GroupConfig, Layout, MemoryReport, Optimizer, Placement, Policy,
+    Precision, adapter,
     wgpu::{self, util::DeviceExt as _},
 };
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
@@ -26,8 +26,9 @@ fn random_config(random: &mut Pcg64, context: &Context) -> GroupConfig {
     if config.placement == Placement::Mapped && !context.caps().mappable {
         config.placement = Placement::Device;
     }
-    // A record of dim 132 with its state is 1 KiB.
-    config.set_shard_bytes(*[None, Some(32_768), Some(100_000)].choose(random).unwrap());
+    let layout = Layout::new(&config, u64::MAX).unwrap();
+    let shard_bytes = layout.stride() * u64::from(layout.total_rows.div_ceil(7));
+    config.set_shard_bytes(*[None, Some(shard_bytes), Some(shard_bytes)].choose(random).unwrap());
     config
 }
 

@@ -3,7 +3,6 @@
 use hotrow::{GroupConfig, Init, Optimizer, Placement, Pooling, Precision};
 use std::path::PathBuf;
 
-use super::cases::is_mapped;
 use super::model::Machine;
 use super::size::Size;
 use crate::failure::Failure;
@@ -37,6 +36,11 @@ impl Beside {
         let mut found = sorts.filter(|sort| sort["name"] == name && sort["pairs"] == pairs);
         found.find_map(|sort| sort["pairs_per_second"].as_f64())
     }
+}
+
+/// Whether the device maps memory.
+pub(super) fn is_mapped(lab: &Lab) -> bool {
+    lab.timed.caps().mappable
 }
 
 /// The state that all parts share.

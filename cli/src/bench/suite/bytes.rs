@@ -2,7 +2,6 @@
 //! read once for all accesses; a radix sort moves the bytes of its 8-bit passes.
 
 use super::shapes::Batch;
-use super::workload::HEAVY;
 
 /// The stages of each kernel. A stage that is not listed is measured as a kernel of its own name.
 const KERNELS: &[(&str, &[&str])] = &[
@@ -55,6 +54,9 @@ pub(crate) struct Facts {
     /// Known to a prediction only.
     pub(super) pattern: Pattern,
 }
+
+/// A row with more accesses is heavy: the kernels sum its gradients in chunks of this size.
+pub(super) const HEAVY: u32 = 128;
 
 /// How the rows of a batch lie side by side.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -5,7 +5,6 @@ use hotrow::{ContextOptions, Error, LookupBody, Optimizer, Precision, Shaders};
 use super::bench::{Bench, DIM};
 use super::shapes::{Batch, distinct, pool, random, shuffle, uniform, zipf};
 use super::workload::Workload;
-use crate::lab::Lab;
 use crate::report::{Setting, Unit};
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
@@ -18,11 +17,6 @@ pub(super) const LR: f32 = 1e-3;
 /// The pool in batches of `n`. After them all its rows are resident.
 pub(super) fn fill(pool: &[u32], n: usize) -> Vec<Batch> {
     pool.chunks(n.max(1)).map(|rows| Batch::of(rows.to_vec(), BAG)).collect()
-}
-
-/// Whether the device maps memory.
-pub(super) fn is_mapped(lab: &Lab) -> bool {
-    lab.timed.caps().mappable
 }
 
 /// A table whose rows are all in the cache: `bytes` bytes of slots of `floats` floats. Batches are uniform, or follow Zipf's law.

@@ -4,8 +4,8 @@
 use hotrow::wgpu::SubmissionIndex;
 use hotrow::{Counters, Group, Layout, Optimizer, Placement, Precision, RamStore, SharedStore, Traffic};
 
-use super::bench::{Bench, DIM};
-use super::cases::{BAG, LR, is_mapped, mostly_hits};
+use super::bench::{Bench, DIM, is_mapped};
+use super::cases::{BAG, LR, mostly_hits};
 use crate::lab::{Inputs, timed};
 use crate::report::units::Times;
 use crate::report::{Setting, Unit};

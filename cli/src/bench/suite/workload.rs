@@ -3,7 +3,7 @@
 use hotrow::{Counters, Group, GroupConfig, Layout, wgpu};
 
 use super::bench::Bench;
-use super::bytes::{Facts, Pattern, kernel};
+use super::bytes::{Facts, HEAVY, Pattern, kernel};
 use super::shapes::Batch;
 use crate::lab::{Inputs, Lab, Measured, Stage};
 use crate::report::{Setting, Unit};
@@ -30,9 +30,6 @@ pub(crate) struct Case {
     /// The stages, added up by kernel.
     pub(super) kernels: Vec<Stage>,
 }
-
-/// A row with more accesses is heavy: the kernels sum its gradients in chunks of this size.
-pub(super) const HEAVY: u32 = 128;
 
 impl Workload {
     pub(crate) fn new(name: impl Into<String>, shape: impl Into<String>, config: GroupConfig) -> Self {

@@ -62,6 +62,8 @@ impl std::fmt::Display for Finding {
 pub struct Counts {
     pub dispatches: u64,
     pub workgroups: u64,
+    /// Workgroups with work: those that came to a second barrier.
+    pub busy: u64,
     /// Accesses of a subgroup to storage buffers.
     pub accesses: u64,
     /// Distinct 32-byte sectors of each such access, added up.
@@ -80,6 +82,7 @@ impl Counts {
     pub fn add(&mut self, other: &Self) {
         self.dispatches += other.dispatches;
         self.workgroups += other.workgroups;
+        self.busy += other.busy;
         self.accesses += other.accesses;
         self.sectors += other.sectors;
         self.lines += other.lines;

@@ -37,8 +37,12 @@ impl DeviceInterface for LaneDevice {
     }
 
     fn limits(&self) -> wgpu::Limits {
-        // Three windows of a cache, or three shards at once.
-        wgpu::Limits { max_storage_buffers_per_shader_stage: 10, ..wgpu::Limits::default() }
+        let buffers = self.world.config.storage_buffers;
+        wgpu::Limits {
+            max_storage_buffers_per_shader_stage: buffers,
+            max_buffers_and_acceleration_structures_per_shader_stage: buffers + 3,
+            ..wgpu::Limits::default()
+        }
     }
 
     fn adapter_info(&self) -> wgpu::AdapterInfo {

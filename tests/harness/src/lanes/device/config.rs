@@ -10,6 +10,8 @@ pub struct Config {
     pub subgroups: bool,
     /// Whether the device adds to floats atomically.
     pub float_atomics: bool,
+    /// The most storage buffers of a stage: those of WebGPU's default limits are 8.
+    pub storage_buffers: u32,
     /// Whether each dispatch runs a second time in another order, and the results are compared.
     pub twice: bool,
     /// The most dispatches of each text that are recorded, beside those whose barriers come in an order not met before; 0: none at all.
@@ -35,6 +37,8 @@ impl Default for Config {
             options: Options::default(),
             subgroups: true,
             float_atomics: false,
+            // Three windows of a cache, or three shards at once.
+            storage_buffers: 10,
             twice: false,
             record: 0,
             findings: Findings::Fail,
