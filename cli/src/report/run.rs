@@ -290,6 +290,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_prediction_stands_beside_what_is_measured() {
+        let of = |share: f64, judged| {
+            let mut run = Run::new("bench suite", Some("abc"), 0, "small");
+            let setting = Setting::default().with("placement", "device");
+            run.at("hits-uniform", &setting).push("forward of copy", share, Unit::Share);
+            run.judge(judged, 0.0);
+            run
+        };
+        let line =
+            |run: &Run, name: &str| run.goal_table().lines().find(|line| line.contains(name)).unwrap().to_owned();
+        let mut predicted = of(0.75, true);
+        predicted.predicts("h200");
+        // By itself a prediction is no measurement.
+        let alone = line(&predicted, "forward, the same, of copy");
+        assert!(alone.contains("unmeasured") && alone.ends_with("75.0 % |") && !alone.contains("reached"), "{alone}");
+        for (judged, verdict) in [(false, "unmeasured"), (true, "missed")] {
+            let mut run = of(0.5, judged);
+            assert!(!run.goal_table().contains("predicted"));
+            run.on(Machine::cpu());
+            run.set_beside(&predicted);
+            let both = line(&run, "forward, the same, of copy");
+            assert!(both.contains(verdict) && both.contains(" 50.0 % ") && both.ends_with("75.0 % |"), "{both}");
+            assert!(line(&run, "against CUB").ends_with("not predicted |"));
+        }
+    }
+
+    #[test]
     fn reasons_are_named_once() {
         let mut run = Run::new("bench", Some("abc"), 0, "small");
         for (what, why) in [("a", "memory"), ("b", "time"), ("c", "memory")] {
