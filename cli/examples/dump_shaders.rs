@@ -15,7 +15,7 @@ fn main() -> serde_json::Result<()> {
             let constants: Map<_, _> =
                 source.constants.iter().map(|&(name, value)| (name.into(), value.into())).collect();
             let kernel = internals::kernels().iter().find(|kernel| kernel.name == source.name);
-            let bindings = kernel.map_or_else(Vec::new, |kernel| shader::bindings(kernel, source.windows));
+            let bindings = kernel.map_or_else(Vec::new, |kernel| shader::bindings(kernel, source.cut));
             let storage = bindings.iter().filter(|(access, _)| *access != Access::Uniform).count();
             json!({
                 "name": source.name,
@@ -26,7 +26,7 @@ fn main() -> serde_json::Result<()> {
                 "constants": constants,
             })
         })
-        .chain(hotrow_cli::uvm::shaders().map(
+        .chain(hotrow_cli::uvm::shaders().into_iter().chain([hotrow_cli::fill::SHADER]).map(
             |(name, wgsl)| json!({ "name": name, "variant": "", "wgsl": wgsl, "subgroups": false, "constants": {} }),
         ))
         .collect();

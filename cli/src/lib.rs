@@ -3,6 +3,7 @@
 mod arguments;
 mod bench;
 mod failure;
+pub mod fill;
 mod info;
 pub mod lab;
 mod names;

@@ -53,7 +53,7 @@ fn concerns(i: u32) -> bool {
 }
 
 // Carries out Move i; NONE for none. The whole workgroup must call this.
-fn carry_out(i: u32, lane: Lane) {
+fn handle(i: u32, lane: Lane) {
     let part = lane_index(lane) & (params.lanes - 1u);
     let j = i - shard.first_move;
     var one = Move(NONE, NONE, NONE, 0u);
@@ -99,20 +99,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
     let n = workgroupUniformLoad(&length);
     pack_step = step.t;
-    let at_once = 256u / params.lanes;
-    let mine = me / params.lanes;
-    let block = select(at_once, LISTED, is_cut());
-    let begin = shard.first_move + flat_group(group, groups) * block;
-    if (begin >= n) { return; }
-    row_counts_begin(me);
-    for (var first = begin; first < n; first += groups.x * groups.y * block) {
-        var entries = min(at_once, n - first); // a turn
-        if (is_cut()) { entries = list_block(first, n, me); }
-        for (var turn = 0u; turn < entries; turn += at_once) {
-            var i = NONE;
-            if (turn + mine < entries) { i = first + entry_at(turn + mine); }
-            carry_out(i, lane);
-        }
-    }
-    row_counts_end(me);
+    each_entry(shard.first_move, n, group, groups, lane);
 }

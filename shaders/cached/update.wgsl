@@ -82,7 +82,7 @@ fn concerns(i: u32) -> bool {
 }
 
 // Updates distinct row i; NONE for none. The whole workgroup must call this.
-fn update_row(i: u32, lane: Lane) {
+fn handle(i: u32, lane: Lane) {
     let local = lane_index(lane);
     let part = local & (params.lanes - 1u);
     let mine = local / params.lanes;
@@ -167,20 +167,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let n = workgroupUniformLoad(&length);
     pack_step = targets[0].start;
     unscale = bitcast<f32>(targets[0].end);
-    let at_once = 256u / params.lanes;
-    let mine = me / params.lanes;
-    let block = select(at_once, LISTED, is_cut());
-    let begin = flat_group(group, groups) * block;
-    if (begin >= n) { return; }
-    row_counts_begin(me);
-    for (var first = begin; first < n; first += groups.x * groups.y * block) {
-        var entries = min(at_once, n - first); // a turn
-        if (is_cut()) { entries = list_block(first, n, me); }
-        for (var turn = 0u; turn < entries; turn += at_once) {
-            var i = NONE;
-            if (turn + mine < entries) { i = first + entry_at(turn + mine); }
-            update_row(i, lane);
-        }
-    }
-    row_counts_end(me);
+    each_entry(0u, n, group, groups, lane);
 }

@@ -1,5 +1,7 @@
-// Lists the entries of a block that concern the bound shards, so that a workgroup spends no turn on rows of others.
-// Needs `params`, shared/shard.wgsl and a function `concerns(i)`: whether entry i is such an entry.
+// Goes over a list of rows. Where only some shards are bound, a workgroup first lists the entries of a block that concern
+// them, so that it spends no turn on rows of others. Needs `params`, shared/shard.wgsl, shared/row_counts.wgsl, and two
+// functions: `concerns(i)`, whether entry i concerns the bound shards, and `handle(i, lane)`, which the whole workgroup
+// calls with one entry for each `params.lanes` invocations; NONE for none.
 const LISTED: u32 = 2048u; // entries of a block
 
 var<workgroup> listed: array<atomic<u32>, 1024>; // their positions in the block, two in a word, in any order
@@ -32,4 +34,25 @@ fn list_block(first: u32, n: u32, local: u32) -> u32 {
 fn entry_at(at: u32) -> u32 {
     if (!is_cut()) { return at; }
     return (atomicLoad(&listed[at / 2u]) >> (16u * (at & 1u))) & 0xffffu;
+}
+
+// Handles the entries from `from_entry` on, below `n`, together with the other workgroups.
+fn each_entry(from_entry: u32, n: u32, group: vec3<u32>, groups: vec3<u32>, lane: Lane) {
+    let me = lane_index(lane);
+    let at_once = 256u / params.lanes;
+    let mine = me / params.lanes;
+    let block = select(at_once, LISTED, is_cut());
+    let begin = from_entry + flat_group(group, groups) * block;
+    if (begin >= n) { return; }
+    row_counts_begin(me);
+    for (var first = begin; first < n; first += groups.x * groups.y * block) {
+        var entries = min(at_once, n - first); // a turn
+        if (is_cut()) { entries = list_block(first, n, me); }
+        for (var turn = 0u; turn < entries; turn += at_once) {
+            var i = NONE;
+            if (turn + mine < entries) { i = first + entry_at(turn + mine); }
+            handle(i, lane);
+        }
+    }
+    row_counts_end(me);
 }

@@ -6,6 +6,7 @@ mod pieces;
 use crate::{
     error::Error,
     gpu::{
+        cached::group::Group,
         engine::{bind_cache::Held, context::Context},
         stages::KERNELS,
     },
@@ -78,6 +79,12 @@ pub fn context_with_texts(
 #[must_use]
 pub fn held_bindings(context: &Context) -> Held {
     context.held_bindings()
+}
+
+/// The packed table of a group, a buffer for each shard; empty for a staged table. Rows that are in the cache may be newer there.
+#[must_use]
+pub fn records(group: &Group) -> &[wgpu::Buffer] {
+    &group.tables.records
 }
 
 /// The device calls that a group uses, for the baselines that the command measures.

@@ -1,7 +1,9 @@
 //! Tables filled from given rows have the records of the CPU backend in every placement.
 
 use hotrow::internals::Pieces as _;
-use hotrow::{CpuGroup, Error, FileStore, Group, GroupConfig, Optimizer, Placement, Precision, SharedStore, store};
+use hotrow::{
+    CpuGroup, Error, FileStore, Group, GroupConfig, Init, Optimizer, Placement, Precision, SharedStore, store,
+};
 
 use hotrow_harness::device::{skipped, with_gpu};
 
@@ -77,5 +79,24 @@ fn a_row_that_is_not_finite_is_named() {
         let short = vec![0f32; 12];
         let refused = Group::filled(context, config(Precision::Int8, Placement::Device), &short).unwrap_err();
         assert_eq!(refused, Error::Length { what: "source", wanted: 150_007 * 30, found: 12 });
+    });
+}
+
+#[test]
+fn a_table_of_zeros_has_zeros_where_another_was() {
+    with_gpu(|context| {
+        for placement in [Placement::Device, Placement::Mapped] {
+            if placement == Placement::Mapped && !context.caps().mappable {
+                skipped(&format!("mapped placement: {} has no MAPPABLE_PRIMARY_BUFFERS", context.caps().name));
+                continue;
+            }
+            let config = config(Precision::Int8, placement);
+            let mut before = Group::new(context, config.clone().with_init(Init::Constant(0.5))).unwrap();
+            assert!(before.snapshot().unwrap().records.iter().any(|&word| word != 0), "the comparison can fail");
+            drop(before);
+            let zeros = config.with_init(Init::Constant(0.0));
+            let expected = CpuGroup::new(zeros.clone()).unwrap().snapshot().unwrap();
+            assert!(Group::new(context, zeros).unwrap().snapshot().unwrap() == expected, "{placement:?}");
+        }
     });
 }

@@ -58,6 +58,14 @@ impl Common {
     }
 }
 
+/// Bytes of memory that the host has left, on a system that says so.
+pub(super) fn memory_left() -> Option<u64> {
+    let said = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = said.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib = line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?;
+    Some(kib * 1024)
+}
+
 /// A table of a run: its title, the selected records, the names whose values make its lines, and the name whose values make its columns.
 pub(super) struct Table {
     title: &'static str,

@@ -13,7 +13,7 @@ use hotrow::{AddBody, Optimizer, OptimizerKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::common::{Common, Table};
+use super::common::{Common, Table, memory_left};
 use super::suite::Size;
 use crate::failure::Failure;
 use crate::lab::{Complaints, Deadline, Lab};
@@ -120,10 +120,7 @@ fn measure(plan: &Plan<'_>, run: &mut Run, runner: &mut dyn Runner) -> anyhow::R
 /// 8 GiB, or three quarters of the free memory if that is less.
 fn free() -> u64 {
     const MOST: u64 = 8 << 30;
-    let said = std::fs::read_to_string("/proc/meminfo").ok();
-    let line = said.as_deref().and_then(|said| said.lines().find_map(|line| line.strip_prefix("MemAvailable:")));
-    let kib = line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    kib.map_or(MOST, |kib| (kib * 1024 / 4 * 3).min(MOST))
+    memory_left().map_or(MOST, |bytes| (bytes / 4 * 3).min(MOST))
 }
 
 /// The setting of a panel's rows, of its columns, and the fixed setting.

@@ -5,6 +5,7 @@ mod bytes;
 mod cases;
 mod copy;
 mod draw;
+mod full;
 mod model;
 mod pinned;
 pub(super) mod shapes;
@@ -39,7 +40,7 @@ pub(super) struct Args {
     /// Sizes [default: full, small on a software driver]
     #[arg(long, value_enum)]
     size: Option<Size>,
-    /// Parts [default: all]
+    /// Parts [default: all but nvidia-full]
     #[arg(long, value_delimiter = ',', value_parser = part_names())]
     only: Vec<String>,
     /// JSON of `benches/side_by_side.py` from the same machine, for goals that compare. May be given several times
@@ -54,15 +55,21 @@ pub(super) struct Args {
 }
 
 impl Args {
+    /// Whether to measure a part. The whole shape of NVIDIA is for those who name it.
     fn asks_for(&self, part: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|asked| asked == part)
+        self.only.iter().any(|asked| asked == part) || (self.only.is_empty() && part != FULL)
+    }
+
+    /// Whether to predict a part.
+    fn predicts(&self, part: &str) -> bool {
+        self.asks_for(part) || (self.only.is_empty() && part == FULL)
     }
 }
 
 type Measure = fn(&mut Bench<'_>) -> anyhow::Result<()>;
 
 /// The parts of the suite. Short parts and parts that decide a goal come first.
-const PARTS: [(&str, &str, Measure); 15] = [
+const PARTS: [(&str, &str, Measure); 16] = [
     ("hits", "All rows resident: gather, forward, backward", cases::hits),
     ("nvidia", "NVIDIA's shape", cases::nvidia),
     ("bus", "95 % hits, the rest over the bus; unified memory", transfers::over_the_bus),
@@ -82,7 +89,15 @@ const PARTS: [(&str, &str, Measure); 15] = [
     ("lookups", "The bodies that look up rows, side by side", cases::lookups),
     ("trusted", "Shaders with wgpu's runtime checks and without", cases::trusted),
     ("tbe", "TBE's shape", cases::tbe),
+    (
+        FULL,
+        "NVIDIA's shape whole: 268 million rows, 37.5 GB in 18 shards, mapped and in device memory. Only if it is named",
+        full::nvidia,
+    ),
 ];
+
+/// The part that runs only if it is named.
+const FULL: &str = "nvidia-full";
 
 fn part_names() -> PossibleValuesParser {
     PARTS.map(|(name, help, _)| PossibleValue::new(name).help(help)).into()
@@ -199,7 +214,7 @@ fn predict(options: &Options, args: &Args, name: &str) -> anyhow::Result<Run> {
     let (copy, bus) = (Some(machine.number("copy")), Some(machine.number("link")));
     let (seed, size, beside) = (options.group_seed(), Size::Full, Beside::default());
     let mut bench = Bench { lab: None, machine: Some(machine), size, seed, deadline, copy, bus, beside, run };
-    for (name, _, measure) in PARTS.into_iter().filter(|(name, ..)| args.asks_for(name) && !UNPREDICTED.contains(name))
+    for (name, _, measure) in PARTS.into_iter().filter(|(name, ..)| args.predicts(name) && !UNPREDICTED.contains(name))
     {
         let start = deadline.seconds();
         if let Err(error) = measure(&mut bench) {
@@ -247,7 +262,7 @@ const PREDICTED: [Table; 2] = [
     .only("", "stage"),
 ];
 
-const TABLES: [Table; 9] = [
+const TABLES: [Table; 10] = [
     Table::new("The device's own copies.", "copy", &["path", "how"]),
     Table::new("Whole phases. Logical is TBE's measure; table bytes cross the bus where mapped.", "", &["shape"])
         .only(PHASES, "placement; !kernel; !batches"),
@@ -259,6 +274,8 @@ const TABLES: [Table; 9] = [
     .only("", "kernel; !minor"),
     Table::new("Steps one after the other, by the host's clock.", "", &["shape"])
         .only("pace|hits|counted in|counted out|copied|host part", ""),
+    Table::new("Tables that a kernel filled: made (and cleared) and filled, by the host's clock.", "", &["shape"])
+        .only("shards|record bytes|made|filled|fill rate", ""),
     Table::new("Shares and comparisons.", "", &["shape", "what"]).only(COMPARED, "placement; !batch").across("unit"),
     Table::new(
         "Hot rows pinned, in the shape of SCARS's Tables I to IV; batches as they come, hot, normal, and with the same hit rate.",
@@ -279,11 +296,11 @@ const PHASES: &str = "hit rate|distinct|missing|forward|backward|forward logical
 
 const COMPARED: &str = "forward of copy|backward of copy|forward of bound|forward of bus|exchange of bus|against uncached FP32|against pages|\
     bytes against FP32|time against FP32|counted against copied|against mapped|share of host part hidden|gather against one window|\
-    backward against even|step against SGD|step against trusted";
+    backward against even|step against SGD|step against trusted|step against 2 shards";
 
 /// Workloads whose kernels are drawn, one of each kind. The tables have all.
-const DRAWN: [&str; 6] =
-    ["hits-uniform", "hits-zipf", "windows-large", "nvidia-row-wise", "mapped-int8", "tbe-1.15-int8"];
+const DRAWN: [&str; 7] =
+    ["hits-uniform", "hits-zipf", "windows-large", "nvidia-row-wise", "nvidia-full", "mapped-int8", "tbe-1.15-int8"];
 
 /// Draws the charts that have figures: kernels against the copy, time against work, goals.
 fn charts(run: &Run, out: &Path) -> anyhow::Result<Vec<[PathBuf; 2]>> {

@@ -2,25 +2,28 @@
 
 use hotrow::Context;
 
+/// A kernel's name and text.
+type Kernel = (&'static str, &'static str);
+
 /// The kernel that gathers and updates rows in frames.
-pub(super) const PAGES: &str = include_str!("pages.wgsl");
+pub(super) const PAGES: Kernel = ("uvm pages", include_str!("pages.wgsl"));
 /// The kernel that moves pages between host and frames.
-pub(super) const CARRY: &str = include_str!("carry.wgsl");
+pub(super) const CARRY: Kernel = ("uvm carry", include_str!("carry.wgsl"));
 
 /// Name and text of each kernel, for the compilers that check them.
 #[doc(hidden)]
 #[must_use]
 pub const fn shaders() -> [(&'static str, &'static str); 2] {
-    [("uvm pages", PAGES), ("uvm carry", CARRY)]
+    [PAGES, CARRY]
 }
 
-pub(super) fn pipeline(context: &Context, text: &'static str) -> wgpu::ComputePipeline {
+pub(super) fn pipeline(context: &Context, (name, text): Kernel) -> wgpu::ComputePipeline {
     let module = context.device().create_shader_module(wgpu::ShaderModuleDescriptor {
-        label: Some("hotrow.uvm"),
+        label: Some(name),
         source: wgpu::ShaderSource::Wgsl(text.into()),
     });
     context.device().create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-        label: Some("hotrow.uvm"),
+        label: Some(name),
         layout: None,
         module: &module,
         entry_point: Some("main"),

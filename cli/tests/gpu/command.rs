@@ -302,6 +302,57 @@ fn the_suite_measures_every_kernel() {
     });
 }
 
+/// What is wrong with the records of NVIDIA's whole shape.
+fn whole_wrong(suite: &Value, mapped: bool) -> Option<String> {
+    let suffixes = if mapped { &["", "-device"][..] } else { &[""] };
+    for suffix in suffixes {
+        for (name, shards, rows) in [
+            ("nvidia-full", 18.0, 600_000.0),
+            ("nvidia-18-shards", 18.0, 200_000.0),
+            ("nvidia-2-shards", 2.0, 200_000.0),
+        ] {
+            let name = format!("{name}{suffix}");
+            let of = |what: &str| figure(suite, what, &[("shape", name.as_str().into())]);
+            let sizes = of("shards") == Some(shards) && of("record bytes") == Some(140.0 * rows);
+            let times = ["made", "filled", "fill rate", "step"].map(of);
+            let ratio = of("step against 2 shards").is_some() == (shards == 18.0);
+            if !sizes || !ratio || !times.iter().all(|time| time.is_some_and(|time| time > 0.0)) {
+                return Some(format!("{name}: {times:?}"));
+            }
+        }
+    }
+    let reached = goal(suite, "nvidia_full_step")["reached"].as_f64();
+    (reached.is_some() != mapped).then(|| format!("{reached:?}"))
+}
+
+#[test]
+fn the_whole_shape_is_measured_only_if_it_is_named() {
+    with_gpu(|context| {
+        let folder = tempfile::tempdir().unwrap();
+        let suite = |args: &[&str]| -> Value {
+            let mut command = Command::cargo_bin("hotrow").unwrap();
+            command.current_dir(folder.path()).args(["bench", "suite", "--backend", "gpu", "--size", "small"]);
+            command.args(["--commit", "abc", "--out", "out"]).args(args).assert().success();
+            serde_json::from_slice(&std::fs::read(folder.path().join("out/suite.json")).unwrap()).unwrap()
+        };
+        let named = suite(&["--only", "nvidia-full"]);
+        assert_eq!(named["left_out"], serde_json::json!([]));
+        let mapped = context.caps().mappable;
+        assert_eq!(whole_wrong(&named, mapped), None);
+        // The companion.
+        for (what, value) in [("shards", Some(17.0)), ("filled", None), ("step against 2 shards", None)] {
+            let changed = |record: &Value| record["what"] == what && record["shape"] == "nvidia-full";
+            assert!(whole_wrong(&broken(&named, changed, value), mapped).is_some(), "{what}");
+        }
+        // Without names: one part, then no time for the others, of which the whole shape is none.
+        let all = suite(&["--seconds", "1"]);
+        let left_out: Vec<&str> =
+            all["left_out"].as_array().unwrap().iter().map(|one| one["what"].as_str().unwrap()).collect();
+        assert!(left_out.contains(&"tbe") && !left_out.contains(&"nvidia-full"), "{left_out:?}");
+        assert!(goal(&all, "nvidia_full_step")["reached"].is_null());
+    });
+}
+
 #[test]
 fn shared_tables_are_measured_on_the_device() {
     with_gpu(|context| {

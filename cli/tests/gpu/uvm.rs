@@ -5,7 +5,14 @@ use hotrow_cli::uvm::{PAGE_BYTES, UvmDevice, UvmModel, UvmTable, UvmTraffic};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
-use hotrow_harness::device::{options, with_gpu};
+use hotrow_harness::{
+    device::{options, with_gpu},
+    lanes::{
+        Options, Order,
+        device::{Config, Findings},
+        runs,
+    },
+};
 
 /// The same adapter, opened with other features and limits.
 fn opened(context: &Context, change: impl FnOnce(&mut wgpu::Features, &mut wgpu::Limits)) -> Context {
@@ -139,6 +146,21 @@ fn pages_move_and_contents_stay_right() {
         let narrow = opened(context, |_, limits| limits.max_storage_buffer_binding_size = 1 << 16);
         cases(&narrow, 1 << 16);
     });
+}
+
+/// Both kernels, lane by lane: no race, no word out of bounds. Needs no GPU.
+#[test]
+fn the_kernels_run_on_the_lane_executor() {
+    for (subgroup, order) in [(32, Order::Random), (8, Order::Descending)] {
+        let options = Options { subgroup, order, ..Options::default() };
+        let (context, world) = runs::context(&Config { options, findings: Findings::Keep, ..Config::default() }, None);
+        cases(&context, 1 << 16);
+        let report = world.take_report();
+        assert_eq!(report.findings, []);
+        let busy: Vec<&str> =
+            report.counts.iter().filter(|(_, counts)| counts.workgroups > 1).map(|(kernel, _)| &**kernel).collect();
+        assert_eq!(busy, ["uvm carry", "uvm pages"]);
+    }
 }
 
 #[test]

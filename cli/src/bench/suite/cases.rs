@@ -189,41 +189,51 @@ pub(super) fn tbe(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-const TABLES: u32 = 10;
+pub(super) const TABLES: u32 = 10;
 /// Batches with new rows.
 const NEW: usize = 26;
 
 /// NVIDIA's benchmark of TBE, with a fifth of the distinct rows missing: 4.77 ms with SGD, 15.0 ms with Adam on an H100.
 pub(super) fn nvidia(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    // Lookups, rows of each table. NVIDIA's smaller setting, where its cached figures have 26.8 M rows: making 34 GB of packed rows would take
-    // most of the suite's time, and a step moves the same.
+    // Lookups, rows of each table. NVIDIA's smaller setting, where its cached figures have 26.8 M rows: `full.rs` has those.
     let (lookups, rows): (u32, u32) = bench.size.of((10_480, 20_000), (1_048_570, 1_680_000));
     for (name, optimizer) in
         [("nvidia-row-wise", Optimizer::row_wise_adagrad(LR)), ("nvidia-element-wise", Optimizer::adagrad(LR))]
     {
-        let mut random = random(bench.seed, 5);
-        // Batches draw from the first half of a table; new rows come from the second half.
-        let known: Vec<u32> = (0..rows / 2).collect();
-        let base: Vec<Vec<u32>> = (0..TABLES)
-            .map(|_| zipf(&known, (lookups / TABLES) as usize, 1.05, &mut random))
-            .collect::<anyhow::Result<_>>()?;
-        let leaving: Vec<Vec<Option<u32>>> = base.iter().map(|rows| leaving(rows)).collect();
-        let mut fresh = vec![rows / 2; TABLES as usize];
-        let mut batches: Vec<Batch> = (0..NEW).map(|_| renewed(&base, &leaving, &mut fresh, rows)).collect();
-        let of_base = Batch { features: base.clone(), bag: 10 }.repeats().len();
-        let each = batches[0].repeats().len();
-        let footprint = of_base + batches.len() * leaving.iter().map(|rows| many(rows) as usize).sum::<usize>();
-        let slots = (footprint as f64 * 0.8) as u32;
-        let warm = std::iter::once(Batch { features: base, bag: 10 }).chain(batches.drain(..2)).collect();
-        let mut config = bench.config(&vec![rows; TABLES as usize], Precision::Int8, optimizer, slots);
-        config.placement = bench.mapped();
-        let shape = format!(
-            "{TABLES} tables of {rows} rows x {DIM}, {lookups} lookups, alpha 1.05, {each} distinct rows, cache of {slots} rows, 0.8 of the rows \
-             that the batches touch; a fifth of each batch's distinct rows is new"
-        );
-        bench.measure(&Workload { warm, batches, ..Workload::new(name, shape, config) })?;
+        let workload = nvidia_shape(bench, name, (lookups, rows), optimizer)?;
+        bench.measure(&workload)?;
     }
     Ok(())
+}
+
+/// NVIDIA's shape with `lookups` lookups in all and `rows` rows in each table.
+pub(super) fn nvidia_shape(
+    bench: &Bench<'_>,
+    name: &str,
+    (lookups, rows): (u32, u32),
+    optimizer: Optimizer,
+) -> anyhow::Result<Workload> {
+    let mut random = random(bench.seed, 5);
+    // Batches draw from the first half of a table; new rows come from the second half.
+    let known: Vec<u32> = (0..rows / 2).collect();
+    let base: Vec<Vec<u32>> = (0..TABLES)
+        .map(|_| zipf(&known, (lookups / TABLES) as usize, 1.05, &mut random))
+        .collect::<anyhow::Result<_>>()?;
+    let leaving: Vec<Vec<Option<u32>>> = base.iter().map(|rows| leaving(rows)).collect();
+    let mut fresh = vec![rows / 2; TABLES as usize];
+    let mut batches: Vec<Batch> = (0..NEW).map(|_| renewed(&base, &leaving, &mut fresh, rows)).collect();
+    let of_base = Batch { features: base.clone(), bag: 10 }.repeats().len();
+    let each = batches[0].repeats().len();
+    let footprint = of_base + batches.len() * leaving.iter().map(|rows| many(rows) as usize).sum::<usize>();
+    let slots = (footprint as f64 * 0.8) as u32;
+    let warm = std::iter::once(Batch { features: base, bag: 10 }).chain(batches.drain(..2)).collect();
+    let mut config = bench.config(&vec![rows; TABLES as usize], Precision::Int8, optimizer, slots);
+    config.placement = bench.mapped();
+    let shape = format!(
+        "{TABLES} tables of {rows} rows x {DIM}, {lookups} lookups, alpha 1.05, {each} distinct rows, cache of {slots} rows, 0.8 of the rows \
+         that the batches touch; a fifth of each batch's distinct rows is new"
+    );
+    Ok(Workload { warm, batches, ..Workload::new(name, shape, config) })
 }
 
 /// For each access, the number of its row among those that new rows replace: the fifth of the distinct rows that is used least.

@@ -151,7 +151,8 @@ impl Case {
 impl Bench<'_> {
     pub(super) fn measure(&mut self, workload: &Workload) -> anyhow::Result<Case> {
         let case = self.case(workload)?;
-        Ok(self.seen(workload, case))
+        self.describe(workload, &case);
+        Ok(case)
     }
 
     /// The case of a workload on the device, or as the machine's model predicts it. Its figures are not recorded.
@@ -165,14 +166,21 @@ impl Bench<'_> {
     /// As [`measure`](Self::measure), with the shaders of `lab`.
     pub(super) fn measure_on(&mut self, lab: &Lab, workload: &Workload) -> anyhow::Result<Case> {
         let case = workload.run(lab)?;
-        Ok(self.seen(workload, case))
+        self.describe(workload, &case);
+        Ok(case)
     }
 
-    fn seen(&mut self, workload: &Workload, case: Case) -> Case {
+    /// As [`measure`](Self::measure), on an existing group of the workload's configuration.
+    pub(super) fn measure_group(&mut self, workload: &Workload, group: &mut Group) -> anyhow::Result<Case> {
+        let case = workload.run_on(self.lab()?, group)?;
+        self.describe(workload, &case);
+        Ok(case)
+    }
+
+    fn describe(&mut self, workload: &Workload, case: &Case) {
         let GroupConfig { precision, optimizer, .. } = &workload.config;
         self.run.describe(&workload.name, format!("{}; {precision:?}, {:?}", workload.shape, optimizer.kind));
-        self.record(workload, &case);
-        case
+        self.record(workload, case);
     }
 
     fn record(&mut self, workload: &Workload, case: &Case) {

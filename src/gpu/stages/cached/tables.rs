@@ -161,6 +161,7 @@ pub(crate) fn host_can_hold(bytes: u64) -> Result<(), Error> {
     if reserved { Ok(()) } else { Err(Error::OutOfMemory { what: "records", bytes }) }
 }
 
+/// Writes the first records of a shard. The device clears a table of zeros by itself.
 fn fill(
     context: &Context,
     filler: &Filler<'_>,
@@ -169,6 +170,12 @@ fn fill(
     first_row: u32,
     rows: u32,
 ) -> Result<(), Error> {
+    if filler.zeros() {
+        let mut encoder = context.new_encoder();
+        encoder.clear_buffer(buffer, 0, None);
+        context.queue().submit([encoder.finish()]);
+        return Ok(());
+    }
     filler.chunks(first_row..first_row + rows, |row, words| {
         let at = u64::from(row - first_row) * layout.stride();
         context.queue().write_buffer(buffer, at, bytemuck::cast_slice(words));

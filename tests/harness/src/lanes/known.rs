@@ -114,13 +114,13 @@ pub static REDUNDANT: &[Redundant] = &[
         kernel: "update",
         file: "shared/shard_list.wgsl",
         near: "have read the list of the last block",
-        proof: "update_row has barriers of its own behind the last read of the list",
+        proof: "handle has barriers of its own behind the last read of the list",
     },
     Redundant {
         kernel: "update",
         file: "shared/row_counts.wgsl",
         near: "first_rows[local] = table_base(table)",
-        proof: "update_row has barriers of its own before it counts a row",
+        proof: "handle has barriers of its own before it counts a row",
     },
     Redundant {
         kernel: "scatter",
