@@ -39,7 +39,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Bench(bench::Args),
+    Bench(Box<bench::Args>),
     Info(info::Args),
     Plan(Box<plan::Args>),
     Simulate(simulate::Args),

@@ -6,6 +6,7 @@ mod cases;
 mod copy;
 mod draw;
 mod full;
+mod model;
 mod pinned;
 pub(super) mod shapes;
 mod size;
@@ -26,7 +27,8 @@ use crate::report::run::{Machine, Run};
 use crate::report::{Record, Select, Unit};
 use bench::{Bench, Beside};
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use hotrow::adapter;
+use hotrow::{Error, adapter};
+use model::Machine as Model;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -44,9 +46,24 @@ pub(super) struct Args {
     /// JSON of `benches/side_by_side.py` from the same machine, for goals that compare. May be given several times
     #[arg(long, value_name = "FILE")]
     beside: Vec<PathBuf>,
+    /// Predict the goals on a machine from a model of the kernels, beside what is measured; without a device, or with --backend cpu, alone
+    #[arg(long, value_name = "MACHINE", value_parser = PossibleValuesParser::new(model::names()))]
+    predict: Option<String>,
     /// Seconds after which no further part begins [default: 240, small 90]
     #[arg(long, value_name = "S", value_parser = whole(1u64..=3600))]
     seconds: Option<u64>,
+}
+
+impl Args {
+    /// Whether to measure a part. The whole shape of NVIDIA is for those who name it.
+    fn asks_for(&self, part: &str) -> bool {
+        self.only.iter().any(|asked| asked == part) || (self.only.is_empty() && part != FULL)
+    }
+
+    /// Whether to predict a part.
+    fn predicts(&self, part: &str) -> bool {
+        self.asks_for(part) || (self.only.is_empty() && part == FULL)
+    }
 }
 
 type Measure = fn(&mut Bench<'_>) -> anyhow::Result<()>;
@@ -115,17 +132,28 @@ fn compare(run: &mut Run) -> anyhow::Result<()> {
 }
 
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    args.common.make_folder(options)?;
+    let predicted = args.predict.as_deref().map(|machine| predict(options, args, machine)).transpose()?;
     if options.backend == Backend::Cpu {
+        if let Some(predicted) = &predicted {
+            return alone(options, args, predicted);
+        }
         return Err(Failure::Usage(
             "bench suite: wanted a GPU backend, found --backend cpu; the suite measures kernels".into(),
         ));
     }
-    args.common.make_folder(options)?;
     let beside = Beside::read(&args.beside)?;
-    let context = match options.backend {
-        Backend::Gpu => adapter::open_best(adapter::Wanted::Any)?,
-        _ => adapter::open_best(adapter::Wanted::Hardware)
-            .map_err(|error| anyhow::anyhow!("{error}; --backend gpu takes a software driver too"))?,
+    let opened = match options.backend {
+        Backend::Gpu => adapter::open_best(adapter::Wanted::Any),
+        _ => adapter::open_best(adapter::Wanted::Hardware),
+    };
+    let context = match (opened, &predicted) {
+        (Ok(context), _) => context,
+        (Err(Error::Unsupported { .. }), Some(predicted)) if options.backend == Backend::Auto => {
+            return alone(options, args, predicted);
+        }
+        (Err(error), _) if options.backend == Backend::Gpu => return Err(error.into()),
+        (Err(error), _) => return Err(anyhow::anyhow!("{error}; --backend gpu takes a software driver too").into()),
     };
     let complaints = Complaints::of(&context);
     let hardware = context.caps().is_hardware();
@@ -135,11 +163,10 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let mut run = args.common.start(options, "bench suite", size.name());
     run.on(Machine::of(&context));
     let seed = options.group_seed();
-    let mut bench = Bench { lab: &lab, size, seed, deadline, copy: None, bus: None, beside, run };
+    let mut bench = Bench { lab: Some(&lab), machine: None, size, seed, deadline, copy: None, bus: None, beside, run };
     copy::all(&mut bench)?;
     for (name, _, measure) in PARTS {
-        let named = args.only.iter().any(|asked| asked == name);
-        if !named && (name == FULL || !args.only.is_empty()) {
+        if !args.asks_for(name) {
             continue;
         }
         if let Some(reason) = deadline.over() {
@@ -159,10 +186,16 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let mut run = bench.run;
     compare(&mut run)?;
     run.judge(hardware && size.is_full(), deadline.seconds());
+    if let Some(predicted) = &predicted {
+        run.set_beside(predicted);
+    }
     let charts = charts(&run, &args.common.out)?;
     let tables = TABLES.map(|table| table.draw(&run));
     let goals = args.common.out.join("goals.md");
     output::write_file(&goals, run.goal_table().as_bytes())?;
+    if let Some(predicted) = &predicted {
+        write(args, predicted, None)?;
+    }
     args.common.finish(options, &run, "suite", (&tables, tables.len()), &charts)?;
     output::print(&format!("wrote {}", goals.display()))?;
     // Speed is left to the reader; wrong results are an error.
@@ -171,6 +204,63 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     }
     Ok(())
 }
+
+/// Runs the parts on the model of a machine, at the sizes of the goals. Parts that need a device are left out.
+fn predict(options: &Options, args: &Args, name: &str) -> anyhow::Result<Run> {
+    let machine = Model::named(name).ok_or_else(|| anyhow::anyhow!("data/machines.csv lacks numbers of {name}"))?;
+    let mut run = args.common.start(options, "bench suite", Size::Full.name());
+    run.predicts(name);
+    let deadline = Deadline::new(Duration::from_secs(3600));
+    let (copy, bus) = (Some(machine.number("copy")), Some(machine.number("link")));
+    let (seed, size, beside) = (options.group_seed(), Size::Full, Beside::default());
+    let mut bench = Bench { lab: None, machine: Some(machine), size, seed, deadline, copy, bus, beside, run };
+    for (name, _, measure) in PARTS.into_iter().filter(|(name, ..)| args.predicts(name) && !UNPREDICTED.contains(name))
+    {
+        let start = deadline.seconds();
+        if let Err(error) = measure(&mut bench) {
+            bench.run.leave_out(name, format!("{error:#}"));
+        }
+        output::note(&format!("suite: {name} predicted in {:.1} s", deadline.seconds() - start));
+    }
+    let mut run = bench.run;
+    compare(&mut run)?;
+    run.judge(true, deadline.seconds());
+    Ok(run)
+}
+
+/// Parts without a goal that take long to draw.
+const UNPREDICTED: [&str; 2] = ["tbe", "small"];
+
+/// Prints a prediction and writes its files.
+fn write(args: &Args, predicted: &Run, json: Option<&Path>) -> anyhow::Result<()> {
+    let tables = PREDICTED.map(|table| table.draw(predicted));
+    let text = predicted.markdown(&tables);
+    output::print(&text)?;
+    let stem = args.common.out.join("predicted");
+    output::write_file(&stem.with_extension("md"), text.as_bytes())?;
+    let [json, csv] = predicted.write(&stem, json)?;
+    output::print(&format!("wrote {}.md, {} and {}", stem.display(), csv.display(), json.display()))
+}
+
+/// A prediction without a measurement beside it.
+fn alone(options: &Options, args: &Args, predicted: &Run) -> Result<(), Failure> {
+    Ok(write(args, predicted, options.json.as_deref())?)
+}
+
+/// Shapes whose stages are printed. The files have all.
+const STAGES: &str =
+    "hits-uniform|hits-zipf|nvidia-row-wise|mapped-int8|uncached-fp32|sort of 16777216 pairs by 32 bits";
+
+const PREDICTED: [Table; 2] = [
+    Table::new("Whole phases, predicted.", "", &["shape"])
+        .only("hit rate|distinct|missing|forward|backward|step|dispatches", "placement; !kernel; !stage"),
+    Table::new(
+        "Stages, predicted. The limit is what takes most of the time.",
+        STAGES,
+        &["shape", "phase", "stage", "limit"],
+    )
+    .only("", "stage"),
+];
 
 const TABLES: [Table; 10] = [
     Table::new("The device's own copies.", "copy", &["path", "how"]),

@@ -37,6 +37,12 @@ pub struct Judged {
     pub progress: Option<f64>,
     /// Shape and setting of the deciding record.
     of: String,
+    /// The figure that a model predicts, if one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    predicted: Option<f64>,
+    /// Whether the goal could be judged here.
+    #[serde(skip)]
+    here: bool,
 }
 
 /// The goals of a command.
@@ -70,8 +76,8 @@ impl Goal {
         let found = records.iter().filter(|record| self.matches(record));
         let decided = found.min_by(|a, b| worst(a.value).total_cmp(&worst(b.value)));
         let progress = decided.and_then(|record| self.progress(record.value));
-        let judged =
-            (judged || !self.anywhere.is_empty()) && decided.is_some_and(|record| record.key("scaled").is_none());
+        let here = judged || !self.anywhere.is_empty();
+        let judged = here && decided.is_some_and(|record| record.key("scaled").is_none());
         let unit = decided.map(|record| record.unit);
         let bound =
             self.limit().zip(unit).map(|((limit, _), unit)| format!("{} {}", &self.bound[..2], unit.show(limit)));
@@ -84,6 +90,8 @@ impl Goal {
             met: progress.filter(|_| judged).map(|progress| progress >= 1.0),
             progress,
             of: decided.map(Record::place).unwrap_or_default(),
+            predicted: None,
+            here,
         }
     }
 }
@@ -96,10 +104,38 @@ impl Judged {
             (None, _) => "unmeasured",
             (_, Some(true)) => "reached",
             (_, Some(false)) => "missed",
+            // Only a card at the goal's size can decide.
+            (Some(_), None) if !self.here => "unmeasured",
             (Some(_), None) => "not judged",
         };
         let reached = self.reached.zip(self.unit).map_or_else(|| "-".to_owned(), |(value, unit)| unit.show(value));
         [self.goal.clone(), self.bound.clone(), reached, verdict.to_owned(), self.of.clone()]
+    }
+
+    /// The line with the predicted figure. `alone`: the figure of this goal is itself predicted.
+    #[must_use]
+    pub fn cells(&self, predicted: bool, alone: bool) -> Vec<String> {
+        let mut cells: Vec<String> = self.line().into();
+        let show = |value: Option<f64>| {
+            value.zip(self.unit).map_or_else(|| "not predicted".to_owned(), |(value, unit)| unit.show(value))
+        };
+        if alone {
+            let figure = show(self.reached);
+            cells[2..4].clone_from_slice(&["-".to_owned(), "unmeasured".to_owned()]);
+            cells.push(figure);
+        } else if predicted {
+            cells.push(show(self.predicted));
+        }
+        cells
+    }
+
+    /// Puts the figure of a predicted goal beside this one.
+    pub fn set_beside(&mut self, predicted: Option<&Self>) {
+        let Some(other) = predicted else { return };
+        self.predicted = other.reached;
+        if self.unit.is_none() {
+            (self.unit, self.bound) = (other.unit, other.bound.clone());
+        }
     }
 
     /// The name in a chart.
@@ -169,7 +205,7 @@ mod tests {
         let goal = goal(">= 0.85");
         assert_eq!(verdict(&goal, false, true), "reached");
         assert_eq!(verdict(&goal, true, true), "not judged");
-        assert_eq!(verdict(&goal, false, false), "not judged");
+        assert_eq!(verdict(&goal, false, false), "unmeasured");
         assert_eq!(verdict(&Goal { anywhere: "yes".into(), ..goal.clone() }, false, false), "reached");
         assert_eq!(verdict(&Goal { setting: "kernel=sort".into(), ..goal.clone() }, false, true), "unmeasured");
         assert_eq!(verdict(&Goal { shape: "other".into(), ..goal }, false, true), "unmeasured");

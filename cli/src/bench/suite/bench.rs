@@ -1,8 +1,9 @@
 //! The state that all parts share: the device, the size, the run that they fill, and the configuration of their tables.
 
-use hotrow::{GroupConfig, Init, Optimizer, Pooling, Precision};
+use hotrow::{GroupConfig, Init, Optimizer, Placement, Pooling, Precision};
 use std::path::PathBuf;
 
+use super::model::Machine;
 use super::size::Size;
 use crate::failure::Failure;
 use crate::lab::{Deadline, Lab};
@@ -12,7 +13,7 @@ use crate::report::run::Run;
 pub(super) const DIM: u32 = 128;
 
 /// Figures of other libraries on the same machine.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Beside(Vec<serde_json::Value>);
 
 impl Beside {
@@ -37,9 +38,16 @@ impl Beside {
     }
 }
 
+/// Whether the device maps memory.
+pub(super) fn is_mapped(lab: &Lab) -> bool {
+    lab.timed.caps().mappable
+}
+
 /// The state that all parts share.
 pub(super) struct Bench<'a> {
-    pub(super) lab: &'a Lab,
+    /// The device; `None` where `machine` predicts.
+    pub(super) lab: Option<&'a Lab>,
+    pub(super) machine: Option<Machine>,
     pub(super) size: Size,
     pub(super) seed: u32,
     pub(super) deadline: Deadline,
@@ -50,7 +58,26 @@ pub(super) struct Bench<'a> {
     pub(super) run: Run,
 }
 
-impl Bench<'_> {
+impl<'a> Bench<'a> {
+    /// The device of a part that cannot be predicted.
+    pub(super) fn lab(&self) -> anyhow::Result<&'a Lab> {
+        self.lab.ok_or_else(|| anyhow::anyhow!("not predicted: it needs a device"))
+    }
+
+    fn number(&self, name: &str, of: impl Fn(&Lab) -> u64) -> u64 {
+        self.lab.map(of).or(self.machine.as_ref().map(|machine| machine.number(name) as u64)).unwrap_or_default()
+    }
+
+    /// The most bytes of one binding.
+    pub(super) fn binding(&self) -> u64 {
+        self.number("binding", Lab::binding)
+    }
+
+    /// Mapped if the device maps memory, else Device. The setting names the placement, and goals ask for mapped.
+    pub(super) fn mapped(&self) -> Placement {
+        if self.lab.is_none_or(is_mapped) { Placement::Mapped } else { Placement::Device }
+    }
+
     /// Tables in device memory with sum pooling and the seed of the run.
     pub(super) fn config(
         &self,
@@ -74,14 +101,14 @@ impl Bench<'_> {
     /// Slots of a cache of `bytes`, at most those that all windows of the device bind. The size is rounded down if the last window would
     /// hold only a few slots, since bindings may be slightly smaller than a round number.
     pub(super) fn slots(&self, bytes: u64, slot_bytes: u64) -> u32 {
-        let (wanted, window) = (bytes / slot_bytes, self.lab.binding() / slot_bytes);
+        let (wanted, window) = (bytes / slot_bytes, self.binding() / slot_bytes);
         let beyond = wanted % window;
         let wanted = if beyond < wanted / 1000 { wanted - beyond } else { wanted };
-        wanted.min(window * u64::from(self.lab.timed.caps().choose_windows())) as u32 & !31
+        wanted.min(window * (self.number("windows", |lab| lab.timed.caps().choose_windows().into()))) as u32 & !31
     }
 
     /// The cache size of comparisons between caches: one binding, half the goal's size, so that tables are made in half the time.
     pub(super) fn one_binding(&self) -> u64 {
-        self.resident().1.min(self.lab.binding())
+        self.resident().1.min(self.binding())
     }
 }

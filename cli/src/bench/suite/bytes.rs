@@ -1,6 +1,8 @@
 //! The bytes that a kernel must move through memory in any form: each input is read once, each output written once, the 32 tags of a set
 //! read once for all accesses; a radix sort moves the bytes of its 8-bit passes.
 
+use super::shapes::Batch;
+
 /// The stages of each kernel. A stage that is not listed is measured as a kernel of its own name.
 const KERNELS: &[(&str, &[&str])] = &[
     ("linearize", &["linearize", "begin"]),
@@ -38,6 +40,8 @@ pub(crate) struct Facts {
     pub(super) outputs: f64,
     /// Accesses to rows with more than 128 accesses, whose gradients are summed in chunks first.
     pub(super) heavy_accesses: f64,
+    /// Rows that lost their slot.
+    pub(super) evictions: f64,
     pub(super) sets: f64,
     /// Bytes of a row in FP32.
     pub(super) row: f64,
@@ -47,6 +51,40 @@ pub(crate) struct Facts {
     pub(super) record: f64,
     /// 8-bit passes of forward's sort of the misses, and of backward's sort of all accesses.
     pub(super) passes: [f64; 2],
+    /// Known to a prediction only.
+    pub(super) pattern: Pattern,
+}
+
+/// A row with more accesses is heavy: the kernels sum its gradients in chunks of this size.
+pub(super) const HEAVY: u32 = 128;
+
+/// How the rows of a batch lie side by side.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Pattern {
+    /// Rows with more than 128 accesses.
+    pub(super) heavy: f64,
+    /// The most accesses to one row.
+    pub(super) top: f64,
+    /// Different rows among 32 accesses side by side.
+    pub(super) together: f64,
+    /// Accesses that are the first to their row among 256 side by side.
+    pub(super) looks: f64,
+    /// Accesses to another table than that of the first of 256 side by side.
+    pub(super) strangers: f64,
+}
+
+impl Pattern {
+    /// The pattern of a batch.
+    pub(super) fn of(batch: &Batch) -> Self {
+        let repeats = batch.repeats();
+        Self {
+            heavy: repeats.iter().filter(|&&n| n > HEAVY).count() as f64,
+            top: repeats.iter().max().map_or(0.0, |&n| n.into()),
+            together: batch.apart(32) / (batch.indices().len() as f64 / 32.0).ceil(),
+            looks: batch.apart(256),
+            strangers: batch.strangers(256),
+        }
+    }
 }
 
 impl Facts {
@@ -65,23 +103,36 @@ impl Facts {
         if backward { 2.0 * forward } else { forward }
     }
 
+    /// Accesses to missing rows. The counters do not tell them; each missing row had at least one.
+    pub(super) fn missed(&self) -> f64 {
+        (self.accesses - self.hits).max(self.missing)
+    }
+
     /// Bytes that `kernel` must move in a phase; `None` without a formula.
     pub(super) fn bytes(&self, kernel: &str, backward: bool) -> Option<f64> {
+        let stages = KERNELS.iter().find(|(name, _)| *name == kernel).map(|(_, stages)| *stages)?;
+        stages.iter().map(|stage| self.stage_bytes(stage, backward)).sum()
+    }
+
+    /// Bytes that a stage must move in a phase; `None` without a formula.
+    pub(super) fn stage_bytes(&self, stage: &str, backward: bool) -> Option<f64> {
         let slot = self.row + self.state;
-        // The counters do not tell how many accesses went to missing rows; each missing row had at least one.
-        let missed = (self.accesses - self.hits).max(self.missing);
+        let missed = self.missed();
         let sorted = if backward { self.accesses } else { missed };
-        Some(match kernel {
+        Some(match stage {
             // Each access reads an index and writes key and output row; the offsets are read.
             "linearize" => 16.0 * self.accesses + 4.0 * self.outputs,
+            "begin" | "combine" => 0.0,
             // Each access reads a key and writes a place; 32 tags of each touched set; a stamp of each row.
-            "probe" => 8.0 * self.accesses + 128.0 * self.distinct.min(self.sets) + 4.0 * self.distinct,
-            // A pass reads and writes keys and values. The first pass reads the keys twice; backward's reads no values, which are positions.
-            "sort" => sort(self.passes[usize::from(backward)], sorted, !backward),
+            "probe" => 8.0 * self.accesses + 128.0 * self.distinct.min(self.sets),
+            "touch" => 4.0 * self.distinct,
             // Each sorted key is read and its segment written; a start of each distinct row.
-            "dedup" => 8.0 * sorted + 4.0 * if backward { self.distinct } else { self.missing },
+            "heads" => 4.0 * sorted,
+            "segments" => 4.0 * sorted + 4.0 * if backward { self.distinct } else { self.missing },
             // Tags, stamps and dirty flags of each set with a missing row; 48 bytes of lists for each missing row; a place of each miss.
-            "admit" => 384.0 * self.missing.min(self.sets) + 48.0 * self.missing + 8.0 * missed,
+            "claim" => 48.0 * self.missing,
+            "admit" => 384.0 * self.missing.min(self.sets),
+            "locate" => 8.0 * missed,
             // A row in and a record out for each dirty victim, a record in and a row out for each missing row.
             "exchange" => (self.missing + self.write_backs) * (slot + self.record),
             // A place of each access; each distinct row is read once; the outputs are written.
@@ -98,10 +149,26 @@ impl Facts {
                     + 2.0 * (self.distinct - self.bypassed) * slot
                     + self.bypassed * (slot + self.record)
             }
-            _ => return None,
+            _ => return sort_bytes(stage, self.passes[usize::from(backward)], self.accesses, sorted, !backward),
         })
     }
 }
+
+/// Bytes that a stage of a radix sort of `n` of at most `most` pairs moves in `passes` passes. Each pass reads and writes the pairs. The first
+/// reads the keys once more, and no values if they are positions. Up to 1,024 keys one stage does it all.
+pub(super) fn sort_bytes(stage: &str, passes: f64, most: f64, n: f64, values: bool) -> Option<f64> {
+    let all = sort(passes, n, values);
+    Some(match (stage, most <= SMALL) {
+        ("scan", _) | ("sort_small", false) | ("histogram" | "scatter", true) => 0.0,
+        ("sort_small", true) => all,
+        ("histogram", false) => 4.0 * n,
+        ("scatter", false) => all - 4.0 * n,
+        _ => return None,
+    })
+}
+
+/// The most keys that are sorted in one dispatch.
+pub(super) const SMALL: f64 = 1024.0;
 
 /// Bytes that a radix sort of `n` pairs moves in `passes` passes. Each pass reads and writes the pairs. The first reads the keys once more, and
 /// no values if they are positions.

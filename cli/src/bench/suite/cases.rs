@@ -1,11 +1,10 @@
 //! The workloads of the suite, a function for each part, and the drawing of their rows.
 
-use hotrow::{ContextOptions, Error, LookupBody, Optimizer, Placement, Precision, Shaders};
+use hotrow::{ContextOptions, Error, LookupBody, Optimizer, Precision, Shaders};
 
 use super::bench::{Bench, DIM};
 use super::shapes::{Batch, distinct, pool, random, shuffle, uniform, zipf};
 use super::workload::Workload;
-use crate::lab::Lab;
 use crate::report::{Setting, Unit};
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
@@ -18,15 +17,6 @@ pub(super) const LR: f32 = 1e-3;
 /// The pool in batches of `n`. After them all its rows are resident.
 pub(super) fn fill(pool: &[u32], n: usize) -> Vec<Batch> {
     pool.chunks(n.max(1)).map(|rows| Batch::of(rows.to_vec(), BAG)).collect()
-}
-
-pub(super) fn is_mapped(lab: &Lab) -> bool {
-    lab.timed.caps().mappable
-}
-
-/// Mapped if the device maps memory, else Device. The setting names the placement, and goals ask for mapped.
-pub(super) fn mapped(lab: &Lab) -> Placement {
-    if is_mapped(lab) { Placement::Mapped } else { Placement::Device }
 }
 
 /// A table whose rows are all in the cache: `bytes` bytes of slots of `floats` floats. Batches are uniform, or follow Zipf's law.
@@ -69,7 +59,7 @@ pub(super) fn hits(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         ("hits-zipf", Some(1.05), (Optimizer::adagrad(LR), 2 * DIM)),
     ] {
         // At the goal's size, or at the size of one binding if the device has too little memory.
-        let (wanted, binding) = (bench.resident().1, bench.lab.binding());
+        let (wanted, binding) = (bench.resident().1, bench.binding());
         let whole = resident(bench, name, wanted, alpha, slot)?;
         match bench.measure(&whole) {
             Err(error) if wanted > binding && too_large(&error) => {
@@ -103,7 +93,7 @@ pub(super) fn optimizers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 /// The cost of wgpu's runtime checks in the shaders: every kernel of a step with only hits, in both shader modes.
 pub(super) fn trusted(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let slot = (Optimizer::adagrad(LR), 2 * DIM);
-    let unchecked = bench.lab.with(&ContextOptions::default().shaders(Shaders::Trusted))?;
+    let unchecked = bench.lab()?.with(&ContextOptions::default().shaders(Shaders::Trusted))?;
     let workload = resident(bench, "shaders-trusted", bench.one_binding(), Some(1.05), slot)?;
     bench.measure_on(&unchecked, &workload)?;
     bench.measure(&Workload { name: "shaders-checked".to_owned(), ..workload })?;
@@ -116,7 +106,7 @@ pub(super) fn lookups(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let workload = resident(bench, "lookup", bench.one_binding(), Some(1.05), slot)?;
     for body in LookupBody::ALL {
         let name = format!("lookup-{}", body.name());
-        match bench.lab.with(&ContextOptions::default().lookup(body)) {
+        match bench.lab()?.with(&ContextOptions::default().lookup(body)) {
             Ok(lab) => {
                 let workload = Workload { name, backward: false, ..workload.clone() };
                 bench.measure_on(&lab, &workload)?;
@@ -188,7 +178,7 @@ pub(super) fn tbe(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         let batches = (0..4 * TURNS).map(|_| batch()).collect::<anyhow::Result<_>>()?;
         let cache = (u64::from(rows) * u64::from(tables) / 5) as u32;
         let mut config = bench.config(&vec![rows; tables as usize], precision, Optimizer::sgd(LR), cache);
-        config.placement = mapped(bench.lab);
+        config.placement = bench.mapped();
         let name = format!("tbe-{alpha}-{}", format!("{precision:?}").to_lowercase());
         let shape = format!(
             "B {batch_size}, T {tables}, D {DIM}, L {BAG}, E {rows}, alpha {alpha}, cache of a fifth of the rows, {WARM} batches before"
@@ -238,7 +228,7 @@ pub(super) fn nvidia_shape(
     let slots = (footprint as f64 * 0.8) as u32;
     let warm = std::iter::once(Batch { features: base, bag: 10 }).chain(batches.drain(..2)).collect();
     let mut config = bench.config(&vec![rows; TABLES as usize], Precision::Int8, optimizer, slots);
-    config.placement = mapped(bench.lab);
+    config.placement = bench.mapped();
     let shape = format!(
         "{TABLES} tables of {rows} rows x {DIM}, {lookups} lookups, alpha 1.05, {each} distinct rows, cache of {slots} rows, 0.8 of the rows \
          that the batches touch; a fifth of each batch's distinct rows is new"
@@ -312,7 +302,8 @@ pub(super) fn scaling(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         let mut config = bench.config(&[slots], Precision::Fp32, Optimizer::sgd(LR), slots);
         config.dim = NARROW;
         let (warm, batches) = (vec![batch.clone()], vec![batch]);
-        let case = Workload { warm, batches, ..Workload::new("scaling", "", config) }.run(bench.lab)?;
+        let workload = Workload { warm, batches, ..Workload::new("scaling", "", config) };
+        let case = bench.case(&workload)?;
         let Some(step) = case.step() else { continue };
         let distinct = case.facts.distinct;
         let mut at = bench.run.at("scaling", &Setting::default().with("distinct", distinct));

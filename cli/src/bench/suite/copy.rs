@@ -22,7 +22,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 /// Measures copies by the driver's command and by a kernel, within the device's memory. If the device maps host memory, copies over the bus
 /// follow in both directions; a software driver has no bus. The best figure of each path is kept.
 pub(super) fn all(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let (lab, none) = (bench.lab, wgpu::BufferUsages::empty());
+    let (lab, none) = (bench.lab()?, wgpu::BufferUsages::empty());
     // 1 GiB: seventeen times the L2 of an H200, the largest there is.
     let bytes = bench.size.of(32u64 << 20, 1 << 30).min(lab.binding()) & !255;
     {
@@ -60,14 +60,14 @@ type Copy<'c> = &'c dyn Fn(&mut wgpu::CommandEncoder);
 /// Bytes a second of the better of command and kernel, where each byte counts `times` times.
 fn both(bench: &mut Bench<'_>, path: &str, times: u64, ends: Ends<'_>, bytes: u64) -> anyhow::Result<f64> {
     let command = |encoder: &mut wgpu::CommandEncoder| encoder.copy_buffer_to_buffer(ends.0, 0, ends.1, 0, bytes);
-    let dispatch = kernel(bench.lab, ends, bytes);
+    let dispatch = kernel(bench.lab()?, ends, bytes);
     let ways: [(&str, Copy<'_>); 2] = [("command", &command), ("kernel", &dispatch)];
     let mut best = 0.0;
     for (how, record) in ways {
-        let mut warm = bench.lab.encoder();
+        let mut warm = bench.lab()?.encoder();
         record(&mut warm);
-        bench.lab.submit(warm)?;
-        let measured = bench.lab.measure(&["copy"], |_, encoder| {
+        bench.lab()?.submit(warm)?;
+        let measured = bench.lab()?.measure(&["copy"], |_, encoder| {
             record(encoder);
             Ok(())
         })?;

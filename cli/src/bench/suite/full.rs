@@ -4,8 +4,8 @@ use hotrow::internals::Pieces as _;
 use hotrow::{Group, GroupConfig, Layout, Optimizer, Placement, wgpu::DeviceType};
 
 use super::super::common::memory_left;
-use super::bench::Bench;
-use super::cases::{LR, is_mapped, mapped, nvidia_shape};
+use super::bench::{Bench, is_mapped};
+use super::cases::{LR, nvidia_shape};
 use super::size::Size;
 use super::workload::Workload;
 use crate::fill;
@@ -58,8 +58,8 @@ fn host_can_hold(placement: Placement, layout: &Layout, software: bool, found: u
 
 pub(super) fn nvidia(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let lookups = bench.size.of(10_480, 1_048_570);
-    let mut placements = vec![(mapped(bench.lab), "")];
-    if is_mapped(bench.lab) {
+    let mut placements = vec![(bench.mapped(), "")];
+    if bench.lab.is_none_or(is_mapped) {
         placements.push((Placement::Device, "-device"));
     }
     // What decides the goal comes first.
@@ -87,10 +87,14 @@ pub(super) fn nvidia(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 
 /// Makes a group of zeros, which the device clears by itself, fills it by the kernel, and measures steps.
 fn one(bench: &mut Bench<'_>, mut workload: Workload, placement: Placement, shards: u32) -> anyhow::Result<()> {
-    let lab = bench.lab;
     let config = &mut workload.config;
     (config.placement, config.init) = (placement, hotrow::Init::Constant(0.0));
-    let layout = cut(config, shards, lab.binding())?;
+    let layout = cut(config, shards, bench.binding())?;
+    if bench.machine.is_some() {
+        bench.measure(&workload)?;
+        return Ok(());
+    }
+    let lab = bench.lab()?;
     let software = lab.timed.caps().device_type == DeviceType::Cpu;
     host_can_hold(placement, &layout, software, memory_left().unwrap_or(u64::MAX))?;
     lab.timeline.listen(false);

@@ -5,7 +5,7 @@ use hotrow::scars::{HotBatches, HotRows, Samples};
 use hotrow::{Group, GroupConfig, Optimizer, Placement, Policy, Precision};
 
 use super::bench::{Bench, DIM};
-use super::cases::{LR, TURNS, mapped};
+use super::cases::{LR, TURNS};
 use super::draw::{self, Even, Law, Sample, TABLES};
 use super::shapes::{Batch, random};
 use super::workload::{Case, Workload};
@@ -37,6 +37,7 @@ struct Shapes {
 }
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    bench.lab()?;
     // The divisor of SCARS's caches, batches and tables.
     let by = bench.size.of(512, 1);
     let law = Law::new(ROWS / TABLES as u32 / by, slots(CHOSEN, by), 2.576);
@@ -53,7 +54,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         evens.push((batch, (0..TURNS).map(one).collect::<anyhow::Result<_>>()?));
     }
     let shapes = Shapes { seed: bench.seed, law, even, by, mixed, evens };
-    let placement = mapped(bench.lab);
+    let placement = bench.mapped();
     bench.run.describe(
         "pinned",
         format!(
@@ -102,8 +103,8 @@ impl Shapes {
     }
 
     fn group(&self, bench: &Bench<'_>, place: Place) -> anyhow::Result<Group> {
-        bench.lab.timeline.listen(false);
-        let mut group = Group::new(&bench.lab.timed, self.config(bench, place))?;
+        bench.lab()?.timeline.listen(false);
+        let mut group = Group::new(&bench.lab()?.timed, self.config(bench, place))?;
         if place.1 > 0 {
             let ranks = Even::wanted(slots(place.1, self.by)).min(self.law.rows);
             group.pin(&self.law.ranks(0..ranks).collect::<Vec<_>>(), WAYS)?;
@@ -124,7 +125,7 @@ impl Shapes {
             }
         }
         if cache > 0 {
-            bench.lab.timeline.listen(false);
+            bench.lab()?.timeline.listen(false);
             group.pin(&self.even.pins(slots(cache, self.by)), WAYS)?;
         }
         self.evens
@@ -174,7 +175,7 @@ impl Shapes {
         anyhow::ensure!(!batches.is_empty(), "wanted batches of kind {kind}, found none");
         let pinned = group.pinned()?.len();
         let workload = Workload { batches: batches.to_vec(), ..Workload::new("pinned", "", self.config(bench, place)) };
-        let case = workload.run_on(bench.lab, group)?;
+        let case = workload.run_on(bench.lab()?, group)?;
         let backward = case.seconds("backward");
         let optimizer = backward.zip(update_share(&case)).map(|(whole, share)| whole * share);
         let setting = Setting::default().with("batches", kind).with("placement", placed(place.0));

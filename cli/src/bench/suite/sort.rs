@@ -5,7 +5,7 @@ use rayon::slice::ParallelSliceMut as _;
 
 use super::bench::Bench;
 use super::bytes;
-use crate::lab::timed;
+use crate::lab::{Measured, timed};
 use crate::report::{Setting, Unit};
 
 const GOAL: u32 = 1 << 24;
@@ -18,8 +18,8 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     for &(pairs, key_bits) in bench.size.of(SMALL, FULL) {
         let name = format!("sort of {pairs} pairs by {key_bits} bits");
         // Each array is one binding.
-        let beyond = u64::from(pairs) * 4 > bench.lab.binding();
-        let beyond = beyond.then(|| format!("beyond a binding of {} MiB", bench.lab.binding() >> 20));
+        let beyond = u64::from(pairs) * 4 > bench.binding();
+        let beyond = beyond.then(|| format!("beyond a binding of {} MiB", bench.binding() >> 20));
         match bench.deadline.over().or(beyond) {
             Some(reason) => bench.run.leave_out(name, reason),
             None => one(bench, pairs, key_bits)?,
@@ -29,23 +29,18 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 }
 
 fn one(bench: &mut Bench<'_>, pairs: u32, key_bits: u32) -> anyhow::Result<()> {
-    let lab = bench.lab;
-    let mask = u32::MAX >> (32 - key_bits);
-    let keys: Vec<u32> = (0..pairs).map(|i| hotrow::hash::fmix32(i ^ bench.seed) & mask).collect();
-    let mut host: Vec<(u32, u32)> = keys.iter().copied().zip(0..).collect();
-    let ((), host_seconds) = timed(|| host.par_sort_by_key(|&(key, _)| key));
-    drop(host);
-    let (keys, values) = (lab.storage(&keys), lab.storage(&(0..pairs).collect::<Vec<_>>()));
-    let sorter = Sorter::new(&lab.timed, pairs)?;
-    let measured = lab.measure(&["sort"], |_, encoder| {
-        sorter.record_sort(encoder, keys.slice(..), Some(values.slice(..)), Count::Host(pairs), key_bits)?;
-        Ok(())
-    })?;
+    let (measured, host_seconds) = match bench.machine.clone() {
+        Some(machine) => (machine.sort(pairs, key_bits, &mut bench.run)?, None),
+        None => measure(bench, (pairs, key_bits)).map(|(measured, host)| (measured, Some(host)))?,
+    };
     let times = measured.phase("sort").unwrap_or_default();
-    let bytes = bytes::sort(f64::from(key_bits.div_ceil(8)), f64::from(pairs), true) / times.median;
-    let rate = f64::from(pairs) / times.median;
+    let must_move = bytes::sort(f64::from(key_bits.div_ceil(8)), f64::from(pairs), true);
+    let (bytes, rate) = (must_move / times.median, f64::from(pairs) / times.median);
     let against = |name: &str| {
-        let theirs = bench.beside.pairs_per_second(name, pairs).filter(|_| pairs == GOAL && key_bits == 32);
+        let assumed = bench.machine.as_ref().filter(|_| name == "cub");
+        let assumed =
+            assumed.map(|machine| machine.number("sort_share") * machine.number("copy") / must_move * f64::from(pairs));
+        let theirs = bench.beside.pairs_per_second(name, pairs).or(assumed).filter(|_| pairs == GOAL && key_bits == 32);
         theirs.map(|theirs| rate / theirs)
     };
     let mut at = bench.run.at("sort", &Setting::default().with("pairs", pairs).with("key bits", key_bits));
@@ -58,4 +53,21 @@ fn one(bench: &mut Bench<'_>, pairs: u32, key_bits: u32) -> anyhow::Result<()> {
     at.push("against lampshade", against("lampshade"), Unit::Times);
     at.timed(&format!("sort, {key_bits} bits"), times);
     Ok(())
+}
+
+/// Measures the sort on the device, and returns the seconds that the host's cores take.
+fn measure(bench: &Bench<'_>, (pairs, key_bits): (u32, u32)) -> anyhow::Result<(Measured, f64)> {
+    let lab = bench.lab()?;
+    let mask = u32::MAX >> (32 - key_bits);
+    let keys: Vec<u32> = (0..pairs).map(|i| hotrow::hash::fmix32(i ^ bench.seed) & mask).collect();
+    let mut host: Vec<(u32, u32)> = keys.iter().copied().zip(0..).collect();
+    let ((), host_seconds) = timed(|| host.par_sort_by_key(|&(key, _)| key));
+    drop(host);
+    let (keys, values) = (lab.storage(&keys), lab.storage(&(0..pairs).collect::<Vec<_>>()));
+    let sorter = Sorter::new(&lab.timed, pairs)?;
+    let measured = lab.measure(&["sort"], |_, encoder| {
+        sorter.record_sort(encoder, keys.slice(..), Some(values.slice(..)), Count::Host(pairs), key_bits)?;
+        Ok(())
+    })?;
+    Ok((measured, host_seconds))
 }

@@ -4,8 +4,8 @@
 use hotrow::wgpu::SubmissionIndex;
 use hotrow::{Counters, Group, Layout, Optimizer, Placement, Precision, RamStore, SharedStore, Traffic};
 
-use super::bench::{Bench, DIM};
-use super::cases::{BAG, LR, is_mapped, mostly_hits};
+use super::bench::{Bench, DIM, is_mapped};
+use super::cases::{BAG, LR, mostly_hits};
 use crate::lab::{Inputs, timed};
 use crate::report::units::Times;
 use crate::report::{Setting, Unit};
@@ -30,7 +30,7 @@ struct Seen {
 }
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let lab = bench.lab;
+    let lab = bench.lab()?;
     // Indices of a batch and rows of the table. The full table has 4.4 GB of INT8 records.
     let (n, rows) = bench.size.of((1200, 40_000), (1 << 19, 32_000_000));
     let (warm, stretches, each) = pace(bench);
@@ -98,7 +98,7 @@ fn steps(
     way: Way,
     (inputs, count): (&Inputs, usize),
 ) -> anyhow::Result<()> {
-    let (lab, (warm, _, each)) = (bench.lab, pace(bench));
+    let (lab, (warm, _, each)) = (bench.lab()?, pace(bench));
     let queue = lab.timed.queue();
     let ask = |group: &mut Group, step: usize| -> anyhow::Result<SubmissionIndex> {
         let mut encoder = lab.encoder();

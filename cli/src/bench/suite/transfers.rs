@@ -1,7 +1,7 @@
 //! Bytes over the bus, and the cost of windows: 95 % hits over the bus, no cache, a cache larger than a binding.
 
 use super::bench::{Bench, DIM};
-use super::cases::{BAG, LR, TURNS, fill, mapped, mostly_hits};
+use super::cases::{BAG, LR, TURNS, fill, mostly_hits};
 use super::shapes::{Batch, distinct, pool, random, uniform};
 use super::workload::Workload;
 use crate::report::{Setting, Unit};
@@ -18,7 +18,7 @@ pub(super) fn over_the_bus(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let slots = (2 * n as u32).next_multiple_of(32);
     let (hot, batches) = mostly_hits(bench, (n, rows), 26);
     let mut config = bench.config(&[rows], Precision::Int8, Optimizer::sgd(LR), slots);
-    config.placement = mapped(bench.lab);
+    config.placement = bench.mapped();
     let shape = format!("{n} distinct indices, 95 % of them to rows that are always asked for, {rows} rows x {DIM}");
     let mut workload = Workload::new("mapped-int8", &shape, config);
     workload.warm = vec![Batch::of(hot.clone(), BAG)];
@@ -51,7 +51,7 @@ fn unified(
     let row = u64::from(DIM) * 4;
     let mut table = UvmTable::new(model, row, u64::from(slots) * row)?;
     let first = |row: u32, floats: &mut [f32]| floats.fill(row as f32 * 1e-6);
-    let mut device = UvmDevice::new(&bench.lab.timed, table.clone(), rows, DIM, first)?;
+    let mut device = bench.lab.map(|lab| UvmDevice::new(&lab.timed, table.clone(), rows, DIM, first)).transpose()?;
     let [mut bytes, mut predicted, mut played] = [0.0; 3];
     // The warm-up throws out the rows that no step asks for.
     let warm = (steps.len() - 1) / 2;
@@ -59,12 +59,16 @@ fn unified(
         let offsets = Batch::of(rows.clone(), BAG).offsets();
         let counted = table.pass(rows, false);
         table.pass(rows, true);
-        let forward = device.forward(rows, &offsets)?;
-        device.backward(rows, &offsets, &vec![LR; (offsets.len() - 1) * DIM as usize], LR)?;
+        let mut moved = (counted.bytes_in as f64, 0.0);
+        if let Some(device) = &mut device {
+            let forward = device.forward(rows, &offsets)?;
+            device.backward(rows, &offsets, &vec![LR; (offsets.len() - 1) * DIM as usize], LR)?;
+            moved = (forward.moved.bytes_in as f64, forward.seconds);
+        }
         if number > warm {
-            bytes += forward.moved.bytes_in as f64;
+            bytes += moved.0;
             predicted += model.seconds(&counted);
-            played += forward.seconds;
+            played += moved.1;
         }
     }
     let [bytes, predicted, played] = [bytes, predicted, played].map(|sum| sum / (steps.len() - 1 - warm) as f64);
@@ -76,7 +80,8 @@ fn unified(
     let mut at = bench.run.at("unified memory", setting);
     at.push("bytes in", bytes, Unit::Bytes);
     at.push("forward, predicted", predicted + gather, Unit::Seconds);
-    at.push("forward, pages moved", played, Unit::Seconds);
+    // Without a device the pages are moved in the predicted time.
+    at.push("forward, pages moved", if device.is_some() { played } else { predicted + gather }, Unit::Seconds);
     Ok(())
 }
 
@@ -87,7 +92,7 @@ pub(super) fn uncached(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let all = distinct(&(0..rows).collect::<Vec<_>>(), TURNS * n);
     for (name, precision) in [("uncached-fp32", Precision::Fp32), ("uncached-int8", Precision::Int8)] {
         let mut config = bench.config(&[rows], precision, Optimizer::sgd(LR), 0);
-        config.placement = mapped(bench.lab);
+        config.placement = bench.mapped();
         let shape = format!("{n} distinct indices over {rows} rows x {DIM}, no cache");
         let batches = all.chunks_exact(n).map(|rows| Batch::of(rows.to_vec(), BAG)).collect();
         let workload = Workload { batches, backward: false, ..Workload::new(name, shape, config) };
@@ -109,7 +114,7 @@ pub(super) fn windows(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let (n, slot) = (bench.resident().0, u64::from(DIM) * 4);
     // Bytes of the cache, and the window size to use if the device's own binding is larger than the cache.
     let (large, window) = bench.size.of((10 << 20, 4 << 20), (5 << 30, 2 << 30));
-    let binding = bench.lab.binding();
+    let binding = bench.lab()?.binding();
     let window = if binding < large { binding.min(window) } else { window };
     // A window has whole slots; the last one may be shorter.
     let cut = (window / large.div_ceil(window)).next_multiple_of(slot);

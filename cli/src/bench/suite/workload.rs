@@ -3,7 +3,7 @@
 use hotrow::{Counters, Group, GroupConfig, Layout, wgpu};
 
 use super::bench::Bench;
-use super::bytes::{Facts, kernel};
+use super::bytes::{Facts, HEAVY, Pattern, kernel};
 use super::shapes::Batch;
 use crate::lab::{Inputs, Lab, Measured, Stage};
 use crate::report::{Setting, Unit};
@@ -30,9 +30,6 @@ pub(crate) struct Case {
     /// The stages, added up by kernel.
     pub(super) kernels: Vec<Stage>,
 }
-
-/// A row with more accesses is heavy: the kernels sum its gradients in chunks of this size.
-const HEAVY: u32 = 128;
 
 impl Workload {
     pub(crate) fn new(name: impl Into<String>, shape: impl Into<String>, config: GroupConfig) -> Self {
@@ -91,7 +88,8 @@ impl Workload {
         Ok(Case { facts, measured, kernels })
     }
 
-    fn facts(&self, layout: &Layout, seen: Counters, steps: f64) -> Facts {
+    /// The mean counts of a step, from counters over `steps` steps and from the batches.
+    pub(super) fn facts(&self, layout: &Layout, seen: Counters, steps: f64) -> Facts {
         let mean = |all: u64| all as f64 / steps.max(1.0);
         let of_batches =
             |of: fn(&Batch) -> f64| self.batches.iter().map(of).fold(0.0, |a, b| a + b) / self.batches.len() as f64;
@@ -104,12 +102,14 @@ impl Workload {
             write_backs: mean(seen.write_backs),
             bypassed: mean(seen.bypass_reads),
             outputs: of_batches(|batch| batch.offsets().len() as f64 - 1.0),
+            evictions: mean(seen.evictions),
             heavy_accesses: of_batches(|batch| batch.repeats().into_iter().filter(|&n| n > HEAVY).map(f64::from).sum()),
             sets: f64::from(layout.sets),
             row: 4.0 * f64::from(layout.row.dim),
             state: 4.0 * f64::from(layout.row.state),
             record: layout.stride() as f64,
             passes: passes(layout, mean(seen.accesses) as u32),
+            pattern: Pattern::default(),
         }
     }
 
@@ -150,7 +150,17 @@ impl Case {
 
 impl Bench<'_> {
     pub(super) fn measure(&mut self, workload: &Workload) -> anyhow::Result<Case> {
-        self.measure_on(self.lab, workload)
+        let case = self.case(workload)?;
+        self.describe(workload, &case);
+        Ok(case)
+    }
+
+    /// The case of a workload on the device, or as the machine's model predicts it. Its figures are not recorded.
+    pub(super) fn case(&mut self, workload: &Workload) -> anyhow::Result<Case> {
+        match &self.machine {
+            Some(machine) => workload.predict(machine, &mut self.run),
+            None => workload.run(self.lab()?),
+        }
     }
 
     /// As [`measure`](Self::measure), with the shaders of `lab`.
@@ -162,7 +172,7 @@ impl Bench<'_> {
 
     /// As [`measure`](Self::measure), on an existing group of the workload's configuration.
     pub(super) fn measure_group(&mut self, workload: &Workload, group: &mut Group) -> anyhow::Result<Case> {
-        let case = workload.run_on(self.lab, group)?;
+        let case = workload.run_on(self.lab()?, group)?;
         self.describe(workload, &case);
         Ok(case)
     }
