@@ -206,6 +206,12 @@ impl Bench<'_> {
             at.push(&format!("{phase} logical"), facts.logical(backward) / times.median, Unit::BytesPerSecond);
             at.push(&format!("{phase} table bytes"), facts.table_bytes(backward), Unit::Bytes);
             at.push(&format!("{phase} of copy"), share, Unit::Share);
+            let mine = case.kernels.iter().filter(|kernel| kernel.phase == phase);
+            at.push(
+                &format!("{phase} dispatches"),
+                mine.map(|kernel| kernel.dispatches).sum::<u64>() as f64,
+                Unit::Count,
+            );
         }
         at.push("step", case.step(), Unit::Seconds);
         at.timed("step, host clock", case.measured.wall);
