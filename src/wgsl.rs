@@ -4,8 +4,9 @@
 //! there is no `shared/x.wgsl`, the line stands for `shared/x_<body>.wgsl`, with a body that [`Caps`](crate::Caps) chose, or for
 //! `shared/x<width>.wgsl`, with the width that a group's dim allows ([`quad_width`](crate::table::row::quad_width)), or for
 //! `shared/x_items<item>.wgsl`, with the words that a shader reads from a record at once. A line `#window text` is replaced by one copy of the
-//! text for each window of the cache, or of a shared array, except the first window; a line `#shard text` by one for each bound shard except the
-//! first. The copies are in descending order, with the number of the window or shard for every `$`. Their bindings are declared at the end.
+//! text for each window of the cache, or of a shared array, except the first window. The copies are in descending order, with the window's number
+//! for every `$`. A line `#shard number: text` is replaced by branches that choose, by the value of `number`, the copy of the text for that bound
+//! shard, with the shard's number for every `$`, and nothing for the first. The bindings of both are declared at the end.
 
 use crate::{host::trusted::Composed, robe};
 
@@ -401,20 +402,35 @@ fn include(path: &str, bodies: Bodies, out: &mut String) {
         out.push_str(&format!("missing include {path}\n"));
         return;
     };
-    let repeated = [("#window ", bodies.cut.windows), ("#shard ", bodies.cut.shards)];
     for line in text.lines() {
-        let copies = repeated.iter().find_map(|(mark, number)| Some((line.trim_start().strip_prefix(mark)?, number)));
+        let marked = |mark| line.trim_start().strip_prefix(mark);
         if let Some(inner) = line.strip_prefix("#include \"").and_then(|rest| rest.strip_suffix('"')) {
             include(inner, bodies, out);
-        } else if let Some((text, &number)) = copies {
-            for i in (1..number).rev() {
+        } else if let Some(text) = marked("#window ") {
+            for i in (1..bodies.cut.windows).rev() {
                 out.push_str(&format!("    {}\n", text.replace('$', &i.to_string())));
             }
+        } else if let Some((number, text)) = marked("#shard ").and_then(|rest| rest.split_once(": ")) {
+            choose_shard(number, text, 0..bodies.cut.shards, out);
         } else {
             out.push_str(line);
             out.push('\n');
         }
     }
+}
+
+/// Writes `text` for each of `shards`, chosen by the value of `number`: by halves, so that of 18 shards one is found in five comparisons.
+fn choose_shard(number: &str, text: &str, shards: std::ops::Range<u32>, out: &mut String) {
+    if shards.len() <= 1 {
+        let digits = if shards.start == 0 { String::new() } else { shards.start.to_string() };
+        return out.push_str(&format!("    {}\n", text.replace('$', &digits)));
+    }
+    let middle = shards.start.midpoint(shards.end);
+    out.push_str(&format!("    if ({number} < {middle}u) {{\n"));
+    choose_shard(number, text, shards.start..middle, out);
+    out.push_str("    } else {\n");
+    choose_shard(number, text, middle..shards.end, out);
+    out.push_str("    }\n");
 }
 
 /// The text of `kernel` with the chosen bodies.

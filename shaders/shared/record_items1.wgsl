@@ -1,5 +1,5 @@
-// Reads and writes records word by word. src/wgsl.rs repeats a line that begins with `#shard` for each further bound
-// shard, with its number in place of $, and declares the bindings records1, records2 ... Needs all that
+// Reads and writes records word by word. src/wgsl.rs replaces a line that begins with `#shard` by branches that choose the
+// bound shard, whose number stands for $, and declares the bindings records1, records2 ... Needs all that
 // shared/flight.wgsl and shared/pack.wgsl need.
 alias Item = u32;
 
@@ -7,28 +7,24 @@ alias Item = u32;
 
 fn word_of(record: Record, w: u32) -> u32 {
     let at = record.word + w;
-    #shard if (record.shard == $u) { return records$[at]; }
-    return records[at];
+    #shard record.shard: return records$[at];
 }
 
 // Words w and w + 1 of a record.
 fn two_words(record: Record, w: u32) -> vec2<u32> {
     let at = record.word + w;
-    #shard if (record.shard == $u) { return vec2<u32>(records$[at], records$[at + 1u]); }
-    return vec2<u32>(records[at], records[at + 1u]);
+    #shard record.shard: return vec2<u32>(records$[at], records$[at + 1u]);
 }
 
 // Words w to w + 3 of a record.
 fn four_words(record: Record, w: u32) -> vec4<u32> {
     let at = record.word + w;
-    #shard if (record.shard == $u) { return vec4<u32>(records$[at], records$[at + 1u], records$[at + 2u], records$[at + 3u]); }
-    return vec4<u32>(records[at], records[at + 1u], records[at + 2u], records[at + 3u]);
+    #shard record.shard: return vec4<u32>(records$[at], records$[at + 1u], records$[at + 2u], records$[at + 3u]);
 }
 
 fn put_word(record: Record, w: u32, word: u32) {
     let at = record.word + w;
-    #shard if (record.shard == $u) { records$[at] = word; return; }
-    records[at] = word;
+    #shard record.shard: records$[at] = word;
 }
 
 // Writes the record of the FP32 row at `place`, together with the other invocations that pack it.

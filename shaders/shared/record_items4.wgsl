@@ -11,8 +11,7 @@ fn kept_in_flight(j: u32) -> Record { return Record(0u, 0u); }
 // Words w to w + 3 of a record; w is a multiple of 4.
 fn four_words(record: Record, w: u32) -> vec4<u32> {
     let at = (record.word + w) / 4u;
-    #shard if (record.shard == $u) { return records$[at]; }
-    return records[at];
+    #shard record.shard: return records$[at];
 }
 
 // Words w and w + 1 of a record; w is even.
@@ -28,8 +27,7 @@ fn word_of(record: Record, w: u32) -> u32 {
 
 fn put_words(record: Record, w: u32, words: vec4<u32>) {
     let at = (record.word + w) / 4u;
-    #shard if (record.shard == $u) { records$[at] = words; return; }
-    records[at] = words;
+    #shard record.shard: records$[at] = words;
 }
 
 // Writes the record of the FP32 row at `place`, together with the other invocations that pack it.

@@ -47,13 +47,9 @@ fn a_wrong_shard_is_noticed() {
         several.set_shard_bytes(Some(80 * 1500));
         let right = run(context, &several);
         for (stage, from, to) in [
-            (
-                "exchange",
-                "(record.shard == 1u) { return records1[at]",
-                "(record.shard == 1u) { return records1[at + 1u]",
-            ),
-            ("exchange", "(record.shard == 1u)", "(record.shard == 2u)"),
-            ("update", "{ records1[at] = words", "{ records1[at + 1u] = words"),
+            ("exchange", "return records1[at];", "return records1[at + 1u];"),
+            ("exchange", "(record.shard < 1u)", "(record.shard < 2u)"),
+            ("update", "records1[at] = words", "records1[at + 1u] = words"),
             ("update", "at - bound * shard.rows_each", "at - bound * (shard.rows_each - 1u)"),
         ] {
             let spoiled = context_with_texts(context.device(), context.queue(), 65_535, move |kernel, bodies| {

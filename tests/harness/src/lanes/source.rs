@@ -74,10 +74,12 @@ fn files() -> &'static Files {
                 for (at, line) in lines.iter().enumerate() {
                     let here = (files.names.len(), at);
                     files.places.entry(line.clone()).or_default().push(here);
-                    let repeated = ["#window ", "#shard "].map(|mark| line.trim_start().strip_prefix(mark));
-                    if let Some(text) = repeated.into_iter().flatten().next() {
-                        for number in 1..32 {
-                            let copy = format!("    {}", text.replace('$', &number.to_string()));
+                    let marked = |mark| line.trim_start().strip_prefix(mark);
+                    let shard = marked("#shard ").and_then(|rest: &str| rest.split_once(": "));
+                    if let Some(text) = marked("#window ").or(shard.map(|(_, text)| text)) {
+                        for number in 0..32 {
+                            let digits = if number == 0 { String::new() } else { number.to_string() };
+                            let copy = format!("    {}", text.replace('$', &digits));
                             files.places.entry(copy).or_default().push(here);
                         }
                     }
