@@ -390,7 +390,7 @@ fn column(blocks: f64) -> Touched {
     strided(256.0, 4.0 * blocks)
 }
 
-/// `rounds` loads by each invocation, of neighbours; behind the last of `n` items all read that one.
+/// Loads of `n` items in whole blocks, an item a lane; lanes behind the last item all read that one.
 fn clamped(n: f64, block: f64, blocks: f64) -> Touched {
     let beyond = subgroups(blocks * block) - subgroups(n);
     stream(n, 4.0) + one(beyond)
