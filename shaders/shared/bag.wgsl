@@ -14,10 +14,13 @@ fn bags_by_group(i: vec2<u32>, lane: u32) -> vec2<u32> {
     while (max(size.x, size.y) > 1u) {
         let stride = (size + 255u) / 256u;
         let at = lane * stride;
+        let together = low.x == low.y && size.x == size.y; // both search one range, so one load serves both
         if (at.x < size.x) {
-            if (offsets[low.x + at.x] <= i.x) { atomicMax(&not_after[0], lane); }
+            let begins = offsets[low.x + at.x];
+            if (begins <= i.x) { atomicMax(&not_after[0], lane); }
+            if (together && begins <= i.y) { atomicMax(&not_after[1], lane); }
         }
-        if (at.y < size.y) {
+        if (!together && at.y < size.y) {
             if (offsets[low.y + at.y] <= i.y) { atomicMax(&not_after[1], lane); }
         }
         workgroupBarrier();

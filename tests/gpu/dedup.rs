@@ -60,6 +60,18 @@ fn sizes() {
     });
 }
 
+/// So many keys that a histogram counts the digits of every pass.
+#[test]
+fn more_than_are_counted_ahead() {
+    with_gpu(|context| {
+        let n = (1 << 21) + 5;
+        let mut source = rng(4);
+        let keys: Vec<u32> = (0..n).map(|_| source.random_range(0..60_000)).collect();
+        check(context, "beyond 2^21", &keys, n, 16);
+        check(context, "room for more than 2^21", &keys, 5000, 16);
+    });
+}
+
 #[test]
 fn shapes() {
     with_gpu(|context| {

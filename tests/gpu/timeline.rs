@@ -186,6 +186,8 @@ fn a_step_has_as_many_dispatches_as_the_documentation_says() {
             (70_000, 64, 1025, [20, 11]),
             // At most 20 in a forward and 34 in a step.
             (70_000, 70_000, 1 << 20, [20, 13]),
+            // Beyond 2^21 indices a histogram counts the digits of every pass.
+            (5000, 64, (1 << 21) + 1, [23, 12]),
             (5000, 0, 1025, [14, 11]),
             (5000, 0, 1024, [8, 5]),
         ] {

@@ -1,10 +1,13 @@
 //! A stable radix sort of (key, value) pairs, 8 bits a pass. The number of keys stays on the device.
 //!
-//! A pass is two dispatches, whatever the number of keys: scan sums the counts of the blocks, and scatter reads and writes pairs (16 bytes)
-//! and counts the digits of the next pass where the keys arrive. Before the first pass, histogram reads the keys (4 bytes a pair) and counts
-//! theirs. The counts are 1 KiB for a block of 3,072 keys, written once, read and written once, read once, cleared once: 1.7 bytes a pair.
-//! That makes 17.7 bytes for a pair and pass, 4 fewer in the first pass if values are positions and need not be read; 75 bytes a pair for
-//! 32-bit keys. Up to 1,024 keys are sorted in one dispatch.
+//! A pass is two dispatches: scan sums the counts of the blocks, and scatter reads and writes pairs (16 bytes) and counts the digits of the
+//! next pass where the keys arrive. Before the first pass, histogram reads the keys (4 bytes a pair) and counts theirs. The counts are 1 KiB
+//! for a block of 3,072 keys, written once, read and written once, read once, cleared once: 1.7 bytes a pair. That makes 17.7 bytes for a pair
+//! and pass, 4 fewer in the first pass if values are positions and need not be read; 75 bytes a pair for 32-bit keys.
+//!
+//! Where there is room for more than 2^21 keys, histogram counts the digits of every pass. To count them where they arrive takes an atomic
+//! operation on memory for each key. By the model of `hotrow bench suite --predict` that costs more than to read the keys once more, and less
+//! than a dispatch only for fewer keys. Up to 1,024 keys are sorted in one dispatch.
 //!
 //! Digits of 8 bits are the choice by bytes. Digits of 11 bits take three passes instead of four for 32-bit keys, but 8 KiB of counts a block:
 //! 29.3 bytes for a pair and pass, 88 in all. For 24-bit keys they take three passes, as 8 bits do; 12 bits would take two, but their counts
@@ -20,6 +23,9 @@ use crate::{
     },
     table::layout::{Pass, ScanInfo},
 };
+
+/// The most keys of which scatter counts the digits of the next pass.
+const COUNTED_AHEAD: u32 = 1 << 21;
 
 impl SortSpace {
     /// Records the sort. Its result stays valid until the next sort into this space.
@@ -49,15 +55,16 @@ impl SortSpace {
         let (capacity, count) = (job.capacity, job.count as u32);
         let mut from =
             Source { keys: job.keys.clone(), values: job.values.clone().unwrap_or_else(|| job.keys.clone()) };
+        let ahead = capacity <= COUNTED_AHEAD;
         for pass in 0..passes(job.key_bits) {
             let shift = 8 * pass;
             let positions = u32::from(pass == 0 && job.values.is_none());
             let mask = |shift| job.mask().checked_shr(shift).unwrap_or(0) & 255;
-            let (mask, next_mask) = (mask(shift), mask(shift + 8));
+            let (mask, next_mask) = (mask(shift), if ahead { mask(shift + 8) } else { 0 });
             let info = call.context.uniform(&Pass { shift, mask, count, capacity, positions, next_mask });
             let turn = pass as usize & 1;
             let (to, digits, next) = (self.pairs(turn), &scratch.digits[turn], &scratch.digits[1 - turn]);
-            if pass == 0 {
+            if pass == 0 || !ahead {
                 histogram::record(call, &info, step, &from.keys, digits, capacity);
             }
             let rows = ScanInfo { count, capacity, per_block: BLOCK, rows: 256, clears: u32::from(next_mask != 0) };

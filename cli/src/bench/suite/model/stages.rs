@@ -8,6 +8,8 @@ use hotrow::LookupBody;
 
 /// Keys of a block of the sort and of dedup, and elements of a row that a workgroup scans at once.
 const SORT_BLOCK: f64 = 3072.0;
+/// The most keys of which scatter counts the digits of the next pass.
+const COUNTED_AHEAD: f64 = 2_097_152.0;
 const DEDUP_BLOCK: f64 = 2048.0;
 const SCAN_TILE: f64 = 2048.0;
 /// Blocks up to which one invocation scans a row.
@@ -218,12 +220,14 @@ fn linearize(work: &Work) -> (&'static str, Counts) {
     counts.touch(stream(bags + 1.0, 4.0) + stream(bags, 4.0) + one(2.0));
     counts.touch(run(subgroups(bags), LANES.min(bags)));
     let active = (n / 256.0).ceil();
-    // The bags of the first and the last index: the whole workgroup searches both, 256 offsets a round.
+    // The bags of the first and the last index: the whole workgroup searches both, 256 offsets a round. As long as both are in one range, one
+    // load serves both: in the first round, and later if the workgroup's indices have few bags.
     let mut size = bags;
     let mut rounds = 0.0;
     while size > 1.0 {
         let stride = (size / 256.0).ceil();
-        counts.touch(strided((size / stride).ceil(), 4.0 * stride) * (2.0 * active));
+        let apart = (256.0 * bags / n / size).min(1.0);
+        counts.touch(strided((size / stride).ceil(), 4.0 * stride) * ((1.0 + apart) * active));
         size = stride;
         rounds += 1.0;
     }
@@ -342,11 +346,15 @@ fn dedup(work: &Work, keys: &Keys) -> Vec<(&'static str, Counts)> {
 
 /// The radix sort alone.
 fn sort(work: &Work, keys: &Keys) -> Vec<(&'static str, Counts)> {
-    let mut all = vec![histogram(work, keys)];
     let passes = keys.key_bits.div_ceil(8);
+    let mut all = Vec::new();
     for pass in 0..passes {
-        all.push(scan(keys, pass + 1 < passes));
-        all.push(scatter(work, keys, pass, pass + 1 < passes));
+        let counts_next = keys.capacity <= COUNTED_AHEAD && pass + 1 < passes;
+        if pass == 0 || keys.capacity > COUNTED_AHEAD {
+            all.push(histogram(work, keys));
+        }
+        all.push(scan(keys, counts_next));
+        all.push(scatter(work, keys, pass, counts_next));
     }
     all
 }

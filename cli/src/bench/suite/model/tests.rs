@@ -373,10 +373,15 @@ fn stages_by_hand() {
     // 64 keys sort in 6 x 7 / 2 exchanges; 2 barriers for the count, 1 behind the load, 2 in the scan.
     let counts = stage(backward(&small), "sort_small");
     assert_eq!((counts.dispatches, counts.barriers), (1.0, 26.0));
-    // 2^24 pairs: 5,462 blocks of 3,072 in 2,048 workgroups; 4 barriers each, 10 a block; three of four passes count the next digits.
+    // 2^24 pairs: 5,462 blocks of 3,072 in 2,048 workgroups; 4 barriers each, 10 a block. A histogram counts the digits of each pass.
     let counts = stage(sort_alone(&small, 16_777_216.0, 32), "scatter");
     assert_eq!((counts.dispatches, counts.workgroups), (4.0, 4.0 * 2048.0));
-    assert_eq!((counts.barriers, counts.atomics), (4.0 * (4.0 * 2048.0 + 10.0 * 5462.0), 3.0 * 16_777_216.0));
+    assert_eq!((counts.barriers, counts.atomics), (4.0 * (4.0 * 2048.0 + 10.0 * 5462.0), 0.0));
+    assert_eq!(stage(sort_alone(&small, 16_777_216.0, 32), "histogram").dispatches, 4.0);
+    // 2^21 pairs: three of four passes count the next digits.
+    let counts = stage(sort_alone(&small, 2_097_152.0, 32), "scatter");
+    assert_eq!((counts.dispatches, counts.atomics), (4.0, 3.0 * 2_097_152.0));
+    assert_eq!(stage(sort_alone(&small, 2_097_152.0, 32), "histogram").dispatches, 1.0);
     // Gather: 20 rows of 16 sectors and their places for each output row of 16 sectors and two offsets.
     let counts = stage(forward(&of_rows(&[1000], 512, Facts { sets: 16.0, outputs: 50.0, ..hits(1000.0) })), "gather");
     assert_eq!((counts.sectors, counts.lines), (1000.0 * 17.0 + 50.0 * 18.0, 1000.0 * 5.0 + 50.0 * 6.0));
