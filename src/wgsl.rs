@@ -235,6 +235,7 @@ files![
     "shared/store.wgsl",
     "shared/sum.wgsl",
     "shared/tables.wgsl",
+    "shared/tag.wgsl",
     "shared/tags.wgsl",
     "shared/tally.wgsl",
     "shared/target.wgsl",

@@ -17,6 +17,7 @@
 @group(0) @binding(4) var<storage, read_write> ways: array<u32>;
 @group(0) @binding(5) var<storage, read_write> tables: array<atomic<u32>>;
 
+#include "shared/tag.wgsl"
 #include "shared/tables.wgsl"
 #include "shared/tally.wgsl"
 
@@ -232,7 +233,7 @@ fn admit_eight(first: u32, n: u32, lane: u32) {
         home = set_of(span.x);
         let slot_of_lane = home * 32u + way;
         let field = select(STAMP, FREQ, params.policy == LFU);
-        let empty = ways[way_at(slot_of_lane, TAG)] == NONE;
+        let empty = tag_of(slot_of_lane) == NONE;
         let pinned = (ways[way_at(slot_of_lane, FLAGS)] & PINNED) != 0u;
         value = select(select(ways[way_at(slot_of_lane, field)] + 1u, NONE, pinned), 0u, empty);
     }
@@ -266,7 +267,7 @@ fn take(best: u32, first_way: u32, home: u32, nth: u32) {
         } else if (value == step.t) {
             return;
         }
-        leaving.victim = ways[way_at(slot, TAG)];
+        leaving.victim = tag_of(slot);
         leaving.flags = WRITE;
         tally(leaving.victim, EVICTIONS, 1u);
         if (stamp == step.t) { leaving.flags |= KEEP; } // LFU: this batch uses the victim, so its row is kept in scratch

@@ -11,6 +11,8 @@
 @group(0) @binding(3) var<storage, read_write> moves: array<Move>;
 @group(0) @binding(4) var<storage, read_write> tables: array<atomic<u32>>;
 
+#include "shared/tag.wgsl"
+
 var<workgroup> found: atomic<u32>;
 var<workgroup> base: u32;
 
@@ -32,5 +34,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
     workgroupBarrier();
     if (!dirty) { return; }
-    moves[base + place] = Move(slot, NONE, ways[way_at(slot, TAG)], WRITE);
+    moves[base + place] = Move(slot, NONE, tag_of(slot), WRITE);
 }

@@ -10,8 +10,11 @@ fn lane_index(lane: Lane) -> u32 { return lane.subgroup * 32u + lane.invocation;
 
 @group(0) @binding(3) var<storage, read> ways: array<u32>; // 128 words for each set, the first 32 of them tags
 
+#include "shared/meta.wgsl"
+#include "shared/tag.wgsl"
+
 fn tag(home: u32, way: u32) -> u32 {
-    return ways[home * 128u + way];
+    return tag_of(home * 32u + way);
 }
 
 // The place of `row` in set `home`, NONE if it is not there or `row` is NONE. Must be in uniform control flow.

@@ -62,7 +62,7 @@ impl std::fmt::Display for Finding {
 pub struct Counts {
     pub dispatches: u64,
     pub workgroups: u64,
-    /// Workgroups with work: those that came to a second barrier.
+    /// Workgroups with work: those that came past their first `workgroupUniformLoad`, which is two barriers, to another barrier.
     pub busy: u64,
     /// Accesses of a subgroup to storage buffers.
     pub accesses: u64,

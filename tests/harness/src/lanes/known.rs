@@ -1,4 +1,4 @@
-//! What is expected: findings, results that depend on the order of atomic operations, and barriers that nothing needs. Each has its reason,
+//! What is expected: findings, results that depend on the order of atomic operations, and mutants that no run notices. Each has its reason,
 //! and the run of everything (`scripts/lanes`) fails at an entry that is no longer met.
 
 use super::{
@@ -74,10 +74,11 @@ const ONE_SCAN: &str =
 /// A barrier that brings the lanes of a subgroup together.
 const TOGETHER: &str = "have left a loop of the caller";
 
-/// Why a barrier before shuffles is there: the executor's subgroups stay together by themselves.
-const SHUFFLES: &str = "no memory lies between the calls; the barrier only brings the lanes of a subgroup together before they exchange values";
+/// Why the executor does not notice that a barrier before shuffles is missing.
+const SHUFFLES: &str = "not redundant on hardware: it brings the lanes of a subgroup together before they exchange values, and the executor's \
+     subgroups are together anyway; no memory lies between the calls";
 
-/// Every barrier that nothing needs in a kernel.
+/// Every barrier whose removal no run notices: because the kernel does not need it, or because the executor's subgroups never diverge.
 pub static REDUNDANT: &[Redundant] = &[
     Redundant {
         kernel: "admit",
@@ -126,7 +127,7 @@ pub static REDUNDANT: &[Redundant] = &[
         kernel: "scatter",
         file: "sort/scatter.wgsl",
         near: "send_values(to_c,",
-        proof: "the next block begins with a barrier of its own before it writes what this one reads",
+        proof: "until the next block's first barrier a lane clears only words that it alone reads here",
     },
     Redundant {
         kernel: "segments",
@@ -142,13 +143,36 @@ pub static REDUNDANT: &[Redundant] = &[
     },
 ];
 
-/// The entry for a mutant, if it is a barrier that its kernel does not need.
+/// Every atomic operation that may be made plain, and every storageBarrier that may be made a workgroupBarrier, without any run noticing.
+pub static UNNOTICED: &[Redundant] = &[
+    Redundant {
+        kernel: "",
+        file: "shared/tables.wgsl",
+        near: "+ 1u], 1u)",
+        proof: "the carry into a counter's high word: it takes 2^32 counts to come to it, and twice that for two at once",
+    },
+    Redundant {
+        kernel: "linearize",
+        file: "cached/linearize.wgsl",
+        near: "atomicMax(&step.bad_offset",
+        proof: "no recorded batch has two bad offsets in one dispatch; needed where one has",
+    },
+];
+
+impl Redundant {
+    /// True if this entry is about the line of `mutant`. An entry without a kernel is about any.
+    pub fn is(&self, mutant: &Mutant) -> bool {
+        let place = mutant.place.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<usize>().ok()?)));
+        let Some((file, line)) = place else { return false };
+        let Some(lines) = super::source::lines(file) else { return false };
+        let near = &lines[line.saturating_sub(2)..lines.len().min(line + 1)];
+        (self.kernel.is_empty() || self.kernel == mutant.kernel)
+            && self.file == file
+            && near.iter().any(|line| line.contains(self.near))
+    }
+}
+
+/// The entry for a mutant, if it is a barrier whose removal no run notices.
 pub fn redundant(mutant: &Mutant) -> Option<&'static Redundant> {
-    let (file, line) = mutant.place.rsplit_once(':')?;
-    let line: usize = line.parse().ok()?;
-    let lines = super::source::lines(file)?;
-    let near = &lines[line.saturating_sub(2)..lines.len().min(line + 1)];
-    REDUNDANT.iter().find(|known| {
-        known.kernel == mutant.kernel && known.file == file && near.iter().any(|line| line.contains(known.near))
-    })
+    REDUNDANT.iter().find(|known| known.is(mutant))
 }

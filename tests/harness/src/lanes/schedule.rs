@@ -223,7 +223,7 @@ fn meet(machine: &mut Machine<'_>, group: &mut Workgroup) -> bool {
     group.shared.storage_phase += u32::from(barrier.storage);
     group.shared.workgroup_phase += u32::from(barrier.workgroup);
     machine.counts.barriers += 1;
-    machine.counts.busy += u64::from(barrier.workgroup && group.shared.workgroup_phase == 2);
+    machine.counts.busy += u64::from(barrier.workgroup && group.shared.workgroup_phase == 3);
     machine.pairs.insert((group.shared.passed, at + 1));
     group.shared.passed = at + 1;
     for subgroup in &mut group.subgroups {

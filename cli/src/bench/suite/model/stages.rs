@@ -679,8 +679,10 @@ fn exchange(work: &Work) -> (&'static str, Counts) {
         let moves = if row.rows > 1.0 { stream(n, 16.0) } else { one(n) };
         counts.touch(moves);
         if facts.sets > 0.0 {
-            counts.barriers += 3.0 * turns;
             let left = facts.evictions;
+            // A list of some shards has only the Moves with which a row of them leaves.
+            let lists = (n / LISTED).ceil() * record_groups;
+            counts.barriers += 3.0 * if cut { (left / lists / at_once).ceil() * lists } else { turns };
             // Flags are read, and cleared: read and written. The rows of a subgroup come set by set.
             let sets = (1.0 + (row.rows - 1.0) * distinct(facts.sets, n) / n).min(row.rows);
             let flags = Touched { sectors: distinct(4.0 * sets, row.rows), lines: sets };
