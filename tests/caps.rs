@@ -211,6 +211,8 @@ fn shards_share_the_storage_buffers_that_windows_leave() {
         let found = (caps.choose_shards(&none), caps.choose_shards(&large));
         assert_eq!(found, (without_cache, with_cache), "{buffers} storage buffers");
     }
+    let software = Caps { device_type: DeviceType::Cpu, ..with(32) };
+    assert_eq!((software.choose_shards(&none), software.choose_shards(&large)), (4, 4));
 }
 
 #[test]

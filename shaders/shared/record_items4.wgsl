@@ -30,13 +30,29 @@ fn put_words(record: Record, w: u32, words: vec4<u32>) {
     #shard record.shard: records$[at] = words;
 }
 
+// The Quad with floats e to e + 3 of the row, counted as in a record: the state first. e is a multiple of 4.
+fn quad_of_record(place: u32, e: u32) -> Quad {
+    if (e < params.state) { return load_quad(place, weight_quads() + e / 4u); }
+    return load_quad(place, (e - params.state) / 4u);
+}
+
+// These four floats in FP16.
+fn four_halves_of(place: u32, row: u32, e: u32) -> vec2<u32> {
+    let v = quad_of_record(place, e);
+    let purpose = select(0u, 1u, e < params.state);
+    let first = select(e - params.state, e, e < params.state);
+    return vec2<u32>(half_of(v.x, row, first, purpose) | (half_of(v.y, row, first + 1u, purpose) << 16u),
+        half_of(v.z, row, first + 2u, purpose) | (half_of(v.w, row, first + 3u, purpose) << 16u));
+}
+
 // Writes the record of the FP32 row at `place`, together with the other invocations that pack it.
 fn write_record(record: Record, place: u32, row: u32, part: u32, scale: f32, bias: f32) {
-    for (var first = 4u * part; first < params.record_words; first += 4u * params.lanes) {
-        var words = vec4<u32>();
-        for (var i = 0u; i < 4u; i++) {
-            words = vec4<u32>(words.yzw, packed_word(place, row, first + i, scale, bias));
+    for (var w = 4u * part; w < params.record_words; w += 4u * params.lanes) {
+        if (params.bits == 32u) {
+            put_words(record, w, bitcast<vec4<u32>>(quad_of_record(place, w)));
+        } else {
+            put_words(record, w,
+                vec4<u32>(four_halves_of(place, row, 2u * w), four_halves_of(place, row, 2u * w + 4u)));
         }
-        put_words(record, first, words);
     }
 }

@@ -14,7 +14,7 @@ use std::{
 };
 
 use hotrow::internals::{self, Pieces as _};
-use hotrow::{Group, GroupConfig, Layout, Optimizer, Precision};
+use hotrow::{Group, GroupConfig, Layout, Optimizer, Precision, Snapshot};
 use hotrow_harness::{
     device::instead,
     lanes::{
@@ -159,12 +159,12 @@ fn every_stage_and_its_mutants() {
 }
 
 /// Counts of exchange and update in training steps of a table in so many shards, on a device with so many storage buffers a stage.
-fn counts_of(shards: u32, storage_buffers: u32) -> [Counts; 2] {
-    let mut config = Config { storage_buffers, ..device(32, true, Order::Ascending, 0) };
+fn counts_of(shards: u32, storage_buffers: u32) -> ([Counts; 2], Snapshot) {
+    let mut config = Config { storage_buffers, card: true, ..device(32, true, Order::Ascending, 0) };
     config.options.counting = true;
     let (context, world) = runs::context(&config, None);
     let rows = 9000u32;
-    let mut table = GroupConfig::new(&[rows], 32)
+    let mut table = GroupConfig::new(&[rows], 128)
         .with_precision(Precision::Int8)
         .with_cache_rows(rows / 20)
         .with_optimizer(Optimizer::row_wise_adagrad(0.1));
@@ -181,8 +181,9 @@ fn counts_of(shards: u32, storage_buffers: u32) -> [Counts; 2] {
     }
     group.flush().unwrap();
     let report = world.take_report();
+    let snapshot = group.snapshot().unwrap();
     assert_eq!(report.findings, []);
-    ["exchange", "update"].map(|kernel| report.counts[kernel].clone())
+    (["exchange", "update"].map(|kernel| report.counts[kernel].clone()), snapshot)
 }
 
 /// 18 shards bound at once cost what 2 cost: dispatches, workgroups with work, turns (by their barriers and accesses). A device with WebGPU's 8 storage
@@ -194,8 +195,9 @@ fn eighteen_shards_cost_as_much_as_two() {
         many.dispatches == few.dispatches && cost(many).iter().zip(cost(few)).all(|(&a, b)| a * 100 <= b * 115)
     };
     for (buffers, wanted) in [(25, true), (8, false)] {
-        let two = counts_of(2, buffers);
-        let eighteen = counts_of(18, buffers);
+        let (two, rows) = counts_of(2, buffers);
+        let (eighteen, same_rows) = counts_of(18, buffers);
+        assert!(same_rows == rows, "{buffers} storage buffers: other rows");
         for (kernel, (many, few)) in ["exchange", "update"].into_iter().zip(eighteen.iter().zip(&two)) {
             println!(
                 "{kernel}, {buffers} storage buffers: dispatches, busy workgroups, barriers, accesses of 18 shards {:?}, of 2 {:?}",

@@ -136,10 +136,12 @@ impl Caps {
     }
 
     /// Shards of a table that a dispatch binds: one, and one more for each storage buffer that the windows of the cache leave. If these are
-    /// not all shards, every dispatch but the last has equally many.
+    /// not all shards, every dispatch but the last has equally many. A driver that runs on a CPU gets at most four: it executes the branches of
+    /// all shards for every row.
     #[must_use]
     pub fn choose_shards(&self, layout: &Layout) -> u32 {
-        let most = (self.choose_windows() + 1).saturating_sub(layout.windows()).max(1);
+        let most = if self.device_type == wgpu::DeviceType::Cpu { 4 } else { u32::MAX };
+        let most = (self.choose_windows() + 1).saturating_sub(layout.windows()).clamp(1, most);
         layout.shards.div_ceil(layout.shards.div_ceil(most))
     }
 

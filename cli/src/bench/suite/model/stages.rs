@@ -602,10 +602,9 @@ fn pack(work: &Work, rows: f64) -> Touched {
     let extents = row.weights() + row.state();
     let floats = f64::from(layout.dim) + if layout.state_half { f64::from(layout.state) } else { 0.0 };
     if layout.item() == 4 {
-        // Four words an invocation. Each word loads the Quad of its float, or of each of its halves.
-        let state = if layout.state_half { Touched::default() } else { row.state() * 4.0 };
-        let loads = if bits == 16 { strided(floats / 8.0, 32.0) * 8.0 } else { row.weights() * 4.0 };
-        return (extents + state + loads + span(row.record, row.record)) * rows;
+        // Four words an invocation, of one Quad or, as halves, of two.
+        let loads = if bits == 16 { strided(floats / 8.0, 32.0) * 2.0 } else { row.weights() + row.state() };
+        return (extents + loads + span(row.record, row.record)) * rows;
     }
     // Scale, bias and FP32 state by themselves, then weights and FP16 state, two words an invocation in FP16.
     let payload = f64::from(layout.payload_half / 2);

@@ -47,7 +47,8 @@ impl DeviceInterface for LaneDevice {
 
     fn adapter_info(&self) -> wgpu::AdapterInfo {
         let size = self.world.config.options.subgroup;
-        let mut info = wgpu::AdapterInfo::new(wgpu::DeviceType::Cpu, wgpu::Backend::Noop);
+        let kind = if self.world.config.card { wgpu::DeviceType::VirtualGpu } else { wgpu::DeviceType::Cpu };
+        let mut info = wgpu::AdapterInfo::new(kind, wgpu::Backend::Noop);
         info.name = "lane executor".into();
         (info.subgroup_min_size, info.subgroup_max_size) = (size, size);
         info

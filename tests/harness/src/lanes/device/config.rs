@@ -12,6 +12,8 @@ pub struct Config {
     pub float_atomics: bool,
     /// The most storage buffers of a stage: those of WebGPU's default limits are 8.
     pub storage_buffers: u32,
+    /// Whether it says that it is a card, which gets more workgroups and more shards at once than a driver that runs on a CPU.
+    pub card: bool,
     /// Whether each dispatch runs a second time in another order, and the results are compared.
     pub twice: bool,
     /// The most dispatches of each text that are recorded, beside those whose barriers come in an order not met before; 0: none at all.
@@ -39,6 +41,7 @@ impl Default for Config {
             float_atomics: false,
             // Three windows of a cache, or three shards at once.
             storage_buffers: 10,
+            card: false,
             twice: false,
             record: 0,
             findings: Findings::Fail,
