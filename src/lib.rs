@@ -76,7 +76,11 @@ mod table;
 mod wgsl;
 
 pub use config::*;
-pub use cpu::{cached::group::CpuGroup, robe::CpuRobeGroup, scaler::CpuScaler};
+pub use cpu::{
+    cached::{fast::CpuPath, group::CpuGroup},
+    robe::CpuRobeGroup,
+    scaler::CpuScaler,
+};
 pub use error::{Error, IoError};
 pub use gpu::{
     adapter,

@@ -11,6 +11,7 @@ mod lanes;
 mod layers;
 mod low_precision;
 mod naive;
+mod paths;
 mod pins;
 mod public_docs;
 mod robe;

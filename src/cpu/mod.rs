@@ -5,6 +5,7 @@
 #![allow(clippy::too_many_arguments, reason = "a stage takes the bindings of its shader, in their order")]
 
 pub(crate) mod cached;
+pub(crate) mod direct;
 pub(crate) mod robe;
 pub(crate) mod scaler;
 pub(crate) mod stages;

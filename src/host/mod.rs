@@ -2,6 +2,7 @@
 
 pub(crate) mod alloc;
 pub(crate) mod disjoint;
+pub(crate) mod pages;
 pub(crate) mod positioned;
 pub(crate) mod spread;
 pub(crate) mod trusted;

@@ -1,10 +1,10 @@
 //! The only unsafe code of the crate, behind safe functions that check what the unsafe code needs: rows of one slice
-//! handed to several threads, prefetches of memory, the crate's own shaders compiled without runtime checks, and bytes
-//! copied out of a mapped file.
+//! handed to several threads, words that several threads write, prefetches of memory, the crate's own shaders compiled
+//! without runtime checks, and bytes copied out of a mapped file.
 
 #![allow(unsafe_code, reason = "the only file of the library with unsafe code")]
 
-use std::marker::PhantomData;
+use std::{marker::PhantomData, sync::atomic::AtomicU64};
 
 use rayon::prelude::*;
 
@@ -59,6 +59,14 @@ impl Mapping {
     pub(crate) fn prefetch(&self, at: usize, bytes: usize) {
         prefetch_bytes(self.0.as_ptr().wrapping_add(at).cast(), bytes);
     }
+}
+
+/// The same words, which several threads may write at once.
+pub(crate) fn shared(words: &mut [u64]) -> &[AtomicU64] {
+    const { assert!(size_of::<AtomicU64>() == size_of::<u64>() && align_of::<AtomicU64>() == align_of::<u64>()) };
+    // SAFETY: both types have the same size and alignment, and every bit pattern is valid for both. The slice is borrowed mutably, so
+    // that nobody reads or writes its words otherwise while the result lives.
+    unsafe { &*(std::ptr::from_mut(words) as *const [AtomicU64]) }
 }
 
 /// Calls `work(item, row)` on all cores, in the order of `targets` (pairs of item and row). Rows are `width` values of

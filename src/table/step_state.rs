@@ -58,7 +58,7 @@ impl<P> StepState<P> {
 
     /// The index of the step scratch that the next batch may use: not that of a forward whose backward will read it.
     pub(crate) fn next_space(&self) -> usize {
-        self.pending().map_or(0, |pending| 1 - pending.space)
+        self.pending().map_or(0, |pending| usize::from(pending.space == 0))
     }
 
     /// Notes that a forward has been carried out.

@@ -2,17 +2,21 @@
 
 use crate::{
     config::GroupConfig,
-    cpu::stages::{
-        cached::{
-            admit, arrange, assign, begin, claim, collect, combine, exchange, gather, linearize, locate, merge, probe,
-            reset,
-            space::{FlushSpace, Space},
-            tables::Tables,
-            touch, update,
-        },
-        sort::{
-            dedup::{DedupTo, dedup},
-            radix::SortJob,
+    cpu::{
+        cached::fast::{CpuPath, SPACE},
+        direct,
+        stages::{
+            cached::{
+                admit, arrange, assign, begin, claim, collect, combine, exchange, gather, linearize, locate, merge,
+                probe, reset,
+                space::{FlushSpace, Space},
+                tables::{Tables, shards},
+                touch, update,
+            },
+            sort::{
+                dedup::{DedupTo, dedup},
+                radix::SortJob,
+            },
         },
     },
     error::Error,
@@ -64,6 +68,9 @@ pub struct CpuGroup {
     /// Step scratch of training steps. There are two, so that a batch can be prefetched while the last one waits for its backward.
     train: [Option<Space>; 2],
     frozen: Option<Space>,
+    /// Step scratch of the direct path.
+    pub(crate) fast: Option<direct::space::Space>,
+    pub(crate) path: CpuPath,
     pub(crate) flush: Option<FlushSpace>,
     pub(crate) state: StepState<Prefetched>,
 }
@@ -105,7 +112,16 @@ impl CpuGroup {
     fn of(config: GroupConfig, source: Option<&dyn Source>) -> Result<Self, Error> {
         let layout = Layout::new(&config, SHARD_BYTES)?;
         let tables = Tables::new(&config, layout, source)?;
-        Ok(Self { config, tables, train: [None, None], frozen: None, flush: None, state: StepState::Idle })
+        Ok(Self {
+            config,
+            tables,
+            train: [None, None],
+            frozen: None,
+            fast: None,
+            path: CpuPath::default(),
+            flush: None,
+            state: StepState::Idle,
+        })
     }
 
     /// The configuration.
@@ -120,8 +136,17 @@ impl CpuGroup {
         MemoryReport::plan(&self.config, &self.tables.layout, Calls::default())
     }
 
+    /// Chooses how the group computes from its next forward on. The results are the same bits.
+    #[must_use]
+    pub fn with_path(mut self, path: CpuPath) -> Self {
+        self.settle();
+        self.path = path;
+        self
+    }
+
     /// Gives up the backward of the last forward, so that rows can be written or the cache reset.
     pub fn abandon_backward(&mut self) {
+        self.settle();
         self.state.end_forward();
     }
 
@@ -171,7 +196,9 @@ impl CpuGroup {
         batch::check_grads(&self.config, forward, grad_outputs.len())?;
         let Pending { indices, bags, weighted, space } = forward;
         let params = self.params(Mode::Train, Purpose::Update).batch(indices, bags, weighted);
-        if let Some(space) = self.train[space].as_mut().filter(|_| indices > 0) {
+        if space == SPACE {
+            self.update_rows(&params, &Rate::new(&self.config.optimizer), grad_outputs, scaler);
+        } else if let Some(space) = self.train[space].as_mut().filter(|_| indices > 0) {
             backward(&mut self.tables, space, (params, &Rate::new(&self.config.optimizer)), grad_outputs, scaler);
         }
         self.state.end_forward();
@@ -276,7 +303,7 @@ pub(crate) fn exchange_all(
     let Tables { layout, records, cache, ways, tables, .. } = tables;
     let rounds = if layout.shards == 1 { [phases, 0] } else { [phases & Shard::PACK, phases & Shard::UNPACK] };
     for phases in rounds.into_iter().filter(|&phases| phases != 0) {
-        for (shard, records) in (0..).zip(&mut *records) {
+        for (shard, records) in shards(layout, records) {
             exchange(params, &layout.shard(shard, phases), step, moves, records, cache, scratch, ways, tables);
         }
     }
@@ -309,7 +336,7 @@ fn backward(
     merge(params, targets, segment, accesses, grad_outputs, scratch);
     combine(params, targets, segment, scratch);
     let Tables { records, cache, ways, tables: counters, .. } = tables;
-    for (shard, records) in (0..).zip(records) {
+    for (shard, records) in shards(layout, records) {
         let shard = layout.shard(shard, Shard::PACK);
         update(params, &shard, targets, accesses, grad_outputs, records, cache, scratch, ways, counters, rate);
     }
@@ -348,7 +375,11 @@ impl Lookup for CpuGroup {
         self.state.not_prefetched("forward")?;
         let params = self.batch_params(indices, offsets, weights, Mode::Train)?;
         self.check_outputs(&params, outputs)?;
+        self.settle();
         self.state.end_forward(); // its step scratch is overwritten
+        if self.pooled(&params, (indices, offsets, weights.unwrap_or_default()), outputs)? {
+            return Ok(());
+        }
         let space = grown(&mut self.train[0], &self.tables.layout, params.indices, true)?;
         let batch = Batch { indices, offsets, weights: weights.unwrap_or_default() };
         decide(&mut self.tables, space, &params, &batch);
@@ -365,6 +396,9 @@ impl Lookup for CpuGroup {
         self.state.not_prefetched("forward_frozen")?;
         let params = self.batch_params(indices, offsets, weights, Mode::Frozen)?;
         self.check_outputs(&params, outputs)?;
+        if self.pooled(&params, (indices, offsets, weights.unwrap_or_default()), outputs)? {
+            return Ok(());
+        }
         let space = grown(&mut self.frozen, &self.tables.layout, params.indices, false)?;
         let batch = Batch { indices, offsets, weights: weights.unwrap_or_default() };
         decide(&mut self.tables, space, &params, &batch);
@@ -393,6 +427,7 @@ impl Lookup for CpuGroup {
 
     fn counters(&mut self) -> Result<Vec<Counters>, Error> {
         self.state.not_prefetched("counters")?;
+        self.settle();
         Ok(Counters::from_words(&self.tables.tables, self.tables.layout.stride()))
     }
 
@@ -420,6 +455,7 @@ impl Embedding for CpuGroup {
 
     fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
         self.state.not_prefetched("prefetch")?;
+        self.settle();
         let params = self.batch_params(indices, offsets, weights, Mode::Train)?;
         let space = self.state.next_space();
         let lists = grown(&mut self.train[space], &self.tables.layout, params.indices, true)?;

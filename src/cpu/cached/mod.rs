@@ -1,5 +1,6 @@
 //! A group of cached tables on the CPU.
 
+pub(crate) mod fast;
 pub(crate) mod group;
 pub(crate) mod parts;
 pub(crate) mod pins;

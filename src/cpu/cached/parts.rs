@@ -19,9 +19,7 @@ impl CpuGroup {
             Part::Counters => vec![(words, &mut tables.tables)],
             Part::Ways => vec![(words, &mut tables.ways)],
             Part::Cache => vec![(words, bytemuck::cast_slice_mut(&mut tables.cache))],
-            Part::Records => {
-                tables.records.iter_mut().map(|shard| (shard.len() as u64, shard.as_mut_slice())).collect()
-            }
+            Part::Records => vec![(words, &mut tables.records)],
             Part::Frequencies => {
                 tables.freqs.iter_mut().map(|(_, freqs)| (freqs.len() as u64, freqs.as_mut_slice())).collect()
             }
@@ -37,6 +35,7 @@ impl CpuGroup {
         mut each: impl FnMut(&mut [u32], usize),
     ) -> Result<(), Error> {
         let range = part.range(&self.config, &self.tables.layout, first_word, words)?;
+        self.settle();
         let spacing = part.spacing(&self.tables.layout);
         let mut arrays = self.arrays(part);
         let lengths: Vec<u64> = arrays.iter().map(|&(words, _)| words).collect();

@@ -9,6 +9,7 @@
 pub(crate) mod gradients;
 pub(crate) mod half;
 pub(crate) mod lanes;
+pub(crate) mod move_record;
 pub(crate) mod optimise;
 pub(crate) mod pack;
 pub(crate) mod pack_moved;
@@ -19,6 +20,7 @@ mod tests;
 pub(crate) mod unpack;
 
 pub use crate::host::trusted::prefetch;
+pub use move_record::move_record;
 pub use optimise::{Rule, optimise};
 pub use pack::pack;
 pub use pack_moved::pack_moved;

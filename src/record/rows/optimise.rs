@@ -25,9 +25,9 @@ pub struct Rule {
 }
 
 /// Moves a row by its gradient. Returns false and leaves the row as it was if a gradient or a new value is not finite.
-/// `before` is a buffer for a copy of the row, reused from call to call.
+/// `before` is a buffer for a copy of the row: as many floats as it has weights and states.
 #[multiversion(targets = "simd")]
-pub fn optimise(rule: &Rule, grads: &[f32], weights: &mut [f32], states: &mut [f32], before: &mut Vec<f32>) -> bool {
+pub fn optimise(rule: &Rule, grads: &[f32], weights: &mut [f32], states: &mut [f32], before: &mut [f32]) -> bool {
     optimise_row(rule, grads, weights, states, before)
 }
 
@@ -37,14 +37,11 @@ pub(crate) fn optimise_row(
     grads: &[f32],
     weights: &mut [f32],
     states: &mut [f32],
-    before: &mut Vec<f32>,
+    before: &mut [f32],
 ) -> bool {
-    before.clear();
-    before.extend_from_slice(weights);
-    before.extend_from_slice(states);
-    let finite = moved(rule, grads, weights, states);
+    let (old_weights, old_states) = before[..weights.len() + states.len()].split_at_mut(weights.len());
+    let finite = moved_from::<true>(rule, grads, weights, states, (old_weights, old_states));
     if !finite {
-        let (old_weights, old_states) = before.split_at(weights.len());
         weights.copy_from_slice(old_weights);
         states.copy_from_slice(old_states);
     }
@@ -54,37 +51,72 @@ pub(crate) fn optimise_row(
 /// Moves a row by its gradient. Returns whether the gradient and all new values are finite; if not, the row is spoiled.
 #[inline(always)]
 pub(crate) fn moved(rule: &Rule, grads: &[f32], weights: &mut [f32], states: &mut [f32]) -> bool {
+    moved_from::<false>(rule, grads, weights, states, (&mut [], &mut []))
+}
+
+/// [`moved`]; with `KEEP` it writes the old weights and states to `before`.
+#[inline(always)]
+fn moved_from<const KEEP: bool>(
+    rule: &Rule,
+    grads: &[f32],
+    weights: &mut [f32],
+    states: &mut [f32],
+    before: (&mut [f32], &mut [f32]),
+) -> bool {
     let Rule { lr, eps, weight_decay, .. } = *rule;
+    let n = weights.len();
+    let grads = &grads[..n];
+    let (old_weights, old_states) = before;
+    let old_weights = &mut old_weights[..if KEEP { n } else { 0 }];
     // The largest magnitude met, as bits: above all finite ones if a value is not finite. A gradient that is not finite
     // shows in its weight.
     let mut largest = 0;
-    let mut see = |x: f32| largest = largest.max(x.to_bits() & MAGNITUDE);
     match rule.kind {
         OptimizerKind::Sgd => {
-            for (w, &g) in weights.iter_mut().zip(grads) {
-                let g = g + weight_decay * *w;
-                *w -= lr * g;
-                see(*w);
+            for i in 0..n {
+                let old = weights[i];
+                let new = old - lr * (grads[i] + weight_decay * old);
+                if KEEP {
+                    old_weights[i] = old;
+                }
+                weights[i] = new;
+                largest = largest.max(new.to_bits() & MAGNITUDE);
             }
         }
         OptimizerKind::AdaGrad => {
-            for ((w, &g), s) in weights.iter_mut().zip(grads).zip(&mut *states) {
-                let g = g + weight_decay * *w;
-                *s += g * g;
-                *w -= lr * g / (s.sqrt() + eps);
-                see(*s);
-                see(*w);
+            let states = &mut states[..n];
+            let old_states = &mut old_states[..if KEEP { n } else { 0 }];
+            for i in 0..n {
+                let (old, old_state) = (weights[i], states[i]);
+                let g = grads[i] + weight_decay * old;
+                let state = old_state + g * g;
+                let new = old - lr * g / (state.sqrt() + eps);
+                if KEEP {
+                    old_weights[i] = old;
+                    old_states[i] = old_state;
+                }
+                weights[i] = new;
+                states[i] = state;
+                largest = largest.max(state.to_bits() & MAGNITUDE).max(new.to_bits() & MAGNITUDE);
             }
         }
         OptimizerKind::RowWiseAdaGrad => {
-            let state = states[0] + sum_of_squares(grads, weights, weight_decay) / grads.len() as f32;
+            let old_state = states[0];
+            let state = old_state + sum_of_squares(grads, weights, weight_decay) / n as f32;
             states[0] = state;
-            see(state);
+            if KEEP {
+                old_states[0] = old_state;
+            }
+            largest = state.to_bits() & MAGNITUDE;
             let by = state.sqrt() + eps;
-            for (w, &g) in weights.iter_mut().zip(grads) {
-                let g = g + weight_decay * *w;
-                *w -= lr * g / by;
-                see(*w);
+            for i in 0..n {
+                let old = weights[i];
+                let new = old - lr * (grads[i] + weight_decay * old) / by;
+                if KEEP {
+                    old_weights[i] = old;
+                }
+                weights[i] = new;
+                largest = largest.max(new.to_bits() & MAGNITUDE);
             }
         }
     }

@@ -23,7 +23,10 @@ pub(crate) const CHUNK: usize = MERGE_CHUNK as usize;
 #[derive(Clone, Copy)]
 pub(crate) struct Gradients<'a> {
     pub(crate) params: &'a Params,
+    /// The output row and the factor of each access. With `factors`, the access in that list, and a word without meaning.
     pub(crate) accesses: &'a [[u32; 2]],
+    /// The output rows and factors of accesses in another order; empty if `accesses` has them.
+    pub(crate) factors: &'a [[u32; 2]],
     pub(crate) grad_outputs: GradSlice<'a>,
     /// Every gradient is multiplied with this: 1 / scale.
     pub(crate) inverse: f32,
@@ -94,9 +97,15 @@ struct Outputs<'a, K: Kind, const FACTORS: bool> {
 
 impl<K: Kind, const FACTORS: bool> Outputs<'_, K, FACTORS> {
     #[inline(always)]
+    fn access(&self, k: usize) -> [u32; 2] {
+        let access = self.all.accesses[k];
+        if FACTORS && !self.all.factors.is_empty() { self.all.factors[access[0] as usize] } else { access }
+    }
+
+    #[inline(always)]
     fn of(&self, k: usize) -> &[K::Stored] {
         let dim = self.all.params.dim as usize;
-        let [output, _] = self.all.accesses[k];
+        let [output, _] = self.access(k);
         &self.grads[output as usize * dim..][..dim]
     }
 }
@@ -115,7 +124,7 @@ impl<K: Kind, const FACTORS: bool> Rows for Outputs<'_, K, FACTORS> {
 
     #[inline(always)]
     fn factor(&self, k: usize) -> f32 {
-        f32::from_bits(self.all.accesses[k][1])
+        f32::from_bits(self.access(k)[1])
     }
 
     #[inline(always)]
@@ -139,7 +148,7 @@ pub fn merge(
     let valid = targets[0].place as usize;
     let rows = 2 * valid.div_ceil(CHUNK);
     let inverse = f32::from_bits(targets[0].end);
-    let gradients = Gradients { params, accesses: &accesses[..valid], grad_outputs, inverse };
+    let gradients = Gradients { params, accesses: &accesses[..valid], factors: &[], grad_outputs, inverse };
     let partials = &mut record::partials(params, scratch)[..rows * dim];
     each_row(partials, dim, valid * dim, |row, sums| {
         let tile = row / 2 * CHUNK;

@@ -3,7 +3,10 @@
 use crate::{
     config::{GroupConfig, Policy},
     error::Error,
-    host::alloc::{check, zeroed},
+    host::{
+        alloc::{check, zeroed},
+        pages::Pages,
+    },
     record::init::Filler,
     source::Source,
     table::layout::{CLOCK_WORDS, Feature, Layout, NONE, Params, Shard, TABLE_WORDS, features, table_words},
@@ -63,13 +66,35 @@ pub(crate) struct Tally {
 
 impl Tally {
     pub(crate) fn count(&mut self, params: &Params, tables: &mut [u32], row: u32, counter: usize) {
-        if !self.rows.contains(&row) {
-            self.end(tables);
-            self.table = table_of(params, tables, row);
-            let base = table_base(tables, self.table);
-            self.rows = base..base + table_rows(tables, self.table);
+        if !self.covers(row) {
+            self.enter(params, tables, row);
         }
+        self.add(counter);
+    }
+
+    /// Whether the row is in the table that is counted for.
+    pub(crate) fn covers(&self, row: u32) -> bool {
+        self.rows.contains(&row)
+    }
+
+    /// Adds what was counted to its table, and goes on with the table of `row`.
+    pub(crate) fn enter(&mut self, params: &Params, tables: &mut [u32], row: u32) {
+        self.end(tables);
+        self.table = table_of(params, tables, row);
+        let base = table_base(tables, self.table);
+        self.rows = base..base + table_rows(tables, self.table);
+    }
+
+    /// Counts a row of the table that is counted for.
+    pub(crate) fn add(&mut self, counter: usize) {
         self.counts[counter] += 1;
+    }
+
+    /// Counts a distinct row that was read from its record and got no slot.
+    pub(crate) fn add_missed(&mut self) {
+        for counter in [counter::UNIQUE, counter::UNIQUE_MISSES, counter::BYPASS_READS] {
+            self.add(counter);
+        }
     }
 
     pub(crate) fn end(&mut self, tables: &mut [u32]) {
@@ -88,8 +113,9 @@ pub(crate) struct Tables {
     pub(crate) tables: Vec<u32>,
     pub(crate) features: Vec<Feature>,
     pub(crate) ways: Vec<u32>,
-    pub(crate) cache: Vec<f32>,
-    pub(crate) records: Vec<Vec<u32>>,
+    pub(crate) cache: Pages<f32>,
+    /// The records of all rows; [`shards`] cuts them.
+    pub(crate) records: Pages<u32>,
     /// The frequency of every row (LFU); a single empty piece under other policies.
     pub(crate) freqs: Vec<(Shard, Vec<u32>)>,
 }
@@ -100,16 +126,9 @@ impl Tables {
         check("records", layout.table_bytes() + freqs)?;
         let (ways, cache) = new_cache(&layout)?;
         let filler = Filler::new(config, &layout, source)?;
-        let mut records = Vec::new();
+        let mut records = Pages::zeroed("records", layout.total_rows as usize * layout.row.record_words as usize)?;
+        filler.pack(0, &mut records)?;
         let mut freqs = Vec::new();
-        for index in 0..layout.shards {
-            let first_row = index * layout.rows_per_shard;
-            let rows = layout.shard_rows(index) as usize;
-            let words = layout.row.record_words as usize;
-            let mut shard = zeroed("records", rows * words)?;
-            filler.pack(first_row, &mut shard)?;
-            records.push(shard);
-        }
         for shard in layout.freq_shards(config.policy) {
             let rows = if config.policy == Policy::Lfu { shard.rows as usize } else { 0 };
             freqs.push((shard, zeroed("freqs", rows)?));
@@ -119,11 +138,16 @@ impl Tables {
     }
 }
 
+/// The records of each shard, in order.
+pub(crate) fn shards<'r>(layout: &Layout, records: &'r mut [u32]) -> impl Iterator<Item = (u32, &'r mut [u32])> {
+    (0..).zip(records.chunks_mut(layout.rows_per_shard as usize * layout.row.record_words as usize))
+}
+
 /// The metadata of empty ways, and their slots.
-pub(crate) fn new_cache(layout: &Layout) -> Result<(Vec<u32>, Vec<f32>), Error> {
+pub(crate) fn new_cache(layout: &Layout) -> Result<(Vec<u32>, Pages<f32>), Error> {
     let slots = layout.slots() as usize;
     let mut ways = zeroed("ways", slots * 4)?;
     let width = layout.ways as usize;
     ways.chunks_exact_mut(4 * width).for_each(|set| set[..width].fill(NONE));
-    Ok((ways, zeroed("cache", slots * layout.slot_words() as usize)?))
+    Ok((ways, Pages::zeroed("cache", slots * layout.slot_words() as usize)?))
 }

@@ -54,7 +54,7 @@ pub fn update(
     let accesses = &accesses[..totals.place as usize];
     let (dim, words) = (params.dim as usize, record::slot_words(params));
     let partials = &scratch[params.partials as usize * quad_width(params.dim) as usize..];
-    let gradients = Gradients { params, accesses, grad_outputs, inverse: f32::from_bits(totals.end) };
+    let gradients = Gradients { params, accesses, factors: &[], grad_outputs, inverse: f32::from_bits(totals.end) };
     let rule = record::rule(params, rate);
     let width = params.ways();
     // Calls `work` with the sum of a row's gradients and a buffer for the row.
@@ -75,7 +75,10 @@ pub fn update(
         let move_slot = |u: usize, slot: &mut [f32]| {
             let (weights, rest) = slot.split_at_mut(dim);
             let states = &mut rest[..params.state as usize];
-            with_sum(u, &mut |grads, before| rows::optimise(&rule, grads, weights, states, before))
+            with_sum(u, &mut |grads, before| {
+                before.resize(words, 0.0);
+                rows::optimise(&rule, grads, weights, states, before)
+            })
         };
         let slot_of = |u: usize| resident(u).then_some(targets[u].place as usize);
         each_target(cache, words, 0..targets.len(), slot_of, move_slot, |u, moved| {

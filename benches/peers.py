@@ -1,0 +1,306 @@
+#!/usr/bin/env python3
+"""The CPU backend beside torch and FBGEMM: nanoseconds a look-up, in alternating runs on this machine.
+
+    pip install torch==2.9.1 fbgemm-gpu-cpu==1.4.2
+    cargo bench --bench peers --no-run
+    benches/peers.py [--out DIR] [--rounds 15] [--only TEXT,...] [--quick] [--data DIR]
+
+`cargo bench --no-run` prints where the program lies; `--program FILE` names it if it is not the newest target/release/deps/peers-*.
+Take this pair of versions: fbgemm-gpu-cpu 1.9.0 runs scalar reference kernels for row-wise AdaGrad and FP16. For each cell this script
+says whether FBGEMM made machine code for it. A peer that is not installed is left out, and the table says so. `--data` names a folder with
+the traces ebooks_words and diabetes130_fields; without it their cells are left out.
+"""
+
+import argparse
+import csv
+import glob
+import os
+import platform
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROWS, BAGS, POOLED, BATCHES = 1_000_000, 2048, 20, 6
+OPTIMIZERS = ("sgd", "rowwise", "adagrad")
+
+
+def cells(quick):
+    """Name, what, law, dim, precision, optimiser, cache in percent."""
+    found = []
+    for law in ("uniform", "zipf", "ebooks_words", "diabetes130_fields"):
+        for dim in (64, 128):
+            for precision in ("fp32", "fp16"):
+                found.append(("frozen", law, dim, precision, "sgd", 0))
+                found.append(("forward", law, dim, precision, "sgd", 0))
+                for optimizer in OPTIMIZERS if precision == "fp32" else ("rowwise",):
+                    found.append(("step", law, dim, precision, optimizer, 0))
+            found.append(("frozen", law, dim, "int8", "sgd", 0))
+            if law != "uniform":
+                found.append(("step", law, dim, "int8", "rowwise", 5))
+                found.append(("step", law, dim, "int4", "rowwise", 10))
+    found += [("small", "uniform", dim, "fp32", "sgd", 0) for dim in (64, 128)]
+    return found[:: 7] if quick else found
+
+
+def trace(folder, name):
+    def words(file):
+        packed = os.path.join(folder, file + ".zst")
+        raw = subprocess.run(["zstd", "-dc", packed], check=True, stdout=subprocess.PIPE).stdout
+        return struct.unpack(f"<{len(raw) // 4}I", raw)
+
+    return words(f"{name}.u32"), words(f"{name}.offsets.u32")
+
+
+def batches(np, law, data, small):
+    """The rows of a table, and batches of (offsets, indices)."""
+    random = np.random.default_rng(7)
+    if law in ("uniform", "zipf"):
+        n = POOLED if small else BAGS * POOLED
+        made = []
+        for _ in range(64 if small else BATCHES):
+            if law == "uniform":
+                indices = random.integers(0, ROWS, n)
+            else:
+                # Inverse of the distribution function of 1 / rank^1.05; hot rows lie anywhere in the table.
+                weights = zipf_weights(np)
+                indices = np.searchsorted(weights, random.random(n)) * 611_953 % ROWS
+            made.append((np.arange(0, n + 1, POOLED), indices))
+        return ROWS, made
+    if data is None:
+        return None
+    indices, offsets = (np.array(part) for part in trace(data, law))
+    made = []
+    for k in range(BATCHES):
+        part = offsets[k * BAGS : (k + 1) * BAGS + 1]
+        made.append((part - part[0], indices[part[0] : part[-1]]))
+    return int(indices.max()) + 1, made
+
+
+def zipf_weights(np, kept={}):
+    if not kept:
+        weights = np.cumsum(np.arange(1, ROWS + 1) ** -1.05)
+        kept["weights"] = weights / weights[-1]
+    return kept["weights"]
+
+
+class Hotrow:
+    """benches/peers.rs."""
+
+    def __init__(self, program, folder):
+        environment = {**os.environ, "PEERS": "1"}
+        self.child = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        self.folder, self.files = folder, 0
+
+    def ask(self, line):
+        self.child.stdin.write(line + "\n")
+        self.child.stdin.flush()
+        answer = self.child.stdout.readline().strip()
+        if not answer:
+            sys.exit(f"hotrow ended at: {line}")
+        return answer
+
+    def words(self, np, values):
+        self.files += 1
+        path = os.path.join(self.folder, f"{self.files}.u32")
+        np.asarray(values, dtype="<u4").tofile(path)
+        return path
+
+    def table(self, np, rows, made, dim, precision, optimizer, cache, threads, path="direct"):
+        self.ask(
+            f"group t rows={rows} dim={dim} precision={precision} optimizer={optimizer} cache={rows * cache // 100} "
+            f"policy={'lfu' if cache else 'lru'} threads={threads} path={path}"
+        )
+        for offsets, indices in made:
+            self.ask("batch t " + self.words(np, np.concatenate([[len(offsets) - 1], offsets, indices])))
+        return lambda what: float(self.ask(f"run t {what} 1"))
+
+
+def code_pages():
+    """The bytes of executable memory that no file backs: machine code that a library made while it ran."""
+    total = 0
+    with open("/proc/self/maps", encoding="ascii") as maps:
+        for line in maps:
+            fields = line.split()
+            if "x" in fields[1] and (len(fields) < 6 or "/" not in fields[5] or "memfd" in fields[5]) and "[" not in line:
+                start, end = (int(part, 16) for part in fields[0].split("-"))
+                total += end - start
+    return total
+
+
+def torch_side(torch, made, rows, dim, precision, optimizer):
+    dtype = {"fp32": torch.float32, "fp16": torch.float16}[precision]
+    made = [(torch.tensor(o), torch.tensor(i)) for o, i in made]
+    bag = torch.nn.EmbeddingBag(rows, dim, mode="sum", sparse=True, include_last_offset=True, dtype=dtype)
+    grads = [torch.randn(len(o) - 1, dim, dtype=dtype) for o, _ in made]
+    rule = {"sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad}.get(optimizer)
+    rule = rule(bag.parameters(), lr=0.05) if rule and precision == "fp32" else None
+    lookups = sum(len(i) for _, i in made)
+
+    def run(what):
+        start = time.perf_counter_ns()
+        for (offsets, indices), grad in zip(made, grads):
+            if what == "frozen":
+                with torch.no_grad():
+                    bag(indices, offsets)
+                continue
+            out = bag(indices, offsets)
+            if what == "step":
+                out.backward(grad)
+                rule.step()
+                rule.zero_grad()
+        return (time.perf_counter_ns() - start) / lookups
+
+    return run if rule or precision == "fp16" else None
+
+
+def fbgemm_side(torch, made, rows, dim, precision, optimizer):
+    from fbgemm_gpu import split_table_batched_embeddings_ops_training as tbe
+    from fbgemm_gpu.split_embedding_configs import SparseType
+    from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation, PoolingMode
+
+    made = [(torch.tensor(o), torch.tensor(i)) for o, i in made]
+    lookups = sum(len(i) for _, i in made)
+    if precision == "int8":
+        from fbgemm_gpu.split_table_batched_embeddings_ops_inference import IntNBitTableBatchedEmbeddingBagsCodegen
+
+        table = IntNBitTableBatchedEmbeddingBagsCodegen(
+            [("", rows, dim, SparseType.INT8, EmbeddingLocation.HOST)], device="cpu", output_dtype=SparseType.FP32
+        )
+        table.fill_random_weights()
+        made = [(o.int(), i.int()) for o, i in made]
+    else:
+        kind = {"sgd": "EXACT_SGD", "rowwise": "EXACT_ROWWISE_ADAGRAD", "adagrad": "EXACT_ADAGRAD"}[optimizer]
+        table = tbe.SplitTableBatchedEmbeddingBagsCodegen(
+            [(rows, dim, EmbeddingLocation.HOST, tbe.ComputeDevice.CPU)],
+            optimizer=getattr(tbe.OptimType, kind),
+            learning_rate=0.05,
+            eps=1e-8,
+            weights_precision={"fp32": SparseType.FP32, "fp16": SparseType.FP16}[precision],
+            output_dtype=SparseType.FP32,
+            stochastic_rounding=False,
+            pooling_mode=PoolingMode.SUM,
+        )
+        table.init_embedding_weights_uniform(-0.1, 0.1)
+    grads = [torch.randn(len(o) - 1, dim) for o, _ in made]
+
+    def run(what):
+        start = time.perf_counter_ns()
+        for (offsets, indices), grad in zip(made, grads):
+            if what == "frozen":
+                with torch.no_grad():
+                    table(indices, offsets)
+                continue
+            out = table(indices, offsets)
+            if what == "step":
+                out.backward(grad)
+        return (time.perf_counter_ns() - start) / lookups
+
+    return run
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", default=os.path.join(ROOT, "target", "peers"))
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--only", default="", help="cells whose name has one of these texts, such as 'step zipf 64'")
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--quick", action="store_true", help="a few cells")
+    parser.add_argument("--data", default=os.environ.get("HOTROW_DATA"))
+    parser.add_argument("--program")
+    parser.add_argument("--path", default="direct", choices=("direct", "mirrors"))
+    options = parser.parse_args()
+    import numpy as np
+
+    program = options.program
+    if program is None:
+        built = [path for path in glob.glob(os.path.join(ROOT, "target/release/deps/peers-*")) if os.access(path, os.X_OK)]
+        if not built:
+            sys.exit("wanted target/release/deps/peers-*, found none: run `cargo bench --bench peers --no-run` first")
+        program = max(built, key=os.path.getmtime)
+    sides, versions = {}, []
+    try:
+        import torch
+
+        sides["torch"] = torch_side
+        versions.append(f"torch {torch.__version__}")
+        try:
+            import fbgemm_gpu
+
+            sides["fbgemm"] = fbgemm_side
+            versions.append(f"fbgemm {fbgemm_gpu.__version__}")
+        except ImportError as error:
+            print(f"left out: fbgemm: {error}", file=sys.stderr)
+    except ImportError as error:
+        torch = None
+        print(f"left out: torch and fbgemm: {error}", file=sys.stderr)
+    os.makedirs(options.out, exist_ok=True)
+    wanted = [text for text in options.only.split(",") if text]
+    lines = []
+    with tempfile.TemporaryDirectory() as folder:
+        for cell in cells(options.quick):
+            what, law, dim, precision, optimizer, cache = cell
+            name = f"{what} {law} {dim} {precision}" + (f" {optimizer}" if what == "step" else "") + (f" {cache}%" if cache else "")
+            if wanted and not any(all(word in name.split() for word in text.split()) for text in wanted):
+                continue
+            input_ = batches(np, law, options.data, what == "small")
+            if input_ is None:
+                print(f"left out: {name}: no --data", file=sys.stderr)
+                continue
+            rows, made = input_
+            run_what = "frozen" if what == "small" else what
+            hotrow = Hotrow(program, folder)
+            for threads in (int(count) for count in options.threads.split(",")):
+                runs = {"hotrow": hotrow.table(np, rows, made, dim, precision, optimizer, cache, threads, options.path)}
+                if cache:
+                    # Beside our own uncached FP32.
+                    other = Hotrow(program, folder)
+                    runs["hotrow fp32"] = other.table(np, rows, made, dim, "fp32", optimizer, 0, threads)
+                if torch:
+                    torch.set_num_threads(threads)
+                    torch.manual_seed(1)
+                notes = ""
+                for side, make in sides.items():
+                    kind = "fp32" if cache else precision
+                    if side == "torch" and (optimizer == "rowwise" or kind == "int8" or (kind == "fp16" and what == "step")):
+                        if not (kind == "int8" and what == "frozen"):
+                            continue
+                        kind = "fp32"
+                    if side == "fbgemm" and kind == "int8" and what != "frozen":
+                        continue
+                    before = code_pages()
+                    run = make(torch, made, rows, dim, kind, optimizer)
+                    if run is None:
+                        continue
+                    run(run_what)
+                    if side == "fbgemm" and code_pages() == before and not any(line[0] == name for line in lines):
+                        notes = "fbgemm made no new machine code in this cell"
+                    runs[side] = run
+                times = {side: [] for side in runs}
+                for _ in range(options.rounds + 1):
+                    for side, run in runs.items():
+                        times[side].append(run(run_what))
+                        time.sleep(0.002)  # the other side's threads stop spinning
+                for side, all_ in times.items():
+                    kept = all_[1:]
+                    lines.append((name, threads, side, round(min(kept), 2), round(statistics.median(kept), 2), len(kept), notes))
+                shown = ", ".join(f"{side} {min(all_[1:]):.1f} / {statistics.median(all_[1:]):.1f}" for side, all_ in times.items())
+                print(f"{name}, {threads} threads: {shown} {notes}", flush=True)
+                runs.clear()
+                if cache:
+                    other.child.kill()
+            hotrow.child.kill()
+    path = os.path.join(options.out, "peers.csv")
+    with open(path, "w", newline="", encoding="ascii") as file:
+        writer = csv.writer(file)
+        writer.writerow(["cell", "threads", "side", "lowest_ns", "median_ns", "rounds", "note"])
+        writer.writerows(lines)
+    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="ascii") if line.startswith("model name")), "")
+    print(f"{path}: {platform.machine()}, {cpu}, {os.cpu_count()} cores, {', '.join(versions)}")
+
+
+if __name__ == "__main__":
+    main()

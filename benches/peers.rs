@@ -1,0 +1,135 @@
+//! The CPU backend's side of `benches/peers.py`, which starts this program and talks to it in lines:
+//!
+//! ```text
+//! group  NAME key=value...     makes a group; keys: rows, dim, precision, optimizer, cache (rows), policy, path, threads
+//! batch  NAME FILE             gives it a batch: words of 4 bytes, the number of bags, the offsets, the indices
+//! run    NAME frozen|forward|step ROUNDS    runs all batches ROUNDS times; answers with nanoseconds a look-up
+//! rows   NAME FILE OUT         reads the rows that FILE lists, and writes their floats to OUT
+//! drop   NAME
+//! ```
+//!
+//! Each line is answered by one line. Without input, as `cargo bench -- --test` runs it, it makes one group and one step.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap ends the benchmark")]
+#![allow(clippy::print_stdout, reason = "the answers")]
+
+use std::{
+    collections::HashMap,
+    io::{BufRead as _, Write as _},
+    time::Instant,
+};
+
+use hotrow::{CpuGroup, CpuPath, Embedding as _, GroupConfig, Init, Lookup as _, Optimizer, Policy, Precision};
+
+struct Batch {
+    offsets: Vec<u32>,
+    indices: Vec<u32>,
+    outputs: Vec<f32>,
+    grads: Vec<f32>,
+}
+
+struct Table {
+    group: CpuGroup,
+    batches: Vec<Batch>,
+    pool: rayon::ThreadPool,
+}
+
+fn words(path: &str) -> Vec<u32> {
+    let bytes = std::fs::read(path).unwrap();
+    bytes.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect()
+}
+
+fn table(keys: &[&str]) -> Table {
+    let keys: HashMap<&str, &str> = keys.iter().filter_map(|key| key.split_once('=')).collect();
+    let number = |key: &str| keys.get(key).map_or(0, |value| value.parse().unwrap());
+    let mut config = GroupConfig::new(&[number("rows")], number("dim")).with_cache_rows(number("cache"));
+    config.precision = match keys["precision"] {
+        "fp32" => Precision::Fp32,
+        "fp16" => Precision::Fp16,
+        "int8" => Precision::Int8,
+        "int4" => Precision::Int4,
+        other => panic!("precision: wanted fp32, fp16, int8 or int4, found {other}"),
+    };
+    config.optimizer = match keys["optimizer"] {
+        "sgd" => Optimizer::sgd(0.05),
+        "adagrad" => Optimizer::adagrad(0.05),
+        "rowwise" => Optimizer::row_wise_adagrad(0.05),
+        other => panic!("optimizer: wanted sgd, adagrad or rowwise, found {other}"),
+    };
+    config.policy = if keys.get("policy") == Some(&"lfu") { Policy::Lfu } else { Policy::Lru };
+    config.init = Init::Uniform { low: -0.1, high: 0.1 };
+    let path = if keys.get("path") == Some(&"mirrors") { CpuPath::Mirrors } else { CpuPath::Direct };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(number("threads") as usize).build().unwrap();
+    Table { group: CpuGroup::new(config).unwrap().with_path(path), batches: Vec::new(), pool }
+}
+
+impl Table {
+    fn add(&mut self, words: &[u32]) {
+        let bags = words[0] as usize;
+        let (offsets, indices) = words[1..].split_at(bags + 1);
+        let outputs = vec![0.0; self.group.output_len(indices.len(), bags)];
+        let grads = (0..outputs.len()).map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0).collect();
+        self.batches.push(Batch { offsets: offsets.to_vec(), indices: indices.to_vec(), outputs, grads });
+    }
+
+    /// Nanoseconds a look-up.
+    fn run(&mut self, what: &str, rounds: usize) -> f64 {
+        let Self { group, batches, pool } = self;
+        pool.install(|| {
+            let start = Instant::now();
+            for _ in 0..rounds {
+                for Batch { offsets, indices, outputs, grads } in &mut *batches {
+                    if what == "frozen" {
+                        group.forward_frozen_into(indices, offsets, None, outputs).unwrap();
+                        continue;
+                    }
+                    group.forward_into(indices, offsets, None, outputs).unwrap();
+                    if what == "step" {
+                        group.backward(grads).unwrap();
+                    }
+                }
+            }
+            let lookups: usize = batches.iter().map(|batch| batch.indices.len()).sum();
+            start.elapsed().as_nanos() as f64 / (rounds * lookups) as f64
+        })
+    }
+}
+
+fn main() {
+    let mut tables: HashMap<String, Table> = HashMap::new();
+    if std::env::args().any(|argument| argument == "--test" || argument == "--bench" && std::env::var_os("PEERS").is_none()) {
+        let mut table = table(&["rows=100", "dim=8", "precision=fp16", "optimizer=rowwise", "threads=1"]);
+        table.add(&[2, 0, 2, 3, 7, 7, 9]);
+        println!("one step: {:.0} ns a look-up. benches/peers.py compares with other libraries.", table.run("step", 1));
+        return;
+    }
+    for line in std::io::stdin().lock().lines() {
+        let line = line.unwrap();
+        let words_of: Vec<&str> = line.split_whitespace().collect();
+        let [command, name, rest @ ..] = &words_of[..] else { panic!("wanted a command and a name, found {line:?}") };
+        match (*command, rest) {
+            ("group", keys) => {
+                tables.insert((*name).to_owned(), table(keys));
+                println!("ok");
+            }
+            ("batch", [file]) => {
+                tables.get_mut(*name).unwrap().add(&words(file));
+                println!("ok");
+            }
+            ("run", [what, rounds]) => {
+                println!("{}", tables.get_mut(*name).unwrap().run(what, rounds.parse().unwrap()));
+            }
+            ("rows", [file, out]) => {
+                let rows = tables.get_mut(*name).unwrap().group.read_rows(&words(file)).unwrap();
+                std::fs::write(out, rows.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>()).unwrap();
+                println!("ok");
+            }
+            ("memory", []) => println!("{}", tables[*name].group.memory().total()),
+            ("drop", []) => {
+                tables.remove(*name);
+                println!("ok");
+            }
+            _ => panic!("unknown command: {line:?}"),
+        }
+        std::io::stdout().flush().unwrap();
+    }
+}

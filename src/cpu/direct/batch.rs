@@ -1,0 +1,111 @@
+//! A batch on the fast path.
+
+use crate::{
+    cpu::stages::cached::tables::{count, counter},
+    record::of_params::{MEAN, MODE_TRAIN},
+    table::layout::{Feature, NONE, POOL_NONE, Params},
+};
+
+const CLAMP: u32 = 1;
+const SKIP: u32 = 2;
+
+/// A batch whose indices are checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Batch<'a> {
+    pub(crate) params: &'a Params,
+    pub(crate) offsets: &'a [u32],
+    /// A weight for each access; empty if the batch has none.
+    pub(crate) weights: &'a [f32],
+    pub(crate) features: &'a [Feature],
+    pub(crate) rows: &'a [u32],
+    /// Whether `rows` are the caller's indices, all of them inside their tables; else they are linear rows, or NONE.
+    pub(crate) plain: bool,
+}
+
+impl Batch<'_> {
+    /// Number of output rows.
+    pub(crate) fn outputs(&self) -> usize {
+        (if self.params.pooling == POOL_NONE { self.params.indices } else { self.params.bags }) as usize
+    }
+
+    /// The first access of an output row, or the end of the last one's.
+    pub(crate) fn first(&self, output: usize) -> usize {
+        if self.params.pooling == POOL_NONE { output } else { self.offsets[output] as usize }
+    }
+
+    /// Whether the gradients of accesses have factors.
+    pub(crate) fn factors(&self) -> bool {
+        self.params.weighted == 1 || self.params.pooling == MEAN
+    }
+
+    /// The first row of the table that a bag reads, to be added to its indices.
+    pub(crate) fn base(&self, bag: usize) -> u32 {
+        if self.plain { self.features[bag / self.params.bags_per_feature as usize].base } else { 0 }
+    }
+
+    /// Adds the accesses of a training step to the counters of their tables.
+    pub(crate) fn count_accesses(&self, tables: &mut [u32]) {
+        for (feature, accesses) in by_feature(self.params, self.features, self.offsets) {
+            let rows = &self.rows[accesses.clone()];
+            let valid = if self.plain { rows.len() } else { rows.iter().filter(|&&row| row != NONE).count() };
+            count(tables, feature.table, counter::ACCESSES, valid as u32);
+        }
+    }
+}
+
+/// Each feature, with the range of its accesses.
+fn by_feature<'a>(
+    params: &Params,
+    features: &'a [Feature],
+    offsets: &'a [u32],
+) -> impl Iterator<Item = (&'a Feature, std::ops::Range<usize>)> {
+    let each = if params.bags == 0 { 0 } else { params.bags_per_feature as usize };
+    features
+        .iter()
+        .enumerate()
+        .map(move |(f, feature)| (feature, offsets[f * each] as usize..offsets[(f + 1) * each] as usize))
+}
+
+/// Whether every index lies in its table. The offsets ascend.
+pub(crate) fn all_inside(params: &Params, features: &[Feature], offsets: &[u32], indices: &[u32]) -> bool {
+    by_feature(params, features, offsets)
+        .all(|(feature, accesses)| indices[accesses].iter().fold(0, |most, &index| most.max(index)) < feature.rows)
+}
+
+/// Writes the linear row of each index, NONE for an index that is skipped. Returns false if the batch has to be refused or has no valid
+/// index; nothing is counted then.
+pub(crate) fn linear_rows(
+    params: &Params,
+    features: &[Feature],
+    offsets: &[u32],
+    indices: &[u32],
+    tables: &mut [u32],
+    rows: &mut [u32],
+) -> bool {
+    let inside = |(feature, accesses): (&Feature, std::ops::Range<usize>)| {
+        indices[accesses].iter().any(|&index| index < feature.rows)
+    };
+    let takes_place = match params.out_of_range {
+        CLAMP => !indices.is_empty(),
+        SKIP => by_feature(params, features, offsets).any(inside),
+        _ => false,
+    };
+    if !takes_place {
+        return false;
+    }
+    for (feature, accesses) in by_feature(params, features, offsets) {
+        let mut outside = 0;
+        for (row, &index) in rows[accesses.clone()].iter_mut().zip(&indices[accesses]) {
+            *row = if index < feature.rows {
+                feature.base + index
+            } else {
+                outside += 1;
+                if params.out_of_range == CLAMP { feature.base + feature.rows - 1 } else { NONE }
+            };
+        }
+        if params.mode == MODE_TRAIN {
+            count(tables, feature.table, counter::OUT_OF_RANGE, outside);
+        }
+    }
+    true
+}

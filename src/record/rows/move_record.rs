@@ -1,0 +1,40 @@
+//! A row updated in its record.
+
+use multiversion::multiversion;
+
+use crate::{
+    config::Precision,
+    record::{
+        codec::Noise,
+        rows::{
+            optimise::{Rule, optimise_row},
+            pack_moved::pack_moved_row,
+            unpack::unpack_row,
+        },
+    },
+    table::row::RowLayout,
+};
+
+/// Moves the row of a record by its gradient. The bits are those of `unpack`, `optimise` and `pack` in turn. Returns false and leaves the
+/// record untouched if a value is not finite or the row's range overflows. `room` is a buffer of [`RowLayout::row_words`] floats, whose
+/// contents do not matter.
+#[multiversion(targets = "simd")]
+pub fn move_record(
+    layout: &RowLayout,
+    rule: &Rule,
+    noise: &Noise,
+    row: u32,
+    grads: &[f32],
+    room: &mut [f32],
+    record: &mut [u32],
+) -> bool {
+    let (dim, state) = (layout.dim as usize, layout.state as usize);
+    if layout.precision == Precision::Fp32 {
+        // A record is the state, then the weights, both as they are.
+        let (states, weights) = bytemuck::cast_slice_mut(record).split_at_mut(state);
+        return optimise_row(rule, grads, weights, states, room);
+    }
+    let (weights, states) = room.split_at_mut(dim);
+    unpack_row(layout, record, weights, states);
+    pack_moved_row(layout, rule, noise, row, grads, room, record)
+}
