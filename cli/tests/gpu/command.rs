@@ -344,8 +344,8 @@ fn the_whole_shape_is_measured_only_if_it_is_named() {
             let changed = |record: &Value| record["what"] == what && record["shape"] == "nvidia-full";
             assert!(whole_wrong(&broken(&named, changed, value), mapped).is_some(), "{what}");
         }
-        // Without names: one part, then no time for the others, of which the whole shape is none.
-        let all = suite(&["--seconds", "1"]);
+        // Without names: some parts, then no time for the others, of which the whole shape is none.
+        let all = suite(&["--seconds", "8"]);
         let left_out: Vec<&str> =
             all["left_out"].as_array().unwrap().iter().map(|one| one["what"].as_str().unwrap()).collect();
         assert!(left_out.contains(&"tbe") && !left_out.contains(&"nvidia-full"), "{left_out:?}");
